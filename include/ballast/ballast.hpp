@@ -1,0 +1,12 @@
+// The whole of Ballast: protected FFT, K-Means and QR.
+#pragma once
+
+#include <ballast/error.hpp>
+#include <ballast/execution.hpp>
+#include <ballast/fft.hpp>
+#include <ballast/info.hpp>
+#include <ballast/kmeans.hpp>
+#include <ballast/qr.hpp>
+#include <ballast/report.hpp>
+#include <ballast/types.hpp>
+#include <ballast/view.hpp>

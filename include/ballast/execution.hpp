@@ -1,0 +1,36 @@
+// Where and how a call runs: the last argument of every operation, the same type for all.
+// Layer: interface.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include <ballast/report.hpp>
+#include <ballast/types.hpp>
+
+namespace ballast {
+
+namespace inject {
+class plan;  // src/inject/plan.hpp; honoured only by the instrumented library
+}
+
+// How far a long call has come. `unit` is what is counted ("iteration", "block column", "signal").
+struct progress {
+  std::int64_t done = 0;
+  std::int64_t total = 0;  // 0 if unknown
+  const char* unit = "";
+};
+
+struct execution {
+  ballast::backend backend = ballast::backend::automatic;
+  int threads = 0;  // 0: every core that the process may use. Results do not depend on it.
+  ballast::protection protection = ballast::protection::correct;
+  std::string scheme = {};                 // empty: the default of the algorithm for this problem
+  bool throw_on_uncorrectable = true; // false: return the report with verdict uncorrectable instead
+  std::function<void(const event&)> on_event = {};        // called for every detected fault, from the calling thread, at the end of the call
+  std::function<void(const progress&)> on_progress = {};  // called now and then, from the calling thread
+  const inject::plan* faults = nullptr;              // faults to inject; unsupported_error in the production library unless null
+};
+
+}  // namespace ballast

@@ -1,0 +1,100 @@
+// Protected discrete Fourier transforms.
+// Layer: interface; implemented in src/fft.
+// Source: S. Wu, Y. Zhai, J. Liu et al., TurboFFT, PPoPP 2025 (two-sided checksums); docs/protection.md.
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ballast/execution.hpp>
+#include <ballast/report.hpp>
+#include <ballast/types.hpp>
+
+namespace ballast::fft {
+
+// c2c: complex to complex. r2c: real to the non-redundant half of the spectrum (last axis n/2 + 1), forward.
+// c2r: that half spectrum to real, inverse; the imaginary parts of the elements that must be real are ignored.
+enum class kind : std::uint8_t { c2c, r2c, c2r };
+
+// With w = exp(-2πi/n): forward y[k] = s Σ_j x[j] w^{jk}, inverse x[j] = s' Σ_k y[k] w^{-jk}, for each axis.
+enum class direction : std::uint8_t { forward, inverse };
+
+// The factors, N being the product of the shape. backward: s = 1, s' = 1/N. ortho: s = s' = 1/√N. forward: s = 1/N, s' = 1.
+enum class norm : std::uint8_t { backward, ortho, forward };
+
+BALLAST_API std::string_view to_string(kind value) noexcept;
+BALLAST_API std::string_view to_string(direction value) noexcept;
+BALLAST_API std::string_view to_string(norm value) noexcept;
+
+// Where the elements of one side are, in units of that side's element type (real or complex). Empty strides and distance 0:
+// contiguous in C order, signals one after the other. Otherwise one stride for each axis, and the distance between signals.
+struct layout {
+  std::vector<std::int64_t> strides = {};
+  std::int64_t distance = 0;
+};
+
+struct problem {
+  fft::kind kind = fft::kind::c2c;
+  ballast::precision precision = ballast::precision::f32;
+  std::vector<std::int64_t> shape = {};  // 1 to 3 lengths ≥ 1, slowest axis first; the lengths of the real side for r2c and c2r
+  std::int64_t batch = 1;           // how many signals, ≥ 1
+  fft::norm norm = fft::norm::backward;
+  layout input = {};
+  layout output = {};
+};
+
+// The one-line name of a problem and direction: fft_c2c_f32_n1024_b16384_fwd, fft_r2c_f64_n320x320_b256_fwd.
+// Norm (default backward) and layouts are not part of it.
+BALLAST_API std::string to_token(const problem& value, direction way);
+
+struct token {
+  fft::problem problem;
+  fft::direction direction = fft::direction::forward;
+};
+
+// The inverse of to_token. Throws invalid_argument_error that says what is wrong with `text`.
+BALLAST_API token parse_token(std::string_view text);
+
+// A transform, prepared: twiddle factors, checksum weights, thresholds, choice of passes. Immutable; copies share it.
+// execute calls may run at the same time from several threads.
+class BALLAST_API plan {
+ public:
+  // Throws invalid_argument_error (shape, batch, strides, sizes that overflow), unsupported_error (backend, scheme), std::bad_alloc.
+  // Schemes: "verify_before_store" (default): checksums over a group of signals, verified before the group is stored.
+  explicit plan(fft::problem problem, ballast::execution how = {});
+  ~plan();
+  plan(const plan&);
+  plan(plan&&) noexcept;
+  plan& operator=(const plan&);
+  plan& operator=(plan&&) noexcept;
+
+  // Transforms `in` into `out`. Spans reach at least to the last element of the layouts (invalid_argument_error if shorter).
+  // In place: out.data() == in.data() (for r2c and c2r: the same address, rows padded to n/2 + 1 complex elements, and layouts
+  // that say so); any other overlap is an error. Elements of `out` between strided elements are not touched.
+  // Inf and NaN in the data give the Inf and NaN that the mathematics gives, and are no fault.
+  // Covered: load, every stage, twiddle factors, intermediate and output data, up to the store. Not covered: `in` before it is
+  // read and `out` after it is stored. Complexity O(batch · N log N) for any N.
+  // Throws uncorrectable_error if a fault persists (see execution::throw_on_uncorrectable).
+  report forward(std::span<const std::complex<float>> in, std::span<std::complex<float>> out) const;    // c2c f32
+  report forward(std::span<const std::complex<double>> in, std::span<std::complex<double>> out) const;  // c2c f64
+  report forward(std::span<const float> in, std::span<std::complex<float>> out) const;                  // r2c f32
+  report forward(std::span<const double> in, std::span<std::complex<double>> out) const;                // r2c f64
+  report inverse(std::span<const std::complex<float>> in, std::span<std::complex<float>> out) const;    // c2c f32
+  report inverse(std::span<const std::complex<double>> in, std::span<std::complex<double>> out) const;  // c2c f64
+  report inverse(std::span<const std::complex<float>> in, std::span<float> out) const;                  // c2r f32
+  report inverse(std::span<const std::complex<double>> in, std::span<double> out) const;                // c2r f64
+
+  const fft::problem& problem() const noexcept;
+
+  struct implementation;  // src/fft/plan.hpp
+
+ private:
+  std::shared_ptr<const implementation> implementation_;
+};
+
+}  // namespace ballast::fft

@@ -1,0 +1,85 @@
+// Protected K-Means clustering: Lloyd's algorithm with k-means++.
+// Layer: interface; implemented in src/kmeans.
+// Source: S. Wu, Y. Zhai, J. Huang et al., FT K-Means, 2024; D. Arthur, S. Vassilvitskii, k-means++, SODA 2007; docs/protection.md.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ballast/execution.hpp>
+#include <ballast/report.hpp>
+#include <ballast/types.hpp>
+#include <ballast/view.hpp>
+
+namespace ballast::kmeans {
+
+// How the first centroids are chosen. kmeans_plus_plus: greedy k-means++, 2 + ⌊ln k⌋ candidates a step. random: k different points.
+// given: options::centroids.
+enum class init : std::uint8_t { kmeans_plus_plus, random, given };
+
+BALLAST_API std::string_view to_string(init value) noexcept;  // "k-means++", "random", "given"
+
+// T is float or double. Letters: m points × n features, k clusters.
+template <class T>
+struct options {
+  std::int64_t clusters = 8;  // k, 1 ≤ k ≤ m
+  kmeans::init init = kmeans::init::kmeans_plus_plus;
+  matrix_view<const T> centroids = {};  // k × n, read only with init::given
+  std::span<const T> weights = {};      // m weights ≥ 0, not all zero; empty: all 1
+  int n_init = 1;                    // runs from different first centroids; the one with the least inertia wins
+  int max_iter = 300;                // Lloyd iterations of one run, ≥ 1
+  double tol = 1e-4;                 // stop when Σ‖centroid shift‖² ≤ tol · mean of the features' variances (scikit-learn's tol)
+  std::uint64_t seed = 0;            // the same seed gives the same result, whatever the number of threads
+};
+
+template <class T>
+struct model {
+  matrix<T> centroids;               // k × n, row-major
+  std::vector<std::int32_t> labels;  // m values in [0, k): the nearest centroid, the lowest index among equals
+  double inertia = 0;                // Σ_i weight_i ‖x_i − centroid(label_i)‖², from differences, accumulated in double
+  int iterations = 0;                // of the winning run
+  bool converged = false;            // false: max_iter ended it
+  ballast::report report;
+};
+
+struct prediction {
+  std::vector<std::int32_t> labels;
+  double inertia = 0;
+  ballast::report report;
+};
+
+template <class T>
+struct distances {
+  matrix<T> values;  // m × k Euclidean distances (not squared), row-major
+  ballast::report report;
+};
+
+// Minimises inertia. `points` is m × n with any strides. Clusters that lose all their points get the point farthest from its
+// centroid. Throws invalid_argument_error (k, shapes, NaN or Inf in points, weights or centroids), uncorrectable_error.
+// One iteration costs 2mnk + 4mn flops and reads the points once; memory beyond the arguments: O(m + kn + threads).
+// Covered: distances, choice of the minimum, label, sums and counts, centroids, the decision to stop. Not covered: `points` and
+// `weights` in memory before they are read, except that the first and later reads must agree in their sums.
+// Schemes: "row_checksum" (default).
+BALLAST_API model<float> fit(matrix_view<const float> points, const options<float>& wanted, const execution& how = {});
+BALLAST_API model<double> fit(matrix_view<const double> points, const options<double>& wanted, const execution& how = {});
+
+// The nearest of the given k × n centroids for each point.
+BALLAST_API prediction predict(matrix_view<const float> points, matrix_view<const float> centroids, const execution& how = {});
+BALLAST_API prediction predict(matrix_view<const double> points, matrix_view<const double> centroids, const execution& how = {});
+
+// The distance of each point to each centroid.
+BALLAST_API distances<float> transform(matrix_view<const float> points, matrix_view<const float> centroids, const execution& how = {});
+BALLAST_API distances<double> transform(matrix_view<const double> points, matrix_view<const double> centroids, const execution& how = {});
+
+// The one-line name of a problem: kmeans_f32_m131072_n128_k128.
+struct problem {
+  ballast::precision precision = ballast::precision::f32;
+  std::int64_t m = 0, n = 0, k = 0;
+};
+BALLAST_API std::string to_token(const problem& value);
+BALLAST_API problem parse_token(std::string_view text);  // invalid_argument_error if it is not one
+
+}  // namespace ballast::kmeans

@@ -1,0 +1,92 @@
+// Non-owning views and the owning matrix.
+// Layer: interface.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+namespace ballast {
+
+// rows × columns elements; element (i, j) is data[i * row_stride + j * column_stride]. Strides are in elements.
+// Does not own; `matrix_view<const T>` cannot change what it shows. No argument is checked here: the operations check.
+template <class T>
+struct matrix_view {
+  T* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t row_stride = 0;
+  std::int64_t column_stride = 0;
+
+  constexpr T& operator()(std::int64_t i, std::int64_t j) const { return data[i * row_stride + j * column_stride]; }
+
+  // The block of `r` × `c` elements whose first is (i, j).
+  constexpr matrix_view block(std::int64_t i, std::int64_t j, std::int64_t r, std::int64_t c) const {
+    return {data + i * row_stride + j * column_stride, r, c, row_stride, column_stride};
+  }
+
+  constexpr matrix_view transposed() const { return {data, columns, rows, column_stride, row_stride}; }
+
+  constexpr operator matrix_view<const T>() const
+    requires(!std::is_const_v<T>)
+  {
+    return {data, rows, columns, row_stride, column_stride};
+  }
+};
+
+// C order: rows are contiguous.
+template <class T>
+constexpr matrix_view<T> row_major(T* data, std::int64_t rows, std::int64_t columns) {
+  return {data, rows, columns, columns, 1};
+}
+
+// Fortran order, LAPACK's: columns are contiguous, `leading_dimension` ≥ rows apart.
+template <class T>
+constexpr matrix_view<T> column_major(T* data, std::int64_t rows, std::int64_t columns, std::int64_t leading_dimension) {
+  return {data, rows, columns, 1, leading_dimension};
+}
+
+template <class T>
+constexpr matrix_view<T> column_major(T* data, std::int64_t rows, std::int64_t columns) {
+  return column_major(data, rows, columns, rows);
+}
+
+enum class order : std::uint8_t { row_major, column_major };
+
+// Owns rows × columns elements, contiguous in the given order, zero at first.
+template <class T>
+class matrix {
+ public:
+  matrix() = default;
+  matrix(std::int64_t rows, std::int64_t columns, ballast::order order = ballast::order::row_major)
+      : rows_(rows), columns_(columns), order_(order), data_(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns)) {}
+
+  std::int64_t rows() const { return rows_; }
+  std::int64_t columns() const { return columns_; }
+  ballast::order order() const { return order_; }
+  T* data() { return data_.data(); }
+  const T* data() const { return data_.data(); }
+  std::size_t size() const { return data_.size(); }
+
+  matrix_view<T> view() { return make(data_.data()); }
+  matrix_view<const T> view() const { return make(data_.data()); }
+  operator matrix_view<T>() { return view(); }
+  operator matrix_view<const T>() const { return view(); }
+
+  T& operator()(std::int64_t i, std::int64_t j) { return view()(i, j); }
+  const T& operator()(std::int64_t i, std::int64_t j) const { return view()(i, j); }
+
+ private:
+  template <class U>
+  matrix_view<U> make(U* p) const {
+    return order_ == ballast::order::row_major ? row_major(p, rows_, columns_) : column_major(p, rows_, columns_);
+  }
+
+  std::int64_t rows_ = 0;
+  std::int64_t columns_ = 0;
+  ballast::order order_ = ballast::order::row_major;
+  std::vector<T> data_;
+};
+
+}  // namespace ballast

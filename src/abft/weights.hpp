@@ -1,0 +1,39 @@
+// Weight vectors of checksums. The only copy.
+// Layer: foundation. Host/device-neutral.
+// Source: docs/protection.md, "Which weights": dense random phases miss nothing above 30× rounding in a 1024-point FP32 FFT, while vectors
+// with few different values (ones, {1, i, −1, −i}, cube roots of unity) have blind spots.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+
+#include "core/counter_rng.hpp"
+#include "core/macros.hpp"
+
+namespace ballast::abft {
+
+struct phase {
+  double re;
+  double im;
+};
+
+// e^{2πiθ}, θ uniform in [0, 1): element `i` of random-phase vector `vector`.
+inline phase random_phase(std::uint64_t seed, std::uint64_t vector, std::uint64_t i) {
+  const double angle = 2 * std::numbers::pi * core::random_uniform(seed, vector, i);
+  return {std::cos(angle), std::sin(angle)};
+}
+
+// Uniform in [1, 2): positive, so that a sum over data of one sign does not cancel; distinct with probability 1.
+BALLAST_HD constexpr double random_weight(std::uint64_t seed, std::uint64_t vector, std::uint64_t i) {
+  return 1 + core::random_uniform(seed, vector, i);
+}
+
+// (j + 1) / rms(1 … count), j = 0 … count − 1: equispaced, so that neighbouring columns are as far apart as columns can be, and of unit
+// root mean square, so that its residual has the noise of the unweighted one.
+inline double equispaced_weight(std::int64_t j, std::int64_t count) {
+  const double rms = std::sqrt((static_cast<double>(count) + 1) * (2 * static_cast<double>(count) + 1) / 6);
+  return static_cast<double>(j + 1) / rms;
+}
+
+}  // namespace ballast::abft

@@ -1,0 +1,53 @@
+// The BLAS and LAPACK routines that Ballast calls, by precision; and control of the BLAS's own threads.
+// Layer: foundation. Column-major, as Fortran. `int` dimensions: callers keep each call below 2³¹ elements a side.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ballast::core {
+
+// "OpenBLAS 0.3.21 …" or "BLAS" for one that does not tell.
+std::string blas_name();
+
+// While one of these lives, the BLAS runs on the calling thread only: Ballast's own threads call it on blocks. Process-wide and
+// counted; does nothing for a BLAS without such a control.
+class single_threaded_blas {
+ public:
+  single_threaded_blas();
+  ~single_threaded_blas();
+  single_threaded_blas(const single_threaded_blas&) = delete;
+  single_threaded_blas& operator=(const single_threaded_blas&) = delete;
+};
+
+// C ← α op(A) op(B) + β C, op(A) m × k, op(B) k × n. trans: 'N' or 'T'.
+void gemm(char trans_a, char trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const float* A, std::int64_t lda, const float* B,
+          std::int64_t ldb, float beta, float* C, std::int64_t ldc);
+void gemm(char trans_a, char trans_b, std::int64_t m, std::int64_t n, std::int64_t k, double alpha, const double* A, std::int64_t lda, const double* B,
+          std::int64_t ldb, double beta, double* C, std::int64_t ldc);
+
+// B ← α op(A) B (side 'L') or α B op(A) (side 'R'), A triangular (uplo 'U' or 'L', diag 'U' or 'N'), B m × n.
+void trmm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, float alpha, const float* A, std::int64_t lda, float* B,
+          std::int64_t ldb);
+void trmm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, double alpha, const double* A, std::int64_t lda, double* B,
+          std::int64_t ldb);
+
+// B ← α op(A)⁻¹ B or α B op(A)⁻¹.
+void trsm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, float alpha, const float* A, std::int64_t lda, float* B,
+          std::int64_t ldb);
+void trsm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, double alpha, const double* A, std::int64_t lda, double* B,
+          std::int64_t ldb);
+
+// y ← α op(A) x + β y, A m × n.
+void gemv(char trans, std::int64_t m, std::int64_t n, float alpha, const float* A, std::int64_t lda, const float* x, std::int64_t incx, float beta,
+          float* y, std::int64_t incy);
+void gemv(char trans, std::int64_t m, std::int64_t n, double alpha, const double* A, std::int64_t lda, const double* x, std::int64_t incx,
+          double beta, double* y, std::int64_t incy);
+
+// A ← A + α x yᵀ, A m × n.
+void ger(std::int64_t m, std::int64_t n, float alpha, const float* x, std::int64_t incx, const float* y, std::int64_t incy, float* A,
+         std::int64_t lda);
+void ger(std::int64_t m, std::int64_t n, double alpha, const double* x, std::int64_t incx, const double* y, std::int64_t incy, double* A,
+         std::int64_t lda);
+
+}  // namespace ballast::core

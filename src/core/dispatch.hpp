@@ -1,0 +1,22 @@
+// Which backend runs a call.
+// Layer: foundation.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include <ballast/execution.hpp>
+
+namespace ballast::core {
+
+// The backends that can run on this machine, the fastest first.
+std::vector<backend> available_backends();
+
+// The backend for `how`: its own if it can run here, the fastest if it is automatic. Throws unsupported_error, which says why not and
+// what there is; `token` names the problem.
+backend choose_backend(const execution& how, std::string_view token);
+
+// `how.scheme`, or `fallback` if that is empty. Throws unsupported_error unless it is one of `known`.
+std::string_view choose_scheme(const execution& how, std::string_view fallback, std::initializer_list<std::string_view> known, std::string_view token);
+
+}  // namespace ballast::core

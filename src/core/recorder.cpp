@@ -1,0 +1,77 @@
+// Counting is lock-free; events are rare and take a lock.
+#include "core/recorder.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include <ballast/error.hpp>
+
+#include "core/counter_rng.hpp"
+
+namespace ballast::core {
+
+recorder::recorder(std::string problem, ballast::backend backend, std::string scheme, const execution& how, inject::active_injector& injector)
+    : how_(how), injector_(injector), start_(std::chrono::steady_clock::now()) {
+  head_.problem = std::move(problem);
+  head_.backend = backend;
+  head_.scheme = std::move(scheme);
+  head_.protection = how.protection;
+}
+
+std::uint64_t recorder::entry::hash() const noexcept {
+  std::uint64_t words[7];
+  std::memcpy(words, this, sizeof words);
+  std::uint64_t h = 0;
+  for (const std::uint64_t word : words) h = mix64(h ^ word);
+  return h;
+}
+
+void recorder::detected(const char* site, std::int64_t index, double residual, double threshold, action what, int slot) {
+  switch (what) {
+    case action::corrected: corrected_.fetch_add(1); break;
+    case action::recomputed: recomputed_.fetch_add(1); break;
+    case action::uncorrectable: uncorrectable_.fetch_add(1); break;
+  }
+  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  entry made{site, index, std::abs(residual), threshold, static_cast<std::int64_t>(what), slot, now, 0};
+  made.seal = made.hash();
+  injector_.strike(inject::site::event_log, {}, &made.residual, 1);
+  const std::lock_guard lock(mutex_);
+  if (log_.size() < report::k_max_events) log_.push_back(made);
+}
+
+report recorder::finish() {
+  report seen = head_;
+  seen.checks = checks_;
+  seen.corrected = corrected_;
+  seen.recomputed = recomputed_;
+  seen.uncorrectable = uncorrectable_;
+  seen.false_alarms = false_alarms_;
+  seen.detected = seen.corrected + seen.recomputed + seen.uncorrectable;
+  seen.verdict = seen.uncorrectable != 0 ? verdict::uncorrectable
+                 : seen.recomputed != 0  ? verdict::recomputed
+                 : seen.corrected != 0   ? verdict::corrected
+                                         : verdict::clean;
+  for (const entry& kept : log_) {
+    event out;
+    out.damaged = kept.hash() != kept.seal;
+    out.site = kept.site;
+    out.index = kept.index;
+    out.residual = kept.residual;
+    out.threshold = kept.threshold;
+    out.action = static_cast<action>(kept.what);
+    out.device = "cpu";
+    out.thread = static_cast<int>(kept.slot);
+    out.time = kept.time;
+    seen.events.push_back(std::move(out));
+  }
+  seen.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  if (how_.on_event) {
+    for (const event& each : seen.events) how_.on_event(each);
+  }
+  if (seen.verdict == verdict::uncorrectable && how_.throw_on_uncorrectable) throw uncorrectable_error(std::move(seen));
+  return seen;
+}
+
+}  // namespace ballast::core

@@ -1,0 +1,62 @@
+// Collects what the checks of one call see, from all its threads, and makes the report.
+// Layer: foundation. Every driver makes one, every check writes to it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <ballast/execution.hpp>
+#include <ballast/report.hpp>
+
+#include "inject/injector.hpp"
+
+namespace ballast::core {
+
+class recorder {
+ public:
+  // `backend` is the one that really runs; `injector` may strike the log (inject::site::event_log).
+  recorder(std::string problem, ballast::backend backend, std::string scheme, const execution& how, inject::active_injector& injector);
+
+  // `count` comparisons were made. Cheap, but call it once per task rather than once per comparison.
+  void checked(std::uint64_t count) noexcept { checks_.fetch_add(count, std::memory_order_relaxed); }
+
+  // One fault was detected by check `site` (a string literal), and `what` was done. `slot` is the worker's in parallel_for.
+  void detected(const char* site, std::int64_t index, double residual, double threshold, action what, int slot);
+
+  // A recomputation gave bitwise what had been there: the check was hit, not the data. In addition to detected().
+  void false_alarm() noexcept { false_alarms_.fetch_add(1, std::memory_order_relaxed); }
+
+  bool uncorrectable() const noexcept { return uncorrectable_.load(std::memory_order_relaxed) != 0; }
+
+  // The report; calls execution::on_event for each event. Throws uncorrectable_error if the verdict is uncorrectable and the
+  // execution asks for it: call it before results are committed where that is possible.
+  report finish();
+
+ private:
+  // An event while it waits. `seal` is a hash of the rest: the log is memory, too.
+  struct entry {
+    const char* site;
+    std::int64_t index;
+    double residual;
+    double threshold;
+    std::int64_t what;
+    std::int64_t slot;
+    double time;
+    std::uint64_t seal;
+    std::uint64_t hash() const noexcept;
+  };
+
+  report head_;
+  const execution& how_;
+  inject::active_injector& injector_;
+  std::chrono::steady_clock::time_point start_;
+  std::atomic<std::uint64_t> checks_{0}, corrected_{0}, recomputed_{0}, uncorrectable_{0}, false_alarms_{0};
+  std::mutex mutex_;
+  std::vector<entry> log_;
+};
+
+}  // namespace ballast::core

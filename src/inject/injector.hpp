@@ -1,0 +1,81 @@
+// The hook that kernels carry. In the production library it is an empty type whose calls vanish; in the instrumented library it
+// strikes the data that a kernel shows it.
+// Layer: foundation. Kernels are templates over the injector type and are instantiated with `active_injector`.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "inject/plan.hpp"
+#include "inject/sites.hpp"
+
+namespace ballast::inject {
+
+// Where in the computation a strike happens. A fault is put into one interval (tile, block, panel) out of `intervals`, at one step
+// (stage, pass, column) out of `steps`; both are drawn from its seed. Every (interval, step) must be visited exactly once in one round
+// (transform, Lloyd iteration, factorization), whatever the number of threads.
+struct place {
+  std::int64_t interval = 0;
+  std::int64_t intervals = 1;
+  std::int64_t step = 0;
+  std::int64_t steps = 1;
+};
+
+// Production: no state, no code.
+class no_injector {
+ public:
+  static constexpr bool enabled = false;
+  no_injector(const plan* faults, std::string_view operation);  // throws unsupported_error unless faults is null
+
+  template <class T>
+  static constexpr bool strike(site, const place&, T*, std::int64_t) noexcept {
+    return false;
+  }
+};
+
+// Instrumented.
+class fault_injector {
+ public:
+  static constexpr bool enabled = true;
+  // Takes the requests whose site belongs to `operation` (or to every operation); others are an invalid_argument_error.
+  // For a site of role repair it adds a carrier fault.
+  fault_injector(const plan* faults, std::string_view operation);
+
+  // Strikes those of data[0 … count) that a fault of the plan selects. T: float, double, or an integer of 32 or 64 bits. Thread-safe.
+  // Returns true if anything was struck.
+  template <class T>
+  bool strike(site where, const place& here, T* data, std::int64_t count) noexcept {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    if (armed_ == 0 || (armed_ >> static_cast<unsigned>(where) & 1) == 0 || count <= 0) return false;
+    return strike_words(where, here, data, count, sizeof(T), std::is_floating_point_v<T>);
+  }
+
+  // How many faults have struck so far.
+  std::int64_t fired() const noexcept;
+
+ private:
+  struct fault {
+    request what;
+    std::uint64_t number = 0;  // among the faults of its request
+    std::atomic<std::int64_t> visits{0};
+    std::atomic<std::uint64_t> stuck{0};  // stuck_at: 0 not decided yet, else 2 + the forced bit
+    std::atomic<bool> fired{false};
+  };
+  bool strike_words(site where, const place& here, void* data, std::int64_t count, int bytes, bool floating) noexcept;
+
+  std::uint64_t armed_ = 0;  // bit i: some fault waits at site i
+  std::vector<std::unique_ptr<fault>> faults_;
+};
+
+static_assert(k_sites.size() <= 64);
+
+#if defined(BALLAST_INSTRUMENTED)
+using active_injector = fault_injector;
+#else
+using active_injector = no_injector;
+#endif
+
+}  // namespace ballast::inject

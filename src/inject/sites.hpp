@@ -1,0 +1,109 @@
+// The catalogue of places where faults can be injected: one row a place, in the order in which a computation passes them.
+// Layer: foundation. `ballast info` prints it, and the tests walk it. A kernel strikes its sites through inject/injector.hpp.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace ballast::inject {
+
+enum class site : std::uint8_t {
+  fft_input,
+  fft_twiddle,
+  fft_stage,
+  fft_intermediate,
+  fft_output,
+  fft_checksum,
+  fft_threshold,
+  fft_comparison,
+  kmeans_points,
+  kmeans_product,
+  kmeans_minimum,
+  kmeans_index,
+  kmeans_label,
+  kmeans_sum,
+  kmeans_count,
+  kmeans_centroid,
+  kmeans_shift,
+  kmeans_checksum,
+  kmeans_threshold,
+  kmeans_comparison,
+  qr_panel,
+  qr_reflector,
+  qr_tau,
+  qr_t,
+  qr_product,
+  qr_trailing,
+  qr_r,
+  qr_q,
+  qr_checksum,
+  qr_threshold,
+  qr_comparison,
+  qr_corrector,
+  event_log,
+};
+
+// data: a fault here reaches the output when protection is off. checker: it strikes the protection itself.
+// repair: as checker, but the struck code only runs once a fault was detected, so the injector adds one at `carrier`.
+enum class site_role : std::uint8_t { data, checker, repair };
+
+struct site_row {
+  inject::site site;
+  std::string_view operation;  // "fft", "kmeans", "qr"; "" for every operation
+  std::string_view name;
+  site_role role;
+  std::string_view description;
+};
+
+inline constexpr std::array k_sites = {
+    site_row{site::fft_input, "fft", "fft.input", site_role::data, "a signal's elements after they were loaded into the tile"},
+    site_row{site::fft_twiddle, "fft", "fft.twiddle", site_role::data, "the twiddle factors of one pass, as it uses them"},
+    site_row{site::fft_stage, "fft", "fft.stage", site_role::data, "the tile after one stage of butterflies"},
+    site_row{site::fft_intermediate, "fft", "fft.intermediate", site_role::data, "what waits in memory between two passes; in a one-pass transform, the tile before its last stage"},
+    site_row{site::fft_output, "fft", "fft.output", site_role::data, "the transformed elements before they are stored"},
+    site_row{site::fft_checksum, "fft", "fft.checksum", site_role::checker, "the encoded checksum"},
+    site_row{site::fft_threshold, "fft", "fft.threshold", site_role::checker, "the threshold of the comparison"},
+    site_row{site::fft_comparison, "fft", "fft.comparison", site_role::checker, "the outcome of the comparison"},
+    site_row{site::kmeans_points, "kmeans", "kmeans.points", site_role::data, "a block of points after it was loaded into scratch"},
+    site_row{site::kmeans_product, "kmeans", "kmeans.product", site_role::data, "the accumulated products x·c of a block"},
+    site_row{site::kmeans_minimum, "kmeans", "kmeans.minimum", site_role::data, "the smallest distance of each point"},
+    site_row{site::kmeans_index, "kmeans", "kmeans.index", site_role::data, "the index of the smallest distance, while it is found"},
+    site_row{site::kmeans_label, "kmeans", "kmeans.label", site_role::data, "the labels of a block before they are stored"},
+    site_row{site::kmeans_sum, "kmeans", "kmeans.sum", site_role::data, "the partial sums of the points of each cluster"},
+    site_row{site::kmeans_count, "kmeans", "kmeans.count", site_role::data, "the partial weights (counts) of each cluster"},
+    site_row{site::kmeans_centroid, "kmeans", "kmeans.centroid", site_role::data, "the new centroids"},
+    site_row{site::kmeans_shift, "kmeans", "kmeans.shift", site_role::data, "the summed centroid shift that decides convergence"},
+    site_row{site::kmeans_checksum, "kmeans", "kmeans.checksum", site_role::checker, "the checksum centroids"},
+    site_row{site::kmeans_threshold, "kmeans", "kmeans.threshold", site_role::checker, "the thresholds of the row checks"},
+    site_row{site::kmeans_comparison, "kmeans", "kmeans.comparison", site_role::checker, "the outcome of a comparison"},
+    site_row{site::qr_panel, "qr", "qr.panel", site_role::data, "the panel before it is factored, after its entry check"},
+    site_row{site::qr_reflector, "qr", "qr.reflector", site_role::data, "the vectors V of a factored panel"},
+    site_row{site::qr_tau, "qr", "qr.tau", site_role::data, "the scalars tau of a factored panel"},
+    site_row{site::qr_t, "qr", "qr.t", site_role::data, "the triangular factor T of the block reflector"},
+    site_row{site::qr_product, "qr", "qr.product", site_role::data, "the product VᵀC of a trailing update"},
+    site_row{site::qr_trailing, "qr", "qr.trailing", site_role::data, "a block of the trailing matrix after its update"},
+    site_row{site::qr_r, "qr", "qr.r", site_role::data, "finished rows of R"},
+    site_row{site::qr_q, "qr", "qr.q", site_role::data, "a block of C while Q is applied to it (ormqr, orgqr, gels)"},
+    site_row{site::qr_checksum, "qr", "qr.checksum", site_role::checker, "the checksum columns"},
+    site_row{site::qr_threshold, "qr", "qr.threshold", site_role::checker, "the threshold of a comparison"},
+    site_row{site::qr_comparison, "qr", "qr.comparison", site_role::checker, "the outcome of a comparison"},
+    site_row{site::qr_corrector, "qr", "qr.corrector", site_role::repair, "the element that the corrector rebuilt"},
+    site_row{site::event_log, "", "event_log", site_role::repair, "an event while it waits in the log"},
+};
+
+constexpr const site_row& row_of(site wanted) { return k_sites[static_cast<std::size_t>(wanted)]; }
+
+static_assert([] {
+  for (std::size_t i = 0; i < k_sites.size(); ++i) {
+    if (static_cast<std::size_t>(k_sites[i].site) != i) return false;
+  }
+  return true;
+}(), "k_sites must stand in the order of the enumeration");
+
+// Where the injector puts the fault that makes a site of role repair run at all.
+constexpr site carrier_of(std::string_view operation) {
+  return operation == "fft" ? site::fft_output : operation == "kmeans" ? site::kmeans_product : site::qr_trailing;
+}
+
+}  // namespace ballast::inject

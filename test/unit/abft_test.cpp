@@ -1,0 +1,107 @@
+// The checksum mathematics: verify, locate, correct, weights.
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "abft/correct.hpp"
+#include "abft/locate.hpp"
+#include "abft/verify.hpp"
+#include "abft/weights.hpp"
+
+namespace ballast::abft {
+namespace {
+
+TEST(verify, passes_at_the_threshold_and_fails_above) {
+  const guarded_threshold tau(1e-6);
+  EXPECT_EQ(verify(1e-6, tau), k_pass);
+  EXPECT_EQ(verify(-1e-6, tau), k_pass);
+  EXPECT_EQ(verify(1.0000001e-6, tau), k_fail);
+  EXPECT_EQ(verify(0.0, guarded_threshold(0)), k_pass);
+}
+
+TEST(verify, nan_and_inf_fail) {
+  const guarded_threshold tau(1e300);
+  EXPECT_EQ(verify(std::numeric_limits<double>::quiet_NaN(), tau), k_fail);
+  EXPECT_EQ(verify(std::numeric_limits<double>::infinity(), tau), k_fail);
+  EXPECT_EQ(verify(0.0, guarded_threshold(std::numeric_limits<double>::quiet_NaN())), k_fail);
+  EXPECT_EQ(verify(std::numeric_limits<double>::quiet_NaN(), 0.0, guarded_threshold(1)), k_fail);
+  EXPECT_EQ(verify(0.0, std::numeric_limits<double>::quiet_NaN(), guarded_threshold(1)), k_fail);
+}
+
+TEST(verify, a_struck_threshold_fails_even_for_a_zero_residual) {
+  guarded_threshold tau(1e-6);
+  tau.value = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(verify(0.0, tau), k_fail);
+  EXPECT_EQ(verify(0.0, 0.0, tau), k_fail);
+}
+
+TEST(verify, complex_residual_uses_the_absolute_value) {
+  const guarded_threshold tau(5);
+  EXPECT_EQ(verify(3.0, 4.0, tau), k_pass);
+  EXPECT_EQ(verify(3.1, 4.0, tau), k_fail);
+}
+
+TEST(locate, finds_every_column_from_clean_residuals) {
+  for (const int count : {1, 2, 7, 64, 192}) {
+    for (int j = 0; j < count; ++j) {
+      const auto w = [&](std::int64_t c) { return equispaced_weight(c, count); };
+      double rr = 0, rs = 0, ss = 0;
+      for (int i = 0; i < 50; ++i) {
+        const double e = std::sin(1.0 + i);
+        rr += e * e;
+        rs += e * e * w(j);
+        ss += e * e * w(j) * w(j);
+      }
+      EXPECT_EQ(locate_column(rr, rs, ss, count, w).index, j) << count;
+    }
+  }
+}
+
+TEST(locate, refuses_two_faults_in_different_columns) {
+  const int count = 16;
+  const auto w = [&](std::int64_t c) { return equispaced_weight(c, count); };
+  double rr = 0, rs = 0, ss = 0;
+  for (int i = 0; i < 50; ++i) {  // even rows hit in column 2, odd rows in column 13
+    const double weight = w(i % 2 == 0 ? 2 : 13);
+    rr += 1;
+    rs += weight;
+    ss += weight * weight;
+  }
+  EXPECT_EQ(locate_column(rr, rs, ss, count, w).index, -1);
+}
+
+TEST(locate, refuses_nan_and_nothing) {
+  const auto w = [](std::int64_t c) { return equispaced_weight(c, 4); };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(locate_column(nan, nan, nan, 4, w).index, -1);
+  EXPECT_EQ(locate_column(0, 0, 0, 4, w).index, -1);
+  EXPECT_EQ(locate_column(std::numeric_limits<double>::infinity(), 1, 1, 4, w).index, -1);
+}
+
+TEST(correct, rebuilds_from_the_others_whatever_the_struck_value_is) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double struck : {0.0, 1e300, nan}) {
+    std::vector<double> x = {1, 2, 3, 4};
+    x[2] = struck;
+    EXPECT_EQ(rebuild(10.0, 2, 4, [&](std::int64_t i) { return x[static_cast<std::size_t>(i)]; }), 3.0);
+  }
+}
+
+TEST(weights, are_reproducible_distinct_and_of_unit_size) {
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    const phase p = random_phase(7, 1, i);
+    EXPECT_NEAR(std::hypot(p.re, p.im), 1, 1e-15);
+    EXPECT_EQ(p.re, random_phase(7, 1, i).re);
+    EXPECT_NE(p.re, random_phase(7, 2, i).re);
+    EXPECT_GE(random_weight(7, 1, i), 1);
+    EXPECT_LT(random_weight(7, 1, i), 2);
+  }
+  double squares = 0;
+  for (int j = 0; j < 100; ++j) squares += std::pow(equispaced_weight(j, 100), 2);
+  EXPECT_NEAR(squares, 100, 1e-12);
+}
+
+}  // namespace
+}  // namespace ballast::abft
