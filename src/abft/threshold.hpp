@@ -13,4 +13,30 @@ namespace ballast::abft {
 template <class T>
 inline constexpr double unit_roundoff = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
 
+// K-Means, row check: the residual of Σ_j w_j (‖c_j‖² − 2 x·c_j) over one group of centroids, every operation in working precision.
+// Derivation: a chain of n multiply-adds from ‖c_j‖² errs by a random walk of about u √n (‖c_j‖² + 2‖x‖‖c_j‖) at most; the errors of the
+// columns are independent, so they add up in squares with their weights; the product with the checksum centroid C errs by u √n ‖x‖‖C‖; the
+// sums over 8 columns of a tile add the same with √n replaced by less than 8. κ: docs/design/kmeans.md, "Calibration".
+struct row_limits {
+  double slope;   // times ‖x‖
+  double offset;
+};
+inline constexpr double k_kmeans_row = 2;
+inline row_limits kmeans_row_limits(double u, std::int64_t n, double weighted_norms, double weighted_squares, double checksum_norm) {
+  // weighted_norms = Σ w²‖c‖², weighted_squares = Σ w²‖c‖⁴, checksum_norm = ‖C‖.
+  const double walk = k_kmeans_row * u * (std::sqrt(static_cast<double>(n)) + 8);
+  return {walk * (2 * std::sqrt(weighted_norms) + checksum_norm), walk * std::sqrt(weighted_squares)};
+}
+
+// K-Means, winner: two evaluations of ‖c‖² − 2 x·c in different order, in units of ‖x‖² + ‖c‖² ≥ 2‖x‖‖c‖. Two random walks as above.
+inline constexpr double k_kmeans_direct = 2;
+inline double kmeans_direct_limit(double u, std::int64_t n) { return k_kmeans_direct * u * (std::sqrt(static_cast<double>(n)) + 4); }
+
+// K-Means, sums: Σ_c S_c against Σ_i w_i x_i for one feature over `count` points, S in double, the other side in chains of at most `chain`
+// additions in working precision u: a random walk of √chain steps in each, relative to the root of Σ_i (w_i x_i)².
+inline constexpr double k_kmeans_sum = 8;
+inline double kmeans_sum_limit(double u, double chain, double count, double root) {
+  return k_kmeans_sum * (u * (std::sqrt(chain) + 8) + unit_roundoff<double> * (std::sqrt(count) + 8)) * root;
+}
+
 }  // namespace ballast::abft

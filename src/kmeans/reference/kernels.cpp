@@ -1,0 +1,232 @@
+// The block operations of K-Means in plain loops: what a reader checks by hand, and what the other backends are tested against.
+// Layer: backend "reference". Serial, one point side by side (width 1), no SIMD.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kmeans/contract.hpp"
+
+namespace ballast::kmeans {
+
+namespace {
+
+// Feature f of point i, scaled and centred. Two roundings at most: the product with a power of two is exact.
+template <class T>
+T coordinate(const source<T>& from, std::int64_t i, std::int64_t f) {
+  return from.points(i, f) * from.scale - from.shift[static_cast<std::size_t>(f)];
+}
+
+template <class T>
+void load(const source<T>& from, tile<T>& block) {
+  for (std::int64_t p = 0; p < block.capacity; ++p) {
+    const bool used = p < block.count;
+    for (std::int64_t f = 0; f < block.n; ++f) block.x[p * block.n + f] = used ? coordinate(from, block.first + p, f) : T(0);
+    block.weight[p] = !used ? T(0) : from.weights.empty() ? T(1) : from.weights[static_cast<std::size_t>(block.first + p)] * from.weight_scale;
+  }
+}
+
+// ‖x‖² of point p.
+template <class T>
+T squared_norm(const tile<T>& block, std::int64_t p) {
+  T sum = 0;
+  for (std::int64_t f = 0; f < block.n; ++f) sum += block.x[p * block.n + f] * block.x[p * block.n + f];
+  return sum;
+}
+
+// x · C of group g, plus what rounding took from the starts of its tiles: what Σ_tiles (start + Σ w D) must be.
+template <class T>
+T encoded(const panel<T>& centroids, std::int64_t g, const tile<T>& block, std::int64_t p) {
+  T sum = centroids.rest[g];
+  for (std::int64_t f = 0; f < block.n; ++f) sum += centroids.checksum[g * block.n + f] * block.x[p * block.n + f];
+  return sum;
+}
+
+// Remembers a residual that exceeds its limit. Written so that NaN exceeds every limit.
+template <class T>
+void compare(T residual, T limit_squared, T& kept) {
+  if (!(residual * residual <= limit_squared)) kept = std::abs(residual);
+}
+
+template <class T>
+T squared(const abft::guarded_threshold& limit) {
+  const T value = static_cast<T>(limit.value);
+  return value * value;
+}
+
+template <class T>
+void assign(const panel<T>& centroids, bool protect, const product_hook& hook, tile<T>& block) {
+  const std::int64_t n = block.n;
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    T best = std::numeric_limits<T>::infinity();
+    T twin = best;
+    std::int32_t index = 0;
+    T kept = 0;
+    T norm = 0;
+    T expected = 0;
+    T sum = 0;
+    if (protect) norm = squared_norm(block, p);
+    for (std::int64_t t = 0; t < centroids.tiles; ++t) {
+      const std::int64_t g = t * k_tile / k_group;
+      if (protect && t * k_tile % k_group == 0) {
+        expected = encoded(centroids, g, block, p);
+        sum = 0;
+      }
+      const std::int64_t real = std::min(k_tile, centroids.k - t * k_tile);
+      T product[k_tile];
+      for (std::int64_t r = 0; r < real; ++r) {
+        product[r] = centroids.norms[t * k_tile + r];
+        for (std::int64_t f = 0; f < n; ++f) product[r] += centroids.packed[(t * n + f) * k_tile + r] * block.x[p * n + f];
+      }
+      inject::place here = hook.place;
+      here.step = p * centroids.tiles + t;
+      here.steps = block.count * centroids.tiles;
+      hook.injector->strike(inject::site::kmeans_product, here, product, real);
+      T tile_sum = protect ? centroids.start[t] : T(0);
+      for (std::int64_t r = 0; r < real; ++r) {
+        if (r == real / 2) hook.injector->strike(inject::site::kmeans_minimum, here, &best, 1);
+        if (product[r] < best) {
+          best = product[r];
+          index = static_cast<std::int32_t>(t * k_tile + r);
+        }
+        if (!protect) continue;
+        if (product[r] < twin) twin = product[r];
+        tile_sum += centroids.weights[t * k_tile + r] * product[r];
+      }
+      if (!protect) continue;
+      sum += tile_sum;
+      if (t + 1 == centroids.tiles || (t + 1) * k_tile % k_group == 0) {
+        const T limit = squared<T>(block.bounds.slope[static_cast<std::size_t>(g)]) * norm + squared<T>(block.bounds.offset[static_cast<std::size_t>(g)]);
+        compare(sum - expected, limit, kept);
+      }
+    }
+    block.minimum[p] = best;
+    block.twin[p] = twin;
+    block.index[p] = index;
+    block.norm[p] = norm;
+    block.residual[p] = kept;
+  }
+}
+
+template <class T>
+std::int64_t label_of(const tile<T>& block, std::int64_t p, std::int64_t k) {
+  const auto label = static_cast<std::uint32_t>(block.label[p]);
+  return label < static_cast<std::uint64_t>(k) ? label : k - 1;
+}
+
+template <class T>
+void winner(const source<T>& from, const panel<T>& centroids, tile<T>& block) {
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    const std::int64_t j = label_of(block, p, centroids.k);
+    const T* c = centroids.rows.data() + j * block.n;
+    T dot = 0;
+    for (std::int64_t f = 0; f < block.n; ++f) dot += coordinate(from, block.first + p, f) * c[f];
+    block.winner_norm[p] = centroids.norms[j];
+    block.direct[p] = centroids.norms[j] - 2 * dot;
+  }
+}
+
+template <class T>
+finding check(const panel<T>& centroids, const tile<T>& block) {
+  const T direct = static_cast<T>(block.bounds.direct.value);
+  const T least = std::numeric_limits<T>::denorm_min() * static_cast<T>(64 * (block.n + k_group));
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    const auto fail = [&](T residual) { return finding{std::isnan(residual) || residual != 0 ? static_cast<double>(residual) : std::nan(""), block.first + p}; };
+    if (!(block.residual[p] == 0)) return fail(block.residual[p]);
+    if (!(block.minimum[p] == block.twin[p])) return fail(block.minimum[p] - block.twin[p]);
+    if (static_cast<std::uint64_t>(static_cast<std::uint32_t>(block.label[p])) >= static_cast<std::uint64_t>(centroids.k)) return fail(T(block.label[p]));
+    const T residual = block.direct[p] - block.minimum[p];
+    if (!(std::abs(residual) <= direct * (block.norm[p] + block.winner_norm[p]) + least)) return fail(residual);
+  }
+  return {};
+}
+
+template <class T>
+void accumulate(const source<T>& from, std::int64_t k, const tile<T>& block, partial<T>& into) {
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    const std::int64_t j = label_of(block, p, k);
+    const double weight = static_cast<double>(block.weight[p]);
+    for (std::int64_t f = 0; f < block.n; ++f) into.sums[j * block.n + f] += weight * static_cast<double>(coordinate(from, block.first + p, f));
+    if (into.weights.size() != 0) into.weights[j] += weight;
+    into.members[j] += weight > 0 ? 1 : 0;
+  }
+}
+
+template <class T>
+void invariants(tile<T>& block, partial<T>& into) {
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    const double weight = static_cast<double>(block.weight[p]);
+    const double labelled = weight * (static_cast<double>(block.label[p]) + 1);
+    for (std::int64_t f = 0; f < block.n; ++f) {
+      into.first[f] += weight * static_cast<double>(block.x[p * block.n + f]);
+      into.second[f] += labelled * static_cast<double>(block.x[p * block.n + f]);
+    }
+    into.first_weight += weight;
+    into.second_weight += labelled;
+    if (weight > 0) {
+      into.first_members += 1;
+      into.second_members += static_cast<std::uint64_t>(block.label[p]) + 1;
+    }
+  }
+}
+
+template <class T>
+void exact(const source<T>& from, const T* centroids, std::int64_t k, tile<T>& block) {
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    const T* c = centroids + label_of(block, p, k) * block.n;
+    double sum = 0;
+    for (std::int64_t f = 0; f < block.n; ++f) {
+      const double difference = static_cast<double>(coordinate(from, block.first + p, f)) - static_cast<double>(c[f]);
+      sum += difference * difference;
+    }
+    block.exact[p] = sum;
+  }
+}
+
+template <class T>
+void distances(const panel<T>& centroids, std::int64_t group, bool protect, const product_hook& hook, tile<T>& block) {
+  const std::int64_t n = block.n;
+  const std::int64_t first = group * k_group;
+  const std::int64_t count = std::min(k_group, centroids.k - first);
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    for (std::int64_t r = 0; r < count; ++r) {
+      T sum = 0;
+      for (std::int64_t f = 0; f < n; ++f) {
+        const T difference = block.x[p * n + f] - centroids.rows[(first + r) * n + f];
+        sum += difference * difference;
+      }
+      block.distance[r * block.capacity + p] = sum;
+    }
+  }
+  inject::place here = hook.place;
+  hook.injector->strike(inject::site::kmeans_product, here, block.distance.data(), block.count);
+  if (!protect) return;
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    const T norm = squared_norm(block, p);
+    T sum = 0;
+    for (std::int64_t r = 0; r < count; ++r) sum += centroids.weights[first + r] * block.distance[r * block.capacity + p];
+    T start = 0;
+    for (std::int64_t t = first / k_tile; t * k_tile < first + count; ++t) start -= centroids.start[t];
+    const T weights = centroids.sum_weights[group];
+    const T residual = sum - (encoded(centroids, group, block, p) + start + weights * norm);
+    const T level = static_cast<T>(block.bounds.direct.value) * weights * norm;
+    const T limit = squared<T>(block.bounds.slope[static_cast<std::size_t>(group)]) * norm +
+                    squared<T>(block.bounds.offset[static_cast<std::size_t>(group)]) + level * level;
+    T kept = 0;
+    compare(residual, 3 * limit, kept);
+    block.norm[p] = norm;
+    block.residual[p] = kept;
+  }
+}
+
+}  // namespace
+
+template <class T>
+const kernels<T>& reference_kernels() {
+  static constexpr kernels<T> all = {1, 0, load<T>, assign<T>, winner<T>, check<T>, accumulate<T>, invariants<T>, exact<T>, distances<T>};
+  return all;
+}
+
+template const kernels<float>& reference_kernels();
+template const kernels<double>& reference_kernels();
+
+}  // namespace ballast::kmeans
