@@ -119,7 +119,7 @@ double verify_checksum(const panel<T>& made) {
       const double limit = 1.01 * abft::unit_roundoff<T> * std::abs(sum) + 64 * abft::unit_roundoff<double> * size +
                            static_cast<double>(std::numeric_limits<T>::denorm_min());
       const double ratio = std::abs(kept - sum) / limit;
-      if (!(ratio <= worst)) worst = ratio;
+      if (!std::isnan(worst) && !(ratio <= worst)) worst = ratio;  // a NaN stays
     }
   }
   return worst;

@@ -2,6 +2,7 @@
 // Layer: driver, backend-free.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -12,22 +13,16 @@
 
 namespace ballast::kmeans {
 
-// The running sum of the words and the running sum of that: any change of one word, and almost any of several, changes it.
-struct seal {
-  std::uint64_t sum = 0;
-  std::uint64_t sum_of_sums = 0;
-  bool operator==(const seal&) const = default;
-};
-
+// A hash of the words. Each step is a permutation, so a change of one word always changes it, and of several but for one time in 2⁶⁴.
+// (Sums are not enough: alike flips of the top bit of a whole vector vanish from them.)
 template <class T>
-seal seal_of(const T* words, std::int64_t count) {
+std::uint64_t seal_of(const T* words, std::int64_t count) {
   using word = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
-  seal made;
+  std::uint64_t made = 0x9e3779b97f4a7c15;
   for (std::int64_t i = 0; i < count; ++i) {
     word bits;
     std::memcpy(&bits, words + i, sizeof bits);
-    made.sum += bits;
-    made.sum_of_sums += made.sum;
+    made = (std::rotl(made, 23) ^ bits) * 0xbf58476d1ce4e5b9;
   }
   return made;
 }
@@ -58,7 +53,7 @@ class sealed_centroids {
  private:
   std::vector<T> values_;
   std::vector<T> twin_;
-  seal seal_;
+  std::uint64_t seal_ = 0;
 };
 
 // Fills `made` (allocating it at first) for `k` centroids of `n` features: tiles, norms, weights; with `protect` also the checksum
