@@ -28,15 +28,18 @@ inline row_limits kmeans_row_limits(double u, std::int64_t n, double weighted_no
   return {walk * (2 * std::sqrt(weighted_norms) + checksum_norm), walk * std::sqrt(weighted_squares)};
 }
 
-// K-Means, winner: two evaluations of ‖c‖² − 2 x·c in different order, in units of ‖x‖² + ‖c‖² ≥ 2‖x‖‖c‖. Two random walks as above.
-inline constexpr double k_kmeans_direct = 2;
-inline double kmeans_direct_limit(double u, std::int64_t n) { return k_kmeans_direct * u * (std::sqrt(static_cast<double>(n)) + 4); }
+// K-Means, distance: two evaluations of ‖x − c‖² in working precision, one of them as ‖c‖² − 2 x·c + ‖x‖², in units of ‖x‖² + ‖c‖². Random
+// walks as above.
+inline constexpr double k_kmeans_distance = 2;
+inline double kmeans_distance_limit(double u, std::int64_t n) { return k_kmeans_distance * u * (std::sqrt(static_cast<double>(n)) + 4); }
 
-// K-Means, sums: Σ_c S_c against Σ_i w_i x_i for one feature over `count` points, S in double, the other side in chains of at most `chain`
-// additions in working precision u: a random walk of √chain steps in each, relative to the root of Σ_i (w_i x_i)².
+// K-Means, sums: Σ over `count` numbers in double, one of them against another order of summation, `root` being the root of the sum of their
+// squares and `chain` the longest run of additions into one accumulator. Rounding is a random walk of √chain steps for numbers at random,
+// but for equal numbers each step errs alike, so that chain · Σ|x| ≤ chain · √count · root counts: a quarter of it, because an error is at
+// most half a unit and partial sums are half the whole on the average.
 inline constexpr double k_kmeans_sum = 8;
-inline double kmeans_sum_limit(double u, double chain, double count, double root) {
-  return k_kmeans_sum * (u * (std::sqrt(chain) + 8) + unit_roundoff<double> * (std::sqrt(count) + 8)) * root;
+inline double kmeans_sum_limit(double chain, double count, double root) {
+  return unit_roundoff<double> * (k_kmeans_sum * (std::sqrt(chain) + 8) + 0.25 * chain * std::sqrt(count)) * root;
 }
 
 }  // namespace ballast::abft

@@ -29,9 +29,9 @@ struct source {
   std::vector<T> shift;        // n: mean · scale
 };
 
-// The limits of the checks of one block, each kept twice. Residuals are compared squared: ρ² ≤ slope²‖x‖² + offset².
+// The limits of the row checks of one block, each kept twice. Residuals are compared squared: ρ² ≤ slope²‖x‖² + offset².
 struct limits {
-  abft::guarded_threshold direct;               // |direct − minimum| ≤ direct · (‖x‖² + ‖c‖²)
+  abft::guarded_threshold level;                // distances(): limit of the error of ‖x‖², times ‖x‖²
   std::vector<abft::guarded_threshold> slope;   // one for each group of k_group centroids
   std::vector<abft::guarded_threshold> offset;
 };
@@ -43,9 +43,7 @@ struct panel {
   std::int64_t k = 0;
   std::int64_t tiles = 0;   // ⌈k / k_tile⌉; the last one is filled up with copies of the last centroid, which never win
   std::int64_t groups = 0;  // ⌈k / k_group⌉
-  std::int64_t table_lanes = 0;  // what the backend can look up in one register; 0: nothing
   core::aligned_buffer<T> rows;      // k × n: c
-  core::aligned_buffer<T> columns;   // n × lanes, only for k ≤ lanes: −2c by features, for look-ups by label; lanes = table_lanes
   core::aligned_buffer<T> packed;    // tiles × n × k_tile: −2c
   core::aligned_buffer<T> norms;     // tiles × k_tile: ‖c‖²
   core::aligned_buffer<T> weights;   // tiles × k_tile: w, random in [1, 2), 0 for the copies
@@ -66,42 +64,44 @@ struct tile {
   std::int64_t first = 0;  // index of the first point
   std::int64_t count = 0;  // points in use; the rest is zero
   core::aligned_buffer<T> x;
-  core::aligned_buffer<T> weight;           // 0 behind `count`
-  core::aligned_buffer<T> norm;             // ‖x‖²
-  core::aligned_buffer<T> minimum;          // min_j (‖c_j‖² − 2 x·c_j): the one the search of the index compares with
-  core::aligned_buffer<T> twin;             // the same by a chain of its own
-  core::aligned_buffer<std::int32_t> index; // its lowest j
-  core::aligned_buffer<std::int32_t> label; // what is committed
-  core::aligned_buffer<T> residual;         // 0, or a residual of a row check that exceeded its limit
-  core::aligned_buffer<T> direct;           // ‖c‖² − 2 x·c for the label, computed by itself
-  core::aligned_buffer<T> winner_norm;      // ‖c‖² for the label
-  core::aligned_buffer<T> first_sums;       // scratch of invariants()
-  core::aligned_buffer<T> second_sums;
+  core::aligned_buffer<T> weight;                 // 0 behind `count`
+  core::aligned_buffer<T> norm;                   // ‖x‖²
+  core::aligned_buffer<T> minimum;                // min_j (‖c_j‖² − 2 x·c_j)
+  core::aligned_buffer<T> twin;                   // the same by a chain of its own
+  core::aligned_buffer<std::int32_t> index;       // the lowest j of the minimum
+  core::aligned_buffer<std::int32_t> index_twin;  // the lowest j of the twin
+  core::aligned_buffer<std::int32_t> label;       // what is committed: a copy of index
+  core::aligned_buffer<T> residual;               // scratch of distances()
   core::aligned_buffer<double> exact;       // ‖point − centroid of its label‖² · scale², from differences in double
   core::aligned_buffer<T> distance;         // k_group × capacity, only where distances() is used
   limits bounds;                            // this block's copy of the panel's
 };
 
-// What a group of blocks adds to the next centroids, and the invariants that it is verified with.
+// What a group of blocks adds to the next centroids, and the other side of the invariants that it is verified with.
 template <class T>
 struct partial {
   core::aligned_buffer<double> sums;           // k × n: Σ weight · x over the points of each cluster
   core::aligned_buffer<double> weights;        // k: Σ weight; empty where all weights are 1, members telling the same
   core::aligned_buffer<std::int64_t> members;  // k: how many points of positive weight
-  core::aligned_buffer<double> first;          // n: Σ_i weight_i x_i
-  core::aligned_buffer<double> second;         // n: Σ_i weight_i (label_i + 1) x_i
-  double first_weight = 0;                     // Σ_i weight_i
-  double second_weight = 0;                    // Σ_i weight_i (label_i + 1)
-  std::uint64_t first_members = 0;             // the same for members, modulo 2⁶⁴
-  std::uint64_t second_members = 0;
+  double labelled_projection = 0;              // Σ_i label_i · projection_i
+  double labelled_weight = 0;                  // Σ_i label_i · weight_i
+  double labelled_members = 0;                 // Σ label_i over the points of positive weight: an integer
   std::int64_t changed = 0;                    // labels that differ from the previous iteration's
   std::int64_t changed_twin = 0;
 };
 
-// What check() found first: site of the residual, or nothing.
+// What a check found first: its residual (0: every comparison passed) and the point.
 struct finding {
-  double residual = 0;      // 0: every comparison passed
+  double residual = 0;
   std::int64_t row = -1;
+};
+
+// Sums over the bit patterns of x in one block, one for each lane (as many as the backend likes): equal for equal x, and different after
+// any change of one element, or of several in different lanes.
+inline constexpr std::int64_t k_signature = 64;
+struct signature {
+  std::uint64_t lanes[k_signature] = {};
+  bool operator==(const signature&) const = default;
 };
 
 // Shows the products of a block to the injector. `place` holds interval and intervals; the kernel fills in the steps.
@@ -113,23 +113,26 @@ struct product_hook {
 // The work on one block. All functions are pure functions of their arguments, so that repeating one repairs a transient fault.
 template <class T>
 struct kernels {
-  std::int64_t width;        // of tile
-  std::int64_t table_lanes;  // of panel
+  std::int64_t width;  // of tile
 
   // x and weight from the points. Zero behind the last point.
   void (*load)(const source<T>& from, tile<T>& block);
-  // minimum and index of each point, over all centroids of the panel; with `protect` also norm, twin and residual (by block.bounds).
-  void (*assign)(const panel<T>& centroids, bool protect, const product_hook& hook, tile<T>& block);
-  // direct and winner_norm for the labels, from x.
-  void (*winner)(const source<T>& from, const panel<T>& centroids, tile<T>& block);
-  // Compares residual, minimum with twin, the range of the labels, and direct with minimum.
-  finding (*check)(const panel<T>& centroids, const tile<T>& block);
-  // Adds the points to the sums, weights and members of their labels (the largest one for a label out of range). Reads the points anew.
-  void (*accumulate)(const source<T>& from, std::int64_t k, const tile<T>& block, partial<T>& into);
-  // Adds the points of the tile to the invariants.
-  void (*invariants)(tile<T>& block, partial<T>& into);
+  // The signature of x as it lies in the tile; and what it must be, from the points, in another order.
+  void (*sign)(const tile<T>& block, signature& made);
+  void (*sign_source)(const source<T>& from, const tile<T>& block, signature& made);
+  // index of each point over all centroids of the panel. With `protect` also norm, minimum, twin and index_twin; the residual of each
+  // row check is compared with its limit (by block.bounds), and minimum with twin.
+  finding (*assign)(const panel<T>& centroids, bool protect, const product_hook& hook, tile<T>& block);
+  // Compares label with index_twin, and minimum with twin.
+  finding (*check)(const tile<T>& block, std::int64_t k);
+  // Adds the points to the sums, weights and members of their labels. Reads the points anew. Labels must be in [0, k).
+  void (*accumulate)(const source<T>& from, const tile<T>& block, partial<T>& into);
+  // projection[p] = weight · (x · direction) for the points of the tile, in double.
+  void (*project)(const tile<T>& block, const double* direction, double* projection);
+  // Adds the labels to labelled_projection, labelled_weight and labelled_members.
+  void (*sum_labels)(const tile<T>& block, const double* projection, partial<T>& into);
   // exact, for the labels and any k × n centroids that are scaled and shifted like `from`. Reads the points anew.
-  void (*exact)(const source<T>& from, const T* centroids, std::int64_t k, tile<T>& block);
+  void (*exact)(const source<T>& from, const T* centroids, tile<T>& block);
   // distance[j · capacity + p] = ‖x_p − c_j‖² from differences, for the centroids j of one group; with `protect` also norm and residual.
   void (*distances)(const panel<T>& centroids, std::int64_t group, bool protect, const product_hook& hook, tile<T>& block);
 };

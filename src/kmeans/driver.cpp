@@ -12,6 +12,7 @@
 #include <ballast/error.hpp>
 
 #include "abft/threshold.hpp"
+#include "abft/weights.hpp"
 #include "core/counter_rng.hpp"
 #include "core/parallel.hpp"
 
@@ -19,6 +20,8 @@ namespace ballast::kmeans {
 
 namespace {
 
+constexpr std::uint64_t k_direction_seed = 0x646972656374;
+constexpr std::int64_t k_survey_rows = 64;  // rows whose sum is made by itself, so that chains stay short
 constexpr int k_attempts = 3;  // the first, and at most two recomputations
 
 // Streams of the counter-based random numbers, for each run of n_init.
@@ -33,12 +36,6 @@ std::size_t at(Value i) {
 template <class T>
 T power_of_two(int e) {
   return std::ldexp(T(1), std::clamp(e, std::numeric_limits<T>::min_exponent, std::numeric_limits<T>::max_exponent - 2));
-}
-
-// Every element of `a` is equal to that of `b`, bit for bit.
-template <class T>
-bool same(const core::aligned_buffer<T>& a, const std::vector<T>& b) {
-  return static_cast<std::size_t>(a.size()) == b.size() && std::equal(b.begin(), b.end(), a.data());
 }
 
 }  // namespace
@@ -69,17 +66,15 @@ void engine<T>::allocate(worker& made, bool with_distances) const {
   block.capacity = capacity_;
   block.width = kernels_.width;
   block.x = core::aligned_buffer<T>(core::checked_product(capacity_, n_));
-  for (auto* each : {&block.weight, &block.norm, &block.minimum, &block.twin, &block.residual, &block.direct, &block.winner_norm}) {
+  for (auto* each : {&block.weight, &block.norm, &block.minimum, &block.twin, &block.residual}) {
     *each = core::aligned_buffer<T>(capacity_);
     std::fill_n(each->data(), capacity_, T(0));
   }
-  block.index = core::aligned_buffer<std::int32_t>(capacity_);
-  block.label = core::aligned_buffer<std::int32_t>(capacity_);
-  std::fill_n(block.index.data(), capacity_, 0);
-  std::fill_n(block.label.data(), capacity_, 0);
+  for (auto* each : {&block.index, &block.index_twin, &block.label}) {
+    *each = core::aligned_buffer<std::int32_t>(capacity_);
+    std::fill_n(each->data(), capacity_, 0);
+  }
   block.exact = core::aligned_buffer<double>(capacity_);
-  block.first_sums = core::aligned_buffer<T>(core::checked_product(n_, 64));
-  block.second_sums = core::aligned_buffer<T>(core::checked_product(n_, 64));
   if (with_distances) block.distance = core::aligned_buffer<T>(k_group * capacity_);
   made.labels.resize(at(capacity_));
 }
@@ -87,6 +82,12 @@ void engine<T>::allocate(worker& made, bool with_distances) const {
 template <class T>
 void engine<T>::prepare_workers(bool with_distances) {
   if (workers_.empty()) workers_.resize(at(threads_));
+  if (protect_ && signatures_.empty()) {
+    signatures_.resize(at(blocks_));
+    signature unknown;
+    unknown.lanes[0] = ~std::uint64_t{0};
+    signature_twins_.assign(at(blocks_), unknown);
+  }
   for (worker& each : workers_) {
     if (each.block.capacity == 0 || (with_distances && each.block.distance.size() == 0)) allocate(each, with_distances);
   }
@@ -130,20 +131,59 @@ void engine<T>::survey_group(std::int64_t group, bool centred) {
     seen.poison.assign(poison.begin(), poison.end());
     return;
   }
-  seen.centred_sum.assign(at(n_), 0.0);
-  seen.centred_square.assign(at(n_), 0.0);
-  seen.total_square = 0;
+  const bool weighted = !source_.weights.empty();
+  seen.first.assign(at(n_), 0.0);
+  seen.plain.assign(weighted ? at(n_) : 0, 0.0);
+  seen.squares.assign(at(n_), 0.0);
+  seen.total_square = seen.weight = seen.members = 0;
+  seen.count = static_cast<double>(end - begin);
   const T scale = source_.scale;
-  for (std::int64_t i = begin; i < end; ++i) {
-    const T* x = fetch(i);
-    double square = 0;
-    for (std::int64_t f = 0; f < n_; ++f) {
-      const double value = static_cast<double>(x[f] * scale - source_.shift[at(f)]);
-      seen.centred_sum[at(f)] += value;
-      seen.centred_square[at(f)] += value * value;
-      square += value * value;
+  const T* shift = source_.shift.data();
+  std::vector<double> some(at(n_)), weighted_some(seen.plain.size());
+  for (std::int64_t part = begin; part < end; part += k_survey_rows) {
+    std::ranges::fill(some, 0.0);
+    std::ranges::fill(weighted_some, 0.0);
+    double weight_sum = 0;
+    for (std::int64_t i = part; i < std::min(part + k_survey_rows, end); ++i) {
+      const T* x = fetch(i);
+      double square = 0;
+      for (std::int64_t f = 0; f < n_; ++f) {
+        const double value = static_cast<double>(x[f] * scale - shift[f]);
+        some[at(f)] += value;
+        seen.squares[at(f)] += value * value;
+        square += value * value;
+      }
+      seen.total_square += square;
+      if (!weighted) continue;
+      const double weight = static_cast<double>(source_.weights[at(i)] * source_.weight_scale);
+      for (std::int64_t f = 0; f < n_; ++f) weighted_some[at(f)] += weight * static_cast<double>(x[f] * scale - shift[f]);
+      weight_sum += weight;
+      seen.members += weight > 0 ? 1 : 0;
     }
-    seen.total_square += square;
+    for (std::int64_t f = 0; f < n_; ++f) (weighted ? seen.plain : seen.first)[at(f)] += some[at(f)];
+    for (std::size_t f = 0; f < weighted_some.size(); ++f) seen.first[f] += weighted_some[f];
+    seen.weight += weight_sum;
+  }
+  if (!weighted) seen.weight = seen.members = seen.count;
+}
+
+// whole_ = Σ surveys_.
+template <class T>
+void engine<T>::add_surveys() {
+  whole_ = {};
+  whole_.first.assign(at(n_), 0.0);
+  whole_.plain.assign(source_.weights.empty() ? 0 : at(n_), 0.0);
+  whole_.squares.assign(at(n_), 0.0);
+  for (const group_survey& seen : surveys_) {
+    for (std::int64_t f = 0; f < n_; ++f) {
+      whole_.first[at(f)] += seen.first[at(f)];
+      whole_.squares[at(f)] += seen.squares[at(f)];
+    }
+    for (std::size_t f = 0; f < whole_.plain.size(); ++f) whole_.plain[f] += seen.plain[f];
+    whole_.total_square += seen.total_square;
+    whole_.weight += seen.weight;
+    whole_.members += seen.members;
+    whole_.count += seen.count;
   }
 }
 
@@ -207,7 +247,7 @@ double engine<T>::variance() {
     for (int attempt = 0; attempt < k_attempts; ++attempt) {
       survey_group(g, true);
       const group_survey& seen = surveys_[at(g)];
-      const double by_features = std::accumulate(seen.centred_square.begin(), seen.centred_square.end(), 0.0);
+      const double by_features = std::accumulate(seen.squares.begin(), seen.squares.end(), 0.0);
       const double limit = 1e-12 * std::sqrt(static_cast<double>(m_)) * seen.total_square;
       const double residual = by_features - seen.total_square;
       if (!protect_) return;
@@ -223,16 +263,11 @@ double engine<T>::variance() {
       }
     }
   });
-  squares_.assign(at(n_), 0.0);
+  add_surveys();
   double sum = 0;
   for (std::int64_t f = 0; f < n_; ++f) {
-    double first = 0;
-    for (const group_survey& seen : surveys_) {
-      first += seen.centred_sum[at(f)];
-      squares_[at(f)] += seen.centred_square[at(f)];
-    }
-    const double mean = first / static_cast<double>(m_);
-    sum += std::max(0.0, squares_[at(f)] / static_cast<double>(m_) - mean * mean);
+    const double mean = (whole_.plain.empty() ? whole_.first : whole_.plain)[at(f)] / static_cast<double>(m_);
+    sum += std::max(0.0, whole_.squares[at(f)] / static_cast<double>(m_) - mean * mean);
   }
   return sum / static_cast<double>(n_);
 }
@@ -259,7 +294,6 @@ std::vector<T> engine<T>::to_scaled(matrix_view<const T> centroids) const {
 // Takes the centroids for a pass: verifies that they are what was sealed, packs them and verifies the checksum centroids.
 template <class T>
 void engine<T>::make_verified_panel(sealed_centroids<T>& centroids, panel<T>& made) {
-  made.table_lanes = kernels_.table_lanes;
   const inject::place here = {0, 1, 1, 2};
   injector_.strike(inject::site::kmeans_centroid, here, centroids.data(), centroids.size());
   if (!protect_) {
@@ -297,52 +331,81 @@ void engine<T>::make_verified_panel(sealed_centroids<T>& centroids, panel<T>& ma
 
 // ---- one block ------------------------------------------------------------------------------------------------------------------------
 
+// Loads a block and verifies that x is what it was at the first load. At the first load it is compared with the points by way of another
+// order of summation.
+template <class T>
+void engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
+  tile<T>& b = here.block;
+  signature& kept = signatures_[at(block)];
+  signature& twin = signature_twins_[at(block)];
+  bool failed = false;
+  for (int attempt = 0; attempt < k_attempts; ++attempt) {
+    load(here, block);
+    injector_.strike(inject::site::kmeans_points, at_block(block), b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
+    signature found;
+    kernels_.sign(b, found);
+    // Both copies are equal once they are known; one that was hit while it waited is made again.
+    if (attempt > 0 || !(kept == twin)) {
+      kernels_.sign_source(source_, b, kept);
+      twin = kept;
+    }
+    recorder_.checked(1);
+    if (found == kept) {
+      if (failed) recorder_.detected("kmeans.points", b.first, std::nan(""), 0, action::recomputed, slot);
+      return;
+    }
+    failed = true;
+    if (!repairs()) break;
+  }
+  recorder_.detected("kmeans.points", b.first, std::nan(""), 0, action::uncorrectable, slot);
+}
+
 // Labels a block. On return at.block.label has been verified, or the failure is on record.
 template <class T>
 void engine<T>::assign_block(worker& here, int slot, std::int64_t block, const panel<T>& centroids, const sealed_centroids<T>& origin) {
   using inject::site;
   tile<T>& b = here.block;
   const inject::place place = at_block(block);
+  const auto copy_labels = [&] {
+    injector_.strike(site::kmeans_index, place, b.index.data(), b.count);
+    std::copy_n(b.index.data(), b.count, b.label.data());
+    injector_.strike(site::kmeans_label, place, b.label.data(), b.count);
+  };
+  const auto keep_in_range = [&] {
+    for (std::int64_t p = 0; p < b.count; ++p) {
+      if (static_cast<std::uint64_t>(static_cast<std::uint32_t>(b.label[p])) >= static_cast<std::uint64_t>(k_))
+        b.label[p] = static_cast<std::int32_t>(k_ - 1);
+    }
+  };
+  if (!protect_) {
+    load(here, block);
+    injector_.strike(site::kmeans_points, place, b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
+    (void)kernels_.assign(centroids, false, {&injector_, place}, b);
+    copy_labels();
+    // A label that was hit must not reach beyond the centroids.
+    keep_in_range();
+    return;
+  }
   const panel<T>* use = &centroids;
   finding first;
   double limit = 0;
   for (int attempt = 0; attempt < k_attempts; ++attempt) {
-    load(here, block);
-    injector_.strike(site::kmeans_points, place, b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
-    if (protect_) {
-      b.bounds = use->bounds;
-      const auto strike = [&](std::int64_t step, abft::guarded_threshold* limits, std::int64_t count) {
-        injector_.strike(site::kmeans_threshold, {block, blocks_, step, 3}, &limits->value, 2 * count);
-      };
-      strike(0, &b.bounds.direct, 1);
-      strike(1, b.bounds.slope.data(), use->groups);
-      strike(2, b.bounds.offset.data(), use->groups);
-    }
-    kernels_.assign(*use, protect_, {&injector_, place}, b);
-    injector_.strike(site::kmeans_index, place, b.index.data(), b.count);
-    std::copy_n(b.index.data(), b.count, b.label.data());
-    injector_.strike(site::kmeans_label, place, b.label.data(), b.count);
-    if (!protect_) {
-      // A label that was hit must not reach beyond the centroids.
-      for (std::int64_t p = 0; p < b.count; ++p) {
-        if (static_cast<std::uint64_t>(static_cast<std::uint32_t>(b.label[p])) >= static_cast<std::uint64_t>(k_))
-          b.label[p] = static_cast<std::int32_t>(k_ - 1);
-      }
-      return;
-    }
-    kernels_.winner(source_, *use, b);
-    const finding found = kernels_.check(*use, b);
-    std::uint32_t word = abft::verify(found.residual, abft::guarded_threshold(0));
-    const auto agree = [&](const abft::guarded_threshold& tau) {
-      if (abft::verify(0, tau) != abft::k_pass) word = abft::k_fail;
+    load_verified(here, slot, block);
+    b.bounds = use->bounds;
+    const auto strike = [&](std::int64_t step, std::vector<abft::guarded_threshold>& limits) {
+      injector_.strike(site::kmeans_threshold, {block, blocks_, step, 2}, &limits[0].value, 2 * use->groups);
     };
-    agree(b.bounds.direct);
+    strike(0, b.bounds.slope);
+    strike(1, b.bounds.offset);
+    finding found = kernels_.assign(*use, true, {&injector_, place}, b);
+    copy_labels();
+    if (found.row < 0) found = kernels_.check(b, k_);
+    std::uint32_t word = abft::verify(found.residual, abft::guarded_threshold(0));
     for (std::int64_t g = 0; g < use->groups; ++g) {
-      agree(b.bounds.slope[at(g)]);
-      agree(b.bounds.offset[at(g)]);
+      if (abft::verify(0, b.bounds.slope[at(g)]) != abft::k_pass || abft::verify(0, b.bounds.offset[at(g)]) != abft::k_pass) word = abft::k_fail;
     }
     injector_.strike(site::kmeans_comparison, place, &word, 1);
-    recorder_.checked(static_cast<std::uint64_t>(b.count * (use->groups + 3)));
+    recorder_.checked(static_cast<std::uint64_t>(b.count * (use->groups + 2)));
     if (word == abft::k_pass) {
       if (attempt == 0) return;
       recorder_.detected("kmeans.assignment", first.row, first.residual, limit, action::recomputed, slot);
@@ -358,13 +421,12 @@ void engine<T>::assign_block(worker& here, int slot, std::int64_t block, const p
     if (!repairs()) break;
     // The shared panel may be what was hit: the next attempt makes its own.
     if (attempt + 1 < k_attempts) {
-      here.fresh.table_lanes = kernels_.table_lanes;
       make_panel(origin.values().data(), k_, n_, true, here.fresh);
       use = &here.fresh;
     }
   }
   recorder_.detected("kmeans.assignment", first.row, first.residual, limit, action::uncorrectable, slot);
-  for (std::int64_t p = 0; p < b.count; ++p) b.label[p] = std::clamp<std::int32_t>(b.label[p], 0, static_cast<std::int32_t>(k_ - 1));
+  keep_in_range();
 }
 
 // The distances of a block to one group of centroids. False if they could not be verified.
@@ -584,60 +646,61 @@ void clear(partial<T>& sums) {
   std::fill_n(sums.sums.data(), sums.sums.size(), 0.0);
   std::fill_n(sums.weights.data(), sums.weights.size(), 0.0);
   std::fill_n(sums.members.data(), sums.members.size(), 0);
-  std::fill_n(sums.first.data(), sums.first.size(), 0.0);
-  std::fill_n(sums.second.data(), sums.second.size(), 0.0);
-  sums.first_weight = sums.second_weight = 0;
-  sums.first_members = sums.second_members = 0;
+  sums.labelled_projection = sums.labelled_weight = sums.labelled_members = 0;
   sums.changed = sums.changed_twin = 0;
 }
 
-// The invariants of the sums of one group, or of all: Σ_c S_c = Σ_i w_i x_i and Σ_c (c + 1) S_c = Σ_i w_i (label_i + 1) x_i for each
-// feature, the same for weights, and exactly for members.
+// The invariants of the sums of one group, or of all. For each feature Σ_c S_c = Σ_i w_i x_i, which never changes; and, so that no point
+// is in the sum of a wrong cluster, Σ_c c (S_c · r) = Σ_i label_i w_i (x_i · r) with a random direction r. The same for weights, and
+// exactly for members.
 template <class T>
-auto engine<T>::verify_partial(const partial<T>& sums, const std::vector<double>& squares, double count) const -> failed_sum {
-  constexpr double u = abft::unit_roundoff<T>;
+auto engine<T>::verify_partial(const partial<T>& sums, const group_survey& expected) const -> failed_sum {
   failed_sum found;
   const auto compare = [&](double residual, double threshold) {
     if (abft::verify(residual, abft::guarded_threshold(threshold)) == abft::k_pass) return;
     found = {residual, threshold, false};
   };
   std::vector<double> first(at(n_), 0.0), second(at(n_), 0.0);
-  double first_weight = 0, second_weight = 0;
-  std::uint64_t first_members = 0, second_members = 0;
+  double first_weight = 0, second_weight = 0, first_members = 0, second_members = 0;
+  double most = 0;  // points of one cluster
   bool in_range = true;
   const bool weighted = sums.weights.size() != 0;
   for (std::int64_t j = 0; j < k_; ++j) {
-    const double factor = static_cast<double>(j + 1);
+    const double factor = static_cast<double>(j);
     const double* row = sums.sums.data() + j * n_;
     for (std::int64_t f = 0; f < n_; ++f) {
       first[at(f)] += row[f];
       second[at(f)] += factor * row[f];
     }
-    // Alike flips of the top bits of several counts vanish from the sums modulo 2⁶⁴.
-    in_range = in_range && sums.members[j] >= 0 && static_cast<double>(sums.members[j]) <= count;
-    first_members += static_cast<std::uint64_t>(sums.members[j]);
-    second_members += static_cast<std::uint64_t>(j + 1) * static_cast<std::uint64_t>(sums.members[j]);
+    const double members = static_cast<double>(sums.members[j]);
+    in_range = in_range && members >= 0 && members <= expected.count;
+    most = std::max(most, members);
+    first_members += members;
+    second_members += factor * members;
     if (weighted) {
       first_weight += sums.weights[j];
       second_weight += factor * sums.weights[j];
     }
   }
-  const double chain = static_cast<double>(capacity_);
   const double k = static_cast<double>(k_);
-  const double least = 16 * count * static_cast<double>(std::numeric_limits<T>::denorm_min());
+  const double count = expected.count;
+  // Weights are below 2 after scaling.
+  const double factor = weighted ? 2 : 1;
+  const double chain = most + k_survey_rows + count / k_survey_rows;
+  double labelled = 0;
   for (std::int64_t f = 0; f < n_; ++f) {
-    // Weights are below 2 after scaling.
-    const double limit = abft::kmeans_sum_limit(u, chain, count, (weighted ? 2 : 1) * std::sqrt(squares[at(f)])) + least;
-    compare(first[at(f)] - sums.first[f], limit);
-    compare(second[at(f)] - sums.second[f], k * limit);
+    compare(first[at(f)] - expected.first[at(f)], abft::kmeans_sum_limit(chain, count, factor * std::sqrt(expected.squares[at(f)])));
+    labelled += second[at(f)] * direction_[at(f)];
   }
+  // Directions are below 2. A projection is a chain of n products, and its labels are summed in chains of a block.
+  const double longest = chain + static_cast<double>(n_ + capacity_);
+  compare(labelled - sums.labelled_projection, k * abft::kmeans_sum_limit(longest, count, 2 * factor * std::sqrt(expected.total_square)));
   if (weighted) {
-    const double limit = abft::kmeans_sum_limit(u, chain, count, sums.first_weight);
-    compare(first_weight - sums.first_weight, limit);
-    compare(second_weight - sums.second_weight, k * limit);
+    compare(first_weight - expected.weight, abft::kmeans_sum_limit(chain, 1, expected.weight));
+    compare(second_weight - sums.labelled_weight, k * abft::kmeans_sum_limit(longest, 1, expected.weight));
   }
-  if (!in_range || first_members != sums.first_members || second_members != sums.second_members || sums.changed != sums.changed_twin)
-    found = {static_cast<double>(first_members - sums.first_members), 0, false};
+  if (!in_range || first_members != expected.members || second_members != sums.labelled_members || sums.changed != sums.changed_twin)
+    found = {first_members - expected.members, 0, false};
   return found;
 }
 
@@ -648,29 +711,32 @@ void engine<T>::run_group(std::int64_t group, int slot, const panel<T>& centroid
   using inject::site;
   worker& here = workers_[at(slot)];
   partial<T>& sums = partials_[at(group)];
-  group_survey& seen = surveys_[at(group)];
   const inject::place place = {group, groups_, 0, 1};
-  const double count = static_cast<double>(std::min(first_block(group + 1) * capacity_, m_) - first_block(group) * capacity_);
   failed_sum worst;
   for (int attempt = 0; attempt < k_attempts; ++attempt) {
     clear(sums);
+    // What is kept from earlier passes may have been hit while it waited.
+    if (attempt > 0) survey_group(group, true);
     for (std::int64_t block = first_block(group); block < first_block(group + 1); ++block) {
       assign_block(here, slot, block, centroids, origin);
       tile<T>& b = here.block;
-      kernels_.accumulate(source_, k_, b, sums);
-      if (protect_) kernels_.invariants(b, sums);
+      kernels_.accumulate(source_, b, sums);
       const std::int32_t* before = old + b.first;
       std::int32_t* after = labels + b.first;
-      std::int64_t changed = 0;
+      std::int32_t changed = 0;
       for (std::int64_t p = 0; p < b.count; ++p) {
         changed += b.label[p] != before[p] ? 1 : 0;
         after[p] = b.label[p];
       }
       sums.changed += changed;
       if (!protect_) continue;
-      changed = b.count;
-      for (std::int64_t p = 0; p < b.count; ++p) changed -= after[p] == before[p] ? 1 : 0;
-      sums.changed_twin += changed;
+      double* projection = projections_.data() + b.first;
+      if (attempt > 0 || projected_[at(block)] == 0) kernels_.project(b, direction_.data(), projection);
+      projected_[at(block)] = 1;
+      kernels_.sum_labels(b, projection, sums);
+      std::int32_t same = 0;
+      for (std::int64_t p = 0; p < b.count; ++p) same += after[p] == before[p] ? 1 : 0;
+      sums.changed_twin += b.count - same;
     }
     injector_.strike(site::kmeans_sum, place, sums.sums.data(), sums.sums.size());
     if (sums.weights.size() != 0) {
@@ -679,12 +745,9 @@ void engine<T>::run_group(std::int64_t group, int slot, const panel<T>& centroid
       injector_.strike(site::kmeans_count, place, sums.members.data(), sums.members.size());
     }
     if (!protect_) return;
-    failed_sum found = verify_partial(sums, seen.centred_square, count);
-    // The same points give the same sum, bit for bit, in every iteration.
-    if (found.ok && !seen.first.empty() && !same(sums.first, seen.first)) found = {std::nan(""), 0, false};
-    recorder_.checked(static_cast<std::uint64_t>(3 * n_ + 3));
+    const failed_sum found = verify_partial(sums, surveys_[at(group)]);
+    recorder_.checked(static_cast<std::uint64_t>(n_ + 4));
     if (found.ok) {
-      if (seen.first.empty()) seen.first.assign(sums.first.data(), sums.first.data() + n_);
       if (attempt > 0) recorder_.detected("kmeans.sums", group, worst.residual, worst.threshold, action::recomputed, slot);
       return;
     }
@@ -710,14 +773,9 @@ void engine<T>::add_partials() {
     for (std::int64_t j = 0; j < k_; ++j)
       total_.members[j] = static_cast<std::int64_t>(static_cast<std::uint64_t>(total_.members[j]) + static_cast<std::uint64_t>(each.members[j]));
     for (std::int64_t j = 0; j < total_.weights.size(); ++j) total_.weights[j] += each.weights[j];
-    for (std::int64_t f = 0; f < n_; ++f) {
-      total_.first[f] += each.first[f];
-      total_.second[f] += each.second[f];
-    }
-    total_.first_weight += each.first_weight;
-    total_.second_weight += each.second_weight;
-    total_.first_members += each.first_members;
-    total_.second_members += each.second_members;
+    total_.labelled_projection += each.labelled_projection;
+    total_.labelled_weight += each.labelled_weight;
+    total_.labelled_members += each.labelled_members;
     total_.changed += each.changed;
     total_.changed_twin += each.changed_twin;
   }
@@ -730,8 +788,8 @@ void engine<T>::combine(const panel<T>& centroids, const sealed_centroids<T>& or
   for (int attempt = 0; attempt < k_attempts; ++attempt) {
     add_partials();
     if (!protect_) return;
-    const failed_sum found = verify_partial(total_, squares_, static_cast<double>(m_));
-    recorder_.checked(static_cast<std::uint64_t>(2 * n_ + 3));
+    const failed_sum found = verify_partial(total_, whole_);
+    recorder_.checked(static_cast<std::uint64_t>(n_ + 4));
     if (found.ok) {
       if (attempt > 0) recorder_.detected("kmeans.total", -1, worst.residual, worst.threshold, action::recomputed, 0);
       return;
@@ -739,9 +797,9 @@ void engine<T>::combine(const panel<T>& centroids, const sealed_centroids<T>& or
     if (attempt == 0) worst = found;
     if (!repairs() || stop()) break;
     for (std::int64_t g = 0; g < groups_; ++g) {
-      const double count = static_cast<double>(std::min(first_block(g + 1) * capacity_, m_) - first_block(g) * capacity_);
-      if (!verify_partial(partials_[at(g)], surveys_[at(g)].centred_square, count).ok) run_group(g, 0, centroids, origin, old, labels);
+      if (!verify_partial(partials_[at(g)], surveys_[at(g)]).ok) run_group(g, 0, centroids, origin, old, labels);
     }
+    add_surveys();
   }
   if (!stop()) recorder_.detected("kmeans.total", -1, worst.residual, worst.threshold, action::uncorrectable, 0);
 }
@@ -761,10 +819,10 @@ void engine<T>::relocate(const sealed_centroids<T>& old, const std::int32_t* lab
     tile<T>& b = here.block;
     std::copy_n(labels + b.first, b.count, b.label.data());
     for (int attempt = 0; attempt < k_attempts; ++attempt) {
-      kernels_.exact(source_, old.values().data(), k_, b);
+      kernels_.exact(source_, old.values().data(), b);
       std::copy_n(b.exact.data(), b.count, distance.begin() + b.first);
       if (!protect_) break;
-      kernels_.exact(source_, old.values().data(), k_, b);
+      kernels_.exact(source_, old.values().data(), b);
       recorder_.checked(1);
       if (std::equal(b.exact.data(), b.exact.data() + b.count, distance.begin() + b.first)) {
         if (attempt > 0) recorder_.detected("kmeans.relocation", b.first, std::nan(""), 0, action::recomputed, slot);
@@ -910,7 +968,7 @@ double engine<T>::label_all(const std::vector<T>& centroids, std::vector<std::in
     std::copy_n(b.label.data(), b.count, labels.begin() + b.first);
     finding first;
     for (int attempt = 0; attempt < k_attempts; ++attempt) {
-      kernels_.exact(plain, scaled.data(), k_, b);
+      kernels_.exact(plain, scaled.data(), b);
       double sum = 0, backwards = 0;
       for (std::int64_t p = 0; p < b.count; ++p) sum += static_cast<double>(b.weight[p]) * b.exact[p];
       inertia[at(block)] = sum;
@@ -918,7 +976,7 @@ double engine<T>::label_all(const std::vector<T>& centroids, std::vector<std::in
       finding found;
       for (std::int64_t p = b.count; p-- > 0;) {
         backwards += static_cast<double>(b.weight[p]) * b.exact[p];
-        const double size = static_cast<double>(b.norm[p]) + static_cast<double>(b.winner_norm[p]);
+        const double size = static_cast<double>(b.norm[p]) + static_cast<double>(shared.norms[b.label[p]]);
         const double residual = b.exact[p] - (static_cast<double>(b.minimum[p]) + static_cast<double>(b.norm[p]));
         if (!(std::abs(residual) <= limit * size + std::numeric_limits<T>::min())) found = {std::isnan(residual) ? residual : std::abs(residual), b.first + p};
       }
@@ -955,11 +1013,14 @@ auto engine<T>::lloyd(std::vector<T> first, const options<T>& wanted, double tol
       made.sums = core::aligned_buffer<double>(core::checked_product(k_, n_));
       if (!source_.weights.empty()) made.weights = core::aligned_buffer<double>(k_);
       made.members = core::aligned_buffer<std::int64_t>(k_);
-      made.first = core::aligned_buffer<double>(n_);
-      made.second = core::aligned_buffer<double>(n_);
     };
     for (partial<T>& each : partials_) allocate_sums(each);
     allocate_sums(total_);
+    if (protect_) {
+      projections_.resize(at(m_));
+      projected_.assign(at(blocks_), 0);
+      for (std::int64_t f = 0; f < n_; ++f) direction_.push_back(abft::random_weight(k_direction_seed, 1, static_cast<std::uint64_t>(f)));
+    }
   }
   outcome made;
   std::vector<std::int32_t> labels(at(m_)), old(at(m_), -1);

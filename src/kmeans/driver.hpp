@@ -45,12 +45,16 @@ class engine {
     int iterations = 0;
     bool converged = false;
   };
-  // Sums over the points of one group of blocks that stay the same over all iterations.
+  // Sums over the points of one group of blocks that stay the same over all iterations: one side of the invariants.
   struct group_survey {
-    std::vector<double> low, high, poison, sum;     // of the points as they are
-    std::vector<double> centred_sum, centred_square;  // of x
-    double total_square = 0;                        // Σ ‖x‖², summed by rows
-    std::vector<double> first;                      // partial::first of the first verified iteration
+    std::vector<double> low, high, poison, sum;  // n: of the points as they are
+    std::vector<double> first;                   // n: Σ weight · x
+    std::vector<double> plain;                   // n: Σ x; empty where all weights are 1
+    std::vector<double> squares;                 // n: Σ x²
+    double total_square = 0;                     // Σ ‖x‖², summed by rows
+    double weight = 0;                           // Σ weight
+    double members = 0;                          // how many points of positive weight
+    double count = 0;                            // how many points
   };
 
   // Where a group of blocks begins.
@@ -63,11 +67,13 @@ class engine {
 
   void survey(matrix_view<const T> centroids);
   double variance();
+  void add_surveys();
   void survey_group(std::int64_t group, bool centred);
   void read_point(std::int64_t i, T* to) const;
   std::vector<T> to_scaled(matrix_view<const T> centroids) const;
 
   void load(worker& at, std::int64_t block);
+  void load_verified(worker& at, int slot, std::int64_t block);
   void make_verified_panel(sealed_centroids<T>& centroids, panel<T>& made);
   void assign_block(worker& at, int slot, std::int64_t block, const panel<T>& centroids, const sealed_centroids<T>& origin);
   bool distances_block(worker& at, int slot, std::int64_t block, const panel<T>& centroids, const T* origin, std::int64_t group, bool strike);
@@ -82,7 +88,7 @@ class engine {
     double threshold = 0;
     bool ok = true;
   };
-  failed_sum verify_partial(const partial<T>& sums, const std::vector<double>& squares, double count) const;
+  failed_sum verify_partial(const partial<T>& sums, const group_survey& expected) const;
   void combine(const panel<T>& centroids, const sealed_centroids<T>& origin, const std::int32_t* old, std::int32_t* labels);
   void add_partials();
   void relocate(const sealed_centroids<T>& old, const std::int32_t* labels);
@@ -106,7 +112,12 @@ class engine {
   std::int64_t groups_ = 0;
   std::vector<worker> workers_;
   std::vector<group_survey> surveys_;
-  std::vector<double> squares_;  // n: Σ x² over all points
+  group_survey whole_;                   // their sum
+  std::vector<signature> signatures_;    // of each block, from its first load on
+  std::vector<signature> signature_twins_;  // the same; different until then
+  std::vector<double> direction_;        // n: random in [1, 2)
+  std::vector<double> projections_;           // m: weight · (x · direction)
+  std::vector<char> projected_;          // which blocks of them are known
   std::vector<partial<T>> partials_;
   partial<T> total_;
   bool strike_seeding_ = false;

@@ -42,11 +42,6 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
     made.bounds.offset.resize(static_cast<std::size_t>(groups));
   }
   std::copy_n(centroids, k * n, made.rows.data());
-  if (k <= made.table_lanes) {
-    if (made.columns.size() != n * made.table_lanes) made.columns = core::aligned_buffer<T>(n * made.table_lanes);
-    for (std::int64_t f = 0; f < n; ++f)
-      for (std::int64_t j = 0; j < made.table_lanes; ++j) made.columns[f * made.table_lanes + j] = -2 * centroids[std::min(j, k - 1) * n + f];
-  }
   for (std::int64_t t = 0; t < tiles; ++t) {
     for (std::int64_t r = 0; r < k_tile; ++r) {
       const std::int64_t j = std::min(t * k_tile + r, k - 1);
@@ -99,7 +94,7 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
     made.bounds.slope[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.slope);
     made.bounds.offset[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.offset + least);
   }
-  made.bounds.direct = abft::guarded_threshold(abft::kmeans_direct_limit(abft::unit_roundoff<T>, n));
+  made.bounds.level = abft::guarded_threshold(abft::kmeans_distance_limit(abft::unit_roundoff<T>, n));
 }
 
 template <class T>

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "kmeans/contract.hpp"
 
@@ -128,12 +129,45 @@ HWY_NOINLINE void load(const source<T>& from, tile<T>& block) {
   std::fill(block.weight.data() + block.count, block.weight.data() + all, T(0));
 }
 
+// An index in a lane of T: as the bits of an integer in f32, so that 2³¹ fit; as a number in f64, which converts to 32 bits.
+template <class T>
+HWY_INLINE vector_of<T> index_vector(std::int64_t j) {
+  const lanes_of<T> d;
+  if constexpr (sizeof(T) == 4) {
+    return hn::BitCast(d, hn::Set(integers_of<T>(), static_cast<std::int32_t>(j)));
+  } else {
+    return hn::Set(d, static_cast<T>(j));
+  }
+}
+
+template <class T>
+HWY_INLINE void store_index(vector_of<T> v, std::int32_t* to) {
+  if constexpr (sizeof(T) == 4) {
+    const integers_of<T> di;
+    hn::StoreU(hn::BitCast(di, v), di, to);
+  } else {
+    const hn::Rebind<std::int32_t, lanes_of<T>> di;
+    hn::StoreU(hn::DemoteTo(di, v), di, to);
+  }
+}
+
+template <class T>
+HWY_INLINE vector_of<T> load_index(const std::int32_t* from) {
+  const lanes_of<T> d;
+  if constexpr (sizeof(T) == 4) {
+    return hn::BitCast(d, hn::LoadU(integers_of<T>(), from));
+  } else {
+    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<std::int32_t, lanes_of<T>>(), from));
+  }
+}
+
 // What the search carries along for 2 vectors of points.
 template <class T>
 struct search {
   vector_of<T> minimum[2];
   vector_of<T> twin[2];
-  hn::Vec<integers_of<T>> index[2];
+  vector_of<T> index[2];  // of minimum, in the form of index_vector
+  vector_of<T> index_twin[2];
   vector_of<T> sum[2];  // Σ start + Σ w D over the tiles of a group
 };
 
@@ -148,7 +182,7 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const T* HW
                             const T* HWY_RESTRICT weights, T start, std::int64_t first, std::int64_t real, const product_hook& hook,
                             const inject::place& here, std::int64_t points, search<T>& s) {
   const lanes_of<T> d;
-  const integers_of<T> di;
+  [[maybe_unused]] const integers_of<T> di;
   constexpr std::int64_t lanes = k_lanes<T>;
   vector_of<T> acc[Rows][2];
 #pragma GCC unroll 8
@@ -199,15 +233,16 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const T* HW
         for (int v = 0; v < 2; ++v) s.minimum[v] = hn::LoadU(d, shown.products + v * lanes);
       }
     }
-    const auto j = hn::Set(di, static_cast<hn::TFromD<decltype(di)>>(first + r));
+    const auto j = index_vector<T>(first + r);
     [[maybe_unused]] vector_of<T> w;
     if constexpr (Protect) w = hn::Set(d, weights[r]);
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
       const auto smaller = hn::Lt(acc[r][v], s.minimum[v]);
       s.minimum[v] = hn::Min(acc[r][v], s.minimum[v]);
-      s.index[v] = hn::IfThenElse(hn::RebindMask(di, smaller), j, s.index[v]);
+      s.index[v] = hn::IfThenElse(smaller, j, s.index[v]);
       if constexpr (Protect) {
+        s.index_twin[v] = hn::IfThenElse(hn::Lt(acc[r][v], s.twin[v]), j, s.index_twin[v]);
         s.twin[v] = hn::Min(acc[r][v], s.twin[v]);
         sum[v] = hn::MulAdd(w, acc[r][v], sum[v]);
       }
@@ -284,15 +319,15 @@ T squared(const abft::guarded_threshold& limit) {
 }
 
 template <class T, bool Protect>
-HWY_NOINLINE void assign_with(const panel<T>& centroids, const product_hook& hook, tile<T>& block) {
+HWY_NOINLINE finding assign_with(const panel<T>& centroids, const product_hook& hook, tile<T>& block) {
   const lanes_of<T> d;
-  const integers_of<T> di;
   constexpr std::int64_t lanes = k_lanes<T>;
   constexpr std::int64_t width = k_width<T>;
   const std::int64_t n = block.n;
   const std::int64_t pairs = padded(block) / width;
   // Packed centroids that stay in the second-level cache while all points of the block pass by.
   const std::int64_t chunk = std::max<std::int64_t>(1, 384 * 1024 / (static_cast<std::int64_t>(sizeof(T)) * k_group * n)) * (k_group / k_tile);
+  finding found;
   for (std::int64_t begin = 0; begin < centroids.tiles; begin += chunk) {
     const std::int64_t end = std::min(begin + chunk, centroids.tiles);
     for (std::int64_t pair = 0; pair < pairs; ++pair) {
@@ -300,25 +335,21 @@ HWY_NOINLINE void assign_with(const panel<T>& centroids, const product_hook& hoo
       const std::int64_t at = pair * width;
       search<T> s;
       [[maybe_unused]] vector_of<T> norm[2], kept[2], expected[2];
-      HWY_ALIGN hn::TFromD<integers_of<T>> indexes[width];
+      if constexpr (Protect) kept[0] = kept[1] = hn::Zero(d);
       if (begin == 0) {
         for (int v = 0; v < 2; ++v) {
           s.minimum[v] = s.twin[v] = hn::Set(d, std::numeric_limits<T>::infinity());
-          s.index[v] = hn::Zero(di);
+          s.index[v] = s.index_twin[v] = hn::Zero(d);
         }
-        if constexpr (Protect) {
-          squared_norms(x, n, norm);
-          kept[0] = kept[1] = hn::Zero(d);
-        }
+        if constexpr (Protect) squared_norms(x, n, norm);
       } else {
-        for (std::int64_t l = 0; l < width; ++l) indexes[l] = block.index[at + l];
         for (int v = 0; v < 2; ++v) {
           s.minimum[v] = hn::Load(d, block.minimum.data() + at + v * lanes);
-          s.index[v] = hn::Load(di, indexes + v * lanes);
+          s.index[v] = load_index<T>(block.index.data() + at + v * lanes);
           if constexpr (Protect) {
             s.twin[v] = hn::Load(d, block.twin.data() + at + v * lanes);
+            s.index_twin[v] = load_index<T>(block.index_twin.data() + at + v * lanes);
             norm[v] = hn::Load(d, block.norm.data() + at + v * lanes);
-            kept[v] = hn::Load(d, block.residual.data() + at + v * lanes);
           }
         }
       }
@@ -360,34 +391,59 @@ HWY_NOINLINE void assign_with(const panel<T>& centroids, const product_hook& hoo
         }
       }
       for (int v = 0; v < 2; ++v) {
-        hn::Store(s.minimum[v], d, block.minimum.data() + at + v * lanes);
-        if constexpr (sizeof(T) == 4) {
-          hn::Store(s.index[v], di, block.index.data() + at + v * lanes);
-        } else {
-          hn::Store(s.index[v], di, indexes + v * lanes);
-        }
+        store_index<T>(s.index[v], block.index.data() + at + v * lanes);
+        if (Protect || end < centroids.tiles) hn::Store(s.minimum[v], d, block.minimum.data() + at + v * lanes);
         if constexpr (Protect) {
+          store_index<T>(s.index_twin[v], block.index_twin.data() + at + v * lanes);
           hn::Store(s.twin[v], d, block.twin.data() + at + v * lanes);
           hn::Store(norm[v], d, block.norm.data() + at + v * lanes);
-          hn::Store(kept[v], d, block.residual.data() + at + v * lanes);
+          // NaN is not zero either.
+          const auto clean = hn::Eq(kept[v], hn::Zero(d));
+          if (HWY_UNLIKELY(!hn::AllTrue(d, clean)) && found.row < 0) {
+            HWY_ALIGN T shown[lanes];
+            hn::Store(kept[v], d, shown);
+            for (std::int64_t l = 0; l < lanes; ++l)
+              if (!(shown[l] == 0)) found = {static_cast<double>(shown[l]), std::min(block.first + at + v * lanes + l, block.first + block.count - 1)};
+          }
         }
-      }
-      if constexpr (sizeof(T) == 8) {
-        for (std::int64_t l = 0; l < width; ++l) block.index[at + l] = static_cast<std::int32_t>(indexes[l]);
       }
     }
   }
+  return found;
 }
 
 template <class T>
-void assign(const panel<T>& centroids, bool protect, const product_hook& hook, tile<T>& block) {
-  protect ? assign_with<T, true>(centroids, hook, block) : assign_with<T, false>(centroids, hook, block);
+finding assign(const panel<T>& centroids, bool protect, const product_hook& hook, tile<T>& block) {
+  return protect ? assign_with<T, true>(centroids, hook, block) : assign_with<T, false>(centroids, hook, block);
 }
 
 template <class T>
-HWY_INLINE std::int64_t label_of(const tile<T>& block, std::int64_t p, std::int64_t k) {
-  const auto label = static_cast<std::uint32_t>(block.label[p]);
-  return HWY_LIKELY(label < static_cast<std::uint64_t>(k)) ? label : k - 1;
+HWY_NOINLINE finding check(const tile<T>& block, std::int64_t k) {
+  const lanes_of<T> d;
+  const hn::CappedTag<std::int32_t, 64 / sizeof(std::int32_t)> di;
+  const hn::RebindToUnsigned<decltype(di)> du;
+  constexpr std::int64_t lanes = k_lanes<T>;
+  const std::int64_t labels = static_cast<std::int64_t>(hn::Lanes(di));
+  // Behind the last point everything is that of the point zero, and the driver copies labels for whole widths.
+  const std::int64_t all = padded(block);
+  bool good = true;
+  for (std::int64_t p = 0; p < all; p += lanes)
+    good = good && hn::AllTrue(d, hn::Eq(hn::Load(d, block.minimum.data() + p), hn::Load(d, block.twin.data() + p)));
+  std::int64_t p = 0;
+  auto largest = hn::Zero(du);
+  for (; p + labels <= block.count; p += labels) {
+    const auto label = hn::LoadU(di, block.label.data() + p);
+    good = good && hn::AllTrue(di, hn::Eq(label, hn::LoadU(di, block.index_twin.data() + p)));
+    largest = hn::Max(largest, hn::BitCast(du, label));
+  }
+  good = good && static_cast<std::int64_t>(hn::GetLane(hn::MaxOfLanes(du, largest))) < k;
+  // The rest; or the place of what failed.
+  for (p = good ? p : 0; p < block.count; ++p) {
+    const bool equal = block.label[p] == block.index_twin[p] && block.minimum[p] == block.twin[p];
+    if (!equal || block.label[p] < 0 || block.label[p] >= k) return {std::numeric_limits<double>::quiet_NaN(), block.first + p};
+  }
+  // Vector and scalar code must not disagree.
+  return good ? finding{} : finding{std::numeric_limits<double>::quiet_NaN(), block.first};
 }
 
 // Row i of the points: its address if its features are contiguous, else a copy in `row`.
@@ -399,88 +455,63 @@ HWY_INLINE const T* fetch(const source<T>& from, std::int64_t i, std::int64_t n,
 }
 
 template <class T>
-HWY_NOINLINE void winner(const source<T>& from, const panel<T>& centroids, tile<T>& block) {
+using words_of = hn::RebindToUnsigned<lanes_of<T>>;
+
+// One lane for each point modulo the width. A sum wraps at the size of T.
+template <class T>
+HWY_NOINLINE void sign(const tile<T>& block, signature& made) {
   const lanes_of<T> d;
+  const words_of<T> du;
+  using word = hn::TFromD<words_of<T>>;
   constexpr std::int64_t lanes = k_lanes<T>;
-  constexpr std::int64_t width = k_width<T>;
-  const std::int64_t n = block.n;
-  if (centroids.k <= lanes) {
-    // All centroids fit into one register for each feature: look up the label's.
-    const integers_of<T> di;
-    HWY_ALIGN T table[lanes];
-    HWY_ALIGN hn::TFromD<integers_of<T>> labels[width];
-    const std::int64_t all = padded(block);
-    for (std::int64_t p = 0; p < all; p += width) {
-      for (std::int64_t l = 0; l < width; ++l) labels[l] = static_cast<hn::TFromD<integers_of<T>>>(p + l < block.count ? label_of(block, p + l, centroids.k) : 0);
-      const T* x = block.x.data() + p * n;
-      const auto at0 = hn::IndicesFromVec(d, hn::Load(di, labels));
-      const auto at1 = hn::IndicesFromVec(d, hn::Load(di, labels + lanes));
-      for (std::int64_t j = 0; j < lanes; ++j) table[j] = centroids.norms[std::min(j, centroids.k - 1)];
-      auto v = hn::Load(d, table);
-      auto sum0 = hn::TableLookupLanes(v, at0);
-      auto sum1 = hn::TableLookupLanes(v, at1);
-      hn::Store(sum0, d, block.winner_norm.data() + p);
-      hn::Store(sum1, d, block.winner_norm.data() + p + lanes);
-      for (std::int64_t f = 0; f < n; ++f) {
-        v = hn::LoadU(d, centroids.columns.data() + f * lanes);
-        sum0 = hn::MulAdd(hn::TableLookupLanes(v, at0), hn::Load(d, x + f * width), sum0);
-        sum1 = hn::MulAdd(hn::TableLookupLanes(v, at1), hn::Load(d, x + f * width + lanes), sum1);
-      }
-      hn::Store(sum0, d, block.direct.data() + p);
-      hn::Store(sum1, d, block.direct.data() + p + lanes);
-    }
-    return;
+  static_assert(k_width<T> <= k_signature);
+  const T* x = block.x.data();
+  const T* end = x + padded(block) * block.n;
+  // Two chains for each of the two vectors.
+  auto a0 = hn::Zero(du), a1 = a0, b0 = a0, b1 = a0;
+  for (; x + 4 * lanes <= end; x += 4 * lanes) {
+    a0 = hn::Add(a0, hn::BitCast(du, hn::Load(d, x)));
+    a1 = hn::Add(a1, hn::BitCast(du, hn::Load(d, x + lanes)));
+    b0 = hn::Add(b0, hn::BitCast(du, hn::Load(d, x + 2 * lanes)));
+    b1 = hn::Add(b1, hn::BitCast(du, hn::Load(d, x + 3 * lanes)));
   }
-  std::vector<T> row(from.points.column_stride == 1 ? 0 : static_cast<std::size_t>(n));
-  const auto scale = hn::Set(d, from.scale);
-  for (std::int64_t p = 0; p < block.count; ++p) {
-    const std::int64_t j = label_of(block, p, centroids.k);
-    const T* x = fetch(from, block.first + p, n, row.data());
-    const T* c = centroids.rows.data() + j * n;
-    const T* shift = from.shift.data();
-    auto sum = hn::Zero(d);
-    std::int64_t f = 0;
-    for (; f + lanes <= n; f += lanes)
-      sum = hn::MulAdd(hn::Sub(hn::Mul(hn::LoadU(d, x + f), scale), hn::LoadU(d, shift + f)), hn::LoadU(d, c + f), sum);
-    T dot = f > 0 ? hn::GetLane(hn::SumOfLanes(d, sum)) : T(0);
-    for (; f < n; ++f) dot += (x[f] * from.scale - shift[f]) * c[f];
-    block.winner_norm[p] = centroids.norms[j];
-    block.direct[p] = centroids.norms[j] - 2 * dot;
+  if (x < end) {
+    a0 = hn::Add(a0, hn::BitCast(du, hn::Load(d, x)));
+    a1 = hn::Add(a1, hn::BitCast(du, hn::Load(d, x + lanes)));
   }
+  HWY_ALIGN word sums[2 * lanes];
+  hn::Store(hn::Add(a0, b0), du, sums);
+  hn::Store(hn::Add(a1, b1), du, sums + lanes);
+  for (std::int64_t l = 0; l < 2 * lanes; ++l) made.lanes[l] = sums[l];
 }
 
 template <class T>
-HWY_NOINLINE finding check(const panel<T>& centroids, const tile<T>& block) {
+HWY_NOINLINE void sign_source(const source<T>& from, const tile<T>& block, signature& made) {
   const lanes_of<T> d;
+  const words_of<T> du;
+  using word = hn::TFromD<words_of<T>>;
   constexpr std::int64_t lanes = k_lanes<T>;
-  const T direct = static_cast<T>(block.bounds.direct.value);
-  const T least = std::numeric_limits<T>::denorm_min() * static_cast<T>(64 * (block.n + k_group));
-  const auto slope = hn::Set(d, direct);
-  const auto offset = hn::Set(d, least);
-  bool good = true;
-  std::int64_t p = 0;
-  for (; p + lanes <= block.count; p += lanes) {
-    const auto minimum = hn::Load(d, block.minimum.data() + p);
-    const auto size = hn::Add(hn::Load(d, block.norm.data() + p), hn::Load(d, block.winner_norm.data() + p));
-    const auto near = hn::Le(hn::Abs(hn::Sub(hn::Load(d, block.direct.data() + p), minimum)), hn::MulAdd(slope, size, offset));
-    const auto equal = hn::Eq(minimum, hn::Load(d, block.twin.data() + p));
-    const auto clean = hn::Eq(hn::Load(d, block.residual.data() + p), hn::Zero(d));
-    good = good && hn::AllTrue(d, hn::And(hn::And(near, equal), clean));
+  constexpr std::int64_t width = k_width<T>;
+  const std::int64_t n = block.n;
+  std::vector<T> row(from.points.column_stride == 1 ? 0 : static_cast<std::size_t>(n));
+  const auto scale = hn::Set(d, from.scale);
+  const T* shift = from.shift.data();
+  word sums[width] = {};
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    const T* x = fetch(from, block.first + p, n, row.data());
+    auto sum = hn::Zero(du);
+    std::int64_t f = 0;
+    for (; f + lanes <= n; f += lanes) sum = hn::Add(sum, hn::BitCast(du, hn::Sub(hn::Mul(hn::LoadU(d, x + f), scale), hn::LoadU(d, shift + f))));
+    word total = f > 0 ? hn::GetLane(hn::SumOfLanes(du, sum)) : 0;
+    for (; f < n; ++f) {
+      const T value = x[f] * from.scale - shift[f];
+      word bits;
+      hwy::CopySameSize(&value, &bits);
+      total += bits;
+    }
+    sums[p % width] += total;
   }
-  std::uint32_t largest = 0;
-  for (std::int64_t i = 0; i < block.count; ++i) largest = std::max(largest, static_cast<std::uint32_t>(block.label[i]));
-  good = good && largest < static_cast<std::uint64_t>(centroids.k);
-  // The rest, or the place and size of what failed.
-  for (p = good ? p : 0; p < block.count; ++p) {
-    const auto fail = [&](T residual) { return finding{std::isnan(residual) || residual != 0 ? static_cast<double>(residual) : std::nan(""), block.first + p}; };
-    if (!(block.residual[p] == 0)) return fail(block.residual[p]);
-    if (!(block.minimum[p] == block.twin[p])) return fail(block.minimum[p] - block.twin[p]);
-    if (static_cast<std::uint64_t>(static_cast<std::uint32_t>(block.label[p])) >= static_cast<std::uint64_t>(centroids.k)) return fail(static_cast<T>(block.label[p]));
-    const T residual = block.direct[p] - block.minimum[p];
-    if (!(std::abs(residual) <= direct * (block.norm[p] + block.winner_norm[p]) + least)) return fail(residual);
-  }
-  // Vector and scalar code must not disagree.
-  return good ? finding{} : finding{std::nan(""), block.first};
+  for (std::int64_t l = 0; l < width; ++l) made.lanes[l] = sums[l];
 }
 
 // f64 lanes: 8 of them take half a vector of f32, so that the smallest useful number of features fills a register.
@@ -499,7 +530,7 @@ HWY_INLINE hn::Vec<wide<T>> promoted(hn::Vec<narrow<T>> v) {
 }
 
 template <class T>
-HWY_NOINLINE void accumulate(const source<T>& from, std::int64_t k, const tile<T>& block, partial<T>& into) {
+HWY_NOINLINE void accumulate(const source<T>& from, const tile<T>& block, partial<T>& into) {
   const wide<T> d;
   const narrow<T> dn;
   constexpr std::int64_t lanes = k_lanes<double>;
@@ -509,7 +540,7 @@ HWY_NOINLINE void accumulate(const source<T>& from, std::int64_t k, const tile<T
   const auto scale = hn::Set(dn, from.scale);
   const T* shift = from.shift.data();
   for (std::int64_t p = 0; p < block.count; ++p) {
-    const std::int64_t j = label_of(block, p, k);
+    const std::int64_t j = block.label[p];
     const T* x = fetch(from, block.first + p, n, row.data());
     double* sums = into.sums.data() + j * n;
     std::int64_t f = 0;
@@ -534,64 +565,55 @@ HWY_NOINLINE void accumulate(const source<T>& from, std::int64_t k, const tile<T
   }
 }
 
-// Chains of working precision over the points of a block, one for each lane and feature; double beyond.
 template <class T>
-HWY_NOINLINE void invariants(tile<T>& block, partial<T>& into) {
-  const lanes_of<T> d;
-  constexpr std::int64_t lanes = k_lanes<T>;
+HWY_NOINLINE void project(const tile<T>& block, const double* direction, double* projection) {
+  const wide<T> d;
+  const narrow<T> dn;
+  constexpr std::int64_t lanes = k_lanes<double>;
   constexpr std::int64_t width = k_width<T>;
-  const std::int64_t n = block.n;
-  const std::int64_t all = padded(block);
-  T* first = block.first_sums.data();
-  T* second = block.second_sums.data();
-  HWY_ALIGN T labels[width];
-  auto weights = hn::Zero(d), labelled = weights;
-  for (std::int64_t p = 0; p < all; p += width) {
-    for (std::int64_t l = 0; l < width; ++l) labels[l] = p + l < block.count ? static_cast<T>(block.label[p + l]) : T(0);
-    const T* x = block.x.data() + p * n;
-    const auto one = hn::Set(d, T(1));
-    const auto w0 = hn::Load(d, block.weight.data() + p);
-    const auto w1 = hn::Load(d, block.weight.data() + p + lanes);
-    const auto v0 = hn::Mul(w0, hn::Add(hn::Load(d, labels), one));
-    const auto v1 = hn::Mul(w1, hn::Add(hn::Load(d, labels + lanes), one));
-    weights = hn::Add(weights, hn::Add(w0, w1));
-    labelled = hn::Add(labelled, hn::Add(v0, v1));
-    for (std::int64_t f = 0; f < n; ++f) {
-      const auto x0 = hn::Load(d, x + f * width);
-      const auto x1 = hn::Load(d, x + f * width + lanes);
-      auto a = hn::MulAdd(x1, w1, hn::Mul(x0, w0));
-      auto b = hn::MulAdd(x1, v1, hn::Mul(x0, v0));
-      if (p > 0) {
-        a = hn::Add(a, hn::Load(d, first + f * lanes));
-        b = hn::Add(b, hn::Load(d, second + f * lanes));
-      }
-      hn::Store(a, d, first + f * lanes);
-      hn::Store(b, d, second + f * lanes);
-    }
+  for (std::int64_t p = 0; p < block.count; p += lanes) {
+    const T* x = block.x.data() + p / width * width * block.n + p % width;
+    auto sum = hn::Zero(d);
+    for (std::int64_t f = 0; f < block.n; ++f) sum = hn::MulAdd(hn::Set(d, direction[f]), promoted<T>(hn::LoadU(dn, x + f * width)), sum);
+    HWY_ALIGN double shown[lanes];
+    hn::Store(hn::Mul(sum, promoted<T>(hn::LoadU(dn, block.weight.data() + p))), d, shown);
+    std::copy_n(shown, std::min(lanes, block.count - p), projection + p);
   }
-  for (std::int64_t f = 0; f < n; ++f) {
-    into.first[f] += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Load(d, first + f * lanes))));
-    into.second[f] += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Load(d, second + f * lanes))));
-  }
-  into.first_weight += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, weights)));
-  into.second_weight += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, labelled)));
-  std::uint64_t members = 0, sum = 0;
-  if (into.weights.size() == 0) {
-    members = static_cast<std::uint64_t>(block.count);
-    for (std::int64_t p = 0; p < block.count; ++p) sum += static_cast<std::uint64_t>(block.label[p]) + 1;
-  } else {
-    for (std::int64_t p = 0; p < block.count; ++p) {
-      const std::uint64_t counts = block.weight[p] > 0 ? 1 : 0;
-      members += counts;
-      sum += counts * (static_cast<std::uint64_t>(block.label[p]) + 1);
-    }
-  }
-  into.first_members += members;
-  into.second_members += sum;
 }
 
 template <class T>
-HWY_NOINLINE void exact(const source<T>& from, const T* centroids, std::int64_t k, tile<T>& block) {
+HWY_NOINLINE void sum_labels(const tile<T>& block, const double* projection, partial<T>& into) {
+  const wide<T> d;
+  [[maybe_unused]] const narrow<T> dn;
+  const hn::Rebind<std::int32_t, wide<T>> di;
+  constexpr std::int64_t lanes = k_lanes<double>;
+  const bool weighted = into.weights.size() != 0;
+  auto projected = hn::Zero(d), labels = projected, weights = projected;
+  std::int64_t p = 0;
+  for (; p + lanes <= block.count; p += lanes) {
+    const auto label = hn::PromoteTo(d, hn::LoadU(di, block.label.data() + p));
+    projected = hn::MulAdd(label, hn::LoadU(d, projection + p), projected);
+    if (!weighted) {
+      labels = hn::Add(labels, label);
+    } else {
+      const auto weight = promoted<T>(hn::LoadU(dn, block.weight.data() + p));
+      weights = hn::MulAdd(label, weight, weights);
+      labels = hn::Add(labels, hn::IfThenElseZero(hn::Gt(weight, hn::Zero(d)), label));
+    }
+  }
+  into.labelled_projection += hn::GetLane(hn::SumOfLanes(d, projected));
+  into.labelled_weight += hn::GetLane(hn::SumOfLanes(d, weights));
+  into.labelled_members += hn::GetLane(hn::SumOfLanes(d, labels));
+  for (; p < block.count; ++p) {
+    const double label = block.label[p];
+    into.labelled_projection += label * projection[p];
+    into.labelled_weight += label * static_cast<double>(block.weight[p]);
+    into.labelled_members += block.weight[p] > 0 ? label : 0;
+  }
+}
+
+template <class T>
+HWY_NOINLINE void exact(const source<T>& from, const T* centroids, tile<T>& block) {
   const wide<T> d;
   const narrow<T> dn;
   constexpr std::int64_t lanes = k_lanes<double>;
@@ -600,7 +622,7 @@ HWY_NOINLINE void exact(const source<T>& from, const T* centroids, std::int64_t 
   const auto scale = hn::Set(dn, from.scale);
   const T* shift = from.shift.data();
   for (std::int64_t p = 0; p < block.count; ++p) {
-    const T* c = centroids + label_of(block, p, k) * n;
+    const T* c = centroids + block.label[p] * n;
     const T* x = fetch(from, block.first + p, n, row.data());
     auto sum = hn::Zero(d);
     std::int64_t f = 0;
@@ -690,7 +712,7 @@ HWY_NOINLINE void distances(const panel<T>& centroids, std::int64_t group, bool 
   const auto slope = hn::Set(d, squared<T>(block.bounds.slope[static_cast<std::size_t>(group)]));
   const auto offset = hn::Set(d, squared<T>(block.bounds.offset[static_cast<std::size_t>(group)]));
   const auto weights = hn::Set(d, centroids.sum_weights[group]);
-  const auto level = hn::Set(d, static_cast<T>(block.bounds.direct.value) * centroids.sum_weights[group]);
+  const auto level = hn::Set(d, static_cast<T>(block.bounds.level.value) * centroids.sum_weights[group]);
   for (std::int64_t p = 0; p < all; p += width) {
     const T* x = block.x.data() + p * n;
     vector_of<T> norm[2], expected[2];
@@ -709,7 +731,8 @@ HWY_NOINLINE void distances(const panel<T>& centroids, std::int64_t group, bool 
 
 template <class T>
 const kernels<T>* table() {
-  static constexpr kernels<T> all = {k_width<T>, k_lanes<T>, load<T>, assign<T>, winner<T>, check<T>, accumulate<T>, invariants<T>, exact<T>, distances<T>};
+  static constexpr kernels<T> all = {k_width<T>, load<T>,       sign<T>,    sign_source<T>, assign<T>,   check<T>,
+                                       accumulate<T>, project<T>, sum_labels<T>,  exact<T>,    distances<T>};
   return &all;
 }
 

@@ -1,6 +1,7 @@
 // The block operations of K-Means in plain loops: what a reader checks by hand, and what the other backends are tested against.
 // Layer: backend "reference". Serial, one point side by side (width 1), no SIMD.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -23,6 +24,30 @@ void load(const source<T>& from, tile<T>& block) {
     for (std::int64_t f = 0; f < block.n; ++f) block.x[p * block.n + f] = used ? coordinate(from, block.first + p, f) : T(0);
     block.weight[p] = !used ? T(0) : from.weights.empty() ? T(1) : from.weights[static_cast<std::size_t>(block.first + p)] * from.weight_scale;
   }
+}
+
+template <class T>
+std::uint64_t bits_of(T value) {
+  if constexpr (sizeof(T) == 4) {
+    return std::bit_cast<std::uint32_t>(value);
+  } else {
+    return std::bit_cast<std::uint64_t>(value);
+  }
+}
+
+// One lane for each element modulo k_signature.
+template <class T>
+void sign(const tile<T>& block, signature& made) {
+  made = {};
+  for (std::int64_t p = 0; p < block.count; ++p)
+    for (std::int64_t f = 0; f < block.n; ++f) made.lanes[(p * block.n + f) % k_signature] += bits_of(block.x[p * block.n + f]);
+}
+
+template <class T>
+void sign_source(const source<T>& from, const tile<T>& block, signature& made) {
+  made = {};
+  for (std::int64_t f = 0; f < block.n; ++f)
+    for (std::int64_t p = 0; p < block.count; ++p) made.lanes[(p * block.n + f) % k_signature] += bits_of(coordinate(from, block.first + p, f));
 }
 
 // ‖x‖² of point p.
@@ -54,12 +79,14 @@ T squared(const abft::guarded_threshold& limit) {
 }
 
 template <class T>
-void assign(const panel<T>& centroids, bool protect, const product_hook& hook, tile<T>& block) {
+finding assign(const panel<T>& centroids, bool protect, const product_hook& hook, tile<T>& block) {
   const std::int64_t n = block.n;
+  finding found;
   for (std::int64_t p = 0; p < block.count; ++p) {
     T best = std::numeric_limits<T>::infinity();
     T twin = best;
     std::int32_t index = 0;
+    std::int32_t index_twin = 0;
     T kept = 0;
     T norm = 0;
     T expected = 0;
@@ -89,7 +116,10 @@ void assign(const panel<T>& centroids, bool protect, const product_hook& hook, t
           index = static_cast<std::int32_t>(t * k_tile + r);
         }
         if (!protect) continue;
-        if (product[r] < twin) twin = product[r];
+        if (product[r] < twin) {
+          twin = product[r];
+          index_twin = static_cast<std::int32_t>(t * k_tile + r);
+        }
         tile_sum += centroids.weights[t * k_tile + r] * product[r];
       }
       if (!protect) continue;
@@ -102,48 +132,26 @@ void assign(const panel<T>& centroids, bool protect, const product_hook& hook, t
     block.minimum[p] = best;
     block.twin[p] = twin;
     block.index[p] = index;
+    block.index_twin[p] = index_twin;
     block.norm[p] = norm;
-    block.residual[p] = kept;
+    if (!(kept == 0) && found.row < 0) found = {kept, block.first + p};
   }
+  return found;
 }
 
 template <class T>
-std::int64_t label_of(const tile<T>& block, std::int64_t p, std::int64_t k) {
-  const auto label = static_cast<std::uint32_t>(block.label[p]);
-  return label < static_cast<std::uint64_t>(k) ? label : k - 1;
-}
-
-template <class T>
-void winner(const source<T>& from, const panel<T>& centroids, tile<T>& block) {
+finding check(const tile<T>& block, std::int64_t k) {
   for (std::int64_t p = 0; p < block.count; ++p) {
-    const std::int64_t j = label_of(block, p, centroids.k);
-    const T* c = centroids.rows.data() + j * block.n;
-    T dot = 0;
-    for (std::int64_t f = 0; f < block.n; ++f) dot += coordinate(from, block.first + p, f) * c[f];
-    block.winner_norm[p] = centroids.norms[j];
-    block.direct[p] = centroids.norms[j] - 2 * dot;
-  }
-}
-
-template <class T>
-finding check(const panel<T>& centroids, const tile<T>& block) {
-  const T direct = static_cast<T>(block.bounds.direct.value);
-  const T least = std::numeric_limits<T>::denorm_min() * static_cast<T>(64 * (block.n + k_group));
-  for (std::int64_t p = 0; p < block.count; ++p) {
-    const auto fail = [&](T residual) { return finding{std::isnan(residual) || residual != 0 ? static_cast<double>(residual) : std::nan(""), block.first + p}; };
-    if (!(block.residual[p] == 0)) return fail(block.residual[p]);
-    if (!(block.minimum[p] == block.twin[p])) return fail(block.minimum[p] - block.twin[p]);
-    if (static_cast<std::uint64_t>(static_cast<std::uint32_t>(block.label[p])) >= static_cast<std::uint64_t>(centroids.k)) return fail(T(block.label[p]));
-    const T residual = block.direct[p] - block.minimum[p];
-    if (!(std::abs(residual) <= direct * (block.norm[p] + block.winner_norm[p]) + least)) return fail(residual);
+    const bool equal = block.label[p] == block.index_twin[p] && block.minimum[p] == block.twin[p];
+    if (!equal || block.label[p] < 0 || block.label[p] >= k) return {std::numeric_limits<double>::quiet_NaN(), block.first + p};
   }
   return {};
 }
 
 template <class T>
-void accumulate(const source<T>& from, std::int64_t k, const tile<T>& block, partial<T>& into) {
+void accumulate(const source<T>& from, const tile<T>& block, partial<T>& into) {
   for (std::int64_t p = 0; p < block.count; ++p) {
-    const std::int64_t j = label_of(block, p, k);
+    const std::int64_t j = block.label[p];
     const double weight = static_cast<double>(block.weight[p]);
     for (std::int64_t f = 0; f < block.n; ++f) into.sums[j * block.n + f] += weight * static_cast<double>(coordinate(from, block.first + p, f));
     if (into.weights.size() != 0) into.weights[j] += weight;
@@ -152,27 +160,28 @@ void accumulate(const source<T>& from, std::int64_t k, const tile<T>& block, par
 }
 
 template <class T>
-void invariants(tile<T>& block, partial<T>& into) {
+void project(const tile<T>& block, const double* direction, double* projection) {
   for (std::int64_t p = 0; p < block.count; ++p) {
-    const double weight = static_cast<double>(block.weight[p]);
-    const double labelled = weight * (static_cast<double>(block.label[p]) + 1);
-    for (std::int64_t f = 0; f < block.n; ++f) {
-      into.first[f] += weight * static_cast<double>(block.x[p * block.n + f]);
-      into.second[f] += labelled * static_cast<double>(block.x[p * block.n + f]);
-    }
-    into.first_weight += weight;
-    into.second_weight += labelled;
-    if (weight > 0) {
-      into.first_members += 1;
-      into.second_members += static_cast<std::uint64_t>(block.label[p]) + 1;
-    }
+    double sum = 0;
+    for (std::int64_t f = 0; f < block.n; ++f) sum += direction[f] * static_cast<double>(block.x[p * block.n + f]);
+    projection[p] = static_cast<double>(block.weight[p]) * sum;
   }
 }
 
 template <class T>
-void exact(const source<T>& from, const T* centroids, std::int64_t k, tile<T>& block) {
+void sum_labels(const tile<T>& block, const double* projection, partial<T>& into) {
   for (std::int64_t p = 0; p < block.count; ++p) {
-    const T* c = centroids + label_of(block, p, k) * block.n;
+    const double label = block.label[p];
+    into.labelled_projection += label * projection[p];
+    into.labelled_weight += label * static_cast<double>(block.weight[p]);
+    into.labelled_members += block.weight[p] > 0 ? label : 0;
+  }
+}
+
+template <class T>
+void exact(const source<T>& from, const T* centroids, tile<T>& block) {
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    const T* c = centroids + block.label[p] * block.n;
     double sum = 0;
     for (std::int64_t f = 0; f < block.n; ++f) {
       const double difference = static_cast<double>(coordinate(from, block.first + p, f)) - static_cast<double>(c[f]);
@@ -208,7 +217,7 @@ void distances(const panel<T>& centroids, std::int64_t group, bool protect, cons
     for (std::int64_t t = first / k_tile; t * k_tile < first + count; ++t) start -= centroids.start[t];
     const T weights = centroids.sum_weights[group];
     const T residual = sum - (encoded(centroids, group, block, p) + start + weights * norm);
-    const T level = static_cast<T>(block.bounds.direct.value) * weights * norm;
+    const T level = static_cast<T>(block.bounds.level.value) * weights * norm;
     const T limit = squared<T>(block.bounds.slope[static_cast<std::size_t>(group)]) * norm +
                     squared<T>(block.bounds.offset[static_cast<std::size_t>(group)]) + level * level;
     T kept = 0;
@@ -222,7 +231,8 @@ void distances(const panel<T>& centroids, std::int64_t group, bool protect, cons
 
 template <class T>
 const kernels<T>& reference_kernels() {
-  static constexpr kernels<T> all = {1, 0, load<T>, assign<T>, winner<T>, check<T>, accumulate<T>, invariants<T>, exact<T>, distances<T>};
+  static constexpr kernels<T> all = {1,        load<T>,       sign<T>,    sign_source<T>, assign<T>,   check<T>,
+                                       accumulate<T>, project<T>, sum_labels<T>,  exact<T>,    distances<T>};
   return all;
 }
 
