@@ -4,6 +4,7 @@
 // Source: S. Wu, Y. Zhai, J. Huang et al., FT K-Means, 2024 (checksums in the product); docs/design/kmeans.md (this arrangement).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -65,9 +66,9 @@ struct tile {
   std::int64_t count = 0;  // points in use; the rest is zero
   core::aligned_buffer<T> x;
   core::aligned_buffer<T> weight;                 // 0 behind `count`
-  core::aligned_buffer<T> norm;                   // ‖x‖²
-  core::aligned_buffer<T> minimum;                // min_j (‖c_j‖² − 2 x·c_j)
-  core::aligned_buffer<T> twin;                   // the same by a chain of its own
+  core::aligned_buffer<T> norm;                   // ‖x‖², by measure()
+  core::aligned_buffer<T> minimum;                // min_j (‖c_j‖² − 2 x·c_j), where it is asked for
+  core::aligned_buffer<T> twin;                   // the same by a chain of its own; only while a search is interrupted
   core::aligned_buffer<std::int32_t> index;       // the lowest j of the minimum
   core::aligned_buffer<std::int32_t> index_twin;  // the lowest j of the twin
   core::aligned_buffer<std::int32_t> label;       // what is committed: a copy of index
@@ -75,6 +76,7 @@ struct tile {
   core::aligned_buffer<double> exact;       // ‖point − centroid of its label‖² · scale², from differences in double
   core::aligned_buffer<T> distance;         // k_group × capacity, only where distances() is used
   limits bounds;                            // this block's copy of the panel's
+  const double* cells = nullptr;            // block_facts::norms
 };
 
 // What a group of blocks adds to the next centroids, and the other side of the invariants that it is verified with.
@@ -96,13 +98,20 @@ struct finding {
   std::int64_t row = -1;
 };
 
-// Sums over the bit patterns of x in one block, one for each lane (as many as the backend likes): equal for equal x, and different after
-// any change of one element, or of several in different lanes.
-inline constexpr std::int64_t k_signature = 64;
-struct signature {
-  std::uint64_t lanes[k_signature] = {};
-  bool operator==(const signature&) const = default;
+// What never changes about the points of a block, from its first load on.
+// lanes: sums over the bit patterns of x, as many as the backend likes: equal for equal x, and different after any change of one element,
+// or of several in different lanes. norms: the largest ‖x‖² of each cell of cell_points() points; row checks take their limits from it.
+inline constexpr std::int64_t k_cells = 64;
+struct block_facts {
+  std::uint64_t lanes[64] = {};
+  double norms[k_cells] = {};
+  bool operator==(const block_facts&) const = default;
 };
+
+template <class T>
+std::int64_t cell_points(const tile<T>& block) {
+  return std::max(block.width, block.capacity / k_cells);
+}
 
 // Shows the products of a block to the injector. `place` holds interval and intervals; the kernel fills in the steps.
 struct product_hook {
@@ -118,12 +127,14 @@ struct kernels {
   // x and weight from the points. Zero behind the last point.
   void (*load)(const source<T>& from, tile<T>& block);
   // The signature of x as it lies in the tile; and what it must be, from the points, in another order.
-  void (*sign)(const tile<T>& block, signature& made);
-  void (*sign_source)(const source<T>& from, const tile<T>& block, signature& made);
-  // index of each point over all centroids of the panel. With `protect` also norm, minimum, twin and index_twin; the residual of each
-  // row check is compared with its limit (by block.bounds), and minimum with twin.
-  finding (*assign)(const panel<T>& centroids, bool protect, const product_hook& hook, tile<T>& block);
-  // Compares label with index_twin, and minimum with twin.
+  void (*sign)(const tile<T>& block, std::uint64_t* lanes);
+  void (*sign_source)(const source<T>& from, const tile<T>& block, std::uint64_t* lanes);
+  // norm of each point.
+  void (*measure)(tile<T>& block);
+  // index of each point over all centroids of the panel. With `keep` also minimum. With `protect` also index_twin; the residual of each
+  // row check is compared with its limit (by block.bounds and block.cells), and minimum with twin.
+  finding (*assign)(const panel<T>& centroids, bool protect, bool keep, const product_hook& hook, tile<T>& block);
+  // Compares label with index_twin.
   finding (*check)(const tile<T>& block, std::int64_t k);
   // Adds the points to the sums, weights and members of their labels. Reads the points anew. Labels must be in [0, k).
   void (*accumulate)(const source<T>& from, const tile<T>& block, partial<T>& into);

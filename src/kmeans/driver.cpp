@@ -82,11 +82,11 @@ void engine<T>::allocate(worker& made, bool with_distances) const {
 template <class T>
 void engine<T>::prepare_workers(bool with_distances) {
   if (workers_.empty()) workers_.resize(at(threads_));
-  if (protect_ && signatures_.empty()) {
-    signatures_.resize(at(blocks_));
-    signature unknown;
-    unknown.lanes[0] = ~std::uint64_t{0};
-    signature_twins_.assign(at(blocks_), unknown);
+  if (protect_ && facts_.empty()) {
+    facts_.resize(at(blocks_));
+    block_facts unknown;
+    unknown.norms[0] = -1;
+    fact_twins_.assign(at(blocks_), unknown);
   }
   for (worker& each : workers_) {
     if (each.block.capacity == 0 || (with_distances && each.block.distance.size() == 0)) allocate(each, with_distances);
@@ -336,21 +336,29 @@ void engine<T>::make_verified_panel(sealed_centroids<T>& centroids, panel<T>& ma
 template <class T>
 void engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
   tile<T>& b = here.block;
-  signature& kept = signatures_[at(block)];
-  signature& twin = signature_twins_[at(block)];
+  block_facts& kept = facts_[at(block)];
+  block_facts& twin = fact_twins_[at(block)];
+  b.cells = kept.norms;
   bool failed = false;
   for (int attempt = 0; attempt < k_attempts; ++attempt) {
     load(here, block);
     injector_.strike(inject::site::kmeans_points, at_block(block), b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
-    signature found;
+    std::uint64_t found[64] = {};
     kernels_.sign(b, found);
     // Both copies are equal once they are known; one that was hit while it waited is made again.
     if (attempt > 0 || !(kept == twin)) {
-      kernels_.sign_source(source_, b, kept);
+      kept = {};
+      kernels_.sign_source(source_, b, kept.lanes);
+      kernels_.measure(b);
+      const std::int64_t cell = cell_points(b);
+      for (std::int64_t p = 0; p < b.count; ++p) {
+        double& largest = kept.norms[p / cell];
+        largest = std::max(largest, static_cast<double>(b.norm[p]));
+      }
       twin = kept;
     }
     recorder_.checked(1);
-    if (found == kept) {
+    if (std::equal(std::begin(found), std::end(found), kept.lanes)) {
       if (failed) recorder_.detected("kmeans.points", b.first, std::nan(""), 0, action::recomputed, slot);
       return;
     }
@@ -362,7 +370,7 @@ void engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
 
 // Labels a block. On return at.block.label has been verified, or the failure is on record.
 template <class T>
-void engine<T>::assign_block(worker& here, int slot, std::int64_t block, const panel<T>& centroids, const sealed_centroids<T>& origin) {
+void engine<T>::assign_block(worker& here, int slot, std::int64_t block, const panel<T>& centroids, const sealed_centroids<T>& origin, bool keep) {
   using inject::site;
   tile<T>& b = here.block;
   const inject::place place = at_block(block);
@@ -380,7 +388,7 @@ void engine<T>::assign_block(worker& here, int slot, std::int64_t block, const p
   if (!protect_) {
     load(here, block);
     injector_.strike(site::kmeans_points, place, b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
-    (void)kernels_.assign(centroids, false, {&injector_, place}, b);
+    (void)kernels_.assign(centroids, false, keep, {&injector_, place}, b);
     copy_labels();
     // A label that was hit must not reach beyond the centroids.
     keep_in_range();
@@ -397,7 +405,7 @@ void engine<T>::assign_block(worker& here, int slot, std::int64_t block, const p
     };
     strike(0, b.bounds.slope);
     strike(1, b.bounds.offset);
-    finding found = kernels_.assign(*use, true, {&injector_, place}, b);
+    finding found = kernels_.assign(*use, true, keep, {&injector_, place}, b);
     copy_labels();
     if (found.row < 0) found = kernels_.check(b, k_);
     std::uint32_t word = abft::verify(found.residual, abft::guarded_threshold(0));
@@ -963,7 +971,8 @@ double engine<T>::label_all(const std::vector<T>& centroids, std::vector<std::in
   core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
     worker& here = workers_[at(slot)];
     if (stop()) return;
-    assign_block(here, slot, block, shared, sealed);
+    assign_block(here, slot, block, shared, sealed, protect_);
+    if (protect_) kernels_.measure(here.block);
     tile<T>& b = here.block;
     std::copy_n(b.label.data(), b.count, labels.begin() + b.first);
     finding first;

@@ -75,7 +75,7 @@ class engine {
   void load(worker& at, std::int64_t block);
   void load_verified(worker& at, int slot, std::int64_t block);
   void make_verified_panel(sealed_centroids<T>& centroids, panel<T>& made);
-  void assign_block(worker& at, int slot, std::int64_t block, const panel<T>& centroids, const sealed_centroids<T>& origin);
+  void assign_block(worker& at, int slot, std::int64_t block, const panel<T>& centroids, const sealed_centroids<T>& origin, bool keep = false);
   bool distances_block(worker& at, int slot, std::int64_t block, const panel<T>& centroids, const T* origin, std::int64_t group, bool strike);
 
   std::vector<T> seed(const options<T>& wanted, std::uint64_t stream);
@@ -113,8 +113,8 @@ class engine {
   std::vector<worker> workers_;
   std::vector<group_survey> surveys_;
   group_survey whole_;                   // their sum
-  std::vector<signature> signatures_;    // of each block, from its first load on
-  std::vector<signature> signature_twins_;  // the same; different until then
+  std::vector<block_facts> facts_;       // of each block, from its first load on
+  std::vector<block_facts> fact_twins_;  // the same; different until then
   std::vector<double> direction_;        // n: random in [1, 2)
   std::vector<double> projections_;           // m: weight · (x · direction)
   std::vector<char> projected_;          // which blocks of them are known

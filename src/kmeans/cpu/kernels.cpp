@@ -110,6 +110,11 @@ HWY_NOINLINE void load(const source<T>& from, tile<T>& block) {
     std::int64_t f = 0;
     if (rows && p + lanes <= block.count) {
       const T* first = from.points.data + (block.first + p) * row_stride;
+      // The rows after these; the hardware follows no 16 streams.
+      if (row_stride == n) {
+        const auto* ahead = reinterpret_cast<const char*>(first + lanes * n);
+        for (std::int64_t byte = 0; byte < lanes * n * static_cast<std::int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(ahead + byte);
+      }
       for (; f + features <= n; f += features) {
         vector_of<T> v[features];
         load_transposed(first + f, row_stride, v);
@@ -319,12 +324,13 @@ T squared(const abft::guarded_threshold& limit) {
 }
 
 template <class T, bool Protect>
-HWY_NOINLINE finding assign_with(const panel<T>& centroids, const product_hook& hook, tile<T>& block) {
+HWY_NOINLINE finding assign_with(const panel<T>& centroids, bool keep, const product_hook& hook, tile<T>& block) {
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
   constexpr std::int64_t width = k_width<T>;
   const std::int64_t n = block.n;
   const std::int64_t pairs = padded(block) / width;
+  const std::int64_t cell = cell_points(block);
   // Packed centroids that stay in the second-level cache while all points of the block pass by.
   const std::int64_t chunk = std::max<std::int64_t>(1, 384 * 1024 / (static_cast<std::int64_t>(sizeof(T)) * k_group * n)) * (k_group / k_tile);
   finding found;
@@ -334,14 +340,17 @@ HWY_NOINLINE finding assign_with(const panel<T>& centroids, const product_hook& 
       const T* x = block.x.data() + pair * n * width;
       const std::int64_t at = pair * width;
       search<T> s;
-      [[maybe_unused]] vector_of<T> norm[2], kept[2], expected[2];
-      if constexpr (Protect) kept[0] = kept[1] = hn::Zero(d);
+      [[maybe_unused]] vector_of<T> kept[2], expected[2];
+      [[maybe_unused]] T norm = 0;
+      if constexpr (Protect) {
+        kept[0] = kept[1] = hn::Zero(d);
+        norm = static_cast<T>(block.cells[at / cell]);
+      }
       if (begin == 0) {
         for (int v = 0; v < 2; ++v) {
           s.minimum[v] = s.twin[v] = hn::Set(d, std::numeric_limits<T>::infinity());
           s.index[v] = s.index_twin[v] = hn::Zero(d);
         }
-        if constexpr (Protect) squared_norms(x, n, norm);
       } else {
         for (int v = 0; v < 2; ++v) {
           s.minimum[v] = hn::Load(d, block.minimum.data() + at + v * lanes);
@@ -349,7 +358,6 @@ HWY_NOINLINE finding assign_with(const panel<T>& centroids, const product_hook& 
           if constexpr (Protect) {
             s.twin[v] = hn::Load(d, block.twin.data() + at + v * lanes);
             s.index_twin[v] = load_index<T>(block.index_twin.data() + at + v * lanes);
-            norm[v] = hn::Load(d, block.norm.data() + at + v * lanes);
           }
         }
       }
@@ -384,19 +392,19 @@ HWY_NOINLINE finding assign_with(const panel<T>& centroids, const product_hook& 
         }
         if constexpr (Protect) {
           if (t + 1 == centroids.tiles || (t + 1) * k_tile % k_group == 0) {
-            const auto slope = hn::Set(d, squared<T>(block.bounds.slope[static_cast<std::size_t>(g)]));
-            const auto offset = hn::Set(d, squared<T>(block.bounds.offset[static_cast<std::size_t>(g)]));
-            for (int v = 0; v < 2; ++v) kept[v] = compare(hn::Sub(s.sum[v], expected[v]), hn::MulAdd(slope, norm[v], offset), kept[v]);
+            const auto limit = hn::Set(d, squared<T>(block.bounds.slope[static_cast<std::size_t>(g)]) * norm +
+                                              squared<T>(block.bounds.offset[static_cast<std::size_t>(g)]));
+            for (int v = 0; v < 2; ++v) kept[v] = compare(hn::Sub(s.sum[v], expected[v]), limit, kept[v]);
           }
         }
       }
       for (int v = 0; v < 2; ++v) {
         store_index<T>(s.index[v], block.index.data() + at + v * lanes);
-        if (Protect || end < centroids.tiles) hn::Store(s.minimum[v], d, block.minimum.data() + at + v * lanes);
+        if (keep || end < centroids.tiles) hn::Store(s.minimum[v], d, block.minimum.data() + at + v * lanes);
         if constexpr (Protect) {
           store_index<T>(s.index_twin[v], block.index_twin.data() + at + v * lanes);
-          hn::Store(s.twin[v], d, block.twin.data() + at + v * lanes);
-          hn::Store(norm[v], d, block.norm.data() + at + v * lanes);
+          if (end < centroids.tiles) hn::Store(s.twin[v], d, block.twin.data() + at + v * lanes);
+          kept[v] = hn::IfThenElse(hn::Eq(s.minimum[v], s.twin[v]), kept[v], hn::Set(d, std::numeric_limits<T>::quiet_NaN()));
           // NaN is not zero either.
           const auto clean = hn::Eq(kept[v], hn::Zero(d));
           if (HWY_UNLIKELY(!hn::AllTrue(d, clean)) && found.row < 0) {
@@ -413,22 +421,16 @@ HWY_NOINLINE finding assign_with(const panel<T>& centroids, const product_hook& 
 }
 
 template <class T>
-finding assign(const panel<T>& centroids, bool protect, const product_hook& hook, tile<T>& block) {
-  return protect ? assign_with<T, true>(centroids, hook, block) : assign_with<T, false>(centroids, hook, block);
+finding assign(const panel<T>& centroids, bool protect, bool keep, const product_hook& hook, tile<T>& block) {
+  return protect ? assign_with<T, true>(centroids, keep, hook, block) : assign_with<T, false>(centroids, keep, hook, block);
 }
 
 template <class T>
 HWY_NOINLINE finding check(const tile<T>& block, std::int64_t k) {
-  const lanes_of<T> d;
   const hn::CappedTag<std::int32_t, 64 / sizeof(std::int32_t)> di;
   const hn::RebindToUnsigned<decltype(di)> du;
-  constexpr std::int64_t lanes = k_lanes<T>;
   const std::int64_t labels = static_cast<std::int64_t>(hn::Lanes(di));
-  // Behind the last point everything is that of the point zero, and the driver copies labels for whole widths.
-  const std::int64_t all = padded(block);
   bool good = true;
-  for (std::int64_t p = 0; p < all; p += lanes)
-    good = good && hn::AllTrue(d, hn::Eq(hn::Load(d, block.minimum.data() + p), hn::Load(d, block.twin.data() + p)));
   std::int64_t p = 0;
   auto largest = hn::Zero(du);
   for (; p + labels <= block.count; p += labels) {
@@ -439,11 +441,22 @@ HWY_NOINLINE finding check(const tile<T>& block, std::int64_t k) {
   good = good && static_cast<std::int64_t>(hn::GetLane(hn::MaxOfLanes(du, largest))) < k;
   // The rest; or the place of what failed.
   for (p = good ? p : 0; p < block.count; ++p) {
-    const bool equal = block.label[p] == block.index_twin[p] && block.minimum[p] == block.twin[p];
-    if (!equal || block.label[p] < 0 || block.label[p] >= k) return {std::numeric_limits<double>::quiet_NaN(), block.first + p};
+    if (block.label[p] != block.index_twin[p] || block.label[p] < 0 || block.label[p] >= k)
+      return {std::numeric_limits<double>::quiet_NaN(), block.first + p};
   }
   // Vector and scalar code must not disagree.
   return good ? finding{} : finding{std::numeric_limits<double>::quiet_NaN(), block.first};
+}
+
+template <class T>
+HWY_NOINLINE void measure(tile<T>& block) {
+  const lanes_of<T> d;
+  for (std::int64_t p = 0; p < padded(block); p += k_width<T>) {
+    vector_of<T> norm[2];
+    squared_norms(block.x.data() + p * block.n, block.n, norm);
+    hn::Store(norm[0], d, block.norm.data() + p);
+    hn::Store(norm[1], d, block.norm.data() + p + k_lanes<T>);
+  }
 }
 
 // Row i of the points: its address if its features are contiguous, else a copy in `row`.
@@ -459,12 +472,12 @@ using words_of = hn::RebindToUnsigned<lanes_of<T>>;
 
 // One lane for each point modulo the width. A sum wraps at the size of T.
 template <class T>
-HWY_NOINLINE void sign(const tile<T>& block, signature& made) {
+HWY_NOINLINE void sign(const tile<T>& block, std::uint64_t* made) {
   const lanes_of<T> d;
   const words_of<T> du;
   using word = hn::TFromD<words_of<T>>;
   constexpr std::int64_t lanes = k_lanes<T>;
-  static_assert(k_width<T> <= k_signature);
+  static_assert(k_width<T> <= 64);
   const T* x = block.x.data();
   const T* end = x + padded(block) * block.n;
   // Two chains for each of the two vectors.
@@ -482,11 +495,11 @@ HWY_NOINLINE void sign(const tile<T>& block, signature& made) {
   HWY_ALIGN word sums[2 * lanes];
   hn::Store(hn::Add(a0, b0), du, sums);
   hn::Store(hn::Add(a1, b1), du, sums + lanes);
-  for (std::int64_t l = 0; l < 2 * lanes; ++l) made.lanes[l] = sums[l];
+  for (std::int64_t l = 0; l < 2 * lanes; ++l) made[l] = sums[l];
 }
 
 template <class T>
-HWY_NOINLINE void sign_source(const source<T>& from, const tile<T>& block, signature& made) {
+HWY_NOINLINE void sign_source(const source<T>& from, const tile<T>& block, std::uint64_t* made) {
   const lanes_of<T> d;
   const words_of<T> du;
   using word = hn::TFromD<words_of<T>>;
@@ -511,7 +524,7 @@ HWY_NOINLINE void sign_source(const source<T>& from, const tile<T>& block, signa
     }
     sums[p % width] += total;
   }
-  for (std::int64_t l = 0; l < width; ++l) made.lanes[l] = sums[l];
+  for (std::int64_t l = 0; l < width; ++l) made[l] = sums[l];
 }
 
 // f64 lanes: 8 of them take half a vector of f32, so that the smallest useful number of features fills a register.
@@ -588,8 +601,18 @@ HWY_NOINLINE void sum_labels(const tile<T>& block, const double* projection, par
   const hn::Rebind<std::int32_t, wide<T>> di;
   constexpr std::int64_t lanes = k_lanes<double>;
   const bool weighted = into.weights.size() != 0;
-  auto projected = hn::Zero(d), labels = projected, weights = projected;
+  auto projected = hn::Zero(d), more = projected, labels = projected, weights = projected;
   std::int64_t p = 0;
+  if (!weighted) {
+    for (; p + 2 * lanes <= block.count; p += 2 * lanes) {
+      const auto label = hn::PromoteTo(d, hn::LoadU(di, block.label.data() + p));
+      const auto next = hn::PromoteTo(d, hn::LoadU(di, block.label.data() + p + lanes));
+      projected = hn::MulAdd(label, hn::LoadU(d, projection + p), projected);
+      more = hn::MulAdd(next, hn::LoadU(d, projection + p + lanes), more);
+      labels = hn::Add(labels, hn::Add(label, next));
+    }
+    projected = hn::Add(projected, more);
+  }
   for (; p + lanes <= block.count; p += lanes) {
     const auto label = hn::PromoteTo(d, hn::LoadU(di, block.label.data() + p));
     projected = hn::MulAdd(label, hn::LoadU(d, projection + p), projected);
@@ -724,14 +747,13 @@ HWY_NOINLINE void distances(const panel<T>& centroids, std::int64_t group, bool 
       const auto own = hn::Mul(level, norm[v]);
       const auto limit = hn::Mul(hn::Set(d, T(3)), hn::MulAdd(own, own, hn::MulAdd(slope, norm[v], offset)));
       hn::Store(compare(residual, limit, hn::Zero(d)), d, block.residual.data() + p + v * lanes);
-      hn::Store(norm[v], d, block.norm.data() + p + v * lanes);
     }
   }
 }
 
 template <class T>
 const kernels<T>* table() {
-  static constexpr kernels<T> all = {k_width<T>, load<T>,       sign<T>,    sign_source<T>, assign<T>,   check<T>,
+  static constexpr kernels<T> all = {k_width<T>, load<T>,       sign<T>,    sign_source<T>, measure<T>, assign<T>,   check<T>,
                                        accumulate<T>, project<T>, sum_labels<T>,  exact<T>,    distances<T>};
   return &all;
 }

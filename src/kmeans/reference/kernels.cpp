@@ -35,19 +35,19 @@ std::uint64_t bits_of(T value) {
   }
 }
 
-// One lane for each element modulo k_signature.
+// One lane for each element modulo 64.
 template <class T>
-void sign(const tile<T>& block, signature& made) {
-  made = {};
+void sign(const tile<T>& block, std::uint64_t* lanes) {
+  std::fill_n(lanes, 64, 0);
   for (std::int64_t p = 0; p < block.count; ++p)
-    for (std::int64_t f = 0; f < block.n; ++f) made.lanes[(p * block.n + f) % k_signature] += bits_of(block.x[p * block.n + f]);
+    for (std::int64_t f = 0; f < block.n; ++f) lanes[(p * block.n + f) % 64] += bits_of(block.x[p * block.n + f]);
 }
 
 template <class T>
-void sign_source(const source<T>& from, const tile<T>& block, signature& made) {
-  made = {};
+void sign_source(const source<T>& from, const tile<T>& block, std::uint64_t* lanes) {
+  std::fill_n(lanes, 64, 0);
   for (std::int64_t f = 0; f < block.n; ++f)
-    for (std::int64_t p = 0; p < block.count; ++p) made.lanes[(p * block.n + f) % k_signature] += bits_of(coordinate(from, block.first + p, f));
+    for (std::int64_t p = 0; p < block.count; ++p) lanes[(p * block.n + f) % 64] += bits_of(coordinate(from, block.first + p, f));
 }
 
 // ‖x‖² of point p.
@@ -56,6 +56,11 @@ T squared_norm(const tile<T>& block, std::int64_t p) {
   T sum = 0;
   for (std::int64_t f = 0; f < block.n; ++f) sum += block.x[p * block.n + f] * block.x[p * block.n + f];
   return sum;
+}
+
+template <class T>
+void measure(tile<T>& block) {
+  for (std::int64_t p = 0; p < block.count; ++p) block.norm[p] = squared_norm(block, p);
 }
 
 // x · C of group g, plus what rounding took from the starts of its tiles: what Σ_tiles (start + Σ w D) must be.
@@ -79,7 +84,7 @@ T squared(const abft::guarded_threshold& limit) {
 }
 
 template <class T>
-finding assign(const panel<T>& centroids, bool protect, const product_hook& hook, tile<T>& block) {
+finding assign(const panel<T>& centroids, bool protect, bool, const product_hook& hook, tile<T>& block) {
   const std::int64_t n = block.n;
   finding found;
   for (std::int64_t p = 0; p < block.count; ++p) {
@@ -88,10 +93,9 @@ finding assign(const panel<T>& centroids, bool protect, const product_hook& hook
     std::int32_t index = 0;
     std::int32_t index_twin = 0;
     T kept = 0;
-    T norm = 0;
     T expected = 0;
     T sum = 0;
-    if (protect) norm = squared_norm(block, p);
+    const T norm = protect ? static_cast<T>(block.cells[p / cell_points(block)]) : T(0);
     for (std::int64_t t = 0; t < centroids.tiles; ++t) {
       const std::int64_t g = t * k_tile / k_group;
       if (protect && t * k_tile % k_group == 0) {
@@ -130,10 +134,9 @@ finding assign(const panel<T>& centroids, bool protect, const product_hook& hook
       }
     }
     block.minimum[p] = best;
-    block.twin[p] = twin;
     block.index[p] = index;
     block.index_twin[p] = index_twin;
-    block.norm[p] = norm;
+    if (protect && !(best == twin)) kept = std::numeric_limits<T>::quiet_NaN();
     if (!(kept == 0) && found.row < 0) found = {kept, block.first + p};
   }
   return found;
@@ -142,8 +145,7 @@ finding assign(const panel<T>& centroids, bool protect, const product_hook& hook
 template <class T>
 finding check(const tile<T>& block, std::int64_t k) {
   for (std::int64_t p = 0; p < block.count; ++p) {
-    const bool equal = block.label[p] == block.index_twin[p] && block.minimum[p] == block.twin[p];
-    if (!equal || block.label[p] < 0 || block.label[p] >= k) return {std::numeric_limits<double>::quiet_NaN(), block.first + p};
+    if (block.label[p] != block.index_twin[p] || block.label[p] < 0 || block.label[p] >= k) return {std::numeric_limits<double>::quiet_NaN(), block.first + p};
   }
   return {};
 }
@@ -222,7 +224,6 @@ void distances(const panel<T>& centroids, std::int64_t group, bool protect, cons
                     squared<T>(block.bounds.offset[static_cast<std::size_t>(group)]) + level * level;
     T kept = 0;
     compare(residual, 3 * limit, kept);
-    block.norm[p] = norm;
     block.residual[p] = kept;
   }
 }
@@ -231,7 +232,7 @@ void distances(const panel<T>& centroids, std::int64_t group, bool protect, cons
 
 template <class T>
 const kernels<T>& reference_kernels() {
-  static constexpr kernels<T> all = {1,        load<T>,       sign<T>,    sign_source<T>, assign<T>,   check<T>,
+  static constexpr kernels<T> all = {1,        load<T>,       sign<T>,    sign_source<T>, measure<T>, assign<T>,   check<T>,
                                        accumulate<T>, project<T>, sum_labels<T>,  exact<T>,    distances<T>};
   return all;
 }
