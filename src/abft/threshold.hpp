@@ -16,7 +16,8 @@ inline constexpr double unit_roundoff = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
 // K-Means, row check: the residual of Σ_j w_j (‖c_j‖² − 2 x·c_j) over one group of centroids, every operation in working precision.
 // Derivation: a chain of n multiply-adds from ‖c_j‖² errs by a random walk of about u √n (‖c_j‖² + 2‖x‖‖c_j‖) at most; the errors of the
 // columns are independent, so they add up in squares with their weights; the product with the checksum centroid C errs by u √n ‖x‖‖C‖; the
-// sums over 8 columns of a tile add the same with √n replaced by less than 8. κ: docs/design/kmeans.md, "Calibration".
+// sums over 8 columns of a tile add the same with √n replaced by less than 8. Where all terms of a chain are equal (duplicated features) its
+// steps err alike: n / 8. κ: docs/design/kmeans.md, "Calibration".
 struct row_limits {
   double slope;   // times ‖x‖
   double offset;
@@ -24,14 +25,14 @@ struct row_limits {
 inline constexpr double k_kmeans_row = 2;
 inline row_limits kmeans_row_limits(double u, std::int64_t n, double weighted_norms, double weighted_squares, double checksum_norm) {
   // weighted_norms = Σ w²‖c‖², weighted_squares = Σ w²‖c‖⁴, checksum_norm = ‖C‖.
-  const double walk = k_kmeans_row * u * (std::sqrt(static_cast<double>(n)) + 8);
+  const double walk = k_kmeans_row * u * (std::sqrt(static_cast<double>(n)) + 8 + static_cast<double>(n) / 8);
   return {walk * (2 * std::sqrt(weighted_norms) + checksum_norm), walk * std::sqrt(weighted_squares)};
 }
 
-// K-Means, distance: two evaluations of ‖x − c‖² in working precision, one of them as ‖c‖² − 2 x·c + ‖x‖², in units of ‖x‖² + ‖c‖². Random
-// walks as above.
+// K-Means, distance: two evaluations of ‖x − c‖² in working precision, one of them as ‖c‖² − 2 x·c + ‖x‖², in units of ‖x‖² + ‖c‖²; a
+// weighted sum of such distances in units of the sum. Random walks as above.
 inline constexpr double k_kmeans_distance = 2;
-inline double kmeans_distance_limit(double u, std::int64_t n) { return k_kmeans_distance * u * (std::sqrt(static_cast<double>(n)) + 4); }
+inline double kmeans_distance_limit(double u, std::int64_t n) { return k_kmeans_distance * u * (std::sqrt(static_cast<double>(n)) + 4 + static_cast<double>(n) / 8); }
 
 // K-Means, sums: Σ over `count` numbers in double, one of them against another order of summation, `root` being the root of the sum of their
 // squares and `chain` the longest run of additions into one accumulator. Rounding is a random walk of √chain steps for numbers at random,

@@ -32,7 +32,7 @@ struct source {
 
 // The limits of the row checks of one block, each kept twice. Residuals are compared squared: ρ² ≤ slope²‖x‖² + offset².
 struct limits {
-  abft::guarded_threshold level;                // distances(): limit of the error of ‖x‖², times ‖x‖²
+  abft::guarded_threshold level;                // distances(): limit of the error of a weighted sum of distances, times that sum
   std::vector<abft::guarded_threshold> slope;   // one for each group of k_group centroids
   std::vector<abft::guarded_threshold> offset;
 };

@@ -277,14 +277,15 @@ void engine<T>::read_point(std::int64_t i, T* to) const {
   for (std::int64_t f = 0; f < n_; ++f) to[f] = points_(i, f) * source_.scale - source_.shift[at(f)];
 }
 
-// Centroids in the coordinates of x. One that is farther away than 2⁴⁰ times the data can win no point; it is moved nearer so that its
-// square is a number.
+// Centroids in the coordinates of x. One that is a million times as far away as the data can win no point; it is moved nearer, so that its
+// fourth power is a number and the limits of the row checks stay useful.
 template <class T>
 std::vector<T> engine<T>::to_scaled(matrix_view<const T> centroids) const {
+  constexpr T far = 0x1p20;
   std::vector<T> made(at(core::checked_product(centroids.rows, n_)));
   for (std::int64_t j = 0; j < centroids.rows; ++j) {
     for (std::int64_t f = 0; f < n_; ++f)
-      made[at(j * n_ + f)] = std::clamp(centroids(j, f) * source_.scale - source_.shift[at(f)], -static_cast<T>(0x1p40), static_cast<T>(0x1p40));
+      made[at(j * n_ + f)] = std::clamp(centroids(j, f) * source_.scale - source_.shift[at(f)], -far, far);
   }
   return made;
 }
@@ -966,7 +967,7 @@ double engine<T>::label_all(const std::vector<T>& centroids, std::vector<std::in
   std::ranges::fill(plain.shift, T(0));
   std::vector<T> scaled(centroids);
   for (T& each : scaled) each *= source_.scale;
-  const auto limit = static_cast<double>(abft::unit_roundoff<T>) * 4 * (std::sqrt(static_cast<double>(n_)) + 8);
+  const double limit = 2 * abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);  // x and c were rounded, too
   std::vector<double> inertia(at(blocks_)), twin(at(blocks_));
   core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
     worker& here = workers_[at(slot)];

@@ -735,7 +735,7 @@ HWY_NOINLINE void distances(const panel<T>& centroids, std::int64_t group, bool 
   const auto slope = hn::Set(d, squared<T>(block.bounds.slope[static_cast<std::size_t>(group)]));
   const auto offset = hn::Set(d, squared<T>(block.bounds.offset[static_cast<std::size_t>(group)]));
   const auto weights = hn::Set(d, centroids.sum_weights[group]);
-  const auto level = hn::Set(d, static_cast<T>(block.bounds.level.value) * centroids.sum_weights[group]);
+  const auto level = hn::Set(d, static_cast<T>(block.bounds.level.value));
   for (std::int64_t p = 0; p < all; p += width) {
     const T* x = block.x.data() + p * n;
     vector_of<T> norm[2], expected[2];
@@ -744,7 +744,7 @@ HWY_NOINLINE void distances(const panel<T>& centroids, std::int64_t group, bool 
     for (int v = 0; v < 2; ++v) {
       const auto residual = hn::Sub(hn::Load(d, block.residual.data() + p + v * lanes),
                                     hn::Add(hn::Add(expected[v], hn::Set(d, start)), hn::Mul(weights, norm[v])));
-      const auto own = hn::Mul(level, norm[v]);
+      const auto own = hn::Mul(level, hn::MulAdd(weights, norm[v], hn::Set(d, start)));
       const auto limit = hn::Mul(hn::Set(d, T(3)), hn::MulAdd(own, own, hn::MulAdd(slope, norm[v], offset)));
       hn::Store(compare(residual, limit, hn::Zero(d)), d, block.residual.data() + p + v * lanes);
     }

@@ -17,6 +17,17 @@ T coordinate(const source<T>& from, std::int64_t i, std::int64_t f) {
   return from.points(i, f) * from.scale - from.shift[static_cast<std::size_t>(f)];
 }
 
+// start + Σ_f term(f), in runs of 32 features, so that equal terms do not err alike over long chains.
+template <class T, class Term>
+T sum_features(T start, std::int64_t n, Term&& term) {
+  for (std::int64_t f = 0; f < n;) {
+    T run = 0;
+    for (const std::int64_t end = std::min<std::int64_t>(f + 32, n); f < end; ++f) run += term(f);
+    start += run;
+  }
+  return start;
+}
+
 template <class T>
 void load(const source<T>& from, tile<T>& block) {
   for (std::int64_t p = 0; p < block.capacity; ++p) {
@@ -53,9 +64,7 @@ void sign_source(const source<T>& from, const tile<T>& block, std::uint64_t* lan
 // ‖x‖² of point p.
 template <class T>
 T squared_norm(const tile<T>& block, std::int64_t p) {
-  T sum = 0;
-  for (std::int64_t f = 0; f < block.n; ++f) sum += block.x[p * block.n + f] * block.x[p * block.n + f];
-  return sum;
+  return sum_features(T(0), block.n, [&](std::int64_t f) { return block.x[p * block.n + f] * block.x[p * block.n + f]; });
 }
 
 template <class T>
@@ -66,9 +75,7 @@ void measure(tile<T>& block) {
 // x · C of group g, plus what rounding took from the starts of its tiles: what Σ_tiles (start + Σ w D) must be.
 template <class T>
 T encoded(const panel<T>& centroids, std::int64_t g, const tile<T>& block, std::int64_t p) {
-  T sum = centroids.rest[g];
-  for (std::int64_t f = 0; f < block.n; ++f) sum += centroids.checksum[g * block.n + f] * block.x[p * block.n + f];
-  return sum;
+  return sum_features(centroids.rest[g], block.n, [&](std::int64_t f) { return centroids.checksum[g * block.n + f] * block.x[p * block.n + f]; });
 }
 
 // Remembers a residual that exceeds its limit. Written so that NaN exceeds every limit.
@@ -105,8 +112,8 @@ finding assign(const panel<T>& centroids, bool protect, bool, const product_hook
       const std::int64_t real = std::min(k_tile, centroids.k - t * k_tile);
       T product[k_tile];
       for (std::int64_t r = 0; r < real; ++r) {
-        product[r] = centroids.norms[t * k_tile + r];
-        for (std::int64_t f = 0; f < n; ++f) product[r] += centroids.packed[(t * n + f) * k_tile + r] * block.x[p * n + f];
+        product[r] = sum_features(centroids.norms[t * k_tile + r], n,
+                                  [&](std::int64_t f) { return centroids.packed[(t * n + f) * k_tile + r] * block.x[p * n + f]; });
       }
       inject::place here = hook.place;
       here.step = p * centroids.tiles + t;
@@ -200,12 +207,10 @@ void distances(const panel<T>& centroids, std::int64_t group, bool protect, cons
   const std::int64_t count = std::min(k_group, centroids.k - first);
   for (std::int64_t p = 0; p < block.count; ++p) {
     for (std::int64_t r = 0; r < count; ++r) {
-      T sum = 0;
-      for (std::int64_t f = 0; f < n; ++f) {
+      block.distance[r * block.capacity + p] = sum_features(T(0), n, [&](std::int64_t f) {
         const T difference = block.x[p * n + f] - centroids.rows[(first + r) * n + f];
-        sum += difference * difference;
-      }
-      block.distance[r * block.capacity + p] = sum;
+        return difference * difference;
+      });
     }
   }
   inject::place here = hook.place;
@@ -219,7 +224,7 @@ void distances(const panel<T>& centroids, std::int64_t group, bool protect, cons
     for (std::int64_t t = first / k_tile; t * k_tile < first + count; ++t) start -= centroids.start[t];
     const T weights = centroids.sum_weights[group];
     const T residual = sum - (encoded(centroids, group, block, p) + start + weights * norm);
-    const T level = static_cast<T>(block.bounds.level.value) * weights * norm;
+    const T level = static_cast<T>(block.bounds.level.value) * (weights * norm + start);
     const T limit = squared<T>(block.bounds.slope[static_cast<std::size_t>(group)]) * norm +
                     squared<T>(block.bounds.offset[static_cast<std::size_t>(group)]) + level * level;
     T kept = 0;
