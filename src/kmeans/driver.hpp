@@ -115,7 +115,7 @@ class engine {
   group_survey whole_;                   // their sum
   std::vector<block_facts> facts_;       // of each block, from its first load on
   std::vector<block_facts> fact_twins_;  // the same; different until then
-  std::vector<double> direction_;        // n: random in [1, 2)
+  std::vector<double> direction_;        // n: random in ±[1, 2)
   std::vector<double> projections_;           // m: weight · (x · direction)
   std::vector<char> projected_;          // which blocks of them are known
   std::vector<partial<T>> partials_;

@@ -60,7 +60,7 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
   std::vector<double> sums(static_cast<std::size_t>(n));
   for (std::int64_t g = 0; g < groups; ++g) {
     std::ranges::fill(sums, 0.0);
-    double weighted_norms = 0, weighted_squares = 0, rest = 0, sum_weights = 0;
+    double sum_norm = 0, sum_square = 0, root_norm = 0, root_square = 0, rest = 0, sum_weights = 0;
     const std::int64_t last = std::min((g + 1) * k_group / k_tile, tiles);
     for (std::int64_t t = g * k_group / k_tile; t < last; ++t) {
       double start = 0;
@@ -73,8 +73,10 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
         const double norm = static_cast<double>(made.norms[j]);
         start += weight * norm;
         sum_weights += weight;
-        weighted_norms += weight * weight * norm;
-        weighted_squares += weight * weight * norm * norm;
+        sum_norm += weight * std::sqrt(norm);
+        sum_square += weight * norm;
+        root_norm += weight * weight * norm;
+        root_square += weight * weight * norm * norm;
         const T* c = centroids + j * n;
         for (std::int64_t f = 0; f < n; ++f) sums[static_cast<std::size_t>(f)] += -2 * weight * static_cast<double>(c[f]);
       }
@@ -88,7 +90,8 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
     }
     made.rest[g] = static_cast<T>(rest);
     made.sum_weights[g] = static_cast<T>(sum_weights);
-    const auto found = abft::kmeans_row_limits(abft::unit_roundoff<T>, n, weighted_norms, weighted_squares, std::sqrt(checksum_norm));
+    const auto found = abft::kmeans_row_limits(abft::unit_roundoff<T>, n, sum_norm, sum_square, std::sqrt(root_norm), std::sqrt(root_square),
+                                               std::sqrt(checksum_norm));
     // Products of subnormal numbers err absolutely, not relatively; and 0 ≤ 0 must hold where the squares of the limits underflow.
     const double least = 64 * static_cast<double>(n + k_group) * static_cast<double>(std::numeric_limits<T>::denorm_min());
     made.bounds.slope[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.slope);

@@ -14,6 +14,7 @@
 #include <ballast/kmeans.hpp>
 
 #include "inject/plan.hpp"
+#include "kmeans/driver.hpp"
 
 namespace ballast::kmeans {
 namespace {
@@ -570,7 +571,7 @@ TYPED_TEST(kmeans_backend, every_site_and_model_is_repaired_and_matters) {
     ASSERT_EQ(clean.report.verdict, verdict::clean);
     for (const inject::site_row& row : inject::k_sites) {
       if (!row.operation.empty() && row.operation != "kmeans") continue;
-      int detected = 0, changed = 0, trials = 0;
+      int detected = 0, changed = 0;
       for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
         for (std::uint64_t seed = 0; seed < seeds; ++seed) {
           inject::request fault = fault_at(row.site, static_cast<inject::model>(model), seed);
@@ -579,7 +580,6 @@ TYPED_TEST(kmeans_backend, every_site_and_model_is_repaired_and_matters) {
           const inject::plan faults({fault});
           SCOPED_TRACE(std::string(row.name) + " " + std::string(inject::k_model_names[model]) + " seed " + std::to_string(seed) + " m " + std::to_string(what.m));
           const auto found = struck(points, what, &faults, this->how());
-          ++trials;
           detected += found.report.detected > 0;
           if (found.report.verdict == verdict::uncorrectable) {
             EXPECT_EQ(fault.model, inject::model::stuck_at);
@@ -606,9 +606,221 @@ TYPED_TEST(kmeans_backend, every_site_and_model_is_repaired_and_matters) {
         EXPECT_GT(changed, 0) << row.name << ": with protection off no fault reached the output";
       }
       EXPECT_GT(detected, 0) << row.name << ": no fault was detected";
-      std::printf("%s m=%ld: detected %d, changed %d of %d\n", std::string(row.name).c_str(), (long)what.m, detected, changed, trials);
     }
   }
+}
+
+// One data set of each hostile kind.
+template <class T>
+data_set<T> hostile(int kind, std::int64_t m, std::int64_t n, unsigned seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::cauchy_distribution<double> cauchy;
+  data_set<T> made{m, n, std::vector<T>(static_cast<std::size_t>(m * n))};
+  const double constant = normal(random);
+  const double limit = 1e36;
+  for (std::int64_t i = 0; i < m; ++i) {
+    const double row = normal(random);
+    for (std::int64_t f = 0; f < n; ++f) {
+      double x = normal(random);
+      switch (kind) {
+        case 0: break;
+        case 1: x = constant; break;
+        case 2: x *= 1e30; break;
+        case 3: x *= 1e-30; break;
+        case 4: x = cauchy(random) * 1e10; break;
+        case 5: x *= std::pow(10.0, 8.0 * static_cast<double>(f % 5) - 16); break;                       // mixed scales: ill-conditioned
+        case 6: x *= static_cast<double>(std::numeric_limits<T>::denorm_min()) * 1000; break;           // subnormal
+        case 7: x = static_cast<double>(i % 2) + 4 * k_u<T> * x; break;                                  // near ties
+        case 8: x = row; break;                                                                          // duplicated features
+        case 9: x = static_cast<double>(random() % 2); break;                                            // binary
+        case 10: x = static_cast<double>(i) / static_cast<double>(m) + 1e4; break;                       // sorted, far from the origin
+        default: x = i % 97 == 0 ? 1e6 * x : x; break;                                                   // outliers
+      }
+      made.values[static_cast<std::size_t>(i * n + f)] = static_cast<T>(std::clamp(x, -limit, limit));
+    }
+  }
+  return made;
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr std::int64_t k_clean_intervals = 5'000;
+constexpr std::uint64_t k_fault_seeds = 40;
+#else
+constexpr std::int64_t k_clean_intervals = 100'000;
+constexpr std::uint64_t k_fault_seeds = 400;
+#endif
+
+TYPED_TEST(kmeans_backend, no_false_alarm_in_1e5_clean_intervals) {
+  using T = typename TestFixture::real;
+  // The slow serial backend takes a share; the other one all.
+  const std::int64_t wanted = TestFixture::k_backend == backend::reference ? k_clean_intervals / 10 : k_clean_intervals;
+  std::int64_t intervals = 0;
+  for (unsigned round = 0; intervals < wanted; ++round) {
+    for (int kind = 0; kind < 12; ++kind) {
+      for (const auto [n, k] : {std::array{1, 2}, {2, 3}, {3, 9}, {5, 70}, {17, 4}, {40, 20}, {200, 6}}) {
+        const std::int64_t m = 3000;
+        const auto points = hostile<T>(kind, m, n, round * 1000 + static_cast<unsigned>(kind));
+        std::vector<T> weights;
+        if (round % 2 == 1)
+          for (std::int64_t i = 0; i < m; ++i) weights.push_back(static_cast<T>(std::exp(static_cast<double>(i % 50) - 25)));
+        const auto found = fit(points.view(), {.clusters = k, .init = round % 3 == 0 ? init::kmeans_plus_plus : init::random, .weights = weights, .max_iter = 30, .tol = 0, .seed = round}, this->how());
+        ASSERT_EQ(found.report.verdict, verdict::clean) << "kind " << kind << " round " << round << " " << found.report.problem << to_json(found.report);
+        // A block has at most 512 points; seeding and the final labels pass over them as well.
+        const std::int64_t passes = found.iterations + 1 + (round % 3 == 0 ? 2 * k - 1 : 0);
+        intervals += passes * ((m + 511) / 512);
+      }
+    }
+  }
+}
+
+// The floor: a fault that protection does not see leaves labels whose squared distance is within k_floor · u · (‖x‖ + ‖c‖)² of the least one,
+// in the units of the block's largest ‖x‖, and centroids and inertia that are right to a few roundings for these labels.
+TYPED_TEST(kmeans_backend, what_is_not_seen_is_below_the_floor) {
+  using T = typename TestFixture::real;
+  constexpr double k_floor = 2000;
+  const std::int64_t m = 700, n = 6, k = 10;
+  const auto points = clouds<T>(m, n, k, 83, 0.8);
+  const auto clean = predict(points.view(), points.rows(k), this->how());
+  double largest = 0;
+  for (std::int64_t i = 0; i < m; ++i) largest = std::max(largest, square_distance(points.view(), i, [](std::int64_t) { return 0.0; }));
+  int detected = 0, unseen = 0;
+  for (const auto site : {inject::site::kmeans_product, inject::site::kmeans_minimum, inject::site::kmeans_points, inject::site::kmeans_index}) {
+    for (std::uint64_t seed = 0; seed < k_fault_seeds; ++seed) {
+      inject::request fault;  // any bit
+      fault.site = site;
+      fault.seed = seed;
+      fault.model = seed % 3 == 0 ? inject::model::random_bits : inject::model::bit_flip;
+      const inject::plan faults({fault});
+      execution how = this->how();
+      how.faults = &faults;
+      const auto found = predict(points.view(), points.rows(k), how);
+      ASSERT_NE(found.report.verdict, verdict::uncorrectable);
+      if (found.report.detected > 0) {
+        ++detected;
+        EXPECT_EQ(found.labels, clean.labels);
+        EXPECT_EQ(found.inertia, clean.inertia);
+        continue;
+      }
+      ++unseen;
+      for (std::int64_t i = 0; i < m; ++i) {
+        const auto distance = [&](std::int32_t j) {
+          return square_distance(points.view(), i, [&](std::int64_t f) { return points.values[static_cast<std::size_t>(j * n + f)]; });
+        };
+        const auto p = static_cast<std::size_t>(i);
+        EXPECT_LE(distance(found.labels[p]) - distance(clean.labels[p]), k_floor * k_u<T> * 4 * largest);
+      }
+    }
+  }
+  EXPECT_GT(detected, 0);
+  EXPECT_GT(unseen, 0) << "flips of low bits are below any floor";
+}
+
+TYPED_TEST(kmeans_backend, predict_and_transform_are_protected) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(900, 7, 9, 89);
+  const auto clean = predict(points.view(), points.rows(9), this->how());
+  const auto distances = transform(points.view(), points.rows(9), this->how());
+  for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      const inject::plan faults({fault_at(inject::site::kmeans_product, static_cast<inject::model>(model), seed)});
+      execution how = this->how();
+      how.faults = &faults;
+      const auto labels = predict(points.view(), points.rows(9), how);
+      const auto found = transform(points.view(), points.rows(9), how);
+      EXPECT_GT(labels.report.detected, 0u);
+      EXPECT_GT(found.report.detected, 0u) << inject::k_model_names[model] << seed;
+      if (labels.report.verdict != verdict::uncorrectable) {
+        EXPECT_EQ(labels.labels, clean.labels);
+        EXPECT_EQ(labels.inertia, clean.inertia);
+      }
+      const auto equal = [&](const matrix<T>& a) { return std::equal(a.data(), a.data() + a.size(), distances.values.data()); };
+      if (found.report.verdict != verdict::uncorrectable) {
+        EXPECT_TRUE(equal(found.values));
+      }
+      how.protection = protection::off;
+      EXPECT_FALSE(equal(transform(points.view(), points.rows(9), how).values)) << inject::k_model_names[model] << seed;
+    }
+  }
+}
+
+TYPED_TEST(kmeans_backend, seeding_is_protected) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(2000, 4, 12, 97);
+  const options<T> wanted{.clusters = 12, .max_iter = 1, .seed = 5};
+  const auto run = [&](const inject::plan* faults, protection level) {
+    execution how = this->how(2, level);
+    how.faults = faults;
+    engine<T> made(points.view(), {}, 12, how, "seeding", TestFixture::k_backend, "row_checksum");
+    made.strike_seeding();
+    return result<T>(made.fit(wanted));
+  };
+  const auto clean = run(nullptr, protection::correct);
+  int changed = 0;
+  for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      inject::request fault = fault_at(inject::site::kmeans_product, static_cast<inject::model>(model), seed);
+      fault.visit = static_cast<std::int64_t>(seed) * 4;
+      const inject::plan faults({fault});
+      const auto found = run(&faults, protection::correct);
+      EXPECT_GT(found.report.detected, 0u) << inject::k_model_names[model] << seed;
+      if (found.report.verdict != verdict::uncorrectable) {
+        EXPECT_TRUE(found.same(clean)) << inject::k_model_names[model] << seed;
+      }
+      changed += !run(&faults, protection::off).same(clean);
+    }
+  }
+  EXPECT_GT(changed, 0);
+}
+
+TYPED_TEST(kmeans_backend, a_premature_or_missed_stop_is_prevented) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(1000, 3, 8, 101, 1.0);
+  const scene what{1000, 3, 8, 40, 0.05};
+  const auto clean = struck(points, what, nullptr, this->how());
+  ASSERT_TRUE(clean.iterations > 2 && clean.iterations < 40);
+  for (const auto& [model, visit] : {std::pair{inject::model::zero, std::int64_t{0}}, {inject::model::nan, clean.iterations - 1}, {inject::model::infinity, clean.iterations - 1}}) {
+    inject::request fault = fault_at(inject::site::kmeans_shift, model, 1);
+    fault.visit = visit;
+    const inject::plan faults({fault});
+    const auto found = struck(points, what, &faults, this->how());
+    EXPECT_TRUE(found.same(clean));
+    EXPECT_EQ(found.report.verdict, verdict::recomputed);
+    EXPECT_NE(struck(points, what, &faults, this->how(2, protection::off)).iterations, clean.iterations);
+  }
+}
+
+TYPED_TEST(kmeans_backend, several_faults_at_once) {
+  using T = typename TestFixture::real;
+  const scene what{3000, 8, 9, 3, 0};
+  const auto points = clouds<T>(what.m, what.n, what.k, 103, 0.8);
+  const auto clean = struck(points, what, nullptr, this->how());
+  std::vector<std::vector<event>> seen;
+  for (const int threads : {1, 2, 3}) {
+    std::vector<inject::request> wanted;
+    for (const inject::site_row& row : inject::k_sites) {
+      if (row.operation != "kmeans") continue;
+      wanted.push_back(fault_at(row.site, inject::model::bit_flip, 7));
+      wanted.back().count = 2;
+    }
+    const inject::plan faults(wanted);
+    const auto found = struck(points, what, &faults, this->how(threads));
+    EXPECT_NE(found.report.verdict, verdict::clean);
+    EXPECT_TRUE(found.report.verdict == verdict::uncorrectable || found.close(clean, 3)) << to_json(found.report);
+  }
+}
+
+TYPED_TEST(kmeans_backend, uncorrectable_is_thrown_or_returned) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(500, 4, 5, 107);
+  const inject::plan faults({fault_at(inject::site::kmeans_product, inject::model::stuck_at, 3)});
+  execution how = this->how();
+  how.faults = &faults;
+  EXPECT_EQ(fit(points.view(), {.clusters = 5}, how).report.verdict, verdict::uncorrectable);
+  how.throw_on_uncorrectable = true;
+  EXPECT_THROW((void)fit(points.view(), {.clusters = 5}, how), uncorrectable_error);
+  EXPECT_THROW((void)predict(points.view(), points.rows(5), how), uncorrectable_error);
+  EXPECT_THROW((void)transform(points.view(), points.rows(5), how), uncorrectable_error);
 }
 
 TEST(kmeans_token, goes_both_ways) {

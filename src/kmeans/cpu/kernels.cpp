@@ -13,6 +13,7 @@
 #include <limits>
 #include <vector>
 
+#include "abft/threshold.hpp"
 #include "kmeans/contract.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -37,6 +38,8 @@ template <class T>
 constexpr std::int64_t k_lanes = hn::MaxLanes(lanes_of<T>());
 template <class T>
 constexpr std::int64_t k_width = 2 * k_lanes<T>;
+
+constexpr std::int64_t k_run = abft::k_kmeans_run;
 
 // 8 × 2 accumulators want 32 registers.
 #if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
@@ -192,14 +195,30 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const T* HW
   vector_of<T> acc[Rows][2];
 #pragma GCC unroll 8
   for (int r = 0; r < Rows; ++r) acc[r][0] = acc[r][1] = hn::Set(d, norms[r]);
-  for (std::int64_t f = 0; f < n; ++f) {
-    const auto x0 = hn::Load(d, x + f * 2 * lanes);
-    const auto x1 = hn::Load(d, x + f * 2 * lanes + lanes);
+  HWY_ALIGN T total[Rows * 2 * lanes];
+  for (std::int64_t f = 0;;) {
+    for (const std::int64_t end = std::min(f + k_run, n); f < end; ++f) {
+      const auto x0 = hn::Load(d, x + f * 2 * lanes);
+      const auto x1 = hn::Load(d, x + f * 2 * lanes + lanes);
+#pragma GCC unroll 8
+      for (int r = 0; r < Rows; ++r) {
+        const auto c = hn::Set(d, packed[f * k_tile + r]);
+        acc[r][0] = hn::MulAdd(c, x0, acc[r][0]);
+        acc[r][1] = hn::MulAdd(c, x1, acc[r][1]);
+      }
+    }
+    if (f > k_run) {
+#pragma GCC unroll 8
+      for (int r = 0; r < Rows; ++r)
+        for (int v = 0; v < 2; ++v) acc[r][v] = hn::Add(acc[r][v], hn::Load(d, total + (2 * r + v) * lanes));
+    }
+    if (f == n) break;
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
-      const auto c = hn::Set(d, packed[f * k_tile + r]);
-      acc[r][0] = hn::MulAdd(c, x0, acc[r][0]);
-      acc[r][1] = hn::MulAdd(c, x1, acc[r][1]);
+      for (int v = 0; v < 2; ++v) {
+        hn::Store(acc[r][v], d, total + (2 * r + v) * lanes);
+        acc[r][v] = hn::Zero(d);
+      }
     }
   }
   [[maybe_unused]] bool strike_minimum = false;
@@ -264,24 +283,29 @@ template <class T>
 HWY_INLINE void row_product(const T* HWY_RESTRICT x, std::int64_t n, const T* HWY_RESTRICT c, T start, vector_of<T>* out) {
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
-  auto a0 = hn::Set(d, start), a1 = a0;
-  auto b0 = hn::Zero(d), b1 = b0;
-  std::int64_t f = 0;
-  for (; f + 2 <= n; f += 2) {
-    const auto even = hn::Set(d, c[f]);
-    const auto odd = hn::Set(d, c[f + 1]);
-    a0 = hn::MulAdd(even, hn::Load(d, x + f * 2 * lanes), a0);
-    a1 = hn::MulAdd(even, hn::Load(d, x + f * 2 * lanes + lanes), a1);
-    b0 = hn::MulAdd(odd, hn::Load(d, x + (f + 1) * 2 * lanes), b0);
-    b1 = hn::MulAdd(odd, hn::Load(d, x + (f + 1) * 2 * lanes + lanes), b1);
+  auto sum0 = hn::Set(d, start), sum1 = sum0;
+  for (std::int64_t f = 0; f < n;) {
+    auto a0 = hn::Zero(d), a1 = a0, b0 = a0, b1 = a0;
+    const std::int64_t end = std::min(f + k_run, n);
+    for (; f + 2 <= end; f += 2) {
+      const auto even = hn::Set(d, c[f]);
+      const auto odd = hn::Set(d, c[f + 1]);
+      a0 = hn::MulAdd(even, hn::Load(d, x + f * 2 * lanes), a0);
+      a1 = hn::MulAdd(even, hn::Load(d, x + f * 2 * lanes + lanes), a1);
+      b0 = hn::MulAdd(odd, hn::Load(d, x + (f + 1) * 2 * lanes), b0);
+      b1 = hn::MulAdd(odd, hn::Load(d, x + (f + 1) * 2 * lanes + lanes), b1);
+    }
+    if (f < end) {
+      const auto last = hn::Set(d, c[f]);
+      a0 = hn::MulAdd(last, hn::Load(d, x + f * 2 * lanes), a0);
+      a1 = hn::MulAdd(last, hn::Load(d, x + f * 2 * lanes + lanes), a1);
+      ++f;
+    }
+    sum0 = hn::Add(sum0, hn::Add(a0, b0));
+    sum1 = hn::Add(sum1, hn::Add(a1, b1));
   }
-  if (f < n) {
-    const auto last = hn::Set(d, c[f]);
-    a0 = hn::MulAdd(last, hn::Load(d, x + f * 2 * lanes), a0);
-    a1 = hn::MulAdd(last, hn::Load(d, x + f * 2 * lanes + lanes), a1);
-  }
-  out[0] = hn::Add(a0, b0);
-  out[1] = hn::Add(a1, b1);
+  out[0] = sum0;
+  out[1] = sum1;
 }
 
 // ‖x‖² for 2 vectors of points.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "abft/threshold.hpp"
 #include "kmeans/contract.hpp"
 
 namespace ballast::kmeans {
@@ -17,12 +18,12 @@ T coordinate(const source<T>& from, std::int64_t i, std::int64_t f) {
   return from.points(i, f) * from.scale - from.shift[static_cast<std::size_t>(f)];
 }
 
-// start + Σ_f term(f), in runs of 32 features, so that equal terms do not err alike over long chains.
+// start + Σ_f term(f), in runs of features, so that equal terms do not err alike over long chains.
 template <class T, class Term>
 T sum_features(T start, std::int64_t n, Term&& term) {
   for (std::int64_t f = 0; f < n;) {
     T run = 0;
-    for (const std::int64_t end = std::min<std::int64_t>(f + 32, n); f < end; ++f) run += term(f);
+    for (const std::int64_t end = std::min(f + abft::k_kmeans_run, n); f < end; ++f) run += term(f);
     start += run;
   }
   return start;
