@@ -9,10 +9,10 @@
 namespace ballast::bench {
 
 struct settings {
-  int threads = 0;     // of both sides; never 0 once main has resolved it
-  bool peers = false;  // run the rivals, too
-  std::string python;  // interpreter for the rivals that live in Python
-  std::string scripts; // where bench/peers/*.py lie
+  int threads = 0;      // of both sides; never 0 once main has resolved it
+  bool peers = false;   // run the rivals, too
+  std::string python;   // interpreter for the rivals that live in Python
+  std::string scripts;  // where bench/peers/*.py lie
 };
 
 // One way to solve the problem. run() solves it once and returns the seconds of the part that is compared.
@@ -24,8 +24,8 @@ struct variant {
 // A problem with its data; the variants of one problem share the data.
 struct subject {
   std::string token;
-  double flops = 0;           // nominal flops of one run, by the field's convention; 0 if there is none
-  std::string unit;           // what one run is: "transform", "Lloyd iteration", "factorization"
+  double flops = 0;  // nominal flops of one run, by the field's convention; 0 if there is none
+  std::string unit;  // what one run is: "transform", "Lloyd iteration", "factorization"
   std::vector<variant> variants;
 };
 

@@ -21,27 +21,27 @@ namespace {
 template <class T>
 struct fftw;
 
-#define BALLAST_BENCH_FFTW(T, p)                                                                                                       \
-  template <>                                                                                                                          \
-  struct fftw<T> {                                                                                                                     \
-    using complex = p##_complex;                                                                                                       \
-    using plan = p##_plan;                                                                                                             \
-    static void threads(int n) {                                                                                                       \
-      static const int ready = p##_init_threads();                                                                                     \
-      (void)ready;                                                                                                                     \
-      p##_plan_with_nthreads(n);                                                                                                       \
-    }                                                                                                                                  \
-    static plan c2c(int rank, const int* n, int batch, complex* in, int id, complex* out, int od, int sign) {                         \
-      return p##_plan_many_dft(rank, n, batch, in, nullptr, 1, id, out, nullptr, 1, od, sign, FFTW_MEASURE | FFTW_DESTROY_INPUT);      \
-    }                                                                                                                                  \
-    static plan r2c(int rank, const int* n, int batch, T* in, int id, complex* out, int od) {                                         \
-      return p##_plan_many_dft_r2c(rank, n, batch, in, nullptr, 1, id, out, nullptr, 1, od, FFTW_MEASURE | FFTW_DESTROY_INPUT);        \
-    }                                                                                                                                  \
-    static plan c2r(int rank, const int* n, int batch, complex* in, int id, T* out, int od) {                                         \
-      return p##_plan_many_dft_c2r(rank, n, batch, in, nullptr, 1, id, out, nullptr, 1, od, FFTW_MEASURE | FFTW_DESTROY_INPUT);        \
-    }                                                                                                                                  \
-    static void execute(plan made) { p##_execute(made); }                                                                              \
-    static void destroy(plan made) { p##_destroy_plan(made); }                                                                         \
+#define BALLAST_BENCH_FFTW(T, p)                                                                                                  \
+  template <>                                                                                                                     \
+  struct fftw<T> {                                                                                                                \
+    using complex = p##_complex;                                                                                                  \
+    using plan = p##_plan;                                                                                                        \
+    static void threads(int n) {                                                                                                  \
+      static const int ready = p##_init_threads();                                                                                \
+      (void)ready;                                                                                                                \
+      p##_plan_with_nthreads(n);                                                                                                  \
+    }                                                                                                                             \
+    static plan c2c(int rank, const int* n, int batch, complex* in, int id, complex* out, int od, int sign) {                     \
+      return p##_plan_many_dft(rank, n, batch, in, nullptr, 1, id, out, nullptr, 1, od, sign, FFTW_MEASURE | FFTW_DESTROY_INPUT); \
+    }                                                                                                                             \
+    static plan r2c(int rank, const int* n, int batch, T* in, int id, complex* out, int od) {                                     \
+      return p##_plan_many_dft_r2c(rank, n, batch, in, nullptr, 1, id, out, nullptr, 1, od, FFTW_MEASURE | FFTW_DESTROY_INPUT);   \
+    }                                                                                                                             \
+    static plan c2r(int rank, const int* n, int batch, complex* in, int id, T* out, int od) {                                     \
+      return p##_plan_many_dft_c2r(rank, n, batch, in, nullptr, 1, id, out, nullptr, 1, od, FFTW_MEASURE | FFTW_DESTROY_INPUT);   \
+    }                                                                                                                             \
+    static void execute(plan made) { p##_execute(made); }                                                                         \
+    static void destroy(plan made) { p##_destroy_plan(made); }                                                                    \
   };
 
 BALLAST_BENCH_FFTW(float, fftwf)

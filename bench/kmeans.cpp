@@ -111,18 +111,19 @@ subject make(const kmeans::problem& wanted, const settings& how) {
   made.unit = "Lloyd iteration";
   made.flops = 2.0 * static_cast<double>(wanted.m) * static_cast<double>(wanted.n) * static_cast<double>(wanted.k);
   for (const auto level : {protection::off, protection::correct}) {
-    made.variants.push_back({std::string(to_string(level)), [=] {
-                               kmeans::options<T> options{.clusters = wanted.k,
-                                                          .init = kmeans::init::given,
-                                                          .centroids = std::as_const(*centroids).view(),
-                                                          .max_iter = k_iterations,
-                                                          .tol = 0};
-                               int iterations = 1;
-                               const double seconds = seconds_of([&] {
-                                 iterations = kmeans::fit(std::as_const(*points).view(), options, {.threads = how.threads, .protection = level}).iterations;
-                               });
-                               return seconds / iterations;
-                             }});
+    made.variants.push_back(
+        {std::string(to_string(level)), [=] {
+           kmeans::options<T> options{.clusters = wanted.k,
+                                      .init = kmeans::init::given,
+                                      .centroids = std::as_const(*centroids).view(),
+                                      .max_iter = k_iterations,
+                                      .tol = 0};
+           int iterations = 1;
+           const double seconds = seconds_of([&] {
+             iterations = kmeans::fit(std::as_const(*points).view(), options, {.threads = how.threads, .protection = level}).iterations;
+           });
+           return seconds / iterations;
+         }});
   }
   if (how.peers) {
     auto folder = std::make_shared<scratch_folder>();
@@ -130,8 +131,8 @@ subject make(const kmeans::problem& wanted, const settings& how) {
     write_raw(folder->path / "centroids", *centroids);
     const std::string type = sizeof(T) == 4 ? "float32" : "float64";
     auto rival = std::make_shared<child>(std::vector<std::string>{how.python, how.scripts + "/scikit_learn.py", folder->path.string(), type,
-                                                                  std::to_string(wanted.m), std::to_string(wanted.n), std::to_string(wanted.k),
-                                                                  std::to_string(how.threads)});
+                                                                  std::to_string(wanted.m), std::to_string(wanted.n),
+                                                                  std::to_string(wanted.k), std::to_string(how.threads)});
     rival->ask();  // reads the files, and warms up
     made.variants.push_back({"scikit-learn", [rival, folder] { return rival->ask(); }});
   }

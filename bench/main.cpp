@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <ballast/ballast.hpp>
@@ -81,17 +81,42 @@ nlohmann::ordered_json measure(const subject& what, int repeat, double least_sec
 }
 
 // The problems of docs/benchmarks/cpu.md.
-const std::vector<std::string> k_suite = {
-    "fft_c2c_f32_n64_b262144_fwd",   "fft_c2c_f32_n128_b131072_fwd", "fft_c2c_f32_n256_b65536_fwd",    "fft_c2c_f32_n512_b32768_fwd",
-    "fft_c2c_f32_n1024_b16384_fwd",  "fft_c2c_f32_n2048_b8192_fwd",  "fft_c2c_f32_n4096_b4096_fwd",    "fft_c2c_f32_n8192_b2048_fwd",
-    "fft_c2c_f32_n16384_b1024_fwd",  "fft_c2c_f32_n32768_b512_fwd",  "fft_c2c_f32_n65536_b256_fwd",    "fft_c2c_f32_n131072_b128_fwd",
-    "fft_c2c_f32_n262144_b64_fwd",   "fft_c2c_f32_n524288_b32_fwd",  "fft_c2c_f32_n1048576_b16_fwd",   "fft_c2c_f64_n64_b131072_fwd",
-    "fft_c2c_f64_n1024_b8192_fwd",   "fft_c2c_f64_n16384_b512_fwd",  "fft_c2c_f64_n262144_b32_fwd",    "fft_c2c_f64_n1048576_b8_fwd",
-    "fft_c2c_f32_n1000_b16384_fwd",  "fft_c2c_f32_n4099_b1024_fwd",  "fft_r2c_f32_n1024_b16384_fwd",   "fft_r2c_f32_n320x320_b64_fwd",
-    "fft_c2c_f64_n128x128x128_b2_fwd",
-    "kmeans_f32_m131072_n128_k128",  "kmeans_f32_m131072_n8_k8",     "kmeans_f32_m1000000_n16_k64",    "kmeans_f32_m131072_n64_k1024",
-    "kmeans_f64_m131072_n128_k128",  "qr_f64_m1024_n1024",           "qr_f64_m2048_n2048",             "qr_f64_m4096_n4096",
-    "qr_f64_m20000_n500",            "qr_f64_m200000_n64",           "qr_f32_m2048_n2048"};
+const std::vector<std::string> k_suite = {"fft_c2c_f32_n64_b262144_fwd",
+                                          "fft_c2c_f32_n128_b131072_fwd",
+                                          "fft_c2c_f32_n256_b65536_fwd",
+                                          "fft_c2c_f32_n512_b32768_fwd",
+                                          "fft_c2c_f32_n1024_b16384_fwd",
+                                          "fft_c2c_f32_n2048_b8192_fwd",
+                                          "fft_c2c_f32_n4096_b4096_fwd",
+                                          "fft_c2c_f32_n8192_b2048_fwd",
+                                          "fft_c2c_f32_n16384_b1024_fwd",
+                                          "fft_c2c_f32_n32768_b512_fwd",
+                                          "fft_c2c_f32_n65536_b256_fwd",
+                                          "fft_c2c_f32_n131072_b128_fwd",
+                                          "fft_c2c_f32_n262144_b64_fwd",
+                                          "fft_c2c_f32_n524288_b32_fwd",
+                                          "fft_c2c_f32_n1048576_b16_fwd",
+                                          "fft_c2c_f64_n64_b131072_fwd",
+                                          "fft_c2c_f64_n1024_b8192_fwd",
+                                          "fft_c2c_f64_n16384_b512_fwd",
+                                          "fft_c2c_f64_n262144_b32_fwd",
+                                          "fft_c2c_f64_n1048576_b8_fwd",
+                                          "fft_c2c_f32_n1000_b16384_fwd",
+                                          "fft_c2c_f32_n4099_b1024_fwd",
+                                          "fft_r2c_f32_n1024_b16384_fwd",
+                                          "fft_r2c_f32_n320x320_b64_fwd",
+                                          "fft_c2c_f64_n128x128x128_b2_fwd",
+                                          "kmeans_f32_m131072_n128_k128",
+                                          "kmeans_f32_m131072_n8_k8",
+                                          "kmeans_f32_m1000000_n16_k64",
+                                          "kmeans_f32_m131072_n64_k1024",
+                                          "kmeans_f64_m131072_n128_k128",
+                                          "qr_f64_m1024_n1024",
+                                          "qr_f64_m2048_n2048",
+                                          "qr_f64_m4096_n4096",
+                                          "qr_f64_m20000_n500",
+                                          "qr_f64_m200000_n64",
+                                          "qr_f32_m2048_n2048"};
 
 void print_row(const nlohmann::ordered_json& row) {
   const auto& variants = row.at("variants");
@@ -100,15 +125,17 @@ void print_row(const nlohmann::ordered_json& row) {
                                  variants.at("off").at("gflops").get<double>(), milliseconds("correct"),
                                  row.at("protection_overhead").get<double>() * 100);
   if (row.contains("peer")) {
-    line += fmt::format(" {} {:.3g} | {:.2f} | {:.2f} |", row.at("peer").get<std::string>(), milliseconds(row.at("peer").get<std::string>()),
-                        row.at("speedup_off").get<double>(), row.at("speedup_correct").get<double>());
+    line +=
+        fmt::format(" {} {:.3g} | {:.2f} | {:.2f} |", row.at("peer").get<std::string>(), milliseconds(row.at("peer").get<std::string>()),
+                    row.at("speedup_off").get<double>(), row.at("speedup_correct").get<double>());
   }
   fmt::print("{}\n", line);
   std::fflush(stdout);
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Times problems with protection off and on, and with --peers against FFTW, scikit-learn and OpenBLAS's LAPACK.", "ballast bench"};
+  CLI::App app{"Times problems with protection off and on, and with --peers against FFTW, scikit-learn and OpenBLAS's LAPACK.",
+               "ballast bench"};
   std::vector<std::string> tokens;
   settings how;
   int repeat = 7;
@@ -135,10 +162,16 @@ int run(int argc, char** argv) {
   const library_information info = information();
   if (how.threads == 0) how.threads = info.threads;
 
-  nlohmann::ordered_json all = {{"operation", "bench"}, {"version", info.version}, {"simd", info.simd}, {"blas", info.blas},
-                                {"threads", how.threads}, {"repeat", repeat}, {"results", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json all = {{"operation", "bench"},
+                                {"version", info.version},
+                                {"simd", info.simd},
+                                {"blas", info.blas},
+                                {"threads", how.threads},
+                                {"repeat", repeat},
+                                {"results", nlohmann::ordered_json::array()}};
   if (!json) {
-    fmt::print("| problem | off, ms | GFLOP/s | correct, ms | protection |{}\n", how.peers ? " rival, ms | speed-up, off | speed-up, correct |" : "");
+    fmt::print("| problem | off, ms | GFLOP/s | correct, ms | protection |{}\n",
+               how.peers ? " rival, ms | speed-up, off | speed-up, correct |" : "");
     fmt::print("|---|---|---|---|---|{}\n", how.peers ? "---|---|---|" : "");
   }
   for (const std::string& token : tokens) {

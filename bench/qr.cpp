@@ -45,7 +45,8 @@ subject make(const qr::problem& wanted, const settings& how) {
   for (const auto level : {protection::off, protection::correct}) {
     made.variants.push_back({std::string(to_string(level)), [=] {
                                held->work = held->original;
-                               return seconds_of([&] { (void)qr::geqrf(held->work.view(), held->tau, {.threads = how.threads, .protection = level}); });
+                               return seconds_of(
+                                   [&] { (void)qr::geqrf(held->work.view(), held->tau, {.threads = how.threads, .protection = level}); });
                              }});
   }
   if (how.peers) {
@@ -59,8 +60,8 @@ subject make(const qr::problem& wanted, const settings& how) {
                                openblas_set_num_threads(how.threads);
                                int status = 0;
                                return seconds_of([&] {
-                                 geqrf(im, in, held->work.data(), held->tau.data(), held->lapack_work.data(), static_cast<int>(held->lapack_work.size()),
-                                       &status);
+                                 geqrf(im, in, held->work.data(), held->tau.data(), held->lapack_work.data(),
+                                       static_cast<int>(held->lapack_work.size()), &status);
                                });
                              }});
   }

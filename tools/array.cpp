@@ -20,7 +20,16 @@ static_assert(std::endian::native == std::endian::little, "the .npy code reads a
 
 namespace {
 
-[[noreturn]] void bad(const std::filesystem::path& file, const std::string& what) { throw invalid_argument_error(fmt::format("{}: {}", file.string(), what)); }
+[[noreturn]] void bad(const std::filesystem::path& file, const std::string& what) {
+  throw invalid_argument_error(fmt::format("{}: {}", file.string(), what));
+}
+
+// What a damaged file holds may not be text: other bytes than printable ASCII are shown as \\xNN.
+std::string printable(std::string_view text) {
+  std::string made;
+  for (const char c : text) made += c >= ' ' && c <= '~' ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return made;
+}
 
 std::int64_t product(const std::vector<std::int64_t>& shape) {
   std::int64_t all = 1;
@@ -118,7 +127,7 @@ class header_parser {
     return made;
   }
   [[noreturn]] void fail(const std::string& expected) {
-    const std::string got = at_ < text_.size() ? fmt::format("\"{}\"", text_.substr(at_, 12)) : "its end";
+    const std::string got = at_ < text_.size() ? fmt::format("\"{}\"", printable(text_.substr(at_, 12))) : "its end";
     bad(file_, fmt::format("header, byte {}: expected {}, got {}", at_, expected, got));
   }
 
@@ -148,7 +157,8 @@ array read_npy(const std::filesystem::path& file, std::ifstream& in, std::uint64
     length |= std::uint64_t{start[10]} << 16 | std::uint64_t{start[11]} << 24;
     offset = 12;
   }
-  if (!in || offset + length > file_size) bad(file, fmt::format("expected a header of {} bytes, got a file of {} bytes: truncated", length, file_size));
+  if (!in || offset + length > file_size)
+    bad(file, fmt::format("expected a header of {} bytes, got a file of {} bytes: truncated", length, file_size));
   std::string text(length, '\0');
   in.read(text.data(), static_cast<std::streamsize>(length));
   const npy_header header = header_parser(file, text).parse();
@@ -157,7 +167,7 @@ array read_npy(const std::filesystem::path& file, std::ifstream& in, std::uint64
   if (header.descr == "<f4") bytes = 4;
   if (header.descr == "<f8" || header.descr == "<c8") bytes = 8;
   if (header.descr == "<c16") bytes = 16;
-  if (bytes == 0) bad(file, fmt::format("dtype: expected one of <f4, <f8, <c8, <c16, got {}", header.descr));
+  if (bytes == 0) bad(file, fmt::format("dtype: expected one of <f4, <f8, <c8, <c16, got {}", printable(header.descr)));
   const std::int64_t count = product(header.shape);
   const std::uint64_t there = file_size - offset - length;
   std::uint64_t wanted = 0;
@@ -238,9 +248,10 @@ array read_csv(const std::filesystem::path& file, std::ifstream& in) {
           any_complex = false;
           continue;
         }
-        bad(file, fmt::format("line {}, column {}: expected a number, got \"{}\"", number, column + 1, field));
+        bad(file, fmt::format("line {}, column {}: expected a number, got \"{}\"", number, column + 1, printable(field)));
       }
-      if (is_header) bad(file, fmt::format("line {}, column {}: expected a name in the header line, got \"{}\"", number, column + 1, field));
+      if (is_header)
+        bad(file, fmt::format("line {}, column {}: expected a name in the header line, got \"{}\"", number, column + 1, printable(field)));
       values.push_back(value);
     }
     may_be_header = false;
@@ -294,7 +305,7 @@ std::vector<T> array::as() && {
         using held_type = std::decay_t<decltype(held)>;
         using value_type = typename held_type::value_type;
         if constexpr (std::is_same_v<value_type, T>) {
-          return std::move(held);
+          return std::forward<decltype(held)>(held);
         } else if constexpr (!std::is_constructible_v<T, value_type> && !std::is_arithmetic_v<T> && !std::is_arithmetic_v<value_type>) {
           return {held.begin(), held.end()};
         } else if constexpr (std::is_arithmetic_v<T> && !std::is_arithmetic_v<value_type>) {
@@ -321,7 +332,9 @@ template std::vector<double> array::as<double>() &&;
 template std::vector<std::complex<float>> array::as<std::complex<float>>() &&;
 template std::vector<std::complex<double>> array::as<std::complex<double>>() &&;
 
-std::string to_string(const std::vector<std::int64_t>& shape) { return shape.empty() ? "scalar" : fmt::format("{}", fmt::join(shape, "x")); }
+std::string to_string(const std::vector<std::int64_t>& shape) {
+  return shape.empty() ? "scalar" : fmt::format("{}", fmt::join(shape, "x"));
+}
 
 array read_array(const std::filesystem::path& file) {
   std::error_code status;
@@ -329,7 +342,8 @@ array read_array(const std::filesystem::path& file) {
   if (kind == std::filesystem::file_type::not_found) bad(file, "expected a file, got nothing: it does not exist");
   if (kind == std::filesystem::file_type::directory) bad(file, "expected a file, got a folder");
   const std::string ending = file.extension().string();
-  if (ending != ".npy" && ending != ".csv") bad(file, fmt::format("expected a name that ends in .npy or .csv, got \"{}\"", file.filename().string()));
+  if (ending != ".npy" && ending != ".csv")
+    bad(file, fmt::format("expected a name that ends in .npy or .csv, got \"{}\"", file.filename().string()));
   std::ifstream in(file, std::ios::binary);
   if (!in) bad(file, "cannot be opened for reading");
   if (ending == ".csv") return read_csv(file, in);
@@ -340,7 +354,8 @@ array read_array(const std::filesystem::path& file) {
 
 void check_writable_kind(const std::filesystem::path& file, std::size_t axes) {
   const std::string ending = file.extension().string();
-  if (ending != ".npy" && ending != ".csv") bad(file, fmt::format("expected a name that ends in .npy or .csv, got \"{}\"", file.filename().string()));
+  if (ending != ".npy" && ending != ".csv")
+    bad(file, fmt::format("expected a name that ends in .npy or .csv, got \"{}\"", file.filename().string()));
   if (ending == ".csv" && axes > 2) bad(file, fmt::format(".csv: expected an array of at most 2 axes, got {}", axes));
 }
 
@@ -357,7 +372,8 @@ void write_array(const std::filesystem::path& file, const std::filesystem::path&
               fmt::format("{{'descr': '{}', 'fortran_order': {}, 'shape': ({}), }}", descr, value.fortran ? "True" : "False", shape);
           header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');
           header += '\n';
-          const char start[10] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<char>(header.size() & 255), static_cast<char>(header.size() >> 8)};
+          const char start[10] = {
+              '\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<char>(header.size() & 255), static_cast<char>(header.size() >> 8)};
           out.write(start, 10);
           out << header;
           out.write(reinterpret_cast<const char*>(held.data()), static_cast<std::streamsize>(held.size() * sizeof(T)));
@@ -366,7 +382,8 @@ void write_array(const std::filesystem::path& file, const std::filesystem::path&
           const std::int64_t columns = value.shape.size() == 2 ? value.shape[1] : 1;
           const std::int64_t row = value.fortran ? 1 : columns, column = value.fortran ? rows : 1;
           for (std::int64_t i = 0; i < rows; ++i) {
-            for (std::int64_t j = 0; j < columns; ++j) out << (j > 0 ? "," : "") << csv_field(held[static_cast<std::size_t>(i * row + j * column)]);
+            for (std::int64_t j = 0; j < columns; ++j)
+              out << (j > 0 ? "," : "") << csv_field(held[static_cast<std::size_t>(i * row + j * column)]);
             out << '\n';
           }
         }

@@ -33,9 +33,9 @@ struct array {
 std::string to_string(const std::vector<std::int64_t>& shape);
 
 // Reads a .npy or .csv file by its name's ending. .npy: little-endian f4, f8, c8 or c16; the header is checked against the size of the file
-// before anything is allocated. .csv: numbers separated by comma, semicolon or tab; lines that begin with # and empty lines are skipped; the first other
-// line may be a header of names; complex numbers as 1.5-2j; a single column gives a one-dimensional array. Always double or complex double.
-// Throws invalid_argument_error that names file, place, what was expected and what was got.
+// before anything is allocated. .csv: numbers separated by comma, semicolon or tab; lines that begin with # and empty lines are skipped;
+// the first other line may be a header of names; complex numbers as 1.5-2j; a single column gives a one-dimensional array. Always double or
+// complex double. Throws invalid_argument_error that names file, place, what was expected and what was got.
 array read_array(const std::filesystem::path& file);
 
 // Throws invalid_argument_error unless the name ends in .npy or .csv and, for .csv, an array of `axes` axes fits (at most 2).

@@ -16,14 +16,20 @@
 namespace ballast::tools {
 
 void common_options::add_to(CLI::App& command) {
-  command.add_option("--precision", precision, "of the computation; default: that of INPUT (.csv: f64)")->check(CLI::IsMember({"f32", "f64"}));
-  command.add_option("--backend", backend, "what computes")->check(CLI::IsMember({"auto", "reference", "cpu", "cuda"}))->capture_default_str();
+  command.add_option("--precision", precision, "of the computation; default: that of INPUT (.csv: f64)")
+      ->check(CLI::IsMember({"f32", "f64"}));
+  command.add_option("--backend", backend, "what computes")
+      ->check(CLI::IsMember({"auto", "reference", "cpu", "cuda"}))
+      ->capture_default_str();
   command.add_option("--protect", protect, "off: compute only; detect: report faults; correct: repair them")
       ->check(CLI::IsMember({"off", "detect", "correct"}))
       ->capture_default_str();
   command.add_option("--scheme", scheme, "how faults are found and repaired; default: the best for the problem");
   command.add_option("--threads", threads, "0: all cores")->check(CLI::Range(0, 4096))->capture_default_str();
-  command.add_option("--inject", inject, "put faults in: site=S[,model=M][,count=N][,seed=S][,bit=B][,visit=V][,interval=I]; `ballast info` lists sites and models")
+  command
+      .add_option(
+          "--inject", inject,
+          "put faults in: site=S[,model=M][,count=N][,seed=S][,bit=B][,visit=V][,interval=I]; `ballast info` lists sites and models")
       ->allow_extra_args(false);
   command.add_option("--events", events, "write one line of JSON for each detected fault to this file");
   command.add_flag("--json", json, "print one JSON object on standard output");
@@ -117,12 +123,13 @@ int session::finish(const nlohmann::ordered_json& results, const std::vector<std
     if (!failed) out.update(results);
     fmt::print("{}\n", out.dump(2));
   } else if (!options_.quiet) {
-    fmt::print("{}  backend {}, protection {}, scheme {}\n", seen.problem, to_string(seen.backend), to_string(seen.protection), seen.scheme);
+    fmt::print("{}  backend {}, protection {}, scheme {}\n", seen.problem, to_string(seen.backend), to_string(seen.protection),
+               seen.scheme);
     if (!failed) {
       for (const std::string& line : lines) fmt::print("{}\n", line);
     }
-    fmt::print("verdict {}: {} checks, {} detected, {} corrected, {} recomputed, {} uncorrectable; {:.3g} s\n", to_string(seen.verdict), seen.checks,
-               seen.detected, seen.corrected, seen.recomputed, seen.uncorrectable, seen.seconds);
+    fmt::print("verdict {}: {} checks, {} detected, {} corrected, {} recomputed, {} uncorrectable; {:.3g} s\n", to_string(seen.verdict),
+               seen.checks, seen.detected, seen.corrected, seen.recomputed, seen.uncorrectable, seen.seconds);
     constexpr std::size_t shown = 10;
     for (std::size_t i = 0; i < std::min(shown, seen.events.size()); ++i) {
       const event& each = seen.events[i];
@@ -131,7 +138,9 @@ int session::finish(const nlohmann::ordered_json& results, const std::vector<std
     }
     if (seen.events.size() > shown) fmt::print("  … {} more; --events FILE writes all\n", seen.events.size() - shown);
   }
-  if (failed) fmt::print(stderr, "ballast {}: {}: {} fault(s) could not be repaired; no output was written\n", operation_, seen.problem, seen.uncorrectable);
+  if (failed)
+    fmt::print(stderr, "ballast {}: {}: {} fault(s) could not be repaired; no output was written\n", operation_, seen.problem,
+               seen.uncorrectable);
   std::fflush(stdout);
   return failed ? k_uncorrectable : k_done;
 }
@@ -149,7 +158,8 @@ void run_sibling(const std::string& name, const std::vector<std::string>& argume
     execv(program.c_str(), argv.data());
     throw unsupported_error(fmt::format("{}: {}", program.string(), std::strerror(errno)));
   }
-  throw unsupported_error(fmt::format("{} is not installed: expected it in {} or {}", name, here.string(), (here.parent_path() / "libexec/ballast").string()));
+  throw unsupported_error(
+      fmt::format("{} is not installed: expected it in {} or {}", name, here.string(), (here.parent_path() / "libexec/ballast").string()));
 }
 
 nlohmann::ordered_json json_number(double value) {

@@ -50,8 +50,8 @@ class session {
   // Adds the report of a call that ran under how(). Returns false if it was uncorrectable: its results must not be used.
   bool add(const report& seen);
 
-  // Prints the result (JSON: `results` after the common keys; text: `lines`), commits the files unless a fault was uncorrectable, writes the
-  // event log in any case, and returns the exit status.
+  // Prints the result (JSON: `results` after the common keys; text: `lines`), commits the files unless a fault was uncorrectable, writes
+  // the event log in any case, and returns the exit status.
   int finish(const nlohmann::ordered_json& results, const std::vector<std::string>& lines);
 
  private:

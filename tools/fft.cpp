@@ -75,8 +75,10 @@ std::vector<std::size_t> resolve_axes(const fft_options& wanted, std::size_t ran
   for (const int each : asked) {
     const int axis = each < 0 ? each + static_cast<int>(rank) : each;
     if (axis < 0 || axis >= static_cast<int>(rank))
-      throw invalid_argument_error(fmt::format("--axes: expected axes of an array of {} axes ({} to {}), got {}", rank, -static_cast<int>(rank), static_cast<int>(rank) - 1, each));
-    if (std::ranges::find(made, static_cast<std::size_t>(axis)) != made.end()) throw invalid_argument_error(fmt::format("--axes: expected different axes, got {} twice", each));
+      throw invalid_argument_error(fmt::format("--axes: expected axes of an array of {} axes ({} to {}), got {}", rank,
+                                               -static_cast<int>(rank), static_cast<int>(rank) - 1, each));
+    if (std::ranges::find(made, static_cast<std::size_t>(axis)) != made.end())
+      throw invalid_argument_error(fmt::format("--axes: expected different axes, got {} twice", each));
     made.push_back(static_cast<std::size_t>(axis));
   }
   if (made.size() > 3) throw invalid_argument_error(fmt::format("--axes: expected 1 to 3 axes, got {}", made.size()));
@@ -106,14 +108,16 @@ int run(const fft_options& wanted, array read, fft::kind kind) {
   if (kind == fft::kind::c2r) {
     real_shape[last] = wanted.length > 0 ? wanted.length : 2 * (read.shape[last] - 1);
     if (real_shape[last] / 2 + 1 != read.shape[last])
-      throw invalid_argument_error(fmt::format("--length: expected {} or {} for a half spectrum of {} elements, got {}", 2 * read.shape[last] - 2,
-                                               2 * read.shape[last] - 1, read.shape[last], real_shape[last]));
+      throw invalid_argument_error(fmt::format("--length: expected {} or {} for a half spectrum of {} elements, got {}",
+                                               2 * read.shape[last] - 2, 2 * read.shape[last] - 1, read.shape[last], real_shape[last]));
     out_shape = real_shape;
   } else if (wanted.length > 0) {
     throw invalid_argument_error("--length: expected only with --real --inverse");
   }
   for (const auto length : real_shape) {
-    if (length < 1) throw invalid_argument_error(fmt::format("{}: expected axes of at least one element, got shape {}", wanted.input, to_string(read.shape)));
+    if (length < 1)
+      throw invalid_argument_error(
+          fmt::format("{}: expected axes of at least one element, got shape {}", wanted.input, to_string(read.shape)));
   }
   array result;
   result.shape = out_shape;
@@ -183,13 +187,17 @@ void add_fft(CLI::App& app, action_function& selected) {
   command->add_flag("--inverse", wanted->inverse, "inverse transform");
   command->add_flag("--real", wanted->real, "real input gives the non-redundant half of the spectrum; with --inverse the other way round");
   command->add_option("--axes", wanted->axes, "1 to 3 axes, for instance 0,1; negative ones count from the end")->delimiter(',');
-  command->add_option("--norm", wanted->norm, "where 1/N goes")->check(CLI::IsMember({"backward", "ortho", "forward"}))->capture_default_str();
-  command->add_option("--length", wanted->length, "with --real --inverse: the length of the real axis; default: the even one")->check(CLI::PositiveNumber);
+  command->add_option("--norm", wanted->norm, "where 1/N goes")
+      ->check(CLI::IsMember({"backward", "ortho", "forward"}))
+      ->capture_default_str();
+  command->add_option("--length", wanted->length, "with --real --inverse: the length of the real axis; default: the even one")
+      ->check(CLI::PositiveNumber);
   wanted->add_to(*command);
   command->callback([wanted, &selected] {
     selected = [wanted] {
       array read = read_array(wanted->input);
-      return wanted->precision_for(read.is_double()) == precision::f32 ? run<float>(*wanted, std::move(read)) : run<double>(*wanted, std::move(read));
+      return wanted->precision_for(read.is_double()) == precision::f32 ? run<float>(*wanted, std::move(read))
+                                                                       : run<double>(*wanted, std::move(read));
     };
   });
 }

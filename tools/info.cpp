@@ -17,15 +17,16 @@ int run_info(bool json) {
       sites[each.operation].push_back(each.name);
       details.push_back({{"operation", each.operation}, {"name", each.name}, {"data", each.data}, {"description", each.description}});
     }
-    const nlohmann::ordered_json out = {{"version", info.version}, {"backends", backends},     {"devices", info.devices}, {"simd", info.simd},
-                                        {"blas", info.blas},       {"threads", info.threads}, {"sites", sites},          {"site_details", details},
-                                        {"models", info.models}};
+    const nlohmann::ordered_json out = {{"version", info.version}, {"backends", backends},    {"devices", info.devices},
+                                        {"simd", info.simd},       {"blas", info.blas},       {"threads", info.threads},
+                                        {"sites", sites},          {"site_details", details}, {"models", info.models}};
     fmt::print("{}\n", out.dump(2));
     return k_done;
   }
-  fmt::print("Ballast {}\nbackends  {}\ndevices   {}\nSIMD      {}\nBLAS      {}\nthreads   {}\nmodels    {}\nsites\n", info.version, fmt::join(backends, ", "),
-             info.devices.empty() ? "none (this build has no CUDA backend)" : fmt::format("{}", fmt::join(info.devices, ", ")), info.simd, info.blas, info.threads,
-             fmt::join(info.models, ", "));
+  fmt::print("Ballast {}\nbackends  {}\ndevices   {}\nSIMD      {}\nBLAS      {}\nthreads   {}\nmodels    {}\nsites\n", info.version,
+             fmt::join(backends, ", "),
+             info.devices.empty() ? "none (this build has no CUDA backend)" : fmt::format("{}", fmt::join(info.devices, ", ")), info.simd,
+             info.blas, info.threads, fmt::join(info.models, ", "));
   std::string last;
   for (const site_information& each : info.sites) {
     if (each.operation != last) fmt::print("  {}\n", each.operation);
@@ -45,7 +46,8 @@ void add_info(CLI::App& app, action_function& selected) {
 }
 
 void add_bench(CLI::App& app, action_function& selected) {
-  CLI::App* command = app.add_subcommand("bench", "Time problems given by their tokens; --peers runs FFTW, scikit-learn and LAPACK beside them");
+  CLI::App* command =
+      app.add_subcommand("bench", "Time problems given by their tokens; --peers runs FFTW, scikit-learn and LAPACK beside them");
   command->prefix_command();  // everything after it belongs to ballast-bench
   command->set_help_flag();   // also --help
   command->callback([command, &selected] { selected = [command]() -> int { run_sibling("ballast-bench", command->remaining()); }; });

@@ -94,7 +94,9 @@ void add_kmeans(CLI::App& app, action_function& selected) {
   command->add_option("-k", wanted->clusters, "number of clusters")->required();
   command->add_option("--init", wanted->init, "k-means++, random, or a file with K first centroids")->capture_default_str();
   command->add_option("--max-iter", wanted->max_iter, "Lloyd iterations of one run")->capture_default_str();
-  command->add_option("--tol", wanted->tol, "stop when the centroids' summed squared shift is below this times the mean variance of the features")
+  command
+      ->add_option("--tol", wanted->tol,
+                   "stop when the centroids' summed squared shift is below this times the mean variance of the features")
       ->capture_default_str();
   command->add_option("--n-init", wanted->n_init, "runs; the best one is kept")->capture_default_str();
   command->add_option("--seed", wanted->seed, "the same seed gives the same result")->capture_default_str();
@@ -105,7 +107,8 @@ void add_kmeans(CLI::App& app, action_function& selected) {
   command->callback([wanted, &selected] {
     selected = [wanted] {
       array read = read_array(wanted->input);
-      return wanted->precision_for(read.is_double()) == precision::f32 ? run<float>(*wanted, std::move(read)) : run<double>(*wanted, std::move(read));
+      return wanted->precision_for(read.is_double()) == precision::f32 ? run<float>(*wanted, std::move(read))
+                                                                       : run<double>(*wanted, std::move(read));
     };
   });
 }

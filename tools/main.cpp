@@ -1,13 +1,13 @@
 // The `ballast` command.
-// Built twice: `ballast` over the production library, and `ballast-instrumented` over the one that can inject faults. The former hands a command
-// line with --inject to the latter, so that what users run and time contains no injector.
+// Built twice: `ballast` over the production library, and `ballast-instrumented` over the one that can inject faults. The former hands a
+// command line with --inject to the latter, so that what users run and time contains no injector.
 #include <cstdio>
 #include <new>
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <ballast/ballast.hpp>
 
@@ -21,7 +21,8 @@ int run(int argc, char** argv) {
   CLI::App app{"Ballast: FFT, K-Means and QR that detect, locate and repair silent data corruption while they compute.", "ballast"};
   app.set_version_flag("--version", information().version);
   app.require_subcommand(1);
-  app.footer("Exit status: 0 done (clean, corrected or recomputed), 2 bad usage or input, 3 a fault that could not be repaired, 1 anything else.");
+  app.footer(
+      "Exit status: 0 done (clean, corrected or recomputed), 2 bad usage or input, 3 a fault that could not be repaired, 1 anything else.");
   tools::action_function selected;
   tools::add_kmeans(app, selected);
   tools::add_fft(app, selected);

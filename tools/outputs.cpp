@@ -22,10 +22,12 @@ outputs::~outputs() {
 void outputs::reserve(const std::filesystem::path& file, std::size_t axes) {
   if (axes > 0) check_writable_kind(file, axes);
   for (const entry& each : entries_) {
-    if (each.final == file) throw invalid_argument_error(fmt::format("{}: expected a different file for each output, got the same twice", file.string()));
+    if (each.final == file)
+      throw invalid_argument_error(fmt::format("{}: expected a different file for each output, got the same twice", file.string()));
   }
   std::error_code status;
-  if (std::filesystem::is_directory(file, status)) throw invalid_argument_error(fmt::format("{}: expected a file to write, got a folder", file.string()));
+  if (std::filesystem::is_directory(file, status))
+    throw invalid_argument_error(fmt::format("{}: expected a file to write, got a folder", file.string()));
   if (std::filesystem::exists(file, status) && access(file.c_str(), W_OK) != 0)
     throw invalid_argument_error(fmt::format("{}: cannot be overwritten: {}", file.string(), std::strerror(errno)));
   entry made;

@@ -26,7 +26,8 @@ matrix<T> matrix_of(array read, const std::string& file) {
   if (read.shape.empty() || read.shape.size() > 2)
     throw invalid_argument_error(fmt::format("{}: expected a matrix (1 or 2 axes), got shape {}", file, to_string(read.shape)));
   const std::int64_t rows = read.shape[0], columns = read.shape.size() == 2 ? read.shape[1] : 1;
-  if (rows == 0 || columns == 0) throw invalid_argument_error(fmt::format("{}: expected a matrix with elements, got shape {}", file, to_string(read.shape)));
+  if (rows == 0 || columns == 0)
+    throw invalid_argument_error(fmt::format("{}: expected a matrix with elements, got shape {}", file, to_string(read.shape)));
   const auto strides = read.strides();
   const std::vector<T> values = std::move(read).as<T>();
   const matrix_view<const T> view{values.data(), rows, columns, strides[0], columns == 1 ? rows : strides[1]};
@@ -46,7 +47,8 @@ template <class T>
 std::vector<long double> times(matrix_view<const T> A, const std::vector<long double>& x) {
   std::vector<long double> y(static_cast<std::size_t>(A.rows));
   for (std::int64_t j = 0; j < A.columns; ++j)
-    for (std::int64_t i = 0; i < A.rows; ++i) y[static_cast<std::size_t>(i)] += static_cast<long double>(A(i, j)) * x[static_cast<std::size_t>(j)];
+    for (std::int64_t i = 0; i < A.rows; ++i)
+      y[static_cast<std::size_t>(i)] += static_cast<long double>(A(i, j)) * x[static_cast<std::size_t>(j)];
   return y;
 }
 
@@ -108,8 +110,10 @@ int run_qr(const qr_options& wanted, array read) {
         if (!(r <= residual)) residual = r;  // so that NaN stays
         if (!(o <= orthogonality)) orthogonality = o;
       }
-      results = {{"residual", json_number(static_cast<double>(residual))}, {"orthogonality", json_number(static_cast<double>(orthogonality))}};
-      lines.push_back(fmt::format("‖A − QR‖/‖A‖ ≈ {:.3g}, ‖QᵀQ − I‖ ≈ {:.3g}", static_cast<double>(residual), static_cast<double>(orthogonality)));
+      results = {{"residual", json_number(static_cast<double>(residual))},
+                 {"orthogonality", json_number(static_cast<double>(orthogonality))}};
+      lines.push_back(
+          fmt::format("‖A − QR‖/‖A‖ ≈ {:.3g}, ‖QᵀQ − I‖ ≈ {:.3g}", static_cast<double>(residual), static_cast<double>(orthogonality)));
       if (!wanted.q.empty()) work.files().write(wanted.q, array_of(Q));
       if (!wanted.r.empty()) work.files().write(wanted.r, array_of(R));
     }
@@ -124,7 +128,8 @@ int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
   const matrix<T> A = matrix_of<T>(std::move(read_a), wanted.a);
   const matrix<T> B = matrix_of<T>(std::move(read_b), wanted.b);
   if (A.rows() != B.rows())
-    throw invalid_argument_error(fmt::format("expected {} ({} rows) and {} to have as many rows, got {}", wanted.a, A.rows(), wanted.b, B.rows()));
+    throw invalid_argument_error(
+        fmt::format("expected {} ({} rows) and {} to have as many rows, got {}", wanted.a, A.rows(), wanted.b, B.rows()));
   const std::int64_t m = A.rows(), n = A.columns(), p = B.columns();
   matrix<T> factored = A;
   matrix<T> solution(std::max(m, n), p, order::column_major);
@@ -182,7 +187,8 @@ void add_qr(CLI::App& app, action_function& selected) {
 
 void add_lstsq(CLI::App& app, action_function& selected) {
   auto wanted = std::make_shared<lstsq_options>();
-  CLI::App* command = app.add_subcommand("lstsq", "Solve min ‖B − A X‖ by columns (m ≥ n), or find the X of least norm with A X = B (m < n)");
+  CLI::App* command =
+      app.add_subcommand("lstsq", "Solve min ‖B − A X‖ by columns (m ≥ n), or find the X of least norm with A X = B (m < n)");
   command->add_option("A", wanted->a, ".npy or .csv, m × n")->required();
   command->add_option("B", wanted->b, ".npy or .csv, m × right-hand sides")->required();
   command->add_option("-o,--output", wanted->x, "write X, n × right-hand sides");
@@ -190,8 +196,9 @@ void add_lstsq(CLI::App& app, action_function& selected) {
   command->callback([wanted, &selected] {
     selected = [wanted] {
       array a = read_array(wanted->a), b = read_array(wanted->b);
-      return wanted->precision_for(a.is_double() || b.is_double()) == precision::f32 ? run_lstsq<float>(*wanted, std::move(a), std::move(b))
-                                                                                      : run_lstsq<double>(*wanted, std::move(a), std::move(b));
+      return wanted->precision_for(a.is_double() || b.is_double()) == precision::f32
+                 ? run_lstsq<float>(*wanted, std::move(a), std::move(b))
+                 : run_lstsq<double>(*wanted, std::move(a), std::move(b));
     };
   });
 }
