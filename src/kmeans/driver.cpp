@@ -728,6 +728,11 @@ void engine<T>::run_group(std::int64_t group, int slot, const panel<T>& centroid
     // What is kept from earlier passes may have been hit while it waited.
     if (attempt > 0) survey_group(group, true);
     for (std::int64_t block = first_block(group); block < first_block(group + 1); ++block) {
+      // What is streamed from memory after the labels are found is fetched while they are.
+      const std::int64_t begin = block * capacity_;
+      const std::int64_t end = std::min(begin + capacity_, m_);
+      for (std::int64_t i = begin; i < end; i += 16) __builtin_prefetch(old + i);
+      for (std::int64_t i = begin; protect_ && i < end; i += 8) __builtin_prefetch(projections_.data() + i);
       assign_block(here, slot, block, centroids, origin);
       tile<T>& b = here.block;
       kernels_.accumulate(source_, b, sums);
