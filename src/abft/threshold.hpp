@@ -18,10 +18,10 @@ inline constexpr double unit_roundoff = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
 // Derivation: a chain of n multiply-adds from ‖c_j‖² errs by a random walk of about u √n (‖c_j‖² + 2‖x‖‖c_j‖) at most; the errors of the
 // columns are independent, so they add up in squares with their weights; the product with the checksum centroid C errs by u √n ‖x‖‖C‖; the
 // sums over 8 columns of a tile add the same with √n replaced by less than 8. But where all terms of a chain are equal (duplicated features
-// of few bits) its steps err alike, and alike in all columns: half the length of a chain, at most k_kmeans_run, with sums instead of roots of
-// sums of squares. That part is a bound and needs no factor; κ of the other: docs/design/kmeans.md, "Calibration".
+// of few bits) its steps err alike, and alike in all columns: half the length of a chain, at most k_kmeans_run, with sums instead of roots
+// of sums of squares. That part is a bound and needs no factor; κ of the other: docs/design/kmeans.md, "Calibration".
 struct row_limits {
-  double slope;   // times ‖x‖
+  double slope;  // times ‖x‖
   double offset;
 };
 inline constexpr double k_kmeans_row = 2;
@@ -37,12 +37,14 @@ inline row_limits kmeans_row_limits(double u, std::int64_t n, double sum_norm, d
 // K-Means, distance: two evaluations of ‖x − c‖² in working precision, one of them as ‖c‖² − 2 x·c + ‖x‖², in units of ‖x‖² + ‖c‖²; a
 // weighted sum of such distances in units of the sum. Random walks as above.
 inline constexpr double k_kmeans_distance = 2;
-inline double kmeans_distance_limit(double u, std::int64_t n) { return k_kmeans_distance * u * (std::sqrt(static_cast<double>(n)) + 4 + static_cast<double>(n) / 8); }
+inline double kmeans_distance_limit(double u, std::int64_t n) {
+  return k_kmeans_distance * u * (std::sqrt(static_cast<double>(n)) + 4 + static_cast<double>(n) / 8);
+}
 
-// K-Means, sums: Σ over `count` numbers in double, one of them against another order of summation, `root` being the root of the sum of their
-// squares and `chain` the longest run of additions into one accumulator. Rounding is a random walk of √chain steps for numbers at random,
-// but for equal numbers each step errs alike, so that chain · Σ|x| ≤ chain · √count · root counts: a quarter of it, because an error is at
-// most half a unit and partial sums are half the whole on the average.
+// K-Means, sums: Σ over `count` numbers in double, one of them against another order of summation, `root` being the root of the sum of
+// their squares and `chain` the longest run of additions into one accumulator. Rounding is a random walk of √chain steps for numbers at
+// random, but for equal numbers each step errs alike, so that chain · Σ|x| ≤ chain · √count · root counts: a quarter of it, because an
+// error is at most half a unit and partial sums are half the whole on the average.
 inline constexpr double k_kmeans_sum = 8;
 inline double kmeans_sum_limit(double chain, double count, double root) {
   return unit_roundoff<double> * (k_kmeans_sum * (std::sqrt(chain) + 8) + 0.25 * chain * std::sqrt(count)) * root;

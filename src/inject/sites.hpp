@@ -60,19 +60,23 @@ inline constexpr std::array k_sites = {
     site_row{site::fft_input, "fft", "fft.input", site_role::data, "a signal's elements after they were loaded into the tile"},
     site_row{site::fft_twiddle, "fft", "fft.twiddle", site_role::data, "the twiddle factors of one pass, as it uses them"},
     site_row{site::fft_stage, "fft", "fft.stage", site_role::data, "the tile after one stage of butterflies"},
-    site_row{site::fft_intermediate, "fft", "fft.intermediate", site_role::data, "what waits in memory between two passes; in a one-pass transform, the tile before its last stage"},
+    site_row{site::fft_intermediate, "fft", "fft.intermediate", site_role::data,
+             "what waits in memory between two passes; in a one-pass transform, the tile before its last stage"},
     site_row{site::fft_output, "fft", "fft.output", site_role::data, "the transformed elements before they are stored"},
     site_row{site::fft_checksum, "fft", "fft.checksum", site_role::checker, "the encoded checksum"},
     site_row{site::fft_threshold, "fft", "fft.threshold", site_role::checker, "the threshold of the comparison"},
     site_row{site::fft_comparison, "fft", "fft.comparison", site_role::checker, "the outcome of the comparison"},
-    site_row{site::kmeans_points, "kmeans", "kmeans.points", site_role::data, "a block of points after it was loaded into scratch, from which its distances are computed"},
+    site_row{site::kmeans_points, "kmeans", "kmeans.points", site_role::data,
+             "a block of points after it was loaded into scratch, from which its distances are computed"},
     site_row{site::kmeans_product, "kmeans", "kmeans.product", site_role::data, "the accumulated products x·c of a block"},
-    site_row{site::kmeans_minimum, "kmeans", "kmeans.minimum", site_role::data, "the smallest distance of each point so far, half-way through a tile of centroids"},
+    site_row{site::kmeans_minimum, "kmeans", "kmeans.minimum", site_role::data,
+             "the smallest distance of each point so far, half-way through a tile of centroids"},
     site_row{site::kmeans_index, "kmeans", "kmeans.index", site_role::data, "the index of the smallest distance, as the search leaves it"},
     site_row{site::kmeans_label, "kmeans", "kmeans.label", site_role::data, "the labels of a block before they are stored"},
     site_row{site::kmeans_sum, "kmeans", "kmeans.sum", site_role::data, "the sums of the points of each cluster in one group of blocks"},
     site_row{site::kmeans_count, "kmeans", "kmeans.count", site_role::data, "the weights (counts) of each cluster in one group of blocks"},
-    site_row{site::kmeans_centroid, "kmeans", "kmeans.centroid", site_role::data, "the new centroids: as the division leaves them, or while they wait for the next iteration"},
+    site_row{site::kmeans_centroid, "kmeans", "kmeans.centroid", site_role::data,
+             "the new centroids: as the division leaves them, or while they wait for the next iteration"},
     site_row{site::kmeans_shift, "kmeans", "kmeans.shift", site_role::data, "the summed centroid shift that decides convergence"},
     site_row{site::kmeans_checksum, "kmeans", "kmeans.checksum", site_role::checker, "the checksum centroids"},
     site_row{site::kmeans_threshold, "kmeans", "kmeans.threshold", site_role::checker, "the thresholds of the checks of a block"},
@@ -94,12 +98,14 @@ inline constexpr std::array k_sites = {
 
 constexpr const site_row& row_of(site wanted) { return k_sites[static_cast<std::size_t>(wanted)]; }
 
-static_assert([] {
-  for (std::size_t i = 0; i < k_sites.size(); ++i) {
-    if (static_cast<std::size_t>(k_sites[i].site) != i) return false;
-  }
-  return true;
-}(), "k_sites must stand in the order of the enumeration");
+static_assert(
+    [] {
+      for (std::size_t i = 0; i < k_sites.size(); ++i) {
+        if (static_cast<std::size_t>(k_sites[i].site) != i) return false;
+      }
+      return true;
+    }(),
+    "k_sites must stand in the order of the enumeration");
 
 // Where the injector puts the fault that makes a site of role repair run at all.
 constexpr site carrier_of(std::string_view operation) {

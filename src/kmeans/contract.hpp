@@ -32,8 +32,8 @@ struct source {
 
 // The limits of the row checks of one block, each kept twice. Residuals are compared squared: ρ² ≤ slope²‖x‖² + offset².
 struct limits {
-  abft::guarded_threshold level;                // distances(): limit of the error of a weighted sum of distances, times that sum
-  std::vector<abft::guarded_threshold> slope;   // one for each group of k_group centroids
+  abft::guarded_threshold level;               // distances(): limit of the error of a weighted sum of distances, times that sum
+  std::vector<abft::guarded_threshold> slope;  // one for each group of k_group centroids
   std::vector<abft::guarded_threshold> offset;
 };
 
@@ -42,15 +42,15 @@ template <class T>
 struct panel {
   std::int64_t n = 0;
   std::int64_t k = 0;
-  std::int64_t tiles = 0;   // ⌈k / k_tile⌉; the last one is filled up with copies of the last centroid, which never win
-  std::int64_t groups = 0;  // ⌈k / k_group⌉
-  core::aligned_buffer<T> rows;      // k × n: c
-  core::aligned_buffer<T> packed;    // tiles × n × k_tile: −2c
-  core::aligned_buffer<T> norms;     // tiles × k_tile: ‖c‖²
-  core::aligned_buffer<T> weights;   // tiles × k_tile: w, random in [1, 2), 0 for the copies
-  core::aligned_buffer<T> checksum;  // groups × n: Σ_j w_j (−2c_j), the checksum centroids
-  core::aligned_buffer<T> start;     // tiles: −Σ_j w_j ‖c_j‖², where the residual of a tile starts
-  core::aligned_buffer<T> rest;      // groups: what rounding took from Σ start
+  std::int64_t tiles = 0;               // ⌈k / k_tile⌉; the last one is filled up with copies of the last centroid, which never win
+  std::int64_t groups = 0;              // ⌈k / k_group⌉
+  core::aligned_buffer<T> rows;         // k × n: c
+  core::aligned_buffer<T> packed;       // tiles × n × k_tile: −2c
+  core::aligned_buffer<T> norms;        // tiles × k_tile: ‖c‖²
+  core::aligned_buffer<T> weights;      // tiles × k_tile: w, random in [1, 2), 0 for the copies
+  core::aligned_buffer<T> checksum;     // groups × n: Σ_j w_j (−2c_j), the checksum centroids
+  core::aligned_buffer<T> start;        // tiles: −Σ_j w_j ‖c_j‖², where the residual of a tile starts
+  core::aligned_buffer<T> rest;         // groups: what rounding took from Σ start
   core::aligned_buffer<T> sum_weights;  // groups: Σ_j w_j
   limits bounds;
 };
@@ -73,10 +73,10 @@ struct tile {
   core::aligned_buffer<std::int32_t> index_twin;  // the lowest j of the twin
   core::aligned_buffer<std::int32_t> label;       // what is committed: a copy of index
   core::aligned_buffer<T> residual;               // scratch of distances()
-  core::aligned_buffer<double> exact;       // ‖point − centroid of its label‖² · scale², from differences in double
-  core::aligned_buffer<T> distance;         // k_group × capacity, only where distances() is used
-  limits bounds;                            // this block's copy of the panel's
-  const double* cells = nullptr;            // block_facts::norms
+  core::aligned_buffer<double> exact;             // ‖point − centroid of its label‖² · scale², from differences in double
+  core::aligned_buffer<T> distance;               // k_group × capacity, only where distances() is used
+  limits bounds;                                  // this block's copy of the panel's
+  const double* cells = nullptr;                  // block_facts::norms
 };
 
 // What a group of blocks adds to the next centroids, and the other side of the invariants that it is verified with.

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::uint64_t k_direction_seed = 0x646972656374;
 constexpr std::int64_t k_survey_rows = 64;  // rows whose sum is made by itself, so that chains stay short
-constexpr int k_attempts = 3;  // the first, and at most two recomputations
+constexpr int k_attempts = 3;               // the first, and at most two recomputations
 
 // Streams of the counter-based random numbers, for each run of n_init.
 enum stream : std::uint64_t { k_stream_pick, k_stream_candidates, k_streams };
@@ -43,9 +43,17 @@ T power_of_two(int e) {
 template <class T>
 engine<T>::engine(matrix_view<const T> points, std::span<const T> weights, std::int64_t clusters, const execution& how, std::string token,
                   ballast::backend backend, std::string_view scheme)
-    : points_(points), m_(points.rows), n_(points.columns), k_(clusters), how_(how), token_(std::move(token)), threads_(core::thread_count(how.threads)),
-      protect_(how.protection != protection::off), kernels_(backend == ballast::backend::reference ? reference_kernels<T>() : cpu_kernels<T>()),
-      injector_(how.faults, "kmeans"), recorder_(token_, backend, std::string(scheme), how, injector_) {
+    : points_(points),
+      m_(points.rows),
+      n_(points.columns),
+      k_(clusters),
+      how_(how),
+      token_(std::move(token)),
+      threads_(core::thread_count(how.threads)),
+      protect_(how.protection != protection::off),
+      kernels_(backend == ballast::backend::reference ? reference_kernels<T>() : cpu_kernels<T>()),
+      injector_(how.faults, "kmeans"),
+      recorder_(token_, backend, std::string(scheme), how, injector_) {
   if (backend == ballast::backend::reference) threads_ = 1;
   source_.points = points;
   source_.weights = weights;
@@ -122,7 +130,7 @@ void engine<T>::survey_group(std::int64_t group, bool centred) {
       for (std::int64_t f = 0; f < n_; ++f) {
         low[at(f)] = x[f] < low[at(f)] ? x[f] : low[at(f)];
         high[at(f)] = x[f] > high[at(f)] ? x[f] : high[at(f)];
-        poison[at(f)] += x[f] * 0;  // NaN as soon as one is not finite
+        poison[at(f)] += x[f] * 0;                               // NaN as soon as one is not finite
         seen.sum[at(f)] += static_cast<double>(x[f]) * 0x1p-64;  // m < 2⁶³: no overflow
       }
     }
@@ -207,7 +215,8 @@ void engine<T>::survey(matrix_view<const T> centroids) {
     if (!(poison == 0)) {
       for (std::int64_t i = 0; i < m_; ++i) {
         if (!std::isfinite(points_(i, f)))
-          throw invalid_argument_error(fmt::format("{}: points: expected finite numbers, got {} in row {}, column {}", token_, points_(i, f), i, f));
+          throw invalid_argument_error(
+              fmt::format("{}: points: expected finite numbers, got {} in row {}, column {}", token_, points_(i, f), i, f));
       }
     }
     // Any shift is right; one outside the data would only be inaccurate.
@@ -220,7 +229,8 @@ void engine<T>::survey(matrix_view<const T> centroids) {
     double far = 0;
     for (std::int64_t f = 0; f < n_; ++f) {
       if (!std::isfinite(centroids(j, f)))
-        throw invalid_argument_error(fmt::format("{}: centroids: expected finite numbers, got {} in row {}, column {}", token_, centroids(j, f), j, f));
+        throw invalid_argument_error(
+            fmt::format("{}: centroids: expected finite numbers, got {} in row {}, column {}", token_, centroids(j, f), j, f));
       far = std::max(far, std::abs(static_cast<double>(centroids(j, f)) / 4 - static_cast<double>(mean[at(f)]) / 4));
     }
     nearest = std::min(nearest, far);
@@ -371,7 +381,8 @@ void engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
 
 // Labels a block. On return at.block.label has been verified, or the failure is on record.
 template <class T>
-void engine<T>::assign_block(worker& here, int slot, std::int64_t block, const panel<T>& centroids, const sealed_centroids<T>& origin, bool keep) {
+void engine<T>::assign_block(worker& here, int slot, std::int64_t block, const panel<T>& centroids, const sealed_centroids<T>& origin,
+                             bool keep) {
   using inject::site;
   tile<T>& b = here.block;
   const inject::place place = at_block(block);
@@ -411,7 +422,8 @@ void engine<T>::assign_block(worker& here, int slot, std::int64_t block, const p
     if (found.row < 0) found = kernels_.check(b, k_);
     std::uint32_t word = abft::verify(found.residual, abft::guarded_threshold(0));
     for (std::int64_t g = 0; g < use->groups; ++g) {
-      if (abft::verify(0, b.bounds.slope[at(g)]) != abft::k_pass || abft::verify(0, b.bounds.offset[at(g)]) != abft::k_pass) word = abft::k_fail;
+      if (abft::verify(0, b.bounds.slope[at(g)]) != abft::k_pass || abft::verify(0, b.bounds.offset[at(g)]) != abft::k_pass)
+        word = abft::k_fail;
     }
     injector_.strike(site::kmeans_comparison, place, &word, 1);
     recorder_.checked(static_cast<std::uint64_t>(b.count * (use->groups + 2)));
@@ -507,7 +519,8 @@ std::vector<T> engine<T>::seed_random(std::uint64_t seed, std::uint64_t stream) 
   for (std::int64_t j = 0; j < k_; ++j) {
     std::int64_t chosen;
     if (j < count) {
-      const std::int64_t other = j + static_cast<std::int64_t>(core::random_bits(seed, stream + k_stream_pick, at(j)) % static_cast<std::uint64_t>(count - j));
+      const std::int64_t other =
+          j + static_cast<std::int64_t>(core::random_bits(seed, stream + k_stream_pick, at(j)) % static_cast<std::uint64_t>(count - j));
       chosen = place(other);
       moved[other] = place(j);
       if (!order.empty()) chosen = order[at(chosen)];
@@ -558,9 +571,7 @@ std::vector<T> engine<T>::seed_plus_plus(std::uint64_t seed, std::uint64_t strea
       include(workers_[at(slot)], slot, block, probe, made.data() + j * n_, strike_seeding_);
     });
   };
-  const auto weight_of = [&](std::int64_t i) {
-    return source_.weights.empty() ? T(1) : source_.weights[at(i)] * source_.weight_scale;
-  };
+  const auto weight_of = [&](std::int64_t i) { return source_.weights.empty() ? T(1) : source_.weights[at(i)] * source_.weight_scale; };
   // The point at which the running sum of weight · closest passes `target`; with `closest` not yet known, of weight.
   const auto find_point = [&](double target, bool by_weight) {
     double sum = 0;
@@ -616,7 +627,8 @@ std::vector<T> engine<T>::seed_plus_plus(std::uint64_t seed, std::uint64_t strea
           distances_block(here, slot, block, probe, drawn.data(), 0, false);
         }
       }
-      for (std::int64_t t = 0; t < trials; ++t) potentials[at(block * trials + t)] = sum_block(block, b.distance.data() + t * capacity_, b.weight.data());
+      for (std::int64_t t = 0; t < trials; ++t)
+        potentials[at(block * trials + t)] = sum_block(block, b.distance.data() + t * capacity_, b.weight.data());
     });
     std::int64_t best = 0;
     double least = std::numeric_limits<double>::infinity();
@@ -716,8 +728,8 @@ auto engine<T>::verify_partial(const partial<T>& sums, const group_survey& expec
 
 // Assigns the points of one group of blocks and sums them up by cluster.
 template <class T>
-void engine<T>::run_group(std::int64_t group, int slot, const panel<T>& centroids, const sealed_centroids<T>& origin, const std::int32_t* old,
-                          std::int32_t* labels) {
+void engine<T>::run_group(std::int64_t group, int slot, const panel<T>& centroids, const sealed_centroids<T>& origin,
+                          const std::int32_t* old, std::int32_t* labels) {
   using inject::site;
   worker& here = workers_[at(slot)];
   partial<T>& sums = partials_[at(group)];
@@ -786,7 +798,8 @@ void engine<T>::add_partials() {
   });
   for (const partial<T>& each : partials_) {
     for (std::int64_t j = 0; j < k_; ++j)
-      total_.members[j] = static_cast<std::int64_t>(static_cast<std::uint64_t>(total_.members[j]) + static_cast<std::uint64_t>(each.members[j]));
+      total_.members[j] =
+          static_cast<std::int64_t>(static_cast<std::uint64_t>(total_.members[j]) + static_cast<std::uint64_t>(each.members[j]));
     for (std::int64_t j = 0; j < total_.weights.size(); ++j) total_.weights[j] += each.weights[j];
     total_.labelled_projection += each.labelled_projection;
     total_.labelled_weight += each.labelled_weight;
@@ -896,7 +909,8 @@ std::vector<T> engine<T>::divide(const std::vector<T>& old) {
     for (std::int64_t j = 0; j < k_; ++j) {
       const std::int64_t from = weight(j) > 0 ? j : heaviest;
       const double w = weight(from);
-      for (std::int64_t f = 0; f < n_; ++f) made[at(j * n_ + f)] = w > 0 ? static_cast<T>(total_.sums[from * n_ + f] / w) : old[at(j * n_ + f)];
+      for (std::int64_t f = 0; f < n_; ++f)
+        made[at(j * n_ + f)] = w > 0 ? static_cast<T>(total_.sums[from * n_ + f] / w) : old[at(j * n_ + f)];
     }
     injector_.strike(inject::site::kmeans_centroid, {0, 1, 0, 2}, made.data(), static_cast<std::int64_t>(made.size()));
     if (!protect_) return made;
@@ -909,7 +923,7 @@ std::vector<T> engine<T>::divide(const std::vector<T>& old) {
       for (std::int64_t f = 0; f < n_; ++f) {
         const double sum = total_.sums[from * n_ + f];
         const double residual = std::abs(static_cast<double>(made[at(j * n_ + f)]) * w - sum);
-        const double limit = (abft::unit_roundoff<T> + 4 * abft::unit_roundoff<double>) * std::abs(sum) +
+        const double limit = (abft::unit_roundoff<T> + 4 * abft::unit_roundoff<double>)*std::abs(sum) +
                              w * static_cast<double>(std::numeric_limits<T>::denorm_min()) + std::numeric_limits<double>::denorm_min();
         const double ratio = residual / limit;
         if (!std::isnan(worst) && !(ratio <= worst)) worst = ratio;  // a NaN stays
@@ -996,7 +1010,8 @@ double engine<T>::label_all(const std::vector<T>& centroids, std::vector<std::in
         backwards += static_cast<double>(b.weight[p]) * b.exact[p];
         const double size = static_cast<double>(b.norm[p]) + static_cast<double>(shared.norms[b.label[p]]);
         const double residual = b.exact[p] - (static_cast<double>(b.minimum[p]) + static_cast<double>(b.norm[p]));
-        if (!(std::abs(residual) <= limit * size + std::numeric_limits<T>::min())) found = {std::isnan(residual) ? residual : std::abs(residual), b.first + p};
+        if (!(std::abs(residual) <= limit * size + std::numeric_limits<T>::min()))
+          found = {std::isnan(residual) ? residual : std::abs(residual), b.first + p};
       }
       if (!(std::abs(sum - backwards) <= 1e-12 * backwards)) found = {std::nan(""), b.first};
       twin[at(block)] = backwards;
@@ -1069,7 +1084,8 @@ auto engine<T>::lloyd(std::vector<T> first, const options<T>& wanted, double tol
   }
   if (protect_ && !stop()) {
     // The centroids wait a last time.
-    if (current.verify() == sealed_centroids<T>::state::lost) recorder_.detected("kmeans.centroid", -1, std::nan(""), 0, action::uncorrectable, 0);
+    if (current.verify() == sealed_centroids<T>::state::lost)
+      recorder_.detected("kmeans.centroid", -1, std::nan(""), 0, action::uncorrectable, 0);
   }
   made.centroids.resize(at(k_ * n_));
   const double unscale = 1 / static_cast<double>(source_.scale);

@@ -35,7 +35,7 @@ class engine {
   // Scratch of one thread.
   struct worker {
     tile<T> block;
-    panel<T> fresh;                   // made anew for a block that failed
+    panel<T> fresh;                    // made anew for a block that failed
     std::vector<std::int32_t> labels;  // of the first attempt
   };
   struct outcome {
@@ -75,14 +75,17 @@ class engine {
   void load(worker& at, std::int64_t block);
   void load_verified(worker& at, int slot, std::int64_t block);
   void make_verified_panel(sealed_centroids<T>& centroids, panel<T>& made);
-  void assign_block(worker& at, int slot, std::int64_t block, const panel<T>& centroids, const sealed_centroids<T>& origin, bool keep = false);
-  bool distances_block(worker& at, int slot, std::int64_t block, const panel<T>& centroids, const T* origin, std::int64_t group, bool strike);
+  void assign_block(worker& at, int slot, std::int64_t block, const panel<T>& centroids, const sealed_centroids<T>& origin,
+                    bool keep = false);
+  bool distances_block(worker& at, int slot, std::int64_t block, const panel<T>& centroids, const T* origin, std::int64_t group,
+                       bool strike);
 
   std::vector<T> seed(const options<T>& wanted, std::uint64_t stream);
   std::vector<T> seed_random(std::uint64_t seed, std::uint64_t stream);
   std::vector<T> seed_plus_plus(std::uint64_t seed, std::uint64_t stream);
 
-  void run_group(std::int64_t group, int slot, const panel<T>& centroids, const sealed_centroids<T>& origin, const std::int32_t* old, std::int32_t* labels);
+  void run_group(std::int64_t group, int slot, const panel<T>& centroids, const sealed_centroids<T>& origin, const std::int32_t* old,
+                 std::int32_t* labels);
   struct failed_sum {
     double residual = 0;
     double threshold = 0;
@@ -116,7 +119,7 @@ class engine {
   std::vector<block_facts> facts_;       // of each block, from its first load on
   std::vector<block_facts> fact_twins_;  // the same; different until then
   std::vector<double> direction_;        // n: random in ±[1, 2)
-  std::vector<double> projections_;           // m: weight · (x · direction)
+  std::vector<double> projections_;      // m: weight · (x · direction)
   std::vector<char> projected_;          // which blocks of them are known
   std::vector<partial<T>> partials_;
   partial<T> total_;

@@ -70,13 +70,15 @@ constexpr std::string_view k_scheme = "row_checksum";
 template <class T>
 void check_view(const std::string& token, std::string_view name, const matrix_view<const T>& view) {
   if (view.rows < 1 || view.columns < 1)
-    throw invalid_argument_error(fmt::format("{}: {}: expected at least one row and one column, got {} × {}", token, name, view.rows, view.columns));
+    throw invalid_argument_error(
+        fmt::format("{}: {}: expected at least one row and one column, got {} × {}", token, name, view.rows, view.columns));
   std::int64_t down = 0, across = 0, all = 0, bytes = 0;
-  if (__builtin_mul_overflow(view.rows - 1, view.row_stride, &down) || __builtin_mul_overflow(view.columns - 1, view.column_stride, &across) ||
-      __builtin_add_overflow(down, across, &all) || __builtin_mul_overflow(all, static_cast<std::int64_t>(sizeof(T)), &bytes) ||
-      __builtin_mul_overflow(view.rows, view.columns, &all) || __builtin_mul_overflow(all, static_cast<std::int64_t>(sizeof(T)), &bytes))
-    throw invalid_argument_error(fmt::format("{}: {}: expected a size below 2^63 bytes, got {} × {} with strides {} and {}", token, name, view.rows,
-                                             view.columns, view.row_stride, view.column_stride));
+  if (__builtin_mul_overflow(view.rows - 1, view.row_stride, &down) ||
+      __builtin_mul_overflow(view.columns - 1, view.column_stride, &across) || __builtin_add_overflow(down, across, &all) ||
+      __builtin_mul_overflow(all, static_cast<std::int64_t>(sizeof(T)), &bytes) || __builtin_mul_overflow(view.rows, view.columns, &all) ||
+      __builtin_mul_overflow(all, static_cast<std::int64_t>(sizeof(T)), &bytes))
+    throw invalid_argument_error(fmt::format("{}: {}: expected a size below 2^63 bytes, got {} × {} with strides {} and {}", token, name,
+                                             view.rows, view.columns, view.row_stride, view.column_stride));
   if (view.data == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected an address, got null", token, name));
 }
 
@@ -95,7 +97,8 @@ template <class T>
 void check_centroids(const std::string& token, const matrix_view<const T>& centroids, std::int64_t k, std::int64_t n) {
   check_view(token, "centroids", centroids);
   if (centroids.rows != k || centroids.columns != n)
-    throw invalid_argument_error(fmt::format("{}: centroids: expected {} × {}, got {} × {}", token, k, n, centroids.rows, centroids.columns));
+    throw invalid_argument_error(
+        fmt::format("{}: centroids: expected {} × {}, got {} × {}", token, k, n, centroids.rows, centroids.columns));
 }
 
 template <class T>
@@ -104,7 +107,8 @@ model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, c
   check_view(token, "points", points);
   check_clusters(token, wanted.clusters);
   if (wanted.clusters > points.rows)
-    throw invalid_argument_error(fmt::format("{}: clusters: expected at most the number of points, {}, got {}", token, points.rows, wanted.clusters));
+    throw invalid_argument_error(
+        fmt::format("{}: clusters: expected at most the number of points, {}, got {}", token, points.rows, wanted.clusters));
   if (wanted.n_init < 1) throw invalid_argument_error(fmt::format("{}: n_init: expected at least 1, got {}", token, wanted.n_init));
   if (wanted.max_iter < 1) throw invalid_argument_error(fmt::format("{}: max_iter: expected at least 1, got {}", token, wanted.max_iter));
   if (!(wanted.tol >= 0)) throw invalid_argument_error(fmt::format("{}: tol: expected a number ≥ 0, got {}", token, wanted.tol));
@@ -112,7 +116,9 @@ model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, c
     case init::kmeans_plus_plus:
     case init::random: break;
     case init::given: check_centroids(token, wanted.centroids, wanted.clusters, points.columns); break;
-    default: throw invalid_argument_error(fmt::format("{}: init: expected k-means++, random or given, got {}", token, static_cast<int>(wanted.init)));
+    default:
+      throw invalid_argument_error(
+          fmt::format("{}: init: expected k-means++, random or given, got {}", token, static_cast<int>(wanted.init)));
   }
   if (!wanted.weights.empty()) {
     if (static_cast<std::int64_t>(wanted.weights.size()) != points.rows)
@@ -145,8 +151,12 @@ engine<T> engine_for(const matrix_view<const T>& points, const matrix_view<const
 
 }  // namespace
 
-model<float> fit(matrix_view<const float> points, const options<float>& wanted, const execution& how) { return fit_any(points, wanted, how); }
-model<double> fit(matrix_view<const double> points, const options<double>& wanted, const execution& how) { return fit_any(points, wanted, how); }
+model<float> fit(matrix_view<const float> points, const options<float>& wanted, const execution& how) {
+  return fit_any(points, wanted, how);
+}
+model<double> fit(matrix_view<const double> points, const options<double>& wanted, const execution& how) {
+  return fit_any(points, wanted, how);
+}
 
 prediction predict(matrix_view<const float> points, matrix_view<const float> centroids, const execution& how) {
   return engine_for(points, centroids, how).predict(centroids);

@@ -90,8 +90,8 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
     }
     made.rest[g] = static_cast<T>(rest);
     made.sum_weights[g] = static_cast<T>(sum_weights);
-    const auto found = abft::kmeans_row_limits(abft::unit_roundoff<T>, n, sum_norm, sum_square, std::sqrt(root_norm), std::sqrt(root_square),
-                                               std::sqrt(checksum_norm));
+    const auto found = abft::kmeans_row_limits(abft::unit_roundoff<T>, n, sum_norm, sum_square, std::sqrt(root_norm),
+                                               std::sqrt(root_square), std::sqrt(checksum_norm));
     // Products of subnormal numbers err absolutely, not relatively; and 0 ≤ 0 must hold where the squares of the limits underflow.
     const double least = 64 * static_cast<double>(n + k_group) * static_cast<double>(std::numeric_limits<T>::denorm_min());
     made.bounds.slope[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.slope);

@@ -32,9 +32,7 @@ template <class T>
 class sealed_centroids {
  public:
   sealed_centroids() = default;
-  explicit sealed_centroids(std::vector<T> values) : values_(std::move(values)), twin_(values_) {
-    seal_ = seal_of(values_.data(), size());
-  }
+  explicit sealed_centroids(std::vector<T> values) : values_(std::move(values)), twin_(values_) { seal_ = seal_of(values_.data(), size()); }
   std::int64_t size() const { return static_cast<std::int64_t>(values_.size()); }
   T* data() { return values_.data(); }  // for the injector
   const std::vector<T>& values() const { return values_; }

@@ -41,7 +41,8 @@ struct data_set {
 
 // `clusters` normal clouds around normal centres, in no order.
 template <class T>
-data_set<T> clouds(std::int64_t m, std::int64_t n, std::int64_t clusters, unsigned seed, double spread = 0.4, double offset = 0, double scale = 1) {
+data_set<T> clouds(std::int64_t m, std::int64_t n, std::int64_t clusters, unsigned seed, double spread = 0.4, double offset = 0,
+                   double scale = 1) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal;
   std::vector<double> centres(static_cast<std::size_t>(clusters * n));
@@ -50,7 +51,8 @@ data_set<T> clouds(std::int64_t m, std::int64_t n, std::int64_t clusters, unsign
   for (std::int64_t i = 0; i < m; ++i) {
     const auto c = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(clusters));
     for (std::int64_t f = 0; f < n; ++f)
-      made.values[static_cast<std::size_t>(i * n + f)] = static_cast<T>(scale * (offset + centres[static_cast<std::size_t>(c * n + f)] + spread * normal(random)));
+      made.values[static_cast<std::size_t>(i * n + f)] =
+          static_cast<T>(scale * (offset + centres[static_cast<std::size_t>(c * n + f)] + spread * normal(random)));
   }
   return made;
 }
@@ -77,7 +79,8 @@ struct truth {
 
 // Lloyd in double with scikit-learn's conventions. All of it by the definition.
 template <class T>
-truth brute_force(matrix_view<const T> points, const std::vector<double>& first, std::int64_t k, int max_iter, double tol, const std::vector<T>& weights = {}) {
+truth brute_force(matrix_view<const T> points, const std::vector<double>& first, std::int64_t k, int max_iter, double tol,
+                  const std::vector<T>& weights = {}) {
   const std::int64_t m = points.rows, n = points.columns;
   truth made;
   made.centroids = first;
@@ -119,7 +122,8 @@ truth brute_force(matrix_view<const T> points, const std::vector<double>& first,
       const auto j = static_cast<std::size_t>(made.labels[static_cast<std::size_t>(i)]);
       mass[j] += weight(i);
       members[j] += weight(i) > 0;
-      for (std::int64_t f = 0; f < n; ++f) sums[j * static_cast<std::size_t>(n) + static_cast<std::size_t>(f)] += weight(i) * static_cast<double>(points(i, f));
+      for (std::int64_t f = 0; f < n; ++f)
+        sums[j * static_cast<std::size_t>(n) + static_cast<std::size_t>(f)] += weight(i) * static_cast<double>(points(i, f));
     }
     std::vector<std::pair<double, std::int64_t>> far;
     for (std::int64_t i = 0; i < m; ++i) {
@@ -130,7 +134,9 @@ truth brute_force(matrix_view<const T> points, const std::vector<double>& first,
     std::ranges::sort(far);
     std::size_t next = 0;
     for (std::int64_t e = 0; e < k; ++e) {
-      if (std::count(made.labels.begin(), made.labels.end(), e) > 0 && members[static_cast<std::size_t>(e)] + static_cast<std::int64_t>(next) > 0 && mass[static_cast<std::size_t>(e)] > 0) continue;
+      if (std::count(made.labels.begin(), made.labels.end(), e) > 0 &&
+          members[static_cast<std::size_t>(e)] + static_cast<std::int64_t>(next) > 0 && mass[static_cast<std::size_t>(e)] > 0)
+        continue;
       if (next >= far.size()) break;
       made.relocated = true;
       const std::int64_t i = far[next++].second;
@@ -160,7 +166,9 @@ truth brute_force(matrix_view<const T> points, const std::vector<double>& first,
   }
   made.labels = assign();
   for (std::int64_t i = 0; i < m; ++i)
-    made.inertia += weight(i) * square_distance(points, i, [&](std::int64_t f) { return made.centroids[static_cast<std::size_t>(made.labels[static_cast<std::size_t>(i)] * n + f)]; });
+    made.inertia += weight(i) * square_distance(points, i, [&](std::int64_t f) {
+                      return made.centroids[static_cast<std::size_t>(made.labels[static_cast<std::size_t>(i)] * n + f)];
+                    });
   return made;
 }
 
@@ -172,7 +180,8 @@ void expect_nearest(matrix_view<const T> points, matrix_view<const T> centroids,
   const double n = static_cast<double>(points.columns);
   std::vector<double> mean(static_cast<std::size_t>(points.columns));
   for (std::int64_t i = 0; i < points.rows; ++i)
-    for (std::int64_t f = 0; f < points.columns; ++f) mean[static_cast<std::size_t>(f)] += static_cast<double>(points(i, f)) / static_cast<double>(points.rows);
+    for (std::int64_t f = 0; f < points.columns; ++f)
+      mean[static_cast<std::size_t>(f)] += static_cast<double>(points(i, f)) / static_cast<double>(points.rows);
   const auto origin = [&](std::int64_t f) { return mean[static_cast<std::size_t>(f)]; };
   double sum = 0;
   for (std::int64_t i = 0; i < points.rows; ++i) {
@@ -221,12 +230,22 @@ TYPED_TEST_SUITE(kmeans_backend, configurations, names);
 TYPED_TEST(kmeans_backend, follows_brute_force_from_given_centroids) {
   using T = typename TestFixture::real;
   int compared = 0;
-  for (const auto [m, n, k] : {std::array{1, 1, 1}, {5, 2, 5}, {63, 3, 4}, {64, 8, 8}, {200, 1, 3}, {257, 5, 9}, {700, 17, 12}, {513, 33, 20}, {1500, 8, 70}, {900, 130, 16}}) {
+  for (const auto [m, n, k] : {std::array{1, 1, 1},
+                               {5, 2, 5},
+                               {63, 3, 4},
+                               {64, 8, 8},
+                               {200, 1, 3},
+                               {257, 5, 9},
+                               {700, 17, 12},
+                               {513, 33, 20},
+                               {1500, 8, 70},
+                               {900, 130, 16}}) {
     for (const double tol : {0.0, 1e-4, 1e-1}) {
       const auto points = clouds<T>(m, n, k, static_cast<unsigned>(m + k));
       const std::vector<double> first(points.values.begin(), points.values.begin() + k * n);
       const truth expected = brute_force(points.view(), first, k, 30, tol);
-      const auto found = fit(points.view(), {.clusters = k, .init = init::given, .centroids = points.rows(k), .max_iter = 30, .tol = tol}, this->how());
+      const auto found =
+          fit(points.view(), {.clusters = k, .init = init::given, .centroids = points.rows(k), .max_iter = 30, .tol = tol}, this->how());
       SCOPED_TRACE(found.report.problem);
       EXPECT_EQ(found.report.verdict, verdict::clean);
       EXPECT_EQ(found.report.backend, TestFixture::k_backend);
@@ -239,7 +258,8 @@ TYPED_TEST(kmeans_backend, follows_brute_force_from_given_centroids) {
       EXPECT_EQ(found.converged, expected.converged);
       EXPECT_TRUE(std::equal(found.labels.begin(), found.labels.end(), expected.labels.begin()));
       EXPECT_NEAR(found.inertia, expected.inertia, 1e3 * k_u<T> * expected.inertia);
-      for (std::size_t e = 0; e < expected.centroids.size(); ++e) EXPECT_NEAR(found.centroids.data()[e], expected.centroids[e], 16 * k_u<T> * 8);
+      for (std::size_t e = 0; e < expected.centroids.size(); ++e)
+        EXPECT_NEAR(found.centroids.data()[e], expected.centroids[e], 16 * k_u<T> * 8);
     }
   }
   EXPECT_GE(compared, 15) << "too many near-ties to compare anything";
@@ -254,15 +274,18 @@ TYPED_TEST(kmeans_backend, weights_count_as_repetitions) {
   for (std::size_t i = 0; i < 300; ++i) {
     weights[i] = static_cast<T>(random() % 4);
     for (int r = 0; r < static_cast<int>(weights[i]); ++r) {
-      repeated.values.insert(repeated.values.end(), points.values.begin() + static_cast<std::ptrdiff_t>(6 * i), points.values.begin() + static_cast<std::ptrdiff_t>(6 * i + 6));
+      repeated.values.insert(repeated.values.end(), points.values.begin() + static_cast<std::ptrdiff_t>(6 * i),
+                             points.values.begin() + static_cast<std::ptrdiff_t>(6 * i + 6));
       ++repeated.m;
     }
   }
-  const auto weighted = fit(points.view(), {.clusters = 5, .init = init::given, .centroids = points.rows(5), .weights = weights}, this->how());
+  const auto weighted =
+      fit(points.view(), {.clusters = 5, .init = init::given, .centroids = points.rows(5), .weights = weights}, this->how());
   const auto plain = fit(repeated.view(), {.clusters = 5, .init = init::given, .centroids = points.rows(5)}, this->how());
   EXPECT_EQ(weighted.report.verdict, verdict::clean);
   EXPECT_NEAR(weighted.inertia, plain.inertia, 1e3 * k_u<T> * plain.inertia);
-  for (std::size_t e = 0; e < plain.centroids.size(); ++e) EXPECT_NEAR(weighted.centroids.data()[e], plain.centroids.data()[e], 64 * k_u<T>);
+  for (std::size_t e = 0; e < plain.centroids.size(); ++e)
+    EXPECT_NEAR(weighted.centroids.data()[e], plain.centroids.data()[e], 64 * k_u<T>);
   expect_nearest(points.view(), weighted.centroids.view(), weighted.labels, weighted.inertia, weights);
   // Only the ratios of weights matter for the centroids.
   std::vector<T> large(weights);
@@ -319,7 +342,8 @@ TYPED_TEST(kmeans_backend, any_strides) {
   const auto points = clouds<T>(m, n, k, 23);
   const options<T> wanted{.clusters = k, .max_iter = 9, .seed = 4};
   const auto expected = fit(points.view(), wanted, this->how());
-  std::vector<T> columns(static_cast<std::size_t>(m * n)), sparse(static_cast<std::size_t>(m * n * 6)), reversed(static_cast<std::size_t>(m * n));
+  std::vector<T> columns(static_cast<std::size_t>(m * n)), sparse(static_cast<std::size_t>(m * n * 6)),
+      reversed(static_cast<std::size_t>(m * n));
   for (std::int64_t i = 0; i < m; ++i) {
     for (std::int64_t f = 0; f < n; ++f) {
       const T x = points.values[static_cast<std::size_t>(i * n + f)];
@@ -328,7 +352,8 @@ TYPED_TEST(kmeans_backend, any_strides) {
       reversed[static_cast<std::size_t>((m - 1 - i) * n + n - 1 - f)] = x;
     }
   }
-  const matrix_view<const T> views[] = {column_major<const T>(columns.data(), m, n), {sparse.data() + 1, m, n, n * 6, 3}, {reversed.data() + m * n - 1, m, n, -n, -1}};
+  const matrix_view<const T> views[] = {
+      column_major<const T>(columns.data(), m, n), {sparse.data() + 1, m, n, n * 6, 3}, {reversed.data() + m * n - 1, m, n, -n, -1}};
   for (const auto& view : views) {
     const auto found = fit(view, wanted, this->how());
     EXPECT_EQ(found.labels, expected.labels);
@@ -377,7 +402,8 @@ TYPED_TEST(kmeans_backend, data_of_any_size_and_kind) {
       const auto found = fit(sets[s].view(), {.clusters = 6, .init = way, .max_iter = 20, .seed = 2}, this->how());
       EXPECT_EQ(found.report.verdict, verdict::clean) << to_json(found.report);
       for (std::size_t e = 0; e < found.centroids.size(); ++e) ASSERT_TRUE(std::isfinite(found.centroids.data()[e]));
-      if (sets[s].values[0] != 0 && std::abs(static_cast<double>(sets[s].values[0])) < 1e100 && std::abs(static_cast<double>(sets[s].values[0])) > 1e-100)
+      if (sets[s].values[0] != 0 && std::abs(static_cast<double>(sets[s].values[0])) < 1e100 &&
+          std::abs(static_cast<double>(sets[s].values[0])) > 1e-100)
         expect_nearest(sets[s].view(), found.centroids.view(), found.labels, found.inertia);
     }
   }
@@ -433,7 +459,8 @@ TYPED_TEST(kmeans_backend, inertia_never_grows) {
   const auto points = clouds<T>(2500, 6, 12, 59, 1.5);
   double last = std::numeric_limits<double>::infinity();
   for (int iterations = 1; iterations <= 12; ++iterations) {
-    const auto found = fit(points.view(), {.clusters = 12, .init = init::given, .centroids = points.rows(12), .max_iter = iterations, .tol = 0}, this->how());
+    const auto found = fit(
+        points.view(), {.clusters = 12, .init = init::given, .centroids = points.rows(12), .max_iter = iterations, .tol = 0}, this->how());
     EXPECT_LE(found.inertia, last * (1 + 1e2 * k_u<T>));
     last = found.inertia;
   }
@@ -459,7 +486,8 @@ TYPED_TEST(kmeans_backend, transform_gives_distances) {
     ASSERT_EQ(found.values.columns(), k);
     for (std::int64_t i = 0; i < m; ++i) {
       for (std::int64_t j = 0; j < k; ++j) {
-        const double exact = std::sqrt(square_distance(points.view(), i, [&](std::int64_t f) { return centroids.values[static_cast<std::size_t>(j * n + f)]; }));
+        const double exact = std::sqrt(
+            square_distance(points.view(), i, [&](std::int64_t f) { return centroids.values[static_cast<std::size_t>(j * n + f)]; }));
         ASSERT_NEAR(found.values(i, j), exact, k_u<T> * (8 * std::sqrt(n) * exact + 40 * std::sqrt(n)));
       }
     }
@@ -493,7 +521,9 @@ TYPED_TEST(kmeans_backend, refuses_what_has_no_meaning) {
   EXPECT_NE(refused({.clusters = 2, .tol = -1}, points.view()).find("tol: expected a number"), std::string::npos);
   EXPECT_NE(refused({.clusters = 2, .tol = std::nan("")}, points.view()).find("tol: expected a number"), std::string::npos);
   EXPECT_NE(refused({.clusters = 2, .init = init::given}, points.view()).find("centroids: expected"), std::string::npos);
-  EXPECT_NE(refused({.clusters = 2, .init = init::given, .centroids = points.rows(3)}, points.view()).find("centroids: expected 2 × 3, got 3 × 3"), std::string::npos);
+  EXPECT_NE(refused({.clusters = 2, .init = init::given, .centroids = points.rows(3)}, points.view())
+                .find("centroids: expected 2 × 3, got 3 × 3"),
+            std::string::npos);
   std::vector<T> weights(19, T(1));
   EXPECT_NE(refused({.clusters = 2, .weights = weights}, points.view()).find("weights: expected 20, got 19"), std::string::npos);
   weights.assign(20, T(0));
@@ -506,9 +536,12 @@ TYPED_TEST(kmeans_backend, refuses_what_has_no_meaning) {
     auto poisoned = points;
     poisoned.values[16] = static_cast<T>(-bad);
     EXPECT_NE(refused({.clusters = 2}, poisoned.view()).find("row 5, column 1"), std::string::npos);
-    EXPECT_NE(message([&] { (void)predict(points.view(), poisoned.rows(6), this->how()); }).find("centroids: expected finite"), std::string::npos);
-    EXPECT_NE(message([&] { (void)predict(poisoned.view(), points.rows(6), this->how()); }).find("points: expected finite"), std::string::npos);
-    EXPECT_NE(message([&] { (void)transform(poisoned.view(), points.rows(6), this->how()); }).find("points: expected finite"), std::string::npos);
+    EXPECT_NE(message([&] { (void)predict(points.view(), poisoned.rows(6), this->how()); }).find("centroids: expected finite"),
+              std::string::npos);
+    EXPECT_NE(message([&] { (void)predict(poisoned.view(), points.rows(6), this->how()); }).find("points: expected finite"),
+              std::string::npos);
+    EXPECT_NE(message([&] { (void)transform(poisoned.view(), points.rows(6), this->how()); }).find("points: expected finite"),
+              std::string::npos);
   }
   const auto narrow = row_major<const T>(points.values.data(), 4, 2);
   EXPECT_NE(message([&] { (void)predict(points.view(), narrow, this->how()); }).find("expected 4 × 3, got 4 × 2"), std::string::npos);
@@ -531,7 +564,10 @@ struct result {
   ballast::report report;
 
   explicit result(const model<T>& made)
-      : centroids(made.centroids.data(), made.centroids.data() + made.centroids.size()), labels(made.labels), inertia(made.inertia), iterations(made.iterations),
+      : centroids(made.centroids.data(), made.centroids.data() + made.centroids.size()),
+        labels(made.labels),
+        inertia(made.inertia),
+        iterations(made.iterations),
         report(made.report) {}
 
   // Bit for bit; a NaN differs from everything.
@@ -540,7 +576,8 @@ struct result {
   }
   // The same labels, and numbers that differ by no more than a few roundings.
   bool close(const result& other, double scale) const {
-    if (labels != other.labels || iterations != other.iterations || !(std::abs(inertia - other.inertia) <= 64 * k_u<T> * other.inertia)) return false;
+    if (labels != other.labels || iterations != other.iterations || !(std::abs(inertia - other.inertia) <= 64 * k_u<T> * other.inertia))
+      return false;
     for (std::size_t e = 0; e < centroids.size(); ++e)
       if (!(std::abs(static_cast<double>(centroids[e]) - static_cast<double>(other.centroids[e])) <= 16 * k_u<T> * scale)) return false;
     return true;
@@ -557,7 +594,9 @@ template <class T>
 result<T> struck(const data_set<T>& points, const scene& what, const inject::plan* faults, execution how) {
   how.faults = faults;
   how.throw_on_uncorrectable = false;
-  return result<T>(fit(points.view(), {.clusters = what.k, .init = init::given, .centroids = points.rows(what.k), .max_iter = what.max_iter, .tol = what.tol}, how));
+  return result<T>(
+      fit(points.view(),
+          {.clusters = what.k, .init = init::given, .centroids = points.rows(what.k), .max_iter = what.max_iter, .tol = what.tol}, how));
 }
 
 inject::request fault_at(inject::site site, inject::model model, std::uint64_t seed) {
@@ -587,7 +626,8 @@ TYPED_TEST(kmeans_backend, every_site_and_model_is_repaired_and_matters) {
           // The last iteration, so that later ones do not heal what an unprotected fault did. A shift only matters before.
           fault.visit = row.site == inject::site::kmeans_shift ? 0 : what.max_iter - 1;
           const inject::plan faults({fault});
-          SCOPED_TRACE(std::string(row.name) + " " + std::string(inject::k_model_names[model]) + " seed " + std::to_string(seed) + " m " + std::to_string(what.m));
+          SCOPED_TRACE(std::string(row.name) + " " + std::string(inject::k_model_names[model]) + " seed " + std::to_string(seed) + " m " +
+                       std::to_string(what.m));
           const auto found = struck(points, what, &faults, this->how());
           detected += found.report.detected > 0;
           if (found.report.verdict == verdict::uncorrectable) {
@@ -638,13 +678,13 @@ data_set<T> hostile(int kind, std::int64_t m, std::int64_t n, unsigned seed) {
         case 2: x *= 1e30; break;
         case 3: x *= 1e-30; break;
         case 4: x = cauchy(random) * 1e10; break;
-        case 5: x *= std::pow(10.0, 8.0 * static_cast<double>(f % 5) - 16); break;                       // mixed scales: ill-conditioned
-        case 6: x *= static_cast<double>(std::numeric_limits<T>::denorm_min()) * 1000; break;           // subnormal
-        case 7: x = static_cast<double>(i % 2) + 4 * k_u<T> * x; break;                                  // near ties
-        case 8: x = row; break;                                                                          // duplicated features
-        case 9: x = static_cast<double>(random() % 2); break;                                            // binary
-        case 10: x = static_cast<double>(i) / static_cast<double>(m) + 1e4; break;                       // sorted, far from the origin
-        default: x = i % 97 == 0 ? 1e6 * x : x; break;                                                   // outliers
+        case 5: x *= std::pow(10.0, 8.0 * static_cast<double>(f % 5) - 16); break;             // mixed scales: ill-conditioned
+        case 6: x *= static_cast<double>(std::numeric_limits<T>::denorm_min()) * 1000; break;  // subnormal
+        case 7: x = static_cast<double>(i % 2) + 4 * k_u<T> * x; break;                        // near ties
+        case 8: x = row; break;                                                                // duplicated features
+        case 9: x = static_cast<double>(random() % 2); break;                                  // binary
+        case 10: x = static_cast<double>(i) / static_cast<double>(m) + 1e4; break;             // sorted, far from the origin
+        default: x = i % 97 == 0 ? 1e6 * x : x; break;                                         // outliers
       }
       made.values[static_cast<std::size_t>(i * n + f)] = static_cast<T>(std::clamp(x, -limit, limit));
     }
@@ -665,8 +705,16 @@ TYPED_TEST(kmeans_backend, no_false_alarm_in_1e5_clean_intervals) {
         std::vector<T> weights;
         if (round % 2 == 1)
           for (std::int64_t i = 0; i < m; ++i) weights.push_back(static_cast<T>(std::exp(static_cast<double>(i % 50) - 25)));
-        const auto found = fit(points.view(), {.clusters = k, .init = round % 3 == 0 ? init::kmeans_plus_plus : init::random, .weights = weights, .max_iter = 30, .tol = 0, .seed = round}, this->how());
-        ASSERT_EQ(found.report.verdict, verdict::clean) << "kind " << kind << " round " << round << " " << found.report.problem << to_json(found.report);
+        const auto found = fit(points.view(),
+                               {.clusters = k,
+                                .init = round % 3 == 0 ? init::kmeans_plus_plus : init::random,
+                                .weights = weights,
+                                .max_iter = 30,
+                                .tol = 0,
+                                .seed = round},
+                               this->how());
+        ASSERT_EQ(found.report.verdict, verdict::clean)
+            << "kind " << kind << " round " << round << " " << found.report.problem << to_json(found.report);
         // A block has at most 512 points; seeding and the final labels pass over them as well.
         const std::int64_t passes = found.iterations + 1 + (round % 3 == 0 ? 2 * k - 1 : 0);
         intervals += passes * ((m + 511) / 512);
@@ -675,8 +723,8 @@ TYPED_TEST(kmeans_backend, no_false_alarm_in_1e5_clean_intervals) {
   }
 }
 
-// The floor: a fault that protection does not see leaves labels whose squared distance is within k_floor · u · (‖x‖ + ‖c‖)² of the least one,
-// in the units of the block's largest ‖x‖, and centroids and inertia that are right to a few roundings for these labels.
+// The floor: a fault that protection does not see leaves labels whose squared distance is within k_floor · u · (‖x‖ + ‖c‖)² of the least
+// one, in the units of the block's largest ‖x‖, and centroids and inertia that are right to a few roundings for these labels.
 TYPED_TEST(kmeans_backend, what_is_not_seen_is_below_the_floor) {
   using T = typename TestFixture::real;
   constexpr double k_floor = 2000;
@@ -686,7 +734,8 @@ TYPED_TEST(kmeans_backend, what_is_not_seen_is_below_the_floor) {
   double largest = 0;
   for (std::int64_t i = 0; i < m; ++i) largest = std::max(largest, square_distance(points.view(), i, [](std::int64_t) { return 0.0; }));
   int detected = 0, unseen = 0;
-  for (const auto site : {inject::site::kmeans_product, inject::site::kmeans_minimum, inject::site::kmeans_points, inject::site::kmeans_index}) {
+  for (const auto site :
+       {inject::site::kmeans_product, inject::site::kmeans_minimum, inject::site::kmeans_points, inject::site::kmeans_index}) {
     for (std::uint64_t seed = 0; seed < k_fault_seeds; ++seed) {
       inject::request fault;  // any bit
       fault.site = site;
@@ -780,7 +829,9 @@ TYPED_TEST(kmeans_backend, a_premature_or_missed_stop_is_prevented) {
   const scene what{1000, 3, 8, 40, 0.05};
   const auto clean = struck(points, what, nullptr, this->how());
   ASSERT_TRUE(clean.iterations > 2 && clean.iterations < 40);
-  for (const auto& [model, visit] : {std::pair{inject::model::zero, std::int64_t{0}}, {inject::model::nan, clean.iterations - 1}, {inject::model::infinity, clean.iterations - 1}}) {
+  for (const auto& [model, visit] : {std::pair{inject::model::zero, std::int64_t{0}},
+                                     {inject::model::nan, clean.iterations - 1},
+                                     {inject::model::infinity, clean.iterations - 1}}) {
     inject::request fault = fault_at(inject::site::kmeans_shift, model, 1);
     fault.visit = visit;
     const inject::plan faults({fault});
@@ -831,8 +882,8 @@ TEST(kmeans_token, goes_both_ways) {
   EXPECT_EQ(made.k, 9);
   EXPECT_EQ(made.precision, precision::f64);
   EXPECT_EQ(to_token(made), "kmeans_f64_m131072_n128_k9");
-  for (const char* bad : {"", "kmeans", "kmeans_f32_m1_n1", "kmeans_f32_m1_n1_k1x", "kmeans_f16_m1_n1_k1", "kmeans_f32_m-1_n1_k1", "kmeans_f32_m1_n0_k1", "kmeans_f32_m1_n1_k2",
-                          "kmeans_f32_m99999999999999999999_n1_k1", "fft_f32_m1_n1_k1"})
+  for (const char* bad : {"", "kmeans", "kmeans_f32_m1_n1", "kmeans_f32_m1_n1_k1x", "kmeans_f16_m1_n1_k1", "kmeans_f32_m-1_n1_k1",
+                          "kmeans_f32_m1_n0_k1", "kmeans_f32_m1_n1_k2", "kmeans_f32_m99999999999999999999_n1_k1", "fft_f32_m1_n1_k1"})
     EXPECT_THROW(parse_token(bad), invalid_argument_error) << bad;
 }
 

@@ -44,7 +44,8 @@ problem_data<T> arbitrary() {
     state = state * 6364136223846793005u + 1442695040888963407u;
     return static_cast<std::int64_t>(state >> 33);
   };
-  for (std::int64_t e = 0; e < made.m * made.n; ++e) made.values.push_back(static_cast<T>(static_cast<double>(next() % (2 * range + 1) - range) * scale));
+  for (std::int64_t e = 0; e < made.m * made.n; ++e)
+    made.values.push_back(static_cast<T>(static_cast<double>(next() % (2 * range + 1) - range) * scale));
   if (*rc::gen::arbitrary<bool>()) {
     for (std::int64_t i = 0; i < made.m; ++i) made.weights.push_back(static_cast<T>(next() % 4));
     made.weights[0] = 1;

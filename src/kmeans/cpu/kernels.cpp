@@ -30,9 +30,9 @@ const kernels<double>* table_f64() { return &reference_kernels<double>(); }
 template <class T>
 using lanes_of = hn::CappedTag<T, 64 / sizeof(T)>;
 template <class T>
-using vector_of = hn::Vec<lanes_of<T>>;
+using vector_of = hn::Vec<lanes_of<T> >;
 template <class T>
-using integers_of = hn::RebindToSigned<lanes_of<T>>;
+using integers_of = hn::RebindToSigned<lanes_of<T> >;
 
 template <class T>
 constexpr std::int64_t k_lanes = hn::MaxLanes(lanes_of<T>());
@@ -132,7 +132,8 @@ HWY_NOINLINE void load(const source<T>& from, tile<T>& block) {
   if (from.weights.empty()) {
     std::fill_n(block.weight.data(), block.count, T(1));
   } else {
-    for (std::int64_t p = 0; p < block.count; ++p) block.weight[p] = from.weights[static_cast<std::size_t>(block.first + p)] * from.weight_scale;
+    for (std::int64_t p = 0; p < block.count; ++p)
+      block.weight[p] = from.weights[static_cast<std::size_t>(block.first + p)] * from.weight_scale;
   }
   std::fill(block.weight.data() + block.count, block.weight.data() + all, T(0));
 }
@@ -154,7 +155,7 @@ HWY_INLINE void store_index(vector_of<T> v, std::int32_t* to) {
     const integers_of<T> di;
     hn::StoreU(hn::BitCast(di, v), di, to);
   } else {
-    const hn::Rebind<std::int32_t, lanes_of<T>> di;
+    const hn::Rebind<std::int32_t, lanes_of<T> > di;
     hn::StoreU(hn::DemoteTo(di, v), di, to);
   }
 }
@@ -165,7 +166,7 @@ HWY_INLINE vector_of<T> load_index(const std::int32_t* from) {
   if constexpr (sizeof(T) == 4) {
     return hn::BitCast(d, hn::LoadU(integers_of<T>(), from));
   } else {
-    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<std::int32_t, lanes_of<T>>(), from));
+    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<std::int32_t, lanes_of<T> >(), from));
   }
 }
 
@@ -234,11 +235,13 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const T* HW
       }
       for (std::int64_t r = 1; r < rows; ++r) std::copy_n(shown.products + r * 2 * lanes, points, shown.products + r * points);
       hook.injector->strike(inject::site::kmeans_product, here, shown.products, rows * points);
-      for (std::int64_t r = rows; r-- > 1;) std::copy_backward(shown.products + r * points, shown.products + (r + 1) * points, shown.products + r * 2 * lanes + points);
+      for (std::int64_t r = rows; r-- > 1;)
+        std::copy_backward(shown.products + r * points, shown.products + (r + 1) * points, shown.products + r * 2 * lanes + points);
       for (int r = 0; r < rows; ++r) {
         for (int v = 0; v < 2; ++v) {
           const auto kept = hn::LoadU(d, shown.products + r * 2 * lanes + v * lanes);
-          const auto used = hn::RebindMask(d, hn::Lt(hn::Iota(di, 0), hn::Set(di, static_cast<hn::TFromD<decltype(di)>>(points - v * lanes))));
+          const auto used =
+              hn::RebindMask(d, hn::Lt(hn::Iota(di, 0), hn::Set(di, static_cast<hn::TFromD<decltype(di)> >(points - v * lanes))));
           acc[r][v] = hn::IfThenElse(used, kept, acc[r][v]);
         }
       }
@@ -356,7 +359,8 @@ HWY_NOINLINE finding assign_with(const panel<T>& centroids, bool keep, const pro
   const std::int64_t pairs = padded(block) / width;
   const std::int64_t cell = cell_points(block);
   // Packed centroids that stay in the second-level cache while all points of the block pass by.
-  const std::int64_t chunk = std::max<std::int64_t>(1, 384 * 1024 / (static_cast<std::int64_t>(sizeof(T)) * k_group * n)) * (k_group / k_tile);
+  const std::int64_t chunk =
+      std::max<std::int64_t>(1, 384 * 1024 / (static_cast<std::int64_t>(sizeof(T)) * k_group * n)) * (k_group / k_tile);
   finding found;
   for (std::int64_t begin = 0; begin < centroids.tiles; begin += chunk) {
     const std::int64_t end = std::min(begin + chunk, centroids.tiles);
@@ -411,7 +415,8 @@ HWY_NOINLINE finding assign_with(const panel<T>& centroids, bool keep, const pro
         } else {
           for (int r = 0; r < k_tile && r < real; r += k_rows) {
             here.step = (pair * centroids.tiles + t) * (k_tile / k_rows) + r / k_rows;
-            search_tile<T, k_rows, Protect>(x, n, packed + r, norms + r, weights + r, r == 0 ? start : T(0), t * k_tile + r, real - r, hook, here, points, s);
+            search_tile<T, k_rows, Protect>(x, n, packed + r, norms + r, weights + r, r == 0 ? start : T(0), t * k_tile + r, real - r, hook,
+                                            here, points, s);
           }
         }
         if constexpr (Protect) {
@@ -435,7 +440,8 @@ HWY_NOINLINE finding assign_with(const panel<T>& centroids, bool keep, const pro
             HWY_ALIGN T shown[lanes];
             hn::Store(kept[v], d, shown);
             for (std::int64_t l = 0; l < lanes; ++l)
-              if (!(shown[l] == 0)) found = {static_cast<double>(shown[l]), std::min(block.first + at + v * lanes + l, block.first + block.count - 1)};
+              if (!(shown[l] == 0))
+                found = {static_cast<double>(shown[l]), std::min(block.first + at + v * lanes + l, block.first + block.count - 1)};
           }
         }
       }
@@ -492,14 +498,14 @@ HWY_INLINE const T* fetch(const source<T>& from, std::int64_t i, std::int64_t n,
 }
 
 template <class T>
-using words_of = hn::RebindToUnsigned<lanes_of<T>>;
+using words_of = hn::RebindToUnsigned<lanes_of<T> >;
 
 // One lane for each point modulo the width. A sum wraps at the size of T.
 template <class T>
 HWY_NOINLINE void sign(const tile<T>& block, std::uint64_t* made) {
   const lanes_of<T> d;
   const words_of<T> du;
-  using word = hn::TFromD<words_of<T>>;
+  using word = hn::TFromD<words_of<T> >;
   constexpr std::int64_t lanes = k_lanes<T>;
   static_assert(k_width<T> <= 64);
   const T* x = block.x.data();
@@ -526,7 +532,7 @@ template <class T>
 HWY_NOINLINE void sign_source(const source<T>& from, const tile<T>& block, std::uint64_t* made) {
   const lanes_of<T> d;
   const words_of<T> du;
-  using word = hn::TFromD<words_of<T>>;
+  using word = hn::TFromD<words_of<T> >;
   constexpr std::int64_t lanes = k_lanes<T>;
   constexpr std::int64_t width = k_width<T>;
   const std::int64_t n = block.n;
@@ -538,8 +544,13 @@ HWY_NOINLINE void sign_source(const source<T>& from, const tile<T>& block, std::
     const T* x = fetch(from, block.first + p, n, row.data());
     auto sum = hn::Zero(du);
     std::int64_t f = 0;
-    for (; f + lanes <= n; f += lanes) sum = hn::Add(sum, hn::BitCast(du, hn::Sub(hn::Mul(hn::LoadU(d, x + f), scale), hn::LoadU(d, shift + f))));
-    word total = f > 0 ? hn::GetLane(hn::SumOfLanes(du, sum)) : 0;
+    for (; f + lanes <= n; f += lanes)
+      sum = hn::Add(sum, hn::BitCast(du, hn::Sub(hn::Mul(hn::LoadU(d, x + f), scale), hn::LoadU(d, shift + f))));
+    // Not SumOfLanes, which some compilers' headers do in signed numbers, where wrapping is undefined.
+    HWY_ALIGN word parts[lanes];
+    hn::Store(sum, du, parts);
+    word total = 0;
+    for (const word part : parts) total += part;
     for (; f < n; ++f) {
       const T value = x[f] * from.scale - shift[f];
       word bits;
@@ -555,10 +566,10 @@ HWY_NOINLINE void sign_source(const source<T>& from, const tile<T>& block, std::
 template <class T>
 using wide = lanes_of<double>;
 template <class T>
-using narrow = hn::Rebind<T, wide<T>>;
+using narrow = hn::Rebind<T, wide<T> >;
 
 template <class T>
-HWY_INLINE hn::Vec<wide<T>> promoted(hn::Vec<narrow<T>> v) {
+HWY_INLINE hn::Vec<wide<T> > promoted(hn::Vec<narrow<T> > v) {
   if constexpr (sizeof(T) == 4) {
     return hn::PromoteTo(wide<T>(), v);
   } else {
@@ -622,7 +633,7 @@ template <class T>
 HWY_NOINLINE void sum_labels(const tile<T>& block, const double* projection, partial<T>& into) {
   const wide<T> d;
   [[maybe_unused]] const narrow<T> dn;
-  const hn::Rebind<std::int32_t, wide<T>> di;
+  const hn::Rebind<std::int32_t, wide<T> > di;
   constexpr std::int64_t lanes = k_lanes<double>;
   const bool weighted = into.weights.size() != 0;
   auto projected = hn::Zero(d), more = projected, labels = projected, weights = projected;
@@ -689,8 +700,8 @@ HWY_NOINLINE void exact(const source<T>& from, const T* centroids, tile<T>& bloc
 
 // ‖x − c‖² of Rows centroids and 2 vectors of points, from differences.
 template <class T, int Rows>
-HWY_INLINE void distance_tile(const T* HWY_RESTRICT x, std::int64_t n, const T* HWY_RESTRICT packed, const T* HWY_RESTRICT weights, std::int64_t capacity,
-                              T* HWY_RESTRICT distance, vector_of<T>* sum) {
+HWY_INLINE void distance_tile(const T* HWY_RESTRICT x, std::int64_t n, const T* HWY_RESTRICT packed, const T* HWY_RESTRICT weights,
+                              std::int64_t capacity, T* HWY_RESTRICT distance, vector_of<T>* sum) {
   const lanes_of<T> d;
   constexpr std::int64_t lanes = k_lanes<T>;
   const auto half = hn::Set(d, T(0.5));
@@ -749,7 +760,8 @@ HWY_NOINLINE void distances(const panel<T>& centroids, std::int64_t group, bool 
     for (std::int64_t p = 0; protect && p < all; p += lanes) {
       auto sum = hn::Zero(d);
       for (std::int64_t j = 0; j < count; ++j)
-        sum = hn::MulAdd(hn::Set(d, centroids.weights[group * k_group + j]), hn::Load(d, block.distance.data() + j * block.capacity + p), sum);
+        sum = hn::MulAdd(hn::Set(d, centroids.weights[group * k_group + j]), hn::Load(d, block.distance.data() + j * block.capacity + p),
+                         sum);
       hn::Store(sum, d, block.residual.data() + p);
     }
   }
@@ -777,8 +789,8 @@ HWY_NOINLINE void distances(const panel<T>& centroids, std::int64_t group, bool 
 
 template <class T>
 const kernels<T>* table() {
-  static constexpr kernels<T> all = {k_width<T>, load<T>,       sign<T>,    sign_source<T>, measure<T>, assign<T>,   check<T>,
-                                       accumulate<T>, project<T>, sum_labels<T>,  exact<T>,    distances<T>};
+  static constexpr kernels<T> all = {k_width<T>, load<T>,       sign<T>,    sign_source<T>, measure<T>, assign<T>,
+                                     check<T>,   accumulate<T>, project<T>, sum_labels<T>,  exact<T>,   distances<T>};
   return &all;
 }
 

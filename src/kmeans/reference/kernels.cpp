@@ -34,7 +34,9 @@ void load(const source<T>& from, tile<T>& block) {
   for (std::int64_t p = 0; p < block.capacity; ++p) {
     const bool used = p < block.count;
     for (std::int64_t f = 0; f < block.n; ++f) block.x[p * block.n + f] = used ? coordinate(from, block.first + p, f) : T(0);
-    block.weight[p] = !used ? T(0) : from.weights.empty() ? T(1) : from.weights[static_cast<std::size_t>(block.first + p)] * from.weight_scale;
+    block.weight[p] = !used                  ? T(0)
+                      : from.weights.empty() ? T(1)
+                                             : from.weights[static_cast<std::size_t>(block.first + p)] * from.weight_scale;
   }
 }
 
@@ -76,7 +78,8 @@ void measure(tile<T>& block) {
 // x · C of group g, plus what rounding took from the starts of its tiles: what Σ_tiles (start + Σ w D) must be.
 template <class T>
 T encoded(const panel<T>& centroids, std::int64_t g, const tile<T>& block, std::int64_t p) {
-  return sum_features(centroids.rest[g], block.n, [&](std::int64_t f) { return centroids.checksum[g * block.n + f] * block.x[p * block.n + f]; });
+  return sum_features(centroids.rest[g], block.n,
+                      [&](std::int64_t f) { return centroids.checksum[g * block.n + f] * block.x[p * block.n + f]; });
 }
 
 // Remembers a residual that exceeds its limit. Written so that NaN exceeds every limit.
@@ -137,7 +140,8 @@ finding assign(const panel<T>& centroids, bool protect, bool, const product_hook
       if (!protect) continue;
       sum += tile_sum;
       if (t + 1 == centroids.tiles || (t + 1) * k_tile % k_group == 0) {
-        const T limit = squared<T>(block.bounds.slope[static_cast<std::size_t>(g)]) * norm + squared<T>(block.bounds.offset[static_cast<std::size_t>(g)]);
+        const T limit = squared<T>(block.bounds.slope[static_cast<std::size_t>(g)]) * norm +
+                        squared<T>(block.bounds.offset[static_cast<std::size_t>(g)]);
         compare(sum - expected, limit, kept);
       }
     }
@@ -153,7 +157,8 @@ finding assign(const panel<T>& centroids, bool protect, bool, const product_hook
 template <class T>
 finding check(const tile<T>& block, std::int64_t k) {
   for (std::int64_t p = 0; p < block.count; ++p) {
-    if (block.label[p] != block.index_twin[p] || block.label[p] < 0 || block.label[p] >= k) return {std::numeric_limits<double>::quiet_NaN(), block.first + p};
+    if (block.label[p] != block.index_twin[p] || block.label[p] < 0 || block.label[p] >= k)
+      return {std::numeric_limits<double>::quiet_NaN(), block.first + p};
   }
   return {};
 }
@@ -163,7 +168,8 @@ void accumulate(const source<T>& from, const tile<T>& block, partial<T>& into) {
   for (std::int64_t p = 0; p < block.count; ++p) {
     const std::int64_t j = block.label[p];
     const double weight = static_cast<double>(block.weight[p]);
-    for (std::int64_t f = 0; f < block.n; ++f) into.sums[j * block.n + f] += weight * static_cast<double>(coordinate(from, block.first + p, f));
+    for (std::int64_t f = 0; f < block.n; ++f)
+      into.sums[j * block.n + f] += weight * static_cast<double>(coordinate(from, block.first + p, f));
     if (into.weights.size() != 0) into.weights[j] += weight;
     into.members[j] += weight > 0 ? 1 : 0;
   }
@@ -238,8 +244,8 @@ void distances(const panel<T>& centroids, std::int64_t group, bool protect, cons
 
 template <class T>
 const kernels<T>& reference_kernels() {
-  static constexpr kernels<T> all = {1,        load<T>,       sign<T>,    sign_source<T>, measure<T>, assign<T>,   check<T>,
-                                       accumulate<T>, project<T>, sum_labels<T>,  exact<T>,    distances<T>};
+  static constexpr kernels<T> all = {1,        load<T>,       sign<T>,    sign_source<T>, measure<T>, assign<T>,
+                                     check<T>, accumulate<T>, project<T>, sum_labels<T>,  exact<T>,   distances<T>};
   return all;
 }
 
