@@ -1,0 +1,75 @@
+// The SIMD kernels of the FFT as a table of functions: one table for each precision and instruction set.
+// Layer: backend "cpu". kernels-inl.hpp implements them; the best set for the running CPU is chosen once.
+//
+// A tile is a matrix of `rows` × 2W scalars, W = lanes: row j holds the real parts of element j of W signals, then the imaginary
+// parts. So every arithmetic loop runs over whole vectors, and a tile that is read as 2·rows × W scalars is the transpose of the W
+// signals as they lie in memory. `swapped` exchanges the roles of the two halves: a forward transform then computes the inverse.
+#pragma once
+
+#include <cstdint>
+
+namespace ballast::fft::cpu {
+
+inline constexpr int k_max_lanes = 16;
+inline constexpr int k_block = 16;  // rows summed in working precision before the sum is promoted
+
+// Weighted sums of the lanes of a tile. Weights are rows of 4 scalars (a₀.re, a₀.im, a₁.re, a₁.im) for complex-linear checks, or of 8
+// (for each vector: what re adds to (re, im) of the sum, then what im adds) for real-linear ones.
+struct lane_sums {
+  double high[4][k_max_lanes];
+  double low[4][k_max_lanes];
+  double squares[k_max_lanes];  // Σ|x|², from the encode side only
+};
+
+template <class T>
+struct encoder {
+  const T* weights = nullptr;  // null: do not encode
+  bool general = false;
+  lane_sums* sums = nullptr;
+};
+
+template <class T>
+struct kernel_table {
+  int lanes;
+
+  // Loads: `used` lanes (the others become zero), `rows` rows, and the sums of them. Strides in scalars.
+  // load_rows: lane l is 2·rows contiguous scalars at base + l·lane_stride. load_columns: row j is `used` contiguous complex numbers.
+  void (*load_rows)(const T* base, std::int64_t lane_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode);
+  void (*load_columns)(const T* base, std::int64_t row_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode);
+  // load_blocks: row-wise from blocks that store_block wrote: block t holds elements tW … tW + W − 1 of each lane, lane l in its row l.
+  // Returns the number of blocks whose seal (at seals + t·seal_stride) does not match what was read.
+  std::int64_t (*load_blocks)(const T* base, std::int64_t block_stride, int used, std::int64_t rows, T* tile, const T* seals, std::int64_t seal_stride,
+                              const encoder<T>& encode);
+  void (*sum_tile)(const T* tile, std::int64_t rows, const encoder<T>& encode, bool with_squares);
+
+  // Stores of verified tiles.
+  void (*store_rows)(const T* tile, std::int64_t scalars, int used, T* base, std::int64_t lane_stride, bool stream);
+  void (*store_columns)(const T* tile, std::int64_t rows, int used, T* base, std::int64_t row_stride, bool stream);
+  // Copies `rows` rows as they are, and seals them: a word for each lane, made of all the words of that lane. Seals go to
+  // seals[r · 1 … ] for each group of W rows.
+  void (*store_blocks)(const T* tile, std::int64_t rows, T* base, T* seals);
+  void (*seal_rows)(const T* tile, std::int64_t rows, T* seal);                              // one seal over all rows
+  void (*extend_seals)(const T* tile, std::int64_t rows, T* seals, std::int64_t seal_stride);  // row j extends its own seal
+
+  // One stage of the transform of length n = radix · s · m, s being the product of the radices done. twiddles: m rows of radix − 1 complex
+  // numbers, null for m = 1. roots: for odd radices cos and sin of 2πjk/radix, j, k = 1 … (radix − 1)/2.
+  void (*stage)(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, const T* twiddles, const T* roots, bool swapped);
+
+  // y_j = x_j · w_j (or with the conjugate), w a table of complex numbers; rows from `rows` to `padded` become zero.
+  void (*multiply_rows)(const T* x, T* y, std::int64_t rows, std::int64_t padded, const T* w, bool swapped);
+  // Row j times coarse[j] · fine[j][lane], the twiddle factors between the two passes of a large transform, or their conjugates.
+  void (*twiddle_rows)(const T* x, T* y, std::int64_t rows, const T* coarse, const T* fine, bool conjugate, bool swapped);
+  void (*scale_rows)(T* tile, std::int64_t rows, T factor);
+  // Between the complex transform of length m and the half spectrum (m + 1 rows) of a real one of length 2m. w_k = e^{−2πi k/2m}.
+  void (*split_real)(const T* z, T* x, std::int64_t m, const T* w);
+  void (*join_real)(const T* x, T* z, std::int64_t m, const T* w);
+};
+
+template <class T>
+const kernel_table<T>& kernels();
+template <>
+const kernel_table<float>& kernels();
+template <>
+const kernel_table<double>& kernels();
+
+}  // namespace ballast::fft::cpu
