@@ -79,13 +79,21 @@ signal<W> bluestein(const signal<W>& x) {
 
 // The definition, for a prime length; roots[j] = e^{−2πi j/p}.
 template <class W>
-signal<W> by_definition(const signal<W>& x, const signal<W>& roots) {
+void by_definition(const signal<W>& x, const signal<W>& roots, signal<W>& y) {
   const std::size_t p = x.size();
-  signal<W> y(p);
-  for (std::size_t k = 0; k < p; ++k) {
-    for (std::size_t j = 0; j < p; ++j) y[k] += multiply(x[j], roots[j * k % p]);
+  if (p == 2) {
+    y[0] = x[0] + x[1];
+    y[1] = x[0] - x[1];
+    return;
   }
-  return y;
+  for (std::size_t k = 0; k < p; ++k) {
+    y[k] = x[0];
+    std::size_t jk = 0;
+    for (std::size_t j = 1; j < p; ++j) {
+      jk = jk + k < p ? jk + k : jk + k - p;
+      y[k] += multiply(x[j], roots[jk]);
+    }
+  }
 }
 
 }  // namespace
@@ -100,13 +108,16 @@ std::vector<std::complex<W>> dft(std::vector<std::complex<W>> x) {
   for (const std::int64_t p : factors) {
     const std::int64_t left = n / s;
     const std::int64_t m = left / p;
-    signal<W> roots(static_cast<std::size_t>(p)), twiddles(static_cast<std::size_t>(p)), column(static_cast<std::size_t>(p));
+    signal<W> roots(static_cast<std::size_t>(p)), twiddles(static_cast<std::size_t>(p)), column(static_cast<std::size_t>(p)), done(static_cast<std::size_t>(p));
     for (std::int64_t j = 0; j < p; ++j) roots[static_cast<std::size_t>(j)] = root_of_unity<W>(j, p);
     for (std::int64_t i = 0; i < m; ++i) {
       for (std::int64_t k = 0; k < p; ++k) twiddles[static_cast<std::size_t>(k)] = root_of_unity<W>(i * k, left);
       for (std::int64_t q = 0; q < s; ++q) {
         for (std::int64_t j = 0; j < p; ++j) column[static_cast<std::size_t>(j)] = x[static_cast<std::size_t>(q + s * (i + m * j))];
-        const auto done = p > k_largest_direct_prime ? bluestein(column) : by_definition(column, roots);
+        if (p > k_largest_direct_prime)
+          done = bluestein(column);
+        else
+          by_definition(column, roots, done);
         for (std::int64_t k = 0; k < p; ++k)
           turned[static_cast<std::size_t>(q + s * (p * i + k))] = multiply(done[static_cast<std::size_t>(k)], twiddles[static_cast<std::size_t>(k)]);
       }

@@ -151,6 +151,16 @@ HWY_INLINE void sum_block(const T* HWY_RESTRICT tile, std::int64_t rows, const T
   }
 }
 
+HWY_INLINE void clear(lane_sums& sums) {
+  std::memset(sums.high, 0, sizeof sums.high);
+  if constexpr (sizeof(T) == 8) std::memset(sums.low, 0, sizeof sums.low);
+  std::memset(sums.squares, 0, sizeof sums.squares);
+}
+
+HWY_INLINE void begin(const encoder<T>& encode) {
+  if (encode.weights != nullptr) clear(*encode.sums);
+}
+
 HWY_INLINE void encode_block(const T* tile, std::int64_t first, std::int64_t rows, const encoder<T>& encode) {
   if (encode.weights == nullptr) return;
   if (encode.general)
@@ -160,6 +170,7 @@ HWY_INLINE void encode_block(const T* tile, std::int64_t first, std::int64_t row
 }
 
 void sum_tile(const T* tile, std::int64_t rows, const encoder<T>& encode, bool with_squares) {
+  clear(*encode.sums);
   for (std::int64_t j = 0; j < rows; j += k_block) {
     const std::int64_t count = HWY_MIN(static_cast<std::int64_t>(k_block), rows - j);
     if (with_squares)
@@ -168,6 +179,47 @@ void sum_tile(const T* tile, std::int64_t rows, const encoder<T>& encode, bool w
       sum_block<true, false>(tile + j * k_row, count, encode.weights + 8 * j, *encode.sums);
     else
       sum_block<false, false>(tile + j * k_row, count, encode.weights + 4 * j, *encode.sums);
+  }
+}
+
+// ---- Verdicts ----
+
+bool set_thresholds(const lane_sums& input, int used, double factor, double least, double low, double high, lane_verdicts& to) {
+  const hn::CappedTag<double, k_max_lanes> d;
+  constexpr int lanes = static_cast<int>(hn::MaxLanes(d));
+  bool plain = true;
+  for (int l = 0; l < k_max_lanes; l += lanes) {
+    if (l >= used) break;
+    const auto squares = hn::Load(d, input.squares + l);
+    const auto tau = hn::MulAdd(hn::Set(d, factor), hn::Sqrt(squares), hn::Set(d, least));
+    hn::Store(tau, d, to.value + l);
+    hn::Store(tau, d, to.twin + l);
+    const auto inside = hn::And(hn::Ge(squares, hn::Set(d, low)), hn::Le(squares, hn::Set(d, high)));
+    const auto idle = hn::Not(hn::FirstN(d, static_cast<std::size_t>(used - l)));
+    plain = plain && hn::AllTrue(d, hn::Or(inside, idle));
+  }
+  return plain;
+}
+
+void compare(const lane_sums& input, const lane_sums& output, double scale, lane_verdicts& to) {
+  const hn::CappedTag<double, k_max_lanes> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  constexpr int lanes = static_cast<int>(hn::MaxLanes(d));
+  const auto s = hn::Set(d, scale);
+  for (int v = 0; v < 2; ++v) {
+    for (int l = 0; l < W; l += lanes) {
+      auto re = hn::NegMulAdd(s, hn::Load(d, input.high[2 * v] + l), hn::Load(d, output.high[2 * v] + l));
+      auto im = hn::NegMulAdd(s, hn::Load(d, input.high[2 * v + 1] + l), hn::Load(d, output.high[2 * v + 1] + l));
+      if constexpr (sizeof(T) == 8) {
+        re = hn::Add(re, hn::NegMulAdd(s, hn::Load(d, input.low[2 * v] + l), hn::Load(d, output.low[2 * v] + l)));
+        im = hn::Add(im, hn::NegMulAdd(s, hn::Load(d, input.low[2 * v + 1] + l), hn::Load(d, output.low[2 * v + 1] + l)));
+      }
+      const auto size = hn::Add(hn::Abs(re), hn::Abs(im));
+      const auto value = hn::Load(d, to.value + l), twin = hn::Load(d, to.twin + l);
+      const auto pass = hn::And(hn::And(hn::Le(size, value), hn::Le(size, twin)), hn::Eq(value, twin));  // false for NaN
+      hn::Store(size, d, to.size[v] + l);
+      hn::Store(hn::IfThenElse(hn::RebindMask(du, pass), hn::Set(du, k_lane_pass), hn::Set(du, ~k_lane_pass)), du, to.word[v] + l);
+    }
   }
 }
 
@@ -189,6 +241,7 @@ HWY_INLINE void transpose_in(const T* base, std::int64_t lane_stride, int used, 
 
 void load_rows(const T* base, std::int64_t lane_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode) {
   const std::int64_t scalars = 2 * rows;
+  begin(encode);
   for (std::int64_t j = 0; j < rows; j += k_block) {
     const std::int64_t end = HWY_MIN(scalars, 2 * (j + k_block));
     std::int64_t f = 2 * j;
@@ -206,6 +259,7 @@ void load_rows(const T* base, std::int64_t lane_stride, int used, std::int64_t r
 
 void load_columns(const T* base, std::int64_t row_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode) {
   const D d;
+  begin(encode);
   for (std::int64_t j = 0; j < rows; j += k_block) {
     const std::int64_t count = HWY_MIN(static_cast<std::int64_t>(k_block), rows - j);
     for (std::int64_t i = j; i < j + count; ++i) {
@@ -237,6 +291,7 @@ std::int64_t load_blocks(const T* base, std::int64_t block_stride, int used, std
   const hn::RebindToUnsigned<D> du;
   std::int64_t damaged = 0;
   std::int64_t encoded = 0;
+  begin(encode);
   for (std::int64_t j = 0; j < rows; j += W) {
     const T* from = base + j / W * block_stride;
     const std::int64_t count = HWY_MIN(static_cast<std::int64_t>(W), rows - j);
@@ -585,7 +640,7 @@ void join_real(const T* x, T* z, std::int64_t m, const T* w) {
 }
 
 const kernel_table<T>* table_for_target() {
-  static const kernel_table<T> table = {W,           load_rows,    load_columns, load_blocks,   sum_tile,     store_rows, store_columns, store_blocks,
+  static const kernel_table<T> table = {W,           load_rows,    load_columns, load_blocks,   sum_tile, set_thresholds, compare, store_rows, store_columns, store_blocks,
                                         seal_rows,   extend_seals, stage,        multiply_rows, twiddle_rows, scale_rows, split_real,    join_real};
   return &table;
 }

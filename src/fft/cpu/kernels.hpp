@@ -15,11 +15,20 @@ inline constexpr int k_block = 16;  // rows summed in working precision before t
 
 // Weighted sums of the lanes of a tile. Weights are rows of 4 scalars (a₀.re, a₀.im, a₁.re, a₁.im) for complex-linear checks, or of 8
 // (for each vector: what re adds to (re, im) of the sum, then what im adds) for real-linear ones.
-struct lane_sums {
+struct alignas(64) lane_sums {
   double high[4][k_max_lanes];
-  double low[4][k_max_lanes];
-  double squares[k_max_lanes];  // Σ|x|², from the encode side only
+  double low[4][k_max_lanes];    // what high lost to rounding; kept for double data only
+  double squares[k_max_lanes];   // Σ|x|², from the encode side only
 };
+
+// One comparison for each lane and weight vector, as abft::guarded_threshold and abft::verify do it for a single one.
+struct alignas(64) lane_verdicts {
+  double value[k_max_lanes];  // thresholds
+  double twin[k_max_lanes];   // and their copies
+  double size[2][k_max_lanes];  // |residual|, as |re| + |im|
+  std::uint64_t word[2][k_max_lanes];  // k_lane_pass, or anything else
+};
+inline constexpr std::uint64_t k_lane_pass = 0x5aa5c33c3cc3a55a;
 
 template <class T>
 struct encoder {
@@ -40,7 +49,11 @@ struct kernel_table {
   // Returns the number of blocks whose seal (at seals + t·seal_stride) does not match what was read.
   std::int64_t (*load_blocks)(const T* base, std::int64_t block_stride, int used, std::int64_t rows, T* tile, const T* seals, std::int64_t seal_stride,
                               const encoder<T>& encode);
-  void (*sum_tile)(const T* tile, std::int64_t rows, const encoder<T>& encode, bool with_squares);
+  void (*sum_tile)(const T* tile, std::int64_t rows, const encoder<T>& encode, bool with_squares);  // starts from zero
+
+  // threshold = factor · √squares + least, for each lane. False if some of the `used` squares are outside [low, high] or NaN.
+  bool (*set_thresholds)(const lane_sums& input, int used, double factor, double least, double low, double high, lane_verdicts& to);
+  void (*compare)(const lane_sums& input, const lane_sums& output, double scale, lane_verdicts& to);
 
   // Stores of verified tiles.
   void (*store_rows)(const T* tile, std::int64_t scalars, int used, T* base, std::int64_t lane_stride, bool stream);

@@ -109,8 +109,9 @@ template <class T>
 struct scratch {
   core::aligned_buffer<T> x, y, spare;
   std::int64_t scalars = 0;
-  alignas(128) lane_sums input;
-  alignas(128) lane_sums output;
+  lane_sums input;
+  lane_sums output;
+  lane_verdicts verdicts;
 
   explicit scratch(std::int64_t wanted) : x(wanted), y(wanted), scalars(wanted) {}
   T* need_spare() {
@@ -152,6 +153,11 @@ template <class T>
 class tile_worker {
  public:
   tile_worker(const call& how, const places& all, scratch<T>& mine, int slot) : how_(how), all_(all), mine_(mine), slot_(slot), kernel_(kernels<T>()) {}
+  ~tile_worker() {
+    if (checks_ > 0) how_.seen.checked(checks_);
+  }
+  tile_worker(const tile_worker&) = delete;
+  tile_worker& operator=(const tile_worker&) = delete;
 
   // damaged_input: what waited in memory does not match its seal; nothing was stored. uncorrectable: reported; nothing was stored.
   result process(const tile_job<T>& job) {
@@ -160,7 +166,7 @@ class tile_worker {
     for (int failures = 0;; ++failures) {
       if (load(job, mine_.x.data(), protect ? &mine_.input : nullptr) != 0) return result::damaged_input;
       if (protect) {
-        find_norms(job);
+        set_thresholds(job);
         strike_sums(job);
       }
       strike_rows(how_.injector, inject::site::fft_input, place(job), mine_.x.data(), 2 * kernel_.lanes, job.transform->rows_in(), job.used);
@@ -206,11 +212,7 @@ class tile_worker {
     const bool self_conjugate = transform.is_real_inverse();
     const bool late = self_conjugate || job.expand;  // what is encoded is not quite what is read
     const std::int64_t rows = job.expand ? transform.rows_in() / 2 + 1 : transform.rows_in();
-    encoder<T> encode;
-    if (sums != nullptr) {
-      std::memset(sums, 0, sizeof *sums);
-      encode = transform.weights(0, job.inverse, sums);
-    }
+    const encoder<T> encode = sums == nullptr ? encoder<T>{} : transform.weights(0, job.inverse, sums);
     const encoder<T> early = late ? encoder<T>{} : encode;
     std::int64_t damaged = 0;
     switch (from.how) {
@@ -290,15 +292,24 @@ class tile_worker {
 
   // ---- Verification ----
 
-  // Norms of the lanes from their squares. Squares that left the range of T are made again with a scale.
-  void find_norms(const tile_job<T>& job) {
-    constexpr double least = sizeof(T) == 4 ? 1e-28 : 1e-280;
-    constexpr double most = sizeof(T) == 4 ? 1e37 : 1e300;
-    const double room = static_cast<double>(std::numeric_limits<T>::max()) / (16 * job.transform->points());
+  // Thresholds from the norms of the lanes. Norms whose squares left the range of T are made again with a scale.
+  void set_thresholds(const tile_job<T>& job) {
+    constexpr double low = sizeof(T) == 4 ? 1e-28 : 1e-280;
+    constexpr double high = sizeof(T) == 4 ? 1e37 : 1e300;
+    const double points = job.transform->points();
+    const double scale = static_cast<double>(static_cast<T>(job.scale));
+    const double kappa = k_kappa * job.transform->sensitivity();
+    const double least = abft::fft_residual<T>(points, 0, kappa) * scale + static_cast<double>(std::numeric_limits<T>::denorm_min()) * points;
+    const double factor = (abft::fft_residual<T>(points, 1, kappa) - abft::fft_residual<T>(points, 0, kappa)) * scale;
+    any_special_ = false;
+    if (kernel_.set_thresholds(mine_.input, job.used, factor, least, low, high, mine_.verdicts)) return;
+    const double room = static_cast<double>(std::numeric_limits<T>::max()) / (16 * points);
     for (int l = 0; l < job.used; ++l) {
       const double squares = mine_.input.squares[l];
-      norm_[l] = squares > least && squares < most ? std::sqrt(squares) : careful_norm(mine_.x.data(), job.transform->rows_in(), l);
-      special_[l] = !(norm_[l] < room);
+      const double norm = squares > low && squares < high ? std::sqrt(squares) : careful_norm(mine_.x.data(), job.transform->rows_in(), l);
+      special_[l] = !(norm < room);
+      any_special_ = any_special_ || special_[l];
+      mine_.verdicts.value[l] = mine_.verdicts.twin[l] = factor * norm + least;
     }
   }
 
@@ -338,45 +349,42 @@ class tile_worker {
       kernel_.twiddle_rows(done, other, transform.rows_out(), job.coarse, job.fine, true, job.inverse);
       judged = other;
     }
-    std::memset(&mine_.output, 0, sizeof mine_.output);
     kernel_.sum_tile(judged, transform.rows_out(), transform.weights(1, job.inverse, &mine_.output), false);
     const double scale = static_cast<double>(static_cast<T>(job.scale));
-    const double floor = static_cast<double>(std::numeric_limits<T>::denorm_min()) * transform.points();
-    abft::guarded_threshold tau[k_max_lanes];
-    double size[k_vectors][k_max_lanes];
-    for (int l = 0; l < job.used; ++l)
-      tau[l] = abft::guarded_threshold(abft::fft_residual<T>(transform.points(), norm_[l], k_kappa * transform.sensitivity()) * scale + floor);
-    how_.injector.strike(inject::site::fft_threshold, place(job), &tau[0].value, 2 * job.used);
-    const lane_sums& in = mine_.input;
-    const lane_sums& out = mine_.output;
-    for (int v = 0; v < k_vectors; ++v) {
-      for (int l = 0; l < job.used; ++l) {
-        const double re = (out.high[2 * v][l] - scale * in.high[2 * v][l]) + (out.low[2 * v][l] - scale * in.low[2 * v][l]);
-        const double im = (out.high[2 * v + 1][l] - scale * in.high[2 * v + 1][l]) + (out.low[2 * v + 1][l] - scale * in.low[2 * v + 1][l]);
-        size[v][l] = std::abs(re) + std::abs(im);
-      }
-    }
-    std::uint32_t words[k_vectors * k_max_lanes];
-    for (int v = 0; v < k_vectors; ++v) {
-      for (int l = 0; l < job.used; ++l) words[v * job.used + l] = abft::verify(size[v][l], tau[l]);
-    }
-    if (std::any_of(special_, special_ + job.used, [](bool each) { return each; })) {
+    lane_verdicts& lanes = mine_.verdicts;
+    strike_lanes(inject::site::fft_threshold, job, lanes.value, lanes.twin);
+    kernel_.compare(mine_.input, mine_.output, scale, lanes);
+    if (any_special_) {
       bool loaded = false;
       for (int l = 0; l < job.used; ++l) {
-        if (special_[l]) words[l] = words[job.used + l] = judge_special(job, done, judged, l, loaded) ? abft::k_pass : abft::k_fail;
+        if (special_[l]) lanes.word[0][l] = lanes.word[1][l] = judge_special(job, done, judged, l, loaded) ? k_lane_pass : ~k_lane_pass;
       }
     }
-    how_.injector.strike(inject::site::fft_comparison, place(job), words, k_vectors * job.used);
-    how_.seen.checked(static_cast<std::uint64_t>(k_vectors * job.used));
-    for (int i = 0; i < k_vectors * job.used; ++i) {
-      if (words[i] == abft::k_pass) continue;
-      const int l = i % job.used;
-      seen.index = job.index + l * job.index_lane;
-      seen.residual = size[i / job.used][l];
-      seen.threshold = tau[l].value;
-      return false;
+    strike_lanes(inject::site::fft_comparison, job, lanes.word[0], lanes.word[1]);
+    checks_ += static_cast<std::uint64_t>(k_vectors * job.used);
+    std::uint64_t wrong = 0;
+    for (int l = 0; l < job.used; ++l) wrong |= (lanes.word[0][l] ^ k_lane_pass) | (lanes.word[1][l] ^ k_lane_pass);
+    if (wrong == 0) return true;
+    int l = 0;
+    while (lanes.word[0][l] == k_lane_pass && lanes.word[1][l] == k_lane_pass) ++l;
+    const int v = lanes.word[0][l] == k_lane_pass ? 1 : 0;
+    seen.index = job.index + l * job.index_lane;
+    seen.residual = lanes.size[v][l];
+    seen.threshold = lanes.value[l];
+    return false;
+  }
+
+  // Strikes the used lanes of two arrays as one.
+  template <class U>
+  void strike_lanes(inject::site where, const tile_job<T>& job, U* first, U* second) {
+    if constexpr (inject::active_injector::enabled) {
+      U compact[2 * k_max_lanes];
+      std::copy_n(first, job.used, compact);
+      std::copy_n(second, job.used, compact + job.used);
+      if (!how_.injector.strike(where, place(job), compact, 2 * job.used)) return;
+      std::copy_n(compact, job.used, first);
+      std::copy_n(compact + job.used, job.used, second);
     }
-    return true;
   }
 
   std::complex<wide<T>> wide_sum(const T* tile, std::int64_t rows, int l, const encoder<T>& encode, int vector) const {
@@ -522,8 +530,9 @@ class tile_worker {
   scratch<T>& mine_;
   int slot_;
   const kernel_table<T>& kernel_;
-  double norm_[k_max_lanes] = {};
   bool special_[k_max_lanes] = {};
+  bool any_special_ = false;
+  std::uint64_t checks_ = 0;
 };
 
 // What the passes of one signal share.
