@@ -464,7 +464,7 @@ HWY_INLINE void butterfly(complex_vector* x) {
 
 template <int R, bool Twiddle>
 HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, std::int64_t s, const T* HWY_RESTRICT twiddles, std::int64_t re,
-                           std::int64_t im) {
+                           std::int64_t im, read_ahead& ahead) {
   const D d;
   const std::int64_t m = n / (s * R);
   const std::int64_t from_step = s * m * k_row;
@@ -474,6 +474,7 @@ HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int6
     for (std::int64_t q = 0; q < s; ++q) {
       const T* from = x + (q + s * i) * k_row;
       T* to = y + (q + s * R * i) * k_row;
+      ahead.step();
       complex_vector v[R];
 #pragma GCC unroll 8
       for (int j = 0; j < R; ++j) v[j] = {hn::Load(d, from + j * from_step + re), hn::Load(d, from + j * from_step + im)};
@@ -493,7 +494,7 @@ HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int6
 // Odd radix P (0: `p`). y_k = A_k − iB_k, y_{p−k} = A_k + iB_k, A_k = x_0 + Σ_j cos(2πjk/p) (x_j + x_{p−j}), B_k = Σ_j sin(2πjk/p) (x_j − x_{p−j}).
 template <int P>
 HWY_INLINE void odd_stage(int p, const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, std::int64_t s, const T* HWY_RESTRICT twiddles,
-                          const T* HWY_RESTRICT roots, std::int64_t re, std::int64_t im) {
+                          const T* HWY_RESTRICT roots, std::int64_t re, std::int64_t im, read_ahead& ahead) {
   constexpr int k_most = P == 0 ? 30 : P / 2;
   const D d;
   const int half = P == 0 ? p / 2 : P / 2;
@@ -506,6 +507,7 @@ HWY_INLINE void odd_stage(int p, const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std
     for (std::int64_t q = 0; q < s; ++q) {
       const T* from = x + (q + s * i) * k_row;
       T* to = y + (q + s * radix * i) * k_row;
+      ahead.step();
       const complex_vector x0 = {hn::Load(d, from + re), hn::Load(d, from + im)};
       complex_vector sum[k_most], difference[k_most], total = x0;
 #pragma GCC unroll 4
@@ -544,17 +546,17 @@ HWY_INLINE void odd_stage(int p, const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std
   }
 }
 
-void stage(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, const T* twiddles, const T* roots, bool swapped) {
+void stage(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, const T* twiddles, const T* roots, bool swapped, read_ahead& ahead) {
   const std::int64_t re = swapped ? W : 0;
   const std::int64_t im = W - re;
   switch (radix) {
-    case 2: return twiddles != nullptr ? even_stage<2, true>(x, y, n, s, twiddles, re, im) : even_stage<2, false>(x, y, n, s, twiddles, re, im);
-    case 4: return twiddles != nullptr ? even_stage<4, true>(x, y, n, s, twiddles, re, im) : even_stage<4, false>(x, y, n, s, twiddles, re, im);
-    case 8: return twiddles != nullptr ? even_stage<8, true>(x, y, n, s, twiddles, re, im) : even_stage<8, false>(x, y, n, s, twiddles, re, im);
-    case 3: return odd_stage<3>(radix, x, y, n, s, twiddles, roots, re, im);
-    case 5: return odd_stage<5>(radix, x, y, n, s, twiddles, roots, re, im);
-    case 7: return odd_stage<7>(radix, x, y, n, s, twiddles, roots, re, im);
-    default: return odd_stage<0>(radix, x, y, n, s, twiddles, roots, re, im);
+    case 2: return twiddles != nullptr ? even_stage<2, true>(x, y, n, s, twiddles, re, im, ahead) : even_stage<2, false>(x, y, n, s, twiddles, re, im, ahead);
+    case 4: return twiddles != nullptr ? even_stage<4, true>(x, y, n, s, twiddles, re, im, ahead) : even_stage<4, false>(x, y, n, s, twiddles, re, im, ahead);
+    case 8: return twiddles != nullptr ? even_stage<8, true>(x, y, n, s, twiddles, re, im, ahead) : even_stage<8, false>(x, y, n, s, twiddles, re, im, ahead);
+    case 3: return odd_stage<3>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
+    case 5: return odd_stage<5>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
+    case 7: return odd_stage<7>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
+    default: return odd_stage<0>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
   }
 }
 

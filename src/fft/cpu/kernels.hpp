@@ -37,6 +37,45 @@ struct encoder {
   lane_sums* sums = nullptr;
 };
 
+// What the next tile will be loaded from, fetched towards the second-level cache while this one is transformed: runs of contiguous
+// bytes, `period` bytes from one to the next. Without it loads and arithmetic take turns instead of overlapping.
+struct read_ahead {
+  const char* next = nullptr;
+  const char* run_end = nullptr;
+  std::int64_t skip = 0;    // from the end of a run to the start of the next
+  std::int64_t period = 0;
+  std::int64_t lines = 0;   // cache lines to go
+  std::int64_t per_step = 0;  // for each butterfly
+
+  static constexpr std::int64_t k_line = 64;
+
+  read_ahead() = default;
+  read_ahead(const void* base, std::int64_t runs, std::int64_t run, std::int64_t step) {
+    if (run == step) {
+      run *= runs;
+      step = run;
+      runs = 1;
+    }
+    const std::int64_t rounded = (run + k_line - 1) / k_line * k_line;
+    next = static_cast<const char*>(base);
+    run_end = next + rounded;
+    skip = step - rounded;
+    period = step;
+    lines = runs * (rounded / k_line);
+  }
+  void step() {
+    for (std::int64_t i = per_step < lines ? per_step : lines; i > 0; --i) {
+      __builtin_prefetch(next, 0, 2);
+      --lines;
+      next += k_line;
+      if (next == run_end) {
+        next += skip;
+        run_end += period;
+      }
+    }
+  }
+};
+
 template <class T>
 struct kernel_table {
   int lanes;
@@ -66,7 +105,8 @@ struct kernel_table {
 
   // One stage of the transform of length n = radix · s · m, s being the product of the radices done. twiddles: m rows of radix − 1 complex
   // numbers, null for m = 1. roots: for odd radices cos and sin of 2πjk/radix, j, k = 1 … (radix − 1)/2.
-  void (*stage)(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, const T* twiddles, const T* roots, bool swapped);
+  void (*stage)(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, const T* twiddles, const T* roots, bool swapped,
+                read_ahead& ahead);
 
   // y_j = x_j · w_j (or with the conjugate), w a table of complex numbers; rows from `rows` to `padded` become zero.
   void (*multiply_rows)(const T* x, T* y, std::int64_t rows, std::int64_t padded, const T* w, bool swapped);

@@ -44,6 +44,7 @@ line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect) : f
   else
     make_stages(length_);
   stages_ = static_cast<std::int64_t>(plan_.size()) * (convolution_ > 0 ? 2 : 1);
+  for (const stage& each : plan_) butterflies_ += (convolution_ > 0 ? 2 * convolution_ : length_) / each.radix;
   for (const stage& each : plan_) twiddled_ += each.twiddles >= 0 ? (convolution_ > 0 ? 2 : 1) : 0;
   rows_scratch_ = std::max({rows_in_, rows_out_, convolution_});
   if (protect) make_weights(n, stream);
@@ -141,7 +142,7 @@ encoder<T> line<T>::weights(int output_side, bool swapped, lane_sums* sums) cons
 }
 
 template <class T>
-T* line<T>::run_stages(T* x, T* y, bool swapped, std::int64_t first_step, const striker<T>& strike) const {
+T* line<T>::run_stages(T* x, T* y, bool swapped, std::int64_t first_step, read_ahead& ahead, const striker<T>& strike) const {
   const auto& kernel = kernels<T>();
   const std::int64_t n = convolution_ > 0 ? convolution_ : length_;
   const std::int64_t scalars = n * 2 * kernel.lanes;
@@ -153,10 +154,10 @@ T* line<T>::run_stages(T* x, T* y, bool swapped, std::int64_t first_step, const 
       if (step == stages_ - 1) strike(inject::site::fft_intermediate, 0, x, scalars);
       std::vector<T> struck(twiddles, twiddles + now.count);
       if (now.count > 0) strike(inject::site::fft_twiddle, twiddled++, struck.data(), now.count);
-      kernel.stage(now.radix, x, y, n, now.s, now.count > 0 ? struck.data() : nullptr, roots_.data() + now.roots, swapped);
+      kernel.stage(now.radix, x, y, n, now.s, now.count > 0 ? struck.data() : nullptr, roots_.data() + now.roots, swapped, ahead);
       strike(inject::site::fft_stage, step, y, scalars);
     } else {
-      kernel.stage(now.radix, x, y, n, now.s, twiddles, roots_.data() + now.roots, swapped);
+      kernel.stage(now.radix, x, y, n, now.s, twiddles, roots_.data() + now.roots, swapped, ahead);
     }
     std::swap(x, y);
     ++step;
@@ -167,7 +168,8 @@ T* line<T>::run_stages(T* x, T* y, bool swapped, std::int64_t first_step, const 
 }
 
 template <class T>
-T* line<T>::run(T* x, T* y, bool swapped, const striker<T>& strike) const {
+T* line<T>::run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike) const {
+  ahead.per_step = butterflies_ > 0 ? 2 * ahead.lines / butterflies_ + 1 : ahead.lines;
   const auto& kernel = kernels<T>();
   if (form_ == form::real_forward) swapped = false;
   if (form_ == form::real_inverse) {
@@ -179,12 +181,12 @@ T* line<T>::run(T* x, T* y, bool swapped, const striker<T>& strike) const {
   T* done = x;
   if (convolution_ > 0) {
     kernel.multiply_rows(x, y, length_, convolution_, chirp_.data(), swapped);
-    done = run_stages(y, x, swapped, 0, strike);
+    done = run_stages(y, x, swapped, 0, ahead, strike);
     kernel.multiply_rows(done, done, convolution_, convolution_, kernel_.data(), swapped);
-    done = run_stages(done, other(done), !swapped, static_cast<std::int64_t>(plan_.size()), strike);
+    done = run_stages(done, other(done), !swapped, static_cast<std::int64_t>(plan_.size()), ahead, strike);
     kernel.multiply_rows(done, done, length_, length_, chirp_.data(), swapped);
   } else {
-    done = run_stages(x, y, swapped, 0, strike);
+    done = run_stages(x, y, swapped, 0, ahead, strike);
     if constexpr (inject::active_injector::enabled) {
       if (stages_ == 0) {
         strike(inject::site::fft_intermediate, 0, done, length_ * 2 * kernel.lanes);

@@ -28,8 +28,8 @@ class line {
   line(form what, std::int64_t n, std::uint64_t stream, bool protect);
 
   // Transforms the tile x (rows_in rows), with y as scratch; both have rows_scratch rows. Returns where the result (rows_out rows) is.
-  // With `swapped`, the halves of the rows exchange their roles: the inverse transform. Real forms know their direction and ignore it.
-  T* run(T* x, T* y, bool swapped, const striker<T>& strike) const;
+  // `ahead` is fetched meanwhile. With `swapped`, the halves of the rows exchange their roles: the inverse transform. Real forms know their direction and ignore it.
+  T* run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike) const;
 
   std::int64_t rows_in() const { return rows_in_; }
   std::int64_t rows_out() const { return rows_out_; }
@@ -54,7 +54,7 @@ class line {
   void make_stages(std::int64_t n);
   void make_convolution(std::int64_t n);
   void make_weights(std::int64_t n, std::uint64_t stream);
-  T* run_stages(T* x, T* y, bool swapped, std::int64_t first_step, const striker<T>& strike) const;
+  T* run_stages(T* x, T* y, bool swapped, std::int64_t first_step, read_ahead& ahead, const striker<T>& strike) const;
 
   form form_;
   std::int64_t length_ = 1;      // of the complex transform
@@ -65,7 +65,7 @@ class line {
   std::vector<T> split_;  // e^{−2πi k/n} of the real forms
   std::vector<T> weights_[2][2];  // [output side][swapped]
   bool general_[2] = {false, false};
-  std::int64_t rows_in_ = 1, rows_out_ = 1, rows_scratch_ = 1, stages_ = 0, twiddled_ = 0;
+  std::int64_t rows_in_ = 1, rows_out_ = 1, rows_scratch_ = 1, stages_ = 0, twiddled_ = 0, butterflies_ = 0;
   double points_ = 1, sensitivity_ = 1;
 };
 

@@ -96,6 +96,7 @@ struct tile_job {
   const T* fine = nullptr;
   double scale = 1;
   bool stream = false;
+  read_ahead ahead;             // what the next tile will read
   std::int64_t interval = 0;
   std::int64_t waiting = -1;    // number among the tiles whose result waits in memory, −1 for none
   std::int64_t index = 0;       // what events call lane 0
@@ -458,7 +459,7 @@ class tile_worker {
         how_.injector.strike(where, {job.interval, all_.tiles, step, transform.twiddle_steps() + (job.coarse != nullptr ? 1 : 0)}, data, scalars);
       }
     };
-    T* done = transform.run(x, y, job.inverse, strike);
+    T* done = transform.run(x, y, job.inverse, job.ahead, strike);
     if (job.coarse != nullptr) {
       const T* coarse = job.coarse;
       std::vector<T> struck;
@@ -807,6 +808,12 @@ void cpu_transform<T>::run_one_pass(const T* in, T* out, const call& how, worksp
     job.from.base = in + first * common.from.lane;
     job.to.base = out + first * common.to.lane;
     job.stream = common.stream && job.used == lanes_;
+    const std::int64_t after = std::min<std::int64_t>(lanes_, shape_.batch - first - lanes_);
+    const auto width = static_cast<std::int64_t>(sizeof(T));
+    if (after > 0 && common.from.how == access::rows)
+      job.ahead = read_ahead(job.from.base + lanes_ * common.from.lane, after, 2 * transform.rows_in() * width, common.from.lane * width);
+    if (after > 0 && common.from.how == access::columns)
+      job.ahead = read_ahead(job.from.base + lanes_ * common.from.lane, transform.rows_in(), 2 * after * width, common.from.element * width);
     job.interval = tile;
     job.index = first;
     (void)worker.process(job);
@@ -906,6 +913,8 @@ bool cpu_transform<T>::run_volume(const T* in, T* out, const call& how, workspac
       return true;
     });
   };
+  // Scalars to the next signal that this thread will read; 0 after the last.
+  const std::int64_t next_signal = signal + 1 < shape_.batch ? from.distance * in_unit : 0;
   const auto second_pass = [&] {  // axis 1
     const line<T>& transform = *axis_[1];
     for_tiles(v.n[0] * columns, transform.rows_scratch(), how, all, memory, threads, slot, [&](std::int64_t tile, tile_worker<T>& worker) {
@@ -920,6 +929,11 @@ bool cpu_transform<T>::run_volume(const T* in, T* out, const call& how, workspac
         job.from.seals = protect ? mine.first_seals.data() + (column * v.n[0] + k0) * lanes_ : nullptr;
       } else {
         job.from = source(1, 0, column);
+        // The next columns, or after the last ones the first of the next signal.
+        const std::int64_t width = sizeof(T);
+        const std::int64_t across = column + 1 < columns ? 2 * lanes_ : next_signal == 0 ? 0 : next_signal - column * 2 * lanes_;
+        if (job.from.how == access::columns && across != 0)
+          job.ahead = read_ahead(job.from.base + across, v.n[1], std::min<std::int64_t>(lanes_, v.lanes) * 2 * width, job.from.element * width);
       }
       job.to.how = access::blocks;
       job.to.base = own;
