@@ -86,6 +86,7 @@ execution on(backend where, protection guard = protection::correct, int threads 
   how.backend = where;
   how.protection = guard;
   how.threads = threads;
+  how.throw_on_uncorrectable = false;
   return how;
 }
 
@@ -467,6 +468,280 @@ TEST(fft_token, round_trip_and_errors) {
                            "fft_c2c_f32_n8_b1_fwd_", "fft_r2c_f32_n8_b1_inv", "fft_c2r_f32_n8_b1_fwd", "fft_c2c_f32_n99999999999999999999_b1_fwd",
                            "fft_c2c_f32_n4611686018427387904_b4_fwd", "fft_c2c_f32_n8_b 1_fwd", "fft_c2c_f32_n8_b1x_fwd"})
     EXPECT_THROW(parse_token(text), invalid_argument_error) << text;
+}
+
+// ---- Faults ----
+
+// Effects larger than this many units of u·√(log₂N + 1)·‖y‖ (a clean transform's error is about 0.4 of one) are never missed: with
+// thresholds of at most 11 units, the chance is (11/400)⁴ = 6·10⁻⁷.
+constexpr double k_floor = 400;
+
+struct fault_case {
+  kind what;
+  std::vector<std::int64_t> shape;
+  std::int64_t batch;
+};
+
+const fault_case k_fault_cases[] = {{kind::c2c, {64}, 40},   {kind::c2c, {100}, 20}, {kind::r2c, {128}, 18}, {kind::c2r, {90}, 18},
+                                    {kind::c2c, {134}, 20}, {kind::c2c, {4096}, 2}, {kind::c2c, {48, 32}, 2}, {kind::c2c, {6, 20, 24}, 1},
+                                    {kind::r2c, {40, 33}, 1}, {kind::c2c, {10007}, 1}};
+
+// A problem, its plan with and without protection, and a list of faults that both look at.
+template <class T>
+struct struck_transform {
+  fault_case which;
+  backend where;
+  bool in_place;
+  inject::plan faults;
+  signal<T> x, clean;
+  std::vector<T> real;
+  double size = 0;  // the norm of the largest signal
+  std::int64_t points;
+  std::unique_ptr<plan> bare, guarded, watched;
+
+  struck_transform(fault_case c, backend b, bool over = false) : which(std::move(c)), where(b), in_place(over), points(product(which.shape)) {
+    problem p{.kind = which.what, .precision = precision_of<T>, .shape = which.shape, .batch = which.batch};
+    const std::int64_t half = points / which.shape.back() * (which.shape.back() / 2 + 1);
+    x = noise<T>((which.what == kind::c2r ? half : points) * which.batch, 21);
+    for (const auto& z : x) real.push_back(z.real());
+    execution how = on(where, protection::off, 2);
+    how.faults = &faults;
+    how.throw_on_uncorrectable = false;
+    bare = std::make_unique<plan>(p, how);
+    how.protection = protection::correct;
+    guarded = std::make_unique<plan>(p, how);
+    how.protection = protection::detect;
+    watched = std::make_unique<plan>(p, how);
+    clean.resize(static_cast<std::size_t>((which.what == kind::r2c ? half : points) * which.batch));
+    const report seen = run(*guarded, clean);
+    EXPECT_EQ(seen.verdict, verdict::clean);
+    const std::size_t one = clean.size() / static_cast<std::size_t>(which.batch);
+    for (std::size_t start = 0; start < clean.size(); start += one) {
+      double squares = 0;
+      for (std::size_t i = start; i < start + one; ++i) squares += std::norm(std::complex<double>(clean[i]));
+      size = std::max(size, std::sqrt(squares));
+    }
+  }
+
+  report run(const plan& by, signal<T>& y) const {
+    if (which.what == kind::c2c && in_place) {
+      y = x;
+      return by.forward(y, y);
+    }
+    if (which.what == kind::c2c) return by.forward(x, y);
+    if (which.what == kind::r2c) return by.forward(real, y);
+    std::vector<T> out(y.size());
+    report seen = by.inverse(x, out);
+    for (std::size_t i = 0; i < y.size(); ++i) y[i] = out[i];
+    return seen;
+  }
+
+  // ‖y − clean‖ in units of the clean rounding error's scale; infinite if y is not finite.
+  double effect(const signal<T>& y) const {
+    double squares = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) squares += std::norm(std::complex<double>(y[i]) - std::complex<double>(clean[i]));
+    // The inverse transform of the c2r cases is scaled by 1/N on both sides.
+    const double units = std::sqrt(squares) / (size * u<T> * std::sqrt(std::log2(static_cast<double>(points)) + 1));
+    return std::isfinite(units) ? units : std::numeric_limits<double>::infinity();
+  }
+};
+
+TYPED_TEST(fft_backend, every_site_and_model_is_survived) {
+  using T = TypeParam;
+  const int seeds = BALLAST_SLOW_BUILD ? 2 : 6;
+  for (const fault_case& c : k_fault_cases) {
+    for (const backend where : k_backends) {
+      for (const bool in_place : {false, true}) {
+        if (in_place && c.what != kind::c2c) continue;
+        if (c.shape[0] == 10007 && (where == backend::reference || BALLAST_SLOW_BUILD)) continue;
+        struck_transform<T> subject(c, where, in_place);
+        signal<T> y(subject.clean.size()), bare(subject.clean.size());
+        for (const inject::site_row& row : inject::k_sites) {
+          if (row.operation != "fft" && !row.operation.empty()) continue;
+          for (std::size_t m = 0; m < inject::k_model_names.size(); ++m) {
+            if (c.shape[0] == 10007 && m % 3 != 0) continue;
+            int changed = 0, found = 0;
+            for (int seed = 0; seed < seeds; ++seed) {
+              inject::request wanted;
+              wanted.site = row.site;
+              wanted.model = static_cast<inject::model>(m);
+              wanted.seed = static_cast<std::uint64_t>(seed) * 1000 + m;
+              wanted.bit = 62;
+              subject.faults = inject::plan({wanted});
+              const std::string name = fmt::format("{} {} {} {} seed {}{}", to_token({.kind = c.what, .precision = precision_of<T>, .shape = c.shape, .batch = c.batch}, direction::forward),
+                                                   to_string(where), row.name, inject::k_model_names[m], wanted.seed, in_place ? " in place" : "");
+              const bool persistent = wanted.model == inject::model::stuck_at;
+              double off_effect = 0;
+              if (row.role == inject::site_role::data) {
+                (void)subject.run(*subject.bare, bare);
+                off_effect = subject.effect(bare);
+                changed += off_effect > 0 ? 1 : 0;
+              }
+              const report seen = subject.run(*subject.guarded, y);
+              found += seen.verdict != verdict::clean ? 1 : 0;
+              if (seen.verdict == verdict::uncorrectable) {
+                ASSERT_TRUE(persistent) << name << " " << to_json(seen);
+                continue;
+              }
+              ASSERT_LE(subject.effect(y), seen.verdict == verdict::clean ? k_floor : 0) << name << " " << to_json(seen);
+              // A struck check must not spoil data.
+              ASSERT_TRUE(row.role == inject::site_role::data || subject.effect(y) == 0) << name;
+              ASSERT_TRUE(off_effect <= k_floor || seen.verdict != verdict::clean) << name << " effect " << off_effect;
+              ASSERT_EQ(seen.detected, seen.corrected + seen.recomputed + seen.uncorrectable) << name;
+            }
+            EXPECT_TRUE(changed > 0 || row.role != inject::site_role::data)
+                << row.name << " " << inject::k_model_names[m] << " " << c.shape[0] << " " << to_string(where);
+            EXPECT_TRUE(found == seeds || row.role != inject::site_role::repair);
+          }
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(fft_backend, random_flips_above_the_floor_are_all_found) {
+  using T = TypeParam;
+  const int trials = BALLAST_SLOW_BUILD ? 200 : 3000;
+  for (const backend where : k_backends) {
+    struck_transform<T> subject({kind::c2c, {256}, 16}, where);
+    signal<T> y(subject.clean.size()), bare(subject.clean.size());
+    int above = 0, found = 0;
+    for (int trial = 0; trial < trials; ++trial) {
+      inject::request wanted;
+      wanted.site = trial % 4 == 0 ? inject::site::fft_input : trial % 4 == 1 ? inject::site::fft_output : inject::site::fft_stage;
+      wanted.seed = static_cast<std::uint64_t>(trial);
+      subject.faults = inject::plan({wanted});
+      (void)subject.run(*subject.bare, bare);
+      const report seen = subject.run(*subject.guarded, y);
+      ASSERT_LE(subject.effect(y), k_floor) << trial;
+      if (subject.effect(bare) > k_floor) {
+        ++above;
+        ASSERT_EQ(seen.verdict, verdict::recomputed) << trial << " effect " << subject.effect(bare);
+      }
+      found += seen.verdict == verdict::recomputed ? 1 : 0;
+    }
+    EXPECT_GT(above, trials / 8);
+    EXPECT_GE(found, above);
+  }
+}
+
+TYPED_TEST(fft_backend, detection_only_reports_and_persistent_faults_throw) {
+  using T = TypeParam;
+  for (const backend where : k_backends) {
+    struck_transform<T> subject({kind::c2c, {64}, 20}, where);
+    inject::request wanted;
+    wanted.site = inject::site::fft_stage;
+    wanted.model = inject::model::stuck_at;
+    wanted.interval = 0;
+    subject.faults = inject::plan({wanted});
+    signal<T> y(subject.clean.size());
+    const report watched = subject.run(*subject.watched, y);
+    EXPECT_EQ(watched.verdict, verdict::uncorrectable);
+    EXPECT_EQ(watched.detected, 1u);
+    ASSERT_EQ(watched.events.size(), 1u);
+    EXPECT_EQ(watched.events[0].site, "fft.signal");
+    EXPECT_GT(watched.events[0].residual, watched.events[0].threshold);
+    execution how = on(where);
+    how.faults = &subject.faults;
+    how.throw_on_uncorrectable = true;
+    int events = 0;
+    how.on_event = [&](const event&) { ++events; };
+    const plan thrower(line_problem<T>(64, 20), how);
+    signal<T> untouched(subject.clean.size(), T(5));
+    try {
+      (void)thrower.forward(subject.x, untouched);
+      ADD_FAILURE() << "expected an uncorrectable fault";
+    } catch (const uncorrectable_error& e) {
+      EXPECT_EQ(e.report().uncorrectable, 1u);
+      EXPECT_EQ(events, 1);
+      EXPECT_EQ(untouched[0], std::complex<T>(T(5))) << "the tile that failed must not be stored";
+    }
+  }
+}
+
+TYPED_TEST(fft_backend, several_faults_in_several_tiles) {
+  using T = TypeParam;
+  for (const backend where : k_backends) {
+    struck_transform<T> subject({kind::c2c, {64}, 200}, where);
+    inject::request wanted;
+    wanted.site = inject::site::fft_output;
+    wanted.model = inject::model::nan;
+    wanted.count = 4;
+    subject.faults = inject::plan({wanted});
+    signal<T> y(subject.clean.size());
+    const report seen = subject.run(*subject.guarded, y);
+    EXPECT_EQ(seen.verdict, verdict::recomputed);
+    EXPECT_GE(seen.recomputed, 2u);
+    EXPECT_EQ(subject.effect(y), 0);
+  }
+}
+
+// ---- Clean data of every kind ----
+
+template <class T>
+void fill(signal<T>& x, int which, std::int64_t n, std::mt19937_64& random) {
+  std::normal_distribution<double> normal;
+  std::cauchy_distribution<double> cauchy;
+  std::uniform_real_distribution<double> exponent(-10, 10);
+  const bool single = sizeof(T) == 4;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const auto j = static_cast<std::int64_t>(i) % n;
+    double re = normal(random), im = normal(random), size = 1;
+    switch (which) {
+      case 0: break;
+      case 1: re = 1, im = 0; break;
+      case 2: size = single ? 1e30 : 1e300; break;
+      case 3: size = single ? 1e-30 : 1e-300; break;
+      case 4: size = single ? 1e-41 : 1e-315; break;
+      case 5: re = std::clamp(cauchy(random), -1e12, 1e12), im = std::clamp(cauchy(random), -1e12, 1e12); break;
+      case 6: re = j == n / 3 ? 1 : 0, im = 0; break;
+      case 7: size = std::pow(10, exponent(random)); break;
+      case 8: re = std::cos(44 * static_cast<double>(j) / static_cast<double>(n)), im = 0; break;
+      case 9: re = 1 + 1e-6 * re, im *= 1e-6; break;
+      case 10: re = im = j % 2 == 0 ? 1 : -1; break;
+      case 11: re = im = 0; break;
+      case 12: size = static_cast<std::int64_t>(i) / n % 2 == 0 ? 1e-20 : 1e15; break;
+      default: re = 0.1 + 1e-3 * static_cast<double>(j), im = 0.3; break;
+    }
+    x[i] = {static_cast<T>(re * size), static_cast<T>(im * size)};
+  }
+}
+
+TYPED_TEST(fft_backend, no_false_alarm_in_1e5_clean_intervals) {
+  using T = TypeParam;
+  std::mt19937_64 random(5);
+  std::uint64_t checks = 0;
+  for (const std::int64_t n : {2, 8, 12, 16, 21, 32, 64, 67, 400}) {
+    const std::int64_t tiles = BALLAST_SLOW_BUILD ? 8 : n > 64 ? 100 : 1200;
+    signal<T> x(static_cast<std::size_t>(16 * tiles * n)), y(x.size());
+    const plan complex(line_problem<T>(n, 16 * tiles), on(backend::cpu, protection::correct, 2));
+    const plan forward(line_problem<T>(n, 16 * tiles, kind::r2c), on(backend::cpu, protection::correct, 2));
+    const plan slow(line_problem<T>(n, std::min<std::int64_t>(16 * tiles, 20)), on(backend::reference));
+    for (int which = 0; which < 14; ++which) {
+      fill(x, which, n, random);
+      SCOPED_TRACE(fmt::format("n {} data {}", n, which));
+      const report a = complex.forward(x, y);
+      ASSERT_EQ(a.verdict, verdict::clean) << n << " data " << which << " " << to_json(a);
+      signal<T> half(static_cast<std::size_t>(16 * tiles * (n / 2 + 1)));
+      const report b = forward.forward(std::span<const T>(reinterpret_cast<const T*>(x.data()), x.size()), half);
+      ASSERT_EQ(b.verdict, verdict::clean) << n << " real data " << which << " " << to_json(b);
+      const report c = slow.inverse(x, y);
+      ASSERT_EQ(c.verdict, verdict::clean) << n << " reference data " << which << " " << to_json(c);
+      checks += a.checks + b.checks + c.checks;
+    }
+  }
+  // Tiles of 16 lanes with 2 comparisons each.
+  EXPECT_GE(checks / 32, BALLAST_SLOW_BUILD ? 100u : 100000u);
+  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{4096}, {9216}, {40, 36}, {12, 18, 20}}) {
+    const std::int64_t points = product(shape);
+    signal<T> x(static_cast<std::size_t>(points)), y(x.size());
+    const plan made({.kind = kind::c2c, .precision = precision_of<T>, .shape = shape}, on(backend::cpu, protection::correct, 2));
+    for (int which = 0; which < 14; ++which) {
+      fill(x, which, points, random);
+      const report seen = made.inverse(x, y);
+      ASSERT_EQ(seen.verdict, verdict::clean) << points << " data " << which << " " << to_json(seen);
+    }
+  }
 }
 
 }  // namespace

@@ -279,10 +279,11 @@ void load_columns(const T* base, std::int64_t row_stride, int used, std::int64_t
   }
 }
 
-// One step of a seal. Each step is a bijection of the seal and of each word, so a single changed word always shows.
+// One step of a seal. Each step is a bijection of the seal and of each word, so a single changed word always shows; the rotation keeps
+// flips of one bit in several words from cancelling.
 template <class VU>
 HWY_INLINE VU extend(VU seal, VU re, VU im) {
-  return hn::Xor(hn::Add(seal, re), im);
+  return hn::Xor(hn::RotateRight<5>(hn::Add(seal, re)), im);
 }
 
 std::int64_t load_blocks(const T* base, std::int64_t block_stride, int used, std::int64_t rows, T* tile, const T* seals, std::int64_t seal_stride,

@@ -98,7 +98,7 @@ void line<T>::make_weights(std::int64_t n, std::uint64_t stream) {
   general_[0] = form_ != form::complex;
   general_[1] = inverse_real;
   // The kept half of a spectrum stands for the whole: its norm is up to √2 larger than what is summed.
-  sensitivity_ = inverse_real ? std::sqrt(2.0) : 1;
+  sensitivity_ = (inverse_real ? std::sqrt(2.0) : 1) * (convolution_ > 0 ? k_convolution_sensitivity : 1);
   const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
   for (const bool swapped : {false, true}) {
     auto& in = weights_[0][swapped];

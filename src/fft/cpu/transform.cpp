@@ -1164,7 +1164,7 @@ void cpu_transform<T>::run_convolution(const T* in, T* out, const call& how, wor
         pass = same(y, twice);
       } else {
         const double scale = static_cast<double>(static_cast<T>(how.scale));
-        abft::guarded_threshold tau(abft::fft_residual<T>(static_cast<double>(convolution_), norm, k_kappa) * scale +
+        abft::guarded_threshold tau(abft::fft_residual<T>(static_cast<double>(n), norm, k_kappa * k_convolution_sensitivity) * scale +
                                     static_cast<double>(std::numeric_limits<T>::denorm_min()) * static_cast<double>(n));
         how.injector.strike(inject::site::fft_threshold, here, &tau.value, 2);
         std::uint32_t words[k_vectors];
