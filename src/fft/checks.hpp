@@ -24,25 +24,30 @@ inline constexpr int k_vectors = 2;                               // independent
 inline constexpr double k_kappa = 7.5;
 inline constexpr double k_convolution_sensitivity = 1.25;
 
-// One axis: a on the output (rounded to T, so that both sides use the same numbers), b = Wᵀa on the input.
+// One axis: a on the output (rounded to T, so that both sides use the same numbers), b = Wᵀa on the input. The second vector is the
+// first times random signs: a random-phase vector that is uncorrelated with it, and cheap to apply together with it. Of the elements
+// 2m and 2m + 1 one keeps its sign: order[m] is 1 if that is 2m, else −1.
 template <class T>
 struct axis_weights {
   std::vector<std::complex<wide<T>>> a[k_vectors];
   std::vector<std::complex<wide<T>>> b[k_vectors];
+  std::vector<int> order;
 };
 
 // `stream` makes the axes of one problem independent. Elements k ≥ `kept` of a are zero: outputs that nobody stores.
 template <class T>
 axis_weights<T> make_axis_weights(std::int64_t n, std::uint64_t stream, std::int64_t kept) {
   axis_weights<T> made;
-  for (int v = 0; v < k_vectors; ++v) {
-    made.a[v].resize(static_cast<std::size_t>(n));
-    for (std::int64_t k = 0; k < kept; ++k) {
-      const abft::phase at = abft::random_phase(k_weight_seed, stream * k_vectors + static_cast<std::uint64_t>(v), static_cast<std::uint64_t>(k));
-      made.a[v][static_cast<std::size_t>(k)] = {static_cast<T>(at.re), static_cast<T>(at.im)};
-    }
-    made.b[v] = dft(made.a[v]);
+  for (auto& each : made.a) each.resize(static_cast<std::size_t>(n));
+  for (std::int64_t k = 0; k < kept; ++k) {
+    const auto at = static_cast<std::size_t>(k);
+    const abft::phase drawn = abft::random_phase(k_weight_seed, 2 * stream, static_cast<std::uint64_t>(k));
+    if (k % 2 == 0) made.order.push_back(k + 1 == kept || core::random_bits(k_weight_seed, 2 * stream + 1, at / 2) % 2 == 0 ? 1 : -1);
+    const int sign = k % 2 == 0 ? made.order.back() : -made.order.back();
+    made.a[0][at] = {static_cast<T>(drawn.re), static_cast<T>(drawn.im)};
+    made.a[1][at] = made.a[0][at] * static_cast<wide<T>>(sign);
   }
+  for (int v = 0; v < k_vectors; ++v) made.b[v] = dft(made.a[v]);
   return made;
 }
 

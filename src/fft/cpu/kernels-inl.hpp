@@ -28,6 +28,22 @@ constexpr std::int64_t k_row = 2 * W;
 constexpr int k_in_block = HWY_MIN(W, 16 / static_cast<int>(sizeof(T)));  // lanes of one 128-bit block
 constexpr int k_blocks = W / k_in_block;
 
+// ---- Complex numbers, W at a time ----
+
+struct complex_vector {
+  V re, im;
+};
+
+HWY_INLINE complex_vector operator+(const complex_vector& x, const complex_vector& y) { return {hn::Add(x.re, y.re), hn::Add(x.im, y.im)}; }
+HWY_INLINE complex_vector operator-(const complex_vector& x, const complex_vector& y) { return {hn::Sub(x.re, y.re), hn::Sub(x.im, y.im)}; }
+// x − i y and x + i y.
+HWY_INLINE complex_vector minus_i(const complex_vector& x, const complex_vector& y) { return {hn::Add(x.re, y.im), hn::Sub(x.im, y.re)}; }
+HWY_INLINE complex_vector plus_i(const complex_vector& x, const complex_vector& y) { return {hn::Sub(x.re, y.im), hn::Add(x.im, y.re)}; }
+
+HWY_INLINE complex_vector times(const complex_vector& x, V wr, V wi) {
+  return {hn::NegMulAdd(x.im, wi, hn::Mul(x.re, wr)), hn::MulAdd(x.im, wr, hn::Mul(x.re, wi))};
+}
+
 // ---- Transposition of W × W scalars in registers ----
 
 #if HWY_TARGET == HWY_SCALAR
@@ -180,6 +196,78 @@ void sum_tile(const T* tile, std::int64_t rows, const encoder<T>& encode, bool w
     else
       sum_block<false, false>(tile + j * k_row, count, encode.weights + 4 * j, *encode.sums);
   }
+}
+
+template <bool Untwiddle>
+HWY_INLINE complex_vector row_of(const T* HWY_RESTRICT tile, std::int64_t j, const signed_sum<T>& encode) {
+  const D d;
+  complex_vector v = {hn::Load(d, tile + j * k_row), hn::Load(d, tile + j * k_row + W)};
+  if constexpr (Untwiddle) {
+    const complex_vector near = {hn::Load(d, encode.fine + j * k_row), hn::Load(d, encode.fine + j * k_row + W)};
+    const complex_vector w = times(near, hn::Set(d, encode.coarse[2 * j]), hn::Set(d, encode.coarse[2 * j + 1]));
+    v = times(v, w.re, encode.swapped ? w.im : hn::Neg(w.im));  // swapped data were turned the other way
+  }
+  return v;
+}
+
+template <bool Untwiddle>
+HWY_INLINE void sum_pairs(const T* HWY_RESTRICT tile, std::int64_t rows, const signed_sum<T>& encode) {
+  const D d;
+  lane_sums& sums = *encode.sums;
+  for (std::int64_t first = 0; first < rows; first += 2 * k_block) {
+    V pr = hn::Zero(d), pi = pr, qr = pr, qi = pr;      // ε = 1: what the real and the imaginary parts give to re and im
+    V mr = pr, mi = pr, nr = pr, ni = pr;               // ε = −1
+    const std::int64_t end = HWY_MIN(rows, first + 2 * k_block);
+    std::int64_t j = first;
+    for (; j + 1 < end; j += 2) {
+      const T* w = encode.weights + 2 * j;
+      const std::int64_t swap = encode.order[j / 2];
+      const complex_vector plus = row_of<Untwiddle>(tile, j + swap, encode);
+      const complex_vector minus = row_of<Untwiddle>(tile, j + 1 - swap, encode);
+      const V a = hn::Set(d, w[0]), b = hn::Set(d, w[1]), c = hn::Set(d, w[2]), e = hn::Set(d, w[3]);
+      pr = hn::MulAdd(a, plus.re, pr);
+      pi = hn::MulAdd(b, plus.re, pi);
+      qr = hn::NegMulAdd(b, plus.im, qr);
+      qi = hn::MulAdd(a, plus.im, qi);
+      mr = hn::MulAdd(c, minus.re, mr);
+      mi = hn::MulAdd(e, minus.re, mi);
+      nr = hn::NegMulAdd(e, minus.im, nr);
+      ni = hn::MulAdd(c, minus.im, ni);
+    }
+    if (j < end) {
+      const complex_vector plus = row_of<Untwiddle>(tile, j, encode);
+      const V a = hn::Set(d, encode.weights[2 * j]), b = hn::Set(d, encode.weights[2 * j + 1]);
+      pr = hn::MulAdd(a, plus.re, pr);
+      pi = hn::MulAdd(b, plus.re, pi);
+      qr = hn::NegMulAdd(b, plus.im, qr);
+      qi = hn::MulAdd(a, plus.im, qi);
+    }
+    promote_into(sums.high[0], sums.low[0], hn::Add(pr, qr));
+    promote_into(sums.high[1], sums.low[1], hn::Add(pi, qi));
+    promote_into(sums.high[2], sums.low[2], hn::Add(mr, nr));
+    promote_into(sums.high[3], sums.low[3], hn::Add(mi, ni));
+  }
+  // From the sums over each sign to their sum and difference, in place.
+  for (int part = 0; part < 2; ++part) {
+    for (int l = 0; l < W; ++l) {
+      const double p = sums.high[part][l], m = sums.high[2 + part][l];
+      sums.high[part][l] = p + m;
+      sums.high[2 + part][l] = p - m;
+      if constexpr (sizeof(T) == 8) {
+        const double low_p = sums.low[part][l], low_m = sums.low[2 + part][l];
+        sums.low[part][l] = low_p + low_m + ((p - (p + m)) + m);
+        sums.low[2 + part][l] = low_p - low_m + ((p - (p - m)) - m);
+      }
+    }
+  }
+}
+
+void sum_signed(const T* tile, std::int64_t rows, const signed_sum<T>& encode) {
+  clear(*encode.sums);
+  if (encode.coarse != nullptr)
+    sum_pairs<true>(tile, rows, encode);
+  else
+    sum_pairs<false>(tile, rows, encode);
 }
 
 // ---- Verdicts ----
@@ -412,20 +500,6 @@ void store_blocks(const T* tile, std::int64_t rows, T* base, T* seals) {
 
 // ---- Stages ----
 
-struct complex_vector {
-  V re, im;
-};
-
-HWY_INLINE complex_vector operator+(const complex_vector& x, const complex_vector& y) { return {hn::Add(x.re, y.re), hn::Add(x.im, y.im)}; }
-HWY_INLINE complex_vector operator-(const complex_vector& x, const complex_vector& y) { return {hn::Sub(x.re, y.re), hn::Sub(x.im, y.im)}; }
-// x − i y and x + i y.
-HWY_INLINE complex_vector minus_i(const complex_vector& x, const complex_vector& y) { return {hn::Add(x.re, y.im), hn::Sub(x.im, y.re)}; }
-HWY_INLINE complex_vector plus_i(const complex_vector& x, const complex_vector& y) { return {hn::Sub(x.re, y.im), hn::Add(x.im, y.re)}; }
-
-HWY_INLINE complex_vector times(const complex_vector& x, V wr, V wi) {
-  return {hn::NegMulAdd(x.im, wi, hn::Mul(x.re, wr)), hn::MulAdd(x.im, wr, hn::Mul(x.re, wi))};
-}
-
 HWY_INLINE void butterfly_4(complex_vector& a, complex_vector& b, complex_vector& c, complex_vector& e) {
   const complex_vector s0 = a + c, s1 = b + e, d0 = a - c, d1 = b - e;
   a = s0 + s1;
@@ -643,7 +717,7 @@ void join_real(const T* x, T* z, std::int64_t m, const T* w) {
 }
 
 const kernel_table<T>* table_for_target() {
-  static const kernel_table<T> table = {W,           load_rows,    load_columns, load_blocks,   sum_tile, set_thresholds, compare, store_rows, store_columns, store_blocks,
+  static const kernel_table<T> table = {W,           load_rows,    load_columns, load_blocks,   sum_tile, sum_signed, set_thresholds, compare, store_rows, store_columns, store_blocks,
                                         seal_rows,   extend_seals, stage,        multiply_rows, twiddle_rows, scale_rows, split_real,    join_real};
   return &table;
 }

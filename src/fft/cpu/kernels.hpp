@@ -37,6 +37,20 @@ struct encoder {
   lane_sums* sums = nullptr;
 };
 
+// The output side of a complex-linear line. Its second weight vector is the first times random signs ε, so that both sums come from
+// one product a row: Σ a₀x and Σ εa₀x are the sum and the difference of the sums over the rows with ε = 1 and ε = −1. Of each pair of rows
+// one has each sign: order[m] is 1 if the second one of pair m has ε = 1. Weights: rows of (a₀.re, a₀.im), within a pair ε = 1 first.
+// With `coarse`, rows are freed of their twiddle factors on the way (see twiddle_rows).
+template <class T>
+struct signed_sum {
+  const T* weights = nullptr;
+  const std::int32_t* order = nullptr;
+  lane_sums* sums = nullptr;
+  const T* coarse = nullptr;
+  const T* fine = nullptr;
+  bool swapped = false;
+};
+
 // What the next tile will be loaded from, fetched towards the second-level cache while this one is transformed: runs of contiguous
 // bytes, `period` bytes from one to the next. Without it loads and arithmetic take turns instead of overlapping.
 struct read_ahead {
@@ -89,6 +103,8 @@ struct kernel_table {
   std::int64_t (*load_blocks)(const T* base, std::int64_t block_stride, int used, std::int64_t rows, T* tile, const T* seals, std::int64_t seal_stride,
                               const encoder<T>& encode);
   void (*sum_tile)(const T* tile, std::int64_t rows, const encoder<T>& encode, bool with_squares);  // starts from zero
+
+  void (*sum_signed)(const T* tile, std::int64_t rows, const signed_sum<T>& encode);  // starts from zero
 
   // threshold = factor · √squares + least, for each lane. False if some of the `used` squares are outside [low, high] or NaN.
   bool (*set_thresholds)(const lane_sums& input, int used, double factor, double least, double low, double high, lane_verdicts& to);

@@ -133,7 +133,26 @@ void line<T>::make_weights(std::int64_t n, std::uint64_t stream) {
         }
       }
     }
+    if (inverse_real) continue;
+    for (std::int64_t k = 0; k < rows_out_; k += 2) {
+      const bool pair = k + 1 < rows_out_;
+      const std::int64_t swap = made.order[at(k / 2)] < 0 && pair ? 1 : 0;
+      if (!swapped) order_.push_back(static_cast<std::int32_t>(swap));
+      append(signed_[swapped], turned(made.a[0][at(k + swap)]));
+      if (pair) append(signed_[swapped], turned(made.a[0][at(k + 1 - swap)]));
+    }
   }
+}
+
+template <class T>
+signed_sum<T> line<T>::output_weights(bool swapped, lane_sums* sums) const {
+  signed_sum<T> made;
+  if (general_[1]) return made;
+  made.weights = signed_[swapped].data();
+  made.order = order_.data();
+  made.sums = sums;
+  made.swapped = swapped;
+  return made;
 }
 
 template <class T>

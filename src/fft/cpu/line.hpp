@@ -42,6 +42,8 @@ class line {
 
   // Sums of a tile before (side 0) and after (side 1) the transform into `sums`.
   encoder<T> weights(int output_side, bool swapped, lane_sums* sums) const;
+  // The faster form of the output side; has weights only if the output is complex.
+  signed_sum<T> output_weights(bool swapped, lane_sums* sums) const;
 
  private:
   struct stage {
@@ -65,6 +67,8 @@ class line {
   std::vector<T> split_;  // e^{−2πi k/n} of the real forms
   std::vector<T> weights_[2][2];  // [output side][swapped]
   bool general_[2] = {false, false};
+  std::vector<T> signed_[2];        // [swapped]
+  std::vector<std::int32_t> order_;
   std::int64_t rows_in_ = 1, rows_out_ = 1, rows_scratch_ = 1, stages_ = 0, twiddled_ = 0, butterflies_ = 0;
   double points_ = 1, sensitivity_ = 1;
 };

@@ -343,20 +343,26 @@ class tile_worker {
   // Fills in `seen` if a lane fails.
   bool verify(const tile_job<T>& job, T* done, failure& seen) {
     const line<T>& transform = *job.transform;
-    const T* judged = done;
-    if (job.coarse != nullptr) {
-      // The twiddle factors are taken off again: their product is verified together with the transform.
-      T* other = done == mine_.x.data() ? mine_.y.data() : mine_.x.data();
-      kernel_.twiddle_rows(done, other, transform.rows_out(), job.coarse, job.fine, true, job.inverse);
-      judged = other;
-    }
-    kernel_.sum_tile(judged, transform.rows_out(), transform.weights(1, job.inverse, &mine_.output), false);
+    // Twiddle factors are taken off again while the sums are made: their product is verified together with the transform.
+    signed_sum<T> sum = transform.output_weights(job.inverse, &mine_.output);
+    sum.coarse = job.coarse;
+    sum.fine = job.fine;
+    if (sum.weights != nullptr)
+      kernel_.sum_signed(done, transform.rows_out(), sum);
+    else
+      kernel_.sum_tile(done, transform.rows_out(), transform.weights(1, job.inverse, &mine_.output), false);
     const double scale = static_cast<double>(static_cast<T>(job.scale));
     lane_verdicts& lanes = mine_.verdicts;
     strike_lanes(inject::site::fft_threshold, job, lanes.value, lanes.twin);
     kernel_.compare(mine_.input, mine_.output, scale, lanes);
     if (any_special_) {
       bool loaded = false;
+      const T* judged = done;
+      if (job.coarse != nullptr) {
+        T* other = done == mine_.x.data() ? mine_.y.data() : mine_.x.data();
+        kernel_.twiddle_rows(done, other, transform.rows_out(), job.coarse, job.fine, true, job.inverse);
+        judged = other;
+      }
       for (int l = 0; l < job.used; ++l) {
         if (special_[l]) lanes.word[0][l] = lanes.word[1][l] = judge_special(job, done, judged, l, loaded) ? k_lane_pass : ~k_lane_pass;
       }
