@@ -172,7 +172,9 @@ T* line<T>::run_stages(T* x, T* y, bool swapped, std::int64_t first_step, read_a
     if constexpr (inject::active_injector::enabled) {
       if (step == stages_ - 1) strike(inject::site::fft_intermediate, 0, x, scalars);
       std::vector<T> struck(twiddles, twiddles + now.count);
-      if (now.count > 0) strike(inject::site::fft_twiddle, twiddled++, struck.data(), now.count);
+      // The first radix − 1 factors are 1.
+      const std::int64_t trivial = 2 * (now.radix - 1);
+      if (now.count > 0) strike(inject::site::fft_twiddle, twiddled++, struck.data() + trivial, now.count - trivial);
       kernel.stage(now.radix, x, y, n, now.s, now.count > 0 ? struck.data() : nullptr, roots_.data() + now.roots, swapped, ahead);
       strike(inject::site::fft_stage, step, y, scalars);
     } else {

@@ -127,24 +127,24 @@ struct places {
   std::int64_t waiting = 0;  // tiles whose result waits in memory; 0: every tile shows itself before its last stage instead
 };
 
-// Strikes the used lanes of `rows` rows that are `stride` apart.
+// Strikes the used lanes of `rows` rows that are `stride` apart; with halves = 1 only the real parts.
 template <class T>
 void strike_rows(inject::active_injector& injector, inject::site where, const inject::place& here, T* base, std::int64_t stride, std::int64_t rows,
-                 int used) {
+                 int used, int halves = 2) {
   if constexpr (inject::active_injector::enabled) {
     const int lanes = kernels<T>().lanes;
-    if (used == lanes && stride == 2 * lanes) {
+    if (used == lanes && stride == 2 * lanes && halves == 2) {
       injector.strike(where, here, base, rows * stride);
       return;
     }
     std::vector<T> compact;
     for (std::int64_t j = 0; j < rows; ++j) {
-      for (int half = 0; half < 2; ++half) compact.insert(compact.end(), base + j * stride + half * lanes, base + j * stride + half * lanes + used);
+      for (int half = 0; half < halves; ++half) compact.insert(compact.end(), base + j * stride + half * lanes, base + j * stride + half * lanes + used);
     }
     if (!injector.strike(where, here, compact.data(), static_cast<std::int64_t>(compact.size()))) return;
     const T* next = compact.data();
     for (std::int64_t j = 0; j < rows; ++j) {
-      for (int half = 0; half < 2; ++half, next += used) std::memcpy(base + j * stride + half * lanes, next, static_cast<std::size_t>(used) * sizeof(T));
+      for (int half = 0; half < halves; ++half, next += used) std::memcpy(base + j * stride + half * lanes, next, static_cast<std::size_t>(used) * sizeof(T));
     }
   }
 }
@@ -170,9 +170,12 @@ class tile_worker {
         set_thresholds(job);
         strike_sums(job);
       }
-      strike_rows(how_.injector, inject::site::fft_input, place(job), mine_.x.data(), 2 * kernel_.lanes, job.transform->rows_in(), job.used);
+      strike_rows(how_.injector, inject::site::fft_input, place(job), mine_.x.data(), 2 * kernel_.lanes, job.transform->rows_in(), job.used,
+                  job.from.how == access::real ? 1 : 2);
       T* done = compute(job, mine_.x.data(), mine_.y.data());
-      strike_rows(how_.injector, inject::site::fft_output, place(job), done, 2 * kernel_.lanes, job.transform->rows_out(), job.used);
+      // Only what is stored: a fault elsewhere would be no fault of the output.
+      strike_rows(how_.injector, inject::site::fft_output, place(job), done, 2 * kernel_.lanes, job.rows_stored, job.used,
+                  job.to.how == access::real ? 1 : 2);
       failure now;
       if (!protect || verify(job, done, now)) {
         if (failures > 0) {
@@ -471,7 +474,8 @@ class tile_worker {
       std::vector<T> struck;
       if constexpr (inject::active_injector::enabled) {
         struck.assign(coarse, coarse + 2 * transform.rows_out());
-        strike(inject::site::fft_twiddle, transform.twiddle_steps(), struck.data(), static_cast<std::int64_t>(struck.size()));
+        // Row 0 has the factor 1.
+        strike(inject::site::fft_twiddle, transform.twiddle_steps(), struck.data() + 2, static_cast<std::int64_t>(struck.size()) - 2);
         coarse = struck.data();
       }
       kernel_.twiddle_rows(done, done, transform.rows_out(), coarse, job.fine, false, job.inverse);

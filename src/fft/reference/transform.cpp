@@ -51,9 +51,9 @@ class reference_transform final : public transform {
       for (;; ++failures) {
         gather(static_cast<const T*>(in), b, how.direction, x);
         const judgement input = protect ? encode(in, b, how) : judgement{};
-        strike(injector, inject::site::fft_input, here, x);
+        strike_loaded(injector, here, x);
         transform_signal(x, y, how, b);
-        strike(injector, inject::site::fft_output, here, y);
+        strike_stored(injector, here, y);
         if (!protect) break;
         const outcome seen = verify(input, y, in, b, how);
         how.seen.checked(k_vectors);
@@ -96,6 +96,39 @@ class reference_transform final : public transform {
 
   static void strike(inject::active_injector& injector, inject::site where, const inject::place& here, signal& data) {
     injector.strike(where, here, reinterpret_cast<T*>(data.data()), 2 * static_cast<std::int64_t>(data.size()));
+  }
+
+  // Strikes what was read: the imaginary parts of real signals are no data.
+  void strike_loaded(inject::active_injector& injector, const inject::place& here, signal& x) const {
+    if (!shape_.input.real) return strike(injector, inject::site::fft_input, here, x);
+    if constexpr (inject::active_injector::enabled) {
+      std::vector<T> read;
+      for (const auto& z : x) read.push_back(z.real());
+      injector.strike(inject::site::fft_input, here, read.data(), static_cast<std::int64_t>(read.size()));
+      for (std::size_t i = 0; i < x.size(); ++i) x[i].real(read[i]);
+    }
+  }
+
+  // Strikes those elements of a transformed signal that will be stored.
+  void strike_stored(inject::active_injector& injector, const inject::place& here, signal& y) const {
+    if constexpr (inject::active_injector::enabled) {
+      const side& to = shape_.output;
+      std::vector<T> stored;
+      const auto visit = [&](auto&& each) {
+        for (std::size_t i = 0; i < y.size(); ++i) {
+          if (static_cast<std::int64_t>(i) % shape_.n[2] >= to.length[2]) continue;
+          T part[2] = {y[i].real(), y[i].imag()};
+          // The data of an inverse transform are turned: its real part is the second one.
+          each(part[to.real ? 1 : 0]);
+          if (!to.real) each(part[1]);
+          y[i] = {part[0], part[1]};
+        }
+      };
+      visit([&](T& value) { stored.push_back(value); });
+      if (!injector.strike(inject::site::fft_output, here, stored.data(), static_cast<std::int64_t>(stored.size()))) return;
+      const T* next = stored.data();
+      visit([&](T& value) { value = *next++; });
+    }
   }
 
   // An inverse transform is a forward one with real and imaginary parts exchanged on both sides.
@@ -188,8 +221,18 @@ class reference_transform final : public transform {
       const inject::place here{b, shape_.batch, static_cast<std::int64_t>(step), steps};
       if (step == waits) strike(how.injector, inject::site::fft_intermediate, {b, shape_.batch, 0, 1}, x);
       if constexpr (inject::active_injector::enabled) {
+        // The factors with k = 0 or i = 0 are 1. A stage without others shows those.
         auto struck = now.twiddles;
-        strike(how.injector, inject::site::fft_twiddle, here, struck);
+        signal factors;
+        const auto nontrivial = [&](std::size_t f) { return now.m == 1 || (at(now.p) <= f && f % at(now.p) != 0); };
+        for (std::size_t f = 0; f < struck.size(); ++f) {
+          if (nontrivial(f)) factors.push_back(struck[f]);
+        }
+        strike(how.injector, inject::site::fft_twiddle, here, factors);
+        std::size_t next = 0;
+        for (std::size_t f = 0; f < struck.size(); ++f) {
+          if (nontrivial(f)) struck[f] = factors[next++];
+        }
         apply(now, struck, x, y);
       } else {
         apply(now, now.twiddles, x, y);
