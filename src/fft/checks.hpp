@@ -66,7 +66,8 @@ struct checksum {
   }
   template <class W>
   std::complex<W> get(int vector) const {
-    return {static_cast<W>(high[2 * vector]) + static_cast<W>(low[2 * vector]), static_cast<W>(high[2 * vector + 1]) + static_cast<W>(low[2 * vector + 1])};
+    return {static_cast<W>(high[2 * vector]) + static_cast<W>(low[2 * vector]),
+            static_cast<W>(high[2 * vector + 1]) + static_cast<W>(low[2 * vector + 1])};
   }
 };
 

@@ -75,14 +75,16 @@ report execute(const plan::implementation& plan, direction way, kind wanted, pre
   const auto last = [&](const bytes& span, const side& s) { return first(span) + static_cast<std::uintptr_t>(s.extent) * span.width; };
   const bool overlap = first(in) < last(out, g.output) && first(out) < last(in, g.input);
   if (overlap && first(in) != first(out))
-    throw invalid_argument_error(fmt::format("{}: expected in and out to be the same address or not to overlap, got a shift of {} bytes", token,
-                                             static_cast<std::int64_t>(first(out) - first(in))));
+    throw invalid_argument_error(fmt::format("{}: expected in and out to be the same address or not to overlap, got a shift of {} bytes",
+                                             token, static_cast<std::int64_t>(first(out) - first(in))));
   if (overlap && !layouts_agree(g))
-    throw invalid_argument_error(fmt::format("{}: in place: expected layouts that give each signal the same bytes in and out{}, got different ones", token,
-                                             g.kind == kind::c2c ? "" : " (real rows padded to n/2 + 1 complex elements)"));
+    throw invalid_argument_error(
+        fmt::format("{}: in place: expected layouts that give each signal the same bytes in and out{}, got different ones", token,
+                    g.kind == kind::c2c ? "" : " (real rows padded to n/2 + 1 complex elements)"));
 
   const double points = static_cast<double>(g.points());
-  const double whole = way == direction::forward ? (problem.norm == norm::forward ? 1 / points : 1) : (problem.norm == norm::backward ? 1 / points : 1);
+  const double whole =
+      way == direction::forward ? (problem.norm == norm::forward ? 1 / points : 1) : (problem.norm == norm::backward ? 1 / points : 1);
   const double scale = problem.norm == norm::ortho ? 1 / std::sqrt(points) : whole;
   inject::active_injector injector(plan.how.faults, "fft");
   core::recorder seen(token, plan.backend, plan.scheme, plan.how, injector);

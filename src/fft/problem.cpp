@@ -48,7 +48,8 @@ std::optional<std::int64_t> total_bytes(const problem& value) {
   std::int64_t total = value.precision == precision::f32 ? 8 : 16;
   for (const std::int64_t n : value.shape) {
     // A half spectrum has up to one element more than half of the real length: n + 2 bounds both sides.
-    if (n > std::numeric_limits<std::int64_t>::max() - 2 || __builtin_mul_overflow(total, value.kind == kind::c2c ? n : n + 2, &total)) return std::nullopt;
+    if (n > std::numeric_limits<std::int64_t>::max() - 2 || __builtin_mul_overflow(total, value.kind == kind::c2c ? n : n + 2, &total))
+      return std::nullopt;
   }
   if (__builtin_mul_overflow(total, value.batch, &total)) return std::nullopt;
   return total;
@@ -61,14 +62,16 @@ void check_sizes(const problem& value, std::string_view token) {
     if (n < 1) throw invalid_argument_error(fmt::format("{}: shape: expected lengths of at least 1, got {}", token, n));
   }
   if (value.batch < 1) throw invalid_argument_error(fmt::format("{}: batch: expected at least 1, got {}", token, value.batch));
-  if (!total_bytes(value)) throw invalid_argument_error(fmt::format("{}: shape and batch: expected less than 2^63 bytes in all, got more", token));
+  if (!total_bytes(value))
+    throw invalid_argument_error(fmt::format("{}: shape and batch: expected less than 2^63 bytes in all, got more", token));
 }
 
 }  // namespace
 
 token parse_token(std::string_view text) {
   const auto wrong = [&](std::string_view what, std::string_view got) {
-    return invalid_argument_error(fmt::format("\"{}\": expected a token like fft_c2c_f32_n1024_b16384_fwd with {}, got \"{}\"", text, what, got));
+    return invalid_argument_error(
+        fmt::format("\"{}\": expected a token like fft_c2c_f32_n1024_b16384_fwd with {}, got \"{}\"", text, what, got));
   };
   std::vector<std::string_view> parts;
   for (std::string_view rest = text;;) {
@@ -153,15 +156,18 @@ side resolve_side(const problem& value, const layout& given, bool is_input, std:
   std::ranges::sort(all, {}, &dimension::stride);
   made.extent = 1;
   for (const dimension& each : all) {
-    if (each.stride < 1) throw invalid_argument_error(fmt::format("{}: {}: expected strides and distance of at least 1, got {}", token, name, each.stride));
+    if (each.stride < 1)
+      throw invalid_argument_error(fmt::format("{}: {}: expected strides and distance of at least 1, got {}", token, name, each.stride));
     if (each.stride < made.extent)
-      throw invalid_argument_error(fmt::format("{}: {}: expected each stride (or distance) to step over the {} elements of the dimensions with smaller ones, "
-                                               "got {}",
-                                               token, name, made.extent, each.stride));
+      throw invalid_argument_error(
+          fmt::format("{}: {}: expected each stride (or distance) to step over the {} elements of the dimensions with smaller ones, "
+                      "got {}",
+                      token, name, made.extent, each.stride));
     std::int64_t reach = 0;
     if (__builtin_mul_overflow(each.count - 1, each.stride, &reach) || __builtin_add_overflow(made.extent, reach, &made.extent) ||
         made.extent > std::numeric_limits<std::int64_t>::max() / 16)
-      throw invalid_argument_error(fmt::format("{}: {}: expected an extent of less than 2^63 bytes, got more (stride {})", token, name, each.stride));
+      throw invalid_argument_error(
+          fmt::format("{}: {}: expected an extent of less than 2^63 bytes, got more (stride {})", token, name, each.stride));
   }
   return made;
 }

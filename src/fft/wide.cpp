@@ -59,7 +59,9 @@ signal<W> bluestein(const signal<W>& x) {
   const auto n = static_cast<std::int64_t>(x.size());
   const std::int64_t m = smooth_length(2 * n - 1);
   // jk = (j² + k² − (k − j)²)/2, so y_k = c_k Σ_j (x_j c_j) conj(c_{k−j}) with the chirp c_j = e^{−πi j²/n}.
-  const auto chirp = [n](std::int64_t j) { return root_of_unity<W>(static_cast<std::int64_t>(static_cast<__int128>(j) * j % (2 * n)), 2 * n); };
+  const auto chirp = [n](std::int64_t j) {
+    return root_of_unity<W>(static_cast<std::int64_t>(static_cast<__int128>(j) * j % (2 * n)), 2 * n);
+  };
   signal<W> data(static_cast<std::size_t>(m)), kernel(static_cast<std::size_t>(m));
   for (std::int64_t j = 0; j < n; ++j) {
     const auto c = chirp(j);
@@ -108,7 +110,8 @@ std::vector<std::complex<W>> dft(std::vector<std::complex<W>> x) {
   for (const std::int64_t p : factors) {
     const std::int64_t left = n / s;
     const std::int64_t m = left / p;
-    signal<W> roots(static_cast<std::size_t>(p)), twiddles(static_cast<std::size_t>(p)), column(static_cast<std::size_t>(p)), done(static_cast<std::size_t>(p));
+    signal<W> roots(static_cast<std::size_t>(p)), twiddles(static_cast<std::size_t>(p)), column(static_cast<std::size_t>(p)),
+        done(static_cast<std::size_t>(p));
     for (std::int64_t j = 0; j < p; ++j) roots[static_cast<std::size_t>(j)] = root_of_unity<W>(j, p);
     for (std::int64_t i = 0; i < m; ++i) {
       for (std::int64_t k = 0; k < p; ++k) twiddles[static_cast<std::size_t>(k)] = root_of_unity<W>(i * k, left);
@@ -119,7 +122,8 @@ std::vector<std::complex<W>> dft(std::vector<std::complex<W>> x) {
         else
           by_definition(column, roots, done);
         for (std::int64_t k = 0; k < p; ++k)
-          turned[static_cast<std::size_t>(q + s * (p * i + k))] = multiply(done[static_cast<std::size_t>(k)], twiddles[static_cast<std::size_t>(k)]);
+          turned[static_cast<std::size_t>(q + s * (p * i + k))] =
+              multiply(done[static_cast<std::size_t>(k)], twiddles[static_cast<std::size_t>(k)]);
       }
     }
     std::swap(x, turned);

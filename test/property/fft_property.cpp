@@ -156,10 +156,12 @@ RC_GTEST_PROP(fft_property, tokens_come_back, ()) {
   problem p = complex_problem(drawn_shape(), *rc::gen::inRange<std::int64_t>(1, 100000));
   p.kind = *rc::gen::element(kind::c2c, kind::r2c, kind::c2r);
   p.precision = *rc::gen::element(precision::f32, precision::f64);
-  const direction way = p.kind == kind::r2c ? direction::forward : p.kind == kind::c2r ? direction::inverse : *rc::gen::element(direction::forward, direction::inverse);
+  const direction way = p.kind == kind::r2c   ? direction::forward
+                        : p.kind == kind::c2r ? direction::inverse
+                                              : *rc::gen::element(direction::forward, direction::inverse);
   const token read = parse_token(to_token(p, way));
-  RC_ASSERT(read.problem.kind == p.kind && read.problem.precision == p.precision && read.problem.shape == p.shape && read.problem.batch == p.batch &&
-            read.direction == way);
+  RC_ASSERT(read.problem.kind == p.kind && read.problem.precision == p.precision && read.problem.shape == p.shape &&
+            read.problem.batch == p.batch && read.direction == way);
 }
 
 RC_GTEST_PROP(fft_property, any_text_is_a_token_or_an_error, (const std::string& text)) {

@@ -215,8 +215,8 @@ HWY_INLINE void sum_pairs(const T* HWY_RESTRICT tile, std::int64_t rows, const s
   const D d;
   lane_sums& sums = *encode.sums;
   for (std::int64_t first = 0; first < rows; first += 2 * k_block) {
-    V pr = hn::Zero(d), pi = pr, qr = pr, qi = pr;      // ε = 1: what the real and the imaginary parts give to re and im
-    V mr = pr, mi = pr, nr = pr, ni = pr;               // ε = −1
+    V pr = hn::Zero(d), pi = pr, qr = pr, qi = pr;  // ε = 1: what the real and the imaginary parts give to re and im
+    V mr = pr, mi = pr, nr = pr, ni = pr;           // ε = −1
     const std::int64_t end = HWY_MIN(rows, first + 2 * k_block);
     std::int64_t j = first;
     for (; j + 1 < end; j += 2) {
@@ -374,8 +374,26 @@ HWY_INLINE VU extend(VU seal, VU re, VU im) {
   return hn::Xor(hn::RotateRight<5>(hn::Add(seal, re)), im);
 }
 
-std::int64_t load_blocks(const T* base, std::int64_t block_stride, int used, std::int64_t rows, T* tile, const T* seals, std::int64_t seal_stride,
-                         const encoder<T>& encode) {
+// A whole block: transposes it, and says whether it matches its seal.
+HWY_INLINE bool transpose_sealed(const T* HWY_RESTRICT from, T* HWY_RESTRICT to, const T* HWY_RESTRICT expected) {
+  const D d;
+  const hn::RebindToUnsigned<D> du;
+  V v[W];
+  auto seal = hn::Zero(du);
+#pragma GCC unroll 16
+  for (int l = 0; l < W; ++l) {
+    v[l] = hn::Load(d, from + l * k_row);
+    seal = extend(seal, hn::BitCast(du, v[l]), hn::BitCast(du, hn::Load(d, from + l * k_row + W)));
+  }
+  transpose(v);
+#pragma GCC unroll 16
+  for (int l = 0; l < W; ++l) hn::Store(v[l], d, to + l * k_row);
+  transpose_in(from + W, k_row, W, to + W, k_row);
+  return hn::AllTrue(du, hn::Eq(seal, hn::BitCast(du, hn::LoadU(d, expected))));
+}
+
+std::int64_t load_blocks(const T* base, std::int64_t block_stride, int used, std::int64_t rows, T* tile, const T* seals,
+                         std::int64_t seal_stride, const encoder<T>& encode) {
   const D d;
   const hn::RebindToUnsigned<D> du;
   std::int64_t damaged = 0;
@@ -384,21 +402,25 @@ std::int64_t load_blocks(const T* base, std::int64_t block_stride, int used, std
   for (std::int64_t j = 0; j < rows; j += W) {
     const T* from = base + j / W * block_stride;
     const std::int64_t count = HWY_MIN(static_cast<std::int64_t>(W), rows - j);
-    if (seals != nullptr) {
-      auto seal = hn::Zero(du);
-      for (int l = 0; l < used; ++l)
-        seal = extend(seal, hn::BitCast(du, hn::Load(d, from + l * k_row)), hn::BitCast(du, hn::Load(d, from + l * k_row + W)));
-      const auto expected = hn::BitCast(du, hn::LoadU(d, seals + j / W * seal_stride));
-      if (!hn::AllTrue(du, hn::Eq(seal, expected))) ++damaged;
-    }
-    if (HWY_LIKELY(count == W)) {
-      transpose_in(from, k_row, used, tile + j * k_row, k_row);
-      transpose_in(from + W, k_row, used, tile + j * k_row + W, k_row);
+    if (HWY_LIKELY(count == W && used == W && seals != nullptr)) {
+      damaged += transpose_sealed(from, tile + j * k_row, seals + j / W * seal_stride) ? 0 : 1;
     } else {
-      HWY_ALIGN T turned[W * k_row];
-      transpose_in(from, k_row, used, turned, k_row);
-      transpose_in(from + W, k_row, used, turned + W, k_row);
-      std::memcpy(tile + j * k_row, turned, static_cast<std::size_t>(count * k_row) * sizeof(T));
+      if (seals != nullptr) {
+        auto seal = hn::Zero(du);
+        for (int l = 0; l < used; ++l)
+          seal = extend(seal, hn::BitCast(du, hn::Load(d, from + l * k_row)), hn::BitCast(du, hn::Load(d, from + l * k_row + W)));
+        const auto expected = hn::BitCast(du, hn::LoadU(d, seals + j / W * seal_stride));
+        if (!hn::AllTrue(du, hn::Eq(seal, expected))) ++damaged;
+      }
+      if (HWY_LIKELY(count == W)) {
+        transpose_in(from, k_row, used, tile + j * k_row, k_row);
+        transpose_in(from + W, k_row, used, tile + j * k_row + W, k_row);
+      } else {
+        HWY_ALIGN T turned[W * k_row];
+        transpose_in(from, k_row, used, turned, k_row);
+        transpose_in(from + W, k_row, used, turned + W, k_row);
+        std::memcpy(tile + j * k_row, turned, static_cast<std::size_t>(count * k_row) * sizeof(T));
+      }
     }
     const std::int64_t ready = j + count;
     while (encoded < ready && (encoded + k_block <= ready || ready == rows)) {
@@ -538,8 +560,8 @@ HWY_INLINE void butterfly(complex_vector* x) {
 }
 
 template <int R, bool Twiddle>
-HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, std::int64_t s, const T* HWY_RESTRICT twiddles, std::int64_t re,
-                           std::int64_t im, read_ahead& ahead) {
+HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, std::int64_t s, const T* HWY_RESTRICT twiddles,
+                           std::int64_t re, std::int64_t im, read_ahead& ahead) {
   const D d;
   const std::int64_t m = n / (s * R);
   const std::int64_t from_step = s * m * k_row;
@@ -566,7 +588,8 @@ HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int6
   }
 }
 
-// Odd radix P (0: `p`). y_k = A_k − iB_k, y_{p−k} = A_k + iB_k, A_k = x_0 + Σ_j cos(2πjk/p) (x_j + x_{p−j}), B_k = Σ_j sin(2πjk/p) (x_j − x_{p−j}).
+// Odd radix P (0: `p`). y_k = A_k − iB_k, y_{p−k} = A_k + iB_k, A_k = x_0 + Σ_j cos(2πjk/p) (x_j + x_{p−j}), B_k = Σ_j sin(2πjk/p) (x_j −
+// x_{p−j}).
 template <int P>
 HWY_INLINE void odd_stage(int p, const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, std::int64_t s, const T* HWY_RESTRICT twiddles,
                           const T* HWY_RESTRICT roots, std::int64_t re, std::int64_t im, read_ahead& ahead) {
@@ -621,13 +644,20 @@ HWY_INLINE void odd_stage(int p, const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std
   }
 }
 
-void stage(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, const T* twiddles, const T* roots, bool swapped, read_ahead& ahead) {
+void stage(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, const T* twiddles, const T* roots, bool swapped,
+           read_ahead& ahead) {
   const std::int64_t re = swapped ? W : 0;
   const std::int64_t im = W - re;
   switch (radix) {
-    case 2: return twiddles != nullptr ? even_stage<2, true>(x, y, n, s, twiddles, re, im, ahead) : even_stage<2, false>(x, y, n, s, twiddles, re, im, ahead);
-    case 4: return twiddles != nullptr ? even_stage<4, true>(x, y, n, s, twiddles, re, im, ahead) : even_stage<4, false>(x, y, n, s, twiddles, re, im, ahead);
-    case 8: return twiddles != nullptr ? even_stage<8, true>(x, y, n, s, twiddles, re, im, ahead) : even_stage<8, false>(x, y, n, s, twiddles, re, im, ahead);
+    case 2:
+      return twiddles != nullptr ? even_stage<2, true>(x, y, n, s, twiddles, re, im, ahead)
+                                 : even_stage<2, false>(x, y, n, s, twiddles, re, im, ahead);
+    case 4:
+      return twiddles != nullptr ? even_stage<4, true>(x, y, n, s, twiddles, re, im, ahead)
+                                 : even_stage<4, false>(x, y, n, s, twiddles, re, im, ahead);
+    case 8:
+      return twiddles != nullptr ? even_stage<8, true>(x, y, n, s, twiddles, re, im, ahead)
+                                 : even_stage<8, false>(x, y, n, s, twiddles, re, im, ahead);
     case 3: return odd_stage<3>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
     case 5: return odd_stage<5>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
     case 7: return odd_stage<7>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
@@ -717,8 +747,10 @@ void join_real(const T* x, T* z, std::int64_t m, const T* w) {
 }
 
 const kernel_table<T>* table_for_target() {
-  static const kernel_table<T> table = {W,           load_rows,    load_columns, load_blocks,   sum_tile, sum_signed, set_thresholds, compare, store_rows, store_columns, store_blocks,
-                                        seal_rows,   extend_seals, stage,        multiply_rows, twiddle_rows, scale_rows, split_real,    join_real};
+  static const kernel_table<T> table = {
+      W,          load_rows,     load_columns, load_blocks, sum_tile,     sum_signed, set_thresholds, compare,
+      store_rows, store_columns, store_blocks, seal_rows,   extend_seals, stage,      multiply_rows,  twiddle_rows,
+      scale_rows, split_real,    join_real};
   return &table;
 }
 

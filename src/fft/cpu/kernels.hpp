@@ -17,15 +17,15 @@ inline constexpr int k_block = 16;  // rows summed in working precision before t
 // (for each vector: what re adds to (re, im) of the sum, then what im adds) for real-linear ones.
 struct alignas(64) lane_sums {
   double high[4][k_max_lanes];
-  double low[4][k_max_lanes];    // what high lost to rounding; kept for double data only
-  double squares[k_max_lanes];   // Σ|x|², from the encode side only
+  double low[4][k_max_lanes];   // what high lost to rounding; kept for double data only
+  double squares[k_max_lanes];  // Σ|x|², from the encode side only
 };
 
 // One comparison for each lane and weight vector, as abft::guarded_threshold and abft::verify do it for a single one.
 struct alignas(64) lane_verdicts {
-  double value[k_max_lanes];  // thresholds
-  double twin[k_max_lanes];   // and their copies
-  double size[2][k_max_lanes];  // |residual|, as |re| + |im|
+  double value[k_max_lanes];           // thresholds
+  double twin[k_max_lanes];            // and their copies
+  double size[2][k_max_lanes];         // |residual|, as |re| + |im|
   std::uint64_t word[2][k_max_lanes];  // k_lane_pass, or anything else
 };
 inline constexpr std::uint64_t k_lane_pass = 0x5aa5c33c3cc3a55a;
@@ -56,9 +56,9 @@ struct signed_sum {
 struct read_ahead {
   const char* next = nullptr;
   const char* run_end = nullptr;
-  std::int64_t skip = 0;    // from the end of a run to the start of the next
+  std::int64_t skip = 0;  // from the end of a run to the start of the next
   std::int64_t period = 0;
-  std::int64_t lines = 0;   // cache lines to go
+  std::int64_t lines = 0;     // cache lines to go
   std::int64_t per_step = 0;  // for each butterfly
 
   static constexpr std::int64_t k_line = 64;
@@ -100,8 +100,8 @@ struct kernel_table {
   void (*load_columns)(const T* base, std::int64_t row_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode);
   // load_blocks: row-wise from blocks that store_block wrote: block t holds elements tW … tW + W − 1 of each lane, lane l in its row l.
   // Returns the number of blocks whose seal (at seals + t·seal_stride) does not match what was read.
-  std::int64_t (*load_blocks)(const T* base, std::int64_t block_stride, int used, std::int64_t rows, T* tile, const T* seals, std::int64_t seal_stride,
-                              const encoder<T>& encode);
+  std::int64_t (*load_blocks)(const T* base, std::int64_t block_stride, int used, std::int64_t rows, T* tile, const T* seals,
+                              std::int64_t seal_stride, const encoder<T>& encode);
   void (*sum_tile)(const T* tile, std::int64_t rows, const encoder<T>& encode, bool with_squares);  // starts from zero
 
   void (*sum_signed)(const T* tile, std::int64_t rows, const signed_sum<T>& encode);  // starts from zero
@@ -116,7 +116,7 @@ struct kernel_table {
   // Copies `rows` rows as they are, and seals them: a word for each lane, made of all the words of that lane. Seals go to
   // seals[r · 1 … ] for each group of W rows.
   void (*store_blocks)(const T* tile, std::int64_t rows, T* base, T* seals);
-  void (*seal_rows)(const T* tile, std::int64_t rows, T* seal);                              // one seal over all rows
+  void (*seal_rows)(const T* tile, std::int64_t rows, T* seal);                                // one seal over all rows
   void (*extend_seals)(const T* tile, std::int64_t rows, T* seals, std::int64_t seal_stride);  // row j extends its own seal
 
   // One stage of the transform of length n = radix · s · m, s being the product of the radices done. twiddles: m rows of radix − 1 complex

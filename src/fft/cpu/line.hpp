@@ -28,14 +28,15 @@ class line {
   line(form what, std::int64_t n, std::uint64_t stream, bool protect);
 
   // Transforms the tile x (rows_in rows), with y as scratch; both have rows_scratch rows. Returns where the result (rows_out rows) is.
-  // `ahead` is fetched meanwhile. With `swapped`, the halves of the rows exchange their roles: the inverse transform. Real forms know their direction and ignore it.
+  // `ahead` is fetched meanwhile. With `swapped`, the halves of the rows exchange their roles: the inverse transform. Real forms know their
+  // direction and ignore it.
   T* run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike) const;
 
   std::int64_t rows_in() const { return rows_in_; }
   std::int64_t rows_out() const { return rows_out_; }
   std::int64_t rows_scratch() const { return rows_scratch_; }
-  std::int64_t stages() const { return stages_; }            // steps of inject::site::fft_stage
-  std::int64_t twiddle_steps() const { return twiddled_; }   // steps of inject::site::fft_twiddle
+  std::int64_t stages() const { return stages_; }           // steps of inject::site::fft_stage
+  std::int64_t twiddle_steps() const { return twiddled_; }  // steps of inject::site::fft_twiddle
   bool is_real_inverse() const { return form_ == form::real_inverse; }
   double points() const { return points_; }
   double sensitivity() const { return sensitivity_; }  // what κ is multiplied with for this kind of line
@@ -59,15 +60,15 @@ class line {
   T* run_stages(T* x, T* y, bool swapped, std::int64_t first_step, read_ahead& ahead, const striker<T>& strike) const;
 
   form form_;
-  std::int64_t length_ = 1;      // of the complex transform
+  std::int64_t length_ = 1;       // of the complex transform
   std::int64_t convolution_ = 0;  // Bluestein's length, 0 without
   std::vector<stage> plan_;       // for convolution_ if there is one, else for length_
   std::vector<T> twiddles_, roots_;
   std::vector<T> chirp_, kernel_;
-  std::vector<T> split_;  // e^{−2πi k/n} of the real forms
+  std::vector<T> split_;          // e^{−2πi k/n} of the real forms
   std::vector<T> weights_[2][2];  // [output side][swapped]
   bool general_[2] = {false, false};
-  std::vector<T> signed_[2];        // [swapped]
+  std::vector<T> signed_[2];  // [swapped]
   std::vector<std::int32_t> order_;
   std::int64_t rows_in_ = 1, rows_out_ = 1, rows_scratch_ = 1, stages_ = 0, twiddled_ = 0, butterflies_ = 0;
   double points_ = 1, sensitivity_ = 1;

@@ -62,14 +62,14 @@ std::optional<std::pair<std::int64_t, std::int64_t>> split(std::int64_t n) {
 
 // How the elements of a tile lie in memory. Strides in scalars unless said otherwise.
 enum class access : std::uint8_t {
-  rows,      // complex; each lane contiguous
-  columns,   // complex; each row contiguous
-  complex,   // complex; any strides
-  scalars,   // a lane's scalars one `element` apart: real pairs
-  real,      // real; imaginary parts are zero (load) or dropped (store)
-  hermitian, // load: the half spectrum of `length` elements, the other half made from it; index_* in elements
-  blocks,    // the workspace, its rows being elements of W neighbouring lines: load_blocks, store_blocks
-  own_rows,  // the workspace, a tile's own rows `element` apart
+  rows,       // complex; each lane contiguous
+  columns,    // complex; each row contiguous
+  complex,    // complex; any strides
+  scalars,    // a lane's scalars one `element` apart: real pairs
+  real,       // real; imaginary parts are zero (load) or dropped (store)
+  hermitian,  // load: the half spectrum of `length` elements, the other half made from it; index_* in elements
+  blocks,     // the workspace, its rows being elements of W neighbouring lines: load_blocks, store_blocks
+  own_rows,   // the workspace, a tile's own rows `element` apart
 };
 
 template <class T>
@@ -88,18 +88,18 @@ struct tile_job {
   const line<T>* transform = nullptr;
   place_of<const T> from;
   place_of<T> to;
-  int used = 0;                 // lanes
+  int used = 0;  // lanes
   std::int64_t rows_stored = 0;
   bool inverse = false;
-  bool expand = false;          // real_inverse of odd length: rows beyond the half spectrum are made in the tile
-  const T* coarse = nullptr;    // twiddle factors after the transform
+  bool expand = false;        // real_inverse of odd length: rows beyond the half spectrum are made in the tile
+  const T* coarse = nullptr;  // twiddle factors after the transform
   const T* fine = nullptr;
   double scale = 1;
   bool stream = false;
-  read_ahead ahead;             // what the next tile will read
+  read_ahead ahead;  // what the next tile will read
   std::int64_t interval = 0;
-  std::int64_t waiting = -1;    // number among the tiles whose result waits in memory, −1 for none
-  std::int64_t index = 0;       // what events call lane 0
+  std::int64_t waiting = -1;  // number among the tiles whose result waits in memory, −1 for none
+  std::int64_t index = 0;     // what events call lane 0
   std::int64_t index_lane = 1;
 };
 
@@ -129,8 +129,8 @@ struct places {
 
 // Strikes the used lanes of `rows` rows that are `stride` apart; with halves = 1 only the real parts.
 template <class T>
-void strike_rows(inject::active_injector& injector, inject::site where, const inject::place& here, T* base, std::int64_t stride, std::int64_t rows,
-                 int used, int halves = 2) {
+void strike_rows(inject::active_injector& injector, inject::site where, const inject::place& here, T* base, std::int64_t stride,
+                 std::int64_t rows, int used, int halves = 2) {
   if constexpr (inject::active_injector::enabled) {
     const int lanes = kernels<T>().lanes;
     if (used == lanes && stride == 2 * lanes && halves == 2) {
@@ -139,12 +139,14 @@ void strike_rows(inject::active_injector& injector, inject::site where, const in
     }
     std::vector<T> compact;
     for (std::int64_t j = 0; j < rows; ++j) {
-      for (int half = 0; half < halves; ++half) compact.insert(compact.end(), base + j * stride + half * lanes, base + j * stride + half * lanes + used);
+      for (int half = 0; half < halves; ++half)
+        compact.insert(compact.end(), base + j * stride + half * lanes, base + j * stride + half * lanes + used);
     }
     if (!injector.strike(where, here, compact.data(), static_cast<std::int64_t>(compact.size()))) return;
     const T* next = compact.data();
     for (std::int64_t j = 0; j < rows; ++j) {
-      for (int half = 0; half < halves; ++half, next += used) std::memcpy(base + j * stride + half * lanes, next, static_cast<std::size_t>(used) * sizeof(T));
+      for (int half = 0; half < halves; ++half, next += used)
+        std::memcpy(base + j * stride + half * lanes, next, static_cast<std::size_t>(used) * sizeof(T));
     }
   }
 }
@@ -153,9 +155,12 @@ void strike_rows(inject::active_injector& injector, inject::site where, const in
 template <class T>
 class tile_worker {
  public:
-  tile_worker(const call& how, const places& all, scratch<T>& mine, int slot) : how_(how), all_(all), mine_(mine), slot_(slot), kernel_(kernels<T>()) {}
+  tile_worker(const call& how, const places& all, scratch<T>& mine, int slot)
+      : how_(how), all_(all), mine_(mine), slot_(slot), kernel_(kernels<T>()) {}
   ~tile_worker() {
     if (checks_ > 0) how_.seen.checked(checks_);
+    // Once for all the tiles of a task: a fence waits for memory.
+    if (streamed_) hwy::FlushStream();
   }
   tile_worker(const tile_worker&) = delete;
   tile_worker& operator=(const tile_worker&) = delete;
@@ -222,7 +227,9 @@ class tile_worker {
     switch (from.how) {
       case access::rows: kernel_.load_rows(from.base, from.lane, job.used, rows, x, early); break;
       case access::columns: kernel_.load_columns(from.base, from.element, job.used, rows, x, early); break;
-      case access::blocks: damaged = kernel_.load_blocks(from.base, from.element, job.used, rows, x, from.seals, from.seal_stride, early); break;
+      case access::blocks:
+        damaged = kernel_.load_blocks(from.base, from.element, job.used, rows, x, from.seals, from.seal_stride, early);
+        break;
       case access::own_rows: {
         std::memcpy(x, from.base, static_cast<std::size_t>(rows * row) * sizeof(T));
         if (from.seals != nullptr) {
@@ -303,7 +310,8 @@ class tile_worker {
     const double points = job.transform->points();
     const double scale = static_cast<double>(static_cast<T>(job.scale));
     const double kappa = k_kappa * job.transform->sensitivity();
-    const double least = abft::fft_residual<T>(points, 0, kappa) * scale + static_cast<double>(std::numeric_limits<T>::denorm_min()) * points;
+    const double least =
+        abft::fft_residual<T>(points, 0, kappa) * scale + static_cast<double>(std::numeric_limits<T>::denorm_min()) * points;
     const double factor = (abft::fft_residual<T>(points, 1, kappa) - abft::fft_residual<T>(points, 0, kappa)) * scale;
     any_special_ = false;
     if (kernel_.set_thresholds(mine_.input, job.used, factor, least, low, high, mine_.verdicts)) return;
@@ -435,8 +443,9 @@ class tile_worker {
         const double tau = abft::fft_residual<T>(transform.points(), norm, k_kappa * transform.sensitivity()) * scale +
                            static_cast<double>(std::numeric_limits<T>::denorm_min()) * transform.points();
         for (int v = 0; v < k_vectors; ++v) {
-          const auto rho = wide_sum(judged, transform.rows_out(), l, transform.weights(1, job.inverse, nullptr), v) -
-                           wide_sum(again, transform.rows_in(), l, transform.weights(0, job.inverse, nullptr), v) * static_cast<wide<T>>(scale);
+          const auto rho =
+              wide_sum(judged, transform.rows_out(), l, transform.weights(1, job.inverse, nullptr), v) -
+              wide_sum(again, transform.rows_in(), l, transform.weights(0, job.inverse, nullptr), v) * static_cast<wide<T>>(scale);
           if (!(std::abs(rho) <= static_cast<wide<T>>(tau))) return false;
         }
         return true;
@@ -463,9 +472,11 @@ class tile_worker {
       if (where == inject::site::fft_intermediate) {
         if (all_.waiting == 0) strike_rows(how_.injector, where, place(job), data, row, scalars / row, job.used);
       } else if (where == inject::site::fft_stage) {
-        strike_rows(how_.injector, where, {job.interval, all_.tiles, step, std::max<std::int64_t>(1, transform.stages())}, data, row, scalars / row, job.used);
+        strike_rows(how_.injector, where, {job.interval, all_.tiles, step, std::max<std::int64_t>(1, transform.stages())}, data, row,
+                    scalars / row, job.used);
       } else {
-        how_.injector.strike(where, {job.interval, all_.tiles, step, transform.twiddle_steps() + (job.coarse != nullptr ? 1 : 0)}, data, scalars);
+        how_.injector.strike(where, {job.interval, all_.tiles, step, transform.twiddle_steps() + (job.coarse != nullptr ? 1 : 0)}, data,
+                             scalars);
       }
     };
     T* done = transform.run(x, y, job.inverse, job.ahead, strike);
@@ -504,15 +515,16 @@ class tile_worker {
       case access::columns: kernel_.store_columns(done, job.rows_stored, job.used, to.base, to.element, job.stream); break;
       case access::blocks: kernel_.store_blocks(done, job.rows_stored, to.base, to.seals); break;
       case access::own_rows:
-        for (std::int64_t j = 0; j < job.rows_stored; ++j) std::memcpy(to.base + j * to.element, done + j * row, static_cast<std::size_t>(row) * sizeof(T));
+        for (std::int64_t j = 0; j < job.rows_stored; ++j)
+          std::memcpy(to.base + j * to.element, done + j * row, static_cast<std::size_t>(row) * sizeof(T));
         if (to.seals != nullptr) kernel_.extend_seals(done, job.rows_stored, to.seals, to.seal_stride);
         break;
       default: scatter(job, done);
     }
-    if (job.stream) hwy::FlushStream();
+    streamed_ = streamed_ || job.stream;
     if (job.waiting >= 0)
-      strike_rows(how_.injector, inject::site::fft_intermediate, {job.waiting, all_.waiting, 0, 1}, to.base, to.how == access::blocks ? row : to.element,
-                  job.rows_stored, job.used);
+      strike_rows(how_.injector, inject::site::fft_intermediate, {job.waiting, all_.waiting, 0, 1}, to.base,
+                  to.how == access::blocks ? row : to.element, job.rows_stored, job.used);
   }
 
   void scatter(const tile_job<T>& job, const T* done) const {
@@ -544,6 +556,7 @@ class tile_worker {
   bool special_[k_max_lanes] = {};
   bool any_special_ = false;
   std::uint64_t checks_ = 0;
+  bool streamed_ = false;
 };
 
 // What the passes of one signal share.
@@ -582,11 +595,11 @@ class cpu_transform final : public transform {
   void run_one_pass(const T* in, T* out, const call& how, workspace<T>& memory) const;
   void run_volumes(const T* in, T* out, const call& how, workspace<T>& memory, const places& all, std::int64_t base_interval,
                    std::int64_t base_waiting) const;
-  bool run_volume(const T* in, T* out, const call& how, workspace<T>& memory, volume_memory<T>& mine, const places& all, std::int64_t base_interval,
-                  std::int64_t base_waiting, std::int64_t signal, int threads, int slot) const;
+  bool run_volume(const T* in, T* out, const call& how, workspace<T>& memory, volume_memory<T>& mine, const places& all,
+                  std::int64_t base_interval, std::int64_t base_waiting, std::int64_t signal, int threads, int slot) const;
   void run_convolution(const T* in, T* out, const call& how, workspace<T>& memory) const;
-  bool run_part(const T* in, T* out, const call& how, workspace<T>& memory, const places& all, std::int64_t base_interval, std::int64_t base_waiting,
-                std::int64_t signal) const;
+  bool run_part(const T* in, T* out, const call& how, workspace<T>& memory, const places& all, std::int64_t base_interval,
+                std::int64_t base_waiting, std::int64_t signal) const;
   volume_memory<T>& volume_of(workspace<T>& memory, int index, const call& how) const;
 
   scratch<T>& slot(workspace<T>& memory, int index) const {
@@ -597,8 +610,8 @@ class cpu_transform final : public transform {
 
   // Runs `tiles` tiles in tasks of about `least_work` rows; body(tile, worker) returns false to stop.
   template <class Body>
-  void for_tiles(std::int64_t tiles, std::int64_t rows, const call& how, const places& all, workspace<T>& memory, int threads, int fixed_slot,
-                 Body&& body) const {
+  void for_tiles(std::int64_t tiles, std::int64_t rows, const call& how, const places& all, workspace<T>& memory, int threads,
+                 int fixed_slot, Body&& body) const {
     const std::int64_t group = std::max<std::int64_t>(1, std::min(ceil_div(2048, rows), ceil_div(tiles, 4 * threads)));
     core::parallel_for(threads, ceil_div(tiles, group), [&](std::int64_t task, int own_slot) {
       const int index = fixed_slot >= 0 ? fixed_slot : own_slot;
@@ -674,7 +687,9 @@ cpu_transform<T>::cpu_transform(const geometry& shape, bool protect) : shape_(sh
   } else if (mode_ == mode::volume) {
     prepare_volume(protect);
   } else {
-    const form what = n % 2 == 1 || shape_.kind == kind::c2c ? form::complex : shape_.kind == kind::r2c ? form::real_forward : form::real_inverse;
+    const form what = n % 2 == 1 || shape_.kind == kind::c2c ? form::complex
+                      : shape_.kind == kind::r2c             ? form::real_forward
+                                                             : form::real_inverse;
     axis_[2] = std::make_unique<line<T>>(what, n, 2, protect);
     last_tiles_ = ceil_div(shape_.batch, lanes_);
   }
@@ -750,7 +765,8 @@ places cpu_transform<T>::count_places() const {
   switch (mode_) {
     case mode::one_pass: return {last_tiles_, 0};
     case mode::volume: return {shape_.batch * tiles_of_signal(), shape_.batch * waiting_of_signal()};
-    case mode::convolution: return {shape_.batch * (2 * inner_->tiles_of_signal() + 1), shape_.batch * (2 * inner_->waiting_of_signal() + 1)};
+    case mode::convolution:
+      return {shape_.batch * (2 * inner_->tiles_of_signal() + 1), shape_.batch * (2 * inner_->waiting_of_signal() + 1)};
   }
   return {};
 }
@@ -800,7 +816,9 @@ void cpu_transform<T>::run_one_pass(const T* in, T* out, const call& how, worksp
   if (from.real)
     common.from.how = !even ? access::real : from.stride[2] == 1 ? access::rows : access::scalars;
   else
-    common.from.how = from.stride[2] == 1 || shape_.n[2] == 1 ? access::rows : from.distance == 1 && !one_lane ? access::columns : access::complex;
+    common.from.how = from.stride[2] == 1 || shape_.n[2] == 1 ? access::rows
+                      : from.distance == 1 && !one_lane       ? access::columns
+                                                              : access::complex;
   if (from.stride[2] == 1 && from.distance == 1 && !one_lane && !from.real) common.from.how = access::columns;
   if (to.real)
     common.to.how = !even ? access::real : to.stride[2] == 1 ? access::rows : access::scalars;
@@ -823,7 +841,8 @@ void cpu_transform<T>::run_one_pass(const T* in, T* out, const call& how, worksp
     if (after > 0 && common.from.how == access::rows)
       job.ahead = read_ahead(job.from.base + lanes_ * common.from.lane, after, 2 * transform.rows_in() * width, common.from.lane * width);
     if (after > 0 && common.from.how == access::columns)
-      job.ahead = read_ahead(job.from.base + lanes_ * common.from.lane, transform.rows_in(), 2 * after * width, common.from.element * width);
+      job.ahead =
+          read_ahead(job.from.base + lanes_ * common.from.lane, transform.rows_in(), 2 * after * width, common.from.element * width);
     job.interval = tile;
     job.index = first;
     (void)worker.process(job);
@@ -832,8 +851,8 @@ void cpu_transform<T>::run_one_pass(const T* in, T* out, const call& how, worksp
 }
 
 template <class T>
-void cpu_transform<T>::run_volumes(const T* in, T* out, const call& how, workspace<T>& memory, const places& all, std::int64_t base_interval,
-                                   std::int64_t base_waiting) const {
+void cpu_transform<T>::run_volumes(const T* in, T* out, const call& how, workspace<T>& memory, const places& all,
+                                   std::int64_t base_interval, std::int64_t base_waiting) const {
   const std::int64_t in_unit = shape_.input.real ? 1 : 2;
   const std::int64_t out_unit = shape_.output.real ? 1 : 2;
   const auto one = [&](std::int64_t b, int threads, int index) {
@@ -893,7 +912,9 @@ bool cpu_transform<T>::run_volume(const T* in, T* out, const call& how, workspac
     }
     return made;
   };
-  const auto lanes_at = [&](std::int64_t count, std::int64_t tile) { return static_cast<int>(std::min<std::int64_t>(lanes_, count - tile * lanes_)); };
+  const auto lanes_at = [&](std::int64_t count, std::int64_t tile) {
+    return static_cast<int>(std::min<std::int64_t>(lanes_, count - tile * lanes_));
+  };
 
   tile_job<T> common;
   common.inverse = how.direction == direction::inverse;
@@ -902,26 +923,27 @@ bool cpu_transform<T>::run_volume(const T* in, T* out, const call& how, workspac
 
   const auto first_pass = [&] {  // axis 0: one task has all lines that share a seal
     const line<T>& transform = *axis_[0];
-    for_tiles(columns, transform.rows_scratch() * v.n[1], how, all, memory, threads, slot, [&](std::int64_t column, tile_worker<T>& worker) {
-      T* seals = protect ? mine.first_seals.data() + column * v.n[0] * lanes_ : nullptr;
-      if (protect) std::fill_n(seals, v.n[0] * lanes_, T(0));
-      for (std::int64_t i1 = 0; i1 < v.n[1]; ++i1) {
-        tile_job<T> job = common;
-        job.transform = &transform;
-        job.from = source(0, i1, column);
-        job.to.how = access::own_rows;
-        job.to.base = mine.data.data() + (column * v.n[0] * v.n[1] + i1) * row;
-        job.to.element = v.n[1] * row;
-        job.to.seals = seals;
-        job.to.seal_stride = lanes_;
-        job.used = lanes_at(v.lanes, column);
-        job.rows_stored = v.n[0];
-        job.interval = base_interval + column * v.n[1] + i1;
-        job.waiting = base_waiting + column * v.n[1] + i1;
-        if (!settle(worker.process(job))) return false;
-      }
-      return true;
-    });
+    for_tiles(columns, transform.rows_scratch() * v.n[1], how, all, memory, threads, slot,
+              [&](std::int64_t column, tile_worker<T>& worker) {
+                T* seals = protect ? mine.first_seals.data() + column * v.n[0] * lanes_ : nullptr;
+                if (protect) std::fill_n(seals, v.n[0] * lanes_, T(0));
+                for (std::int64_t i1 = 0; i1 < v.n[1]; ++i1) {
+                  tile_job<T> job = common;
+                  job.transform = &transform;
+                  job.from = source(0, i1, column);
+                  job.to.how = access::own_rows;
+                  job.to.base = mine.data.data() + (column * v.n[0] * v.n[1] + i1) * row;
+                  job.to.element = v.n[1] * row;
+                  job.to.seals = seals;
+                  job.to.seal_stride = lanes_;
+                  job.used = lanes_at(v.lanes, column);
+                  job.rows_stored = v.n[0];
+                  job.interval = base_interval + column * v.n[1] + i1;
+                  job.waiting = base_waiting + column * v.n[1] + i1;
+                  if (!settle(worker.process(job))) return false;
+                }
+                return true;
+              });
   };
   // Scalars to the next signal that this thread will read; 0 after the last.
   const std::int64_t next_signal = signal + 1 < shape_.batch ? from.distance * in_unit : 0;
@@ -943,7 +965,8 @@ bool cpu_transform<T>::run_volume(const T* in, T* out, const call& how, workspac
         const std::int64_t width = sizeof(T);
         const std::int64_t across = column + 1 < columns ? 2 * lanes_ : next_signal == 0 ? 0 : next_signal - column * 2 * lanes_;
         if (job.from.how == access::columns && across != 0)
-          job.ahead = read_ahead(job.from.base + across, v.n[1], std::min<std::int64_t>(lanes_, v.lanes) * 2 * width, job.from.element * width);
+          job.ahead =
+              read_ahead(job.from.base + across, v.n[1], std::min<std::int64_t>(lanes_, v.lanes) * 2 * width, job.from.element * width);
       }
       job.to.how = access::blocks;
       job.to.base = own;
@@ -995,8 +1018,9 @@ bool cpu_transform<T>::run_volume(const T* in, T* out, const call& how, workspac
       shared.to.how = stride[1] == 1 && v.n[1] > 1 ? access::columns : stride[2] == 1 ? access::rows : access::complex;
       if (from.real) shared.rows_stored = to.length[2];
     }
-    const bool stream = (shared.to.how == access::columns && may_stream(base, how, shared.to.element) && (stride[0] * out_unit) % lanes_ == 0) ||
-                        (shared.to.how == access::rows && may_stream(base, how, shared.to.lane) && (stride[0] * out_unit) % lanes_ == 0);
+    const bool stream =
+        (shared.to.how == access::columns && may_stream(base, how, shared.to.element) && (stride[0] * out_unit) % lanes_ == 0) ||
+        (shared.to.how == access::rows && may_stream(base, how, shared.to.lane) && (stride[0] * out_unit) % lanes_ == 0);
     for_tiles(v.n[0] * groups, transform.rows_scratch(), how, all, memory, threads, slot, [&](std::int64_t tile, tile_worker<T>& worker) {
       const std::int64_t group = tile % groups;
       const std::int64_t k0 = tile / groups;
@@ -1034,7 +1058,8 @@ bool cpu_transform<T>::run_volume(const T* in, T* out, const call& how, workspac
         if (to.stride[2] == 1) {
           std::memcpy(line_out, next, static_cast<std::size_t>(to.length[2] * out_unit) * sizeof(T));
         } else {
-          for (std::int64_t k = 0; k < to.length[2]; ++k) std::copy_n(next + k * out_unit, out_unit, line_out + k * to.stride[2] * out_unit);
+          for (std::int64_t k = 0; k < to.length[2]; ++k)
+            std::copy_n(next + k * out_unit, out_unit, line_out + k * to.stride[2] * out_unit);
         }
       }
     }
@@ -1117,9 +1142,10 @@ void cpu_transform<T>::run_convolution(const T* in, T* out, const call& how, wor
       std::fill(u.begin() + static_cast<std::ptrdiff_t>(n), u.end(), std::complex<T>(0));
       const auto step = [&](direction way, const signal& a, signal& c, std::int64_t which) {
         const call part{way, 1, false, how.protection, how.threads, how.seen, how.injector};
-        inner_failed = !inner_->run_part(reinterpret_cast<const T*>(a.data()), reinterpret_cast<T*>(c.data()), part, inside, all,
-                                         b * tiles + which * inner_->tiles_of_signal(), b * waiting + which * inner_->waiting_of_signal(), b) ||
-                       inner_failed;
+        inner_failed =
+            !inner_->run_part(reinterpret_cast<const T*>(a.data()), reinterpret_cast<T*>(c.data()), part, inside, all,
+                              b * tiles + which * inner_->tiles_of_signal(), b * waiting + which * inner_->waiting_of_signal(), b) ||
+            inner_failed;
       };
       step(direction::forward, u, f, 0);
       for (std::int64_t k = 0; k < convolution_; ++k) f[at(k)] = multiply(f[at(k)], kernel_[at(k)]);
@@ -1141,7 +1167,8 @@ void cpu_transform<T>::run_convolution(const T* in, T* out, const call& how, wor
       return std::all_of(z.begin(), z.end(), [](auto v) { return std::isfinite(v.real()) && std::isfinite(v.imag()); });
     };
     const auto same = [](const signal& p, const signal& q) {
-      return std::equal(p.begin(), p.end(), q.begin(), [](auto v, auto w) { return same_value(v.real(), w.real()) && same_value(v.imag(), w.imag()); });
+      return std::equal(p.begin(), p.end(), q.begin(),
+                        [](auto v, auto w) { return same_value(v.real(), w.real()) && same_value(v.imag(), w.imag()); });
     };
 
     double residual = 0, threshold = 0;

@@ -72,7 +72,8 @@ class reference_transform final : public transform {
       if (failures < 0) continue;
       if (failures > 0) {
         how.seen.detected("fft.signal", b, residual, threshold, action::recomputed, 0);
-        if (std::equal(y.begin(), y.end(), before.begin(), [](auto p, auto q) { return same_value(p.real(), q.real()) && same_value(p.imag(), q.imag()); }))
+        if (std::equal(y.begin(), y.end(), before.begin(),
+                       [](auto p, auto q) { return same_value(p.real(), q.real()) && same_value(p.imag(), q.imag()); }))
           how.seen.false_alarm();
       }
       scatter(y, b, how.direction, static_cast<T*>(out));
@@ -132,7 +133,9 @@ class reference_transform final : public transform {
   }
 
   // An inverse transform is a forward one with real and imaginary parts exchanged on both sides.
-  static std::complex<T> turn(std::complex<T> z, direction way) { return way == direction::forward ? z : std::complex<T>(z.imag(), z.real()); }
+  static std::complex<T> turn(std::complex<T> z, direction way) {
+    return way == direction::forward ? z : std::complex<T>(z.imag(), z.real());
+  }
 
   // Signal b as a full complex array in C order: a real signal gets zero imaginary parts, a half spectrum its other half. On the planes
   // that are their own mirror image the Hermitian part is taken, which is what ignoring imaginary parts that must vanish means.
@@ -199,7 +202,8 @@ class reference_transform final : public transform {
             } else {
               for (std::int64_t k = 0; k < now.p; ++k) {
                 done[at(k)] = 0;
-                for (std::int64_t j = 0; j < now.p; ++j) done[at(k)] += multiply(column[at(j)], std::complex<W>(now.roots[at(j * k % now.p)]));
+                for (std::int64_t j = 0; j < now.p; ++j)
+                  done[at(k)] += multiply(column[at(j)], std::complex<W>(now.roots[at(j * k % now.p)]));
               }
             }
             for (std::int64_t k = 0; k < now.p; ++k)
@@ -304,7 +308,8 @@ class reference_transform final : public transform {
       signal x(y.size()), twice;
       gather(static_cast<const T*>(in), b, how.direction, x);
       transform_signal(x, twice, how, b);
-      made.pass = std::equal(y.begin(), y.end(), twice.begin(), [](auto p, auto q) { return same_value(p.real(), q.real()) && same_value(p.imag(), q.imag()); });
+      made.pass = std::equal(y.begin(), y.end(), twice.begin(),
+                             [](auto p, auto q) { return same_value(p.real(), q.real()) && same_value(p.imag(), q.imag()); });
       made.residual = std::numeric_limits<double>::quiet_NaN();
       return made;
     }
