@@ -16,20 +16,27 @@ from pathlib import Path
 DATA = Path(__file__).resolve().parent / "data"
 
 
-def bit(place, seed=1, where=62):
-    return f"site={place},model=bit_flip,bit={where},seed={seed}"
+def fault(place, model="bit_flip", seed=1, bit=62, visit=0):
+    chosen = f",bit={bit}" if model == "bit_flip" else ""
+    return f"site={place},model={model}{chosen},seed={seed},visit={visit}"
 
 
 # What runs, what a person reads off the result, and the faults. A flip of bit 62 of a double (or the bit as far from the top of a smaller word)
-# is the worst single flip there is: it changes the exponent by hundreds.
+# is the worst single flip there is: it changes the exponent by hundreds. K-Means heals a wrong step by its later iterations, so there the faults
+# strike the last ones; "last" stands for the number of the last iteration of the clean run.
 COMPUTATIONS = [
     {
         "name": "iris",
         "question": "150 flowers in 3 clusters",
-        "command": ["kmeans", DATA / "iris.csv", "-k", "3", "--seed", "1", "--n-init", "3"],
-        "output": "--centroids",
+        "command": ["kmeans", DATA / "iris.csv", "-k", "3", "--seed", "3"],
+        "output": "--labels",
         "answer": lambda out: "inertia " + number(out["inertia"]) + ", clusters of " + "/".join(map(str, sorted(out["sizes"]))),
-        "faults": [bit("kmeans.points"), bit("kmeans.product"), bit("kmeans.label", where=33), bit("kmeans.centroid")],
+        "faults": [
+            fault("kmeans.sum", seed=2, visit="last"),
+            fault("kmeans.count", "zero", visit="last"),
+            fault("kmeans.centroid", visit="last"),
+            fault("kmeans.shift", "zero"),
+        ],
     },
     {
         "name": "sunspots",
@@ -37,7 +44,7 @@ COMPUTATIONS = [
         "command": ["fft", DATA / "sunspots.csv", "--real"],
         "output": "-o",
         "answer": lambda out: "cycle of " + number(out["peak"]["period"]) + " years, strength " + number(out["peak"]["magnitude"]),
-        "faults": [bit("fft.input"), bit("fft.stage"), "site=fft.twiddle,model=random_value,seed=1", "site=fft.output,model=nan,seed=3"],
+        "faults": [fault("fft.input"), fault("fft.stage"), fault("fft.twiddle", "random_value"), fault("fft.output", "nan", seed=3)],
     },
     {
         "name": "Longley",
@@ -45,7 +52,7 @@ COMPUTATIONS = [
         "command": ["lstsq", DATA / "longley-a.csv", DATA / "longley-b.csv"],
         "output": "-o",
         "answer": lambda out: "trend " + number(out["x"][0][6]) + " a year, residual " + number(out["residual"][0]),
-        "faults": [bit("qr.panel"), bit("qr.tau", where=52), bit("qr.trailing"), bit("qr.reflector")],
+        "faults": [fault("qr.panel"), fault("qr.tau", bit=52), fault("qr.trailing"), fault("qr.reflector")],
     },
 ]
 
@@ -92,11 +99,12 @@ def main():
             print(f"  clean                              {computation['answer'](seen)}   [{seen['verdict']}, {seen['report']['checks']} checks]")
             if seen["verdict"] != "clean":
                 failures.append(f"{computation['name']}: the clean run was not clean")
-            for fault in computation["faults"]:
-                place = fault.split(",")[0].removeprefix("site=")
-                model = fault.split("model=")[1].split(",")[0]
-                off, off_text = run(ballast, computation, folder, "--inject", fault, "--protect", "off")
-                on, on_text = run(ballast, computation, folder, "--inject", fault)
+            for struck in computation["faults"]:
+                struck = struck.replace("last", str(seen.get("iterations", 1) - 1))
+                place = struck.split(",")[0].removeprefix("site=")
+                model = struck.split("model=")[1].split(",")[0]
+                off, off_text = run(ballast, computation, folder, "--inject", struck, "--protect", "off")
+                on, on_text = run(ballast, computation, folder, "--inject", struck)
                 found = "; ".join(f"{e['action']} at {e['site']}" + (f"[{e['index']}]" if e["index"] >= 0 else "") for e in on["report"]["events"][:2])
                 print(f"  {model} in {place}")
                 print(f"    protection off                   {computation['answer'](off)}")

@@ -24,6 +24,13 @@ namespace {
   throw invalid_argument_error(fmt::format("{}: {}", file.string(), what));
 }
 
+// What a damaged file holds may not be text: other bytes than printable ASCII are shown as \\xNN.
+std::string printable(std::string_view text) {
+  std::string made;
+  for (const char c : text) made += c >= ' ' && c <= '~' ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return made;
+}
+
 std::int64_t product(const std::vector<std::int64_t>& shape) {
   std::int64_t all = 1;
   for (const auto each : shape) {
@@ -120,7 +127,7 @@ class header_parser {
     return made;
   }
   [[noreturn]] void fail(const std::string& expected) {
-    const std::string got = at_ < text_.size() ? fmt::format("\"{}\"", text_.substr(at_, 12)) : "its end";
+    const std::string got = at_ < text_.size() ? fmt::format("\"{}\"", printable(text_.substr(at_, 12))) : "its end";
     bad(file_, fmt::format("header, byte {}: expected {}, got {}", at_, expected, got));
   }
 
@@ -160,7 +167,7 @@ array read_npy(const std::filesystem::path& file, std::ifstream& in, std::uint64
   if (header.descr == "<f4") bytes = 4;
   if (header.descr == "<f8" || header.descr == "<c8") bytes = 8;
   if (header.descr == "<c16") bytes = 16;
-  if (bytes == 0) bad(file, fmt::format("dtype: expected one of <f4, <f8, <c8, <c16, got {}", header.descr));
+  if (bytes == 0) bad(file, fmt::format("dtype: expected one of <f4, <f8, <c8, <c16, got {}", printable(header.descr)));
   const std::int64_t count = product(header.shape);
   const std::uint64_t there = file_size - offset - length;
   std::uint64_t wanted = 0;
@@ -241,10 +248,10 @@ array read_csv(const std::filesystem::path& file, std::ifstream& in) {
           any_complex = false;
           continue;
         }
-        bad(file, fmt::format("line {}, column {}: expected a number, got \"{}\"", number, column + 1, field));
+        bad(file, fmt::format("line {}, column {}: expected a number, got \"{}\"", number, column + 1, printable(field)));
       }
       if (is_header)
-        bad(file, fmt::format("line {}, column {}: expected a name in the header line, got \"{}\"", number, column + 1, field));
+        bad(file, fmt::format("line {}, column {}: expected a name in the header line, got \"{}\"", number, column + 1, printable(field)));
       values.push_back(value);
     }
     may_be_header = false;
