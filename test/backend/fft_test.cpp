@@ -169,6 +169,19 @@ TYPED_TEST(fft_backend, long_lines_are_accurate_both_ways) {
   }
 }
 
+TYPED_TEST(fft_backend, many_long_lines_are_accurate) {
+  using T = TypeParam;
+  const std::int64_t n = 4096, batch = BALLAST_SLOW_BUILD ? 20 : 300;
+  const auto x = noise<T>(n * batch, 17);
+  signal<T> y(x.size());
+  const report seen = plan(line_problem<T>(n, batch), on(backend::cpu, protection::correct, 2)).forward(x, y);
+  ASSERT_EQ(seen.verdict, verdict::clean) << to_json(seen);
+  for (const std::int64_t b : {std::int64_t{0}, batch / 2, batch - 1}) {
+    const auto wanted = dft(widen<T>(signal<T>(x.begin() + b * n, x.begin() + (b + 1) * n)));
+    EXPECT_LE(error<T>(y.data() + b * n, wanted), bound<T>(n)) << b;
+  }
+}
+
 // ---- Kinds, shapes, layouts ----
 
 struct shape_case {
