@@ -20,7 +20,7 @@ namespace ballast::fft {
 
 inline constexpr std::uint64_t k_weight_seed = 0x62616c6c617374;  // any; fixed so that runs can be compared
 inline constexpr int k_vectors = 2;                               // independent random-phase vectors
-// In units of fft_residual with κ = 1 the clean RMS is 0.8, the largest of some 10⁷ lines 5.4: docs/design/fft.md.
+// In units of fft_residual with κ = 1 the clean RMS is 0.8, the largest of some 10⁶ lines 5.5: docs/design/fft.md.
 inline constexpr double k_kappa = 7.5;
 inline constexpr double k_convolution_sensitivity = 1.25;
 
