@@ -2,6 +2,7 @@
 // Layer: foundation. Host/device-neutral.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -25,6 +26,38 @@ double fft_residual(double points, double norm, double kappa) {
   const double stages = std::log2(points) + 1 + 6;
   const double smallest = sizeof(T) == 4 ? 0x1p-149 : 0x1p-1074;
   return kappa * (unit_roundoff<T> * std::sqrt(points * stages) * norm + smallest * points * std::sqrt(stages));
+// K-Means, row check: the residual of Σ_j w_j (‖c_j‖² − 2 x·c_j) over one group of centroids, every operation in working precision.
+// Derivation: a chain of n multiply-adds from ‖c_j‖² errs by a random walk of about u √n (‖c_j‖² + 2‖x‖‖c_j‖) at most; the errors of the
+// columns are independent, so they add up in squares with their weights; the product with the checksum centroid C errs by u √n ‖x‖‖C‖; the
+// sums over 8 columns of a tile add the same with √n replaced by less than 8. But where all terms of a chain are equal (duplicated features
+// of few bits) its steps err alike, and alike in all columns: half the length of a chain, at most k_kmeans_run, with sums instead of roots of
+// sums of squares. That part is a bound and needs no factor; κ of the other: docs/design/kmeans.md, "Calibration".
+struct row_limits {
+  double slope;   // times ‖x‖
+  double offset;
+};
+inline constexpr double k_kmeans_row = 2;
+inline constexpr std::int64_t k_kmeans_run = 32;  // features that are summed in one chain
+inline row_limits kmeans_row_limits(double u, std::int64_t n, double sum_norm, double sum_square, double root_norm, double root_square,
+                                    double checksum_norm) {
+  // sum_norm = Σ w‖c‖, sum_square = Σ w‖c‖², root_norm = √Σ w²‖c‖², root_square = √Σ w²‖c‖⁴, checksum_norm = ‖C‖.
+  const double walk = k_kmeans_row * u * (std::sqrt(static_cast<double>(n)) + 8);
+  const double alike = 0.5 * u * static_cast<double>(std::min(n, k_kmeans_run));
+  return {walk * (2 * root_norm + checksum_norm) + alike * (2 * sum_norm + checksum_norm), walk * root_square + alike * sum_square};
+}
+
+// K-Means, distance: two evaluations of ‖x − c‖² in working precision, one of them as ‖c‖² − 2 x·c + ‖x‖², in units of ‖x‖² + ‖c‖²; a
+// weighted sum of such distances in units of the sum. Random walks as above.
+inline constexpr double k_kmeans_distance = 2;
+inline double kmeans_distance_limit(double u, std::int64_t n) { return k_kmeans_distance * u * (std::sqrt(static_cast<double>(n)) + 4 + static_cast<double>(n) / 8); }
+
+// K-Means, sums: Σ over `count` numbers in double, one of them against another order of summation, `root` being the root of the sum of their
+// squares and `chain` the longest run of additions into one accumulator. Rounding is a random walk of √chain steps for numbers at random,
+// but for equal numbers each step errs alike, so that chain · Σ|x| ≤ chain · √count · root counts: a quarter of it, because an error is at
+// most half a unit and partial sums are half the whole on the average.
+inline constexpr double k_kmeans_sum = 8;
+inline double kmeans_sum_limit(double chain, double count, double root) {
+  return unit_roundoff<double> * (k_kmeans_sum * (std::sqrt(chain) + 8) + 0.25 * chain * std::sqrt(count)) * root;
 }
 
 }  // namespace ballast::abft

@@ -30,6 +30,8 @@ class no_injector {
   static constexpr bool enabled = false;
   no_injector(const plan* faults, std::string_view operation);  // throws unsupported_error unless faults is null
 
+  static constexpr bool armed(site) noexcept { return false; }
+
   template <class T>
   static constexpr bool strike(site, const place&, T*, std::int64_t) noexcept {
     return false;
@@ -44,12 +46,15 @@ class fault_injector {
   // For a site of role repair it adds a carrier fault.
   fault_injector(const plan* faults, std::string_view operation);
 
+  // Whether any fault waits at `where`: lets a kernel skip what it does only to show its registers to the injector.
+  bool armed(site where) const noexcept { return (armed_ >> static_cast<unsigned>(where) & 1) != 0; }
+
   // Strikes those of data[0 … count) that a fault of the plan selects. T: float, double, or an integer of 32 or 64 bits. Thread-safe.
   // Returns true if anything was struck.
   template <class T>
   bool strike(site where, const place& here, T* data, std::int64_t count) noexcept {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8);
-    if (armed_ == 0 || (armed_ >> static_cast<unsigned>(where) & 1) == 0 || count <= 0) return false;
+    if (!armed(where) || count <= 0) return false;
     return strike_words(where, here, data, count, sizeof(T), std::is_floating_point_v<T>);
   }
 

@@ -1,0 +1,164 @@
+// The public face of K-Means: tokens, validation of arguments, choice of backend and scheme.
+// Layer: interface, over driver.hpp.
+#include <ballast/kmeans.hpp>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include <ballast/error.hpp>
+
+#include "core/aligned_buffer.hpp"
+#include "core/dispatch.hpp"
+#include "kmeans/driver.hpp"
+
+namespace ballast::kmeans {
+
+std::string_view to_string(init value) noexcept {
+  switch (value) {
+    case init::kmeans_plus_plus: return "k-means++";
+    case init::random: return "random";
+    case init::given: return "given";
+  }
+  return "?";
+}
+
+std::string to_token(const problem& value) {
+  return fmt::format("kmeans_{}_m{}_n{}_k{}", to_string(value.precision), value.m, value.n, value.k);
+}
+
+problem parse_token(std::string_view text) {
+  const auto fail = [&](std::string_view expected) {
+    return invalid_argument_error(fmt::format("token: expected {}, got \"{}\"", expected, text));
+  };
+  constexpr std::string_view form = "kmeans_f32_m131072_n128_k128 or the like";
+  std::string_view rest = text;
+  const auto skip = [&](std::string_view prefix) {
+    if (!rest.starts_with(prefix)) throw fail(form);
+    rest.remove_prefix(prefix.size());
+  };
+  const auto number = [&](std::string_view letter) {
+    skip(letter);
+    std::int64_t value = 0;
+    const auto [end, status] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+    if (status == std::errc::result_out_of_range) throw fail("numbers below 2^63");
+    if (status != std::errc{} || value < 1) throw fail(form);
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    return value;
+  };
+  skip("kmeans_");
+  problem made;
+  const auto kind = parse_precision(rest.substr(0, 3));
+  if (!kind) throw fail(form);
+  made.precision = *kind;
+  rest.remove_prefix(3);
+  made.m = number("_m");
+  made.n = number("_n");
+  made.k = number("_k");
+  if (!rest.empty()) throw fail(form);
+  if (made.k > made.m) throw fail("k ≤ m");
+  return made;
+}
+
+namespace {
+
+constexpr std::string_view k_scheme = "row_checksum";
+
+// Checks a view: not empty, not null, and its farthest element within 63 bits.
+template <class T>
+void check_view(const std::string& token, std::string_view name, const matrix_view<const T>& view) {
+  if (view.rows < 1 || view.columns < 1)
+    throw invalid_argument_error(fmt::format("{}: {}: expected at least one row and one column, got {} × {}", token, name, view.rows, view.columns));
+  std::int64_t down = 0, across = 0, all = 0, bytes = 0;
+  if (__builtin_mul_overflow(view.rows - 1, view.row_stride, &down) || __builtin_mul_overflow(view.columns - 1, view.column_stride, &across) ||
+      __builtin_add_overflow(down, across, &all) || __builtin_mul_overflow(all, static_cast<std::int64_t>(sizeof(T)), &bytes) ||
+      __builtin_mul_overflow(view.rows, view.columns, &all) || __builtin_mul_overflow(all, static_cast<std::int64_t>(sizeof(T)), &bytes))
+    throw invalid_argument_error(fmt::format("{}: {}: expected a size below 2^63 bytes, got {} × {} with strides {} and {}", token, name, view.rows,
+                                             view.columns, view.row_stride, view.column_stride));
+  if (view.data == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected an address, got null", token, name));
+}
+
+template <class T>
+std::string token_of(const matrix_view<const T>& points, std::int64_t k) {
+  return to_token({precision_of<T>, points.rows, points.columns, k});
+}
+
+void check_clusters(const std::string& token, std::int64_t k) {
+  if (k < 1) throw invalid_argument_error(fmt::format("{}: clusters: expected at least 1, got {}", token, k));
+  if (k > std::numeric_limits<std::int32_t>::max())
+    throw invalid_argument_error(fmt::format("{}: clusters: expected at most 2147483647, for labels have 32 bits, got {}", token, k));
+}
+
+template <class T>
+void check_centroids(const std::string& token, const matrix_view<const T>& centroids, std::int64_t k, std::int64_t n) {
+  check_view(token, "centroids", centroids);
+  if (centroids.rows != k || centroids.columns != n)
+    throw invalid_argument_error(fmt::format("{}: centroids: expected {} × {}, got {} × {}", token, k, n, centroids.rows, centroids.columns));
+}
+
+template <class T>
+model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, const execution& how) {
+  const std::string token = token_of(points, wanted.clusters);
+  check_view(token, "points", points);
+  check_clusters(token, wanted.clusters);
+  if (wanted.clusters > points.rows)
+    throw invalid_argument_error(fmt::format("{}: clusters: expected at most the number of points, {}, got {}", token, points.rows, wanted.clusters));
+  if (wanted.n_init < 1) throw invalid_argument_error(fmt::format("{}: n_init: expected at least 1, got {}", token, wanted.n_init));
+  if (wanted.max_iter < 1) throw invalid_argument_error(fmt::format("{}: max_iter: expected at least 1, got {}", token, wanted.max_iter));
+  if (!(wanted.tol >= 0)) throw invalid_argument_error(fmt::format("{}: tol: expected a number ≥ 0, got {}", token, wanted.tol));
+  switch (wanted.init) {
+    case init::kmeans_plus_plus:
+    case init::random: break;
+    case init::given: check_centroids(token, wanted.centroids, wanted.clusters, points.columns); break;
+    default: throw invalid_argument_error(fmt::format("{}: init: expected k-means++, random or given, got {}", token, static_cast<int>(wanted.init)));
+  }
+  if (!wanted.weights.empty()) {
+    if (static_cast<std::int64_t>(wanted.weights.size()) != points.rows)
+      throw invalid_argument_error(fmt::format("{}: weights: expected {}, got {}", token, points.rows, wanted.weights.size()));
+    bool positive = false;
+    for (std::size_t i = 0; i < wanted.weights.size(); ++i) {
+      const T w = wanted.weights[i];
+      if (!(w >= 0) || !std::isfinite(w))
+        throw invalid_argument_error(fmt::format("{}: weights: expected finite numbers ≥ 0, got {} at {}", token, w, i));
+      positive = positive || w > 0;
+    }
+    if (!positive) throw invalid_argument_error(fmt::format("{}: weights: expected at least one above 0, got only zeros", token));
+  }
+  const auto backend = core::choose_backend(how, token);
+  const auto scheme = core::choose_scheme(how, k_scheme, {k_scheme}, token);
+  return engine<T>(points, wanted.weights, wanted.clusters, how, token, backend, scheme).fit(wanted);
+}
+
+template <class T>
+engine<T> engine_for(const matrix_view<const T>& points, const matrix_view<const T>& centroids, const execution& how) {
+  const std::string token = token_of(points, centroids.rows);
+  check_view(token, "points", points);
+  check_view(token, "centroids", centroids);
+  check_clusters(token, centroids.rows);
+  check_centroids(token, centroids, centroids.rows, points.columns);
+  const auto backend = core::choose_backend(how, token);
+  const auto scheme = core::choose_scheme(how, k_scheme, {k_scheme}, token);
+  return engine<T>(points, {}, centroids.rows, how, token, backend, scheme);
+}
+
+}  // namespace
+
+model<float> fit(matrix_view<const float> points, const options<float>& wanted, const execution& how) { return fit_any(points, wanted, how); }
+model<double> fit(matrix_view<const double> points, const options<double>& wanted, const execution& how) { return fit_any(points, wanted, how); }
+
+prediction predict(matrix_view<const float> points, matrix_view<const float> centroids, const execution& how) {
+  return engine_for(points, centroids, how).predict(centroids);
+}
+prediction predict(matrix_view<const double> points, matrix_view<const double> centroids, const execution& how) {
+  return engine_for(points, centroids, how).predict(centroids);
+}
+distances<float> transform(matrix_view<const float> points, matrix_view<const float> centroids, const execution& how) {
+  return engine_for(points, centroids, how).transform(centroids);
+}
+distances<double> transform(matrix_view<const double> points, matrix_view<const double> centroids, const execution& how) {
+  return engine_for(points, centroids, how).transform(centroids);
+}
+
+}  // namespace ballast::kmeans

@@ -1,0 +1,249 @@
+// The block operations of K-Means in plain loops: what a reader checks by hand, and what the other backends are tested against.
+// Layer: backend "reference". Serial, one point side by side (width 1), no SIMD.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "abft/threshold.hpp"
+#include "kmeans/contract.hpp"
+
+namespace ballast::kmeans {
+
+namespace {
+
+// Feature f of point i, scaled and centred. Two roundings at most: the product with a power of two is exact.
+template <class T>
+T coordinate(const source<T>& from, std::int64_t i, std::int64_t f) {
+  return from.points(i, f) * from.scale - from.shift[static_cast<std::size_t>(f)];
+}
+
+// start + Σ_f term(f), in runs of features, so that equal terms do not err alike over long chains.
+template <class T, class Term>
+T sum_features(T start, std::int64_t n, Term&& term) {
+  for (std::int64_t f = 0; f < n;) {
+    T run = 0;
+    for (const std::int64_t end = std::min(f + abft::k_kmeans_run, n); f < end; ++f) run += term(f);
+    start += run;
+  }
+  return start;
+}
+
+template <class T>
+void load(const source<T>& from, tile<T>& block) {
+  for (std::int64_t p = 0; p < block.capacity; ++p) {
+    const bool used = p < block.count;
+    for (std::int64_t f = 0; f < block.n; ++f) block.x[p * block.n + f] = used ? coordinate(from, block.first + p, f) : T(0);
+    block.weight[p] = !used ? T(0) : from.weights.empty() ? T(1) : from.weights[static_cast<std::size_t>(block.first + p)] * from.weight_scale;
+  }
+}
+
+template <class T>
+std::uint64_t bits_of(T value) {
+  if constexpr (sizeof(T) == 4) {
+    return std::bit_cast<std::uint32_t>(value);
+  } else {
+    return std::bit_cast<std::uint64_t>(value);
+  }
+}
+
+// One lane for each element modulo 64.
+template <class T>
+void sign(const tile<T>& block, std::uint64_t* lanes) {
+  std::fill_n(lanes, 64, 0);
+  for (std::int64_t p = 0; p < block.count; ++p)
+    for (std::int64_t f = 0; f < block.n; ++f) lanes[(p * block.n + f) % 64] += bits_of(block.x[p * block.n + f]);
+}
+
+template <class T>
+void sign_source(const source<T>& from, const tile<T>& block, std::uint64_t* lanes) {
+  std::fill_n(lanes, 64, 0);
+  for (std::int64_t f = 0; f < block.n; ++f)
+    for (std::int64_t p = 0; p < block.count; ++p) lanes[(p * block.n + f) % 64] += bits_of(coordinate(from, block.first + p, f));
+}
+
+// ‖x‖² of point p.
+template <class T>
+T squared_norm(const tile<T>& block, std::int64_t p) {
+  return sum_features(T(0), block.n, [&](std::int64_t f) { return block.x[p * block.n + f] * block.x[p * block.n + f]; });
+}
+
+template <class T>
+void measure(tile<T>& block) {
+  for (std::int64_t p = 0; p < block.count; ++p) block.norm[p] = squared_norm(block, p);
+}
+
+// x · C of group g, plus what rounding took from the starts of its tiles: what Σ_tiles (start + Σ w D) must be.
+template <class T>
+T encoded(const panel<T>& centroids, std::int64_t g, const tile<T>& block, std::int64_t p) {
+  return sum_features(centroids.rest[g], block.n, [&](std::int64_t f) { return centroids.checksum[g * block.n + f] * block.x[p * block.n + f]; });
+}
+
+// Remembers a residual that exceeds its limit. Written so that NaN exceeds every limit.
+template <class T>
+void compare(T residual, T limit_squared, T& kept) {
+  if (!(residual * residual <= limit_squared)) kept = std::abs(residual);
+}
+
+template <class T>
+T squared(const abft::guarded_threshold& limit) {
+  const T value = static_cast<T>(limit.value);
+  return value * value;
+}
+
+template <class T>
+finding assign(const panel<T>& centroids, bool protect, bool, const product_hook& hook, tile<T>& block) {
+  const std::int64_t n = block.n;
+  finding found;
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    T best = std::numeric_limits<T>::infinity();
+    T twin = best;
+    std::int32_t index = 0;
+    std::int32_t index_twin = 0;
+    T kept = 0;
+    T expected = 0;
+    T sum = 0;
+    const T norm = protect ? static_cast<T>(block.cells[p / cell_points(block)]) : T(0);
+    for (std::int64_t t = 0; t < centroids.tiles; ++t) {
+      const std::int64_t g = t * k_tile / k_group;
+      if (protect && t * k_tile % k_group == 0) {
+        expected = encoded(centroids, g, block, p);
+        sum = 0;
+      }
+      const std::int64_t real = std::min(k_tile, centroids.k - t * k_tile);
+      T product[k_tile];
+      for (std::int64_t r = 0; r < real; ++r) {
+        product[r] = sum_features(centroids.norms[t * k_tile + r], n,
+                                  [&](std::int64_t f) { return centroids.packed[(t * n + f) * k_tile + r] * block.x[p * n + f]; });
+      }
+      inject::place here = hook.place;
+      here.step = p * centroids.tiles + t;
+      here.steps = block.count * centroids.tiles;
+      hook.injector->strike(inject::site::kmeans_product, here, product, real);
+      T tile_sum = protect ? centroids.start[t] : T(0);
+      for (std::int64_t r = 0; r < real; ++r) {
+        if (r == real / 2) hook.injector->strike(inject::site::kmeans_minimum, here, &best, 1);
+        if (product[r] < best) {
+          best = product[r];
+          index = static_cast<std::int32_t>(t * k_tile + r);
+        }
+        if (!protect) continue;
+        if (product[r] < twin) {
+          twin = product[r];
+          index_twin = static_cast<std::int32_t>(t * k_tile + r);
+        }
+        tile_sum += centroids.weights[t * k_tile + r] * product[r];
+      }
+      if (!protect) continue;
+      sum += tile_sum;
+      if (t + 1 == centroids.tiles || (t + 1) * k_tile % k_group == 0) {
+        const T limit = squared<T>(block.bounds.slope[static_cast<std::size_t>(g)]) * norm + squared<T>(block.bounds.offset[static_cast<std::size_t>(g)]);
+        compare(sum - expected, limit, kept);
+      }
+    }
+    block.minimum[p] = best;
+    block.index[p] = index;
+    block.index_twin[p] = index_twin;
+    if (protect && !(best == twin)) kept = std::numeric_limits<T>::quiet_NaN();
+    if (!(kept == 0) && found.row < 0) found = {kept, block.first + p};
+  }
+  return found;
+}
+
+template <class T>
+finding check(const tile<T>& block, std::int64_t k) {
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    if (block.label[p] != block.index_twin[p] || block.label[p] < 0 || block.label[p] >= k) return {std::numeric_limits<double>::quiet_NaN(), block.first + p};
+  }
+  return {};
+}
+
+template <class T>
+void accumulate(const source<T>& from, const tile<T>& block, partial<T>& into) {
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    const std::int64_t j = block.label[p];
+    const double weight = static_cast<double>(block.weight[p]);
+    for (std::int64_t f = 0; f < block.n; ++f) into.sums[j * block.n + f] += weight * static_cast<double>(coordinate(from, block.first + p, f));
+    if (into.weights.size() != 0) into.weights[j] += weight;
+    into.members[j] += weight > 0 ? 1 : 0;
+  }
+}
+
+template <class T>
+void project(const tile<T>& block, const double* direction, double* projection) {
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    double sum = 0;
+    for (std::int64_t f = 0; f < block.n; ++f) sum += direction[f] * static_cast<double>(block.x[p * block.n + f]);
+    projection[p] = static_cast<double>(block.weight[p]) * sum;
+  }
+}
+
+template <class T>
+void sum_labels(const tile<T>& block, const double* projection, partial<T>& into) {
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    const double label = block.label[p];
+    into.labelled_projection += label * projection[p];
+    into.labelled_weight += label * static_cast<double>(block.weight[p]);
+    into.labelled_members += block.weight[p] > 0 ? label : 0;
+  }
+}
+
+template <class T>
+void exact(const source<T>& from, const T* centroids, tile<T>& block) {
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    const T* c = centroids + block.label[p] * block.n;
+    double sum = 0;
+    for (std::int64_t f = 0; f < block.n; ++f) {
+      const double difference = static_cast<double>(coordinate(from, block.first + p, f)) - static_cast<double>(c[f]);
+      sum += difference * difference;
+    }
+    block.exact[p] = sum;
+  }
+}
+
+template <class T>
+void distances(const panel<T>& centroids, std::int64_t group, bool protect, const product_hook& hook, tile<T>& block) {
+  const std::int64_t n = block.n;
+  const std::int64_t first = group * k_group;
+  const std::int64_t count = std::min(k_group, centroids.k - first);
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    for (std::int64_t r = 0; r < count; ++r) {
+      block.distance[r * block.capacity + p] = sum_features(T(0), n, [&](std::int64_t f) {
+        const T difference = block.x[p * n + f] - centroids.rows[(first + r) * n + f];
+        return difference * difference;
+      });
+    }
+  }
+  inject::place here = hook.place;
+  hook.injector->strike(inject::site::kmeans_product, here, block.distance.data(), block.count);
+  if (!protect) return;
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    const T norm = squared_norm(block, p);
+    T sum = 0;
+    for (std::int64_t r = 0; r < count; ++r) sum += centroids.weights[first + r] * block.distance[r * block.capacity + p];
+    T start = 0;
+    for (std::int64_t t = first / k_tile; t * k_tile < first + count; ++t) start -= centroids.start[t];
+    const T weights = centroids.sum_weights[group];
+    const T residual = sum - (encoded(centroids, group, block, p) + start + weights * norm);
+    const T level = static_cast<T>(block.bounds.level.value) * (weights * norm + start);
+    const T limit = squared<T>(block.bounds.slope[static_cast<std::size_t>(group)]) * norm +
+                    squared<T>(block.bounds.offset[static_cast<std::size_t>(group)]) + level * level;
+    T kept = 0;
+    compare(residual, 3 * limit, kept);
+    block.residual[p] = kept;
+  }
+}
+
+}  // namespace
+
+template <class T>
+const kernels<T>& reference_kernels() {
+  static constexpr kernels<T> all = {1,        load<T>,       sign<T>,    sign_source<T>, measure<T>, assign<T>,   check<T>,
+                                       accumulate<T>, project<T>, sum_labels<T>,  exact<T>,    distances<T>};
+  return all;
+}
+
+template const kernels<float>& reference_kernels();
+template const kernels<double>& reference_kernels();
+
+}  // namespace ballast::kmeans

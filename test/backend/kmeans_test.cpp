@@ -1,0 +1,849 @@
+// K-Means on every backend against a brute-force Lloyd in double, and against what must hold for any clustering.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <ballast/error.hpp>
+#include <ballast/kmeans.hpp>
+
+#include "inject/plan.hpp"
+#include "kmeans/driver.hpp"
+
+namespace ballast::kmeans {
+namespace {
+
+// What a sanitizer slows down is done on a smaller scale.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr std::int64_t k_clean_intervals = 5'000;
+constexpr std::uint64_t k_fault_seeds = 40;
+#else
+constexpr std::int64_t k_clean_intervals = 100'000;
+constexpr std::uint64_t k_fault_seeds = 400;
+#endif
+
+template <class T>
+constexpr double k_u = std::numeric_limits<T>::epsilon() / 2;
+
+template <class T>
+struct data_set {
+  std::int64_t m = 0, n = 0;
+  std::vector<T> values;
+  matrix_view<const T> view() const { return row_major(values.data(), m, n); }
+  matrix_view<const T> rows(std::int64_t count) const { return row_major(values.data(), count, n); }
+};
+
+// `clusters` normal clouds around normal centres, in no order.
+template <class T>
+data_set<T> clouds(std::int64_t m, std::int64_t n, std::int64_t clusters, unsigned seed, double spread = 0.4, double offset = 0, double scale = 1) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::vector<double> centres(static_cast<std::size_t>(clusters * n));
+  for (double& each : centres) each = normal(random);
+  data_set<T> made{m, n, std::vector<T>(static_cast<std::size_t>(m * n))};
+  for (std::int64_t i = 0; i < m; ++i) {
+    const auto c = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(clusters));
+    for (std::int64_t f = 0; f < n; ++f)
+      made.values[static_cast<std::size_t>(i * n + f)] = static_cast<T>(scale * (offset + centres[static_cast<std::size_t>(c * n + f)] + spread * normal(random)));
+  }
+  return made;
+}
+
+template <class T, class C>
+double square_distance(matrix_view<const T> points, std::int64_t i, const C& centroid) {
+  double sum = 0;
+  for (std::int64_t f = 0; f < points.columns; ++f) {
+    const double d = static_cast<double>(points(i, f)) - static_cast<double>(centroid(f));
+    sum += d * d;
+  }
+  return sum;
+}
+
+struct truth {
+  std::vector<double> centroids;
+  std::vector<std::int64_t> labels;
+  double inertia = 0;
+  int iterations = 0;
+  bool converged = false;
+  bool relocated = false;
+  double closest_call = std::numeric_limits<double>::infinity();  // the smallest relative gap between the best two distances of any point
+};
+
+// Lloyd in double with scikit-learn's conventions. All of it by the definition.
+template <class T>
+truth brute_force(matrix_view<const T> points, const std::vector<double>& first, std::int64_t k, int max_iter, double tol, const std::vector<T>& weights = {}) {
+  const std::int64_t m = points.rows, n = points.columns;
+  truth made;
+  made.centroids = first;
+  double variance = 0;
+  for (std::int64_t f = 0; f < n; ++f) {
+    double mean = 0, square = 0;
+    for (std::int64_t i = 0; i < m; ++i) mean += static_cast<double>(points(i, f));
+    mean /= static_cast<double>(m);
+    for (std::int64_t i = 0; i < m; ++i) square += std::pow(static_cast<double>(points(i, f)) - mean, 2);
+    variance += square / static_cast<double>(m);
+  }
+  const double tolerance = tol * variance / static_cast<double>(n);
+  const auto weight = [&](std::int64_t i) { return weights.empty() ? 1.0 : static_cast<double>(weights[static_cast<std::size_t>(i)]); };
+  const auto assign = [&] {
+    std::vector<std::int64_t> labels(static_cast<std::size_t>(m));
+    for (std::int64_t i = 0; i < m; ++i) {
+      double best = std::numeric_limits<double>::infinity(), second = best, size = 0;
+      for (std::int64_t j = 0; j < k; ++j) {
+        const double d = square_distance(points, i, [&](std::int64_t f) { return made.centroids[static_cast<std::size_t>(j * n + f)]; });
+        size = std::max(size, d);
+        if (d < best) {
+          second = best;
+          best = d;
+          labels[static_cast<std::size_t>(i)] = j;
+        } else {
+          second = std::min(second, d);
+        }
+      }
+      if (k > 1 && size > 0) made.closest_call = std::min(made.closest_call, (second - best) / size);
+    }
+    return labels;
+  };
+  std::vector<std::int64_t> old;
+  for (int it = 0; it < max_iter; ++it) {
+    made.labels = assign();
+    std::vector<double> sums(static_cast<std::size_t>(k * n)), mass(static_cast<std::size_t>(k));
+    std::vector<std::int64_t> members(static_cast<std::size_t>(k));
+    for (std::int64_t i = 0; i < m; ++i) {
+      const auto j = static_cast<std::size_t>(made.labels[static_cast<std::size_t>(i)]);
+      mass[j] += weight(i);
+      members[j] += weight(i) > 0;
+      for (std::int64_t f = 0; f < n; ++f) sums[j * static_cast<std::size_t>(n) + static_cast<std::size_t>(f)] += weight(i) * static_cast<double>(points(i, f));
+    }
+    std::vector<std::pair<double, std::int64_t>> far;
+    for (std::int64_t i = 0; i < m; ++i) {
+      const std::int64_t j = made.labels[static_cast<std::size_t>(i)];
+      if (!(weight(i) > 0)) continue;
+      far.emplace_back(-square_distance(points, i, [&](std::int64_t f) { return made.centroids[static_cast<std::size_t>(j * n + f)]; }), i);
+    }
+    std::ranges::sort(far);
+    std::size_t next = 0;
+    for (std::int64_t e = 0; e < k; ++e) {
+      if (std::count(made.labels.begin(), made.labels.end(), e) > 0 && members[static_cast<std::size_t>(e)] + static_cast<std::int64_t>(next) > 0 && mass[static_cast<std::size_t>(e)] > 0) continue;
+      if (next >= far.size()) break;
+      made.relocated = true;
+      const std::int64_t i = far[next++].second;
+      const auto from = static_cast<std::size_t>(made.labels[static_cast<std::size_t>(i)]);
+      for (std::int64_t f = 0; f < n; ++f) {
+        sums[from * static_cast<std::size_t>(n) + static_cast<std::size_t>(f)] -= weight(i) * static_cast<double>(points(i, f));
+        sums[static_cast<std::size_t>(e * n + f)] = weight(i) * static_cast<double>(points(i, f));
+      }
+      mass[from] -= weight(i);
+      mass[static_cast<std::size_t>(e)] = weight(i);
+    }
+    double shift = 0;
+    for (std::int64_t j = 0; j < k; ++j) {
+      for (std::int64_t f = 0; f < n; ++f) {
+        const auto e = static_cast<std::size_t>(j * n + f);
+        const double c = sums[e] / mass[static_cast<std::size_t>(j)];
+        shift += std::pow(c - made.centroids[e], 2);
+        made.centroids[e] = c;
+      }
+    }
+    made.iterations = it + 1;
+    if (made.labels == old || shift <= tolerance) {
+      made.converged = true;
+      break;
+    }
+    old = made.labels;
+  }
+  made.labels = assign();
+  for (std::int64_t i = 0; i < m; ++i)
+    made.inertia += weight(i) * square_distance(points, i, [&](std::int64_t f) { return made.centroids[static_cast<std::size_t>(made.labels[static_cast<std::size_t>(i)] * n + f)]; });
+  return made;
+}
+
+// Each label is the nearest centroid but for near-ties within the rounding of ‖x‖² − 2 x·c + ‖c‖², and the inertia is that of the labels.
+template <class T>
+void expect_nearest(matrix_view<const T> points, matrix_view<const T> centroids, const std::vector<std::int32_t>& labels, double inertia,
+                    const std::vector<T>& weights = {}) {
+  ASSERT_EQ(static_cast<std::int64_t>(labels.size()), points.rows);
+  const double n = static_cast<double>(points.columns);
+  std::vector<double> mean(static_cast<std::size_t>(points.columns));
+  for (std::int64_t i = 0; i < points.rows; ++i)
+    for (std::int64_t f = 0; f < points.columns; ++f) mean[static_cast<std::size_t>(f)] += static_cast<double>(points(i, f)) / static_cast<double>(points.rows);
+  const auto origin = [&](std::int64_t f) { return mean[static_cast<std::size_t>(f)]; };
+  double sum = 0;
+  for (std::int64_t i = 0; i < points.rows; ++i) {
+    const std::int64_t own = labels[static_cast<std::size_t>(i)];
+    ASSERT_GE(own, 0);
+    ASSERT_LT(own, centroids.rows);
+    const double mine = square_distance(points, i, [&](std::int64_t f) { return centroids(own, f); });
+    sum += mine * (weights.empty() ? 1.0 : static_cast<double>(weights[static_cast<std::size_t>(i)]));
+    const double size = square_distance(points, i, origin) + square_distance(centroids, own, origin);
+    for (std::int64_t j = 0; j < centroids.rows; ++j) {
+      const double other = square_distance(points, i, [&](std::int64_t f) { return centroids(j, f); });
+      const double slack = 4 * k_u<T> * (std::sqrt(n) + 4) * (size + square_distance(centroids, j, origin));
+      ASSERT_LE(mine, other + slack) << "point " << i << " has label " << own << ", but centroid " << j << " is nearer";
+    }
+  }
+  // From differences in double: only the rounding of a sum of m · n squares.
+  EXPECT_NEAR(inertia, sum, 1e-10 * sum + std::numeric_limits<double>::denorm_min());
+}
+
+template <class T>
+class kmeans_backend : public testing::Test {
+ protected:
+  static constexpr backend k_backend = T::which;
+  using real = typename T::real;
+  // Verdicts are compared, not thrown.
+  execution how(int threads = 2, protection level = protection::correct) const {
+    return {.backend = k_backend, .threads = threads, .protection = level, .throw_on_uncorrectable = false};
+  }
+};
+
+template <class Real, backend Which>
+struct configuration {
+  using real = Real;
+  static constexpr backend which = Which;
+};
+using configurations = testing::Types<configuration<float, backend::reference>, configuration<double, backend::reference>,
+                                      configuration<float, backend::cpu>, configuration<double, backend::cpu>>;
+struct names {
+  template <class C>
+  static std::string GetName(int) {
+    return std::string(to_string(C::which)) + (sizeof(typename C::real) == 4 ? "_f32" : "_f64");
+  }
+};
+TYPED_TEST_SUITE(kmeans_backend, configurations, names);
+
+TYPED_TEST(kmeans_backend, follows_brute_force_from_given_centroids) {
+  using T = typename TestFixture::real;
+  int compared = 0;
+  for (const auto [m, n, k] : {std::array{1, 1, 1}, {5, 2, 5}, {63, 3, 4}, {64, 8, 8}, {200, 1, 3}, {257, 5, 9}, {700, 17, 12}, {513, 33, 20}, {1500, 8, 70}, {900, 130, 16}}) {
+    for (const double tol : {0.0, 1e-4, 1e-1}) {
+      const auto points = clouds<T>(m, n, k, static_cast<unsigned>(m + k));
+      const std::vector<double> first(points.values.begin(), points.values.begin() + k * n);
+      const truth expected = brute_force(points.view(), first, k, 30, tol);
+      const auto found = fit(points.view(), {.clusters = k, .init = init::given, .centroids = points.rows(k), .max_iter = 30, .tol = tol}, this->how());
+      SCOPED_TRACE(found.report.problem);
+      EXPECT_EQ(found.report.verdict, verdict::clean);
+      EXPECT_EQ(found.report.backend, TestFixture::k_backend);
+      EXPECT_GT(found.report.checks, 0u);
+      expect_nearest(points.view(), found.centroids.view(), found.labels, found.inertia);
+      // Beyond the rounding of one precision against another both must go the same way.
+      if (expected.closest_call < 1e3 * k_u<T>) continue;
+      ++compared;
+      EXPECT_EQ(found.iterations, expected.iterations);
+      EXPECT_EQ(found.converged, expected.converged);
+      EXPECT_TRUE(std::equal(found.labels.begin(), found.labels.end(), expected.labels.begin()));
+      EXPECT_NEAR(found.inertia, expected.inertia, 1e3 * k_u<T> * expected.inertia);
+      for (std::size_t e = 0; e < expected.centroids.size(); ++e) EXPECT_NEAR(found.centroids.data()[e], expected.centroids[e], 16 * k_u<T> * 8);
+    }
+  }
+  EXPECT_GE(compared, 15) << "too many near-ties to compare anything";
+}
+
+TYPED_TEST(kmeans_backend, weights_count_as_repetitions) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(300, 6, 5, 3);
+  std::mt19937 random(5);
+  std::vector<T> weights(300);
+  data_set<T> repeated{0, 6, {}};
+  for (std::size_t i = 0; i < 300; ++i) {
+    weights[i] = static_cast<T>(random() % 4);
+    for (int r = 0; r < static_cast<int>(weights[i]); ++r) {
+      repeated.values.insert(repeated.values.end(), points.values.begin() + static_cast<std::ptrdiff_t>(6 * i), points.values.begin() + static_cast<std::ptrdiff_t>(6 * i + 6));
+      ++repeated.m;
+    }
+  }
+  const auto weighted = fit(points.view(), {.clusters = 5, .init = init::given, .centroids = points.rows(5), .weights = weights}, this->how());
+  const auto plain = fit(repeated.view(), {.clusters = 5, .init = init::given, .centroids = points.rows(5)}, this->how());
+  EXPECT_EQ(weighted.report.verdict, verdict::clean);
+  EXPECT_NEAR(weighted.inertia, plain.inertia, 1e3 * k_u<T> * plain.inertia);
+  for (std::size_t e = 0; e < plain.centroids.size(); ++e) EXPECT_NEAR(weighted.centroids.data()[e], plain.centroids.data()[e], 64 * k_u<T>);
+  expect_nearest(points.view(), weighted.centroids.view(), weighted.labels, weighted.inertia, weights);
+  // Only the ratios of weights matter for the centroids.
+  std::vector<T> large(weights);
+  for (T& each : large) each *= static_cast<T>(0x1p90);
+  const auto scaled = fit(points.view(), {.clusters = 5, .init = init::given, .centroids = points.rows(5), .weights = large}, this->how());
+  EXPECT_TRUE(std::equal(scaled.centroids.data(), scaled.centroids.data() + scaled.centroids.size(), weighted.centroids.data()));
+  EXPECT_DOUBLE_EQ(scaled.inertia, weighted.inertia * 0x1p90);
+}
+
+TYPED_TEST(kmeans_backend, empty_clusters_get_the_farthest_points) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(400, 4, 6, 11);
+  for (const int lost : {1, 3}) {
+    data_set<T> first{6, 4, std::vector<T>(points.values.begin(), points.values.begin() + 24)};
+    for (int j = 0; j < lost; ++j)
+      for (int f = 0; f < 4; ++f) first.values[static_cast<std::size_t>((5 - j) * 4 + f)] = static_cast<T>(1000 + 10 * j + f);
+    const truth expected = brute_force(points.view(), std::vector<double>(first.values.begin(), first.values.end()), 6, 20, 1e-4);
+    ASSERT_TRUE(expected.relocated);
+    const auto found = fit(points.view(), {.clusters = 6, .init = init::given, .centroids = first.view(), .max_iter = 20}, this->how());
+    EXPECT_EQ(found.report.verdict, verdict::clean);
+    EXPECT_EQ(found.iterations, expected.iterations);
+    EXPECT_TRUE(std::equal(found.labels.begin(), found.labels.end(), expected.labels.begin()));
+    EXPECT_NEAR(found.inertia, expected.inertia, 1e3 * k_u<T> * expected.inertia);
+  }
+}
+
+TYPED_TEST(kmeans_backend, same_seed_same_bits_for_any_number_of_threads) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(9001, 7, 30, 17);
+  for (const init way : {init::kmeans_plus_plus, init::random}) {
+    const options<T> wanted{.clusters = 23, .init = way, .n_init = 2, .max_iter = 12, .seed = 99};
+    const auto one = fit(points.view(), wanted, this->how(1));
+    EXPECT_EQ(one.report.verdict, verdict::clean);
+    for (const int threads : {2, 3}) {
+      const auto more = fit(points.view(), wanted, this->how(threads));
+      EXPECT_EQ(more.labels, one.labels);
+      EXPECT_EQ(more.inertia, one.inertia);
+      EXPECT_EQ(more.iterations, one.iterations);
+      EXPECT_TRUE(std::equal(one.centroids.data(), one.centroids.data() + one.centroids.size(), more.centroids.data()));
+    }
+    const auto bare = fit(points.view(), wanted, this->how(2, protection::off));
+    EXPECT_EQ(bare.labels, one.labels) << "protection must not change the result";
+    EXPECT_EQ(bare.inertia, one.inertia);
+    EXPECT_EQ(bare.report.checks, 0u);
+    auto other = wanted;
+    other.seed = 100;
+    EXPECT_NE(fit(points.view(), other, this->how()).labels, one.labels);
+  }
+}
+
+TYPED_TEST(kmeans_backend, any_strides) {
+  using T = typename TestFixture::real;
+  const std::int64_t m = 333, n = 9, k = 6;
+  const auto points = clouds<T>(m, n, k, 23);
+  const options<T> wanted{.clusters = k, .max_iter = 9, .seed = 4};
+  const auto expected = fit(points.view(), wanted, this->how());
+  std::vector<T> columns(static_cast<std::size_t>(m * n)), sparse(static_cast<std::size_t>(m * n * 6)), reversed(static_cast<std::size_t>(m * n));
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t f = 0; f < n; ++f) {
+      const T x = points.values[static_cast<std::size_t>(i * n + f)];
+      columns[static_cast<std::size_t>(f * m + i)] = x;
+      sparse[static_cast<std::size_t>(i * n * 6 + f * 3 + 1)] = x;
+      reversed[static_cast<std::size_t>((m - 1 - i) * n + n - 1 - f)] = x;
+    }
+  }
+  const matrix_view<const T> views[] = {column_major<const T>(columns.data(), m, n), {sparse.data() + 1, m, n, n * 6, 3}, {reversed.data() + m * n - 1, m, n, -n, -1}};
+  for (const auto& view : views) {
+    const auto found = fit(view, wanted, this->how());
+    EXPECT_EQ(found.labels, expected.labels);
+    EXPECT_EQ(found.inertia, expected.inertia);
+    const auto again = predict(view, expected.centroids.view(), this->how());
+    EXPECT_EQ(again.labels, expected.labels);
+  }
+}
+
+TYPED_TEST(kmeans_backend, far_from_the_origin) {
+  using T = typename TestFixture::real;
+  for (const double offset : {1e3, 1e4, -3e5}) {
+    const auto points = clouds<T>(2000, 5, 8, 29, 0.3, offset);
+    const auto found = fit(points.view(), {.clusters = 8, .seed = 1}, this->how());
+    EXPECT_EQ(found.report.verdict, verdict::clean);
+    expect_nearest(points.view(), found.centroids.view(), found.labels, found.inertia);
+    const auto again = predict(points.view(), found.centroids.view(), this->how());
+    EXPECT_EQ(again.labels, found.labels);
+    EXPECT_EQ(again.inertia, found.inertia);
+  }
+}
+
+TYPED_TEST(kmeans_backend, data_of_any_size_and_kind) {
+  using T = typename TestFixture::real;
+  const double most = static_cast<double>(std::numeric_limits<T>::max());
+  const double least = static_cast<double>(std::numeric_limits<T>::denorm_min());
+  std::mt19937_64 random(31);
+  std::cauchy_distribution<double> cauchy;
+  std::vector<data_set<T>> sets;
+  for (const double scale : {1e30, 1e-30, most / 8, least * 1e4, least * 20}) sets.push_back(clouds<T>(500, 4, 5, 7, 0.3, 0, scale));
+  sets.push_back({300, 3, std::vector<T>(900, T(0))});
+  sets.push_back({300, 3, std::vector<T>(900, T(-7.7))});
+  data_set<T> heavy{500, 6, std::vector<T>(3000)}, mixed{500, 6, std::vector<T>(3000)};
+  for (std::size_t e = 0; e < 3000; ++e) {
+    heavy.values[e] = static_cast<T>(cauchy(random));
+    mixed.values[e] = static_cast<T>(cauchy(random) * std::pow(10.0, 6.0 * (static_cast<double>(e % 6) - 3)));
+  }
+  data_set<T> few{400, 2, std::vector<T>(800)};
+  for (std::size_t e = 0; e < 800; ++e) few.values[e] = static_cast<T>((e / 2) % 3);
+  sets.push_back(heavy);
+  sets.push_back(mixed);
+  sets.push_back(few);
+  for (std::size_t s = 0; s < sets.size(); ++s) {
+    SCOPED_TRACE(s);
+    for (const init way : {init::kmeans_plus_plus, init::random}) {
+      const auto found = fit(sets[s].view(), {.clusters = 6, .init = way, .max_iter = 20, .seed = 2}, this->how());
+      EXPECT_EQ(found.report.verdict, verdict::clean) << to_json(found.report);
+      for (std::size_t e = 0; e < found.centroids.size(); ++e) ASSERT_TRUE(std::isfinite(found.centroids.data()[e]));
+      if (sets[s].values[0] != 0 && std::abs(static_cast<double>(sets[s].values[0])) < 1e100 && std::abs(static_cast<double>(sets[s].values[0])) > 1e-100)
+        expect_nearest(sets[s].view(), found.centroids.view(), found.labels, found.inertia);
+    }
+  }
+}
+
+TYPED_TEST(kmeans_backend, centroids_far_beyond_the_data) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(200, 3, 4, 41);
+  std::vector<T> wild(12, std::numeric_limits<T>::max());
+  std::copy_n(points.values.begin(), 9, wild.begin());
+  const auto found = predict(points.view(), row_major<const T>(wild.data(), 4, 3), this->how());
+  EXPECT_EQ(found.report.verdict, verdict::clean);
+  const auto three = predict(points.view(), row_major<const T>(wild.data(), 3, 3), this->how());
+  EXPECT_EQ(found.labels, three.labels);
+}
+
+TYPED_TEST(kmeans_backend, seeding_takes_different_points_and_is_better_than_chance) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(3000, 3, 40, 43, 0.02);
+  double plus_plus = 0, chance = 0;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    plus_plus += fit(points.view(), {.clusters = 40, .max_iter = 1, .seed = seed}, this->how()).inertia;
+    chance += fit(points.view(), {.clusters = 40, .init = init::random, .max_iter = 1, .seed = seed}, this->how()).inertia;
+  }
+  EXPECT_LT(plus_plus, chance / 3);
+  // k = m: every point must become a centroid, for a centroid has no probability to be drawn again.
+  const auto all = clouds<T>(60, 2, 60, 47);
+  for (const init way : {init::kmeans_plus_plus, init::random}) {
+    const auto found = fit(all.view(), {.clusters = 60, .init = way, .seed = 3}, this->how());
+    EXPECT_EQ(std::set<std::int32_t>(found.labels.begin(), found.labels.end()).size(), 60u);
+    EXPECT_LE(found.inertia, 60 * 2 * std::pow(4 * k_u<T>, 2));
+  }
+  // Points without weight are not chosen.
+  std::vector<T> weights(3000, T(0));
+  for (std::size_t i = 0; i < 50; ++i) weights[i * 60] = 1;
+  const auto found = fit(points.view(), {.clusters = 50, .weights = weights, .max_iter = 1, .seed = 3}, this->how());
+  EXPECT_LE(found.inertia, 1e-9);
+}
+
+TYPED_TEST(kmeans_backend, more_runs_are_not_worse) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(1500, 2, 15, 53, 0.1);
+  double last = std::numeric_limits<double>::infinity();
+  for (const int runs : {1, 3, 6}) {
+    const auto found = fit(points.view(), {.clusters = 15, .init = init::random, .n_init = runs, .seed = 12}, this->how());
+    EXPECT_LE(found.inertia, last);
+    last = found.inertia;
+  }
+}
+
+TYPED_TEST(kmeans_backend, inertia_never_grows) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(2500, 6, 12, 59, 1.5);
+  double last = std::numeric_limits<double>::infinity();
+  for (int iterations = 1; iterations <= 12; ++iterations) {
+    const auto found = fit(points.view(), {.clusters = 12, .init = init::given, .centroids = points.rows(12), .max_iter = iterations, .tol = 0}, this->how());
+    EXPECT_LE(found.inertia, last * (1 + 1e2 * k_u<T>));
+    last = found.inertia;
+  }
+}
+
+TYPED_TEST(kmeans_backend, ties_go_to_the_lowest_index) {
+  using T = typename TestFixture::real;
+  const std::vector<T> points = {0, 1, 2, -1, -2, 3};
+  const std::vector<T> centroids = {1, -1, 1, -1, 1, -1, 1, -1, 1, -1};
+  const auto found = predict(row_major<const T>(points.data(), 6, 1), row_major<const T>(centroids.data(), 10, 1), this->how());
+  EXPECT_EQ(found.labels, (std::vector<std::int32_t>{0, 0, 0, 1, 1, 0}));
+  EXPECT_EQ(found.inertia, 1 + 0 + 1 + 0 + 1 + 4);
+}
+
+TYPED_TEST(kmeans_backend, transform_gives_distances) {
+  using T = typename TestFixture::real;
+  for (const auto [m, n, k] : {std::array{1, 1, 1}, {100, 3, 7}, {70, 20, 64}, {130, 9, 65}, {65, 33, 150}}) {
+    const auto points = clouds<T>(m, n, 5, 61, 0.5, 10);
+    const auto centroids = clouds<T>(k, n, 5, 61, 0.5, 10);
+    const auto found = transform(points.view(), centroids.view(), this->how());
+    EXPECT_EQ(found.report.verdict, verdict::clean);
+    ASSERT_EQ(found.values.rows(), m);
+    ASSERT_EQ(found.values.columns(), k);
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t j = 0; j < k; ++j) {
+        const double exact = std::sqrt(square_distance(points.view(), i, [&](std::int64_t f) { return centroids.values[static_cast<std::size_t>(j * n + f)]; }));
+        ASSERT_NEAR(found.values(i, j), exact, k_u<T> * (8 * std::sqrt(n) * exact + 40 * std::sqrt(n)));
+      }
+    }
+    const auto same = transform(points.view(), points.view(), this->how());
+    for (std::int64_t i = 0; i < m; ++i) ASSERT_EQ(same.values(i, i), 0);
+  }
+}
+
+TYPED_TEST(kmeans_backend, refuses_what_has_no_meaning) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(20, 3, 2, 67);
+  const auto message = [&](auto&& call) -> std::string {
+    try {
+      call();
+    } catch (const invalid_argument_error& e) {
+      return e.what();
+    }
+    return "no invalid_argument_error";
+  };
+  const auto refused = [&](options<T> wanted, matrix_view<const T> view) { return message([&] { (void)fit(view, wanted, this->how()); }); };
+  const std::string token = std::string("kmeans_") + (sizeof(T) == 4 ? "f32" : "f64") + "_m20_n3_k";
+  EXPECT_EQ(refused({.clusters = 0}, points.view()), token + "0: clusters: expected at least 1, got 0");
+  EXPECT_EQ(refused({.clusters = 21}, points.view()), token + "21: clusters: expected at most the number of points, 20, got 21");
+  EXPECT_NE(refused({.clusters = std::int64_t{1} << 40}, points.view()).find("expected at most"), std::string::npos);
+  EXPECT_NE(refused({.clusters = 2}, {points.values.data(), 0, 3, 3, 1}).find("expected at least one row"), std::string::npos);
+  EXPECT_NE(refused({.clusters = 2}, {points.values.data(), 20, 0, 3, 1}).find("expected at least one row"), std::string::npos);
+  EXPECT_NE(refused({.clusters = 2}, {nullptr, 20, 3, 3, 1}).find("got null"), std::string::npos);
+  EXPECT_NE(refused({.clusters = 2}, {points.values.data(), std::int64_t{1} << 62, 3, 3, 1}).find("below 2^63"), std::string::npos);
+  EXPECT_NE(refused({.clusters = 2, .n_init = 0}, points.view()).find("n_init: expected at least 1, got 0"), std::string::npos);
+  EXPECT_NE(refused({.clusters = 2, .max_iter = 0}, points.view()).find("max_iter: expected at least 1, got 0"), std::string::npos);
+  EXPECT_NE(refused({.clusters = 2, .tol = -1}, points.view()).find("tol: expected a number"), std::string::npos);
+  EXPECT_NE(refused({.clusters = 2, .tol = std::nan("")}, points.view()).find("tol: expected a number"), std::string::npos);
+  EXPECT_NE(refused({.clusters = 2, .init = init::given}, points.view()).find("centroids: expected"), std::string::npos);
+  EXPECT_NE(refused({.clusters = 2, .init = init::given, .centroids = points.rows(3)}, points.view()).find("centroids: expected 2 × 3, got 3 × 3"), std::string::npos);
+  std::vector<T> weights(19, T(1));
+  EXPECT_NE(refused({.clusters = 2, .weights = weights}, points.view()).find("weights: expected 20, got 19"), std::string::npos);
+  weights.assign(20, T(0));
+  EXPECT_NE(refused({.clusters = 2, .weights = weights}, points.view()).find("got only zeros"), std::string::npos);
+  for (const double bad : {-1.0, std::nan(""), HUGE_VAL}) {
+    weights.assign(20, T(1));
+    weights[7] = static_cast<T>(bad);
+    EXPECT_NE(refused({.clusters = 2, .weights = weights}, points.view()).find("at 7"), std::string::npos);
+    if (bad < 0) continue;
+    auto poisoned = points;
+    poisoned.values[16] = static_cast<T>(-bad);
+    EXPECT_NE(refused({.clusters = 2}, poisoned.view()).find("row 5, column 1"), std::string::npos);
+    EXPECT_NE(message([&] { (void)predict(points.view(), poisoned.rows(6), this->how()); }).find("centroids: expected finite"), std::string::npos);
+    EXPECT_NE(message([&] { (void)predict(poisoned.view(), points.rows(6), this->how()); }).find("points: expected finite"), std::string::npos);
+    EXPECT_NE(message([&] { (void)transform(poisoned.view(), points.rows(6), this->how()); }).find("points: expected finite"), std::string::npos);
+  }
+  const auto narrow = row_major<const T>(points.values.data(), 4, 2);
+  EXPECT_NE(message([&] { (void)predict(points.view(), narrow, this->how()); }).find("expected 4 × 3, got 4 × 2"), std::string::npos);
+  execution cuda = this->how();
+  cuda.backend = backend::cuda;
+  EXPECT_THROW((void)fit(points.view(), {.clusters = 2}, cuda), unsupported_error);
+  execution scheme = this->how();
+  scheme.scheme = "magic";
+  EXPECT_THROW((void)fit(points.view(), {.clusters = 2}, scheme), unsupported_error);
+}
+
+// ---- faults ---------------------------------------------------------------------------------------------------------------------------
+
+template <class T>
+struct result {
+  std::vector<T> centroids;
+  std::vector<std::int32_t> labels;
+  double inertia = 0;
+  int iterations = 0;
+  ballast::report report;
+
+  explicit result(const model<T>& made)
+      : centroids(made.centroids.data(), made.centroids.data() + made.centroids.size()), labels(made.labels), inertia(made.inertia), iterations(made.iterations),
+        report(made.report) {}
+
+  // Bit for bit; a NaN differs from everything.
+  bool same(const result& other) const {
+    return centroids == other.centroids && labels == other.labels && inertia == other.inertia && iterations == other.iterations;
+  }
+  // The same labels, and numbers that differ by no more than a few roundings.
+  bool close(const result& other, double scale) const {
+    if (labels != other.labels || iterations != other.iterations || !(std::abs(inertia - other.inertia) <= 64 * k_u<T> * other.inertia)) return false;
+    for (std::size_t e = 0; e < centroids.size(); ++e)
+      if (!(std::abs(static_cast<double>(centroids[e]) - static_cast<double>(other.centroids[e])) <= 16 * k_u<T> * scale)) return false;
+    return true;
+  }
+};
+
+struct scene {
+  std::int64_t m, n, k;
+  int max_iter;
+  double tol;
+};
+
+template <class T>
+result<T> struck(const data_set<T>& points, const scene& what, const inject::plan* faults, execution how) {
+  how.faults = faults;
+  how.throw_on_uncorrectable = false;
+  return result<T>(fit(points.view(), {.clusters = what.k, .init = init::given, .centroids = points.rows(what.k), .max_iter = what.max_iter, .tol = what.tol}, how));
+}
+
+inject::request fault_at(inject::site site, inject::model model, std::uint64_t seed) {
+  inject::request made;
+  made.site = site;
+  made.model = model;
+  made.seed = seed;
+  // The top exponent bit, far above the floor; in 32-bit integers it is bit 30.
+  if (model == inject::model::bit_flip || model == inject::model::two_bits || model == inject::model::vector_mask) made.bit = 62;
+  return made;
+}
+
+TYPED_TEST(kmeans_backend, every_site_and_model_is_repaired_and_matters) {
+  using T = typename TestFixture::real;
+  constexpr int seeds = k_fault_seeds < 100 ? 1 : 6;
+  // Several groups of several blocks and two tiles of centroids; one small problem; one with more than one group of row checks.
+  for (const scene what : {scene{4000, 10, 12, 3, 0}, scene{150, 4, 3, 3, 0}, scene{1300, 3, 70, 3, 0}}) {
+    const auto points = clouds<T>(what.m, what.n, what.k, 73, 0.8);
+    const auto clean = struck(points, what, nullptr, this->how());
+    ASSERT_EQ(clean.report.verdict, verdict::clean);
+    for (const inject::site_row& row : inject::k_sites) {
+      if (!row.operation.empty() && row.operation != "kmeans") continue;
+      int detected = 0, changed = 0;
+      for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
+        for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+          inject::request fault = fault_at(row.site, static_cast<inject::model>(model), seed);
+          // The last iteration, so that later ones do not heal what an unprotected fault did. A shift only matters before.
+          fault.visit = row.site == inject::site::kmeans_shift ? 0 : what.max_iter - 1;
+          const inject::plan faults({fault});
+          SCOPED_TRACE(std::string(row.name) + " " + std::string(inject::k_model_names[model]) + " seed " + std::to_string(seed) + " m " + std::to_string(what.m));
+          const auto found = struck(points, what, &faults, this->how());
+          detected += found.report.detected > 0;
+          if (found.report.verdict == verdict::uncorrectable) {
+            EXPECT_EQ(fault.model, inject::model::stuck_at);
+          } else {
+            EXPECT_TRUE(found.close(clean, 3)) << to_json(found.report);
+          }
+          EXPECT_EQ(found.report.detected, found.report.corrected + found.report.recomputed + found.report.uncorrectable);
+          if (row.role == inject::site_role::data) {
+            const auto bare = struck(points, what, &faults, this->how(2, protection::off));
+            EXPECT_EQ(bare.report.detected, 0u);
+            const bool matters = !bare.same(clean);
+            changed += matters;
+            // What protection did not see is below the floor: no more than rounding.
+            if (found.report.detected == 0) {
+              EXPECT_TRUE(bare.close(clean, 3));
+            }
+            const auto only = struck(points, what, &faults, this->how(2, protection::detect));
+            EXPECT_EQ(only.report.verdict == verdict::uncorrectable, only.report.detected > 0);
+            EXPECT_EQ(only.report.corrected + only.report.recomputed, 0u);
+          }
+        }
+      }
+      if (row.role == inject::site_role::data) {
+        EXPECT_GT(changed, 0) << row.name << ": with protection off no fault reached the output";
+      }
+      EXPECT_GT(detected, 0) << row.name << ": no fault was detected";
+    }
+  }
+}
+
+// One data set of each hostile kind.
+template <class T>
+data_set<T> hostile(int kind, std::int64_t m, std::int64_t n, unsigned seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::cauchy_distribution<double> cauchy;
+  data_set<T> made{m, n, std::vector<T>(static_cast<std::size_t>(m * n))};
+  const double constant = normal(random);
+  const double limit = 1e36;
+  for (std::int64_t i = 0; i < m; ++i) {
+    const double row = normal(random);
+    for (std::int64_t f = 0; f < n; ++f) {
+      double x = normal(random);
+      switch (kind) {
+        case 0: break;
+        case 1: x = constant; break;
+        case 2: x *= 1e30; break;
+        case 3: x *= 1e-30; break;
+        case 4: x = cauchy(random) * 1e10; break;
+        case 5: x *= std::pow(10.0, 8.0 * static_cast<double>(f % 5) - 16); break;                       // mixed scales: ill-conditioned
+        case 6: x *= static_cast<double>(std::numeric_limits<T>::denorm_min()) * 1000; break;           // subnormal
+        case 7: x = static_cast<double>(i % 2) + 4 * k_u<T> * x; break;                                  // near ties
+        case 8: x = row; break;                                                                          // duplicated features
+        case 9: x = static_cast<double>(random() % 2); break;                                            // binary
+        case 10: x = static_cast<double>(i) / static_cast<double>(m) + 1e4; break;                       // sorted, far from the origin
+        default: x = i % 97 == 0 ? 1e6 * x : x; break;                                                   // outliers
+      }
+      made.values[static_cast<std::size_t>(i * n + f)] = static_cast<T>(std::clamp(x, -limit, limit));
+    }
+  }
+  return made;
+}
+
+TYPED_TEST(kmeans_backend, no_false_alarm_in_1e5_clean_intervals) {
+  using T = typename TestFixture::real;
+  // The slow serial backend takes a share; the other one all.
+  const std::int64_t wanted = TestFixture::k_backend == backend::reference ? k_clean_intervals / 10 : k_clean_intervals;
+  std::int64_t intervals = 0;
+  for (unsigned round = 0; intervals < wanted; ++round) {
+    for (int kind = 0; kind < 12; ++kind) {
+      for (const auto [n, k] : {std::array{1, 2}, {2, 3}, {3, 9}, {5, 70}, {17, 4}, {40, 20}, {200, 6}}) {
+        const std::int64_t m = 3000;
+        const auto points = hostile<T>(kind, m, n, round * 1000 + static_cast<unsigned>(kind));
+        std::vector<T> weights;
+        if (round % 2 == 1)
+          for (std::int64_t i = 0; i < m; ++i) weights.push_back(static_cast<T>(std::exp(static_cast<double>(i % 50) - 25)));
+        const auto found = fit(points.view(), {.clusters = k, .init = round % 3 == 0 ? init::kmeans_plus_plus : init::random, .weights = weights, .max_iter = 30, .tol = 0, .seed = round}, this->how());
+        ASSERT_EQ(found.report.verdict, verdict::clean) << "kind " << kind << " round " << round << " " << found.report.problem << to_json(found.report);
+        // A block has at most 512 points; seeding and the final labels pass over them as well.
+        const std::int64_t passes = found.iterations + 1 + (round % 3 == 0 ? 2 * k - 1 : 0);
+        intervals += passes * ((m + 511) / 512);
+      }
+    }
+  }
+}
+
+// The floor: a fault that protection does not see leaves labels whose squared distance is within k_floor · u · (‖x‖ + ‖c‖)² of the least one,
+// in the units of the block's largest ‖x‖, and centroids and inertia that are right to a few roundings for these labels.
+TYPED_TEST(kmeans_backend, what_is_not_seen_is_below_the_floor) {
+  using T = typename TestFixture::real;
+  constexpr double k_floor = 2000;
+  const std::int64_t m = 700, n = 6, k = 10;
+  const auto points = clouds<T>(m, n, k, 83, 0.8);
+  const auto clean = predict(points.view(), points.rows(k), this->how());
+  double largest = 0;
+  for (std::int64_t i = 0; i < m; ++i) largest = std::max(largest, square_distance(points.view(), i, [](std::int64_t) { return 0.0; }));
+  int detected = 0, unseen = 0;
+  for (const auto site : {inject::site::kmeans_product, inject::site::kmeans_minimum, inject::site::kmeans_points, inject::site::kmeans_index}) {
+    for (std::uint64_t seed = 0; seed < k_fault_seeds; ++seed) {
+      inject::request fault;  // any bit
+      fault.site = site;
+      fault.seed = seed;
+      fault.model = seed % 3 == 0 ? inject::model::random_bits : inject::model::bit_flip;
+      const inject::plan faults({fault});
+      execution how = this->how();
+      how.faults = &faults;
+      const auto found = predict(points.view(), points.rows(k), how);
+      ASSERT_NE(found.report.verdict, verdict::uncorrectable);
+      if (found.report.detected > 0) {
+        ++detected;
+        EXPECT_EQ(found.labels, clean.labels);
+        EXPECT_EQ(found.inertia, clean.inertia);
+        continue;
+      }
+      ++unseen;
+      for (std::int64_t i = 0; i < m; ++i) {
+        const auto distance = [&](std::int32_t j) {
+          return square_distance(points.view(), i, [&](std::int64_t f) { return points.values[static_cast<std::size_t>(j * n + f)]; });
+        };
+        const auto p = static_cast<std::size_t>(i);
+        EXPECT_LE(distance(found.labels[p]) - distance(clean.labels[p]), k_floor * k_u<T> * 4 * largest);
+      }
+    }
+  }
+  EXPECT_GT(detected, 0);
+  EXPECT_GT(unseen, 0) << "flips of low bits are below any floor";
+}
+
+TYPED_TEST(kmeans_backend, predict_and_transform_are_protected) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(900, 7, 9, 89);
+  const auto clean = predict(points.view(), points.rows(9), this->how());
+  const auto distances = transform(points.view(), points.rows(9), this->how());
+  for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      const inject::plan faults({fault_at(inject::site::kmeans_product, static_cast<inject::model>(model), seed)});
+      execution how = this->how();
+      how.faults = &faults;
+      const auto labels = predict(points.view(), points.rows(9), how);
+      const auto found = transform(points.view(), points.rows(9), how);
+      EXPECT_GT(labels.report.detected, 0u);
+      EXPECT_GT(found.report.detected, 0u) << inject::k_model_names[model] << seed;
+      if (labels.report.verdict != verdict::uncorrectable) {
+        EXPECT_EQ(labels.labels, clean.labels);
+        EXPECT_EQ(labels.inertia, clean.inertia);
+      }
+      const auto equal = [&](const matrix<T>& a) { return std::equal(a.data(), a.data() + a.size(), distances.values.data()); };
+      if (found.report.verdict != verdict::uncorrectable) {
+        EXPECT_TRUE(equal(found.values));
+      }
+      how.protection = protection::off;
+      EXPECT_FALSE(equal(transform(points.view(), points.rows(9), how).values)) << inject::k_model_names[model] << seed;
+    }
+  }
+}
+
+TYPED_TEST(kmeans_backend, seeding_is_protected) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(2000, 4, 12, 97);
+  const options<T> wanted{.clusters = 12, .max_iter = 1, .seed = 5};
+  const auto run = [&](const inject::plan* faults, protection level) {
+    execution how = this->how(2, level);
+    how.faults = faults;
+    engine<T> made(points.view(), {}, 12, how, "seeding", TestFixture::k_backend, "row_checksum");
+    made.strike_seeding();
+    return result<T>(made.fit(wanted));
+  };
+  const auto clean = run(nullptr, protection::correct);
+  int changed = 0;
+  for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      inject::request fault = fault_at(inject::site::kmeans_product, static_cast<inject::model>(model), seed);
+      fault.visit = static_cast<std::int64_t>(seed) * 4;
+      const inject::plan faults({fault});
+      const auto found = run(&faults, protection::correct);
+      EXPECT_GT(found.report.detected, 0u) << inject::k_model_names[model] << seed;
+      if (found.report.verdict != verdict::uncorrectable) {
+        EXPECT_TRUE(found.same(clean)) << inject::k_model_names[model] << seed;
+      }
+      changed += !run(&faults, protection::off).same(clean);
+    }
+  }
+  EXPECT_GT(changed, 0);
+}
+
+TYPED_TEST(kmeans_backend, a_premature_or_missed_stop_is_prevented) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(1000, 3, 8, 101, 1.0);
+  const scene what{1000, 3, 8, 40, 0.05};
+  const auto clean = struck(points, what, nullptr, this->how());
+  ASSERT_TRUE(clean.iterations > 2 && clean.iterations < 40);
+  for (const auto& [model, visit] : {std::pair{inject::model::zero, std::int64_t{0}}, {inject::model::nan, clean.iterations - 1}, {inject::model::infinity, clean.iterations - 1}}) {
+    inject::request fault = fault_at(inject::site::kmeans_shift, model, 1);
+    fault.visit = visit;
+    const inject::plan faults({fault});
+    const auto found = struck(points, what, &faults, this->how());
+    EXPECT_TRUE(found.same(clean));
+    EXPECT_EQ(found.report.verdict, verdict::recomputed);
+    EXPECT_NE(struck(points, what, &faults, this->how(2, protection::off)).iterations, clean.iterations);
+  }
+}
+
+TYPED_TEST(kmeans_backend, several_faults_at_once) {
+  using T = typename TestFixture::real;
+  const scene what{3000, 8, 9, 3, 0};
+  const auto points = clouds<T>(what.m, what.n, what.k, 103, 0.8);
+  const auto clean = struck(points, what, nullptr, this->how());
+  std::vector<std::vector<event>> seen;
+  for (const int threads : {1, 2, 3}) {
+    std::vector<inject::request> wanted;
+    for (const inject::site_row& row : inject::k_sites) {
+      if (row.operation != "kmeans") continue;
+      wanted.push_back(fault_at(row.site, inject::model::bit_flip, 7));
+      wanted.back().count = 2;
+    }
+    const inject::plan faults(wanted);
+    const auto found = struck(points, what, &faults, this->how(threads));
+    EXPECT_NE(found.report.verdict, verdict::clean);
+    EXPECT_TRUE(found.report.verdict == verdict::uncorrectable || found.close(clean, 3)) << to_json(found.report);
+  }
+}
+
+TYPED_TEST(kmeans_backend, uncorrectable_is_thrown_or_returned) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(500, 4, 5, 107);
+  const inject::plan faults({fault_at(inject::site::kmeans_product, inject::model::stuck_at, 3)});
+  execution how = this->how();
+  how.faults = &faults;
+  EXPECT_EQ(fit(points.view(), {.clusters = 5}, how).report.verdict, verdict::uncorrectable);
+  how.throw_on_uncorrectable = true;
+  EXPECT_THROW((void)fit(points.view(), {.clusters = 5}, how), uncorrectable_error);
+  EXPECT_THROW((void)predict(points.view(), points.rows(5), how), uncorrectable_error);
+  EXPECT_THROW((void)transform(points.view(), points.rows(5), how), uncorrectable_error);
+}
+
+TEST(kmeans_token, goes_both_ways) {
+  const problem made = parse_token("kmeans_f64_m131072_n128_k9");
+  EXPECT_EQ(made.m, 131072);
+  EXPECT_EQ(made.n, 128);
+  EXPECT_EQ(made.k, 9);
+  EXPECT_EQ(made.precision, precision::f64);
+  EXPECT_EQ(to_token(made), "kmeans_f64_m131072_n128_k9");
+  for (const char* bad : {"", "kmeans", "kmeans_f32_m1_n1", "kmeans_f32_m1_n1_k1x", "kmeans_f16_m1_n1_k1", "kmeans_f32_m-1_n1_k1", "kmeans_f32_m1_n0_k1", "kmeans_f32_m1_n1_k2",
+                          "kmeans_f32_m99999999999999999999_n1_k1", "fft_f32_m1_n1_k1"})
+    EXPECT_THROW(parse_token(bad), invalid_argument_error) << bad;
+}
+
+TEST(kmeans_backends, agree_with_each_other) {
+  const auto points = clouds<float>(5000, 12, 10, 71);
+  const options<float> wanted{.clusters = 10, .init = init::given, .centroids = points.rows(10), .max_iter = 10};
+  const auto a = fit(points.view(), wanted, {.backend = backend::reference});
+  const auto b = fit(points.view(), wanted, {.backend = backend::cpu});
+  EXPECT_EQ(a.iterations, b.iterations);
+  EXPECT_NEAR(a.inertia, b.inertia, 1e-4 * a.inertia);
+}
+
+}  // namespace
+}  // namespace ballast::kmeans
