@@ -58,8 +58,9 @@ class factors {
   ballast::report report;
 
   BALLAST_API matrix<T> r() const;                               // min(m, n) × n, upper trapezoidal
-  BALLAST_API matrix<T> q(const execution& how = {}) const;      // m × min(m, n), orthonormal columns
-  BALLAST_API matrix<T> solve(matrix_view<const T> B, const execution& how = {}) const;  // least squares, m ≥ n
+  // `seen`, if not null, gets the call's own report.
+  BALLAST_API matrix<T> q(const execution& how = {}, ballast::report* seen = nullptr) const;  // m × min(m, n), orthonormal columns
+  BALLAST_API matrix<T> solve(matrix_view<const T> B, const execution& how = {}, ballast::report* seen = nullptr) const;  // least squares, m ≥ n
 };
 
 extern template class factors<float>;

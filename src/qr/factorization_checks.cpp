@@ -1,0 +1,526 @@
+// The checks of the factorization: block residuals, the factored panel, the checkpoint of V, the certificate.
+// Layer: algorithm. See factorization.hpp; docs/design/qr.md says what each check covers.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "core/parallel.hpp"
+#include "core/counter_rng.hpp"
+#include "qr/factorization.hpp"
+
+namespace ballast::qr {
+
+namespace {
+
+constexpr index k_sum_rows = 16384;  // of a tall matrix that one task sums over: fixed, so that sums do not depend on the threads
+constexpr index k_r_rows = 512;
+
+}  // namespace
+
+// z += Vᵀ y.
+template <class S>
+void factorization<S>::dot_all(const block_reflector<S>& H, int count, const double* y, index ldy, double* z) const {
+  const index w = H.width;
+  kernels_.dot(w, w, H.V1, w, count, y, ldy, z, w);
+  const index below = H.rows - w;
+  const index tasks = (below + k_sum_rows - 1) / k_sum_rows;
+  std::vector<double> partial(static_cast<std::size_t>(tasks * count * w), 0.0);
+  core::parallel_for(run_.threads, tasks, [&](index t, int) {
+    const index top = t * k_sum_rows;
+    kernels_.dot(std::min(k_sum_rows, below - top), w, H.V2 + top, H.ldv, count, y + w + top, ldy, partial.data() + t * count * w, w);
+  });
+  for (index t = 0; t < tasks; ++t) {
+    for (index i = 0; i < count * w; ++i) z[i] += partial[static_cast<std::size_t>(t * count * w + i)];
+  }
+}
+
+// y −= V z.
+template <class S>
+void factorization<S>::subtract_all(const block_reflector<S>& H, int count, const double* z, double* y, index ldy) const {
+  const index w = H.width;
+  kernels_.subtract(w, w, H.V1, w, count, z, w, y, ldy);
+  const index below = H.rows - w;
+  core::parallel_for(run_.threads, (below + k_sum_rows - 1) / k_sum_rows, [&](index t, int) {
+    const index top = t * k_sum_rows;
+    kernels_.subtract(std::min(k_sum_rows, below - top), w, H.V2 + top, H.ldv, count, z, w, y + w + top, ldy);
+  });
+}
+
+// y_q −= R · (weights of column first_weight + q) for R in A's storage; y has m rows.
+template <class S>
+void factorization<S>::subtract_r(int count, index first_weight, double* y, index ldy) const {
+  const double* const z = weights_.data() + first_weight * n_;
+  core::parallel_for(run_.threads, (m_ + k_r_rows - 1) / k_r_rows, [&](index t, int) {
+    const index top = t * k_r_rows;
+    const index end = std::min(top + k_r_rows, m_);
+    for (const block& b : blocks_) {
+      const index full = std::min(end, b.panel ? b.first : m_);
+      if (full > top) kernels_.subtract(full - top, b.width, A_ + top + b.first * lda_, lda_, count, z + b.first, n_, y + top, ldy);
+      if (!b.panel) continue;
+      for (index i = std::max(top, b.first); i < std::min(end, b.first + b.width); ++i) {
+        for (int q = 0; q < count; ++q) {
+          double sum = 0;
+          for (index j = i; j < b.first + b.width; ++j) sum += static_cast<double>(A_[i + j * lda_]) * z[j + q * n_];
+          y[i + q * ldy] -= sum;
+        }
+      }
+    }
+  });
+}
+
+// r and s of block b: y = [r, s], m values each.
+template <class S>
+void factorization<S>::residuals(index b, index full_rows, bool triangle, std::vector<double>& y) const {
+  const block& here = blocks_[static_cast<std::size_t>(b)];
+  const S* const c = C_.data() + 2 * here.group * m_;
+  const double* const d = weights_.data() + here.first;
+  y.assign(static_cast<std::size_t>(2 * m_), 0.0);
+  const index rows = full_rows + (triangle ? here.width : 0);
+  for (index i = 0; i < rows; ++i) {
+    y[static_cast<std::size_t>(i)] = static_cast<double>(c[i]);
+    y[static_cast<std::size_t>(i + m_)] = static_cast<double>(c[i + m_]);
+  }
+  const S* const X = A_ + here.first * lda_;
+  kernels_.subtract(full_rows, here.width, X, lda_, 2, d, n_, y.data(), m_);
+  if (!triangle) return;
+  for (index i = 0; i < here.width; ++i) {
+    double r = 0, s = 0;
+    for (index j = i; j < here.width; ++j) {
+      const double x = static_cast<double>(X[full_rows + i + j * lda_]);
+      r += x * d[j];
+      s += x * d[j + n_];
+    }
+    y[static_cast<std::size_t>(full_rows + i)] -= r;
+    y[static_cast<std::size_t>(full_rows + i + m_)] -= s;
+  }
+}
+
+template <class S>
+bool factorization<S>::block_passes(index b, index full_rows, bool triangle, const inject::place& where, const char* check, failure& seen,
+                                    bool& corrected, index& place) {
+  const block& here = blocks_[static_cast<std::size_t>(b)];
+  const double threshold = abft::qr_row_threshold<S>(groups_[static_cast<std::size_t>(here.group)].norm);
+  std::vector<double> y;
+  const auto worst = [&] {
+    residuals(b, full_rows, triangle, y);
+    largest size;
+    for (const double each : y) size.add(each);
+    return size.value();
+  };
+  const double first = worst();
+  if (passes(run_.seen, run_.injector, where, first, threshold, check, here.first, seen)) return true;
+  if (!repairs_ || std::abs(first) <= threshold) return false;  // within the threshold: the comparison itself was hit
+  const checked_block<S> all{m_,        here.width, A_ + here.first * lda_, lda_,          full_rows, triangle, C_.data() + 2 * here.group * m_,
+                             weights_.data() + here.first, y.data(), y.data() + m_, threshold};
+  const index located = repair_block(all, run_.injector, where);
+  failure again;
+  if (located < 0 || !passes(run_.seen, run_.injector, where, worst(), threshold, check, here.first, again)) return false;
+  corrected = true;
+  place = here.first + located;
+  return true;
+}
+
+// c1, c2, c3 and ‖v‖² of each column of V: 4 × width.
+template <class S>
+void factorization<S>::checkpoint(index k, const S* V1, std::vector<double>& sums) const {
+  block_reflector<S> H = reflector(k);
+  H.V1 = V1;
+  const index w = H.width;
+  const index first = blocks_[static_cast<std::size_t>(k)].first;
+  sums.assign(static_cast<std::size_t>(4 * w), 0.0);
+  dot_all(H, 3, row_weights_.data() + first, m_, sums.data());
+  kernels_.squares(w, w, V1, w, sums.data() + 3 * w);
+  const index below = H.rows - w;
+  const index tasks = (below + k_sum_rows - 1) / k_sum_rows;
+  std::vector<double> partial(static_cast<std::size_t>(tasks * w), 0.0);
+  core::parallel_for(run_.threads, tasks, [&](index t, int) {
+    kernels_.squares(std::min(k_sum_rows, below - t * k_sum_rows), w, H.V2 + t * k_sum_rows, H.ldv, partial.data() + t * w);
+  });
+  for (index t = 0; t < tasks; ++t) {
+    for (index j = 0; j < w; ++j) sums[static_cast<std::size_t>(3 * w + j)] += partial[static_cast<std::size_t>(t * w + j)];
+  }
+}
+
+// max |τ‖v‖² − 2|; a tau of 0 belongs to v = e₁, and tau must be T's diagonal to the bit.
+template <class S>
+double factorization<S>::reflector_residual(index k, const std::vector<double>& sums) const {
+  const block& b = blocks_[static_cast<std::size_t>(k)];
+  const S* const T = T_.data() + k * nb_ * nb_;
+  largest worst;
+  for (index j = 0; j < b.width; ++j) {
+    const double tau = static_cast<double>(tau_[b.first + j]);
+    const double norm = sums[static_cast<std::size_t>(3 * b.width + j)];
+    worst.add(tau == 0 ? norm - 1 : tau * norm - 2);
+    if (seal_of(tau_ + b.first + j, 1) != seal_of(T + j * (b.width + 1), 1)) worst.add(std::numeric_limits<double>::quiet_NaN());
+  }
+  return worst.value();
+}
+
+// The factored panel: Qᵀ applied to the checksums must give R's checksums over zeros; Q must be orthogonal; τ‖v‖² = 2.
+template <class S>
+bool factorization<S>::panel_passes(index k, failure& seen) {
+  const block& b = blocks_[static_cast<std::size_t>(k)];
+  const block_reflector<S> H = reflector(k);
+  const index w = b.width;
+  const index rows = H.rows;
+  const auto at = [](index i) { return static_cast<std::size_t>(i); };
+  const index checksums = by_update_ ? 0 : 2;
+  const inject::place where{k, static_cast<index>(blocks_.size()) + 1, 0, by_update_ ? index{4} : index{6}};
+  const auto step = [&](index s) {
+    inject::place here = where;
+    here.step = s;
+    return here;
+  };
+
+  // y = [checksums, p] with p = V T x for a random x.
+  std::vector<double> y(at((checksums + 1) * rows), 0.0), x(at(w)), size(at(w)), z(at(3 * w), 0.0);
+  std::vector<double> tx(at(w), 0.0);
+  for (index j = 0; j < w; ++j) {
+    x[at(j)] = random_signed(k_orthogonality_stream, static_cast<std::uint64_t>(b.first + j));
+    for (index i = 0; i <= j; ++i) tx[at(i)] -= static_cast<double>(H.T[i + j * w]) * x[at(j)];
+  }
+  if (checksums != 0) {
+    const S* const c = C_.data() + 2 * b.group * m_ + b.first;
+    for (index i = 0; i < rows; ++i) {
+      y[at(i)] = static_cast<double>(c[i]);
+      y[at(i + rows)] = static_cast<double>(c[i + m_]);
+    }
+  }
+  double* const p = y.data() + checksums * rows;
+  subtract_all(H, 1, tx.data(), p, rows);
+  dot_all(H, static_cast<int>(checksums) + 1, y.data(), rows, z.data());
+
+  // Tᵀ Vᵀ V T x against (T + Tᵀ) x.
+  const double* const g = z.data() + checksums * w;
+  double p_norm = 0;
+  for (index i = 0; i < rows; ++i) p_norm += p[i] * p[i];
+  p_norm = std::sqrt(p_norm);
+  double worst = 0, worst_threshold = 1;
+  for (index i = 0; i < w; ++i) {
+    double residual = 0, scale = 0;
+    for (index j = 0; j <= i; ++j) {
+      const double t = static_cast<double>(H.T[j + i * w]);
+      residual += t * (g[j] - x[at(j)]);
+      scale += std::abs(t) * (std::abs(g[j]) + p_norm + std::abs(x[at(j)]));
+    }
+    for (index j = i; j < w; ++j) {
+      const double t = static_cast<double>(H.T[i + j * w]);
+      residual -= t * x[at(j)];
+      scale += std::abs(t) * std::abs(x[at(j)]);
+    }
+    const double threshold = abft::qr_orthogonality_threshold<S>(scale, w);
+    if (!(std::abs(residual) * worst_threshold <= worst * threshold)) {
+      worst = std::abs(residual);
+      worst_threshold = threshold;
+    }
+    if (!(std::abs(worst) <= worst_threshold)) break;
+  }
+  if (!passes(run_.seen, run_.injector, step(by_update_ ? 0 : 1), worst, worst_threshold, "qr.orthogonality", b.first, seen)) return false;
+
+  std::vector<double>& sums = checkpoints_[at(k)];
+  checkpoint(k, H.V1, sums);
+  if (!passes(run_.seen, run_.injector, step(by_update_ ? 1 : 2), reflector_residual(k, sums), abft::qr_reflector_threshold<S>(), "qr.tau", b.first, seen))
+    return false;
+  if (by_update_) return true;
+
+  std::vector<double> tz(at(2 * w), 0.0);
+  for (int q = 0; q < 2; ++q) {
+    for (index i = 0; i < w; ++i) {
+      for (index j = 0; j <= i; ++j) tz[at(i + q * w)] += static_cast<double>(H.T[j + i * w]) * z[at(j + q * w)];
+    }
+  }
+  subtract_all(H, 2, tz.data(), y.data(), rows);
+  // From here the checksums of the panel are those of R.
+  S* const c = C_.data() + 2 * b.group * m_ + b.first;
+  const double* const d = weights_.data() + b.first;
+  largest residual;
+  for (int q = 0; q < 2; ++q) {
+    for (index i = 0; i < rows; ++i) {
+      double each = y[at(i + q * rows)];
+      for (index j = i; j < w; ++j) each -= static_cast<double>(A_[b.first + i + (b.first + j) * lda_]) * d[j + q * n_];
+      residual.add(each);
+    }
+  }
+  if (!passes(run_.seen, run_.injector, step(3), residual.value(), abft::qr_row_threshold<S>(groups_[at(b.group)].norm), "qr.panel", b.first, seen))
+    return false;
+  for (index i = 0; i < w; ++i) {
+    c[i] = static_cast<S>(y[at(i)]);
+    c[i + m_] = static_cast<S>(y[at(i + rows)]);
+  }
+  return true;
+}
+
+// Up to two struck elements in each column of V, from c1, c2, c3 (paper §6): the δ of the three sums give their rows, and the sums of the
+// others their values. ‖v‖² is the witness.
+template <class S>
+bool factorization<S>::repair_v(index k, const std::vector<double>& sums, index& place) {
+  const block& b = blocks_[static_cast<std::size_t>(k)];
+  const std::vector<double>& kept = checkpoints_[static_cast<std::size_t>(k)];
+  const index w = b.width;
+  std::vector<index> order;  // rows by weight
+  const double* const weight = row_weights_.data() + m_;
+  for (index l = 0; l < w; ++l) {
+    const auto sum_of = [&](const std::vector<double>& from, int q) { return from[static_cast<std::size_t>(l + q * w)]; };
+    bool differs = false;
+    for (int q = 0; q < 4; ++q) differs |= !(sum_of(kept, q) == sum_of(sums, q));
+    if (!differs) continue;
+    const index j = b.first + l;
+    S* const v = A_ + j * lda_;  // v(i), i > j; v(j) = 1
+    place = j;
+
+    // The sums with some elements taken out, in long double: this path is rare.
+    const auto without = [&](index i1, index i2, long double* rest) {
+      rest[0] = 1;
+      rest[1] = weight[j];
+      rest[2] = static_cast<long double>(weight[j]) * weight[j];
+      rest[3] = 1;
+      for (index i = j + 1; i < m_; ++i) {
+        if (i == i1 || i == i2) continue;
+        const long double x = v[i];
+        rest[0] += x;
+        rest[1] += weight[i] * x;
+        rest[2] += static_cast<long double>(weight[i]) * weight[i] * x;
+        rest[3] += x * x;
+      }
+    };
+    // Values for rows i1 (and i2), then all four sums must come out: what the sums' own rounding allows.
+    const double slack = 256 * abft::unit_roundoff<double> * std::sqrt(static_cast<double>(m_));
+    const auto settle = [&](index i1, index i2) {
+      long double rest[4];
+      without(i1, i2, rest);
+      const long double a = sum_of(kept, 0) - rest[0], c = sum_of(kept, 1) - rest[1];
+      S x1 = 0, x2 = 0;
+      if (i2 < 0) {
+        x1 = static_cast<S>(a);
+      } else {
+        const long double gap = static_cast<long double>(weight[i2]) - weight[i1];
+        x2 = static_cast<S>((c - weight[i1] * a) / gap);
+        x1 = static_cast<S>(a - static_cast<long double>(x2));
+      }
+      const auto close = [&](long double made, int q) { return std::abs(static_cast<double>(made) - sum_of(kept, q)) <= slack * std::max(1.0, std::abs(sum_of(kept, q))); };
+      const auto contribution = [&](index i, S x) {
+        if (i < 0) return;
+        const long double wide = x;
+        rest[0] += wide;
+        rest[1] += weight[i] * wide;
+        rest[2] += static_cast<long double>(weight[i]) * weight[i] * wide;
+        rest[3] += wide * wide;
+      };
+      contribution(i1, x1);
+      contribution(i2, x2);
+      for (int q = 0; q < 4; ++q) {
+        if (!close(rest[q], q)) return false;
+      }
+      v[i1] = x1;
+      if (i2 >= 0) v[i2] = x2;
+      return true;
+    };
+
+    // Inf and NaN tell their rows themselves.
+    std::vector<index> odd;
+    for (index i = j + 1; i < m_ && odd.size() < 3; ++i) {
+      if (!std::isfinite(v[i])) odd.push_back(i);
+    }
+    if (!odd.empty()) {
+      if (odd.size() > 2 || !settle(odd[0], odd.size() == 2 ? odd[1] : -1)) return false;
+      continue;
+    }
+    const double d1 = sum_of(kept, 0) - sum_of(sums, 0), d2 = sum_of(kept, 1) - sum_of(sums, 1), d3 = sum_of(kept, 2) - sum_of(sums, 2);
+    if (!std::isfinite(d1) || !std::isfinite(d2) || !std::isfinite(d3)) return false;
+    if (order.empty()) {
+      order.resize(static_cast<std::size_t>(m_));
+      std::iota(order.begin(), order.end(), index{0});
+      std::sort(order.begin(), order.end(), [&](index a, index c) { return weight[a] < weight[c]; });
+    }
+    const auto nearest = [&](double wanted) -> index {
+      auto up = std::lower_bound(order.begin(), order.end(), wanted, [&](index i, double value) { return weight[i] < value; });
+      if (up == order.end()) --up;
+      if (up != order.begin() && std::abs(weight[*(up - 1)] - wanted) < std::abs(weight[*up] - wanted)) --up;
+      return *up;
+    };
+    const index one = nearest(d2 / d1);
+    if (one > j && settle(one, -1)) continue;
+    bool found = false;
+    for (index i = j + 1; i < m_ && !found; ++i) {
+      const double wanted = (d3 - weight[i] * d2) / (d2 - weight[i] * d1);
+      if (!(wanted >= 1 - 1e-6 && wanted <= 2 + 1e-6)) continue;
+      const index other = nearest(wanted);
+      // The sums are known to about 1e-16 of their size; most rows have no partner that near.
+      if (other <= i || std::abs(weight[other] - wanted) > 1e-9) continue;
+      found = settle(i, other);
+    }
+    if (!found) return false;
+  }
+  return true;
+}
+
+template <class S>
+typename factorization<S>::outcome factorization<S>::finish_v(index k) {
+  const block& b = blocks_[static_cast<std::size_t>(k)];
+  const index w = b.width;
+  const inject::place where{k, static_cast<index>(blocks_.size()) + 1, by_update_ ? index{2} : index{4}, by_update_ ? index{4} : index{6}};
+  outcome result;
+  // V as it is stored now, its triangle included.
+  core::aligned_buffer<S> V1(w * w);
+  const auto extract = [&] {
+    for (index j = 0; j < w; ++j) {
+      for (index i = 0; i < w; ++i) V1[i + j * w] = i < j ? S(0) : i == j ? S(1) : A_[b.first + i + (b.first + j) * lda_];
+    }
+  };
+  const std::vector<double>& kept = checkpoints_[static_cast<std::size_t>(k)];
+  std::vector<double> sums;
+  const auto change = [&] {
+    extract();
+    checkpoint(k, V1.data(), sums);
+    largest worst;
+    for (std::size_t i = 0; i < sums.size(); ++i) worst.add(sums[i] == kept[i] ? 0 : sums[i] - kept[i]);
+    return worst.value();
+  };
+  // The same sums in the same order: they agree to the bit, or V has changed.
+  const double changed = change();
+  result.good = passes(run_.seen, run_.injector, where, changed, 0, "qr.checkpoint", b.first, result.seen);
+  if (!result.good && repairs_ && changed != 0) {
+    index place = b.first;
+    result.good = result.repaired = repair_v(k, sums, place);
+    result.seen.place = place;
+    result.done = action::corrected;
+    extract();
+  } else if (!result.good && repairs_) {
+    // The comparison was hit: look again.
+    failure again;
+    result.good = result.repaired = passes(run_.seen, run_.injector, where, change(), 0, "qr.checkpoint", b.first, again);
+    result.done = action::recomputed;
+    if (result.good) run_.seen.false_alarm();
+  }
+  if (!result.good) return result;
+  std::memcpy(V1_.data() + k * nb_ * nb_, V1.data(), static_cast<std::size_t>(w * w) * sizeof(S));
+  // T and tau have not changed since they were verified, to the bit.
+  largest guard;
+  if (seal_of(T_.data() + k * nb_ * nb_, w * w) != T_seal_[static_cast<std::size_t>(k)]) guard.add(std::numeric_limits<double>::quiet_NaN());
+  for (index j = 0; j < w; ++j) {
+    if (seal_of(tau_ + b.first + j, 1) != seal_of(T_.data() + k * nb_ * nb_ + j * (w + 1), 1)) guard.add(std::numeric_limits<double>::quiet_NaN());
+  }
+  inject::place last = where;
+  ++last.step;
+  if (by_update_) {
+    failure seen;
+    if (!passes(run_.seen, run_.injector, last, guard.value(), 0, "qr.t", b.first, seen)) {
+      result.good = false;
+      result.seen = seen;
+    }
+  } else {
+    run_.seen.checked(1);
+    if (guard.value() != 0) {
+      result.good = false;
+      result.seen = {"qr.t", b.first, guard.value(), 0};
+    }
+  }
+  return result;
+}
+
+// R's rows of block b, or all rows of a block that never became a panel.
+template <class S>
+typename factorization<S>::outcome factorization<S>::finish_block(index b) {
+  const block& here = blocks_[static_cast<std::size_t>(b)];
+  const auto count = static_cast<index>(blocks_.size());
+  outcome result;
+  const inject::place where = here.panel ? inject::place{b, count + 1, 5, 6} : inject::place{b, count + 1, 0, 1};
+  if constexpr (inject::active_injector::enabled) {
+    if (!here.panel) run_.injector.strike(inject::site::qr_checksum, {b, count, 0, 1}, C_.data() + 2 * here.group * m_, 2 * m_);
+  }
+  failure first;
+  for (int attempt = 0; attempt < k_attempts; ++attempt) {
+    bool corrected = false;
+    index place = here.first;
+    failure seen;
+    result.good = block_passes(b, here.panel ? here.first : m_, here.panel, where, "qr.r", seen, corrected, place);
+    if (attempt == 0) first = seen;
+    if (result.good) {
+      result.repaired = corrected || attempt > 0;
+      result.done = attempt > 0 ? action::recomputed : action::corrected;
+      result.seen = first;
+      if (corrected && attempt == 0) result.seen.place = place;
+      return result;
+    }
+    result.seen = first;
+    if (!repairs_) return result;
+    // A block without a panel can be had again from the input. A finished panel's rows cannot, alone; but if only the check was hit,
+    // looking again settles it.
+    if (!here.panel) {
+      if (attempt + 1 < k_attempts) rebuild_block(b, panels_);
+    } else if (attempt > 0 || std::abs(seen.residual) > seen.threshold || seen.residual != seen.residual) {
+      return result;
+    } else {
+      run_.seen.false_alarm();
+    }
+  }
+  return result;
+}
+
+// ‖Qᵀ (A w) − R w‖ by rows.
+template <class S>
+bool factorization<S>::certificate(failure& seen) {
+  std::vector<double> y = product_;
+  for (index k = 0; k < panels_; ++k) {
+    const block_reflector<S> H = reflector(k);
+    const index w = H.width;
+    std::vector<double> z(static_cast<std::size_t>(w), 0.0), tz(static_cast<std::size_t>(w), 0.0);
+    double* const from = y.data() + blocks_[static_cast<std::size_t>(k)].first;
+    dot_all(H, 1, from, m_, z.data());
+    for (index i = 0; i < w; ++i) {
+      for (index j = 0; j <= i; ++j) tz[static_cast<std::size_t>(i)] += static_cast<double>(H.T[j + i * w]) * z[static_cast<std::size_t>(j)];
+    }
+    subtract_all(H, 1, tz.data(), from, m_);
+  }
+  subtract_r(1, 2, y.data(), m_);
+  largest worst;
+  for (const double each : y) worst.add(each);
+  const auto last = static_cast<index>(blocks_.size());
+  return passes(run_.seen, run_.injector, {last, last + 1, by_update_ ? index{1} : index{0}, by_update_ ? index{2} : index{1}}, worst.value(),
+                abft::qr_row_threshold<S>(product_norm_), "qr.certificate", -1, seen);
+}
+
+// Everything that can be verified once the factorization stands. Events wait until the certificate has agreed with the repairs.
+template <class S>
+bool factorization<S>::finish() {
+  const auto count = static_cast<index>(blocks_.size());
+  std::vector<outcome> seen(static_cast<std::size_t>(2 * count + 1));
+  core::parallel_for(run_.threads, count, [&](index b, int) {
+    const bool panel = blocks_[static_cast<std::size_t>(b)].panel;
+    if (panel) seen[static_cast<std::size_t>(2 * b)] = finish_v(b);
+    if (!by_update_) seen[static_cast<std::size_t>(2 * b + 1)] = finish_block(b);
+  });
+  const auto all_good = [&] { return std::all_of(seen.begin(), seen.end(), [](const outcome& each) { return each.good; }); };
+  if (by_update_ && all_good()) seen.back() = update_passes();
+
+  outcome proof;
+  if (all_good() || !repairs_) {
+    proof.good = certificate(proof.seen);
+    if (!proof.good && repairs_ && std::abs(proof.seen.residual) <= proof.seen.threshold) {
+      failure again;
+      proof.good = proof.repaired = certificate(again);  // the comparison was hit
+      proof.done = action::recomputed;
+      if (proof.good) run_.seen.false_alarm();
+    }
+  }
+  seen.push_back(proof);
+  const bool good = all_good();
+  if (!good && repairs_) {
+    restart_ = std::find_if(seen.begin(), seen.end(), [](const outcome& each) { return !each.good; })->seen;
+    return false;
+  }
+  for (const outcome& each : seen) {
+    if (!each.good) {
+      run_.seen.detected(each.seen.site, each.seen.place, each.seen.residual, each.seen.threshold, action::uncorrectable, 0);
+    } else if (each.repaired) {
+      run_.seen.detected(each.seen.site, each.seen.place, each.seen.residual, each.seen.threshold, each.done, 0);
+    }
+  }
+  return true;
+}
+
+template class factorization<float>;
+template class factorization<double>;
+
+}  // namespace ballast::qr
