@@ -66,7 +66,7 @@ void orthogonal_factor<S>::form(index k) {
     failure seen;
     double size = 0;
     const double residual = deviation(k, size);
-    if (passes(run_.seen, run_.injector, {k, panels_, 0, 1}, residual, abft::qr_orthogonality_threshold<S>(size, H.width), "qr.t", k * nb_, seen)) {
+    if (passes(run_.seen, run_.injector, {k, panels_, 0, 1}, residual, abft::qr_orthogonality_threshold<S>(size, m_), "qr.t", k * nb_, seen)) {
       if (attempt > 0) run_.seen.detected(first.site, first.place, first.residual, first.threshold, action::recomputed, 0);
       return;
     }
@@ -165,7 +165,12 @@ void orthogonal_factor<S>::apply_block(bool transposed, index task, index tasks,
     if (checked) {
       std::fill(y.begin(), y.end(), 0.0);
       kernels_.subtract(m_, width, X.data(), m_, 2, d.data(), width, y.data(), m_);
-      for (index i = 0; i < 2 * m_; ++i) c[i] = static_cast<S>(-y[static_cast<std::size_t>(i)]);
+      double squares[2] = {};
+      for (index i = 0; i < 2 * m_; ++i) {
+        c[i] = static_cast<S>(-y[static_cast<std::size_t>(i)]);
+        squares[i / m_] += y[static_cast<std::size_t>(i)] * y[static_cast<std::size_t>(i)];
+      }
+      norm += std::sqrt(std::max(squares[0], squares[1]));
     }
     const index columns = checked ? width + 2 : width;
     for (index s = 0; s < used; ++s) {
@@ -187,7 +192,7 @@ void orthogonal_factor<S>::apply_block(bool transposed, index task, index tasks,
     };
     if (!checked) return store();
     if constexpr (inject::active_injector::enabled) run_.injector.strike(site::qr_checksum, {task, tasks, 0, 1}, c, 2 * m_);
-    const double threshold = abft::qr_row_threshold<S>(norm);
+    const double threshold = abft::qr_row_threshold<S>(norm, m_);
     const inject::place where{task, tasks, 0, 1};
     const auto worst = [&] {
       for (index i = 0; i < 2 * m_; ++i) y[static_cast<std::size_t>(i)] = static_cast<double>(c[i]);

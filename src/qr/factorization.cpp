@@ -189,6 +189,16 @@ void factorization<S>::encode() {
   core::parallel_for(run_.threads, (m_ + k_encode_rows - 1) / k_encode_rows,
                      [&](index t, int) { encode_rows(t * k_encode_rows, std::min(k_encode_rows, m_ - t * k_encode_rows), here, keep); });
   if (keep) source_ = column_major<const S>(copy_.data(), m_, n_);
+  if (!first_time) return;
+  // Columns that point the same way add up in their checksum, and their roundings with them.
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    double squares[2] = {};
+    kernels_.squares(m_, 2, C_.data() + 2 * static_cast<index>(g) * m_, m_, squares);
+    groups_[g].norm += std::sqrt(std::max(squares[0], squares[1]));
+  }
+  double squares = 0;
+  for (const double each : product_) squares += each * each;
+  product_norm_ += std::sqrt(squares);
 }
 
 // --------------------------------------------------------------------------------------------------------- the factorization
@@ -339,20 +349,18 @@ bool factorization<S>::prepare_panel(index k) {
       return true;
     }
   }
-  run_.seen.detected(first.site, first.place, first.residual, first.threshold, action::uncorrectable, 0);
+  // Not to be had from here: an earlier panel's V or T may have been struck after it was verified, and all followed it.
+  restart_ = first;
   return false;
 }
 
-// One whole factorization; false: it must be done again from the input, or stopped_.
+// One whole factorization; false: it must be done again from the input, because of restart_.
 template <class S>
 bool factorization<S>::pass() {
   const auto count = static_cast<index>(blocks_.size());
   const auto group_count = static_cast<index>(groups_.size());
   if (panels_ == 0) return true;
-  if (!prepare_panel(0)) {
-    stopped_ = true;
-    return false;
-  }
+  if (!prepare_panel(0)) return false;
   for (index k = 0; k < panels_; ++k) {
     // Task 0 is the lookahead: the next block and its panel; task 1 the checksums; the rest the other blocks.
     bool next_good = true;
@@ -376,10 +384,7 @@ bool factorization<S>::pass() {
       }
     });
     if (run_.how.on_progress) run_.how.on_progress({k + 1, panels_, "block column"});
-    if (!next_good) {
-      stopped_ = true;
-      return false;
-    }
+    if (!next_good) return false;
   }
   if constexpr (inject::active_injector::enabled) {
     for (index j = 0; j < n_; ++j) run_.injector.strike(site::qr_r, {j, n_, 0, 1}, A_ + j * lda_, std::min(j + 1, m_));
@@ -420,9 +425,8 @@ void factorization<S>::run() {
       break;
     }
     if (attempt == 0) first = restart_;
-    if (!stopped_ && attempt + 1 == k_attempts)
+    if (attempt + 1 == k_attempts)
       run_.seen.detected(first.site, first.place, first.residual, first.threshold, action::uncorrectable, 0);
-    if (stopped_) break;
   }
   if (repairs_ && run_.seen.uncorrectable()) {
     restore(false);

@@ -53,7 +53,7 @@ class factorization {
   };
   struct group {
     index first = 0, width = 0;
-    double norm = 0;  // of its equilibrated columns, Frobenius
+    double norm = 0;  // of its equilibrated columns (Frobenius) plus that of its checksum column
   };
 
   // Setting up.
@@ -111,7 +111,6 @@ class factorization {
   bool repairs_ = false;    // and what fails is repaired
   bool finite_ = true;
   failure restart_;         // why a pass must be repeated from the input
-  bool stopped_ = false;    // an uncorrectable fault was recorded: no use to go on
 
   index nb_ = 0, panels_ = 0, pairs_ = 0;
   std::vector<block> blocks_;

@@ -100,7 +100,7 @@ template <class S>
 bool factorization<S>::block_passes(index b, index full_rows, bool triangle, const inject::place& where, const char* check, failure& seen,
                                     bool& corrected, index& place) {
   const block& here = blocks_[static_cast<std::size_t>(b)];
-  const double threshold = abft::qr_row_threshold<S>(groups_[static_cast<std::size_t>(here.group)].norm);
+  const double threshold = abft::qr_row_threshold<S>(groups_[static_cast<std::size_t>(here.group)].norm, m_);
   std::vector<double> y;
   const auto worst = [&] {
     residuals(b, full_rows, triangle, y);
@@ -209,7 +209,7 @@ bool factorization<S>::panel_passes(index k, failure& seen) {
       residual -= t * x[at(j)];
       scale += std::abs(t) * std::abs(x[at(j)]);
     }
-    const double threshold = abft::qr_orthogonality_threshold<S>(scale, w);
+    const double threshold = abft::qr_orthogonality_threshold<S>(scale, m_);
     if (!(std::abs(residual) * worst_threshold <= worst * threshold)) {
       worst = std::abs(residual);
       worst_threshold = threshold;
@@ -220,7 +220,7 @@ bool factorization<S>::panel_passes(index k, failure& seen) {
 
   std::vector<double>& sums = checkpoints_[at(k)];
   checkpoint(k, H.V1, sums);
-  if (!passes(run_.seen, run_.injector, step(by_update_ ? 1 : 2), reflector_residual(k, sums), abft::qr_reflector_threshold<S>(), "qr.tau", b.first, seen))
+  if (!passes(run_.seen, run_.injector, step(by_update_ ? 1 : 2), reflector_residual(k, sums), abft::qr_reflector_threshold<S>(m_), "qr.tau", b.first, seen))
     return false;
   if (by_update_) return true;
 
@@ -242,7 +242,7 @@ bool factorization<S>::panel_passes(index k, failure& seen) {
       residual.add(each);
     }
   }
-  if (!passes(run_.seen, run_.injector, step(3), residual.value(), abft::qr_row_threshold<S>(groups_[at(b.group)].norm), "qr.panel", b.first, seen))
+  if (!passes(run_.seen, run_.injector, step(3), residual.value(), abft::qr_row_threshold<S>(groups_[at(b.group)].norm, m_), "qr.panel", b.first, seen))
     return false;
   for (index i = 0; i < w; ++i) {
     c[i] = static_cast<S>(y[at(i)]);
@@ -478,7 +478,7 @@ bool factorization<S>::certificate(failure& seen) {
   for (const double each : y) worst.add(each);
   const auto last = static_cast<index>(blocks_.size());
   return passes(run_.seen, run_.injector, {last, last + 1, by_update_ ? index{1} : index{0}, by_update_ ? index{2} : index{1}}, worst.value(),
-                abft::qr_row_threshold<S>(product_norm_), "qr.certificate", -1, seen);
+                abft::qr_row_threshold<S>(product_norm_, m_), "qr.certificate", -1, seen);
 }
 
 // Everything that can be verified once the factorization stands. Events wait until the certificate has agreed with the repairs.

@@ -22,7 +22,7 @@ typename factorization<S>::outcome factorization<S>::update_passes() {
   largest worst;
   for (const double each : y) worst.add(each);
   const double top = worst.value();
-  const double threshold = abft::qr_row_threshold<S>(groups_[0].norm);
+  const double threshold = abft::qr_row_threshold<S>(groups_[0].norm, m_);
   result.good = passes(run_.seen, run_.injector, where, top, threshold, "qr.r", -1, result.seen);
   if (result.good || !repairs_) return result;
   if (std::abs(top) <= threshold) {  // the comparison was hit
@@ -151,7 +151,7 @@ bool factorization<S>::givens_recovery(index j) {
   for (index c = 0; c < k; ++c) {
     // A reflector without a tail is written as tau = 0.
     S& flip = sign[static_cast<std::size_t>(c)];
-    if (tau_[c] == 2 && std::all_of(Q.data() + c + 1 + c * m_, Q.data() + m_ + c * m_, [](S v) { return v == 0; })) {
+    if (std::all_of(Q.data() + c + 1 + c * m_, Q.data() + m_ + c * m_, [](S v) { return v == 0; })) {
       tau_[c] = 0;
       flip = -flip;
     }

@@ -288,7 +288,7 @@ void tall_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads) {
   // LAPACK writes a reflector without a tail as tau = 0, not 2: flip the sign of its row of R.
   bool flipped = false;
   for (index j = 0; j < w; ++j) {
-    if (tau[j] != 2 || std::any_of(A + j + 1 + j * lda, A + m + j * lda, [](S v) { return v != 0; })) continue;
+    if (std::any_of(A + j + 1 + j * lda, A + m + j * lda, [](S v) { return v != 0; })) continue;
     tau[j] = 0;
     for (index c = j; c < w; ++c) A[j + c * lda] = -A[j + c * lda];
     flipped = true;
