@@ -50,7 +50,7 @@ class kernels {
   // C ← C − A B, A m × k, B k × n.
   virtual void subtract_product(index m, index n, index k, const S* A, index lda, const S* B, index ldb, S* C, index ldc) const = 0;
 
-  // y_q ← y_q − X z_q for q = 0 … count − 1: X m × w, z_q = z + q·ldz, y_q = y + q·ldy. In double. count ≤ 3.
+  // y_q ← y_q − X z_q for q = 0 … count − 1: X m × w, z_q = z + q·ldz, y_q = y + q·ldy. In double. count ≤ 4.
   virtual void subtract(index m, index w, const S* X, index ldx, int count, const double* z, index ldz, double* y, index ldy) const = 0;
 
   // z_q ← z_q + Xᵀ y_q. In double.

@@ -176,12 +176,16 @@ void factorization<S>::encode() {
     C_ = core::aligned_buffer<S>(core::checked_product(m_, 2 * static_cast<index>(groups_.size())));
     product_.resize(static_cast<std::size_t>(m_));
     row_weights_ = core::aligned_buffer<double>(core::checked_product(m_, 3));
-    for (index i = 0; i < m_; ++i) {
-      const double w = abft::random_weight(k_weight_seed, k_checkpoint_stream, static_cast<std::uint64_t>(i));
-      row_weights_[i] = 1;
-      row_weights_[i + m_] = w;
-      row_weights_[i + 2 * m_] = w * w;
-    }
+    core::parallel_for(run_.threads, (m_ + k_encode_rows - 1) / k_encode_rows, [&](index t, int) {
+      for (index i = t * k_encode_rows; i < std::min((t + 1) * k_encode_rows, m_); ++i) {
+        const double w = abft::random_weight(k_weight_seed, k_checkpoint_stream, static_cast<std::uint64_t>(i));
+        row_weights_[i] = 1;
+        row_weights_[i + m_] = w;
+        row_weights_[i + 2 * m_] = w * w;
+      }
+    });
+    carried_ = core::aligned_buffer<double>(m_);
+    next_ = core::aligned_buffer<double>(m_);
   }
   const bool keep = first_time && repairs_ && source_.data == nullptr;
   if (keep) copy_ = core::aligned_buffer<S>(core::checked_product(m_, n_));
@@ -281,7 +285,6 @@ void factorization<S>::rebuild_block(index b, index upto) {
 template <class S>
 bool factorization<S>::prepare_panel(index k) {
   const block& b = blocks_[static_cast<std::size_t>(k)];
-  const index steps = by_update_ ? 4 : 6;
   S* const panel = A_ + b.first + b.first * lda_;
   S* const T = T_.data() + k * nb_ * nb_;
   failure first;
@@ -293,12 +296,15 @@ bool factorization<S>::prepare_panel(index k) {
     if (attempt > 0) rebuild_block(k, k);
     failure seen;
     bool good = true;
-    if (protected_ && !by_update_) {
+    if constexpr (inject::active_injector::enabled) {
+      if (protected_ && !by_update_)
+        run_.injector.strike(site::qr_checksum, {k, static_cast<index>(blocks_.size()), 0, 1}, C_.data() + 2 * b.group * m_, 2 * m_);
+    }
+    // The first block's checksums were made from it a moment ago; what may have happened since, its panel's check sees.
+    if (protected_ && !by_update_ && k > 0) {
       bool corrected = false;
       index place = -1;
-      if constexpr (inject::active_injector::enabled)
-        run_.injector.strike(site::qr_checksum, {k, static_cast<index>(blocks_.size()), 0, 1}, C_.data() + 2 * b.group * m_, 2 * m_);
-      good = block_passes(k, m_, false, {k, static_cast<index>(blocks_.size()) + 1, 0, steps}, "qr.panel_entry", seen, corrected, place);
+      good = block_passes(k, m_, false, {k, static_cast<index>(blocks_.size()) + 1, 5, 6}, "qr.panel_entry", seen, corrected, place);
       if (good && corrected) run_.seen.detected(seen.site, place, seen.residual, seen.threshold, action::corrected, 0);
     }
     if (good || !repairs_) {
@@ -359,7 +365,7 @@ template <class S>
 bool factorization<S>::pass() {
   const auto count = static_cast<index>(blocks_.size());
   const auto group_count = static_cast<index>(groups_.size());
-  if (panels_ == 0) return true;
+  if (protected_) std::copy(product_.begin(), product_.end(), carried_.data());
   if (!prepare_panel(0)) return false;
   for (index k = 0; k < panels_; ++k) {
     // Task 0 is the lookahead: the next block and its panel; task 1 the checksums; the rest the other blocks.

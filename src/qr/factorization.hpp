@@ -76,7 +76,7 @@ class factorization {
 
   // Checks.
   bool block_passes(index b, index full_rows, bool triangle, const inject::place& where, const char* site, failure& seen, bool& corrected, index& place);
-  void residuals(index b, index full_rows, bool triangle, std::vector<double>& y) const;
+double residuals(index b, index full_rows, bool triangle, core::aligned_buffer<double>& y) const;
   bool panel_passes(index k, failure& seen);
   void checkpoint(index k, const S* V1, std::vector<double>& sums) const;
   void subtract_r(int count, index first_weight, double* y, index ldy) const;
@@ -92,8 +92,8 @@ class factorization {
   outcome finish_block(index b);
   bool repair_v(index k, const std::vector<double>& sums, index& place);
   bool certificate(failure& seen);
-  void dot_all(const block_reflector<S>& H, int count, const double* y, index ldy, double* z) const;
-  void subtract_all(const block_reflector<S>& H, int count, const double* z, double* y, index ldy) const;
+  index slabs(const block_reflector<S>& H) const;
+  void checkpoint_slab(const block_reflector<S>& H, index first, index slab, double* sums) const;
 
   // The paper's recovery.
   outcome update_passes();
@@ -124,6 +124,7 @@ class factorization {
   core::aligned_buffer<S> C_;      // m × 2 groups: the checksum columns
   std::vector<double> product_;    // A times the random weights
   double product_norm_ = 0;
+  core::aligned_buffer<double> carried_, next_;  // product_ under the panels' transformations so far, and while one is verified
   core::aligned_buffer<double> row_weights_;       // m × 3: 1, w, w² with random w
   std::vector<std::vector<double>> checkpoints_;   // of V by panel: c1, c2, c3, ‖v‖² of each column
 };

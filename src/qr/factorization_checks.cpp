@@ -13,39 +13,32 @@ namespace ballast::qr {
 
 namespace {
 
-constexpr index k_sum_rows = 16384;  // of a tall matrix that one task sums over: fixed, so that sums do not depend on the threads
+constexpr index k_slab_rows = 2048;  // fixed, so that sums do not depend on the threads
 constexpr index k_r_rows = 512;
 
 }  // namespace
 
-// z += Vᵀ y.
+// V is summed over in slabs of rows: V1, then k_slab_rows of V2 at a time. They stay in a core's cache while several sums pass over them.
 template <class S>
-void factorization<S>::dot_all(const block_reflector<S>& H, int count, const double* y, index ldy, double* z) const {
-  const index w = H.width;
-  kernels_.dot(w, w, H.V1, w, count, y, ldy, z, w);
-  const index below = H.rows - w;
-  const index tasks = (below + k_sum_rows - 1) / k_sum_rows;
-  std::vector<double> partial(static_cast<std::size_t>(tasks * count * w), 0.0);
-  core::parallel_for(run_.threads, tasks, [&](index t, int) {
-    const index top = t * k_sum_rows;
-    kernels_.dot(std::min(k_sum_rows, below - top), w, H.V2 + top, H.ldv, count, y + w + top, ldy, partial.data() + t * count * w, w);
-  });
-  for (index t = 0; t < tasks; ++t) {
-    for (index i = 0; i < count * w; ++i) z[i] += partial[static_cast<std::size_t>(t * count * w + i)];
-  }
+index factorization<S>::slabs(const block_reflector<S>& H) const {
+  return 1 + (H.rows - H.width + k_slab_rows - 1) / k_slab_rows;
 }
 
-// y −= V z.
+namespace {
+
 template <class S>
-void factorization<S>::subtract_all(const block_reflector<S>& H, int count, const double* z, double* y, index ldy) const {
-  const index w = H.width;
-  kernels_.subtract(w, w, H.V1, w, count, z, w, y, ldy);
-  const index below = H.rows - w;
-  core::parallel_for(run_.threads, (below + k_sum_rows - 1) / k_sum_rows, [&](index t, int) {
-    const index top = t * k_sum_rows;
-    kernels_.subtract(std::min(k_sum_rows, below - top), w, H.V2 + top, H.ldv, count, z, w, y + w + top, ldy);
-  });
-}
+struct slab_of {
+  slab_of(const block_reflector<S>& H, index t)
+      : top(t == 0 ? 0 : H.width + (t - 1) * k_slab_rows),
+        rows(t == 0 ? H.width : std::min(k_slab_rows, H.rows - top)),
+        X(t == 0 ? H.V1 : H.V2 + (top - H.width)),
+        ld(t == 0 ? H.width : H.ldv) {}
+  index top, rows;
+  const S* X;
+  index ld;
+};
+
+}  // namespace
 
 // y_q −= R · (weights of column first_weight + q) for R in A's storage; y has m rows.
 template <class S>
@@ -69,31 +62,42 @@ void factorization<S>::subtract_r(int count, index first_weight, double* y, inde
   });
 }
 
-// r and s of block b: y = [r, s], m values each.
+// r and s of block b: y = [r, s], m values each. Returns the largest.
 template <class S>
-void factorization<S>::residuals(index b, index full_rows, bool triangle, std::vector<double>& y) const {
+double factorization<S>::residuals(index b, index full_rows, bool triangle, core::aligned_buffer<double>& y) const {
   const block& here = blocks_[static_cast<std::size_t>(b)];
   const S* const c = C_.data() + 2 * here.group * m_;
   const double* const d = weights_.data() + here.first;
-  y.assign(static_cast<std::size_t>(2 * m_), 0.0);
   const index rows = full_rows + (triangle ? here.width : 0);
-  for (index i = 0; i < rows; ++i) {
-    y[static_cast<std::size_t>(i)] = static_cast<double>(c[i]);
-    y[static_cast<std::size_t>(i + m_)] = static_cast<double>(c[i + m_]);
-  }
   const S* const X = A_ + here.first * lda_;
-  kernels_.subtract(full_rows, here.width, X, lda_, 2, d, n_, y.data(), m_);
-  if (!triangle) return;
-  for (index i = 0; i < here.width; ++i) {
-    double r = 0, s = 0;
-    for (index j = i; j < here.width; ++j) {
-      const double x = static_cast<double>(X[full_rows + i + j * lda_]);
-      r += x * d[j];
-      s += x * d[j + n_];
+  if (y.size() == 0) y = core::aligned_buffer<double>(2 * m_);
+  std::fill(y.data() + rows, y.data() + m_, 0.0);
+  std::fill(y.data() + m_ + rows, y.data() + 2 * m_, 0.0);
+  const index tasks = (rows + k_slab_rows - 1) / k_slab_rows;
+  std::vector<double> worst(static_cast<std::size_t>(tasks));
+  core::parallel_for(run_.threads, tasks, [&](index t, int) {
+    const index top = t * k_slab_rows;
+    const index end = std::min(top + k_slab_rows, rows);
+    for (int q = 0; q < 2; ++q) {
+      for (index i = top; i < end; ++i) y[i + q * m_] = static_cast<double>(c[i + q * m_]);
     }
-    y[static_cast<std::size_t>(full_rows + i)] -= r;
-    y[static_cast<std::size_t>(full_rows + i + m_)] -= s;
-  }
+    const index full = std::min(end, full_rows);
+    if (full > top) kernels_.subtract(full - top, here.width, X + top, lda_, 2, d, n_, y.data() + top, m_);
+    for (index i = std::max(top, full_rows); i < end; ++i) {
+      for (index j = i - full_rows; j < here.width; ++j) {
+        const double x = static_cast<double>(X[i + j * lda_]);
+        y[i] -= x * d[j];
+        y[i + m_] -= x * d[j + n_];
+      }
+    }
+    largest size;
+    size.add(y.data() + top, end - top);
+    size.add(y.data() + m_ + top, end - top);
+    worst[static_cast<std::size_t>(t)] = size.value();
+  });
+  largest size;
+  size.add(worst.data(), tasks);
+  return size.value();
 }
 
 template <class S>
@@ -101,13 +105,8 @@ bool factorization<S>::block_passes(index b, index full_rows, bool triangle, con
                                     bool& corrected, index& place) {
   const block& here = blocks_[static_cast<std::size_t>(b)];
   const double threshold = abft::qr_row_threshold<S>(groups_[static_cast<std::size_t>(here.group)].norm, m_);
-  std::vector<double> y;
-  const auto worst = [&] {
-    residuals(b, full_rows, triangle, y);
-    largest size;
-    for (const double each : y) size.add(each);
-    return size.value();
-  };
+  core::aligned_buffer<double> y;
+  const auto worst = [&] { return residuals(b, full_rows, triangle, y); };
   const double first = worst();
   if (passes(run_.seen, run_.injector, where, first, threshold, check, here.first, seen)) return true;
   if (!repairs_ || std::abs(first) <= threshold) return false;  // within the threshold: the comparison itself was hit
@@ -121,25 +120,27 @@ bool factorization<S>::block_passes(index b, index full_rows, bool triangle, con
   return true;
 }
 
-// c1, c2, c3 and ‖v‖² of each column of V: 4 × width.
+// c1, c2, c3 and ‖v‖² of each column of V (4 × width) over one slab; `first` is V's first row in A.
+template <class S>
+void factorization<S>::checkpoint_slab(const block_reflector<S>& H, index first, index t, double* sums) const {
+  const slab_of<S> slab(H, t);
+  std::fill_n(sums, 4 * H.width, 0.0);
+  kernels_.dot(slab.rows, H.width, slab.X, slab.ld, 3, row_weights_.data() + first + slab.top, m_, sums, H.width);
+  kernels_.squares(slab.rows, H.width, slab.X, slab.ld, sums + 3 * H.width);
+}
+
+// The same over all of V.
 template <class S>
 void factorization<S>::checkpoint(index k, const S* V1, std::vector<double>& sums) const {
   block_reflector<S> H = reflector(k);
   H.V1 = V1;
-  const index w = H.width;
-  const index first = blocks_[static_cast<std::size_t>(k)].first;
-  sums.assign(static_cast<std::size_t>(4 * w), 0.0);
-  dot_all(H, 3, row_weights_.data() + first, m_, sums.data());
-  kernels_.squares(w, w, V1, w, sums.data() + 3 * w);
-  const index below = H.rows - w;
-  const index tasks = (below + k_sum_rows - 1) / k_sum_rows;
-  std::vector<double> partial(static_cast<std::size_t>(tasks * w), 0.0);
-  core::parallel_for(run_.threads, tasks, [&](index t, int) {
-    kernels_.squares(std::min(k_sum_rows, below - t * k_sum_rows), w, H.V2 + t * k_sum_rows, H.ldv, partial.data() + t * w);
-  });
-  for (index t = 0; t < tasks; ++t) {
-    for (index j = 0; j < w; ++j) sums[static_cast<std::size_t>(3 * w + j)] += partial[static_cast<std::size_t>(t * w + j)];
-  }
+  const index size = 4 * H.width;
+  const index tasks = slabs(H);
+  std::vector<double> partial(static_cast<std::size_t>(tasks * size));
+  core::parallel_for(run_.threads, tasks,
+                     [&](index t, int) { checkpoint_slab(H, blocks_[static_cast<std::size_t>(k)].first, t, partial.data() + t * size); });
+  sums.assign(static_cast<std::size_t>(size), 0.0);
+  for (std::size_t i = 0; i < partial.size(); ++i) sums[i % static_cast<std::size_t>(size)] += partial[i];
 }
 
 // max |τ‖v‖² − 2|; a tau of 0 belongs to v = e₁, and tau must be T's diagonal to the bit.
@@ -157,45 +158,53 @@ double factorization<S>::reflector_residual(index k, const std::vector<double>& 
   return worst.value();
 }
 
-// The factored panel: Qᵀ applied to the checksums must give R's checksums over zeros; Q must be orthogonal; τ‖v‖² = 2.
+// The factored panel: Qᵀ applied to the checksums must give R's checksums over zeros; Q must be orthogonal; τ‖v‖² = 2. Checkpoints V, and
+// takes the certificate's product one panel further. Two passes over V.
 template <class S>
 bool factorization<S>::panel_passes(index k, failure& seen) {
   const block& b = blocks_[static_cast<std::size_t>(k)];
   const block_reflector<S> H = reflector(k);
   const index w = b.width;
-  const index rows = H.rows;
   const auto at = [](index i) { return static_cast<std::size_t>(i); };
-  const index checksums = by_update_ ? 0 : 2;
-  const inject::place where{k, static_cast<index>(blocks_.size()) + 1, 0, by_update_ ? index{4} : index{6}};
   const auto step = [&](index s) {
-    inject::place here = where;
-    here.step = s;
-    return here;
+    return inject::place{k, static_cast<index>(blocks_.size()) + 1, s, by_update_ ? index{4} : k == 0 ? index{5} : index{6}};
   };
+  // Vectors beside V: the certificate's product, p = V T x for a random x, and the checksums c1, c2.
+  const int vectors = by_update_ ? 2 : 4;
+  const S* const c = by_update_ ? nullptr : C_.data() + 2 * b.group * m_ + b.first;
 
-  // y = [checksums, p] with p = V T x for a random x.
-  std::vector<double> y(at((checksums + 1) * rows), 0.0), x(at(w)), size(at(w)), z(at(3 * w), 0.0);
-  std::vector<double> tx(at(w), 0.0);
+  std::vector<double> x(at(w)), tx(at(w), 0.0);
   for (index j = 0; j < w; ++j) {
     x[at(j)] = random_signed(k_orthogonality_stream, static_cast<std::uint64_t>(b.first + j));
     for (index i = 0; i <= j; ++i) tx[at(i)] -= static_cast<double>(H.T[i + j * w]) * x[at(j)];
   }
-  if (checksums != 0) {
-    const S* const c = C_.data() + 2 * b.group * m_ + b.first;
-    for (index i = 0; i < rows; ++i) {
-      y[at(i)] = static_cast<double>(c[i]);
-      y[at(i + rows)] = static_cast<double>(c[i + m_]);
+  const index tasks = slabs(H);
+  const index size = 9 * w;  // z of up to 4 vectors, 4 checkpoint sums, ‖p‖²
+  std::vector<double> partial(at(tasks * size), 0.0);
+  core::parallel_for(run_.threads, tasks, [&](index t, int) {
+    const slab_of<S> slab(H, t);
+    std::vector<double> y(at(4 * slab.rows));
+    std::copy_n(carried_.data() + b.first + slab.top, slab.rows, y.data());
+    double* const p = y.data() + slab.rows;
+    kernels_.subtract(slab.rows, w, slab.X, slab.ld, 1, tx.data(), w, p, slab.rows);
+    if (!by_update_) {
+      for (int q = 0; q < 2; ++q) {
+        for (index i = 0; i < slab.rows; ++i) y[at(i + (2 + q) * slab.rows)] = static_cast<double>(c[slab.top + i + q * m_]);
+      }
     }
-  }
-  double* const p = y.data() + checksums * rows;
-  subtract_all(H, 1, tx.data(), p, rows);
-  dot_all(H, static_cast<int>(checksums) + 1, y.data(), rows, z.data());
+    double* const sums = partial.data() + t * size;
+    kernels_.dot(slab.rows, w, slab.X, slab.ld, vectors, y.data(), slab.rows, sums, w);
+    checkpoint_slab(H, b.first, t, sums + 4 * w);
+    for (index i = 0; i < slab.rows; ++i) sums[8 * w] += p[i] * p[i];
+  });
+  std::vector<double> z(at(size), 0.0);
+  for (std::size_t i = 0; i < partial.size(); ++i) z[i % z.size()] += partial[i];
+  std::vector<double>& sums = checkpoints_[at(k)];
+  sums.assign(z.begin() + 4 * w, z.begin() + 8 * w);
 
   // Tᵀ Vᵀ V T x against (T + Tᵀ) x.
-  const double* const g = z.data() + checksums * w;
-  double p_norm = 0;
-  for (index i = 0; i < rows; ++i) p_norm += p[i] * p[i];
-  p_norm = std::sqrt(p_norm);
+  const double* const g = z.data() + w;
+  const double p_norm = std::sqrt(z[at(8 * w)]);
   double worst = 0, worst_threshold = 1;
   for (index i = 0; i < w; ++i) {
     double residual = 0, scale = 0;
@@ -216,38 +225,55 @@ bool factorization<S>::panel_passes(index k, failure& seen) {
     }
     if (!(std::abs(worst) <= worst_threshold)) break;
   }
-  if (!passes(run_.seen, run_.injector, step(by_update_ ? 0 : 1), worst, worst_threshold, "qr.orthogonality", b.first, seen)) return false;
+  if (!passes(run_.seen, run_.injector, step(0), worst, worst_threshold, "qr.orthogonality", b.first, seen)) return false;
+  if (!passes(run_.seen, run_.injector, step(1), reflector_residual(k, sums), abft::qr_reflector_threshold<S>(m_), "qr.tau", b.first, seen)) return false;
 
-  std::vector<double>& sums = checkpoints_[at(k)];
-  checkpoint(k, H.V1, sums);
-  if (!passes(run_.seen, run_.injector, step(by_update_ ? 1 : 2), reflector_residual(k, sums), abft::qr_reflector_threshold<S>(m_), "qr.tau", b.first, seen))
-    return false;
-  if (by_update_) return true;
-
-  std::vector<double> tz(at(2 * w), 0.0);
-  for (int q = 0; q < 2; ++q) {
+  // y ← y − V Tᵀ z.
+  std::vector<double> tz(at(3 * w), 0.0);
+  for (int q = 0; q < (by_update_ ? 1 : 3); ++q) {
+    const double* const from = z.data() + (q == 0 ? 0 : q + 1) * w;
     for (index i = 0; i < w; ++i) {
-      for (index j = 0; j <= i; ++j) tz[at(i + q * w)] += static_cast<double>(H.T[j + i * w]) * z[at(j + q * w)];
+      for (index j = 0; j <= i; ++j) tz[at(i + q * w)] += static_cast<double>(H.T[j + i * w]) * from[j];
     }
   }
-  subtract_all(H, 2, tz.data(), y.data(), rows);
-  // From here the checksums of the panel are those of R.
-  S* const c = C_.data() + 2 * b.group * m_ + b.first;
   const double* const d = weights_.data() + b.first;
-  largest residual;
-  for (int q = 0; q < 2; ++q) {
-    for (index i = 0; i < rows; ++i) {
-      double each = y[at(i + q * rows)];
-      for (index j = i; j < w; ++j) each -= static_cast<double>(A_[b.first + i + (b.first + j) * lda_]) * d[j + q * n_];
-      residual.add(each);
+  std::vector<double> residual(at(tasks), 0.0), head(at(2 * w));
+  core::parallel_for(run_.threads, tasks, [&](index t, int) {
+    const slab_of<S> slab(H, t);
+    std::vector<double> y(at(3 * slab.rows));
+    std::copy_n(carried_.data() + b.first + slab.top, slab.rows, y.data());
+    double* const r = y.data() + slab.rows;
+    if (!by_update_) {
+      for (int q = 0; q < 2; ++q) {
+        for (index i = 0; i < slab.rows; ++i) r[i + q * slab.rows] = static_cast<double>(c[slab.top + i + q * m_]);
+      }
+    }
+    kernels_.subtract(slab.rows, w, slab.X, slab.ld, by_update_ ? 1 : 3, tz.data(), w, y.data(), slab.rows);
+    std::copy_n(y.data(), slab.rows, next_.data() + b.first + slab.top);
+    if (by_update_) return;
+    if (t == 0) {
+      std::copy_n(r, 2 * w, head.data());
+      for (int q = 0; q < 2; ++q) {
+        for (index j = 0; j < w; ++j) {
+          for (index i = 0; i <= j; ++i) r[i + q * w] -= static_cast<double>(A_[b.first + i + (b.first + j) * lda_]) * d[j + q * n_];
+        }
+      }
+    }
+    largest most;
+    most.add(r, 2 * slab.rows);
+    residual[at(t)] = most.value();
+  });
+  if (!by_update_) {
+    largest most;
+    most.add(residual.data(), tasks);
+    if (!passes(run_.seen, run_.injector, step(2), most.value(), abft::qr_row_threshold<S>(groups_[at(b.group)].norm, m_), "qr.panel", b.first, seen))
+      return false;
+    // From here the checksums of the panel are those of R.
+    for (int q = 0; q < 2; ++q) {
+      for (index i = 0; i < w; ++i) C_[2 * b.group * m_ + b.first + i + q * m_] = static_cast<S>(head[at(i + q * w)]);
     }
   }
-  if (!passes(run_.seen, run_.injector, step(3), residual.value(), abft::qr_row_threshold<S>(groups_[at(b.group)].norm, m_), "qr.panel", b.first, seen))
-    return false;
-  for (index i = 0; i < w; ++i) {
-    c[i] = static_cast<S>(y[at(i)]);
-    c[i + m_] = static_cast<S>(y[at(i + rows)]);
-  }
+  std::copy_n(next_.data() + b.first, H.rows, carried_.data() + b.first);
   return true;
 }
 
@@ -359,7 +385,7 @@ template <class S>
 typename factorization<S>::outcome factorization<S>::finish_v(index k) {
   const block& b = blocks_[static_cast<std::size_t>(k)];
   const index w = b.width;
-  const inject::place where{k, static_cast<index>(blocks_.size()) + 1, by_update_ ? index{2} : index{4}, by_update_ ? index{4} : index{6}};
+  const inject::place where{k, static_cast<index>(blocks_.size()) + 1, by_update_ ? index{2} : index{3}, by_update_ ? index{4} : k == 0 ? index{5} : index{6}};
   outcome result;
   // V as it is stored now, its triangle included.
   core::aligned_buffer<S> V1(w * w);
@@ -425,7 +451,7 @@ typename factorization<S>::outcome factorization<S>::finish_block(index b) {
   const block& here = blocks_[static_cast<std::size_t>(b)];
   const auto count = static_cast<index>(blocks_.size());
   outcome result;
-  const inject::place where = here.panel ? inject::place{b, count + 1, 5, 6} : inject::place{b, count + 1, 0, 1};
+  const inject::place where = here.panel ? inject::place{b, count + 1, 4, b == 0 ? index{5} : index{6}} : inject::place{b, count + 1, 0, 1};
   if constexpr (inject::active_injector::enabled) {
     if (!here.panel) run_.injector.strike(inject::site::qr_checksum, {b, count, 0, 1}, C_.data() + 2 * here.group * m_, 2 * m_);
   }
@@ -458,24 +484,13 @@ typename factorization<S>::outcome factorization<S>::finish_block(index b) {
   return result;
 }
 
-// ‖Qᵀ (A w) − R w‖ by rows.
+// ‖Qᵀ (A w) − R w‖ by rows. carried_ is Qᵀ (A w) for the V that were verified, and those are the V that are stored: the checkpoints say so.
 template <class S>
 bool factorization<S>::certificate(failure& seen) {
-  std::vector<double> y = product_;
-  for (index k = 0; k < panels_; ++k) {
-    const block_reflector<S> H = reflector(k);
-    const index w = H.width;
-    std::vector<double> z(static_cast<std::size_t>(w), 0.0), tz(static_cast<std::size_t>(w), 0.0);
-    double* const from = y.data() + blocks_[static_cast<std::size_t>(k)].first;
-    dot_all(H, 1, from, m_, z.data());
-    for (index i = 0; i < w; ++i) {
-      for (index j = 0; j <= i; ++j) tz[static_cast<std::size_t>(i)] += static_cast<double>(H.T[j + i * w]) * z[static_cast<std::size_t>(j)];
-    }
-    subtract_all(H, 1, tz.data(), from, m_);
-  }
+  std::vector<double> y(carried_.data(), carried_.data() + m_);
   subtract_r(1, 2, y.data(), m_);
   largest worst;
-  for (const double each : y) worst.add(each);
+  worst.add(y.data(), m_);
   const auto last = static_cast<index>(blocks_.size());
   return passes(run_.seen, run_.injector, {last, last + 1, by_update_ ? index{1} : index{0}, by_update_ ? index{2} : index{1}}, worst.value(),
                 abft::qr_row_threshold<S>(product_norm_, m_), "qr.certificate", -1, seen);

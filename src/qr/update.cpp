@@ -44,6 +44,7 @@ typename factorization<S>::outcome factorization<S>::update_passes() {
   const auto weight = [&](index l) { return l == 0 ? 0.0 : abft::equispaced_weight(l - 1, n_); };
   const index found = abft::locate_column(rr, rs, ss, n_ + 1, weight).index;
   if (found <= 0 || !givens_recovery(found - 1)) return result;
+  std::copy(product_.begin(), product_.end(), carried_.data());
   for (index k = 0; k < panels_; ++k) {
     failure again;
     if (!panel_passes(k, again)) return result;

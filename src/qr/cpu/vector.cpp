@@ -98,6 +98,7 @@ void subtract_any(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, 
   if (count == 1) subtract_rows<1>(m, w, X, ldx, z, ldz, y, ldy);
   if (count == 2) subtract_rows<2>(m, w, X, ldx, z, ldz, y, ldy);
   if (count == 3) subtract_rows<3>(m, w, X, ldx, z, ldz, y, ldy);
+  if (count == 4) subtract_rows<4>(m, w, X, ldx, z, ldz, y, ldy);
 }
 
 template <class S>
@@ -105,6 +106,7 @@ void dot_any(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int c
   if (count == 1) dot_rows<1>(m, w, X, ldx, y, ldy, z, ldz);
   if (count == 2) dot_rows<2>(m, w, X, ldx, y, ldy, z, ldz);
   if (count == 3) dot_rows<3>(m, w, X, ldx, y, ldy, z, ldz);
+  if (count == 4) dot_rows<4>(m, w, X, ldx, y, ldy, z, ldz);
 }
 
 template <class S>

@@ -9,7 +9,7 @@ namespace ballast::qr::vector {
 // Columns of the innermost panel.
 inline constexpr int k_base = 8;
 
-// y_q ← y_q − X z_q, z_q ← z_q + Xᵀ y_q in double: see kernels<S>::subtract and dot. count ≤ 3.
+// y_q ← y_q − X z_q, z_q ← z_q + Xᵀ y_q in double: see kernels<S>::subtract and dot. count ≤ 4.
 template <class S>
 void subtract(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* z, std::int64_t ldz, double* y, std::int64_t ldy);
 template <class S>
