@@ -22,7 +22,7 @@ template <class S>
 orthogonal_factor<S>::orthogonal_factor(const context& run, index m, index count, const S* V, index ldv, const S* tau)
     : kernels_(kernels_of<S>(run.which)), run_(run), m_(m), count_(count), tau_(tau) {
   if (count == 0) return;
-  nb_ = panel_width(m, count, run.which == backend::reference);
+  nb_ = panel_width(count, run.which == backend::reference);
   panels_ = (count + nb_ - 1) / nb_;
   V1_ = core::aligned_buffer<S>(core::checked_product(panels_, nb_ * nb_));
   T_ = core::aligned_buffer<S>(core::checked_product(panels_, nb_ * nb_));

@@ -18,9 +18,6 @@
 #include "core/recorder.hpp"
 #include "qr/contract.hpp"
 
-#ifdef QRCAL
-void qrcal(const char*, double, double);
-#endif
 namespace ballast::qr {
 
 inline constexpr int k_attempts = 3;  // a tile is computed once and again at most twice
@@ -93,9 +90,6 @@ inline bool passes(core::recorder& seen_by, inject::active_injector& injector, c
   seen_by.checked(1);
   // A threshold that an infinite value made must not pass that value.
   if (!std::isfinite(residual) || !std::isfinite(threshold)) residual = std::numeric_limits<double>::quiet_NaN();
-#ifdef QRCAL
-  qrcal(site, residual, threshold);
-#endif
   abft::guarded_threshold tau(threshold);
   injector.strike(inject::site::qr_threshold, where, &tau.value, 1);
   std::uint32_t word = abft::verify(residual, tau);

@@ -16,8 +16,9 @@
 
 namespace ballast::qr {
 
-// The width of panels and column blocks for a matrix with `steps` = min(m, n) reflectors. Two panels at least, where there are two columns.
-index panel_width(index m, index steps, bool reference);
+// The width of panels and column blocks for a matrix with `steps` = min(m, n) reflectors. Two panels at least, where there are two columns: so
+// that the smallest problem is computed, and struck, the way large ones are. Measured: docs/design/qr.md.
+index panel_width(index steps, bool reference);
 
 inline constexpr const char* k_block_checksum = "block_checksum";
 inline constexpr const char* k_qr_update = "qr_update";
@@ -69,6 +70,7 @@ class factorization {
   bool prepare_panel(index k);
   void update_block(index k, index b);
   void update_checksums(index k, index first_group, index last_group);
+  void update_narrow(index k, index columns, S* C) const;
   void apply(index k, index columns, S* C, index ldc, S* W, const inject::place* at);
   void rebuild_block(index b, index upto);
   block_reflector<S> reflector(index k) const;

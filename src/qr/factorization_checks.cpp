@@ -62,7 +62,7 @@ void factorization<S>::subtract_r(int count, index first_weight, double* y, inde
   });
 }
 
-// r and s of block b: y = [r, s], m values each. Returns the largest.
+// r and s of block b: y = [r, s], at 0 and m; as many values as the block has rows. Returns the largest.
 template <class S>
 double factorization<S>::residuals(index b, index full_rows, bool triangle, core::aligned_buffer<double>& y) const {
   const block& here = blocks_[static_cast<std::size_t>(b)];
@@ -71,8 +71,6 @@ double factorization<S>::residuals(index b, index full_rows, bool triangle, core
   const index rows = full_rows + (triangle ? here.width : 0);
   const S* const X = A_ + here.first * lda_;
   if (y.size() == 0) y = core::aligned_buffer<double>(2 * m_);
-  std::fill(y.data() + rows, y.data() + m_, 0.0);
-  std::fill(y.data() + m_ + rows, y.data() + 2 * m_, 0.0);
   const index tasks = (rows + k_slab_rows - 1) / k_slab_rows;
   std::vector<double> worst(static_cast<std::size_t>(tasks));
   core::parallel_for(run_.threads, tasks, [&](index t, int) {
@@ -118,6 +116,47 @@ bool factorization<S>::block_passes(index b, index full_rows, bool triangle, con
   corrected = true;
   place = here.first + located;
   return true;
+}
+
+// C ← H_kᵀ C for a few checksum columns (leading dimension m), in double.
+template <class S>
+void factorization<S>::update_narrow(index k, index columns, S* C) const {
+  const block_reflector<S> H = reflector(k);
+  const index w = H.width;
+  const index tasks = slabs(H);
+  const index size = w * columns;
+  const auto load = [&](const slab_of<S>& slab, std::vector<double>& y) {
+    y.resize(static_cast<std::size_t>(columns * slab.rows));
+    for (index q = 0; q < columns; ++q) {
+      for (index i = 0; i < slab.rows; ++i) y[static_cast<std::size_t>(i + q * slab.rows)] = static_cast<double>(C[slab.top + i + q * m_]);
+    }
+  };
+  std::vector<double> partial(static_cast<std::size_t>(tasks * size), 0.0), z(static_cast<std::size_t>(size), 0.0), tz(static_cast<std::size_t>(size), 0.0);
+  core::parallel_for(run_.threads, tasks, [&](index t, int) {
+    const slab_of<S> slab(H, t);
+    std::vector<double> y;
+    load(slab, y);
+    for (index q = 0; q < columns; q += 4)
+      kernels_.dot(slab.rows, w, slab.X, slab.ld, static_cast<int>(std::min<index>(4, columns - q)), y.data() + q * slab.rows, slab.rows,
+                   partial.data() + t * size + q * w, w);
+  });
+  for (std::size_t i = 0; i < partial.size(); ++i) z[i % z.size()] += partial[i];
+  for (index q = 0; q < columns; ++q) {
+    for (index i = 0; i < w; ++i) {
+      for (index j = 0; j <= i; ++j) tz[static_cast<std::size_t>(i + q * w)] += static_cast<double>(H.T[j + i * w]) * z[static_cast<std::size_t>(j + q * w)];
+    }
+  }
+  core::parallel_for(run_.threads, tasks, [&](index t, int) {
+    const slab_of<S> slab(H, t);
+    std::vector<double> y;
+    load(slab, y);
+    for (index q = 0; q < columns; q += 4)
+      kernels_.subtract(slab.rows, w, slab.X, slab.ld, static_cast<int>(std::min<index>(4, columns - q)), tz.data() + q * w, w, y.data() + q * slab.rows,
+                        slab.rows);
+    for (index q = 0; q < columns; ++q) {
+      for (index i = 0; i < slab.rows; ++i) C[slab.top + i + q * m_] = static_cast<S>(y[static_cast<std::size_t>(i + q * slab.rows)]);
+    }
+  });
 }
 
 // c1, c2, c3 and ‖v‖² of each column of V (4 × width) over one slab; `first` is V's first row in A.

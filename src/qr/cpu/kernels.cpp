@@ -16,9 +16,12 @@ template <class S>
 class blas_kernels final : public kernels<S> {
  public:
   void factor_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads, bool finite) const override {
-    if (finite && cpu::is_tall(m, w)) return cpu::tall_panel(m, w, A, lda, tau, T, threads);
-    core::aligned_buffer<S> work(w * w);
-    cpu::recursive_panel(m, w, A, lda, tau, T, w, work.data());
+    if (finite && cpu::is_tall(m, w)) {
+      cpu::wide_tall_panel(m, w, A, lda, tau, T, w, threads);
+    } else {
+      core::aligned_buffer<S> work(w * w);
+      cpu::recursive_panel(m, w, A, lda, tau, T, w, work.data());
+    }
     for (index j = 0; j < w; ++j) std::fill(T + j + 1 + j * w, T + w + j * w, S(0));
   }
 

@@ -136,6 +136,11 @@ void reconstruct(index w, S* top, index ld, S* T, S* sign) {
 
 namespace {
 
+// Columns of one tree: its extra work grows with their square, and the products that join two trees run at full speed.
+constexpr index k_tree_columns = 32;
+// Rows of a long product that one task takes.
+constexpr index k_slab = 4096;
+
 // Tiles of this many bytes stay in a core's second-level cache, next to their copy.
 constexpr index k_tile_bytes = 384 << 10;
 
@@ -178,7 +183,65 @@ void expand_tile(index count, index w, S* tile, index ld, const S* B, index ldb,
 
 }  // namespace
 
-bool is_tall(index m, index w) { return m >= 24 * w && m * w >= 1 << 17; }
+bool is_tall(index m, index w) { return m >= 24 * w && m * std::min(w, k_tree_columns) >= 1 << 17; }
+
+namespace {
+
+// W ← W + Xᵀ Y (X m × a, Y m × b) over slabs of rows, whose sums are added in their order.
+template <class S>
+void slabbed_product(index m, index a, index b, const S* X, index ldx, const S* Y, index ldy, S* W, index ldw, int threads) {
+  const index tasks = (m + k_slab - 1) / k_slab;
+  core::aligned_buffer<S> partial(tasks * a * b);
+  core::parallel_for(threads, tasks, [&](index t, int) {
+    core::gemm('T', 'N', a, b, std::min(k_slab, m - t * k_slab), S(1), X + t * k_slab, ldx, Y + t * k_slab, ldy, S(0), partial.data() + t * a * b, a);
+  });
+  for (index t = 0; t < tasks; ++t) {
+    for (index j = 0; j < b; ++j) {
+      for (index i = 0; i < a; ++i) W[i + j * ldw] += partial[t * a * b + i + j * a];
+    }
+  }
+}
+
+}  // namespace
+
+template <class S>
+void wide_tall_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt, int threads) {
+  if (w <= k_tree_columns) {
+    core::aligned_buffer<S> own(w * w);
+    tall_panel(m, w, A, lda, tau, own.data(), threads);
+    return copy_block(w, w, own.data(), w, T, ldt);
+  }
+  // As recursive_panel, with the long products cut into slabs for the threads.
+  const index left = (w / 2 + k_tree_columns - 1) / k_tree_columns * k_tree_columns;
+  const index right = w - left;
+  wide_tall_panel(m, left, A, lda, tau, T, ldt, threads);
+
+  S* const C = A + left * lda;
+  core::aligned_buffer<S> W(left * right);
+  copy_block(left, right, C, lda, W.data(), left);
+  core::trmm('L', 'L', 'T', 'U', left, right, S(1), A, lda, W.data(), left);
+  slabbed_product(m - left, left, right, A + left, lda, C + left, lda, W.data(), left, threads);
+  core::trmm('L', 'U', 'T', 'N', left, right, S(1), T, ldt, W.data(), left);
+  core::parallel_for(threads, (m - left + k_slab - 1) / k_slab, [&](index t, int) {
+    const index top = left + t * k_slab;
+    core::gemm('N', 'N', std::min(k_slab, m - top), right, left, S(-1), A + top, lda, W.data(), left, S(1), C + top, lda);
+  });
+  core::trmm('L', 'L', 'N', 'U', left, right, S(1), A, lda, W.data(), left);
+  for (index j = 0; j < right; ++j) {
+    for (index i = 0; i < left; ++i) C[i + j * lda] -= W[i + j * left];
+  }
+
+  wide_tall_panel(m - left, right, C + left, lda, tau + left, T + left + left * ldt, ldt, threads);
+
+  S* const T12 = T + left * ldt;
+  for (index j = 0; j < right; ++j) {
+    for (index i = 0; i < left; ++i) T12[i + j * ldt] = A[left + j + i * lda];
+  }
+  core::trmm('R', 'L', 'N', 'U', left, right, S(1), C + left, lda, T12, ldt);
+  slabbed_product(m - w, left, right, A + w, lda, C + w, lda, T12, ldt, threads);
+  core::trmm('L', 'U', 'N', 'N', left, right, S(-1), T, ldt, T12, ldt);
+  core::trmm('R', 'U', 'N', 'N', left, right, S(1), T + left + left * ldt, ldt, T12, ldt);
+}
 
 template <class S>
 void tall_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads) {
@@ -305,6 +368,7 @@ void tall_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads) {
 #define BALLAST_INSTANTIATE(S)                                                         \
   template void recursive_panel<S>(index, index, S*, index, S*, S*, index, S*);        \
   template void tall_panel<S>(index, index, S*, index, S*, S*, int);                   \
+  template void wide_tall_panel<S>(index, index, S*, index, S*, S*, index, int);       \
   template void reconstruct<S>(index, S*, index, S*, S*);
 BALLAST_INSTANTIATE(float)
 BALLAST_INSTANTIATE(double)
