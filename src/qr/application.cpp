@@ -173,6 +173,10 @@ void orthogonal_factor<S>::apply_block(bool transposed, index task, index tasks,
       norm += std::sqrt(std::max(squares[0], squares[1]));
     }
     const index columns = checked ? width + 2 : width;
+    index struck = 0, changed = 0;
+    if constexpr (inject::active_injector::enabled) {
+      for (index k = 0; k < used; ++k) changed += unit ? width - std::max<index>(0, k * nb_ - first) : width;
+    }
     for (index s = 0; s < used; ++s) {
       const index k = transposed ? s : used - 1 - s;
       const block_reflector<S>& H = panel_[static_cast<std::size_t>(k)];
@@ -180,7 +184,11 @@ void orthogonal_factor<S>::apply_block(bool transposed, index task, index tasks,
       kernels_.product(H, columns, from, m_, W.data());
       if constexpr (inject::active_injector::enabled) run_.injector.strike(site::qr_product, {task, tasks, s, used}, W.data(), H.width * width);
       kernels_.update(H, transposed, columns, W.data(), from, m_);
-      if constexpr (inject::active_injector::enabled) run_.injector.strike(site::qr_q, {task, tasks, s, used}, X.data(), m_ * width);
+      if constexpr (inject::active_injector::enabled) {
+        // Each column's rows that this panel has changed; the identity's columns before the panel are still zero there.
+        for (index j = unit ? std::max<index>(0, k * nb_ - first) : 0; j < width; ++j)
+          run_.injector.strike(site::qr_q, {task, tasks, struck++, changed}, X.data() + k * nb_ + j * m_, m_ - k * nb_);
+      }
     }
     const auto store = [&] {
       for (index j = 0; j < width; ++j) {

@@ -350,8 +350,8 @@ bool factorization<S>::repair_v(index k, const std::vector<double>& sums, index&
       }
     };
     // Values for rows i1 (and i2), then all four sums must come out: what the sums' own rounding allows.
-    const double slack = 256 * abft::unit_roundoff<double> * std::sqrt(static_cast<double>(m_));
-    const auto settle = [&](index i1, index i2) {
+    const double slack = 16 * abft::unit_roundoff<double> * std::sqrt(static_cast<double>(m_));
+    const auto settle = [&](index i1, index i2, bool commit) {
       long double rest[4];
       without(i1, i2, rest);
       const long double a = sum_of(kept, 0) - rest[0], c = sum_of(kept, 1) - rest[1];
@@ -377,8 +377,8 @@ bool factorization<S>::repair_v(index k, const std::vector<double>& sums, index&
       for (int q = 0; q < 4; ++q) {
         if (!close(rest[q], q)) return false;
       }
-      v[i1] = x1;
-      if (i2 >= 0) v[i2] = x2;
+      if (commit) v[i1] = x1;
+      if (commit && i2 >= 0) v[i2] = x2;
       return true;
     };
 
@@ -388,7 +388,7 @@ bool factorization<S>::repair_v(index k, const std::vector<double>& sums, index&
       if (!std::isfinite(v[i])) odd.push_back(i);
     }
     if (!odd.empty()) {
-      if (odd.size() > 2 || !settle(odd[0], odd.size() == 2 ? odd[1] : -1)) return false;
+      if (odd.size() > 2 || !settle(odd[0], odd.size() == 2 ? odd[1] : -1, true)) return false;
       continue;
     }
     const double d1 = sum_of(kept, 0) - sum_of(sums, 0), d2 = sum_of(kept, 1) - sum_of(sums, 1), d3 = sum_of(kept, 2) - sum_of(sums, 2);
@@ -398,23 +398,37 @@ bool factorization<S>::repair_v(index k, const std::vector<double>& sums, index&
       std::iota(order.begin(), order.end(), index{0});
       std::sort(order.begin(), order.end(), [&](index a, index c) { return weight[a] < weight[c]; });
     }
-    const auto nearest = [&](double wanted) -> index {
+    // Where in `order` the weight nearest to `wanted` is.
+    const auto nearest = [&](double wanted) -> std::size_t {
       auto up = std::lower_bound(order.begin(), order.end(), wanted, [&](index i, double value) { return weight[i] < value; });
       if (up == order.end()) --up;
       if (up != order.begin() && std::abs(weight[*(up - 1)] - wanted) < std::abs(weight[*up] - wanted)) --up;
-      return *up;
+      return static_cast<std::size_t>(up - order.begin());
     };
-    const index one = nearest(d2 / d1);
-    if (one > j && settle(one, -1)) continue;
-    bool found = false;
-    for (index i = j + 1; i < m_ && !found; ++i) {
-      const double wanted = (d3 - weight[i] * d2) / (d2 - weight[i] * d1);
-      if (!(wanted >= 1 - 1e-6 && wanted <= 2 + 1e-6)) continue;
-      const index other = nearest(wanted);
-      // The sums are known to about 1e-16 of their size; most rows have no partner that near.
-      if (other <= i || std::abs(weight[other] - wanted) > 1e-9) continue;
-      found = settle(i, other);
+    const std::size_t here = nearest(d2 / d1);
+    const index one = order[here];
+    if (one > j && settle(one, -1, false)) {
+      // A fault so small that a neighbour by weight would explain the sums as well is not placed.
+      const auto told_apart = [&](std::size_t other) { return std::abs(d1) * std::abs(weight[order[other]] - weight[one]) > 4 * slack; };
+      if ((here > 0 && !told_apart(here - 1)) || (here + 1 < order.size() && !told_apart(here + 1))) return false;
+      settle(one, -1, true);
+      continue;
     }
+    bool found = false;
+    index first = -1, second = -1;
+    for (index i = j + 1; i < m_; ++i) {
+      const double rest = d2 - weight[i] * d1;
+      const double wanted = (d3 - weight[i] * d2) / rest;
+      if (!(wanted >= 1 - 1e-6 && wanted <= 2 + 1e-6) || 1e-9 * std::abs(rest) < slack) continue;
+      const index other = order[nearest(wanted)];
+      // The sums are known to about 1e-16 of their size; most rows have no partner that near.
+      if (other <= i || std::abs(weight[other] - wanted) > 1e-9 || !settle(i, other, false)) continue;
+      if (found) return false;
+      found = true;
+      first = i;
+      second = other;
+    }
+    if (found) settle(first, second, true);
     if (!found) return false;
   }
   return true;

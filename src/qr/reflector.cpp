@@ -1,7 +1,7 @@
 // One Householder reflector.
 // Layer: algorithm. Source: LAPACK's conventions for xLARFG.
+#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "qr/contract.hpp"
 
@@ -22,7 +22,7 @@ S make_reflector(S& alpha, index n, S* x) {
   double head = static_cast<double>(alpha);
   const double top = std::max(largest, std::abs(head));
   // Powers of two: exact, and outside this range squares of doubles would lose accuracy.
-  if (std::isfinite(top) && (top > 0x1p480 || top < 0x1p-480)) scale = std::ldexp(1.0, -std::ilogb(top));
+  if (top > 0 && std::isfinite(top) && (top > 0x1p480 || top < 0x1p-480)) scale = std::ldexp(1.0, -std::ilogb(top));
   double squares = 0;
   for (index i = 0; i < n; ++i) {
     const double each = static_cast<double>(x[i]) * scale;
