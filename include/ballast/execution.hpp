@@ -26,11 +26,11 @@ struct execution {
   ballast::backend backend = ballast::backend::automatic;
   int threads = 0;  // 0: every core that the process may use. Results do not depend on it.
   ballast::protection protection = ballast::protection::correct;
-  std::string scheme = {};                 // empty: the default of the algorithm for this problem
-  bool throw_on_uncorrectable = true; // false: return the report with verdict uncorrectable instead
-  std::function<void(const event&)> on_event = {};        // called for every detected fault, from the calling thread, at the end of the call
+  std::string scheme = {};                          // empty: the default of the algorithm for this problem
+  bool throw_on_uncorrectable = true;               // false: return the report with verdict uncorrectable instead
+  std::function<void(const event&)> on_event = {};  // called for every detected fault, from the calling thread, at the end of the call
   std::function<void(const progress&)> on_progress = {};  // called now and then, from the calling thread
-  const inject::plan* faults = nullptr;              // faults to inject; unsupported_error in the production library unless null
+  const inject::plan* faults = nullptr;                   // faults to inject; unsupported_error in the production library unless null
 };
 
 }  // namespace ballast

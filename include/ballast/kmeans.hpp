@@ -1,6 +1,6 @@
 // Protected K-Means clustering: Lloyd's algorithm with k-means++.
 // Layer: interface; implemented in src/kmeans.
-// Source: S. Wu, Y. Zhai, J. Huang et al., FT K-Means, 2024; D. Arthur, S. Vassilvitskii, k-means++, SODA 2007; docs/protection.md.
+// Source: S. Wu, Y. Ding, Y. Zhai et al., FT K-Means, 2024; D. Arthur, S. Vassilvitskii, k-means++, SODA 2007; docs/protection.md.
 #pragma once
 
 #include <cstdint>

@@ -23,15 +23,15 @@ BALLAST_API std::string_view to_string(action value) noexcept;
 
 // One detected fault.
 struct event {
-  std::string site;            // which check fired, for instance "fft.composite" or "qr.panel_entry"
-  std::int64_t index = -1;     // what it was located to: signal, row of points, column, …; -1 if the check cannot place it
-  double residual = 0;         // encoded minus recomputed checksum, absolute value; NaN or Inf if the data held one
-  double threshold = 0;        // the bound it exceeded
+  std::string site;         // which check fired, for instance "fft.composite" or "qr.panel_entry"
+  std::int64_t index = -1;  // what it was located to: signal, row of points, column, …; -1 if the check cannot place it
+  double residual = 0;      // encoded minus recomputed checksum, absolute value; NaN or Inf if the data held one
+  double threshold = 0;     // the bound it exceeded
   ballast::action action = ballast::action::uncorrectable;
-  std::string device;          // "cpu", later the device's name
-  int thread = 0;              // slot of the worker thread in this call, 0 … threads − 1
-  double time = 0;             // seconds since the Unix epoch
-  bool damaged = false;        // true if the event itself was hit while it waited in the log: believe only its existence
+  std::string device;    // "cpu", later the device's name
+  int thread = 0;        // slot of the worker thread in this call, 0 … threads − 1
+  double time = 0;       // seconds since the Unix epoch
+  bool damaged = false;  // true if the event itself was hit while it waited in the log: believe only its existence
 };
 
 // One line of JSON, without a newline: the format of the event log.
@@ -49,8 +49,8 @@ struct [[nodiscard]] report {
   std::string problem;              // the problem token
   ballast::backend backend = ballast::backend::automatic;  // what really ran
   ballast::protection protection = ballast::protection::correct;
-  std::string scheme;               // how the algorithm encoded and repaired
-  double seconds = 0;               // wall time of the call
+  std::string scheme;  // how the algorithm encoded and repaired
+  double seconds = 0;  // wall time of the call
 
   static constexpr std::size_t k_max_events = 4096;
 

@@ -28,11 +28,7 @@ struct matrix_view {
 
   constexpr matrix_view transposed() const { return {data, columns, rows, column_stride, row_stride}; }
 
-  constexpr operator matrix_view<const T>() const
-    requires(!std::is_const_v<T>)
-  {
-    return {data, rows, columns, row_stride, column_stride};
-  }
+  constexpr operator matrix_view<const T>() const requires(!std::is_const_v<T>) { return {data, rows, columns, row_stride, column_stride}; }
 };
 
 // C order: rows are contiguous.

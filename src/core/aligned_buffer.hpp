@@ -25,7 +25,9 @@ class aligned_buffer {
 
   aligned_buffer() = default;
   explicit aligned_buffer(std::int64_t size)
-      : size_(size), data_(static_cast<T*>(::operator new(static_cast<std::size_t>(checked_product(size, sizeof(T))), std::align_val_t{k_alignment}))) {}
+      : size_(size),
+        data_(static_cast<T*>(::operator new (static_cast<std::size_t>(checked_product(size, sizeof(T))), std::align_val_t{k_alignment}))) {
+  }
 
   T* data() { return data_.get(); }
   const T* data() const { return data_.get(); }
@@ -35,7 +37,7 @@ class aligned_buffer {
 
  private:
   struct release {
-    void operator()(T* p) const { ::operator delete(p, std::align_val_t{k_alignment}); }
+    void operator()(T* p) const { ::operator delete (p, std::align_val_t{k_alignment}); }
   };
   std::int64_t size_ = 0;
   std::unique_ptr<T[], release> data_;

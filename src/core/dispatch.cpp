@@ -22,7 +22,8 @@ backend choose_backend(const execution& how, std::string_view token) {
                                       fmt::join(names, ", "), to_string(how.backend)));
 }
 
-std::string_view choose_scheme(const execution& how, std::string_view fallback, std::initializer_list<std::string_view> known, std::string_view token) {
+std::string_view choose_scheme(const execution& how, std::string_view fallback, std::initializer_list<std::string_view> known,
+                               std::string_view token) {
   if (how.scheme.empty()) return fallback;
   const auto found = std::ranges::find(known, std::string_view(how.scheme));
   if (found != known.end()) return *found;

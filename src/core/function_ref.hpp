@@ -15,9 +15,10 @@ template <class Result, class... Arguments>
 class function_ref<Result(Arguments...)> {
  public:
   template <class Callable>
-    requires(!std::is_same_v<std::remove_cvref_t<Callable>, function_ref>)
-  function_ref(Callable&& callable)  // NOLINT(google-explicit-constructor): a parameter type, meant to convert
-      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))), call_([](void* object, Arguments... arguments) -> Result {
+  requires(!std::is_same_v<std::remove_cvref_t<Callable>, function_ref>)
+      function_ref(Callable&& callable)  // NOLINT(google-explicit-constructor): a parameter type, meant to convert
+      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
+        call_([](void* object, Arguments... arguments) -> Result {
           return (*static_cast<std::remove_reference_t<Callable>*>(object))(std::forward<Arguments>(arguments)...);
         }) {}
 

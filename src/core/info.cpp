@@ -26,7 +26,8 @@ library_information information() {
       made.sites.push_back({std::string(row.operation), std::string(row.name), data, std::string(row.description)});
       continue;
     }
-    for (const char* operation : {"fft", "kmeans", "qr"}) made.sites.push_back({operation, std::string(row.name), data, std::string(row.description)});
+    for (const char* operation : {"fft", "kmeans", "qr"})
+      made.sites.push_back({operation, std::string(row.name), data, std::string(row.description)});
   }
   for (const std::string_view name : inject::k_model_names) made.models.emplace_back(name);
   return made;

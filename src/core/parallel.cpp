@@ -26,7 +26,8 @@ namespace {
 // Arenas are costly to make and cheap to keep: one for each number of threads that was ever asked for.
 oneapi::tbb::task_arena& arena(int threads) {
   static std::mutex mutex;
-  static auto& arenas = *new std::map<int, std::unique_ptr<oneapi::tbb::task_arena>>;  // never destroyed: workers may outlive static objects
+  static auto& arenas =
+      *new std::map<int, std::unique_ptr<oneapi::tbb::task_arena>>;  // never destroyed: workers may outlive static objects
   const std::lock_guard lock(mutex);
   // A caller may ask for more threads than there are cores; oneTBB would run fewer, with a warning on stderr.
   static int allowed = oneapi::tbb::info::default_concurrency();
@@ -34,7 +35,8 @@ oneapi::tbb::task_arena& arena(int threads) {
   if (threads > allowed) {
     allowed = threads;
     more.reset();
-    more = std::make_unique<oneapi::tbb::global_control>(oneapi::tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(threads));
+    more = std::make_unique<oneapi::tbb::global_control>(oneapi::tbb::global_control::max_allowed_parallelism,
+                                                         static_cast<std::size_t>(threads));
   }
   auto& found = arenas[threads];
   if (!found) found = std::make_unique<oneapi::tbb::task_arena>(threads);
@@ -54,7 +56,8 @@ void parallel_for(int threads, std::int64_t tasks, function_ref<void(std::int64_
         [&](const oneapi::tbb::blocked_range<std::int64_t>& range) {
           const int slot = oneapi::tbb::this_task_arena::current_thread_index();
           // isolate: a body that runs an inner loop must not start another outer task on the same slot while it waits.
-          for (std::int64_t task = range.begin(); task < range.end(); ++task) oneapi::tbb::this_task_arena::isolate([&] { body(task, slot); });
+          for (std::int64_t task = range.begin(); task < range.end(); ++task)
+            oneapi::tbb::this_task_arena::isolate([&] { body(task, slot); });
         },
         oneapi::tbb::simple_partitioner());
   });

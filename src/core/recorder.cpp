@@ -11,7 +11,8 @@
 
 namespace ballast::core {
 
-recorder::recorder(std::string problem, ballast::backend backend, std::string scheme, const execution& how, inject::active_injector& injector)
+recorder::recorder(std::string problem, ballast::backend backend, std::string scheme, const execution& how,
+                   inject::active_injector& injector)
     : how_(how), injector_(injector), start_(std::chrono::steady_clock::now()) {
   head_.problem = std::move(problem);
   head_.backend = backend;

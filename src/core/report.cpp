@@ -39,8 +39,14 @@ nlohmann::ordered_json number(double value) {
 }
 
 nlohmann::ordered_json as_json(const event& value) {
-  return {{"site", value.site},           {"index", value.index},   {"residual", number(value.residual)}, {"threshold", number(value.threshold)},
-          {"action", to_string(value.action)}, {"device", value.device}, {"thread", value.thread},             {"time", value.time},
+  return {{"site", value.site},
+          {"index", value.index},
+          {"residual", number(value.residual)},
+          {"threshold", number(value.threshold)},
+          {"action", to_string(value.action)},
+          {"device", value.device},
+          {"thread", value.thread},
+          {"time", value.time},
           {"damaged", value.damaged}};
 }
 
@@ -51,14 +57,10 @@ std::string to_json(const event& value) { return as_json(value).dump(); }
 std::string to_json(const report& value) {
   auto events = nlohmann::ordered_json::array();
   for (const event& each : value.events) events.push_back(as_json(each));
-  const nlohmann::ordered_json all = {{"verdict", to_string(value.verdict)},
-                                      {"checks", value.checks},
-                                      {"detected", value.detected},
-                                      {"corrected", value.corrected},
-                                      {"recomputed", value.recomputed},
-                                      {"uncorrectable", value.uncorrectable},
-                                      {"false_alarms", value.false_alarms},
-                                      {"events", std::move(events)}};
+  const nlohmann::ordered_json all = {{"verdict", to_string(value.verdict)}, {"checks", value.checks},
+                                      {"detected", value.detected},          {"corrected", value.corrected},
+                                      {"recomputed", value.recomputed},      {"uncorrectable", value.uncorrectable},
+                                      {"false_alarms", value.false_alarms},  {"events", std::move(events)}};
   return all.dump();
 }
 
@@ -72,7 +74,8 @@ void report::merge(const report& later) {
   false_alarms += later.false_alarms;
   seconds += later.seconds;
   const std::size_t room = k_max_events - std::min(k_max_events, events.size());
-  events.insert(events.end(), later.events.begin(), later.events.begin() + static_cast<std::ptrdiff_t>(std::min(room, later.events.size())));
+  events.insert(events.end(), later.events.begin(),
+                later.events.begin() + static_cast<std::ptrdiff_t>(std::min(room, later.events.size())));
 }
 
 uncorrectable_error::uncorrectable_error(ballast::report seen)

@@ -16,7 +16,8 @@ namespace ballast::inject {
 
 no_injector::no_injector(const plan* faults, std::string_view operation) {
   if (faults != nullptr)
-    throw unsupported_error(fmt::format("{}: faults can be injected only by the instrumented library; this is the production library", operation));
+    throw unsupported_error(
+        fmt::format("{}: faults can be injected only by the instrumented library; this is the production library", operation));
 }
 
 fault_injector::fault_injector(const plan* faults, std::string_view operation) {
@@ -88,7 +89,8 @@ bool fault_injector::strike_words(site where, const place& here, void* data, std
     fault& f = *each;
     if (f.what.site != where) continue;
     const auto drawn = [&](draw which, std::uint64_t i = 0) { return core::random_bits(f.what.seed, (f.number << 8) + which, i); };
-    const std::int64_t interval = (f.what.interval >= 0 ? f.what.interval : static_cast<std::int64_t>(drawn(k_draw_interval) >> 1)) % here.intervals;
+    const std::int64_t interval =
+        (f.what.interval >= 0 ? f.what.interval : static_cast<std::int64_t>(drawn(k_draw_interval) >> 1)) % here.intervals;
     const std::int64_t step = static_cast<std::int64_t>(drawn(k_draw_step) >> 1) % here.steps;
     if (interval != here.interval || step != here.step) continue;
     if (f.visits.fetch_add(1) < f.what.visit) continue;
@@ -109,7 +111,8 @@ bool fault_injector::strike_words(site where, const place& here, void* data, std
       case model::random_bits: {
         std::uint64_t mask = 0;
         const int wanted = 3 + static_cast<int>(drawn(k_draw_bits) % 6);
-        for (std::uint64_t i = 1; std::popcount(mask) < wanted; ++i) mask |= std::uint64_t{1} << (drawn(k_draw_bits, i) % static_cast<unsigned>(width));
+        for (std::uint64_t i = 1; std::popcount(mask) < wanted; ++i)
+          mask |= std::uint64_t{1} << (drawn(k_draw_bits, i) % static_cast<unsigned>(width));
         store(element, word ^ mask);
         break;
       }

@@ -18,15 +18,26 @@ namespace ballast::inject {
 // stuck_at: the most significant exponent bit (integers: bit 30 or `bit`) is forced to the opposite of what a first visit finds, and
 // again to that value at every later visit: a persistent fault. infinity, negative_infinity, nan: that value (integers: their
 // bit pattern). vector_mask: up to 16 neighbouring words, each with the same bits flipped: a warp or a vector register.
-enum class model : std::uint8_t { bit_flip, two_bits, random_bits, random_value, zero, stuck_at, infinity, negative_infinity, nan, vector_mask };
+enum class model : std::uint8_t {
+  bit_flip,
+  two_bits,
+  random_bits,
+  random_value,
+  zero,
+  stuck_at,
+  infinity,
+  negative_infinity,
+  nan,
+  vector_mask
+};
 
-inline constexpr std::array<std::string_view, 10> k_model_names = {"bit_flip", "two_bits", "random_bits",       "random_value", "zero",
-                                                                   "stuck_at", "infinity", "negative_infinity", "nan",          "vector_mask"};
+inline constexpr std::array<std::string_view, 10> k_model_names = {
+    "bit_flip", "two_bits", "random_bits", "random_value", "zero", "stuck_at", "infinity", "negative_infinity", "nan", "vector_mask"};
 
 struct request {
   inject::site site = site::fft_output;
   inject::model model = model::bit_flip;
-  int count = 1;           // how many faults, each in a place of its own drawn from the seed
+  int count = 1;  // how many faults, each in a place of its own drawn from the seed
   std::uint64_t seed = 0;
   int bit = -1;            // which bit (0 = least significant) for bit_flip, two_bits, vector_mask and stuck_at; −1: drawn from the seed
   std::int64_t visit = 0;  // strike at this visit of the place (0 = the first): for instance the iteration of K-Means

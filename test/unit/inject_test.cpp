@@ -24,7 +24,8 @@ request flip(site where, std::uint64_t seed, int bit = 30) {
 
 // Visits every place of `intervals` × `steps` with `width` ones each; returns the index of the words that changed.
 template <class T>
-std::set<std::int64_t> struck(fault_injector& faults, site where, std::int64_t intervals, std::int64_t steps, std::int64_t width, bool reversed = false) {
+std::set<std::int64_t> struck(fault_injector& faults, site where, std::int64_t intervals, std::int64_t steps, std::int64_t width,
+                              bool reversed = false) {
   std::set<std::int64_t> changed;
   for (std::int64_t v = 0; v < intervals * steps; ++v) {
     const std::int64_t p = reversed ? intervals * steps - 1 - v : v;

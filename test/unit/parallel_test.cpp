@@ -34,7 +34,11 @@ TEST(parallel_for, runs_every_task_once_with_exclusive_slots) {
 
 TEST(parallel_for, passes_on_an_exception_and_works_afterwards) {
   for (const int threads : {1, 3}) {
-    EXPECT_THROW(parallel_for(threads, 100, [](std::int64_t task, int) { if (task == 57) throw std::runtime_error("57"); }), std::runtime_error);
+    EXPECT_THROW(parallel_for(threads, 100,
+                              [](std::int64_t task, int) {
+                                if (task == 57) throw std::runtime_error("57");
+                              }),
+                 std::runtime_error);
     std::atomic<int> ran{0};
     parallel_for(threads, 10, [&](std::int64_t, int) { ran.fetch_add(1); });
     EXPECT_EQ(ran, 10);

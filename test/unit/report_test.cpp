@@ -118,7 +118,8 @@ TEST(dispatch, a_scheme_can_be_chosen_and_an_unknown_one_is_refused) {
 
 TEST(names, go_both_ways) {
   for (const auto each : {precision::f32, precision::f64}) EXPECT_EQ(parse_precision(to_string(each)), each);
-  for (const auto each : {backend::automatic, backend::reference, backend::cpu, backend::cuda}) EXPECT_EQ(parse_backend(to_string(each)), each);
+  for (const auto each : {backend::automatic, backend::reference, backend::cpu, backend::cuda})
+    EXPECT_EQ(parse_backend(to_string(each)), each);
   for (const auto each : {protection::off, protection::detect, protection::correct}) EXPECT_EQ(parse_protection(to_string(each)), each);
   EXPECT_FALSE(parse_backend("gpu"));
 }

@@ -1,0 +1,151 @@
+// FFT against FFTW (planned with MEASURE), out of place, the same data, the same number of threads.
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include <fftw3.h>
+#include <fmt/format.h>
+
+#include <ballast/ballast.hpp>
+
+#include "bench.hpp"
+#include "stopwatch.hpp"
+
+namespace ballast::bench {
+namespace {
+
+// FFTW's two precisions behind one name.
+template <class T>
+struct fftw;
+
+#define BALLAST_BENCH_FFTW(T, p)                                                                                                  \
+  template <>                                                                                                                     \
+  struct fftw<T> {                                                                                                                \
+    using complex = p##_complex;                                                                                                  \
+    using plan = p##_plan;                                                                                                        \
+    static void threads(int n) {                                                                                                  \
+      static const int ready = p##_init_threads();                                                                                \
+      (void)ready;                                                                                                                \
+      p##_plan_with_nthreads(n);                                                                                                  \
+    }                                                                                                                             \
+    static plan c2c(int rank, const int* n, int batch, complex* in, int id, complex* out, int od, int sign) {                     \
+      return p##_plan_many_dft(rank, n, batch, in, nullptr, 1, id, out, nullptr, 1, od, sign, FFTW_MEASURE | FFTW_DESTROY_INPUT); \
+    }                                                                                                                             \
+    static plan r2c(int rank, const int* n, int batch, T* in, int id, complex* out, int od) {                                     \
+      return p##_plan_many_dft_r2c(rank, n, batch, in, nullptr, 1, id, out, nullptr, 1, od, FFTW_MEASURE | FFTW_DESTROY_INPUT);   \
+    }                                                                                                                             \
+    static plan c2r(int rank, const int* n, int batch, complex* in, int id, T* out, int od) {                                     \
+      return p##_plan_many_dft_c2r(rank, n, batch, in, nullptr, 1, id, out, nullptr, 1, od, FFTW_MEASURE | FFTW_DESTROY_INPUT);   \
+    }                                                                                                                             \
+    static void execute(plan made) { p##_execute(made); }                                                                         \
+    static void destroy(plan made) { p##_destroy_plan(made); }                                                                    \
+  };
+
+BALLAST_BENCH_FFTW(float, fftwf)
+BALLAST_BENCH_FFTW(double, fftw)
+
+template <class In, class Out>
+struct data {
+  std::vector<In> in;
+  std::vector<Out> out;
+};
+
+void fill(std::vector<float>& x) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  for (auto& each : x) each = normal(random);
+}
+void fill(std::vector<double>& x) {
+  std::mt19937 random(1);
+  std::normal_distribution<double> normal;
+  for (auto& each : x) each = normal(random);
+}
+template <class T>
+void fill(std::vector<std::complex<T>>& x) {
+  std::mt19937 random(1);
+  std::normal_distribution<T> normal;
+  for (auto& each : x) each = {normal(random), normal(random)};
+}
+
+template <class T, class In, class Out>
+subject make(const fft::token& wanted, const settings& how) {
+  const fft::problem& problem = wanted.problem;
+  std::int64_t points = 1;
+  for (const auto length : problem.shape) points *= length;
+  const std::int64_t half = points / problem.shape.back() * (problem.shape.back() / 2 + 1);
+  const std::int64_t in_size = problem.kind == fft::kind::c2r ? half : points;
+  const std::int64_t out_size = problem.kind == fft::kind::r2c ? half : points;
+  auto held = std::make_shared<data<In, Out>>();
+  held->in.resize(static_cast<std::size_t>(in_size * problem.batch));
+  held->out.resize(static_cast<std::size_t>(out_size * problem.batch));
+
+  subject made;
+  made.token = fft::to_token(problem, wanted.direction);
+  made.unit = "batch";
+  made.flops = (problem.kind == fft::kind::c2c ? 5.0 : 2.5) * static_cast<double>(points) * std::log2(static_cast<double>(points)) *
+               static_cast<double>(problem.batch);
+
+  if (how.peers) {  // planned first: FFTW's MEASURE overwrites the arrays
+    std::vector<int> n(problem.shape.begin(), problem.shape.end());
+    const int rank = static_cast<int>(n.size());
+    const int batch = static_cast<int>(problem.batch);
+    fftw<T>::threads(how.threads);
+    typename fftw<T>::plan plan;
+    if constexpr (std::is_same_v<In, Out>) {
+      const int sign = wanted.direction == fft::direction::forward ? FFTW_FORWARD : FFTW_BACKWARD;
+      plan = fftw<T>::c2c(rank, n.data(), batch, reinterpret_cast<typename fftw<T>::complex*>(held->in.data()), static_cast<int>(in_size),
+                          reinterpret_cast<typename fftw<T>::complex*>(held->out.data()), static_cast<int>(out_size), sign);
+    } else if constexpr (std::is_same_v<In, T>) {
+      plan = fftw<T>::r2c(rank, n.data(), batch, held->in.data(), static_cast<int>(in_size),
+                          reinterpret_cast<typename fftw<T>::complex*>(held->out.data()), static_cast<int>(out_size));
+    } else {
+      plan = fftw<T>::c2r(rank, n.data(), batch, reinterpret_cast<typename fftw<T>::complex*>(held->in.data()), static_cast<int>(in_size),
+                          held->out.data(), static_cast<int>(out_size));
+    }
+    if (plan == nullptr) throw unsupported_error(fmt::format("{}: FFTW made no plan", made.token));
+    const auto destroy = [](auto* p) {
+      fftw<T>::destroy(*p);
+      delete p;
+    };
+    std::shared_ptr<typename fftw<T>::plan> shared(new typename fftw<T>::plan(plan), destroy);
+    made.variants.push_back({"FFTW", [held, shared] { return seconds_of([&] { fftw<T>::execute(*shared); }); }});
+  }
+  fill(held->in);
+  for (const auto level : {protection::off, protection::correct}) {
+    execution with{.threads = how.threads, .protection = level};
+    auto plan = std::make_shared<fft::plan>(problem, with);
+    const bool forward = wanted.direction == fft::direction::forward;
+    made.variants.push_back({std::string(to_string(level)), [held, plan, forward] {
+                               return seconds_of([&] {
+                                 if constexpr (!std::is_same_v<Out, T>) {
+                                   if (forward) (void)plan->forward(held->in, held->out);
+                                 }
+                                 if constexpr (!std::is_same_v<In, T>) {
+                                   if (!forward) (void)plan->inverse(held->in, held->out);
+                                 }
+                               });
+                             }});
+  }
+  return made;
+}
+
+template <class T>
+subject make(const fft::token& wanted, const settings& how) {
+  switch (wanted.problem.kind) {
+    case fft::kind::c2c: return make<T, std::complex<T>, std::complex<T>>(wanted, how);
+    case fft::kind::r2c: return make<T, T, std::complex<T>>(wanted, how);
+    default: return make<T, std::complex<T>, T>(wanted, how);
+  }
+}
+
+}  // namespace
+
+subject make_fft(const std::string& token, const settings& how) {
+  const fft::token wanted = fft::parse_token(token);
+  return wanted.problem.precision == precision::f32 ? make<float>(wanted, how) : make<double>(wanted, how);
+}
+
+}  // namespace ballast::bench

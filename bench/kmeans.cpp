@@ -1,0 +1,149 @@
+// K-Means, per Lloyd iteration, against scikit-learn: its own Lloyd step, called from a Python process that answers over a pipe, and
+// without the set-up, while Ballast's time is a whole fit (with set-up and final labels) divided by its iterations.
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <ballast/ballast.hpp>
+
+#include "bench.hpp"
+#include "stopwatch.hpp"
+
+namespace ballast::bench {
+namespace {
+
+constexpr int k_iterations = 20;
+
+// A child process that is asked for one measurement a line.
+class child {
+ public:
+  explicit child(const std::vector<std::string>& command) {
+    int to[2], from[2];
+    if (pipe(to) != 0 || pipe(from) != 0) throw error("pipe failed");
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(to[0], 0);
+      dup2(from[1], 1);
+      for (const int each : {to[0], to[1], from[0], from[1]}) close(each);
+      std::vector<char*> arguments;
+      for (const auto& each : command) arguments.push_back(const_cast<char*>(each.c_str()));
+      arguments.push_back(nullptr);
+      execvp(arguments[0], arguments.data());
+      _exit(127);
+    }
+    close(to[0]);
+    close(from[1]);
+    requests_ = fdopen(to[1], "w");
+    answers_ = fdopen(from[0], "r");
+  }
+  ~child() {
+    std::fclose(requests_);
+    std::fclose(answers_);
+    waitpid(pid_, nullptr, 0);
+  }
+  child(const child&) = delete;
+  child& operator=(const child&) = delete;
+
+  double ask() {
+    std::fputs("run\n", requests_);
+    std::fflush(requests_);
+    double seconds = 0;
+    if (std::fscanf(answers_, "%lf", &seconds) != 1) throw error("scikit-learn gave no time: is python3-sklearn installed?");
+    return seconds;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  std::FILE* requests_ = nullptr;
+  std::FILE* answers_ = nullptr;
+};
+
+template <class T>
+void write_raw(const std::filesystem::path& file, const matrix<T>& values) {
+  std::ofstream out(file, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(T)));
+  if (!out) throw error(fmt::format("{}: cannot be written", file.string()));
+}
+
+// Removes the folder at the end.
+struct scratch_folder {
+  std::filesystem::path path;
+  scratch_folder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "ballast-bench-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw error("no temporary folder can be made");
+    path = pattern;
+  }
+  ~scratch_folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+};
+
+template <class T>
+subject make(const kmeans::problem& wanted, const settings& how) {
+  auto points = std::make_shared<matrix<T>>(wanted.m, wanted.n);
+  auto centroids = std::make_shared<matrix<T>>(wanted.k, wanted.n);
+  // k overlapping normal clouds: hard enough that Lloyd does not end within the measured iterations.
+  std::mt19937 random(1);
+  std::normal_distribution<T> normal;
+  matrix<T> centres(wanted.k, wanted.n);
+  for (std::int64_t c = 0; c < wanted.k; ++c)
+    for (std::int64_t f = 0; f < wanted.n; ++f) centres(c, f) = normal(random);
+  for (std::int64_t i = 0; i < wanted.m; ++i) {
+    const auto c = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(wanted.k));
+    for (std::int64_t f = 0; f < wanted.n; ++f) (*points)(i, f) = centres(c, f) + normal(random);
+  }
+  for (std::int64_t c = 0; c < wanted.k; ++c)
+    for (std::int64_t f = 0; f < wanted.n; ++f) (*centroids)(c, f) = (*points)(c, f);
+
+  subject made;
+  made.token = kmeans::to_token(wanted);
+  made.unit = "Lloyd iteration";
+  made.flops = 2.0 * static_cast<double>(wanted.m) * static_cast<double>(wanted.n) * static_cast<double>(wanted.k);
+  for (const auto level : {protection::off, protection::correct}) {
+    made.variants.push_back(
+        {std::string(to_string(level)), [=] {
+           kmeans::options<T> options{.clusters = wanted.k,
+                                      .init = kmeans::init::given,
+                                      .centroids = std::as_const(*centroids).view(),
+                                      .max_iter = k_iterations,
+                                      .tol = 0};
+           int iterations = 1;
+           const double seconds = seconds_of([&] {
+             iterations = kmeans::fit(std::as_const(*points).view(), options, {.threads = how.threads, .protection = level}).iterations;
+           });
+           return seconds / iterations;
+         }});
+  }
+  if (how.peers) {
+    auto folder = std::make_shared<scratch_folder>();
+    write_raw(folder->path / "points", *points);
+    write_raw(folder->path / "centroids", *centroids);
+    const std::string type = sizeof(T) == 4 ? "float32" : "float64";
+    auto rival = std::make_shared<child>(std::vector<std::string>{how.python, how.scripts + "/scikit_learn.py", folder->path.string(), type,
+                                                                  std::to_string(wanted.m), std::to_string(wanted.n),
+                                                                  std::to_string(wanted.k), std::to_string(how.threads)});
+    rival->ask();  // reads the files, and warms up
+    made.variants.push_back({"scikit-learn", [rival, folder] { return rival->ask(); }});
+  }
+  return made;
+}
+
+}  // namespace
+
+subject make_kmeans(const std::string& token, const settings& how) {
+  const kmeans::problem wanted = kmeans::parse_token(token);
+  return wanted.precision == precision::f32 ? make<float>(wanted, how) : make<double>(wanted, how);
+}
+
+}  // namespace ballast::bench

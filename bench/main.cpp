@@ -1,0 +1,204 @@
+// ballast-bench: times problems, with and without protection and against their rivals, in one process.
+// Google Benchmark interleaves the repetitions of all variants of a problem at random, so that a slow moment of the machine hits all alike;
+// what is printed are medians, and ratios of medians of the same run.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <ballast/ballast.hpp>
+
+#include "bench.hpp"
+
+namespace ballast::bench {
+namespace {
+
+// Keeps every repetition's time.
+class collector : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>& runs) override {
+    for (const Run& run : runs) {
+      if (run.run_type != Run::RT_Iteration) continue;
+      if (run.error_occurred) throw error(run.run_name.function_name + ": " + run.error_message);
+      seconds[run.run_name.function_name].push_back(run.real_accumulated_time / static_cast<double>(run.iterations));
+    }
+  }
+  std::map<std::string, std::vector<double>> seconds;
+};
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+subject make(const std::string& token, const settings& how) {
+  if (token.starts_with("fft_")) return make_fft(token, how);
+  if (token.starts_with("kmeans_")) return make_kmeans(token, how);
+  if (token.starts_with("qr_")) return make_qr(token, how);
+  throw invalid_argument_error(fmt::format("token: expected fft_…, kmeans_… or qr_…, got \"{}\"", token));
+}
+
+nlohmann::ordered_json measure(const subject& what, int repeat, double least_seconds) {
+  benchmark::ClearRegisteredBenchmarks();
+  for (const variant& each : what.variants) {
+    benchmark::RegisterBenchmark(each.name.c_str(),
+                                 [&each](benchmark::State& state) {
+                                   for (auto _ : state) state.SetIterationTime(each.run());
+                                 })
+        ->UseManualTime()
+        ->Repetitions(repeat)
+        ->MinTime(least_seconds);
+  }
+  collector seen;
+  benchmark::RunSpecifiedBenchmarks(&seen);
+
+  nlohmann::ordered_json out = {{"token", what.token}, {"unit", what.unit}};
+  std::map<std::string, double> medians;
+  for (const variant& each : what.variants) {
+    medians[each.name] = median(seen.seconds.at(each.name));
+    const auto [least, most] = std::ranges::minmax(seen.seconds.at(each.name));
+    nlohmann::ordered_json row = {{"median_seconds", medians[each.name]}, {"min_seconds", least}, {"max_seconds", most}};
+    if (what.flops > 0) row["gflops"] = what.flops / medians[each.name] * 1e-9;
+    out["variants"][each.name] = std::move(row);
+  }
+  out["protection_overhead"] = medians.at("correct") / medians.at("off") - 1;
+  for (const variant& each : what.variants) {
+    if (each.name == "off" || each.name == "correct") continue;
+    out["peer"] = each.name;
+    out["speedup_off"] = medians.at(each.name) / medians.at("off");
+    out["speedup_correct"] = medians.at(each.name) / medians.at("correct");
+  }
+  return out;
+}
+
+// The problems of docs/benchmarks/cpu.md.
+const std::vector<std::string> k_suite = {"fft_c2c_f32_n64_b262144_fwd",
+                                          "fft_c2c_f32_n128_b131072_fwd",
+                                          "fft_c2c_f32_n256_b65536_fwd",
+                                          "fft_c2c_f32_n512_b32768_fwd",
+                                          "fft_c2c_f32_n1024_b16384_fwd",
+                                          "fft_c2c_f32_n2048_b8192_fwd",
+                                          "fft_c2c_f32_n4096_b4096_fwd",
+                                          "fft_c2c_f32_n8192_b2048_fwd",
+                                          "fft_c2c_f32_n16384_b1024_fwd",
+                                          "fft_c2c_f32_n32768_b512_fwd",
+                                          "fft_c2c_f32_n65536_b256_fwd",
+                                          "fft_c2c_f32_n131072_b128_fwd",
+                                          "fft_c2c_f32_n262144_b64_fwd",
+                                          "fft_c2c_f32_n524288_b32_fwd",
+                                          "fft_c2c_f32_n1048576_b16_fwd",
+                                          "fft_c2c_f64_n64_b131072_fwd",
+                                          "fft_c2c_f64_n1024_b8192_fwd",
+                                          "fft_c2c_f64_n16384_b512_fwd",
+                                          "fft_c2c_f64_n262144_b32_fwd",
+                                          "fft_c2c_f64_n1048576_b8_fwd",
+                                          "fft_c2c_f32_n1000_b16384_fwd",
+                                          "fft_c2c_f32_n4099_b1024_fwd",
+                                          "fft_r2c_f32_n1024_b16384_fwd",
+                                          "fft_r2c_f32_n320x320_b64_fwd",
+                                          "fft_c2c_f64_n128x128x128_b2_fwd",
+                                          "kmeans_f32_m131072_n128_k128",
+                                          "kmeans_f32_m131072_n8_k8",
+                                          "kmeans_f32_m1000000_n16_k64",
+                                          "kmeans_f32_m131072_n64_k1024",
+                                          "kmeans_f64_m131072_n128_k128",
+                                          "qr_f64_m1024_n1024",
+                                          "qr_f64_m2048_n2048",
+                                          "qr_f64_m4096_n4096",
+                                          "qr_f64_m20000_n500",
+                                          "qr_f64_m200000_n64",
+                                          "qr_f32_m2048_n2048"};
+
+void print_row(const nlohmann::ordered_json& row) {
+  const auto& variants = row.at("variants");
+  const auto milliseconds = [&](const std::string& name) { return variants.at(name).at("median_seconds").get<double>() * 1e3; };
+  std::string line = fmt::format("| `{}` | {:.3g} | {:.1f} | {:.3g} | {:+.1f} % |", row.at("token").get<std::string>(), milliseconds("off"),
+                                 variants.at("off").at("gflops").get<double>(), milliseconds("correct"),
+                                 row.at("protection_overhead").get<double>() * 100);
+  if (row.contains("peer")) {
+    line +=
+        fmt::format(" {} {:.3g} | {:.2f} | {:.2f} |", row.at("peer").get<std::string>(), milliseconds(row.at("peer").get<std::string>()),
+                    row.at("speedup_off").get<double>(), row.at("speedup_correct").get<double>());
+  }
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Times problems with protection off and on, and with --peers against FFTW, scikit-learn and OpenBLAS's LAPACK.",
+               "ballast bench"};
+  std::vector<std::string> tokens;
+  settings how;
+  int repeat = 7;
+  double least = 0.2;
+  bool json = false;
+  std::string suite;
+  how.python = "/usr/bin/python3";
+  how.scripts = BALLAST_BENCH_SCRIPTS;
+  app.add_option("TOKEN", tokens, "problems, for instance fft_c2c_f32_n1024_b16384_fwd, kmeans_f32_m131072_n128_k128, qr_f64_m2048_n2048");
+  app.add_option("--suite", suite, "take the problems of a published table")->check(CLI::IsMember({"cpu"}));
+  app.add_flag("--peers", how.peers, "run the rivals, too");
+  app.add_option("--repeat", repeat, "repetitions of each variant; medians are printed")->check(CLI::Range(1, 1000))->capture_default_str();
+  app.add_option("--min-time", least, "seconds that one repetition lasts at least")->check(CLI::Range(1e-6, 60.0))->capture_default_str();
+  app.add_option("--threads", how.threads, "threads of every variant, 0: all cores")->check(CLI::Range(0, 1024))->capture_default_str();
+  app.add_option("--python", how.python, "interpreter that has scikit-learn")->capture_default_str();
+  app.add_flag("--json", json, "print one JSON object instead of a Markdown table");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  if (suite == "cpu") tokens.insert(tokens.end(), k_suite.begin(), k_suite.end());
+  if (tokens.empty()) throw invalid_argument_error("bench: expected at least one TOKEN or --suite, got none");
+  const library_information info = information();
+  if (how.threads == 0) how.threads = info.threads;
+
+  nlohmann::ordered_json all = {{"operation", "bench"},
+                                {"version", info.version},
+                                {"simd", info.simd},
+                                {"blas", info.blas},
+                                {"threads", how.threads},
+                                {"repeat", repeat},
+                                {"results", nlohmann::ordered_json::array()}};
+  if (!json) {
+    fmt::print("| problem | off, ms | GFLOP/s | correct, ms | protection |{}\n",
+               how.peers ? " rival, ms | speed-up, off | speed-up, correct |" : "");
+    fmt::print("|---|---|---|---|---|{}\n", how.peers ? "---|---|---|" : "");
+  }
+  for (const std::string& token : tokens) {
+    auto row = measure(make(token, how), repeat, least);
+    if (!json) print_row(row);
+    all["results"].push_back(std::move(row));
+  }
+  if (json) fmt::print("{}\n", all.dump(2));
+  return 0;
+}
+
+}  // namespace
+}  // namespace ballast::bench
+
+int main(int argc, char** argv) {
+  // Google Benchmark reads its own settings from arguments; these make it interleave and stay silent about them.
+  std::string name = "ballast-bench", interleave = "--benchmark_enable_random_interleaving=true";
+  char* fixed[] = {name.data(), interleave.data(), nullptr};
+  int count = 2;
+  benchmark::Initialize(&count, fixed);
+  try {
+    return ballast::bench::run(argc, argv);
+  } catch (const ballast::invalid_argument_error& e) {
+    fmt::print(stderr, "ballast bench: {}\n", e.what());
+    return 2;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "ballast bench: {}\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,384 @@
+"""The command as a user runs it: results against NumPy, JSON, exit statuses, files whole or untouched.
+
+Usage: cli_test.py PATH_OF_BALLAST [unittest's arguments]
+"""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import numpy as np
+
+BALLAST = os.path.abspath(sys.argv.pop(1))
+DATA = Path(__file__).resolve().parents[2] / "examples" / "data"
+
+
+def run(*arguments, status=0):
+    done = subprocess.run([BALLAST, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    if done.returncode != status:
+        raise AssertionError(f"{arguments}: expected exit status {status}, got {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done
+
+
+def run_json(*arguments, status=0):
+    return json.loads(run(*arguments, "--json", status=status).stdout)
+
+
+class WithFolder(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.dir = Path(self.folder.name)
+        self.random = np.random.default_rng(1)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def save(self, name, values):
+        np.save(self.dir / name, values)
+        return self.dir / name
+
+
+class Fft(WithFolder):
+    def test_every_type_order_and_axis_against_numpy(self):
+        for dtype, tolerance in (("f4", 1e-5), ("f8", 1e-13), ("c8", 1e-5), ("c16", 1e-13)):
+            values = self.random.normal(size=(6, 10, 15)).astype(dtype)
+            if dtype[0] == "c":
+                values = values + 1j * self.random.normal(size=values.shape).astype(values.real.dtype)
+            for order in "CF":
+                source = self.save("in.npy", np.array(values, order=order))
+                for axes in ((-1,), (0,), (1,), (0, 1), (1, 2), (0, 2), (0, 1, 2), (2, 0)):
+                    seen = run_json("fft", source, "-o", self.dir / "out.npy", "--axes", ",".join(map(str, axes)))
+                    out = np.load(self.dir / "out.npy")
+                    self.assertEqual(out.dtype, np.result_type(values.dtype, np.complex64))
+                    expected = np.fft.fftn(values.astype("c16"), axes=axes)
+                    self.assertLess(np.linalg.norm(out - expected), tolerance * np.linalg.norm(expected), (dtype, order, axes))
+                    self.assertEqual(seen["verdict"], "clean")
+                    self.assertEqual(seen["shape"], list(values.shape))
+
+    def test_real_and_back(self):
+        for n in (1, 2, 9, 10):
+            values = self.random.normal(size=(4, n))
+            source = self.save("in.npy", values)
+            run("fft", source, "--real", "-o", self.dir / "half.npy")
+            np.testing.assert_allclose(np.load(self.dir / "half.npy"), np.fft.rfft(values), atol=1e-13)
+            run("fft", self.dir / "half.npy", "--real", "--inverse", "--length", n, "-o", self.dir / "back.npy")
+            np.testing.assert_allclose(np.load(self.dir / "back.npy"), values, atol=1e-13)
+
+    def test_norms_and_inverse(self):
+        values = self.random.normal(size=40) + 1j * self.random.normal(size=40)
+        source = self.save("in.npy", values)
+        for norm in ("backward", "ortho", "forward"):
+            run("fft", source, "--norm", norm, "-o", self.dir / "f.npy")
+            np.testing.assert_allclose(np.load(self.dir / "f.npy"), np.fft.fft(values, norm=norm), atol=1e-12)
+            run("fft", source, "--norm", norm, "--inverse", "-o", self.dir / "i.npy")
+            np.testing.assert_allclose(np.load(self.dir / "i.npy"), np.fft.ifft(values, norm=norm), atol=1e-12)
+
+    def test_precision_option_and_csv_output(self):
+        source = self.save("in.npy", self.random.normal(size=8))
+        seen = run_json("fft", source, "--precision", "f32", "-o", self.dir / "out.csv")
+        self.assertIn("_f32_", seen["problem"])
+        rows = [complex(line) for line in (self.dir / "out.csv").read_text().split()]
+        np.testing.assert_allclose(rows, np.fft.fft(np.load(source)), rtol=1e-5, atol=1e-5)
+        run("fft", self.dir / "out.csv", "--inverse", "-o", self.dir / "back.npy")
+        np.testing.assert_allclose(np.load(self.dir / "back.npy"), np.load(source), atol=1e-5)
+
+    def test_solar_cycle(self):
+        seen = run_json("fft", DATA / "sunspots.csv", "--real")
+        self.assertAlmostEqual(seen["peak"]["period"], 11.04, delta=0.1)
+
+    def test_in_place_output_over_the_input(self):
+        values = self.random.normal(size=16)
+        source = self.save("in.npy", values)
+        run("fft", source, "-o", source)
+        np.testing.assert_allclose(np.load(source), np.fft.fft(values), atol=1e-13)
+
+    def test_nan_and_inf_are_no_fault(self):
+        values = self.random.normal(size=(3, 32))
+        values[1, 5] = np.nan
+        values[2, 7] = np.inf
+        seen = run_json("fft", self.save("in.npy", values), "-o", self.dir / "out.npy")
+        out = np.load(self.dir / "out.npy")
+        self.assertEqual(seen["verdict"], "clean")
+        np.testing.assert_allclose(out[0], np.fft.fft(values[0]), atol=1e-12)
+        self.assertTrue(np.isnan(out[1]).all())
+        self.assertFalse(np.isfinite(out[2]).any())
+
+
+class Kmeans(WithFolder):
+    def test_iris(self):
+        seen = run_json("kmeans", DATA / "iris.csv", "-k", 3, "--n-init", 5, "--labels", self.dir / "l.npy", "--centroids", self.dir / "c.npy")
+        self.assertAlmostEqual(seen["inertia"], 78.85, delta=0.01)
+        labels, centroids = np.load(self.dir / "l.npy"), np.load(self.dir / "c.npy")
+        self.assertEqual(labels.dtype, np.int32)
+        points = np.loadtxt(DATA / "iris.csv", delimiter=",", skiprows=3)
+        distances = ((points[:, None, :] - centroids[None]) ** 2).sum(axis=2)
+        np.testing.assert_array_equal(labels, distances.argmin(axis=1))
+        self.assertAlmostEqual(seen["inertia"], distances.min(axis=1).sum(), delta=1e-9)
+        self.assertEqual(sorted(seen["sizes"]), sorted(np.bincount(labels).tolist()))
+
+    def test_same_seed_same_result_for_any_threads_and_backend_is_reported(self):
+        results = []
+        for threads in (1, 2):
+            seen = run_json("kmeans", DATA / "iris.csv", "-k", 4, "--seed", 7, "--threads", threads)
+            self.assertEqual(seen["backend"], "cpu")
+            results.append((seen["inertia"], seen["iterations"], seen["sizes"]))
+        self.assertEqual(results[0], results[1])
+        self.assertEqual(run_json("kmeans", DATA / "iris.csv", "-k", 4, "--backend", "reference")["backend"], "reference")
+
+    def test_given_centroids_and_weights(self):
+        points = np.array([[0.0], [1.0], [10.0], [11.0]])
+        centroids = self.save("c.npy", np.array([[0.0], [10.0]]))
+        weights = self.save("w.npy", np.array([3.0, 1.0, 1.0, 1.0]))
+        run("kmeans", self.save("p.npy", points), "-k", 2, "--init", centroids, "--weights", weights, "--centroids", self.dir / "out.npy")
+        np.testing.assert_allclose(np.load(self.dir / "out.npy"), [[0.25], [10.5]])
+
+    def test_what_has_no_meaning_is_refused(self):
+        points = self.save("p.npy", self.random.normal(size=(5, 2)))
+        bad = self.random.normal(size=(5, 2))
+        bad[2, 1] = np.nan
+        for arguments in ((points, "-k", 6), (points, "-k", 0), (points, "-k", -1), (self.save("nan.npy", bad), "-k", 2),
+                          (self.save("empty.npy", np.zeros((0, 3))), "-k", 1), (self.save("c.npy", np.ones((4, 2)) * 1j), "-k", 2),
+                          (self.save("3d.npy", np.zeros((2, 2, 2))), "-k", 2), (points, "-k", 2, "--max-iter", 0), (points, "-k", 2, "--tol", "-1"),
+                          (points, "-k", 2, "--init", self.save("wrong.npy", np.zeros((3, 2)))),
+                          (points, "-k", 2, "--weights", self.save("w.npy", -np.ones(5)))):
+            labels = self.dir / "labels.npy"
+            done = run("kmeans", *arguments, "--labels", labels, status=2)
+            self.assertTrue(done.stderr.strip())
+            self.assertEqual(done.stdout, "")
+            self.assertFalse(labels.exists())
+
+
+class Qr(WithFolder):
+    def test_factors(self):
+        for shape in ((30, 7), (7, 30), (12, 12), (1, 1), (200, 150)):
+            for dtype, tolerance in (("f8", 1e-13), ("f4", 1e-5)):
+                A = self.random.normal(size=shape).astype(dtype)
+                seen = run_json("qr", self.save("a.npy", np.asfortranarray(A)), "--q", self.dir / "q.npy", "--r", self.dir / "r.npy")
+                Q, R = np.load(self.dir / "q.npy"), np.load(self.dir / "r.npy")
+                self.assertLess(np.linalg.norm(Q @ R - A), tolerance * np.linalg.norm(A))
+                self.assertLess(np.linalg.norm(Q.T @ Q - np.eye(Q.shape[1])), tolerance * 10)
+                np.testing.assert_array_equal(R, np.triu(R))
+                self.assertLess(seen["residual"], tolerance)
+                self.assertLess(seen["orthogonality"], tolerance)
+
+    def test_longley_to_nine_digits(self):
+        seen = run_json("lstsq", DATA / "longley-a.csv", DATA / "longley-b.csv", "-o", self.dir / "x.npy")
+        certified = np.loadtxt(DATA / "longley-x.csv", skiprows=4)
+        x = np.load(self.dir / "x.npy")[:, 0]
+        np.testing.assert_allclose(x, certified, rtol=1e-9)
+        np.testing.assert_array_equal(seen["x"][0], x)
+
+    def test_several_right_hand_sides_and_least_norm(self):
+        for shape in ((20, 5), (5, 20)):
+            A, B = self.random.normal(size=shape), self.random.normal(size=(shape[0], 3))
+            run("lstsq", self.save("a.npy", A), self.save("b.npy", B), "-o", self.dir / "x.npy")
+            np.testing.assert_allclose(np.load(self.dir / "x.npy"), np.linalg.lstsq(A, B, rcond=None)[0], rtol=1e-9, atol=1e-9)
+
+    def test_wrong_shapes(self):
+        a, b = self.save("a.npy", np.ones((4, 2))), self.save("b.npy", np.ones(5))
+        self.assertIn("rows", run("lstsq", a, b, status=2).stderr)
+        run("qr", self.save("e.npy", np.zeros((0, 3))), status=2)
+        run("qr", self.save("c.npy", np.ones((3, 3)) * 1j), status=2)
+
+
+class Files(WithFolder):
+    def npy(self, header, body=b"", magic=b"\x93NUMPY\x01\x00"):
+        text = header.encode() if isinstance(header, str) else header
+        path = self.dir / "bad.npy"
+        path.write_bytes(magic + struct.pack("<H", len(text)) + text + body)
+        return path
+
+    def check_bad(self, path):
+        out = self.dir / "out.npy"
+        out.write_bytes(b"precious")
+        done = run("fft", path, "-o", out, status=2)
+        self.assertIn(str(path.name), done.stderr)
+        self.assertEqual(out.read_bytes(), b"precious")
+        self.assertEqual(sorted(p.name for p in self.dir.iterdir() if "partial" in p.name), [])
+
+    def test_each_damaged_npy(self):
+        good = "{'descr': '<f8', 'fortran_order': False, 'shape': (4,), }"
+        for header, body, magic in (
+            (good, bytes(31), None), (good, bytes(33), None), (good.replace("<f8", "<i8"), bytes(32), None),
+            (good.replace("<f8", ">f8"), bytes(32), None), (good.replace("4,", "4611686018427387904, 4"), bytes(32), None),
+            (good.replace("4,", "99999999999999999999"), bytes(32), None), (good.replace("4,", "-4,"), bytes(32), None),
+            (good.replace("False", "Maybe"), bytes(32), None), (good.replace("'shape'", "'form'"), bytes(32), None),
+            ("not a dictionary", bytes(32), None), ("{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (4,)}", bytes(32), None),
+            (good, bytes(32), b"\x93NUMPY\x09\x00"), (good, bytes(32), b"PK\x03\x04...."), ("", b"", None), (b"\xff" * 40, b"", None),
+        ):
+            with self.subTest(header=header, magic=magic):
+                self.check_bad(self.npy(header, body, magic or b"\x93NUMPY\x01\x00"))
+        path = self.dir / "short.npy"
+        for size in range(0, 12):
+            path.write_bytes(b"\x93NUMPY\x01\x00\x46\x00{'"[:size])
+            self.check_bad(path)
+        huge = self.dir / "huge.npy"
+        huge.write_bytes(b"\x93NUMPY\x02\x00" + struct.pack("<I", 0xFFFFFFF0) + b"{}")
+        self.check_bad(huge)
+
+    def test_missing_folder_and_wrong_ending(self):
+        self.check_bad(self.dir / "absent.npy")
+        (self.dir / "folder.npy").mkdir()
+        self.check_bad(self.dir / "folder.npy")
+        (self.dir / "x.txt").write_text("1,2")
+        self.check_bad(self.dir / "x.txt")
+
+    def test_bad_csv(self):
+        path = self.dir / "bad.csv"
+        for text in ("", "# nothing\n", "a,b\n", "1,2\n3\n", "1,x\n", "1,2\nx,2\n", "1e999\n", "1,2\0\n", "a,1\n2,3\n"):
+            with self.subTest(text=text):
+                path.write_text(text)
+                self.check_bad(path)
+
+    def test_csv_forms(self):
+        path = self.dir / "form.csv"
+        for text in ("x;y\r\n1;2\r\n3;4\r\n", "# c\n\n1\t2\n3\t4\n", '"x","y"\n1, 2\n+3,4.0e0\n', "\ufeff1,2\n3,4"):
+            path.write_text(text, newline="")
+            run("fft", path, "-o", self.dir / "out.npy")
+            np.testing.assert_allclose(np.load(self.dir / "out.npy"), np.fft.fft([[1, 2], [3, 4]]))
+
+    def test_unwritable_places(self):
+        source = self.save("in.npy", np.ones(4))
+        for place in (self.dir / "no" / "such" / "folder.npy", self.dir, self.dir / "out.txt", "/proc/out.npy"):
+            run("fft", source, "-o", place, status=2)
+        three = self.save("three.npy", np.ones((2, 2, 2)))
+        run("fft", three, "-o", self.dir / "out.csv", status=2)
+        run("qr", self.save("a.npy", np.ones((3, 2))), "--q", self.dir / "same.npy", "--r", self.dir / "same.npy", status=2)
+
+    def test_numpy_format_2_and_empty_axes(self):
+        path = self.dir / "v2.npy"
+        with open(path, "wb") as out:
+            np.lib.format.write_array(out, np.arange(4.0), version=(2, 0))
+        run("fft", path, "-o", self.dir / "out.npy")
+        np.testing.assert_allclose(np.load(self.dir / "out.npy"), np.fft.fft(np.arange(4.0)), atol=1e-14)
+        run("fft", self.save("scalar.npy", np.array(1.0)), status=2)
+        run("fft", self.save("empty.npy", np.zeros((3, 0))), status=2)
+
+
+class Usage(WithFolder):
+    def test_help_and_version(self):
+        self.assertIn("kmeans", run("--help").stdout)
+        for command in ("fft", "kmeans", "qr", "lstsq"):
+            text = run(command, "--help").stdout
+            for option in ("--protect", "--inject", "--backend", "--threads", "--events", "--json", "--quiet", "--scheme", "--precision"):
+                self.assertIn(option, text)
+        self.assertRegex(run("--version").stdout, r"^\d+\.\d+\.\d+")
+
+    def test_bad_usage(self):
+        iris = DATA / "iris.csv"
+        for arguments in ((), ("nonsense",), ("fft",), ("fft", iris, "--colour", "red"), ("kmeans", iris), ("kmeans", iris, "-k", "three"),
+                          ("kmeans", iris, "-k", "99999999999999999999"), ("kmeans", iris, "-k", 2, "--backend", "tpu"),
+                          ("kmeans", iris, "-k", 2, "--scheme", "magic"), ("kmeans", iris, "-k", 2, "--threads", "-1"),
+                          ("fft", iris, "--axes", "2"), ("fft", iris, "--axes", "0,0"), ("fft", iris, "--axes", "x"), ("fft", iris, "--length", "4"),
+                          ("fft", iris, "--inject", "site=nowhere"), ("fft", iris, "--inject", "site=qr.tau"), ("fft", iris, "--inject", "model=nan"),
+                          ("qr", iris, "--events", "/no/such/folder/e.jsonl")):
+            with self.subTest(arguments=arguments):
+                done = run(*arguments, status=2)
+                self.assertTrue(done.stderr.strip())
+                self.assertEqual(done.stdout, "")
+
+    def test_cuda_is_refused_with_a_reason(self):
+        done = run("fft", DATA / "sunspots.csv", "--backend", "cuda", status=2)
+        self.assertIn("cuda", done.stderr)
+        self.assertIn("cpu", done.stderr)
+
+    def test_quiet_prints_nothing(self):
+        done = run("fft", DATA / "sunspots.csv", "--quiet")
+        self.assertEqual(done.stdout + done.stderr, "")
+
+    def test_json_has_the_documented_keys(self):
+        for arguments in (("fft", DATA / "sunspots.csv"), ("kmeans", DATA / "iris.csv", "-k", 3), ("qr", DATA / "iris.csv"),
+                          ("lstsq", DATA / "longley-a.csv", DATA / "longley-b.csv")):
+            seen = run_json(*arguments)
+            for key in ("operation", "problem", "backend", "protection", "scheme", "seconds", "verdict", "report"):
+                self.assertIn(key, seen)
+            for key in ("checks", "detected", "corrected", "recomputed", "uncorrectable", "events"):
+                self.assertIn(key, seen["report"])
+            self.assertEqual(seen["operation"], arguments[0])
+            self.assertGreater(seen["report"]["checks"], 0)
+            self.assertEqual(run_json(*arguments, "--protect", "off")["report"]["checks"], 0)
+
+
+class Injection(WithFolder):
+    """Every operation, site and model that `ballast info --json` lists, through the command."""
+
+    COMMANDS = {
+        "fft": ("fft", DATA / "sunspots.csv", "--real", "-o"),
+        # Two iterations: later ones would heal what a fault did.
+        "kmeans": ("kmeans", DATA / "iris.csv", "-k", 3, "--max-iter", 2, "--centroids"),
+        "qr": ("lstsq", DATA / "longley-a.csv", DATA / "longley-b.csv", "-o"),
+    }
+    TOLERANCE = {"fft": 1e-12, "kmeans": 1e-12, "qr": 1e-9}
+
+    def result(self, operation, *more):
+        """The JSON object, and what the run gave: the output's values and, for K-Means, the sizes and the inertia."""
+        out = self.dir / "result.npy"
+        out.unlink(missing_ok=True)
+        command = (*self.COMMANDS[operation], out, *more, "--json")
+        done = subprocess.run([BALLAST, *map(str, command)], capture_output=True, text=True, timeout=300)
+        self.assertIn(done.returncode, (0, 2, 3), f"{command}\n{done.stderr}")
+        if done.returncode == 2:  # an unprotected fault that made R singular
+            self.assertIn("off", more)
+            self.assertIn("full rank", done.stderr)
+            return None, None
+        seen = json.loads(done.stdout)
+        self.assertEqual(done.returncode == 3, seen["verdict"] == "uncorrectable")
+        self.assertEqual(out.exists(), done.returncode == 0)
+        if not out.exists():
+            return seen, None
+        parts = [np.load(out).ravel().view(float)] + [np.atleast_1d(np.array(seen[key], dtype=float)) for key in ("sizes", "inertia", "iterations") if key in seen]
+        return seen, np.concatenate(parts)
+
+    def test_walk(self):
+        info = json.loads(run("info", "--json").stdout)
+        data_sites = {(row["operation"], row["name"]) for row in info["site_details"] if row["data"]}
+        self.assertEqual(set(info["sites"]), set(self.COMMANDS))
+        for operation, sites in info["sites"].items():
+            clean_report, clean = self.result(operation)
+            self.assertEqual(clean_report["verdict"], "clean")
+            for site in sites:
+                detected = 0
+                for model in info["models"]:
+                    fault = f"site={site},model={model},seed=3" + (",bit=62" if model in ("bit_flip", "two_bits", "vector_mask") else "")
+                    seen, result = self.result(operation, "--inject", fault)
+                    with self.subTest(fault=fault, verdict=seen["verdict"]):
+                        if seen["verdict"] == "uncorrectable":
+                            self.assertEqual(model, "stuck_at")
+                        else:
+                            np.testing.assert_allclose(result, clean, rtol=0, atol=self.TOLERANCE[operation] * np.abs(clean).max())
+                    detected += seen["report"]["detected"]
+                with self.subTest(site=site):
+                    self.assertGreater(detected, 0, "no fault at this site was ever detected")
+                    if (operation, site) in data_sites:
+                        self.assertTrue(self.reaches_the_output(operation, site, clean), "with protection off no fault at this site reached the output")
+
+    def reaches_the_output(self, operation, site, clean):
+        for seed in range(1, 5):
+            for visit in (0, 1, 2):
+                for model in ("bit_flip,bit=62", "random_value", "zero"):
+                    fault = f"site={site},model={model},seed={seed},visit={visit}"
+                    _, result = self.result(operation, "--inject", fault, "--protect", "off")
+                    if result is None or not np.array_equal(result, clean, equal_nan=True):
+                        return True
+        return False
+
+    def test_event_log_and_status_3(self):
+        log = self.dir / "events.jsonl"
+        out = self.dir / "out.npy"
+        out.write_bytes(b"precious")
+        done = run("fft", DATA / "sunspots.csv", "-o", out, "--events", log, "--inject", "site=fft.output,model=stuck_at,seed=1", status=3)
+        self.assertIn("could not be repaired", done.stderr)
+        self.assertEqual(out.read_bytes(), b"precious")
+        events = [json.loads(line) for line in log.read_text().splitlines()]
+        self.assertEqual([e["action"] for e in events], ["uncorrectable"])
+        seen = run_json("fft", DATA / "sunspots.csv", "--protect", "detect", "--inject", "site=fft.output,model=bit_flip,bit=62,seed=1", status=3)
+        self.assertEqual(seen["verdict"], "uncorrectable")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)

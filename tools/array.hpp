@@ -1,0 +1,47 @@
+// An array in a file: .npy (NumPy's format 1.0 to 3.0, both orders) and .csv.
+// Layer: tools.
+// Source: NEP 1, "A simple file format for NumPy arrays".
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ballast::tools {
+
+struct array {
+  using storage = std::variant<std::vector<float>, std::vector<double>, std::vector<std::complex<float>>, std::vector<std::complex<double>>,
+                               std::vector<std::int32_t>>;
+  std::vector<std::int64_t> shape;
+  bool fortran = false;  // first axis fastest
+  storage values;
+
+  bool is_complex() const { return values.index() == 2 || values.index() == 3; }
+  bool is_double() const { return values.index() == 1 || values.index() == 3; }
+  std::int64_t size() const;
+  std::vector<std::int64_t> strides() const;  // in elements
+
+  // The values as T; real values become complex with zero imaginary part. Throws invalid_argument_error for complex to real.
+  template <class T>
+  std::vector<T> as() &&;
+};
+
+// "150x4"
+std::string to_string(const std::vector<std::int64_t>& shape);
+
+// Reads a .npy or .csv file by its name's ending. .npy: little-endian f4, f8, c8 or c16; the header is checked against the size of the file
+// before anything is allocated. .csv: numbers separated by comma, semicolon or tab; lines that begin with # and empty lines are skipped;
+// the first other line may be a header of names; complex numbers as 1.5-2j; a single column gives a one-dimensional array. Always double or
+// complex double. Throws invalid_argument_error that names file, place, what was expected and what was got.
+array read_array(const std::filesystem::path& file);
+
+// Throws invalid_argument_error unless the name ends in .npy or .csv and, for .csv, an array of `axes` axes fits (at most 2).
+void check_writable_kind(const std::filesystem::path& file, std::size_t axes);
+
+// Writes to `file`, whose kind is told by `kind` (the name of the final file). Throws error if it cannot be written in full.
+void write_array(const std::filesystem::path& file, const std::filesystem::path& kind, const array& value);
+
+}  // namespace ballast::tools

@@ -1,0 +1,170 @@
+// See command.hpp.
+#include "command.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#if defined(BALLAST_INSTRUMENTED)
+#include "inject/plan.hpp"
+#endif
+
+namespace ballast::tools {
+
+void common_options::add_to(CLI::App& command) {
+  command.add_option("--precision", precision, "of the computation; default: that of INPUT (.csv: f64)")
+      ->check(CLI::IsMember({"f32", "f64"}));
+  command.add_option("--backend", backend, "what computes")
+      ->check(CLI::IsMember({"auto", "reference", "cpu", "cuda"}))
+      ->capture_default_str();
+  command.add_option("--protect", protect, "off: compute only; detect: report faults; correct: repair them")
+      ->check(CLI::IsMember({"off", "detect", "correct"}))
+      ->capture_default_str();
+  command.add_option("--scheme", scheme, "how faults are found and repaired; default: the best for the problem");
+  command.add_option("--threads", threads, "0: all cores")->check(CLI::Range(0, 4096))->capture_default_str();
+  command
+      .add_option(
+          "--inject", inject,
+          "put faults in: site=S[,model=M][,count=N][,seed=S][,bit=B][,visit=V][,interval=I]; `ballast info` lists sites and models")
+      ->allow_extra_args(false);
+  command.add_option("--events", events, "write one line of JSON for each detected fault to this file");
+  command.add_flag("--json", json, "print one JSON object on standard output");
+  command.add_flag("--quiet", quiet, "print nothing but errors (and the JSON object)");
+}
+
+ballast::precision common_options::precision_for(bool file_is_double) const {
+  if (!precision.empty()) return *parse_precision(precision);
+  return file_is_double ? precision::f64 : precision::f32;
+}
+
+#if defined(BALLAST_INSTRUMENTED)
+struct session::faults {
+  inject::plan plan;
+};
+#else
+struct session::faults {};
+#endif
+
+namespace {
+
+// Progress on a terminal: what is done, how fast, and how long it may still take.
+class progress_line {
+ public:
+  void operator()(const progress& now) {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    if (seconds - last_ < 0.1 || now.done <= 0) return;
+    last_ = seconds;
+    const double rate = static_cast<double>(now.done) / seconds;
+    std::string line = fmt::format("{} {}", now.unit, now.done);
+    if (now.total > 0) line += fmt::format(" of {}", now.total);
+    line += fmt::format(", {:.3g}/s", rate);
+    if (now.total > 0) line += fmt::format(", {:.0f} s left", static_cast<double>(now.total - now.done) / rate);
+    fmt::print(stderr, "\r{:<60}\r", line);
+    std::fflush(stderr);
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double last_ = 0;
+};
+
+}  // namespace
+
+session::session(const common_options& options, std::string operation) : options_(options), operation_(std::move(operation)) {
+  how_.backend = *parse_backend(options.backend);
+  how_.protection = *parse_protection(options.protect);
+  how_.scheme = options.scheme;
+  how_.threads = options.threads;
+  how_.throw_on_uncorrectable = false;
+  if (!options.quiet && isatty(2) != 0) how_.on_progress = progress_line();
+#if defined(BALLAST_INSTRUMENTED)
+  faults_ = std::make_unique<faults>();
+  for (const std::string& each : options.inject) faults_->plan.add(inject::parse_request(each));
+  if (!options.inject.empty()) how_.faults = &faults_->plan;
+#endif
+  if (!options.events.empty()) files_.reserve(options.events, 0);
+}
+
+session::~session() = default;
+
+bool session::add(const report& seen) {
+  if (report_) {
+    report_->merge(seen);
+  } else {
+    report_ = seen;
+  }
+  return seen.verdict != verdict::uncorrectable;
+}
+
+int session::finish(const nlohmann::ordered_json& results, const std::vector<std::string>& lines) {
+  const report& seen = *report_;
+  const bool failed = seen.verdict == verdict::uncorrectable;
+  if (!options_.events.empty()) {
+    std::string log;
+    for (const event& each : seen.events) log += to_json(each) + "\n";
+    files_.write_text(options_.events, log);
+  }
+  files_.commit();
+  if (options_.json) {
+    auto report_json = nlohmann::ordered_json::parse(to_json(seen));
+    report_json.erase("verdict");
+    nlohmann::ordered_json out = {{"operation", operation_},
+                                  {"problem", seen.problem},
+                                  {"backend", to_string(seen.backend)},
+                                  {"protection", to_string(seen.protection)},
+                                  {"scheme", seen.scheme},
+                                  {"seconds", seen.seconds},
+                                  {"verdict", to_string(seen.verdict)},
+                                  {"report", std::move(report_json)}};
+    if (!failed) out.update(results);
+    fmt::print("{}\n", out.dump(2));
+  } else if (!options_.quiet) {
+    fmt::print("{}  backend {}, protection {}, scheme {}\n", seen.problem, to_string(seen.backend), to_string(seen.protection),
+               seen.scheme);
+    if (!failed) {
+      for (const std::string& line : lines) fmt::print("{}\n", line);
+    }
+    fmt::print("verdict {}: {} checks, {} detected, {} corrected, {} recomputed, {} uncorrectable; {:.3g} s\n", to_string(seen.verdict),
+               seen.checks, seen.detected, seen.corrected, seen.recomputed, seen.uncorrectable, seen.seconds);
+    constexpr std::size_t shown = 10;
+    for (std::size_t i = 0; i < std::min(shown, seen.events.size()); ++i) {
+      const event& each = seen.events[i];
+      fmt::print("  {} at {}: residual {:.3g}, threshold {:.3g}\n", to_string(each.action),
+                 each.index >= 0 ? fmt::format("{}[{}]", each.site, each.index) : each.site, each.residual, each.threshold);
+    }
+    if (seen.events.size() > shown) fmt::print("  … {} more; --events FILE writes all\n", seen.events.size() - shown);
+  }
+  if (failed)
+    fmt::print(stderr, "ballast {}: {}: {} fault(s) could not be repaired; no output was written\n", operation_, seen.problem,
+               seen.uncorrectable);
+  std::fflush(stdout);
+  return failed ? k_uncorrectable : k_done;
+}
+
+void run_sibling(const std::string& name, const std::vector<std::string>& arguments) {
+  std::error_code status;
+  const auto here = std::filesystem::read_symlink("/proc/self/exe", status).parent_path();
+  if (status) throw unsupported_error(fmt::format("{}: cannot be found: this system does not say where the running program lies", name));
+  for (const auto& folder : {here, here.parent_path() / "libexec" / "ballast"}) {
+    const auto program = folder / name;
+    if (access(program.c_str(), X_OK) != 0) continue;
+    std::vector<char*> argv = {const_cast<char*>(name.c_str())};
+    for (const auto& each : arguments) argv.push_back(const_cast<char*>(each.c_str()));
+    argv.push_back(nullptr);
+    execv(program.c_str(), argv.data());
+    throw unsupported_error(fmt::format("{}: {}", program.string(), std::strerror(errno)));
+  }
+  throw unsupported_error(
+      fmt::format("{} is not installed: expected it in {} or {}", name, here.string(), (here.parent_path() / "libexec/ballast").string()));
+}
+
+nlohmann::ordered_json json_number(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+}  // namespace ballast::tools

@@ -1,0 +1,82 @@
+// What the subcommands share: common options, running with faults and progress, and the printed result.
+// Layer: tools, over the public API.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <ballast/ballast.hpp>
+
+#include "outputs.hpp"
+
+namespace ballast::tools {
+
+// The exit statuses of the command.
+enum exit_status : int { k_done = 0, k_failure = 1, k_bad_usage = 2, k_uncorrectable = 3 };
+
+// The options that every operation takes.
+struct common_options {
+  std::string precision;  // empty: that of the input file
+  std::string backend = "auto";
+  std::string protect = "correct";
+  std::string scheme;
+  int threads = 0;
+  std::vector<std::string> inject;
+  std::string events;
+  bool json = false;
+  bool quiet = false;
+
+  void add_to(CLI::App& command);
+  // Precision of the computation: the option's, or f64 if `file_is_double`.
+  ballast::precision precision_for(bool file_is_double) const;
+};
+
+// One run of the command: execution, outputs, and what is printed at the end.
+class session {
+ public:
+  session(const common_options& options, std::string operation);
+  ~session();
+  session(const session&) = delete;
+  session& operator=(const session&) = delete;
+
+  const execution& how() const { return how_; }
+  outputs& files() { return files_; }
+
+  // Adds the report of a call that ran under how(). Returns false if it was uncorrectable: its results must not be used.
+  bool add(const report& seen);
+
+  // Prints the result (JSON: `results` after the common keys; text: `lines`), commits the files unless a fault was uncorrectable, writes
+  // the event log in any case, and returns the exit status.
+  int finish(const nlohmann::ordered_json& results, const std::vector<std::string>& lines);
+
+ private:
+  struct faults;
+  const common_options& options_;
+  std::string operation_;
+  execution how_;
+  outputs files_;
+  std::optional<report> report_;
+  std::unique_ptr<faults> faults_;
+};
+
+// Each adds its subcommand to `app`. What to run is put into `selected` when the command line names it.
+using action_function = std::function<int()>;
+void add_fft(CLI::App& app, action_function& selected);
+void add_kmeans(CLI::App& app, action_function& selected);
+void add_qr(CLI::App& app, action_function& selected);
+void add_lstsq(CLI::App& app, action_function& selected);
+void add_info(CLI::App& app, action_function& selected);
+void add_bench(CLI::App& app, action_function& selected);
+
+// Replaces this process by the program `name` beside this one, or in ../libexec/ballast. Returns only by throwing unsupported_error.
+[[noreturn]] void run_sibling(const std::string& name, const std::vector<std::string>& arguments);
+
+// NaN and Inf as JSON strings, which JSON has no numbers for.
+nlohmann::ordered_json json_number(double value);
+
+}  // namespace ballast::tools

@@ -1,0 +1,205 @@
+// ballast fft
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "array.hpp"
+#include "command.hpp"
+
+namespace ballast::tools {
+namespace {
+
+struct fft_options : common_options {
+  std::string input, output, norm = "backward";
+  bool inverse = false, real = false;
+  std::vector<int> axes;
+  std::int64_t length = 0;
+};
+
+// The transform of some axes of an array, as a batched problem and the offsets at which it is executed.
+struct axes_problem {
+  fft::problem problem;
+  std::vector<std::int64_t> in_offsets = {0}, out_offsets = {0};
+};
+
+axes_problem make_problem(fft::problem problem, const std::vector<std::int64_t>& real_shape, const std::vector<std::size_t>& axes,
+                          const std::vector<std::int64_t>& in_strides, const std::vector<std::int64_t>& out_strides) {
+  axes_problem made;
+  made.problem = std::move(problem);
+  for (const std::size_t axis : axes) {
+    made.problem.shape.push_back(real_shape[axis]);
+    made.problem.input.strides.push_back(in_strides[axis]);
+    made.problem.output.strides.push_back(out_strides[axis]);
+  }
+  // The other axes are the batch. Neighbours that continue each other on both sides become one; the longest is the plan's batch, the rest
+  // are offsets.
+  struct extent {
+    std::int64_t count, in, out;
+  };
+  std::vector<extent> others;
+  for (std::size_t axis = 0; axis < real_shape.size(); ++axis) {
+    if (std::ranges::find(axes, axis) != axes.end() || real_shape[axis] == 1) continue;
+    const extent next{real_shape[axis], in_strides[axis], out_strides[axis]};
+    if (!others.empty() && others.back().in == next.in * next.count && others.back().out == next.out * next.count) {
+      others.back() = {others.back().count * next.count, next.in, next.out};
+    } else {
+      others.push_back(next);
+    }
+  }
+  if (const auto longest = std::ranges::max_element(others, {}, &extent::count); longest != others.end()) {
+    made.problem.batch = longest->count;
+    made.problem.input.distance = longest->in;
+    made.problem.output.distance = longest->out;
+    others.erase(longest);
+  } else {
+    made.problem.input.distance = made.problem.output.distance = 1;  // one signal: any distance
+  }
+  for (const extent& each : others) {
+    const auto extend = [&](std::vector<std::int64_t>& offsets, std::int64_t stride) {
+      const std::vector<std::int64_t> before = offsets;
+      offsets.clear();
+      for (const auto offset : before) {
+        for (std::int64_t i = 0; i < each.count; ++i) offsets.push_back(offset + i * stride);
+      }
+    };
+    extend(made.in_offsets, each.in);
+    extend(made.out_offsets, each.out);
+  }
+  return made;
+}
+
+std::vector<std::size_t> resolve_axes(const fft_options& wanted, std::size_t rank) {
+  std::vector<int> asked = wanted.axes.empty() ? std::vector<int>{-1} : wanted.axes;
+  std::vector<std::size_t> made;
+  for (const int each : asked) {
+    const int axis = each < 0 ? each + static_cast<int>(rank) : each;
+    if (axis < 0 || axis >= static_cast<int>(rank))
+      throw invalid_argument_error(fmt::format("--axes: expected axes of an array of {} axes ({} to {}), got {}", rank,
+                                               -static_cast<int>(rank), static_cast<int>(rank) - 1, each));
+    if (std::ranges::find(made, static_cast<std::size_t>(axis)) != made.end())
+      throw invalid_argument_error(fmt::format("--axes: expected different axes, got {} twice", each));
+    made.push_back(static_cast<std::size_t>(axis));
+  }
+  if (made.size() > 3) throw invalid_argument_error(fmt::format("--axes: expected 1 to 3 axes, got {}", made.size()));
+  return made;
+}
+
+template <class T>
+T magnitude(T value) {
+  return std::abs(value);
+}
+template <class T>
+T magnitude(std::complex<T> value) {
+  return std::abs(value);
+}
+
+template <class T, class In, class Out>
+int run(const fft_options& wanted, array read, fft::kind kind) {
+  session work(wanted, "fft");
+  const std::size_t rank = read.shape.size();
+  if (rank == 0) throw invalid_argument_error(fmt::format("{}: expected an array with at least one axis, got a scalar", wanted.input));
+  if (!wanted.output.empty()) work.files().reserve(wanted.output, rank);
+  const auto axes = resolve_axes(wanted, rank);
+  const std::size_t last = axes.back();
+
+  std::vector<std::int64_t> real_shape = read.shape, out_shape = read.shape;
+  if (kind == fft::kind::r2c) out_shape[last] = read.shape[last] / 2 + 1;
+  if (kind == fft::kind::c2r) {
+    real_shape[last] = wanted.length > 0 ? wanted.length : 2 * (read.shape[last] - 1);
+    if (real_shape[last] / 2 + 1 != read.shape[last])
+      throw invalid_argument_error(fmt::format("--length: expected {} or {} for a half spectrum of {} elements, got {}",
+                                               2 * read.shape[last] - 2, 2 * read.shape[last] - 1, read.shape[last], real_shape[last]));
+    out_shape = real_shape;
+  } else if (wanted.length > 0) {
+    throw invalid_argument_error("--length: expected only with --real --inverse");
+  }
+  for (const auto length : real_shape) {
+    if (length < 1)
+      throw invalid_argument_error(
+          fmt::format("{}: expected axes of at least one element, got shape {}", wanted.input, to_string(read.shape)));
+  }
+  array result;
+  result.shape = out_shape;
+
+  fft::problem problem;
+  problem.kind = kind;
+  problem.precision = precision_of<T>;
+  problem.norm = wanted.norm == "ortho" ? fft::norm::ortho : wanted.norm == "forward" ? fft::norm::forward : fft::norm::backward;
+  const auto batched = make_problem(std::move(problem), real_shape, axes, read.strides(), result.strides());
+
+  const std::vector<In> in = std::move(read).as<In>();
+  std::vector<Out> out(static_cast<std::size_t>(result.size()));
+  const fft::plan plan(batched.problem, work.how());
+  bool usable = true;
+  for (std::size_t i = 0; i < batched.in_offsets.size(); ++i) {
+    const auto from = std::span(in).subspan(static_cast<std::size_t>(batched.in_offsets[i]));
+    const auto to = std::span(out).subspan(static_cast<std::size_t>(batched.out_offsets[i]));
+    if constexpr (std::is_same_v<In, T>) {
+      usable &= work.add(plan.forward(from, to));
+    } else if constexpr (std::is_same_v<Out, T>) {
+      usable &= work.add(plan.inverse(from, to));
+    } else {
+      usable &= work.add(wanted.inverse ? plan.inverse(from, to) : plan.forward(from, to));
+    }
+  }
+
+  nlohmann::ordered_json results;
+  std::vector<std::string> lines;
+  if (usable) {
+    results = {{"shape", out_shape}};
+    lines.push_back(fmt::format("output shape {}", to_string(out_shape)));
+    if (rank == 1 && !wanted.inverse && real_shape[0] > 2) {
+      // The strongest component other than the mean: what one asks a spectrum for first.
+      const std::int64_t half = real_shape[0] / 2;
+      std::int64_t peak = 1;
+      for (std::int64_t f = 2; f <= half; ++f) {
+        if (magnitude(out[static_cast<std::size_t>(f)]) > magnitude(out[static_cast<std::size_t>(peak)])) peak = f;
+      }
+      const double period = static_cast<double>(real_shape[0]) / static_cast<double>(peak);
+      const double size = static_cast<double>(magnitude(out[static_cast<std::size_t>(peak)]));
+      results["peak"] = {{"index", peak}, {"period", period}, {"magnitude", json_number(size)}};
+      lines.push_back(fmt::format("strongest component: index {}, period {:.6g} samples, magnitude {:.6g}", peak, period, size));
+    }
+    if (!wanted.output.empty()) {
+      result.values = std::move(out);
+      work.files().write(wanted.output, result);
+    }
+  }
+  return work.finish(results, lines);
+}
+
+template <class T>
+int run(const fft_options& wanted, array read) {
+  if (!wanted.real) return run<T, std::complex<T>, std::complex<T>>(wanted, std::move(read), fft::kind::c2c);
+  if (wanted.inverse) return run<T, std::complex<T>, T>(wanted, std::move(read), fft::kind::c2r);
+  if (read.is_complex()) throw invalid_argument_error(fmt::format("{}: --real: expected real values, got complex ones", wanted.input));
+  return run<T, T, std::complex<T>>(wanted, std::move(read), fft::kind::r2c);
+}
+
+}  // namespace
+
+void add_fft(CLI::App& app, action_function& selected) {
+  auto wanted = std::make_shared<fft_options>();
+  CLI::App* command = app.add_subcommand("fft", "Transform INPUT along its last axis, or along --axes");
+  command->add_option("INPUT", wanted->input, ".npy or .csv, real or complex")->required();
+  command->add_option("-o,--output", wanted->output, "write the result");
+  command->add_flag("--inverse", wanted->inverse, "inverse transform");
+  command->add_flag("--real", wanted->real, "real input gives the non-redundant half of the spectrum; with --inverse the other way round");
+  command->add_option("--axes", wanted->axes, "1 to 3 axes, for instance 0,1; negative ones count from the end")->delimiter(',');
+  command->add_option("--norm", wanted->norm, "where 1/N goes")
+      ->check(CLI::IsMember({"backward", "ortho", "forward"}))
+      ->capture_default_str();
+  command->add_option("--length", wanted->length, "with --real --inverse: the length of the real axis; default: the even one")
+      ->check(CLI::PositiveNumber);
+  wanted->add_to(*command);
+  command->callback([wanted, &selected] {
+    selected = [wanted] {
+      array read = read_array(wanted->input);
+      return wanted->precision_for(read.is_double()) == precision::f32 ? run<float>(*wanted, std::move(read))
+                                                                       : run<double>(*wanted, std::move(read));
+    };
+  });
+}
+
+}  // namespace ballast::tools

@@ -1,0 +1,116 @@
+// ballast kmeans
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "array.hpp"
+#include "command.hpp"
+
+namespace ballast::tools {
+namespace {
+
+struct kmeans_options : common_options {
+  std::string input, init = "k-means++", weights, labels, centroids;
+  std::int64_t clusters = 0;
+  int max_iter = 300, n_init = 1;
+  double tol = 1e-4;
+  std::uint64_t seed = 0;
+};
+
+// A two-dimensional view of what was read; one axis means one feature.
+template <class T>
+matrix_view<const T> points_of(const array& read, const std::vector<T>& values, const std::string& file) {
+  if (read.shape.empty() || read.shape.size() > 2)
+    throw invalid_argument_error(fmt::format("{}: expected points × features (1 or 2 axes), got shape {}", file, to_string(read.shape)));
+  const auto strides = read.strides();
+  return {values.data(), read.shape[0], read.shape.size() == 2 ? read.shape[1] : 1, strides[0], read.shape.size() == 2 ? strides[1] : 1};
+}
+
+template <class T>
+std::vector<T> real_values(array& read, const std::string& file) {
+  if (read.is_complex()) throw invalid_argument_error(fmt::format("{}: expected real values, got complex ones", file));
+  return std::move(read).as<T>();
+}
+
+template <class T>
+int run(const kmeans_options& wanted, array read) {
+  session work(wanted, "kmeans");
+  if (!wanted.labels.empty()) work.files().reserve(wanted.labels, 1);
+  if (!wanted.centroids.empty()) work.files().reserve(wanted.centroids, 2);
+  const std::vector<T> values = real_values<T>(read, wanted.input);
+  const auto points = points_of(read, values, wanted.input);
+
+  kmeans::options<T> options;
+  options.clusters = wanted.clusters;
+  options.n_init = wanted.n_init;
+  options.max_iter = wanted.max_iter;
+  options.tol = wanted.tol;
+  options.seed = wanted.seed;
+  std::vector<T> given, weights;
+  if (wanted.init == "k-means++") {
+    options.init = kmeans::init::kmeans_plus_plus;
+  } else if (wanted.init == "random") {
+    options.init = kmeans::init::random;
+  } else {
+    array start = read_array(wanted.init);
+    options.init = kmeans::init::given;
+    given = real_values<T>(start, wanted.init);
+    options.centroids = points_of(start, given, wanted.init);
+  }
+  if (!wanted.weights.empty()) {
+    array read_weights = read_array(wanted.weights);
+    weights = real_values<T>(read_weights, wanted.weights);
+    options.weights = weights;
+  }
+
+  auto model = kmeans::fit(points, options, work.how());
+  nlohmann::ordered_json results;
+  std::vector<std::string> lines;
+  if (work.add(model.report)) {
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(wanted.clusters));
+    for (const auto label : model.labels) {
+      // With protection off a struck label can be anything.
+      if (label >= 0 && label < wanted.clusters) ++sizes[static_cast<std::size_t>(label)];
+    }
+    results = {{"inertia", json_number(model.inertia)}, {"iterations", model.iterations}, {"converged", model.converged}, {"sizes", sizes}};
+    lines.push_back(fmt::format("inertia {:.10g} after {} iterations ({}); points in each cluster: {}", model.inertia, model.iterations,
+                                model.converged ? "converged" : "stopped by --max-iter", fmt::join(sizes, " ")));
+    if (!wanted.labels.empty()) work.files().write(wanted.labels, {{points.rows}, false, std::move(model.labels)});
+    if (!wanted.centroids.empty()) {
+      const std::vector<T> flat(model.centroids.data(), model.centroids.data() + model.centroids.size());
+      work.files().write(wanted.centroids, {{model.centroids.rows(), model.centroids.columns()}, false, flat});
+    }
+  }
+  return work.finish(results, lines);
+}
+
+}  // namespace
+
+void add_kmeans(CLI::App& app, action_function& selected) {
+  auto wanted = std::make_shared<kmeans_options>();
+  CLI::App* command = app.add_subcommand("kmeans", "Cluster the rows of INPUT (points × features) into K clusters");
+  command->add_option("INPUT", wanted->input, ".npy or .csv")->required();
+  command->add_option("-k", wanted->clusters, "number of clusters")->required();
+  command->add_option("--init", wanted->init, "k-means++, random, or a file with K first centroids")->capture_default_str();
+  command->add_option("--max-iter", wanted->max_iter, "Lloyd iterations of one run")->capture_default_str();
+  command
+      ->add_option("--tol", wanted->tol,
+                   "stop when the centroids' summed squared shift is below this times the mean variance of the features")
+      ->capture_default_str();
+  command->add_option("--n-init", wanted->n_init, "runs; the best one is kept")->capture_default_str();
+  command->add_option("--seed", wanted->seed, "the same seed gives the same result")->capture_default_str();
+  command->add_option("--weights", wanted->weights, "a file with a weight for each point");
+  command->add_option("--labels", wanted->labels, "write the cluster of each point (.npy: int32)");
+  command->add_option("--centroids", wanted->centroids, "write the K centroids");
+  wanted->add_to(*command);
+  command->callback([wanted, &selected] {
+    selected = [wanted] {
+      array read = read_array(wanted->input);
+      return wanted->precision_for(read.is_double()) == precision::f32 ? run<float>(*wanted, std::move(read))
+                                                                       : run<double>(*wanted, std::move(read));
+    };
+  });
+}
+
+}  // namespace ballast::tools

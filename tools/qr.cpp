@@ -1,0 +1,206 @@
+// ballast qr and ballast lstsq
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "array.hpp"
+#include "command.hpp"
+
+namespace ballast::tools {
+namespace {
+
+struct qr_options : common_options {
+  std::string input, q, r;
+};
+
+struct lstsq_options : common_options {
+  std::string a, b, x;
+};
+
+// What was read as a matrix, column-major; one axis is one column.
+template <class T>
+matrix<T> matrix_of(array read, const std::string& file) {
+  if (read.is_complex()) throw invalid_argument_error(fmt::format("{}: expected real values, got complex ones", file));
+  if (read.shape.empty() || read.shape.size() > 2)
+    throw invalid_argument_error(fmt::format("{}: expected a matrix (1 or 2 axes), got shape {}", file, to_string(read.shape)));
+  const std::int64_t rows = read.shape[0], columns = read.shape.size() == 2 ? read.shape[1] : 1;
+  if (rows == 0 || columns == 0)
+    throw invalid_argument_error(fmt::format("{}: expected a matrix with elements, got shape {}", file, to_string(read.shape)));
+  const auto strides = read.strides();
+  const std::vector<T> values = std::move(read).as<T>();
+  const matrix_view<const T> view{values.data(), rows, columns, strides[0], columns == 1 ? rows : strides[1]};
+  matrix<T> made(rows, columns, order::column_major);
+  for (std::int64_t j = 0; j < columns; ++j)
+    for (std::int64_t i = 0; i < rows; ++i) made(i, j) = view(i, j);
+  return made;
+}
+
+template <class T>
+array array_of(const matrix<T>& value) {
+  return {{value.rows(), value.columns()}, value.order() == order::column_major, std::vector<T>(value.data(), value.data() + value.size())};
+}
+
+// y = A x and y = Aᵀ x in long double.
+template <class T>
+std::vector<long double> times(matrix_view<const T> A, const std::vector<long double>& x) {
+  std::vector<long double> y(static_cast<std::size_t>(A.rows));
+  for (std::int64_t j = 0; j < A.columns; ++j)
+    for (std::int64_t i = 0; i < A.rows; ++i)
+      y[static_cast<std::size_t>(i)] += static_cast<long double>(A(i, j)) * x[static_cast<std::size_t>(j)];
+  return y;
+}
+
+long double norm(const std::vector<long double>& x) {
+  long double squares = 0;
+  for (const auto each : x) squares += each * each;
+  return std::sqrt(squares);
+}
+
+template <class T>
+long double frobenius(matrix_view<const T> A) {
+  long double squares = 0;
+  for (std::int64_t j = 0; j < A.columns; ++j)
+    for (std::int64_t i = 0; i < A.rows; ++i) squares += static_cast<long double>(A(i, j)) * static_cast<long double>(A(i, j));
+  return std::sqrt(squares);
+}
+
+constexpr int k_probes = 8;
+
+std::vector<long double> random_vector(std::mt19937_64& random, std::int64_t size) {
+  std::normal_distribution<double> normal;
+  std::vector<long double> made(static_cast<std::size_t>(size));
+  for (auto& each : made) each = normal(random);
+  return made;
+}
+
+template <class T>
+int run_qr(const qr_options& wanted, array read) {
+  session work(wanted, "qr");
+  if (!wanted.q.empty()) work.files().reserve(wanted.q, 2);
+  if (!wanted.r.empty()) work.files().reserve(wanted.r, 2);
+  const matrix<T> A = matrix_of<T>(std::move(read), wanted.input);
+  const auto factors = qr::factor(A.view(), work.how());
+  nlohmann::ordered_json results;
+  std::vector<std::string> lines;
+  if (work.add(factors.report)) {
+    // Q is formed by the protected orgqr on the factors' first min(m, n) columns.
+    const std::int64_t rank = std::min(A.rows(), A.columns());
+    matrix<T> Q(A.rows(), rank, order::column_major);
+    std::copy_n(factors.storage.data(), Q.size(), Q.data());
+    if (work.add(qr::orgqr(Q.view(), factors.tau, work.how()))) {
+      const matrix<T> R = factors.r();
+      // Estimates by random vectors w: ‖A w − Q (R w)‖ / (‖A‖_F ‖w‖) and ‖Qᵀ(Q z) − z‖ / ‖z‖, the largest of a few.
+      std::mt19937_64 random(1);
+      const auto a = std::as_const(A).view();
+      const auto q = std::as_const(Q).view();
+      const long double size = frobenius(a);
+      long double residual = 0, orthogonality = 0;
+      for (int probe = 0; probe < k_probes; ++probe) {
+        const auto w = random_vector(random, A.columns());
+        auto difference = times(a, w);
+        const auto product = times(q, times(R.view(), w));
+        for (std::size_t i = 0; i < difference.size(); ++i) difference[i] -= product[i];
+        const long double r = size > 0 ? norm(difference) / (size * norm(w)) : norm(difference);
+        const auto z = random_vector(random, rank);
+        auto back = times(q.transposed(), times(q, z));
+        for (std::size_t i = 0; i < back.size(); ++i) back[i] -= z[i];
+        const long double o = norm(back) / norm(z);
+        if (!(r <= residual)) residual = r;  // so that NaN stays
+        if (!(o <= orthogonality)) orthogonality = o;
+      }
+      results = {{"residual", json_number(static_cast<double>(residual))},
+                 {"orthogonality", json_number(static_cast<double>(orthogonality))}};
+      lines.push_back(
+          fmt::format("‖A − QR‖/‖A‖ ≈ {:.3g}, ‖QᵀQ − I‖ ≈ {:.3g}", static_cast<double>(residual), static_cast<double>(orthogonality)));
+      if (!wanted.q.empty()) work.files().write(wanted.q, array_of(Q));
+      if (!wanted.r.empty()) work.files().write(wanted.r, array_of(R));
+    }
+  }
+  return work.finish(results, lines);
+}
+
+template <class T>
+int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
+  session work(wanted, "lstsq");
+  if (!wanted.x.empty()) work.files().reserve(wanted.x, 2);
+  const matrix<T> A = matrix_of<T>(std::move(read_a), wanted.a);
+  const matrix<T> B = matrix_of<T>(std::move(read_b), wanted.b);
+  if (A.rows() != B.rows())
+    throw invalid_argument_error(
+        fmt::format("expected {} ({} rows) and {} to have as many rows, got {}", wanted.a, A.rows(), wanted.b, B.rows()));
+  const std::int64_t m = A.rows(), n = A.columns(), p = B.columns();
+  matrix<T> factored = A;
+  matrix<T> solution(std::max(m, n), p, order::column_major);
+  for (std::int64_t j = 0; j < p; ++j)
+    for (std::int64_t i = 0; i < m; ++i) solution(i, j) = B(i, j);
+  const report seen = qr::gels(factored.view(), solution.view(), work.how());
+  nlohmann::ordered_json results;
+  std::vector<std::string> lines;
+  if (work.add(seen)) {
+    matrix<T> X(n, p, order::column_major);
+    nlohmann::ordered_json norms = nlohmann::ordered_json::array(), values = nlohmann::ordered_json::array();
+    for (std::int64_t j = 0; j < p; ++j) {
+      std::vector<long double> x(static_cast<std::size_t>(n));
+      nlohmann::ordered_json column = nlohmann::ordered_json::array();
+      for (std::int64_t i = 0; i < n; ++i) {
+        X(i, j) = solution(i, j);
+        x[static_cast<std::size_t>(i)] = X(i, j);
+        column.push_back(json_number(static_cast<double>(X(i, j))));
+      }
+      auto difference = times(A.view(), x);
+      for (std::int64_t i = 0; i < m; ++i) difference[static_cast<std::size_t>(i)] -= static_cast<long double>(B(i, j));
+      norms.push_back(json_number(static_cast<double>(norm(difference))));
+      lines.push_back(fmt::format("column {}: ‖A x − b‖ = {:.10g}", j, static_cast<double>(norm(difference))));
+      if (n <= 20) {
+        std::string row = "  x =";
+        for (std::int64_t i = 0; i < n; ++i) row += fmt::format(" {:.12g}", static_cast<double>(X(i, j)));
+        lines.push_back(row);
+      }
+      values.push_back(std::move(column));
+    }
+    results = {{"residual", norms}};
+    if (n * p <= 10000) results["x"] = values;  // a list for each right-hand side; larger ones go to -o
+    if (!wanted.x.empty()) work.files().write(wanted.x, array_of(X));
+  }
+  return work.finish(results, lines);
+}
+
+}  // namespace
+
+void add_qr(CLI::App& app, action_function& selected) {
+  auto wanted = std::make_shared<qr_options>();
+  CLI::App* command = app.add_subcommand("qr", "Factor INPUT (m × n) into Q R");
+  command->add_option("INPUT", wanted->input, ".npy or .csv, real")->required();
+  command->add_option("--q", wanted->q, "write Q, m × min(m, n)");
+  command->add_option("--r", wanted->r, "write R, min(m, n) × n");
+  wanted->add_to(*command);
+  command->callback([wanted, &selected] {
+    selected = [wanted] {
+      array read = read_array(wanted->input);
+      return wanted->precision_for(read.is_double()) == precision::f32 ? run_qr<float>(*wanted, std::move(read))
+                                                                       : run_qr<double>(*wanted, std::move(read));
+    };
+  });
+}
+
+void add_lstsq(CLI::App& app, action_function& selected) {
+  auto wanted = std::make_shared<lstsq_options>();
+  CLI::App* command =
+      app.add_subcommand("lstsq", "Solve min ‖B − A X‖ by columns (m ≥ n), or find the X of least norm with A X = B (m < n)");
+  command->add_option("A", wanted->a, ".npy or .csv, m × n")->required();
+  command->add_option("B", wanted->b, ".npy or .csv, m × right-hand sides")->required();
+  command->add_option("-o,--output", wanted->x, "write X, n × right-hand sides");
+  wanted->add_to(*command);
+  command->callback([wanted, &selected] {
+    selected = [wanted] {
+      array a = read_array(wanted->a), b = read_array(wanted->b);
+      return wanted->precision_for(a.is_double() || b.is_double()) == precision::f32
+                 ? run_lstsq<float>(*wanted, std::move(a), std::move(b))
+                 : run_lstsq<double>(*wanted, std::move(a), std::move(b));
+    };
+  });
+}
+
+}  // namespace ballast::tools
