@@ -60,7 +60,8 @@ inline constexpr std::array k_sites = {
     site_row{site::fft_input, "fft", "fft.input", site_role::data, "a signal's elements after they were loaded into the tile"},
     site_row{site::fft_twiddle, "fft", "fft.twiddle", site_role::data, "the twiddle factors of one pass, as it uses them"},
     site_row{site::fft_stage, "fft", "fft.stage", site_role::data, "the tile after one stage of butterflies"},
-    site_row{site::fft_intermediate, "fft", "fft.intermediate", site_role::data, "what waits in memory between two passes; in a one-pass transform, the tile before its last stage"},
+    site_row{site::fft_intermediate, "fft", "fft.intermediate", site_role::data,
+             "what waits in memory between two passes; in a one-pass transform, the tile before its last stage"},
     site_row{site::fft_output, "fft", "fft.output", site_role::data, "the transformed elements before they are stored"},
     site_row{site::fft_checksum, "fft", "fft.checksum", site_role::checker, "the encoded checksum"},
     site_row{site::fft_threshold, "fft", "fft.threshold", site_role::checker, "the threshold of the comparison"},
@@ -78,7 +79,8 @@ inline constexpr std::array k_sites = {
     site_row{site::kmeans_threshold, "kmeans", "kmeans.threshold", site_role::checker, "the thresholds of the row checks"},
     site_row{site::kmeans_comparison, "kmeans", "kmeans.comparison", site_role::checker, "the outcome of a comparison"},
     site_row{site::qr_panel, "qr", "qr.panel", site_role::data, "the panel before it is factored, after its entry check"},
-    site_row{site::qr_reflector, "qr", "qr.reflector", site_role::data, "the vectors V: of a panel as it was factored, after it was verified, or when all is done"},
+    site_row{site::qr_reflector, "qr", "qr.reflector", site_role::data,
+             "the vectors V: of a panel as it was factored, after it was verified, or when all is done"},
     site_row{site::qr_tau, "qr", "qr.tau", site_role::data, "the scalars tau of a factored panel"},
     site_row{site::qr_t, "qr", "qr.t", site_role::data, "the triangular factor T of a block reflector, before or after it was verified"},
     site_row{site::qr_product, "qr", "qr.product", site_role::data, "the product VᵀC of a trailing update or of an application of Q"},
@@ -94,12 +96,14 @@ inline constexpr std::array k_sites = {
 
 constexpr const site_row& row_of(site wanted) { return k_sites[static_cast<std::size_t>(wanted)]; }
 
-static_assert([] {
-  for (std::size_t i = 0; i < k_sites.size(); ++i) {
-    if (static_cast<std::size_t>(k_sites[i].site) != i) return false;
-  }
-  return true;
-}(), "k_sites must stand in the order of the enumeration");
+static_assert(
+    [] {
+      for (std::size_t i = 0; i < k_sites.size(); ++i) {
+        if (static_cast<std::size_t>(k_sites[i].site) != i) return false;
+      }
+      return true;
+    }(),
+    "k_sites must stand in the order of the enumeration");
 
 // Where the injector puts the fault that makes a site of role repair run at all.
 constexpr site carrier_of(std::string_view operation) {

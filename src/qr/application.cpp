@@ -66,7 +66,8 @@ void orthogonal_factor<S>::form(index k) {
     failure seen;
     double size = 0;
     const double residual = deviation(k, size);
-    if (passes(run_.seen, run_.injector, {k, panels_, 0, 1}, residual, abft::qr_orthogonality_threshold<S>(size, m_), "qr.t", k * nb_, seen)) {
+    if (passes(run_.seen, run_.injector, {k, panels_, 0, 1}, residual, abft::qr_orthogonality_threshold<S>(size, m_), "qr.t", k * nb_,
+               seen)) {
       if (attempt > 0) run_.seen.detected(first.site, first.place, first.residual, first.threshold, action::recomputed, 0);
       return;
     }
@@ -123,7 +124,8 @@ double orthogonal_factor<S>::deviation(index k, double& size) const {
 }
 
 template <class S>
-void orthogonal_factor<S>::apply_block(bool transposed, index task, index tasks, index first, index width, loader load, bool unit, S* result) const {
+void orthogonal_factor<S>::apply_block(bool transposed, index task, index tasks, index first, index width, loader load, bool unit,
+                                       S* result) const {
   core::aligned_buffer<S> X(core::checked_product(m_, width + 2));
   core::aligned_buffer<S> W(nb_ * (width + 2));
   std::vector<double> d(static_cast<std::size_t>(2 * width)), y(static_cast<std::size_t>(2 * m_));
@@ -182,7 +184,8 @@ void orthogonal_factor<S>::apply_block(bool transposed, index task, index tasks,
       const block_reflector<S>& H = panel_[static_cast<std::size_t>(k)];
       S* const from = X.data() + k * nb_;
       kernels_.product(H, columns, from, m_, W.data());
-      if constexpr (inject::active_injector::enabled) run_.injector.strike(site::qr_product, {task, tasks, s, used}, W.data(), H.width * width);
+      if constexpr (inject::active_injector::enabled)
+        run_.injector.strike(site::qr_product, {task, tasks, s, used}, W.data(), H.width * width);
       kernels_.update(H, transposed, columns, W.data(), from, m_);
       if constexpr (inject::active_injector::enabled) {
         // Each column's rows that this panel has changed; the identity's columns before the panel are still zero there.
@@ -217,7 +220,9 @@ void orthogonal_factor<S>::apply_block(bool transposed, index task, index tasks,
         run_.seen.detected(seen_first.site, seen_first.place, seen_first.residual, seen_first.threshold, action::recomputed, 0);
         const bool same = [&] {
           for (index j = 0; j < width; ++j) {
-            if (shift[static_cast<std::size_t>(j)] != 0 || std::memcmp(result + (first + j) * m_, X.data() + j * m_, static_cast<std::size_t>(m_) * sizeof(S)) != 0) return false;
+            if (shift[static_cast<std::size_t>(j)] != 0 ||
+                std::memcmp(result + (first + j) * m_, X.data() + j * m_, static_cast<std::size_t>(m_) * sizeof(S)) != 0)
+              return false;
           }
           return true;
         }();

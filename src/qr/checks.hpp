@@ -85,8 +85,8 @@ class largest {
 };
 
 // One comparison, open to injection. On failure `seen` says what failed.
-inline bool passes(core::recorder& seen_by, inject::active_injector& injector, const inject::place& where, double residual, double threshold,
-                   const char* site, index place, failure& seen) {
+inline bool passes(core::recorder& seen_by, inject::active_injector& injector, const inject::place& where, double residual,
+                   double threshold, const char* site, index place, failure& seen) {
   seen_by.checked(1);
   // A threshold that an infinite value made must not pass that value.
   if (!std::isfinite(residual) || !std::isfinite(threshold)) residual = std::numeric_limits<double>::quiet_NaN();
@@ -100,9 +100,7 @@ inline bool passes(core::recorder& seen_by, inject::active_injector& injector, c
 }
 
 // The power of two by which a column of this norm is equilibrated in a checksum.
-inline double equilibrating(double norm) {
-  return norm > 0 && std::isfinite(norm) ? std::ldexp(1.0, -std::ilogb(norm)) : 1.0;
-}
+inline double equilibrating(double norm) { return norm > 0 && std::isfinite(norm) ? std::ldexp(1.0, -std::ilogb(norm)) : 1.0; }
 
 // A block X (its element (i, j) is there for i < rows(j)) with checksums c1 = Σ_j d_j x_j and c2 = Σ_j d_j w_j x_j, w equispaced, and the
 // residuals r, s of both (m values each).

@@ -31,8 +31,8 @@ namespace {
 // Rows that one task encodes: a fixed number, so that results do not depend on the threads.
 constexpr index k_encode_rows = 512;
 
-// Checksum columns up to this many are updated by sums over slabs; more of them by the backend's products. For two columns of 200,000 rows a
-// BLAS product takes 3.8 ms, the sums 0.9 ms.
+// Checksum columns up to this many are updated by sums over slabs; more of them by the backend's products. For two columns of 200,000 rows
+// a BLAS product takes 3.8 ms, the sums 0.9 ms.
 constexpr index k_narrow = 8;
 
 // Large pages for a large buffer: its page faults would cost as much as writing it.
@@ -51,7 +51,8 @@ core::aligned_buffer<S> large_buffer(index size) {
 }  // namespace
 
 template <class S>
-factorization<S>::factorization(const context& run, std::string_view scheme, index m, index n, S* A, index lda, S* tau, matrix_view<const S> source)
+factorization<S>::factorization(const context& run, std::string_view scheme, index m, index n, S* A, index lda, S* tau,
+                                matrix_view<const S> source)
     : kernels_(kernels_of<S>(run.which)),
       run_(run),
       by_update_(scheme == k_qr_update),
@@ -339,12 +340,14 @@ bool factorization<S>::prepare_panel(index k) {
     if (good || !repairs_) {
       if (!good) run_.seen.detected(seen.site, seen.place, seen.residual, seen.threshold, action::uncorrectable, 0);
       if constexpr (inject::active_injector::enabled) {
-        for (index j = 0; j < b.width; ++j) run_.injector.strike(site::qr_panel, {b.first + j, steps_, 0, 1}, panel + j * lda_, m_ - b.first);
+        for (index j = 0; j < b.width; ++j)
+          run_.injector.strike(site::qr_panel, {b.first + j, steps_, 0, 1}, panel + j * lda_, m_ - b.first);
       }
       kernels_.factor_panel(m_ - b.first, b.width, panel, lda_, tau_ + b.first, T, run_.threads, finite_);
       if constexpr (inject::active_injector::enabled) {
         for (index j = 0; j < b.width; ++j) {
-          run_.injector.strike(site::qr_reflector, {b.first + j, std::min(m_ - 1, n_), 0, 3}, panel + j + 1 + j * lda_, m_ - b.first - j - 1);
+          run_.injector.strike(site::qr_reflector, {b.first + j, std::min(m_ - 1, n_), 0, 3}, panel + j + 1 + j * lda_,
+                               m_ - b.first - j - 1);
           run_.injector.strike(site::qr_tau, {b.first + j, steps_, 0, 1}, tau_ + b.first + j, 1);
           run_.injector.strike(site::qr_t, {b.first + j, steps_, 0, 2}, T + j * b.width, j + 1);
         }
@@ -358,7 +361,8 @@ bool factorization<S>::prepare_panel(index k) {
       if constexpr (inject::active_injector::enabled) {
         if (good || !repairs_) {
           for (index j = 0; j < b.width; ++j) {
-            run_.injector.strike(site::qr_reflector, {b.first + j, std::min(m_ - 1, n_), 1, 3}, panel + j + 1 + j * lda_, m_ - b.first - j - 1);
+            run_.injector.strike(site::qr_reflector, {b.first + j, std::min(m_ - 1, n_), 1, 3}, panel + j + 1 + j * lda_,
+                                 m_ - b.first - j - 1);
             run_.injector.strike(site::qr_t, {b.first + j, steps_, 1, 2}, T + j * b.width, j + 1);
           }
         }
@@ -369,7 +373,8 @@ bool factorization<S>::prepare_panel(index k) {
       run_.seen.detected(first.site, first.place, first.residual, first.threshold, action::recomputed, 0);
       core::aligned_buffer<S> now(m_ * b.width);
       snapshot(now.data());
-      if (struck.size() != 0 && std::memcmp(now.data(), struck.data(), static_cast<std::size_t>(m_ * b.width) * sizeof(S)) == 0) run_.seen.false_alarm();
+      if (struck.size() != 0 && std::memcmp(now.data(), struck.data(), static_cast<std::size_t>(m_ * b.width) * sizeof(S)) == 0)
+        run_.seen.false_alarm();
       return true;
     }
     if (attempt == 0) {
@@ -460,8 +465,7 @@ void factorization<S>::run() {
       break;
     }
     if (attempt == 0) first = restart_;
-    if (attempt + 1 == k_attempts)
-      run_.seen.detected(first.site, first.place, first.residual, first.threshold, action::uncorrectable, 0);
+    if (attempt + 1 == k_attempts) run_.seen.detected(first.site, first.place, first.residual, first.threshold, action::uncorrectable, 0);
   }
   if (repairs_ && run_.seen.uncorrectable()) {
     restore(false);

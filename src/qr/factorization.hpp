@@ -16,8 +16,8 @@
 
 namespace ballast::qr {
 
-// The width of panels and column blocks for a matrix with `steps` = min(m, n) reflectors. Two panels at least, where there are two columns: so
-// that the smallest problem is computed, and struck, the way large ones are. Measured: docs/design/qr.md.
+// The width of panels and column blocks for a matrix with `steps` = min(m, n) reflectors. Two panels at least, where there are two columns:
+// so that the smallest problem is computed, and struck, the way large ones are. Measured: docs/design/qr.md.
 index panel_width(index steps, bool reference);
 
 inline constexpr const char* k_block_checksum = "block_checksum";
@@ -39,8 +39,8 @@ struct context {
 template <class S>
 class factorization {
  public:
-  // A: m × n, column-major, overwritten by LAPACK's storage; tau: min(m, n). `source`: A's values, readable until the end, to go back to; if its
-  // data is null, a copy is made when repair may need it.
+  // A: m × n, column-major, overwritten by LAPACK's storage; tau: min(m, n). `source`: A's values, readable until the end, to go back to;
+  // if its data is null, a copy is made when repair may need it.
   factorization(const context& run, std::string_view scheme, index m, index n, S* A, index lda, S* tau, matrix_view<const S> source);
 
   // After an uncorrectable fault (run.seen.uncorrectable()) with protection::correct, A holds the input again.
@@ -77,8 +77,9 @@ class factorization {
   void copy_v1(index k);
 
   // Checks.
-  bool block_passes(index b, index full_rows, bool triangle, const inject::place& where, const char* site, failure& seen, bool& corrected, index& place);
-double residuals(index b, index full_rows, bool triangle, core::aligned_buffer<double>& y) const;
+  bool block_passes(index b, index full_rows, bool triangle, const inject::place& where, const char* site, failure& seen, bool& corrected,
+                    index& place);
+  double residuals(index b, index full_rows, bool triangle, core::aligned_buffer<double>& y) const;
   bool panel_passes(index k, failure& seen);
   void checkpoint(index k, const S* V1, std::vector<double>& sums) const;
   void subtract_r(int count, index first_weight, double* y, index ldy) const;
@@ -112,23 +113,23 @@ double residuals(index b, index full_rows, bool triangle, core::aligned_buffer<d
   bool protected_ = false;  // checks are made
   bool repairs_ = false;    // and what fails is repaired
   bool finite_ = true;
-  failure restart_;         // why a pass must be repeated from the input
+  failure restart_;  // why a pass must be repeated from the input
 
   index nb_ = 0, panels_ = 0, pairs_ = 0;
   std::vector<block> blocks_;
   std::vector<group> groups_;
-  std::vector<double> norms_;      // of the columns
-  std::vector<int> shift_;         // columns are worked on as 2^shift · a; empty if no column needs it
-  std::vector<double> weights_;    // n × 3: d_j, d_j w_j, and the certificate's random ones
-  core::aligned_buffer<S> copy_;   // of the input
-  core::aligned_buffer<S> V1_, T_; // panels × nb²
+  std::vector<double> norms_;       // of the columns
+  std::vector<int> shift_;          // columns are worked on as 2^shift · a; empty if no column needs it
+  std::vector<double> weights_;     // n × 3: d_j, d_j w_j, and the certificate's random ones
+  core::aligned_buffer<S> copy_;    // of the input
+  core::aligned_buffer<S> V1_, T_;  // panels × nb²
   std::vector<std::uint64_t> T_seal_;
-  core::aligned_buffer<S> C_;      // m × 2 groups: the checksum columns
-  std::vector<double> product_;    // A times the random weights
+  core::aligned_buffer<S> C_;    // m × 2 groups: the checksum columns
+  std::vector<double> product_;  // A times the random weights
   double product_norm_ = 0;
-  core::aligned_buffer<double> carried_, next_;  // product_ under the panels' transformations so far, and while one is verified
-  core::aligned_buffer<double> row_weights_;       // m × 3: 1, w, w² with random w
-  std::vector<std::vector<double>> checkpoints_;   // of V by panel: c1, c2, c3, ‖v‖² of each column
+  core::aligned_buffer<double> carried_, next_;   // product_ under the panels' transformations so far, and while one is verified
+  core::aligned_buffer<double> row_weights_;      // m × 3: 1, w, w² with random w
+  std::vector<std::vector<double>> checkpoints_;  // of V by panel: c1, c2, c3, ‖v‖² of each column
 };
 
 }  // namespace ballast::qr

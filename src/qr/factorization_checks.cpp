@@ -5,8 +5,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/parallel.hpp"
 #include "core/counter_rng.hpp"
+#include "core/parallel.hpp"
 #include "qr/factorization.hpp"
 
 namespace ballast::qr {
@@ -108,8 +108,17 @@ bool factorization<S>::block_passes(index b, index full_rows, bool triangle, con
   const double first = worst();
   if (passes(run_.seen, run_.injector, where, first, threshold, check, here.first, seen)) return true;
   if (!repairs_ || std::abs(first) <= threshold) return false;  // within the threshold: the comparison itself was hit
-  const checked_block<S> all{m_,        here.width, A_ + here.first * lda_, lda_,          full_rows, triangle, C_.data() + 2 * here.group * m_,
-                             weights_.data() + here.first, y.data(), y.data() + m_, threshold};
+  const checked_block<S> all{m_,
+                             here.width,
+                             A_ + here.first * lda_,
+                             lda_,
+                             full_rows,
+                             triangle,
+                             C_.data() + 2 * here.group * m_,
+                             weights_.data() + here.first,
+                             y.data(),
+                             y.data() + m_,
+                             threshold};
   const index located = repair_block(all, run_.injector, where);
   failure again;
   if (located < 0 || !passes(run_.seen, run_.injector, where, worst(), threshold, check, here.first, again)) return false;
@@ -131,7 +140,8 @@ void factorization<S>::update_narrow(index k, index columns, S* C) const {
       for (index i = 0; i < slab.rows; ++i) y[static_cast<std::size_t>(i + q * slab.rows)] = static_cast<double>(C[slab.top + i + q * m_]);
     }
   };
-  std::vector<double> partial(static_cast<std::size_t>(tasks * size), 0.0), z(static_cast<std::size_t>(size), 0.0), tz(static_cast<std::size_t>(size), 0.0);
+  std::vector<double> partial(static_cast<std::size_t>(tasks * size), 0.0), z(static_cast<std::size_t>(size), 0.0),
+      tz(static_cast<std::size_t>(size), 0.0);
   core::parallel_for(run_.threads, tasks, [&](index t, int) {
     const slab_of<S> slab(H, t);
     std::vector<double> y;
@@ -143,7 +153,8 @@ void factorization<S>::update_narrow(index k, index columns, S* C) const {
   for (std::size_t i = 0; i < partial.size(); ++i) z[i % z.size()] += partial[i];
   for (index q = 0; q < columns; ++q) {
     for (index i = 0; i < w; ++i) {
-      for (index j = 0; j <= i; ++j) tz[static_cast<std::size_t>(i + q * w)] += static_cast<double>(H.T[j + i * w]) * z[static_cast<std::size_t>(j + q * w)];
+      for (index j = 0; j <= i; ++j)
+        tz[static_cast<std::size_t>(i + q * w)] += static_cast<double>(H.T[j + i * w]) * z[static_cast<std::size_t>(j + q * w)];
     }
   }
   core::parallel_for(run_.threads, tasks, [&](index t, int) {
@@ -151,8 +162,8 @@ void factorization<S>::update_narrow(index k, index columns, S* C) const {
     std::vector<double> y;
     load(slab, y);
     for (index q = 0; q < columns; q += 4)
-      kernels_.subtract(slab.rows, w, slab.X, slab.ld, static_cast<int>(std::min<index>(4, columns - q)), tz.data() + q * w, w, y.data() + q * slab.rows,
-                        slab.rows);
+      kernels_.subtract(slab.rows, w, slab.X, slab.ld, static_cast<int>(std::min<index>(4, columns - q)), tz.data() + q * w, w,
+                        y.data() + q * slab.rows, slab.rows);
     for (index q = 0; q < columns; ++q) {
       for (index i = 0; i < slab.rows; ++i) C[slab.top + i + q * m_] = static_cast<S>(y[static_cast<std::size_t>(i + q * slab.rows)]);
     }
@@ -265,7 +276,8 @@ bool factorization<S>::panel_passes(index k, failure& seen) {
     if (!(std::abs(worst) <= worst_threshold)) break;
   }
   if (!passes(run_.seen, run_.injector, step(0), worst, worst_threshold, "qr.orthogonality", b.first, seen)) return false;
-  if (!passes(run_.seen, run_.injector, step(1), reflector_residual(k, sums), abft::qr_reflector_threshold<S>(m_), "qr.tau", b.first, seen)) return false;
+  if (!passes(run_.seen, run_.injector, step(1), reflector_residual(k, sums), abft::qr_reflector_threshold<S>(m_), "qr.tau", b.first, seen))
+    return false;
 
   // y ← y − V Tᵀ z.
   std::vector<double> tz(at(3 * w), 0.0);
@@ -305,7 +317,8 @@ bool factorization<S>::panel_passes(index k, failure& seen) {
   if (!by_update_) {
     largest most;
     most.add(residual.data(), tasks);
-    if (!passes(run_.seen, run_.injector, step(2), most.value(), abft::qr_row_threshold<S>(groups_[at(b.group)].norm, m_), "qr.panel", b.first, seen))
+    if (!passes(run_.seen, run_.injector, step(2), most.value(), abft::qr_row_threshold<S>(groups_[at(b.group)].norm, m_), "qr.panel",
+                b.first, seen))
       return false;
     // From here the checksums of the panel are those of R.
     for (int q = 0; q < 2; ++q) {
@@ -363,7 +376,9 @@ bool factorization<S>::repair_v(index k, const std::vector<double>& sums, index&
         x2 = static_cast<S>((c - weight[i1] * a) / gap);
         x1 = static_cast<S>(a - static_cast<long double>(x2));
       }
-      const auto close = [&](long double made, int q) { return std::abs(static_cast<double>(made) - sum_of(kept, q)) <= slack * std::max(1.0, std::abs(sum_of(kept, q))); };
+      const auto close = [&](long double made, int q) {
+        return std::abs(static_cast<double>(made) - sum_of(kept, q)) <= slack * std::max(1.0, std::abs(sum_of(kept, q)));
+      };
       const auto contribution = [&](index i, S x) {
         if (i < 0) return;
         const long double wide = x;
@@ -438,7 +453,10 @@ template <class S>
 typename factorization<S>::outcome factorization<S>::finish_v(index k) {
   const block& b = blocks_[static_cast<std::size_t>(k)];
   const index w = b.width;
-  const inject::place where{k, static_cast<index>(blocks_.size()) + 1, by_update_ ? index{2} : index{3}, by_update_ ? index{4} : k == 0 ? index{5} : index{6}};
+  const inject::place where{k, static_cast<index>(blocks_.size()) + 1, by_update_ ? index{2} : index{3},
+                            by_update_ ? index{4}
+                            : k == 0   ? index{5}
+                                       : index{6}};
   outcome result;
   // V as it is stored now, its triangle included.
   core::aligned_buffer<S> V1(w * w);
@@ -476,9 +494,11 @@ typename factorization<S>::outcome factorization<S>::finish_v(index k) {
   std::memcpy(V1_.data() + k * nb_ * nb_, V1.data(), static_cast<std::size_t>(w * w) * sizeof(S));
   // T and tau have not changed since they were verified, to the bit.
   largest guard;
-  if (seal_of(T_.data() + k * nb_ * nb_, w * w) != T_seal_[static_cast<std::size_t>(k)]) guard.add(std::numeric_limits<double>::quiet_NaN());
+  if (seal_of(T_.data() + k * nb_ * nb_, w * w) != T_seal_[static_cast<std::size_t>(k)])
+    guard.add(std::numeric_limits<double>::quiet_NaN());
   for (index j = 0; j < w; ++j) {
-    if (seal_of(tau_ + b.first + j, 1) != seal_of(T_.data() + k * nb_ * nb_ + j * (w + 1), 1)) guard.add(std::numeric_limits<double>::quiet_NaN());
+    if (seal_of(tau_ + b.first + j, 1) != seal_of(T_.data() + k * nb_ * nb_ + j * (w + 1), 1))
+      guard.add(std::numeric_limits<double>::quiet_NaN());
   }
   inject::place last = where;
   ++last.step;
@@ -545,8 +565,8 @@ bool factorization<S>::certificate(failure& seen) {
   largest worst;
   worst.add(y.data(), m_);
   const auto last = static_cast<index>(blocks_.size());
-  return passes(run_.seen, run_.injector, {last, last + 1, by_update_ ? index{1} : index{0}, by_update_ ? index{2} : index{1}}, worst.value(),
-                abft::qr_row_threshold<S>(product_norm_, m_), "qr.certificate", -1, seen);
+  return passes(run_.seen, run_.injector, {last, last + 1, by_update_ ? index{1} : index{0}, by_update_ ? index{2} : index{1}},
+                worst.value(), abft::qr_row_threshold<S>(product_norm_, m_), "qr.certificate", -1, seen);
 }
 
 // Everything that can be verified once the factorization stands. Events wait until the certificate has agreed with the repairs.

@@ -33,14 +33,17 @@ std::string token_of(index m, index n) {
 template <class S>
 void check_view(const matrix_view<S>& view, std::string_view name, const std::string& token, index least = 1) {
   if (view.rows < least || view.columns < least)
-    throw invalid_argument_error(fmt::format("{}: {}: expected at least {} row and column, got {} × {}", token, name, least, view.rows, view.columns));
+    throw invalid_argument_error(
+        fmt::format("{}: {}: expected at least {} row and column, got {} × {}", token, name, least, view.rows, view.columns));
   if (view.rows > k_most || view.columns > k_most)
-    throw invalid_argument_error(fmt::format("{}: {}: expected at most {} rows and columns, got {} × {}", token, name, k_most, view.rows, view.columns));
+    throw invalid_argument_error(
+        fmt::format("{}: {}: expected at most {} rows and columns, got {} × {}", token, name, k_most, view.rows, view.columns));
   if (view.rows == 0 || view.columns == 0) return;
   if (view.data == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected data, got a null pointer", token, name));
   index rows = 0, columns = 0, bytes = 0;
-  if (__builtin_mul_overflow(view.rows - 1, view.row_stride, &rows) || __builtin_mul_overflow(view.columns - 1, view.column_stride, &columns) ||
-      __builtin_add_overflow(rows, columns, &bytes) || __builtin_mul_overflow(bytes, static_cast<index>(sizeof(S)), &bytes))
+  if (__builtin_mul_overflow(view.rows - 1, view.row_stride, &rows) ||
+      __builtin_mul_overflow(view.columns - 1, view.column_stride, &columns) || __builtin_add_overflow(rows, columns, &bytes) ||
+      __builtin_mul_overflow(bytes, static_cast<index>(sizeof(S)), &bytes))
     throw invalid_argument_error(
         fmt::format("{}: {}: expected strides within 63 bits of address, got {} and {}", token, name, view.row_stride, view.column_stride));
   if constexpr (!std::is_const_v<S>) {
@@ -49,8 +52,8 @@ void check_view(const matrix_view<S>& view, std::string_view name, const std::st
     const bool apart = (view.rows == 1 || rs != 0) && (view.columns == 1 || cs != 0) &&
                        (view.rows == 1 || view.columns == 1 || cs / g >= view.rows || rs / g >= view.columns);
     if (!apart)
-      throw invalid_argument_error(fmt::format("{}: {}: expected strides that keep its elements apart, got {} and {} for {} × {}", token, name,
-                                               view.row_stride, view.column_stride, view.rows, view.columns));
+      throw invalid_argument_error(fmt::format("{}: {}: expected strides that keep its elements apart, got {} and {} for {} × {}", token,
+                                               name, view.row_stride, view.column_stride, view.rows, view.columns));
   }
 }
 
@@ -171,8 +174,8 @@ report ormqr_of(side where, transpose op, matrix_view<const S> A, std::span<cons
   check_view(A, "A", token, 0);
   check_view(C, "C", token);
   if (A.rows != order || A.columns < count || count > order)
-    throw invalid_argument_error(fmt::format("{}: A: expected {} rows and {} columns or more for {} reflectors of C's {}, got {} × {}", token, order, count,
-                                             count, where == side::left ? "rows" : "columns", A.rows, A.columns));
+    throw invalid_argument_error(fmt::format("{}: A: expected {} rows and {} columns or more for {} reflectors of C's {}, got {} × {}",
+                                             token, order, count, count, where == side::left ? "rows" : "columns", A.rows, A.columns));
   check_apart(A, C, "A and C", token);
   call here(token, how);
   const columns_of<const S> V(A.block(0, 0, order, count), false);
@@ -211,7 +214,8 @@ report orgqr_of(matrix_view<S> A, std::span<const S> tau, const execution& how) 
   check_view(A, "A", token);
   const index count = static_cast<index>(tau.size());
   if (A.columns > A.rows || count > A.columns)
-    throw invalid_argument_error(fmt::format("{}: A: expected {} ≤ columns ≤ rows for {} reflectors, got {} × {}", token, count, count, A.rows, A.columns));
+    throw invalid_argument_error(
+        fmt::format("{}: A: expected {} ≤ columns ≤ rows for {} reflectors, got {} × {}", token, count, count, A.rows, A.columns));
   call here(token, how);
   const columns_of<S> V(A, false);
   form_q<S>(here, A.rows, A.columns, V.data, V.ld, tau, A);
@@ -358,7 +362,8 @@ report geqrf(matrix_view<double> A, std::span<double> tau, const execution& how)
 report ormqr(side where, transpose op, matrix_view<const float> A, std::span<const float> tau, matrix_view<float> C, const execution& how) {
   return ormqr_of(where, op, A, tau, C, how);
 }
-report ormqr(side where, transpose op, matrix_view<const double> A, std::span<const double> tau, matrix_view<double> C, const execution& how) {
+report ormqr(side where, transpose op, matrix_view<const double> A, std::span<const double> tau, matrix_view<double> C,
+             const execution& how) {
   return ormqr_of(where, op, A, tau, C, how);
 }
 report orgqr(matrix_view<float> A, std::span<const float> tau, const execution& how) { return orgqr_of(A, tau, how); }
@@ -428,7 +433,9 @@ template class factors<double>;
 std::string to_token(const problem& value) { return fmt::format("qr_{}_m{}_n{}", to_string(value.precision), value.m, value.n); }
 
 problem parse_token(std::string_view text) {
-  const auto refuse = [&] { return invalid_argument_error(fmt::format("token: expected qr_<f32|f64>_m<rows>_n<columns>, got \"{}\"", text)); };
+  const auto refuse = [&] {
+    return invalid_argument_error(fmt::format("token: expected qr_<f32|f64>_m<rows>_n<columns>, got \"{}\"", text));
+  };
   std::string_view rest = text;
   const auto take = [&](std::string_view prefix) {
     if (!rest.starts_with(prefix)) throw refuse();

@@ -48,7 +48,8 @@ typename factorization<S>::outcome factorization<S>::update_passes() {
   for (index k = 0; k < panels_; ++k) {
     failure again;
     if (!panel_passes(k, again)) return result;
-    T_seal_[static_cast<std::size_t>(k)] = seal_of(T_.data() + k * nb_ * nb_, blocks_[static_cast<std::size_t>(k)].width * blocks_[static_cast<std::size_t>(k)].width);
+    T_seal_[static_cast<std::size_t>(k)] =
+        seal_of(T_.data() + k * nb_ * nb_, blocks_[static_cast<std::size_t>(k)].width * blocks_[static_cast<std::size_t>(k)].width);
   }
   result.good = result.repaired = true;
   result.seen.place = found - 1;

@@ -1,7 +1,7 @@
 // QR on every backend: accuracy against long double sums, LAPACK's conventions, strides, least squares, bad input, faults at every site,
 // and no false alarm on clean data of every kind.
-// Tolerances: Householder QR is backward stable with ‖A − QR‖_F ≤ c·u·‖A‖_F, c a modest multiple of √n in practice (Higham, §19.3); the ratios
-// below divide by max(m, n)·u as LAPACK's own tests do, whose limit is 30.
+// Tolerances: Householder QR is backward stable with ‖A − QR‖_F ≤ c·u·‖A‖_F, c a modest multiple of √n in practice (Higham, §19.3); the
+// ratios below divide by max(m, n)·u as LAPACK's own tests do, whose limit is 30.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -61,9 +61,10 @@ dense<T> random_matrix(index m, index n, std::uint64_t seed) {
 }
 
 // The kinds of data on which thresholds must neither cry nor sleep.
-const std::vector<std::string> k_kinds = {"normal",   "constant",  "tiny",      "huge",         "columns 1e±12", "rows 1e±12", "columns 1e±30", "cauchy",
-                                          "hilbert",  "low rank",  "graded",    "zero",         "zero columns",  "identity",   "subnormal",     "one row",
-                                          "integers", "triangular", "nearly equal", "extreme columns"};
+const std::vector<std::string> k_kinds = {"normal",     "constant",      "tiny",         "huge",         "columns 1e±12",
+                                          "rows 1e±12", "columns 1e±30", "cauchy",       "hilbert",      "low rank",
+                                          "graded",     "zero",          "zero columns", "identity",     "subnormal",
+                                          "one row",    "integers",      "triangular",   "nearly equal", "extreme columns"};
 
 template <class T>
 dense<T> matrix_of_kind(const std::string& kind, index m, index n, std::uint64_t seed) {
@@ -83,7 +84,8 @@ dense<T> matrix_of_kind(const std::string& kind, index m, index n, std::uint64_t
   if (kind == "columns 1e±12") each([&](index, index j, double x) { return x * power(j, 12); });
   if (kind == "rows 1e±12") each([&](index i, index, double x) { return x * power(i, 12); });
   if (kind == "columns 1e±30") each([&](index, index j, double x) { return x * power(j, 30); });
-  if (kind == "extreme columns") each([&](index, index j, double x) { return x * (j % 2 == 0 ? (single ? 1e-36 : 1e-290) : (single ? 1e36 : 1e290)); });
+  if (kind == "extreme columns")
+    each([&](index, index j, double x) { return x * (j % 2 == 0 ? (single ? 1e-36 : 1e-290) : (single ? 1e36 : 1e290)); });
   if (kind == "cauchy") each([&](index, index, double x) { return std::clamp(x / normal(bits), -1e8, 1e8); });
   if (kind == "hilbert") each([](index i, index j, double) { return 1.0 / static_cast<double>(i + j + 1); });
   if (kind == "low rank") each([](index i, index j, double) { return static_cast<double>(i % 5) * 0.3 + static_cast<double>(j % 3); });
@@ -252,7 +254,8 @@ TYPED_TEST(qr, has_lapacks_storage_and_signs) {
     const double tolerance = 500 * static_cast<double>(std::max(m, n)) * u;
     for (std::size_t j = 0; j < tau.size(); ++j) EXPECT_NEAR(made.tau[j], tau[j], tolerance) << m << " × " << n;
     for (index j = 0; j < n; ++j) {
-      for (index i = 0; i < m; ++i) ASSERT_NEAR(made.F(i, j), expected(i, j), tolerance * std::sqrt(static_cast<double>(m))) << m << " × " << n;
+      for (index i = 0; i < m; ++i)
+        ASSERT_NEAR(made.F(i, j), expected(i, j), tolerance * std::sqrt(static_cast<double>(m))) << m << " × " << n;
     }
   }
 }
@@ -277,7 +280,8 @@ TYPED_TEST(qr, takes_any_strides_and_leaves_the_rest_alone) {
   const dense<T> A = random_matrix<T>(m, n, 4);
   const factored<T> expected = factor_in_place<T>(A, this->how());
   const T mark = static_cast<T>(-77);
-  for (const auto& [rs, cs] : std::vector<std::pair<index, index>>{{1, m}, {1, m + 5}, {n, 1}, {n + 3, 1}, {2, 2 * m + 1}, {-1, m}, {1, -m - 2}, {40, 3}}) {
+  for (const auto& [rs, cs] :
+       std::vector<std::pair<index, index>>{{1, m}, {1, m + 5}, {n, 1}, {n + 3, 1}, {2, 2 * m + 1}, {-1, m}, {1, -m - 2}, {40, 3}}) {
     const index span = (m - 1) * std::abs(rs) + (n - 1) * std::abs(cs) + 1;
     std::vector<T> memory(static_cast<std::size_t>(span), mark);
     T* const first = memory.data() + (rs < 0 ? -(m - 1) * rs : 0) + (cs < 0 ? -(n - 1) * cs : 0);
@@ -446,7 +450,8 @@ TYPED_TEST(qr, gels_solves_over_and_underdetermined_systems) {
       EXPECT_EQ(seen.verdict, verdict::clean) << to_json(seen);
       const double tolerance = 3000 * static_cast<double>(std::max(m, n)) * abft::unit_roundoff<T>;
       for (index c = 0; c < k; ++c) {
-        // Overdetermined: Aᵀ(b − Ax) = 0 and ‖b − Ax‖ in the rest. Underdetermined: Ax = b and x in the range of Aᵀ, which its length shows.
+        // Overdetermined: Aᵀ(b − Ax) = 0 and ‖b − Ax‖ in the rest. Underdetermined: Ax = b and x in the range of Aᵀ, which its length
+        // shows.
         std::vector<double> residual(static_cast<std::size_t>(m));
         double squares = 0, rest = 0;
         for (index i = 0; i < m; ++i) {
@@ -485,14 +490,15 @@ TYPED_TEST(qr, gels_solves_over_and_underdetermined_systems) {
 }
 
 // J. Longley, An appraisal of least squares programs, 1967; certified values: NIST StRD.
-constexpr double k_longley[16][7] = {
-    {60323, 83.0, 234289, 2356, 1590, 107608, 1947},  {61122, 88.5, 259426, 2325, 1456, 108632, 1948},  {60171, 88.2, 258054, 3682, 1616, 109773, 1949},
-    {61187, 89.5, 284599, 3351, 1650, 110929, 1950},  {63221, 96.2, 328975, 2099, 3099, 112075, 1951},  {63639, 98.1, 346999, 1932, 3594, 113270, 1952},
-    {64989, 99.0, 365385, 1870, 3547, 115094, 1953},  {63761, 100.0, 363112, 3578, 3350, 116219, 1954}, {66019, 101.2, 397469, 2904, 3048, 117388, 1955},
-    {67857, 104.6, 419180, 2822, 2857, 118734, 1956}, {68169, 108.4, 442769, 2936, 2798, 120445, 1957}, {66513, 110.8, 444546, 4681, 2637, 121950, 1958},
-    {68655, 112.6, 482704, 3813, 2552, 123366, 1959}, {69564, 114.2, 502601, 3931, 2514, 125368, 1960}, {69331, 115.7, 518173, 4806, 2572, 127852, 1961},
-    {70551, 116.9, 554894, 4007, 2827, 130081, 1962}};
-constexpr double k_certified[7] = {-3482258.63459582,  15.0618722713733,   -0.358191792925910E-01, -2.02022980381683,
+constexpr double k_longley[16][7] = {{60323, 83.0, 234289, 2356, 1590, 107608, 1947},  {61122, 88.5, 259426, 2325, 1456, 108632, 1948},
+                                     {60171, 88.2, 258054, 3682, 1616, 109773, 1949},  {61187, 89.5, 284599, 3351, 1650, 110929, 1950},
+                                     {63221, 96.2, 328975, 2099, 3099, 112075, 1951},  {63639, 98.1, 346999, 1932, 3594, 113270, 1952},
+                                     {64989, 99.0, 365385, 1870, 3547, 115094, 1953},  {63761, 100.0, 363112, 3578, 3350, 116219, 1954},
+                                     {66019, 101.2, 397469, 2904, 3048, 117388, 1955}, {67857, 104.6, 419180, 2822, 2857, 118734, 1956},
+                                     {68169, 108.4, 442769, 2936, 2798, 120445, 1957}, {66513, 110.8, 444546, 4681, 2637, 121950, 1958},
+                                     {68655, 112.6, 482704, 3813, 2552, 123366, 1959}, {69564, 114.2, 502601, 3931, 2514, 125368, 1960},
+                                     {69331, 115.7, 518173, 4806, 2572, 127852, 1961}, {70551, 116.9, 554894, 4007, 2827, 130081, 1962}};
+constexpr double k_certified[7] = {-3482258.63459582, 15.0618722713733,       -0.358191792925910E-01, -2.02022980381683,
                                    -1.03322686717359, -0.511041056535807E-01, 1829.15146461355};
 
 void longley(dense<double>& A, dense<double>& b) {
@@ -579,7 +585,10 @@ TYPED_TEST(qr, refuses_what_has_no_meaning_and_says_why) {
   EXPECT_TRUE(has(message([&] { (void)geqrf(matrix_view<T>{nullptr, 6, 4, 1, 6}, std::span<T>(tau), how); }), "null"));
   EXPECT_TRUE(has(message([&] { (void)geqrf(matrix_view<T>{A.data(), 6, 4, 1, 3}, std::span<T>(tau), how); }), "apart"));
   EXPECT_TRUE(has(message([&] { (void)geqrf(matrix_view<T>{A.data(), 6, 4, 0, 6}, std::span<T>(tau), how); }), "apart"));
-  EXPECT_TRUE(has(message([&] { (void)geqrf(matrix_view<T>{A.data(), index{1} << 40, 1, 1, 1}, std::span<T>(tau).first(1), how); }), "at most"));
+  EXPECT_TRUE(has(message([&] {
+                    (void)geqrf(matrix_view<T>{A.data(), index{1} << 40, 1, 1, 1}, std::span<T>(tau).first(1), how);
+                  }),
+                  "at most"));
   EXPECT_TRUE(has(message([&] { (void)geqrf(matrix_view<T>{A.data(), 6, 4, index{1} << 61, 6}, std::span<T>(tau), how); }), "strides"));
   EXPECT_TRUE(has(message([&] { (void)geqrf(A.view(), std::span<T>(A.data() + 2, 4), how); }), "overlapping"));
   EXPECT_TRUE(has(message([&] { (void)ormqr(side::left, transpose::no, A.view(), tau, dense<T>(5, 2).view(), how); }), "expected 5 rows"));
@@ -606,7 +615,8 @@ TEST(token, goes_both_ways_and_refuses_others) {
   EXPECT_EQ(p.precision, precision::f32);
   EXPECT_EQ(p.m, 20000);
   EXPECT_EQ(p.n, 64);
-  for (const char* bad : {"", "qr", "qr_f16_m1_n1", "qr_f64_m0_n1", "qr_f64_m1", "qr_f64_m1_n1_", "qr_f64_m-1_n1", "qr_f64_m1_n01", "qr_f64_m1_n99999999999999999999"})
+  for (const char* bad : {"", "qr", "qr_f16_m1_n1", "qr_f64_m0_n1", "qr_f64_m1", "qr_f64_m1_n1_", "qr_f64_m-1_n1", "qr_f64_m1_n01",
+                          "qr_f64_m1_n99999999999999999999"})
     EXPECT_THROW((void)parse_token(bad), invalid_argument_error) << bad;
 }
 
@@ -683,7 +693,8 @@ TYPED_TEST(qr, every_fault_at_every_site_is_repaired) {
         for (std::size_t what = 0; what < inject::k_model_names.size(); ++what) {
           const auto model = static_cast<inject::model>(what);
           for (std::uint64_t seed = 0; seed < (k_effort == 1 ? 2u : 6u); ++seed) {
-            const std::string name = fmt::format("{} {} {} × {} {} {} seed {}", scheme, to_string(this->which), m, n, row.name, inject::k_model_names[what], seed);
+            const std::string name = fmt::format("{} {} {} × {} {} {} seed {}", scheme, to_string(this->which), m, n, row.name,
+                                                 inject::k_model_names[what], seed);
             const inject::plan faults({fault(where, model, seed)});
             const everything<T> struck = compute<T>(A, this->how(scheme), &faults);
             if (struck.seen.verdict == verdict::uncorrectable) {
@@ -692,7 +703,8 @@ TYPED_TEST(qr, every_fault_at_every_site_is_repaired) {
             }
             const double off = std::max({change(struck.F, clean.F), clean.Q.size() != 0 ? change(struck.Q, clean.Q) : 0.0});
             EXPECT_LE(off, limit) << name << to_json(struck.seen);
-            for (std::size_t j = 0; j < clean.tau.size(); ++j) EXPECT_NEAR(struck.tau[j], clean.tau[j], limit * abft::unit_roundoff<T>) << name;
+            for (std::size_t j = 0; j < clean.tau.size(); ++j)
+              EXPECT_NEAR(struck.tau[j], clean.tau[j], limit * abft::unit_roundoff<T>) << name;
             // A verdict of clean is right only for faults that change nothing to speak of (a zero that was zero, a struck NaN in a word
             // that is not used, …).
             if (struck.seen.verdict == verdict::clean && row.role != inject::site_role::checker) {
@@ -735,8 +747,8 @@ TYPED_TEST(qr, detect_reports_and_repairs_nothing) {
   const dense<T> A = random_matrix<T>(40, 24, 21);
   execution how = this->how();
   how.protection = protection::detect;
-  for (const inject::site where : {inject::site::qr_panel, inject::site::qr_reflector, inject::site::qr_tau, inject::site::qr_t, inject::site::qr_product,
-                                   inject::site::qr_trailing, inject::site::qr_r}) {
+  for (const inject::site where : {inject::site::qr_panel, inject::site::qr_reflector, inject::site::qr_tau, inject::site::qr_t,
+                                   inject::site::qr_product, inject::site::qr_trailing, inject::site::qr_r}) {
     const inject::plan faults({fault(where, inject::model::random_value, 3)});
     how.faults = &faults;
     EXPECT_THROW((void)factor(matrix_view<const T>(A.view()), how), uncorrectable_error) << inject::row_of(where).name;
@@ -811,7 +823,8 @@ TYPED_TEST(qr, faults_in_least_squares_do_not_reach_the_coefficients) {
   dense<T> A(16, 7, order::column_major), b(16, 1, order::column_major);
   for (index i = 0; i < 16; ++i) {
     b(i, 0) = static_cast<T>(b64(i, 0));
-    for (index j = 0; j < 7; ++j) A(i, j) = static_cast<T>(j == 6 ? A64(i, j) - 1954 : A64(i, j));  // centred years: float can hold the problem
+    for (index j = 0; j < 7; ++j)
+      A(i, j) = static_cast<T>(j == 6 ? A64(i, j) - 1954 : A64(i, j));  // centred years: float can hold the problem
   }
   dense<T> F = copy_of<T>(A), clean = copy_of<T>(b);
   (void)gels(F.view(), clean.view(), this->how());

@@ -30,7 +30,8 @@ matrix<T> any_matrix(index m, index n) {
 }
 
 execution any_execution() {
-  return {.backend = *rc::gen::element(backend::reference, backend::cpu), .threads = *rc::gen::inRange(1, 4),
+  return {.backend = *rc::gen::element(backend::reference, backend::cpu),
+          .threads = *rc::gen::inRange(1, 4),
           .scheme = *rc::gen::element(std::string("block_checksum"), std::string("qr_update"))};
 }
 
@@ -98,7 +99,8 @@ RC_GTEST_PROP(qr, leading_columns_stand_alone, ()) {
   for (index j = 0; j < k; ++j) {
     double norm = 0, other = 0;
     for (index i = 0; i < m; ++i) norm += A(i, j) * A(i, j);
-    for (index i = 0; i <= std::min(j, m - 1); ++i) other += some.storage(i, j) * some.storage(i, j) - all.storage(i, j) * all.storage(i, j);
+    for (index i = 0; i <= std::min(j, m - 1); ++i)
+      other += some.storage(i, j) * some.storage(i, j) - all.storage(i, j) * all.storage(i, j);
     RC_ASSERT(std::abs(other) <= 1e-12 * norm);
   }
 }

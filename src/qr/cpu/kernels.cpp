@@ -42,15 +42,13 @@ class blas_kernels final : public kernels<S> {
 
   void product(const block_reflector<S>& H, index n, const S* C, index ldc, S* W) const override {
     core::gemm('T', 'N', H.width, n, H.width, S(1), H.V1, H.width, C, ldc, S(0), W, H.width);
-    if (H.rows > H.width)
-      core::gemm('T', 'N', H.width, n, H.rows - H.width, S(1), H.V2, H.ldv, C + H.width, ldc, S(1), W, H.width);
+    if (H.rows > H.width) core::gemm('T', 'N', H.width, n, H.rows - H.width, S(1), H.V2, H.ldv, C + H.width, ldc, S(1), W, H.width);
   }
 
   void update(const block_reflector<S>& H, bool transposed, index n, S* W, S* C, index ldc) const override {
     core::trmm('L', 'U', transposed ? 'T' : 'N', 'N', H.width, n, S(1), H.T, H.width, W, H.width);
     core::gemm('N', 'N', H.width, n, H.width, S(-1), H.V1, H.width, W, H.width, S(1), C, ldc);
-    if (H.rows > H.width)
-      core::gemm('N', 'N', H.rows - H.width, n, H.width, S(-1), H.V2, H.ldv, W, H.width, S(1), C + H.width, ldc);
+    if (H.rows > H.width) core::gemm('N', 'N', H.rows - H.width, n, H.width, S(-1), H.V2, H.ldv, W, H.width, S(1), C + H.width, ldc);
   }
 
   void solve(bool transposed, index n, index k, const S* U, index ldu, S* B, index ldb) const override {

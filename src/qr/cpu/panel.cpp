@@ -193,7 +193,8 @@ void slabbed_product(index m, index a, index b, const S* X, index ldx, const S* 
   const index tasks = (m + k_slab - 1) / k_slab;
   core::aligned_buffer<S> partial(tasks * a * b);
   core::parallel_for(threads, tasks, [&](index t, int) {
-    core::gemm('T', 'N', a, b, std::min(k_slab, m - t * k_slab), S(1), X + t * k_slab, ldx, Y + t * k_slab, ldy, S(0), partial.data() + t * a * b, a);
+    core::gemm('T', 'N', a, b, std::min(k_slab, m - t * k_slab), S(1), X + t * k_slab, ldx, Y + t * k_slab, ldy, S(0),
+               partial.data() + t * a * b, a);
   });
   for (index t = 0; t < tasks; ++t) {
     for (index j = 0; j < b; ++j) {
@@ -365,10 +366,10 @@ void tall_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads) {
   }
 }
 
-#define BALLAST_INSTANTIATE(S)                                                         \
-  template void recursive_panel<S>(index, index, S*, index, S*, S*, index, S*);        \
-  template void tall_panel<S>(index, index, S*, index, S*, S*, int);                   \
-  template void wide_tall_panel<S>(index, index, S*, index, S*, S*, index, int);       \
+#define BALLAST_INSTANTIATE(S)                                                   \
+  template void recursive_panel<S>(index, index, S*, index, S*, S*, index, S*);  \
+  template void tall_panel<S>(index, index, S*, index, S*, S*, int);             \
+  template void wide_tall_panel<S>(index, index, S*, index, S*, S*, index, int); \
   template void reconstruct<S>(index, S*, index, S*, S*);
 BALLAST_INSTANTIATE(float)
 BALLAST_INSTANTIATE(double)

@@ -24,7 +24,8 @@ HWY_INLINE hn::Vec<D> load_wide(D d, const float* p) {
 
 // Rows in chunks that stay in the first-level cache while the columns stream past; four columns at a time share one load and store of y.
 template <int Count, class S>
-HWY_INLINE void subtract_rows(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* z, std::int64_t ldz, double* y, std::int64_t ldy) {
+HWY_INLINE void subtract_rows(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* z, std::int64_t ldz, double* y,
+                              std::int64_t ldy) {
   const hn::ScalableTag<double> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
   constexpr std::int64_t chunk = 512;
@@ -59,7 +60,8 @@ HWY_INLINE void subtract_rows(std::int64_t m, std::int64_t w, const S* X, std::i
 }
 
 template <int Count, class S>
-HWY_INLINE void dot_rows(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* y, std::int64_t ldy, double* z, std::int64_t ldz) {
+HWY_INLINE void dot_rows(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* y, std::int64_t ldy, double* z,
+                         std::int64_t ldz) {
   const hn::ScalableTag<double> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
   constexpr std::int64_t chunk = 1024;
@@ -94,7 +96,8 @@ HWY_INLINE void dot_rows(std::int64_t m, std::int64_t w, const S* X, std::int64_
 }
 
 template <class S>
-void subtract_any(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* z, std::int64_t ldz, double* y, std::int64_t ldy) {
+void subtract_any(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* z, std::int64_t ldz, double* y,
+                  std::int64_t ldy) {
   if (count == 1) subtract_rows<1>(m, w, X, ldx, z, ldz, y, ldy);
   if (count == 2) subtract_rows<2>(m, w, X, ldx, z, ldz, y, ldy);
   if (count == 3) subtract_rows<3>(m, w, X, ldx, z, ldz, y, ldy);
@@ -102,7 +105,8 @@ void subtract_any(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, 
 }
 
 template <class S>
-void dot_any(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* y, std::int64_t ldy, double* z, std::int64_t ldz) {
+void dot_any(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* y, std::int64_t ldy, double* z,
+             std::int64_t ldz) {
   if (count == 1) dot_rows<1>(m, w, X, ldx, y, ldy, z, ldz);
   if (count == 2) dot_rows<2>(m, w, X, ldx, y, ldy, z, ldz);
   if (count == 3) dot_rows<3>(m, w, X, ldx, y, ldy, z, ldz);
@@ -215,19 +219,19 @@ void step_any(std::int64_t m, int columns, S* a, std::int64_t lda, S scale, cons
   }
 }
 
-#define BALLAST_NAME(S, suffix)                                                                                                       \
-  void subtract_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* z, std::int64_t ldz, \
-                         double* y, std::int64_t ldy) {                                                                              \
-    subtract_any(m, w, X, ldx, count, z, ldz, y, ldy);                                                                               \
-  }                                                                                                                                   \
-  void dot_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* y, std::int64_t ldy,      \
-                    double* z, std::int64_t ldz) {                                                                                   \
-    dot_any(m, w, X, ldx, count, y, ldy, z, ldz);                                                                                    \
-  }                                                                                                                                   \
-  void squares_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, double* z) { squares_any(m, w, X, ldx, z); }   \
-  void dots_##suffix(std::int64_t m, int columns, const S* a, std::int64_t lda, S* g) { dots_any(m, columns, a, lda, g); }           \
-  void step_##suffix(std::int64_t m, int columns, S* a, std::int64_t lda, S scale, const S* w, S* g) {                               \
-    step_any(m, columns, a, lda, scale, w, g);                                                                                       \
+#define BALLAST_NAME(S, suffix)                                                                                                            \
+  void subtract_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* z, std::int64_t ldz,       \
+                         double* y, std::int64_t ldy) {                                                                                    \
+    subtract_any(m, w, X, ldx, count, z, ldz, y, ldy);                                                                                     \
+  }                                                                                                                                        \
+  void dot_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* y, std::int64_t ldy, double* z, \
+                    std::int64_t ldz) {                                                                                                    \
+    dot_any(m, w, X, ldx, count, y, ldy, z, ldz);                                                                                          \
+  }                                                                                                                                        \
+  void squares_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, double* z) { squares_any(m, w, X, ldx, z); }         \
+  void dots_##suffix(std::int64_t m, int columns, const S* a, std::int64_t lda, S* g) { dots_any(m, columns, a, lda, g); }                 \
+  void step_##suffix(std::int64_t m, int columns, S* a, std::int64_t lda, S scale, const S* w, S* g) {                                     \
+    step_any(m, columns, a, lda, scale, w, g);                                                                                             \
   }
 BALLAST_NAME(float, f32)
 BALLAST_NAME(double, f64)
@@ -240,33 +244,33 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ballast::qr::vector {
 
-#define BALLAST_DISPATCH(S, suffix)                                                                                                           \
-  HWY_EXPORT(subtract_##suffix);                                                                                                              \
-  HWY_EXPORT(dot_##suffix);                                                                                                                   \
-  HWY_EXPORT(squares_##suffix);                                                                                                               \
-  HWY_EXPORT(dots_##suffix);                                                                                                                  \
-  HWY_EXPORT(step_##suffix);                                                                                                                  \
-  template <>                                                                                                                                 \
-  void subtract<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* z, std::int64_t ldz, double* y,   \
-                   std::int64_t ldy) {                                                                                                       \
-    HWY_DYNAMIC_DISPATCH(subtract_##suffix)(m, w, X, ldx, count, z, ldz, y, ldy);                                                            \
-  }                                                                                                                                           \
-  template <>                                                                                                                                 \
-  void dot<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* y, std::int64_t ldy, double* z,         \
-              std::int64_t ldz) {                                                                                                            \
-    HWY_DYNAMIC_DISPATCH(dot_##suffix)(m, w, X, ldx, count, y, ldy, z, ldz);                                                                 \
-  }                                                                                                                                           \
-  template <>                                                                                                                                 \
-  void squares<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, double* z) {                                                 \
-    HWY_DYNAMIC_DISPATCH(squares_##suffix)(m, w, X, ldx, z);                                                                                 \
-  }                                                                                                                                           \
-  template <>                                                                                                                                 \
-  void first_dots<S>(std::int64_t m, int columns, const S* a, std::int64_t lda, S* g) {                                                      \
-    HWY_DYNAMIC_DISPATCH(dots_##suffix)(m, columns, a, lda, g);                                                                              \
-  }                                                                                                                                           \
-  template <>                                                                                                                                 \
-  void panel_step<S>(std::int64_t m, int columns, S* a, std::int64_t lda, S scale, const S* w, S* g) {                                       \
-    HWY_DYNAMIC_DISPATCH(step_##suffix)(m, columns, a, lda, scale, w, g);                                                                    \
+#define BALLAST_DISPATCH(S, suffix)                                                                                                       \
+  HWY_EXPORT(subtract_##suffix);                                                                                                          \
+  HWY_EXPORT(dot_##suffix);                                                                                                               \
+  HWY_EXPORT(squares_##suffix);                                                                                                           \
+  HWY_EXPORT(dots_##suffix);                                                                                                              \
+  HWY_EXPORT(step_##suffix);                                                                                                              \
+  template <>                                                                                                                             \
+  void subtract<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* z, std::int64_t ldz, double* y, \
+                   std::int64_t ldy) {                                                                                                    \
+    HWY_DYNAMIC_DISPATCH(subtract_##suffix)(m, w, X, ldx, count, z, ldz, y, ldy);                                                         \
+  }                                                                                                                                       \
+  template <>                                                                                                                             \
+  void dot<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* y, std::int64_t ldy, double* z,      \
+              std::int64_t ldz) {                                                                                                         \
+    HWY_DYNAMIC_DISPATCH(dot_##suffix)(m, w, X, ldx, count, y, ldy, z, ldz);                                                              \
+  }                                                                                                                                       \
+  template <>                                                                                                                             \
+  void squares<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, double* z) {                                              \
+    HWY_DYNAMIC_DISPATCH(squares_##suffix)(m, w, X, ldx, z);                                                                              \
+  }                                                                                                                                       \
+  template <>                                                                                                                             \
+  void first_dots<S>(std::int64_t m, int columns, const S* a, std::int64_t lda, S* g) {                                                   \
+    HWY_DYNAMIC_DISPATCH(dots_##suffix)(m, columns, a, lda, g);                                                                           \
+  }                                                                                                                                       \
+  template <>                                                                                                                             \
+  void panel_step<S>(std::int64_t m, int columns, S* a, std::int64_t lda, S scale, const S* w, S* g) {                                    \
+    HWY_DYNAMIC_DISPATCH(step_##suffix)(m, columns, a, lda, scale, w, g);                                                                 \
   }
 BALLAST_DISPATCH(float, f32)
 BALLAST_DISPATCH(double, f64)

@@ -11,9 +11,11 @@ inline constexpr int k_base = 8;
 
 // y_q ← y_q − X z_q, z_q ← z_q + Xᵀ y_q in double: see kernels<S>::subtract and dot. count ≤ 4.
 template <class S>
-void subtract(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* z, std::int64_t ldz, double* y, std::int64_t ldy);
+void subtract(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* z, std::int64_t ldz, double* y,
+              std::int64_t ldy);
 template <class S>
-void dot(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* y, std::int64_t ldy, double* z, std::int64_t ldz);
+void dot(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* y, std::int64_t ldy, double* z,
+         std::int64_t ldz);
 
 // z_j ← z_j + Σ_i x(i, j)² in double.
 template <class S>

@@ -34,7 +34,8 @@ class plain_kernels final : public kernels<S> {
   }
 
   void triangular_factor(const block_reflector<S>& H, const S* tau, S* T) const override {
-    form_t(H.rows, H.width, [&](index i, index j) -> double { return element(H, i, j); }, tau, T);
+    form_t(
+        H.rows, H.width, [&](index i, index j) -> double { return element(H, i, j); }, tau, T);
   }
 
   void product(const block_reflector<S>& H, index n, const S* C, index ldc, S* W) const override {
