@@ -264,8 +264,9 @@ void factorization<S>::update_block(index k, index b) {
   // The pairs (k, b), b > k, in their order.
   const auto count = static_cast<index>(blocks_.size());
   inject::place at{k * count - k * (k + 1) / 2 + b - k - 1, pairs_, 0, 1};
-  // Halves of a wide block, for a thread that has nothing else to do.
-  const index parts = here.width > 64 ? 2 : 1;
+  // Halves of a wide block, or of the only one left: for a thread that has nothing else to do.
+  const bool alone = k + 2 == count;
+  const index parts = here.width > 64 || (alone && here.width >= 16) ? 2 : 1;
   const index part = (here.width + parts - 1) / parts;
   core::parallel_for(run_.threads, parts, [&](index p, int) {
     const index columns = std::min(part, here.width - p * part);
