@@ -32,7 +32,7 @@ namespace {
 constexpr index k_encode_rows = 512;
 
 // Checksum columns up to this many are updated by sums over slabs; more of them by the backend's products. For two columns of 200,000 rows
-// a BLAS product takes 3.8 ms, the sums 0.9 ms.
+// a BLAS product takes 3.7 ms, the sums 1.1 ms.
 constexpr index k_narrow = 8;
 
 // Large pages for a large buffer: its page faults would cost as much as writing it.
