@@ -26,6 +26,8 @@ double fft_residual(double points, double norm, double kappa) {
   const double stages = std::log2(points) + 1 + 6;
   const double smallest = sizeof(T) == 4 ? 0x1p-149 : 0x1p-1074;
   return kappa * (unit_roundoff<T> * std::sqrt(points * stages) * norm + smallest * points * std::sqrt(stages));
+}
+
 // K-Means, row check: the residual of Σ_j w_j (‖c_j‖² − 2 x·c_j) over one group of centroids, every operation in working precision.
 // Derivation: a chain of n multiply-adds from ‖c_j‖² errs by a random walk of about u √n (‖c_j‖² + 2‖x‖‖c_j‖) at most; the errors of the
 // columns are independent, so they add up in squares with their weights; the product with the checksum centroid C errs by u √n ‖x‖‖C‖; the
@@ -58,6 +60,8 @@ inline double kmeans_distance_limit(double u, std::int64_t n) { return k_kmeans_
 inline constexpr double k_kmeans_sum = 8;
 inline double kmeans_sum_limit(double chain, double count, double root) {
   return unit_roundoff<double> * (k_kmeans_sum * (std::sqrt(chain) + 8) + 0.25 * chain * std::sqrt(count)) * root;
+}
+
 // QR: residual of one row of a block [X, Xd, X(d∘w)] that orthogonal transformations of vectors of m elements have passed over; of a
 // panel's and the final certificate likewise. Each transformation is inner products of length m, whose rounding is √m·u in the
 // probabilistic bound (Higham, Mary, 2019) and turns to that of its result's size; rotations spread it evenly over the rows, so that random
