@@ -20,15 +20,18 @@ namespace ballast::qr {
 enum class side : std::uint8_t { left, right };
 enum class transpose : std::uint8_t { no, yes };
 
-// All functions take float and double. A view may have any strides; column-major ones (row_stride 1) are used in place,
-// others are copied. Inf and NaN in the data pass through as the mathematics says and are no fault.
-// Schemes: "block_checksum" (default) and "qr_update" (the paper's). Errors: invalid_argument_error (shapes, overlap),
-// unsupported_error, uncorrectable_error, std::bad_alloc.
+// All functions take float and double. A view may have any strides that keep its elements apart; column-major ones (row_stride 1) are used
+// in place, others are copied. Inf and NaN in the data pass through as the mathematics says and are no fault; such data are not verified.
+// Schemes: "block_checksum" (default): each column block carries two checksums, is verified when it becomes a panel, and panels, V, tau, T
+// and R have guards of their own. "qr_update" (the paper's): two checksums for the whole matrix, verified at the end; a struck column is
+// repaired by Givens rotations. Errors: invalid_argument_error (shapes, overlap), unsupported_error, uncorrectable_error, std::bad_alloc.
+// After an uncorrectable fault under protection::correct, arguments hold what they held before the call.
 
 // A = Q R in LAPACK's storage. On exit R is on and above the diagonal of A (m × n), the vectors v of the reflectors
 // H_j = I − tau_j v_j v_jᵀ below it (v_j(j) = 1 is not stored), Q = H_1 … H_min(m,n). tau: min(m, n) elements.
-// 2n²(m − n/3) flops for m ≥ n. Covered: panel, tau, T, V, trailing updates, R. With qr_update a fault repaired by Givens
-// rotations is folded back into reflectors by factoring the column's consequences again, so that this storage always holds.
+// 2n²(m − n/3) flops for m ≥ n; memory for one copy of A with protection::correct (unless A had to be copied anyway). Covered: panel, tau,
+// T, V, trailing updates, R. With qr_update, Q after Givens rotations is formed and turned back into reflectors, so that this storage
+// always holds.
 BALLAST_API report geqrf(matrix_view<float> A, std::span<float> tau, const execution& how = {});
 BALLAST_API report geqrf(matrix_view<double> A, std::span<double> tau, const execution& how = {});
 
@@ -53,13 +56,15 @@ BALLAST_API report gels(matrix_view<double> A, matrix_view<double> B, const exec
 template <class T>
 class factors {
  public:
-  matrix<T> storage;     // geqrf's A, column-major
+  matrix<T> storage;  // geqrf's A, column-major
   std::vector<T> tau;
   ballast::report report;
 
-  BALLAST_API matrix<T> r() const;                               // min(m, n) × n, upper trapezoidal
-  BALLAST_API matrix<T> q(const execution& how = {}) const;      // m × min(m, n), orthonormal columns
-  BALLAST_API matrix<T> solve(matrix_view<const T> B, const execution& how = {}) const;  // least squares, m ≥ n
+  BALLAST_API matrix<T> r() const;  // min(m, n) × n, upper trapezoidal
+  // `seen`, if not null, gets the call's own report.
+  BALLAST_API matrix<T> q(const execution& how = {}, ballast::report* seen = nullptr) const;  // m × min(m, n), orthonormal columns
+  BALLAST_API matrix<T> solve(matrix_view<const T> B, const execution& how = {},
+                              ballast::report* seen = nullptr) const;  // least squares, m ≥ n
 };
 
 extern template class factors<float>;

@@ -10,14 +10,15 @@ __attribute__((weak)) void openblas_set_num_threads(int);
 __attribute__((weak)) int openblas_get_num_threads();
 }
 
-#define BALLAST_DECLARE_BLAS(T, p)                                                                                                                     \
-  void p##gemm_(const char*, const char*, const int*, const int*, const int*, const T*, const T*, const int*, const T*, const int*, const T*, T*,      \
-                const int*, std::size_t, std::size_t);                                                                                                 \
-  void p##trmm_(const char*, const char*, const char*, const char*, const int*, const int*, const T*, const T*, const int*, T*, const int*,            \
-                std::size_t, std::size_t, std::size_t, std::size_t);                                                                                   \
-  void p##trsm_(const char*, const char*, const char*, const char*, const int*, const int*, const T*, const T*, const int*, T*, const int*,            \
-                std::size_t, std::size_t, std::size_t, std::size_t);                                                                                   \
-  void p##gemv_(const char*, const int*, const int*, const T*, const T*, const int*, const T*, const int*, const T*, T*, const int*, std::size_t);     \
+#define BALLAST_DECLARE_BLAS(T, p)                                                                                                   \
+  void p##gemm_(const char*, const char*, const int*, const int*, const int*, const T*, const T*, const int*, const T*, const int*,  \
+                const T*, T*, const int*, std::size_t, std::size_t);                                                                 \
+  void p##trmm_(const char*, const char*, const char*, const char*, const int*, const int*, const T*, const T*, const int*, T*,      \
+                const int*, std::size_t, std::size_t, std::size_t, std::size_t);                                                     \
+  void p##trsm_(const char*, const char*, const char*, const char*, const int*, const int*, const T*, const T*, const int*, T*,      \
+                const int*, std::size_t, std::size_t, std::size_t, std::size_t);                                                     \
+  void p##gemv_(const char*, const int*, const int*, const T*, const T*, const int*, const T*, const int*, const T*, T*, const int*, \
+                std::size_t);                                                                                                        \
   void p##ger_(const int*, const int*, const T*, const T*, const int*, const T*, const int*, T*, const int*);
 
 extern "C" {
@@ -51,30 +52,31 @@ single_threaded_blas::~single_threaded_blas() {
   if (threads_before != 1) openblas_set_num_threads(threads_before);
 }
 
-#define BALLAST_DEFINE_BLAS(T, p)                                                                                                                    \
-  void gemm(char trans_a, char trans_b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, const T* B,           \
-            std::int64_t ldb, T beta, T* C, std::int64_t ldc) {                                                                                      \
-    const int im = int(m), in = int(n), ik = int(k), ia = int(lda), ib = int(ldb), ic = int(ldc);                                                    \
-    p##gemm_(&trans_a, &trans_b, &im, &in, &ik, &alpha, A, &ia, B, &ib, &beta, C, &ic, 1, 1);                                                        \
-  }                                                                                                                                                  \
-  void trmm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B,                \
-            std::int64_t ldb) {                                                                                                                      \
-    const int im = int(m), in = int(n), ia = int(lda), ib = int(ldb);                                                                                \
-    p##trmm_(&side, &uplo, &trans, &diag, &im, &in, &alpha, A, &ia, B, &ib, 1, 1, 1, 1);                                                             \
-  }                                                                                                                                                  \
-  void trsm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B,                \
-            std::int64_t ldb) {                                                                                                                      \
-    const int im = int(m), in = int(n), ia = int(lda), ib = int(ldb);                                                                                \
-    p##trsm_(&side, &uplo, &trans, &diag, &im, &in, &alpha, A, &ia, B, &ib, 1, 1, 1, 1);                                                             \
-  }                                                                                                                                                  \
-  void gemv(char trans, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, const T* x, std::int64_t incx, T beta, T* y,          \
-            std::int64_t incy) {                                                                                                                     \
-    const int im = int(m), in = int(n), ia = int(lda), ix = int(incx), iy = int(incy);                                                               \
-    p##gemv_(&trans, &im, &in, &alpha, A, &ia, x, &ix, &beta, y, &iy, 1);                                                                            \
-  }                                                                                                                                                  \
-  void ger(std::int64_t m, std::int64_t n, T alpha, const T* x, std::int64_t incx, const T* y, std::int64_t incy, T* A, std::int64_t lda) {          \
-    const int im = int(m), in = int(n), ia = int(lda), ix = int(incx), iy = int(incy);                                                               \
-    p##ger_(&im, &in, &alpha, x, &ix, y, &iy, A, &ia);                                                                                               \
+#define BALLAST_DEFINE_BLAS(T, p)                                                                                                          \
+  void gemm(char trans_a, char trans_b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, const T* B, \
+            std::int64_t ldb, T beta, T* C, std::int64_t ldc) {                                                                            \
+    const int im = int(m), in = int(n), ik = int(k), ia = int(lda), ib = int(ldb), ic = int(ldc);                                          \
+    p##gemm_(&trans_a, &trans_b, &im, &in, &ik, &alpha, A, &ia, B, &ib, &beta, C, &ic, 1, 1);                                              \
+  }                                                                                                                                        \
+  void trmm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B,      \
+            std::int64_t ldb) {                                                                                                            \
+    const int im = int(m), in = int(n), ia = int(lda), ib = int(ldb);                                                                      \
+    p##trmm_(&side, &uplo, &trans, &diag, &im, &in, &alpha, A, &ia, B, &ib, 1, 1, 1, 1);                                                   \
+  }                                                                                                                                        \
+  void trsm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B,      \
+            std::int64_t ldb) {                                                                                                            \
+    const int im = int(m), in = int(n), ia = int(lda), ib = int(ldb);                                                                      \
+    p##trsm_(&side, &uplo, &trans, &diag, &im, &in, &alpha, A, &ia, B, &ib, 1, 1, 1, 1);                                                   \
+  }                                                                                                                                        \
+  void gemv(char trans, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, const T* x, std::int64_t incx, T beta,      \
+            T* y, std::int64_t incy) {                                                                                                     \
+    const int im = int(m), in = int(n), ia = int(lda), ix = int(incx), iy = int(incy);                                                     \
+    p##gemv_(&trans, &im, &in, &alpha, A, &ia, x, &ix, &beta, y, &iy, 1);                                                                  \
+  }                                                                                                                                        \
+  void ger(std::int64_t m, std::int64_t n, T alpha, const T* x, std::int64_t incx, const T* y, std::int64_t incy, T* A,                    \
+           std::int64_t lda) {                                                                                                             \
+    const int im = int(m), in = int(n), ia = int(lda), ix = int(incx), iy = int(incy);                                                     \
+    p##ger_(&im, &in, &alpha, x, &ix, y, &iy, A, &ia);                                                                                     \
   }
 
 BALLAST_DEFINE_BLAS(float, s)

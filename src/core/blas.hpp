@@ -21,26 +21,26 @@ class single_threaded_blas {
 };
 
 // C ← α op(A) op(B) + β C, op(A) m × k, op(B) k × n. trans: 'N' or 'T'.
-void gemm(char trans_a, char trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const float* A, std::int64_t lda, const float* B,
-          std::int64_t ldb, float beta, float* C, std::int64_t ldc);
-void gemm(char trans_a, char trans_b, std::int64_t m, std::int64_t n, std::int64_t k, double alpha, const double* A, std::int64_t lda, const double* B,
-          std::int64_t ldb, double beta, double* C, std::int64_t ldc);
+void gemm(char trans_a, char trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const float* A, std::int64_t lda,
+          const float* B, std::int64_t ldb, float beta, float* C, std::int64_t ldc);
+void gemm(char trans_a, char trans_b, std::int64_t m, std::int64_t n, std::int64_t k, double alpha, const double* A, std::int64_t lda,
+          const double* B, std::int64_t ldb, double beta, double* C, std::int64_t ldc);
 
 // B ← α op(A) B (side 'L') or α B op(A) (side 'R'), A triangular (uplo 'U' or 'L', diag 'U' or 'N'), B m × n.
-void trmm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, float alpha, const float* A, std::int64_t lda, float* B,
-          std::int64_t ldb);
-void trmm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, double alpha, const double* A, std::int64_t lda, double* B,
-          std::int64_t ldb);
+void trmm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, float alpha, const float* A, std::int64_t lda,
+          float* B, std::int64_t ldb);
+void trmm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, double alpha, const double* A, std::int64_t lda,
+          double* B, std::int64_t ldb);
 
 // B ← α op(A)⁻¹ B or α B op(A)⁻¹.
-void trsm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, float alpha, const float* A, std::int64_t lda, float* B,
-          std::int64_t ldb);
-void trsm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, double alpha, const double* A, std::int64_t lda, double* B,
-          std::int64_t ldb);
+void trsm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, float alpha, const float* A, std::int64_t lda,
+          float* B, std::int64_t ldb);
+void trsm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, double alpha, const double* A, std::int64_t lda,
+          double* B, std::int64_t ldb);
 
 // y ← α op(A) x + β y, A m × n.
-void gemv(char trans, std::int64_t m, std::int64_t n, float alpha, const float* A, std::int64_t lda, const float* x, std::int64_t incx, float beta,
-          float* y, std::int64_t incy);
+void gemv(char trans, std::int64_t m, std::int64_t n, float alpha, const float* A, std::int64_t lda, const float* x, std::int64_t incx,
+          float beta, float* y, std::int64_t incy);
 void gemv(char trans, std::int64_t m, std::int64_t n, double alpha, const double* A, std::int64_t lda, const double* x, std::int64_t incx,
           double beta, double* y, std::int64_t incy);
 

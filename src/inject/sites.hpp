@@ -57,8 +57,8 @@ struct site_row {
 };
 
 inline constexpr std::array k_sites = {
-    site_row{site::fft_input, "fft", "fft.input", site_role::data, "a signal's elements after they were loaded into the tile"},
-    site_row{site::fft_twiddle, "fft", "fft.twiddle", site_role::data, "the twiddle factors of one pass, as it uses them"},
+    site_row{site::fft_input, "fft", "fft.input", site_role::data, "the elements of the tile, after they were loaded and encoded"},
+    site_row{site::fft_twiddle, "fft", "fft.twiddle", site_role::data, "the twiddle factors of one stage, or between two passes, as they are used (lengths of one butterfly have none)"},
     site_row{site::fft_stage, "fft", "fft.stage", site_role::data, "the tile after one stage of butterflies"},
     site_row{site::fft_intermediate, "fft", "fft.intermediate", site_role::data,
              "what waits in memory between two passes; in a one-pass transform, the tile before its last stage"},
@@ -82,17 +82,18 @@ inline constexpr std::array k_sites = {
     site_row{site::kmeans_threshold, "kmeans", "kmeans.threshold", site_role::checker, "the thresholds of the checks of a block"},
     site_row{site::kmeans_comparison, "kmeans", "kmeans.comparison", site_role::checker, "the outcome of the comparisons of a block"},
     site_row{site::qr_panel, "qr", "qr.panel", site_role::data, "the panel before it is factored, after its entry check"},
-    site_row{site::qr_reflector, "qr", "qr.reflector", site_role::data, "the vectors V of a factored panel"},
+    site_row{site::qr_reflector, "qr", "qr.reflector", site_role::data,
+             "the vectors V: of a panel as it was factored, after it was verified, or when all is done"},
     site_row{site::qr_tau, "qr", "qr.tau", site_role::data, "the scalars tau of a factored panel"},
-    site_row{site::qr_t, "qr", "qr.t", site_role::data, "the triangular factor T of the block reflector"},
-    site_row{site::qr_product, "qr", "qr.product", site_role::data, "the product VᵀC of a trailing update"},
+    site_row{site::qr_t, "qr", "qr.t", site_role::data, "the triangular factor T of a block reflector, before or after it was verified"},
+    site_row{site::qr_product, "qr", "qr.product", site_role::data, "the product VᵀC of a trailing update or of an application of Q"},
     site_row{site::qr_trailing, "qr", "qr.trailing", site_role::data, "a block of the trailing matrix after its update"},
-    site_row{site::qr_r, "qr", "qr.r", site_role::data, "finished rows of R"},
+    site_row{site::qr_r, "qr", "qr.r", site_role::data, "the finished rows of R, before the final check"},
     site_row{site::qr_q, "qr", "qr.q", site_role::data, "a block of C while Q is applied to it (ormqr, orgqr, gels)"},
-    site_row{site::qr_checksum, "qr", "qr.checksum", site_role::checker, "the checksum columns"},
+    site_row{site::qr_checksum, "qr", "qr.checksum", site_role::checker, "the checksum columns of a block before they are compared"},
     site_row{site::qr_threshold, "qr", "qr.threshold", site_role::checker, "the threshold of a comparison"},
     site_row{site::qr_comparison, "qr", "qr.comparison", site_role::checker, "the outcome of a comparison"},
-    site_row{site::qr_corrector, "qr", "qr.corrector", site_role::repair, "the element that the corrector rebuilt"},
+    site_row{site::qr_corrector, "qr", "qr.corrector", site_role::repair, "a rebuilt element, before it is verified"},
     site_row{site::event_log, "", "event_log", site_role::repair, "an event while it waits in the log"},
 };
 

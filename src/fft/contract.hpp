@@ -1,0 +1,70 @@
+// What a backend of the FFT implements, and the resolved problem that it gets.
+// Layer: algorithm, backend-free. reference/ and cpu/ each define make_transform.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include <ballast/fft.hpp>
+
+#include "core/recorder.hpp"
+#include "inject/injector.hpp"
+
+namespace ballast::fft {
+
+// One side of a problem with every default filled in. Strides are in elements of that side.
+struct side {
+  std::array<std::int64_t, 3> length{};  // of each axis, as this side stores it: n/2 + 1 on the last axis of a half spectrum
+  std::array<std::int64_t, 3> stride{};
+  std::int64_t distance = 0;
+  bool real = false;
+  std::int64_t extent = 0;  // elements from the first to the last, inclusive
+
+  bool operator==(const side&) const = default;
+};
+
+// A checked problem. Axes are those of the problem, padded in front to three with length 1.
+struct geometry {
+  fft::kind kind = fft::kind::c2c;
+  std::array<std::int64_t, 3> n{1, 1, 1};  // transform lengths
+  std::int64_t batch = 1;
+  side input;
+  side output;
+
+  std::int64_t points() const { return n[0] * n[1] * n[2]; }  // of one signal
+};
+
+// Everything about one execution but the data.
+struct call {
+  fft::direction direction = fft::direction::forward;
+  double scale = 1;  // the factor of the norm
+  bool in_place = false;
+  ballast::protection protection = ballast::protection::correct;
+  int threads = 1;
+  core::recorder& seen;
+  inject::active_injector& injector;
+};
+
+// A prepared transform of one backend. `run` reads every element of `in` before it writes the elements of `out` that lie over it;
+// it is const and thread-safe.
+class transform {
+ public:
+  transform() = default;
+  transform(const transform&) = delete;
+  transform& operator=(const transform&) = delete;
+  virtual ~transform() = default;
+  virtual void run(const void* in, void* out, const call& how) const = 0;
+};
+
+// How often a tile that fails is computed again before it counts as uncorrectable.
+inline constexpr int k_repairs = 2;
+
+namespace reference {
+std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect);
+}
+namespace cpu {
+std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect);
+}
+
+}  // namespace ballast::fft

@@ -1,0 +1,144 @@
+// The SIMD kernels of the FFT as a table of functions: one table for each precision and instruction set.
+// Layer: backend "cpu". kernels-inl.hpp implements them; the best set for the running CPU is chosen once.
+//
+// A tile is a matrix of `rows` × 2W scalars, W = lanes: row j holds the real parts of element j of W signals, then the imaginary
+// parts. So every arithmetic loop runs over whole vectors, and a tile that is read as 2·rows × W scalars is the transpose of the W
+// signals as they lie in memory. `swapped` exchanges the roles of the two halves: a forward transform then computes the inverse.
+#pragma once
+
+#include <cstdint>
+
+namespace ballast::fft::cpu {
+
+inline constexpr int k_max_lanes = 16;
+inline constexpr int k_block = 16;  // rows summed in working precision before the sum is promoted
+
+// Weighted sums of the lanes of a tile. Weights are rows of 4 scalars (a₀.re, a₀.im, a₁.re, a₁.im) for complex-linear checks, or of 8
+// (for each vector: what re adds to (re, im) of the sum, then what im adds) for real-linear ones.
+struct alignas(64) lane_sums {
+  double high[4][k_max_lanes];
+  double low[4][k_max_lanes];   // what high lost to rounding; kept for double data only
+  double squares[k_max_lanes];  // Σ|x|², from the encode side only
+};
+
+// One comparison for each lane and weight vector, as abft::guarded_threshold and abft::verify do it for a single one.
+struct alignas(64) lane_verdicts {
+  double value[k_max_lanes];           // thresholds
+  double twin[k_max_lanes];            // and their copies
+  double size[2][k_max_lanes];         // |residual|, as |re| + |im|
+  std::uint64_t word[2][k_max_lanes];  // k_lane_pass, or anything else
+};
+inline constexpr std::uint64_t k_lane_pass = 0x5aa5c33c3cc3a55a;
+
+template <class T>
+struct encoder {
+  const T* weights = nullptr;  // null: do not encode
+  bool general = false;
+  lane_sums* sums = nullptr;
+};
+
+// The output side of a complex-linear line. Its second weight vector is the first times random signs ε, so that both sums come from
+// one product a row: Σ a₀x and Σ εa₀x are the sum and the difference of the sums over the rows with ε = 1 and ε = −1. Of each pair of rows
+// one has each sign: order[m] is 1 if the second one of pair m has ε = 1. Weights: rows of (a₀.re, a₀.im), within a pair ε = 1 first.
+// With `coarse`, rows are freed of their twiddle factors on the way (see twiddle_rows).
+template <class T>
+struct signed_sum {
+  const T* weights = nullptr;
+  const std::int32_t* order = nullptr;
+  lane_sums* sums = nullptr;
+  const T* coarse = nullptr;
+  const T* fine = nullptr;
+  bool swapped = false;
+};
+
+// What the next tile will be loaded from, fetched towards the second-level cache while this one is transformed: runs of contiguous
+// bytes, `period` bytes from one to the next. Without it loads and arithmetic take turns instead of overlapping.
+struct read_ahead {
+  const char* next = nullptr;
+  const char* run_end = nullptr;
+  std::int64_t skip = 0;  // from the end of a run to the start of the next
+  std::int64_t period = 0;
+  std::int64_t lines = 0;     // cache lines to go
+  std::int64_t per_step = 0;  // for each butterfly
+
+  static constexpr std::int64_t k_line = 64;
+
+  read_ahead() = default;
+  read_ahead(const void* base, std::int64_t runs, std::int64_t run, std::int64_t step) {
+    if (run == step) {
+      run *= runs;
+      step = run;
+      runs = 1;
+    }
+    const std::int64_t rounded = (run + k_line - 1) / k_line * k_line;
+    next = static_cast<const char*>(base);
+    run_end = next + rounded;
+    skip = step - rounded;
+    period = step;
+    lines = runs * (rounded / k_line);
+  }
+  void step() {
+    for (std::int64_t i = per_step < lines ? per_step : lines; i > 0; --i) {
+      __builtin_prefetch(next, 0, 2);
+      --lines;
+      next += k_line;
+      if (next == run_end) {
+        next += skip;
+        run_end += period;
+      }
+    }
+  }
+};
+
+template <class T>
+struct kernel_table {
+  int lanes;
+
+  // Loads: `used` lanes (the others become zero), `rows` rows, and the sums of them. Strides in scalars.
+  // load_rows: lane l is 2·rows contiguous scalars at base + l·lane_stride. load_columns: row j is `used` contiguous complex numbers.
+  void (*load_rows)(const T* base, std::int64_t lane_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode);
+  void (*load_columns)(const T* base, std::int64_t row_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode);
+  // load_blocks: row-wise from blocks that store_block wrote: block t holds elements tW … tW + W − 1 of each lane, lane l in its row l.
+  // Returns the number of blocks whose seal (at seals + t·seal_stride) does not match what was read.
+  std::int64_t (*load_blocks)(const T* base, std::int64_t block_stride, int used, std::int64_t rows, T* tile, const T* seals,
+                              std::int64_t seal_stride, const encoder<T>& encode);
+  void (*sum_tile)(const T* tile, std::int64_t rows, const encoder<T>& encode, bool with_squares);  // starts from zero
+
+  void (*sum_signed)(const T* tile, std::int64_t rows, const signed_sum<T>& encode);  // starts from zero
+
+  // threshold = factor · √squares + least, for each lane. False if some of the `used` squares are outside [low, high] or NaN.
+  bool (*set_thresholds)(const lane_sums& input, int used, double factor, double least, double low, double high, lane_verdicts& to);
+  void (*compare)(const lane_sums& input, const lane_sums& output, double scale, lane_verdicts& to);
+
+  // Stores of verified tiles.
+  void (*store_rows)(const T* tile, std::int64_t scalars, int used, T* base, std::int64_t lane_stride, bool stream);
+  void (*store_columns)(const T* tile, std::int64_t rows, int used, T* base, std::int64_t row_stride, bool stream);
+  // Copies `rows` rows as they are, and seals them: a word for each lane, made of all the words of that lane. Seals go to
+  // seals[r · 1 … ] for each group of W rows.
+  void (*store_blocks)(const T* tile, std::int64_t rows, T* base, T* seals);
+  void (*seal_rows)(const T* tile, std::int64_t rows, T* seal);                                // one seal over all rows
+  void (*extend_seals)(const T* tile, std::int64_t rows, T* seals, std::int64_t seal_stride);  // row j extends its own seal
+
+  // One stage of the transform of length n = radix · s · m, s being the product of the radices done. twiddles: m rows of radix − 1 complex
+  // numbers, null for m = 1. roots: for odd radices cos and sin of 2πjk/radix, j, k = 1 … (radix − 1)/2.
+  void (*stage)(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, const T* twiddles, const T* roots, bool swapped,
+                read_ahead& ahead);
+
+  // y_j = x_j · w_j (or with the conjugate), w a table of complex numbers; rows from `rows` to `padded` become zero.
+  void (*multiply_rows)(const T* x, T* y, std::int64_t rows, std::int64_t padded, const T* w, bool swapped);
+  // Row j times coarse[j] · fine[j][lane], the twiddle factors between the two passes of a large transform, or their conjugates.
+  void (*twiddle_rows)(const T* x, T* y, std::int64_t rows, const T* coarse, const T* fine, bool conjugate, bool swapped);
+  void (*scale_rows)(T* tile, std::int64_t rows, T factor);
+  // Between the complex transform of length m and the half spectrum (m + 1 rows) of a real one of length 2m. w_k = e^{−2πi k/2m}.
+  void (*split_real)(const T* z, T* x, std::int64_t m, const T* w);
+  void (*join_real)(const T* x, T* z, std::int64_t m, const T* w);
+};
+
+template <class T>
+const kernel_table<T>& kernels();
+template <>
+const kernel_table<float>& kernels();
+template <>
+const kernel_table<double>& kernels();
+
+}  // namespace ballast::fft::cpu

@@ -1,0 +1,80 @@
+// The transform of one line: its stages and tables, and its run on a tile, W lines side by side.
+// Layer: backend "cpu".
+// Source: T. Stockham, 1966; L. Bluestein, 1970; J. Cooley, P. Lewis, P. Welch, 1970 (real data by half-length complex transforms).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/function_ref.hpp"
+#include "fft/checks.hpp"
+#include "fft/contract.hpp"
+#include "fft/cpu/kernels.hpp"
+
+namespace ballast::fft::cpu {
+
+// What a line takes and gives, as rows of a tile. complex: n → n. real_forward: n/2 pairs of reals → n/2 + 1, n even.
+// real_inverse: n/2 + 1 → n/2 pairs of reals, n even.
+enum class form : std::uint8_t { complex, real_forward, real_inverse };
+
+// Places inside `run` where faults can strike: (site, step, data). Called only in the instrumented library.
+template <class T>
+using striker = core::function_ref<void(inject::site where, std::int64_t step, T* data, std::int64_t scalars)>;
+
+template <class T>
+class line {
+ public:
+  // `stream` makes the weights of the lines of one problem independent. Without `protect` there are no weights.
+  line(form what, std::int64_t n, std::uint64_t stream, bool protect);
+
+  // Transforms the tile x (rows_in rows), with y as scratch; both have rows_scratch rows. Returns where the result (rows_out rows) is.
+  // `ahead` is fetched meanwhile. With `swapped`, the halves of the rows exchange their roles: the inverse transform. Real forms know their
+  // direction and ignore it.
+  T* run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike) const;
+
+  std::int64_t rows_in() const { return rows_in_; }
+  std::int64_t rows_out() const { return rows_out_; }
+  std::int64_t rows_scratch() const { return rows_scratch_; }
+  std::int64_t stages() const { return stages_; }           // steps of inject::site::fft_stage
+  std::int64_t twiddle_steps() const { return twiddled_; }  // steps of inject::site::fft_twiddle
+  bool is_real_inverse() const { return form_ == form::real_inverse; }
+  double points() const { return points_; }
+  double sensitivity() const { return sensitivity_; }  // what κ is multiplied with for this kind of line
+
+  // Sums of a tile before (side 0) and after (side 1) the transform into `sums`.
+  encoder<T> weights(int output_side, bool swapped, lane_sums* sums) const;
+  // The faster form of the output side; has weights only if the output is complex.
+  signed_sum<T> output_weights(bool swapped, lane_sums* sums) const;
+
+ private:
+  struct stage {
+    int radix;
+    std::int64_t s;
+    std::int64_t twiddles;  // offset into twiddles_, −1 for none
+    std::int64_t roots;     // offset into roots_
+    std::int64_t count;     // scalars of twiddles
+  };
+  void make_stages(std::int64_t n);
+  void make_convolution(std::int64_t n);
+  void make_weights(std::int64_t n, std::uint64_t stream);
+  T* run_stages(T* x, T* y, bool swapped, std::int64_t first_step, read_ahead& ahead, const striker<T>& strike) const;
+
+  form form_;
+  std::int64_t length_ = 1;       // of the complex transform
+  std::int64_t convolution_ = 0;  // Bluestein's length, 0 without
+  std::vector<stage> plan_;       // for convolution_ if there is one, else for length_
+  std::vector<T> twiddles_, roots_;
+  std::vector<T> chirp_, kernel_;
+  std::vector<T> split_;          // e^{−2πi k/n} of the real forms
+  std::vector<T> weights_[2][2];  // [output side][swapped]
+  bool general_[2] = {false, false};
+  std::vector<T> signed_[2];  // [swapped]
+  std::vector<std::int32_t> order_;
+  std::int64_t rows_in_ = 1, rows_out_ = 1, rows_scratch_ = 1, stages_ = 0, twiddled_ = 0, butterflies_ = 0;
+  double points_ = 1, sensitivity_ = 1;
+};
+
+extern template class line<float>;
+extern template class line<double>;
+
+}  // namespace ballast::fft::cpu

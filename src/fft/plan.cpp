@@ -1,0 +1,128 @@
+// Plans: choice of backend and scheme, checks of the arguments of each call, the report.
+#include "fft/plan.hpp"
+
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <ballast/error.hpp>
+
+#include "core/dispatch.hpp"
+#include "core/parallel.hpp"
+#include "fft/problem.hpp"
+
+namespace ballast::fft {
+
+plan::plan(fft::problem problem, ballast::execution how) {
+  auto made = std::make_shared<implementation>();
+  made->shape = resolve(problem);
+  const std::string token = to_token(problem, natural_direction(problem.kind));
+  made->backend = core::choose_backend(how, token);
+  made->scheme = core::choose_scheme(how, "verify_before_store", {"verify_before_store"}, token);
+  (void)core::thread_count(how.threads);
+  const bool protect = how.protection != ballast::protection::off;
+  made->work = made->backend == ballast::backend::reference ? reference::make_transform(made->shape, problem.precision, protect)
+                                                            : cpu::make_transform(made->shape, problem.precision, protect);
+  made->problem = std::move(problem);
+  made->how = std::move(how);
+  implementation_ = std::move(made);
+}
+
+plan::~plan() = default;
+plan::plan(const plan&) = default;
+plan::plan(plan&&) noexcept = default;
+plan& plan::operator=(const plan&) = default;
+plan& plan::operator=(plan&&) noexcept = default;
+
+const fft::problem& plan::problem() const noexcept { return implementation_->problem; }
+
+namespace {
+
+struct bytes {
+  const void* data;
+  std::size_t count;  // elements
+  std::size_t width;  // of one element
+};
+
+// Whether a tile that was read from `in` may be stored over the same signals: each signal then occupies the same bytes on both sides.
+bool layouts_agree(const geometry& g) {
+  if (g.kind == kind::c2c) return g.input == g.output;
+  const side& real = g.input.real ? g.input : g.output;
+  const side& complex = g.input.real ? g.output : g.input;
+  const auto agree = [](std::int64_t count, std::int64_t r, std::int64_t c) { return count == 1 || r == 2 * c; };
+  return (real.length[2] == 1 || real.stride[2] == 1) && (complex.length[2] == 1 || complex.stride[2] == 1) &&
+         agree(g.n[0], real.stride[0], complex.stride[0]) && agree(g.n[1], real.stride[1], complex.stride[1]) &&
+         agree(g.batch, real.distance, complex.distance);
+}
+
+report execute(const plan::implementation& plan, direction way, kind wanted, precision type, const bytes& in, const bytes& out) {
+  const fft::problem& problem = plan.problem;
+  const geometry& g = plan.shape;
+  const std::string token = to_token(problem, way);
+  if (problem.kind != wanted || problem.precision != type)
+    throw invalid_argument_error(fmt::format("{}: expected data for {} {}, got data for {} {}", token, to_string(problem.kind),
+                                             to_string(problem.precision), to_string(wanted), to_string(type)));
+  const auto check_size = [&](const bytes& span, const side& needed, std::string_view name) {
+    if (span.count < static_cast<std::size_t>(needed.extent))
+      throw invalid_argument_error(fmt::format("{}: {}: expected at least {} elements, got {}", token, name, needed.extent, span.count));
+    if (span.data == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected data, got a null pointer", token, name));
+  };
+  check_size(in, g.input, "in");
+  check_size(out, g.output, "out");
+
+  const auto first = [](const bytes& span) { return reinterpret_cast<std::uintptr_t>(span.data); };
+  const auto last = [&](const bytes& span, const side& s) { return first(span) + static_cast<std::uintptr_t>(s.extent) * span.width; };
+  const bool overlap = first(in) < last(out, g.output) && first(out) < last(in, g.input);
+  if (overlap && first(in) != first(out))
+    throw invalid_argument_error(fmt::format("{}: expected in and out to be the same address or not to overlap, got a shift of {} bytes",
+                                             token, static_cast<std::int64_t>(first(out) - first(in))));
+  if (overlap && !layouts_agree(g))
+    throw invalid_argument_error(
+        fmt::format("{}: in place: expected layouts that give each signal the same bytes in and out{}, got different ones", token,
+                    g.kind == kind::c2c ? "" : " (real rows padded to n/2 + 1 complex elements)"));
+
+  const double points = static_cast<double>(g.points());
+  const double whole =
+      way == direction::forward ? (problem.norm == norm::forward ? 1 / points : 1) : (problem.norm == norm::backward ? 1 / points : 1);
+  const double scale = problem.norm == norm::ortho ? 1 / std::sqrt(points) : whole;
+  inject::active_injector injector(plan.how.faults, "fft");
+  core::recorder seen(token, plan.backend, plan.scheme, plan.how, injector);
+  plan.work->run(in.data, const_cast<void*>(out.data),
+                 call{way, scale, overlap, plan.how.protection, core::thread_count(plan.how.threads), seen, injector});
+  return seen.finish();
+}
+
+template <class In, class Out>
+report execute(const plan::implementation& plan, direction way, kind wanted, precision type, std::span<const In> in, std::span<Out> out) {
+  return execute(plan, way, wanted, type, bytes{in.data(), in.size(), sizeof(In)}, bytes{out.data(), out.size(), sizeof(Out)});
+}
+
+}  // namespace
+
+report plan::forward(std::span<const std::complex<float>> in, std::span<std::complex<float>> out) const {
+  return execute(*implementation_, direction::forward, kind::c2c, precision::f32, in, out);
+}
+report plan::forward(std::span<const std::complex<double>> in, std::span<std::complex<double>> out) const {
+  return execute(*implementation_, direction::forward, kind::c2c, precision::f64, in, out);
+}
+report plan::forward(std::span<const float> in, std::span<std::complex<float>> out) const {
+  return execute(*implementation_, direction::forward, kind::r2c, precision::f32, in, out);
+}
+report plan::forward(std::span<const double> in, std::span<std::complex<double>> out) const {
+  return execute(*implementation_, direction::forward, kind::r2c, precision::f64, in, out);
+}
+report plan::inverse(std::span<const std::complex<float>> in, std::span<std::complex<float>> out) const {
+  return execute(*implementation_, direction::inverse, kind::c2c, precision::f32, in, out);
+}
+report plan::inverse(std::span<const std::complex<double>> in, std::span<std::complex<double>> out) const {
+  return execute(*implementation_, direction::inverse, kind::c2c, precision::f64, in, out);
+}
+report plan::inverse(std::span<const std::complex<float>> in, std::span<float> out) const {
+  return execute(*implementation_, direction::inverse, kind::c2r, precision::f32, in, out);
+}
+report plan::inverse(std::span<const std::complex<double>> in, std::span<double> out) const {
+  return execute(*implementation_, direction::inverse, kind::c2r, precision::f64, in, out);
+}
+
+}  // namespace ballast::fft

@@ -1,0 +1,21 @@
+// What a plan holds.
+// Layer: algorithm, backend-free.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "fft/contract.hpp"
+
+namespace ballast::fft {
+
+struct plan::implementation {
+  fft::problem problem;
+  ballast::execution how;
+  geometry shape;
+  ballast::backend backend = ballast::backend::cpu;
+  std::string scheme;
+  std::unique_ptr<const transform> work;
+};
+
+}  // namespace ballast::fft

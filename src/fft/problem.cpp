@@ -1,0 +1,189 @@
+// Problems and their tokens. A token is read strictly: what to_token does not write is an error.
+#include "fft/problem.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <ballast/error.hpp>
+
+namespace ballast::fft {
+
+std::string_view to_string(kind value) noexcept {
+  switch (value) {
+    case kind::c2c: return "c2c";
+    case kind::r2c: return "r2c";
+    case kind::c2r: return "c2r";
+  }
+  return "?";
+}
+
+std::string_view to_string(direction value) noexcept { return value == direction::forward ? "forward" : "inverse"; }
+
+std::string_view to_string(norm value) noexcept {
+  switch (value) {
+    case norm::backward: return "backward";
+    case norm::ortho: return "ortho";
+    case norm::forward: return "forward";
+  }
+  return "?";
+}
+
+direction natural_direction(kind value) { return value == kind::c2r ? direction::inverse : direction::forward; }
+
+std::string to_token(const problem& value, direction way) {
+  return fmt::format("fft_{}_{}_n{}_b{}_{}", to_string(value.kind), to_string(value.precision), fmt::join(value.shape, "x"), value.batch,
+                     way == direction::forward ? "fwd" : "inv");
+}
+
+namespace {
+
+// Bytes of all signals, real or complex, whichever is more; nothing if that does not fit into 63 bits.
+std::optional<std::int64_t> total_bytes(const problem& value) {
+  std::int64_t total = value.precision == precision::f32 ? 8 : 16;
+  for (const std::int64_t n : value.shape) {
+    // A half spectrum has up to one element more than half of the real length: n + 2 bounds both sides.
+    if (n > std::numeric_limits<std::int64_t>::max() - 2 || __builtin_mul_overflow(total, value.kind == kind::c2c ? n : n + 2, &total))
+      return std::nullopt;
+  }
+  if (__builtin_mul_overflow(total, value.batch, &total)) return std::nullopt;
+  return total;
+}
+
+void check_sizes(const problem& value, std::string_view token) {
+  if (value.shape.empty() || value.shape.size() > 3)
+    throw invalid_argument_error(fmt::format("{}: shape: expected 1 to 3 lengths, got {}", token, value.shape.size()));
+  for (const std::int64_t n : value.shape) {
+    if (n < 1) throw invalid_argument_error(fmt::format("{}: shape: expected lengths of at least 1, got {}", token, n));
+  }
+  if (value.batch < 1) throw invalid_argument_error(fmt::format("{}: batch: expected at least 1, got {}", token, value.batch));
+  if (!total_bytes(value))
+    throw invalid_argument_error(fmt::format("{}: shape and batch: expected less than 2^63 bytes in all, got more", token));
+}
+
+}  // namespace
+
+token parse_token(std::string_view text) {
+  const auto wrong = [&](std::string_view what, std::string_view got) {
+    return invalid_argument_error(
+        fmt::format("\"{}\": expected a token like fft_c2c_f32_n1024_b16384_fwd with {}, got \"{}\"", text, what, got));
+  };
+  std::vector<std::string_view> parts;
+  for (std::string_view rest = text;;) {
+    const auto end = rest.find('_');
+    parts.push_back(rest.substr(0, end));
+    if (end == std::string_view::npos) break;
+    rest.remove_prefix(end + 1);
+  }
+  if (parts.size() != 6) throw wrong("6 parts between underscores", text);
+  const auto number = [&](std::string_view digits, std::string_view what) {
+    std::int64_t value = 0;
+    const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (status == std::errc::result_out_of_range) throw wrong(fmt::format("{} below 2^63", what), digits);
+    if (status != std::errc{} || end != digits.data() + digits.size() || value < 1 || digits.front() == '0')
+      throw wrong(fmt::format("{} an integer of at least 1", what), digits);
+    return value;
+  };
+
+  token made;
+  if (parts[0] != "fft") throw wrong("the operation fft", parts[0]);
+  const auto all_kinds = {kind::c2c, kind::r2c, kind::c2r};
+  const auto* const found = std::ranges::find(all_kinds, parts[1], [](kind each) { return to_string(each); });
+  if (found == all_kinds.end()) throw wrong("the kind c2c, r2c or c2r", parts[1]);
+  made.problem.kind = *found;
+  const auto type = parse_precision(parts[2]);
+  if (!type) throw wrong("the precision f32 or f64", parts[2]);
+  made.problem.precision = *type;
+  if (!parts[3].starts_with('n')) throw wrong("n and the lengths", parts[3]);
+  for (std::string_view rest = parts[3].substr(1);;) {
+    const auto end = rest.find('x');
+    made.problem.shape.push_back(number(rest.substr(0, end), "each length"));
+    if (end == std::string_view::npos) break;
+    rest.remove_prefix(end + 1);
+  }
+  if (made.problem.shape.size() > 3) throw wrong("1 to 3 lengths", parts[3]);
+  if (!parts[4].starts_with('b')) throw wrong("b and the batch", parts[4]);
+  made.problem.batch = number(parts[4].substr(1), "the batch");
+  if (parts[5] != "fwd" && parts[5] != "inv") throw wrong("the direction fwd or inv", parts[5]);
+  made.direction = parts[5] == "fwd" ? direction::forward : direction::inverse;
+  if (made.problem.kind != kind::c2c && made.direction != natural_direction(made.problem.kind))
+    throw wrong(made.problem.kind == kind::r2c ? "the direction fwd for r2c" : "the direction inv for c2r", parts[5]);
+  if (!total_bytes(made.problem)) throw wrong("less than 2^63 bytes in all", text);
+  return made;
+}
+
+namespace {
+
+side resolve_side(const problem& value, const layout& given, bool is_input, std::string_view token) {
+  const std::string_view name = is_input ? "input" : "output";
+  const std::size_t rank = value.shape.size();
+  const std::size_t pad = 3 - rank;
+  const bool real = value.kind == (is_input ? kind::r2c : kind::c2r);
+  const bool half = value.kind != kind::c2c && !real;
+
+  side made;
+  made.real = real;
+  made.length = {1, 1, 1};
+  std::ranges::copy(value.shape, made.length.begin() + static_cast<std::ptrdiff_t>(pad));
+  if (half) made.length[2] = made.length[2] / 2 + 1;
+
+  if (!given.strides.empty() && given.strides.size() != rank)
+    throw invalid_argument_error(
+        fmt::format("{}: {}: expected one stride for each of {} axes or none, got {}", token, name, rank, given.strides.size()));
+  if (given.strides.empty()) {
+    made.stride = {made.length[1] * made.length[2], made.length[2], 1};
+  } else {
+    made.stride = {1, 1, 1};
+    std::ranges::copy(given.strides, made.stride.begin() + static_cast<std::ptrdiff_t>(pad));
+  }
+  made.distance = given.distance;
+  if (given.distance == 0 && given.strides.empty()) made.distance = made.length[0] * made.length[1] * made.length[2];
+
+  // Dimensions with more than one element, the batch among them, from the smallest stride to the largest.
+  struct dimension {
+    std::int64_t count, stride;
+  };
+  std::vector<dimension> all;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    if (made.length[axis] > 1) all.push_back({made.length[axis], made.stride[axis]});
+  }
+  if (value.batch > 1) all.push_back({value.batch, made.distance});
+  std::ranges::sort(all, {}, &dimension::stride);
+  made.extent = 1;
+  for (const dimension& each : all) {
+    if (each.stride < 1)
+      throw invalid_argument_error(fmt::format("{}: {}: expected strides and distance of at least 1, got {}", token, name, each.stride));
+    if (each.stride < made.extent)
+      throw invalid_argument_error(
+          fmt::format("{}: {}: expected each stride (or distance) to step over the {} elements of the dimensions with smaller ones, "
+                      "got {}",
+                      token, name, made.extent, each.stride));
+    std::int64_t reach = 0;
+    if (__builtin_mul_overflow(each.count - 1, each.stride, &reach) || __builtin_add_overflow(made.extent, reach, &made.extent) ||
+        made.extent > std::numeric_limits<std::int64_t>::max() / 16)
+      throw invalid_argument_error(
+          fmt::format("{}: {}: expected an extent of less than 2^63 bytes, got more (stride {})", token, name, each.stride));
+  }
+  return made;
+}
+
+}  // namespace
+
+geometry resolve(const problem& value) {
+  const std::string token = to_token(value, natural_direction(value.kind));
+  check_sizes(value, token);
+  geometry made;
+  made.kind = value.kind;
+  made.batch = value.batch;
+  std::ranges::copy(value.shape, made.n.begin() + static_cast<std::ptrdiff_t>(3 - value.shape.size()));
+  made.input = resolve_side(value, value.input, true, token);
+  made.output = resolve_side(value, value.output, false, token);
+  return made;
+}
+
+}  // namespace ballast::fft

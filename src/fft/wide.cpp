@@ -1,0 +1,140 @@
+// Mixed-radix Stockham stages for small primes, Bluestein's convolution for the others.
+#include "fft/wide.hpp"
+
+#include <cmath>
+#include <numbers>
+
+namespace ballast::fft {
+
+std::vector<std::int64_t> prime_factors(std::int64_t n) {
+  std::vector<std::int64_t> found;
+  for (std::int64_t p = 2; p * p <= n; ++p) {
+    for (; n % p == 0; n /= p) found.push_back(p);
+  }
+  if (n > 1) found.push_back(n);
+  return found;
+}
+
+std::int64_t smooth_length(std::int64_t least) {
+  for (std::int64_t m = least;; ++m) {
+    std::int64_t rest = m;
+    for (const std::int64_t p : {2, 3, 5}) {
+      while (rest % p == 0) rest /= p;
+    }
+    if (rest == 1) return m;
+  }
+}
+
+template <class W>
+std::complex<W> root_of_unity(std::int64_t k, std::int64_t n) {
+  k %= n;
+  if (k < 0) k += n;
+  // angle = octant · π/4 + rest, 0 ≤ rest < π/4; in odd octants measured back from the next one.
+  const auto scaled = static_cast<__int128>(k) * 8;
+  const int octant = static_cast<int>(scaled / n);
+  auto rest = scaled - static_cast<__int128>(octant) * n;
+  if (octant % 2 == 1) rest = n - rest;
+  const W angle = static_cast<W>(rest) / static_cast<W>(n) * (std::numbers::pi_v<W> / 4);
+  const W c = std::cos(angle);
+  const W s = std::sin(angle);
+  switch (octant) {
+    case 0: return {c, -s};
+    case 1: return {s, -c};
+    case 2: return {-s, -c};
+    case 3: return {-c, -s};
+    case 4: return {-c, s};
+    case 5: return {-s, c};
+    case 6: return {s, c};
+    default: return {c, s};
+  }
+}
+
+namespace {
+
+template <class W>
+using signal = std::vector<std::complex<W>>;
+
+template <class W>
+signal<W> bluestein(const signal<W>& x) {
+  const auto n = static_cast<std::int64_t>(x.size());
+  const std::int64_t m = smooth_length(2 * n - 1);
+  // jk = (j² + k² − (k − j)²)/2, so y_k = c_k Σ_j (x_j c_j) conj(c_{k−j}) with the chirp c_j = e^{−πi j²/n}.
+  const auto chirp = [n](std::int64_t j) {
+    return root_of_unity<W>(static_cast<std::int64_t>(static_cast<__int128>(j) * j % (2 * n)), 2 * n);
+  };
+  signal<W> data(static_cast<std::size_t>(m)), kernel(static_cast<std::size_t>(m));
+  for (std::int64_t j = 0; j < n; ++j) {
+    const auto c = chirp(j);
+    data[static_cast<std::size_t>(j)] = multiply(x[static_cast<std::size_t>(j)], c);
+    kernel[static_cast<std::size_t>(j)] = std::conj(c);
+    kernel[static_cast<std::size_t>(j == 0 ? 0 : m - j)] = std::conj(c);
+  }
+  data = dft(std::move(data));
+  kernel = dft(std::move(kernel));
+  for (std::size_t k = 0; k < data.size(); ++k) data[k] = std::conj(multiply(data[k], kernel[k]));
+  data = dft(std::move(data));  // of the conjugate: the inverse transform's conjugate
+  signal<W> y(static_cast<std::size_t>(n));
+  for (std::int64_t k = 0; k < n; ++k)
+    y[static_cast<std::size_t>(k)] = multiply(std::conj(data[static_cast<std::size_t>(k)]), chirp(k)) / static_cast<W>(m);
+  return y;
+}
+
+// The definition, for a prime length; roots[j] = e^{−2πi j/p}.
+template <class W>
+void by_definition(const signal<W>& x, const signal<W>& roots, signal<W>& y) {
+  const std::size_t p = x.size();
+  if (p == 2) {
+    y[0] = x[0] + x[1];
+    y[1] = x[0] - x[1];
+    return;
+  }
+  for (std::size_t k = 0; k < p; ++k) {
+    y[k] = x[0];
+    std::size_t jk = 0;
+    for (std::size_t j = 1; j < p; ++j) {
+      jk = jk + k < p ? jk + k : jk + k - p;
+      y[k] += multiply(x[j], roots[jk]);
+    }
+  }
+}
+
+}  // namespace
+
+template <class W>
+std::vector<std::complex<W>> dft(std::vector<std::complex<W>> x) {
+  const auto n = static_cast<std::int64_t>(x.size());
+  const auto factors = prime_factors(n);
+  if (factors.size() == 1 && n > k_largest_direct_prime) return bluestein(x);
+  signal<W> turned(x.size());
+  std::int64_t s = 1;  // product of the radices done
+  for (const std::int64_t p : factors) {
+    const std::int64_t left = n / s;
+    const std::int64_t m = left / p;
+    signal<W> roots(static_cast<std::size_t>(p)), twiddles(static_cast<std::size_t>(p)), column(static_cast<std::size_t>(p)),
+        done(static_cast<std::size_t>(p));
+    for (std::int64_t j = 0; j < p; ++j) roots[static_cast<std::size_t>(j)] = root_of_unity<W>(j, p);
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t k = 0; k < p; ++k) twiddles[static_cast<std::size_t>(k)] = root_of_unity<W>(i * k, left);
+      for (std::int64_t q = 0; q < s; ++q) {
+        for (std::int64_t j = 0; j < p; ++j) column[static_cast<std::size_t>(j)] = x[static_cast<std::size_t>(q + s * (i + m * j))];
+        if (p > k_largest_direct_prime)
+          done = bluestein(column);
+        else
+          by_definition(column, roots, done);
+        for (std::int64_t k = 0; k < p; ++k)
+          turned[static_cast<std::size_t>(q + s * (p * i + k))] =
+              multiply(done[static_cast<std::size_t>(k)], twiddles[static_cast<std::size_t>(k)]);
+      }
+    }
+    std::swap(x, turned);
+    s *= p;
+  }
+  return x;
+}
+
+template std::complex<double> root_of_unity(std::int64_t, std::int64_t);
+template std::complex<long double> root_of_unity(std::int64_t, std::int64_t);
+template std::vector<std::complex<double>> dft(std::vector<std::complex<double>>);
+template std::vector<std::complex<long double>> dft(std::vector<std::complex<long double>>);
+
+}  // namespace ballast::fft

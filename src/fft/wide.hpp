@@ -1,0 +1,46 @@
+// Discrete Fourier transforms in more precision than the data: what twiddle tables and checksum weights are made with, and the
+// reference backend's answer to large prime lengths. Serial and plain.
+// Layer: algorithm, backend-free.
+// Source: T. Stockham, High-speed convolution and correlation, 1966; L. Bluestein, A linear filtering approach to the DFT, 1970.
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+namespace ballast::fft {
+
+// What sums over data of type T are accumulated in where speed does not matter.
+template <class T>
+using wide = std::conditional_t<sizeof(T) == 4, double, long double>;
+
+// Primes up to this are transformed by the definition, larger ones by Bluestein's convolution.
+inline constexpr std::int64_t k_largest_direct_prime = 61;
+
+// The prime factors of n in ascending order.
+std::vector<std::int64_t> prime_factors(std::int64_t n);
+
+// The smallest m ≥ least with no prime factor above 5.
+std::int64_t smooth_length(std::int64_t least);
+
+// e^{-2πi k/n}, the angle reduced to an octant first: exact at multiples of an eighth turn, else within rounding of W.
+template <class W>
+std::complex<W> root_of_unity(std::int64_t k, std::int64_t n);
+
+// The product without the special treatment of NaN that the language prescribes for operator*.
+template <class W>
+constexpr std::complex<W> multiply(const std::complex<W>& x, const std::complex<W>& y) {
+  return {x.real() * y.real() - x.imag() * y.imag(), x.real() * y.imag() + x.imag() * y.real()};
+}
+
+// Forward transform.
+template <class W>
+std::vector<std::complex<W>> dft(std::vector<std::complex<W>> x);
+
+extern template std::complex<double> root_of_unity(std::int64_t, std::int64_t);
+extern template std::complex<long double> root_of_unity(std::int64_t, std::int64_t);
+extern template std::vector<std::complex<double>> dft(std::vector<std::complex<double>>);
+extern template std::vector<std::complex<long double>> dft(std::vector<std::complex<long double>>);
+
+}  // namespace ballast::fft

@@ -1,0 +1,84 @@
+// The CPU backend of QR: BLAS for the products, recursive and tall-skinny panels, Highway for the checks' sums.
+// Layer: backend (cpu). BLAS runs on the calling thread: the driver hands out blocks.
+#include <algorithm>
+
+#include "core/aligned_buffer.hpp"
+#include "core/blas.hpp"
+#include "qr/contract.hpp"
+#include "qr/cpu/panel.hpp"
+#include "qr/cpu/vector.hpp"
+
+namespace ballast::qr {
+
+namespace {
+
+template <class S>
+class blas_kernels final : public kernels<S> {
+ public:
+  void factor_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads, bool finite) const override {
+    if (finite && cpu::is_tall(m, w)) {
+      cpu::wide_tall_panel(m, w, A, lda, tau, T, w, threads);
+    } else {
+      core::aligned_buffer<S> work(w * w);
+      cpu::recursive_panel(m, w, A, lda, tau, T, w, work.data());
+    }
+    for (index j = 0; j < w; ++j) std::fill(T + j + 1 + j * w, T + w + j * w, S(0));
+  }
+
+  void triangular_factor(const block_reflector<S>& H, const S* tau, S* T) const override {
+    const index w = H.width;
+    core::aligned_buffer<S> G(w * w);  // Vᵀ V
+    core::gemm('T', 'N', w, w, w, S(1), H.V1, w, H.V1, w, S(0), G.data(), w);
+    if (H.rows > w) core::gemm('T', 'N', w, w, H.rows - w, S(1), H.V2, H.ldv, H.V2, H.ldv, S(1), G.data(), w);
+    for (index j = 0; j < w; ++j) {
+      for (index i = 0; i < w; ++i) T[i + j * w] = i == j ? tau[j] : S(0);
+      for (index i = 0; i < j; ++i) {
+        S sum = 0;
+        for (index l = i; l < j; ++l) sum += T[i + l * w] * G[l + j * w];
+        T[i + j * w] = -tau[j] * sum;
+      }
+    }
+  }
+
+  void product(const block_reflector<S>& H, index n, const S* C, index ldc, S* W) const override {
+    core::gemm('T', 'N', H.width, n, H.width, S(1), H.V1, H.width, C, ldc, S(0), W, H.width);
+    if (H.rows > H.width) core::gemm('T', 'N', H.width, n, H.rows - H.width, S(1), H.V2, H.ldv, C + H.width, ldc, S(1), W, H.width);
+  }
+
+  void update(const block_reflector<S>& H, bool transposed, index n, S* W, S* C, index ldc) const override {
+    core::trmm('L', 'U', transposed ? 'T' : 'N', 'N', H.width, n, S(1), H.T, H.width, W, H.width);
+    core::gemm('N', 'N', H.width, n, H.width, S(-1), H.V1, H.width, W, H.width, S(1), C, ldc);
+    if (H.rows > H.width) core::gemm('N', 'N', H.rows - H.width, n, H.width, S(-1), H.V2, H.ldv, W, H.width, S(1), C + H.width, ldc);
+  }
+
+  void solve(bool transposed, index n, index k, const S* U, index ldu, S* B, index ldb) const override {
+    core::trsm('L', 'U', transposed ? 'T' : 'N', 'N', n, k, S(1), U, ldu, B, ldb);
+  }
+
+  void subtract_product(index m, index n, index k, const S* A, index lda, const S* B, index ldb, S* C, index ldc) const override {
+    if (m > 0 && n > 0) core::gemm('N', 'N', m, n, k, S(-1), A, lda, B, ldb, S(1), C, ldc);
+  }
+
+  void subtract(index m, index w, const S* X, index ldx, int count, const double* z, index ldz, double* y, index ldy) const override {
+    vector::subtract(m, w, X, ldx, count, z, ldz, y, ldy);
+  }
+
+  void dot(index m, index w, const S* X, index ldx, int count, const double* y, index ldy, double* z, index ldz) const override {
+    vector::dot(m, w, X, ldx, count, y, ldy, z, ldz);
+  }
+
+  void squares(index m, index w, const S* X, index ldx, double* z) const override { vector::squares(m, w, X, ldx, z); }
+};
+
+}  // namespace
+
+template <class S>
+const kernels<S>& cpu_kernels() {
+  static const blas_kernels<S> all;
+  return all;
+}
+
+template const kernels<float>& cpu_kernels<float>();
+template const kernels<double>& cpu_kernels<double>();
+
+}  // namespace ballast::qr

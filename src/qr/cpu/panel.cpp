@@ -1,0 +1,377 @@
+// Recursive panel, TSQR and the reconstruction of reflectors.
+// Layer: backend (cpu).
+#include "qr/cpu/panel.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/aligned_buffer.hpp"
+#include "core/blas.hpp"
+#include "core/parallel.hpp"
+#include "qr/cpu/vector.hpp"
+
+namespace ballast::qr::cpu {
+
+namespace {
+
+// Squares of the norm outside this range have lost accuracy or the whole number: such a column takes the careful path.
+template <class S>
+bool comfortable(S squares) {
+  constexpr S low = sizeof(S) == 4 ? S(0x1p-80) : static_cast<S>(0x1p-900);
+  constexpr S high = sizeof(S) == 4 ? S(0x1p100) : static_cast<S>(0x1p900);
+  return squares >= low && squares <= high;
+}
+
+// At most k_base columns, one pass over them for each reflector.
+template <class S>
+void base_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt) {
+  S g[vector::k_base] = {};
+  S weight[vector::k_base] = {};
+  if (m > 1) vector::first_dots(m - 1, static_cast<int>(w), A + 1, lda, g);
+  for (index j = 0; j < w; ++j) {
+    S* const a = A + j + j * lda;  // the pivot; its column's tail is below
+    const index tail = m - j - 1;
+    const index right = w - j - 1;
+    S scale = 1;
+    if (tail > 0 && comfortable(g[0])) {
+      const S alpha = a[0];
+      const S beta = -std::copysign(std::sqrt(alpha * alpha + g[0]), alpha);
+      scale = 1 / (alpha - beta);
+      tau[j] = (beta - alpha) / beta;
+      a[0] = beta;
+    } else {
+      tau[j] = make_reflector(a[0], tail, a + 1);
+      for (index l = 1; l <= right; ++l) {
+        S sum = 0;
+        for (index i = 1; i <= tail; ++i) sum += a[i] * a[i + l * lda];
+        g[l] = sum;
+      }
+    }
+    for (index l = 1; l <= right; ++l) {
+      S& head = a[l * lda];
+      weight[l - 1] = tau[j] == 0 ? S(0) : tau[j] * (head + scale * g[l]);
+      head -= weight[l - 1];
+    }
+    if (tail > 0) vector::panel_step(tail, static_cast<int>(right + 1), a + 1, lda, scale, weight, g);
+  }
+  // T: column j is −tau_j T Vᵀ v_j above the diagonal, tau_j on it.
+  for (index j = 0; j < w; ++j) {
+    S* const t = T + j * ldt;
+    t[j] = tau[j];
+    if (j == 0) continue;
+    for (index i = 0; i < j; ++i) t[i] = A[j + i * lda];
+    if (m > j + 1) core::gemv('T', m - j - 1, j, S(1), A + j + 1, lda, A + j + 1 + j * lda, 1, S(1), t, 1);
+    for (index i = 0; i < j; ++i) {
+      S sum = 0;
+      for (index l = i; l < j; ++l) sum += T[i + l * ldt] * t[l];
+      t[i] = -tau[j] * sum;
+    }
+  }
+}
+
+void copy_block(index m, index n, const float* from, index ldf, float* to, index ldt) {
+  for (index j = 0; j < n; ++j) std::copy_n(from + j * ldf, m, to + j * ldt);
+}
+void copy_block(index m, index n, const double* from, index ldf, double* to, index ldt) {
+  for (index j = 0; j < n; ++j) std::copy_n(from + j * ldf, m, to + j * ldt);
+}
+
+}  // namespace
+
+template <class S>
+void recursive_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt, S* work) {
+  if (w <= vector::k_base) return base_panel(m, w, A, lda, tau, T, ldt);
+  const index left = (w / 2 + vector::k_base - 1) / vector::k_base * vector::k_base;
+  const index right = w - left;
+  recursive_panel(m, left, A, lda, tau, T, ldt, work);
+
+  // The right half: C ← (I − V Tᵀ Vᵀ) C.
+  S* const C = A + left * lda;
+  S* const W = work;  // left × right
+  copy_block(left, right, C, lda, W, left);
+  core::trmm('L', 'L', 'T', 'U', left, right, S(1), A, lda, W, left);
+  if (m > left) core::gemm('T', 'N', left, right, m - left, S(1), A + left, lda, C + left, lda, S(1), W, left);
+  core::trmm('L', 'U', 'T', 'N', left, right, S(1), T, ldt, W, left);
+  if (m > left) core::gemm('N', 'N', m - left, right, left, S(-1), A + left, lda, W, left, S(1), C + left, lda);
+  core::trmm('L', 'L', 'N', 'U', left, right, S(1), A, lda, W, left);
+  for (index j = 0; j < right; ++j) {
+    for (index i = 0; i < left; ++i) C[i + j * lda] -= W[i + j * left];
+  }
+
+  recursive_panel(m - left, right, C + left, lda, tau + left, T + left + left * ldt, ldt, work);
+
+  // T12 = −T1 (V_leftᵀ V_right) T2.
+  S* const T12 = T + left * ldt;
+  const S* const V_right = C + left;  // its first `right` rows are triangular
+  for (index j = 0; j < right; ++j) {
+    for (index i = 0; i < left; ++i) T12[i + j * ldt] = A[left + j + i * lda];
+  }
+  core::trmm('R', 'L', 'N', 'U', left, right, S(1), V_right, lda, T12, ldt);
+  if (m > w) core::gemm('T', 'N', left, right, m - w, S(1), A + w, lda, C + w, lda, S(1), T12, ldt);
+  core::trmm('L', 'U', 'N', 'N', left, right, S(-1), T, ldt, T12, ldt);
+  core::trmm('R', 'U', 'N', 'N', left, right, S(1), T + left + left * ldt, ldt, T12, ldt);
+}
+
+template <class S>
+void reconstruct(index w, S* top, index ld, S* T, S* sign) {
+  // LU without pivoting of Q₁ − diag(sign), the sign chosen so that each pivot is at least 1 in size.
+  for (index j = 0; j < w; ++j) {
+    S* const a = top + j * ld;
+    sign[j] = a[j] > 0 ? S(-1) : S(1);
+    a[j] -= sign[j];
+    for (index i = j + 1; i < w; ++i) a[i] /= a[j];
+    for (index c = j + 1; c < w; ++c) {
+      S* const b = top + c * ld;
+      for (index i = j + 1; i < w; ++i) b[i] -= a[i] * b[j];
+    }
+  }
+  // U = −T V1ᵀ diag(sign), so T = −U diag(sign) V1⁻ᵀ.
+  for (index j = 0; j < w; ++j) {
+    for (index i = 0; i < w; ++i) T[i + j * w] = i <= j ? -top[i + j * ld] * sign[j] : 0;
+  }
+  core::trsm('R', 'L', 'T', 'U', w, w, S(1), top, ld, T, w);
+  for (index j = 0; j < w; ++j) std::fill(T + j + 1 + j * w, T + w + j * w, S(0));
+}
+
+namespace {
+
+// Columns of one tree: its extra work grows with their square, and the products that join two trees run at full speed.
+constexpr index k_tree_columns = 32;
+// Rows of a long product that one task takes.
+constexpr index k_slab = 4096;
+
+// Tiles of this many bytes stay in a core's second-level cache, next to their copy.
+constexpr index k_tile_bytes = 384 << 10;
+
+template <class S>
+index tile_rows(index w) {
+  return std::max(4 * w, k_tile_bytes / (static_cast<index>(sizeof(S)) * w) / 64 * 64);
+}
+
+// One level of the tree: a matrix cut into tiles of rows, each factored on its own.
+template <class S>
+struct level {
+  index rows = 0, tile = 0, tiles = 0;
+  S* data = nullptr;
+  index ld = 0;
+  core::aligned_buffer<S> stack;  // owns `data` but for the lowest level
+  core::aligned_buffer<S> T;      // tiles × w × w
+  index first(index i) const { return i * tile; }
+  index count(index i) const { return i + 1 < tiles ? tile : rows - first(i); }
+};
+
+// M = T V1ᵀ B for a tile, w × w: then H [B; 0] = [B; 0] − V M.
+template <class S>
+void tile_factor(index w, const S* V1, index ldv, const S* T, const S* B, index ldb, S* M) {
+  copy_block(w, w, B, ldb, M, w);
+  core::trmm('L', 'L', 'T', 'U', w, w, S(1), V1, ldv, M, w);
+  core::trmm('L', 'U', 'N', 'N', w, w, S(1), T, w, M, w);
+}
+
+// tile ← H [B; 0], where `tile` holds V on entry. scratch: count × w; M as from tile_factor.
+template <class S>
+void expand_tile(index count, index w, S* tile, index ld, const S* B, index ldb, S* M, S* scratch) {
+  const index below = count - w;
+  if (below > 0) core::gemm('N', 'N', below, w, w, S(-1), tile + w, ld, M, w, S(0), scratch, below);
+  core::trmm('L', 'L', 'N', 'U', w, w, S(1), tile, ld, M, w);
+  for (index j = 0; j < w; ++j) {
+    for (index i = 0; i < w; ++i) tile[i + j * ld] = B[i + j * ldb] - M[i + j * w];
+    std::copy_n(scratch + j * below, below, tile + w + j * ld);
+  }
+}
+
+}  // namespace
+
+bool is_tall(index m, index w) { return m >= 24 * w && m * std::min(w, k_tree_columns) >= 1 << 17; }
+
+namespace {
+
+// W ← W + Xᵀ Y (X m × a, Y m × b) over slabs of rows, whose sums are added in their order.
+template <class S>
+void slabbed_product(index m, index a, index b, const S* X, index ldx, const S* Y, index ldy, S* W, index ldw, int threads) {
+  const index tasks = (m + k_slab - 1) / k_slab;
+  core::aligned_buffer<S> partial(tasks * a * b);
+  core::parallel_for(threads, tasks, [&](index t, int) {
+    core::gemm('T', 'N', a, b, std::min(k_slab, m - t * k_slab), S(1), X + t * k_slab, ldx, Y + t * k_slab, ldy, S(0),
+               partial.data() + t * a * b, a);
+  });
+  for (index t = 0; t < tasks; ++t) {
+    for (index j = 0; j < b; ++j) {
+      for (index i = 0; i < a; ++i) W[i + j * ldw] += partial[t * a * b + i + j * a];
+    }
+  }
+}
+
+}  // namespace
+
+template <class S>
+void wide_tall_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt, int threads) {
+  if (w <= k_tree_columns) {
+    core::aligned_buffer<S> own(w * w);
+    tall_panel(m, w, A, lda, tau, own.data(), threads);
+    return copy_block(w, w, own.data(), w, T, ldt);
+  }
+  // As recursive_panel, with the long products cut into slabs for the threads.
+  const index left = (w / 2 + k_tree_columns - 1) / k_tree_columns * k_tree_columns;
+  const index right = w - left;
+  wide_tall_panel(m, left, A, lda, tau, T, ldt, threads);
+
+  S* const C = A + left * lda;
+  core::aligned_buffer<S> W(left * right);
+  copy_block(left, right, C, lda, W.data(), left);
+  core::trmm('L', 'L', 'T', 'U', left, right, S(1), A, lda, W.data(), left);
+  slabbed_product(m - left, left, right, A + left, lda, C + left, lda, W.data(), left, threads);
+  core::trmm('L', 'U', 'T', 'N', left, right, S(1), T, ldt, W.data(), left);
+  core::parallel_for(threads, (m - left + k_slab - 1) / k_slab, [&](index t, int) {
+    const index top = left + t * k_slab;
+    core::gemm('N', 'N', std::min(k_slab, m - top), right, left, S(-1), A + top, lda, W.data(), left, S(1), C + top, lda);
+  });
+  core::trmm('L', 'L', 'N', 'U', left, right, S(1), A, lda, W.data(), left);
+  for (index j = 0; j < right; ++j) {
+    for (index i = 0; i < left; ++i) C[i + j * lda] -= W[i + j * left];
+  }
+
+  wide_tall_panel(m - left, right, C + left, lda, tau + left, T + left + left * ldt, ldt, threads);
+
+  S* const T12 = T + left * ldt;
+  for (index j = 0; j < right; ++j) {
+    for (index i = 0; i < left; ++i) T12[i + j * ldt] = A[left + j + i * lda];
+  }
+  core::trmm('R', 'L', 'N', 'U', left, right, S(1), C + left, lda, T12, ldt);
+  slabbed_product(m - w, left, right, A + w, lda, C + w, lda, T12, ldt, threads);
+  core::trmm('L', 'U', 'N', 'N', left, right, S(-1), T, ldt, T12, ldt);
+  core::trmm('R', 'U', 'N', 'N', left, right, S(1), T + left + left * ldt, ldt, T12, ldt);
+}
+
+template <class S>
+void tall_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads) {
+  std::vector<level<S>> levels;
+  const auto open = [&](index rows, S* data, index ld) {
+    level<S> made;
+    made.rows = rows;
+    made.tile = tile_rows<S>(w);
+    made.tiles = std::max<index>(1, rows / made.tile);
+    if (data == nullptr) {
+      made.stack = core::aligned_buffer<S>(rows * w);
+      made.data = made.stack.data();
+      made.ld = rows;
+    } else {
+      made.data = data;
+      made.ld = ld;
+    }
+    made.T = core::aligned_buffer<S>(made.tiles * w * w);
+    levels.push_back(std::move(made));
+  };
+  const index longest = std::min(m, 2 * tile_rows<S>(w));
+  std::vector<core::aligned_buffer<S>> scratch(static_cast<std::size_t>(threads));
+  for (auto& each : scratch) each = core::aligned_buffer<S>((longest + 2 * w) * w + w);
+
+  // Up: factor the tiles, stack their R, until one tile is left.
+  open(m, A, lda);
+  for (;;) {
+    level<S>& here = levels.back();
+    core::aligned_buffer<S> stack(here.tiles * w * w);
+    core::parallel_for(threads, here.tiles, [&](index i, int slot) {
+      const index count = here.count(i);
+      S* const tile = here.data + here.first(i);
+      S* const copy = scratch[static_cast<std::size_t>(slot)].data();
+      S* const work = copy + count * w;
+      copy_block(count, w, tile, here.ld, copy, count);
+      recursive_panel(count, w, copy, count, work + w * w, here.T.data() + i * w * w, w, work);
+      copy_block(count, w, copy, count, tile, here.ld);
+      for (index j = 0; j < w; ++j) {
+        for (index r = 0; r < w; ++r) stack[i * w + r + j * here.tiles * w] = r <= j ? copy[r + j * count] : 0;
+      }
+    });
+    if (here.tiles == 1) {
+      levels.push_back({});
+      levels.back().stack = std::move(stack);
+      break;
+    }
+    const index rows = here.tiles * w;
+    open(rows, stack.data(), rows);
+    levels.back().stack = std::move(stack);
+  }
+  const core::aligned_buffer<S> R = std::move(levels.back().stack);
+  levels.pop_back();
+
+  // Down: each level's explicit Q gives the one below its B. The highest level starts from the identity.
+  core::aligned_buffer<S> identity(w * w);
+  for (index i = 0; i < w * w; ++i) identity[i] = i % (w + 1) == 0 ? S(1) : S(0);
+  const auto above = [&](std::size_t l, index i, index& ldb) -> const S* {
+    if (l + 1 == levels.size()) {
+      ldb = w;
+      return identity.data();
+    }
+    ldb = levels[l + 1].ld;
+    return levels[l + 1].data + i * w;
+  };
+  for (std::size_t l = levels.size(); l-- > 1;) {
+    level<S>& here = levels[l];
+    core::parallel_for(threads, here.tiles, [&](index i, int slot) {
+      index ldb = 0;
+      const S* const B = above(l, i, ldb);
+      S* const tile = here.data + here.first(i);
+      S* const M = scratch[static_cast<std::size_t>(slot)].data();
+      tile_factor(w, tile, here.ld, here.T.data() + i * w * w, B, ldb, M);
+      expand_tile(here.count(i), w, tile, here.ld, B, ldb, M, M + w * w);
+    });
+  }
+
+  // The lowest level makes V instead of Q: H [B; 0] U⁻¹ = H [B U⁻¹; 0]. U comes from the first w rows of Q.
+  level<S>& ground = levels.front();
+  core::aligned_buffer<S> top(w * w), signs(w);
+  index ldb = 0;
+  {
+    const S* const B = above(0, 0, ldb);
+    core::aligned_buffer<S> M(w * w);
+    tile_factor(w, ground.data, ground.ld, ground.T.data(), B, ldb, M.data());
+    core::trmm('L', 'L', 'N', 'U', w, w, S(1), ground.data, ground.ld, M.data(), w);
+    for (index j = 0; j < w; ++j) {
+      for (index i = 0; i < w; ++i) top[i + j * w] = B[i + j * ldb] - M[i + j * w];
+    }
+    reconstruct(w, top.data(), w, T, signs.data());
+  }
+  core::parallel_for(threads, ground.tiles, [&](index i, int slot) {
+    index ld = 0;
+    const S* const B = above(0, i, ld);
+    S* const tile = ground.data + ground.first(i);
+    S* const C = scratch[static_cast<std::size_t>(slot)].data();
+    S* const M = C + w * w;
+    copy_block(w, w, B, ld, C, w);
+    core::trsm('R', 'U', 'N', 'N', w, w, S(1), top.data(), w, C, w);
+    tile_factor(w, tile, ground.ld, ground.T.data() + i * w * w, C, w, M);
+    expand_tile(ground.count(i), w, tile, ground.ld, C, w, M, M + w * w);
+  });
+  for (index j = 0; j < w; ++j) {
+    tau[j] = T[j + j * w];
+    for (index i = 0; i < w; ++i) A[i + j * lda] = i <= j ? signs[i] * R[i + j * w] : top[i + j * w];
+  }
+
+  // LAPACK writes a reflector without a tail as tau = 0, not 2: flip the sign of its row of R.
+  bool flipped = false;
+  for (index j = 0; j < w; ++j) {
+    if (std::any_of(A + j + 1 + j * lda, A + m + j * lda, [](S v) { return v != 0; })) continue;
+    tau[j] = 0;
+    for (index c = j; c < w; ++c) A[j + c * lda] = -A[j + c * lda];
+    flipped = true;
+  }
+  if (flipped) {
+    for (index j = 0; j < w; ++j) {
+      for (index i = 0; i < w; ++i) top[i + j * w] = i < j ? S(0) : i == j ? S(1) : A[i + j * lda];
+    }
+    const block_reflector<S> H{m, w, top.data(), A + w, lda, nullptr};
+    cpu_kernels<S>().triangular_factor(H, tau, T);
+  }
+}
+
+#define BALLAST_INSTANTIATE(S)                                                   \
+  template void recursive_panel<S>(index, index, S*, index, S*, S*, index, S*);  \
+  template void tall_panel<S>(index, index, S*, index, S*, S*, int);             \
+  template void wide_tall_panel<S>(index, index, S*, index, S*, S*, index, int); \
+  template void reconstruct<S>(index, S*, index, S*, S*);
+BALLAST_INSTANTIATE(float)
+BALLAST_INSTANTIATE(double)
+
+}  // namespace ballast::qr::cpu

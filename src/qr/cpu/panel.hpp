@@ -1,0 +1,32 @@
+// Panels of the CPU backend: recursive, and TSQR for tall ones.
+// Layer: backend (cpu).
+#pragma once
+
+#include "qr/contract.hpp"
+
+namespace ballast::qr::cpu {
+
+// Recursive Householder QR of A (m × w, m ≥ w) on the calling thread; T (leading dimension ldt) is written on and above its diagonal.
+// `work`: w² elements. Source: E. Elmroth, F. Gustavson, 2000.
+template <class S>
+void recursive_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt, S* work);
+
+// Whether wide_tall_panel pays for this shape.
+bool is_tall(index m, index w);
+
+// The same result (to rounding) by a tree of small factorizations, whose orthogonal factor is turned back into reflectors. Finite A only.
+// Source: J. Demmel, L. Grigori, M. Hoemmen, J. Langou, 2012 (TSQR); G. Ballard et al., Reconstructing Householder vectors from TSQR, 2014.
+template <class S>
+void tall_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads);
+
+// The same for wider panels: trees of a few columns each, joined as recursive_panel joins its halves. T has leading dimension ldt.
+template <class S>
+void wide_tall_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt, int threads);
+
+// V, tau and T (w × w, zero below the diagonal) of orthonormal columns. `top` holds the first w rows of Q on entry; on exit the unit lower
+// triangular V1 below its diagonal, and U on and above it, so that the rows of V below are Q₂ U⁻¹. sign_j = ±1: Q diag(sign) is what the
+// reflectors make, so that R must be multiplied by diag(sign) from the left.
+template <class S>
+void reconstruct(index w, S* top, index ld, S* T, S* sign);
+
+}  // namespace ballast::qr::cpu

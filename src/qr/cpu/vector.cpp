@@ -1,0 +1,280 @@
+// Highway implementation of cpu/vector.hpp.
+// Layer: backend (cpu).
+#include "qr/cpu/vector.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "qr/cpu/vector.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace ballast::qr::vector {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Loads as doubles, whatever the data are.
+template <class D>
+HWY_INLINE hn::Vec<D> load_wide(D d, const double* p) {
+  return hn::LoadU(d, p);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load_wide(D d, const float* p) {
+  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, D>(), p));
+}
+
+// Rows in chunks that stay in the first-level cache while the columns stream past; four columns at a time share one load and store of y.
+template <int Count, class S>
+HWY_INLINE void subtract_rows(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* z, std::int64_t ldz, double* y,
+                              std::int64_t ldy) {
+  const hn::ScalableTag<double> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr std::int64_t chunk = 512;
+  for (std::int64_t top = 0; top < m; top += chunk) {
+    const std::int64_t end = HWY_MIN(top + chunk, m);
+    for (std::int64_t j = 0; j < w; j += 4) {
+      const std::int64_t wide = HWY_MIN(std::int64_t{4}, w - j);
+      std::int64_t i = top;
+      if (wide == 4) {
+        for (; i + lanes <= end; i += lanes) {
+          const S* const x = X + i + j * ldx;
+          const auto x0 = load_wide(d, x), x1 = load_wide(d, x + ldx), x2 = load_wide(d, x + 2 * ldx), x3 = load_wide(d, x + 3 * ldx);
+          for (int q = 0; q < Count; ++q) {
+            const double* const zq = z + j + q * ldz;
+            double* const yq = y + i + q * ldy;
+            auto sum = hn::LoadU(d, yq);
+            sum = hn::NegMulAdd(x0, hn::Set(d, zq[0]), sum);
+            sum = hn::NegMulAdd(x1, hn::Set(d, zq[1]), sum);
+            sum = hn::NegMulAdd(x2, hn::Set(d, zq[2]), sum);
+            sum = hn::NegMulAdd(x3, hn::Set(d, zq[3]), sum);
+            hn::StoreU(sum, d, yq);
+          }
+        }
+      }
+      for (std::int64_t c = j; c < j + wide; ++c) {
+        for (std::int64_t r = i; r < end; ++r) {
+          for (int q = 0; q < Count; ++q) y[r + q * ldy] -= static_cast<double>(X[r + c * ldx]) * z[c + q * ldz];
+        }
+      }
+    }
+  }
+}
+
+template <int Count, class S>
+HWY_INLINE void dot_rows(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* y, std::int64_t ldy, double* z,
+                         std::int64_t ldz) {
+  const hn::ScalableTag<double> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr std::int64_t chunk = 1024;
+  for (std::int64_t top = 0; top < m; top += chunk) {
+    const std::int64_t end = HWY_MIN(top + chunk, m);
+    for (std::int64_t j = 0; j < w; j += 2) {
+      const bool pair = j + 1 < w;
+      const S* const a = X + j * ldx;
+      const S* const b = pair ? a + ldx : a;
+      hn::Vec<decltype(d)> sa[Count], sb[Count];
+      for (int q = 0; q < Count; ++q) sa[q] = sb[q] = hn::Zero(d);
+      std::int64_t i = top;
+      for (; i + lanes <= end; i += lanes) {
+        const auto xa = load_wide(d, a + i), xb = load_wide(d, b + i);
+        for (int q = 0; q < Count; ++q) {
+          const auto p = hn::LoadU(d, y + i + q * ldy);
+          sa[q] = hn::MulAdd(xa, p, sa[q]);
+          sb[q] = hn::MulAdd(xb, p, sb[q]);
+        }
+      }
+      for (int q = 0; q < Count; ++q) {
+        double ta = hn::GetLane(hn::SumOfLanes(d, sa[q])), tb = hn::GetLane(hn::SumOfLanes(d, sb[q]));
+        for (std::int64_t r = i; r < end; ++r) {
+          ta += static_cast<double>(a[r]) * y[r + q * ldy];
+          tb += static_cast<double>(b[r]) * y[r + q * ldy];
+        }
+        z[j + q * ldz] += ta;
+        if (pair) z[j + 1 + q * ldz] += tb;
+      }
+    }
+  }
+}
+
+template <class S>
+void subtract_any(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* z, std::int64_t ldz, double* y,
+                  std::int64_t ldy) {
+  if (count == 1) subtract_rows<1>(m, w, X, ldx, z, ldz, y, ldy);
+  if (count == 2) subtract_rows<2>(m, w, X, ldx, z, ldz, y, ldy);
+  if (count == 3) subtract_rows<3>(m, w, X, ldx, z, ldz, y, ldy);
+  if (count == 4) subtract_rows<4>(m, w, X, ldx, z, ldz, y, ldy);
+}
+
+template <class S>
+void dot_any(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* y, std::int64_t ldy, double* z,
+             std::int64_t ldz) {
+  if (count == 1) dot_rows<1>(m, w, X, ldx, y, ldy, z, ldz);
+  if (count == 2) dot_rows<2>(m, w, X, ldx, y, ldy, z, ldz);
+  if (count == 3) dot_rows<3>(m, w, X, ldx, y, ldy, z, ldz);
+  if (count == 4) dot_rows<4>(m, w, X, ldx, y, ldy, z, ldz);
+}
+
+template <class S>
+void squares_any(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, double* z) {
+  const hn::ScalableTag<double> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t j = 0; j < w; ++j) {
+    const S* const x = X + j * ldx;
+    auto a = hn::Zero(d), b = hn::Zero(d);
+    std::int64_t i = 0;
+    for (; i + 2 * lanes <= m; i += 2 * lanes) {
+      const auto xa = load_wide(d, x + i), xb = load_wide(d, x + i + lanes);
+      a = hn::MulAdd(xa, xa, a);
+      b = hn::MulAdd(xb, xb, b);
+    }
+    double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
+    for (; i < m; ++i) sum += static_cast<double>(x[i]) * x[i];
+    z[j] += sum;
+  }
+}
+
+template <int Columns, class S>
+HWY_INLINE void dots_of(std::int64_t m, const S* a, std::int64_t lda, S* g) {
+  const hn::ScalableTag<S> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  hn::Vec<decltype(d)> sum[Columns];
+  for (int l = 0; l < Columns; ++l) sum[l] = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + lanes <= m; i += lanes) {
+    const auto first = hn::LoadU(d, a + i);
+    for (int l = 0; l < Columns; ++l) sum[l] = hn::MulAdd(first, hn::LoadU(d, a + i + l * lda), sum[l]);
+  }
+  for (int l = 0; l < Columns; ++l) {
+    S total = hn::GetLane(hn::SumOfLanes(d, sum[l]));
+    for (std::int64_t r = i; r < m; ++r) total += a[r] * a[r + l * lda];
+    g[l] = total;
+  }
+}
+
+template <int Right, class S>
+HWY_INLINE void step_of(std::int64_t m, S* a, std::int64_t lda, S scale, const S* w, S* g) {
+  const hn::ScalableTag<S> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr int Sums = Right == 0 ? 1 : Right;
+  hn::Vec<decltype(d)> sum[Sums], weight[Sums];
+  for (int l = 0; l < Right; ++l) {
+    sum[l] = hn::Zero(d);
+    weight[l] = hn::Set(d, w[l]);
+  }
+  const auto factor = hn::Set(d, scale);
+  const auto single = [&](std::int64_t i, bool counted) {
+    a[i] *= scale;
+    S first = 0;
+    for (int l = 0; l < Right; ++l) {
+      S& c = a[i + (l + 1) * lda];
+      c -= a[i] * w[l];
+      if (l == 0) first = c;
+      if (counted) g[l] += first * c;
+    }
+  };
+  for (int l = 0; l < Right; ++l) g[l] = 0;
+  if (m > 0) single(0, false);
+  std::int64_t i = 1;
+  for (; i + lanes <= m; i += lanes) {
+    const auto v = hn::Mul(hn::LoadU(d, a + i), factor);
+    hn::StoreU(v, d, a + i);
+    auto first = v;
+    for (int l = 0; l < Right; ++l) {
+      const auto c = hn::NegMulAdd(v, weight[l], hn::LoadU(d, a + i + (l + 1) * lda));
+      hn::StoreU(c, d, a + i + (l + 1) * lda);
+      if (l == 0) first = c;
+      sum[l] = hn::MulAdd(first, c, sum[l]);
+    }
+  }
+  for (; i < m; ++i) single(i, true);
+  for (int l = 0; l < Right; ++l) g[l] += hn::GetLane(hn::SumOfLanes(d, sum[l]));
+}
+
+template <class S>
+void dots_any(std::int64_t m, int columns, const S* a, std::int64_t lda, S* g) {
+  switch (columns) {
+    case 1: return dots_of<1>(m, a, lda, g);
+    case 2: return dots_of<2>(m, a, lda, g);
+    case 3: return dots_of<3>(m, a, lda, g);
+    case 4: return dots_of<4>(m, a, lda, g);
+    case 5: return dots_of<5>(m, a, lda, g);
+    case 6: return dots_of<6>(m, a, lda, g);
+    case 7: return dots_of<7>(m, a, lda, g);
+    case 8: return dots_of<8>(m, a, lda, g);
+    default: return;
+  }
+}
+
+template <class S>
+void step_any(std::int64_t m, int columns, S* a, std::int64_t lda, S scale, const S* w, S* g) {
+  switch (columns) {
+    case 1: return step_of<0>(m, a, lda, scale, w, g);
+    case 2: return step_of<1>(m, a, lda, scale, w, g);
+    case 3: return step_of<2>(m, a, lda, scale, w, g);
+    case 4: return step_of<3>(m, a, lda, scale, w, g);
+    case 5: return step_of<4>(m, a, lda, scale, w, g);
+    case 6: return step_of<5>(m, a, lda, scale, w, g);
+    case 7: return step_of<6>(m, a, lda, scale, w, g);
+    case 8: return step_of<7>(m, a, lda, scale, w, g);
+    default: return;
+  }
+}
+
+#define BALLAST_NAME(S, suffix)                                                                                                            \
+  void subtract_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* z, std::int64_t ldz,       \
+                         double* y, std::int64_t ldy) {                                                                                    \
+    subtract_any(m, w, X, ldx, count, z, ldz, y, ldy);                                                                                     \
+  }                                                                                                                                        \
+  void dot_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* y, std::int64_t ldy, double* z, \
+                    std::int64_t ldz) {                                                                                                    \
+    dot_any(m, w, X, ldx, count, y, ldy, z, ldz);                                                                                          \
+  }                                                                                                                                        \
+  void squares_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, double* z) { squares_any(m, w, X, ldx, z); }         \
+  void dots_##suffix(std::int64_t m, int columns, const S* a, std::int64_t lda, S* g) { dots_any(m, columns, a, lda, g); }                 \
+  void step_##suffix(std::int64_t m, int columns, S* a, std::int64_t lda, S scale, const S* w, S* g) {                                     \
+    step_any(m, columns, a, lda, scale, w, g);                                                                                             \
+  }
+BALLAST_NAME(float, f32)
+BALLAST_NAME(double, f64)
+#undef BALLAST_NAME
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ballast::qr::vector
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ballast::qr::vector {
+
+#define BALLAST_DISPATCH(S, suffix)                                                                                                       \
+  HWY_EXPORT(subtract_##suffix);                                                                                                          \
+  HWY_EXPORT(dot_##suffix);                                                                                                               \
+  HWY_EXPORT(squares_##suffix);                                                                                                           \
+  HWY_EXPORT(dots_##suffix);                                                                                                              \
+  HWY_EXPORT(step_##suffix);                                                                                                              \
+  template <>                                                                                                                             \
+  void subtract<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* z, std::int64_t ldz, double* y, \
+                   std::int64_t ldy) {                                                                                                    \
+    HWY_DYNAMIC_DISPATCH(subtract_##suffix)(m, w, X, ldx, count, z, ldz, y, ldy);                                                         \
+  }                                                                                                                                       \
+  template <>                                                                                                                             \
+  void dot<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count, const double* y, std::int64_t ldy, double* z,      \
+              std::int64_t ldz) {                                                                                                         \
+    HWY_DYNAMIC_DISPATCH(dot_##suffix)(m, w, X, ldx, count, y, ldy, z, ldz);                                                              \
+  }                                                                                                                                       \
+  template <>                                                                                                                             \
+  void squares<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, double* z) {                                              \
+    HWY_DYNAMIC_DISPATCH(squares_##suffix)(m, w, X, ldx, z);                                                                              \
+  }                                                                                                                                       \
+  template <>                                                                                                                             \
+  void first_dots<S>(std::int64_t m, int columns, const S* a, std::int64_t lda, S* g) {                                                   \
+    HWY_DYNAMIC_DISPATCH(dots_##suffix)(m, columns, a, lda, g);                                                                           \
+  }                                                                                                                                       \
+  template <>                                                                                                                             \
+  void panel_step<S>(std::int64_t m, int columns, S* a, std::int64_t lda, S scale, const S* w, S* g) {                                    \
+    HWY_DYNAMIC_DISPATCH(step_##suffix)(m, columns, a, lda, scale, w, g);                                                                 \
+  }
+BALLAST_DISPATCH(float, f32)
+BALLAST_DISPATCH(double, f64)
+#undef BALLAST_DISPATCH
+
+}  // namespace ballast::qr::vector
+#endif

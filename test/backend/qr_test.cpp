@@ -1,0 +1,885 @@
+// QR on every backend: accuracy against long double sums, LAPACK's conventions, strides, least squares, bad input, faults at every site,
+// and no false alarm on clean data of every kind.
+// Tolerances: Householder QR is backward stable with ‖A − QR‖_F ≤ c·u·‖A‖_F, c a modest multiple of √n in practice (Higham, §19.3); the
+// ratios below divide by max(m, n)·u as LAPACK's own tests do, whose limit is 30.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <ballast/error.hpp>
+#include <ballast/qr.hpp>
+
+#include "abft/threshold.hpp"
+#include "inject/plan.hpp"
+#include "inject/sites.hpp"
+
+extern "C" {
+void dgeqrf_(const int*, const int*, double*, const int*, double*, double*, const int*, int*);
+void sgeqrf_(const int*, const int*, float*, const int*, float*, float*, const int*, int*);
+}
+
+namespace ballast::qr {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr int k_effort = 1;
+#else
+constexpr int k_effort = 8;
+#endif
+
+using index = std::int64_t;
+
+template <class T>
+using dense = matrix<T>;
+
+template <class T>
+dense<T> copy_of(matrix_view<const T> A, order how = order::column_major) {
+  dense<T> made(A.rows, A.columns, how);
+  for (index j = 0; j < A.columns; ++j) {
+    for (index i = 0; i < A.rows; ++i) made(i, j) = A(i, j);
+  }
+  return made;
+}
+
+template <class T>
+dense<T> random_matrix(index m, index n, std::uint64_t seed) {
+  std::mt19937_64 bits(seed);
+  std::normal_distribution<double> normal;
+  dense<T> A(m, n, order::column_major);
+  for (index j = 0; j < n; ++j) {
+    for (index i = 0; i < m; ++i) A(i, j) = static_cast<T>(normal(bits));
+  }
+  return A;
+}
+
+// The kinds of data on which thresholds must neither cry nor sleep.
+const std::vector<std::string> k_kinds = {"normal",     "constant",      "tiny",         "huge",         "columns 1e±12",
+                                          "rows 1e±12", "columns 1e±30", "cauchy",       "hilbert",      "low rank",
+                                          "graded",     "zero",          "zero columns", "identity",     "subnormal",
+                                          "one row",    "integers",      "triangular",   "nearly equal", "extreme columns"};
+
+template <class T>
+dense<T> matrix_of_kind(const std::string& kind, index m, index n, std::uint64_t seed) {
+  std::mt19937_64 bits(seed);
+  std::normal_distribution<double> normal;
+  dense<T> A = random_matrix<T>(m, n, seed + 1);
+  const auto each = [&](auto&& f) {
+    for (index j = 0; j < n; ++j) {
+      for (index i = 0; i < m; ++i) A(i, j) = static_cast<T>(f(i, j, static_cast<double>(A(i, j))));
+    }
+  };
+  const auto power = [](index i, int span) { return std::pow(10.0, static_cast<double>(i * 7919 % (2 * span + 1)) - span); };
+  const bool single = sizeof(T) == 4;
+  if (kind == "constant") each([](index, index, double) { return 1.7; });
+  if (kind == "tiny") each([&](index, index, double x) { return x * 1e-30; });
+  if (kind == "huge") each([&](index, index, double x) { return x * 1e30; });
+  if (kind == "columns 1e±12") each([&](index, index j, double x) { return x * power(j, 12); });
+  if (kind == "rows 1e±12") each([&](index i, index, double x) { return x * power(i, 12); });
+  if (kind == "columns 1e±30") each([&](index, index j, double x) { return x * power(j, 30); });
+  if (kind == "extreme columns")
+    each([&](index, index j, double x) { return x * (j % 2 == 0 ? (single ? 1e-36 : 1e-290) : (single ? 1e36 : 1e290)); });
+  if (kind == "cauchy") each([&](index, index, double x) { return std::clamp(x / normal(bits), -1e8, 1e8); });
+  if (kind == "hilbert") each([](index i, index j, double) { return 1.0 / static_cast<double>(i + j + 1); });
+  if (kind == "low rank") each([](index i, index j, double) { return static_cast<double>(i % 5) * 0.3 + static_cast<double>(j % 3); });
+  if (kind == "graded") each([](index i, index j, double x) { return x * std::pow(2.0, -static_cast<double>(i + j)); });
+  if (kind == "zero") each([](index, index, double) { return 0.0; });
+  if (kind == "zero columns") each([](index, index j, double x) { return j % 3 == 1 ? 0.0 : x; });
+  if (kind == "identity") each([](index i, index j, double) { return i == j ? 1.0 : 0.0; });
+  if (kind == "subnormal") each([&](index, index, double x) { return x * (single ? 1e-40 : 1e-310); });
+  if (kind == "one row") each([](index i, index, double x) { return i == 0 ? x : 0.0; });
+  if (kind == "integers") each([](index, index, double x) { return std::round(3 * x); });
+  if (kind == "triangular") each([](index i, index j, double x) { return i <= j ? x : 0.0; });
+  if (kind == "nearly equal") each([&](index, index, double x) { return 1 + x * (single ? 1e-6 : 1e-14); });
+  return A;
+}
+
+struct ratios {
+  double residual = 0;       // max over columns ‖(A − QR)_j‖ / (‖A_j‖ max(m, n) u): by column, so that scaling hides nothing
+  double orthogonality = 0;  // ‖I − QᵀQ‖_max / (max(m, n) u)
+};
+
+// Q by applying the stored reflectors one after the other in long double: nothing of the library is trusted.
+template <class T>
+ratios ratios_of(matrix_view<const T> A, matrix_view<const T> F, const std::vector<T>& tau) {
+  const index m = A.rows, n = A.columns, k = std::min(m, n);
+  const double u = abft::unit_roundoff<T>;
+  const double size = static_cast<double>(std::max(m, n)) * u;
+  ratios seen;
+  const auto apply = [&](std::vector<long double>& x, bool transposed) {
+    for (index s = 0; s < k; ++s) {
+      const index j = transposed ? s : k - 1 - s;
+      long double dot = x[static_cast<std::size_t>(j)];
+      for (index i = j + 1; i < m; ++i) dot += static_cast<long double>(F(i, j)) * x[static_cast<std::size_t>(i)];
+      dot *= static_cast<long double>(tau[static_cast<std::size_t>(j)]);
+      x[static_cast<std::size_t>(j)] -= dot;
+      for (index i = j + 1; i < m; ++i) x[static_cast<std::size_t>(i)] -= static_cast<long double>(F(i, j)) * dot;
+    }
+  };
+  for (index j = 0; j < n; ++j) {
+    std::vector<long double> x(static_cast<std::size_t>(m), 0);
+    for (index i = 0; i <= std::min(j, m - 1); ++i) x[static_cast<std::size_t>(i)] = F(i, j);
+    apply(x, false);
+    long double off = 0, norm = 0;
+    for (index i = 0; i < m; ++i) {
+      off += std::pow(x[static_cast<std::size_t>(i)] - A(i, j), 2);
+      norm += std::pow(static_cast<long double>(A(i, j)), 2);
+    }
+    // The smallest number that T tells from zero sets how well a subnormal column can be met.
+    const long double floor = static_cast<long double>(m) * std::numeric_limits<T>::denorm_min();
+    seen.residual = std::max(seen.residual, static_cast<double>((std::sqrt(off) - floor) / (std::sqrt(norm) + floor)) / size);
+  }
+  // QᵀQ on unit vectors: Q e_j then Qᵀ, with inexact tau and v, is not the identity if those are wrong.
+  for (index j = 0; j < k; j += std::max<index>(1, k / 16)) {
+    std::vector<long double> x(static_cast<std::size_t>(m), 0);
+    x[static_cast<std::size_t>(j)] = 1;
+    apply(x, false);
+    apply(x, true);
+    x[static_cast<std::size_t>(j)] -= 1;
+    for (const long double each : x) seen.orthogonality = std::max(seen.orthogonality, static_cast<double>(std::abs(each)) / size);
+  }
+  return seen;
+}
+
+template <class T>
+struct factored {
+  dense<T> F;
+  std::vector<T> tau;
+  ballast::report report;
+};
+
+template <class T>
+factored<T> factor_in_place(matrix_view<const T> A, execution how) {
+  factored<T> made{copy_of(A), std::vector<T>(static_cast<std::size_t>(std::min(A.rows, A.columns))), {}};
+  how.throw_on_uncorrectable = false;
+  made.report = geqrf(made.F.view(), made.tau, how);
+  return made;
+}
+
+template <class T>
+void lapack(dense<T>& A, std::vector<T>& tau) {
+  const int m = static_cast<int>(A.rows()), n = static_cast<int>(A.columns()), lwork = 64 * n;
+  std::vector<T> work(static_cast<std::size_t>(lwork));
+  int info = 0;
+  if constexpr (sizeof(T) == 4) {
+    sgeqrf_(&m, &n, A.data(), &m, tau.data(), work.data(), &lwork, &info);
+  } else {
+    dgeqrf_(&m, &n, A.data(), &m, tau.data(), work.data(), &lwork, &info);
+  }
+  ASSERT_EQ(info, 0);
+}
+
+template <class T, backend Backend>
+struct setting {
+  using real = T;
+  static constexpr backend which = Backend;
+};
+
+template <class Setting>
+class qr : public testing::Test {
+ protected:
+  using T = typename Setting::real;
+  static constexpr backend which = Setting::which;
+  static execution how(std::string scheme = "") { return {.backend = which, .threads = 2, .scheme = std::move(scheme)}; }
+  static std::vector<std::pair<index, index>> shapes() {
+    std::vector<std::pair<index, index>> all = {{1, 1}, {5, 1}, {1, 5}, {2, 2}, {16, 7}, {7, 16}, {40, 40}, {70, 33}, {33, 70}, {65, 64}};
+    if (which == backend::cpu) all.insert(all.end(), {{150, 130}, {130, 200}, {300, 300}, {6000, 24}, {9000, 40}, {8000, 17}});
+    if (which == backend::cpu && k_effort > 1) all.push_back({5000, 200});
+    return all;
+  }
+};
+
+struct names {
+  template <class Setting>
+  static std::string GetName(int) {
+    return std::string(to_string(Setting::which)) + "_" + std::string(to_string(precision_of<typename Setting::real>));
+  }
+};
+
+using settings = testing::Types<setting<float, backend::reference>, setting<double, backend::reference>, setting<float, backend::cpu>,
+                                setting<double, backend::cpu>>;
+TYPED_TEST_SUITE(qr, settings, names);
+
+TYPED_TEST(qr, factors_every_shape_accurately_with_both_schemes) {
+  using T = typename TestFixture::T;
+  for (const char* scheme : {"block_checksum", "qr_update"}) {
+    for (const auto& [m, n] : this->shapes()) {
+      const dense<T> A = random_matrix<T>(m, n, static_cast<std::uint64_t>(m * 1000 + n));
+      const factored<T> made = factor_in_place<T>(A, this->how(scheme));
+      EXPECT_EQ(made.report.verdict, verdict::clean) << m << " × " << n << to_json(made.report);
+      EXPECT_EQ(made.report.backend, this->which);
+      EXPECT_EQ(made.report.scheme, scheme);
+      EXPECT_EQ(made.report.problem, to_token({precision_of<T>, m, n}));
+      EXPECT_GT(made.report.checks, 0u);
+      const ratios seen = ratios_of<T>(A, made.F, made.tau);
+      EXPECT_LT(seen.residual, 10) << m << " × " << n;
+      EXPECT_LT(seen.orthogonality, 10) << m << " × " << n;
+    }
+  }
+}
+
+TYPED_TEST(qr, factors_every_kind_of_data_accurately_and_without_alarm) {
+  using T = typename TestFixture::T;
+  for (const std::string& kind : k_kinds) {
+    for (const auto& [m, n] : this->shapes()) {
+      if (m * n > (k_effort == 1 ? 50000 : 400000)) continue;
+      const dense<T> A = matrix_of_kind<T>(kind, m, n, 5);
+      const factored<T> made = factor_in_place<T>(A, this->how());
+      EXPECT_EQ(made.report.verdict, verdict::clean) << kind << " " << m << " × " << n << to_json(made.report);
+      const ratios seen = ratios_of<T>(A, made.F, made.tau);
+      EXPECT_LT(seen.residual, 10) << kind << " " << m << " × " << n;
+      EXPECT_LT(seen.orthogonality, 10) << kind << " " << m << " × " << n;
+    }
+  }
+}
+
+TYPED_TEST(qr, has_lapacks_storage_and_signs) {
+  using T = typename TestFixture::T;
+  const double u = abft::unit_roundoff<T>;
+  for (const auto& [m, n] : this->shapes()) {
+    if (m == n) continue;  // a square matrix has an ill-conditioned last row
+    const dense<T> A = random_matrix<T>(m, n, 3);
+    const factored<T> made = factor_in_place<T>(A, this->how());
+    dense<T> expected = copy_of<T>(A);
+    std::vector<T> tau(made.tau.size());
+    lapack(expected, tau);
+    // Both are off by c·u·κ of the leading columns; random ones have κ of some tens.
+    const double tolerance = 500 * static_cast<double>(std::max(m, n)) * u;
+    for (std::size_t j = 0; j < tau.size(); ++j) EXPECT_NEAR(made.tau[j], tau[j], tolerance) << m << " × " << n;
+    for (index j = 0; j < n; ++j) {
+      for (index i = 0; i < m; ++i)
+        ASSERT_NEAR(made.F(i, j), expected(i, j), tolerance * std::sqrt(static_cast<double>(m))) << m << " × " << n;
+    }
+  }
+}
+
+TYPED_TEST(qr, a_zero_tail_gives_tau_zero) {
+  using T = typename TestFixture::T;
+  for (const auto& [m, n] : this->shapes()) {
+    for (const char* kind : {"zero", "identity", "triangular"}) {
+      const dense<T> A = matrix_of_kind<T>(kind, m, n, 5);
+      const factored<T> made = factor_in_place<T>(A, this->how());
+      for (const T tau : made.tau) EXPECT_EQ(tau, 0) << kind << " " << m << " × " << n;
+      for (index j = 0; j < n; ++j) {
+        for (index i = 0; i < m; ++i) ASSERT_EQ(made.F(i, j), A(i, j)) << kind << " " << m << " × " << n;
+      }
+    }
+  }
+}
+
+TYPED_TEST(qr, takes_any_strides_and_leaves_the_rest_alone) {
+  using T = typename TestFixture::T;
+  const index m = 23, n = 11;
+  const dense<T> A = random_matrix<T>(m, n, 4);
+  const factored<T> expected = factor_in_place<T>(A, this->how());
+  const T mark = static_cast<T>(-77);
+  for (const auto& [rs, cs] :
+       std::vector<std::pair<index, index>>{{1, m}, {1, m + 5}, {n, 1}, {n + 3, 1}, {2, 2 * m + 1}, {-1, m}, {1, -m - 2}, {40, 3}}) {
+    const index span = (m - 1) * std::abs(rs) + (n - 1) * std::abs(cs) + 1;
+    std::vector<T> memory(static_cast<std::size_t>(span), mark);
+    T* const first = memory.data() + (rs < 0 ? -(m - 1) * rs : 0) + (cs < 0 ? -(n - 1) * cs : 0);
+    const matrix_view<T> view{first, m, n, rs, cs};
+    std::vector<bool> inside(static_cast<std::size_t>(span), false);
+    for (index i = 0; i < m; ++i) {
+      for (index j = 0; j < n; ++j) {
+        view(i, j) = A(i, j);
+        inside[static_cast<std::size_t>(&view(i, j) - memory.data())] = true;
+      }
+    }
+    std::vector<T> tau(static_cast<std::size_t>(n));
+    EXPECT_EQ(geqrf(view, tau, this->how()).verdict, verdict::clean);
+    EXPECT_EQ(tau, expected.tau);
+    for (index i = 0; i < m; ++i) {
+      for (index j = 0; j < n; ++j) EXPECT_EQ(view(i, j), expected.F(i, j));
+    }
+    for (std::size_t at = 0; at < memory.size(); ++at) {
+      if (!inside[at]) {
+        EXPECT_EQ(memory[at], mark);
+      }
+    }
+  }
+}
+
+TYPED_TEST(qr, does_not_depend_on_threads_scheme_of_checks_or_protection) {
+  using T = typename TestFixture::T;
+  for (const auto& [m, n] : this->shapes()) {
+    const dense<T> A = random_matrix<T>(m, n, 8);
+    const factored<T> expected = factor_in_place<T>(A, this->how());
+    for (const int threads : {1, 2, 3}) {
+      for (const protection level : {protection::off, protection::detect, protection::correct}) {
+        execution how = this->how();
+        how.threads = threads;
+        how.protection = level;
+        const factored<T> made = factor_in_place<T>(A, how);
+        EXPECT_EQ(made.tau, expected.tau) << m << " × " << n << " " << threads;
+        EXPECT_TRUE(std::equal(made.F.data(), made.F.data() + made.F.size(), expected.F.data())) << m << " × " << n << " " << threads;
+        EXPECT_EQ(made.report.verdict, verdict::clean);
+      }
+    }
+  }
+}
+
+// C as the mathematics has it: reflectors one by one in long double.
+template <class T>
+dense<T> applied(side where, transpose op, const dense<T>& F, const std::vector<T>& tau, const dense<T>& C) {
+  const index k = static_cast<index>(tau.size());
+  dense<T> made = C;
+  const matrix_view<T> X = where == side::left ? made.view() : made.view().transposed();
+  const bool forward = (op == transpose::yes) == (where == side::left);
+  for (index c = 0; c < X.columns; ++c) {
+    std::vector<long double> x(static_cast<std::size_t>(X.rows));
+    for (index i = 0; i < X.rows; ++i) x[static_cast<std::size_t>(i)] = X(i, c);
+    for (index s = 0; s < k; ++s) {
+      const index j = forward ? s : k - 1 - s;
+      long double dot = x[static_cast<std::size_t>(j)];
+      for (index i = j + 1; i < X.rows; ++i) dot += static_cast<long double>(F(i, j)) * x[static_cast<std::size_t>(i)];
+      dot *= static_cast<long double>(tau[static_cast<std::size_t>(j)]);
+      x[static_cast<std::size_t>(j)] -= dot;
+      for (index i = j + 1; i < X.rows; ++i) x[static_cast<std::size_t>(i)] -= static_cast<long double>(F(i, j)) * dot;
+    }
+    for (index i = 0; i < X.rows; ++i) X(i, c) = static_cast<T>(x[static_cast<std::size_t>(i)]);
+  }
+  return made;
+}
+
+TYPED_TEST(qr, ormqr_applies_q_from_both_sides) {
+  using T = typename TestFixture::T;
+  for (const auto& [m, n] : this->shapes()) {
+    if (m > 1000) continue;
+    const factored<T> made = factor_in_place<T>(random_matrix<T>(m, n, 6), this->how());
+    for (const side where : {side::left, side::right}) {
+      for (const transpose op : {transpose::no, transpose::yes}) {
+        for (const order layout : {order::column_major, order::row_major}) {
+          const index other = 19;
+          const dense<T> C0 = random_matrix<T>(where == side::left ? m : other, where == side::left ? other : m, 7);
+          dense<T> C = copy_of<T>(C0, layout);
+          const report seen = ormqr(where, op, made.F.view(), made.tau, C.view(), this->how());
+          EXPECT_EQ(seen.verdict, verdict::clean) << to_json(seen);
+          EXPECT_GT(seen.checks, 0u);
+          const dense<T> expected = applied<T>(where, op, made.F, made.tau, C0);
+          const double tolerance = 10 * static_cast<double>(m) * abft::unit_roundoff<T> * std::sqrt(static_cast<double>(m));
+          for (index i = 0; i < C.rows(); ++i) {
+            for (index j = 0; j < C.columns(); ++j) ASSERT_NEAR(C(i, j), expected(i, j), tolerance) << m << " × " << n;
+          }
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(qr, ormqr_takes_reflectors_that_are_none) {
+  using T = typename TestFixture::T;
+  // LAPACK applies whatever v and tau it is given; so do we, without an alarm.
+  const dense<T> V = random_matrix<T>(20, 6, 1);
+  const std::vector<T> tau = {T(0.3), T(0), T(1), T(-0.5), T(0.01), T(0)};
+  const dense<T> C0 = random_matrix<T>(20, 4, 2);
+  dense<T> C = copy_of<T>(C0);
+  // Such a product grows: 1 + |tau|‖v‖² for each.
+  execution how = this->how();
+  how.protection = protection::off;
+  EXPECT_EQ(ormqr(side::left, transpose::no, V.view(), tau, C.view(), how).verdict, verdict::clean);
+  const dense<T> expected = applied<T>(side::left, transpose::no, V, tau, C0);
+  double size = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) size = std::max(size, std::abs(static_cast<double>(expected.data()[i])));
+  for (index i = 0; i < 20; ++i) {
+    for (index j = 0; j < 4; ++j) EXPECT_NEAR(C(i, j), expected(i, j), size * 1000 * abft::unit_roundoff<T>);
+  }
+  EXPECT_EQ(ormqr(side::left, transpose::no, V.view(), std::vector<T>{}, C.view(), this->how()).verdict, verdict::clean);
+}
+
+TYPED_TEST(qr, orgqr_makes_orthonormal_columns) {
+  using T = typename TestFixture::T;
+  for (const auto& [m, n] : this->shapes()) {
+    if (m < n || m > 1000) continue;
+    for (const index k : {n, (n + 1) / 2}) {
+      factored<T> made = factor_in_place<T>(random_matrix<T>(m, k, 6), this->how());
+      dense<T> Q(m, n, order::column_major);
+      for (index j = 0; j < k; ++j) {
+        for (index i = 0; i < m; ++i) Q(i, j) = made.F(i, j);
+      }
+      EXPECT_EQ(orgqr(Q.view(), made.tau, this->how()).verdict, verdict::clean);
+      dense<T> unit(m, n, order::column_major);
+      for (index j = 0; j < n; ++j) unit(j, j) = 1;
+      const dense<T> expected = applied<T>(side::left, transpose::no, made.F, made.tau, unit);
+      for (index j = 0; j < n; ++j) {
+        for (index i = 0; i < m; ++i) ASSERT_NEAR(Q(i, j), expected(i, j), 10 * static_cast<double>(m) * abft::unit_roundoff<T>);
+      }
+    }
+  }
+}
+
+TYPED_TEST(qr, owning_factors_give_back_the_matrix) {
+  using T = typename TestFixture::T;
+  for (const auto& [m, n] : this->shapes()) {
+    if (m > 1000) continue;
+    const dense<T> A = copy_of<T>(random_matrix<T>(m, n, 9), order::row_major);
+    const auto made = factor(A.view(), this->how());
+    EXPECT_EQ(made.report.verdict, verdict::clean);
+    report seen;
+    const matrix<T> Q = made.q(this->how(), &seen), R = made.r();
+    EXPECT_EQ(seen.verdict, verdict::clean);
+    EXPECT_GT(seen.checks, 0u);
+    ASSERT_EQ(Q.columns(), std::min(m, n));
+    ASSERT_EQ(R.rows(), std::min(m, n));
+    for (index i = 0; i < m; ++i) {
+      for (index j = 0; j < n; ++j) {
+        double sum = 0;
+        for (index l = 0; l < R.rows(); ++l) sum += static_cast<double>(Q(i, l)) * R(l, j);
+        ASSERT_NEAR(sum, A(i, j), 20 * static_cast<double>(std::max(m, n)) * abft::unit_roundoff<T>);
+      }
+    }
+  }
+}
+
+TYPED_TEST(qr, gels_solves_over_and_underdetermined_systems) {
+  using T = typename TestFixture::T;
+  for (const auto& [m, n] : this->shapes()) {
+    if (m > 1000 || m == n) continue;
+    for (const index k : {1, 3}) {
+      const dense<T> A = random_matrix<T>(m, n, 10);
+      const dense<T> B = random_matrix<T>(std::max(m, n), k, 11);
+      dense<T> F = copy_of<T>(A), X = copy_of<T>(B, order::row_major);
+      const report seen = gels(F.view(), X.view(), this->how());
+      EXPECT_EQ(seen.verdict, verdict::clean) << to_json(seen);
+      const double tolerance = 3000 * static_cast<double>(std::max(m, n)) * abft::unit_roundoff<T>;
+      for (index c = 0; c < k; ++c) {
+        // Overdetermined: Aᵀ(b − Ax) = 0 and ‖b − Ax‖ in the rest. Underdetermined: Ax = b and x in the range of Aᵀ, which its length
+        // shows.
+        std::vector<double> residual(static_cast<std::size_t>(m));
+        double squares = 0, rest = 0;
+        for (index i = 0; i < m; ++i) {
+          double sum = B(i, c);
+          for (index j = 0; j < n; ++j) sum -= static_cast<double>(A(i, j)) * X(j, c);
+          residual[static_cast<std::size_t>(i)] = sum;
+          squares += sum * sum;
+        }
+        if (m > n) {
+          for (index j = 0; j < n; ++j) {
+            double sum = 0;
+            for (index i = 0; i < m; ++i) sum += residual[static_cast<std::size_t>(i)] * A(i, j);
+            EXPECT_NEAR(sum, 0, tolerance);
+          }
+          for (index i = n; i < m; ++i) rest += static_cast<double>(X(i, c)) * X(i, c);
+          EXPECT_NEAR(std::sqrt(rest), std::sqrt(squares), tolerance);
+        } else {
+          EXPECT_NEAR(std::sqrt(squares), 0, tolerance);
+          // x = Aᵀ y for the y with A Aᵀ y = b: x is orthogonal to what A does not see. A basis of that: Q's last columns of Aᵀ = QR.
+          const auto transposed = factor(matrix_view<const T>(A.view().transposed()), this->how());
+          dense<T> x(n, 1, order::column_major);
+          for (index i = 0; i < n; ++i) x(i, 0) = X(i, c);
+          (void)ormqr(side::left, transpose::yes, transposed.storage.view(), transposed.tau, x.view(), this->how());
+          for (index i = m; i < n; ++i) EXPECT_NEAR(x(i, 0), 0, tolerance);
+        }
+      }
+      if (m > n) {
+        const auto made = factor(matrix_view<const T>(A.view()), this->how());
+        const matrix<T> again = made.solve(B.view(), this->how());
+        for (index i = 0; i < n; ++i) {
+          for (index c = 0; c < k; ++c) EXPECT_NEAR(again(i, c), X(i, c), tolerance);
+        }
+      }
+    }
+  }
+}
+
+// J. Longley, An appraisal of least squares programs, 1967; certified values: NIST StRD.
+constexpr double k_longley[16][7] = {{60323, 83.0, 234289, 2356, 1590, 107608, 1947},  {61122, 88.5, 259426, 2325, 1456, 108632, 1948},
+                                     {60171, 88.2, 258054, 3682, 1616, 109773, 1949},  {61187, 89.5, 284599, 3351, 1650, 110929, 1950},
+                                     {63221, 96.2, 328975, 2099, 3099, 112075, 1951},  {63639, 98.1, 346999, 1932, 3594, 113270, 1952},
+                                     {64989, 99.0, 365385, 1870, 3547, 115094, 1953},  {63761, 100.0, 363112, 3578, 3350, 116219, 1954},
+                                     {66019, 101.2, 397469, 2904, 3048, 117388, 1955}, {67857, 104.6, 419180, 2822, 2857, 118734, 1956},
+                                     {68169, 108.4, 442769, 2936, 2798, 120445, 1957}, {66513, 110.8, 444546, 4681, 2637, 121950, 1958},
+                                     {68655, 112.6, 482704, 3813, 2552, 123366, 1959}, {69564, 114.2, 502601, 3931, 2514, 125368, 1960},
+                                     {69331, 115.7, 518173, 4806, 2572, 127852, 1961}, {70551, 116.9, 554894, 4007, 2827, 130081, 1962}};
+constexpr double k_certified[7] = {-3482258.63459582, 15.0618722713733,       -0.358191792925910E-01, -2.02022980381683,
+                                   -1.03322686717359, -0.511041056535807E-01, 1829.15146461355};
+
+void longley(dense<double>& A, dense<double>& b) {
+  A = dense<double>(16, 7, order::column_major);
+  b = dense<double>(16, 1, order::column_major);
+  for (index i = 0; i < 16; ++i) {
+    b(i, 0) = k_longley[i][0];
+    A(i, 0) = 1;
+    for (index j = 1; j < 7; ++j) A(i, j) = k_longley[i][j];
+  }
+}
+
+TEST(longley, agrees_with_the_certified_coefficients_to_nine_digits) {
+  for (const backend which : {backend::reference, backend::cpu}) {
+    for (const char* scheme : {"block_checksum", "qr_update"}) {
+      dense<double> A, b;
+      longley(A, b);
+      const execution how{.backend = which, .scheme = scheme};
+      EXPECT_EQ(gels(A.view(), b.view(), how).verdict, verdict::clean);
+      double digits = 16;
+      for (index j = 0; j < 7; ++j) digits = std::min(digits, -std::log10(std::abs(b(j, 0) / k_certified[j] - 1)));
+      EXPECT_GE(digits, 9) << to_string(which);
+      RecordProperty(fmt::format("digits_{}", to_string(which)), static_cast<int>(digits * 10));
+    }
+  }
+}
+
+TYPED_TEST(qr, inf_and_nan_pass_through_without_alarm) {
+  using T = typename TestFixture::T;
+  for (const T odd : {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity()}) {
+    for (const char* scheme : {"block_checksum", "qr_update"}) {
+      dense<T> A = random_matrix<T>(30, 12, 12);
+      A(17, 5) = odd;
+      const factored<T> made = factor_in_place<T>(A, this->how(scheme));
+      EXPECT_EQ(made.report.verdict, verdict::clean);
+      EXPECT_EQ(made.report.detected, 0u);
+      for (index j = 0; j < 5; ++j) {
+        for (index i = 0; i < 30; ++i) EXPECT_TRUE(std::isfinite(made.F(i, j))) << "columns before the odd one are not touched by it";
+      }
+      EXPECT_FALSE(std::isfinite(made.F(5, 5)));
+      dense<T> B = random_matrix<T>(30, 2, 13);
+      const report seen = gels(A.view(), B.view(), this->how(scheme));
+      EXPECT_EQ(seen.verdict, verdict::clean);
+      EXPECT_FALSE(std::isfinite(B(6, 0)));
+    }
+    dense<T> C = random_matrix<T>(30, 4, 14);
+    C(3, 2) = odd;
+    const factored<T> made = factor_in_place<T>(random_matrix<T>(30, 12, 12), this->how());
+    EXPECT_EQ(ormqr(side::left, transpose::yes, made.F.view(), made.tau, C.view(), this->how()).verdict, verdict::clean);
+    EXPECT_FALSE(std::isfinite(C(0, 2)));
+    EXPECT_TRUE(std::isfinite(C(0, 1)));
+  }
+}
+
+TYPED_TEST(qr, a_solution_beyond_the_range_of_numbers_is_no_fault) {
+  using T = typename TestFixture::T;
+  dense<T> A(3, 2, order::column_major), B(3, 1, order::column_major);
+  A(0, 0) = 1;
+  A(1, 1) = std::numeric_limits<T>::denorm_min();
+  B(0, 0) = 1;
+  B(1, 0) = std::numeric_limits<T>::max();
+  const report seen = gels(A.view(), B.view(), this->how());
+  EXPECT_EQ(seen.verdict, verdict::clean) << to_json(seen);
+  EXPECT_TRUE(std::isinf(B(1, 0)));
+}
+
+TYPED_TEST(qr, refuses_what_has_no_meaning_and_says_why) {
+  using T = typename TestFixture::T;
+  const auto message = [](auto&& call) -> std::string {
+    try {
+      call();
+    } catch (const invalid_argument_error& e) {
+      return e.what();
+    }
+    return "nothing was thrown";
+  };
+  dense<T> A(6, 4, order::column_major), C(6, 2, order::column_major);
+  std::vector<T> tau(4);
+  const execution how = this->how();
+  const auto has = [](const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; };
+  EXPECT_TRUE(has(message([&] { (void)geqrf(A.view(), std::span<T>(tau).first(3), how); }), "expected 4 elements, got 3"));
+  EXPECT_TRUE(has(message([&] { (void)geqrf(A.view(), std::span<T>(tau).first(3), how); }), to_token({precision_of<T>, 6, 4})));
+  EXPECT_TRUE(has(message([&] { (void)geqrf(matrix_view<T>{A.data(), 0, 4, 1, 6}, std::span<T>(tau), how); }), "at least 1"));
+  EXPECT_TRUE(has(message([&] { (void)geqrf(matrix_view<T>{nullptr, 6, 4, 1, 6}, std::span<T>(tau), how); }), "null"));
+  EXPECT_TRUE(has(message([&] { (void)geqrf(matrix_view<T>{A.data(), 6, 4, 1, 3}, std::span<T>(tau), how); }), "apart"));
+  EXPECT_TRUE(has(message([&] { (void)geqrf(matrix_view<T>{A.data(), 6, 4, 0, 6}, std::span<T>(tau), how); }), "apart"));
+  EXPECT_TRUE(has(message([&] {
+                    (void)geqrf(matrix_view<T>{A.data(), index{1} << 40, 1, 1, 1}, std::span<T>(tau).first(1), how);
+                  }),
+                  "at most"));
+  EXPECT_TRUE(has(message([&] { (void)geqrf(matrix_view<T>{A.data(), 6, 4, index{1} << 61, 6}, std::span<T>(tau), how); }), "strides"));
+  EXPECT_TRUE(has(message([&] { (void)geqrf(A.view(), std::span<T>(A.data() + 2, 4), how); }), "overlapping"));
+  EXPECT_TRUE(has(message([&] { (void)ormqr(side::left, transpose::no, A.view(), tau, dense<T>(5, 2).view(), how); }), "expected 5 rows"));
+  EXPECT_TRUE(has(message([&] { (void)ormqr(side::left, transpose::no, A.view(), tau, A.view(), how); }), "overlapping"));
+  EXPECT_TRUE(has(message([&] { (void)orgqr(A.view().transposed(), tau, how); }), "columns ≤ rows"));
+  EXPECT_TRUE(has(message([&] { (void)gels(A.view(), dense<T>(5, 2).view(), how); }), "6 rows"));
+  for (index i = 0; i < 6; ++i) A(i, 0) = 1;
+  EXPECT_TRUE(has(message([&] { (void)gels(A.view(), C.view(), how); }), "full rank"));
+  EXPECT_EQ(A(3, 0), 1) << "nothing was committed";
+  execution bad = how;
+  bad.threads = -1;
+  EXPECT_THROW((void)geqrf(A.view(), std::span<T>(tau), bad), invalid_argument_error);
+  bad = how;
+  bad.scheme = "magic";
+  EXPECT_THROW((void)geqrf(A.view(), std::span<T>(tau), bad), unsupported_error);
+  bad = how;
+  bad.backend = backend::cuda;
+  EXPECT_THROW((void)geqrf(A.view(), std::span<T>(tau), bad), unsupported_error);
+}
+
+TEST(token, goes_both_ways_and_refuses_others) {
+  EXPECT_EQ(to_token({precision::f64, 4096, 500}), "qr_f64_m4096_n500");
+  const problem p = parse_token("qr_f32_m20000_n64");
+  EXPECT_EQ(p.precision, precision::f32);
+  EXPECT_EQ(p.m, 20000);
+  EXPECT_EQ(p.n, 64);
+  for (const char* bad : {"", "qr", "qr_f16_m1_n1", "qr_f64_m0_n1", "qr_f64_m1", "qr_f64_m1_n1_", "qr_f64_m-1_n1", "qr_f64_m1_n01",
+                          "qr_f64_m1_n99999999999999999999"})
+    EXPECT_THROW((void)parse_token(bad), invalid_argument_error) << bad;
+}
+
+// ------------------------------------------------------------------------------------------------------------------ faults
+
+// What a user ends up with: factors, Q and a least-squares solution, from one plan of faults.
+template <class T>
+struct everything {
+  dense<T> F;
+  std::vector<T> tau;
+  dense<T> Q;
+  report seen;
+};
+
+template <class T>
+everything<T> compute(matrix_view<const T> A, execution how, const inject::plan* faults) {
+  how.faults = faults;
+  how.throw_on_uncorrectable = false;
+  auto made = factor(A, how);
+  everything<T> all{std::move(made.storage), std::move(made.tau), {}, made.report};
+  if (A.rows >= A.columns && all.seen.verdict != verdict::uncorrectable) {
+    all.Q = copy_of<T>(all.F.view());
+    all.seen.merge(orgqr(all.Q.view(), all.tau, how));
+  }
+  return all;
+}
+
+// The largest relative change by column, in units of u.
+template <class T>
+double change(const dense<T>& a, const dense<T>& b) {
+  double worst = 0;
+  for (index j = 0; j < a.columns(); ++j) {
+    double norm = 0, off = 0;
+    for (index i = 0; i < a.rows(); ++i) {
+      norm += std::pow(static_cast<double>(b(i, j)), 2);
+      const double each = static_cast<double>(a(i, j)) - b(i, j);
+      off += each * each;
+    }
+    if (!(off <= worst * worst * norm)) worst = std::sqrt(off / std::max(norm, 1e-300));
+    if (off != off) return off;
+  }
+  return worst / abft::unit_roundoff<T>;
+}
+
+inject::request fault(inject::site where, inject::model what, std::uint64_t seed) {
+  inject::request made;
+  made.site = where;
+  made.model = what;
+  made.seed = seed;
+  if (what == inject::model::bit_flip || what == inject::model::two_bits || what == inject::model::vector_mask) made.bit = 61;
+  return made;
+}
+
+std::vector<inject::site> sites() {
+  std::vector<inject::site> all;
+  for (const inject::site_row& row : inject::k_sites) {
+    if (row.operation == "qr" || row.operation.empty()) all.push_back(row.site);
+  }
+  return all;
+}
+
+TYPED_TEST(qr, every_fault_at_every_site_is_repaired) {
+  using T = typename TestFixture::T;
+  const std::vector<std::pair<index, index>> shapes = {{16, 7}, {40, 24}, {20, 33}};
+  for (const char* scheme : {"block_checksum", "qr_update"}) {
+    for (const auto& [m, n] : shapes) {
+      const dense<T> A = random_matrix<T>(m, n, 21);
+      const everything<T> clean = compute<T>(A, this->how(scheme), nullptr);
+      ASSERT_EQ(clean.seen.verdict, verdict::clean);
+      const double limit = 300.0 * static_cast<double>(std::max(m, n));  // u; rebuilt elements are off by their block's rounding, times κ
+      for (const inject::site where : sites()) {
+        if (m < n && where == inject::site::qr_q) continue;  // compute() makes no Q then
+        const inject::site_row& row = inject::row_of(where);
+        for (std::size_t what = 0; what < inject::k_model_names.size(); ++what) {
+          const auto model = static_cast<inject::model>(what);
+          for (std::uint64_t seed = 0; seed < (k_effort == 1 ? 2u : 6u); ++seed) {
+            const std::string name = fmt::format("{} {} {} × {} {} {} seed {}", scheme, to_string(this->which), m, n, row.name,
+                                                 inject::k_model_names[what], seed);
+            const inject::plan faults({fault(where, model, seed)});
+            const everything<T> struck = compute<T>(A, this->how(scheme), &faults);
+            if (struck.seen.verdict == verdict::uncorrectable) {
+              EXPECT_EQ(model, inject::model::stuck_at) << name << to_json(struck.seen);
+              continue;
+            }
+            const double off = std::max({change(struck.F, clean.F), clean.Q.size() != 0 ? change(struck.Q, clean.Q) : 0.0});
+            EXPECT_LE(off, limit) << name << to_json(struck.seen);
+            for (std::size_t j = 0; j < clean.tau.size(); ++j)
+              EXPECT_NEAR(struck.tau[j], clean.tau[j], limit * abft::unit_roundoff<T>) << name;
+            // A verdict of clean is right only for faults that change nothing to speak of (a zero that was zero, a struck NaN in a word
+            // that is not used, …).
+            if (struck.seen.verdict == verdict::clean && row.role != inject::site_role::checker) {
+              EXPECT_LE(off, 300) << name;
+            }
+            if (row.role == inject::site_role::repair) {
+              EXPECT_NE(struck.seen.verdict, verdict::clean) << name;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(qr, without_protection_the_same_faults_reach_the_output) {
+  using T = typename TestFixture::T;
+  const dense<T> A = random_matrix<T>(40, 24, 21);
+  execution how = this->how();
+  how.protection = protection::off;
+  const everything<T> clean = compute<T>(A, how, nullptr);
+  EXPECT_EQ(clean.seen.checks, 0u);
+  for (const inject::site where : sites()) {
+    if (inject::row_of(where).role != inject::site_role::data) continue;
+    for (std::size_t what = 0; what < inject::k_model_names.size(); ++what) {
+      int reached = 0;
+      for (std::uint64_t seed = 0; seed < 6; ++seed) {
+        const inject::plan faults({fault(where, static_cast<inject::model>(what), seed)});
+        const everything<T> struck = compute<T>(A, how, &faults);
+        EXPECT_EQ(struck.seen.verdict, verdict::clean);
+        if (!(change(struck.F, clean.F) <= 1e4) || !(change(struck.Q, clean.Q) <= 1e4) || struck.tau != clean.tau) ++reached;
+      }
+      EXPECT_GE(reached, 5) << inject::row_of(where).name << " " << inject::k_model_names[what];
+    }
+  }
+}
+
+TYPED_TEST(qr, detect_reports_and_repairs_nothing) {
+  using T = typename TestFixture::T;
+  const dense<T> A = random_matrix<T>(40, 24, 21);
+  execution how = this->how();
+  how.protection = protection::detect;
+  for (const inject::site where : {inject::site::qr_panel, inject::site::qr_reflector, inject::site::qr_tau, inject::site::qr_t,
+                                   inject::site::qr_product, inject::site::qr_trailing, inject::site::qr_r}) {
+    const inject::plan faults({fault(where, inject::model::random_value, 3)});
+    how.faults = &faults;
+    EXPECT_THROW((void)factor(matrix_view<const T>(A.view()), how), uncorrectable_error) << inject::row_of(where).name;
+  }
+}
+
+TYPED_TEST(qr, many_faults_in_one_run_are_all_repaired) {
+  using T = typename TestFixture::T;
+  const dense<T> A = random_matrix<T>(60, 45, 22);
+  const everything<T> clean = compute<T>(A, this->how(), nullptr);
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    inject::plan faults;
+    for (const inject::site where : {inject::site::qr_trailing, inject::site::qr_product, inject::site::qr_r, inject::site::qr_reflector}) {
+      inject::request each = fault(where, seed % 2 == 0 ? inject::model::random_value : inject::model::nan, seed);
+      each.count = 2;
+      faults.add(each);
+    }
+    const everything<T> struck = compute<T>(A, this->how(), &faults);
+    ASSERT_NE(struck.seen.verdict, verdict::uncorrectable);
+    EXPECT_NE(struck.seen.verdict, verdict::clean);
+    EXPECT_LE(change(struck.F, clean.F), 3e4);
+  }
+}
+
+// Paper §6: c₁, c₂, c₃ place two faults in one column of V.
+TYPED_TEST(qr, two_faults_in_one_column_of_v_are_located_and_rebuilt) {
+  using T = typename TestFixture::T;
+  const dense<T> A = random_matrix<T>(90, 20, 23);
+  const everything<T> clean = compute<T>(A, this->how(), nullptr);
+  int corrected = 0;
+  for (const inject::model what : {inject::model::random_value, inject::model::zero, inject::model::nan}) {
+    for (std::uint64_t seed = 0; seed < 60; ++seed) {
+      inject::request wanted = fault(inject::site::qr_reflector, what, seed);
+      wanted.interval = 15;  // a column of the second panel, which nothing follows: V is struck when it is used no more
+      wanted.count = 2;
+      const inject::plan faults({wanted});
+      const everything<T> struck = compute<T>(A, this->how(), &faults);
+      ASSERT_NE(struck.seen.verdict, verdict::uncorrectable);
+      EXPECT_LE(change(struck.F, clean.F), 1000);
+      if (struck.seen.verdict == verdict::corrected && struck.seen.events.size() == 1 && struck.seen.events[0].site == "qr.checkpoint") {
+        EXPECT_EQ(struck.seen.events[0].index, 15);
+        ++corrected;
+      }
+    }
+  }
+  EXPECT_GE(corrected, 30) << "two thirds of the seeds put at least one of the two faults in before the panel is verified";
+}
+
+TYPED_TEST(qr, a_persistent_fault_is_reported_and_the_input_comes_back) {
+  using T = typename TestFixture::T;
+  const dense<T> A = random_matrix<T>(40, 24, 21);
+  const inject::plan faults({fault(inject::site::qr_tau, inject::model::stuck_at, 1)});
+  for (const order layout : {order::column_major, order::row_major}) {
+    dense<T> F = copy_of<T>(A, layout);
+    std::vector<T> tau(24);
+    execution how = this->how();
+    how.faults = &faults;
+    int events = 0;
+    how.on_event = [&](const event&) { ++events; };
+    EXPECT_THROW((void)geqrf(F.view(), tau, how), uncorrectable_error);
+    EXPECT_EQ(events, 1);
+    for (index j = 0; j < 24; ++j) {
+      for (index i = 0; i < 40; ++i) ASSERT_EQ(F(i, j), A(i, j));
+    }
+  }
+}
+
+TYPED_TEST(qr, faults_in_least_squares_do_not_reach_the_coefficients) {
+  using T = typename TestFixture::T;
+  dense<double> A64, b64;
+  longley(A64, b64);
+  dense<T> A(16, 7, order::column_major), b(16, 1, order::column_major);
+  for (index i = 0; i < 16; ++i) {
+    b(i, 0) = static_cast<T>(b64(i, 0));
+    for (index j = 0; j < 7; ++j)
+      A(i, j) = static_cast<T>(j == 6 ? A64(i, j) - 1954 : A64(i, j));  // centred years: float can hold the problem
+  }
+  dense<T> F = copy_of<T>(A), clean = copy_of<T>(b);
+  (void)gels(F.view(), clean.view(), this->how());
+  for (const inject::site where : sites()) {
+    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+      const inject::plan faults({fault(where, inject::model::bit_flip, seed)});
+      execution how = this->how();
+      how.faults = &faults;
+      dense<T> G = copy_of<T>(A), x = copy_of<T>(b);
+      const report seen = gels(G.view(), x.view(), how);
+      EXPECT_NE(seen.verdict, verdict::uncorrectable);
+      for (index j = 0; j < 7; ++j)
+        EXPECT_NEAR(x(j, 0) / clean(j, 0), 1, sizeof(T) == 4 ? 0.3 : 1e-8) << inject::row_of(where).name << " " << seed << to_json(seen);
+    }
+  }
+}
+
+// The floor: a change of one element of a block after an update by more than twice the threshold is always seen, whatever the data.
+TYPED_TEST(qr, nothing_above_the_floor_is_missed) {
+  using T = typename TestFixture::T;
+  for (const char* kind : {"normal", "columns 1e±12", "rows 1e±12", "hilbert", "low rank", "tiny"}) {
+    const dense<T> A = matrix_of_kind<T>(kind, 40, 24, 31);
+    const everything<T> clean = compute<T>(A, this->how(), nullptr);
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      for (const inject::site where : {inject::site::qr_trailing, inject::site::qr_panel, inject::site::qr_r}) {
+        inject::request wanted = fault(where, inject::model::bit_flip, seed);
+        wanted.bit = -1;
+        const inject::plan faults({wanted});
+        const everything<T> struck = compute<T>(A, this->how(), &faults);
+        ASSERT_NE(struck.seen.verdict, verdict::uncorrectable);
+        const ratios seen = ratios_of<T>(A, struck.F, struck.tau);
+        // 128 thresholds' worth of u‖A_j‖ in one element, over max(m, n) u.
+        EXPECT_LT(seen.residual, 128 * std::sqrt(24.0) * 2 / 40 + 10) << kind << " " << inject::row_of(where).name << " " << seed;
+        EXPECT_LT(seen.orthogonality, 128.0) << kind << " " << inject::row_of(where).name << " " << seed;
+      }
+    }
+  }
+}
+
+TYPED_TEST(qr, a_hundred_thousand_clean_intervals_raise_no_alarm) {
+  using T = typename TestFixture::T;
+  if (this->which == backend::reference) GTEST_SKIP() << "the checks are the driver's, the same for both backends";
+  std::uint64_t checks = 0;
+  const std::uint64_t wanted = k_effort == 1 ? 10000 : 100000;
+  for (std::uint64_t seed = 0; checks < wanted; ++seed) {
+    const std::string& kind = k_kinds[seed % k_kinds.size()];
+    const index m = 4 + static_cast<index>(seed * 13 % 61), n = 3 + static_cast<index>(seed * 7 % 53);
+    execution how = this->how(seed % 5 == 4 ? "qr_update" : "block_checksum");
+    how.threads = 1;
+    const dense<T> A = matrix_of_kind<T>(kind, m, n, seed);
+    const everything<T> made = compute<T>(A, how, nullptr);
+    ASSERT_EQ(made.seen.verdict, verdict::clean) << kind << " " << m << " × " << n << " " << seed << to_json(made.seen);
+    checks += made.seen.checks;
+  }
+}
+
+}  // namespace
+}  // namespace ballast::qr
