@@ -700,7 +700,7 @@ TYPED_TEST(kmeans_backend, no_false_alarm_in_1e5_clean_intervals) {
   for (unsigned round = 0; intervals < wanted; ++round) {
     for (int kind = 0; kind < 12; ++kind) {
       for (const auto [n, k] : {std::array{1, 2}, {2, 3}, {3, 9}, {5, 70}, {17, 4}, {40, 20}, {200, 6}}) {
-        const std::int64_t m = 3000;
+        const std::int64_t m = k_clean_intervals < 100'000 ? 1000 : 3000;
         const auto points = hostile<T>(kind, m, n, round * 1000 + static_cast<unsigned>(kind));
         std::vector<T> weights;
         if (round % 2 == 1)
