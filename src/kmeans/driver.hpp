@@ -17,6 +17,14 @@
 
 namespace ballast::kmeans {
 
+inline constexpr int k_attempts = 3;               // the first, and at most two recomputations
+inline constexpr std::int64_t k_survey_rows = 64;  // rows whose sum is made by itself, so that chains stay short
+
+template <class Value>
+std::size_t at(Value i) {
+  return static_cast<std::size_t>(i);
+}
+
 // One call of fit, predict or transform. The arguments have been validated but for the values of the points.
 template <class T>
 class engine {
