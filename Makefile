@@ -13,10 +13,10 @@ test:
 	scripts/install-dependencies test
 	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF
 	cmake --build --preset release
-	ctest --test-dir build/release --output-on-failure
+	ctest --test-dir build/release --output-on-failure -j 2
 	cmake --preset asan
 	cmake --build --preset asan
-	ctest --test-dir build/asan --output-on-failure -L 'unit|backend'
+	ctest --test-dir build/asan --output-on-failure -j 2 -L 'unit|backend'
 
 # Writes docs/benchmarks/cpu.md on this machine: about ten minutes.
 bench:

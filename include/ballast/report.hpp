@@ -23,7 +23,7 @@ BALLAST_API std::string_view to_string(action value) noexcept;
 
 // One detected fault.
 struct event {
-  std::string site;         // which check fired, for instance "fft.composite" or "qr.panel_entry"
+  std::string site;         // which check fired, for instance "fft.signal" or "qr.panel_entry"
   std::int64_t index = -1;  // what it was located to: signal, row of points, column, …; -1 if the check cannot place it
   double residual = 0;      // encoded minus recomputed checksum, absolute value; NaN or Inf if the data held one
   double threshold = 0;     // the bound it exceeded
