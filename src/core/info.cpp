@@ -20,14 +20,11 @@ library_information information() {
   made.blas = core::blas_name();
   made.threads = core::thread_count(0);
   made.instrumented = inject::active_injector::enabled;
-  for (const inject::site_row& row : inject::k_sites) {
-    const bool data = row.role == inject::site_role::data;
-    if (!row.operation.empty()) {
-      made.sites.push_back({std::string(row.operation), std::string(row.name), data, std::string(row.description)});
-      continue;
+  for (const char* operation : {"fft", "kmeans", "qr"}) {
+    for (const inject::site_row& row : inject::k_sites) {
+      if (!row.operation.empty() && row.operation != operation) continue;  // "": a site of every operation
+      made.sites.push_back({operation, std::string(row.name), row.role == inject::site_role::data, std::string(row.description)});
     }
-    for (const char* operation : {"fft", "kmeans", "qr"})
-      made.sites.push_back({operation, std::string(row.name), data, std::string(row.description)});
   }
   for (const std::string_view name : inject::k_model_names) made.models.emplace_back(name);
   return made;
