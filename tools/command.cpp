@@ -42,11 +42,11 @@ ballast::precision common_options::precision_for(bool file_is_double) const {
 }
 
 #if defined(BALLAST_INSTRUMENTED)
-struct session::faults {
+struct invocation::faults {
   inject::plan plan;
 };
 #else
-struct session::faults {};
+struct invocation::faults {};
 #endif
 
 namespace {
@@ -74,7 +74,7 @@ class progress_line {
 
 }  // namespace
 
-session::session(const common_options& options, std::string operation) : options_(options), operation_(std::move(operation)) {
+invocation::invocation(const common_options& options, std::string operation) : options_(options), operation_(std::move(operation)) {
   how_.backend = *parse_backend(options.backend);
   how_.protection = *parse_protection(options.protect);
   how_.scheme = options.scheme;
@@ -89,9 +89,9 @@ session::session(const common_options& options, std::string operation) : options
   if (!options.events.empty()) files_.reserve(options.events, 0);
 }
 
-session::~session() = default;
+invocation::~invocation() = default;
 
-bool session::add(const report& seen) {
+bool invocation::add(const report& seen) {
   if (report_) {
     report_->merge(seen);
   } else {
@@ -100,7 +100,7 @@ bool session::add(const report& seen) {
   return seen.verdict != verdict::uncorrectable;
 }
 
-int session::finish(const nlohmann::ordered_json& results, const std::vector<std::string>& lines) {
+int invocation::finish(const nlohmann::ordered_json& results, const std::vector<std::string>& lines) {
   const report& seen = *report_;
   const bool failed = seen.verdict == verdict::uncorrectable;
   if (!options_.events.empty()) {

@@ -37,12 +37,12 @@ struct common_options {
 };
 
 // One run of the command: execution, outputs, and what is printed at the end.
-class session {
+class invocation {
  public:
-  session(const common_options& options, std::string operation);
-  ~session();
-  session(const session&) = delete;
-  session& operator=(const session&) = delete;
+  invocation(const common_options& options, std::string operation);
+  ~invocation();
+  invocation(const invocation&) = delete;
+  invocation& operator=(const invocation&) = delete;
 
   const execution& how() const { return how_; }
   outputs& files() { return files_; }

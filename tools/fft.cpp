@@ -96,7 +96,7 @@ T magnitude(std::complex<T> value) {
 
 template <class T, class In, class Out>
 int run(const fft_options& wanted, array read, fft::kind kind) {
-  session work(wanted, "fft");
+  invocation work(wanted, "fft");
   const std::size_t rank = read.shape.size();
   if (rank == 0) throw invalid_argument_error(fmt::format("{}: expected an array with at least one axis, got a scalar", wanted.input));
   if (!wanted.output.empty()) work.files().reserve(wanted.output, rank);

@@ -35,7 +35,7 @@ std::vector<T> real_values(array& read, const std::string& file) {
 
 template <class T>
 int run(const kmeans_options& wanted, array read) {
-  session work(wanted, "kmeans");
+  invocation work(wanted, "kmeans");
   if (!wanted.labels.empty()) work.files().reserve(wanted.labels, 1);
   if (!wanted.centroids.empty()) work.files().reserve(wanted.centroids, 2);
   const std::vector<T> values = real_values<T>(read, wanted.input);

@@ -77,7 +77,7 @@ std::vector<long double> random_vector(std::mt19937_64& random, std::int64_t siz
 
 template <class T>
 int run_qr(const qr_options& wanted, array read) {
-  session work(wanted, "qr");
+  invocation work(wanted, "qr");
   if (!wanted.q.empty()) work.files().reserve(wanted.q, 2);
   if (!wanted.r.empty()) work.files().reserve(wanted.r, 2);
   const matrix<T> A = matrix_of<T>(std::move(read), wanted.input);
@@ -123,7 +123,7 @@ int run_qr(const qr_options& wanted, array read) {
 
 template <class T>
 int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
-  session work(wanted, "lstsq");
+  invocation work(wanted, "lstsq");
   if (!wanted.x.empty()) work.files().reserve(wanted.x, 2);
   const matrix<T> A = matrix_of<T>(std::move(read_a), wanted.a);
   const matrix<T> B = matrix_of<T>(std::move(read_b), wanted.b);
