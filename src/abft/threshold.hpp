@@ -28,20 +28,6 @@ double fft_residual(double points, double norm, double kappa) {
   return kappa * (unit_roundoff<T> * std::sqrt(points * stages) * norm + smallest * points * std::sqrt(stages));
 }
 
-// Bound of |Re ρ| + |Im ρ|, ρ = aᵀy − bᵀx for y = DFT of x with `points` points, |a_k| = 1 with random phases, b = DFT of a,
-// ‖x‖₂ = `norm`.
-// Derivation: each of the log₂N stages rounds every element with a relative error of about u, independently; the errors of one stage
-// reach y with 2-norm c·u·√N·‖x‖, and a random-phase a projects that norm, so their part of ρ has the RMS c'·u·√(N log₂N)·‖x‖. The
-// two sums are made in working precision in blocks of 16 terms; a block whose first term is dominant rounds 30 times at the size of
-// |b_j||x_j| ≤ 2√N‖x‖, which is what 6 further stages would do. kappa = worst/RMS with room: docs/design/fft.md has the measurements.
-// The second term is what gradual underflow adds: half the smallest number at each of N·log₂N operations.
-template <class T>
-double fft_residual(double points, double norm, double kappa) {
-  const double stages = std::log2(points) + 1 + 6;
-  const double smallest = sizeof(T) == 4 ? 0x1p-149 : 0x1p-1074;
-  return kappa * (unit_roundoff<T> * std::sqrt(points * stages) * norm + smallest * points * std::sqrt(stages));
-}
-
 // K-Means, row check: the residual of Σ_j w_j (‖c_j‖² − 2 x·c_j) over one group of centroids, every operation in working precision.
 // Derivation: a chain of n multiply-adds from ‖c_j‖² errs by a random walk of about u √n (‖c_j‖² + 2‖x‖‖c_j‖) at most; the errors of the
 // columns are independent, so they add up in squares with their weights; the product with the checksum centroid C errs by u √n ‖x‖‖C‖; the
@@ -76,36 +62,6 @@ inline double kmeans_distance_limit(double u, std::int64_t n) {
 inline constexpr double k_kmeans_sum = 8;
 inline double kmeans_sum_limit(double chain, double count, double root) {
   return unit_roundoff<double> * (k_kmeans_sum * (std::sqrt(chain) + 8) + 0.25 * chain * std::sqrt(count)) * root;
-}
-
-// QR: residual of one row of a block [X, Xd, X(d∘w)] that orthogonal transformations of vectors of m elements have passed over; of a
-// panel's and the final certificate likewise. Each transformation is inner products of length m, whose rounding is √m·u in the
-// probabilistic bound (Higham, Mary, 2019) and turns to that of its result's size; rotations spread it evenly over the rows, so that random
-// data stay near u·norm, and constant data, whose roundings all go one way, come near √m·u·norm. `norm`: ‖X diag(d)‖_F + ‖Xd‖₂. Factors:
-// docs/design/qr.md.
-template <class T>
-double qr_row_threshold(double norm, std::int64_t m) {
-  return (16 + 8 * std::sqrt(static_cast<double>(m))) * unit_roundoff<T> * norm;
-}
-
-// QR: |τ‖v‖² − 2|. Both factors carry a few roundings; reconstructed reflectors inherit the loss of orthogonality of their columns.
-template <class T>
-double qr_reflector_threshold(std::int64_t m) {
-  return 8 * (16 + 8 * std::sqrt(static_cast<double>(m))) * unit_roundoff<T>;
-}
-
-// QR: one element of TᵀVᵀV T x − (T + Tᵀ)x, with `size` = |T|ᵀ·(|VᵀVTx| + ‖VTx‖) + (|T| + |T|ᵀ)|x| for that element: T carries the
-// roundings of VᵀV and of a product with |T|.
-template <class T>
-double qr_orthogonality_threshold(double size, std::int64_t m) {
-  return (16 + 8 * std::sqrt(static_cast<double>(m))) * unit_roundoff<T> * size;
-}
-
-// Triangular solve: one element of U x − c with `size` = (|U||x| + |c|) for that element: the computed x solves a system whose elements
-// are off by n·u at most (Higham, Accuracy and Stability of Numerical Algorithms, theorem 8.5).
-template <class T>
-double qr_solve_threshold(double size, std::int64_t n) {
-  return 4 * (static_cast<double>(n) + 8) * unit_roundoff<T> * size;
 }
 
 // QR: residual of one row of a block [X, Xd, X(d∘w)] that orthogonal transformations of vectors of m elements have passed over; of a
