@@ -28,6 +28,15 @@ double fft_residual(double points, double norm, double kappa) {
   return kappa * (unit_roundoff<T> * std::sqrt(points * stages) * norm + smallest * points * std::sqrt(stages));
 }
 
+// What gradual underflow adds to ρ after the output was scaled, where the scale of y does not reduce it: half the smallest number in each
+// part of a scaled element, at most 1 of them in |Re ρ| + |Im ρ|, and half of one in each of the 4 multiply-adds of an element of aᵀy in
+// working precision, 2 of them in all. A bound, so it needs no factor; in lines of few points it is all there is.
+template <class T>
+double fft_output_underflow(double points) {
+  const double smallest = sizeof(T) == 4 ? 0x1p-149 : 0x1p-1074;
+  return 3 * smallest * points;
+}
+
 // K-Means, row check: the residual of Σ_j w_j (‖c_j‖² − 2 x·c_j) over one group of centroids, every operation in working precision.
 // Derivation: a chain of n multiply-adds from ‖c_j‖² errs by a random walk of about u √n (‖c_j‖² + 2‖x‖‖c_j‖) at most; the errors of the
 // columns are independent, so they add up in squares with their weights; the product with the checksum centroid C errs by u √n ‖x‖‖C‖; the

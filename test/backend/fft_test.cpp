@@ -533,9 +533,9 @@ struct fault_case {
   std::int64_t batch;
 };
 
-const fault_case k_fault_cases[] = {{kind::c2c, {64}, 40},    {kind::c2c, {100}, 20}, {kind::r2c, {128}, 18},   {kind::c2r, {90}, 18},
-                                    {kind::c2c, {134}, 20},   {kind::c2c, {4096}, 2}, {kind::c2c, {48, 32}, 2}, {kind::c2c, {6, 20, 24}, 1},
-                                    {kind::r2c, {40, 33}, 1}, {kind::c2c, {10007}, 1}};
+const fault_case k_fault_cases[] = {{kind::c2c, {64}, 40},       {kind::c2c, {100}, 20},   {kind::r2c, {128}, 18}, {kind::c2r, {90}, 18},
+                                    {kind::c2c, {37}, 20},       {kind::c2c, {134}, 20},   {kind::c2c, {4096}, 2}, {kind::c2c, {48, 32}, 2},
+                                    {kind::c2c, {6, 20, 24}, 1}, {kind::r2c, {40, 33}, 1}, {kind::c2c, {10007}, 1}};
 
 // A problem, its plan with and without protection, and a list of faults that both look at.
 template <class T>
@@ -606,6 +606,9 @@ TYPED_TEST(fft_backend, every_site_and_model_is_survived) {
       for (const bool in_place : {false, true}) {
         if (in_place && c.what != kind::c2c) continue;
         if (c.shape[0] == 10007 && (where == backend::reference || BALLAST_SLOW_BUILD)) continue;
+        // The only twiddle factors of the reference are ones here: where the zero of an imaginary part is struck with zero, nothing
+        // changes.
+        if (c.shape[0] == 37 && where == backend::reference) continue;
         struck_transform<T> subject(c, where, in_place);
         signal<T> y(subject.clean.size()), bare(subject.clean.size());
         for (const inject::site_row& row : inject::k_sites) {
@@ -786,7 +789,7 @@ TYPED_TEST(fft_backend, no_false_alarm_in_1e5_clean_intervals) {
   }
   // Tiles of 16 lanes with 2 comparisons each.
   EXPECT_GE(checks / 32, BALLAST_SLOW_BUILD ? 100u : 100000u);
-  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{4096}, {9216}, {40, 36}, {12, 18, 20}}) {
+  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{4096}, {9216}, {3865}, {7971}, {40, 36}, {12, 18, 20}}) {
     const std::int64_t points = product(shape);
     signal<T> x(static_cast<std::size_t>(points)), y(x.size());
     const plan made({.kind = kind::c2c, .precision = precision_of<T>, .shape = shape}, on(backend::cpu, protection::correct, 2));

@@ -45,7 +45,7 @@ line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect) : f
     make_stages(length_);
   stages_ = static_cast<std::int64_t>(plan_.size()) * (convolution_ > 0 ? 2 : 1);
   for (const stage& each : plan_) butterflies_ += (convolution_ > 0 ? 2 * convolution_ : length_) / each.radix;
-  for (const stage& each : plan_) twiddled_ += each.twiddles >= 0 ? (convolution_ > 0 ? 2 : 1) : 0;
+  for (const stage& each : plan_) twiddled_ += each.twiddles >= 0 || each.radix % 2 == 1 ? (convolution_ > 0 ? 2 : 1) : 0;
   rows_scratch_ = std::max({rows_in_, rows_out_, convolution_});
   if (protect) make_weights(n, stream);
 }
@@ -172,10 +172,16 @@ T* line<T>::run_stages(T* x, T* y, bool swapped, std::int64_t first_step, read_a
     if constexpr (inject::active_injector::enabled) {
       if (step == stages_ - 1) strike(inject::site::fft_intermediate, 0, x, scalars);
       std::vector<T> struck(twiddles, twiddles + now.count);
+      // Without twiddle factors, an odd butterfly's own factors are struck.
+      const std::int64_t half = now.radix % 2 == 1 ? now.radix / 2 : 0;
+      std::vector<T> roots(roots_.begin() + now.roots, roots_.begin() + now.roots + 2 * half * half);
       // The first radix − 1 factors are 1.
       const std::int64_t trivial = 2 * (now.radix - 1);
-      if (now.count > 0) strike(inject::site::fft_twiddle, twiddled++, struck.data() + trivial, now.count - trivial);
-      kernel.stage(now.radix, x, y, n, now.s, now.count > 0 ? struck.data() : nullptr, roots_.data() + now.roots, swapped, ahead);
+      if (now.count > 0)
+        strike(inject::site::fft_twiddle, twiddled++, struck.data() + trivial, now.count - trivial);
+      else if (!roots.empty())
+        strike(inject::site::fft_twiddle, twiddled++, roots.data(), static_cast<std::int64_t>(roots.size()));
+      kernel.stage(now.radix, x, y, n, now.s, now.count > 0 ? struck.data() : nullptr, roots.data(), swapped, ahead);
       strike(inject::site::fft_stage, step, y, scalars);
     } else {
       kernel.stage(now.radix, x, y, n, now.s, twiddles, roots_.data() + now.roots, swapped, ahead);

@@ -313,8 +313,7 @@ class tile_worker {
     const double points = job.transform->points();
     const double scale = static_cast<double>(static_cast<T>(job.scale));
     const double kappa = k_kappa * job.transform->sensitivity();
-    const double least =
-        abft::fft_residual<T>(points, 0, kappa) * scale + static_cast<double>(std::numeric_limits<T>::denorm_min()) * points;
+    const double least = abft::fft_residual<T>(points, 0, kappa) * scale + abft::fft_output_underflow<T>(points);
     const double factor = (abft::fft_residual<T>(points, 1, kappa) - abft::fft_residual<T>(points, 0, kappa)) * scale;
     any_special_ = false;
     if (kernel_.set_thresholds(mine_.input, job.used, factor, least, low, high, mine_.verdicts)) return;
@@ -444,7 +443,7 @@ class tile_worker {
       if (finite(judged, transform.rows_out())) {
         const double scale = static_cast<double>(static_cast<T>(job.scale));
         const double tau = abft::fft_residual<T>(transform.points(), norm, k_kappa * transform.sensitivity()) * scale +
-                           static_cast<double>(std::numeric_limits<T>::denorm_min()) * transform.points();
+                           abft::fft_output_underflow<T>(transform.points());
         for (int v = 0; v < k_vectors; ++v) {
           const auto rho =
               wide_sum(judged, transform.rows_out(), l, transform.weights(1, job.inverse, nullptr), v) -
@@ -1206,7 +1205,7 @@ void cpu_transform<T>::run_convolution(const T* in, T* out, const call& how, wor
       } else {
         const double scale = static_cast<double>(static_cast<T>(how.scale));
         abft::guarded_threshold tau(abft::fft_residual<T>(static_cast<double>(n), norm, k_kappa * k_convolution_sensitivity) * scale +
-                                    static_cast<double>(std::numeric_limits<T>::denorm_min()) * static_cast<double>(n));
+                                    abft::fft_output_underflow<T>(static_cast<double>(n)));
         how.injector.strike(inject::site::fft_threshold, here, &tau.value, 2);
         std::uint32_t words[k_vectors];
         double largest = 0;

@@ -314,7 +314,7 @@ class reference_transform final : public transform {
       return made;
     }
     abft::guarded_threshold tau(abft::fft_residual<T>(static_cast<double>(points_), input.norm, k_kappa) * std::max(how.scale, 0.0) +
-                                std::numeric_limits<T>::denorm_min() * static_cast<double>(points_));
+                                abft::fft_output_underflow<T>(static_cast<double>(points_)));
     how.injector.strike(inject::site::fft_threshold, here, &tau.value, 1);
     std::uint32_t words[k_vectors];
     made.threshold = tau.value;
