@@ -222,6 +222,67 @@ report orgqr_of(matrix_view<S> A, std::span<const S> tau, const execution& how) 
   return here.seen.finish();
 }
 
+// The largest residual of U x = c, or Uᵀ x = c, against what rounding explains. Scaled by powers of two where doubles would overflow.
+struct solve_residual {
+  double worst = 0, threshold = 1;
+  bool finite = true;  // all that went in, and all that came out
+};
+
+template <class S>
+solve_residual residual_of(bool transposed, index n, const S* U, index ldu, const S* x, const S* c) {
+  largest u_size, x_size;
+  for (index j = 0; j < n; ++j) {
+    for (index i = 0; i <= j; ++i) u_size.add(static_cast<double>(U[i + j * ldu]));
+    x_size.add(static_cast<double>(x[j]));
+    x_size.add(static_cast<double>(c[j]));
+  }
+  solve_residual made;
+  made.finite = std::isfinite(u_size.value()) && std::isfinite(x_size.value());
+  double u_scale = 1, x_scale = 1;
+  if (made.finite && u_size.value() > 0x1p400) u_scale = std::ldexp(1.0, -std::ilogb(u_size.value()));
+  if (made.finite && x_size.value() > 0x1p400) x_scale = std::ldexp(1.0, -std::ilogb(x_size.value()));
+  constexpr double tiny = std::numeric_limits<S>::denorm_min();
+  std::vector<double> residual(static_cast<std::size_t>(n)), size(residual), drowned(residual);
+  for (index i = 0; i < n; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    residual[at] = static_cast<double>(c[i]) * x_scale * u_scale;
+    size[at] = std::abs(residual[at]);
+  }
+  for (index j = 0; j < n; ++j) {
+    const double xj = static_cast<double>(x[j]) * x_scale;
+    for (index i = transposed ? j : 0; i < (transposed ? n : j + 1); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const double u = static_cast<double>(transposed ? U[j + i * ldu] : U[i + j * ldu]) * u_scale;
+      const double term = u * xj;
+      residual[at] -= term;
+      size[at] += std::abs(term);
+      // An element of x is off by the smallest number, and so is the reciprocal of the diagonal that the solve may multiply by.
+      drowned[at] += std::abs(u) * x_scale * tiny;
+      if (i == j) drowned[at] += std::abs(term) * (std::abs(u) / u_scale * tiny);
+    }
+  }
+  // What products lost to underflow, here (in double) and in the solve.
+  const double lost = 4 * static_cast<double>(n) *
+                      (std::numeric_limits<double>::min() + static_cast<double>(std::numeric_limits<S>::min()) * x_scale * u_scale);
+  for (index i = 0; i < n; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const double threshold = abft::qr_solve_threshold<S>(size[at], n) + 4 * static_cast<double>(n) * drowned[at] + lost;
+    const double off = std::abs(residual[at]);
+    if (off * made.threshold <= made.worst * threshold) continue;
+    made.worst = off;
+    made.threshold = threshold;
+    if (!(made.worst <= made.threshold)) break;
+  }
+  made.finite &= std::isfinite(made.worst) && std::isfinite(made.threshold);
+  return made;
+}
+
+// Equal to the bit, any NaN being equal to any other.
+template <class S>
+bool same_numbers(const std::vector<S>& a, const std::vector<S>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](S x, S y) { return (x != x && y != y) || seal_of(&x, 1) == seal_of(&y, 1); });
+}
+
 // X ← U⁻¹ B or U⁻ᵀ B (n × k, in place), verified: the residual against what rounding explains.
 template <class S>
 void solve_triangle(const context& run, bool transposed, index n, index k, const S* U, index ldu, S* B, index ldb) {
@@ -235,41 +296,18 @@ void solve_triangle(const context& run, bool transposed, index n, index k, const
       std::copy(right.begin(), right.end(), b);
       backend_kernels.solve(transposed, n, 1, U, ldu, b, ldb);
       if (run.how.protection == protection::off) return;
-      double worst = 0, worst_threshold = 1;
-      bool finite = true;
-      std::vector<double> residual(right.begin(), right.end()), size(static_cast<std::size_t>(n));
-      for (index i = 0; i < n; ++i) size[static_cast<std::size_t>(i)] = std::abs(residual[static_cast<std::size_t>(i)]);
-      const auto element = [&](index i, index j) { return static_cast<double>(transposed ? U[j + i * ldu] : U[i + j * ldu]); };
-      for (index j = 0; j < n; ++j) {
-        const double x = static_cast<double>(b[j]);
-        finite &= std::isfinite(x);
-        for (index i = transposed ? j : 0; i < (transposed ? n : j + 1); ++i) {
-          const double term = element(i, j) * x;
-          residual[static_cast<std::size_t>(i)] -= term;
-          size[static_cast<std::size_t>(i)] += std::abs(term);
-        }
-      }
-      for (index i = 0; i < n; ++i) {
-        // The smallest normal number stands for underflow in the solve.
-        const double threshold =
-            abft::qr_solve_threshold<S>(size[static_cast<std::size_t>(i)], n) + 4 * static_cast<double>(n) * std::numeric_limits<S>::min();
-        const double off = std::abs(residual[static_cast<std::size_t>(i)]);
-        if (off * worst_threshold <= worst * threshold) continue;
-        worst = off;
-        worst_threshold = threshold;
-        if (!(worst <= worst_threshold)) break;
-      }
-      failure seen;
+      const solve_residual now = residual_of(transposed, n, U, ldu, b, right.data());
       const std::vector<S> made(b, b + n);
-      if (passes(run.seen, run.injector, {c, k, 0, 1}, worst, worst_threshold, "qr.solve", c, seen)) {
+      failure seen;
+      if (passes(run.seen, run.injector, {c, k, 0, 1}, now.worst, now.threshold, "qr.solve", c, seen)) {
         if (attempt > 0) run.seen.detected(first.site, c, first.residual, first.threshold, action::recomputed, 0);
         return;
       }
-      // Inf and NaN that come again are what the data say: a solution beyond the range of numbers.
-      if (!finite && attempt > 0 && seal_of(made.data(), n) == seal_of(before.data(), n)) return;
-      before = made;
+      // Inf and NaN that come again are what the data say: a number beyond the range in R, in x or between them.
+      if (!now.finite && !before.empty() && same_numbers(made, before)) return;
+      before = now.finite ? std::vector<S>() : made;
       if (attempt == 0) first = seen;
-      if (run.how.protection == protection::detect && finite) break;
+      if (run.how.protection == protection::detect && now.finite) break;
     }
     run.seen.detected(first.site, c, first.residual, first.threshold, action::uncorrectable, 0);
   });
