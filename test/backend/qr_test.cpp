@@ -881,5 +881,54 @@ TYPED_TEST(qr, a_hundred_thousand_clean_intervals_raise_no_alarm) {
   }
 }
 
+// Mixed scales make products that underflow; numbers near overflow make solutions that are Inf or NaN: neither is a fault.
+TYPED_TEST(qr, least_squares_and_products_with_q_raise_no_alarm_on_clean_data) {
+  using T = typename TestFixture::T;
+  if (this->which == backend::reference) GTEST_SKIP() << "the checks are the driver's, the same for both backends";
+  std::vector<std::string> kinds = k_kinds;
+  kinds.insert(kinds.end(), {"elements 1e±30", "elements 1e±20", "near overflow", "near overflow"});
+  const bool single = sizeof(T) == 4;
+  const auto data = [&](const std::string& kind, index m, index n, std::uint64_t seed) {
+    std::mt19937_64 bits(seed);
+    std::uniform_real_distribution<double> uniform(-1, 1);
+    dense<T> A = matrix_of_kind<T>(kind, m, n, seed);
+    for (index j = 0; j < n; ++j) {
+      for (index i = 0; i < m; ++i) {
+        if (kind == "elements 1e±30") A(i, j) = static_cast<T>(A(i, j) * std::pow(10.0, 30 * uniform(bits)));
+        if (kind == "elements 1e±20") A(i, j) = static_cast<T>(A(i, j) * (uniform(bits) < 0 ? 1e-20 : 1e20));
+        if (kind == "near overflow") A(i, j) = static_cast<T>(A(i, j) * (single ? 3e37 : 1e307));
+      }
+    }
+    return A;
+  };
+  std::uint64_t checks = 0, solves = 0;
+  const std::uint64_t wanted = k_effort == 1 ? 10000 : 100000;
+  for (std::uint64_t seed = 0; checks < wanted; ++seed) {
+    const std::string& kind = kinds[seed % kinds.size()];
+    const index m = 3 + static_cast<index>(seed * 13 % 41), n = 3 + static_cast<index>(seed * 7 % 43), most = std::max(m, n);
+    execution how = this->how();
+    how.threads = 1;
+    dense<T> A = data(kind, m, n, seed), B = data(kind, most, 9, seed + 1);
+    try {
+      const report seen = gels(A.view(), B.view(), how);
+      ASSERT_EQ(seen.verdict, verdict::clean) << kind << " " << m << " × " << n << " " << seed << to_json(seen);
+      ASSERT_EQ(seen.detected, 0u) << kind << " " << m << " × " << n << " " << seed << to_json(seen);
+      checks += seen.checks;
+      ++solves;
+    } catch (const invalid_argument_error&) {
+      // Not of full rank.
+    }
+    const dense<T> F = data(kind, m, n, seed + 2);
+    const auto made = factor(F.view(), how);
+    dense<T> C = data(kind, m, 20, seed + 3);
+    const report seen = ormqr(side::left, seed % 2 == 0 ? transpose::yes : transpose::no,
+                              made.storage.view().block(0, 0, m, std::min(m, n)), made.tau, C.view(), how);
+    ASSERT_EQ(seen.verdict, verdict::clean) << kind << " " << m << " × " << n << " " << seed << to_json(seen);
+    ASSERT_EQ(seen.detected, 0u) << kind << " " << m << " × " << n << " " << seed << to_json(seen);
+    checks += seen.checks;
+  }
+  EXPECT_GT(solves, 100u);
+}
+
 }  // namespace
 }  // namespace ballast::qr
