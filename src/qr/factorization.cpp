@@ -196,13 +196,10 @@ void factorization<S>::encode() {
     product_norm_ = std::sqrt(total);
     C_ = large_buffer<S>(core::checked_product(m_, 2 * static_cast<index>(groups_.size())));
     product_.resize(static_cast<std::size_t>(m_));
-    row_weights_ = large_buffer<double>(core::checked_product(m_, 3));
+    row_weights_ = large_buffer<double>(m_);
     core::parallel_for(run_.threads, (m_ + k_encode_rows - 1) / k_encode_rows, [&](index t, int) {
       for (index i = t * k_encode_rows; i < std::min((t + 1) * k_encode_rows, m_); ++i) {
-        const double w = abft::random_weight(k_weight_seed, k_checkpoint_stream, static_cast<std::uint64_t>(i));
-        row_weights_[i] = 1;
-        row_weights_[i + m_] = w;
-        row_weights_[i + 2 * m_] = w * w;
+        row_weights_[i] = abft::random_weight(k_weight_seed, k_checkpoint_stream, static_cast<std::uint64_t>(i));
       }
     });
     carried_ = core::aligned_buffer<double>(m_);
