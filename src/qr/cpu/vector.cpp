@@ -272,7 +272,7 @@ void step_any(std::int64_t m, int columns, S* a, std::int64_t lda, S scale, cons
     dot_any(m, w, X, ldx, count, y, ldy, z, ldz);                                                                                          \
   }                                                                                                                                        \
   void squares_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, double* z) { squares_any(m, w, X, ldx, z); }         \
-  void moments_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* y, double* z, std::int64_t ldz) {        \
+  void moments_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* y, double* z, std::int64_t ldz) {      \
     moments_any(m, w, X, ldx, y, z, ldz);                                                                                                  \
   }                                                                                                                                        \
   void dots_##suffix(std::int64_t m, int columns, const S* a, std::int64_t lda, S* g) { dots_any(m, columns, a, lda, g); }                 \
