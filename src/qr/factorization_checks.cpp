@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "core/counter_rng.hpp"
@@ -268,11 +269,15 @@ bool factorization<S>::panel_passes(index k, failure& seen) {
       scale += std::abs(t) * std::abs(x[at(j)]);
     }
     const double threshold = abft::qr_orthogonality_threshold<S>(scale, m_);
-    if (!(std::abs(residual) * worst_threshold <= worst * threshold)) {
+    if (!std::isfinite(residual) || !std::isfinite(threshold)) {
+      worst = std::numeric_limits<double>::quiet_NaN();  // no later row may take its place
+      break;
+    }
+    if (std::abs(residual) * worst_threshold > worst * threshold) {
       worst = std::abs(residual);
       worst_threshold = threshold;
     }
-    if (!(std::abs(worst) <= worst_threshold)) break;
+    if (worst > worst_threshold) break;
   }
   if (!passes(run_.seen, run_.injector, step(0), worst, worst_threshold, "qr.orthogonality", b.first, seen)) return false;
   if (!passes(run_.seen, run_.injector, step(1), reflector_residual(k, sums), abft::qr_reflector_threshold<S>(m_), "qr.tau", b.first, seen))

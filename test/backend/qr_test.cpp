@@ -20,6 +20,7 @@
 #include "abft/threshold.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
+#include "qr/checks.hpp"
 
 extern "C" {
 void dgeqrf_(const int*, const int*, double*, const int*, double*, double*, const int*, int*);
@@ -878,6 +879,43 @@ TYPED_TEST(qr, a_hundred_thousand_clean_intervals_raise_no_alarm) {
     const everything<T> made = compute<T>(A, how, nullptr);
     ASSERT_EQ(made.seen.verdict, verdict::clean) << kind << " " << m << " × " << n << " " << seed << to_json(made.seen);
     checks += made.seen.checks;
+  }
+}
+
+// A struck element of a solution, whatever its value and its place, is never within the threshold: an infinite one makes its row's
+// threshold infinite, and must not be passed over for rows that it does not touch.
+TYPED_TEST(qr, a_struck_solution_never_passes_the_residual) {
+  using T = typename TestFixture::T;
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  for (const double scale : {1.0, sizeof(T) == 4 ? 1e-30 : 1e-290, sizeof(T) == 4 ? 1e30 : 1e290}) {
+    for (const bool transposed : {false, true}) {
+      const index n = 20;
+      dense<T> U = random_matrix<T>(n, n, 5);
+      for (index j = 0; j < n; ++j) {
+        for (index i = 0; i < n; ++i) U(i, j) = i > j ? T(0) : static_cast<T>((U(i, j) + (i == j ? 8 : 0)) * scale);
+      }
+      std::vector<T> x(n), c(n);
+      for (index i = 0; i < n; ++i) x[static_cast<std::size_t>(i)] = static_cast<T>(1 + i % 3);
+      for (index i = 0; i < n; ++i) {
+        long double sum = 0;
+        for (index j = 0; j < n; ++j) sum += static_cast<long double>(transposed ? U(j, i) : U(i, j)) * x[static_cast<std::size_t>(j)];
+        c[static_cast<std::size_t>(i)] = static_cast<T>(sum);
+      }
+      const auto seen = [&] { return residual_of(transposed, n, U.data(), n, x.data(), c.data()); };
+      ASSERT_TRUE(seen().finite);
+      ASSERT_LE(seen().worst, seen().threshold);
+      for (index at = 0; at < n; ++at) {
+        T& element = x[static_cast<std::size_t>(at)];
+        const T clean = element;
+        for (const T wrong : {infinity, -infinity, std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::max(), T(0), T(1.01)}) {
+          if (wrong == clean) continue;
+          element = wrong;
+          EXPECT_FALSE(seen().worst <= seen().threshold) << at << " " << static_cast<double>(wrong);
+          EXPECT_EQ(seen().finite, std::isfinite(wrong) && (sizeof(T) == 4 || seen().worst == seen().worst));
+        }
+        element = clean;
+      }
+    }
   }
 }
 
