@@ -58,6 +58,9 @@ class kernels {
 
   // z_j ← z_j + Σ_i x(i, j)², in double.
   virtual void squares(index m, index w, const S* X, index ldx, double* z) const = 0;
+
+  // z_jq ← z_jq + Σ_i x(i, j) y_i^q for q = 0, 1, 2, and z_j3 ← z_j3 + Σ_i x(i, j)², z_jq being z[j + q·ldz]. In double, in one pass.
+  virtual void moments(index m, index w, const S* X, index ldx, const double* y, double* z, index ldz) const = 0;
 };
 
 template <class S>

@@ -128,7 +128,7 @@ class factorization {
   std::vector<double> product_;  // A times the random weights
   double product_norm_ = 0;
   core::aligned_buffer<double> carried_, next_;   // product_ under the panels' transformations so far, and while one is verified
-  core::aligned_buffer<double> row_weights_;      // m × 3: 1, w, w² with random w
+  core::aligned_buffer<double> row_weights_;      // of the checkpoint: random
   std::vector<std::vector<double>> checkpoints_;  // of V by panel: c1, c2, c3, ‖v‖² of each column
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "core/counter_rng.hpp"
@@ -13,7 +14,7 @@ namespace ballast::qr {
 
 namespace {
 
-constexpr index k_slab_rows = 2048;  // fixed, so that sums do not depend on the threads
+constexpr index k_slab_rows = 1024;  // fixed, so that sums do not depend on the threads
 constexpr index k_r_rows = 512;
 
 }  // namespace
@@ -175,8 +176,7 @@ template <class S>
 void factorization<S>::checkpoint_slab(const block_reflector<S>& H, index first, index t, double* sums) const {
   const slab_of<S> slab(H, t);
   std::fill_n(sums, 4 * H.width, 0.0);
-  kernels_.dot(slab.rows, H.width, slab.X, slab.ld, 3, row_weights_.data() + first + slab.top, m_, sums, H.width);
-  kernels_.squares(slab.rows, H.width, slab.X, slab.ld, sums + 3 * H.width);
+  kernels_.moments(slab.rows, H.width, slab.X, slab.ld, row_weights_.data() + first + slab.top, sums, H.width);
 }
 
 // The same over all of V.
@@ -269,11 +269,15 @@ bool factorization<S>::panel_passes(index k, failure& seen) {
       scale += std::abs(t) * std::abs(x[at(j)]);
     }
     const double threshold = abft::qr_orthogonality_threshold<S>(scale, m_);
-    if (!(std::abs(residual) * worst_threshold <= worst * threshold)) {
+    if (!std::isfinite(residual) || !std::isfinite(threshold)) {
+      worst = std::numeric_limits<double>::quiet_NaN();  // no later row may take its place
+      break;
+    }
+    if (std::abs(residual) * worst_threshold > worst * threshold) {
       worst = std::abs(residual);
       worst_threshold = threshold;
     }
-    if (!(std::abs(worst) <= worst_threshold)) break;
+    if (worst > worst_threshold) break;
   }
   if (!passes(run_.seen, run_.injector, step(0), worst, worst_threshold, "qr.orthogonality", b.first, seen)) return false;
   if (!passes(run_.seen, run_.injector, step(1), reflector_residual(k, sums), abft::qr_reflector_threshold<S>(m_), "qr.tau", b.first, seen))
@@ -337,7 +341,7 @@ bool factorization<S>::repair_v(index k, const std::vector<double>& sums, index&
   const std::vector<double>& kept = checkpoints_[static_cast<std::size_t>(k)];
   const index w = b.width;
   std::vector<index> order;  // rows by weight
-  const double* const weight = row_weights_.data() + m_;
+  const double* const weight = row_weights_.data();
   for (index l = 0; l < w; ++l) {
     const auto sum_of = [&](const std::vector<double>& from, int q) { return from[static_cast<std::size_t>(l + q * w)]; };
     bool differs = false;

@@ -222,6 +222,13 @@ report orgqr_of(matrix_view<S> A, std::span<const S> tau, const execution& how) 
   return here.seen.finish();
 }
 
+// Equal to the bit, any NaN being equal to any other.
+template <class S>
+bool same_numbers(const std::vector<S>& a, const std::vector<S>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](S x, S y) { return (x != x && y != y) || seal_of(&x, 1) == seal_of(&y, 1); });
+}
+
 // X ← U⁻¹ B or U⁻ᵀ B (n × k, in place), verified: the residual against what rounding explains.
 template <class S>
 void solve_triangle(const context& run, bool transposed, index n, index k, const S* U, index ldu, S* B, index ldb) {
@@ -235,41 +242,18 @@ void solve_triangle(const context& run, bool transposed, index n, index k, const
       std::copy(right.begin(), right.end(), b);
       backend_kernels.solve(transposed, n, 1, U, ldu, b, ldb);
       if (run.how.protection == protection::off) return;
-      double worst = 0, worst_threshold = 1;
-      bool finite = true;
-      std::vector<double> residual(right.begin(), right.end()), size(static_cast<std::size_t>(n));
-      for (index i = 0; i < n; ++i) size[static_cast<std::size_t>(i)] = std::abs(residual[static_cast<std::size_t>(i)]);
-      const auto element = [&](index i, index j) { return static_cast<double>(transposed ? U[j + i * ldu] : U[i + j * ldu]); };
-      for (index j = 0; j < n; ++j) {
-        const double x = static_cast<double>(b[j]);
-        finite &= std::isfinite(x);
-        for (index i = transposed ? j : 0; i < (transposed ? n : j + 1); ++i) {
-          const double term = element(i, j) * x;
-          residual[static_cast<std::size_t>(i)] -= term;
-          size[static_cast<std::size_t>(i)] += std::abs(term);
-        }
-      }
-      for (index i = 0; i < n; ++i) {
-        // The smallest normal number stands for underflow in the solve.
-        const double threshold =
-            abft::qr_solve_threshold<S>(size[static_cast<std::size_t>(i)], n) + 4 * static_cast<double>(n) * std::numeric_limits<S>::min();
-        const double off = std::abs(residual[static_cast<std::size_t>(i)]);
-        if (off * worst_threshold <= worst * threshold) continue;
-        worst = off;
-        worst_threshold = threshold;
-        if (!(worst <= worst_threshold)) break;
-      }
-      failure seen;
+      const solve_residual now = residual_of(transposed, n, U, ldu, b, right.data());
       const std::vector<S> made(b, b + n);
-      if (passes(run.seen, run.injector, {c, k, 0, 1}, worst, worst_threshold, "qr.solve", c, seen)) {
+      failure seen;
+      if (passes(run.seen, run.injector, {c, k, 0, 1}, now.worst, now.threshold, "qr.solve", c, seen)) {
         if (attempt > 0) run.seen.detected(first.site, c, first.residual, first.threshold, action::recomputed, 0);
         return;
       }
-      // Inf and NaN that come again are what the data say: a solution beyond the range of numbers.
-      if (!finite && attempt > 0 && seal_of(made.data(), n) == seal_of(before.data(), n)) return;
-      before = made;
+      // Inf and NaN that come again are what the data say: a number beyond the range in R, in x or between them.
+      if (!now.finite && !before.empty() && same_numbers(made, before)) return;
+      before = now.finite ? std::vector<S>() : made;
       if (attempt == 0) first = seen;
-      if (run.how.protection == protection::detect && finite) break;
+      if (run.how.protection == protection::detect && now.finite) break;
     }
     run.seen.detected(first.site, c, first.residual, first.threshold, action::uncorrectable, 0);
   });

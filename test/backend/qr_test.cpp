@@ -20,6 +20,7 @@
 #include "abft/threshold.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
+#include "qr/checks.hpp"
 
 extern "C" {
 void dgeqrf_(const int*, const int*, double*, const int*, double*, double*, const int*, int*);
@@ -879,6 +880,92 @@ TYPED_TEST(qr, a_hundred_thousand_clean_intervals_raise_no_alarm) {
     ASSERT_EQ(made.seen.verdict, verdict::clean) << kind << " " << m << " × " << n << " " << seed << to_json(made.seen);
     checks += made.seen.checks;
   }
+}
+
+// A struck element of a solution, whatever its value and its place, is never within the threshold: an infinite one makes its row's
+// threshold infinite, and must not be passed over for rows that it does not touch.
+TYPED_TEST(qr, a_struck_solution_never_passes_the_residual) {
+  using T = typename TestFixture::T;
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  for (const double scale : {1.0, sizeof(T) == 4 ? 1e-30 : 1e-290, sizeof(T) == 4 ? 1e30 : 1e290}) {
+    for (const bool transposed : {false, true}) {
+      const index n = 20;
+      dense<T> U = random_matrix<T>(n, n, 5);
+      for (index j = 0; j < n; ++j) {
+        for (index i = 0; i < n; ++i) U(i, j) = i > j ? T(0) : static_cast<T>((U(i, j) + (i == j ? 8 : 0)) * scale);
+      }
+      std::vector<T> x(n), c(n);
+      for (index i = 0; i < n; ++i) x[static_cast<std::size_t>(i)] = static_cast<T>(1 + i % 3);
+      for (index i = 0; i < n; ++i) {
+        long double sum = 0;
+        for (index j = 0; j < n; ++j) sum += static_cast<long double>(transposed ? U(j, i) : U(i, j)) * x[static_cast<std::size_t>(j)];
+        c[static_cast<std::size_t>(i)] = static_cast<T>(sum);
+      }
+      const auto seen = [&] { return residual_of(transposed, n, U.data(), n, x.data(), c.data()); };
+      ASSERT_TRUE(seen().finite);
+      ASSERT_LE(seen().worst, seen().threshold);
+      for (index at = 0; at < n; ++at) {
+        T& element = x[static_cast<std::size_t>(at)];
+        const T clean = element;
+        for (const T wrong : {infinity, -infinity, std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::max(), T(0), T(1.01)}) {
+          if (wrong == clean) continue;
+          element = wrong;
+          EXPECT_FALSE(seen().worst <= seen().threshold) << at << " " << static_cast<double>(wrong);
+          EXPECT_EQ(seen().finite, std::isfinite(wrong) && (sizeof(T) == 4 || seen().worst == seen().worst));
+        }
+        element = clean;
+      }
+    }
+  }
+}
+
+// Mixed scales make products that underflow; numbers near overflow make solutions that are Inf or NaN: neither is a fault.
+TYPED_TEST(qr, least_squares_and_products_with_q_raise_no_alarm_on_clean_data) {
+  using T = typename TestFixture::T;
+  if (this->which == backend::reference) GTEST_SKIP() << "the checks are the driver's, the same for both backends";
+  std::vector<std::string> kinds = k_kinds;
+  kinds.insert(kinds.end(), {"elements 1e±30", "elements 1e±20", "near overflow", "near overflow"});
+  const bool single = sizeof(T) == 4;
+  const auto data = [&](const std::string& kind, index m, index n, std::uint64_t seed) {
+    std::mt19937_64 bits(seed);
+    std::uniform_real_distribution<double> uniform(-1, 1);
+    dense<T> A = matrix_of_kind<T>(kind, m, n, seed);
+    for (index j = 0; j < n; ++j) {
+      for (index i = 0; i < m; ++i) {
+        if (kind == "elements 1e±30") A(i, j) = static_cast<T>(A(i, j) * std::pow(10.0, 30 * uniform(bits)));
+        if (kind == "elements 1e±20") A(i, j) = static_cast<T>(A(i, j) * (uniform(bits) < 0 ? 1e-20 : 1e20));
+        if (kind == "near overflow") A(i, j) = static_cast<T>(A(i, j) * (single ? 3e37 : 1e307));
+      }
+    }
+    return A;
+  };
+  std::uint64_t checks = 0, solves = 0;
+  const std::uint64_t wanted = k_effort == 1 ? 10000 : 100000;
+  for (std::uint64_t seed = 0; checks < wanted; ++seed) {
+    const std::string& kind = kinds[seed % kinds.size()];
+    const index m = 3 + static_cast<index>(seed * 13 % 41), n = 3 + static_cast<index>(seed * 7 % 43), most = std::max(m, n);
+    execution how = this->how();
+    how.threads = 1;
+    dense<T> A = data(kind, m, n, seed), B = data(kind, most, 9, seed + 1);
+    try {
+      const report seen = gels(A.view(), B.view(), how);
+      ASSERT_EQ(seen.verdict, verdict::clean) << kind << " " << m << " × " << n << " " << seed << to_json(seen);
+      ASSERT_EQ(seen.detected, 0u) << kind << " " << m << " × " << n << " " << seed << to_json(seen);
+      checks += seen.checks;
+      ++solves;
+    } catch (const invalid_argument_error&) {
+      // Not of full rank.
+    }
+    const dense<T> F = data(kind, m, n, seed + 2);
+    const auto made = factor(F.view(), how);
+    dense<T> C = data(kind, m, 20, seed + 3);
+    const report seen = ormqr(side::left, seed % 2 == 0 ? transpose::yes : transpose::no,
+                              made.storage.view().block(0, 0, m, std::min(m, n)), made.tau, C.view(), how);
+    ASSERT_EQ(seen.verdict, verdict::clean) << kind << " " << m << " × " << n << " " << seed << to_json(seen);
+    ASSERT_EQ(seen.detected, 0u) << kind << " " << m << " × " << n << " " << seed << to_json(seen);
+    checks += seen.checks;
+  }
+  EXPECT_GT(solves, 100u);
 }
 
 }  // namespace

@@ -68,6 +68,10 @@ class blas_kernels final : public kernels<S> {
   }
 
   void squares(index m, index w, const S* X, index ldx, double* z) const override { vector::squares(m, w, X, ldx, z); }
+
+  void moments(index m, index w, const S* X, index ldx, const double* y, double* z, index ldz) const override {
+    vector::moments(m, w, X, ldx, y, z, ldz);
+  }
 };
 
 }  // namespace

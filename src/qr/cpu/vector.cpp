@@ -64,7 +64,7 @@ HWY_INLINE void dot_rows(std::int64_t m, std::int64_t w, const S* X, std::int64_
                          std::int64_t ldz) {
   const hn::ScalableTag<double> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  constexpr std::int64_t chunk = 1024;
+  constexpr std::int64_t chunk = 512;
   for (std::int64_t top = 0; top < m; top += chunk) {
     const std::int64_t end = HWY_MIN(top + chunk, m);
     for (std::int64_t j = 0; j < w; j += 2) {
@@ -129,6 +129,49 @@ void squares_any(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, d
     double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
     for (; i < m; ++i) sum += static_cast<double>(x[i]) * x[i];
     z[j] += sum;
+  }
+}
+
+template <class S>
+void moments_any(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* y, double* z, std::int64_t ldz) {
+  const hn::ScalableTag<double> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t j = 0; j < w; j += 2) {
+    const bool pair = j + 1 < w;
+    const S* const a = X + j * ldx;
+    const S* const b = pair ? a + ldx : a;
+    auto a0 = hn::Zero(d), a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0;
+    std::int64_t i = 0;
+    for (; i + lanes <= m; i += lanes) {
+      const auto p = hn::LoadU(d, y + i);
+      const auto xa = load_wide(d, a + i), xb = load_wide(d, b + i);
+      const auto pa = hn::Mul(xa, p), pb = hn::Mul(xb, p);
+      a0 = hn::Add(a0, xa);
+      b0 = hn::Add(b0, xb);
+      a1 = hn::Add(a1, pa);
+      b1 = hn::Add(b1, pb);
+      a2 = hn::MulAdd(pa, p, a2);
+      b2 = hn::MulAdd(pb, p, b2);
+      a3 = hn::MulAdd(xa, xa, a3);
+      b3 = hn::MulAdd(xb, xb, b3);
+    }
+    const auto add = [&](const S* x, std::int64_t column, double s0, double s1, double s2, double s3) {
+      for (std::int64_t r = i; r < m; ++r) {
+        const double wide = static_cast<double>(x[r]), weighted = wide * y[r];
+        s0 += wide;
+        s1 += weighted;
+        s2 += weighted * y[r];
+        s3 += wide * wide;
+      }
+      double* const to = z + column;
+      to[0] += s0;
+      to[ldz] += s1;
+      to[2 * ldz] += s2;
+      to[3 * ldz] += s3;
+    };
+    const auto sum = [&](auto v) HWY_ATTR { return hn::GetLane(hn::SumOfLanes(d, v)); };
+    add(a, j, sum(a0), sum(a1), sum(a2), sum(a3));
+    if (pair) add(b, j + 1, sum(b0), sum(b1), sum(b2), sum(b3));
   }
 }
 
@@ -229,6 +272,9 @@ void step_any(std::int64_t m, int columns, S* a, std::int64_t lda, S scale, cons
     dot_any(m, w, X, ldx, count, y, ldy, z, ldz);                                                                                          \
   }                                                                                                                                        \
   void squares_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, double* z) { squares_any(m, w, X, ldx, z); }         \
+  void moments_##suffix(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* y, double* z, std::int64_t ldz) {      \
+    moments_any(m, w, X, ldx, y, z, ldz);                                                                                                  \
+  }                                                                                                                                        \
   void dots_##suffix(std::int64_t m, int columns, const S* a, std::int64_t lda, S* g) { dots_any(m, columns, a, lda, g); }                 \
   void step_##suffix(std::int64_t m, int columns, S* a, std::int64_t lda, S scale, const S* w, S* g) {                                     \
     step_any(m, columns, a, lda, scale, w, g);                                                                                             \
@@ -248,6 +294,7 @@ namespace ballast::qr::vector {
   HWY_EXPORT(subtract_##suffix);                                                                                                          \
   HWY_EXPORT(dot_##suffix);                                                                                                               \
   HWY_EXPORT(squares_##suffix);                                                                                                           \
+  HWY_EXPORT(moments_##suffix);                                                                                                           \
   HWY_EXPORT(dots_##suffix);                                                                                                              \
   HWY_EXPORT(step_##suffix);                                                                                                              \
   template <>                                                                                                                             \
@@ -263,6 +310,10 @@ namespace ballast::qr::vector {
   template <>                                                                                                                             \
   void squares<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, double* z) {                                              \
     HWY_DYNAMIC_DISPATCH(squares_##suffix)(m, w, X, ldx, z);                                                                              \
+  }                                                                                                                                       \
+  template <>                                                                                                                             \
+  void moments<S>(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* y, double* z, std::int64_t ldz) {           \
+    HWY_DYNAMIC_DISPATCH(moments_##suffix)(m, w, X, ldx, y, z, ldz);                                                                      \
   }                                                                                                                                       \
   template <>                                                                                                                             \
   void first_dots<S>(std::int64_t m, int columns, const S* a, std::int64_t lda, S* g) {                                                   \

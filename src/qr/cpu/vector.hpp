@@ -21,6 +21,10 @@ void dot(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, int count
 template <class S>
 void squares(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, double* z);
 
+// See kernels<S>::moments.
+template <class S>
+void moments(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* y, double* z, std::int64_t ldz);
+
 // g_l = Σ_i a(i, 0) a(i, l) for l = 0 … columns − 1, columns ≤ k_base.
 template <class S>
 void first_dots(std::int64_t m, int columns, const S* a, std::int64_t lda, S* g);

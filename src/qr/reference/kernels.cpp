@@ -114,6 +114,18 @@ class plain_kernels final : public kernels<S> {
     }
   }
 
+  void moments(index m, index w, const S* X, index ldx, const double* y, double* z, index ldz) const override {
+    for (index j = 0; j < w; ++j) {
+      for (index i = 0; i < m; ++i) {
+        const double x = static_cast<double>(X[i + j * ldx]);
+        z[j] += x;
+        z[j + ldz] += x * y[i];
+        z[j + 2 * ldz] += x * y[i] * y[i];
+        z[j + 3 * ldz] += x * x;
+      }
+    }
+  }
+
  private:
   // Column j of T: −τ_j T (Vᵀ v_j) above the diagonal, τ_j on it.
   template <class Element>
