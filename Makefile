@@ -18,7 +18,7 @@ test:
 	cmake --build --preset asan
 	ctest --test-dir build/asan --output-on-failure -j 2 -L 'unit|backend'
 
-# Writes docs/benchmarks/cpu.md on this machine: about ten minutes.
+# Writes docs/benchmarks/cpu.md on this machine: some minutes. Let nothing else run.
 bench:
 	scripts/install-dependencies bench
 	cmake -S . -B build/bench -G Ninja -DCMAKE_BUILD_TYPE=Release -DBALLAST_BUILD_TESTS=OFF

@@ -42,7 +42,7 @@ struct problem {
   fft::kind kind = fft::kind::c2c;
   ballast::precision precision = ballast::precision::f32;
   std::vector<std::int64_t> shape = {};  // 1 to 3 lengths ≥ 1, slowest axis first; the lengths of the real side for r2c and c2r
-  std::int64_t batch = 1;           // how many signals, ≥ 1
+  std::int64_t batch = 1;                // how many signals, ≥ 1
   fft::norm norm = fft::norm::backward;
   layout input = {};
   layout output = {};

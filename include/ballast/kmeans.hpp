@@ -29,10 +29,10 @@ struct options {
   kmeans::init init = kmeans::init::kmeans_plus_plus;
   matrix_view<const T> centroids = {};  // k × n, read only with init::given
   std::span<const T> weights = {};      // m weights ≥ 0, not all zero; empty: all 1
-  int n_init = 1;                    // runs from different first centroids; the one with the least inertia wins
-  int max_iter = 300;                // Lloyd iterations of one run, ≥ 1
-  double tol = 1e-4;                 // stop when Σ‖centroid shift‖² ≤ tol · mean of the features' variances (scikit-learn's tol)
-  std::uint64_t seed = 0;            // the same seed gives the same result, whatever the number of threads
+  int n_init = 1;                       // runs from different first centroids; the one with the least inertia wins
+  int max_iter = 300;                   // Lloyd iterations of one run, ≥ 1
+  double tol = 1e-4;       // stop when Σ‖centroid shift‖² ≤ tol · mean of the features' variances (scikit-learn's tol)
+  std::uint64_t seed = 0;  // the same seed gives the same result, whatever the number of threads
 };
 
 template <class T>

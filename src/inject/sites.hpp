@@ -58,7 +58,9 @@ struct site_row {
 
 inline constexpr std::array k_sites = {
     site_row{site::fft_input, "fft", "fft.input", site_role::data, "the elements of the tile, after they were loaded and encoded"},
-    site_row{site::fft_twiddle, "fft", "fft.twiddle", site_role::data, "the twiddle factors of one stage, or between two passes, as they are used (an odd stage without any: those of its butterfly)"},
+    site_row{
+        site::fft_twiddle, "fft", "fft.twiddle", site_role::data,
+        "the twiddle factors of one stage, or between two passes, as they are used (an odd stage without any: those of its butterfly)"},
     site_row{site::fft_stage, "fft", "fft.stage", site_role::data, "the tile after one stage of butterflies"},
     site_row{site::fft_intermediate, "fft", "fft.intermediate", site_role::data,
              "what waits in memory between two passes; in a one-pass transform, the tile before its last stage"},

@@ -867,9 +867,9 @@ TYPED_TEST(qr, nothing_above_the_floor_is_missed) {
 
 TYPED_TEST(qr, a_hundred_thousand_clean_intervals_raise_no_alarm) {
   using T = typename TestFixture::T;
-  if (this->which == backend::reference) GTEST_SKIP() << "the checks are the driver's, the same for both backends";
   std::uint64_t checks = 0;
-  const std::uint64_t wanted = k_effort == 1 ? 10000 : 100000;
+  // The checks are the driver's, the same for both backends; the plain loops only make them slower.
+  const std::uint64_t wanted = (k_effort == 1 ? 10000 : 100000) / (this->which == backend::reference ? 10 : 1);
   for (std::uint64_t seed = 0; checks < wanted; ++seed) {
     const std::string& kind = k_kinds[seed % k_kinds.size()];
     const index m = 4 + static_cast<index>(seed * 13 % 61), n = 3 + static_cast<index>(seed * 7 % 53);
@@ -922,7 +922,6 @@ TYPED_TEST(qr, a_struck_solution_never_passes_the_residual) {
 // Mixed scales make products that underflow; numbers near overflow make solutions that are Inf or NaN: neither is a fault.
 TYPED_TEST(qr, least_squares_and_products_with_q_raise_no_alarm_on_clean_data) {
   using T = typename TestFixture::T;
-  if (this->which == backend::reference) GTEST_SKIP() << "the checks are the driver's, the same for both backends";
   std::vector<std::string> kinds = k_kinds;
   kinds.insert(kinds.end(), {"elements 1e±30", "elements 1e±20", "near overflow", "near overflow"});
   const bool single = sizeof(T) == 4;
@@ -940,7 +939,8 @@ TYPED_TEST(qr, least_squares_and_products_with_q_raise_no_alarm_on_clean_data) {
     return A;
   };
   std::uint64_t checks = 0, solves = 0;
-  const std::uint64_t wanted = k_effort == 1 ? 10000 : 100000;
+  // The checks are the driver's, the same for both backends; the plain loops only make them slower.
+  const std::uint64_t wanted = (k_effort == 1 ? 10000 : 100000) / (this->which == backend::reference ? 10 : 1);
   for (std::uint64_t seed = 0; checks < wanted; ++seed) {
     const std::string& kind = kinds[seed % kinds.size()];
     const index m = 3 + static_cast<index>(seed * 13 % 41), n = 3 + static_cast<index>(seed * 7 % 43), most = std::max(m, n);
@@ -965,7 +965,7 @@ TYPED_TEST(qr, least_squares_and_products_with_q_raise_no_alarm_on_clean_data) {
     ASSERT_EQ(seen.detected, 0u) << kind << " " << m << " × " << n << " " << seed << to_json(seen);
     checks += seen.checks;
   }
-  EXPECT_GT(solves, 100u);
+  EXPECT_GT(solves, wanted / 1000);
 }
 
 }  // namespace
