@@ -65,7 +65,7 @@ BALLAST_API token parse_token(std::string_view text);
 class BALLAST_API plan {
  public:
   // Throws invalid_argument_error (shape, batch, strides, sizes that overflow), unsupported_error (backend, scheme), std::bad_alloc.
-  // Schemes: "verify_before_store" (default): checksums over a group of signals, verified before the group is stored.
+  // Schemes: "verify_before_store" (default): checksums of every signal, verified before its tile is stored.
   explicit plan(fft::problem problem, ballast::execution how = {});
   ~plan();
   plan(const plan&);

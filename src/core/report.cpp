@@ -79,7 +79,7 @@ void report::merge(const report& later) {
 }
 
 uncorrectable_error::uncorrectable_error(ballast::report seen)
-    : error(fmt::format("{}: {} detected fault(s) could not be repaired ({} detected in all); the output was not committed", seen.problem,
+    : error(fmt::format("{}: {} detected fault(s) could not be repaired ({} detected in all); the output is not to be used", seen.problem,
                         seen.uncorrectable, seen.detected)),
       report_(std::move(seen)) {}
 
