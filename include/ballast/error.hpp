@@ -27,7 +27,8 @@ class BALLAST_API unsupported_error : public error {
   using error::error;
 };
 
-// A detected fault could not be repaired. The output is not to be used; what it holds then, the operation says. The report has what was seen.
+// A detected fault could not be repaired. The output is not to be used; what it holds then, the operation says. The report has what was
+// seen.
 class BALLAST_API uncorrectable_error : public error {
  public:
   explicit uncorrectable_error(ballast::report seen);

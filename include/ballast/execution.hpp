@@ -29,8 +29,9 @@ struct execution {
   std::string scheme = {};                          // empty: the default of the algorithm for this problem
   bool throw_on_uncorrectable = true;               // false: return the report with verdict uncorrectable instead
   std::function<void(const event&)> on_event = {};  // called for every detected fault, from the calling thread, at the end of the call
-  std::function<void(const progress&)> on_progress = {};  // called after each iteration (K-Means) or panel (QR), from the calling thread; not by FFT
-  const inject::plan* faults = nullptr;                   // faults to inject; unsupported_error in the production library unless null
+  std::function<void(const progress&)> on_progress =
+      {};                                // called after each iteration (K-Means) or panel (QR), from the calling thread; not by FFT
+  const inject::plan* faults = nullptr;  // faults to inject; unsupported_error in the production library unless null
 };
 
 }  // namespace ballast
