@@ -1,0 +1,128 @@
+// What kernels run on: memory, streams, generated kernels. One implementation is the CUDA driver (runtime.cpp); the tests have another, the
+// emulator in test/simt, so that all host code of a CUDA backend runs where there is no GPU.
+// Layer: foundation.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace ballast::cuda {
+
+// What a policy may depend on. Sizes in bytes.
+struct capabilities {
+  std::string name;
+  int major = 0;  // compute capability
+  int minor = 0;
+  int multiprocessors = 0;
+  int threads_per_multiprocessor = 0;
+  std::int64_t registers_per_multiprocessor = 0;
+  std::int64_t shared_per_multiprocessor = 0;
+  std::int64_t shared_per_block = 0;  // with the opt-in for dynamic shared memory
+  std::int64_t l2_cache = 0;
+  std::int64_t memory = 0;
+
+  bool operator==(const capabilities&) const = default;
+};
+
+// A kernel to generate: one instantiation of a template in a header of the embedded sources. It takes one argument, a plain struct by value.
+struct kernel_request {
+  std::string header;       // as kernels include it: "fft/cuda/line.cuh"
+  std::string expression;   // fully qualified: "ballast::fft::cuda::line_kernel<…>"
+  int threads = 0;          // of a block; the launch bound
+  std::int64_t shared = 0;  // dynamic shared memory of a block
+  int cluster = 1;          // blocks of a cluster; 1: none
+  int registers = 0;        // budget of a thread; more, or a spill, fails the build-time check. 0: what the launch bound leaves
+
+  bool operator==(const kernel_request&) const = default;
+};
+
+// A kernel that is loaded. Owned by its device, alive as long as that.
+class kernel {
+ public:
+  kernel() = default;
+  kernel(const kernel&) = delete;
+  kernel& operator=(const kernel&) = delete;
+  virtual ~kernel() = default;
+};
+
+// A cudaStream_t or CUstream; null is the default stream. Asynchronous calls take it last.
+using stream = void*;
+
+// Thread-safe. Failures of the driver are ballast::error with the driver's words.
+class device {
+ public:
+  device() = default;
+  device(const device&) = delete;
+  device& operator=(const device&) = delete;
+  virtual ~device() = default;
+
+  virtual const capabilities& about() const noexcept = 0;
+
+  // Stream-ordered; throws std::bad_alloc if the memory is not there. Alignment: at least 256 bytes.
+  virtual void* allocate(std::int64_t bytes, stream on) = 0;
+  virtual void release(void* memory, stream on) noexcept = 0;
+
+  // Whether kernels can read `memory` as it is: allocated on this device (or managed), by whomever.
+  virtual bool accessible(const void* memory) const noexcept = 0;
+
+  // In any direction between host and device. From or to pageable host memory it returns when the host side is free again.
+  virtual void copy(void* to, const void* from, std::int64_t bytes, stream on) = 0;
+  virtual void zero(void* memory, std::int64_t bytes, stream on) = 0;
+
+  // Generates, or finds in the caches; the first call for a request may take as long as a compiler.
+  // Throws unsupported_error if it can neither be generated nor found, with the reason.
+  virtual const kernel& load(const kernel_request& wanted) = 0;
+
+  // `argument` points at `size` bytes, the kernel's one argument; copied before the call returns.
+  virtual void launch(const kernel& which, std::int64_t blocks, const void* argument, std::size_t size, stream on) = 0;
+
+  // Blocks of this kernel that run at the same time on the whole device.
+  virtual std::int64_t resident_blocks(const kernel& which) = 0;
+
+  virtual void synchronize(stream on) = 0;
+};
+
+// Why no CUDA device can be used here, in one sentence; empty if one can: no driver, no device, a driver that is too old, or neither NVRTC
+// nor a bundle of kernels for this architecture.
+std::string why_unavailable();
+
+// The device that a call uses: the current one of the calling thread's CUDA context, else the first. Throws unsupported_error.
+std::shared_ptr<device> current_device();
+
+// Replaces what current_device returns and makes why_unavailable empty, until it is called with null. For tests.
+void override_device(std::shared_ptr<device> emulated);
+
+// Owns device memory. The release is ordered on the stream of the allocation.
+class device_buffer {
+ public:
+  device_buffer() = default;
+  device_buffer(std::shared_ptr<device> on, std::int64_t bytes, stream order = nullptr)
+      : device_(std::move(on)), order_(order), memory_(device_->allocate(bytes, order)), bytes_(bytes) {}
+  device_buffer(device_buffer&& other) noexcept { swap(other); }
+  device_buffer& operator=(device_buffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~device_buffer() {
+    if (memory_ != nullptr) device_->release(memory_, order_);
+  }
+
+  void* data() const noexcept { return memory_; }
+  std::int64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  void swap(device_buffer& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(order_, other.order_);
+    std::swap(memory_, other.memory_);
+    std::swap(bytes_, other.bytes_);
+  }
+  std::shared_ptr<device> device_;
+  stream order_ = nullptr;
+  void* memory_ = nullptr;
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace ballast::cuda
