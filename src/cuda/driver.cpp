@@ -6,9 +6,9 @@
 #include <new>
 #include <type_traits>
 
-#include <fmt/format.h>
-
 #include <ballast/error.hpp>
+
+#include "core/format.hpp"
 
 namespace ballast::cuda::driver {
 

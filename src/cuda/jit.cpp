@@ -18,11 +18,9 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <ballast/error.hpp>
 
+#include "core/format.hpp"
 #include "cuda/embedded.hpp"
 
 namespace ballast::cuda {
@@ -30,7 +28,7 @@ namespace ballast::cuda {
 namespace fs = std::filesystem;
 
 std::string request_text(const kernel_request& wanted, std::string_view architecture) {
-  return fmt::format("sources {}\noptions {}\nheader {}\narchitecture {}\nkernel {}\n", embedded_hash(), fmt::join(nvrtc::options(), " "),
+  return fmt::format("sources {}\noptions {}\nheader {}\narchitecture {}\nkernel {}\n", embedded_hash(), core::join(nvrtc::options(), " "),
                      wanted.header, architecture, wanted.expression);
 }
 

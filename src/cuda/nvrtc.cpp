@@ -10,10 +10,9 @@
 
 #include <dlfcn.h>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <ballast/error.hpp>
+
+#include "core/format.hpp"
 
 namespace ballast::cuda::nvrtc {
 
