@@ -6,12 +6,11 @@
 #include <cmath>
 #include <limits>
 
-#include <fmt/format.h>
-
 #include <ballast/error.hpp>
 
 #include "core/aligned_buffer.hpp"
 #include "core/dispatch.hpp"
+#include "core/format.hpp"
 #include "kmeans/driver.hpp"
 
 namespace ballast::kmeans {

@@ -8,12 +8,11 @@
 #include <limits>
 #include <numeric>
 
-#include <fmt/format.h>
-
 #include <ballast/error.hpp>
 
 #include "core/blas.hpp"
 #include "core/dispatch.hpp"
+#include "core/format.hpp"
 #include "core/parallel.hpp"
 #include "qr/application.hpp"
 #include "qr/factorization.hpp"
