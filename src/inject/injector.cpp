@@ -6,11 +6,10 @@
 #include <cstring>
 #include <limits>
 
-#include <fmt/format.h>
-
 #include <ballast/error.hpp>
 
 #include "core/counter_rng.hpp"
+#include "core/format.hpp"
 
 namespace ballast::inject {
 
