@@ -23,6 +23,7 @@ nlohmann::ordered_json as_json(const event& value) {
           {"action", to_string(value.action)},
           {"device", value.device},
           {"thread", value.thread},
+          {"multiprocessor", value.multiprocessor},
           {"time", value.time},
           {"damaged", value.damaged}};
 }

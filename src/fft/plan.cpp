@@ -41,7 +41,7 @@ plan::plan(fft::problem problem, ballast::execution how) {
   auto made = std::make_shared<implementation>();
   made->shape = resolve(problem);
   const std::string token = to_token(problem, natural_direction(problem.kind));
-  made->backend = core::choose_backend(how, token);
+  made->backend = core::choose_backend(how, token, "The FFT");
   made->scheme = core::choose_scheme(how, "verify_before_store", {"verify_before_store"}, token);
   (void)threads_of(how);
   const bool protect = how.protection != ballast::protection::off;

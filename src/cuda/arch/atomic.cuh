@@ -1,0 +1,59 @@
+// Order among blocks: counters and flags that one block publishes and another reads. Scope: the whole GPU.
+// Layer: foundation, device. What a block wrote before a release is seen by whoever acquires the value.
+#pragma once
+
+#include "cuda/arch/target.cuh"
+
+namespace ballast::arch {
+
+// Returns the value before.
+__device__ __forceinline__ std::uint32_t atomic_add_release(std::uint32_t* at, std::uint32_t value) {
+#if BALLAST_DEVICE_CODE
+  std::uint32_t old;
+  asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(value) : "memory");
+  return old;
+#else
+  return atomicAdd(at, value);
+#endif
+}
+
+__device__ __forceinline__ std::uint32_t atomic_add_acq_rel(std::uint32_t* at, std::uint32_t value) {
+#if BALLAST_DEVICE_CODE
+  std::uint32_t old;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(value) : "memory");
+  return old;
+#else
+  return atomicAdd(at, value);
+#endif
+}
+
+// Lets other threads of the emulator run first: it is what loops poll.
+__device__ __forceinline__ std::uint32_t load_acquire(const std::uint32_t* from) {
+#if BALLAST_DEVICE_CODE
+  std::uint32_t value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+#else
+  simt::require_aligned(from, sizeof(*from));
+  simt::give_way(true);
+  return *from;
+#endif
+}
+
+__device__ __forceinline__ void store_release(std::uint32_t* to, std::uint32_t value) {
+#if BALLAST_DEVICE_CODE
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+#else
+  simt::require_aligned(to, sizeof(*to));
+  simt::maybe_give_way();
+  *to = value;
+#endif
+}
+
+__device__ __forceinline__ void fence_gpu() {
+#if BALLAST_DEVICE_CODE
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+#endif
+}
+
+}  // namespace ballast::arch

@@ -1,0 +1,65 @@
+// Where a thread is, and what time it is.
+// Layer: foundation, device.
+#pragma once
+
+#include "cuda/arch/target.cuh"
+
+namespace ballast::arch {
+
+// Lane in the warp, warp in the block (threads in row-major order).
+__device__ __forceinline__ int lane() {
+#if BALLAST_DEVICE_CODE
+  unsigned id;
+  asm("mov.u32 %0, %%laneid;" : "=r"(id));
+  return static_cast<int>(id);
+#else
+  return simt::lane();
+#endif
+}
+
+__device__ __forceinline__ int warp() {
+  return static_cast<int>((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32);
+}
+
+__device__ __forceinline__ int multiprocessor_id() {
+#if BALLAST_DEVICE_CODE
+  unsigned id;
+  asm("mov.u32 %0, %%smid;" : "=r"(id));
+  return static_cast<int>(id);
+#else
+  return simt::multiprocessor();
+#endif
+}
+
+// Cycles of this multiprocessor; in the emulator, switches.
+__device__ __forceinline__ std::uint64_t clock() {
+#if BALLAST_DEVICE_CODE
+  std::uint64_t cycles;
+  asm volatile("mov.u64 %0, %%clock64;" : "=l"(cycles)::"memory");
+  return cycles;
+#else
+  return simt::ticks();
+#endif
+}
+
+// Nanoseconds since some moment, the same on all multiprocessors; in the emulator, switches.
+__device__ __forceinline__ std::uint64_t global_timer() {
+#if BALLAST_DEVICE_CODE
+  std::uint64_t nanoseconds;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(nanoseconds)::"memory");
+  return nanoseconds;
+#else
+  return simt::ticks();
+#endif
+}
+
+// In a loop that polls memory.
+__device__ __forceinline__ void spin_wait() {
+#if BALLAST_DEVICE_CODE
+  __nanosleep(20);
+#else
+  simt::give_way(true);
+#endif
+}
+
+}  // namespace ballast::arch
