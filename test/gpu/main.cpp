@@ -8,8 +8,9 @@
 
 #include <ballast/error.hpp>
 
-#include "../../bench/gpu.hpp"
 #include "../../bench/peers/cufft.hpp"
+#include "cuda/device.hpp"
+#include "device_problem.hpp"
 #include "output.hpp"
 #include "problems.hpp"
 #include "stages.hpp"
@@ -20,9 +21,10 @@ namespace {
 constexpr int k_bad_usage = 2, k_no_gpu = 4;
 
 constexpr const char* k_usage =
-    "usage: ballast-gpu-check STAGE [--seconds S] [--quick] [--groups G,…] [--scheme NAME]… [TOKEN…]\n"
+    "usage: ballast-gpu-check STAGE [--seconds S] [--quick] [--groups G,…] [--scheme NAME]… [--backend B] [TOKEN…]\n"
     "stages: info, list, verify (groups accuracy, places, layouts, faults, clean, huge), sanitize, bench, heatmap\n"
-    "TOKEN, --scheme: these instead of the stage's own\n";
+    "TOKEN, --scheme: these instead of the stage's own\n"
+    "--backend: cpu or reference instead of cuda, with the host's memory: tries the stages where there is no GPU\n";
 
 int list(const settings& wanted) {
   const auto print = [](const char* stage, const std::vector<std::string>& tokens) {
@@ -63,6 +65,13 @@ int run(int argc, char** argv) {
       wanted.groups = value();
     } else if (argument == "--scheme") {
       wanted.schemes.emplace_back(value());
+    } else if (argument == "--backend") {
+      const std::string given(value());
+      const auto parsed = parse_backend(given);
+      if (!parsed || *parsed == backend::automatic)
+        throw invalid_argument_error("--backend: expected cuda, cpu or reference, got " + given);
+      tested = *parsed;
+      if (tested != backend::cuda) bench::gpu::pretend();
     } else if (argument.starts_with("-")) {
       throw invalid_argument_error(std::string(argument) + ": no such option");
     } else if (stage.empty()) {
@@ -78,7 +87,7 @@ int run(int argc, char** argv) {
 
   row info("info");
   info.add("version", BALLAST_VERSION);
-  const std::string missing = bench::gpu::why_none();
+  const std::string missing = tested == backend::cuda ? cuda::why_unavailable() : "";
   if (!missing.empty()) {
     info.add("unavailable", missing).print();
     std::fprintf(stderr, "ballast-gpu-check: %s: cannot run here: %s\n", stage.c_str(), missing.c_str());
