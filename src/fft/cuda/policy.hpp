@@ -22,8 +22,8 @@ enum class factor_form : int { none, table, twiddle };
 // composite: lines of `transactions` tiles share one check and are corrected after their store (two-sided).
 enum class check_form : int { none, verify_before_store, thread, composite };
 
-// One trip of a tile through shared memory. Word p of the linear layout is at p ^ (p >> shift & mask), for both pairs; mask ≤ 15 and
-// shift ≥ 4, so that it permutes groups of 16. columns: word i·lines + line, else line·length + i.
+// One trip of a tile through shared memory. Word p of the linear layout is at p ^ (p >> shift & mask), for both pairs; mask < 2^shift,
+// so that it permutes groups of 2^shift ≤ 16 words. columns: word i·lines + line, else line·length + i.
 struct exchange_layout {
   bool columns = false;
   int shift[2] = {4, 4};
