@@ -46,6 +46,13 @@ std::string target_architecture(int major, int minor, std::span<const int> known
 // Throws invalid_argument_error for others.
 capabilities typical_capabilities(std::string_view architecture);
 
+// Registers of a thread that the request allows: its own budget, or what the launch bound leaves.
+std::int64_t register_budget(const kernel_request& wanted, const capabilities& on);
+
+// Why an image does not keep within that budget, uses memory for what should be in registers,
+// or wants more shared memory than a block has; empty if it keeps within all of them. What the compiler did not say is over any budget.
+std::string over_budget(const image& made, const kernel_request& wanted, const capabilities& on);
+
 // An image as the bundle and the cache store it, with a checksum.
 std::string pack(const image& value);
 // Nothing if `bytes` is not exactly one whole, undamaged entry.
