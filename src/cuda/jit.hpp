@@ -21,11 +21,11 @@ namespace ballast::cuda {
 
 // A kernel that is compiled.
 struct image {
-  std::string text;  // what it was made of: request_text, …
-  int toolkit = 0;   // … and by what: 1000 · major + 10 · minor
-  std::string name;  // of the kernel in `code`
-  std::string code;  // cubin or PTX
-  nvrtc::resources uses;
+  std::string text = {};  // what it was made of: request_text, …
+  int toolkit = 0;        // … and by what: 1000 · major + 10 · minor
+  std::string name = {};  // of the kernel in `code`
+  std::string code = {};  // cubin or PTX
+  nvrtc::resources uses = {};
 
   bool operator==(const image&) const = default;
 };

@@ -143,6 +143,21 @@ TEST(cuda_resources, are_what_the_assembler_wrote) {
   EXPECT_EQ(nvrtc::parse_resources(""), nvrtc::resources{});
 }
 
+TEST(cuda_resources, are_held_against_the_budget) {
+  const capabilities on = typical_capabilities("sm_90a");
+  const auto verdict = [&](nvrtc::resources uses, const kernel_request& wanted) { return over_budget({.uses = uses}, wanted, on); };
+  const kernel_request free{.threads = 256};
+  EXPECT_EQ(register_budget(free, on), 255);
+  EXPECT_EQ(register_budget({.threads = 1024}, on), 64);
+  EXPECT_EQ(register_budget({.threads = 256, .registers = 40}, on), 40);
+  EXPECT_EQ(verdict({255, 0, 0, 0}, free), "");
+  EXPECT_EQ(verdict({65, 0, 0, 0}, {.threads = 1024}), "65 registers of 64");
+  EXPECT_EQ(verdict({41, 4, 8, 0}, {.threads = 256, .registers = 40}), "41 registers of 40, 4 bytes of spills, 8 bytes of stack");
+  EXPECT_EQ(verdict({32, 0, 0, 1024}, {.threads = 256, .shared = 226 * 1024}), "");
+  EXPECT_EQ(verdict({32, 0, 0, 1025}, {.threads = 256, .shared = 226 * 1024}), "232449 bytes of shared memory of 232448");
+  EXPECT_NE(verdict({}, free), "");
+}
+
 // --- bundle ----------------------------------------------------------------------------------------------------------------------------
 
 TEST_F(cuda_jit, bundle_gives_what_was_put_in_up_to_the_damage) {
