@@ -253,6 +253,18 @@ TEST(cuda_nvrtc, compiles_kernels_that_are_no_templates_and_ptx) {
   EXPECT_THAT(ptx.image, HasSubstr(ptx.name));
 }
 
+TEST(cuda_nvrtc, every_header_of_kernels_compiles_alone) {
+  BALLAST_NEED_NVRTC();
+  for (const nvrtc::source& each : embedded_sources()) {
+    if (!each.name.ends_with(".cuh")) continue;
+    std::vector<nvrtc::source> sources(embedded_sources().begin(), embedded_sources().end());
+    const std::string text = "#include \"" + std::string(each.name) + "\"\n__global__ void alone() {}\n";
+    sources.push_back({"alone.cuh", text.c_str()});
+    for (const char* architecture : {"sm_80", "sm_90a"})
+      EXPECT_NO_THROW((void)nvrtc::find(k_any)->compile("alone.cuh", "alone", architecture, sources)) << each.name;
+  }
+}
+
 TEST(cuda_nvrtc, standard_headers_have_what_kernels_use) {
   BALLAST_NEED_NVRTC();
   std::vector<nvrtc::source> sources(embedded_sources().begin(), embedded_sources().end());
