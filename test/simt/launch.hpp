@@ -27,7 +27,7 @@ struct options {
 
 // Calls kernel() in each of grid × block threads. `cluster` blocks, neighbours in x, share their shared memory; `shared_bytes` is the
 // dynamic shared memory of a block, filled with a pattern (NaN as float and as double) before each block.
-// Blocks start in the order of their index if several clusters may be alive, else in a random one.
+// Blocks start in a random order, which CUDA leaves open: a kernel must not count on lower blocks being there first.
 // Throws error, or what the kernel throws; the other threads are unwound. Device functions must not be noexcept where they wait.
 // From several host threads: one launch runs after the other. Not from within a kernel.
 void launch(dim3 grid, dim3 block, int cluster, std::int64_t shared_bytes, const options& how, ballast::core::function_ref<void()> kernel);

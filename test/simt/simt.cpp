@@ -946,9 +946,7 @@ void launch(dim3 grid, dim3 block, int cluster, std::int64_t shared_bytes, const
   const std::int64_t clusters = static_cast<std::int64_t>(grid.x / static_cast<unsigned>(cluster)) * grid.y * grid.z;
   now.order.resize(static_cast<std::size_t>(clusters));
   for (std::size_t i = 0; i < now.order.size(); ++i) now.order[i] = static_cast<std::int64_t>(i);
-  if (now.slots == 1) {
-    for (std::size_t i = now.order.size(); i > 1; --i) std::swap(now.order[i - 1], now.order[(now.random() >> 32) * i >> 32]);
-  }
+  for (std::size_t i = now.order.size(); i > 1; --i) std::swap(now.order[i - 1], now.order[(now.random() >> 32) * i >> 32]);
   const std::int64_t at_once = std::clamp<std::int64_t>(how.alive_from_start / cluster, 1, clusters);
   for (std::int64_t i = 0; i < at_once; ++i) start_another(shared_bytes);
   switch_to(now.main, *pick(true));

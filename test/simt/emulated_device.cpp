@@ -1,0 +1,184 @@
+// See emulated_device.hpp.
+// Layer: test emulator.
+#include "simt/emulated_device.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ballast/error.hpp"
+
+namespace simt {
+namespace {
+
+std::unordered_map<std::string, registered_kernel>& registry() {
+  static std::unordered_map<std::string, registered_kernel> kernels;
+  return kernels;
+}
+
+constexpr std::align_val_t k_alignment{256};
+
+bool part_of_word(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+}  // namespace
+
+std::string normalized(std::string_view expression) {
+  std::string result;
+  bool gap = false;
+  for (const char c : expression) {
+    if (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
+      gap = true;
+      continue;
+    }
+    if (gap && !result.empty() && part_of_word(result.back()) && part_of_word(c)) result += ' ';
+    gap = false;
+    result += c;
+  }
+  return result;
+}
+
+bool register_kernel(std::string_view expression, const registered_kernel& kernel) {
+  registry().insert_or_assign(normalized(expression), kernel);
+  return true;
+}
+
+ballast::cuda::capabilities emulated_capabilities(int multiprocessors, int major) {
+  const bool hopper = major >= 9;
+  ballast::cuda::capabilities about;
+  about.name = fmt::format("emulated sm_{}0", major);
+  about.major = major;
+  about.multiprocessors = multiprocessors;
+  about.threads_per_multiprocessor = 2048;
+  about.registers_per_multiprocessor = 65536;
+  about.shared_per_multiprocessor = (hopper ? 228 : 164) << 10;
+  about.shared_per_block = (hopper ? 227 : 163) << 10;
+  about.l2_cache = (hopper ? 50 : 40) << 20;
+  about.memory = std::int64_t{1} << 30;
+  return about;
+}
+
+struct emulated_device::loaded : ballast::cuda::kernel {
+  ballast::cuda::kernel_request request;
+  registered_kernel code;
+};
+
+emulated_device::emulated_device(ballast::cuda::capabilities about, std::uint64_t seed) : about_(std::move(about)), seed_(seed) {}
+
+emulated_device::~emulated_device() = default;
+
+void* emulated_device::allocate(std::int64_t bytes, ballast::cuda::stream) {
+  if (bytes < 0) throw error(fmt::format("allocate: expected a size, got {}", bytes));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (bytes > about_.memory - allocated_) throw std::bad_alloc();
+  auto* memory = static_cast<unsigned char*>(::operator new(static_cast<std::size_t>(bytes), k_alignment));
+  std::fill_n(reinterpret_cast<std::uint32_t*>(memory), bytes / 4, k_poison);
+  std::memset(memory + bytes / 4 * 4, 0xff, static_cast<std::size_t>(bytes % 4));
+  memory_.emplace(memory, bytes);
+  allocated_ += bytes;
+  return memory;
+}
+
+void emulated_device::release(void* memory, ballast::cuda::stream) noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = memory_.find(static_cast<const unsigned char*>(memory));
+  if (found == memory_.end()) {
+    std::fprintf(stderr, "emulated_device::release: %p was not allocated here\n", memory);
+    std::abort();
+  }
+  allocated_ -= found->second;
+  memory_.erase(found);
+  ::operator delete(memory, k_alignment);
+}
+
+bool emulated_device::accessible(const void* memory) const noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto* byte = static_cast<const unsigned char*>(memory);
+  auto after = memory_.upper_bound(byte);
+  if (after == memory_.begin()) return false;
+  --after;
+  return byte < after->first + std::max<std::int64_t>(after->second, 1);
+}
+
+void emulated_device::copy(void* to, const void* from, std::int64_t bytes, ballast::cuda::stream) {
+  if (bytes != 0) std::memmove(to, from, static_cast<std::size_t>(bytes));
+}
+
+void emulated_device::zero(void* memory, std::int64_t bytes, ballast::cuda::stream) {
+  if (bytes != 0) std::memset(memory, 0, static_cast<std::size_t>(bytes));
+}
+
+const ballast::cuda::kernel& emulated_device::load(const ballast::cuda::kernel_request& wanted) {
+  const std::string expression = normalized(wanted.expression);
+  const auto code = registry().find(expression);
+  if (code == registry().end()) {
+    throw ballast::unsupported_error(fmt::format("expected a kernel that was registered with the emulator, got {}", wanted.expression));
+  }
+  const auto refuse = [&](const std::string& what) {
+    throw ballast::unsupported_error(fmt::format("{}: {}, for {}", about_.name, what, wanted.expression));
+  };
+  if (wanted.threads < 1 || wanted.threads > 1024) refuse(fmt::format("expected 1 to 1024 threads in a block, got {}", wanted.threads));
+  if (wanted.shared < 0 || wanted.shared > about_.shared_per_block) {
+    refuse(fmt::format("expected at most {} bytes of shared memory, got {}", about_.shared_per_block, wanted.shared));
+  }
+  if (wanted.cluster != 1 && (wanted.cluster < 1 || wanted.cluster > 16 || about_.major < 9)) {
+    refuse(fmt::format("expected a cluster of {} blocks, got {}", about_.major < 9 ? "1" : "1 to 16", wanted.cluster));
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto& kernel = kernels_[{expression, wanted.threads, wanted.shared, wanted.cluster}];
+  if (!kernel) {
+    kernel = std::make_unique<loaded>();
+    kernel->request = wanted;
+    kernel->code = code->second;
+  }
+  return *kernel;
+}
+
+void emulated_device::launch(const ballast::cuda::kernel& which, std::int64_t blocks, const void* argument, std::size_t size,
+                             ballast::cuda::stream) {
+  const auto& kernel = dynamic_cast<const loaded&>(which);
+  if (size != kernel.code.argument_bytes) {
+    throw error(fmt::format("launch: expected an argument of {} bytes, got {}, for {}", kernel.code.argument_bytes, size,
+                            kernel.request.expression));
+  }
+  if (blocks < 1 || blocks > 0x7fffffff) throw error(fmt::format("launch: expected 1 to 2^31 - 1 blocks, got {}", blocks));
+  options how;
+  how.resident_blocks = resident_blocks(which);
+  how.multiprocessors = about_.multiprocessors;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    how.seed = seed_ + static_cast<std::uint64_t>(launches_++);
+    // Some launches with blocks that interleave; most without, which is faster.
+    how.alive_from_start = std::min<std::int64_t>(how.resident_blocks, kernel.request.cluster * (how.seed % 4 == 0 ? 3 : 1));
+  }
+  simt::launch(static_cast<unsigned>(blocks), static_cast<unsigned>(kernel.request.threads), kernel.request.cluster, kernel.request.shared,
+               how, [&] { kernel.code.call(kernel.code.erased, argument); });
+}
+
+std::int64_t emulated_device::resident_blocks(const ballast::cuda::kernel& which) {
+  const auto& kernel = dynamic_cast<const loaded&>(which).request;
+  constexpr std::int64_t k_reserved = 1024;  // bytes of shared memory that a block takes beside its own
+  const std::int64_t by_threads = about_.threads_per_multiprocessor / ((kernel.threads + 31) / 32 * 32);
+  const std::int64_t by_shared = about_.shared_per_multiprocessor / (kernel.shared + k_reserved);
+  const std::int64_t each = std::min<std::int64_t>({by_threads, by_shared, 32});
+  return each * about_.multiprocessors / kernel.cluster * kernel.cluster;
+}
+
+void emulated_device::synchronize(ballast::cuda::stream) {}
+
+std::int64_t emulated_device::allocated() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return allocated_;
+}
+
+std::int64_t emulated_device::launches() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return launches_;
+}
+
+}  // namespace simt

@@ -1,0 +1,42 @@
+# Turns a list of kernel requests into C++ files that instantiate each kernel and register it with the emulator.
+# Usage: write_kernels.py GENERATOR FILE…    GENERATOR prints one request per line: header TAB expression [TAB anything].
+# A file that would not change is not written, so that only what changed is compiled again.
+import subprocess
+import sys
+import zlib
+
+
+def main(generator, files):
+    lines = subprocess.run([generator], stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
+    requests = {}  # expression: header
+    for number, line in enumerate(lines, 1):
+        fields = line.split("\t")
+        if len(fields) < 2 or not fields[0] or not fields[1]:
+            sys.exit(f"{generator}: line {number}: expected header TAB expression, got {line!r}")
+        requests[fields[1]] = fields[0]
+    if not requests:
+        sys.exit(f"{generator}: expected kernel requests, got none")
+
+    # By hash, so that a new request changes one file only.
+    shares = [[] for _ in files]
+    for expression in sorted(requests):
+        shares[zlib.crc32(expression.encode()) % len(files)].append(expression)
+    for path, share in zip(files, shares):
+        text = "// Generated: kernels for the emulator.\n"
+        text += "".join(f'#include "{header}"\n' for header in sorted({requests[expression] for expression in share}))
+        text += '#include "simt/emulated_device.hpp"\n\nnamespace {\n'
+        for index, expression in enumerate(share):
+            literal = expression.replace("\\", "\\\\").replace('"', '\\"')
+            text += f'[[maybe_unused]] const bool registered_{index} = simt::register_kernel("{literal}", &{expression});\n'
+        text += "}  // namespace\n"
+        try:
+            with open(path) as old:
+                if old.read() == text:
+                    continue
+        except FileNotFoundError:
+            pass
+        with open(path, "w") as new:
+            new.write(text)
+
+
+main(sys.argv[1], sys.argv[2:])
