@@ -6,6 +6,7 @@
 
 #include "../../bench/peers/cufft.hpp"
 #include "device_problem.hpp"
+#include "inject/injector.hpp"
 #include "inject/plan.hpp"
 #include "output.hpp"
 #include "problems.hpp"
@@ -512,13 +513,10 @@ void places(tally& seen, const fft::token& token, const std::string& name) {
   }
 }
 
-// What the schemes that are not the default are tried on.
-const std::vector<std::string> k_scheme_set = {"fft_c2c_f32_n1024_b67_fwd", "fft_c2c_f64_n65536_b3_fwd"};
-
 // Why no problem of that set has this scheme; empty if one has.
 std::string why_refused(const std::string& scheme) {
   std::string why;
-  for (const std::string& name : k_scheme_set) {
+  for (const std::string& name : scheme_set()) {
     try {
       (void)fft::plan(fft::parse_token(name).problem, on_gpu(protection::correct, scheme));
       return "";
@@ -591,8 +589,8 @@ int verify(const settings& wanted, const time_limit& limit) {
       }
     }
     std::vector<std::string> tokens = fault_set(wanted.quick);
-    if (!scheme.empty()) tokens = k_scheme_set;
-    if (selected("faults")) {
+    if (!scheme.empty()) tokens = scheme_set();
+    if (selected("faults") && inject::active_injector::enabled) {
       each(tokens, [&]<class T>(const fft::token& token, const std::string& name) {
         shielded("faults", name, [&] { faults<T>(seen, token, name, scheme, wanted, limit); });
       });
