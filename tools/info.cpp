@@ -17,16 +17,42 @@ int run_info(bool json) {
       sites[each.operation].push_back(each.name);
       details.push_back({{"operation", each.operation}, {"name", each.name}, {"data", each.data}, {"description", each.description}});
     }
-    const nlohmann::ordered_json out = {{"version", info.version}, {"backends", backends},    {"devices", info.devices},
-                                        {"simd", info.simd},       {"blas", info.blas},       {"threads", info.threads},
-                                        {"sites", sites},          {"site_details", details}, {"models", info.models}};
+    nlohmann::ordered_json devices = nlohmann::ordered_json::array();
+    for (const device_information& each : info.devices)
+      devices.push_back({{"name", each.name},
+                         {"compute_capability", each.compute_capability},
+                         {"multiprocessors", each.multiprocessors},
+                         {"memory", each.memory}});
+    const cuda_information& cuda = info.cuda;
+    const nlohmann::ordered_json accelerator = {{"available", cuda.unavailable.empty()},
+                                                {"unavailable", cuda.unavailable},
+                                                {"driver", cuda.driver},
+                                                {"compiler", cuda.compiler},
+                                                {"without_compiler", cuda.without_compiler},
+                                                {"bundle", cuda.bundle},
+                                                {"bundle_kernels", cuda.bundle_kernels},
+                                                {"cache", cuda.cache},
+                                                {"cache_state", cuda.cache_state}};
+    const nlohmann::ordered_json out = {{"version", info.version}, {"backends", backends}, {"devices", devices},      {"cuda", accelerator},
+                                        {"simd", info.simd},       {"blas", info.blas},    {"threads", info.threads}, {"sites", sites},
+                                        {"site_details", details}, {"models", info.models}};
     fmt::print("{}\n", out.dump(2));
     return k_done;
   }
-  fmt::print("Ballast {}\nbackends  {}\ndevices   {}\nSIMD      {}\nBLAS      {}\nthreads   {}\nmodels    {}\nsites\n", info.version,
-             fmt::join(backends, ", "),
-             info.devices.empty() ? "none (this build has no CUDA backend)" : fmt::format("{}", fmt::join(info.devices, ", ")), info.simd,
-             info.blas, info.threads, fmt::join(info.models, ", "));
+  const cuda_information& cuda = info.cuda;
+  const auto either = [](const std::string& text, const std::string& otherwise) { return text.empty() ? otherwise : text; };
+  fmt::print("Ballast {}\nbackends  {}\nSIMD      {}\nBLAS      {}\nthreads   {}\n", info.version, fmt::join(backends, ", "), info.simd,
+             info.blas, info.threads);
+  fmt::print("CUDA      {}\n", either(cuda.unavailable, "available"));
+  for (const device_information& each : info.devices)
+    fmt::print("  device    {}, compute capability {}, {} multiprocessors, {:.1f} GiB\n", each.name, each.compute_capability,
+               each.multiprocessors, static_cast<double>(each.memory) / (1 << 30));
+  fmt::print("  driver    {}\n  compiler  {}\n  bundle    {}\n  cache     {}\n",
+             cuda.driver.empty() ? "none" : fmt::format("for CUDA {}", cuda.driver),
+             cuda.compiler.empty() ? cuda.without_compiler : fmt::format("NVRTC {}", cuda.compiler),
+             cuda.bundle.empty() ? "none" : fmt::format("{} ({} kernels)", cuda.bundle, cuda.bundle_kernels),
+             cuda.cache.empty() ? cuda.cache_state : fmt::format("{} ({})", cuda.cache, cuda.cache_state));
+  fmt::print("models    {}\nsites\n", fmt::join(info.models, ", "));
   std::string last;
   for (const site_information& each : info.sites) {
     if (each.operation != last) fmt::print("  {}\n", each.operation);

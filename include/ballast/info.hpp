@@ -2,6 +2,7 @@
 // Layer: interface.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,14 +18,35 @@ struct site_information {
   std::string description;
 };
 
+// An accelerator that the driver shows.
+struct device_information {
+  std::string name;
+  std::string compute_capability;  // "9.0"
+  int multiprocessors = 0;
+  std::int64_t memory = 0;  // bytes
+};
+
+// What the cuda backend finds here. Texts for the reader.
+struct cuda_information {
+  std::string unavailable;          // why it cannot run here, in one sentence; empty if it can
+  std::string driver;               // newest CUDA version that the driver runs, "13.0"; empty without a driver
+  std::string compiler;             // NVRTC: version and where it is; empty without one
+  std::string without_compiler;     // why there is none; else empty
+  std::string bundle;               // file of pre-built kernels; empty without one
+  std::int64_t bundle_kernels = 0;  // how many it has
+  std::string cache;                // folder of compiled kernels; empty if there is none
+  std::string cache_state;          // "writable", or why nothing can be kept there
+};
+
 struct library_information {
   std::string version;
-  std::vector<backend> backends;     // what can run here
-  std::vector<std::string> devices;  // accelerators; empty without any
-  std::string simd;                  // the instruction set that the cpu backend uses here
-  std::string blas;                  // the BLAS behind QR, in its own words
-  int threads = 0;                   // what execution::threads = 0 means here
-  bool instrumented = false;         // true in the library that can inject faults
+  std::vector<backend> backends;  // what can run here
+  std::vector<device_information> devices;
+  cuda_information cuda;
+  std::string simd;           // the instruction set that the cpu backend uses here
+  std::string blas;           // the BLAS behind QR, in its own words
+  int threads = 0;            // what execution::threads = 0 means here
+  bool instrumented = false;  // true in the library that can inject faults
   std::vector<site_information> sites;
   std::vector<std::string> models;  // fault models
 };

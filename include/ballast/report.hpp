@@ -28,10 +28,11 @@ struct event {
   double residual = 0;      // encoded minus recomputed checksum, absolute value; NaN or Inf if the data held one
   double threshold = 0;     // the bound it exceeded
   ballast::action action = ballast::action::uncorrectable;
-  std::string device;    // "cpu", later the device's name
-  int thread = 0;        // slot of the worker thread in this call, 0 … threads − 1
-  double time = 0;       // seconds since the Unix epoch
-  bool damaged = false;  // true if the event itself was hit while it waited in the log: believe only its existence
+  std::string device;       // "cpu", or the name of the CUDA device
+  int thread = 0;           // slot of the worker thread in this call, 0 … threads − 1; 0 on a CUDA device
+  int multiprocessor = -1;  // of the CUDA device, which ran the check that fired; −1 on a CPU
+  double time = 0;          // seconds since the Unix epoch
+  bool damaged = false;     // true if the event itself was hit while it waited in the log: believe only its existence
 };
 
 // One line of JSON, without a newline: the format of the event log.

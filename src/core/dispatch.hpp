@@ -13,8 +13,8 @@ namespace ballast::core {
 std::vector<backend> available_backends();
 
 // The backend for `how`: its own if it can run here, the fastest if it is automatic. Throws unsupported_error, which says why not and
-// what there is; `token` names the problem.
-backend choose_backend(const execution& how, std::string_view token);
+// what there is; `token` names the problem. `without_cuda` is the name of an operation that has no cuda backend, "" for one that has.
+backend choose_backend(const execution& how, std::string_view token, std::string_view without_cuda = "");
 
 // `how.scheme`, or `fallback` if that is empty. Throws unsupported_error unless it is one of `known`.
 std::string_view choose_scheme(const execution& how, std::string_view fallback, std::initializer_list<std::string_view> known,

@@ -1,19 +1,51 @@
 // What `ballast info` says.
 #include <ballast/info.hpp>
 
+#include <limits>
+
 #include <hwy/targets.h>
 
 #include "core/blas.hpp"
 #include "core/dispatch.hpp"
+#include "core/format.hpp"
 #include "core/parallel.hpp"
+#include "cuda/driver.hpp"
+#include "cuda/jit.hpp"
+#include "cuda/nvrtc.hpp"
+#include "cuda/runtime.hpp"
 #include "inject/injector.hpp"
 
 namespace ballast {
+
+namespace {
+
+cuda_information cuda_here() {
+  cuda_information made;
+  made.unavailable = cuda::why_unavailable();
+  const int driver = cuda::driver::available().version;
+  if (driver != 0) made.driver = fmt::format("{}.{}", driver / 1000, driver % 1000 / 10);
+  const int newest = driver != 0 ? driver / 1000 : std::numeric_limits<int>::max();
+  if (const cuda::nvrtc::compiler* found = cuda::nvrtc::find(newest); found != nullptr)
+    made.compiler = fmt::format("{}.{} ({})", found->major(), found->minor(), found->path());
+  else
+    made.without_compiler = cuda::nvrtc::why_not_found(newest);
+  const cuda::kernel_cache& kernels = cuda::kernels();
+  made.bundle = kernels.bundled().file().string();
+  made.bundle_kernels = static_cast<std::int64_t>(kernels.bundled().size());
+  made.cache = kernels.folder().string();
+  made.cache_state = kernels.folder_state();
+  return made;
+}
+
+}  // namespace
 
 library_information information() {
   library_information made;
   made.version = BALLAST_VERSION;
   made.backends = core::available_backends();
+  made.cuda = cuda_here();
+  for (const cuda::capabilities& each : cuda::visible_devices())
+    made.devices.push_back({each.name, fmt::format("{}.{}", each.major, each.minor), each.multiprocessors, each.memory});
   // The best target that this CPU supports among those that are compiled in: the lowest bit.
   const auto usable = static_cast<std::int64_t>(hwy::SupportedTargets() & HWY_TARGETS);
   made.simd = hwy::TargetName(static_cast<std::uint32_t>(usable & -usable));

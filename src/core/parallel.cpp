@@ -5,7 +5,6 @@
 #include <memory>
 #include <mutex>
 
-#include <fmt/format.h>
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/info.h>
 #include <oneapi/tbb/parallel_for.h>
@@ -13,6 +12,8 @@
 #include <oneapi/tbb/task_arena.h>
 
 #include <ballast/error.hpp>
+
+#include "core/format.hpp"
 
 namespace ballast::core {
 

@@ -2,6 +2,7 @@
 #include "core/recorder.hpp"
 
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -21,21 +22,23 @@ recorder::recorder(std::string problem, ballast::backend backend, std::string sc
 }
 
 std::uint64_t recorder::entry::hash() const noexcept {
-  std::uint64_t words[7];
+  std::uint64_t words[8];
+  static_assert(offsetof(entry, seal) == sizeof words);
   std::memcpy(words, this, sizeof words);
   std::uint64_t h = 0;
   for (const std::uint64_t word : words) h = mix64(h ^ word);
   return h;
 }
 
-void recorder::detected(const char* site, std::int64_t index, double residual, double threshold, action what, int slot) {
+void recorder::detected(const char* site, std::int64_t index, double residual, double threshold, action what, int slot,
+                        int multiprocessor) {
   switch (what) {
     case action::corrected: corrected_.fetch_add(1); break;
     case action::recomputed: recomputed_.fetch_add(1); break;
     case action::uncorrectable: uncorrectable_.fetch_add(1); break;
   }
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  entry made{site, index, std::abs(residual), threshold, static_cast<std::int64_t>(what), slot, now, 0};
+  entry made{site, index, std::abs(residual), threshold, static_cast<std::int64_t>(what), slot, multiprocessor, now, 0};
   made.seal = made.hash();
   injector_.strike(inject::site::event_log, {}, &made.residual, 1);
   const std::lock_guard lock(mutex_);
@@ -62,8 +65,9 @@ report recorder::finish() {
     out.residual = kept.residual;
     out.threshold = kept.threshold;
     out.action = static_cast<action>(kept.what);
-    out.device = "cpu";
+    out.device = device_;
     out.thread = static_cast<int>(kept.slot);
+    out.multiprocessor = static_cast<int>(kept.multiprocessor);
     out.time = kept.time;
     seen.events.push_back(std::move(out));
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ballast/execution.hpp>
@@ -24,8 +25,12 @@ class recorder {
   // `count` comparisons were made. Cheap, but call it once per task rather than once per comparison.
   void checked(std::uint64_t count) noexcept { checks_.fetch_add(count, std::memory_order_relaxed); }
 
-  // One fault was detected by check `site` (a string literal), and `what` was done. `slot` is the worker's in parallel_for.
-  void detected(const char* site, std::int64_t index, double residual, double threshold, action what, int slot);
+  // One fault was detected by check `site` (a string literal), and `what` was done. `slot` is the worker's in parallel_for;
+  // `multiprocessor` is for devices that have them.
+  void detected(const char* site, std::int64_t index, double residual, double threshold, action what, int slot, int multiprocessor = -1);
+
+  // The name of what runs the call, for its events; "cpu" unless this says another. Before the first fault.
+  void runs_on(std::string device) { device_ = std::move(device); }
 
   // A recomputation gave bitwise what had been there: the check was hit, not the data. In addition to detected().
   void false_alarm() noexcept { false_alarms_.fetch_add(1, std::memory_order_relaxed); }
@@ -45,12 +50,14 @@ class recorder {
     double threshold;
     std::int64_t what;
     std::int64_t slot;
+    std::int64_t multiprocessor;
     double time;
     std::uint64_t seal;
     std::uint64_t hash() const noexcept;
   };
 
   report head_;
+  std::string device_ = "cpu";
   const execution& how_;
   inject::active_injector& injector_;
   std::chrono::steady_clock::time_point start_;

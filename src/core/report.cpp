@@ -1,13 +1,11 @@
-// Names, JSON and merging of reports; the errors' constructors.
+// Names and merging of reports; the errors' constructors.
 #include <ballast/report.hpp>
 
 #include <algorithm>
-#include <cmath>
-
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <ballast/error.hpp>
+
+#include "core/format.hpp"
 
 namespace ballast {
 
@@ -28,40 +26,6 @@ std::string_view to_string(action value) noexcept {
     case action::uncorrectable: return "uncorrectable";
   }
   return "?";
-}
-
-namespace {
-
-// JSON has no NaN or Inf: they are written as strings.
-nlohmann::ordered_json number(double value) {
-  if (std::isfinite(value)) return value;
-  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
-}
-
-nlohmann::ordered_json as_json(const event& value) {
-  return {{"site", value.site},
-          {"index", value.index},
-          {"residual", number(value.residual)},
-          {"threshold", number(value.threshold)},
-          {"action", to_string(value.action)},
-          {"device", value.device},
-          {"thread", value.thread},
-          {"time", value.time},
-          {"damaged", value.damaged}};
-}
-
-}  // namespace
-
-std::string to_json(const event& value) { return as_json(value).dump(); }
-
-std::string to_json(const report& value) {
-  auto events = nlohmann::ordered_json::array();
-  for (const event& each : value.events) events.push_back(as_json(each));
-  const nlohmann::ordered_json all = {{"verdict", to_string(value.verdict)}, {"checks", value.checks},
-                                      {"detected", value.detected},          {"corrected", value.corrected},
-                                      {"recomputed", value.recomputed},      {"uncorrectable", value.uncorrectable},
-                                      {"false_alarms", value.false_alarms},  {"events", std::move(events)}};
-  return all.dump();
 }
 
 void report::merge(const report& later) {

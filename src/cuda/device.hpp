@@ -26,7 +26,8 @@ struct capabilities {
   bool operator==(const capabilities&) const = default;
 };
 
-// A kernel to generate: one instantiation of a template in a header of the embedded sources. It takes one argument, a plain struct by value.
+// A kernel to generate: one instantiation of a template in a header of the embedded sources. It takes one argument, a plain struct by
+// value.
 struct kernel_request {
   std::string header;       // as kernels include it: "fft/cuda/line.cuh"
   std::string expression;   // fully qualified: "ballast::fft::cuda::line_kernel<…>"

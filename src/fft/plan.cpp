@@ -4,26 +4,48 @@
 #include <cmath>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include <ballast/error.hpp>
 
 #include "core/dispatch.hpp"
+#include "core/format.hpp"
+#if defined(BALLAST_HAS_CPU)
 #include "core/parallel.hpp"
+#endif
 #include "fft/problem.hpp"
 
 namespace ballast::fft {
+
+namespace {
+
+std::unique_ptr<const transform> make_work(backend which, const geometry& shape, precision type, bool protect) {
+#if defined(BALLAST_HAS_CPU)
+  if (which == backend::cpu) return cpu::make_transform(shape, type, protect);
+#endif
+  (void)which;
+  return reference::make_transform(shape, type, protect);
+}
+
+// Without the cpu backend nothing runs on several threads.
+int threads_of(const execution& how) {
+#if defined(BALLAST_HAS_CPU)
+  return core::thread_count(how.threads);
+#else
+  (void)how;
+  return 1;
+#endif
+}
+
+}  // namespace
 
 plan::plan(fft::problem problem, ballast::execution how) {
   auto made = std::make_shared<implementation>();
   made->shape = resolve(problem);
   const std::string token = to_token(problem, natural_direction(problem.kind));
-  made->backend = core::choose_backend(how, token);
+  made->backend = core::choose_backend(how, token, "The FFT");
   made->scheme = core::choose_scheme(how, "verify_before_store", {"verify_before_store"}, token);
-  (void)core::thread_count(how.threads);
+  (void)threads_of(how);
   const bool protect = how.protection != ballast::protection::off;
-  made->work = made->backend == ballast::backend::reference ? reference::make_transform(made->shape, problem.precision, protect)
-                                                            : cpu::make_transform(made->shape, problem.precision, protect);
+  made->work = make_work(made->backend, made->shape, problem.precision, protect);
   made->problem = std::move(problem);
   made->how = std::move(how);
   implementation_ = std::move(made);
@@ -89,7 +111,7 @@ report execute(const plan::implementation& plan, direction way, kind wanted, pre
   inject::active_injector injector(plan.how.faults, "fft");
   core::recorder seen(token, plan.backend, plan.scheme, plan.how, injector);
   plan.work->run(in.data, const_cast<void*>(out.data),
-                 call{way, scale, overlap, plan.how.protection, core::thread_count(plan.how.threads), seen, injector});
+                 call{way, scale, overlap, plan.how.protection, threads_of(plan.how), seen, injector});
   return seen.finish();
 }
 

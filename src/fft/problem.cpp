@@ -7,10 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <ballast/error.hpp>
+
+#include "core/format.hpp"
 
 namespace ballast::fft {
 
@@ -37,7 +36,7 @@ std::string_view to_string(norm value) noexcept {
 direction natural_direction(kind value) { return value == kind::c2r ? direction::inverse : direction::forward; }
 
 std::string to_token(const problem& value, direction way) {
-  return fmt::format("fft_{}_{}_n{}_b{}_{}", to_string(value.kind), to_string(value.precision), fmt::join(value.shape, "x"), value.batch,
+  return fmt::format("fft_{}_{}_n{}_b{}_{}", to_string(value.kind), to_string(value.precision), core::join(value.shape, "x"), value.batch,
                      way == direction::forward ? "fwd" : "inv");
 }
 

@@ -6,11 +6,10 @@
 #include <cstring>
 #include <limits>
 
-#include <fmt/format.h>
-
 #include <ballast/error.hpp>
 
 #include "core/counter_rng.hpp"
+#include "core/format.hpp"
 
 namespace ballast::inject {
 
@@ -72,7 +71,63 @@ std::uint64_t special_pattern(model which, int width) {
   return std::bit_cast<std::uint64_t>(value);
 }
 
+// 3 to 8 different bits of a word.
+std::uint64_t several_bits(std::uint64_t seed, std::uint64_t stream, std::uint64_t drawn, int width) {
+  std::uint64_t mask = 0;
+  const int wanted = 3 + static_cast<int>(drawn % 6);
+  for (std::uint64_t i = 1; std::popcount(mask) < wanted; ++i)
+    mask |= std::uint64_t{1} << (core::random_bits(seed, stream, i) % static_cast<unsigned>(width));
+  return mask;
+}
+
 }  // namespace
+
+std::vector<device_fault> fault_injector::for_device() const {
+  std::vector<device_fault> made;
+  for (const auto& each : faults_) {
+    const fault& f = *each;
+    const auto drawn = [&](draw which) { return core::random_bits(f.what.seed, (f.number << 8) + which, 0); };
+    device_fault out;
+    out.site = static_cast<std::int32_t>(f.what.site);
+    out.interval = f.what.interval >= 0 ? static_cast<std::uint64_t>(f.what.interval) : drawn(k_draw_interval) >> 1;
+    out.step = drawn(k_draw_step) >> 1;
+    out.element = drawn(k_draw_element) >> 1;
+    out.visit = f.what.visit;
+    const auto mask = [&](int width) -> std::uint64_t {
+      const int bit = bit_of(f.what, drawn(k_draw_bit), width);
+      switch (f.what.model) {
+        case model::two_bits: return std::uint64_t{3} << std::min(bit, width - 2);
+        case model::random_bits: return several_bits(f.what.seed, (f.number << 8) + k_draw_bits, drawn(k_draw_bits), width);
+        case model::stuck_at: return std::uint64_t{1} << (f.what.bit >= 0 ? bit_of(f.what, 0, width) : width - 2);
+        default: return std::uint64_t{1} << bit;
+      }
+    };
+    out.mask32 = mask(32);
+    out.mask64 = mask(64);
+    switch (f.what.model) {
+      case model::bit_flip:
+      case model::two_bits:
+      case model::random_bits: out.action = device_fault::flip; break;
+      case model::vector_mask: out.action = device_fault::flip_neighbours; break;
+      case model::stuck_at: out.action = device_fault::stick; break;
+      case model::zero: out.action = device_fault::replace; break;
+      case model::random_value:
+        out.action = device_fault::replace;
+        out.value = drawn(k_draw_value);
+        out.value32 = static_cast<std::uint32_t>(out.value);
+        break;
+      case model::infinity:
+      case model::negative_infinity:
+      case model::nan:
+        out.action = device_fault::replace;
+        out.value = special_pattern(f.what.model, 64);
+        out.value32 = static_cast<std::uint32_t>(special_pattern(f.what.model, 32));
+        break;
+    }
+    made.push_back(out);
+  }
+  return made;
+}
 
 bool fault_injector::strike_words(site where, const place& here, void* data, std::int64_t count, int bytes, bool floating) noexcept {
   const int width = 8 * bytes;
@@ -88,7 +143,7 @@ bool fault_injector::strike_words(site where, const place& here, void* data, std
   for (const auto& each : faults_) {
     fault& f = *each;
     if (f.what.site != where) continue;
-    const auto drawn = [&](draw which, std::uint64_t i = 0) { return core::random_bits(f.what.seed, (f.number << 8) + which, i); };
+    const auto drawn = [&](draw which) { return core::random_bits(f.what.seed, (f.number << 8) + which, 0); };
     const std::int64_t interval =
         (f.what.interval >= 0 ? f.what.interval : static_cast<std::int64_t>(drawn(k_draw_interval) >> 1)) % here.intervals;
     const std::int64_t step = static_cast<std::int64_t>(drawn(k_draw_step) >> 1) % here.steps;
@@ -109,11 +164,7 @@ bool fault_injector::strike_words(site where, const place& here, void* data, std
         break;
       }
       case model::random_bits: {
-        std::uint64_t mask = 0;
-        const int wanted = 3 + static_cast<int>(drawn(k_draw_bits) % 6);
-        for (std::uint64_t i = 1; std::popcount(mask) < wanted; ++i)
-          mask |= std::uint64_t{1} << (drawn(k_draw_bits, i) % static_cast<unsigned>(width));
-        store(element, word ^ mask);
+        store(element, word ^ several_bits(f.what.seed, (f.number << 8) + k_draw_bits, drawn(k_draw_bits), width));
         break;
       }
       case model::random_value: store(element, drawn(k_draw_value)); break;

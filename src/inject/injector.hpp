@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "inject/device_fault.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
 
@@ -60,6 +61,10 @@ class fault_injector {
 
   // How many faults have struck so far.
   std::int64_t fired() const noexcept;
+
+  // The same faults for kernels on a device (inject/device_injector.cuh), with everything drawn, and the sites that they arm.
+  std::vector<device_fault> for_device() const;
+  std::uint64_t armed_sites() const noexcept { return armed_; }
 
  private:
   struct fault {

@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <charconv>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <ballast/error.hpp>
+
+#include "core/format.hpp"
 
 namespace ballast::inject {
 
@@ -41,14 +40,14 @@ request parse_request(std::string_view text) {
       if (found == k_sites.end()) {
         std::vector<std::string_view> names;
         for (const site_row& row : k_sites) names.push_back(row.name);
-        throw invalid_argument_error(fmt::format("inject: site: expected one of {}, got \"{}\"", fmt::join(names, ", "), value));
+        throw invalid_argument_error(fmt::format("inject: site: expected one of {}, got \"{}\"", core::join(names, ", "), value));
       }
       made.site = found->site;
       has_site = true;
     } else if (key == "model") {
       const auto found = std::ranges::find(k_model_names, value);
       if (found == k_model_names.end())
-        throw invalid_argument_error(fmt::format("inject: model: expected one of {}, got \"{}\"", fmt::join(k_model_names, ", "), value));
+        throw invalid_argument_error(fmt::format("inject: model: expected one of {}, got \"{}\"", core::join(k_model_names, ", "), value));
       made.model = static_cast<model>(found - k_model_names.begin());
     } else if (key == "count") {
       made.count = parse_integer<int>(key, value, 1);

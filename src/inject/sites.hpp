@@ -6,43 +6,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace ballast::inject {
+#include "inject/site.hpp"
 
-enum class site : std::uint8_t {
-  fft_input,
-  fft_twiddle,
-  fft_stage,
-  fft_intermediate,
-  fft_output,
-  fft_checksum,
-  fft_threshold,
-  fft_comparison,
-  kmeans_points,
-  kmeans_product,
-  kmeans_minimum,
-  kmeans_index,
-  kmeans_label,
-  kmeans_sum,
-  kmeans_count,
-  kmeans_centroid,
-  kmeans_shift,
-  kmeans_checksum,
-  kmeans_threshold,
-  kmeans_comparison,
-  qr_panel,
-  qr_reflector,
-  qr_tau,
-  qr_t,
-  qr_product,
-  qr_trailing,
-  qr_r,
-  qr_q,
-  qr_checksum,
-  qr_threshold,
-  qr_comparison,
-  qr_corrector,
-  event_log,
-};
+namespace ballast::inject {
 
 // data: a fault here reaches the output when protection is off. checker: it strikes the protection itself.
 // repair: as checker, but the struck code only runs once a fault was detected, so the injector adds one at `carrier`.

@@ -7,12 +7,11 @@
 #include <limits>
 #include <numeric>
 
-#include <fmt/format.h>
-
 #include <ballast/error.hpp>
 
 #include "abft/threshold.hpp"
 #include "abft/verify.hpp"
+#include "core/format.hpp"
 #include "core/parallel.hpp"
 
 namespace ballast::kmeans {

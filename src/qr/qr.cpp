@@ -8,12 +8,11 @@
 #include <limits>
 #include <numeric>
 
-#include <fmt/format.h>
-
 #include <ballast/error.hpp>
 
 #include "core/blas.hpp"
 #include "core/dispatch.hpp"
+#include "core/format.hpp"
 #include "core/parallel.hpp"
 #include "qr/application.hpp"
 #include "qr/factorization.hpp"
@@ -129,7 +128,7 @@ struct call {
   call(std::string problem, const execution& how)
       : token(std::move(problem)),
         scheme(core::choose_scheme(how, k_block_checksum, {k_block_checksum, k_qr_update}, token)),
-        which(core::choose_backend(how, token)),
+        which(core::choose_backend(how, token, "QR")),
         injector(how.faults, "qr"),
         seen(token, which, scheme, how, injector),
         run{seen, injector, how, which, which == backend::reference ? 1 : core::thread_count(how.threads)} {

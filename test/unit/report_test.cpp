@@ -106,8 +106,14 @@ TEST(report, merge_adds_and_keeps_the_worse_verdict) {
 TEST(dispatch, a_backend_can_be_forced_and_an_absent_one_is_refused) {
   EXPECT_EQ(choose_backend({.backend = backend::reference}, "t"), backend::reference);
   EXPECT_EQ(choose_backend({.backend = backend::cpu}, "t"), backend::cpu);
-  EXPECT_EQ(choose_backend({}, "t"), backend::cpu);
-  EXPECT_THROW(choose_backend({.backend = backend::cuda}, "t"), unsupported_error);
+  EXPECT_EQ(choose_backend({}, "t"), available_backends().front());
+  EXPECT_EQ(choose_backend({}, "t", "This"), backend::cpu);
+  try {
+    (void)choose_backend({.backend = backend::cuda}, "t", "This");
+    FAIL() << "no exception";
+  } catch (const unsupported_error& seen) {
+    EXPECT_STREQ(seen.what(), "t: backend: expected one that can run here (cpu, reference), got cuda; This has no CUDA backend");
+  }
 }
 
 TEST(dispatch, a_scheme_can_be_chosen_and_an_unknown_one_is_refused) {

@@ -1,0 +1,42 @@
+// Bit patterns of scalars, and a hash of them.
+// Layer: foundation, device code.
+#pragma once
+
+#include <cstdint>
+
+#include "core/counter_rng.hpp"
+#include "cuda/arch/arch.cuh"
+
+namespace ballast::cuda {
+
+__device__ __forceinline__ std::uint32_t bits(float x) { return __float_as_uint(x); }
+__device__ __forceinline__ std::uint64_t bits(double x) { return static_cast<std::uint64_t>(__double_as_longlong(x)); }
+__device__ __forceinline__ std::uint32_t bits(std::uint32_t x) { return x; }
+__device__ __forceinline__ std::uint64_t bits(std::uint64_t x) { return x; }
+
+template <class T>
+__device__ T from_bits(std::uint64_t word);
+template <>
+__device__ __forceinline__ float from_bits<float>(std::uint64_t word) {
+  return __uint_as_float(static_cast<std::uint32_t>(word));
+}
+template <>
+__device__ __forceinline__ double from_bits<double>(std::uint64_t word) {
+  return __longlong_as_double(static_cast<long long>(word));
+}
+template <>
+__device__ __forceinline__ std::uint32_t from_bits<std::uint32_t>(std::uint64_t word) {
+  return static_cast<std::uint32_t>(word);
+}
+template <>
+__device__ __forceinline__ std::uint64_t from_bits<std::uint64_t>(std::uint64_t word) {
+  return word;
+}
+
+// A hash of a value that is the same for every NaN.
+template <class T>
+__device__ __forceinline__ std::uint64_t value_hash(T x, std::uint64_t place) {
+  return core::mix64((x == x ? static_cast<std::uint64_t>(bits(x)) : 0x7ff8u) + 0x9e3779b97f4a7c15u * (place + 1));
+}
+
+}  // namespace ballast::cuda

@@ -1,0 +1,138 @@
+// The part of the CUDA driver's interface that Ballast uses, declared here and bound at run time: the library needs no toolkit to be built,
+// and the same binary runs where there is no driver.
+// Layer: foundation.
+// Source: the binary interface of libcuda.so.1 since driver 12.0; test/unit/cuda_driver_test.cpp compares it with the toolkit's cuda.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace ballast::cuda::driver {
+
+using result = int;  // CUresult
+inline constexpr result k_success = 0;
+inline constexpr result k_invalid_value = 1;
+inline constexpr result k_out_of_memory = 2;
+inline constexpr result k_no_device = 100;
+inline constexpr result k_no_binary = 209;
+
+using device_id = int;                // CUdevice
+using address = unsigned long long;   // CUdeviceptr
+using context = struct context_tag*;  // CUcontext
+using module_handle = struct module_tag*;
+using function = struct function_tag*;
+using memory_pool = struct memory_pool_tag*;
+using stream_handle = void*;  // CUstream
+
+// CUdevice_attribute
+enum device_attribute : int {
+  k_multiprocessors = 16,
+  k_l2_cache = 38,
+  k_threads_per_multiprocessor = 39,
+  k_capability_major = 75,
+  k_capability_minor = 76,
+  k_shared_per_multiprocessor = 81,
+  k_registers_per_multiprocessor = 82,
+  k_shared_per_block_opt_in = 97,
+  k_has_memory_pools = 115,
+  k_has_clusters = 120,
+};
+
+// CUfunction_attribute. Sizes in bytes; "local" is what spills and indexed arrays take of memory, per thread.
+enum function_attribute : int {
+  k_static_shared = 1,
+  k_local = 3,
+  k_registers = 4,
+  k_max_dynamic_shared = 8,
+  k_nonportable_cluster = 14,
+};
+
+// CUpointer_attribute, CUmemorytype
+enum pointer_attribute : int { k_memory_type = 2, k_is_managed = 8, k_device_ordinal = 9 };
+inline constexpr unsigned k_memory_on_device = 2;
+
+// CUmemPool_attribute: bytes (std::uint64_t) that a pool keeps instead of giving them back at a synchronisation.
+inline constexpr int k_release_threshold = 4;
+
+// CUjit_option
+enum load_option : int { k_error_log = 5, k_error_log_bytes = 6 };
+
+// CUlaunchAttributeID, CUlaunchAttribute, CUlaunchConfig
+inline constexpr unsigned k_cluster_dimension = 4;
+struct launch_attribute {
+  unsigned id;
+  unsigned reserved;
+  union {
+    char size[64];
+    unsigned cluster[3];
+  } value;
+};
+struct launch_config {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  stream_handle stream;
+  launch_attribute* attributes;
+  unsigned attribute_count;
+};
+
+// The functions, by their names in the library without "cu"; `_v2` is part of what the library exports.
+struct api {
+  result (*init)(unsigned flags);
+  result (*driver_version)(int* version);  // 1000 · major + 10 · minor of the newest toolkit that it supports
+  result (*error_name)(result, const char** text);
+  result (*error_string)(result, const char** text);
+  result (*device_count)(int* count);
+  result (*device_get)(device_id*, int ordinal);
+  result (*device_name)(char* text, int bytes, device_id);
+  result (*device_memory)(std::size_t* bytes, device_id);
+  result (*device_attribute)(int* value, driver::device_attribute, device_id);
+  result (*default_pool)(memory_pool*, device_id);
+  result (*pool_get)(memory_pool, int attribute, void* value);
+  result (*pool_set)(memory_pool, int attribute, void* value);
+  result (*primary_retain)(context*, device_id);
+  result (*context_current)(context*);
+  result (*context_push)(context);
+  result (*context_pop)(context*);
+  result (*context_device)(device_id*);
+  result (*context_id)(context, unsigned long long* id);  // never the same for two contexts of a process
+  result (*module_load)(module_handle*, const void* image, unsigned options, const int* keys, void** values);
+  result (*module_unload)(module_handle);
+  result (*module_function)(function*, module_handle, const char* name);
+  result (*function_get)(int* value, function_attribute, function);
+  result (*function_set)(function, function_attribute, int value);
+  result (*launch)(const launch_config*, function, void** arguments, void** extra);
+  result (*resident_blocks)(int* blocks, function, int threads, std::size_t shared);
+  result (*resident_clusters)(int* clusters, function, const launch_config*);
+  result (*allocate)(address*, std::size_t bytes, memory_pool, stream_handle);
+  result (*release)(address, stream_handle);
+  result (*copy)(address to, address from, std::size_t bytes, stream_handle);
+  result (*fill)(address, unsigned char value, std::size_t bytes, stream_handle);
+  result (*pointer_get)(unsigned count, const pointer_attribute* attributes, void** values, address);
+  result (*stream_synchronize)(stream_handle);
+  // Since 12.4; null before.
+  result (*parameter)(function, std::size_t index, std::size_t* offset, std::size_t* bytes);
+};
+
+// Fills `functions` from a library that dlopen gave. Returns the name of the first function that it lacks, or "".
+std::string bind(void* library, api& functions);
+
+// What is there: bound and initialised once, at the first call.
+struct availability {
+  api functions{};
+  int version = 0;  // of the driver; 0: none
+  int devices = 0;
+  std::string why;  // why there is nothing to use, in one sentence; empty if there is
+};
+const availability& available();
+
+inline constexpr int k_oldest_version = 12000;
+
+// Throws what a failed call means: std::bad_alloc if memory ran out, else ballast::error with the driver's words.
+void check(const api& functions, result got, const char* call);
+
+// "CUDA_ERROR_INVALID_VALUE (invalid argument)"
+std::string describe(const api& functions, result got);
+
+}  // namespace ballast::cuda::driver

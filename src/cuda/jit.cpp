@@ -1,0 +1,428 @@
+// The way of a kernel from its name to its machine code, and the formats of bundle and cache.
+#include "cuda/jit.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <ballast/error.hpp>
+
+#include "core/format.hpp"
+#include "cuda/embedded.hpp"
+
+namespace ballast::cuda {
+
+namespace fs = std::filesystem;
+
+std::string request_text(const kernel_request& wanted, std::string_view architecture) {
+  return fmt::format("sources {}\noptions {}\nheader {}\narchitecture {}\nkernel {}\n", embedded_hash(), core::join(nvrtc::options(), " "),
+                     wanted.header, architecture, wanted.expression);
+}
+
+namespace {
+
+// Instructions of one architecture alone ("a") are worth having where the kernels use them: Hopper's and data-centre Blackwell's.
+bool has_own_instructions(int major) { return major == 9 || major == 10; }
+
+// The number in "sm_90a" or "compute_90"; 0 if there is none.
+int number_of(std::string_view architecture) {
+  int number = 0;
+  const auto digits = std::min(architecture.find('_'), architecture.size() - 1) + 1;
+  std::from_chars(architecture.data() + digits, architecture.data() + architecture.size(), number);
+  return number;
+}
+
+}  // namespace
+
+std::vector<std::string> runnable_architectures(int major, int minor) {
+  std::vector<std::string> list;
+  if (has_own_instructions(major)) list.push_back(fmt::format("sm_{}{}a", major, minor));
+  for (int below = minor; below >= 0; --below) list.push_back(fmt::format("sm_{}{}", major, below));
+  return list;
+}
+
+std::string target_architecture(int major, int minor, std::span<const int> known) {
+  for (const std::string& each : runnable_architectures(major, minor)) {
+    if (std::ranges::find(known, number_of(each)) != known.end()) return each;
+  }
+  int newest = 0;
+  for (const int each : known) {
+    if (each <= 10 * major + minor) newest = std::max(newest, each);
+  }
+  return newest == 0 ? "" : fmt::format("compute_{}", newest);
+}
+
+capabilities typical_capabilities(std::string_view architecture) {
+  constexpr std::int64_t kib = 1024;
+  constexpr std::int64_t gib = kib * kib * kib;
+  if (architecture == "sm_80") return {"sm_80", 8, 0, 108, 2048, 65536, 164 * kib, 163 * kib, 40 * kib * kib, 40 * gib};
+  if (architecture == "sm_90a") return {"sm_90a", 9, 0, 132, 2048, 65536, 228 * kib, 227 * kib, 50 * kib * kib, 80 * gib};
+  throw invalid_argument_error(fmt::format("architecture: expected sm_80 or sm_90a, got {}", architecture));
+}
+
+// --- entries ---------------------------------------------------------------------------------------------------------------------------
+//
+// magic (8 bytes), version (u32), bytes of the body (u64), FNV-1a-128 of the body (16 bytes), body. Numbers are little-endian.
+// Body: text, toolkit, name, registers, spills, stack, static shared, code; strings with their length (u64) in front, numbers as i32.
+
+namespace {
+
+constexpr std::string_view k_magic("BALLASTK");
+constexpr std::uint32_t k_version = 1;
+constexpr std::size_t k_head = 8 + 4 + 8 + 16;
+constexpr std::uint64_t k_longest_text = 1 << 20;
+
+// FNV-1a with 128 bits (G. Fowler, L. C. Noll, K.-P. Vo): names files and finds damage. Nothing depends on
+// its having no collisions: the text of a request is stored and compared.
+std::array<char, 16> fnv128(std::string_view data) {
+  __extension__ using wide = unsigned __int128;
+  constexpr wide prime = (wide{1} << 88) + 0x13b;
+  wide hash = (wide{0x6c62272e07bb0142u} << 64) + 0x62b821756295c58du;
+  for (const char each : data) hash = (hash ^ static_cast<unsigned char>(each)) * prime;
+  std::array<char, 16> bytes{};
+  for (int i = 0; i < 16; ++i) bytes[static_cast<std::size_t>(i)] = static_cast<char>(hash >> (8 * i));
+  return bytes;
+}
+
+template <class Number>
+void put(std::string& to, Number value) {
+  for (std::size_t i = 0; i < sizeof(Number); ++i) to.push_back(static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * i)));
+}
+
+void put(std::string& to, const std::string& text) {
+  put(to, static_cast<std::uint64_t>(text.size()));
+  to += text;
+}
+
+// Takes from the front of `from`; false if it is too short.
+template <class Number>
+bool take(std::string_view& from, Number& value) {
+  if (from.size() < sizeof(Number)) return false;
+  std::uint64_t bits = 0;
+  for (std::size_t i = 0; i < sizeof(Number); ++i) bits |= std::uint64_t{static_cast<unsigned char>(from[i])} << (8 * i);
+  value = static_cast<Number>(bits);
+  from.remove_prefix(sizeof(Number));
+  return true;
+}
+
+bool take(std::string_view& from, std::string& text) {
+  std::uint64_t bytes = 0;
+  if (!take(from, bytes) || from.size() < bytes) return false;
+  text = from.substr(0, bytes);
+  from.remove_prefix(bytes);
+  return true;
+}
+
+// The bytes of the body, if `head` begins an entry.
+std::optional<std::uint64_t> body_bytes(std::string_view head) {
+  std::uint32_t version = 0;
+  std::uint64_t bytes = 0;
+  if (!head.starts_with(k_magic)) return std::nullopt;
+  head.remove_prefix(k_magic.size());
+  if (!take(head, version) || version != k_version || !take(head, bytes)) return std::nullopt;
+  return bytes;
+}
+
+std::optional<std::string> read_file(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return std::nullopt;
+  std::string content((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  if (in.bad()) return std::nullopt;
+  return content;
+}
+
+// Whole or not at all, also for processes that read meanwhile or write the same: a name of its own, then rename. Returns why not, or "".
+std::string write_file(const fs::path& file, std::string_view content) {
+  static std::atomic<unsigned> count{0};
+  const fs::path partial = fmt::format("{}.{}.{}.partial", file.string(), ::getpid(), count++);
+  errno = 0;
+  std::ofstream out(partial, std::ios::binary | std::ios::trunc);
+  out.write(content.data(), static_cast<std::streamsize>(content.size()));
+  out.close();
+  std::error_code failure;
+  if (!out) {
+    const std::string why = errno != 0 ? std::strerror(errno) : "write failed";
+    fs::remove(partial, failure);
+    return fmt::format("{}: {}", partial.string(), why);
+  }
+  fs::rename(partial, file, failure);
+  if (!failure) return "";
+  std::error_code ignored;  // the first failure is the one to tell
+  fs::remove(partial, ignored);
+  return fmt::format("{}: {}", file.string(), failure.message());
+}
+
+}  // namespace
+
+std::string pack(const image& value) {
+  std::string body;
+  put(body, value.text);
+  put(body, std::int32_t{value.toolkit});
+  put(body, value.name);
+  for (const int each : {value.uses.registers, value.uses.spills, value.uses.stack, value.uses.static_shared})
+    put(body, std::int32_t{each});
+  put(body, value.code);
+  std::string entry(k_magic);
+  put(entry, k_version);
+  put(entry, static_cast<std::uint64_t>(body.size()));
+  const auto sum = fnv128(body);
+  entry.append(sum.data(), sum.size());
+  return entry + body;
+}
+
+std::optional<image> unpack(std::string_view bytes) {
+  const auto length = body_bytes(bytes);
+  if (!length || bytes.size() < k_head || bytes.size() - k_head != *length) return std::nullopt;
+  std::string_view body = bytes.substr(k_head);
+  const auto sum = fnv128(body);
+  if (bytes.substr(k_head - sum.size(), sum.size()) != std::string_view(sum.data(), sum.size())) return std::nullopt;
+  image value;
+  std::array<std::int32_t, 4> uses{};
+  std::int32_t toolkit = 0;
+  if (!take(body, value.text) || !take(body, toolkit) || !take(body, value.name)) return std::nullopt;
+  for (std::int32_t& each : uses) {
+    if (!take(body, each)) return std::nullopt;
+  }
+  if (!take(body, value.code) || !body.empty()) return std::nullopt;
+  value.toolkit = toolkit;
+  value.uses = {uses[0], uses[1], uses[2], uses[3]};
+  return value;
+}
+
+// --- bundle ----------------------------------------------------------------------------------------------------------------------------
+
+bundle::bundle(fs::path file) : file_(std::move(file)) {
+  if (file_.empty()) return;
+  std::ifstream in(file_, std::ios::binary | std::ios::ate);
+  if (!in) return;
+  const std::int64_t total = in.tellg();
+  std::string head(k_head + 8, '\0');  // of the entry, and the length of its text
+  for (std::int64_t offset = 0; offset + static_cast<std::int64_t>(head.size()) <= total;) {
+    if (!in.seekg(offset) || !in.read(head.data(), static_cast<std::streamsize>(head.size()))) break;
+    const auto length = body_bytes(head);
+    const std::int64_t room = total - offset - static_cast<std::int64_t>(k_head);
+    if (!length || *length > static_cast<std::uint64_t>(room)) break;
+    std::uint64_t text_bytes = 0;
+    std::string_view rest = std::string_view(head).substr(k_head);
+    if (!take(rest, text_bytes) || text_bytes > k_longest_text || text_bytes + 8 > *length) break;
+    std::string text(text_bytes, '\0');
+    if (!in.read(text.data(), static_cast<std::streamsize>(text_bytes))) break;
+    const auto bytes = static_cast<std::int64_t>(k_head + *length);
+    index_.emplace(std::move(text), place{offset, bytes});
+    offset += bytes;
+  }
+}
+
+bool bundle::has_any_for(std::string_view architecture) const {
+  const std::string ours = fmt::format("sources {}\n", embedded_hash());
+  const std::string line = fmt::format("\narchitecture {}\n", architecture);
+  return std::ranges::any_of(index_,
+                             [&](const auto& each) { return each.first.starts_with(ours) && each.first.find(line) != std::string::npos; });
+}
+
+std::optional<image> bundle::find(const std::string& text) const {
+  const auto at = index_.find(text);
+  if (at == index_.end()) return std::nullopt;
+  std::ifstream in(file_, std::ios::binary);
+  std::string entry(static_cast<std::size_t>(at->second.bytes), '\0');
+  if (!in.seekg(at->second.offset) || !in.read(entry.data(), at->second.bytes)) return std::nullopt;
+  auto value = unpack(entry);
+  if (!value || value->text != text) return std::nullopt;
+  return value;
+}
+
+void write_bundle(const fs::path& file, std::span<const image> images) {
+  std::string content;
+  for (const image& each : images) content += pack(each);
+  if (file.has_parent_path()) fs::create_directories(file.parent_path());
+  if (const std::string failure = write_file(file, content); !failure.empty()) throw error(failure);
+}
+
+// --- cache -----------------------------------------------------------------------------------------------------------------------------
+
+kernel_cache::kernel_cache(settings wanted) : settings_(std::move(wanted)), bundle_(settings_.bundle) {}
+
+// One image, while it is made and afterwards.
+struct kernel_cache::pending {
+  std::mutex mutex;
+  std::shared_ptr<const image> made;
+};
+
+std::shared_ptr<const image> kernel_cache::remembered(const std::string& text, const std::function<found()>& make, origin& from) {
+  std::shared_ptr<pending> slot;
+  {
+    const std::scoped_lock lock(mutex_);
+    auto& held = images_[text];
+    if (held == nullptr) held = std::make_shared<pending>();
+    slot = held;
+  }
+  const std::scoped_lock lock(slot->mutex);  // others that want this image wait here
+  from = origin::memory;
+  if (slot->made == nullptr) {
+    const found got = make();
+    from = got.from;
+    slot->made = got.made;
+  }
+  return slot->made;
+}
+
+kernel_cache::found kernel_cache::get(const kernel_request& wanted, int major, int minor, int newest_toolkit) {
+  const auto architectures = runnable_architectures(major, minor);
+  found got;
+  got.made = remembered(
+      fmt::format("toolkit {}\n{}", newest_toolkit, request_text(wanted, architectures.front())),
+      [&]() -> found {
+        for (const std::string& each : architectures) {
+          auto ready = bundle_.find(request_text(wanted, each));
+          if (ready && ready->toolkit / 1000 <= newest_toolkit) return {std::make_shared<const image>(std::move(*ready)), origin::bundle};
+        }
+        const auto refuse = [&](const std::string& reason) {
+          throw unsupported_error(fmt::format("{}: the kernel is not in the bundle ({}) and cannot be compiled: {}", wanted.expression,
+                                              bundle_.size() == 0 ? "there is none" : bundle_.file().string(), reason));
+        };
+        const nvrtc::compiler* with = settings_.compiler(newest_toolkit);
+        if (with == nullptr) refuse(nvrtc::why_not_found(newest_toolkit));
+        const std::string target = target_architecture(major, minor, with->architectures());
+        if (target.empty())
+          refuse(fmt::format("NVRTC {}.{} knows no architecture as old as {}.{}", with->major(), with->minor(), major, minor));
+        return read_or_compile(wanted, target, *with);
+      },
+      got.from);
+  return got;
+}
+
+kernel_cache::found kernel_cache::get(const kernel_request& wanted, const std::string& architecture) {
+  found got;
+  got.made = remembered(
+      request_text(wanted, architecture),
+      [&] {
+        const int any = std::numeric_limits<int>::max();
+        const nvrtc::compiler* with = settings_.compiler(any);
+        if (with == nullptr) throw unsupported_error(fmt::format("{}: {}", wanted.expression, nvrtc::why_not_found(any)));
+        return read_or_compile(wanted, architecture, *with);
+      },
+      got.from);
+  return got;
+}
+
+kernel_cache::found kernel_cache::read_or_compile(const kernel_request& wanted, const std::string& architecture,
+                                                  const nvrtc::compiler& with) {
+  const std::string text = request_text(wanted, architecture);
+  const int toolkit = 1000 * with.major() + 10 * with.minor();
+  if (auto kept = read(text, toolkit)) return {std::move(kept), origin::disk};
+  nvrtc::result compiled = with.compile(wanted.header, wanted.expression, architecture, embedded_sources());
+  auto made = std::make_shared<const image>(image{text, toolkit, std::move(compiled.name), std::move(compiled.image), compiled.uses});
+  write(*made);
+  return {std::move(made), origin::compiler};
+}
+
+fs::path kernel_cache::file_of(const std::string& text, int toolkit) const {
+  std::string name;
+  for (const char each : fnv128(fmt::format("toolkit {}\n{}", toolkit, text)))
+    name += fmt::format("{:02x}", static_cast<unsigned char>(each));
+  return settings_.folder / (name + ".kernel");
+}
+
+// Null for anything but the whole entry that was asked for: a damaged one is compiled again and replaced.
+std::shared_ptr<const image> kernel_cache::read(const std::string& text, int toolkit) const {
+  if (settings_.folder.empty()) return nullptr;
+  const auto content = read_file(file_of(text, toolkit));
+  if (!content) return nullptr;
+  auto value = unpack(*content);
+  if (!value || value->text != text || value->toolkit != toolkit) return nullptr;
+  return std::make_shared<const image>(std::move(*value));
+}
+
+// A cache that cannot be written makes calls slower, not wrong: `ballast info` says so, the call goes on.
+void kernel_cache::write(const image& made) {
+  if (settings_.folder.empty()) return;
+  std::error_code failure;
+  fs::create_directories(settings_.folder, failure);
+  const std::string why = failure ? fmt::format("{}: {}", settings_.folder.string(), failure.message())
+                                  : write_file(file_of(made.text, made.toolkit), pack(made));
+  const std::scoped_lock lock(mutex_);
+  write_failure_ = why;
+}
+
+std::string kernel_cache::why_not(int major, int minor, int newest_toolkit) const {
+  const auto architectures = runnable_architectures(major, minor);
+  if (std::ranges::any_of(architectures, [&](const std::string& each) { return bundle_.has_any_for(each); })) return "";
+  const nvrtc::compiler* with = settings_.compiler(newest_toolkit);
+  if (with == nullptr)
+    return fmt::format("no kernels for compute capability {}.{}: {}, and {}", major, minor,
+                       bundle_.size() == 0 ? "there is no bundle" : fmt::format("{} has none", bundle_.file().string()),
+                       nvrtc::why_not_found(newest_toolkit));
+  if (target_architecture(major, minor, with->architectures()).empty())
+    return fmt::format("no kernels for compute capability {}.{}: NVRTC {}.{} knows only later ones", major, minor, with->major(),
+                       with->minor());
+  return "";
+}
+
+std::string kernel_cache::folder_state() const {
+  if (settings_.folder.empty()) return "off: none of BALLAST_CACHE_DIR, XDG_CACHE_HOME and HOME is set";
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!write_failure_.empty()) return "not writable: " + write_failure_;
+  }
+  // What exists of the path must be a folder to write in; the rest would be made.
+  for (fs::path existing = settings_.folder;; existing = existing.parent_path()) {
+    std::error_code failure;
+    const auto status = fs::status(existing, failure);
+    if (status.type() == fs::file_type::not_found && existing.has_parent_path() && existing != existing.parent_path()) continue;
+    if (failure && status.type() != fs::file_type::not_found)
+      return fmt::format("not writable: {}: {}", existing.string(), failure.message());
+    if (!fs::is_directory(status)) return fmt::format("not writable: {} is not a folder", existing.string());
+    if (::access(existing.c_str(), W_OK | X_OK) != 0) return fmt::format("not writable: {}: {}", existing.string(), std::strerror(errno));
+    return "writable";
+  }
+}
+
+fs::path default_cache_folder() {
+  const auto variable = [](const char* name) -> fs::path {
+    const char* value = std::getenv(name);
+    return value == nullptr ? "" : value;
+  };
+  if (const fs::path own = variable("BALLAST_CACHE_DIR"); !own.empty()) return own;
+  if (const fs::path caches = variable("XDG_CACHE_HOME"); caches.is_absolute()) return caches / "ballast";
+  if (const fs::path home = variable("HOME"); home.is_absolute()) return home / ".cache" / "ballast";
+  return {};
+}
+
+fs::path default_bundle_file() {
+  Dl_info here{};
+  if (dladdr(reinterpret_cast<const void*>(&default_bundle_file), &here) == 0 || here.dli_fname == nullptr) return {};
+  std::error_code failure;
+  fs::path self = fs::canonical(here.dli_fname, failure);
+  if (failure) {  // a program that was started through PATH is known by its bare name
+    self = fs::canonical("/proc/self/exe", failure);
+    if (failure) return {};
+  }
+  // lib/, lib/<machine>/, bin/, libexec/ballast/
+  fs::path root = self.parent_path();
+  for (int up = 0; up < 2; ++up) {
+    root = root.parent_path();
+    fs::path candidate = root / "share" / "ballast" / "kernels.bundle";
+    if (fs::is_regular_file(candidate, failure)) return candidate;
+  }
+  return {};
+}
+
+kernel_cache& kernels() {
+  static kernel_cache own({.folder = default_cache_folder(), .bundle = default_bundle_file()});
+  return own;
+}
+
+}  // namespace ballast::cuda

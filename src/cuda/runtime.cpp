@@ -1,0 +1,372 @@
+// The device over the CUDA driver, and which device a call gets.
+// Launches, copies, fills and stream-ordered allocations neither synchronise nor touch anything but their stream: they can be captured
+// into a CUDA graph.
+#include "cuda/runtime.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include <ballast/error.hpp>
+
+#include "core/format.hpp"
+
+namespace ballast::cuda {
+
+namespace {
+
+// Makes a context current and afterwards what was current before.
+class in_context {
+ public:
+  in_context(const driver::api& functions, driver::context wanted) : in_context(functions, wanted, std::nothrow) {
+    driver::check(functions, status_, "cuCtxPushCurrent");
+  }
+  // Where nothing may be thrown: status() says whether it worked.
+  in_context(const driver::api& functions, driver::context wanted, std::nothrow_t) noexcept : functions_(functions) {
+    driver::context current = nullptr;
+    status_ = functions_.context_current(&current);
+    if (status_ != driver::k_success || current == wanted) return;
+    status_ = functions_.context_push(wanted);
+    pushed_ = status_ == driver::k_success;
+  }
+  in_context(const in_context&) = delete;
+  in_context& operator=(const in_context&) = delete;
+  ~in_context() {
+    driver::context ours = nullptr;
+    if (pushed_) functions_.context_pop(&ours);
+  }
+  driver::result status() const { return status_; }
+
+ private:
+  const driver::api& functions_;
+  driver::result status_;
+  bool pushed_ = false;
+};
+
+class driver_kernel final : public kernel {
+ public:
+  std::string expression;
+  driver::function function = nullptr;
+  unsigned threads = 0;
+  unsigned shared = 0;
+  unsigned cluster = 1;
+  std::optional<std::size_t> argument_bytes;  // as the compiler laid it out, where the driver tells
+};
+
+// What a launch hands to the driver. `cluster` is storage that the configuration may point to.
+driver::launch_config configure(const driver_kernel& which, std::int64_t blocks, stream on, driver::launch_attribute& cluster) {
+  driver::launch_config config{};
+  config.grid[0] = static_cast<unsigned>(blocks);
+  config.grid[1] = config.grid[2] = 1;
+  config.block[0] = which.threads;
+  config.block[1] = config.block[2] = 1;
+  config.shared_bytes = which.shared;
+  config.stream = on;
+  if (which.cluster > 1) {
+    cluster.id = driver::k_cluster_dimension;
+    cluster.value.cluster[0] = which.cluster;
+    cluster.value.cluster[1] = cluster.value.cluster[2] = 1;
+    config.attributes = &cluster;
+    config.attribute_count = 1;
+  }
+  return config;
+}
+
+driver::address as_address(const void* memory) { return reinterpret_cast<driver::address>(memory); }
+
+class driver_device final : public device {
+ public:
+  driver_device(const driver::api& functions, int driver_version, driver::context context, driver::device_id id, kernel_cache& kernels)
+      : functions_(functions),
+        driver_version_(driver_version),
+        context_(context),
+        id_(id),
+        kernels_(kernels),
+        about_(read_capabilities(functions, id)) {
+    check(functions_.default_pool(&pool_, id_), "cuDeviceGetDefaultMemPool");
+    // Without a threshold every synchronisation gives the pool's memory back and the next call pays for it again. One that the
+    // application has set is left alone.
+    std::uint64_t kept = 0;
+    check(functions_.pool_get(pool_, driver::k_release_threshold, &kept), "cuMemPoolGetAttribute");
+    if (kept == 0) {
+      kept = std::numeric_limits<std::uint64_t>::max();
+      check(functions_.pool_set(pool_, driver::k_release_threshold, &kept), "cuMemPoolSetAttribute");
+    }
+    check(functions_.device_attribute(&has_clusters_, driver::k_has_clusters, id_), "cuDeviceGetAttribute");
+  }
+
+  const capabilities& about() const noexcept override { return about_; }
+
+  void* allocate(std::int64_t bytes, stream on) override {
+    const in_context scope(functions_, context_);
+    driver::address memory = 0;
+    check(functions_.allocate(&memory, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)), pool_, on), "cuMemAllocFromPoolAsync");
+    return reinterpret_cast<void*>(memory);
+  }
+
+  void release(void* memory, stream on) noexcept override {
+    const in_context scope(functions_, context_, std::nothrow);
+    // Fails only when the driver is shut down or the context is lost, and then the memory is gone, too.
+    if (scope.status() == driver::k_success) functions_.release(as_address(memory), on);
+  }
+
+  bool accessible(const void* memory) const noexcept override {
+    const in_context scope(functions_, context_, std::nothrow);
+    if (scope.status() != driver::k_success) return false;
+    constexpr std::array attributes{driver::k_memory_type, driver::k_is_managed, driver::k_device_ordinal};
+    std::uint64_t type = 0, managed = 0, ordinal = 0;  // wide enough for whatever width the driver writes
+    std::array<void*, attributes.size()> values{&type, &managed, &ordinal};
+    if (functions_.pointer_get(attributes.size(), attributes.data(), values.data(), as_address(memory)) != driver::k_success) return false;
+    if (static_cast<std::uint8_t>(managed) != 0) return true;
+    return static_cast<unsigned>(type) == driver::k_memory_on_device && static_cast<int>(ordinal) == id_;
+  }
+
+  void copy(void* to, const void* from, std::int64_t bytes, stream on) override {
+    if (bytes == 0) return;
+    const in_context scope(functions_, context_);
+    check(functions_.copy(as_address(to), as_address(from), static_cast<std::size_t>(bytes), on), "cuMemcpyAsync");
+  }
+
+  void zero(void* memory, std::int64_t bytes, stream on) override {
+    if (bytes == 0) return;
+    const in_context scope(functions_, context_);
+    check(functions_.fill(as_address(memory), 0, static_cast<std::size_t>(bytes), on), "cuMemsetD8Async");
+  }
+
+  const kernel& load(const kernel_request& wanted) override {
+    const std::string key =
+        fmt::format("{}\n{}\n{} {} {}", wanted.header, wanted.expression, wanted.threads, wanted.shared, wanted.cluster);
+    const std::scoped_lock lock(mutex_);
+    auto& held = loaded_[key];
+    if (held == nullptr) held = load_now(wanted);
+    return *held;
+  }
+
+  void launch(const kernel& which, std::int64_t blocks, const void* argument, std::size_t size, stream on) override {
+    const auto& ours = static_cast<const driver_kernel&>(which);
+    if (blocks < 1 || blocks > k_most_blocks)
+      throw error(fmt::format("{}: expected 1 to {} blocks, got {}", ours.expression, k_most_blocks, blocks));
+    if (ours.argument_bytes && *ours.argument_bytes != size)
+      throw error(fmt::format("{}: expected an argument of {} bytes, got {}", ours.expression, *ours.argument_bytes, size));
+    const in_context scope(functions_, context_);
+    driver::launch_attribute cluster{};
+    const driver::launch_config config = configure(ours, blocks, on, cluster);
+    void* arguments[] = {const_cast<void*>(argument)};  // the driver reads it before the call returns
+    check(functions_.launch(&config, ours.function, arguments, nullptr), ours.expression.c_str());
+  }
+
+  std::int64_t resident_blocks(const kernel& which) override {
+    const auto& ours = static_cast<const driver_kernel&>(which);
+    const in_context scope(functions_, context_);
+    int count = 0;
+    if (ours.cluster > 1) {
+      driver::launch_attribute cluster{};
+      const driver::launch_config config = configure(ours, ours.cluster, nullptr, cluster);
+      check(functions_.resident_clusters(&count, ours.function, &config), "cuOccupancyMaxActiveClusters");
+      return std::int64_t{count} * ours.cluster;
+    }
+    check(functions_.resident_blocks(&count, ours.function, static_cast<int>(ours.threads), ours.shared),
+          "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    return std::int64_t{count} * about_.multiprocessors;
+  }
+
+  void synchronize(stream on) override {
+    const in_context scope(functions_, context_);
+    check(functions_.stream_synchronize(on), "cuStreamSynchronize");
+  }
+
+ private:
+  static constexpr std::int64_t k_most_blocks = std::numeric_limits<std::int32_t>::max();
+  static constexpr int k_portable_cluster = 8;  // blocks; a larger one must be allowed for each kernel
+
+  void check(driver::result got, const char* call) const { driver::check(functions_, got, call); }
+
+  std::unique_ptr<driver_kernel> load_now(const kernel_request& wanted) {
+    if (wanted.cluster > 1 && has_clusters_ == 0)
+      throw unsupported_error(fmt::format("{}: expected a device with thread-block clusters, got {} ({}.{})", wanted.expression,
+                                          about_.name, about_.major, about_.minor));
+    if (wanted.shared > about_.shared_per_block)
+      throw unsupported_error(fmt::format("{}: expected at most the {} bytes of shared memory that {} has for a block, got {}",
+                                          wanted.expression, about_.shared_per_block, about_.name, wanted.shared));
+    const auto found = kernels_.get(wanted, about_.major, about_.minor, driver_version_ / 1000);
+    const in_context scope(functions_, context_);
+    auto made = std::make_unique<driver_kernel>();
+    made->expression = wanted.expression;
+    made->threads = static_cast<unsigned>(wanted.threads);
+    made->shared = static_cast<unsigned>(wanted.shared);
+    made->cluster = static_cast<unsigned>(wanted.cluster);
+
+    std::array<char, 4096> log{};
+    const std::array keys{static_cast<int>(driver::k_error_log), static_cast<int>(driver::k_error_log_bytes)};
+    std::array<void*, keys.size()> values{log.data(), reinterpret_cast<void*>(log.size())};
+    driver::module_handle module = nullptr;
+    const driver::result loaded = functions_.module_load(&module, found.made->code.data(), keys.size(), keys.data(), values.data());
+    if (loaded == driver::k_out_of_memory) throw std::bad_alloc();
+    if (loaded != driver::k_success)
+      throw unsupported_error(fmt::format("{}: code of CUDA {}.{} does not load with a driver for CUDA {}.{}: {}{}{}", wanted.expression,
+                                          found.made->toolkit / 1000, found.made->toolkit % 1000 / 10, driver_version_ / 1000,
+                                          driver_version_ % 1000 / 10, describe(functions_, loaded), log[0] == '\0' ? "" : "\n",
+                                          log.data()));
+    try {
+      check(functions_.module_function(&made->function, module, found.made->name.c_str()), "cuModuleGetFunction");
+      if (made->shared > 0)  // beyond 48 KiB only by this permission
+        check(functions_.function_set(made->function, driver::k_max_dynamic_shared, static_cast<int>(made->shared)), "cuFuncSetAttribute");
+      if (wanted.cluster > k_portable_cluster)
+        check(functions_.function_set(made->function, driver::k_nonportable_cluster, 1), "cuFuncSetAttribute");
+      std::size_t offset = 0, bytes = 0;
+      if (functions_.parameter != nullptr && functions_.parameter(made->function, 0, &offset, &bytes) == driver::k_success)
+        made->argument_bytes = bytes;
+    } catch (...) {
+      functions_.module_unload(module);
+      throw;
+    }
+    return made;
+  }
+
+  const driver::api& functions_;
+  int driver_version_;
+  driver::context context_;
+  driver::device_id id_;
+  kernel_cache& kernels_;
+  capabilities about_;
+  int has_clusters_ = 0;
+  driver::memory_pool pool_ = nullptr;
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<driver_kernel>> loaded_;
+};
+
+// Why this device cannot be used; empty if it can.
+std::string why_unusable(const driver::api& functions, int driver_version, driver::device_id id) {
+  int pools = 0;
+  if (functions.device_attribute(&pools, driver::k_has_memory_pools, id) != driver::k_success || pools == 0)
+    return "the device has no stream-ordered allocation";
+  const capabilities about = read_capabilities(functions, id);
+  return kernels().why_not(about.major, about.minor, driver_version / 1000);
+}
+
+driver::device_id device_at(const driver::api& functions, int ordinal) {
+  driver::device_id id = 0;
+  driver::check(functions, functions.device_get(&id, ordinal), "cuDeviceGet");
+  return id;
+}
+
+struct usable_device {
+  driver::device_id id = -1;  // the first one that can be used
+  std::string why;            // why none can, else empty
+};
+
+const usable_device& first_usable() {
+  static const usable_device found = [] {
+    const driver::availability& there = driver::available();
+    usable_device made;
+    made.why = there.why;
+    for (int ordinal = 0; ordinal < there.devices && made.id < 0; ++ordinal) {
+      const driver::device_id id = device_at(there.functions, ordinal);
+      const std::string why = why_unusable(there.functions, there.version, id);
+      if (why.empty()) made.id = id;
+      if (made.why.empty()) made.why = why;
+    }
+    if (made.id >= 0) made.why.clear();
+    return made;
+  }();
+  return found;
+}
+
+// All devices of the process. A context is known by its identity, which no later context shares.
+struct registry {
+  std::mutex mutex;
+  std::shared_ptr<device> instead;
+  driver::context primary = nullptr;  // retained for as long as the process lives
+  std::map<unsigned long long, std::shared_ptr<device>> open;
+};
+
+registry& devices() {
+  static registry own;
+  return own;
+}
+
+}  // namespace
+
+capabilities read_capabilities(const driver::api& functions, driver::device_id id) {
+  const auto attribute = [&](driver::device_attribute which) {
+    int value = 0;
+    driver::check(functions, functions.device_attribute(&value, which, id), "cuDeviceGetAttribute");
+    return value;
+  };
+  std::array<char, 256> name{};
+  std::size_t memory = 0;
+  driver::check(functions, functions.device_name(name.data(), static_cast<int>(name.size()), id), "cuDeviceGetName");
+  driver::check(functions, functions.device_memory(&memory, id), "cuDeviceTotalMem");
+  return {.name = name.data(),
+          .major = attribute(driver::k_capability_major),
+          .minor = attribute(driver::k_capability_minor),
+          .multiprocessors = attribute(driver::k_multiprocessors),
+          .threads_per_multiprocessor = attribute(driver::k_threads_per_multiprocessor),
+          .registers_per_multiprocessor = attribute(driver::k_registers_per_multiprocessor),
+          .shared_per_multiprocessor = attribute(driver::k_shared_per_multiprocessor),
+          .shared_per_block = attribute(driver::k_shared_per_block_opt_in),
+          .l2_cache = attribute(driver::k_l2_cache),
+          .memory = static_cast<std::int64_t>(memory)};
+}
+
+std::vector<capabilities> visible_devices() {
+  const driver::availability& there = driver::available();
+  std::vector<capabilities> list;
+  for (int ordinal = 0; ordinal < there.devices; ++ordinal)
+    list.push_back(read_capabilities(there.functions, device_at(there.functions, ordinal)));
+  return list;
+}
+
+std::shared_ptr<device> open_device(const driver::api& functions, int driver_version, driver::context context, driver::device_id id,
+                                    kernel_cache& kernels) {
+  return std::make_shared<driver_device>(functions, driver_version, context, id, kernels);
+}
+
+std::string why_unavailable() {
+  {
+    const std::scoped_lock lock(devices().mutex);
+    if (devices().instead != nullptr) return "";
+  }
+  return first_usable().why;
+}
+
+std::shared_ptr<device> current_device() {
+  registry& all = devices();
+  const std::scoped_lock lock(all.mutex);
+  if (all.instead != nullptr) return all.instead;
+  const driver::availability& there = driver::available();
+  if (!there.why.empty()) throw unsupported_error(there.why);
+  const driver::api& functions = there.functions;
+
+  driver::context context = nullptr;
+  driver::device_id id = -1;
+  driver::check(functions, functions.context_current(&context), "cuCtxGetCurrent");
+  if (context != nullptr) {
+    driver::check(functions, functions.context_device(&id), "cuCtxGetDevice");
+  } else {
+    if (first_usable().id < 0) throw unsupported_error(first_usable().why);
+    id = first_usable().id;
+    if (all.primary == nullptr) driver::check(functions, functions.primary_retain(&all.primary, id), "cuDevicePrimaryCtxRetain");
+    context = all.primary;
+  }
+  unsigned long long identity = 0;
+  driver::check(functions, functions.context_id(context, &identity), "cuCtxGetId");
+  auto& held = all.open[identity];
+  if (held == nullptr) {
+    if (const std::string why = why_unusable(functions, there.version, id); !why.empty()) throw unsupported_error(why);
+    held = open_device(functions, there.version, context, id, kernels());
+  }
+  return held;
+}
+
+void override_device(std::shared_ptr<device> emulated) {
+  const std::scoped_lock lock(devices().mutex);
+  devices().instead = std::move(emulated);
+}
+
+}  // namespace ballast::cuda

@@ -1,0 +1,185 @@
+// Complex numbers and transforms of 2 to 16 of them in registers: primes by their symmetric form, composite radices from these by
+// Cooley and Tukey's splitting, every constant known at compile time.
+// Layer: fft/cuda kernels.
+// Source: C. Van Loan, Computational frameworks for the fast Fourier transform, 1992, sections 1.2 and 2.1.
+#pragma once
+
+#include "cuda/arch/arch.cuh"
+#include "fft/cuda/roots.hpp"
+
+namespace ballast::fft::cuda {
+
+__device__ __forceinline__ float multiply_add(float x, float y, float z) { return fmaf(x, y, z); }
+__device__ __forceinline__ double multiply_add(double x, double y, double z) { return fma(x, y, z); }
+
+template <class T>
+struct alignas(2 * sizeof(T)) complex {
+  T re;
+  T im;
+};
+
+template <class T>
+__device__ __forceinline__ complex<T> operator+(const complex<T>& x, const complex<T>& y) {
+  return {x.re + y.re, x.im + y.im};
+}
+template <class T>
+__device__ __forceinline__ complex<T> operator-(const complex<T>& x, const complex<T>& y) {
+  return {x.re - y.re, x.im - y.im};
+}
+template <class T>
+__device__ __forceinline__ complex<T> operator*(const complex<T>& x, const complex<T>& y) {
+  return {multiply_add(x.re, y.re, -(x.im * y.im)), multiply_add(x.re, y.im, x.im * y.re)};
+}
+
+// Tables that every block reads: through the read-only cache.
+__device__ __forceinline__ complex<float> cached(const complex<float>* at) {
+  const float2 z = arch::load_table(reinterpret_cast<const float2*>(at));
+  return {z.x, z.y};
+}
+__device__ __forceinline__ complex<double> cached(const complex<double>* at) {
+  const double2 z = arch::load_table(reinterpret_cast<const double2*>(at));
+  return {z.x, z.y};
+}
+
+// Two complex numbers at once.
+template <class T>
+struct complex_pair {
+  complex<T> first;
+  complex<T> second;
+};
+__device__ __forceinline__ complex_pair<float> cached_pair(const float* at) {
+  const float4 z = arch::load_table(reinterpret_cast<const float4*>(at));
+  return {{z.x, z.y}, {z.z, z.w}};
+}
+__device__ __forceinline__ complex_pair<double> cached_pair(const double* at) {
+  const double2 z = arch::load_table(reinterpret_cast<const double2*>(at));
+  const double2 w = arch::load_table(reinterpret_cast<const double2*>(at) + 1);
+  return {{z.x, z.y}, {w.x, w.y}};
+}
+
+// A compile-time integer, so that loop bodies can use the index as a constant.
+template <int Value>
+struct index {
+  static constexpr int value = Value;
+};
+
+// body(index<0>), …, body(index<Count − 1>).
+template <int Count, int First = 0, class Body>
+__device__ __forceinline__ void unrolled(Body&& body) {
+  if constexpr (First < Count) {
+    body(index<First>{});
+    unrolled<Count, First + 1>(body);
+  }
+}
+
+// x · e^{−2πi K/N}, with the trivial cases free.
+template <int K, int N, class T>
+__device__ __forceinline__ complex<T> rotated(const complex<T>& x) {
+  constexpr int k = K % N;
+  if constexpr (k == 0) {
+    return x;
+  } else if constexpr (4 * k == N) {
+    return {x.im, -x.re};
+  } else if constexpr (2 * k == N) {
+    return {-x.re, -x.im};
+  } else if constexpr (4 * k == 3 * N) {
+    return {-x.im, x.re};
+  } else if constexpr (8 * k == N) {
+    constexpr T h = static_cast<T>(0.70710678118654752440);
+    return {h * (x.re + x.im), h * (x.im - x.re)};
+  } else if constexpr (8 * k == 3 * N) {
+    constexpr T h = static_cast<T>(0.70710678118654752440);
+    return {h * (x.im - x.re), -h * (x.re + x.im)};
+  } else {
+    constexpr unit_root w = root_of_unity(k, N);
+    constexpr T re = static_cast<T>(w.re);
+    constexpr T im = static_cast<T>(w.im);
+    return {multiply_add(x.re, re, -(x.im * im)), multiply_add(x.re, im, x.im * re)};
+  }
+}
+
+BALLAST_HD constexpr int smallest_factor(int n) {
+  for (int f = 2; f * f <= n; ++f) {
+    if (n % f == 0) return f;
+  }
+  return n;
+}
+
+// How a radix is split: 8 = 2·4, 16 = 4·4, else by the smallest factor.
+BALLAST_HD constexpr int inner_radix(int radix) { return radix == 16 ? 4 : smallest_factor(radix); }
+
+// Forward transform of Radix numbers at x[0], x[Stride], …, in place and in natural order.
+template <int Radix, int Stride = 1, class T>
+__device__ __forceinline__ void butterfly(complex<T>* x) {
+  if constexpr (Radix == 1) {
+  } else if constexpr (Radix == 2) {
+    const complex<T> a = x[0];
+    x[0] = a + x[Stride];
+    x[Stride] = a - x[Stride];
+  } else if constexpr (Radix == 4) {
+    const complex<T> a = x[0] + x[2 * Stride];
+    const complex<T> b = x[0] - x[2 * Stride];
+    const complex<T> c = x[Stride] + x[3 * Stride];
+    const complex<T> d = x[Stride] - x[3 * Stride];
+    x[0] = a + c;
+    x[2 * Stride] = a - c;
+    x[Stride] = {b.re + d.im, b.im - d.re};
+    x[3 * Stride] = {b.re - d.im, b.im + d.re};
+  } else if constexpr (smallest_factor(Radix) == Radix) {
+    // Odd prime: y_m and y_{R−m} share the sums of x_k + x_{R−k} with cosines and of x_k − x_{R−k} with sines.
+    constexpr int half = (Radix - 1) / 2;
+    complex<T> even[half];
+    complex<T> odd[half];
+    complex<T> total = x[0];
+    unrolled<half>([&](auto i) {
+      constexpr int k = decltype(i)::value + 1;
+      even[k - 1] = x[k * Stride] + x[(Radix - k) * Stride];
+      odd[k - 1] = x[k * Stride] - x[(Radix - k) * Stride];
+      total = total + even[k - 1];
+    });
+    const complex<T> first = x[0];
+    x[0] = total;
+    unrolled<half>([&](auto i) {
+      constexpr int m = decltype(i)::value + 1;
+      complex<T> c = first;
+      complex<T> s = {T(0), T(0)};
+      unrolled<half>([&](auto j) {
+        constexpr int k = decltype(j)::value + 1;
+        constexpr unit_root w = root_of_unity(m * k, Radix);
+        constexpr T re = static_cast<T>(w.re);
+        constexpr T im = static_cast<T>(w.im);
+        c = {multiply_add(re, even[k - 1].re, c.re), multiply_add(re, even[k - 1].im, c.im)};
+        s = {multiply_add(-im, odd[k - 1].im, s.re), multiply_add(im, odd[k - 1].re, s.im)};
+      });
+      x[m * Stride] = c + s;
+      x[(Radix - m) * Stride] = c - s;
+    });
+  } else {
+    constexpr int inner = inner_radix(Radix);
+    constexpr int outer = Radix / inner;
+    // x[outer·a + b]: transforms over a, twiddles, transforms over b; result (p, q) belongs at p + inner·q and lies at outer·p + q.
+    unrolled<outer>([&](auto b) {
+      constexpr int at = decltype(b)::value;
+      butterfly<inner, outer * Stride>(x + at * Stride);
+    });
+    unrolled<inner>([&](auto p) {
+      constexpr int row = decltype(p)::value;
+      unrolled<outer>([&](auto b) {
+        constexpr int at = decltype(b)::value;
+        x[(outer * row + at) * Stride] = rotated<row * at, Radix>(x[(outer * row + at) * Stride]);
+      });
+      butterfly<outer, Stride>(x + outer * row * Stride);
+    });
+    complex<T> sorted[Radix];
+    unrolled<inner>([&](auto p) {
+      unrolled<outer>([&](auto q) {
+        constexpr int row = decltype(p)::value;
+        constexpr int at = decltype(q)::value;
+        sorted[row + inner * at] = x[(outer * row + at) * Stride];
+      });
+    });
+    unrolled<Radix>([&](auto i) { x[decltype(i)::value * Stride] = sorted[decltype(i)::value]; });
+  }
+}
+
+}  // namespace ballast::fft::cuda

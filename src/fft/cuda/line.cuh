@@ -1,0 +1,711 @@
+// One pass over lines: load a tile, transform its lines in registers and shared memory, verify them, store them.
+// Layer: fft/cuda kernels. Every plan is a sequence of these (policy.cpp, transform.cpp).
+// Threads: thread t of a line holds butterflies t, t + T, … (T = P.threads); a block holds P.lines lines side by side. Which of the two
+// runs faster over neighbouring threads is chosen for load and store apart, so that both coalesce.
+// Shared memory, in this order: the exchange (P.exchange_bytes()), partial sums of the checksums (P.partial_bytes()), one record a line.
+// Source: TurboFFT (PPoPP 2025) sections 3 and 4; T. Stockham, High-speed convolution and correlation, 1966; abft/threshold.hpp.
+#pragma once
+
+#include <cstdint>
+
+#include "abft/verify.hpp"
+#include "cuda/arch/arch.cuh"
+#include "cuda/block/bits.cuh"
+#include "fft/cuda/butterfly.cuh"
+#include "fft/cuda/policy.hpp"
+#include "inject/device_injector.cuh"
+
+namespace ballast::fft::cuda {
+
+using ballast::cuda::bits;
+using ballast::cuda::value_hash;
+
+template <bool Wide>
+struct scalar_of {
+  using type = float;
+};
+template <>
+struct scalar_of<true> {
+  using type = double;
+};
+
+// What a kernel takes: its argument and, if it is instrumented, the faults.
+template <class Injector>
+struct line_launch {
+  line_arguments arguments;
+  Injector injector;
+};
+template <>
+struct line_launch<inject::no_device_injector> {
+  line_arguments arguments;
+};
+
+// The sign of output o in the second weight vector, from the register that holds it: a pattern (Thue and Morse's) with which the two
+// vectors of any butterfly are orthogonal, and which costs nothing, since it is known when the kernel is compiled.
+BALLAST_HD constexpr bool second_weight_negative(int butterfly, int element) {
+  int ones = 0;
+  for (int word = butterfly; word != 0; word >>= 1) ones += word & 1;
+  for (int word = element; word != 0; word >>= 1) ones += word & 1;
+  return ones % 2 != 0;
+}
+
+// What is known of a line between two computations of it. In shared memory, kept by the thread that judges the line.
+struct line_record {
+  std::uint64_t hash;      // of the outputs of this computation, if asked for
+  std::uint64_t previous;  // and of the one before
+  double residual;         // of the first check that failed
+  double threshold;
+  double norm_scale;  // double data: what elements are multiplied with before they are squared, in a careful computation
+  std::uint32_t word;      // k_pass: store it
+  std::uint32_t detected;  // a check has failed and could be believed
+  std::uint32_t broken;    // products that two evaluations disagree on
+  std::uint32_t settled;   // nothing more is to be decided
+};
+static_assert(sizeof(line_record) <= 64);
+
+template <line_policy P, class Injector>
+__device__ __noinline__ void recover_tile(const line_launch<Injector>& launch, std::int64_t tile);
+
+template <line_policy P, class Injector>
+struct line_tile {
+  using real = typename scalar_of<P.wide>::type;
+  using number = complex<real>;
+  static constexpr int k_last = P.stages - 1;
+  static constexpr int k_values = 5;  // of a partial sum: two complex residuals and ‖x‖²
+
+  number x[P.held()];
+  real encoded[4] = {};
+  double norm_square = 0;
+
+  const line_arguments& a;
+  const line_launch<Injector>& launch;
+  unsigned char* const shared = arch::shared_memory();
+  std::int64_t tile = 0;
+  std::int64_t batch = 0, middle = 0, first_column = 0;
+
+  __device__ explicit line_tile(const line_launch<Injector>& given) : a(given.arguments), launch(given) {}
+
+  static __device__ __forceinline__ int line_of(bool columns) { return static_cast<int>(columns ? threadIdx.x % P.lines : threadIdx.x / P.threads); }
+  static __device__ __forceinline__ int place_of(bool columns) { return static_cast<int>(columns ? threadIdx.x / P.lines : threadIdx.x % P.threads); }
+
+  __device__ __forceinline__ void select(std::int64_t wanted) {
+    tile = wanted;
+    const std::int64_t row = wanted / a.column_tiles;
+    first_column = (wanted - row * a.column_tiles) * P.lines;
+    batch = row / a.middles;
+    middle = row - batch * a.middles;
+  }
+  __device__ __forceinline__ std::int64_t number_of(int line) const {
+    return (batch * a.middles + middle) * a.columns + first_column + line;
+  }
+  __device__ __forceinline__ bool valid(int line) const { return first_column + line < a.columns; }
+
+  static __device__ __forceinline__ void barrier() {
+    if constexpr (P.block() <= 32) {
+      __syncwarp();
+    } else {
+      __syncthreads();
+    }
+  }
+
+  template <int Count, class T>
+  __device__ __forceinline__ void strike(inject::site where, int step, int steps, T* data, int thread, int threads) const {
+    if constexpr (Injector::enabled) {
+      launch.injector.template strike<Count>(where, inject::device_place{a.first_tile + tile, a.all_tiles, step, steps, thread, threads}, data);
+    }
+  }
+
+  // ---- load ------------------------------------------------------------------------------------------------------------------------
+
+  static __device__ __forceinline__ number swapped(const number& z) {
+    if constexpr (P.inverse) {
+      return {z.im, z.re};
+    } else {
+      return z;
+    }
+  }
+
+  __device__ __forceinline__ number read(std::int64_t base, int i, int line) const {
+    const line_side& s = a.source;
+    number z{real(0), real(0)};
+    std::int64_t position = 0;
+    if constexpr (P.load == load_form::half || P.padded || P.load_factor == factor_form::table)
+      position = i * s.position_element + (first_column + line) * s.position_column + middle * s.position_middle;
+    if constexpr (P.padded) {
+      if (position >= a.loaded) return z;
+    }
+    const std::int64_t at = base + i * s.element;
+    if constexpr (P.load == load_form::real) {
+      z.re = arch::load_streaming(static_cast<const real*>(a.in) + at);
+    } else if constexpr (P.load == load_form::half) {
+      // Elements beyond the half are conjugates of their mirror images; imaginary parts that must be zero are not looked at.
+      const bool mirrored = 2 * position > a.whole;
+      const std::int64_t step = mirrored ? a.whole - 2 * position : 0;
+      z = arch::load_streaming(static_cast<const number*>(a.in) + at + step * a.unit);
+      if (mirrored) z.im = -z.im;
+      if (position == 0 || 2 * position == a.whole) z.im = real(0);
+    } else {
+      z = arch::load_streaming(static_cast<const number*>(a.in) + at);
+    }
+    z = swapped(z);
+    if constexpr (P.load_factor == factor_form::table) {
+      const number once = z * static_cast<const number*>(a.load_table)[position];
+      const number again = z * static_cast<const number*>(a.load_twin)[position];
+      if (bits(once.re) != bits(again.re) || bits(once.im) != bits(again.im)) flag_broken(line);
+      z = once;
+    }
+    return z;
+  }
+
+  // Elements of butterfly q of the first stage; b and ‖·‖² are summed on the way.
+  template <bool Careful>
+  __device__ __forceinline__ void load() {
+    constexpr int r = P.radix[0];
+    constexpr int stride = P.length / r;
+    const int line = line_of(P.in_columns);
+    const int t = place_of(P.in_columns);
+    const bool inside = valid(line);
+    const std::int64_t base = (first_column + line) * a.source.column + middle * a.source.middle + batch * a.source.batch;
+    unrolled<P.butterflies(0)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      const int j = t + q * P.threads;
+      const bool mine = inside && (!P.ragged(0) || j < stride);
+      unrolled<r>([&](auto ki) {
+        constexpr int k = decltype(ki)::value;
+        x[q * r + k] = mine ? read(base, j + k * stride, line) : number{real(0), real(0)};
+      });
+    });
+    if constexpr (P.check == check_form::verify_before_store || P.check == check_form::composite) encode<Careful>(t);
+    strike<2 * P.butterflies(0) * r>(inject::site::fft_input, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+  }
+
+  template <bool Careful>
+  __device__ __forceinline__ void encode(int t) {
+    constexpr int r = P.radix[0];
+    constexpr int stride = P.length / r;
+    real sum[4] = {};
+    real square = 0;
+    double careful_square = 0;
+    const double norm_scale = Careful && P.wide ? records()[line_of(P.in_columns)].norm_scale : 1;
+    unrolled<P.butterflies(0)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      const int j = t + q * P.threads;
+      if (!P.ragged(0) || j < stride) {
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          const number z = x[q * r + k];
+          const complex_pair<real> b = cached_pair(static_cast<const real*>(a.encode) + 4 * static_cast<std::int64_t>(j + k * stride));
+          sum[0] = multiply_add(-b.first.im, z.im, multiply_add(b.first.re, z.re, sum[0]));
+          sum[1] = multiply_add(b.first.im, z.re, multiply_add(b.first.re, z.im, sum[1]));
+          sum[2] = multiply_add(-b.second.im, z.im, multiply_add(b.second.re, z.re, sum[2]));
+          sum[3] = multiply_add(b.second.im, z.re, multiply_add(b.second.re, z.im, sum[3]));
+          if constexpr (Careful) {
+            const double re = static_cast<double>(z.re) * norm_scale;
+            const double im = static_cast<double>(z.im) * norm_scale;
+            careful_square += re * re + im * im;
+          } else {
+            square = multiply_add(z.re, z.re, multiply_add(z.im, z.im, square));
+          }
+        });
+      }
+    });
+    for (int v = 0; v < 4; ++v) encoded[v] = sum[v];
+    norm_square = Careful ? careful_square : static_cast<double>(square);
+  }
+
+  // ---- transform -------------------------------------------------------------------------------------------------------------------
+
+  template <int S>
+  __device__ __forceinline__ void multiply_by_twiddles(int t) {
+    constexpr int r = P.radix[S];
+    constexpr int p = P.before(S);
+    const number* table = static_cast<const number*>(a.twiddles) + P.twiddle_offset(S);
+    unrolled<P.butterflies(S)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      const int j = t + q * P.threads;
+      const int row = P.ragged(S) && j >= P.length / r ? 0 : j % p;
+      number w[r];
+      unrolled<r - 1>([&](auto ki) {
+        constexpr int k = decltype(ki)::value + 1;
+        w[k] = cached(table + (k - 1) * p + row);
+      });
+      if constexpr (q == 0) strike<2 * (r - 1)>(inject::site::fft_twiddle, a.first_twiddle + S - 1, a.twiddle_steps, &w[1].re, static_cast<int>(threadIdx.x), P.block());
+      unrolled<r - 1>([&](auto ki) {
+        constexpr int k = decltype(ki)::value + 1;
+        x[q * r + k] = x[q * r + k] * w[k];
+      });
+    });
+  }
+
+  template <int S>
+  static __device__ __forceinline__ int slot(int i, int line) {
+    constexpr exchange_layout e = P.exchange[S];
+    const int word = e.columns ? i * P.lines + line : line * P.length + i;
+    int at = word;
+    if constexpr (e.mask[0] != 0) at ^= (word >> e.shift[0]) & e.mask[0];
+    if constexpr (e.mask[1] != 0) at ^= (word >> e.shift[1]) & e.mask[1];
+    return at;
+  }
+
+  // Results of stage S, from the threads that have them to those that need them next: for stage S + 1, or to store.
+  template <int S>
+  __device__ __forceinline__ void exchange() {
+    constexpr int r = P.radix[S];
+    constexpr int p = P.before(S);
+    constexpr bool ends = S == k_last;
+    constexpr int next = ends ? r : P.radix[ends ? S : S + 1];
+    constexpr int stride = P.length / next;
+    constexpr int count = ends ? P.butterflies(S) : P.butterflies(ends ? S : S + 1);
+    const bool from_columns = S == 0 ? P.in_columns : P.out_columns;
+    const int from_line = line_of(from_columns);
+    const int from = place_of(from_columns);
+    const int to_line = line_of(P.out_columns);
+    const int to = place_of(P.out_columns);
+    const auto write = [&](auto&& put) {
+      unrolled<P.butterflies(S)>([&](auto qi) {
+        constexpr int q = decltype(qi)::value;
+        const int j = from + q * P.threads;
+        if (!P.ragged(S) || j < P.length / r) {
+          const int row = j % p;
+          const int base = (j - row) * r + row;
+          unrolled<r>([&](auto ki) {
+            constexpr int k = decltype(ki)::value;
+            put(slot<S>(base + k * p, from_line), x[q * r + k]);
+          });
+        }
+      });
+    };
+    const auto fetch = [&](auto&& get) {
+      unrolled<count>([&](auto qi) {
+        constexpr int q = decltype(qi)::value;
+        const int j = to + q * P.threads;
+        if (!(ends ? P.ragged(S) : P.ragged(ends ? S : S + 1)) || j < stride) {
+          unrolled<next>([&](auto ki) {
+            constexpr int k = decltype(ki)::value;
+            get(slot<S>(j + k * stride, to_line), x[q * next + k]);
+          });
+        }
+      });
+    };
+    if constexpr (P.split) {
+      real* const words = reinterpret_cast<real*>(shared);
+      write([&](int at, const number& z) { words[at] = z.re; });
+      barrier();
+      number kept[P.held()];
+      unrolled<P.held()>([&](auto i) { kept[decltype(i)::value].im = x[decltype(i)::value].im; });
+      fetch([&](int at, number& z) { z.re = words[at]; });
+      barrier();
+      unrolled<P.held()>([&](auto i) { x[decltype(i)::value].im = kept[decltype(i)::value].im; });
+      write([&](int at, const number& z) { words[at] = z.im; });
+      barrier();
+      fetch([&](int at, number& z) { z.im = words[at]; });
+      if constexpr (S + 1 < k_last || (S + 1 == k_last && P.stages == 1)) barrier();
+    } else {
+      number* const words = reinterpret_cast<number*>(shared);
+      if constexpr (S > 0) barrier();  // what the exchange before wrote has been read
+      write([&](int at, const number& z) { words[at] = z; });
+      barrier();
+      fetch([&](int at, number& z) { z = words[at]; });
+    }
+  }
+
+  template <int S>
+  __device__ __forceinline__ void stage() {
+    constexpr int r = P.radix[S];
+    const int t = place_of(S == 0 ? P.in_columns : P.out_columns);
+    if constexpr (S > 0) multiply_by_twiddles<S>(t);
+    if constexpr (S == k_last) strike<2 * P.butterflies(S) * r>(inject::site::fft_intermediate, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+    unrolled<P.butterflies(S)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      butterfly<r>(x + q * r);
+    });
+    strike<2 * P.butterflies(S) * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+    if constexpr (S < k_last || P.remaps() && P.stages == 1) exchange<S>();
+    if constexpr (S < k_last) stage<S + 1>();
+  }
+
+  __device__ __forceinline__ void transform() { stage<0>(); }
+
+  // ---- store -----------------------------------------------------------------------------------------------------------------------
+
+  // body(register, output, butterfly, element) for every output that this thread holds.
+  template <class Body>
+  __device__ __forceinline__ void outputs(Body&& body) const {
+    constexpr int r = P.radix[k_last];
+    constexpr int stride = P.length / r;
+    const int t = place_of(P.out_columns);
+    unrolled<P.butterflies(k_last)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      const int j = t + q * P.threads;
+      if (!P.ragged(k_last) || j < stride) {
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          body(index<q * r + k>{}, j + k * stride, index<q>{}, index<k>{});
+        });
+      }
+    });
+  }
+
+  __device__ __forceinline__ std::int64_t target_position(int o, int line) const {
+    const line_side& s = a.target;
+    return o * s.position_element + (first_column + line) * s.position_column + middle * s.position_middle;
+  }
+
+  __device__ __forceinline__ number factor(const void* table, int o, int line) const {
+    const number* const words = static_cast<const number*>(table);
+    if constexpr (P.store_factor == factor_form::twiddle) {
+      const std::int64_t power = (first_column + line) * o;
+      const number coarse = cached(words + (power >> a.fine_bits));
+      const number fine = cached(words + a.coarse_size + (power & ((std::int64_t{1} << a.fine_bits) - 1)));
+      return coarse * fine;
+    } else {
+      return cached(words + target_position(o, line));
+    }
+  }
+
+  // Scale, checksum of the outputs, factors. Returns aᵀy for the even and the odd places of the second weight vector.
+  __device__ __forceinline__ void finish(real (&sum)[4]) {
+    constexpr bool checked = P.check == check_form::verify_before_store || P.check == check_form::composite;
+    const int line = line_of(P.out_columns);
+    if constexpr (P.scaled) {
+      const real scale = static_cast<real>(a.scale);
+      unrolled<P.held()>([&](auto i) {
+        constexpr int at = decltype(i)::value;
+        x[at] = {x[at].re * scale, x[at].im * scale};
+      });
+    }
+    constexpr int count = P.butterflies(k_last) * P.radix[k_last];
+    if constexpr (P.store_factor == factor_form::none) strike<2 * count>(inject::site::fft_output, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+    if constexpr (checked) {
+      outputs([&](auto at, int o, auto q, auto k) {
+        constexpr int sign = second_weight_negative(decltype(q)::value, decltype(k)::value) ? 2 : 0;
+        const number w = cached(static_cast<const number*>(a.verify) + o);
+        const number z = x[decltype(at)::value];
+        sum[sign] = multiply_add(-w.im, z.im, multiply_add(w.re, z.re, sum[sign]));
+        sum[sign + 1] = multiply_add(w.im, z.re, multiply_add(w.re, z.im, sum[sign + 1]));
+      });
+    }
+    if constexpr (P.store_factor != factor_form::none) {
+      if (valid(line)) {
+        number y[checked ? P.held() : 1];
+        outputs([&](auto at, int o, auto q, auto k) {
+          constexpr int i = decltype(at)::value;
+          number w = factor(a.store_table, o, line);
+          if constexpr (i == 0) strike<2>(inject::site::fft_twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, static_cast<int>(threadIdx.x), P.block());
+          if constexpr (checked) y[i] = x[i];
+          x[i] = x[i] * w;
+        });
+        strike<2 * count>(inject::site::fft_output, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+        if constexpr (checked) {
+          // The products once more, with factors from the tables' twins: bitwise the same or wrong.
+          std::uint64_t differ = 0;
+          outputs([&](auto at, int o, auto, auto) {
+            constexpr int i = decltype(at)::value;
+            const number again = y[i] * factor(a.store_twin, o, line);
+            differ |= (bits(x[i].re) ^ bits(again.re)) | (bits(x[i].im) ^ bits(again.im));
+          });
+          if (differ != 0) confirm_broken(line, y);
+        }
+      }
+    }
+  }
+
+  // Two evaluations of a product disagree in their bits: a fault, unless it is only the payload of a NaN.
+  __device__ void confirm_broken(int line, const number* y) {
+    bool broken = false;
+    outputs([&](auto at, int o, auto, auto) {
+      constexpr int i = decltype(at)::value;
+      const number again = y[i] * factor(a.store_twin, o, line);
+      const auto differs = [](real once, real twice) { return bits(once) != bits(twice) && (once == once || twice == twice); };
+      broken = broken || differs(x[i].re, again.re) || differs(x[i].im, again.im);
+    });
+    if (broken) flag_broken(line);
+  }
+  __device__ void flag_broken(int line) const {
+    if constexpr (P.check != check_form::none) atomicOr(&records()[line].broken, 1u);
+  }
+
+  __device__ __forceinline__ void store() const {
+    const line_side& s = a.target;
+    const int line = line_of(P.out_columns);
+    const std::int64_t base = (first_column + line) * s.column + middle * s.middle + batch * s.batch;
+    outputs([&](auto at, int o, auto, auto) {
+      if constexpr (P.truncated) {
+        if (target_position(o, line) >= a.stored) return;
+      }
+      const number z = swapped(x[decltype(at)::value]);
+      if constexpr (P.store == store_form::real) {
+        arch::store_streaming(static_cast<real*>(a.out) + base + o * s.element, z.re);
+      } else {
+        arch::store_streaming(static_cast<number*>(a.out) + base + o * s.element, z);
+      }
+    });
+  }
+
+  // ---- verify ----------------------------------------------------------------------------------------------------------------------
+
+  __device__ __forceinline__ double* partials() const { return reinterpret_cast<double*>(shared + (P.exchange_bytes() + 15) / 16 * 16); }
+  __device__ __forceinline__ line_record* records() const {
+    return reinterpret_cast<line_record*>(shared + (P.exchange_bytes() + 15) / 16 * 16 + P.partial_bytes());
+  }
+
+  // Adds up `values` over the lanes that share a line and writes them to the partial sums at `to`.
+  template <int Values, bool Columns>
+  __device__ __forceinline__ void deposit(double* to, double (&value)[Values]) const {
+    const int line = line_of(Columns);
+    const int t = place_of(Columns);
+    if constexpr (P.shuffles(Columns)) {
+      constexpr int lanes = P.lanes_of_line(Columns);
+      constexpr int nearest = Columns ? P.lines : 1;  // distance of neighbouring lanes of a line
+      for (int v = 0; v < Values; ++v) {
+        for (int d = nearest; d < nearest * lanes; d *= 2) value[v] += __shfl_xor_sync(0xffffffffu, value[v], d);
+      }
+      if (t % lanes == 0) {
+        for (int v = 0; v < Values; ++v) to[(t / lanes * P.lines + line) * Values + v] = value[v];
+      }
+    } else {
+      for (int v = 0; v < Values; ++v) to[(t * P.lines + line) * Values + v] = value[v];
+    }
+  }
+
+  // Both checksums of the finished tile against the encoded ones. Returns whether any line of the block is still to be settled.
+  template <bool Careful>
+  __device__ __forceinline__ bool verify(int attempt, const real (&sum)[4]) {
+    double* const in_sums = partials();
+    constexpr int in_count = P.remaps() ? P.partials(P.in_columns) : 0;
+    double* const out_sums = in_sums + static_cast<std::int64_t>(in_count) * k_values * P.lines;
+    constexpr int out_values = P.remaps() ? 4 : 5;
+    constexpr int out_count = P.partials(P.out_columns);
+    const double scale = P.scaled ? static_cast<double>(static_cast<real>(a.scale)) : 1;
+    double out[out_values];
+    for (int v = 0; v < 2; ++v) {
+      const double even = static_cast<double>(sum[v]);
+      const double odd = static_cast<double>(sum[2 + v]);
+      out[v] = even + odd;
+      out[2 + v] = even - odd;
+    }
+    if constexpr (!P.remaps()) {
+      for (int v = 0; v < 4; ++v) out[v] -= scale * static_cast<double>(encoded[v]);
+      out[4] = norm_square;
+    }
+    deposit<out_values, P.out_columns>(out_sums, out);
+    barrier();
+    bool open = false;
+    constexpr int warps = P.block() / 32;
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    for (int line = warp; line < P.lines && warp < warps; line += warps) {
+      double total[k_values] = {};
+      for (int i = lane; i < out_count; i += 32) {
+        for (int v = 0; v < out_values; ++v) total[v] += out_sums[(i * P.lines + line) * out_values + v];
+      }
+      if constexpr (P.remaps()) {
+        for (int i = lane; i < in_count; i += 32) {
+          for (int v = 0; v < 4; ++v) total[v] -= scale * in_sums[(i * P.lines + line) * k_values + v];
+          total[4] += in_sums[(i * P.lines + line) * k_values + 4];
+        }
+      }
+      for (int v = 0; v < k_values; ++v) {
+        for (int d = 16; d > 0; d /= 2) total[v] += __shfl_xor_sync(0xffffffffu, total[v], d);
+      }
+      if (lane == 0) open = !judge<Careful>(line, attempt, total) || open;
+    }
+    return __syncthreads_or(open) != 0;
+  }
+
+  // Decides about one line from its residuals and ‖x‖². Returns whether it is settled.
+  template <bool Careful>
+  __device__ __forceinline__ bool judge(int line, int attempt, double (&total)[k_values]) {
+    line_record& r = records()[line];
+    strike<4>(inject::site::fft_checksum, a.pass, a.passes, total, line, P.lines);
+    // Squares of elements far from 1 leave the range of the precision: then only a careful computation, which avoids that, can be judged.
+    constexpr double tiny = P.wide ? 1e-250 : 1e-30;
+    constexpr double huge = P.wide ? 1e250 : 1e30;
+    const bool finite = total[4] <= huge;  // false for NaN
+    const bool in_range = Careful ? finite : finite && total[4] >= tiny;
+    const double norm = sqrt(total[4]) / (Careful && P.wide ? r.norm_scale : 1.0);
+    double limit[2] = {a.slope[0] * norm + a.offset[0], a.slope[1] * norm + a.offset[1]};
+    strike<2>(inject::site::fft_threshold, a.pass, a.passes, limit, line, P.lines);
+    abft::guarded_threshold tau;
+    tau.value = limit[0];
+    tau.twin = limit[1];
+    const double first = fabs(total[0]) + fabs(total[1]);
+    const double second = fabs(total[2]) + fabs(total[3]);
+    // The larger of the two, or whichever is not a number.
+    const double residual = first <= second ? second : first != first ? first : second != second ? second : first;
+    std::uint32_t word = abft::verify(residual, tau);
+    if (!(finite || (Careful && !P.wide && total[4] < 1e300))) word = abft::k_fail;
+    if (r.broken != 0) word = abft::k_fail;
+    strike<1>(inject::site::fft_comparison, a.pass, a.passes, &word, line, P.lines);
+    if constexpr (!Careful) {
+      r.word = word;
+      r.settled = word == abft::k_pass ? 1 : 0;
+      if (word != abft::k_pass) {
+        r.detected = in_range || r.broken != 0 ? 1 : 0;
+        r.residual = residual;
+        r.threshold = limit[0];
+        r.norm_scale = total[4] <= huge ? (total[4] >= tiny ? 1.0 : 0x1p+600) : 0x1p-600;
+      }
+      return word == abft::k_pass;
+    } else {
+      return judge_again(line, attempt, r, word, norm, residual, limit[0]);
+    }
+  }
+
+  // A line that was computed again.
+  __device__ bool judge_again(int line, int attempt, line_record& r, std::uint32_t word, double norm, double residual, double threshold) {
+    if (r.settled != 0) return true;
+    const bool same = r.hash == r.previous;
+    const bool judged = norm <= a.overflow;  // false for NaN and Inf: then the input itself is such, and only repetition can tell
+    const bool good = judged ? word == abft::k_pass : same && r.broken == 0;
+    const bool last = attempt > a.repairs + (r.detected != 0 ? 0 : 1);
+    if (good) {
+      r.word = abft::k_pass;
+      r.settled = 1;
+      if (r.detected != 0) {
+        if (a.repairs == 0) {  // detect only: a fault was seen, so this result is not to be believed
+          r.word = abft::k_fail;
+          report_event(line, r, 2);
+        } else {
+          report_event(line, r, 1);
+          if (same) count(a.events->false_alarms);
+        }
+      }
+      return true;
+    }
+    if (r.detected == 0 && (judged || attempt > 1)) {
+      r.detected = 1;
+      r.residual = residual;
+      r.threshold = threshold;
+    }
+    if (last) {
+      r.settled = 1;
+      r.word = abft::k_fail;
+      report_event(line, r, 2);
+      return true;
+    }
+    return false;
+  }
+
+  static __device__ void count(unsigned long long& counter) { atomicAdd(&counter, 1ull); }
+
+  __device__ void report_event(int line, const line_record& r, std::uint32_t action) const {
+    event_ring& ring = *a.events;
+    count(action == 2 ? ring.uncorrectable : action == 1 ? ring.recomputed : ring.corrected);
+    const unsigned long long at = atomicAdd(&ring.written, 1ull);
+    if (at >= k_ring_events) return;
+    device_event e{};
+    e.index = number_of(line);
+    e.residual = r.residual;
+    e.threshold = r.threshold;
+    e.time = arch::global_timer();
+    e.action = action;
+    e.what = static_cast<std::uint32_t>(a.pass) | (r.broken != 0 ? 1u << 8 : 0u);
+    e.multiprocessor = arch::multiprocessor_id();
+    e.seal = event_seal(e);
+    if constexpr (Injector::enabled) {
+      launch.injector.template strike<1>(inject::site::event_log, inject::device_place{0, 1, 0, 1, 0, 1}, &e.residual);
+    }
+    ring.events[at] = e;
+  }
+
+  // Hash of the outputs of each line, for comparing two computations.
+  __device__ void hash_outputs() {
+    line_record* const all = records();
+    barrier();
+    for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) {
+      all[line].previous = all[line].hash;
+      all[line].hash = 0;
+    }
+    barrier();
+    const int line = line_of(P.out_columns);
+    std::uint64_t hash = 0;
+    outputs([&](auto at, int o, auto, auto) {
+      const number z = x[decltype(at)::value];
+      hash += value_hash(z.re, 2 * static_cast<std::uint64_t>(o)) + value_hash(z.im, 2 * static_cast<std::uint64_t>(o) + 1);
+    });
+    atomicAdd(reinterpret_cast<unsigned long long*>(&all[line].hash), static_cast<unsigned long long>(hash));
+    barrier();
+  }
+
+  template <bool Careful>
+  __device__ __forceinline__ void compute(real (&sum)[4]) {
+    load<Careful>();
+    if constexpr (P.remaps() && P.check != check_form::none) {
+      double in[k_values];
+      for (int v = 0; v < 4; ++v) in[v] = static_cast<double>(encoded[v]);
+      in[4] = norm_square;
+      deposit<k_values, P.in_columns>(partials(), in);
+    }
+    transform();
+    finish(sum);
+  }
+
+  __device__ __forceinline__ void mend_records() {
+    for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) records()[line].broken = 0;
+    if constexpr (P.store_factor != factor_form::none || P.load_factor != factor_form::none) barrier();
+  }
+
+  __device__ __forceinline__ void store_verified() const {
+    const int line = line_of(P.out_columns);
+    if (valid(line) && records()[line].word == abft::k_pass) store();
+  }
+
+  // The tile, verified before it is stored.
+  __device__ __forceinline__ void run_verified() {
+    mend_records();
+    real sum[4] = {};
+    compute<false>(sum);
+    if (verify<false>(0, sum)) {
+      hash_outputs();
+      recover_tile<P, Injector>(launch, tile);
+    } else {
+      store_verified();
+    }
+  }
+
+  // The rare way: compute again, with norms that neither overflow nor underflow, until every line is settled.
+  __device__ __forceinline__ void recover() {
+    for (int attempt = 1;; ++attempt) {
+      barrier();
+      mend_records();
+      real sum[4] = {};
+      compute<true>(sum);
+      hash_outputs();
+      if (!verify<true>(attempt, sum)) break;
+    }
+    store_verified();
+  }
+
+  __device__ __forceinline__ void run() {
+    if constexpr (P.check == check_form::verify_before_store) {
+      run_verified();
+    } else {
+      real sum[4] = {};
+      load<false>();
+      transform();
+      finish(sum);
+      if (valid(line_of(P.out_columns))) store();
+    }
+  }
+};
+
+// Not inlined, and with registers of its own: those of the usual way must not be held for it.
+template <line_policy P, class Injector>
+__device__ __noinline__ void recover_tile(const line_launch<Injector>& launch, std::int64_t tile) {
+  line_tile<P, Injector> again(launch);
+  again.select(tile);
+  again.recover();
+}
+
+template <line_policy P, class Injector>
+__global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __grid_constant__ line_launch<Injector> given) {
+  line_tile<P, Injector> tile(given);
+  for (std::int64_t at = blockIdx.x; at < given.arguments.tiles; at += gridDim.x) {
+    tile.select(at);
+    tile.run();
+    if (at + gridDim.x < given.arguments.tiles) line_tile<P, Injector>::barrier();
+  }
+}
+
+}  // namespace ballast::fft::cuda

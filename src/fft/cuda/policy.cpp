@@ -1,0 +1,328 @@
+// Policies by rule: radices, threads, lines, and swizzles found by counting the bank conflicts of every exchange.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+#include "fft/cuda/schedule.hpp"
+#include "fft/wide.hpp"
+
+namespace ballast::fft::cuda {
+
+namespace {
+
+constexpr std::int64_t k_largest_prime = 13;
+
+// Radices of at most `limit` whose product is n, as few and as equal as possible, the largest first; empty if there are none.
+std::vector<int> split_into_radices(std::int64_t n, int limit) {
+  if (n == 1) return {1};
+  std::vector<int> best;
+  const auto score = [](const std::vector<int>& r) {
+    int sum = 0;
+    for (const int each : r) sum += each;
+    return std::pair(r.size(), sum);
+  };
+  std::vector<int> now;
+  const std::function<void(std::int64_t, int)> search = [&](std::int64_t rest, int largest) {
+    if (rest == 1) {
+      if (best.empty() || score(now) < score(best)) best = now;
+      return;
+    }
+    if (!best.empty() && now.size() + 1 > best.size()) return;
+    for (int r = largest; r >= 2; --r) {
+      if (rest % r != 0) continue;
+      now.push_back(r);
+      search(rest / r, r);
+      now.pop_back();
+    }
+  };
+  search(n, limit);
+  return best;
+}
+
+// Shared-memory cycles of one warp's access to words of `width` bytes: a cycle serves 128 bytes without two words in one bank.
+int cycles(const std::vector<int>& words, int width) {
+  const int lanes = 128 / width;  // that one cycle can serve
+  int total = 0;
+  for (std::size_t first = 0; first < words.size(); first += static_cast<std::size_t>(lanes)) {
+    std::array<int, 32> load{};
+    std::vector<int> seen;
+    int most = 0;
+    for (std::size_t i = first; i < std::min(words.size(), first + static_cast<std::size_t>(lanes)); ++i) {
+      if (words[i] < 0 || std::ranges::find(seen, words[i]) != seen.end()) continue;
+      seen.push_back(words[i]);
+      most = std::max(most, ++load[static_cast<std::size_t>(words[i] % lanes)]);
+    }
+    total += most;
+  }
+  return total;
+}
+
+// Words that the threads of the first two warps touch in one access of an exchange.
+struct access_pattern {
+  std::vector<std::vector<int>> warps;
+};
+
+std::vector<access_pattern> patterns(const line_policy& p, int s) {
+  const bool ends = s == p.stages - 1;
+  const exchange_layout e = p.exchange[s];
+  std::vector<access_pattern> made;
+  const auto word = [&](int i, int line) { return e.columns ? i * p.lines + line : line * p.length + i; };
+  const auto add = [&](bool columns, const auto& element) {
+    access_pattern one;
+    const int warps = std::min(4, (p.block() + 31) / 32);
+    for (int w = 0; w < warps; ++w) {
+      std::vector<int> words;
+      for (int lane = 0; lane < 32 && w * 32 + lane < p.block(); ++lane) {
+        const int thread = w * 32 + lane;
+        const int line = columns ? thread % p.lines : thread / p.threads;
+        const int t = columns ? thread / p.lines : thread % p.threads;
+        const int i = element(t);
+        words.push_back(i < 0 ? -1 : word(i, line));
+      }
+      one.warps.push_back(std::move(words));
+    }
+    made.push_back(std::move(one));
+  };
+  const int r = p.radix[s];
+  const int before = p.before(s);
+  const int next = ends ? r : p.radix[s + 1];
+  // Registers of one thread differ by constants, which a permutation of groups of 16 does not see alike: sample a few.
+  for (int k = 0; k < r; k += std::max(1, r / 4)) {
+    add(s == 0 ? p.in_columns : p.out_columns, [&](int t) {
+      if (t >= p.length / r) return -1;
+      return (t - t % before) * r + t % before + k * before;
+    });
+  }
+  for (int k = 0; k < next; k += std::max(1, next / 4)) {
+    add(p.out_columns, [&](int t) { return t >= p.length / next ? -1 : t + k * (p.length / next); });
+  }
+  return made;
+}
+
+// Mean cycles of an access of a warp, over the fewest there can be.
+double cost_of(const std::vector<access_pattern>& all, const exchange_layout& e, int width) {
+  double spent = 0;
+  double least = 0;
+  std::vector<int> moved;
+  for (const access_pattern& each : all) {
+    for (const std::vector<int>& words : each.warps) {
+      moved.clear();
+      int active = 0;
+      for (const int w : words) {
+        moved.push_back(w < 0 ? -1 : w ^ (w >> e.shift[0] & e.mask[0]) ^ (w >> e.shift[1] & e.mask[1]));
+        active += w >= 0;
+      }
+      if (active == 0) continue;
+      spent += cycles(moved, width);
+      least += (static_cast<int>(words.size()) * width + 127) / 128;
+    }
+  }
+  return least == 0 ? 1 : spent / least;
+}
+
+int word_width(const line_policy& p) { return p.scalar_bytes() * (p.split ? 1 : 2); }
+
+// The cheapest layout for exchange s: rows or columns, as the threads that read it run, and at most two shifts into the low bits.
+exchange_layout choose_exchange(line_policy p, int s) {
+  exchange_layout best;
+  best.columns = p.out_columns;
+  p.exchange[s] = best;
+  const auto seen = patterns(p, s);
+  const int width = word_width(p);
+  double least = cost_of(seen, best, width);
+  const int bits = std::bit_width(static_cast<unsigned>(p.length * p.lines));
+  exchange_layout one = best;
+  for (int shift = 4; shift < bits && least > 1.0001; ++shift) {
+    for (const int mask : {15, 14, 12, 8, 7, 3, 1, 6, 4, 2}) {
+      exchange_layout tried = best;
+      tried.shift[0] = shift;
+      tried.mask[0] = mask;
+      tried.mask[1] = 0;
+      const double cost = cost_of(seen, tried, width);
+      if (cost < least - 1e-9) {
+        least = cost;
+        one = tried;
+      }
+    }
+  }
+  exchange_layout two = one;
+  for (int shift = 4; shift < bits && least > 1.0001; ++shift) {
+    for (int mask = 1; mask < 16; ++mask) {
+      exchange_layout tried = one;
+      tried.shift[1] = shift;
+      tried.mask[1] = mask;
+      const double cost = cost_of(seen, tried, width);
+      if (cost < least - 1e-9) {
+        least = cost;
+        two = tried;
+      }
+    }
+  }
+  return two;
+}
+
+int ceil_divide(int a, int b) { return (a + b - 1) / b; }
+
+// Threads of a line for given radices: few idle butterflies, at most `limit` registers' worth of elements each.
+int choose_threads(int length, const std::vector<int>& radices, int limit) {
+  int best = 1;
+  double least = 1e300;
+  std::vector<int> tried;
+  for (const int r : radices) {
+    for (int share = 1; share <= 8; ++share) {
+      if (length / r / share >= 1) tried.push_back(ceil_divide(length / r, share));
+    }
+  }
+  for (const int threads : tried) {
+    if (threads > 1024) continue;
+    int held = 0;
+    double work = 0;
+    for (const int r : radices) {
+      const int own = ceil_divide(length / r, threads);
+      held = std::max(held, own * r);
+      work += static_cast<double>(own) * r * threads;
+    }
+    // Idle work counts; so does holding more than the limit, or far less.
+    double cost = work / (static_cast<double>(length) * static_cast<double>(radices.size()));
+    if (held > limit) cost += 4.0 * (held - limit) / limit;
+    cost += 0.02 * std::abs(std::log2(static_cast<double>(held) / limit));
+    if (cost < least) {
+      least = cost;
+      best = threads;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+double exchange_cost(const line_policy& p, int s) { return cost_of(patterns(p, s), p.exchange[s], word_width(p)); }
+
+line_policy make_policy(const line_request& wanted, const std::vector<int>& radices, int threads, int lines, bool split, int min_blocks) {
+  line_policy p;
+  p.wide = wanted.wide;
+  p.in_columns = wanted.in_columns;
+  p.out_columns = wanted.out_columns;
+  p.check = wanted.check;
+  p.length = wanted.length;
+  p.lines = lines;
+  p.threads = threads;
+  p.split = split;
+  p.min_blocks = min_blocks;
+  p.stages = static_cast<int>(radices.size());
+  if (radices.empty() || radices.size() > k_max_stages) throw std::logic_error("radices: expected 1 to 8");
+  int product = 1;
+  for (std::size_t s = 0; s < radices.size(); ++s) {
+    p.radix[s] = radices[s];
+    product *= radices[s];
+    if (radices[s] < 1 || radices[s] > k_max_radix) throw std::logic_error("radices: expected at most 16");
+  }
+  if (product != p.length) throw std::logic_error("radices: expected the length as their product");
+  if (p.stages == 1 && threads != 1) throw std::logic_error("threads: expected 1 for a line of one butterfly");
+  if (p.block() > 1024 || p.block() < 32) throw std::logic_error("block: expected 32 to 1024 threads");
+  const int exchanges = p.exchanges() ? std::max(1, p.stages - 1) : 0;
+  for (int s = 0; s < exchanges; ++s) p.exchange[s] = choose_exchange(p, s);
+  return p;
+}
+
+bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device) {
+  if (length > (wide ? 8192 : 16384)) return false;
+  if (length * (wide ? 8 : 4) + 8192 > device.shared_per_block) return false;
+  for (const std::int64_t prime : prime_factors(length)) {
+    if (prime > k_largest_prime) return false;
+  }
+  return true;
+}
+
+line_policy choose_policy(const line_request& wanted, const ballast::cuda::capabilities& device) {
+  const int n = wanted.length;
+  const int limit = wanted.wide ? 8 : 16;  // complex numbers that a thread should hold
+  std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max(limit, 13));
+  if (std::has_single_bit(static_cast<unsigned>(n)) && n > 16) radices = split_into_radices(n, limit);
+  if (radices.empty()) throw std::logic_error("length: expected prime factors of at most 13");
+  const int threads = radices.size() == 1 ? 1 : choose_threads(n, radices, limit);
+  const int sector_lines = wanted.wide ? 8 : 16;  // 128 bytes of neighbouring lines
+  const bool columns = wanted.in_columns || wanted.out_columns;
+  int lines = std::max(1, 256 / threads);
+  if (columns) lines = std::max(lines, n >= 1024 ? sector_lines / 2 : sector_lines);
+  lines = static_cast<int>(std::bit_floor(static_cast<unsigned>(lines)));
+  while (lines > 1 && lines / 2 >= wanted.columns && threads * lines / 2 >= 32) lines /= 2;
+  while (threads * lines > 1024 && lines > 1) lines /= 2;
+  while (threads * lines < 32) lines *= 2;
+  int held = 0;
+  for (const int r : radices) held = std::max(held, ceil_divide(n / r, threads) * r);
+  const int scalars = wanted.wide ? 4 : 2;
+  const int registers = std::min(255, 24 + held * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0));
+  const auto blocks_for = [&](int threads_of_block) {
+    return std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers * threads_of_block), 1,
+                      std::min(16, device.threads_per_multiprocessor / threads_of_block));
+  };
+  for (bool split : {false, true}) {
+    for (int side = lines; side >= 1 && threads * side >= 32; side /= 2) {
+      if (columns && side < (wanted.wide ? 2 : 4) && side < wanted.columns) break;
+      line_policy p = make_policy(wanted, radices, threads, side, split, 1);
+      if (p.shared_bytes() > device.shared_per_block) continue;
+      p.min_blocks = std::max(1, std::min(blocks_for(p.block()),
+                                          static_cast<int>(device.shared_per_multiprocessor / (p.shared_bytes() + 1024))));
+      return p;
+    }
+  }
+  throw std::logic_error("length: expected one that fits into shared memory");
+}
+
+namespace {
+
+void append(std::string& text, bool value) { text += value ? "true" : "false"; }
+void append(std::string& text, int value) { text += std::to_string(value); }
+
+}  // namespace
+
+std::string kernel_expression(const line_policy& p, bool instrumented) {
+  std::string text = "ballast::fft::cuda::line_kernel<ballast::fft::cuda::line_policy{";
+  for (const bool flag : {p.wide, p.inverse, p.scaled, p.in_columns, p.out_columns, p.split, p.seal_out, p.seal_in}) {
+    append(text, flag);
+    text += ',';
+  }
+  const auto form = [&](const char* type, int value) { text += std::string("ballast::fft::cuda::") + type + "(" + std::to_string(value) + "),"; };
+  form("load_form", static_cast<int>(p.load));
+  form("store_form", static_cast<int>(p.store));
+  form("factor_form", static_cast<int>(p.load_factor));
+  form("factor_form", static_cast<int>(p.store_factor));
+  form("check_form", static_cast<int>(p.check));
+  append(text, p.padded);
+  text += ',';
+  append(text, p.truncated);
+  for (const int number : {p.transactions, p.length, p.lines, p.threads, p.min_blocks, p.stages}) {
+    text += ',';
+    append(text, number);
+  }
+  text += ",{";
+  for (int s = 0; s < k_max_stages; ++s) text += (s == 0 ? "" : ",") + std::to_string(p.radix[s]);
+  text += "},{";
+  for (int s = 0; s < k_max_stages; ++s) {
+    const exchange_layout& e = p.exchange[s];
+    text += s == 0 ? "{" : ",{";
+    append(text, e.columns);
+    text += ",{" + std::to_string(e.shift[0]) + "," + std::to_string(e.shift[1]) + "},{" + std::to_string(e.mask[0]) + "," +
+            std::to_string(e.mask[1]) + "}}";
+  }
+  text += "}},ballast::inject::";
+  text += instrumented ? "device_injector>" : "no_device_injector>";
+  return text;
+}
+
+ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrumented) {
+  ballast::cuda::kernel_request made;
+  made.header = "fft/cuda/line.cuh";
+  made.expression = kernel_expression(policy, instrumented);
+  made.threads = policy.block();
+  made.shared = policy.shared_bytes();
+  return made;
+}
+
+}  // namespace ballast::fft::cuda

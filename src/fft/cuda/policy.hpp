@@ -1,0 +1,188 @@
+// The compile-time parameters of one line kernel, and the argument that it takes.
+// Layer: fft/cuda. Plain structs that NVRTC, nvcc and the host compiler read alike; policy.cpp chooses them.
+#pragma once
+
+#include <cstdint>
+
+#include "core/macros.hpp"
+
+namespace ballast::fft::cuda {
+
+inline constexpr int k_max_stages = 8;
+inline constexpr int k_max_radix = 16;
+
+// What is read: complex numbers; reals, imaginary part 0; or the first half of a Hermitian line, the rest being its mirror image.
+enum class load_form : int { complex, real, half };
+// What is written: complex numbers (all, or the first `stored` of a line), or real parts.
+enum class store_form : int { complex, real };
+// What an element is multiplied with at its store (and, for `table`, at its load): nothing; table[position]; or w_M^{ck}, c the column
+// and k the element, from two tables of about √M entries: what stands between two passes.
+enum class factor_form : int { none, table, twiddle };
+// none: no check. verify_before_store: two checksums of each line, verified before it is stored. thread: every butterfly by itself.
+// composite: lines of `transactions` tiles share one check and are corrected after their store (two-sided).
+enum class check_form : int { none, verify_before_store, thread, composite };
+
+// One trip of a tile through shared memory. Word p of the linear layout is at p ^ (p >> shift & mask), for both pairs; mask ≤ 15 and
+// shift ≥ 4, so that it permutes groups of 16. columns: word i·lines + line, else line·length + i.
+struct exchange_layout {
+  bool columns = false;
+  int shift[2] = {4, 4};
+  int mask[2] = {0, 0};
+
+  bool operator==(const exchange_layout&) const = default;
+};
+
+// A line: `length` elements, transformed by `threads` threads that hold ⌈length / radix / threads⌉ butterflies each. A tile: `lines` lines,
+// one block. Thread t of a line has butterflies t, t + threads, …; butterfly j of a stage with radix r reads elements j + k·length/r.
+struct line_policy {
+  bool wide = false;         // double
+  bool inverse = false;      // real and imaginary parts change places at load and store
+  bool scaled = false;       // times `scale` at the store
+  bool in_columns = false;   // neighbouring threads load neighbouring lines, else neighbouring elements of a line
+  bool out_columns = false;  // the same at the store
+  bool split = false;        // exchanges real and imaginary parts one after the other: half the shared memory
+  bool seal_out = false;     // writes seals of what it stores (policy of a pass whose output waits in memory)
+  bool seal_in = false;      // compares what it loads with these
+  load_form load = load_form::complex;
+  store_form store = store_form::complex;
+  factor_form load_factor = factor_form::none;
+  factor_form store_factor = factor_form::none;
+  check_form check = check_form::none;
+  bool padded = false;      // elements at positions ≥ `loaded` are 0 and not read
+  bool truncated = false;   // elements at positions ≥ `stored` are not written
+  int transactions = 1;     // composite: tiles that share one check
+  int length = 1;
+  int lines = 1;
+  int threads = 1;          // of one line
+  int min_blocks = 1;       // blocks that a multiprocessor is to hold: the compiler's register limit
+  int stages = 1;
+  int radix[k_max_stages] = {1, 1, 1, 1, 1, 1, 1, 1};
+  exchange_layout exchange[k_max_stages] = {};  // [s]: between stage s and s + 1; one stage and different mappings: [0], before the store
+
+  bool operator==(const line_policy&) const = default;
+
+  BALLAST_HD constexpr int block() const { return threads * lines; }
+  // Butterflies of stage s that a thread has, the last of them perhaps beyond the line.
+  BALLAST_HD constexpr int butterflies(int s) const { return (length / radix[s] + threads - 1) / threads; }
+  BALLAST_HD constexpr bool ragged(int s) const { return length / radix[s] % threads != 0; }
+  // Complex registers of a thread.
+  BALLAST_HD constexpr int held() const {
+    int most = 1;
+    for (int s = 0; s < stages; ++s) most = butterflies(s) * radix[s] > most ? butterflies(s) * radix[s] : most;
+    return most;
+  }
+  BALLAST_HD constexpr int before(int s) const {  // the product of the radices of earlier stages
+    int product = 1;
+    for (int i = 0; i < s; ++i) product *= radix[i];
+    return product;
+  }
+  // Where the twiddle factors of stage s ≥ 1 begin in the table: w_{pr}^{jk} at [(k − 1) p + j], p = before(s).
+  BALLAST_HD constexpr int twiddle_offset(int s) const {
+    int offset = 0;
+    for (int i = 1; i < s; ++i) offset += (radix[i] - 1) * before(i);
+    return offset;
+  }
+  BALLAST_HD constexpr bool remaps() const { return in_columns != out_columns; }
+  BALLAST_HD constexpr bool exchanges() const { return stages > 1 || remaps(); }
+  // Shared memory. Exchange: words of one part or of both, rounded up to the groups that a layout permutes.
+  BALLAST_HD constexpr int scalar_bytes() const { return wide ? 8 : 4; }
+  BALLAST_HD constexpr std::int64_t exchange_bytes() const {
+    if (!exchanges()) return 0;
+    const std::int64_t words = (static_cast<std::int64_t>(length) * lines + 15) / 16 * 16;
+    return words * scalar_bytes() * (split ? 1 : 2);
+  }
+  // Partial sums of a line: how many threads (or groups of lanes that were summed by shuffles) have one.
+  static BALLAST_HD constexpr bool power_of_two(int n) { return (n & (n - 1)) == 0; }
+  BALLAST_HD constexpr bool shuffles(bool columns) const {
+    return power_of_two(threads) && power_of_two(lines) && block() >= 32 && !(columns && lines >= 32);
+  }
+  BALLAST_HD constexpr int lanes_of_line(bool columns) const {  // lanes of a warp that share a line, when sums are made by shuffles
+    return columns ? 32 / lines : (threads < 32 ? threads : 32);
+  }
+  BALLAST_HD constexpr int partials(bool columns) const { return shuffles(columns) ? threads / lanes_of_line(columns) : threads; }
+  BALLAST_HD constexpr std::int64_t partial_bytes() const {
+    if (check == check_form::none) return 0;
+    const int in = remaps() ? 5 * partials(in_columns) : 0;
+    const int out = remaps() ? 4 * partials(out_columns) : 5 * partials(out_columns);
+    return static_cast<std::int64_t>(in + out) * lines * 8;
+  }
+  BALLAST_HD constexpr std::int64_t record_bytes() const { return check == check_form::none ? 0 : 64 * static_cast<std::int64_t>(lines); }
+  BALLAST_HD constexpr std::int64_t shared_bytes() const {
+    const std::int64_t sum = (exchange_bytes() + 15) / 16 * 16 + partial_bytes() + record_bytes();
+    return sum;
+  }
+};
+
+// One side of a pass: element k of line (c, m, b) is at c·column + m·middle + b·batch + k·element (units: its elements), and its
+// position in the whole line that is being transformed is c·position_column + m·position_middle + k·position_element.
+struct line_side {
+  std::int64_t element, column, middle, batch;
+  std::int64_t position_element, position_column, position_middle;
+};
+
+// What a check saw; written by the device, read by the host when the report is asked for.
+struct device_event {
+  std::int64_t index;  // line of the pass: (batch · middles + middle) · columns + column
+  double residual;
+  double threshold;
+  std::uint64_t time;  // nanoseconds, the device's clock
+  std::uint32_t action;  // 0 corrected, 1 recomputed, 2 uncorrectable
+  std::uint32_t what;    // bits 0 … 7: the pass; 8 …: 0 checksum of a line, 1 product, 2 seal, 3 composite
+  std::uint32_t multiprocessor;
+  std::uint32_t seal;  // hash of the rest
+};
+
+// The hash that an event carries of itself: the log is memory, too. Over the words in front of `seal`.
+BALLAST_HD inline std::uint32_t event_seal(const device_event& e) {
+  struct words {
+    std::uint32_t at[12];
+  };
+  const words all = __builtin_bit_cast(words, e);
+  std::uint32_t h = 0x9e3779b9u;
+  for (int i = 0; i < 11; ++i) h = (h ^ all.at[i]) * 0x85ebca6bu + (h >> 15);
+  return h;
+}
+static_assert(sizeof(device_event) == 48);
+
+inline constexpr int k_ring_events = 4096;
+
+struct event_ring {
+  unsigned long long corrected, recomputed, uncorrectable, false_alarms;
+  unsigned long long written;  // events so far; the ring keeps the first k_ring_events
+  unsigned long long spare[3];
+  device_event events[k_ring_events];
+};
+
+struct line_arguments {
+  const void* in;
+  void* out;
+  const void* twiddles;     // of the stages, complex
+  const void* load_table;   // complex, by position; and a second copy of it
+  const void* load_twin;
+  const void* store_table;  // complex: by position, or the coarse and then the fine table of w_M
+  const void* store_twin;
+  const void* encode;  // b of both vectors, 4 scalars an element
+  const void* verify;  // a of the first vector, complex; the second has the sign of the element's place in its butterfly
+  event_ring* events;
+  std::uint32_t* seals_out;       // [line group][column tile]
+  const std::uint32_t* seals_in;  // [this tile's group][…]
+  line_side source, target;
+  std::int64_t columns, middles, batches;  // how many c, m, b
+  std::int64_t column_tiles;               // ⌈columns / lines⌉
+  std::int64_t tiles;                      // column_tiles · middles · batches
+  std::int64_t whole;                      // half: the length of the whole line
+  std::int64_t unit;                       // half: elements of the source between neighbouring positions
+  std::int64_t loaded, stored;             // padded, truncated
+  std::int64_t first_tile, all_tiles;      // injection: this launch among the launches of a pass
+  int fine_bits;                           // twiddle: w_M^p = coarse[p >> fine_bits] · fine[p & (2^fine_bits − 1)]
+  int coarse_size;
+  int repairs;      // how often a tile may be computed again; 0: detect only
+  int pass, passes;            // this pass, for events; and of how many, for injection
+  int first_stage, stages;     // injection: this pass's stages and
+  int first_twiddle, twiddle_steps; // twiddle products among those of all passes
+  double scale;
+  double slope[2], offset[2];  // threshold = slope · ‖x‖ + offset, each kept twice
+  double overflow;             // a line whose norm exceeds this may overflow: judged by repetition
+};
+
+}  // namespace ballast::fft::cuda

@@ -1,0 +1,344 @@
+// Problems into passes. An axis is one pass if its length fits into a block, else Bailey's four-step split into two or three; lengths with
+// large prime factors are a convolution of two such transforms.
+// Source: D. Bailey, FFTs in external or hierarchical memory, 1990; L. Bluestein, A linear filtering approach to the DFT, 1970.
+#include "fft/cuda/schedule.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include <ballast/error.hpp>
+
+#include "fft/wide.hpp"
+
+namespace ballast::fft::cuda {
+
+std::int64_t schedule::work_elements() const {
+  std::int64_t all = 0;
+  for (const std::int64_t each : room) all += each;
+  return all;
+}
+
+std::int64_t pass::lines() const {
+  std::int64_t all = columns * middles * batches;
+  for (const repeat& each : repeats) all *= each.count;
+  return all;
+}
+
+namespace {
+
+// A dimension that a pass runs over but does not transform.
+struct dimension {
+  std::int64_t count;
+  std::int64_t source, target;  // strides
+  signal_of_index signals{};
+  std::int64_t position_source = 0, position_target = 0;  // strides in positions of the whole line
+  bool positioned() const { return position_source != 0 || position_target != 0; }
+};
+
+// One axis, whole: where its lines are and what is special about their elements.
+struct axis_request {
+  std::int64_t length;
+  std::int64_t source_stride, target_stride;
+  std::vector<dimension> others;
+  place from, to;
+  load_form load = load_form::complex;
+  store_form store = store_form::complex;
+  bool inverse = false, scaled = false;
+  std::int64_t loaded = 0, stored = 0;  // 0: all
+  table_kind load_table = table_kind::none, store_table = table_kind::none;
+  std::int64_t convolution = 0, padded_to = 0;
+};
+
+// Dimensions that one stride steps through are one. The longest run of neighbouring lines comes first.
+std::vector<dimension> merged(std::vector<dimension> all, bool by_target) {
+  std::erase_if(all, [](const dimension& d) { return d.count == 1; });
+  std::ranges::sort(all, {}, by_target ? &dimension::target : &dimension::source);
+  std::vector<dimension> made;
+  for (const dimension& d : all) {
+    if (!made.empty()) {
+      dimension& last = made.back();
+      if (!last.positioned() && !d.positioned() && d.source == last.source * last.count && d.target == last.target * last.count) {
+        // At most one of the two is the batch.
+        if (d.signals.modulus > 1) last.signals = {last.count * d.signals.divisor, d.signals.modulus};
+        last.count *= d.count;
+        continue;
+      }
+    }
+    made.push_back(d);
+  }
+  return made;
+}
+
+class builder {
+ public:
+  builder(const schedule_request& wanted, const ballast::cuda::capabilities& device)
+      : wanted_(wanted), device_(device), wide_(wanted.precision == precision::f64) {}
+
+  schedule build() {
+    const geometry& g = wanted_.shape;
+    // Axes longer than 1, in the order of their passes: the last one first, so that real data become half spectra at once; half spectra
+    // become real in the last pass of all.
+    std::vector<std::size_t> axes;
+    for (std::size_t axis : {2, 1, 0}) {
+      if (g.n[axis] > 1) axes.push_back(axis);
+    }
+    if (axes.empty()) axes.push_back(2);
+    if (g.kind == kind::c2r) {
+      std::erase(axes, 2u);
+      axes.push_back(2);
+    }
+    if (g.kind == kind::r2c && axes.front() != 2) axes.insert(axes.begin(), 2);
+    // Between axes data stay in the output where that has room for them; a c2r output has not.
+    const bool through_work = g.kind == kind::c2r && axes.size() > 1;
+    const std::array<std::int64_t, 3> lengths = g.kind == kind::c2r ? g.input.length : g.output.length;
+    side between;  // dense, for what waits in the workspace
+    between.length = lengths;
+    between.stride = {lengths[1] * lengths[2], lengths[2], 1};
+    between.distance = lengths[0] * lengths[1] * lengths[2];
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      const std::size_t axis = axes[i];
+      const bool first = i == 0;
+      const bool last = i + 1 == axes.size();
+      const side& from = first ? g.input : through_work ? between : g.output;
+      const side& to = last ? g.output : through_work ? between : g.output;
+      axis_request one;
+      one.length = g.n[axis];
+      one.source_stride = from.stride[axis];
+      one.target_stride = to.stride[axis];
+      one.from = first ? place::input : through_work ? place::spectrum : place::output;
+      one.to = last ? place::output : through_work ? place::spectrum : place::output;
+      for (std::size_t other = 0; other < 3; ++other) {
+        if (other != axis) one.others.push_back({std::min(from.length[other], to.length[other]), from.stride[other], to.stride[other]});
+      }
+      one.others.push_back({g.batch, from.distance, to.distance, {1, g.batch}});
+      one.inverse = wanted_.direction == direction::inverse;
+      one.scaled = last && wanted_.scaled;
+      if (axis == 2 && g.kind == kind::r2c) {
+        one.load = load_form::real;
+        one.stored = g.n[2] / 2 + 1;
+      }
+      if (axis == 2 && g.kind == kind::c2r) {
+        one.load = load_form::half;
+        one.store = store_form::real;
+      }
+      if (through_work) room(place::spectrum) = between.distance * g.batch;
+      add_axis(one);
+    }
+    return std::move(made_);
+  }
+
+ private:
+  std::int64_t& room(place part) { return made_.room[static_cast<std::size_t>(part)]; }
+
+  std::int64_t lines_of(const axis_request& one) const {
+    std::int64_t all = 1;
+    for (const dimension& d : one.others) all *= d.count;
+    return all;
+  }
+
+  void add_axis(const axis_request& one) {
+    bool smooth = true;
+    for (const std::int64_t prime : prime_factors(one.length)) smooth = smooth && prime <= 13;
+    if (smooth) {
+      const auto split = split_length(one.length);
+      if (!split.empty()) return add_line(one, split);
+    }
+    add_convolution(one);
+  }
+
+  // Factors of one, two or three passes; empty if there are none that fit.
+  std::vector<std::int64_t> split_length(std::int64_t n) const {
+    if (fits_one_pass(n, wide_, device_)) return {n};
+    const auto fits = [&](std::int64_t length) { return length <= (wide_ ? 1024 : 2048) && fits_one_pass(length, wide_, device_); };
+    std::vector<std::int64_t> best;
+    double least = std::numeric_limits<double>::infinity();
+    const auto consider = [&](std::vector<std::int64_t> tried) {
+      const auto [low, high] = std::ranges::minmax(tried);
+      const double cost = static_cast<double>(high) / static_cast<double>(low) + 1000.0 * static_cast<double>(tried.size());
+      if (cost < least) {
+        least = cost;
+        best = std::move(tried);
+      }
+    };
+    for (std::int64_t a = 2; a <= 2048 && a <= n / 2; ++a) {
+      if (n % a != 0 || !fits(a)) continue;
+      if (fits(n / a)) consider({a, n / a});
+      if (n / a <= (wide_ ? 1024 : 2048)) continue;
+      for (std::int64_t b = 2; b <= 2048 && b <= n / a / 2; ++b) {
+        if (n / a % b == 0 && fits(b) && fits(n / a / b)) consider({a, b, n / a / b});
+      }
+    }
+    return best;
+  }
+
+  void add_line(const axis_request& one, const std::vector<std::int64_t>& split) {
+    if (split.size() == 1) {
+      add_pass(one, one.length, one.source_stride, one.target_stride, 1, 1, one.others, one.from, one.to, true, true, 0);
+      return;
+    }
+    // Work holds [line][n₁][n₂](…)[n_last], dense.
+    const std::int64_t n = one.length;
+    const std::int64_t count = lines_of(one);
+    const place work = place::split;
+    room(work) = std::max(room(work), count * n);
+    std::vector<dimension> into = one.others;
+    std::vector<dimension> inside = one.others;
+    std::vector<dimension> out = one.others;
+    std::int64_t dense = n;
+    for (std::size_t i = 0; i < one.others.size(); ++i) {
+      into[i].target = dense;
+      inside[i].source = inside[i].target = dense;
+      out[i].source = dense;
+      dense *= one.others[i].count;
+    }
+    const std::int64_t n1 = split[0];
+    const std::int64_t rest = n / n1;
+    auto first = into;
+    first.insert(first.begin(), {rest, one.source_stride, 1, {}, 1, 1});
+    add_pass(one, n1, rest * one.source_stride, rest, rest, rest, first, one.from, work, true, false, n);
+    if (split.size() == 2) {
+      auto last = out;
+      last.insert(last.begin(), {n1, rest, one.target_stride, {}, rest, 1});
+      add_pass(one, rest, 1, n1 * one.target_stride, 1, n1, last, work, one.to, false, true, 0);
+      return;
+    }
+    const std::int64_t n2 = split[1];
+    const std::int64_t n3 = split[2];
+    auto second = inside;
+    second.insert(second.begin(), {{n3, 1, 1, {}, 1, 1}, {n1, rest, rest, {}, rest, rest}});
+    add_pass(one, n2, n3, n3, n3, n3, second, work, work, false, false, rest);
+    auto third = out;
+    third.insert(third.begin(), {{n1, rest, one.target_stride, {}, rest, 1}, {n2, n3, n1 * one.target_stride, {}, n3, n1}});
+    add_pass(one, n3, 1, n1 * n2 * one.target_stride, 1, n1 * n2, third, work, one.to, false, true, 0);
+  }
+
+  void add_convolution(const axis_request& one) {
+    const std::int64_t least = 2 * one.length - 1;
+    // The shortest convolution that few passes can do: 2^a, or 3, 5, 7, 9, 15 times that.
+    std::int64_t m = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(least)));
+    for (const std::int64_t odd : {3, 5, 7, 9, 15}) {
+      std::int64_t tried = odd;
+      while (tried < least) tried *= 2;
+      if (tried < m && tried % 16 == 0) m = tried;
+    }
+    const auto split = split_length(m);
+    if (split.empty())
+      throw unsupported_error("length " + std::to_string(one.length) + ": expected at most 2^29 after padding to a convolution, got " + std::to_string(m));
+    const std::int64_t count = lines_of(one);
+    room(place::convolved) = std::max(room(place::convolved), count * m);
+    std::vector<dimension> to_dense = one.others;
+    std::vector<dimension> from_dense = one.others;
+    std::int64_t dense = m;
+    for (std::size_t i = 0; i < one.others.size(); ++i) {
+      to_dense[i].target = dense;
+      from_dense[i].source = dense;
+      dense *= one.others[i].count;
+    }
+    axis_request forward = one;
+    forward.length = m;
+    forward.to = place::convolved;
+    forward.target_stride = 1;
+    forward.others = to_dense;
+    forward.store = store_form::complex;
+    forward.scaled = false;
+    forward.stored = 0;
+    forward.loaded = one.length;
+    forward.inverse = false;
+    forward.load_table = table_kind::chirp;
+    forward.store_table = table_kind::filter;
+    forward.convolution = one.inverse ? -one.length : one.length;
+    forward.padded_to = m;
+    axis_request backward = one;
+    backward.length = m;
+    backward.from = place::convolved;
+    backward.source_stride = 1;
+    backward.others = from_dense;
+    backward.load = load_form::complex;
+    backward.inverse = true;
+    backward.stored = one.stored != 0 ? one.stored : one.length;
+    backward.store_table = table_kind::chirp;
+    backward.convolution = forward.convolution;
+    backward.padded_to = m;
+    add_line(forward, split);
+    add_line(backward, split);
+  }
+
+  // `twiddles`: the M of w_M^{ck}, c along the first of `others`.
+  void add_pass(const axis_request& one, std::int64_t n, std::int64_t source, std::int64_t target, std::int64_t position_source,
+                std::int64_t position_target, const std::vector<dimension>& others, place from, place to, bool loads, bool stores,
+                std::int64_t twiddles) {
+    pass made;
+    // Neighbouring threads take neighbouring elements where these lie together, else neighbouring lines.
+    std::vector<dimension> dims;
+    const auto split_dimensions = std::ranges::find_if_not(others, &dimension::positioned);
+    if (split_dimensions != others.begin()) {
+      // The dimensions of a split line come first, whatever their strides: factors and positions depend on them.
+      dims = merged({split_dimensions, others.end()}, false);
+      dims.insert(dims.begin(), others.begin(), split_dimensions);
+    } else {
+      dims = merged(others, source == 1 && target != 1);
+      if (dims.size() > 1) std::stable_sort(dims.begin() + 1, dims.end(), [](const auto& x, const auto& y) { return x.count > y.count; });
+    }
+    while (dims.size() < 3) dims.push_back({1, 0, 0});
+    for (std::size_t i = 3; i < dims.size(); ++i) made.repeats.push_back({dims[i].count, dims[i].source, dims[i].target, dims[i].signals});
+    made.columns = dims[0].count;
+    made.middles = dims[1].count;
+    made.batches = dims[2].count;
+    for (std::size_t i = 0; i < 3; ++i) made.signals[i] = dims[i].signals;
+    made.source = {source, dims[0].source, dims[1].source, dims[2].source, position_source, dims[0].position_source, dims[1].position_source};
+    made.target = {target, dims[0].target, dims[1].target, dims[2].target, position_target, dims[0].position_target, dims[1].position_target};
+    made.from = from;
+    made.to = to;
+
+    line_request wanted;
+    wanted.length = static_cast<int>(n);
+    wanted.wide = wide_;
+    wanted.in_columns = source > dims[0].source && dims[0].count > 1;
+    wanted.out_columns = target > dims[0].target && dims[0].count > 1;
+    wanted.check = wanted_.check;
+    wanted.columns = made.columns;
+    wanted.count = made.lines();
+    line_policy& p = made.policy;
+    p = choose_policy(wanted, device_);
+    p.inverse = one.inverse;
+    p.transactions = wanted_.transactions;
+    if (loads) {
+      p.load = one.load;
+      made.whole = one.length;
+      made.unit = one.source_stride;
+      if (one.load_table != table_kind::none) p.load_factor = factor_form::table;
+      made.load_table = one.load_table;
+      p.padded = one.loaded != 0;
+      made.loaded = one.loaded;
+    }
+    if (stores) {
+      p.store = one.store;
+      p.scaled = one.scaled;
+      if (one.store_table != table_kind::none) p.store_factor = factor_form::table;
+      made.store_table = one.store_table;
+      p.truncated = one.stored != 0;
+      made.stored = one.stored;
+    }
+    if (twiddles != 0) {
+      p.store_factor = factor_form::twiddle;
+      made.twiddle_order = twiddles;
+    }
+    made.convolution = one.convolution;
+    made.padded_to = one.padded_to;
+    made_.passes.push_back(std::move(made));
+  }
+
+  const schedule_request& wanted_;
+  const ballast::cuda::capabilities& device_;
+  const bool wide_;
+  schedule made_;
+};
+
+}  // namespace
+
+schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device) { return builder(wanted, device).build(); }
+
+}  // namespace ballast::fft::cuda

@@ -1,0 +1,95 @@
+// What a problem becomes on a device: passes over lines, each with its policy, its addressing and its buffers. Plain host code.
+// Layer: fft/cuda. transform.cpp runs schedules; the tuner and the build-time checks only look at them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cuda/device.hpp"
+#include "fft/contract.hpp"
+#include "fft/cuda/policy.hpp"
+
+namespace ballast::fft::cuda {
+
+// Where a pass reads and writes: the caller's arrays, or parts of the workspace: what waits between the passes of a split axis, padded
+// lines of a convolution, half spectra between the axes of a c2r transform.
+enum class place : std::uint8_t { input, output, split, convolved, spectrum };
+inline constexpr int k_places = 5;
+
+// Which signal line index i along a dimension belongs to: i / divisor % modulus.
+struct signal_of_index {
+  std::int64_t divisor = 1;
+  std::int64_t modulus = 1;
+};
+
+// What the table of a factor_form::table holds.
+enum class table_kind : std::uint8_t { none, chirp, filter };
+
+struct pass {
+  line_policy policy;
+  line_side source{}, target{};
+  std::int64_t columns = 1, middles = 1, batches = 1;
+  std::array<signal_of_index, 3> signals;  // of column, middle and batch
+  struct repeat {
+    std::int64_t count, source, target;  // further dimensions, over which the host loops
+    signal_of_index signals;
+  };
+  std::vector<repeat> repeats;
+  place from = place::input;
+  place to = place::output;
+  std::int64_t twiddle_order = 0;  // M of factor_form::twiddle
+  table_kind load_table = table_kind::none, store_table = table_kind::none;
+  std::int64_t whole = 0, unit = 1, loaded = 0, stored = 0;
+  std::int64_t convolution = 0;  // N of the transform whose chirp and filter are meant, −N of an inverse one; 0: none
+  std::int64_t padded_to = 0;    // and the length of the convolution
+
+  std::int64_t lines() const;  // of all repeats
+};
+
+struct schedule {
+  std::vector<pass> passes;
+  std::array<std::int64_t, k_places> room{};  // complex numbers that the parts of the workspace need for all signals
+  std::int64_t work_elements() const;
+};
+
+// What a schedule depends on.
+struct schedule_request {
+  geometry shape;
+  ballast::precision precision = ballast::precision::f32;
+  fft::direction direction = fft::direction::forward;
+  bool scaled = false;
+  check_form check = check_form::none;
+  int transactions = 1;
+};
+
+schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device);
+
+// One pass's line: what the choice of a policy depends on.
+struct line_request {
+  int length = 1;
+  bool wide = false;
+  bool in_columns = false, out_columns = false;
+  check_form check = check_form::none;
+  std::int64_t count = 1;    // how many lines there are in all
+  std::int64_t columns = 1;  // and how many side by side
+};
+
+// The policy by rule, without factors and forms; the radices, threads and lines of a tuning entry where there is one.
+line_policy choose_policy(const line_request& wanted, const ballast::cuda::capabilities& device);
+
+// The same for given radices, threads and lines: fills in swizzles. Throws std::logic_error if they do not fit together.
+line_policy make_policy(const line_request& wanted, const std::vector<int>& radices, int threads, int lines, bool split, int min_blocks);
+
+// Whether one pass can transform lines of this length, all prime factors being at most 13.
+bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device);
+
+// The template instantiation that a policy names; `instrumented` for the kernel that can be injected into.
+std::string kernel_expression(const line_policy& policy, bool instrumented);
+ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrumented);
+
+// Bank conflicts: the mean number of shared-memory cycles that one access of a warp takes in exchange s, over its minimum. For tests.
+double exchange_cost(const line_policy& policy, int s);
+
+}  // namespace ballast::fft::cuda

@@ -1,0 +1,75 @@
+// What kernels read besides the data: twiddle factors, chirps and filters of convolutions, checksum weights. Computed above the
+// precision of the data, rounded once, and uploaded once for a plan.
+// Layer: fft/cuda.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda/device.hpp"
+#include "fft/cuda/schedule.hpp"
+
+namespace ballast::fft::cuda {
+
+// Host side of the tables; T is the precision of the data, each complex number two of them.
+template <class T>
+struct table_source {
+  static std::vector<T> stage_twiddles(const line_policy& policy);
+  // Coarse and fine powers of w_order: [w^{i·2^bits}…, w^i…].
+  static std::vector<T> split_twiddles(std::int64_t order, int fine_bits);
+  // e^{∓πi j²/n} for j < n (`mirrored`: its conjugate, for a pass that exchanges real and imaginary parts).
+  static std::vector<T> chirp(std::int64_t convolution, bool mirrored);
+  // Transform of the conjugate chirp, periodic with `padded_to`, over padded_to.
+  static std::vector<T> filter(std::int64_t convolution, std::int64_t padded_to);
+  // a of the first vector for each output, and b of both vectors (four numbers) for each input.
+  struct weights {
+    std::vector<T> verify, encode;
+  };
+  static weights checksum_weights(const line_policy& policy);
+};
+extern template struct table_source<float>;
+extern template struct table_source<double>;
+
+int fine_bits_of(std::int64_t order);
+std::int64_t coarse_size_of(std::int64_t order);
+
+// Device tables by name, each uploaded once.
+class table_store {
+ public:
+  table_store(std::shared_ptr<ballast::cuda::device> device, precision type) : device_(std::move(device)), type_(type) {}
+
+  // The table `name`, made by `make` if it is not there. Copies with different `copy` lie in different memory.
+  template <class T, class Make>
+  const void* get(const std::string& name, int copy, Make&& make) {
+    const std::string key = name + (copy == 0 ? "" : "'");
+    const auto found = tables_.find(key);
+    if (found != tables_.end()) return found->second.data();
+    const std::vector<T>& values = source<T>(name, make);
+    ballast::cuda::device_buffer memory(device_, static_cast<std::int64_t>(values.size() * sizeof(T)));
+    device_->copy(memory.data(), values.data(), memory.bytes(), nullptr);
+    bytes_ += memory.bytes();
+    return tables_.emplace(key, std::move(memory)).first->second.data();
+  }
+  void finish() {
+    device_->synchronize(nullptr);
+    hosts_.clear();
+  }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  template <class T, class Make>
+  const std::vector<T>& source(const std::string& name, Make&& make) {
+    auto& slot = hosts_[name];
+    if (!slot) slot = std::make_shared<std::vector<T>>(make());
+    return *std::static_pointer_cast<std::vector<T>>(slot);
+  }
+  std::shared_ptr<ballast::cuda::device> device_;
+  precision type_;
+  std::map<std::string, std::shared_ptr<void>> hosts_;
+  std::map<std::string, ballast::cuda::device_buffer> tables_;
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace ballast::fft::cuda

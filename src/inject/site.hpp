@@ -1,0 +1,45 @@
+// The places where faults can be injected, by name only: what host and device code share of the catalogue in sites.hpp.
+// Layer: foundation.
+#pragma once
+
+#include <cstdint>
+
+namespace ballast::inject {
+
+enum class site : std::uint8_t {
+  fft_input,
+  fft_twiddle,
+  fft_stage,
+  fft_intermediate,
+  fft_output,
+  fft_checksum,
+  fft_threshold,
+  fft_comparison,
+  kmeans_points,
+  kmeans_product,
+  kmeans_minimum,
+  kmeans_index,
+  kmeans_label,
+  kmeans_sum,
+  kmeans_count,
+  kmeans_centroid,
+  kmeans_shift,
+  kmeans_checksum,
+  kmeans_threshold,
+  kmeans_comparison,
+  qr_panel,
+  qr_reflector,
+  qr_tau,
+  qr_t,
+  qr_product,
+  qr_trailing,
+  qr_r,
+  qr_q,
+  qr_checksum,
+  qr_threshold,
+  qr_comparison,
+  qr_corrector,
+  event_log,
+};
+
+}  // namespace ballast::inject

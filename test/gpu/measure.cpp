@@ -1,0 +1,356 @@
+// How fast is it? Medians of interleaved repetitions in one run: Ballast without and with protection, its other schemes, cuFFT planned both
+// ways, and a copy of the same bytes. What is timed is the replay of a captured graph of several executions, by events on its stream.
+// Inputs are random; outputs are poisoned first and compared afterwards. Where one set of buffers would stay in the L2 cache, executions go
+// around many sets.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+
+#include "../../bench/peers/cufft.hpp"
+#include "device_problem.hpp"
+#include "inject/plan.hpp"
+#include "output.hpp"
+#include "problems.hpp"
+#include "stages.hpp"
+
+namespace ballast::gpu_check {
+namespace {
+
+constexpr double k_least_seconds = 2e-3;  // of one timed replay
+constexpr std::int64_t k_most_calls = 4096;
+constexpr double k_assumed_bandwidth = 3e12;  // bytes a second: only for how many executions a replay needs
+
+double quantile(std::vector<double> values, double q) {
+  std::ranges::sort(values);
+  const double at = q * static_cast<double>(values.size() - 1);
+  const auto low = static_cast<std::size_t>(at);
+  const std::size_t high = std::min(low + 1, values.size() - 1);
+  return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
+}
+
+// Random words on the device: a block made on the host, repeated.
+void randomize(const gpu::buffer& memory, precision type) {
+  constexpr std::int64_t k_block = (std::int64_t{1} << 23) + 8;
+  const std::int64_t width = type == precision::f32 ? 4 : 8;
+  std::int64_t done = std::min(k_block, memory.bytes() / width) * width;
+  auto* const start = static_cast<char*>(memory.data());
+  if (type == precision::f32) {
+    gpu::copy(start, noise<float>(done / width, 1).data(), done);
+  } else {
+    gpu::copy(start, noise<double>(done / width, 1).data(), done);
+  }
+  for (; done < memory.bytes(); done = std::min(2 * done, memory.bytes()))
+    gpu::copy(start + done, start, std::min(done, memory.bytes() - done));
+  gpu::synchronize();
+}
+
+std::int64_t bytes_of(const fft::side& side, precision type) {
+  return side.extent * (side.real ? 1 : 2) * (type == precision::f32 ? 4 : 8);
+}
+
+// Input and output memory that all variants of a problem share, as `sets` pairs.
+struct arena {
+  gpu::buffer in, out;
+  std::int64_t stride = 0;  // between sets
+  std::int64_t sets = 1;
+
+  const void* input(std::int64_t call) const { return static_cast<const char*>(in.data()) + call % sets * stride; }
+  void* output(std::int64_t call) const { return static_cast<char*>(out.data()) + call % sets * stride; }
+
+  // For `bytes` a side, within what is allocated.
+  void divide(std::int64_t bytes, std::int64_t l2) {
+    stride = (bytes + 511) / 512 * 512;
+    sets =
+        std::clamp<std::int64_t>((2 * l2 + stride - 1) / stride, 1, std::max<std::int64_t>(std::min(in.bytes() / stride, k_most_calls), 1));
+  }
+};
+
+struct variant {
+  std::string name;
+  std::function<void(const void* in, void* out)> run;  // puts one execution on the stream
+  std::string scheme = {};
+  std::vector<double> seconds = {};
+  gpu::graph replay = {};
+  std::int64_t calls = 1;
+  bool captured = true;
+  std::string refused = {};
+
+  void prepare(const arena& memory, double expected) {
+    try {
+      // Once by itself: what is made at the first execution does not belong into the graph.
+      run(memory.input(0), memory.output(0));
+      gpu::synchronize();
+      calls = std::clamp<std::int64_t>(static_cast<std::int64_t>(std::ceil(k_least_seconds / expected)), 1, k_most_calls);
+      calls = std::max(calls, memory.sets);
+      const auto all = [&] {
+        for (std::int64_t call = 0; call < calls; ++call) run(memory.input(call), memory.output(call));
+      };
+      try {
+        replay = gpu::graph(all);
+        replay.launch();
+      } catch (const error& e) {
+        captured = false;
+        refused = std::string("not captured: ") + e.what();
+        all();
+      }
+      gpu::synchronize();
+    } catch (const std::exception& e) {
+      refused = e.what();
+      calls = 0;
+    }
+  }
+  void measure(const arena& memory) {
+    if (calls == 0) return;
+    const double all = gpu::seconds_of([&] {
+      if (captured) {
+        replay.launch();
+      } else {
+        for (std::int64_t call = 0; call < calls; ++call) run(memory.input(call), memory.output(call));
+      }
+    });
+    seconds.push_back(all / static_cast<double>(calls));
+  }
+};
+
+variant ballast_variant(const std::string& name, const fft::token& token, const fft::geometry& shape, protection guard,
+                        const std::string& scheme) {
+  variant made{name, {}, scheme};
+  try {
+    auto plan = std::make_shared<fft::plan>(token.problem, on_gpu(guard, scheme));
+    made.run = [plan, shape, way = token.direction, type = token.problem.precision](const void* in, void* out) {
+      if (type == precision::f32) {
+        (void)execute<float>(*plan, shape, way, in, out);
+      } else {
+        (void)execute<double>(*plan, shape, way, in, out);
+      }
+    };
+  } catch (const std::exception& e) {
+    made.refused = e.what();
+    made.calls = 0;
+  }
+  return made;
+}
+
+variant cufft_variant(const std::string& name, const fft::token& token, bool patient) {
+  variant made{name, {}};
+  try {
+    auto plan = std::make_shared<bench::cufft_plan>(token.problem, token.direction, patient);
+    made.run = [plan](const void* in, void* out) { plan->execute(in, out, gpu::stream()); };
+  } catch (const std::exception& e) {
+    made.refused = e.what();
+    made.calls = 0;
+  }
+  return made;
+}
+
+// The first and the last signal of set 0 as `which` computes them, packed.
+template <class T>
+std::vector<T> two_signals(const variant& which, const arena& memory, const fft::geometry& shape) {
+  const std::int64_t words = words_of_signal(shape.output);
+  const std::int64_t bytes = words * static_cast<std::int64_t>(sizeof(T));
+  gpu::fill(memory.output(0), 0xff, bytes * shape.batch);
+  which.run(memory.input(0), memory.output(0));
+  std::vector<T> made(static_cast<std::size_t>(2 * words));
+  gpu::copy(made.data(), memory.output(0), bytes);
+  gpu::copy(made.data() + words, static_cast<char*>(memory.output(0)) + bytes * (shape.batch - 1), bytes);
+  gpu::synchronize();
+  return made;
+}
+
+template <class T>
+bool right(const variant& which, const variant* rival, const arena& memory, const fft::token& token, const fft::geometry& shape) {
+  const std::int64_t words = words_of_signal(shape.output);
+  const auto got = two_signals<T>(which, memory, shape);
+  const double bound = 2 * error_bound(token.problem);
+  if (rival != nullptr) {
+    const auto wanted = two_signals<T>(*rival, memory, shape);
+    return distance_of(got.data(), wanted.data(), 2 * words, scale_of(token.problem, token.direction)).relative() <= bound;
+  }
+  std::vector<T> in(static_cast<std::size_t>(words_of_signal(shape.input)));
+  gpu::copy(in.data(), memory.input(0), static_cast<std::int64_t>(in.size() * sizeof(T)));
+  gpu::synchronize();
+  const auto wanted = reference<T>(token.problem, token.direction, shape, in.data(), 0);
+  return distance_of(got.data(), wanted.data(), words).relative() <= bound;
+}
+
+// What one repaired fault costs: a call that is struck once against one whose fault never comes, both with the injecting kernels.
+void cost_of_fault(const fft::token& token, const fft::geometry& shape, const arena& memory, int repetitions) {
+  inject::request request;
+  request.site = inject::site::fft_output;
+  request.bit = 62;
+  inject::plan faults;
+  const variant run = ballast_variant("fault", token, shape, protection::correct, "");
+  row line("fault");
+  line.add("token", fft::to_token(token.problem, token.direction));
+  try {
+    const fft::plan plan(token.problem, on_gpu(protection::correct, "", &faults));
+    std::vector<double> struck, waiting;
+    std::uint64_t repaired = 0;
+    for (int repetition = -1; repetition < repetitions; ++repetition) {
+      for (const bool strikes : {false, true}) {
+        request.seed = static_cast<std::uint64_t>(repetition + 1);
+        request.visit = strikes ? 0 : std::int64_t{1} << 40;
+        faults = inject::plan({request});
+        report seen;
+        const double seconds = gpu::seconds_of([&] {
+          if (token.problem.precision == precision::f32) {
+            seen = execute<float>(plan, shape, token.direction, memory.input(0), memory.output(0));
+          } else {
+            seen = execute<double>(plan, shape, token.direction, memory.input(0), memory.output(0));
+          }
+        });
+        if (repetition < 0) continue;
+        (strikes ? struck : waiting).push_back(seconds);
+        repaired += seen.corrected + seen.recomputed;
+      }
+    }
+    line.add("struck", quantile(struck, 0.5)).add("waiting", quantile(waiting, 0.5)).add("repaired", repaired).add("calls", struck.size());
+  } catch (const std::exception& e) {
+    line.add("refused", e.what());
+  }
+  line.print();
+}
+
+}  // namespace
+
+int bench(const settings& wanted, const time_limit& limit) {
+  const gpu::description device = gpu::open();
+  int failed = 0;
+  std::vector<timed_problem> problems = benchmark_set(wanted.quick);
+  if (!wanted.tokens.empty()) {
+    problems.clear();
+    for (const std::string& token : wanted.tokens) problems.push_back({token, false, true});
+  }
+  const int repetitions = wanted.quick ? 7 : 15;
+  std::minstd_rand shuffle(1);
+  int skipped = 0;
+  for (const timed_problem& each : problems) {
+    if (limit.over()) {
+      ++skipped;
+      continue;
+    }
+    try {
+      const fft::token token = fft::parse_token(each.token);
+      const precision type = token.problem.precision;
+      const fft::geometry shape = fft::resolve(token.problem);
+      const std::int64_t in_bytes = bytes_of(shape.input, type), out_bytes = bytes_of(shape.output, type);
+      const std::int64_t side = std::max(in_bytes, out_bytes);
+      arena memory;
+      const std::int64_t room = std::max(side, std::min(2 * device.l2_bytes, side * k_most_calls)) + side + 1024;
+      memory.in = gpu::buffer(room);
+      memory.out = gpu::buffer(room);
+      memory.divide(side, device.l2_bytes);
+      randomize(memory.in, type);
+
+      std::vector<variant> variants;
+      variants.push_back(ballast_variant("off", token, shape, protection::off, ""));
+      variants.push_back(ballast_variant("correct", token, shape, protection::correct, ""));
+      if (each.schemes) {
+        for (const std::string& scheme : wanted.schemes.empty() ? k_other_schemes : wanted.schemes)
+          variants.push_back(ballast_variant(scheme, token, shape, protection::correct, scheme));
+      }
+      variants.push_back(cufft_variant("cufft", token, false));
+      variants.push_back(cufft_variant("cufft patient", token, true));
+      const std::int64_t half = (in_bytes + out_bytes) / 2;
+      variants.push_back({"copy", [half](const void* in, void* out) { gpu::copy(out, in, half); }});
+
+      const double expected = static_cast<double>(in_bytes + out_bytes) / k_assumed_bandwidth + 2e-6;
+      for (variant& one : variants) {
+        if (one.calls != 0) one.prepare(memory, expected);
+      }
+      std::vector<std::size_t> order(variants.size());
+      for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+      for (int repetition = -1; repetition < repetitions; ++repetition) {
+        std::ranges::shuffle(order, shuffle);
+        for (const std::size_t i : order) variants[i].measure(memory);
+        if (repetition >= 0) continue;
+        for (variant& one : variants) one.seconds.clear();  // the first warms up
+      }
+      const auto rival = std::ranges::find(variants, "cufft", &variant::name);
+      const variant* const judge = rival->calls != 0 ? &*rival : nullptr;
+      for (const variant& one : variants) {
+        row line("time");
+        line.add("token", each.token).add("variant", one.name).add("latency", each.latency);
+        if (!one.refused.empty()) line.add("refused", one.refused);
+        if (one.calls != 0) {
+          const double median = quantile(one.seconds, 0.5);
+          line.add("median", median).add("low", quantile(one.seconds, 0.25)).add("high", quantile(one.seconds, 0.75));
+          line.add("bytes", in_bytes + out_bytes).add("gbs", static_cast<double>(in_bytes + out_bytes) / median * 1e-9);
+          line.add("calls", one.calls).add("sets", memory.sets).add("graph", one.captured);
+          const bool ours = one.name != "copy" && !one.name.starts_with("cufft");
+          if (ours) {
+            const bool good =
+                type == precision::f32 ? right<float>(one, judge, memory, token, shape) : right<double>(one, judge, memory, token, shape);
+            line.add("right", good);
+            if (!good) ++failed;
+          }
+        }
+        line.print();
+      }
+      if (each.schemes) cost_of_fault(token, shape, memory, repetitions);
+    } catch (const std::exception& e) {
+      ++failed;
+      row("time").add("token", each.token).add("variant", "all").add("refused", e.what()).print();
+    }
+  }
+  if (skipped > 0) row("skipped").add("stage", "bench").add("cases", skipped).print();
+  return failed;
+}
+
+int heatmap(const settings& wanted, const time_limit& limit) {
+  const gpu::description device = gpu::open();
+  constexpr int k_shortest = 3, k_longest = 25;
+  const int most = wanted.quick ? 24 : 28;  // log₂ of the points: 2 GB
+  arena memory;
+  memory.in = gpu::buffer(std::int64_t{8} << most);
+  memory.out = gpu::buffer(std::int64_t{8} << most);
+  randomize(memory.in, precision::f32);
+  int failed = 0, skipped = 0;
+  // Every other batch first: a map that the time cuts short has all of its corners.
+  for (const int parity : {0, 1}) {
+    for (int e = k_shortest; e <= std::min(k_longest, most); ++e) {
+      for (int b = most - e - parity; b >= 0; b -= 2) {
+        if (limit.over()) {
+          ++skipped;
+          continue;
+        }
+        row line("cell");
+        line.add("log_n", e).add("log_batch", b);
+        try {
+          const fft::token token{{.shape = {std::int64_t{1} << e}, .batch = std::int64_t{1} << b}};
+          const fft::geometry shape = fft::resolve(token.problem);
+          const std::int64_t bytes = std::int64_t{8} << (e + b);
+          memory.divide(bytes, device.l2_bytes);
+          std::vector<variant> variants;
+          variants.push_back(ballast_variant("off", token, shape, protection::off, ""));
+          variants.push_back(ballast_variant("correct", token, shape, protection::correct, ""));
+          variants.push_back(cufft_variant("cufft", token, false));
+          const double expected = 2 * static_cast<double>(bytes) / k_assumed_bandwidth + 2e-6;
+          for (variant& one : variants) {
+            if (one.calls != 0) one.prepare(memory, expected);
+          }
+          for (int repetition = 0; repetition < 5; ++repetition) {
+            for (variant& one : variants) one.measure(memory);
+          }
+          for (const variant& one : variants) {
+            if (one.seconds.empty()) {
+              line.add("refused " + one.name, one.refused);
+              if (one.name != "cufft") ++failed;
+            } else {
+              line.add(one.name, quantile(one.seconds, 0.5));
+            }
+          }
+        } catch (const std::exception& e2) {
+          ++failed;
+          line.add("refused", e2.what());
+        }
+        line.print();
+      }
+    }
+  }
+  if (skipped > 0) row("skipped").add("stage", "heatmap").add("cases", skipped).print();
+  return failed;
+}
+
+}  // namespace ballast::gpu_check

@@ -1,0 +1,437 @@
+// The run-time compiler, the formats of bundle and cache, and the cache's behaviour among threads, processes and damage.
+#include "cuda/jit.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ballast/error.hpp>
+
+#include "cuda/embedded.hpp"
+
+namespace ballast::cuda {
+namespace {
+
+namespace fs = std::filesystem;
+using origin = kernel_cache::origin;
+using testing::HasSubstr;
+
+constexpr int k_any = std::numeric_limits<int>::max();
+
+// What tests that compile begin with.
+#define BALLAST_NEED_NVRTC() \
+  if (nvrtc::find(k_any) == nullptr) GTEST_SKIP() << nvrtc::why_not_found(k_any)
+
+const kernel_request k_probe{
+    .header = "cuda/probe.cuh", .expression = "ballast::cuda::probe_kernel<ballast::cuda::probe_policy{}>", .threads = 256};
+const kernel_request k_doubled{.header = "cuda/probe.cuh",
+                               .expression = "ballast::cuda::probe_kernel<ballast::cuda::probe_policy{.threads = 128, .doubled = true}>",
+                               .threads = 128};
+
+std::string read_all(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+void write_all(const fs::path& file, const std::string& content) { std::ofstream(file, std::ios::binary | std::ios::trunc) << content; }
+
+class cuda_jit : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "ballast-jit-XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder = pattern;
+  }
+  void TearDown() override {
+    fs::permissions(folder, fs::perms::owner_all);
+    fs::remove_all(folder);
+  }
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> list;
+    for (const auto& each : fs::directory_iterator(folder)) list.push_back(each.path());
+    return list;
+  }
+  kernel_cache fresh(fs::path bundle_file = {}) const { return kernel_cache({.folder = folder, .bundle = std::move(bundle_file)}); }
+
+  fs::path folder;
+};
+
+image sample(const std::string& text, std::size_t bytes = 1000) {
+  image made{text, 13000, "_Z1kv", {}, {32, 0, 8, 1024}};
+  for (std::size_t i = 0; i < bytes; ++i) made.code.push_back(static_cast<char>(i * 7));
+  return made;
+}
+
+// --- names -----------------------------------------------------------------------------------------------------------------------------
+
+TEST(cuda_architecture, is_the_devices_own_where_the_compiler_knows_it) {
+  const std::vector<int> known{75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121};
+  EXPECT_EQ(target_architecture(9, 0, known), "sm_90a");
+  EXPECT_EQ(target_architecture(10, 0, known), "sm_100a");
+  EXPECT_EQ(target_architecture(10, 3, known), "sm_103a");
+  EXPECT_EQ(target_architecture(8, 0, known), "sm_80");
+  EXPECT_EQ(target_architecture(8, 9, known), "sm_89");
+  EXPECT_EQ(target_architecture(12, 0, known), "sm_120");
+  // A later one of the same major version runs earlier code; of another major version, only PTX.
+  EXPECT_EQ(target_architecture(12, 9, known), "sm_121");
+  EXPECT_EQ(target_architecture(13, 0, known), "compute_121");
+  EXPECT_EQ(target_architecture(9, 0, std::vector{75, 80}), "compute_80");
+  EXPECT_EQ(target_architecture(7, 0, known), "");
+  EXPECT_EQ(runnable_architectures(8, 2), (std::vector<std::string>{"sm_82", "sm_81", "sm_80"}));
+  EXPECT_EQ(runnable_architectures(9, 0), (std::vector<std::string>{"sm_90a", "sm_90"}));
+}
+
+TEST(cuda_architecture, of_bundles_is_known) {
+  EXPECT_EQ(typical_capabilities("sm_80").shared_per_block, 163 * 1024);
+  EXPECT_EQ(typical_capabilities("sm_90a").major, 9);
+  EXPECT_THROW(typical_capabilities("sm_75"), invalid_argument_error);
+}
+
+TEST(cuda_request, text_changes_with_everything_that_decides_about_the_code) {
+  std::set<std::string> texts;
+  for (const kernel_request& each : {k_probe, k_doubled, kernel_request{"other.cuh", k_probe.expression, 256, 0, 1, 0}}) {
+    for (const char* architecture : {"sm_80", "sm_90a"}) texts.insert(request_text(each, architecture));
+  }
+  EXPECT_EQ(texts.size(), 6u);
+  EXPECT_THAT(*texts.begin(), HasSubstr(std::string(embedded_hash())));
+  EXPECT_EQ(embedded_hash().size(), 64u);
+  kernel_request budget = k_probe;
+  budget.registers = 40;
+  budget.shared = 4096;
+  EXPECT_EQ(request_text(budget, "sm_80"), request_text(k_probe, "sm_80"));
+}
+
+// --- entries ---------------------------------------------------------------------------------------------------------------------------
+
+TEST(cuda_entry, comes_back_as_it_was) {
+  const image made = sample("kernel a\n");
+  EXPECT_EQ(unpack(pack(made)), made);
+  const image empty;
+  EXPECT_EQ(unpack(pack(empty)), empty);
+}
+
+TEST(cuda_entry, is_refused_when_any_bit_differs_or_any_byte_lacks) {
+  const std::string entry = pack(sample("kernel a\n", 50));
+  for (std::size_t i = 0; i < entry.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string struck = entry;
+      struck[i] = static_cast<char>(struck[i] ^ (1 << bit));
+      EXPECT_FALSE(unpack(struck)) << "byte " << i << ", bit " << bit;
+    }
+    EXPECT_FALSE(unpack(std::string_view(entry).substr(0, i)));
+  }
+  EXPECT_FALSE(unpack(entry + '\0'));
+}
+
+TEST(cuda_resources, are_what_the_assembler_wrote) {
+  const auto seen = nvrtc::parse_resources(
+      "ptxas info    : 0 bytes gmem\n"
+      "ptxas info    : Compiling entry function 'k' for 'sm_90a'\n"
+      "ptxas         .     160 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads\n"
+      "ptxas info    : Used 72 registers, used 1 barriers, 160 bytes cumulative stack size, 2048 bytes smem\n");
+  EXPECT_EQ(seen, (nvrtc::resources{.registers = 72, .spills = 28, .stack = 160, .static_shared = 2048}));
+  EXPECT_EQ(nvrtc::parse_resources(""), nvrtc::resources{});
+}
+
+// --- bundle ----------------------------------------------------------------------------------------------------------------------------
+
+TEST_F(cuda_jit, bundle_gives_what_was_put_in_up_to_the_damage) {
+  const std::vector<image> images{sample("a"), sample("b", 10), sample("c")};
+  const fs::path file = folder / "deep" / "kernels.bundle";
+  write_bundle(file, images);
+  const bundle whole(file);
+  EXPECT_EQ(whole.size(), 3u);
+  for (const image& each : images) EXPECT_EQ(whole.find(each.text), each);
+  EXPECT_FALSE(whole.find("d"));
+
+  const std::string content = read_all(file);
+  write_all(file, content.substr(0, content.size() - 1));
+  EXPECT_FALSE(whole.find("c"));  // damaged after the index was read
+  const bundle shorter(file);
+  EXPECT_EQ(shorter.size(), 2u);
+  EXPECT_EQ(shorter.find("b"), images[1]);
+
+  std::string struck = content;
+  struck[pack(images[0]).size() - 1] ^= 1;  // in the code of the first
+  write_all(file, struck);
+  const bundle damaged(file);
+  EXPECT_FALSE(damaged.find("a"));
+  EXPECT_EQ(damaged.find("b"), images[1]);
+
+  EXPECT_EQ(bundle(folder / "none").size(), 0u);
+  EXPECT_EQ(bundle().size(), 0u);
+  write_all(file, "no bundle at all, but some text that is longer than the head of an entry");
+  EXPECT_EQ(bundle(file).size(), 0u);
+}
+
+TEST_F(cuda_jit, bundle_serves_devices_of_its_architectures_without_a_compiler) {
+  const fs::path file = folder / "kernels.bundle";
+  write_bundle(file, std::vector{sample(request_text(k_probe, "sm_80")), sample(request_text(k_probe, "sm_90a"))});
+  kernel_cache cache({.folder = {}, .bundle = file, .compiler = [](int) -> const nvrtc::compiler* { return nullptr; }});
+  EXPECT_EQ(cache.why_not(9, 0, 13), "");
+  EXPECT_EQ(cache.why_not(8, 6, 13), "");
+  EXPECT_THAT(cache.why_not(7, 5, 13), HasSubstr("7.5"));
+  const auto hopper = cache.get(k_probe, 9, 0, 13);
+  EXPECT_EQ(hopper.from, origin::bundle);
+  EXPECT_THAT(hopper.made->text, HasSubstr("sm_90a"));
+  EXPECT_EQ(cache.get(k_probe, 9, 0, 13).from, origin::memory);
+  EXPECT_THAT(cache.get(k_probe, 8, 6, 13).made->text, HasSubstr("architecture sm_80\n"));
+  // A driver of CUDA 12 runs no code of CUDA 13.
+  EXPECT_THROW(cache.get(k_probe, 9, 0, 12), unsupported_error);
+  try {
+    cache.get(k_doubled, 9, 0, 13);
+    FAIL() << "no exception";
+  } catch (const unsupported_error& seen) {
+    EXPECT_THAT(seen.what(), HasSubstr("kernels.bundle"));
+    EXPECT_THAT(seen.what(), HasSubstr(k_doubled.expression));
+  }
+}
+
+// --- compiler --------------------------------------------------------------------------------------------------------------------------
+
+TEST(cuda_nvrtc, is_found_or_says_where_it_was_sought) {
+  const nvrtc::compiler* found = nvrtc::find(k_any);
+  EXPECT_EQ(found == nullptr, !nvrtc::why_not_found(k_any).empty());
+  EXPECT_EQ(nvrtc::find(11), nullptr);
+  EXPECT_THAT(nvrtc::why_not_found(11), HasSubstr("NVRTC was not found"));
+  if (found == nullptr) return;
+  EXPECT_GE(found->major(), 12);
+  EXPECT_THAT(nvrtc::why_not_found(11), HasSubstr(found->path()));
+}
+
+TEST(cuda_nvrtc, compiles_policies_for_every_architecture_of_the_bundle) {
+  BALLAST_NEED_NVRTC();
+  const nvrtc::compiler& with = *nvrtc::find(k_any);
+  for (const char* architecture : {"sm_80", "sm_90a"}) {
+    std::set<std::string> names;
+    for (const kernel_request& each : {k_probe, k_doubled}) {
+      const nvrtc::result got = with.compile(each.header, each.expression, architecture, embedded_sources());
+      EXPECT_EQ(got.image.substr(1, 3), "ELF");
+      EXPECT_THAT(got.image, HasSubstr(got.name));
+      EXPECT_GT(got.uses.registers, 0) << got.log;
+      EXPECT_EQ(got.uses.spills, 0) << got.log;
+      EXPECT_EQ(got.uses.stack, 0) << got.log;
+      EXPECT_EQ(got.uses.static_shared, each.threads * 8) << got.log;
+      names.insert(got.name);
+    }
+    EXPECT_EQ(names.size(), 2u);
+  }
+}
+
+TEST(cuda_nvrtc, compiles_kernels_that_are_no_templates_and_ptx) {
+  BALLAST_NEED_NVRTC();
+  const nvrtc::source plain[] = {{"plain.cuh", "namespace n { __global__ void kernel(int* p) { *p = 1; } }\n"}};
+  const nvrtc::compiler& with = *nvrtc::find(k_any);
+  EXPECT_EQ(with.compile("plain.cuh", "n::kernel", "sm_90a", plain).image.substr(1, 3), "ELF");
+  const nvrtc::result ptx = with.compile("plain.cuh", "n::kernel", "compute_80", plain);
+  EXPECT_THAT(ptx.image, HasSubstr(".target sm_80"));
+  EXPECT_THAT(ptx.image, HasSubstr(ptx.name));
+}
+
+TEST(cuda_nvrtc, standard_headers_have_what_kernels_use) {
+  BALLAST_NEED_NVRTC();
+  std::vector<nvrtc::source> sources(embedded_sources().begin(), embedded_sources().end());
+  sources.push_back({"all.cuh", R"(
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+static_assert(sizeof(std::int64_t) == 8 && sizeof(uint32_t) == 4 && std::is_same_v<std::size_t, decltype(sizeof 1)>);
+static_assert(std::is_same_v<std::conditional_t<true, float, double>, float>);
+static_assert(std::is_same_v<std::remove_cvref_t<const int&>, int>);
+static_assert(std::numeric_limits<float>::infinity() > std::numeric_limits<float>::max());
+static_assert(std::numeric_limits<double>::quiet_NaN() != std::numeric_limits<double>::quiet_NaN());
+static_assert(1 + std::numeric_limits<double>::epsilon() > 1 && std::numeric_limits<float>::digits == 24);
+template <class T> __global__ void kernel(T* p) {
+  static_assert(std::is_same_v<decltype(std::sqrt(p[0])), T> && std::is_same_v<decltype(std::fma(p[0], p[1], p[2])), T>);
+  std::uint32_t bits;
+  std::memcpy(&bits, p, 4);
+  p[0] = std::fma(std::sqrt(p[1]), std::abs(p[2]), T(bits)) + (std::isfinite(p[3]) ? T(1) : T(0));
+})"});
+  const nvrtc::compiler& with = *nvrtc::find(k_any);
+  EXPECT_NO_THROW((void)with.compile("all.cuh", "kernel<float>", "sm_80", sources));
+  EXPECT_NO_THROW((void)with.compile("all.cuh", "kernel<double>", "sm_90a", sources));
+}
+
+TEST(cuda_nvrtc, refusal_carries_the_compilers_log) {
+  BALLAST_NEED_NVRTC();
+  const nvrtc::source wrong[] = {{"wrong.cuh", "#include \"missing.cuh\"\n__global__ void kernel() {}\n"}};
+  try {
+    (void)nvrtc::find(k_any)->compile("wrong.cuh", "kernel", "sm_80", wrong);
+    FAIL() << "no exception";
+  } catch (const error& seen) {
+    EXPECT_THAT(seen.what(), HasSubstr("missing.cuh"));
+    EXPECT_THAT(seen.what(), HasSubstr("kernel for sm_80"));
+  }
+}
+
+// --- cache on disk ---------------------------------------------------------------------------------------------------------------------
+
+TEST_F(cuda_jit, compiles_once_then_reads) {
+  BALLAST_NEED_NVRTC();
+  kernel_cache first = fresh();
+  EXPECT_EQ(first.get(k_probe, "sm_80").from, origin::compiler);
+  EXPECT_EQ(first.get(k_probe, "sm_80").from, origin::memory);
+  EXPECT_EQ(files().size(), 1u);
+  kernel_cache second = fresh();
+  const auto again = second.get(k_probe, "sm_80");
+  EXPECT_EQ(again.from, origin::disk);
+  EXPECT_EQ(*again.made, *first.get(k_probe, "sm_80").made);
+  EXPECT_EQ(second.get(k_probe, "sm_90a").from, origin::compiler);
+  EXPECT_EQ(second.get(k_doubled, "sm_80").from, origin::compiler);
+  EXPECT_EQ(files().size(), 3u);
+  EXPECT_EQ(second.folder_state(), "writable");
+}
+
+TEST_F(cuda_jit, a_device_gets_its_own_architecture_and_shares_the_disk) {
+  BALLAST_NEED_NVRTC();
+  kernel_cache first = fresh();
+  EXPECT_EQ(first.why_not(9, 0, k_any), "");
+  EXPECT_EQ(first.get(k_probe, 9, 0, k_any).from, origin::compiler);
+  kernel_cache second = fresh();
+  const auto got = second.get(k_probe, 9, 0, k_any);
+  EXPECT_EQ(got.from, origin::disk);
+  EXPECT_THAT(got.made->text, HasSubstr("architecture sm_90a\n"));
+  EXPECT_EQ(second.get(k_probe, "sm_90a").from, origin::disk);
+}
+
+TEST_F(cuda_jit, replaces_damaged_entries) {
+  BALLAST_NEED_NVRTC();
+  const image good = *fresh().get(k_probe, "sm_80").made;
+  ASSERT_EQ(files().size(), 1u);
+  const fs::path file = files().front();
+  const std::string content = read_all(file);
+
+  std::string wrong_sum = content;
+  wrong_sum[25] ^= 1;
+  std::string wrong_code = content;
+  wrong_code[content.size() / 2] ^= 16;
+  const std::string other_kernel = pack(sample(request_text(k_doubled, "sm_80")));
+  for (const std::string& damage : {content.substr(0, content.size() / 2), content.substr(0, 5), std::string(), wrong_sum, wrong_code,
+                                    content + "more", other_kernel}) {
+    write_all(file, damage);
+    const auto got = fresh().get(k_probe, "sm_80");
+    EXPECT_EQ(got.from, origin::compiler);
+    EXPECT_EQ(got.made->name, good.name);
+    const auto kept = unpack(read_all(file));
+    ASSERT_TRUE(kept.has_value());
+    EXPECT_EQ(kept->text, good.text);
+    EXPECT_EQ(fresh().get(k_probe, "sm_80").from, origin::disk);
+  }
+  EXPECT_EQ(files().size(), 1u);
+}
+
+TEST_F(cuda_jit, threads_that_want_the_same_wait_for_one_compilation) {
+  BALLAST_NEED_NVRTC();
+  kernel_cache cache = fresh();
+  std::vector<kernel_cache::found> got(8);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& each : got) threads.emplace_back([&] { each = cache.get(k_probe, "sm_80"); });
+  }
+  int compiled = 0;
+  for (const auto& each : got) {
+    compiled += each.from == origin::compiler;
+    EXPECT_EQ(each.made, got[0].made);
+  }
+  EXPECT_EQ(compiled, 1);
+}
+
+TEST_F(cuda_jit, processes_that_compile_the_same_leave_whole_entries) {
+  BALLAST_NEED_NVRTC();
+  // Each process compiles, writes and reads back while the others do; no moment may show them a part of an entry.
+  std::vector<pid_t> children;
+  for (int process = 0; process < 4; ++process) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      bool fine = true;
+      for (int round = 0; round < 5; ++round) {
+        kernel_cache cache = fresh();
+        const auto got = cache.get(round % 2 == 0 ? k_probe : k_doubled, "sm_80");
+        fine = fine && got.made->code.substr(1, 3) == "ELF" && cache.folder_state() == "writable";
+        for (const fs::path& each : files()) {
+          if (each.extension() == ".kernel") fine = fine && unpack(read_all(each)).has_value();
+        }
+      }
+      _exit(fine ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(files().size(), 2u);
+  EXPECT_EQ(fresh().get(k_probe, "sm_80").from, origin::disk);
+}
+
+TEST_F(cuda_jit, a_folder_that_cannot_be_made_costs_only_time) {
+  BALLAST_NEED_NVRTC();
+  write_all(folder / "file", "x");
+  kernel_cache cache({.folder = folder / "file" / "cache", .bundle = {}});
+  EXPECT_THAT(cache.folder_state(), HasSubstr("not writable"));
+  EXPECT_EQ(cache.get(k_probe, "sm_80").from, origin::compiler);
+  EXPECT_THAT(cache.folder_state(), HasSubstr("not writable"));
+  EXPECT_THAT(cache.folder_state(), HasSubstr("file"));
+}
+
+TEST_F(cuda_jit, a_read_only_folder_is_still_read) {
+  BALLAST_NEED_NVRTC();
+  (void)fresh().get(k_probe, "sm_80");
+  fs::permissions(folder, fs::perms::owner_read | fs::perms::owner_exec);
+  kernel_cache cache = fresh();
+  EXPECT_EQ(cache.get(k_probe, "sm_80").from, origin::disk);
+  EXPECT_EQ(cache.get(k_doubled, "sm_80").from, origin::compiler);
+  if (geteuid() != 0) {  // permissions do not bind root
+    EXPECT_THAT(cache.folder_state(), HasSubstr("not writable"));
+    EXPECT_EQ(files().size(), 1u);
+  }
+}
+
+TEST_F(cuda_jit, a_failed_compilation_is_tried_again) {
+  BALLAST_NEED_NVRTC();
+  kernel_cache cache = fresh();
+  const kernel_request wrong{.header = "cuda/probe.cuh", .expression = "ballast::cuda::no_such_kernel"};
+  EXPECT_THROW(cache.get(wrong, "sm_80"), error);
+  EXPECT_THROW(cache.get(wrong, "sm_80"), error);
+  EXPECT_TRUE(files().empty());
+}
+
+TEST_F(cuda_jit, no_folder_is_no_cache) {
+  const kernel_cache cache({.folder = {}, .bundle = {}});
+  EXPECT_THAT(cache.folder_state(), HasSubstr("off"));
+}
+
+TEST_F(cuda_jit, folder_comes_from_the_environment) {
+  const auto with = [](const char* own, const char* caches, const char* home) {
+    const auto set = [](const char* name, const char* value) { value == nullptr ? unsetenv(name) : setenv(name, value, 1); };
+    set("BALLAST_CACHE_DIR", own);
+    set("XDG_CACHE_HOME", caches);
+    set("HOME", home);
+    return default_cache_folder();
+  };
+  const auto kept = [](const char* name) { return std::getenv(name) == nullptr ? std::string() : std::string(std::getenv(name)); };
+  const std::string own = kept("BALLAST_CACHE_DIR"), caches = kept("XDG_CACHE_HOME"), home = kept("HOME");
+  EXPECT_EQ(with("/own", "/caches", "/home/a"), "/own");
+  EXPECT_EQ(with(nullptr, "/caches", "/home/a"), "/caches/ballast");
+  EXPECT_EQ(with("", "relative", "/home/a"), "/home/a/.cache/ballast");
+  EXPECT_EQ(with(nullptr, nullptr, nullptr), "");
+  with(own.empty() ? nullptr : own.c_str(), caches.empty() ? nullptr : caches.c_str(), home.empty() ? nullptr : home.c_str());
+}
+
+}  // namespace
+}  // namespace ballast::cuda
