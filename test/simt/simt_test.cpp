@@ -474,38 +474,6 @@ TEST(simt, nobody_can_go_on) {
                   {"deadlock", "block barrier", "memory that nobody writes"}));
 }
 
-// Block b adds its number to what block b − 1 left. Blocks take their number when they start, so that those before have started.
-struct chain_arguments {
-  std::uint32_t* tickets;
-  std::uint32_t* done;
-  std::uint64_t* sum;
-};
-
-__global__ void chain_kernel(chain_arguments of) {
-  auto& number = arch::shared_object<std::uint32_t, struct ticket>();
-  if (threadIdx.x == 0) number = atomicAdd(of.tickets, 1u);
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    while (arch::load_acquire(of.done) != number) arch::spin_wait();
-    of.sum[0] = 3 * of.sum[0] + number;
-    arch::atomic_add_release(of.done, 1);
-  }
-}
-
-TEST(simt, blocks_wait_for_earlier_blocks) {
-  std::uint64_t expected = 0;
-  for (std::uint64_t b = 0; b < 40; ++b) expected = 3 * expected + b;
-  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
-    std::uint32_t tickets = 0;
-    std::uint32_t done = 0;
-    std::uint64_t sum = 0;
-    simt::launch(40, 64, 1, 0, {.seed = seed, .resident_blocks = 1 + static_cast<std::int64_t>(seed % 5), .alive_from_start = 3}, [&] {
-      chain_kernel({&tickets, &done, &sum});
-    });
-    EXPECT_EQ(sum, expected);
-  }
-}
-
 // Every block waits for all blocks.
 TEST(simt, a_grid_barrier_needs_all_blocks_alive) {
   for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
@@ -613,55 +581,6 @@ TEST(simt, asynchronous_copies_fill_with_zeros) {
   }
 }
 
-// Tiles by bulk copies on an mbarrier, doubled, and back by bulk stores. `broken`: 1 does not wait for the load, 2 not for the store.
-__global__ void bulk_kernel(const float* in, float* out, int tiles, int broken) {
-  auto* tile = reinterpret_cast<float*>(arch::shared_memory());
-  auto* arrived = reinterpret_cast<arch::mbarrier*>(arch::shared_memory() + 1024);
-  if (threadIdx.x == 0) {
-    arch::init_mbarrier(arrived, 1);
-    arch::fence_mbarrier_init();
-  }
-  __syncthreads();
-  for (int i = 0; i < tiles; ++i) {
-    if (threadIdx.x == 0) {
-      arch::arrive_expect(arrived, 1024);
-      arch::load_bulk(tile, in + i * 256, 512, arrived);
-      arch::load_bulk(tile + 128, in + i * 256 + 128, 512, arrived);
-    }
-    if (broken != 1) arch::wait(arrived, static_cast<unsigned>(i % 2));
-    for (unsigned at = threadIdx.x; at < 256; at += blockDim.x) tile[at] *= 2;
-    arch::fence_async_shared();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      arch::store_bulk(out + i * 256, tile, 1024);
-      arch::commit_bulk();
-      if (broken != 2) arch::wait_bulk_read<0>();
-    }
-    __syncthreads();
-  }
-}
-
-TEST(simt, bulk_copies) {
-  std::vector<float> in(5 * 256);
-  std::iota(in.begin(), in.end(), 1.0f);
-  for (const int broken : {0, 1, 2}) {
-    const int right = right_seeds([&](std::uint64_t seed) {
-      std::vector<float> out(in.size(), -1);
-      const std::string what = failure_of(
-          1, 64, [&] { bulk_kernel(in.data(), out.data(), 5, broken); }, {.seed = seed}, 1, 1024 + 8);
-      if (!what.empty()) return false;
-      for (std::size_t i = 0; i < in.size(); ++i) {
-        if (out[i] != 2 * in[i]) return false;
-      }
-      return true;
-    });
-    EXPECT_EQ(right == static_cast<int>(k_seeds), broken == 0) << broken;
-    if (broken != 0) {
-      EXPECT_LT(right, static_cast<int>(k_seeds / 4)) << broken;
-    }
-  }
-}
-
 TEST(simt, an_mbarrier_must_be_initialised) {
   const auto uninitialised = [] { arch::arrive(reinterpret_cast<arch::mbarrier*>(arch::shared_memory())); };
   EXPECT_TRUE(has(failure_of(1, 1, uninitialised, {}, 1, 8), {"not an initialised mbarrier", "simt_test.cpp:"}));
@@ -676,70 +595,6 @@ TEST(simt, an_mbarrier_must_be_initialised) {
 
 // --- clusters
 // ------------------------------------------------------------------------------------------------------------------------------
-
-// Each block gets what its right neighbour in the cluster left. `broken`: 1 lacks the barrier before, 2 the one after.
-__global__ void ring_kernel(double2* out, int broken) {
-  auto* memory = reinterpret_cast<double2*>(arch::shared_memory());
-  auto& single = arch::shared_object<int, struct ring_single>();
-  memory[threadIdx.x] = {static_cast<double>(blockIdx.x), static_cast<double>(threadIdx.x)};
-  if (threadIdx.x == 0) single = static_cast<int>(blockIdx.x);
-  if (broken != 1) arch::cluster_sync();
-  const unsigned right = (arch::cluster_rank() + 1) % arch::cluster_size();
-  const double2 got = arch::load_remote(memory + threadIdx.x, right);
-  const int other = *arch::map_shared(&single, right);
-  if (broken != 2) arch::cluster_sync();
-  out[blockIdx.x * blockDim.x + threadIdx.x] = {got.x + 1000 * other, got.y};
-}
-
-TEST(simt, clusters_exchange_through_shared_memory) {
-  for (const int broken : {0, 1, 2}) {
-    const int right = right_seeds([&](std::uint64_t seed) {
-      std::vector<double2> out(12 * 64, double2{-1, -1});
-      const std::string what = failure_of(
-          12, 64, [&] { ring_kernel(out.data(), broken); }, {.seed = seed, .alive_from_start = seed % 2 == 0 ? 8 : 0}, 4, 64 * 16);
-      if (!what.empty()) {
-        EXPECT_TRUE(has(what, {broken == 1 ? "not started" : "has ended"}));
-        return false;
-      }
-      for (int b = 0; b < 12; ++b) {
-        const int from = b / 4 * 4 + (b + 1) % 4;
-        for (int t = 0; t < 64; ++t) {
-          const double2 got = out[static_cast<std::size_t>(b * 64 + t)];
-          if (got.x != 1001.0 * from || got.y != t) return false;
-        }
-      }
-      return true;
-    });
-    EXPECT_EQ(right == static_cast<int>(k_seeds), broken == 0) << broken;
-    if (broken != 0) {
-      EXPECT_LT(right, static_cast<int>(k_seeds / 4)) << broken;
-    }
-  }
-}
-
-TEST(simt, clusters_push_with_store_async) {
-  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
-    simt::launch(4, 32, 2, 32 * 8 + 8, {.seed = seed}, [] {
-      auto* inbox = reinterpret_cast<float2*>(arch::shared_memory());
-      auto* arrived = reinterpret_cast<arch::mbarrier*>(arch::shared_memory() + 256);
-      if (threadIdx.x == 0) {
-        arch::init_mbarrier(arrived, 1);
-        arch::fence_mbarrier_init();
-        arch::arrive_expect(arrived, 256);
-      }
-      arch::cluster_sync();
-      const unsigned peer = arch::cluster_rank() ^ 1;
-      arch::store_async(inbox + threadIdx.x, peer, float2{static_cast<float>(blockIdx.x), static_cast<float>(threadIdx.x)}, arrived);
-      arch::wait_cluster(arrived, 0);
-      EXPECT_EQ(inbox[threadIdx.x].x, static_cast<float>(blockIdx.x ^ 1));
-      EXPECT_EQ(inbox[threadIdx.x].y, static_cast<float>(threadIdx.x));
-      arch::cluster_sync();
-      arch::store_remote(inbox + threadIdx.x, peer, float2{5, 6});
-      arch::cluster_sync();
-      EXPECT_EQ(inbox[threadIdx.x].x, 5.0f);
-    });
-  }
-}
 
 TEST(simt, cluster_barriers_come_in_pairs) {
   EXPECT_TRUE(has(failure_of(
