@@ -223,6 +223,7 @@ TEST(instructions, products_of_a_warp) {
   }
   simt::launch(1, 32, 1, 0, {}, [&] { f64_product_kernel({da.data(), db.data(), dd.data()}); });
   EXPECT_EQ(dd, dexpected);
+  EXPECT_THROW(simt::launch(1, 16, 1, 0, {}, [&] { f64_product_kernel({da.data(), db.data(), dd.data()}); }), simt::error);
 }
 
 // With a toolkit at hand: every function is PTX that the assembler takes, and none needs memory of its own.

@@ -149,6 +149,7 @@ enum class meeting { exchange, ballot, collective };
 struct warp_state {
   block_state* block = nullptr;
   int number = 0;
+  unsigned present = 0;  // lanes that the block has in this warp
   unsigned live = 0;     // lanes that have not returned
   unsigned ready = 0;    // lanes that can run
   unsigned waiting = 0;  // lanes in a warp operation
@@ -477,7 +478,8 @@ void start_next(cluster_state& cluster) {
     cluster.live += block->live;
     for (warp_state& warp : block->warps) {
       const std::size_t lanes = std::min<std::size_t>(32, block->lanes.size() - static_cast<std::size_t>(warp.number) * 32);
-      warp.live = static_cast<unsigned>((std::uint64_t{1} << lanes) - 1);
+      warp.present = static_cast<unsigned>((std::uint64_t{1} << lanes) - 1);
+      warp.live = warp.present;
       warp.waiting = 0;
       set_ready(warp, warp.live);
     }
@@ -575,13 +577,12 @@ context::fiber lane_loop(lane_state& self, context::fiber&& from) {
 
 void check_mask(const warp_state& warp, int lane, unsigned mask, place where) {
   if ((mask >> lane & 1) == 0) fail(where, fmt::format("lane {} is not in its own mask {:#010x}", lane, mask));
-  if ((mask & ~warp.live) != 0) {
-    fail(where, fmt::format("mask {:#010x} has lanes that do not exist or have returned: {:#010x}", mask, mask & ~warp.live));
-  }
+  if ((mask & ~warp.live) != 0) fail(where, fmt::format("mask {:#010x} has lanes that have returned: {:#010x}", mask, mask & ~warp.live));
 }
 
 // True if the running lane is the last of its mask; the others then wait in `kind` at the same place.
 bool last_to_meet(warp_state& warp, int lane, unsigned mask, meeting kind, place where) {
+  mask &= warp.present;
   check_mask(warp, lane, mask, where);
   warp.mask[lane] = mask;
   warp.kind[lane] = kind;
@@ -725,6 +726,7 @@ void group_barrier(int number, int threads, place where) {
 std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, int source, place where) {
   const int lane = now.current->lane;
   warp_state& warp = *now.current->warp;
+  mask &= warp.present;
   if ((mask >> source & 1) == 0) fail(where, fmt::format("reads from lane {}, which is not in the mask {:#010x}", source, mask));
   warp.value[lane] = value;
   warp.source[lane] = source;
@@ -742,6 +744,7 @@ std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, int source, plac
 unsigned warp_ballot(unsigned mask, bool predicate, place where) {
   const int lane = now.current->lane;
   warp_state& warp = *now.current->warp;
+  mask &= warp.present;
   warp.value[lane] = predicate ? 1u << lane : 0u;
   if (last_to_meet(warp, lane, mask, meeting::ballot, where)) {
     std::uint64_t ballot = 0;
@@ -756,6 +759,7 @@ unsigned warp_ballot(unsigned mask, bool predicate, place where) {
 void warp_collective(unsigned mask, void* operand, void (*combine)(void* const* operands, unsigned mask), place where) {
   const int lane = now.current->lane;
   warp_state& warp = *now.current->warp;
+  mask &= warp.present;
   warp.operand[lane] = operand;
   if (last_to_meet(warp, lane, mask, meeting::collective, where)) {
     combine(warp.operand, mask);
@@ -783,6 +787,8 @@ void give_way(bool spins) {
 void maybe_give_way() {
   if (now.one_in(8)) give_way(false);
 }
+
+void refuse(const char* what) { fail(what); }
 
 void require_aligned_slow(const void* pointer, std::size_t alignment) {
   fail(fmt::format("address {} is not a multiple of {} bytes", fmt::ptr(pointer), alignment));
