@@ -52,6 +52,10 @@ std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, int source, plac
 unsigned warp_ballot(unsigned mask, bool predicate, place where);
 // `combine` runs once, when all lanes are there: operands[lane] is what that lane brought, for the lanes of the mask.
 void warp_collective(unsigned mask, void* operand, void (*combine)(void* const* operands, unsigned mask), place where);
+// All 128 threads of a warpgroup meet. `perform` gets their operands, `size` bytes each, at once or when the first of them waits for it.
+void product_begin(const void* operand, int size, void (*perform)(const unsigned char* operands, int size), place where);
+void product_commit();
+void product_wait(int groups_left);
 unsigned live_lanes();
 int lane();
 int warp();

@@ -508,6 +508,20 @@ TEST(simt, a_grid_barrier_needs_all_blocks_alive) {
   }
 }
 
+// More threads than the system lets have guarded stacks.
+TEST(simt, a_grid_barrier_of_a_whole_device) {
+  std::uint32_t arrived = 0;
+  simt::launch(132, 256, 1, 0, {.resident_blocks = 132}, [&] {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      arch::atomic_add_release(&arrived, 1);
+      while (arch::load_acquire(&arrived) < gridDim.x) arch::spin_wait();
+    }
+    __syncthreads();
+  });
+  EXPECT_EQ(arrived, 132u);
+}
+
 // The last block to finish sums what all left; `ordered`: it looks only after its own is counted.
 TEST(simt, the_last_block_sees_what_all_wrote) {
   for (const bool ordered : {true, false}) {
