@@ -1,6 +1,9 @@
 // Binding of the few functions of libcuda.so.1 that are needed, and what is made of them.
 #include "gpu.hpp"
 
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include <dlfcn.h>
@@ -108,6 +111,8 @@ void check(int status, const char* what) {
   throw error(std::string("CUDA driver: ") + what + ": " + bound().words(status));
 }
 
+bool pretended = false;
+
 address of(const void* memory) { return reinterpret_cast<address>(memory); }
 
 void* make_event() {
@@ -118,9 +123,17 @@ void* make_event() {
 
 }  // namespace
 
-std::string why_none() { return bound().missing; }
+std::string why_none() { return pretended ? "" : bound().missing; }
+
+void pretend() { pretended = true; }
 
 description open() {
+  if (pretended) {
+    description host;
+    host.name = "no GPU: the host's memory";
+    host.l2_bytes = std::int64_t{1} << 20;
+    return host;
+  }
   const driver& d = bound();
   if (!d.missing.empty()) throw unsupported_error(d.missing);
   int device = 0;
@@ -150,23 +163,28 @@ description open() {
   return made;
 }
 
-std::int64_t free_bytes() {
-  std::size_t free = 0, total = 0;
-  check(bound().memory_info(&free, &total), "cuMemGetInfo");
-  return static_cast<std::int64_t>(free);
-}
-
 buffer::buffer(std::int64_t bytes) : bytes_(bytes) {
+  if (pretended) {
+    memory_ = std::aligned_alloc(256, static_cast<std::size_t>((bytes + 255) / 256 * 256));
+    if (memory_ == nullptr) throw std::bad_alloc();
+    return;
+  }
   address made = 0;
   check(bound().allocate(&made, static_cast<std::size_t>(bytes)), "cuMemAlloc");
   memory_ = reinterpret_cast<void*>(made);
 }
 
 buffer::~buffer() {
-  if (memory_ != nullptr) (void)bound().release(of(memory_));
+  if (memory_ == nullptr) return;
+  if (pretended) {
+    std::free(memory_);
+  } else {
+    (void)bound().release(of(memory_));
+  }
 }
 
 void* stream() {
+  if (pretended) return nullptr;
   static void* const made = [] {
     void* created = nullptr;
     check(bound().stream_create(&created, k_non_blocking), "cuStreamCreate");
@@ -176,16 +194,32 @@ void* stream() {
 }
 
 void copy(void* to, const void* from, std::int64_t bytes) {
+  if (pretended) {
+    std::memmove(to, from, static_cast<std::size_t>(bytes));
+    return;
+  }
   check(bound().copy(of(to), of(from), static_cast<std::size_t>(bytes), stream()), "cuMemcpyAsync");
 }
 
 void fill(void* memory, unsigned char value, std::int64_t bytes) {
+  if (pretended) {
+    std::memset(memory, value, static_cast<std::size_t>(bytes));
+    return;
+  }
   check(bound().fill(of(memory), value, static_cast<std::size_t>(bytes), stream()), "cuMemsetD8Async");
 }
 
-void synchronize() { check(bound().stream_synchronize(stream()), "cuStreamSynchronize"); }
+void synchronize() {
+  if (pretended) return;
+  check(bound().stream_synchronize(stream()), "cuStreamSynchronize");
+}
 
 double seconds_of(const std::function<void()>& work) {
+  if (pretended) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
   static void* const start = make_event();
   static void* const stop = make_event();
   const driver& d = bound();
@@ -199,6 +233,10 @@ double seconds_of(const std::function<void()>& work) {
 }
 
 graph::graph(const std::function<void()>& work) {
+  if (pretended) {
+    ready_ = new std::function<void()>(work);
+    return;
+  }
   const driver& d = bound();
   check(d.begin_capture(stream(), k_capture_relaxed), "cuStreamBeginCapture");
   void* captured = nullptr;
@@ -215,9 +253,17 @@ graph::graph(const std::function<void()>& work) {
 }
 
 graph::~graph() {
-  if (ready_ != nullptr) (void)bound().graph_release(ready_);
+  if (ready_ == nullptr) return;
+  if (pretended) {
+    delete static_cast<std::function<void()>*>(ready_);
+  } else {
+    (void)bound().graph_release(ready_);
+  }
 }
 
-void graph::launch() const { check(bound().graph_launch(ready_, stream()), "cuGraphLaunch"); }
+void graph::launch() const {
+  if (pretended) return (*static_cast<std::function<void()>*>(ready_))();
+  check(bound().graph_launch(ready_, stream()), "cuGraphLaunch");
+}
 
 }  // namespace ballast::bench::gpu

@@ -19,7 +19,7 @@ using namespace ballast;
 
 int run(int argc, char** argv) {
   CLI::App app{"Ballast: FFT, K-Means and QR that detect, locate and repair silent data corruption while they compute.", "ballast"};
-  app.set_version_flag("--version", information().version);
+  app.set_version_flag("--version", [] { return information().version; });
   app.require_subcommand(1);
   app.footer(
       "Exit status: 0 done (clean, corrected or recomputed), 2 bad usage or input, 3 a fault that could not be repaired, 1 anything else.");

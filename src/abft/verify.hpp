@@ -14,7 +14,7 @@ struct guarded_threshold {
   double value = 0;
   double twin = 0;
 
-  BALLAST_HD constexpr guarded_threshold() = default;
+  constexpr guarded_threshold() = default;
   BALLAST_HD constexpr explicit guarded_threshold(double tau) : value(tau), twin(tau) {}
 };
 

@@ -11,9 +11,12 @@
 
 namespace ballast::core {
 
-std::vector<backend> available_backends() {
+namespace {
+
+// With `cuda` false the driver is not touched: starting it takes a fair part of a second.
+std::vector<backend> available(bool cuda) {
   std::vector<backend> list;
-  if (cuda::why_unavailable().empty()) list.push_back(backend::cuda);
+  if (cuda && cuda::why_unavailable().empty()) list.push_back(backend::cuda);
 #if defined(BALLAST_HAS_CPU)
   list.push_back(backend::cpu);
 #endif
@@ -21,13 +24,17 @@ std::vector<backend> available_backends() {
   return list;
 }
 
+}  // namespace
+
+std::vector<backend> available_backends() { return available(true); }
+
 backend choose_backend(const execution& how, std::string_view token, std::string_view without_cuda) {
-  auto available = available_backends();
-  if (!without_cuda.empty()) std::erase(available, backend::cuda);
-  if (how.backend == backend::automatic) return available.front();
-  if (std::ranges::find(available, how.backend) != available.end()) return how.backend;
+  const bool cuda_in_question = how.backend == backend::automatic || how.backend == backend::cuda;
+  const auto list = available(without_cuda.empty() && cuda_in_question);
+  if (how.backend == backend::automatic) return list.front();
+  if (std::ranges::find(list, how.backend) != list.end()) return how.backend;
   std::vector<std::string_view> names;
-  for (const backend each : available) names.push_back(to_string(each));
+  for (const backend each : list) names.push_back(to_string(each));
   std::string why;
   if (how.backend == backend::cuda)
     why = "; " + (without_cuda.empty() ? cuda::why_unavailable() : fmt::format("{} has no CUDA backend", without_cuda));

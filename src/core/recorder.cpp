@@ -45,6 +45,21 @@ void recorder::detected(const char* site, std::int64_t index, double residual, d
   if (log_.size() < report::k_max_events) log_.push_back(made);
 }
 
+void recorder::add(const device_log& seen) {
+  corrected_.fetch_add(seen.corrected);
+  recomputed_.fetch_add(seen.recomputed);
+  uncorrectable_.fetch_add(seen.uncorrectable);
+  false_alarms_.fetch_add(seen.false_alarms);
+  const std::lock_guard lock(mutex_);
+  for (const device_log::entry& each : seen.events) {
+    if (log_.size() >= report::k_max_events) return;
+    entry made{each.site, each.index, std::abs(each.residual), each.threshold, static_cast<std::int64_t>(each.what), 0, each.multiprocessor,
+               each.time, 0};
+    made.seal = made.hash() ^ (each.damaged ? 1 : 0);
+    log_.push_back(made);
+  }
+}
+
 report recorder::finish() {
   report seen = head_;
   seen.checks = checks_;

@@ -17,6 +17,22 @@
 
 namespace ballast::core {
 
+// What a device saw, as it was read back: counts, and the events that its log had room for.
+struct device_log {
+  struct entry {
+    const char* site = "";
+    std::int64_t index = -1;
+    double residual = 0;
+    double threshold = 0;
+    action what = action::uncorrectable;
+    int multiprocessor = -1;
+    double time = 0;
+    bool damaged = false;  // the entry's own hash no longer fits
+  };
+  std::uint64_t corrected = 0, recomputed = 0, uncorrectable = 0, false_alarms = 0;
+  std::vector<entry> events;
+};
+
 class recorder {
  public:
   // `backend` is the one that really runs; `injector` may strike the log (inject::site::event_log).
@@ -28,6 +44,9 @@ class recorder {
   // One fault was detected by check `site` (a string literal), and `what` was done. `slot` is the worker's in parallel_for;
   // `multiprocessor` is for devices that have them.
   void detected(const char* site, std::int64_t index, double residual, double threshold, action what, int slot, int multiprocessor = -1);
+
+  // Adds what a device saw.
+  void add(const device_log& seen);
 
   // The name of what runs the call, for its events; "cpu" unless this says another. Before the first fault.
   void runs_on(std::string device) { device_ = std::move(device); }

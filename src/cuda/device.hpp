@@ -12,7 +12,7 @@ namespace ballast::cuda {
 
 // What a policy may depend on. Sizes in bytes.
 struct capabilities {
-  std::string name;
+  std::string name = {};
   int major = 0;  // compute capability
   int minor = 0;
   int multiprocessors = 0;
@@ -29,12 +29,12 @@ struct capabilities {
 // A kernel to generate: one instantiation of a template in a header of the embedded sources. It takes one argument, a plain struct by
 // value.
 struct kernel_request {
-  std::string header;       // as kernels include it: "fft/cuda/line.cuh"
-  std::string expression;   // fully qualified: "ballast::fft::cuda::line_kernel<…>"
-  int threads = 0;          // of a block; the launch bound
-  std::int64_t shared = 0;  // dynamic shared memory of a block
-  int cluster = 1;          // blocks of a cluster; 1: none
-  int registers = 0;        // budget of a thread; more, or a spill, fails the build-time check. 0: what the launch bound leaves
+  std::string header = {};      // as kernels include it: "fft/cuda/line.cuh"
+  std::string expression = {};  // fully qualified: "ballast::fft::cuda::line_kernel<…>"
+  int threads = 0;              // of a block; the launch bound
+  std::int64_t shared = 0;      // dynamic shared memory of a block
+  int cluster = 1;              // blocks of a cluster; 1: none
+  int registers = 0;            // budget of a thread; more, or a spill, fails the build-time check. 0: what the launch bound leaves
 
   bool operator==(const kernel_request&) const = default;
 };

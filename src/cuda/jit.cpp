@@ -6,10 +6,8 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <fstream>
 #include <limits>
 #include <system_error>
@@ -71,6 +69,25 @@ capabilities typical_capabilities(std::string_view architecture) {
   if (architecture == "sm_80") return {"sm_80", 8, 0, 108, 2048, 65536, 164 * kib, 163 * kib, 40 * kib * kib, 40 * gib};
   if (architecture == "sm_90a") return {"sm_90a", 9, 0, 132, 2048, 65536, 228 * kib, 227 * kib, 50 * kib * kib, 80 * gib};
   throw invalid_argument_error(fmt::format("architecture: expected sm_80 or sm_90a, got {}", architecture));
+}
+
+std::string over_budget(const image& made, const kernel_request& wanted, const capabilities& on) {
+  const nvrtc::resources& uses = made.uses;
+  if (uses.registers < 0 || uses.spills < 0 || uses.stack < 0 || uses.static_shared < 0) return "the compiler did not say what it uses";
+  const std::int64_t budget = register_budget(wanted, on);
+  std::vector<std::string> reasons;
+  if (uses.registers > budget) reasons.push_back(fmt::format("{} registers of {}", uses.registers, budget));
+  if (uses.spills > 0) reasons.push_back(fmt::format("{} bytes of spills", uses.spills));
+  if (uses.stack > 0) reasons.push_back(fmt::format("{} bytes of stack", uses.stack));
+  if (const std::int64_t shared = uses.static_shared + wanted.shared; shared > on.shared_per_block)
+    reasons.push_back(fmt::format("{} bytes of shared memory of {}", shared, on.shared_per_block));
+  return core::join(reasons, ", ");
+}
+
+std::int64_t register_budget(const kernel_request& wanted, const capabilities& on) {
+  constexpr std::int64_t most = 255;  // of a thread
+  if (wanted.registers > 0) return wanted.registers;
+  return wanted.threads > 0 ? std::min(most, on.registers_per_multiprocessor / wanted.threads) : most;
 }
 
 // --- entries ---------------------------------------------------------------------------------------------------------------------------

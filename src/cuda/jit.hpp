@@ -21,11 +21,11 @@ namespace ballast::cuda {
 
 // A kernel that is compiled.
 struct image {
-  std::string text;  // what it was made of: request_text, …
-  int toolkit = 0;   // … and by what: 1000 · major + 10 · minor
-  std::string name;  // of the kernel in `code`
-  std::string code;  // cubin or PTX
-  nvrtc::resources uses;
+  std::string text = {};  // what it was made of: request_text, …
+  int toolkit = 0;        // … and by what: 1000 · major + 10 · minor
+  std::string name = {};  // of the kernel in `code`
+  std::string code = {};  // cubin or PTX
+  nvrtc::resources uses = {};
 
   bool operator==(const image&) const = default;
 };
@@ -45,6 +45,13 @@ std::string target_architecture(int major, int minor, std::span<const int> known
 // What a bundle assumes of the devices of "sm_80" (A100) or "sm_90a" (H100 and H200): the figures that policies may depend on.
 // Throws invalid_argument_error for others.
 capabilities typical_capabilities(std::string_view architecture);
+
+// Registers of a thread that the request allows: its own budget, or what the launch bound leaves.
+std::int64_t register_budget(const kernel_request& wanted, const capabilities& on);
+
+// Why an image does not keep within that budget, uses memory for what should be in registers,
+// or wants more shared memory than a block has; empty if it keeps within all of them. What the compiler did not say is over any budget.
+std::string over_budget(const image& made, const kernel_request& wanted, const capabilities& on);
 
 // An image as the bundle and the cache store it, with a checksum.
 std::string pack(const image& value);

@@ -50,7 +50,7 @@ compiler::compiler(void* library, std::string path) : path_(std::move(path)) {
 
 // C++20 for class-type template arguments; the assembler's report for resources. No -I: every header is embedded.
 std::span<const char* const> options() {
-  static constexpr const char* list[] = {"--std=c++20", "--ptxas-options=-v"};
+  static constexpr const char* list[] = {"--std=c++20", "-default-device", "--ptxas-options=-v"};
   return list;
 }
 

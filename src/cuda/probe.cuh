@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "cuda/arch/shared.cuh"
+
 namespace ballast::cuda {
 
 struct probe_policy {
@@ -20,7 +22,7 @@ struct probe_argument {
 
 template <probe_policy Policy>
 __global__ void __launch_bounds__(Policy.threads) probe_kernel(const probe_argument arg) {
-  __shared__ double partial[Policy.threads];
+  auto& partial = arch::shared_object<double[Policy.threads], struct probe_sums>();
   double sum = 0;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * Policy.threads;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * Policy.threads + threadIdx.x; i < arg.count; i += stride) {

@@ -141,10 +141,17 @@ class driver_device final : public device {
   const kernel& load(const kernel_request& wanted) override {
     const std::string key =
         fmt::format("{}\n{}\n{} {} {}", wanted.header, wanted.expression, wanted.threads, wanted.shared, wanted.cluster);
+    {
+      const std::scoped_lock lock(mutex_);
+      if (const auto at = loaded_.find(key); at != loaded_.end()) return *at->second;
+    }
+    check_fits(wanted);
+    // Without the lock: several threads may compile several kernels.
+    const auto made = kernels_.get(wanted, about_.major, about_.minor, driver_version_ / 1000).made;
     const std::scoped_lock lock(mutex_);
-    auto& held = loaded_[key];
-    if (held == nullptr) held = load_now(wanted);
-    return *held;
+    auto at = loaded_.find(key);
+    if (at == loaded_.end()) at = loaded_.emplace(key, load_module(wanted, *made)).first;
+    return *at->second;
   }
 
   void launch(const kernel& which, std::int64_t blocks, const void* argument, std::size_t size, stream on) override {
@@ -186,14 +193,16 @@ class driver_device final : public device {
 
   void check(driver::result got, const char* call) const { driver::check(functions_, got, call); }
 
-  std::unique_ptr<driver_kernel> load_now(const kernel_request& wanted) {
+  void check_fits(const kernel_request& wanted) const {
     if (wanted.cluster > 1 && has_clusters_ == 0)
       throw unsupported_error(fmt::format("{}: expected a device with thread-block clusters, got {} ({}.{})", wanted.expression,
                                           about_.name, about_.major, about_.minor));
     if (wanted.shared > about_.shared_per_block)
       throw unsupported_error(fmt::format("{}: expected at most the {} bytes of shared memory that {} has for a block, got {}",
                                           wanted.expression, about_.shared_per_block, about_.name, wanted.shared));
-    const auto found = kernels_.get(wanted, about_.major, about_.minor, driver_version_ / 1000);
+  }
+
+  std::unique_ptr<driver_kernel> load_module(const kernel_request& wanted, const image& code) {
     const in_context scope(functions_, context_);
     auto made = std::make_unique<driver_kernel>();
     made->expression = wanted.expression;
@@ -205,15 +214,15 @@ class driver_device final : public device {
     const std::array keys{static_cast<int>(driver::k_error_log), static_cast<int>(driver::k_error_log_bytes)};
     std::array<void*, keys.size()> values{log.data(), reinterpret_cast<void*>(log.size())};
     driver::module_handle module = nullptr;
-    const driver::result loaded = functions_.module_load(&module, found.made->code.data(), keys.size(), keys.data(), values.data());
+    const driver::result loaded = functions_.module_load(&module, code.code.data(), keys.size(), keys.data(), values.data());
     if (loaded == driver::k_out_of_memory) throw std::bad_alloc();
     if (loaded != driver::k_success)
       throw unsupported_error(fmt::format("{}: code of CUDA {}.{} does not load with a driver for CUDA {}.{}: {}{}{}", wanted.expression,
-                                          found.made->toolkit / 1000, found.made->toolkit % 1000 / 10, driver_version_ / 1000,
+                                          code.toolkit / 1000, code.toolkit % 1000 / 10, driver_version_ / 1000,
                                           driver_version_ % 1000 / 10, describe(functions_, loaded), log[0] == '\0' ? "" : "\n",
                                           log.data()));
     try {
-      check(functions_.module_function(&made->function, module, found.made->name.c_str()), "cuModuleGetFunction");
+      check(functions_.module_function(&made->function, module, code.name.c_str()), "cuModuleGetFunction");
       if (made->shared > 0)  // beyond 48 KiB only by this permission
         check(functions_.function_set(made->function, driver::k_max_dynamic_shared, static_cast<int>(made->shared)), "cuFuncSetAttribute");
       if (wanted.cluster > k_portable_cluster)
@@ -266,9 +275,14 @@ const usable_device& first_usable() {
     usable_device made;
     made.why = there.why;
     for (int ordinal = 0; ordinal < there.devices && made.id < 0; ++ordinal) {
-      const driver::device_id id = device_at(there.functions, ordinal);
-      const std::string why = why_unusable(there.functions, there.version, id);
-      if (why.empty()) made.id = id;
+      std::string why;
+      try {
+        const driver::device_id id = device_at(there.functions, ordinal);
+        why = why_unusable(there.functions, there.version, id);
+        if (why.empty()) made.id = id;
+      } catch (const error& failed) {
+        why = failed.what();
+      }
       if (made.why.empty()) made.why = why;
     }
     if (made.id >= 0) made.why.clear();

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include <ballast/fft.hpp>
 
@@ -42,6 +44,8 @@ struct call {
   bool in_place = false;
   ballast::protection protection = ballast::protection::correct;
   int threads = 1;
+  void* stream = nullptr;                // cuda
+  std::span<std::byte> workspace = {};   // cuda
   core::recorder& seen;
   inject::active_injector& injector;
 };
@@ -61,6 +65,9 @@ class transform {
 inline constexpr int k_repairs = 2;
 
 namespace reference {
+std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect);
+}
+namespace cuda {
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect);
 }
 namespace cpu {

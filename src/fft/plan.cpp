@@ -21,7 +21,7 @@ std::unique_ptr<const transform> make_work(backend which, const geometry& shape,
 #if defined(BALLAST_HAS_CPU)
   if (which == backend::cpu) return cpu::make_transform(shape, type, protect);
 #endif
-  (void)which;
+  if (which == backend::cuda) return cuda::make_transform(shape, type, protect);
   return reference::make_transform(shape, type, protect);
 }
 
@@ -41,7 +41,7 @@ plan::plan(fft::problem problem, ballast::execution how) {
   auto made = std::make_shared<implementation>();
   made->shape = resolve(problem);
   const std::string token = to_token(problem, natural_direction(problem.kind));
-  made->backend = core::choose_backend(how, token, "The FFT");
+  made->backend = core::choose_backend(how, token);
   made->scheme = core::choose_scheme(how, "verify_before_store", {"verify_before_store"}, token);
   (void)threads_of(how);
   const bool protect = how.protection != ballast::protection::off;
@@ -111,7 +111,7 @@ report execute(const plan::implementation& plan, direction way, kind wanted, pre
   inject::active_injector injector(plan.how.faults, "fft");
   core::recorder seen(token, plan.backend, plan.scheme, plan.how, injector);
   plan.work->run(in.data, const_cast<void*>(out.data),
-                 call{way, scale, overlap, plan.how.protection, threads_of(plan.how), seen, injector});
+                 call{way, scale, overlap, plan.how.protection, threads_of(plan.how), plan.how.stream, plan.how.workspace, seen, injector});
   return seen.finish();
 }
 

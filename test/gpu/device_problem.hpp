@@ -19,6 +19,9 @@ namespace ballast::gpu_check {
 
 namespace gpu = bench::gpu;
 
+// What the stages run: the CUDA backend, or another one to try the stages themselves.
+inline backend tested = backend::cuda;
+
 template <class Execution>
 void use_stream(Execution& how) {
   if constexpr (requires { how.stream; }) how.stream = gpu::stream();
@@ -26,7 +29,7 @@ void use_stream(Execution& how) {
 
 inline execution on_gpu(protection guard, const std::string& scheme = {}, const inject::plan* faults = nullptr) {
   execution how;
-  how.backend = backend::cuda;
+  how.backend = tested;
   use_stream(how);
   how.protection = guard;
   how.scheme = scheme;

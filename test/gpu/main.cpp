@@ -3,13 +3,15 @@
 // usage, 4 no GPU to run on.
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <string_view>
 
 #include <ballast/error.hpp>
 
-#include "../../bench/gpu.hpp"
 #include "../../bench/peers/cufft.hpp"
+#include "cuda/device.hpp"
+#include "device_problem.hpp"
 #include "output.hpp"
 #include "problems.hpp"
 #include "stages.hpp"
@@ -20,9 +22,12 @@ namespace {
 constexpr int k_bad_usage = 2, k_no_gpu = 4;
 
 constexpr const char* k_usage =
-    "usage: ballast-gpu-check STAGE [--seconds S] [--quick] [--groups G,…] [--scheme NAME]… [TOKEN…]\n"
-    "stages: info, list, verify (groups accuracy, places, layouts, faults, clean, huge), sanitize, bench, heatmap\n"
-    "TOKEN, --scheme: these instead of the stage's own\n";
+    "usage: ballast-gpu-check STAGE [--seconds S] [--quick] [--groups G,…] [--scheme NAME]… [--backend B] [TOKEN…]\n"
+    "stages: info, list, kernels [--arch sm_90a], verify (groups accuracy, places, layouts, clean, huge; faults only in the instrumented "
+    "program),\n"
+    "        sanitize, bench, repairs (instrumented), heatmap\n"
+    "TOKEN, --scheme: these instead of the stage's own\n"
+    "--backend: cpu or reference instead of cuda, with the host's memory: tries the stages where there is no GPU\n";
 
 int list(const settings& wanted) {
   const auto print = [](const char* stage, const std::vector<std::string>& tokens) {
@@ -59,10 +64,19 @@ int run(int argc, char** argv) {
       seconds = std::strtod(given.c_str(), &end);
       if (given.empty() || *end != '\0' || !(seconds > 0))
         throw invalid_argument_error("--seconds: expected a number above 0, got " + given);
+    } else if (argument == "--arch") {
+      wanted.architecture = value();
     } else if (argument == "--groups") {
       wanted.groups = value();
     } else if (argument == "--scheme") {
       wanted.schemes.emplace_back(value());
+    } else if (argument == "--backend") {
+      const std::string given(value());
+      const auto parsed = parse_backend(given);
+      if (!parsed || *parsed == backend::automatic)
+        throw invalid_argument_error("--backend: expected cuda, cpu or reference, got " + given);
+      tested = *parsed;
+      if (tested != backend::cuda) bench::gpu::pretend();
     } else if (argument.starts_with("-")) {
       throw invalid_argument_error(std::string(argument) + ": no such option");
     } else if (stage.empty()) {
@@ -73,32 +87,33 @@ int run(int argc, char** argv) {
     }
   }
   if (stage == "list") return list(wanted);
-  const bool known = stage == "info" || stage == "verify" || stage == "sanitize" || stage == "bench" || stage == "heatmap";
-  if (!known) throw invalid_argument_error("STAGE: expected one of info, list, verify, sanitize, bench, heatmap, got \"" + stage + "\"");
+  const std::map<std::string, int (*)(const settings&, const time_limit&)> stages = {
+      {"info", nullptr}, {"kernels", kernels}, {"verify", verify},  {"sanitize", sanitize},
+      {"bench", bench},  {"repairs", repairs}, {"heatmap", heatmap}};
+  const auto chosen = stages.find(stage);
+  if (chosen == stages.end()) throw invalid_argument_error("STAGE: got \"" + stage + "\"");
 
   row info("info");
   info.add("version", BALLAST_VERSION);
-  const std::string missing = bench::gpu::why_none();
-  if (!missing.empty()) {
+  const std::string missing = tested == backend::cuda ? cuda::why_unavailable() : "";
+  if (!missing.empty() && stage != "kernels") {
     info.add("unavailable", missing).print();
     std::fprintf(stderr, "ballast-gpu-check: %s: cannot run here: %s\n", stage.c_str(), missing.c_str());
     return k_no_gpu;
   }
-  const bench::gpu::description device = bench::gpu::open();
-  info.add("device", device.name)
-      .add("driver", device.driver)
-      .add("capability", std::to_string(device.major) + "." + std::to_string(device.minor));
-  info.add("multiprocessors", device.multiprocessors).add("l2_bytes", device.l2_bytes).add("memory_bytes", device.memory_bytes);
-  info.add("cufft", bench::cufft_version());
-  if (!bench::why_no_cufft().empty()) info.add("no_cufft", bench::why_no_cufft());
+  if (missing.empty()) {
+    const bench::gpu::description device = bench::gpu::open();
+    info.add("device", device.name)
+        .add("driver", device.driver)
+        .add("capability", std::to_string(device.major) + "." + std::to_string(device.minor));
+    info.add("multiprocessors", device.multiprocessors).add("l2_bytes", device.l2_bytes).add("memory_bytes", device.memory_bytes);
+    info.add("cufft", bench::cufft_version());
+    if (!bench::why_no_cufft().empty()) info.add("no_cufft", bench::why_no_cufft());
+  }
   info.print();
 
   const time_limit limit(seconds);
-  const int failed = stage == "verify"     ? verify(wanted, limit)
-                     : stage == "sanitize" ? sanitize(wanted, limit)
-                     : stage == "bench"    ? bench(wanted, limit)
-                     : stage == "heatmap"  ? heatmap(wanted, limit)
-                                           : 0;
+  const int failed = chosen->second == nullptr ? 0 : chosen->second(wanted, limit);
   row("end").add("stage", stage).add("failed", failed).add("seconds", seconds - limit.left()).print();
   return failed == 0 ? 0 : 1;
 }

@@ -174,13 +174,13 @@ bool right(const variant& which, const variant* rival, const arena& memory, cons
   return distance_of(got.data(), wanted.data(), words).relative() <= bound;
 }
 
+#if defined(BALLAST_INSTRUMENTED)
 // What one repaired fault costs: a call that is struck once against one whose fault never comes, both with the injecting kernels.
-void cost_of_fault(const fft::token& token, const fft::geometry& shape, const arena& memory, int repetitions) {
+int cost_of_fault(const fft::token& token, const fft::geometry& shape, const arena& memory, int repetitions) {
   inject::request request;
   request.site = inject::site::fft_output;
   request.bit = 62;
   inject::plan faults;
-  const variant run = ballast_variant("fault", token, shape, protection::correct, "");
   row line("fault");
   line.add("token", fft::to_token(token.problem, token.direction));
   try {
@@ -206,10 +206,22 @@ void cost_of_fault(const fft::token& token, const fft::geometry& shape, const ar
       }
     }
     line.add("struck", quantile(struck, 0.5)).add("waiting", quantile(waiting, 0.5)).add("repaired", repaired).add("calls", struck.size());
+    line.print();
+    return repaired > 0 ? 0 : 1;
   } catch (const std::exception& e) {
-    line.add("refused", e.what());
+    line.add("refused", e.what()).print();
+    return 1;
   }
-  line.print();
+}
+#endif
+
+arena make_arena(const fft::geometry& shape, precision type, std::int64_t l2) {
+  const std::int64_t side = std::max(bytes_of(shape.input, type), bytes_of(shape.output, type));
+  const std::int64_t room = std::max(side, std::min(2 * l2, side * k_most_calls)) + side + 1024;
+  arena made{gpu::buffer(room), gpu::buffer(room)};
+  made.divide(side, l2);
+  randomize(made.in, type);
+  return made;
 }
 
 }  // namespace
@@ -235,13 +247,7 @@ int bench(const settings& wanted, const time_limit& limit) {
       const precision type = token.problem.precision;
       const fft::geometry shape = fft::resolve(token.problem);
       const std::int64_t in_bytes = bytes_of(shape.input, type), out_bytes = bytes_of(shape.output, type);
-      const std::int64_t side = std::max(in_bytes, out_bytes);
-      arena memory;
-      const std::int64_t room = std::max(side, std::min(2 * device.l2_bytes, side * k_most_calls)) + side + 1024;
-      memory.in = gpu::buffer(room);
-      memory.out = gpu::buffer(room);
-      memory.divide(side, device.l2_bytes);
-      randomize(memory.in, type);
+      const arena memory = make_arena(shape, type, device.l2_bytes);
 
       std::vector<variant> variants;
       variants.push_back(ballast_variant("off", token, shape, protection::off, ""));
@@ -288,7 +294,6 @@ int bench(const settings& wanted, const time_limit& limit) {
         }
         line.print();
       }
-      if (each.schemes) cost_of_fault(token, shape, memory, repetitions);
     } catch (const std::exception& e) {
       ++failed;
       row("time").add("token", each.token).add("variant", "all").add("refused", e.what()).print();
@@ -296,6 +301,29 @@ int bench(const settings& wanted, const time_limit& limit) {
   }
   if (skipped > 0) row("skipped").add("stage", "bench").add("cases", skipped).print();
   return failed;
+}
+
+int repairs(const settings& wanted, const time_limit& limit) {
+#if defined(BALLAST_INSTRUMENTED)
+  const gpu::description device = gpu::open();
+  int failed = 0, skipped = 0;
+  for (const timed_problem& each : benchmark_set(wanted.quick)) {
+    if (!each.schemes) continue;
+    if (limit.over()) {
+      ++skipped;
+      continue;
+    }
+    const fft::token token = fft::parse_token(each.token);
+    const fft::geometry shape = fft::resolve(token.problem);
+    failed += cost_of_fault(token, shape, make_arena(shape, token.problem.precision, device.l2_bytes), wanted.quick ? 5 : 9);
+  }
+  if (skipped > 0) row("skipped").add("stage", "repairs").add("cases", skipped).print();
+  return failed;
+#else
+  (void)wanted;
+  (void)limit;
+  throw unsupported_error("repairs: only the program over the instrumented library can inject faults");
+#endif
 }
 
 int heatmap(const settings& wanted, const time_limit& limit) {

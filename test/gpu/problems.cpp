@@ -87,6 +87,8 @@ std::vector<std::string> fault_set(bool quick) {
           "fft_c2c_f64_n64x96_b7_fwd",   "fft_r2c_f32_n20x30x40_b3_fwd"};
 }
 
+std::vector<std::string> scheme_set() { return {"fft_c2c_f32_n1024_b67_fwd", "fft_c2c_f64_n65536_b3_fwd"}; }
+
 std::vector<std::string> sanitizer_set() {
   return {"fft_c2c_f32_n8_b37_fwd",    "fft_c2c_f32_n1024_b5_fwd",   "fft_c2c_f64_n4096_b3_inv",  "fft_c2c_f32_n32768_b3_fwd",
           "fft_c2c_f64_n16384_b2_fwd", "fft_c2c_f32_n524288_b1_fwd", "fft_c2c_f32_n1000_b5_fwd",  "fft_c2c_f32_n1009_b3_fwd",

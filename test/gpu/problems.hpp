@@ -19,6 +19,8 @@ std::vector<std::string> accuracy_set(bool quick);
 std::vector<std::string> huge_set();
 // One for each kind of kernel and plan: faults and clean data.
 std::vector<std::string> fault_set(bool quick);
+// What the schemes that are not the default are tried on.
+std::vector<std::string> scheme_set();
 // Small enough for compute-sanitizer.
 std::vector<std::string> sanitizer_set();
 

@@ -22,8 +22,12 @@ struct settings {
   bool quick = false;
   std::vector<std::string> tokens = {};   // instead of the stage's own list
   std::vector<std::string> schemes = {};  // instead of all
+  std::string architecture = {};          // of kernels, without a GPU: "sm_90a"
   std::string groups = {};                // of verify, separated by commas; empty: all
 };
+
+// Rows of type "kernel": what each needs of the machine. Compiles them all into the cache. Needs no GPU.
+int kernels(const settings& wanted, const time_limit& limit);
 
 // Rows of type "check": one for each case, with `pass`, and "skipped" for what the time did not suffice for. Returns the failed cases.
 int verify(const settings& wanted, const time_limit& limit);
@@ -32,6 +36,8 @@ int sanitize(const settings& wanted, const time_limit& limit);
 
 // Rows of type "time": one for each problem and variant.
 int bench(const settings& wanted, const time_limit& limit);
+// Rows of type "fault": what the repair of one fault costs. Only over the instrumented library.
+int repairs(const settings& wanted, const time_limit& limit);
 // Rows of type "cell": ballast off and protected, and cuFFT, by length and batch.
 int heatmap(const settings& wanted, const time_limit& limit);
 

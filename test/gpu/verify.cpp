@@ -6,6 +6,7 @@
 
 #include "../../bench/peers/cufft.hpp"
 #include "device_problem.hpp"
+#include "inject/injector.hpp"
 #include "inject/plan.hpp"
 #include "output.hpp"
 #include "problems.hpp"
@@ -69,7 +70,7 @@ void guarded(one_case& now, bool may_refuse, const Body& body) {
 }
 
 void expect_clean(one_case& now, const report& seen, protection guard) {
-  now.expect(seen.backend == backend::cuda, "ran on " + std::string(to_string(seen.backend)));
+  now.expect(seen.backend == tested, "ran on " + std::string(to_string(seen.backend)));
   now.expect(seen.verdict == verdict::clean,
              "verdict " + std::string(to_string(seen.verdict)) + " (" + std::to_string(seen.detected) + " detected)");
   now.expect(guard == protection::off || seen.checks > 0, "nothing was checked");
@@ -111,23 +112,25 @@ constexpr std::int64_t k_largest_reference = std::int64_t{1} << 22;  // points o
 template <class T>
 void accuracy(tally& seen, const fft::token& token, const std::string& name) {
   const fft::problem& problem = token.problem;
-  const bool rival = bench::why_no_cufft().empty();
   const device_problem<T> apart(problem, token.direction);
   const fft::geometry& shape = apart.shape();
   const std::vector<T> input = noise<T>(apart.in_words(), 7);
   const std::int64_t words = words_of_signal(shape.output);
   const auto chosen = samples(problem.batch);
-  const bool by_host = shape.points() <= k_largest_reference || !rival;
-
-  std::vector<std::vector<fft::wide<T>>> exact;
-  if (by_host) {
-    for (const std::int64_t b : chosen) exact.push_back(reference<T>(problem, token.direction, shape, input.data(), b));
-  }
   std::vector<T> theirs;
   std::vector<double> every;  // in more precision, all signals: only f32, by cuFFT
-  if (rival) {
+  std::string no_rival;
+  try {
     theirs = by_cufft<T>(problem, token.direction, input);
     if constexpr (sizeof(T) == 4) every = by_cufft<double>(problem, token.direction, std::vector<double>(input.begin(), input.end()));
+  } catch (const std::exception& e) {
+    theirs.clear();
+    no_rival = e.what();
+  }
+  const bool rival = no_rival.empty();
+  std::vector<std::vector<fft::wide<T>>> exact;
+  if (shape.points() <= k_largest_reference || !rival) {
+    for (const std::int64_t b : chosen) exact.push_back(reference<T>(problem, token.direction, shape, input.data(), b));
   }
   const double bound = error_bound(problem);
 
@@ -171,6 +174,7 @@ void accuracy(tally& seen, const fft::token& token, const std::string& name) {
       if (!wrong.empty()) now.fail(wrong);
       expect_clean(now, got, how.guard);
       now.line().add("scheme", got.scheme);
+      if (!rival) now.line().add("no_rival", no_rival);
 
       double ours = 0, rivals = 0;
       const auto compare = [&](const auto* wanted, std::int64_t first, std::int64_t count) {
@@ -509,6 +513,20 @@ void places(tally& seen, const fft::token& token, const std::string& name) {
   }
 }
 
+// Why no problem of that set has this scheme; empty if one has.
+std::string why_refused(const std::string& scheme) {
+  std::string why;
+  for (const std::string& name : scheme_set()) {
+    try {
+      (void)fft::plan(fft::parse_token(name).problem, on_gpu(protection::correct, scheme));
+      return "";
+    } catch (const unsupported_error& e) {
+      why = e.what();
+    }
+  }
+  return why;
+}
+
 // Calls body.template operator()<float or double>().
 template <class Body>
 void by_precision(precision type, const Body& body) {
@@ -563,9 +581,16 @@ int verify(const settings& wanted, const time_limit& limit) {
   std::vector<std::string> schemes = wanted.schemes.empty() ? k_other_schemes : wanted.schemes;
   if (wanted.schemes.empty()) schemes.insert(schemes.begin(), "");
   for (const std::string& scheme : schemes) {
+    if (!scheme.empty() && (selected("faults") || selected("clean"))) {
+      const std::string refused = why_refused(scheme);
+      if (!refused.empty()) {
+        row("scheme").add("scheme", scheme).add("refused", refused).print();
+        continue;
+      }
+    }
     std::vector<std::string> tokens = fault_set(wanted.quick);
-    if (!scheme.empty()) tokens = {"fft_c2c_f32_n1024_b67_fwd", "fft_c2c_f64_n65536_b3_fwd"};
-    if (selected("faults")) {
+    if (!scheme.empty()) tokens = scheme_set();
+    if (selected("faults") && inject::active_injector::enabled) {
       each(tokens, [&]<class T>(const fft::token& token, const std::string& name) {
         shielded("faults", name, [&] { faults<T>(seen, token, name, scheme, wanted, limit); });
       });

@@ -143,6 +143,21 @@ TEST(cuda_resources, are_what_the_assembler_wrote) {
   EXPECT_EQ(nvrtc::parse_resources(""), nvrtc::resources{});
 }
 
+TEST(cuda_resources, are_held_against_the_budget) {
+  const capabilities on = typical_capabilities("sm_90a");
+  const auto verdict = [&](nvrtc::resources uses, const kernel_request& wanted) { return over_budget({.uses = uses}, wanted, on); };
+  const kernel_request free{.threads = 256};
+  EXPECT_EQ(register_budget(free, on), 255);
+  EXPECT_EQ(register_budget({.threads = 1024}, on), 64);
+  EXPECT_EQ(register_budget({.threads = 256, .registers = 40}, on), 40);
+  EXPECT_EQ(verdict({255, 0, 0, 0}, free), "");
+  EXPECT_EQ(verdict({65, 0, 0, 0}, {.threads = 1024}), "65 registers of 64");
+  EXPECT_EQ(verdict({41, 4, 8, 0}, {.threads = 256, .registers = 40}), "41 registers of 40, 4 bytes of spills, 8 bytes of stack");
+  EXPECT_EQ(verdict({32, 0, 0, 1024}, {.threads = 256, .shared = 226 * 1024}), "");
+  EXPECT_EQ(verdict({32, 0, 0, 1025}, {.threads = 256, .shared = 226 * 1024}), "232449 bytes of shared memory of 232448");
+  EXPECT_NE(verdict({}, free), "");
+}
+
 // --- bundle ----------------------------------------------------------------------------------------------------------------------------
 
 TEST_F(cuda_jit, bundle_gives_what_was_put_in_up_to_the_damage) {
@@ -236,6 +251,18 @@ TEST(cuda_nvrtc, compiles_kernels_that_are_no_templates_and_ptx) {
   const nvrtc::result ptx = with.compile("plain.cuh", "n::kernel", "compute_80", plain);
   EXPECT_THAT(ptx.image, HasSubstr(".target sm_80"));
   EXPECT_THAT(ptx.image, HasSubstr(ptx.name));
+}
+
+TEST(cuda_nvrtc, every_header_of_kernels_compiles_alone) {
+  BALLAST_NEED_NVRTC();
+  for (const nvrtc::source& each : embedded_sources()) {
+    if (!each.name.ends_with(".cuh")) continue;
+    std::vector<nvrtc::source> sources(embedded_sources().begin(), embedded_sources().end());
+    const std::string text = "#include \"" + std::string(each.name) + "\"\n__global__ void alone() {}\n";
+    sources.push_back({"alone.cuh", text.c_str()});
+    for (const char* architecture : {"sm_80", "sm_90a"})
+      EXPECT_NO_THROW((void)nvrtc::find(k_any)->compile("alone.cuh", "alone", architecture, sources)) << each.name;
+  }
 }
 
 TEST(cuda_nvrtc, standard_headers_have_what_kernels_use) {

@@ -565,9 +565,9 @@ struct line_tile {
       if (r.detected != 0) {
         if (a.repairs == 0) {  // detect only: a fault was seen, so this result is not to be believed
           r.word = abft::k_fail;
-          report_event(line, r, 2);
+          report_event(line, r, event_action::uncorrectable);
         } else {
-          report_event(line, r, 1);
+          report_event(line, r, event_action::recomputed);
           if (same) count(a.events->false_alarms);
         }
       }
@@ -581,7 +581,7 @@ struct line_tile {
     if (last) {
       r.settled = 1;
       r.word = abft::k_fail;
-      report_event(line, r, 2);
+      report_event(line, r, event_action::uncorrectable);
       return true;
     }
     return false;
@@ -589,9 +589,11 @@ struct line_tile {
 
   static __device__ void count(unsigned long long& counter) { atomicAdd(&counter, 1ull); }
 
-  __device__ void report_event(int line, const line_record& r, std::uint32_t action) const {
+  __device__ void report_event(int line, const line_record& r, event_action action) const {
     event_ring& ring = *a.events;
-    count(action == 2 ? ring.uncorrectable : action == 1 ? ring.recomputed : ring.corrected);
+    count(action == event_action::uncorrectable ? ring.uncorrectable
+          : action == event_action::recomputed  ? ring.recomputed
+                                                : ring.corrected);
     const unsigned long long at = atomicAdd(&ring.written, 1ull);
     if (at >= k_ring_events) return;
     device_event e{};
@@ -599,9 +601,10 @@ struct line_tile {
     e.residual = r.residual;
     e.threshold = r.threshold;
     e.time = arch::global_timer();
-    e.action = action;
-    e.what = static_cast<std::uint32_t>(a.pass) | (r.broken != 0 ? 1u << 8 : 0u);
-    e.multiprocessor = arch::multiprocessor_id();
+    const auto check = r.broken != 0 ? event_check::product : event_check::line;
+    e.what = static_cast<std::uint32_t>(a.pass) | static_cast<std::uint32_t>(check) << 8 | static_cast<std::uint32_t>(action) << 16;
+    e.chunk = static_cast<std::uint32_t>(a.chunk);
+    e.multiprocessor = static_cast<std::uint32_t>(arch::multiprocessor_id());
     e.seal = event_seal(e);
     if constexpr (Injector::enabled) {
       launch.injector.template strike<1>(inject::site::event_log, inject::device_place{0, 1, 0, 1, 0, 1}, &e.residual);

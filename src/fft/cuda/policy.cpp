@@ -137,8 +137,9 @@ exchange_layout choose_exchange(line_policy p, int s) {
   double least = cost_of(seen, best, width);
   const int bits = std::bit_width(static_cast<unsigned>(p.length * p.lines));
   exchange_layout one = best;
-  for (int shift = 4; shift < bits && least > 1.0001; ++shift) {
+  for (int shift = 3; shift < bits && least > 1.0001; ++shift) {
     for (const int mask : {15, 14, 12, 8, 7, 3, 1, 6, 4, 2}) {
+      if (shift == 3 && mask > 7) continue;
       exchange_layout tried = best;
       tried.shift[0] = shift;
       tried.mask[0] = mask;
@@ -151,8 +152,9 @@ exchange_layout choose_exchange(line_policy p, int s) {
     }
   }
   exchange_layout two = one;
-  for (int shift = 4; shift < bits && least > 1.0001; ++shift) {
+  for (int shift = 3; shift < bits && least > 1.0001; ++shift) {
     for (int mask = 1; mask < 16; ++mask) {
+      if (shift == 3 && mask > 7) continue;
       exchange_layout tried = one;
       tried.shift[1] = shift;
       tried.mask[1] = mask;

@@ -22,8 +22,8 @@ enum class factor_form : int { none, table, twiddle };
 // composite: lines of `transactions` tiles share one check and are corrected after their store (two-sided).
 enum class check_form : int { none, verify_before_store, thread, composite };
 
-// One trip of a tile through shared memory. Word p of the linear layout is at p ^ (p >> shift & mask), for both pairs; mask ≤ 15 and
-// shift ≥ 4, so that it permutes groups of 16. columns: word i·lines + line, else line·length + i.
+// One trip of a tile through shared memory. Word p of the linear layout is at p ^ (p >> shift & mask), for both pairs; mask < 2^shift,
+// so that it permutes groups of 2^shift ≤ 16 words. columns: word i·lines + line, else line·length + i.
 struct exchange_layout {
   bool columns = false;
   int shift[2] = {4, 4};
@@ -120,14 +120,17 @@ struct line_side {
   std::int64_t position_element, position_column, position_middle;
 };
 
+enum class event_check : std::uint32_t { line, product, seal, composite };
+enum class event_action : std::uint32_t { corrected, recomputed, uncorrectable };
+
 // What a check saw; written by the device, read by the host when the report is asked for.
 struct device_event {
   std::int64_t index;  // line of the pass: (batch · middles + middle) · columns + column
   double residual;
   double threshold;
   std::uint64_t time;  // nanoseconds, the device's clock
-  std::uint32_t action;  // 0 corrected, 1 recomputed, 2 uncorrectable
-  std::uint32_t what;    // bits 0 … 7: the pass; 8 …: 0 checksum of a line, 1 product, 2 seal, 3 composite
+  std::uint32_t what;    // bits 0 … 7: the pass; 8 … 15: an event_check; 16 …: an event_action
+  std::uint32_t chunk;   // the part of the batch that was being transformed
   std::uint32_t multiprocessor;
   std::uint32_t seal;  // hash of the rest
 };
@@ -176,6 +179,7 @@ struct line_arguments {
   std::int64_t first_tile, all_tiles;      // injection: this launch among the launches of a pass
   int fine_bits;                           // twiddle: w_M^p = coarse[p >> fine_bits] · fine[p & (2^fine_bits − 1)]
   int coarse_size;
+  int chunk;        // for events
   int repairs;      // how often a tile may be computed again; 0: detect only
   int pass, passes;            // this pass, for events; and of how many, for injection
   int first_stage, stages;     // injection: this pass's stages and

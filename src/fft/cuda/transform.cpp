@@ -12,6 +12,7 @@
 #include <ballast/error.hpp>
 
 #include "abft/threshold.hpp"
+#include "core/recorder.hpp"
 #include "cuda/device.hpp"
 #include "fft/checks.hpp"
 #include "fft/contract.hpp"
@@ -78,7 +79,7 @@ class cuda_transform final : public transform {
 
   const prepared& prepare(direction way, bool scaled, std::int64_t batch) const;
   void fill(prepared_pass& made) const;
-  void enqueue(const prepared& work, std::array<unsigned char*, k_places> base, std::int64_t first_signal, void* ring,
+  void enqueue(const prepared& work, std::array<unsigned char*, k_places> base, std::int64_t chunk, void* ring,
                const inject::device_faults* faults, const call& how) const;
   void collect(const std::vector<const prepared*>& chunks, void* ring, const call& how) const;
 
@@ -199,14 +200,14 @@ void cuda_transform<T>::fill(prepared_pass& made) const {
 }
 
 template <class T>
-void cuda_transform<T>::enqueue(const prepared& work, std::array<unsigned char*, k_places> base, std::int64_t first_signal, void* ring,
+void cuda_transform<T>::enqueue(const prepared& work, std::array<unsigned char*, k_places> base, std::int64_t chunk, void* ring,
                                 const inject::device_faults* faults, const call& how) const {
-  static_cast<void>(first_signal);
   for (const prepared_pass& each : work.passes) {
     const pass& p = each.pass;
     launch_argument given{each.arguments, faults == nullptr ? inject::device_faults{} : *faults};
     line_arguments& a = given.arguments;
     a.events = static_cast<event_ring*>(ring);
+    a.chunk = static_cast<int>(chunk);
     a.repairs = how.protection == protection::correct ? k_repairs : 0;
     a.scale = how.scale;
     const double factor = p.policy.scaled ? std::abs(how.scale) : 1;
@@ -242,12 +243,13 @@ void cuda_transform<T>::enqueue(const prepared& work, std::array<unsigned char*,
 }
 
 const char* name_of_check(std::uint32_t what) {
-  switch (what >> 8) {
-    case 0: return "fft.line";
-    case 1: return "fft.product";
-    case 2: return "fft.seal";
-    default: return "fft.composite";
+  switch (static_cast<event_check>(what >> 8 & 0xff)) {
+    case event_check::line: return "fft.line";
+    case event_check::product: return "fft.product";
+    case event_check::seal: return "fft.seal";
+    case event_check::composite: return "fft.composite";
   }
+  return "fft";
 }
 
 template <class T>
@@ -270,7 +272,6 @@ void cuda_transform<T>::collect(const std::vector<const prepared*>& chunks, void
   log.recomputed = seen.recomputed;
   log.uncorrectable = seen.uncorrectable;
   log.false_alarms = seen.false_alarms;
-  log.device = device_->about().name;
   const std::size_t kept = std::min<std::size_t>(seen.written, k_ring_events);
   for (std::size_t i = 0; i < kept; ++i) {
     const device_event& e = seen.events[i];
@@ -287,7 +288,12 @@ void cuda_transform<T>::collect(const std::vector<const prepared*>& chunks, void
     }
     out.residual = e.residual;
     out.threshold = e.threshold;
-    out.what = e.action == 0 ? action::corrected : e.action == 1 ? action::recomputed : action::uncorrectable;
+    switch (static_cast<event_action>(e.what >> 16)) {
+      case event_action::corrected: out.what = action::corrected; break;
+      case event_action::recomputed: out.what = action::recomputed; break;
+      default: out.what = action::uncorrectable; break;
+    }
+    out.time = static_cast<double>(e.time) * 1e-9;
     out.multiprocessor = static_cast<int>(e.multiprocessor);
     log.events.push_back(out);
   }
@@ -296,6 +302,7 @@ void cuda_transform<T>::collect(const std::vector<const prepared*>& chunks, void
 
 template <class T>
 void cuda_transform<T>::run(const void* in, void* out, const call& how) const {
+  how.seen.runs_on(device_->about().name);
   const bool scaled = how.scale != 1;
   const auto stream = how.stream;
   ballast::cuda::device& device = *device_;
@@ -359,7 +366,7 @@ void cuda_transform<T>::run(const void* in, void* out, const call& how) const {
       base[part] = work;
       work += now.room[part] * 2 * static_cast<std::int64_t>(sizeof(T));
     }
-    enqueue(now, base, first, here.ring.data(), faults ? &*faults : nullptr, how);
+    enqueue(now, base, first / chunk_, here.ring.data(), faults ? &*faults : nullptr, how);
     chunks.push_back(&now);
   }
   if (checked) collect(chunks, here.ring.data(), how);
@@ -373,7 +380,9 @@ void cuda_transform<T>::run(const void* in, void* out, const call& how) const {
 
 }  // namespace
 
-std::unique_ptr<transform> make_transform(const geometry& shape, precision type, check_form check, int transactions) {
+std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect) {
+  const check_form check = protect ? check_form::verify_before_store : check_form::none;
+  const int transactions = 1;
   if (type == precision::f32) return std::make_unique<cuda_transform<float>>(shape, check, transactions);
   return std::make_unique<cuda_transform<double>>(shape, check, transactions);
 }

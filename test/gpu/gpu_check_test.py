@@ -1,0 +1,124 @@
+"""scripts/gpu-check where there may be no GPU: stages, statuses, table and page, with a program that prints made-up rows in place of a GPU's.
+
+Usage: gpu_check_test.py PATH_OF_BALLAST_GPU_CHECK [unittest's arguments]
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PROGRAM = Path(sys.argv.pop(1)).resolve()
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "gpu-check"
+
+FAKE = r'''#!/usr/bin/env python3
+import json, sys, time
+stage = sys.argv[1]
+def row(type, **rest): print(json.dumps({"type": type, **rest}), flush=True)
+row("info", version="9", device="Imaginary", driver="1.0", capability="9.0", multiprocessors=1, l2_bytes=2**20, memory_bytes=2**30, cufft="1.2.3")
+if stage == "verify":
+    for i in range(40):
+        row("check", group="accuracy", token=f"fft_c2c_f32_n{2 ** (i % 20)}_b3_fwd", manner="off", error_in_bounds=0.5, error_to_rival=0.9, **{"pass": True})
+    for i in range(30):
+        row("check", group="faults", token="fft_c2c_f32_n64_b3_fwd", manner=f"fft.stage {i}", trials=10, corrected=4, recomputed=6, uncorrectable=0, silent=1,
+            wrong="a very long explanation " * 20, **{"pass": False})
+    row("end", stage=stage, failed=30)
+    sys.exit(1)
+if stage == "bench":
+    for e in range(6, 30):
+        for variant, median in (("off", 1e-3), ("correct", 1.04e-3), ("thread", 1.2e-3), ("cufft", 1.5e-3), ("cufft patient", 1.2e-3), ("copy", 0.95e-3)):
+            row("time", token=f"fft_c2c_f32_n{2 ** e}_b2_fwd", variant=variant, latency=False, median=median, low=median, high=median, gbs=1.0, bytes=1, right=True)
+    row("time", token="fft_c2c_f32_n30_b2_fwd", variant="off", refused="no such kernel")
+    row("fault", token="fft_c2c_f32_n64_b2_fwd", struck=2e-3, waiting=1.9e-3, repaired=5, calls=5)
+if stage == "heatmap":
+    for n in range(3, 26):
+        for b in range(0, 29 - n):
+            row("cell", log_n=n, log_batch=b, off=1e-3, correct=1.1e-3, cufft=2e-3)
+if stage == "heatmap" and "--quick" in sys.argv: sys.exit(9)
+'''
+
+
+def check(*arguments):
+    done = subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True, timeout=500)
+    return done.returncode, done.stdout, done.stderr
+
+
+class GpuCheck(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.out = Path(self.folder.name)
+        self.fake = self.out / "fake"
+        self.fake.write_text(FAKE)
+        self.fake.chmod(0o755)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def result(self):
+        return json.loads((self.out / "gpu-check.json").read_text())
+
+    def test_the_program_says_why_it_cannot_run_and_lists_its_problems(self):
+        listed = subprocess.run([PROGRAM, "list"], capture_output=True, text=True, check=True)
+        tokens = {json.loads(line)["token"] for line in listed.stdout.splitlines()}
+        for token in ("fft_c2c_f32_n64_b4194304_fwd", "fft_c2c_f32_n16777216_b8_fwd", "fft_c2c_f64_n1048576_b128_fwd", "fft_r2c_f32_n400_b262144_fwd",
+                      "fft_c2c_f64_n65537_b1024_fwd", "fft_r2c_f32_n108x108x120_b1_fwd", "fft_c2c_f32_n131072_b1_fwd"):
+            self.assertIn(token, tokens)
+        info = subprocess.run([PROGRAM, "info"], capture_output=True, text=True)
+        self.assertIn(info.returncode, (0, 4), info.stderr)
+        if info.returncode == 4:
+            self.assertIn("cannot run here", info.stderr)
+            status, out, _ = check("--program", PROGRAM, "--dry-run", "--out", self.out)
+            self.assertEqual(status, 4, out)
+            stages = {stage["name"]: stage for stage in self.result()["stages"]}
+            self.assertEqual(stages["list"]["status"], "passed")
+            for name in ("verify", "bench", "heatmap"):
+                self.assertEqual(stages[name]["status"], "no GPU")
+                self.assertTrue(stages[name]["detail"])
+
+    def test_bad_usage(self):
+        for arguments in (["bake"], ["verify", "--seconds", "0"], ["verify", "fft_c2c_f32_n0_b1_fwd"], ["verify", "--what"], []):
+            self.assertEqual(subprocess.run([PROGRAM, *arguments], capture_output=True).returncode, 2, arguments)
+        self.assertEqual(check("--stages", "bake")[0], 2)
+
+    def test_table_and_page(self):
+        status, out, _ = check("--program", self.fake, "--out", self.out, "--stages", "verify,bench,heatmap")
+        self.assertEqual(status, 1, out)  # verify failed
+        lines = out.splitlines()
+        self.assertLessEqual(len(lines), 100)
+        self.assertLessEqual(max(map(len, lines)), 110)
+        self.assertIn("verify     failed", out)
+        self.assertIn("heatmap    passed", out)
+        self.assertRegex(out, r"faults +30 +30")
+        self.assertRegex(out, r"c2c_f32_n1024_b2_fwd +1 +1.000 +95% +1.20 +1.15 +\+4.0% +1.200 +patient")
+        self.assertRegex(out, r"reached +unprotected, geometric mean: ≥ 1.2× cuFFT: 1.20×")
+        self.assertRegex(out, r"MISSED +f32 2\^15")
+        page = self.out / "page.md"
+        source = self.out / "gpu-check.json"
+        self.assertEqual(check("--report", source, page)[0], 0)
+        text = page.read_text()
+        self.assertIn("# FFT on Imaginary", text)
+        self.assertIn("| `fft_c2c_f32_n64_b2_fwd` | 100.0 | +0.30% |", text)
+        self.assertIn("| `fft_c2c_f32_n30_b2_fwd` | no such kernel |", text)
+        page.write_text(text + "## Reasons\n\nSome.\n")
+        self.assertEqual(check("--report", source, page)[0], 0)
+        self.assertTrue(page.read_text().startswith(text.rstrip()))
+        self.assertTrue(page.read_text().endswith("## Reasons\n\nSome.\n"))
+
+    def test_a_stage_that_breaks_does_not_stop_the_others(self):
+        status, out, _ = check("--program", self.fake, "--out", self.out, "--stages", "heatmap,bench", "--quick")
+        self.assertEqual(status, 1)
+        self.assertRegex(out, r"heatmap +failed .*exit status 9")
+        self.assertRegex(out, r"bench +passed")
+
+    def test_no_page_without_a_gpu(self):
+        (self.out / "empty.json").write_text(json.dumps({"info": {}, "host": {}, "stages": [], "command": "", "date": "", "seconds": 0}))
+        status, _, error = check("--report", self.out / "empty.json", self.out / "page.md")
+        self.assertEqual(status, 1)
+        self.assertIn("nothing to report", error)
+        self.assertFalse((self.out / "page.md").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,202 @@
+// Which kernels do the other stages need, do they compile, and does each keep to its budget? The plans run on a device that only writes
+// down what it is asked to load; then everything is compiled on all cores, into the cache that the other stages find it in. Needs no GPU.
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "cuda/device.hpp"
+#include "cuda/driver.hpp"
+#include "cuda/jit.hpp"
+#include "device_problem.hpp"
+#include "output.hpp"
+#include "problems.hpp"
+#include "stages.hpp"
+
+namespace ballast::gpu_check {
+namespace {
+
+// Computes nothing. Arrays may be addresses that nothing lies at: only small copies are made.
+class recorder final : public cuda::device {
+ public:
+  explicit recorder(cuda::capabilities about) : about_(std::move(about)) {}
+
+  const cuda::capabilities& about() const noexcept override { return about_; }
+  void* allocate(std::int64_t bytes, cuda::stream) override {
+    void* const made = std::aligned_alloc(256, static_cast<std::size_t>((bytes + 255) / 256 * 256));
+    if (made == nullptr) throw std::bad_alloc();
+    return made;
+  }
+  void release(void* memory, cuda::stream) noexcept override { std::free(memory); }
+  bool accessible(const void*) const noexcept override { return true; }
+  void copy(void* to, const void* from, std::int64_t bytes, cuda::stream) override {
+    if (bytes <= k_small) std::memmove(to, from, static_cast<std::size_t>(bytes));
+  }
+  void zero(void* memory, std::int64_t bytes, cuda::stream) override {
+    if (bytes <= k_small) std::memset(memory, 0, static_cast<std::size_t>(bytes));
+  }
+  const cuda::kernel& load(const cuda::kernel_request& wanted) override {
+    const std::lock_guard lock(mutex_);
+    if (std::ranges::find(requests, wanted) == requests.end()) {
+      requests.push_back(wanted);
+      users.push_back(now);
+    }
+    return one_;
+  }
+  void launch(const cuda::kernel&, std::int64_t, const void*, std::size_t, cuda::stream) override {}
+  std::int64_t resident_blocks(const cuda::kernel&) override { return about_.multiprocessors; }
+  void synchronize(cuda::stream) override {}
+
+  std::vector<cuda::kernel_request> requests;
+  std::vector<std::string> users;  // the problem that asked first
+  std::string now;
+
+ private:
+  static constexpr std::int64_t k_small = std::int64_t{1} << 20;
+  class nothing final : public cuda::kernel {};
+  cuda::capabilities about_;
+  nothing one_;
+  std::mutex mutex_;
+};
+
+template <class T>
+void use(recorder& device, const fft::problem& problem, fft::direction way, protection guard, const std::string& scheme) {
+  device.now = fft::to_token(problem, way) + " " + std::string(to_string(guard)) + (scheme.empty() ? "" : " " + scheme);
+  const fft::geometry shape = fft::resolve(problem);
+  const auto address = [](std::uintptr_t place) { return reinterpret_cast<void*>(place); };
+  (void)execute<T>(fft::plan(problem, on_gpu(guard, scheme)), shape, way, address(std::uintptr_t{1} << 40),
+                   address(std::uintptr_t{1} << 50));
+}
+
+}  // namespace
+
+int kernels(const settings& wanted, const time_limit& limit) {
+  // The device here, or with an architecture named by --arch, or else of an H200.
+  cuda::capabilities about;
+  std::string architecture = wanted.architecture;
+  const bool here = architecture.empty() && cuda::why_unavailable().empty();
+  if (here) {
+    about = cuda::current_device()->about();
+  } else {
+    if (architecture.empty()) architecture = "sm_90a";
+    about = cuda::typical_capabilities(architecture);
+  }
+  const auto device = std::make_shared<recorder>(about);
+  cuda::override_device(device);
+  int failed = 0;
+  std::set<std::string> refused;
+  const auto add = [&](const std::string& token, const std::vector<protection>& guards, const std::vector<std::string>& schemes,
+                       bool in_place) {
+    const fft::token parsed = fft::parse_token(token);
+    for (const std::string& scheme : schemes) {
+      for (const protection guard : guards) {
+        if (guard == protection::off && !scheme.empty()) continue;
+        for (const bool inside : {false, true}) {
+          if (inside && !in_place) continue;
+          try {
+            const fft::problem problem = inside ? in_place_problem(parsed.problem) : parsed.problem;
+            if (problem.precision == precision::f32) {
+              use<float>(*device, problem, parsed.direction, guard, scheme);
+            } else {
+              use<double>(*device, problem, parsed.direction, guard, scheme);
+            }
+          } catch (const unsupported_error& e) {
+            if (scheme.empty()) {
+              ++failed;
+              row("kernel").add("token", token).add("refused", e.what()).print();
+            } else if (refused.insert(scheme).second) {
+              row("scheme").add("scheme", scheme).add("refused", e.what()).print();
+            }
+          } catch (const std::exception& e) {
+            ++failed;
+            row("kernel").add("token", token).add("refused", e.what()).print();
+          }
+        }
+      }
+    }
+  };
+  const std::vector<protection> both = {protection::off, protection::correct};
+  std::vector<std::string> schemes = wanted.schemes.empty() ? k_other_schemes : wanted.schemes;
+  schemes.insert(schemes.begin(), "");
+  if (!wanted.tokens.empty()) {
+    for (const std::string& token : wanted.tokens) add(token, both, schemes, true);
+  } else {
+    for (const timed_problem& each : benchmark_set(wanted.quick))
+      add(each.token, both, each.schemes ? schemes : std::vector<std::string>{""}, false);
+    for (const std::string& token : accuracy_set(wanted.quick)) add(token, both, {""}, true);
+    for (const std::string& token : fault_set(wanted.quick)) add(token, both, {""}, false);
+    for (const std::string& token : scheme_set()) add(token, both, schemes, false);
+    for (const std::string& token : sanitizer_set()) add(token, both, {""}, false);
+    if (!wanted.quick) {
+      for (const std::string& token : huge_set()) add(token, both, {""}, true);
+    }
+    for (int e = 3; e <= 25; ++e) {
+      for (int b = 0; e + b <= (wanted.quick ? 24 : 28); ++b)
+        add("fft_c2c_f32_n" + std::to_string(std::int64_t{1} << e) + "_b" + std::to_string(std::int64_t{1} << b) + "_fwd", both, {""},
+            false);
+    }
+  }
+  cuda::override_device(nullptr);
+
+  struct outcome {
+    std::shared_ptr<const cuda::image> made;
+    std::string from, wrong;
+    double seconds = 0;
+  };
+  const std::vector<cuda::kernel_request>& requests = device->requests;
+  std::vector<outcome> outcomes(requests.size());
+  std::atomic<std::size_t> next{0};
+  std::atomic<int> skipped{0};
+  {
+    std::vector<std::jthread> team;
+    for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t) {
+      team.emplace_back([&] {
+        for (std::size_t i = next++; i < requests.size(); i = next++) {
+          if (limit.over()) {
+            ++skipped;
+            continue;
+          }
+          const time_limit clock(0);
+          try {
+            cuda::kernel_cache& cache = cuda::kernels();
+            const auto found = here ? cache.get(requests[i], about.major, about.minor, cuda::driver::available().version / 1000)
+                                    : cache.get(requests[i], architecture);
+            outcomes[i].made = found.made;
+            outcomes[i].from = found.from == cuda::kernel_cache::origin::compiler ? "compiled" : "cached";
+          } catch (const std::exception& e) {
+            outcomes[i].wrong = e.what();
+          }
+          outcomes[i].seconds = -clock.left();
+        }
+      });
+    }
+  }
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    outcome& one = outcomes[i];
+    if (!one.made && one.wrong.empty()) continue;
+    row line("kernel");
+    line.add("expression", requests[i].expression).add("token", device->users[i]);
+    if (one.made) {
+      const cuda::nvrtc::resources& uses = one.made->uses;
+      line.add("registers", uses.registers).add("spills", uses.spills).add("stack", uses.stack).add("from", one.from);
+      if (uses.spills > 0) {
+        one.wrong = "spills " + std::to_string(uses.spills) + " bytes";
+      } else if (requests[i].registers > 0 && uses.registers > requests[i].registers) {
+        one.wrong = std::to_string(uses.registers) + " registers, over its budget of " + std::to_string(requests[i].registers);
+      }
+    }
+    line.add("threads", requests[i].threads).add("shared", requests[i].shared).add("seconds", one.seconds).add("pass", one.wrong.empty());
+    if (!one.wrong.empty()) {
+      line.add("wrong", one.wrong);
+      ++failed;
+    }
+    line.print();
+  }
+  if (skipped > 0) row("skipped").add("stage", "kernels").add("cases", skipped.load()).print();
+  return failed;
+}
+
+}  // namespace ballast::gpu_check

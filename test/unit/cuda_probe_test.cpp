@@ -1,0 +1,70 @@
+// The probe kernel from its source to its numbers: on the emulator everywhere, and by compiler, driver and device where there is one.
+#include "cuda/probe.cuh"
+
+#include <numeric>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cuda/device.hpp"
+#include "simt/launch.hpp"
+
+namespace ballast::cuda {
+namespace {
+
+constexpr std::int64_t k_count = 100'003;
+constexpr std::int64_t k_blocks = 7;
+
+std::vector<float> ramp() {
+  std::vector<float> values(k_count);
+  std::iota(values.begin(), values.end(), 1.0f);
+  return values;
+}
+
+// Sums of integers below 2^53: exact in any order.
+void expect_probed(const std::vector<float>& in, const std::vector<float>& out, const std::vector<double>& sums, float factor) {
+  for (std::size_t i = 0; i < in.size(); ++i) ASSERT_EQ(out[i], factor * in[i]) << i;
+  EXPECT_EQ(std::accumulate(sums.begin(), sums.end(), 0.0), factor * 0.5 * k_count * (k_count + 1));
+}
+
+TEST(cuda_probe, copies_and_sums_on_the_emulator) {
+  const std::vector<float> in = ramp();
+  std::vector<float> out(in.size());
+  std::vector<double> sums(k_blocks);
+  const probe_argument argument{in.data(), out.data(), sums.data(), k_count};
+  simt::launch({k_blocks, 1, 1}, {256, 1, 1}, 1, 0, {}, [&] { probe_kernel<probe_policy{}>(argument); });
+  expect_probed(in, out, sums, 1);
+  simt::launch({k_blocks, 1, 1}, {64, 1, 1}, 1, 0, {}, [&] { probe_kernel<probe_policy{.threads = 64, .doubled = true}>(argument); });
+  expect_probed(in, out, sums, 2);
+}
+
+TEST(cuda_probe, copies_and_sums_on_the_device) {
+  if (const std::string why = why_unavailable(); !why.empty()) GTEST_SKIP() << why;
+  const auto on = current_device();
+  const std::vector<float> in = ramp();
+  const auto bytes = static_cast<std::int64_t>(in.size() * sizeof(float));
+  const device_buffer from(on, bytes), to(on, bytes), sums(on, k_blocks * static_cast<std::int64_t>(sizeof(double)));
+  EXPECT_TRUE(on->accessible(from.data()));
+  EXPECT_FALSE(on->accessible(in.data()));
+  on->copy(from.data(), in.data(), bytes, nullptr);
+  on->zero(to.data(), bytes, nullptr);
+  const probe_argument argument{static_cast<const float*>(from.data()), static_cast<float*>(to.data()), static_cast<double*>(sums.data()),
+                                k_count};
+  for (const bool doubled : {false, true}) {
+    const kernel& probe = on->load({.header = "cuda/probe.cuh",
+                                    .expression = doubled ? "ballast::cuda::probe_kernel<ballast::cuda::probe_policy{.doubled = true}>"
+                                                          : "ballast::cuda::probe_kernel<ballast::cuda::probe_policy{}>",
+                                    .threads = 256});
+    EXPECT_GE(on->resident_blocks(probe), on->about().multiprocessors);
+    on->launch(probe, k_blocks, &argument, sizeof argument, nullptr);
+    std::vector<float> out(in.size());
+    std::vector<double> partial(k_blocks);
+    on->copy(out.data(), to.data(), bytes, nullptr);
+    on->copy(partial.data(), sums.data(), sums.bytes(), nullptr);
+    on->synchronize(nullptr);
+    expect_probed(in, out, partial, doubled ? 2 : 1);
+  }
+}
+
+}  // namespace
+}  // namespace ballast::cuda

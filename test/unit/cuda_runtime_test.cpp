@@ -1,0 +1,368 @@
+// The device over the driver, on a driver of the test's own that writes down what it is asked; and which device a call gets.
+#include "cuda/runtime.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ballast/error.hpp>
+
+#include "core/dispatch.hpp"
+
+namespace ballast::cuda {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// What the driver below knows. Its functions are plain pointers, so its state is global; each test starts with a new one.
+struct fake_state {
+  std::vector<std::string> calls;             // in order, without the context's
+  std::vector<driver::context> contexts;      // the stack of the (only) thread
+  std::uint64_t threshold = 0;                // of the pool
+  std::map<driver::address, unsigned> types;  // CUmemorytype by address; absent: the driver does not know it
+  std::map<driver::address, int> ordinals;
+  std::vector<driver::address> managed;
+  std::map<int, int> function_values;  // function attributes that were set
+  driver::launch_config config{};
+  unsigned cluster = 0;  // of the launch
+  int argument = 0;      // first 4 bytes of the launch's argument
+  std::size_t parameter_bytes = 8;
+  int has_clusters = 1;
+  bool out_of_memory = false;
+  driver::result launch_result = 0;
+  driver::result load_result = 0;
+};
+fake_state fake;
+
+driver::context const k_ours = reinterpret_cast<driver::context>(0x10);
+driver::context const k_callers = reinterpret_cast<driver::context>(0x20);
+driver::memory_pool const k_pool = reinterpret_cast<driver::memory_pool>(0x30);
+driver::function const k_function = reinterpret_cast<driver::function>(0x40);
+driver::module_handle const k_module = reinterpret_cast<driver::module_handle>(0x50);
+stream const k_stream = reinterpret_cast<stream>(0x60);
+constexpr int k_device = 3;
+
+driver::api make_api() {
+  using driver::k_success, driver::k_invalid_value;
+  driver::api made{};
+  made.error_name = [](driver::result, const char** text) { return *text = "CUDA_ERROR_FAKE", k_success; };
+  made.error_string = [](driver::result, const char** text) { return *text = "fake words", k_success; };
+  made.device_name = [](char* text, int bytes, driver::device_id) {
+    return std::strncpy(text, "Fake GPU", static_cast<std::size_t>(bytes)), k_success;
+  };
+  made.device_memory = [](std::size_t* bytes, driver::device_id) { return *bytes = std::size_t{80} << 30, k_success; };
+  made.device_attribute = [](int* value, driver::device_attribute which, driver::device_id) {
+    switch (which) {
+      case driver::k_capability_major: *value = 9; break;
+      case driver::k_capability_minor: *value = 0; break;
+      case driver::k_multiprocessors: *value = 132; break;
+      case driver::k_shared_per_block_opt_in: *value = 227 * 1024; break;
+      case driver::k_has_clusters: *value = fake.has_clusters; break;
+      default: *value = 1000 + which;
+    }
+    return k_success;
+  };
+  made.default_pool = [](driver::memory_pool* pool, driver::device_id) { return *pool = k_pool, k_success; };
+  made.pool_get = [](driver::memory_pool, int, void* value) { return std::memcpy(value, &fake.threshold, 8), k_success; };
+  made.pool_set = [](driver::memory_pool, int which, void* value) {
+    if (which != driver::k_release_threshold) return k_invalid_value;
+    return std::memcpy(&fake.threshold, value, 8), k_success;
+  };
+  made.context_current = [](driver::context* current) {
+    *current = fake.contexts.empty() ? nullptr : fake.contexts.back();
+    return k_success;
+  };
+  made.context_push = [](driver::context pushed) { return fake.contexts.push_back(pushed), k_success; };
+  made.context_pop = [](driver::context* popped) { return *popped = fake.contexts.back(), fake.contexts.pop_back(), k_success; };
+  made.module_load = [](driver::module_handle* module, const void* image, unsigned options, const int* keys, void** values) {
+    fake.calls.push_back(std::string("load ") + static_cast<const char*>(image));
+    if (fake.load_result != k_success && options == 2 && keys[0] == driver::k_error_log)
+      std::strncpy(static_cast<char*>(values[0]), "bad image", reinterpret_cast<std::size_t>(values[1]));
+    return *module = k_module, fake.load_result;
+  };
+  made.module_unload = [](driver::module_handle) { return fake.calls.push_back("unload"), k_success; };
+  made.module_function = [](driver::function* function, driver::module_handle, const char* name) {
+    fake.calls.push_back(std::string("function ") + name);
+    return *function = k_function, k_success;
+  };
+  made.function_set = [](driver::function, driver::function_attribute which, int value) {
+    return fake.function_values[which] = value, k_success;
+  };
+  made.launch = [](const driver::launch_config* config, driver::function, void** arguments, void**) {
+    fake.calls.push_back("launch");
+    fake.config = *config;
+    fake.cluster =
+        config->attribute_count == 1 && config->attributes->id == driver::k_cluster_dimension ? config->attributes->value.cluster[0] : 0;
+    std::memcpy(&fake.argument, arguments[0], sizeof fake.argument);
+    return fake.launch_result;
+  };
+  made.resident_blocks = [](int* blocks, driver::function, int threads, std::size_t shared) {
+    return *blocks = threads == 256 && shared == 4096 ? 4 : -1, k_success;
+  };
+  made.resident_clusters = [](int* clusters, driver::function, const driver::launch_config* config) {
+    return *clusters = config->attributes->value.cluster[0] == 16 ? 7 : -1, k_success;
+  };
+  made.allocate = [](driver::address* memory, std::size_t bytes, driver::memory_pool pool, driver::stream_handle on) {
+    fake.calls.push_back("allocate");
+    if (fake.out_of_memory) return driver::k_out_of_memory;
+    if (pool != k_pool || on != k_stream || bytes == 0) return k_invalid_value;
+    return *memory = reinterpret_cast<driver::address>(std::malloc(bytes)), k_success;
+  };
+  made.release = [](driver::address memory, driver::stream_handle on) {
+    fake.calls.push_back(on == k_stream ? "release" : "release elsewhere");
+    return std::free(reinterpret_cast<void*>(memory)), k_success;
+  };
+  made.copy = [](driver::address to, driver::address from, std::size_t bytes, driver::stream_handle on) {
+    fake.calls.push_back("copy");
+    if (on != k_stream) return k_invalid_value;
+    return std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes), k_success;
+  };
+  made.fill = [](driver::address to, unsigned char value, std::size_t bytes, driver::stream_handle on) {
+    fake.calls.push_back("fill");
+    if (on != k_stream) return k_invalid_value;
+    return std::memset(reinterpret_cast<void*>(to), value, bytes), k_success;
+  };
+  made.pointer_get = [](unsigned count, const driver::pointer_attribute* attributes, void** values, driver::address memory) {
+    for (unsigned i = 0; i < count; ++i) {
+      const bool known = fake.types.contains(memory);
+      if (attributes[i] == driver::k_memory_type) {
+        const unsigned type = known ? fake.types.at(memory) : 0;
+        std::memcpy(values[i], &type, sizeof type);
+      } else if (attributes[i] == driver::k_is_managed) {
+        const bool is = std::find(fake.managed.begin(), fake.managed.end(), memory) != fake.managed.end();
+        std::memcpy(values[i], &is, sizeof is);
+      } else if (attributes[i] == driver::k_device_ordinal) {
+        const int ordinal = fake.ordinals.contains(memory) ? fake.ordinals.at(memory) : -2;
+        std::memcpy(values[i], &ordinal, sizeof ordinal);
+      }
+    }
+    return k_success;
+  };
+  made.stream_synchronize = [](driver::stream_handle) { return fake.calls.push_back("synchronize"), k_success; };
+  made.parameter = [](driver::function, std::size_t index, std::size_t* offset, std::size_t* bytes) {
+    if (index != 0 || fake.parameter_bytes == 0) return k_invalid_value;
+    return *offset = 0, *bytes = fake.parameter_bytes, k_success;
+  };
+  return made;
+}
+
+const kernel_request k_plain{"a.cuh", "a::plain", 256, 4096};
+const kernel_request k_wide{"a.cuh", "a::wide", 512, 0, 16};
+
+class cuda_runtime : public testing::Test {
+ protected:
+  void SetUp() override {
+    fake = {};
+    std::string pattern = (fs::temp_directory_path() / "ballast-runtime-XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder = pattern;
+    std::vector<image> images;
+    for (const kernel_request& each : {k_plain, k_wide})
+      images.push_back({request_text(each, "sm_90a"), 13000, "mangled", "code of " + each.expression, {}});
+    write_bundle(folder / "kernels.bundle", images);
+    kernels = std::make_unique<kernel_cache>(kernel_cache::settings{
+        .folder = {}, .bundle = folder / "kernels.bundle", .compiler = [](int) -> const nvrtc::compiler* { return nullptr; }});
+  }
+  void TearDown() override { fs::remove_all(folder); }
+  std::shared_ptr<device> open(int driver_version = 13000) { return open_device(api, driver_version, k_ours, k_device, *kernels); }
+
+  const driver::api api = make_api();
+  fs::path folder;
+  std::unique_ptr<kernel_cache> kernels;
+};
+
+template <class Error, class Call>
+std::string message(Call&& call) {
+  try {
+    call();
+  } catch (const Error& seen) {
+    return seen.what();
+  }
+  return "no exception";
+}
+
+TEST_F(cuda_runtime, knows_the_device) {
+  const auto on = open();
+  EXPECT_EQ(on->about().name, "Fake GPU");
+  EXPECT_EQ(on->about().major, 9);
+  EXPECT_EQ(on->about().multiprocessors, 132);
+  EXPECT_EQ(on->about().shared_per_block, 227 * 1024);
+  EXPECT_EQ(on->about().l2_cache, 1000 + driver::k_l2_cache);
+  EXPECT_EQ(on->about().memory, std::int64_t{80} << 30);
+}
+
+TEST_F(cuda_runtime, keeps_the_pools_memory_unless_the_application_decided) {
+  (void)open();
+  EXPECT_EQ(fake.threshold, ~std::uint64_t{0});
+  fake.threshold = 12345;
+  (void)open();
+  EXPECT_EQ(fake.threshold, 12345u);
+}
+
+TEST_F(cuda_runtime, leaves_the_callers_context_as_it_was) {
+  for (const std::vector<driver::context>& before : {std::vector<driver::context>{}, {k_callers}, {k_ours}}) {
+    fake.contexts = before;
+    const auto on = open();
+    const kernel& loaded = on->load(k_plain);
+    std::int64_t argument = 1;
+    on->launch(loaded, 1, &argument, sizeof argument, k_stream);
+    (void)on->resident_blocks(loaded);
+    void* memory = on->allocate(16, k_stream);
+    on->zero(memory, 16, k_stream);
+    on->copy(memory, &argument, 8, k_stream);
+    (void)on->accessible(memory);
+    on->release(memory, k_stream);
+    on->synchronize(k_stream);
+    fake.launch_result = 700;
+    EXPECT_THROW(on->launch(loaded, 1, &argument, sizeof argument, k_stream), error);
+    fake.launch_result = 0;
+    EXPECT_EQ(fake.contexts, before);
+  }
+}
+
+TEST_F(cuda_runtime, allocates_in_stream_order) {
+  const auto on = open();
+  {
+    const device_buffer buffer(on, 1000, k_stream);
+    on->zero(buffer.data(), 1000, k_stream);
+    EXPECT_EQ(static_cast<char*>(buffer.data())[999], 0);
+  }
+  { const device_buffer nothing(on, 0, k_stream); }
+  EXPECT_THAT(fake.calls, ElementsAre("allocate", "fill", "release", "allocate", "release"));
+  fake.out_of_memory = true;
+  EXPECT_THROW(on->allocate(1, k_stream), std::bad_alloc);
+}
+
+TEST_F(cuda_runtime, tells_device_memory_from_other) {
+  const auto on = open();
+  int objects[5];
+  const auto address = [&](int i) { return reinterpret_cast<driver::address>(&objects[i]); };
+  fake.types = {{address(0), 2}, {address(1), 2}, {address(2), 1}, {address(3), 1}};
+  fake.ordinals = {{address(0), k_device}, {address(1), k_device + 1}, {address(2), k_device}, {address(3), k_device}};
+  fake.managed = {address(3)};
+  EXPECT_TRUE(on->accessible(&objects[0]));   // on this device
+  EXPECT_FALSE(on->accessible(&objects[1]));  // on another
+  EXPECT_FALSE(on->accessible(&objects[2]));  // registered host memory
+  EXPECT_TRUE(on->accessible(&objects[3]));   // managed
+  EXPECT_FALSE(on->accessible(&objects[4]));  // unknown to the driver
+}
+
+TEST_F(cuda_runtime, loads_once_and_allows_what_the_kernel_wants) {
+  const auto on = open();
+  const kernel& plain = on->load(k_plain);
+  EXPECT_THAT(fake.calls, ElementsAre("load code of a::plain", "function mangled"));
+  EXPECT_EQ(fake.function_values, (std::map<int, int>{{driver::k_max_dynamic_shared, 4096}}));
+  EXPECT_EQ(&on->load(k_plain), &plain);
+  EXPECT_EQ(fake.calls.size(), 2u);
+  kernel_request more = k_plain;
+  more.shared = 100000;
+  EXPECT_NE(&on->load(more), &plain);
+  EXPECT_EQ(fake.function_values.at(driver::k_max_dynamic_shared), 100000);
+  fake.function_values.clear();
+  (void)on->load(k_wide);
+  EXPECT_EQ(fake.function_values, (std::map<int, int>{{driver::k_nonportable_cluster, 1}}));
+}
+
+TEST_F(cuda_runtime, refuses_what_the_device_or_the_bundle_has_not) {
+  const auto on = open();
+  kernel_request absent = k_plain;
+  absent.expression = "a::absent";
+  EXPECT_THAT(message<unsupported_error>([&] { (void)on->load(absent); }), HasSubstr("a::absent"));
+  kernel_request large = k_plain;
+  large.shared = 300 * 1024;
+  EXPECT_THAT(message<unsupported_error>([&] { (void)on->load(large); }), HasSubstr("got 307200"));
+  EXPECT_THAT(message<unsupported_error>([&] { (void)open(12080)->load(k_plain); }), HasSubstr("not in the bundle"));
+  fake.has_clusters = 0;
+  EXPECT_THAT(message<unsupported_error>([&] { (void)open()->load(k_wide); }), HasSubstr("clusters"));
+  fake.load_result = 200;
+  EXPECT_THAT(message<unsupported_error>([&] { (void)on->load(k_plain); }),
+              testing::AllOf(HasSubstr("code of CUDA 13.0"), HasSubstr("fake words"), HasSubstr("bad image")));
+  fake.load_result = 0;
+  EXPECT_NO_THROW((void)on->load(k_plain));
+}
+
+TEST_F(cuda_runtime, launches_as_requested) {
+  const auto on = open();
+  const kernel& plain = on->load(k_plain);
+  const kernel& wide = on->load(k_wide);
+  const std::int64_t argument = 77;
+  on->launch(plain, 5, &argument, sizeof argument, k_stream);
+  EXPECT_EQ(fake.config.grid[0], 5u);
+  EXPECT_EQ(fake.config.grid[1] * fake.config.grid[2], 1u);
+  EXPECT_EQ(fake.config.block[0], 256u);
+  EXPECT_EQ(fake.config.block[1] * fake.config.block[2], 1u);
+  EXPECT_EQ(fake.config.shared_bytes, 4096u);
+  EXPECT_EQ(fake.config.stream, k_stream);
+  EXPECT_EQ(fake.cluster, 0u);
+  EXPECT_EQ(fake.argument, 77);
+  on->launch(wide, 32, &argument, sizeof argument, k_stream);
+  EXPECT_EQ(fake.cluster, 16u);
+  EXPECT_EQ(fake.config.block[0], 512u);
+  EXPECT_EQ(on->resident_blocks(plain), 4 * 132);
+  EXPECT_EQ(on->resident_blocks(wide), 7 * 16);
+}
+
+TEST_F(cuda_runtime, refuses_launches_that_cannot_be_meant) {
+  const auto on = open();
+  const kernel& plain = on->load(k_plain);
+  const std::int64_t argument = 0;
+  fake.calls.clear();
+  EXPECT_THAT(message<error>([&] { on->launch(plain, 0, &argument, 8, k_stream); }), HasSubstr("got 0"));
+  EXPECT_THAT(message<error>([&] { on->launch(plain, std::int64_t{1} << 31, &argument, 8, k_stream); }), HasSubstr("2147483648"));
+  EXPECT_THAT(message<error>([&] { on->launch(plain, 1, &argument, 4, k_stream); }), HasSubstr("argument of 8 bytes, got 4"));
+  EXPECT_TRUE(fake.calls.empty());
+  fake.launch_result = 700;
+  EXPECT_EQ(message<error>([&] { on->launch(plain, 1, &argument, 8, k_stream); }),
+            "CUDA: a::plain: expected success, got CUDA_ERROR_FAKE (fake words)");
+}
+
+// What may be captured into a graph: one call of the driver each, on the stream, none that waits.
+TEST_F(cuda_runtime, stream_work_is_nothing_but_stream_work) {
+  const auto on = open();
+  const kernel& plain = on->load(k_plain);
+  fake.calls.clear();
+  const std::int64_t argument = 0;
+  void* memory = on->allocate(64, k_stream);
+  on->zero(memory, 64, k_stream);
+  on->copy(memory, &argument, sizeof argument, k_stream);
+  on->copy(memory, &argument, 0, k_stream);
+  on->zero(memory, 0, k_stream);
+  on->launch(plain, 1, &argument, sizeof argument, k_stream);
+  on->release(memory, k_stream);
+  EXPECT_THAT(fake.calls, ElementsAre("allocate", "fill", "copy", "launch", "release"));
+}
+
+TEST_F(cuda_runtime, a_device_of_the_tests_takes_the_place_of_the_real_one) {
+  const std::string before = why_unavailable();
+  EXPECT_EQ(before.empty(), driver::available().why.empty() && core::available_backends().front() == backend::cuda);
+  const auto on = open();
+  override_device(on);
+  EXPECT_EQ(current_device(), on);
+  EXPECT_EQ(why_unavailable(), "");
+  EXPECT_EQ(core::available_backends().front(), backend::cuda);
+  EXPECT_EQ(core::choose_backend({.backend = backend::cuda}, "t"), backend::cuda);
+  EXPECT_EQ(core::choose_backend({}, "t"), backend::cuda);
+  EXPECT_EQ(core::choose_backend({}, "t", "This"), backend::cpu);
+  override_device(nullptr);
+  EXPECT_EQ(why_unavailable(), before);
+  if (before.empty()) {
+    EXPECT_NE(current_device(), on);
+  } else {
+    EXPECT_EQ(message<unsupported_error>([] { (void)current_device(); }), before);
+    EXPECT_THAT(message<unsupported_error>([] { (void)core::choose_backend({.backend = backend::cuda}, "t"); }), HasSubstr(before));
+  }
+}
+
+}  // namespace
+}  // namespace ballast::cuda

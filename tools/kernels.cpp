@@ -1,0 +1,117 @@
+// ballast-kernels: compiles the kernels of the common problems without a GPU.
+//   bundle  writes them into one file, which the library finds beside itself, so that first calls need no compiler
+//   check   prints what each takes of the machine and fails if one spills or is over its budget
+// Layer: tools, over the library's inside.
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "cuda/jit.hpp"
+
+namespace {
+
+using namespace ballast;
+
+// The kernels of the common problems of every algorithm on such a device.
+std::vector<cuda::kernel_request> common_kernels(const cuda::capabilities&) {
+  return {{.header = "cuda/probe.cuh", .expression = "ballast::cuda::probe_kernel<ballast::cuda::probe_policy{}>", .threads = 256}};
+}
+
+struct job {
+  cuda::capabilities on;
+  cuda::kernel_request wanted;
+  std::shared_ptr<const cuda::image> made;
+  std::string failure;
+};
+
+// Compiles all requests for all architectures on every core; failures are kept with the job.
+std::vector<job> compile_all(const std::vector<std::string>& architectures) {
+  std::vector<job> jobs;
+  for (const std::string& architecture : architectures) {
+    const cuda::capabilities on = cuda::typical_capabilities(architecture);
+    for (const cuda::kernel_request& wanted : common_kernels(on)) jobs.push_back({on, wanted, nullptr, ""});
+  }
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < jobs.size(); i = next++) {
+      try {
+        jobs[i].made = cuda::kernels().get(jobs[i].wanted, jobs[i].on.name).made;
+      } catch (const std::exception& refused) {
+        jobs[i].failure = refused.what();
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
+  }
+  return jobs;
+}
+
+int run_bundle(const std::vector<std::string>& architectures, const std::string& file) {
+  std::vector<cuda::image> images;
+  for (const job& each : compile_all(architectures)) {
+    if (each.made == nullptr) {
+      fmt::print(stderr, "ballast-kernels: {}\n", each.failure);
+      return 1;
+    }
+    // Problems share kernels: each once.
+    const auto same = [&](const cuda::image& other) { return other.text == each.made->text; };
+    if (std::ranges::none_of(images, same)) images.push_back(*each.made);
+  }
+  cuda::write_bundle(file, images);
+  fmt::print("{}: {} kernels\n", file, images.size());
+  return 0;
+}
+
+int run_check(const std::vector<std::string>& architectures) {
+  int failures = 0;
+  const auto jobs = compile_all(architectures);
+  for (const job& each : jobs) {
+    std::string verdict = each.failure;
+    if (each.made != nullptr) {
+      const auto& uses = each.made->uses;
+      verdict = cuda::over_budget(*each.made, each.wanted, each.on);
+      fmt::print("{:<7} registers {:>3} of {:>3}  spills {}  stack {}  shared {:>6}  {}\n", each.on.name, uses.registers,
+                 cuda::register_budget(each.wanted, each.on), uses.spills, uses.stack, uses.static_shared + each.wanted.shared,
+                 each.wanted.expression);
+    }
+    if (verdict.empty()) continue;
+    ++failures;
+    fmt::print("{:<7} FAILED: {}: {}\n", each.on.name, each.wanted.expression, verdict);
+  }
+  fmt::print("{} kernels, {} failed\n", jobs.size(), failures);
+  return failures == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Compiles Ballast's kernels for the common problems; needs NVRTC, but no GPU.", "ballast-kernels"};
+  app.require_subcommand(1);
+  std::vector<std::string> architectures{"sm_80", "sm_90a"};
+  std::string file;
+  CLI::App* bundle = app.add_subcommand("bundle", "write them into one file");
+  CLI::App* check = app.add_subcommand("check", "print registers, spills and shared memory of each; fail if one is over its budget");
+  for (CLI::App* command : {bundle, check})
+    command->add_option("--arch", architectures, "architectures, separated by commas")->delimiter(',')->capture_default_str();
+  bundle->add_option("-o", file, "the file to write")->required();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  try {
+    return bundle->parsed() ? run_bundle(architectures, file) : run_check(architectures);
+  } catch (const std::exception& failed) {
+    fmt::print(stderr, "ballast-kernels: {}\n", failed.what());
+    return 1;
+  }
+}
