@@ -66,8 +66,12 @@ template <class T>
 void use(recorder& device, const fft::problem& problem, fft::direction way, protection guard, const std::string& scheme) {
   device.now = fft::to_token(problem, way) + " " + std::string(to_string(guard)) + (scheme.empty() ? "" : " " + scheme);
   const fft::geometry shape = fft::resolve(problem);
+  execution how;
+  how.backend = backend::cuda;
+  how.protection = guard;
+  how.scheme = scheme;
   const auto address = [](std::uintptr_t place) { return reinterpret_cast<void*>(place); };
-  (void)execute<T>(fft::plan(problem, on_gpu(guard, scheme)), shape, way, address(std::uintptr_t{1} << 40),
+  (void)execute<T>(fft::plan(problem, how), shape, way, address(std::uintptr_t{1} << 40),
                    address(std::uintptr_t{1} << 50));
 }
 
