@@ -134,8 +134,9 @@ struct lane_state {
   warp_state* warp = nullptr;
   int lane = 0;
   uint3 index{};
-  bool running = false;  // inside the kernel
-  bool at_barrier = false;
+  bool running = false;             // inside the kernel
+  bool at_barrier = false;          // of the block, or of a group
+  int group = -1;                   // whose barrier it waits at
   bool at_cluster_barrier = false;  // between arrive and wait
   std::uint64_t cluster_phase = 0;  // when it arrived
   place where;                      // of the barrier
@@ -196,6 +197,13 @@ struct static_object {
   shared_memory memory;
 };
 
+// A barrier of some warps of a block.
+struct group_state {
+  int arrived = 0;
+  int expected = 0;
+  place where;
+};
+
 struct cluster_state;
 
 struct block_state {
@@ -211,6 +219,7 @@ struct block_state {
   int outcome = 0;  // votes at the last barrier
   vote kind = vote::none;
   place where;
+  group_state groups[16];
   shared_memory dynamic;
   std::vector<static_object> statics;
 
@@ -462,6 +471,7 @@ void start_next(cluster_state& cluster) {
     block->started = false;
     block->live = static_cast<int>(block->lanes.size());
     block->arrived = 0;
+    for (group_state& group : block->groups) group.arrived = 0;
     block->dynamic.poison();
     for (auto& object : block->statics) object.memory.poison();
     cluster.live += block->live;
@@ -503,6 +513,12 @@ lane_state* retire(lane_state& self) {
     const int other = std::countr_zero(left);
     if ((warp.mask[other] >> self.lane & 1) != 0) {
       fail(fmt::format("returned while lane {} waits for it in the warp operation {}", other, name_of(warp.where[other])));
+    }
+  }
+  for (const group_state& group : block.groups) {
+    if (group.arrived > 0 && block.live == group.arrived + 1) {
+      fail(fmt::format("returned while the {} other threads of its block wait at the barrier {} of {} threads", group.arrived,
+                       name_of(group.where), group.expected));
     }
   }
   if (self.at_cluster_barrier) fail(self.where, "returned between arrival and wait of the cluster barrier");
@@ -673,6 +689,37 @@ int block_barrier(vote kind, int predicate, place where) {
     case vote::count: return block.outcome;
   }
   return 0;
+}
+
+void group_barrier(int number, int threads, place where) {
+  lane_state& self = *now.current;
+  block_state& block = *self.block;
+  if (number < 1 || number > 15) fail(where, fmt::format("expected a group barrier 1 to 15, got {}", number));
+  if (threads < 32 || threads % 32 != 0 || threads > static_cast<int>(block.lanes.size())) {
+    fail(where, fmt::format("expected a group of whole warps of a block of {} threads, got {} threads", block.lanes.size(), threads));
+  }
+  group_state& group = block.groups[number];
+  if (group.arrived == 0) {
+    group.expected = threads;
+    group.where = where;
+  } else if (group.expected != threads || !same(group.where, where)) {
+    fail(where, fmt::format("waits with {} threads at group barrier {} while {} threads of its block wait there for {}, at {}", threads,
+                            number, group.arrived, group.expected, name_of(group.where)));
+  }
+  self.where = where;
+  self.at_barrier = true;
+  self.group = number;
+  if (++group.arrived == group.expected) {
+    group.arrived = 0;
+    now.idle_spins = 0;
+    for (lane_state* lane : block.lanes) {
+      if (lane->group != number) continue;
+      lane->group = -1;
+      lane->at_barrier = false;
+      set_ready(*lane->warp, 1u << lane->lane);
+    }
+  }
+  wait();
 }
 
 std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, int source, place where) {
@@ -908,6 +955,7 @@ void clear() {
       for (lane_state* lane : block->lanes) {
         if (lane->running) switch_to(now.main, *lane);
         lane->at_barrier = false;
+        lane->group = -1;
         lane->at_cluster_barrier = false;
         lane->copies.clear();
         lane->stores.clear();

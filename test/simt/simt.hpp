@@ -43,6 +43,8 @@ struct place {
 enum class vote { none, any, all, count };
 
 int block_barrier(vote kind, int predicate, place where);
+// Of `threads` threads, whole warps; `number` 1 to 15.
+void group_barrier(int number, int threads, place where);
 
 // All lanes of `mask` meet. Exchange: the value that lane `source` brought; ballot: the lanes whose predicate holds.
 std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, int source, place where);

@@ -1,6 +1,10 @@
 // The emulator: right kernels give right results for every seed, wrong ones are caught.
+#include <cmath>
 #include <cstdint>
+#include <functional>
 #include <numeric>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -12,7 +16,36 @@ namespace {
 
 using namespace ballast;
 
-constexpr std::uint64_t k_seeds = 20;
+constexpr std::uint64_t k_seeds = 40;
+constexpr unsigned k_all = 0xffffffffu;
+
+// What the launch reports; empty if nothing.
+std::string failure_of(unsigned blocks, unsigned threads, const std::function<void()>& kernel, const simt::options& how = {},
+                       int cluster = 1, std::int64_t shared = 0) {
+  try {
+    simt::launch(blocks, threads, cluster, shared, how, kernel);
+  } catch (const simt::error& caught) {
+    return caught.what();
+  }
+  return "";
+}
+
+// Whether `text` has all parts.
+testing::AssertionResult has(const std::string& text, const std::vector<std::string>& parts) {
+  for (const auto& part : parts) {
+    if (text.find(part) == std::string::npos) return testing::AssertionFailure() << "no \"" << part << "\" in \"" << text << "\"";
+  }
+  return testing::AssertionSuccess();
+}
+
+// How many seeds give right results.
+int right_seeds(const std::function<bool(std::uint64_t seed)>& run) {
+  int right = 0;
+  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) right += run(seed) ? 1 : 0;
+  return right;
+}
+
+// --- right kernels ---------------------------------------------------------------------------------------------------------------------
 
 struct sum_arguments {
   const float* in;
@@ -26,7 +59,7 @@ __global__ void sum_kernel(sum_arguments of) {
   for (int i = static_cast<int>(threadIdx.x); i < of.per_block; i += static_cast<int>(blockDim.x)) {
     sum += arch::load_streaming(of.in + static_cast<std::int64_t>(blockIdx.x) * of.per_block + i);
   }
-  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(k_all, sum, distance);
   auto& partial = arch::shared_object<float[32], struct partial_sums>();
   if (arch::lane() == 0) partial[arch::warp()] = sum;
   __syncthreads();
@@ -37,38 +70,556 @@ __global__ void sum_kernel(sum_arguments of) {
   }
 }
 
-TEST(simt, sums_by_shuffles_and_shared_memory) {
+TEST(simt, sums) {
   constexpr int k_blocks = 5;
+  std::vector<float> in(k_blocks * 3000);
+  std::iota(in.begin(), in.end(), 0.0f);
   for (const unsigned threads : {32u, 96u, 256u, 1024u}) {
-    std::vector<float> in(k_blocks * 3000);
-    std::iota(in.begin(), in.end(), 0.0f);
     for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
       std::vector<float> out(k_blocks, -1);
       const sum_arguments of{in.data(), out.data(), 3000};
-      simt::launch(k_blocks, threads, 1, 0, {.seed = seed}, [&] { sum_kernel(of); });
+      simt::launch(k_blocks, threads, 1, 0, {.seed = seed, .alive_from_start = static_cast<std::int64_t>(seed % 4)},
+                   [&] { sum_kernel(of); });
+      // Sums of 3000 numbers below 15000 round by at most a few units of 4.
       for (int b = 0; b < k_blocks; ++b) EXPECT_NEAR(out[static_cast<std::size_t>(b)], 3000.0 * (3000.0 * b + 1499.5), 40.0);
     }
   }
 }
 
-// The next thread's number, through dynamic shared memory; without its barrier if `broken`.
-void rotate_kernel(int* out, bool broken) {
-  auto* memory = reinterpret_cast<int*>(arch::shared_memory());
-  memory[threadIdx.x] = static_cast<int>(threadIdx.x);
-  if (!broken) __syncthreads();
-  out[blockIdx.x * blockDim.x + threadIdx.x] = memory[(threadIdx.x + 1) % blockDim.x];
+// A 32 × 32 tile per block of 32 × 8 threads; the grid covers the matrix.
+__global__ void transpose_kernel(const double* in, double* out, int n) {
+  auto* tile = reinterpret_cast<double*>(arch::shared_memory());
+  const int row = static_cast<int>(blockIdx.y) * 32;
+  const int column = static_cast<int>(blockIdx.x) * 32;
+  for (unsigned y = threadIdx.y; y < 32; y += blockDim.y) tile[y * 32 + (threadIdx.x ^ y)] = in[(row + y) * n + column + threadIdx.x];
+  __syncthreads();
+  for (unsigned y = threadIdx.y; y < 32; y += blockDim.y)
+    out[(column + y) * n + row + threadIdx.x] = tile[threadIdx.x * 32 + (threadIdx.x ^ y)];
 }
 
-TEST(simt, a_missing_barrier_changes_results) {
+TEST(simt, transposes) {
+  constexpr int n = 96;
+  std::vector<double> in(n * n);
+  std::iota(in.begin(), in.end(), 0.0);
   for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
-    for (const bool broken : {false, true}) {
-      std::vector<int> out(4 * 128, -1);
-      simt::launch(4, 128, 1, 128 * sizeof(int), {.seed = seed}, [&] { rotate_kernel(out.data(), broken); });
-      bool right = true;
-      for (int i = 0; i < 4 * 128; ++i) right = right && out[static_cast<std::size_t>(i)] == (i + 1) % 128;
-      EXPECT_EQ(right, !broken) << seed;
+    std::vector<double> out(n * n, -1);
+    simt::launch({n / 32, n / 32}, {32, 8}, 1, 32 * 32 * sizeof(double), {.seed = seed},
+                 [&] { transpose_kernel(in.data(), out.data(), n); });
+    for (int i = 0; i < n; ++i) {
+      for (int j = 0; j < n; ++j) ASSERT_EQ(out[static_cast<std::size_t>(j * n + i)], in[static_cast<std::size_t>(i * n + j)]);
     }
   }
+}
+
+// Inclusive prefix sums over a block; the last warp is not full.
+__global__ void scan_kernel(const int* in, int* out) {
+  auto& warps = arch::shared_object<int[32], struct warp_sums>();
+  const int lane = arch::lane();
+  const unsigned there = blockDim.x - 32 * static_cast<unsigned>(arch::warp());
+  const unsigned mask = there >= 32 ? k_all : (1u << there) - 1;
+  int sum = in[threadIdx.x];
+  for (unsigned distance = 1; distance < 32; distance *= 2) {
+    const int before = __shfl_up_sync(mask, sum, distance);
+    if (lane >= static_cast<int>(distance)) sum += before;
+  }
+  if (lane == 31) warps[arch::warp()] = sum;
+  __syncthreads();
+  for (int w = 0; w < arch::warp(); ++w) sum += warps[w];
+  out[threadIdx.x] = sum;
+}
+
+TEST(simt, scans) {
+  for (const unsigned threads : {1u, 31u, 100u, 1000u}) {
+    std::vector<int> in(threads);
+    for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<int>(i * i % 17);
+    for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+      std::vector<int> out(threads, -1);
+      simt::launch(1, threads, 1, 0, {.seed = seed}, [&] { scan_kernel(in.data(), out.data()); });
+      std::vector<int> expected(threads);
+      std::partial_sum(in.begin(), in.end(), expected.begin());
+      ASSERT_EQ(out, expected);
+    }
+  }
+}
+
+TEST(simt, indices_cover_grid_and_block) {
+  std::vector<int> seen(3 * 4 * 2 * 5 * 3 * 2, 0);
+  simt::launch({3, 4, 2}, {5, 3, 2}, 1, 0, {}, [&] {
+    EXPECT_EQ(gridDim.y, 4u);
+    EXPECT_EQ(blockDim.z, 2u);
+    const unsigned block = blockIdx.x + 3 * (blockIdx.y + 4 * blockIdx.z);
+    const unsigned thread = threadIdx.x + 5 * (threadIdx.y + 3 * threadIdx.z);
+    EXPECT_EQ(arch::lane(), static_cast<int>(thread % 32));
+    ++seen[block * 30 + thread];
+  });
+  EXPECT_EQ(seen, std::vector<int>(seen.size(), 1));
+}
+
+TEST(simt, shuffles_votes_and_reductions) {
+  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+    simt::launch(1, 64, 1, 0, {.seed = seed}, [] {
+      const int lane = arch::lane();
+      EXPECT_EQ(__shfl_sync(k_all, lane * 3, 7), 21);
+      EXPECT_EQ(__shfl_sync(k_all, lane, 1, 8), lane / 8 * 8 + 1);
+      EXPECT_EQ(__shfl_xor_sync(k_all, 0.5 * lane, 5), 0.5 * (lane ^ 5));
+      EXPECT_EQ(__shfl_up_sync(k_all, lane, 3u, 16), lane % 16 < 3 ? lane : lane - 3);
+      EXPECT_EQ(__shfl_down_sync(k_all, static_cast<float>(lane), 4u), static_cast<float>(lane < 28 ? lane + 4 : lane));
+      EXPECT_EQ(__shfl_sync(k_all, static_cast<long long>(lane) << 40, 2), 2LL << 40);
+      EXPECT_EQ(__ballot_sync(k_all, lane % 3 == 0), 0x49249249u);
+      EXPECT_EQ(__any_sync(k_all, lane == 31), 1);
+      EXPECT_EQ(__any_sync(k_all, 0), 0);
+      EXPECT_EQ(__all_sync(k_all, lane < 32), 1);
+      EXPECT_EQ(__all_sync(k_all, lane < 31), 0);
+      EXPECT_EQ(__reduce_add_sync(k_all, lane), 496);
+      EXPECT_EQ(__reduce_max_sync(k_all, 5 - lane), 5);
+      EXPECT_EQ(__reduce_min_sync(k_all, 5 - lane), -26);
+      EXPECT_EQ(__reduce_or_sync(k_all, 1u << lane), k_all);
+      // Halves of a warp on their own, with different numbers of operations.
+      if (lane < 16) {
+        EXPECT_EQ(__shfl_xor_sync(0x0000ffffu, lane, 15), 15 - lane);
+        EXPECT_EQ(__reduce_add_sync(0x0000ffffu, 1u), 16u);
+      } else {
+        EXPECT_EQ(__shfl_xor_sync(0xffff0000u, lane, 1), lane ^ 1);
+      }
+      __syncwarp();
+      EXPECT_EQ(__syncthreads_count(threadIdx.x % 2 == 0), 32);
+      EXPECT_EQ(__syncthreads_or(threadIdx.x == 63), 1);
+      EXPECT_EQ(__syncthreads_and(threadIdx.x != 5), 0);
+      EXPECT_EQ(__syncthreads_and(1), 1);
+    });
+  }
+}
+
+TEST(simt, atomics) {
+  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+    int integer = 0;
+    unsigned long long wide = 0;
+    float single = 0;
+    double real = 0;
+    double by_exchange = 0;
+    int largest = -1;
+    unsigned bits = 0;
+    simt::launch(3, 64, 1, 0, {.seed = seed, .alive_from_start = 3}, [&] {
+      atomicAdd(&integer, 2);
+      atomicAdd(&wide, 1ull << 33);
+      atomicAdd(&single, 0.5f);
+      atomicAdd(&real, 0.25);
+      atomicMax(&largest, static_cast<int>(blockIdx.x * 64 + threadIdx.x));
+      atomicOr(&bits, 1u << (threadIdx.x % 32));
+      auto* at = reinterpret_cast<unsigned long long*>(&by_exchange);
+      unsigned long long seen = *at;
+      for (;;) {
+        const auto sum = std::bit_cast<unsigned long long>(std::bit_cast<double>(seen) + 1.0);
+        const unsigned long long before = atomicCAS(at, seen, sum);
+        if (before == seen) break;
+        seen = before;
+      }
+    });
+    EXPECT_EQ(integer, 2 * 192);
+    EXPECT_EQ(wide, 192ull << 33);
+    EXPECT_EQ(single, 96.0f);
+    EXPECT_EQ(real, 48.0);
+    EXPECT_EQ(by_exchange, 192.0);
+    EXPECT_EQ(largest, 191);
+    EXPECT_EQ(bits, k_all);
+  }
+}
+
+TEST(simt, groups_of_warps_have_their_own_barriers) {
+  // Group g does g + 1 rotations of its 64 numbers.
+  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+    std::vector<int> out(192, -1);
+    simt::launch(1, 192, 1, 192 * sizeof(int), {.seed = seed}, [&] {
+      auto* memory = reinterpret_cast<int*>(arch::shared_memory());
+      const int group = static_cast<int>(threadIdx.x) / 64;
+      const unsigned own = threadIdx.x % 64;
+      int value = static_cast<int>(own);
+      for (int i = 0; i <= group; ++i) {
+        memory[group * 64 + static_cast<int>(own)] = value;
+        arch::group_barrier(1 + group, 64);
+        value = memory[group * 64 + static_cast<int>((own + 1) % 64)];
+        arch::group_barrier(4 + group, 64);
+      }
+      out[threadIdx.x] = value;
+    });
+    for (int i = 0; i < 192; ++i) ASSERT_EQ(out[static_cast<std::size_t>(i)], (i % 64 + 1 + i / 64) % 64);
+  }
+  EXPECT_TRUE(has(failure_of(1, 64, [] { arch::group_barrier(1, 48); }), {"whole warps", "48"}));
+  EXPECT_TRUE(has(failure_of(1, 64, [] { arch::group_barrier(1, threadIdx.x < 32 ? 32 : 64); }, {.seed = 3}), {"barrier"}));
+  EXPECT_TRUE(has(failure_of(1, 128,
+                             [] {
+                               if (threadIdx.x < 64) arch::group_barrier(1, 96);
+                             }),
+                  {"barrier"}));
+}
+
+// --- order -----------------------------------------------------------------------------------------------------------------------------
+
+// The next thread's number, through shared memory; without one of its barriers if `broken` is 1 or 2.
+__global__ void rotate_kernel(int* out, int rounds, int broken) {
+  auto* memory = reinterpret_cast<int*>(arch::shared_memory());
+  int value = static_cast<int>(threadIdx.x);
+  for (int i = 0; i < rounds; ++i) {
+    memory[threadIdx.x] = value;
+    if (broken != 1) __syncthreads();
+    value = memory[(threadIdx.x + 1) % blockDim.x];
+    if (broken != 2) __syncthreads();
+  }
+  out[threadIdx.x] = value;
+}
+
+TEST(simt, a_missing_block_barrier_shows) {
+  for (const int broken : {0, 1, 2}) {
+    const int right = right_seeds([&](std::uint64_t seed) {
+      std::vector<int> out(128, -1);
+      simt::launch(1, 128, 1, 128 * sizeof(int), {.seed = seed}, [&] { rotate_kernel(out.data(), 3, broken); });
+      for (int i = 0; i < 128; ++i) {
+        if (out[static_cast<std::size_t>(i)] != (i + 3) % 128) return false;
+      }
+      return true;
+    });
+    EXPECT_EQ(right, broken == 0 ? static_cast<int>(k_seeds) : 0) << broken;
+  }
+}
+
+TEST(simt, a_missing_warp_barrier_shows) {
+  for (const bool broken : {false, true}) {
+    const int right = right_seeds([&](std::uint64_t seed) {
+      bool all = true;
+      simt::launch(1, 64, 1, 64 * sizeof(int), {.seed = seed}, [&] {
+        auto* memory = reinterpret_cast<int*>(arch::shared_memory());
+        memory[threadIdx.x] = static_cast<int>(threadIdx.x);
+        if (!broken) __syncwarp();
+        all = all && memory[threadIdx.x ^ 1] == static_cast<int>(threadIdx.x ^ 1);
+      });
+      return all;
+    });
+    EXPECT_EQ(right, broken ? 0 : static_cast<int>(k_seeds));
+  }
+}
+
+TEST(simt, the_same_seed_gives_the_same_order) {
+  const auto order = [](std::uint64_t seed) {
+    std::vector<unsigned> threads;
+    simt::launch(3, 64, 1, 0, {.seed = seed}, [&] {
+      threads.push_back(blockIdx.x * 64 + threadIdx.x);
+      __syncthreads();
+      threads.push_back(blockIdx.x * 64 + threadIdx.x);
+    });
+    return threads;
+  };
+  EXPECT_EQ(order(5), order(5));
+  EXPECT_NE(order(5), order(6));
+}
+
+// --- what is not allowed ---------------------------------------------------------------------------------------------------------------
+
+TEST(simt, a_thread_that_returns_while_others_wait_is_an_error) {
+  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+    const std::string what = failure_of(4, 64,
+                                        [] {
+                                          if (threadIdx.x == 40 && blockIdx.x == 2) return;
+                                          __syncthreads();
+                                        },
+                                        {.seed = seed});
+    EXPECT_TRUE(has(what, {"of block 2", "returned", "barrier", "simt_test.cpp:"})) << seed;
+  }
+}
+
+TEST(simt, two_barriers_at_once_are_an_error) {
+  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+    const std::string what = failure_of(1, 64,
+                                        [] {
+                                          if (threadIdx.x < 32) {
+                                            __syncthreads();
+                                          } else {
+                                            __syncthreads();
+                                          }
+                                        },
+                                        {.seed = seed});
+    EXPECT_TRUE(has(what, {"waits at this barrier while", "simt_test.cpp:"}));
+  }
+}
+
+TEST(simt, a_warp_operation_without_all_lanes_is_an_error) {
+  const auto lane_returns = [] {
+    if (arch::lane() != 3) __shfl_xor_sync(k_all, 1, 1);
+  };
+  const auto not_in_own_mask = [] { __shfl_sync(0x0000ffffu, 1, 0); };
+  const auto other_masks = [] { __shfl_sync(arch::lane() < 16 ? k_all : 0xffff8000u, 1, 20); };
+  const auto other_places = [] {
+    if (arch::lane() < 16) {
+      __syncwarp();
+    } else {
+      __syncwarp();
+    }
+  };
+  const auto lane_waits_elsewhere = [] {
+    if (arch::lane() == 3) __syncthreads();
+    __ballot_sync(k_all, 1);
+  };
+  const auto from_outside = [] {
+    if (arch::lane() < 16) __shfl_sync(0x0000ffffu, 1, 20);
+  };
+  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+    EXPECT_TRUE(has(failure_of(1, 32, lane_returns, {.seed = seed}), {"return", "simt_test.cpp:"}));
+    EXPECT_TRUE(has(failure_of(1, 32, not_in_own_mask, {.seed = seed}), {"not in its own mask"}));
+    EXPECT_TRUE(has(failure_of(1, 32, other_masks, {.seed = seed}), {"mask"}));
+    EXPECT_TRUE(has(failure_of(1, 32, other_places, {.seed = seed}), {"another warp operation"}));
+    EXPECT_TRUE(has(failure_of(1, 32, lane_waits_elsewhere, {.seed = seed}), {"deadlock", "block barrier", "warp operation"}));
+    EXPECT_TRUE(has(failure_of(1, 32, from_outside, {.seed = seed}), {"reads from lane 20"}));
+    EXPECT_TRUE(has(failure_of(1, 24, [] { __syncwarp(); }, {.seed = seed}), {"do not exist"}));
+  }
+}
+
+TEST(simt, misaligned_accesses_are_errors) {
+  alignas(16) float memory[8] = {};
+  EXPECT_TRUE(has(failure_of(1, 1, [&] { arch::load_streaming(reinterpret_cast<const float2*>(memory + 1)); }), {"multiple of 8"}));
+  EXPECT_TRUE(has(failure_of(1, 1, [&] { arch::store_keep(reinterpret_cast<float4*>(memory + 2), float4{}); }), {"multiple of 16"}));
+  EXPECT_TRUE(has(failure_of(
+                      1, 1, [&] { arch::copy_async<16>(arch::shared_memory(), memory + 1); }, {}, 1, 16),
+                  {"multiple of 16"}));
+}
+
+TEST(simt, launches_of_impossible_shape_are_errors) {
+  const auto nothing = [] {};
+  EXPECT_TRUE(has(failure_of(1, 1025, nothing), {"1 to 1024 threads", "1025"}));
+  EXPECT_TRUE(has(failure_of(0, 32, nothing), {"grid"}));
+  EXPECT_TRUE(has(failure_of(3, 32, nothing, {}, 2), {"cluster"}));
+  EXPECT_TRUE(has(failure_of(1, 32, nothing, {}, 1, 300000), {"shared memory"}));
+}
+
+TEST(simt, a_kernel_that_throws_unwinds_all_threads) {
+  struct counted {
+    int& alive;
+    explicit counted(int& count) : alive(count) { ++alive; }
+    ~counted() { --alive; }
+  };
+  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+    int alive = 0;
+    EXPECT_THROW(simt::launch(4, 64, 1, 0, {.seed = seed, .alive_from_start = 4},
+                              [&] {
+                                const counted here(alive);
+                                __syncthreads();
+                                if (blockIdx.x == 3 && threadIdx.x == 7) throw std::domain_error("seven");
+                                __syncthreads();
+                              }),
+                 std::domain_error);
+    EXPECT_EQ(alive, 0);
+  }
+}
+
+// --- shared memory ---------------------------------------------------------------------------------------------------------------------
+
+TEST(simt, shared_memory_is_poisoned_before_each_block) {
+  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+    simt::launch(6, 32, 1, 32 * 8 + 2, {.seed = seed, .alive_from_start = 2}, [] {
+      auto* memory = reinterpret_cast<double*>(arch::shared_memory());
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 1024, 0u);
+      auto& object = arch::shared_object<float[32], struct poisoned>();
+      EXPECT_TRUE(std::isnan(memory[threadIdx.x]));
+      EXPECT_TRUE(std::isnan(object[threadIdx.x]));
+      __syncthreads();
+      memory[threadIdx.x] = 1;
+      object[threadIdx.x] = 1;
+    });
+  }
+}
+
+TEST(simt, shared_objects_differ_by_type_and_tag) {
+  simt::launch(2, 32, 2, 0, {.seed = 2}, [] {
+    auto& a = arch::shared_object<int, struct first>();
+    auto& b = arch::shared_object<int, struct second>();
+    auto& c = arch::shared_object<float, struct first>();
+    EXPECT_NE(&a, &b);
+    EXPECT_NE(static_cast<void*>(&a), static_cast<void*>(&c));
+    EXPECT_EQ(&a, (&arch::shared_object<int, struct first>()));
+    if (threadIdx.x == 0) a = static_cast<int>(blockIdx.x);
+    __syncthreads();
+    EXPECT_EQ(a, static_cast<int>(blockIdx.x));
+    __syncthreads();
+  });
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+using simt_death = testing::Test;
+TEST(simt_death, accesses_outside_shared_memory_are_caught) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto write_at = [](std::int64_t offset) {
+    simt::launch(1, 32, 1, 100, {}, [&] { const_cast<volatile unsigned char&>(arch::shared_memory()[offset]) = 1; });
+  };
+  write_at(99);
+  EXPECT_DEATH(write_at(100), "AddressSanitizer");
+  EXPECT_DEATH(write_at(-1), "AddressSanitizer");
+  EXPECT_DEATH(simt::launch(1, 32, 1, 0, {},
+                            [] {
+                              volatile int* object = arch::shared_object<int[8], struct small>();
+                              object[8 + threadIdx.x / 32] = 1;
+                            }),
+               "AddressSanitizer");
+}
+#endif
+
+// --- blocks that wait for blocks ---------------------------------------------------------------------------------------------------------
+
+TEST(simt, nobody_can_go_on) {
+  std::uint32_t flag = 0;
+  EXPECT_TRUE(has(failure_of(1, 32,
+                             [&] {
+                               if (threadIdx.x == 0) {
+                                 while (arch::load_acquire(&flag) == 0) arch::spin_wait();
+                               }
+                               __syncthreads();
+                             }),
+                  {"deadlock", "block barrier", "memory that nobody writes"}));
+}
+
+// Every block waits for all blocks.
+TEST(simt, a_grid_barrier_needs_all_blocks_alive) {
+  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+    std::uint32_t arrived = 0;
+    std::vector<std::uint32_t> seen(8, 0);
+    const auto kernel = [&] {
+      if (threadIdx.x == 0) {
+        arch::atomic_add_release(&arrived, 1);
+        while (arch::load_acquire(&arrived) < gridDim.x) arch::spin_wait();
+      }
+      __syncthreads();
+      if (threadIdx.x == 0) seen[blockIdx.x] = arrived;
+    };
+    EXPECT_EQ(failure_of(8, 64, kernel, {.seed = seed, .resident_blocks = 8}), "");
+    EXPECT_EQ(seen, std::vector<std::uint32_t>(8, 8));
+    arrived = 0;
+    EXPECT_TRUE(has(failure_of(8, 64, kernel, {.seed = seed, .resident_blocks = 7}), {"deadlock"}));
+  }
+}
+
+// The last block to finish sums what all left; `ordered`: it looks only after its own is counted.
+TEST(simt, the_last_block_sees_what_all_wrote) {
+  for (const bool ordered : {true, false}) {
+    const int right = right_seeds([&](std::uint64_t seed) {
+      std::vector<int> parts(6, 0);
+      std::uint32_t count = 0;
+      int sum = -1;
+      simt::launch(6, 32, 1, 0, {.seed = seed, .alive_from_start = 6}, [&] {
+        if (threadIdx.x != 0) return;
+        if (ordered) arch::store_keep(&parts[blockIdx.x], 1);
+        const bool last = arch::atomic_add_acq_rel(&count, 1) == gridDim.x - 1;
+        if (last) {
+          sum = 0;
+          for (unsigned b = 0; b < gridDim.x; ++b) sum += arch::load_keep(&parts[b]);
+        }
+        arch::fence_gpu();
+        arch::prefetch_l2(&parts[0]);
+        if (!ordered) arch::store_keep(&parts[blockIdx.x], 1);
+      });
+      return sum == 6;
+    });
+    EXPECT_EQ(right, ordered ? static_cast<int>(k_seeds) : 0);
+  }
+}
+
+// --- asynchronous copies -----------------------------------------------------------------------------------------------------------------
+
+// Three tiles through two buffers: the next is on its way while one is summed. `broken`: 1 waits for one group too few; 2 lacks the barrier
+// before a buffer is filled again.
+__global__ void pipeline_kernel(const float* in, float* out, int tiles, int broken) {
+  auto* buffers = reinterpret_cast<float*>(arch::shared_memory());
+  const auto fetch = [&](int tile) {
+    if (tile < tiles) arch::copy_async<16>(buffers + (tile % 2) * 128 + 4 * threadIdx.x, in + tile * 128 + 4 * threadIdx.x);
+    arch::commit_async();
+  };
+  float sum = 0;
+  fetch(0);
+  for (int tile = 0; tile < tiles; ++tile) {
+    fetch(tile + 1);
+    if (broken == 1) {
+      arch::wait_async<2>();
+    } else {
+      arch::wait_async<1>();
+    }
+    __syncthreads();
+    for (int i = 0; i < 4; ++i) sum += buffers[(tile % 2) * 128 + i * 32 + static_cast<int>(threadIdx.x)];
+    if (broken != 2) __syncthreads();
+  }
+  arch::wait_async<0>();
+  out[threadIdx.x] = sum;
+}
+
+TEST(simt, asynchronous_copies_are_seen_after_the_wait_only) {
+  std::vector<float> in(6 * 128);
+  std::iota(in.begin(), in.end(), 0.0f);
+  for (const int broken : {0, 1, 2}) {
+    const int right = right_seeds([&](std::uint64_t seed) {
+      std::vector<float> out(32, -1);
+      simt::launch(1, 32, 1, 2 * 128 * 4, {.seed = seed}, [&] { pipeline_kernel(in.data(), out.data(), 6, broken); });
+      for (std::size_t t = 0; t < 32; ++t) {
+        float expected = 0;
+        for (std::size_t i = t; i < in.size(); i += 32) expected += in[i];
+        if (out[t] != expected) return false;
+      }
+      return true;
+    });
+    EXPECT_EQ(right, broken == 0 ? static_cast<int>(k_seeds) : 0) << broken;
+  }
+}
+
+TEST(simt, asynchronous_copies_fill_with_zeros) {
+  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+    const float in[2] = {1, 2};
+    simt::launch(1, 1, 1, 16, {.seed = seed}, [&] {
+      auto* memory = reinterpret_cast<float*>(arch::shared_memory());
+      arch::copy_async<4>(memory, in, false);
+      arch::copy_async<8>(memory + 2, reinterpret_cast<const float2*>(in));
+      arch::commit_async();
+      arch::wait_async<0>();
+      EXPECT_EQ(memory[0], 0);
+      EXPECT_TRUE(std::isnan(memory[1]));
+      EXPECT_EQ(memory[2], 1);
+      EXPECT_EQ(memory[3], 2);
+    });
+  }
+}
+
+TEST(simt, an_mbarrier_must_be_initialised) {
+  const auto uninitialised = [] { arch::arrive(reinterpret_cast<arch::mbarrier*>(arch::shared_memory())); };
+  EXPECT_TRUE(has(failure_of(1, 1, uninitialised, {}, 1, 8), {"not an initialised mbarrier", "simt_test.cpp:"}));
+  const auto too_many = [] {
+    auto* barrier = reinterpret_cast<arch::mbarrier*>(arch::shared_memory());
+    arch::init_mbarrier(barrier, 2);
+    arch::arrive(barrier);
+    arch::wait(barrier, 0);
+  };
+  EXPECT_TRUE(has(failure_of(1, 1, too_many, {}, 1, 8), {"deadlock"}));
+}
+
+// --- clusters
+// ------------------------------------------------------------------------------------------------------------------------------
+
+TEST(simt, cluster_barriers_come_in_pairs) {
+  EXPECT_TRUE(has(failure_of(
+                      2, 32, [] { arch::cluster_wait(); }, {}, 2),
+                  {"without having arrived"}));
+  EXPECT_TRUE(has(failure_of(
+                      2, 32, [] { arch::cluster_arrive(); }, {}, 2),
+                  {"between arrival and wait"}));
+  EXPECT_TRUE(has(failure_of(
+                      2, 32,
+                      [] {
+                        arch::cluster_arrive();
+                        arch::cluster_arrive();
+                      },
+                      {}, 2),
+                  {"a second time"}));
+  int elsewhere = 0;
+  EXPECT_TRUE(has(failure_of(
+                      2, 32,
+                      [&] {
+                        arch::cluster_sync();
+                        arch::map_shared(&elsewhere, 1);
+                      },
+                      {}, 2),
+                  {"not in the shared memory"}));
 }
 
 }  // namespace

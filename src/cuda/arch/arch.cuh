@@ -7,6 +7,7 @@
 #include "cuda/arch/atomic.cuh"
 #include "cuda/arch/cluster.cuh"
 #include "cuda/arch/memory.cuh"
+#include "cuda/arch/mma.cuh"
 #include "cuda/arch/shared.cuh"
 #include "cuda/arch/target.cuh"
 #include "cuda/arch/thread.cuh"

@@ -1,4 +1,4 @@
-// Where a thread is, and what time it is.
+// Where a thread is, what time it is, and how it waits for others beside __syncthreads.
 // Layer: foundation, device.
 #pragma once
 
@@ -50,6 +50,16 @@ __device__ __forceinline__ std::uint64_t global_timer() {
   return nanoseconds;
 #else
   return simt::ticks();
+#endif
+}
+
+// A barrier of `threads` threads of the block, in whole warps that all arrive; `number` 1 to 15 tells concurrent ones apart.
+__device__ __forceinline__ void group_barrier(int number, int threads, place where = place::here()) {
+#if BALLAST_DEVICE_CODE
+  static_cast<void>(where);
+  asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+#else
+  simt::group_barrier(number, threads, where);
 #endif
 }
 
