@@ -6,9 +6,12 @@
 #include <string>
 #include <vector>
 
+#include <ballast/types.hpp>
+
 namespace ballast::bench {
 
 struct settings {
+  ballast::backend backend = ballast::backend::automatic;
   int threads = 0;      // of both sides; never 0 once main has resolved it
   bool peers = false;   // run the rivals, too
   std::string python;   // interpreter for the rivals that live in Python

@@ -1,4 +1,6 @@
-// FFT against FFTW (planned with MEASURE), out of place, the same data, the same number of threads.
+// FFT against FFTW (planned with MEASURE), out of place, the same data, the same number of threads; on a GPU against cuFFT (planned as it
+// is by default and with PATIENT_JIT), data in device memory, times by events.
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <cstdint>
@@ -12,6 +14,8 @@
 #include <ballast/ballast.hpp>
 
 #include "bench.hpp"
+#include "gpu.hpp"
+#include "peers/cufft.hpp"
 #include "stopwatch.hpp"
 
 namespace ballast::bench {
@@ -70,23 +74,77 @@ void fill(std::vector<std::complex<T>>& x) {
   for (auto& each : x) each = {normal(random), normal(random)};
 }
 
-template <class T, class In, class Out>
-subject make(const fft::token& wanted, const settings& how) {
+// Sizes of one signal, and a subject without variants.
+struct frame {
+  std::int64_t in_size = 0, out_size = 0;  // elements of one signal
+  subject made;
+};
+
+frame make_frame(const fft::token& wanted) {
   const fft::problem& problem = wanted.problem;
   std::int64_t points = 1;
   for (const auto length : problem.shape) points *= length;
   const std::int64_t half = points / problem.shape.back() * (problem.shape.back() / 2 + 1);
-  const std::int64_t in_size = problem.kind == fft::kind::c2r ? half : points;
-  const std::int64_t out_size = problem.kind == fft::kind::r2c ? half : points;
+  frame all;
+  all.in_size = problem.kind == fft::kind::c2r ? half : points;
+  all.out_size = problem.kind == fft::kind::r2c ? half : points;
+  all.made.token = fft::to_token(problem, wanted.direction);
+  all.made.unit = "batch";
+  all.made.flops = (problem.kind == fft::kind::c2c ? 5.0 : 2.5) * static_cast<double>(points) * std::log2(static_cast<double>(points)) *
+                   static_cast<double>(problem.batch);
+  return all;
+}
+
+// On the first GPU, out of place: data in device memory, every variant on one stream, times by events.
+template <class In, class Out>
+subject make_on_gpu(const fft::token& wanted, const settings& how) {
+  const fft::problem& problem = wanted.problem;
+  auto [in_size, out_size, made] = make_frame(wanted);
+  struct buffers {
+    gpu::buffer in, out;
+  };
+  // Plans first: where there is no GPU, they say why.
+  std::vector<std::pair<protection, std::shared_ptr<fft::plan>>> plans;
+  for (const auto level : {protection::off, protection::correct}) {
+    execution with{.backend = backend::cuda, .protection = level};
+    if (gpu::why_none().empty()) {
+      gpu::open();
+      with.stream = gpu::stream();
+    }
+    plans.emplace_back(level, std::make_shared<fft::plan>(problem, with));
+  }
+  std::vector<In> host(static_cast<std::size_t>(in_size * problem.batch));
+  fill(host);
+  const auto bytes = static_cast<std::int64_t>(host.size() * sizeof(In));
+  auto held = std::make_shared<buffers>(
+      buffers{gpu::buffer(bytes), gpu::buffer(out_size * problem.batch * static_cast<std::int64_t>(sizeof(Out)))});
+  gpu::copy(held->in.data(), host.data(), bytes);
+  gpu::synchronize();
+  for (const auto& [level, plan] : plans) {
+    made.variants.push_back({std::string(to_string(level)), [held, plan = plan, way = wanted.direction] {
+                               return gpu::seconds_of([&] { (void)plan->enqueue(way, held->in.data(), held->out.data()); });
+                             }});
+  }
+  if (how.peers) {
+    for (const bool patient : {false, true}) {
+      auto plan = std::make_shared<cufft_plan>(problem, wanted.direction, patient);
+      made.variants.push_back({patient ? "cuFFT, PATIENT_JIT" : "cuFFT", [held, plan] {
+                                 return gpu::seconds_of([&] { plan->execute(held->in.data(), held->out.data(), gpu::stream()); });
+                               }});
+    }
+  }
+  return made;
+}
+
+template <class T, class In, class Out>
+subject make(const fft::token& wanted, const settings& how) {
+  const fft::problem& problem = wanted.problem;
+  if (how.backend == backend::cuda || (how.backend == backend::automatic && information().backends.front() == backend::cuda))
+    return make_on_gpu<In, Out>(wanted, how);
+  auto [in_size, out_size, made] = make_frame(wanted);
   auto held = std::make_shared<data<In, Out>>();
   held->in.resize(static_cast<std::size_t>(in_size * problem.batch));
   held->out.resize(static_cast<std::size_t>(out_size * problem.batch));
-
-  subject made;
-  made.token = fft::to_token(problem, wanted.direction);
-  made.unit = "batch";
-  made.flops = (problem.kind == fft::kind::c2c ? 5.0 : 2.5) * static_cast<double>(points) * std::log2(static_cast<double>(points)) *
-               static_cast<double>(problem.batch);
 
   if (how.peers) {  // planned first: FFTW's MEASURE overwrites the arrays
     std::vector<int> n(problem.shape.begin(), problem.shape.end());
@@ -115,7 +173,7 @@ subject make(const fft::token& wanted, const settings& how) {
   }
   fill(held->in);
   for (const auto level : {protection::off, protection::correct}) {
-    execution with{.threads = how.threads, .protection = level};
+    execution with{.backend = how.backend, .threads = how.threads, .protection = level};
     auto plan = std::make_shared<fft::plan>(problem, with);
     const bool forward = wanted.direction == fft::direction::forward;
     made.variants.push_back({std::string(to_string(level)), [held, plan, forward] {

@@ -111,19 +111,20 @@ subject make(const kmeans::problem& wanted, const settings& how) {
   made.unit = "Lloyd iteration";
   made.flops = 2.0 * static_cast<double>(wanted.m) * static_cast<double>(wanted.n) * static_cast<double>(wanted.k);
   for (const auto level : {protection::off, protection::correct}) {
-    made.variants.push_back(
-        {std::string(to_string(level)), [=] {
-           kmeans::options<T> options{.clusters = wanted.k,
-                                      .init = kmeans::init::given,
-                                      .centroids = std::as_const(*centroids).view(),
-                                      .max_iter = k_iterations,
-                                      .tol = 0};
-           int iterations = 1;
-           const double seconds = seconds_of([&] {
-             iterations = kmeans::fit(std::as_const(*points).view(), options, {.threads = how.threads, .protection = level}).iterations;
-           });
-           return seconds / iterations;
-         }});
+    made.variants.push_back({std::string(to_string(level)), [=] {
+                               kmeans::options<T> options{.clusters = wanted.k,
+                                                          .init = kmeans::init::given,
+                                                          .centroids = std::as_const(*centroids).view(),
+                                                          .max_iter = k_iterations,
+                                                          .tol = 0};
+                               int iterations = 1;
+                               const double seconds = seconds_of([&] {
+                                 iterations = kmeans::fit(std::as_const(*points).view(), options,
+                                                          {.backend = how.backend, .threads = how.threads, .protection = level})
+                                                  .iterations;
+                               });
+                               return seconds / iterations;
+                             }});
   }
   if (how.peers) {
     auto folder = std::make_shared<scratch_folder>();

@@ -71,11 +71,14 @@ nlohmann::ordered_json measure(const subject& what, int repeat, double least_sec
     out["variants"][each.name] = std::move(row);
   }
   out["protection_overhead"] = medians.at("correct") / medians.at("off") - 1;
+  // Of several rivals (cuFFT planned in two ways) the fastest counts.
+  double best = 0;
   for (const variant& each : what.variants) {
-    if (each.name == "off" || each.name == "correct") continue;
+    if (each.name == "off" || each.name == "correct" || (best > 0 && medians.at(each.name) >= best)) continue;
+    best = medians.at(each.name);
     out["peer"] = each.name;
-    out["speedup_off"] = medians.at(each.name) / medians.at("off");
-    out["speedup_correct"] = medians.at(each.name) / medians.at("correct");
+    out["speedup_off"] = best / medians.at("off");
+    out["speedup_correct"] = best / medians.at("correct");
   }
   return out;
 }
@@ -134,14 +137,14 @@ void print_row(const nlohmann::ordered_json& row) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Times problems with protection off and on, and with --peers against FFTW, scikit-learn and OpenBLAS's LAPACK.",
+  CLI::App app{"Times problems with protection off and on, and with --peers against FFTW or cuFFT, scikit-learn and OpenBLAS's LAPACK.",
                "ballast bench"};
   std::vector<std::string> tokens;
   settings how;
   int repeat = 7;
   double least = 0.2;
   bool json = false;
-  std::string suite;
+  std::string suite, backend = "auto";
   how.python = "/usr/bin/python3";
   how.scripts = BALLAST_BENCH_SCRIPTS;
   app.add_option("TOKEN", tokens, "problems, for instance fft_c2c_f32_n1024_b16384_fwd, kmeans_f32_m131072_n128_k128, qr_f64_m2048_n2048");
@@ -149,6 +152,9 @@ int run(int argc, char** argv) {
   app.add_flag("--peers", how.peers, "run the rivals, too");
   app.add_option("--repeat", repeat, "repetitions of each variant; medians are printed")->check(CLI::Range(1, 1000))->capture_default_str();
   app.add_option("--min-time", least, "seconds that one repetition lasts at least")->check(CLI::Range(1e-6, 60.0))->capture_default_str();
+  app.add_option("--backend", backend, "what computes; cuda: data lie on the device and the rival of FFTs is cuFFT")
+      ->check(CLI::IsMember({"auto", "reference", "cpu", "cuda"}))
+      ->capture_default_str();
   app.add_option("--threads", how.threads, "threads of every variant, 0: all cores")->check(CLI::Range(0, 1024))->capture_default_str();
   app.add_option("--python", how.python, "interpreter that has scikit-learn")->capture_default_str();
   app.add_flag("--json", json, "print one JSON object instead of a Markdown table");
@@ -160,15 +166,12 @@ int run(int argc, char** argv) {
   if (suite == "cpu") tokens.insert(tokens.end(), k_suite.begin(), k_suite.end());
   if (tokens.empty()) throw invalid_argument_error("bench: expected at least one TOKEN or --suite, got none");
   const library_information info = information();
+  how.backend = *parse_backend(backend);
   if (how.threads == 0) how.threads = info.threads;
 
-  nlohmann::ordered_json all = {{"operation", "bench"},
-                                {"version", info.version},
-                                {"simd", info.simd},
-                                {"blas", info.blas},
-                                {"threads", how.threads},
-                                {"repeat", repeat},
-                                {"results", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json all = {
+      {"operation", "bench"}, {"version", info.version}, {"backend", backend}, {"simd", info.simd},
+      {"blas", info.blas},    {"threads", how.threads},  {"repeat", repeat},   {"results", nlohmann::ordered_json::array()}};
   if (!json) {
     fmt::print("| problem | off, ms | GFLOP/s | correct, ms | protection |{}\n",
                how.peers ? " rival, ms | speed-up, off | speed-up, correct |" : "");
@@ -195,6 +198,9 @@ int main(int argc, char** argv) {
   try {
     return ballast::bench::run(argc, argv);
   } catch (const ballast::invalid_argument_error& e) {
+    fmt::print(stderr, "ballast bench: {}\n", e.what());
+    return 2;
+  } catch (const ballast::unsupported_error& e) {
     fmt::print(stderr, "ballast bench: {}\n", e.what());
     return 2;
   } catch (const std::exception& e) {

@@ -45,8 +45,10 @@ subject make(const qr::problem& wanted, const settings& how) {
   for (const auto level : {protection::off, protection::correct}) {
     made.variants.push_back({std::string(to_string(level)), [=] {
                                held->work = held->original;
-                               return seconds_of(
-                                   [&] { (void)qr::geqrf(held->work.view(), held->tau, {.threads = how.threads, .protection = level}); });
+                               return seconds_of([&] {
+                                 (void)qr::geqrf(held->work.view(), held->tau,
+                                                 {.backend = how.backend, .threads = how.threads, .protection = level});
+                               });
                              }});
   }
   if (how.peers) {

@@ -73,7 +73,7 @@ void add_info(CLI::App& app, action_function& selected) {
 
 void add_bench(CLI::App& app, action_function& selected) {
   CLI::App* command =
-      app.add_subcommand("bench", "Time problems given by their tokens; --peers runs FFTW, scikit-learn and LAPACK beside them");
+      app.add_subcommand("bench", "Time problems given by their tokens; --peers runs FFTW or cuFFT, scikit-learn and LAPACK beside them");
   command->prefix_command();  // everything after it belongs to ballast-bench
   command->set_help_flag();   // also --help
   command->callback([command, &selected] { selected = [command]() -> int { run_sibling("ballast-bench", command->remaining()); }; });

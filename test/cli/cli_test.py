@@ -282,10 +282,27 @@ class Usage(WithFolder):
                 self.assertTrue(done.stderr.strip())
                 self.assertEqual(done.stdout, "")
 
-    def test_cuda_is_refused_with_a_reason(self):
-        done = run("fft", DATA / "sunspots.csv", "--backend", "cuda", status=2)
-        self.assertIn("cuda", done.stderr)
-        self.assertIn("cpu", done.stderr)
+    def test_cuda_computes_or_says_why_not(self):
+        values = self.random.normal(size=(40, 1000)).astype("f4")
+        source, out = self.save("in.npy", values), self.dir / "out.npy"
+        about = run_json("info")
+        why = about["cuda"]["unavailable"]
+        self.assertEqual(not why, "cuda" in about["backends"])
+        token = "fft_c2c_f32_n1024_b16_fwd"
+        if not why:
+            seen = run_json("fft", source, "--backend", "cuda", "-o", out)
+            self.assertEqual((seen["backend"], seen["verdict"]), ("cuda", "clean"))
+            expected = np.fft.fft(values)
+            self.assertLess(np.linalg.norm(np.load(out) - expected), 1e-6 * np.linalg.norm(expected))
+            return
+        done = run("fft", source, "--backend", "cuda", "-o", out, status=2)
+        self.assertIn(why, done.stderr)
+        self.assertIn("cpu", done.stderr)  # what there is instead
+        self.assertEqual(done.stdout, "")
+        self.assertFalse(out.exists())
+        done = run("bench", token, "--backend", "cuda", "--peers", status=2)
+        self.assertTrue(why in done.stderr or "ballast-bench is not installed" in done.stderr, done.stderr)
+        self.assertIn("no CUDA backend", run("kmeans", DATA / "iris.csv", "-k", 3, "--backend", "cuda", status=2).stderr)
 
     def test_quiet_prints_nothing(self):
         done = run("fft", DATA / "sunspots.csv", "--quiet")

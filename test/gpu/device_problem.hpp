@@ -22,15 +22,10 @@ namespace gpu = bench::gpu;
 // What the stages run: the CUDA backend, or another one to try the stages themselves.
 inline backend tested = backend::cuda;
 
-template <class Execution>
-void use_stream(Execution& how) {
-  if constexpr (requires { how.stream; }) how.stream = gpu::stream();
-}
-
 inline execution on_gpu(protection guard, const std::string& scheme = {}, const inject::plan* faults = nullptr) {
   execution how;
   how.backend = tested;
-  use_stream(how);
+  how.stream = gpu::stream();
   how.protection = guard;
   how.scheme = scheme;
   how.faults = faults;

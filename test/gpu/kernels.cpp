@@ -192,11 +192,7 @@ int kernels(const settings& wanted, const time_limit& limit) {
     if (one.made) {
       const cuda::nvrtc::resources& uses = one.made->uses;
       line.add("registers", uses.registers).add("spills", uses.spills).add("stack", uses.stack).add("from", one.from);
-      if (uses.spills > 0) {
-        one.wrong = "spills " + std::to_string(uses.spills) + " bytes";
-      } else if (requests[i].registers > 0 && uses.registers > requests[i].registers) {
-        one.wrong = std::to_string(uses.registers) + " registers, over its budget of " + std::to_string(requests[i].registers);
-      }
+      one.wrong = cuda::over_budget(*one.made, requests[i], about);
     }
     line.add("threads", requests[i].threads).add("shared", requests[i].shared).add("seconds", one.seconds).add("pass", one.wrong.empty());
     if (!one.wrong.empty()) {
