@@ -18,7 +18,7 @@ namespace ballast::gpu_check {
 namespace {
 
 constexpr double k_least_seconds = 2e-3;  // of one timed replay
-constexpr std::int64_t k_most_calls = 4096;
+constexpr std::int64_t k_most_calls = 4096, k_most_calls_of_cell = 256;
 constexpr double k_assumed_bandwidth = 3e12;  // bytes a second: only for how many executions a replay needs
 
 double quantile(std::vector<double> values, double q) {
@@ -59,10 +59,9 @@ struct arena {
   void* output(std::int64_t call) const { return static_cast<char*>(out.data()) + call % sets * stride; }
 
   // For `bytes` a side, within what is allocated.
-  void divide(std::int64_t bytes, std::int64_t l2) {
+  void divide(std::int64_t bytes, std::int64_t l2, std::int64_t most = k_most_calls) {
     stride = (bytes + 511) / 512 * 512;
-    sets =
-        std::clamp<std::int64_t>((2 * l2 + stride - 1) / stride, 1, std::max<std::int64_t>(std::min(in.bytes() / stride, k_most_calls), 1));
+    sets = std::clamp<std::int64_t>((2 * l2 + stride - 1) / stride, 1, std::max<std::int64_t>(std::min(in.bytes() / stride, most), 1));
   }
 };
 
@@ -76,12 +75,12 @@ struct variant {
   bool captured = true;
   std::string refused = {};
 
-  void prepare(const arena& memory, double expected) {
+  void prepare(const arena& memory, double expected, std::int64_t most = k_most_calls) {
     try {
       // Once by itself: what is made at the first execution does not belong into the graph.
       run(memory.input(0), memory.output(0));
       gpu::synchronize();
-      calls = std::clamp<std::int64_t>(static_cast<std::int64_t>(std::ceil(k_least_seconds / expected)), 1, k_most_calls);
+      calls = std::clamp<std::int64_t>(static_cast<std::int64_t>(std::ceil(k_least_seconds / expected)), 1, most);
       calls = std::max(calls, memory.sets);
       const auto all = [&] {
         for (std::int64_t call = 0; call < calls; ++call) run(memory.input(call), memory.output(call));
@@ -351,14 +350,14 @@ int heatmap(const settings& wanted, const time_limit& limit) {
           const fft::token token{{.shape = {std::int64_t{1} << e}, .batch = std::int64_t{1} << b}};
           const fft::geometry shape = fft::resolve(token.problem);
           const std::int64_t bytes = std::int64_t{8} << (e + b);
-          memory.divide(bytes, device.l2_bytes);
+          memory.divide(bytes, device.l2_bytes, k_most_calls_of_cell);
           std::vector<variant> variants;
           variants.push_back(ballast_variant("off", token, shape, protection::off, ""));
           variants.push_back(ballast_variant("correct", token, shape, protection::correct, ""));
           variants.push_back(cufft_variant("cufft", token, false));
           const double expected = 2 * static_cast<double>(bytes) / k_assumed_bandwidth + 2e-6;
           for (variant& one : variants) {
-            if (one.calls != 0) one.prepare(memory, expected);
+            if (one.calls != 0) one.prepare(memory, expected, k_most_calls_of_cell);
           }
           for (int repetition = 0; repetition < 5; ++repetition) {
             for (variant& one : variants) one.measure(memory);
