@@ -60,6 +60,26 @@ struct token {
 // The inverse of to_token. Throws invalid_argument_error that says what is wrong with `text`.
 BALLAST_API token parse_token(std::string_view text);
 
+// What was enqueued on a stream. If it is destroyed before the stream has passed the work, what its checks see is lost, and its memory goes to
+// the next execution of the plan, which must then be ordered behind this one (the same stream, or graph).
+class BALLAST_API pending_report {
+ public:
+  pending_report(pending_report&&) noexcept;
+  pending_report& operator=(pending_report&&) noexcept;
+  ~pending_report();
+
+  // Waits for the stream and reports what the checks have seen since the work was enqueued or get() was last called: a captured graph may
+  // have run many times. Throws uncorrectable_error if a fault persisted and execution::throw_on_uncorrectable is set.
+  report get();
+
+  struct implementation;
+
+ private:
+  friend class plan;
+  explicit pending_report(std::unique_ptr<implementation> made);
+  std::unique_ptr<implementation> implementation_;
+};
+
 // A transform, prepared: twiddle factors, checksum weights, thresholds, choice of passes. Immutable; copies share it.
 // execute calls may run at the same time from several threads.
 class BALLAST_API plan {
@@ -90,6 +110,14 @@ class BALLAST_API plan {
   report inverse(std::span<const std::complex<double>> in, std::span<std::complex<double>> out) const;  // c2c f64
   report inverse(std::span<const std::complex<float>> in, std::span<float> out) const;                  // c2r f32
   report inverse(std::span<const std::complex<double>> in, std::span<double> out) const;                // c2r f64
+
+  // The same on the stream of the execution, without waiting: for the cuda backend, in and out in device memory, with the element types,
+  // layouts and aliasing of forward and inverse. Can be captured in a CUDA graph once it has run outside of one. Whether faults
+  // persisted is known when the report is asked for. Throws invalid_argument_error, unsupported_error (other backends), std::bad_alloc.
+  [[nodiscard]] pending_report enqueue(direction way, const void* in, void* out) const;
+
+  // Device memory that one execution needs, for execution::workspace; 0 for other backends than cuda.
+  std::int64_t workspace_bytes() const noexcept;
 
   const fft::problem& problem() const noexcept;
 

@@ -50,6 +50,17 @@ struct call {
   inject::active_injector& injector;
 };
 
+// Work that was enqueued on a stream. Destroyed only when the stream has passed it.
+class pending {
+ public:
+  pending() = default;
+  pending(const pending&) = delete;
+  pending& operator=(const pending&) = delete;
+  virtual ~pending() = default;
+  // Waits for it and records what its checks have seen since they were last asked.
+  virtual void collect(core::recorder& seen) = 0;
+};
+
 // A prepared transform of one backend. `run` reads every element of `in` before it writes the elements of `out` that lie over it;
 // it is const and thread-safe.
 class transform {
@@ -59,6 +70,13 @@ class transform {
   transform& operator=(const transform&) = delete;
   virtual ~transform() = default;
   virtual void run(const void* in, void* out, const call& how) const = 0;
+
+  // The same without waiting, for operands on the device; null if the backend has no such thing. What the checks saw is collected later.
+  virtual std::unique_ptr<pending> enqueue(const void* in, void* out, const call& how) const {
+    static_cast<void>(in), static_cast<void>(out), static_cast<void>(how);
+    return nullptr;
+  }
+  virtual std::int64_t workspace_bytes() const { return 0; }
 };
 
 // How often a tile that fails is computed again before it counts as uncorrectable.

@@ -78,13 +78,15 @@ bool layouts_agree(const geometry& g) {
          agree(g.batch, real.distance, complex.distance);
 }
 
-report execute(const plan::implementation& plan, direction way, kind wanted, precision type, const bytes& in, const bytes& out) {
+struct checked_call {
+  double scale;
+  bool in_place;
+};
+
+// Checks where the operands lie, for problems of any kind.
+checked_call check_call(const plan::implementation& plan, direction way, const std::string& token, const bytes& in, const bytes& out) {
   const fft::problem& problem = plan.problem;
   const geometry& g = plan.shape;
-  const std::string token = to_token(problem, way);
-  if (problem.kind != wanted || problem.precision != type)
-    throw invalid_argument_error(fmt::format("{}: expected data for {} {}, got data for {} {}", token, to_string(problem.kind),
-                                             to_string(problem.precision), to_string(wanted), to_string(type)));
   const auto check_size = [&](const bytes& span, const side& needed, std::string_view name) {
     if (span.count < static_cast<std::size_t>(needed.extent))
       throw invalid_argument_error(fmt::format("{}: {}: expected at least {} elements, got {}", token, name, needed.extent, span.count));
@@ -107,11 +109,21 @@ report execute(const plan::implementation& plan, direction way, kind wanted, pre
   const double points = static_cast<double>(g.points());
   const double whole =
       way == direction::forward ? (problem.norm == norm::forward ? 1 / points : 1) : (problem.norm == norm::backward ? 1 / points : 1);
-  const double scale = problem.norm == norm::ortho ? 1 / std::sqrt(points) : whole;
+  return {problem.norm == norm::ortho ? 1 / std::sqrt(points) : whole, overlap};
+}
+
+report execute(const plan::implementation& plan, direction way, kind wanted, precision type, const bytes& in, const bytes& out) {
+  const fft::problem& problem = plan.problem;
+  const std::string token = to_token(problem, way);
+  if (problem.kind != wanted || problem.precision != type)
+    throw invalid_argument_error(fmt::format("{}: expected data for {} {}, got data for {} {}", token, to_string(problem.kind),
+                                             to_string(problem.precision), to_string(wanted), to_string(type)));
+  const checked_call checked = check_call(plan, way, token, in, out);
   inject::active_injector injector(plan.how.faults, "fft");
   core::recorder seen(token, plan.backend, plan.scheme, plan.how, injector);
   plan.work->run(in.data, const_cast<void*>(out.data),
-                 call{way, scale, overlap, plan.how.protection, threads_of(plan.how), plan.how.stream, plan.how.workspace, seen, injector});
+                 call{way, checked.scale, checked.in_place, plan.how.protection, threads_of(plan.how), plan.how.stream, plan.how.workspace, seen,
+                      injector});
   return seen.finish();
 }
 
@@ -121,6 +133,48 @@ report execute(const plan::implementation& plan, direction way, kind wanted, pre
 }
 
 }  // namespace
+
+struct pending_report::implementation {
+  std::shared_ptr<const fft::plan::implementation> owner;
+  std::string token;
+  inject::active_injector injector;
+  std::unique_ptr<pending> work;
+};
+
+pending_report::pending_report(std::unique_ptr<implementation> made) : implementation_(std::move(made)) {}
+pending_report::pending_report(pending_report&&) noexcept = default;
+pending_report& pending_report::operator=(pending_report&&) noexcept = default;
+pending_report::~pending_report() = default;
+
+report pending_report::get() {
+  const plan::implementation& plan = *implementation_->owner;
+  core::recorder seen(implementation_->token, plan.backend, plan.scheme, plan.how, implementation_->injector);
+  implementation_->work->collect(seen);
+  return seen.finish();
+}
+
+pending_report plan::enqueue(direction way, const void* in, void* out) const {
+  const implementation& plan = *implementation_;
+  const std::string token = to_token(plan.problem, way);
+  if (plan.problem.kind != kind::c2c && way != natural_direction(plan.problem.kind))
+    throw invalid_argument_error(fmt::format("{}: expected the {} direction for {}", token, to_string(natural_direction(plan.problem.kind)),
+                                             to_string(plan.problem.kind)));
+  const double width = plan.problem.precision == precision::f32 ? 4 : 8;
+  const auto bytes_of = [&](const void* data, const side& s) {
+    return bytes{data, static_cast<std::size_t>(s.extent), static_cast<std::size_t>(width) * (s.real ? 1 : 2)};
+  };
+  const double scale = check_call(plan, way, token, bytes_of(in, plan.shape.input), bytes_of(out, plan.shape.output)).scale;
+  auto made = std::make_unique<pending_report::implementation>(
+      pending_report::implementation{implementation_, token, inject::active_injector(plan.how.faults, "fft"), nullptr});
+  core::recorder unused(token, plan.backend, plan.scheme, plan.how, made->injector);
+  made->work = plan.work->enqueue(in, out,
+                                  call{way, scale, in == out, plan.how.protection, threads_of(plan.how), plan.how.stream, plan.how.workspace,
+                                       unused, made->injector});
+  if (!made->work) throw unsupported_error(fmt::format("{}: expected the cuda backend for enqueue, got {}", token, to_string(plan.backend)));
+  return pending_report(std::move(made));
+}
+
+std::int64_t plan::workspace_bytes() const noexcept { return implementation_->work->workspace_bytes(); }
 
 report plan::forward(std::span<const std::complex<float>> in, std::span<std::complex<float>> out) const {
   return execute(*implementation_, direction::forward, kind::c2c, precision::f32, in, out);

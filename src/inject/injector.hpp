@@ -32,6 +32,8 @@ class no_injector {
   no_injector(const plan* faults, std::string_view operation);  // throws unsupported_error unless faults is null
 
   static constexpr bool armed(site) noexcept { return false; }
+  static constexpr std::uint64_t armed_sites() noexcept { return 0; }
+  static std::vector<device_fault> for_device() { return {}; }
 
   template <class T>
   static constexpr bool strike(site, const place&, T*, std::int64_t) noexcept {

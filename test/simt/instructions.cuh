@@ -53,7 +53,7 @@ struct thread_argument {
   std::uint64_t* times;  // three per block
 };
 
-__global__ inline void thread_kernel(const thread_argument of) {
+__global__ void thread_kernel(const thread_argument of) {
   const std::uint64_t start = arch::clock();
   auto& numbers = arch::shared_object<std::uint32_t[32], struct thread_numbers>();
   if (arch::lane() == 0) numbers[arch::warp()] = static_cast<std::uint32_t>(arch::warp());
@@ -78,7 +78,7 @@ struct chain_argument {
   std::uint64_t* sum;
 };
 
-__global__ inline void chain_kernel(const chain_argument of) {
+__global__ void chain_kernel(const chain_argument of) {
   auto& number = arch::shared_object<std::uint32_t, struct chain_ticket>();
   if (threadIdx.x == 0) {
     number = arch::atomic_add_acq_rel(of.tickets, 1);
@@ -186,7 +186,7 @@ struct product_argument {
   float* d;
 };
 
-__global__ inline void tf32_product_kernel(const product_argument of) {
+__global__ void tf32_product_kernel(const product_argument of) {
   const int g = arch::lane() / 4;
   const int t = arch::lane() % 4;
   const std::uint32_t a[4] = {arch::to_tf32(of.a[g * 8 + t]), arch::to_tf32(of.a[(g + 8) * 8 + t]), arch::to_tf32(of.a[g * 8 + t + 4]),
@@ -205,13 +205,57 @@ struct double_product_argument {
   double* d;
 };
 
-__global__ inline void f64_product_kernel(const double_product_argument of) {
+__global__ void f64_product_kernel(const double_product_argument of) {
   const int g = arch::lane() / 4;
   const int t = arch::lane() % 4;
   double d[2] = {of.d[g * 8 + 2 * t], of.d[g * 8 + 2 * t + 1]};
   arch::mma_m8n8k4_f64(d, of.a[g * 4 + t], of.b[t * 8 + g]);
   of.d[g * 8 + 2 * t] = d[0];
   of.d[g * 8 + 2 * t + 1] = d[1];
+}
+
+// One warpgroup: D = A·Bᵀ, row-major; A of 64 × K, B of N × K. Shared memory: A, then B, each in 8-row groups; without swizzle 16 bytes of
+// a row at a time. Broken, for the tests: 1 reads D without a wait, 2 overwrites A without one.
+template <int N, int K, arch::swizzle Swizzle, int Broken>
+__global__ void wgmma_product_kernel(const product_argument of) {
+  constexpr int k_row = arch::row_bytes(Swizzle);
+  static_assert(4 * K == k_row || Swizzle == arch::swizzle::none);
+  constexpr int k_stride = Swizzle == arch::swizzle::none ? 4 * K * 8 : 8 * k_row;
+  unsigned char* const a = arch::shared_memory();
+  unsigned char* const b = a + 64 / 8 * k_stride;
+  const auto put = [&](unsigned char* to, const float* from, int rows) {
+    for (int i = static_cast<int>(threadIdx.x); i < rows * K; i += 128) {
+      const int row = i / K;
+      const int k = i % K;
+      const int within = Swizzle == arch::swizzle::none ? k / 4 * 128 + row % 8 * 16 + k % 4 * 4 : row % 8 * k_row + 4 * k;
+      *reinterpret_cast<std::uint32_t*>(to + arch::swizzled(Swizzle, static_cast<std::uint32_t>(row / 8 * k_stride + within))) =
+          arch::to_tf32(from[i]);
+    }
+  };
+  put(a, of.a, 64);
+  put(b, of.b, N);
+  arch::fence_async_shared();
+  __syncthreads();
+  float d[N / 2];
+  for (int i = 0; i < N / 2; ++i) d[i] = 0;
+  // 8 columns of k lie 32 bytes on in a swizzled row, two 16-byte blocks on without.
+  constexpr int k_step = Swizzle == arch::swizzle::none ? 256 : 32;
+  const arch::matrix_descriptor first_a = arch::describe(a, k_stride, Swizzle, 128);
+  const arch::matrix_descriptor first_b = arch::describe(b, k_stride, Swizzle, 128);
+  arch::fence_wgmma();
+#pragma unroll
+  for (int k = 0; k < K / 8; ++k)
+    arch::wgmma_m64k8_tf32<N>(d, arch::advanced(first_a, k * k_step), arch::advanced(first_b, k * k_step), k > 0);
+  arch::commit_wgmma();
+  if constexpr (Broken == 2) {
+    __syncthreads();
+    put(a, of.b, 8);
+  }
+  if constexpr (Broken != 1) arch::wait_wgmma<0>();
+  const int row = arch::warp() * 16 + arch::lane() / 4;
+  const int column = arch::lane() % 4 * 2;
+  for (int i = 0; i < N / 2; ++i) of.d[(row + i % 4 / 2 * 8) * N + i / 4 * 8 + column + i % 2] = d[i];
+  if constexpr (Broken == 1) arch::wait_wgmma<0>();
 }
 
 }  // namespace simt_test

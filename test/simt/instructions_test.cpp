@@ -223,6 +223,43 @@ TEST(instructions, products_of_a_warp) {
   }
   simt::launch(1, 32, 1, 0, {}, [&] { f64_product_kernel({da.data(), db.data(), dd.data()}); });
   EXPECT_EQ(dd, dexpected);
+  EXPECT_THROW(simt::launch(1, 16, 1, 0, {}, [&] { f64_product_kernel({da.data(), db.data(), dd.data()}); }), simt::error);
+}
+
+// How many seeds give right products of a warpgroup.
+template <int N, int K, arch::swizzle Swizzle, int Broken = 0>
+int right_products() {
+  std::vector<float> a(64 * K);
+  std::vector<float> b(N * K);
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i * 7 % 23) - 11;
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i * 5 % 19) - 9;
+  std::vector<float> expected(64 * N);
+  for (std::size_t r = 0; r < 64; ++r) {
+    for (std::size_t c = 0; c < N; ++c) {
+      for (std::size_t k = 0; k < K; ++k) expected[r * N + c] += a[r * K + k] * b[c * K + k];
+    }
+  }
+  int right = 0;
+  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+    std::vector<float> d(64 * N, -1);
+    simt::launch(1, 128, 1, (64 + N) * 4 * K, {.seed = seed}, [&] {
+      wgmma_product_kernel<N, K, Swizzle, Broken>({a.data(), b.data(), d.data()});
+    });
+    right += d == expected ? 1 : 0;
+  }
+  return right;
+}
+
+TEST(instructions, products_of_a_warpgroup) {
+  constexpr int k_every = static_cast<int>(k_seeds);
+  EXPECT_EQ((right_products<8, 32, arch::swizzle::bytes_128>()), k_every);
+  EXPECT_EQ((right_products<16, 16, arch::swizzle::bytes_64>()), k_every);
+  EXPECT_EQ((right_products<32, 8, arch::swizzle::bytes_32>()), k_every);
+  EXPECT_EQ((right_products<64, 24, arch::swizzle::none>()), k_every);
+  EXPECT_EQ((right_products<128, 32, arch::swizzle::bytes_128>()), k_every);
+  EXPECT_EQ((right_products<256, 8, arch::swizzle::none>()), k_every);
+  EXPECT_EQ((right_products<8, 32, arch::swizzle::bytes_128, 1>()), 0);
+  EXPECT_LT((right_products<8, 32, arch::swizzle::bytes_128, 2>()), k_every / 2);
 }
 
 // With a toolkit at hand: every function is PTX that the assembler takes, and none needs memory of its own.
@@ -240,6 +277,11 @@ TEST(instructions, compile_by_nvrtc) {
   for (const std::string type : {"float", "float2", "float4", "double", "double2"}) {
     for (const std::string kernel : {"hinted_copy_kernel<", "async_copy_kernel<", "push_kernel<"}) kernels.push_back(kernel + type + ">");
     kernels.push_back("ring_kernel<" + type + ", 0>");
+  }
+  for (const std::string shape :
+       {"8, 32, ballast::arch::swizzle::bytes_128", "16, 16, ballast::arch::swizzle::bytes_64", "32, 8, ballast::arch::swizzle::bytes_32",
+        "64, 24, ballast::arch::swizzle::none", "128, 32, ballast::arch::swizzle::bytes_128", "256, 8, ballast::arch::swizzle::none"}) {
+    kernels.push_back("wgmma_product_kernel<" + shape + ", 0>");
   }
   for (const char* architecture : {"sm_80", "sm_90a"}) {
     for (const auto& kernel : kernels) {

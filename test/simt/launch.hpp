@@ -18,8 +18,8 @@ class error : public std::runtime_error {
 
 struct options {
   std::uint64_t seed = 1;  // order of blocks, warps and lanes, moments of asynchronous copies
-  // Blocks that may be alive at the same time. More than one cluster is started only when a thread polls memory (arch::spin_wait,
-  // arch::load_acquire), which is when it makes a difference to whether the kernel ends. 0: one cluster.
+  // Blocks that may be alive at the same time. More than one cluster is started only when threads poll memory (arch::spin_wait,
+  // arch::load_acquire) in vain, which is when it makes a difference to whether the kernel ends. 0: one cluster.
   std::int64_t resident_blocks = 0;
   std::int64_t alive_from_start = 0;  // blocks that are alive together from the start, so that they interleave. 0: one cluster
   int multiprocessors = 4;            // what arch::multiprocessor_id counts up to

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <boost/context/fiber.hpp>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -46,7 +47,7 @@ struct stack_range {
   std::size_t size = 0;
 };
 
-// Stacks are mapped many at a time and kept for ever; below each is a page that faults.
+// Stacks are mapped many at a time and kept for ever. Below each is a page that faults.
 stack_range new_stack() {
   static constexpr std::size_t k_stacks_per_mapping = 64;
   static char* next = nullptr;
@@ -64,7 +65,12 @@ stack_range new_stack() {
   char* base = next;
   next += stride;
   --left;
-  if (mprotect(base, page, PROT_NONE) != 0) throw std::bad_alloc();
+  // Each such page costs two of the process's mappings, of which Linux allows 65530: the stacks of a whole large device go without.
+  static int unguarded_after = 8192;
+  if (unguarded_after > 0) {
+    --unguarded_after;
+    if (mprotect(base, page, PROT_NONE) != 0) throw std::bad_alloc();
+  }
   // Tops that differ within a page: else the frames of all threads would compete for the same few sets of the first-level cache.
   colour = (colour + 1) % 32;
   return {base + page, k_stack - colour * 128};
@@ -142,6 +148,8 @@ struct lane_state {
   place where;                      // of the barrier
   copy_groups copies;
   copy_groups stores;
+  std::int64_t products = 0;  // groups of products that it has committed
+  bool at_product = false;    // waits for the others of its warpgroup
 };
 
 enum class meeting { exchange, ballot, collective };
@@ -149,6 +157,7 @@ enum class meeting { exchange, ballot, collective };
 struct warp_state {
   block_state* block = nullptr;
   int number = 0;
+  unsigned present = 0;  // lanes that the block has in this warp
   unsigned live = 0;     // lanes that have not returned
   unsigned ready = 0;    // lanes that can run
   unsigned waiting = 0;  // lanes in a warp operation
@@ -204,6 +213,28 @@ struct group_state {
   place where;
 };
 
+// A product of a warpgroup that has begun.
+struct pending_product {
+  void (*perform)(const unsigned char* operands, int size) = nullptr;
+  int size = 0;
+  std::int64_t group = 0;
+  std::vector<unsigned char> operands;
+};
+
+struct warpgroup_state {
+  int arrived = 0;
+  place where;
+  pending_product next;
+  std::deque<pending_product> waiting;
+
+  void finish_before(std::int64_t group) {
+    while (!waiting.empty() && waiting.front().group < group) {
+      waiting.front().perform(waiting.front().operands.data(), waiting.front().size);
+      waiting.pop_front();
+    }
+  }
+};
+
 struct cluster_state;
 
 struct block_state {
@@ -220,6 +251,7 @@ struct block_state {
   vote kind = vote::none;
   place where;
   group_state groups[16];
+  std::vector<warpgroup_state> warpgroups;
   shared_memory dynamic;
   std::vector<static_object> statics;
 
@@ -236,6 +268,9 @@ struct cluster_state {
 };
 
 // --- the launch that runs ------------------------------------------------------------------------------------------------------------
+
+// Threads that poll in vain this often make another cluster start.
+constexpr std::int64_t k_spins_before_another = 64;
 
 struct scheduler {
   const options* how = nullptr;
@@ -316,6 +351,7 @@ bool same(const place& a, const place& b) { return a.line == b.line && (a.file =
         waits += fmt::format("; {} waits {}", name_of(*lane),
                              lane->at_barrier           ? "at the block barrier " + name_of(lane->where)
                              : meets                    ? "in the warp operation " + name_of(warp.where[lane->lane])
+                             : lane->at_product         ? "in the product of a warpgroup " + name_of(lane->where)
                              : lane->at_cluster_barrier ? "at the cluster barrier " + name_of(lane->where)
                                                         : "for memory that nobody writes");
         ++told;
@@ -431,30 +467,34 @@ lane_state* new_lane() {
   return lane;
 }
 
-std::unique_ptr<cluster_state> new_cluster(int slot, std::int64_t shared_bytes) {
-  auto cluster = std::make_unique<cluster_state>();
-  cluster->slot = slot;
+// In the list of clusters from the start, so that clear() finds its threads if memory runs out meanwhile.
+cluster_state& new_cluster(std::int64_t shared_bytes) {
+  now.clusters.push_back(std::make_unique<cluster_state>());
+  cluster_state* const cluster = now.clusters.back().get();
+  cluster->slot = static_cast<int>(now.clusters.size()) - 1;
   const unsigned threads = now.block.x * now.block.y * now.block.z;
   for (int rank = 0; rank < now.cluster; ++rank) {
-    auto block = std::make_unique<block_state>(shared_bytes);
-    block->cluster = cluster.get();
+    cluster->blocks.push_back(std::make_unique<block_state>(shared_bytes));
+    block_state* const block = cluster->blocks.back().get();
+    block->cluster = cluster;
     block->rank = rank;
     block->warps.resize((threads + 31) / 32);
+    block->warpgroups.resize((threads + 127) / 128);
+    block->lanes.reserve(threads);
     for (unsigned i = 0; i < threads; ++i) {
       lane_state* lane = new_lane();
-      lane->block = block.get();
+      lane->block = block;
       lane->warp = &block->warps[i / 32];
       lane->lane = static_cast<int>(i % 32);
       lane->index = {i % now.block.x, i / now.block.x % now.block.y, i / (now.block.x * now.block.y)};
       block->lanes.push_back(lane);
       warp_state& warp = *lane->warp;
-      warp.block = block.get();
+      warp.block = block;
       warp.number = static_cast<int>(i / 32);
       warp.lanes[i % 32] = lane;
     }
-    cluster->blocks.push_back(std::move(block));
   }
-  return cluster;
+  return *cluster;
 }
 
 // Puts the next cluster of the grid into this slot.
@@ -472,12 +512,14 @@ void start_next(cluster_state& cluster) {
     block->live = static_cast<int>(block->lanes.size());
     block->arrived = 0;
     for (group_state& group : block->groups) group.arrived = 0;
+    for (warpgroup_state& group : block->warpgroups) group.arrived = 0;
     block->dynamic.poison();
     for (auto& object : block->statics) object.memory.poison();
     cluster.live += block->live;
     for (warp_state& warp : block->warps) {
       const std::size_t lanes = std::min<std::size_t>(32, block->lanes.size() - static_cast<std::size_t>(warp.number) * 32);
-      warp.live = static_cast<unsigned>((std::uint64_t{1} << lanes) - 1);
+      warp.present = static_cast<unsigned>((std::uint64_t{1} << lanes) - 1);
+      warp.live = warp.present;
       warp.waiting = 0;
       set_ready(warp, warp.live);
     }
@@ -488,10 +530,7 @@ void start_next(cluster_state& cluster) {
 
 bool more_may_start() { return now.next < now.order.size() && static_cast<std::int64_t>(now.clusters.size()) < now.slots; }
 
-void start_another(std::int64_t shared_bytes) {
-  now.clusters.push_back(new_cluster(static_cast<int>(now.clusters.size()), shared_bytes));
-  start_next(*now.clusters.back());
-}
+void start_another(std::int64_t shared_bytes) { start_next(new_cluster(shared_bytes)); }
 
 void release_cluster_barrier(cluster_state& cluster) {
   if (cluster.arrived == 0 || cluster.arrived < cluster.live) return;
@@ -523,6 +562,10 @@ lane_state* retire(lane_state& self) {
   }
   if (self.at_cluster_barrier) fail(self.where, "returned between arrival and wait of the cluster barrier");
   if (!self.stores.waiting.empty()) fail("returned with a bulk store from shared memory that it has not waited for");
+  const warpgroup_state& products = block.warpgroups[static_cast<std::size_t>(warp.number) / 4];
+  if (products.arrived > 0) fail(fmt::format("returned while its warpgroup waits for it in the product {}", name_of(products.where)));
+  if (!products.waiting.empty()) fail("returned before a product of its warpgroup that it has not waited for");
+  self.products = 0;
   self.copies.clear();
   self.stores.clear();
   self.running = false;
@@ -575,13 +618,12 @@ context::fiber lane_loop(lane_state& self, context::fiber&& from) {
 
 void check_mask(const warp_state& warp, int lane, unsigned mask, place where) {
   if ((mask >> lane & 1) == 0) fail(where, fmt::format("lane {} is not in its own mask {:#010x}", lane, mask));
-  if ((mask & ~warp.live) != 0) {
-    fail(where, fmt::format("mask {:#010x} has lanes that do not exist or have returned: {:#010x}", mask, mask & ~warp.live));
-  }
+  if ((mask & ~warp.live) != 0) fail(where, fmt::format("mask {:#010x} has lanes that have returned: {:#010x}", mask, mask & ~warp.live));
 }
 
 // True if the running lane is the last of its mask; the others then wait in `kind` at the same place.
 bool last_to_meet(warp_state& warp, int lane, unsigned mask, meeting kind, place where) {
+  mask &= warp.present;
   check_mask(warp, lane, mask, where);
   warp.mask[lane] = mask;
   warp.kind[lane] = kind;
@@ -725,6 +767,7 @@ void group_barrier(int number, int threads, place where) {
 std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, int source, place where) {
   const int lane = now.current->lane;
   warp_state& warp = *now.current->warp;
+  mask &= warp.present;
   if ((mask >> source & 1) == 0) fail(where, fmt::format("reads from lane {}, which is not in the mask {:#010x}", source, mask));
   warp.value[lane] = value;
   warp.source[lane] = source;
@@ -742,6 +785,7 @@ std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, int source, plac
 unsigned warp_ballot(unsigned mask, bool predicate, place where) {
   const int lane = now.current->lane;
   warp_state& warp = *now.current->warp;
+  mask &= warp.present;
   warp.value[lane] = predicate ? 1u << lane : 0u;
   if (last_to_meet(warp, lane, mask, meeting::ballot, where)) {
     std::uint64_t ballot = 0;
@@ -756,12 +800,51 @@ unsigned warp_ballot(unsigned mask, bool predicate, place where) {
 void warp_collective(unsigned mask, void* operand, void (*combine)(void* const* operands, unsigned mask), place where) {
   const int lane = now.current->lane;
   warp_state& warp = *now.current->warp;
+  mask &= warp.present;
   warp.operand[lane] = operand;
   if (last_to_meet(warp, lane, mask, meeting::collective, where)) {
     combine(warp.operand, mask);
   } else {
     wait();
   }
+}
+
+void product_begin(const void* operand, int size, void (*perform)(const unsigned char* operands, int size), place where) {
+  lane_state& self = *now.current;
+  block_state& block = *self.block;
+  const int first = self.warp->number / 4 * 4;  // warp of the warpgroup
+  if ((first + 4) * 32 > static_cast<int>(block.lanes.size())) fail(where, "a product needs a warpgroup of 128 threads");
+  warpgroup_state& group = block.warpgroups[static_cast<std::size_t>(first / 4)];
+  if (group.arrived == 0) {
+    group.where = where;
+    group.next = {perform, size, self.products, std::vector<unsigned char>(static_cast<std::size_t>(128 * size))};
+  } else if (!same(group.where, where) || group.next.group != self.products || group.next.perform != perform) {
+    fail(where, fmt::format("is in this product while {} threads of its warpgroup are in {}", group.arrived, name_of(group.where)));
+  }
+  const int thread = (self.warp->number - first) * 32 + self.lane;
+  std::memcpy(group.next.operands.data() + static_cast<std::ptrdiff_t>(thread) * size, operand, static_cast<std::size_t>(size));
+  self.where = where;
+  self.at_product = true;
+  if (++group.arrived == 128) {
+    group.arrived = 0;
+    const bool first_of_all = group.waiting.empty();
+    group.waiting.push_back(std::move(group.next));
+    if (first_of_all && now.one_in(4)) group.finish_before(self.products + 1);
+    for (int i = 0; i < 128; ++i) {
+      lane_state* lane = block.lanes[static_cast<std::size_t>(first * 32 + i)];
+      lane->at_product = false;
+      if (lane != &self) set_ready(*lane->warp, 1u << lane->lane);
+    }
+  } else {
+    wait();
+  }
+}
+
+void product_commit() { ++now.current->products; }
+
+void product_wait(int groups_left) {
+  lane_state& self = *now.current;
+  self.block->warpgroups[static_cast<std::size_t>(self.warp->number) / 4].finish_before(self.products - groups_left);
 }
 
 unsigned live_lanes() { return now.current->warp->live; }
@@ -773,8 +856,9 @@ std::uint64_t ticks() { return now.ticks; }
 void give_way(bool spins) {
   lane_state& self = *now.current;
   if (spins) {
-    if (more_may_start()) start_another(static_cast<std::int64_t>(self.block->dynamic.bytes()));
-    if (++now.idle_spins > 100000 + 1000 * now.live) fail_deadlock();
+    ++now.idle_spins;
+    if (now.idle_spins >= k_spins_before_another && more_may_start()) start_another(static_cast<std::int64_t>(self.block->dynamic.bytes()));
+    if (now.idle_spins > 100000 + 1000 * now.live) fail_deadlock();
   }
   set_ready(*self.warp, 1u << self.lane);
   wait(true);
@@ -783,6 +867,8 @@ void give_way(bool spins) {
 void maybe_give_way() {
   if (now.one_in(8)) give_way(false);
 }
+
+void refuse(const char* what) { fail(what); }
 
 void require_aligned_slow(const void* pointer, std::size_t alignment) {
   fail(fmt::format("address {} is not a multiple of {} bytes", fmt::ptr(pointer), alignment));
@@ -956,6 +1042,8 @@ void clear() {
         if (lane->running) switch_to(now.main, *lane);
         lane->at_barrier = false;
         lane->group = -1;
+        lane->products = 0;
+        lane->at_product = false;
         lane->at_cluster_barrier = false;
         lane->copies.clear();
         lane->stores.clear();
@@ -992,12 +1080,19 @@ void launch(dim3 grid, dim3 block, int cluster, std::int64_t shared_bytes, const
   blockDim = block;
 
   const std::int64_t clusters = static_cast<std::int64_t>(grid.x / static_cast<unsigned>(cluster)) * grid.y * grid.z;
-  now.order.resize(static_cast<std::size_t>(clusters));
-  for (std::size_t i = 0; i < now.order.size(); ++i) now.order[i] = static_cast<std::int64_t>(i);
-  for (std::size_t i = now.order.size(); i > 1; --i) std::swap(now.order[i - 1], now.order[(now.random() >> 32) * i >> 32]);
-  const std::int64_t at_once = std::clamp<std::int64_t>(how.alive_from_start / cluster, 1, clusters);
-  for (std::int64_t i = 0; i < at_once; ++i) start_another(shared_bytes);
-  switch_to(now.main, *pick(true));
+  lane_state* first = nullptr;
+  try {
+    now.order.resize(static_cast<std::size_t>(clusters));
+    for (std::size_t i = 0; i < now.order.size(); ++i) now.order[i] = static_cast<std::int64_t>(i);
+    for (std::size_t i = now.order.size(); i > 1; --i) std::swap(now.order[i - 1], now.order[(now.random() >> 32) * i >> 32]);
+    const std::int64_t at_once = std::clamp<std::int64_t>(how.alive_from_start / cluster, 1, clusters);
+    for (std::int64_t i = 0; i < at_once; ++i) start_another(shared_bytes);
+    first = pick(true);
+  } catch (...) {
+    clear();
+    throw;
+  }
+  switch_to(now.main, *first);
   clear();
   if (now.failure) std::rethrow_exception(std::exchange(now.failure, nullptr));
 }

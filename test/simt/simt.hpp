@@ -19,6 +19,7 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
+#define __noinline__  // empty, since the standard headers have it inside __attribute__
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(n) alignas(n)
@@ -46,11 +47,15 @@ int block_barrier(vote kind, int predicate, place where);
 // Of `threads` threads, whole warps; `number` 1 to 15.
 void group_barrier(int number, int threads, place where);
 
-// All lanes of `mask` meet. Exchange: the value that lane `source` brought; ballot: the lanes whose predicate holds.
+// All lanes of `mask` that the block has meet. Exchange: the value that lane `source` brought; ballot: the lanes whose predicate holds.
 std::uint64_t warp_exchange(unsigned mask, std::uint64_t value, int source, place where);
 unsigned warp_ballot(unsigned mask, bool predicate, place where);
 // `combine` runs once, when all lanes are there: operands[lane] is what that lane brought, for the lanes of the mask.
 void warp_collective(unsigned mask, void* operand, void (*combine)(void* const* operands, unsigned mask), place where);
+// All 128 threads of a warpgroup meet. `perform` gets their operands, `size` bytes each, at once or when the first of them waits for it.
+void product_begin(const void* operand, int size, void (*perform)(const unsigned char* operands, int size), place where);
+void product_commit();
+void product_wait(int groups_left);
 unsigned live_lanes();
 int lane();
 int warp();
@@ -66,6 +71,8 @@ unsigned char* dynamic_shared();
 // The running block's object with this key.
 void* static_shared(const void* key, std::size_t bytes, std::size_t alignment);
 
+// Throws error.
+[[noreturn]] void refuse(const char* what);
 // Throws error unless `pointer` is a multiple of `alignment`.
 void require_aligned_slow(const void* pointer, std::size_t alignment);
 inline void require_aligned(const void* pointer, std::size_t alignment) {
@@ -132,7 +139,7 @@ inline int __syncthreads_count(int p, SIMT_PLACE) { return simt::block_barrier(s
 inline void __syncwarp(unsigned mask = 0xffffffffu, SIMT_PLACE) { simt::warp_ballot(mask, false, {file, line}); }
 inline unsigned __ballot_sync(unsigned mask, int p, SIMT_PLACE) { return simt::warp_ballot(mask, p != 0, {file, line}); }
 inline int __any_sync(unsigned mask, int p, SIMT_PLACE) { return simt::warp_ballot(mask, p != 0, {file, line}) != 0 ? 1 : 0; }
-inline int __all_sync(unsigned mask, int p, SIMT_PLACE) { return simt::warp_ballot(mask, p != 0, {file, line}) == mask ? 1 : 0; }
+inline int __all_sync(unsigned mask, int p, SIMT_PLACE) { return simt::warp_ballot(mask, p == 0, {file, line}) == 0 ? 1 : 0; }
 inline unsigned __activemask() { return simt::live_lanes(); }
 
 template <class T>

@@ -190,6 +190,20 @@ TEST(simt, shuffles_votes_and_reductions) {
   }
 }
 
+// A mask may name lanes that the block does not have.
+TEST(simt, blocks_of_less_than_a_warp) {
+  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+    simt::launch(1, 40, 1, 0, {.seed = seed}, [] {
+      const unsigned there = threadIdx.x < 32 ? k_all : 0xffu;
+      __syncwarp();
+      EXPECT_EQ(__shfl_xor_sync(k_all, arch::lane(), 5), arch::lane() ^ 5);
+      EXPECT_EQ(__ballot_sync(k_all, 1), there);
+      EXPECT_EQ(__all_sync(k_all, 1), 1);
+      EXPECT_EQ(__reduce_add_sync(k_all, 1u), static_cast<unsigned>(__popc(there)));
+    });
+  }
+}
+
 TEST(simt, atomics) {
   for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
     int integer = 0;
@@ -368,7 +382,7 @@ TEST(simt, a_warp_operation_without_all_lanes_is_an_error) {
     EXPECT_TRUE(has(failure_of(1, 32, other_places, {.seed = seed}), {"another warp operation"}));
     EXPECT_TRUE(has(failure_of(1, 32, lane_waits_elsewhere, {.seed = seed}), {"deadlock", "block barrier", "warp operation"}));
     EXPECT_TRUE(has(failure_of(1, 32, from_outside, {.seed = seed}), {"reads from lane 20"}));
-    EXPECT_TRUE(has(failure_of(1, 24, [] { __syncwarp(); }, {.seed = seed}), {"do not exist"}));
+    EXPECT_TRUE(has(failure_of(1, 24, [] { __shfl_sync(k_all, 1, 24); }, {.seed = seed}), {"reads from lane 24"}));
   }
 }
 
@@ -492,6 +506,20 @@ TEST(simt, a_grid_barrier_needs_all_blocks_alive) {
     arrived = 0;
     EXPECT_TRUE(has(failure_of(8, 64, kernel, {.seed = seed, .resident_blocks = 7}), {"deadlock"}));
   }
+}
+
+// More threads than the system lets have guarded stacks.
+TEST(simt, a_grid_barrier_of_a_whole_device) {
+  std::uint32_t arrived = 0;
+  simt::launch(132, 256, 1, 0, {.resident_blocks = 132}, [&] {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      arch::atomic_add_release(&arrived, 1);
+      while (arch::load_acquire(&arrived) < gridDim.x) arch::spin_wait();
+    }
+    __syncthreads();
+  });
+  EXPECT_EQ(arrived, 132u);
 }
 
 // The last block to finish sums what all left; `ordered`: it looks only after its own is counted.

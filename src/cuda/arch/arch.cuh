@@ -11,3 +11,4 @@
 #include "cuda/arch/shared.cuh"
 #include "cuda/arch/target.cuh"
 #include "cuda/arch/thread.cuh"
+#include "cuda/arch/wgmma.cuh"

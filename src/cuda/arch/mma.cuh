@@ -36,7 +36,8 @@ struct mma_operand {
 };
 
 template <class T, int M, int N, int K>
-void mma_twin(void* const* operands, unsigned) {
+void mma_twin(void* const* operands, unsigned lanes) {
+  if (lanes != 0xffffffffu) simt::refuse("a matrix product needs a whole warp");
   const auto of = [&](int lane) -> mma_operand<T>& { return *static_cast<mma_operand<T>*>(operands[lane]); };
   for (int row = 0; row < M; ++row) {
     for (int column = 0; column < N; ++column) {

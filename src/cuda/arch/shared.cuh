@@ -20,6 +20,8 @@ __device__ __forceinline__ unsigned char* shared_memory() {
 }
 
 // A static __shared__ object of the block, one for each pair of types; Tag tells objects of the same T apart. T has no constructor.
+// All of them together take a multiple of 1024 bytes of what the block may have (the dynamic memory comes after them, aligned): a kernel
+// that needs the last kilobyte takes a part of its dynamic memory instead.
 // Use this instead of __shared__, which g++ could not tell from a variable of the thread:
 //   auto& partial = arch::shared_object<float[32], struct partial_sums>();
 template <class T, class Tag>

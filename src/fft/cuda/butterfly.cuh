@@ -139,6 +139,15 @@ __device__ __forceinline__ void butterfly(complex<T>* x) {
     });
     const complex<T> first = x[0];
     x[0] = total;
+    if constexpr (half == 1) {  // one rounding less
+      constexpr unit_root w = root_of_unity(1, Radix);
+      constexpr T re = static_cast<T>(w.re);
+      constexpr T im = static_cast<T>(w.im);
+      const complex<T> c = {multiply_add(re, even[0].re, first.re), multiply_add(re, even[0].im, first.im)};
+      x[Stride] = {multiply_add(-im, odd[0].im, c.re), multiply_add(im, odd[0].re, c.im)};
+      x[2 * Stride] = {multiply_add(im, odd[0].im, c.re), multiply_add(-im, odd[0].re, c.im)};
+      return;
+    }
     unrolled<half>([&](auto i) {
       constexpr int m = decltype(i)::value + 1;
       complex<T> c = first;

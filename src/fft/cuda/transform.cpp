@@ -41,10 +41,15 @@ class cuda_transform final : public transform {
     schedule whole = scheduled(direction::forward, false, shape_.batch);
     const std::int64_t work = whole.work_elements() * 2 * static_cast<std::int64_t>(sizeof(T));
     chunk_ = shape_.batch;
-    if (work > 0) chunk_ = std::clamp<std::int64_t>(chunk_bytes(device_->about()) * shape_.batch / work, 1, shape_.batch);
+    if (work > 0) {
+      chunk_ = std::clamp<std::int64_t>(chunk_bytes(device_->about()) / (work / shape_.batch), 1, shape_.batch);
+      work_bytes_ = work / shape_.batch * chunk_;
+    }
   }
 
   void run(const void* in, void* out, const call& how) const override;
+  std::unique_ptr<pending> enqueue(const void* in, void* out, const call& how) const override;
+  std::int64_t workspace_bytes() const override { return k_ring_room + work_bytes_; }
 
  private:
   // A schedule with everything that does not change from call to call.
@@ -54,16 +59,20 @@ class cuda_transform final : public transform {
     line_arguments arguments;
   };
   struct prepared {
-    std::int64_t batch;
     std::vector<prepared_pass> passes;
     std::array<std::int64_t, k_places> room;
-    std::int64_t work_bytes;
   };
-  // What one execution needs on the device; kept for the next one.
+  // Device memory of one execution; kept for the next one. The counters of the ring are zero when it is idle.
   struct scratch {
-    device_buffer work;
-    device_buffer ring;
+    device_buffer owned;
+    unsigned char* ring = nullptr;
+    unsigned char* work = nullptr;
   };
+  using scratch_handle = std::unique_ptr<scratch>;
+  class flight;
+
+  static constexpr std::int64_t k_ring_room = (sizeof(event_ring) + 255) / 256 * 256;
+  static std::int64_t width_of(const side& s) { return static_cast<std::int64_t>(sizeof(T)) * (s.real ? 1 : 2); }
 
   schedule scheduled(direction way, bool scaled, std::int64_t batch) const {
     schedule_request wanted;
@@ -77,23 +86,26 @@ class cuda_transform final : public transform {
     return make_schedule(wanted, device_->about());
   }
 
-  const prepared& prepare(direction way, bool scaled, std::int64_t batch) const;
+  const prepared& prepare(direction way, bool scaled, std::int64_t batch, bool instrumented) const;
   void fill(prepared_pass& made) const;
-  void enqueue(const prepared& work, std::array<unsigned char*, k_places> base, std::int64_t chunk, void* ring,
-               const inject::device_faults* faults, const call& how) const;
-  void collect(const std::vector<const prepared*>& chunks, void* ring, const call& how) const;
+  void launch(const prepared& work, const std::array<unsigned char*, k_places>& base, std::int64_t chunk, unsigned char* ring,
+              const inject::device_faults& faults, bool instrumented, const call& how) const;
+  std::unique_ptr<flight> start(const unsigned char* in, unsigned char* out, const call& how) const;
+  scratch_handle take_scratch(const call& how) const;
+  void give_back(scratch_handle memory) const;
+  core::device_log::entry readable(const device_event& e, const std::vector<const prepared*>& chunks) const;
 
   std::shared_ptr<ballast::cuda::device> device_;
   geometry shape_;
   check_form check_;
   int transactions_;
   std::int64_t chunk_ = 1;
+  std::int64_t work_bytes_ = 0;
   mutable std::mutex mutex_;
+  mutable std::vector<scratch_handle> idle_;
   mutable table_store tables_;
-  mutable std::map<std::tuple<direction, bool, std::int64_t>, std::unique_ptr<prepared>> prepared_;
+  mutable std::map<std::tuple<direction, bool, std::int64_t, bool>, std::unique_ptr<prepared>> prepared_;
 };
-
-constexpr bool k_instrumented = inject::active_injector::enabled;
 
 // The argument as a kernel takes it: with the faults behind it if it is instrumented.
 struct launch_argument {
@@ -103,15 +115,13 @@ struct launch_argument {
 static_assert(offsetof(launch_argument, faults) == sizeof(line_arguments));
 
 template <class T>
-const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction way, bool scaled, std::int64_t batch) const {
+const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction way, bool scaled, std::int64_t batch, bool instrumented) const {
   const std::lock_guard lock(mutex_);
-  auto& slot = prepared_[{way, scaled, batch}];
+  auto& slot = prepared_[{way, scaled, batch, instrumented}];
   if (slot) return *slot;
   schedule made = scheduled(way, scaled, batch);
   auto work = std::make_unique<prepared>();
-  work->batch = batch;
   work->room = made.room;
-  work->work_bytes = made.work_elements() * 2 * static_cast<std::int64_t>(sizeof(T));
   int stages = 0;
   int twiddles = 0;
   for (const pass& each : made.passes) {
@@ -121,7 +131,7 @@ const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction
   int stage = 0;
   int twiddle = 0;
   for (pass& each : made.passes) {
-    prepared_pass one{each, &device_->load(kernel_for(each.policy, k_instrumented)), {}};
+    prepared_pass one{each, &device_->load(kernel_for(each.policy, instrumented)), {}};
     fill(one);
     line_arguments& a = one.arguments;
     a.pass = static_cast<int>(work->passes.size());
@@ -200,13 +210,13 @@ void cuda_transform<T>::fill(prepared_pass& made) const {
 }
 
 template <class T>
-void cuda_transform<T>::enqueue(const prepared& work, std::array<unsigned char*, k_places> base, std::int64_t chunk, void* ring,
-                                const inject::device_faults* faults, const call& how) const {
+void cuda_transform<T>::launch(const prepared& work, const std::array<unsigned char*, k_places>& base, std::int64_t chunk, unsigned char* ring,
+                               const inject::device_faults& faults, bool instrumented, const call& how) const {
   for (const prepared_pass& each : work.passes) {
     const pass& p = each.pass;
-    launch_argument given{each.arguments, faults == nullptr ? inject::device_faults{} : *faults};
+    launch_argument given{each.arguments, faults};
     line_arguments& a = given.arguments;
-    a.events = static_cast<event_ring*>(ring);
+    a.events = reinterpret_cast<event_ring*>(ring);
     a.chunk = static_cast<int>(chunk);
     a.repairs = how.protection == protection::correct ? k_repairs : 0;
     a.scale = how.scale;
@@ -233,7 +243,7 @@ void cuda_transform<T>::enqueue(const prepared& work, std::array<unsigned char*,
       a.in = base[static_cast<std::size_t>(p.from)] + source * source_width;
       a.out = base[static_cast<std::size_t>(p.to)] + target * target_width;
       a.first_tile = round * a.tiles;
-      const std::size_t size = k_instrumented ? sizeof(launch_argument) : sizeof(line_arguments);
+      const std::size_t size = instrumented ? sizeof(launch_argument) : sizeof(line_arguments);
       device_->launch(*each.kernel, std::min<std::int64_t>(a.tiles, std::numeric_limits<std::int32_t>::max()), &given, size, how.stream);
       std::size_t i = 0;
       while (i < at.size() && ++at[i] == p.repeats[i].count) at[i++] = 0;
@@ -252,129 +262,175 @@ const char* name_of_check(std::uint32_t what) {
   return "fft";
 }
 
+// One execution from its first launch until its report has been read.
 template <class T>
-void cuda_transform<T>::collect(const std::vector<const prepared*>& chunks, void* ring, const call& how) const {
+class cuda_transform<T>::flight final : public pending {
+ public:
+  flight(const cuda_transform& plan, scratch_handle memory, ballast::cuda::stream on) : plan_(plan), memory_(std::move(memory)), stream_(on) {}
+  ~flight() override { plan_.give_back(std::move(memory_)); }
+
+  void collect(core::recorder& seen) override;
+
+  const cuda_transform& plan_;
+  scratch_handle memory_;
+  ballast::cuda::stream stream_;
+  std::vector<const prepared*> chunks_;
+  device_buffer faults_;
+};
+
+template <class T>
+void cuda_transform<T>::flight::collect(core::recorder& seen) {
+  ballast::cuda::device& device = *plan_.device_;
+  seen.runs_on(device.about().name);
+  if (plan_.check_ == check_form::none) {
+    device.synchronize(stream_);
+    return;
+  }
   // One comparison for each line of each pass; those of lines that were computed again are not known and not counted.
-  std::uint64_t checks = 0;
-  for (const prepared* each : chunks) {
-    for (const prepared_pass& one : each->passes) checks += static_cast<std::uint64_t>(one.pass.lines());
+  for (const prepared* each : chunks_) {
+    for (const prepared_pass& one : each->passes) seen.checked(static_cast<std::uint64_t>(one.pass.lines()));
   }
-  how.seen.checked(checks);
-  event_ring seen;
+  event_ring ring;
   constexpr std::size_t head = offsetof(event_ring, events);
-  device_->copy(&seen, ring, head, how.stream);
-  device_->synchronize(how.stream);
-  if (seen.written == 0 && seen.false_alarms == 0) return;
-  device_->copy(seen.events, static_cast<unsigned char*>(ring) + head, sizeof(seen.events), how.stream);
-  device_->synchronize(how.stream);
+  device.copy(&ring, memory_->ring, head, stream_);
+  device.synchronize(stream_);
+  if (ring.written == 0 && ring.false_alarms == 0) return;
+  device.copy(ring.events, memory_->ring + head, sizeof(ring.events), stream_);
+  device.zero(memory_->ring, head, stream_);
+  device.synchronize(stream_);
   core::device_log log;
-  log.corrected = seen.corrected;
-  log.recomputed = seen.recomputed;
-  log.uncorrectable = seen.uncorrectable;
-  log.false_alarms = seen.false_alarms;
-  const std::size_t kept = std::min<std::size_t>(seen.written, k_ring_events);
-  for (std::size_t i = 0; i < kept; ++i) {
-    const device_event& e = seen.events[i];
-    core::device_log::entry out;
-    out.damaged = event_seal(e) != e.seal;
-    out.site = name_of_check(e.what);
-    const std::size_t number = e.what & 0xff;
-    out.index = -1;
-    if (number < chunks.front()->passes.size() && e.index >= 0) {
-      const pass& p = chunks.front()->passes[number].pass;
-      const std::int64_t place[3] = {e.index % p.columns, e.index / p.columns % p.middles, e.index / p.columns / p.middles};
-      out.index = static_cast<std::int64_t>(e.chunk) * chunk_;
-      for (std::size_t d = 0; d < 3; ++d) out.index += place[d] / p.signals[d].divisor % p.signals[d].modulus;
-    }
-    out.residual = e.residual;
-    out.threshold = e.threshold;
-    switch (static_cast<event_action>(e.what >> 16)) {
-      case event_action::corrected: out.what = action::corrected; break;
-      case event_action::recomputed: out.what = action::recomputed; break;
-      default: out.what = action::uncorrectable; break;
-    }
-    out.time = static_cast<double>(e.time) * 1e-9;
-    out.multiprocessor = static_cast<int>(e.multiprocessor);
-    log.events.push_back(out);
-  }
-  how.seen.add(log);
+  log.corrected = ring.corrected;
+  log.recomputed = ring.recomputed;
+  log.uncorrectable = ring.uncorrectable;
+  log.false_alarms = ring.false_alarms;
+  const std::size_t kept = std::min<std::size_t>(ring.written, k_ring_events);
+  for (std::size_t i = 0; i < kept; ++i) log.events.push_back(plan_.readable(ring.events[i], chunks_));
+  seen.add(log);
 }
 
 template <class T>
-void cuda_transform<T>::run(const void* in, void* out, const call& how) const {
-  how.seen.runs_on(device_->about().name);
+core::device_log::entry cuda_transform<T>::readable(const device_event& e, const std::vector<const prepared*>& chunks) const {
+  core::device_log::entry out;
+  out.damaged = event_seal(e) != e.seal;
+  out.site = name_of_check(e.what);
+  const std::size_t number = e.what & 0xff;
+  if (number < chunks.front()->passes.size() && e.index >= 0) {
+    const pass& p = chunks.front()->passes[number].pass;
+    const std::int64_t place[3] = {e.index % p.columns, e.index / p.columns % p.middles, e.index / p.columns / p.middles};
+    out.index = static_cast<std::int64_t>(e.chunk) * chunk_;
+    for (std::size_t d = 0; d < 3; ++d) out.index += place[d] / p.signals[d].divisor % p.signals[d].modulus;
+  }
+  out.residual = e.residual;
+  out.threshold = e.threshold;
+  switch (static_cast<event_action>(e.what >> 16)) {
+    case event_action::corrected: out.what = action::corrected; break;
+    case event_action::recomputed: out.what = action::recomputed; break;
+    default: out.what = action::uncorrectable; break;
+  }
+  out.time = static_cast<double>(e.time) * 1e-9;
+  out.multiprocessor = static_cast<int>(e.multiprocessor);
+  return out;
+}
+
+template <class T>
+typename cuda_transform<T>::scratch_handle cuda_transform<T>::take_scratch(const call& how) const {
+  const std::int64_t needed = workspace_bytes();
+  auto made = std::make_unique<scratch>();
+  unsigned char* memory = nullptr;
+  if (!how.workspace.empty()) {
+    if (static_cast<std::int64_t>(how.workspace.size()) < needed)
+      throw invalid_argument_error("workspace: expected at least " + std::to_string(needed) + " bytes, got " + std::to_string(how.workspace.size()));
+    memory = reinterpret_cast<unsigned char*>(how.workspace.data());
+    if (!device_->accessible(memory)) throw invalid_argument_error("workspace: expected device memory, got a host pointer");
+  } else {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      scratch_handle kept = std::move(idle_.back());
+      idle_.pop_back();
+      return kept;
+    }
+    made->owned = device_buffer(device_, needed, how.stream);
+    memory = static_cast<unsigned char*>(made->owned.data());
+  }
+  made->ring = memory;
+  made->work = memory + k_ring_room;
+  device_->zero(made->ring, offsetof(event_ring, events), how.stream);
+  return made;
+}
+
+template <class T>
+void cuda_transform<T>::give_back(scratch_handle memory) const {
+  if (memory->owned.data() == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(memory));
+}
+
+template <class T>
+std::unique_ptr<typename cuda_transform<T>::flight> cuda_transform<T>::start(const unsigned char* in, unsigned char* out, const call& how) const {
   const bool scaled = how.scale != 1;
-  const auto stream = how.stream;
-  ballast::cuda::device& device = *device_;
-
-  // Host arrays are staged whole.
-  const auto bytes_of = [](const side& s) { return s.extent * static_cast<std::int64_t>(sizeof(T)) * (s.real ? 1 : 2); };
-  const bool in_is_here = device.accessible(in);
-  const bool out_is_here = device.accessible(out);
-  device_buffer staged_in, staged_out;
-  const unsigned char* source = static_cast<const unsigned char*>(in);
-  unsigned char* target = static_cast<unsigned char*>(out);
-  if (!in_is_here) {
-    staged_in = device_buffer(device_, std::max(bytes_of(shape_.input), how.in_place ? bytes_of(shape_.output) : 0), stream);
-    device.copy(staged_in.data(), in, bytes_of(shape_.input), stream);
-    source = static_cast<const unsigned char*>(staged_in.data());
-  }
-  if (!out_is_here) {
-    if (how.in_place) {
-      target = static_cast<unsigned char*>(staged_in.data());
-    } else {
-      staged_out = device_buffer(device_, bytes_of(shape_.output), stream);
-      target = static_cast<unsigned char*>(staged_out.data());
-      // What lies between strided elements comes back as it was.
-      const side& s = shape_.output;
-      if (s.extent != s.length[0] * s.length[1] * s.length[2] * shape_.batch) device.copy(target, out, bytes_of(s), stream);
-    }
-  }
-
-  const prepared& full = prepare(how.direction, scaled, chunk_);
+  const bool instrumented = how.injector.armed_sites() != 0;
+  const prepared& full = prepare(how.direction, scaled, chunk_, instrumented);
   const std::int64_t rest = shape_.batch % chunk_;
-  const prepared* const tail = rest == 0 ? nullptr : &prepare(how.direction, scaled, rest);
-  scratch here;
-  if (full.work_bytes > 0) here.work = device_buffer(device_, full.work_bytes, stream);
-  const bool checked = check_ != check_form::none;
-  if (checked) {
-    here.ring = device_buffer(device_, sizeof(event_ring), stream);
-    device.zero(here.ring.data(), offsetof(event_ring, events), stream);
-  }
+  const prepared* const tail = rest == 0 ? nullptr : &prepare(how.direction, scaled, rest, instrumented);
+  auto made = std::make_unique<flight>(*this, take_scratch(how), how.stream);
 
-  std::optional<inject::device_faults> faults;
-  device_buffer fault_memory;
-  if constexpr (k_instrumented) {
+  inject::device_faults faults;
+  if (instrumented) {
     const auto list = how.injector.for_device();
-    if (!list.empty()) {
-      fault_memory = device_buffer(device_, static_cast<std::int64_t>(list.size() * sizeof(inject::device_fault)), stream);
-      device.copy(fault_memory.data(), list.data(), fault_memory.bytes(), stream);
-      faults = inject::device_faults{static_cast<inject::device_fault*>(fault_memory.data()), static_cast<std::int32_t>(list.size()),
-                                     how.injector.armed_sites()};
-    }
+    made->faults_ = device_buffer(device_, static_cast<std::int64_t>(list.size() * sizeof(inject::device_fault)), how.stream);
+    device_->copy(made->faults_.data(), list.data(), made->faults_.bytes(), how.stream);
+    faults = {static_cast<inject::device_fault*>(made->faults_.data()), static_cast<std::int32_t>(list.size()), how.injector.armed_sites()};
   }
-
-  std::vector<const prepared*> chunks;
   for (std::int64_t first = 0; first < shape_.batch; first += chunk_) {
     const prepared& now = first + chunk_ <= shape_.batch ? full : *tail;
     std::array<unsigned char*, k_places> base{};
-    const auto width = [](const side& s) { return static_cast<std::int64_t>(sizeof(T)) * (s.real ? 1 : 2); };
-    base[0] = const_cast<unsigned char*>(source) + first * shape_.input.distance * width(shape_.input);
-    base[1] = target + first * shape_.output.distance * width(shape_.output);
-    auto* work = static_cast<unsigned char*>(here.work.data());
+    base[0] = const_cast<unsigned char*>(in) + first * shape_.input.distance * width_of(shape_.input);
+    base[1] = out + first * shape_.output.distance * width_of(shape_.output);
+    unsigned char* work = made->memory_->work;
     for (std::size_t part = 2; part < k_places; ++part) {
       base[part] = work;
       work += now.room[part] * 2 * static_cast<std::int64_t>(sizeof(T));
     }
-    enqueue(now, base, first / chunk_, here.ring.data(), faults ? &*faults : nullptr, how);
-    chunks.push_back(&now);
+    launch(now, base, first / chunk_, made->memory_->ring, faults, instrumented, how);
+    made->chunks_.push_back(&now);
   }
-  if (checked) collect(chunks, here.ring.data(), how);
-  if (!out_is_here) {
-    if (!how.seen.uncorrectable()) device.copy(out, target, bytes_of(shape_.output), stream);
-    device.synchronize(stream);
-  } else if (!checked || faults) {
-    device.synchronize(stream);
+  return made;
+}
+
+template <class T>
+std::unique_ptr<pending> cuda_transform<T>::enqueue(const void* in, void* out, const call& how) const {
+  if (!device_->accessible(in) || !device_->accessible(out))
+    throw invalid_argument_error("expected in and out in device memory, got a host pointer");
+  return start(static_cast<const unsigned char*>(in), static_cast<unsigned char*>(out), how);
+}
+
+template <class T>
+void cuda_transform<T>::run(const void* in, void* out, const call& how) const {
+  ballast::cuda::device& device = *device_;
+  // Host arrays are staged whole.
+  const auto bytes_of = [](const side& s) { return s.extent * width_of(s); };
+  const bool out_is_here = device.accessible(out);
+  device_buffer staged_in, staged_out;
+  const auto* source = static_cast<const unsigned char*>(in);
+  auto* target = static_cast<unsigned char*>(out);
+  if (!device.accessible(in)) {
+    staged_in = device_buffer(device_, std::max(bytes_of(shape_.input), how.in_place ? bytes_of(shape_.output) : 0), how.stream);
+    device.copy(staged_in.data(), in, bytes_of(shape_.input), how.stream);
+    source = static_cast<const unsigned char*>(staged_in.data());
+  }
+  if (!out_is_here && how.in_place) {
+    target = static_cast<unsigned char*>(staged_in.data());
+  } else if (!out_is_here) {
+    staged_out = device_buffer(device_, bytes_of(shape_.output), how.stream);
+    target = static_cast<unsigned char*>(staged_out.data());
+    // What lies between strided elements comes back as it was.
+    const side& s = shape_.output;
+    if (s.extent != s.length[0] * s.length[1] * s.length[2] * shape_.batch) device.copy(target, out, bytes_of(s), how.stream);
+  }
+  start(source, target, how)->collect(how.seen);
+  if (!out_is_here && !how.seen.uncorrectable()) {
+    device.copy(out, target, bytes_of(shape_.output), how.stream);
+    device.synchronize(how.stream);
   }
 }
 

@@ -1,0 +1,215 @@
+// Matrix products of a warpgroup (four warps, 128 threads) with operands in shared memory: D of 64 × N += A of 64 × 8 · B of 8 × N, in
+// TF32. Layer: foundation, device. sm_90a only. Source: the matrix descriptors and fragment layouts of the PTX ISA. Both operands lie with
+// k fastest: element k of row r of A, or of column r of B, in 8-row groups of 16-, 32-, 64- or 128-byte rows. With w the warp in its group,
+// g = lane / 4, t = lane % 4, a thread holds d[4j … 4j+3] = D at (16w + g, 8j + 2t), (16w + g, 8j + 2t + 1), (16w + g + 8, 8j + 2t), (16w +
+// g + 8, 8j + 2t + 1). Order: fence_wgmma; products; commit_wgmma; wait_wgmma before d is read, written, or the operands are overwritten.
+// Products of a thread on the same d follow each other without a wait.
+#pragma once
+
+#include "cuda/arch/shared.cuh"
+#include "cuda/arch/target.cuh"
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define BALLAST_ASM_SM90A(...) asm volatile(__VA_ARGS__)
+#else
+#define BALLAST_ASM_SM90A(...) ::ballast::arch::trap()
+#endif
+
+namespace ballast::arch {
+
+// How 16-byte units are permuted among the rows of a group, against bank conflicts; the value is the field of the descriptor.
+// none: an 8 × 16-byte block of a group is contiguous, and the two blocks of a product lie `leading` bytes apart.
+enum class swizzle : std::uint32_t { none = 0, bytes_128 = 1, bytes_64 = 2, bytes_32 = 3 };
+
+// Bytes of a row of a swizzled group.
+__device__ __forceinline__ constexpr int row_bytes(swizzle mode) {
+  return mode == swizzle::bytes_128 ? 128 : mode == swizzle::bytes_64 ? 64 : mode == swizzle::bytes_32 ? 32 : 16;
+}
+
+// Where the byte with this offset goes, if the operand starts at a multiple of 1024 bytes.
+__device__ __forceinline__ std::uint32_t swizzled(swizzle mode, std::uint32_t offset) {
+  return offset ^ ((offset >> 7 & static_cast<std::uint32_t>(row_bytes(mode) / 16 - 1)) << 4);
+}
+
+// An operand in shared memory.
+struct matrix_descriptor {
+#if BALLAST_DEVICE_CODE
+  std::uint64_t bits;
+#else
+  const unsigned char* start;
+  int leading;
+  int stride;
+  swizzle mode;
+#endif
+};
+
+// `tile`: 16-byte aligned; 1024-byte aligned where swizzled, but for `advanced` below. `stride`: bytes from one 8-row group to the next.
+// `leading`: see swizzle::none; else not used. Both: multiples of 16, below 2^18.
+__device__ __forceinline__ matrix_descriptor describe(const void* tile, int stride, swizzle mode, int leading = 16) {
+#if BALLAST_DEVICE_CODE
+  return {static_cast<std::uint64_t>((shared_address(tile) & 0x3ffffu) >> 4) | static_cast<std::uint64_t>(leading >> 4) << 16 |
+          static_cast<std::uint64_t>(stride >> 4) << 32 | static_cast<std::uint64_t>(mode) << 62};
+#else
+  simt::require_aligned(tile, mode == swizzle::none ? 16 : 1024);
+  if (stride % 16 != 0 || leading % 16 != 0) simt::refuse("strides of a matrix descriptor are multiples of 16 bytes");
+  return {static_cast<const unsigned char*>(tile), leading, stride, mode};
+#endif
+}
+
+// The operand that starts `bytes` later, a multiple of 16: the next 8 columns of k lie 32 bytes on within a swizzled row.
+__device__ __forceinline__ matrix_descriptor advanced(matrix_descriptor operand, int bytes) {
+#if BALLAST_DEVICE_CODE
+  operand.bits += static_cast<std::uint64_t>(bytes >> 4);
+#else
+  operand.start += bytes;
+#endif
+  return operand;
+}
+
+// Before the first product, and after ordinary code has touched d.
+__device__ __forceinline__ void fence_wgmma() {
+#if BALLAST_DEVICE_CODE
+  BALLAST_ASM_SM90A("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void commit_wgmma() {
+#if BALLAST_DEVICE_CODE
+  BALLAST_ASM_SM90A("wgmma.commit_group.sync.aligned;" ::: "memory");
+#else
+  simt::product_commit();
+#endif
+}
+
+// Until at most GroupsLeft committed groups of products are under way.
+template <int GroupsLeft>
+__device__ __forceinline__ void wait_wgmma() {
+#if BALLAST_DEVICE_CODE
+  BALLAST_ASM_SM90A("wgmma.wait_group.sync.aligned %0;" ::"n"(GroupsLeft) : "memory");
+#else
+  simt::product_wait(GroupsLeft);
+#endif
+}
+
+#if !BALLAST_DEVICE_CODE
+namespace detail {
+
+// What a thread brings. The twin adds in double, k ascending, and rounds once.
+struct wgmma_operand {
+  float* d;
+  matrix_descriptor a;
+  matrix_descriptor b;
+  bool accumulate;
+
+  // Element k of row (of A) or column (of B) r.
+  static double element(const matrix_descriptor& of, int r, int k) {
+    const unsigned char* at = of.start + r / 8 * of.stride + r % 8 * row_bytes(of.mode);
+    at += of.mode == swizzle::none ? k / 4 * of.leading + k % 4 * 4 : 4 * k;
+    const auto address = reinterpret_cast<std::uintptr_t>(at);
+    at += static_cast<std::ptrdiff_t>(swizzled(of.mode, address & 0x3ff)) - static_cast<std::ptrdiff_t>(address & 0x3ff);
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, at, 4);
+    return __uint_as_float(bits & ~0x1fffu);  // TF32 has the upper bits only
+  }
+};
+
+template <int N>
+void wgmma_twin(const unsigned char* operands, int size) {
+  const auto of = [&](int thread) -> const wgmma_operand& { return *reinterpret_cast<const wgmma_operand*>(operands + thread * size); };
+  for (int row = 0; row < 64; ++row) {
+    for (int column = 0; column < N; ++column) {
+      const wgmma_operand& own = of(row / 16 * 32 + row % 8 * 4 + column % 8 / 2);
+      float& d = own.d[column / 8 * 4 + row % 16 / 8 * 2 + column % 2];
+      double sum = own.accumulate ? d : 0;
+      for (int k = 0; k < 8; ++k) sum = ::fma(wgmma_operand::element(own.a, row, k), wgmma_operand::element(own.b, column, k), sum);
+      d = static_cast<float>(sum);
+    }
+  }
+}
+
+}  // namespace detail
+#endif
+
+// d = A·B, + d if `accumulate`. N: 8, 16, 32, 64, 128 or 256. All 128 threads of a warpgroup, with the same operands.
+template <int N>
+__device__ __forceinline__ void wgmma_m64k8_tf32(float (&d)[N / 2], matrix_descriptor a, matrix_descriptor b, bool accumulate = true,
+                                                 place where = place::here()) {
+  static_assert(N == 8 || N == 16 || N == 32 || N == 64 || N == 128 || N == 256);
+#if BALLAST_DEVICE_CODE
+  static_cast<void>(where);
+  const int add = accumulate ? 1 : 0;
+#define BALLAST_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define BALLAST_D16(i) BALLAST_D4(i), BALLAST_D4(i + 4), BALLAST_D4(i + 8), BALLAST_D4(i + 12)
+#define BALLAST_D64(i) BALLAST_D16(i), BALLAST_D16(i + 16), BALLAST_D16(i + 32), BALLAST_D16(i + 48)
+  // clang-format off
+  if constexpr (N == 8) {
+    BALLAST_ASM_SM90A(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %6, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {"
+        "%0, %1, %2, %3"
+        "}, %4, %5, p, 1, 1;\n}\n"
+        : BALLAST_D4(0)
+        : "l"(a.bits), "l"(b.bits), "r"(add) : "memory");
+  } else if constexpr (N == 16) {
+    BALLAST_ASM_SM90A(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %10, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n16k8.f32.tf32.tf32 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7"
+        "}, %8, %9, p, 1, 1;\n}\n"
+        : BALLAST_D4(0), BALLAST_D4(4)
+        : "l"(a.bits), "l"(b.bits), "r"(add) : "memory");
+  } else if constexpr (N == 32) {
+    BALLAST_ASM_SM90A(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n32k8.f32.tf32.tf32 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+        "}, %16, %17, p, 1, 1;\n}\n"
+        : BALLAST_D16(0)
+        : "l"(a.bits), "l"(b.bits), "r"(add) : "memory");
+  } else if constexpr (N == 64) {
+    BALLAST_ASM_SM90A(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+        "}, %32, %33, p, 1, 1;\n}\n"
+        : BALLAST_D16(0), BALLAST_D16(16)
+        : "l"(a.bits), "l"(b.bits), "r"(add) : "memory");
+  } else if constexpr (N == 128) {
+    BALLAST_ASM_SM90A(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+        "}, %64, %65, p, 1, 1;\n}\n"
+        : BALLAST_D64(0)
+        : "l"(a.bits), "l"(b.bits), "r"(add) : "memory");
+  } else if constexpr (N == 256) {
+    BALLAST_ASM_SM90A(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+        "}, %128, %129, p, 1, 1;\n}\n"
+        : BALLAST_D64(0), BALLAST_D64(64)
+        : "l"(a.bits), "l"(b.bits), "r"(add) : "memory");
+  }
+  // clang-format on
+#undef BALLAST_D64
+#undef BALLAST_D16
+#undef BALLAST_D4
+#else
+  const detail::wgmma_operand own{d, a, b, accumulate};
+  simt::product_begin(&own, sizeof(own), detail::wgmma_twin<N>, where);
+#endif
+}
+
+}  // namespace ballast::arch
