@@ -66,9 +66,22 @@ __device__ __forceinline__ matrix_descriptor advanced(matrix_descriptor operand,
   return operand;
 }
 
-// Before the first product, and after ordinary code has touched d.
-__device__ __forceinline__ void fence_wgmma() {
 #if BALLAST_DEVICE_CODE
+namespace detail {
+// The compiler may not move what it does with d across this.
+template <int Size>
+__device__ __forceinline__ void pin(float (&d)[Size]) {
+#pragma unroll
+  for (int i = 0; i < Size; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+}  // namespace detail
+#endif
+
+// Before the first product, and after ordinary code has touched its d. D: float[N / 2], one for each product that follows.
+template <class... D>
+__device__ __forceinline__ void fence_wgmma([[maybe_unused]] D&... d) {
+#if BALLAST_DEVICE_CODE
+  (detail::pin(d), ...);
   BALLAST_ASM_SM90A("wgmma.fence.sync.aligned;" ::: "memory");
 #endif
 }
@@ -81,11 +94,12 @@ __device__ __forceinline__ void commit_wgmma() {
 #endif
 }
 
-// Until at most GroupsLeft committed groups of products are under way.
-template <int GroupsLeft>
-__device__ __forceinline__ void wait_wgmma() {
+// Until at most GroupsLeft committed groups of products are under way. D: those that are then done.
+template <int GroupsLeft, class... D>
+__device__ __forceinline__ void wait_wgmma([[maybe_unused]] D&... d) {
 #if BALLAST_DEVICE_CODE
   BALLAST_ASM_SM90A("wgmma.wait_group.sync.aligned %0;" ::"n"(GroupsLeft) : "memory");
+  (detail::pin(d), ...);
 #else
   simt::product_wait(GroupsLeft);
 #endif
