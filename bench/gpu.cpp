@@ -100,8 +100,14 @@ struct driver {
   }
 };
 
-const driver& bound() {
+const driver& found() {
   static const driver& made = *new driver;
+  return made;
+}
+
+const driver& bound() {
+  const driver& made = found();
+  if (!made.missing.empty()) throw unsupported_error(made.missing);
   return made;
 }
 
@@ -123,7 +129,7 @@ void* make_event() {
 
 }  // namespace
 
-std::string why_none() { return pretended ? "" : bound().missing; }
+std::string why_none() { return pretended ? "" : found().missing; }
 
 void pretend() { pretended = true; }
 
@@ -135,7 +141,6 @@ description open() {
     return host;
   }
   const driver& d = bound();
-  if (!d.missing.empty()) throw unsupported_error(d.missing);
   int device = 0;
   check(d.device_get(&device, 0), "cuDeviceGet");
   void* context = nullptr;

@@ -50,8 +50,10 @@ class GpuCheck(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.out = Path(self.folder.name)
         self.fake = self.out / "fake"
-        self.fake.write_text(FAKE)
-        self.fake.chmod(0o755)
+        self.fake.mkdir()
+        for name in ("ballast-gpu-check", "ballast-gpu-check-production"):
+            (self.fake / name).write_text(FAKE)
+            (self.fake / name).chmod(0o755)
 
     def tearDown(self):
         self.folder.cleanup()
@@ -69,10 +71,15 @@ class GpuCheck(unittest.TestCase):
         self.assertIn(info.returncode, (0, 4), info.stderr)
         if info.returncode == 4:
             self.assertIn("cannot run here", info.stderr)
-            status, out, _ = check("--program", PROGRAM, "--dry-run", "--out", self.out)
+            real = self.out / "real"
+            real.mkdir()
+            for name in ("ballast-gpu-check", "ballast-gpu-check-production"):
+                (real / name).symlink_to(PROGRAM)
+            stages = "verify,faults,bench,repairs,heatmap"
+            self.assertEqual(check("--programs", real, "--dry-run", "--out", self.out, "--stages", stages)[0], 0)
+            status, out, _ = check("--programs", real, "--out", self.out, "--stages", stages)
             self.assertEqual(status, 4, out)
             stages = {stage["name"]: stage for stage in self.result()["stages"]}
-            self.assertEqual(stages["list"]["status"], "passed")
             for name in ("verify", "bench", "heatmap"):
                 self.assertEqual(stages[name]["status"], "no GPU")
                 self.assertTrue(stages[name]["detail"])
@@ -83,7 +90,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(check("--stages", "bake")[0], 2)
 
     def test_table_and_page(self):
-        status, out, _ = check("--program", self.fake, "--out", self.out, "--stages", "verify,bench,heatmap")
+        status, out, _ = check("--programs", self.fake, "--out", self.out, "--stages", "verify,bench,heatmap")
         self.assertEqual(status, 1, out)  # verify failed
         lines = out.splitlines()
         self.assertLessEqual(len(lines), 100)
@@ -107,7 +114,7 @@ class GpuCheck(unittest.TestCase):
         self.assertTrue(page.read_text().endswith("## Reasons\n\nSome.\n"))
 
     def test_a_stage_that_breaks_does_not_stop_the_others(self):
-        status, out, _ = check("--program", self.fake, "--out", self.out, "--stages", "heatmap,bench", "--quick")
+        status, out, _ = check("--programs", self.fake, "--out", self.out, "--stages", "heatmap,bench", "--quick")
         self.assertEqual(status, 1)
         self.assertRegex(out, r"heatmap +failed .*exit status 9")
         self.assertRegex(out, r"bench +passed")

@@ -12,6 +12,7 @@
 #include "cuda/driver.hpp"
 #include "cuda/jit.hpp"
 #include "device_problem.hpp"
+#include "inject/injector.hpp"
 #include "output.hpp"
 #include "problems.hpp"
 #include "stages.hpp"
@@ -66,9 +67,12 @@ template <class T>
 void use(recorder& device, const fft::problem& problem, fft::direction way, protection guard, const std::string& scheme) {
   device.now = fft::to_token(problem, way) + " " + std::string(to_string(guard)) + (scheme.empty() ? "" : " " + scheme);
   const fft::geometry shape = fft::resolve(problem);
+  execution how;
+  how.backend = backend::cuda;
+  how.protection = guard;
+  how.scheme = scheme;
   const auto address = [](std::uintptr_t place) { return reinterpret_cast<void*>(place); };
-  (void)execute<T>(fft::plan(problem, on_gpu(guard, scheme)), shape, way, address(std::uintptr_t{1} << 40),
-                   address(std::uintptr_t{1} << 50));
+  (void)execute<T>(fft::plan(problem, how), shape, way, address(std::uintptr_t{1} << 40), address(std::uintptr_t{1} << 50));
 }
 
 }  // namespace
@@ -123,12 +127,18 @@ int kernels(const settings& wanted, const time_limit& limit) {
   schemes.insert(schemes.begin(), "");
   if (!wanted.tokens.empty()) {
     for (const std::string& token : wanted.tokens) add(token, both, schemes, true);
+  } else if (inject::active_injector::enabled) {
+    for (const std::string& token : fault_set(wanted.quick)) add(token, both, {""}, false);
+    for (const timed_problem& each : benchmark_set(wanted.quick)) {
+      if (each.schemes) add(each.token, {protection::correct}, {""}, false);
+    }
+    for (const std::string& token : scheme_set()) add(token, both, schemes, false);
   } else {
     for (const timed_problem& each : benchmark_set(wanted.quick))
       add(each.token, both, each.schemes ? schemes : std::vector<std::string>{""}, false);
     for (const std::string& token : accuracy_set(wanted.quick)) add(token, both, {""}, true);
     for (const std::string& token : fault_set(wanted.quick)) add(token, both, {""}, false);
-    for (const std::string& token : scheme_set()) add(token, both, schemes, false);
+    for (const std::string& token : scheme_set()) add(token, {protection::correct}, schemes, false);
     for (const std::string& token : sanitizer_set()) add(token, both, {""}, false);
     if (!wanted.quick) {
       for (const std::string& token : huge_set()) add(token, both, {""}, true);

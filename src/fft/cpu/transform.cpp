@@ -1144,7 +1144,7 @@ void cpu_transform<T>::run_convolution(const T* in, T* out, const call& how, wor
       for (std::int64_t j = 0; j < n; ++j) u[at(j)] = multiply(x[at(j)], (*chirp)[at(j)]);
       std::fill(u.begin() + static_cast<std::ptrdiff_t>(n), u.end(), std::complex<T>(0));
       const auto step = [&](direction way, const signal& a, signal& c, std::int64_t which) {
-        const call part{way, 1, false, how.protection, how.threads, how.seen, how.injector};
+        const call part{way, 1, false, how.protection, how.threads, how.stream, how.workspace, how.seen, how.injector};
         inner_failed =
             !inner_->run_part(reinterpret_cast<const T*>(a.data()), reinterpret_cast<T*>(c.data()), part, inside, all,
                               b * tiles + which * inner_->tiles_of_signal(), b * waiting + which * inner_->waiting_of_signal(), b) ||

@@ -49,33 +49,35 @@ BALLAST_HD constexpr bool second_weight_negative(int butterfly, int element) {
   return ones % 2 != 0;
 }
 
-// What is known of a line between two computations of it. In shared memory, kept by the thread that judges the line.
+// What is known of a line between two computations of it. In shared memory; written by the lane that judges the line.
 struct line_record {
   std::uint64_t hash;      // of the outputs of this computation, if asked for
   std::uint64_t previous;  // and of the one before
   double residual;         // of the first check that failed
   double threshold;
-  double norm_scale;  // double data: what elements are multiplied with before they are squared, in a careful computation
+  double careful_square;   // ‖x‖², times norm_scale²
+  double norm_scale;       // double data: what elements are multiplied with before they are squared
   std::uint32_t word;      // k_pass: store it
-  std::uint32_t detected;  // a check has failed and could be believed
+  std::uint8_t detected;   // a check has failed and could be believed
+  std::uint8_t settled;    // nothing more is to be decided
+  std::uint16_t unused;
   std::uint32_t broken;    // products that two evaluations disagree on
-  std::uint32_t settled;   // nothing more is to be decided
 };
-static_assert(sizeof(line_record) <= 64);
-
-template <line_policy P, class Injector>
-__device__ __noinline__ void recover_tile(const line_launch<Injector>& launch, std::int64_t tile);
+static_assert(sizeof(line_record) == 64);
 
 template <line_policy P, class Injector>
 struct line_tile {
   using real = typename scalar_of<P.wide>::type;
   using number = complex<real>;
   static constexpr int k_last = P.stages - 1;
-  static constexpr int k_values = 5;  // of a partial sum: two complex residuals and ‖x‖²
+  static constexpr bool k_summed = P.check == check_form::verify_before_store || P.check == check_form::composite;
+  static constexpr int k_values = 5;  // of a partial sum: two complex numbers and ‖x‖²
+
+  static constexpr bool k_products = P.store_factor != factor_form::none || P.load_factor != factor_form::none;
 
   number x[P.held()];
-  real encoded[4] = {};
-  double norm_square = 0;
+  real encoded[4] = {};  // bᵀx of this thread's elements, for both vectors
+  real square = 0;       // and their ‖x‖²
 
   const line_arguments& a;
   const line_launch<Injector>& launch;
@@ -157,8 +159,7 @@ struct line_tile {
     return z;
   }
 
-  // Elements of butterfly q of the first stage; b and ‖·‖² are summed on the way.
-  template <bool Careful>
+  // The elements of this thread's butterflies of the first stage.
   __device__ __forceinline__ void load() {
     constexpr int r = P.radix[0];
     constexpr int stride = P.length / r;
@@ -175,18 +176,15 @@ struct line_tile {
         x[q * r + k] = mine ? read(base, j + k * stride, line) : number{real(0), real(0)};
       });
     });
-    if constexpr (P.check == check_form::verify_before_store || P.check == check_form::composite) encode<Careful>(t);
+    if constexpr (k_summed) encode(t);
     strike<2 * P.butterflies(0) * r>(inject::site::fft_input, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
   }
 
-  template <bool Careful>
   __device__ __forceinline__ void encode(int t) {
     constexpr int r = P.radix[0];
     constexpr int stride = P.length / r;
-    real sum[4] = {};
-    real square = 0;
-    double careful_square = 0;
-    const double norm_scale = Careful && P.wide ? records()[line_of(P.in_columns)].norm_scale : 1;
+    square = 0;
+    for (int v = 0; v < 4; ++v) encoded[v] = 0;
     unrolled<P.butterflies(0)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
       const int j = t + q * P.threads;
@@ -195,22 +193,14 @@ struct line_tile {
           constexpr int k = decltype(ki)::value;
           const number z = x[q * r + k];
           const complex_pair<real> b = cached_pair(static_cast<const real*>(a.encode) + 4 * static_cast<std::int64_t>(j + k * stride));
-          sum[0] = multiply_add(-b.first.im, z.im, multiply_add(b.first.re, z.re, sum[0]));
-          sum[1] = multiply_add(b.first.im, z.re, multiply_add(b.first.re, z.im, sum[1]));
-          sum[2] = multiply_add(-b.second.im, z.im, multiply_add(b.second.re, z.re, sum[2]));
-          sum[3] = multiply_add(b.second.im, z.re, multiply_add(b.second.re, z.im, sum[3]));
-          if constexpr (Careful) {
-            const double re = static_cast<double>(z.re) * norm_scale;
-            const double im = static_cast<double>(z.im) * norm_scale;
-            careful_square += re * re + im * im;
-          } else {
-            square = multiply_add(z.re, z.re, multiply_add(z.im, z.im, square));
-          }
+          encoded[0] = multiply_add(-b.first.im, z.im, multiply_add(b.first.re, z.re, encoded[0]));
+          encoded[1] = multiply_add(b.first.im, z.re, multiply_add(b.first.re, z.im, encoded[1]));
+          encoded[2] = multiply_add(-b.second.im, z.im, multiply_add(b.second.re, z.re, encoded[2]));
+          encoded[3] = multiply_add(b.second.im, z.re, multiply_add(b.second.re, z.im, encoded[3]));
+          square = multiply_add(z.re, z.re, multiply_add(z.im, z.im, square));
         });
       }
     });
-    for (int v = 0; v < 4; ++v) encoded[v] = sum[v];
-    norm_square = Careful ? careful_square : static_cast<double>(square);
   }
 
   // ---- transform -------------------------------------------------------------------------------------------------------------------
@@ -365,7 +355,7 @@ struct line_tile {
 
   // Scale, checksum of the outputs, factors. Returns aᵀy for the even and the odd places of the second weight vector.
   __device__ __forceinline__ void finish(real (&sum)[4]) {
-    constexpr bool checked = P.check == check_form::verify_before_store || P.check == check_form::composite;
+    constexpr bool checked = k_summed;
     const int line = line_of(P.out_columns);
     if constexpr (P.scaled) {
       const real scale = static_cast<real>(a.scale);
@@ -449,35 +439,53 @@ struct line_tile {
     return reinterpret_cast<line_record*>(shared + (P.exchange_bytes() + 15) / 16 * 16 + P.partial_bytes());
   }
 
-  // Adds up `values` over the lanes that share a line and writes them to the partial sums at `to`.
-  template <int Values, bool Columns>
-  __device__ __forceinline__ void deposit(double* to, double (&value)[Values]) const {
+  // Partial sums lie as [line][slot][k_values]; those of the encoded input, if other threads hold the outputs of a line, behind the others.
+  static constexpr int k_out_slots = P.partials(P.out_columns);
+  static constexpr int k_in_slots = P.remaps() ? P.partials(P.in_columns) : 0;
+  __device__ __forceinline__ double* partial(int line, int slot) const { return partials() + (line * k_out_slots + slot) * k_values; }
+  __device__ __forceinline__ double* encoded_partial(int line, int slot) const {
+    return partials() + (P.lines * k_out_slots + line * k_in_slots + slot) * k_values;
+  }
+
+  // Adds up `value` and `norm` over the lanes of a warp that share a line, and writes the sums to the line's partial sums.
+  template <bool Columns, bool Encoded>
+  __device__ __forceinline__ void deposit(double (&value)[4], real norm) const {
     const int line = line_of(Columns);
     const int t = place_of(Columns);
-    if constexpr (P.shuffles(Columns)) {
-      constexpr int lanes = P.lanes_of_line(Columns);
-      constexpr int nearest = Columns ? P.lines : 1;  // distance of neighbouring lanes of a line
-      for (int v = 0; v < Values; ++v) {
-        for (int d = nearest; d < nearest * lanes; d *= 2) value[v] += __shfl_xor_sync(0xffffffffu, value[v], d);
+    constexpr int lanes = P.shuffles(Columns) ? P.lanes_of_line(Columns) : 1;
+    constexpr int near = Columns ? P.lines : 1;  // distance of neighbouring lanes of a line
+    double* const to = Encoded ? encoded_partial(line, t / lanes) : partial(line, t / lanes);
+    if constexpr (lanes >= 4) {
+      // Half of the lanes go on with half of the values, twice; then each lane has one value to sum.
+      const int lane = t % lanes;
+      const bool upper = lane >= lanes / 2;
+      double half[2];
+      for (int v = 0; v < 2; ++v) {
+        const double other = __shfl_xor_sync(0xffffffffu, upper ? value[v] : value[2 + v], near * lanes / 2);
+        half[v] = (upper ? value[2 + v] : value[v]) + other;
+      }
+      const bool odd = lane % (lanes / 2) >= lanes / 4;
+      double one = (odd ? half[1] : half[0]) + __shfl_xor_sync(0xffffffffu, odd ? half[0] : half[1], near * lanes / 4);
+      for (int d = near * lanes / 8; d >= near; d /= 2) one += __shfl_xor_sync(0xffffffffu, one, d);
+      for (int d = near * lanes / 2; d >= near; d /= 2) norm += __shfl_xor_sync(0xffffffffu, norm, d);
+      if (lane % (lanes / 4) == 0) to[lane / (lanes / 4)] = one;
+      if (lane == 0) to[4] = static_cast<double>(norm);
+    } else {
+      for (int d = near; d < near * lanes; d *= 2) {
+        for (int v = 0; v < 4; ++v) value[v] += __shfl_xor_sync(0xffffffffu, value[v], d);
+        norm += __shfl_xor_sync(0xffffffffu, norm, d);
       }
       if (t % lanes == 0) {
-        for (int v = 0; v < Values; ++v) to[(t / lanes * P.lines + line) * Values + v] = value[v];
+        for (int v = 0; v < 4; ++v) to[v] = value[v];
+        to[4] = static_cast<double>(norm);
       }
-    } else {
-      for (int v = 0; v < Values; ++v) to[(t * P.lines + line) * Values + v] = value[v];
     }
   }
 
   // Both checksums of the finished tile against the encoded ones. Returns whether any line of the block is still to be settled.
-  template <bool Careful>
-  __device__ __forceinline__ bool verify(int attempt, const real (&sum)[4]) {
-    double* const in_sums = partials();
-    constexpr int in_count = P.remaps() ? P.partials(P.in_columns) : 0;
-    double* const out_sums = in_sums + static_cast<std::int64_t>(in_count) * k_values * P.lines;
-    constexpr int out_values = P.remaps() ? 4 : 5;
-    constexpr int out_count = P.partials(P.out_columns);
+  __device__ __forceinline__ bool verify(int attempt, const real (&sum)[4]) const {
     const double scale = P.scaled ? static_cast<double>(static_cast<real>(a.scale)) : 1;
-    double out[out_values];
+    double out[4];
     for (int v = 0; v < 2; ++v) {
       const double even = static_cast<double>(sum[v]);
       const double odd = static_cast<double>(sum[2 + v]);
@@ -486,79 +494,88 @@ struct line_tile {
     }
     if constexpr (!P.remaps()) {
       for (int v = 0; v < 4; ++v) out[v] -= scale * static_cast<double>(encoded[v]);
-      out[4] = norm_square;
     }
-    deposit<out_values, P.out_columns>(out_sums, out);
+    deposit<P.out_columns, false>(out, P.remaps() ? real(0) : square);
     barrier();
+    // One warp judges a line: lane 8v + s adds up value v of the slots s, s + 8, …
     bool open = false;
     constexpr int warps = P.block() / 32;
     const int warp = static_cast<int>(threadIdx.x) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int v = lane / 8;
     for (int line = warp; line < P.lines && warp < warps; line += warps) {
-      double total[k_values] = {};
-      for (int i = lane; i < out_count; i += 32) {
-        for (int v = 0; v < out_values; ++v) total[v] += out_sums[(i * P.lines + line) * out_values + v];
+      double one = 0;
+      double norm = 0;
+      for (int i = lane % 8; i < k_out_slots; i += 8) {
+        one += partial(line, i)[v];
+        if constexpr (!P.remaps()) norm += partial(line, i)[4];
       }
-      if constexpr (P.remaps()) {
-        for (int i = lane; i < in_count; i += 32) {
-          for (int v = 0; v < 4; ++v) total[v] -= scale * in_sums[(i * P.lines + line) * k_values + v];
-          total[4] += in_sums[(i * P.lines + line) * k_values + 4];
-        }
+      for (int i = lane % 8; i < k_in_slots; i += 8) {
+        one -= scale * encoded_partial(line, i)[v];
+        norm += encoded_partial(line, i)[4];
       }
-      for (int v = 0; v < k_values; ++v) {
-        for (int d = 16; d > 0; d /= 2) total[v] += __shfl_xor_sync(0xffffffffu, total[v], d);
+      constexpr int slots = k_out_slots > k_in_slots ? k_out_slots : k_in_slots;
+      for (int d = 1; d < 8 && d < slots; d *= 2) {
+        one += __shfl_xor_sync(0xffffffffu, one, d);
+        norm += __shfl_xor_sync(0xffffffffu, norm, d);
       }
-      if (lane == 0) open = !judge<Careful>(line, attempt, total) || open;
+      if (lane % 8 == 0) strike<1>(inject::site::fft_checksum, a.pass, a.passes, &one, line * 4 + v, 4 * P.lines);
+      // |Re ρ| + |Im ρ| of one vector, and then the larger one, or whichever is not a number.
+      one = fabs(one);
+      one += __shfl_xor_sync(0xffffffffu, one, 8);
+      const double other = __shfl_xor_sync(0xffffffffu, one, 16);
+      const double residual = one <= other ? other : one == one ? (other == other ? one : other) : one;
+      if (lane == 0) open = !judge(line, attempt, residual, norm) || open;
     }
     return __syncthreads_or(open) != 0;
   }
 
-  // Decides about one line from its residuals and ‖x‖². Returns whether it is settled.
-  template <bool Careful>
-  __device__ __forceinline__ bool judge(int line, int attempt, double (&total)[k_values]) {
-    line_record& r = records()[line];
-    strike<4>(inject::site::fft_checksum, a.pass, a.passes, total, line, P.lines);
-    // Squares of elements far from 1 leave the range of the precision: then only a careful computation, which avoids that, can be judged.
+  // Decides about one line from its residual and ‖x‖². Returns whether it is settled.
+  __device__ __forceinline__ bool judge(int line, int attempt, double residual, double norm_square) const {
+    if (attempt > 0) return judge_again(line, attempt, residual);
+    // Squares of elements far from 1 leave the range of the precision: only a computation with careful norms can be judged then.
     constexpr double tiny = P.wide ? 1e-250 : 1e-30;
     constexpr double huge = P.wide ? 1e250 : 1e30;
-    const bool finite = total[4] <= huge;  // false for NaN
-    const bool in_range = Careful ? finite : finite && total[4] >= tiny;
-    const double norm = sqrt(total[4]) / (Careful && P.wide ? r.norm_scale : 1.0);
-    double limit[2] = {a.slope[0] * norm + a.offset[0], a.slope[1] * norm + a.offset[1]};
-    strike<2>(inject::site::fft_threshold, a.pass, a.passes, limit, line, P.lines);
-    abft::guarded_threshold tau;
-    tau.value = limit[0];
-    tau.twin = limit[1];
-    const double first = fabs(total[0]) + fabs(total[1]);
-    const double second = fabs(total[2]) + fabs(total[3]);
-    // The larger of the two, or whichever is not a number.
-    const double residual = first <= second ? second : first != first ? first : second != second ? second : first;
-    std::uint32_t word = abft::verify(residual, tau);
-    if (!(finite || (Careful && !P.wide && total[4] < 1e300))) word = abft::k_fail;
-    if (r.broken != 0) word = abft::k_fail;
-    strike<1>(inject::site::fft_comparison, a.pass, a.passes, &word, line, P.lines);
-    if constexpr (!Careful) {
-      r.word = word;
-      r.settled = word == abft::k_pass ? 1 : 0;
-      if (word != abft::k_pass) {
-        r.detected = in_range || r.broken != 0 ? 1 : 0;
-        r.residual = residual;
-        r.threshold = limit[0];
-        r.norm_scale = total[4] <= huge ? (total[4] >= tiny ? 1.0 : 0x1p+600) : 0x1p-600;
-      }
-      return word == abft::k_pass;
-    } else {
-      return judge_again(line, attempt, r, word, norm, residual, limit[0]);
+    const bool in_range = norm_square >= tiny && norm_square <= huge;  // false for NaN
+    abft::guarded_threshold tau;  // squared, so that no root has to be taken
+    tau.value = a.slope[0] * a.slope[0] * norm_square + a.offset[0] * a.offset[0];
+    tau.twin = a.slope[1] * a.slope[1] * norm_square + a.offset[1] * a.offset[1];
+    strike<1>(inject::site::fft_threshold, a.pass, a.passes, &tau.value, line, P.lines);
+    std::uint32_t word = abft::verify(residual * residual, tau);
+    if (!in_range && !(norm_square == 0 && residual == 0)) word = abft::k_fail;
+    line_record& r = records()[line];
+    if constexpr (k_products) {
+      if (r.broken != 0) word = abft::k_fail;
     }
+    strike<1>(inject::site::fft_comparison, a.pass, a.passes, &word, line, P.lines);
+    r.word = word;
+    if (word == abft::k_pass) {
+      r.settled = 1;
+      return true;
+    }
+    r.settled = 0;
+    r.detected = in_range || (k_products && r.broken != 0) ? 1 : 0;
+    r.residual = residual;
+    r.threshold = sqrt(tau.value);
+    r.norm_scale = !P.wide ? 1.0 : norm_square <= huge ? (norm_square >= tiny ? 1.0 : 0x1p+600) : 0x1p-600;
+    return false;
   }
 
-  // A line that was computed again.
-  __device__ bool judge_again(int line, int attempt, line_record& r, std::uint32_t word, double norm, double residual, double threshold) {
+  // A line that was computed again, its norm by careful_norms.
+  __device__ __noinline__ bool judge_again(int line, int attempt, double residual) const {
+    line_record& r = records()[line];
     if (r.settled != 0) return true;
+    const double norm = sqrt(r.careful_square) / r.norm_scale;
+    abft::guarded_threshold tau;
+    tau.value = a.slope[0] * norm + a.offset[0];
+    tau.twin = a.slope[1] * norm + a.offset[1];
+    strike<1>(inject::site::fft_threshold, a.pass, a.passes, &tau.value, line, P.lines);
+    std::uint32_t word = abft::verify(residual, tau);
+    if (k_products && r.broken != 0) word = abft::k_fail;
+    strike<1>(inject::site::fft_comparison, a.pass, a.passes, &word, line, P.lines);
     const bool same = r.hash == r.previous;
     const bool judged = norm <= a.overflow;  // false for NaN and Inf: then the input itself is such, and only repetition can tell
-    const bool good = judged ? word == abft::k_pass : same && r.broken == 0;
-    const bool last = attempt > a.repairs + (r.detected != 0 ? 0 : 1);
+    const bool good = judged ? word == abft::k_pass : same && !(k_products && r.broken != 0);
     if (good) {
       r.word = abft::k_pass;
       r.settled = 1;
@@ -576,9 +593,9 @@ struct line_tile {
     if (r.detected == 0 && (judged || attempt > 1)) {
       r.detected = 1;
       r.residual = residual;
-      r.threshold = threshold;
+      r.threshold = tau.value;
     }
-    if (last) {
+    if (attempt > a.repairs + (r.detected != 0 ? 0 : 1)) {
       r.settled = 1;
       r.word = abft::k_fail;
       report_event(line, r, event_action::uncorrectable);
@@ -631,53 +648,65 @@ struct line_tile {
     barrier();
   }
 
-  template <bool Careful>
   __device__ __forceinline__ void compute(real (&sum)[4]) {
-    load<Careful>();
-    if constexpr (P.remaps() && P.check != check_form::none) {
-      double in[k_values];
+    load();
+    if constexpr (P.remaps() && k_summed) {
+      double in[4];
       for (int v = 0; v < 4; ++v) in[v] = static_cast<double>(encoded[v]);
-      in[4] = norm_square;
-      deposit<k_values, P.in_columns>(partials(), in);
+      deposit<P.in_columns, true>(in, square);
     }
     transform();
     finish(sum);
   }
 
-  __device__ __forceinline__ void mend_records() {
-    for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) records()[line].broken = 0;
-    if constexpr (P.store_factor != factor_form::none || P.load_factor != factor_form::none) barrier();
-  }
-
-  __device__ __forceinline__ void store_verified() const {
-    const int line = line_of(P.out_columns);
-    if (valid(line) && records()[line].word == abft::k_pass) store();
-  }
-
-  // The tile, verified before it is stored.
-  __device__ __forceinline__ void run_verified() {
-    mend_records();
-    real sum[4] = {};
-    compute<false>(sum);
-    if (verify<false>(0, sum)) {
-      hash_outputs();
-      recover_tile<P, Injector>(launch, tile);
-    } else {
-      store_verified();
+  // ‖x‖² of every line from its input, so that it neither overflows nor underflows.
+  __device__ void careful_norms() {
+    line_record* const all = records();
+    for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) {
+      all[line].careful_square = 0;
+      all[line].broken = 0;
     }
-  }
-
-  // The rare way: compute again, with norms that neither overflow nor underflow, until every line is settled.
-  __device__ __forceinline__ void recover() {
-    for (int attempt = 1;; ++attempt) {
+    barrier();
+    load();
+    const int line = line_of(P.in_columns);
+    const double scale = all[line].norm_scale;
+    double sum = 0;
+    unrolled<P.butterflies(0) * P.radix[0]>([&](auto i) {
+      const number z = x[decltype(i)::value];
+      sum += static_cast<double>(z.re) * scale * (static_cast<double>(z.re) * scale);
+      sum += static_cast<double>(z.im) * scale * (static_cast<double>(z.im) * scale);
+    });
+    atomicAdd(&all[line].careful_square, sum);
+    barrier();
+    if constexpr (k_products) {  // what that load may have flagged
+      for (int each = static_cast<int>(threadIdx.x); each < P.lines; each += P.block()) all[each].broken = 0;
       barrier();
-      mend_records();
-      real sum[4] = {};
-      compute<true>(sum);
-      hash_outputs();
-      if (!verify<true>(attempt, sum)) break;
     }
-    store_verified();
+  }
+
+  // The tile: verified before it is stored, and computed again until every line is settled. Lines that were stored are loaded again, too,
+  // but not looked at.
+  __device__ __forceinline__ void run_verified() {
+    line_record* const all = records();
+    if constexpr (k_products) {
+      for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) all[line].broken = 0;
+      barrier();
+    }
+    bool stored = !valid(line_of(P.out_columns));
+    for (int attempt = 0;; ++attempt) {
+      real sum[4] = {};
+      compute(sum);
+      if (attempt > 0) hash_outputs();
+      const bool open = verify(attempt, sum);
+      if (!stored && all[line_of(P.out_columns)].settled != 0) {
+        if (all[line_of(P.out_columns)].word == abft::k_pass) store();
+        stored = true;
+      }
+      if (!open) return;
+      if (attempt == 0) hash_outputs();
+      barrier();
+      careful_norms();
+    }
   }
 
   __device__ __forceinline__ void run() {
@@ -685,21 +714,13 @@ struct line_tile {
       run_verified();
     } else {
       real sum[4] = {};
-      load<false>();
+      load();
       transform();
       finish(sum);
       if (valid(line_of(P.out_columns))) store();
     }
   }
 };
-
-// Not inlined, and with registers of its own: those of the usual way must not be held for it.
-template <line_policy P, class Injector>
-__device__ __noinline__ void recover_tile(const line_launch<Injector>& launch, std::int64_t tile) {
-  line_tile<P, Injector> again(launch);
-  again.select(tile);
-  again.recover();
-}
 
 template <line_policy P, class Injector>
 __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __grid_constant__ line_launch<Injector> given) {

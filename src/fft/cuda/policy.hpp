@@ -102,9 +102,8 @@ struct line_policy {
   BALLAST_HD constexpr int partials(bool columns) const { return shuffles(columns) ? threads / lanes_of_line(columns) : threads; }
   BALLAST_HD constexpr std::int64_t partial_bytes() const {
     if (check == check_form::none) return 0;
-    const int in = remaps() ? 5 * partials(in_columns) : 0;
-    const int out = remaps() ? 4 * partials(out_columns) : 5 * partials(out_columns);
-    return static_cast<std::int64_t>(in + out) * lines * 8;
+    const int slots = partials(out_columns) + (remaps() ? partials(in_columns) : 0);
+    return static_cast<std::int64_t>(slots) * 5 * lines * 8;
   }
   BALLAST_HD constexpr std::int64_t record_bytes() const { return check == check_form::none ? 0 : 64 * static_cast<std::int64_t>(lines); }
   BALLAST_HD constexpr std::int64_t shared_bytes() const {
@@ -185,7 +184,7 @@ struct line_arguments {
   int first_stage, stages;     // injection: this pass's stages and
   int first_twiddle, twiddle_steps; // twiddle products among those of all passes
   double scale;
-  double slope[2], offset[2];  // threshold = slope · ‖x‖ + offset, each kept twice
+  double slope[2], offset[2];  // threshold: √(slope²‖x‖² + offset²), of a line computed again slope·‖x‖ + offset; each kept twice
   double overflow;             // a line whose norm exceeds this may overflow: judged by repetition
 };
 
