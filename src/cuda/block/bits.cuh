@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include "core/counter_rng.hpp"
 #include "cuda/arch/arch.cuh"
 
 namespace ballast::cuda {
@@ -33,10 +32,11 @@ __device__ __forceinline__ std::uint64_t from_bits<std::uint64_t>(std::uint64_t 
   return word;
 }
 
-// A hash of a value that is the same for every NaN.
+// A term of a hash of many values that is the same for every NaN: an odd multiple of the bits, another one at each place, so that a change
+// of one value always changes the sum of the terms.
 template <class T>
 __device__ __forceinline__ std::uint64_t value_hash(T x, std::uint64_t place) {
-  return core::mix64((x == x ? static_cast<std::uint64_t>(bits(x)) : 0x7ff8u) + 0x9e3779b97f4a7c15u * (place + 1));
+  return (x == x ? static_cast<std::uint64_t>(bits(x)) + 1 : 0) * (0x9e3779b97f4a7c15u * (2 * place + 1));
 }
 
 }  // namespace ballast::cuda

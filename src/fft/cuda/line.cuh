@@ -65,6 +65,93 @@ struct line_record {
 };
 static_assert(sizeof(line_record) == 64);
 
+// What is rare is not inlined, and gets no pointer to the tile: its registers would have to lie in memory.
+template <class Injector>
+struct rare {
+  const line_launch<Injector>& launch;
+  std::int64_t tile;
+  int lines;            // of a tile
+  int line;             // in it
+  std::int64_t number;  // of the line, in its pass
+
+  template <int Count, class T>
+  __device__ __forceinline__ void strike(inject::site where, T* data) const {
+    if constexpr (Injector::enabled) {
+      const line_arguments& a = launch.arguments;
+      launch.injector.template strike<Count>(where, inject::device_place{a.first_tile + tile, a.all_tiles, a.pass, a.passes, line, lines}, data);
+    }
+  }
+
+  static __device__ void count(unsigned long long& counter) { atomicAdd(&counter, 1ull); }
+
+  __device__ void report_event(const line_record& r, event_action action) const {
+    const line_arguments& a = launch.arguments;
+    event_ring& ring = *a.events;
+    count(action == event_action::uncorrectable ? ring.uncorrectable
+          : action == event_action::recomputed  ? ring.recomputed
+                                                : ring.corrected);
+    const unsigned long long at = atomicAdd(&ring.written, 1ull);
+    if (at >= k_ring_events) return;
+    device_event e{};
+    e.index = number;
+    e.residual = r.residual;
+    e.threshold = r.threshold;
+    e.time = arch::global_timer();
+    const auto check = r.broken != 0 ? event_check::product : event_check::line;
+    e.what = static_cast<std::uint32_t>(a.pass) | static_cast<std::uint32_t>(check) << 8 | static_cast<std::uint32_t>(action) << 16;
+    e.chunk = static_cast<std::uint32_t>(a.chunk);
+    e.multiprocessor = static_cast<std::uint32_t>(arch::multiprocessor_id());
+    e.seal = event_seal(e);
+    if constexpr (Injector::enabled) {
+      launch.injector.template strike<1>(inject::site::event_log, inject::device_place{0, 1, 0, 1, 0, 1}, &e.residual);
+    }
+    ring.events[at] = e;
+  }
+
+  // Decides about a line that was computed again, its norm by careful_norms. Returns whether it is settled.
+  __device__ __noinline__ bool judge(line_record& r, int attempt, double residual) const {
+    const line_arguments& a = launch.arguments;
+    if (r.settled != 0) return true;
+    const double norm = sqrt(r.careful_square) / r.norm_scale;
+    abft::guarded_threshold tau;
+    tau.value = a.slope[0] * norm + a.offset[0];
+    tau.twin = a.slope[1] * norm + a.offset[1];
+    strike<1>(inject::site::fft_threshold, &tau.value);
+    std::uint32_t word = abft::verify(residual, tau);
+    if (r.broken != 0) word = abft::k_fail;
+    strike<1>(inject::site::fft_comparison, &word);
+    const bool same = r.hash == r.previous;
+    const bool judged = norm <= a.overflow;  // false for NaN and Inf: then the input itself is such, and only repetition can tell
+    const bool good = judged ? word == abft::k_pass : same && r.broken == 0;
+    if (good) {
+      r.word = abft::k_pass;
+      r.settled = 1;
+      if (r.detected != 0) {
+        if (a.repairs == 0) {  // detect only: a fault was seen, so this result is not to be believed
+          r.word = abft::k_fail;
+          report_event(r, event_action::uncorrectable);
+        } else {
+          report_event(r, event_action::recomputed);
+          if (same) count(a.events->false_alarms);
+        }
+      }
+      return true;
+    }
+    if (r.detected == 0 && (judged || attempt > 1)) {
+      r.detected = 1;
+      r.residual = residual;
+      r.threshold = tau.value;
+    }
+    if (attempt > a.repairs + (r.detected != 0 ? 0 : 1)) {
+      r.settled = 1;
+      r.word = abft::k_fail;
+      report_event(r, event_action::uncorrectable);
+      return true;
+    }
+    return false;
+  }
+};
+
 template <line_policy P, class Injector>
 struct line_tile {
   using real = typename scalar_of<P.wide>::type;
@@ -401,7 +488,7 @@ struct line_tile {
   }
 
   // Two evaluations of a product disagree in their bits: a fault, unless it is only the payload of a NaN.
-  __device__ void confirm_broken(int line, const number* y) {
+  __device__ __forceinline__ void confirm_broken(int line, const number* y) {
     bool broken = false;
     outputs([&](auto at, int o, auto, auto) {
       constexpr int i = decltype(at)::value;
@@ -411,7 +498,7 @@ struct line_tile {
     });
     if (broken) flag_broken(line);
   }
-  __device__ void flag_broken(int line) const {
+  __device__ __forceinline__ void flag_broken(int line) const {
     if constexpr (P.check != check_form::none) atomicOr(&records()[line].broken, 1u);
   }
 
@@ -532,7 +619,8 @@ struct line_tile {
 
   // Decides about one line from its residual and ‖x‖². Returns whether it is settled.
   __device__ __forceinline__ bool judge(int line, int attempt, double residual, double norm_square) const {
-    if (attempt > 0) return judge_again(line, attempt, residual);
+    line_record& r = records()[line];
+    if (attempt > 0) return rare<Injector>{launch, tile, P.lines, line, number_of(line)}.judge(r, attempt, residual);
     // Squares of elements far from 1 leave the range of the precision: only a computation with careful norms can be judged then.
     constexpr double tiny = P.wide ? 1e-250 : 1e-30;
     constexpr double huge = P.wide ? 1e250 : 1e30;
@@ -543,7 +631,6 @@ struct line_tile {
     strike<1>(inject::site::fft_threshold, a.pass, a.passes, &tau.value, line, P.lines);
     std::uint32_t word = abft::verify(residual * residual, tau);
     if (!in_range && !(norm_square == 0 && residual == 0)) word = abft::k_fail;
-    line_record& r = records()[line];
     if constexpr (k_products) {
       if (r.broken != 0) word = abft::k_fail;
     }
@@ -553,6 +640,7 @@ struct line_tile {
       r.settled = 1;
       return true;
     }
+    if constexpr (!k_products) r.broken = 0;
     r.settled = 0;
     r.detected = in_range || (k_products && r.broken != 0) ? 1 : 0;
     r.residual = residual;
@@ -561,76 +649,8 @@ struct line_tile {
     return false;
   }
 
-  // A line that was computed again, its norm by careful_norms.
-  __device__ __noinline__ bool judge_again(int line, int attempt, double residual) const {
-    line_record& r = records()[line];
-    if (r.settled != 0) return true;
-    const double norm = sqrt(r.careful_square) / r.norm_scale;
-    abft::guarded_threshold tau;
-    tau.value = a.slope[0] * norm + a.offset[0];
-    tau.twin = a.slope[1] * norm + a.offset[1];
-    strike<1>(inject::site::fft_threshold, a.pass, a.passes, &tau.value, line, P.lines);
-    std::uint32_t word = abft::verify(residual, tau);
-    if (k_products && r.broken != 0) word = abft::k_fail;
-    strike<1>(inject::site::fft_comparison, a.pass, a.passes, &word, line, P.lines);
-    const bool same = r.hash == r.previous;
-    const bool judged = norm <= a.overflow;  // false for NaN and Inf: then the input itself is such, and only repetition can tell
-    const bool good = judged ? word == abft::k_pass : same && !(k_products && r.broken != 0);
-    if (good) {
-      r.word = abft::k_pass;
-      r.settled = 1;
-      if (r.detected != 0) {
-        if (a.repairs == 0) {  // detect only: a fault was seen, so this result is not to be believed
-          r.word = abft::k_fail;
-          report_event(line, r, event_action::uncorrectable);
-        } else {
-          report_event(line, r, event_action::recomputed);
-          if (same) count(a.events->false_alarms);
-        }
-      }
-      return true;
-    }
-    if (r.detected == 0 && (judged || attempt > 1)) {
-      r.detected = 1;
-      r.residual = residual;
-      r.threshold = tau.value;
-    }
-    if (attempt > a.repairs + (r.detected != 0 ? 0 : 1)) {
-      r.settled = 1;
-      r.word = abft::k_fail;
-      report_event(line, r, event_action::uncorrectable);
-      return true;
-    }
-    return false;
-  }
-
-  static __device__ void count(unsigned long long& counter) { atomicAdd(&counter, 1ull); }
-
-  __device__ void report_event(int line, const line_record& r, event_action action) const {
-    event_ring& ring = *a.events;
-    count(action == event_action::uncorrectable ? ring.uncorrectable
-          : action == event_action::recomputed  ? ring.recomputed
-                                                : ring.corrected);
-    const unsigned long long at = atomicAdd(&ring.written, 1ull);
-    if (at >= k_ring_events) return;
-    device_event e{};
-    e.index = number_of(line);
-    e.residual = r.residual;
-    e.threshold = r.threshold;
-    e.time = arch::global_timer();
-    const auto check = r.broken != 0 ? event_check::product : event_check::line;
-    e.what = static_cast<std::uint32_t>(a.pass) | static_cast<std::uint32_t>(check) << 8 | static_cast<std::uint32_t>(action) << 16;
-    e.chunk = static_cast<std::uint32_t>(a.chunk);
-    e.multiprocessor = static_cast<std::uint32_t>(arch::multiprocessor_id());
-    e.seal = event_seal(e);
-    if constexpr (Injector::enabled) {
-      launch.injector.template strike<1>(inject::site::event_log, inject::device_place{0, 1, 0, 1, 0, 1}, &e.residual);
-    }
-    ring.events[at] = e;
-  }
-
   // Hash of the outputs of each line, for comparing two computations.
-  __device__ void hash_outputs() {
+  __device__ __forceinline__ void hash_outputs() {
     line_record* const all = records();
     barrier();
     for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) {
@@ -660,7 +680,7 @@ struct line_tile {
   }
 
   // ‖x‖² of every line from its input, so that it neither overflows nor underflows.
-  __device__ void careful_norms() {
+  __device__ __forceinline__ void careful_norms() {
     line_record* const all = records();
     for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) {
       all[line].careful_square = 0;
