@@ -205,17 +205,19 @@ int choose_threads(int length, const std::vector<int>& radices, int limit) {
 
 double exchange_cost(const line_policy& p, int s) { return cost_of(patterns(p, s), p.exchange[s], word_width(p)); }
 
-line_policy make_policy(const line_request& wanted, const std::vector<int>& radices, int threads, int lines, bool split, int min_blocks) {
+line_policy make_policy(const line_request& wanted, const tuned_line& value) {
+  const std::vector<int>& radices = value.radices;
+  const int threads = value.threads;
   line_policy p;
   p.wide = wanted.wide;
   p.in_columns = wanted.in_columns;
   p.out_columns = wanted.out_columns;
   p.check = wanted.check;
   p.length = wanted.length;
-  p.lines = lines;
+  p.lines = value.lines;
   p.threads = threads;
-  p.split = split;
-  p.min_blocks = min_blocks;
+  p.split = value.split;
+  p.min_blocks = value.min_blocks;
   p.stages = static_cast<int>(radices.size());
   if (radices.empty() || radices.size() > k_max_stages) throw std::logic_error("radices: expected 1 to 8");
   int product = 1;
@@ -241,8 +243,26 @@ bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabili
   return true;
 }
 
-line_policy choose_policy(const line_request& wanted, const ballast::cuda::capabilities& device) {
+namespace {
+
+// Whether a tile of so many lines leaves multiprocessors idle that a smaller one would use.
+bool too_few_tiles(const line_request& wanted, int lines, const ballast::cuda::capabilities& device) {
+  return (wanted.count + lines - 1) / lines < device.multiprocessors;
+}
+
+}  // namespace
+
+line_policy choose_policy(const line_request& wanted, const ballast::cuda::capabilities& device, const tuning_table& tuned) {
   const int n = wanted.length;
+  if (const auto entry = tuned.find(wanted, device.major)) {
+    tuned_line value = *entry;
+    const int least = wanted.in_columns || wanted.out_columns ? (wanted.wide ? 2 : 4) : 1;
+    while (value.lines / 2 >= least && value.lines % 2 == 0 && value.threads * value.lines / 2 >= 32 &&
+           (value.lines / 2 >= wanted.columns || too_few_tiles(wanted, value.lines, device)))
+      value.lines /= 2;
+    line_policy p = make_policy(wanted, value);
+    if (p.shared_bytes() <= device.shared_per_block) return p;
+  }
   const int limit = wanted.wide ? 8 : 16;  // complex numbers that a thread should hold
   std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max(limit, 13));
   if (std::has_single_bit(static_cast<unsigned>(n)) && n > 16) radices = split_into_radices(n, limit);
@@ -253,7 +273,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   int lines = std::max(1, 256 / threads);
   if (columns) lines = std::max(lines, n >= 1024 ? sector_lines / 2 : sector_lines);
   lines = static_cast<int>(std::bit_floor(static_cast<unsigned>(lines)));
-  while (lines > 1 && lines / 2 >= wanted.columns && threads * lines / 2 >= 32) lines /= 2;
+  while (lines > 1 && (lines / 2 >= wanted.columns || (!columns && too_few_tiles(wanted, lines, device))) && threads * lines / 2 >= 32) lines /= 2;
   while (threads * lines > 1024 && lines > 1) lines /= 2;
   while (threads * lines < 32) lines *= 2;
   int held = 0;
@@ -267,7 +287,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   for (bool split : {false, true}) {
     for (int side = lines; side >= 1 && threads * side >= 32; side /= 2) {
       if (columns && side < (wanted.wide ? 2 : 4) && side < wanted.columns) break;
-      line_policy p = make_policy(wanted, radices, threads, side, split, 1);
+      line_policy p = make_policy(wanted, {radices, threads, side, split, 1});
       if (p.shared_bytes() > device.shared_per_block) continue;
       p.min_blocks = std::max(1, std::min(blocks_for(p.block()),
                                           static_cast<int>(device.shared_per_multiprocessor / (p.shared_bytes() + 1024))));
@@ -275,6 +295,48 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
     }
   }
   throw std::logic_error("length: expected one that fits into shared memory");
+}
+
+std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cuda::capabilities& device) {
+  std::vector<tuned_line> made;
+  const int n = wanted.length;
+  const bool columns = wanted.in_columns || wanted.out_columns;
+  for (const int limit : {4, 8, 16}) {
+    if (wanted.wide ? limit == 16 && n > 16 : limit == 4 && n > 64) continue;
+    std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max(limit, 13 < n && n % 13 == 0 ? 13 : n % 11 == 0 ? 11 : n % 7 == 0 ? 7 : n % 5 == 0 ? 5 : 3));
+    if (radices.empty() || radices.size() > k_max_stages) continue;
+    for (const int held : {limit, 2 * limit}) {
+      if (held > (wanted.wide ? 16 : 32)) continue;
+      const int threads = radices.size() == 1 ? 1 : choose_threads(n, radices, held);
+      for (const int block : {64, 128, 256, 512, 1024}) {
+        const int lines = static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, block / threads))));
+        if (threads * lines < 32 || threads * lines > 1024 || (block > 64 && threads * lines * 2 <= block)) continue;
+        if (columns && lines < (wanted.wide ? 4 : 8)) continue;
+        if (lines > 64) continue;
+        for (const bool split : {false, true}) {
+          for (const int registers : {40, 64, 80, 96, 128, 168}) {
+            int own = 0;
+            for (const int r : radices) own = std::max(own, ceil_divide(n / r, threads) * r);
+            const int least = own * (wanted.wide ? 4 : 2) + (wanted.check == check_form::none ? 12 : 24);
+            if (registers < least || registers > 3 * least) continue;
+            const int blocks = std::min(device.threads_per_multiprocessor / (threads * lines),
+                                        static_cast<int>(device.registers_per_multiprocessor) / (registers * threads * lines));
+            if (blocks < 1) continue;
+            tuned_line one{radices, threads, lines, split, blocks};
+            const line_policy p = make_policy(wanted, one);
+            const auto fitting = static_cast<int>(device.shared_per_multiprocessor / (p.shared_bytes() + 1024));
+            if (p.shared_bytes() > device.shared_per_block || fitting < 1) continue;
+            // A split exchange pays only where shared memory limits the blocks.
+            const line_policy whole = make_policy(wanted, {radices, threads, lines, false, blocks});
+            if (split && device.shared_per_multiprocessor / (whole.shared_bytes() + 1024) >= blocks) continue;
+            one.min_blocks = std::min(blocks, fitting);
+            if (std::ranges::find(made, one) == made.end()) made.push_back(std::move(one));
+          }
+        }
+      }
+    }
+  }
+  return made;
 }
 
 namespace {

@@ -301,8 +301,9 @@ class builder {
     wanted.check = wanted_.check;
     wanted.columns = made.columns;
     wanted.count = made.lines();
+    made.request = wanted;
     line_policy& p = made.policy;
-    p = choose_policy(wanted, device_);
+    p = choose_policy(wanted, device_, *wanted_.tuned);
     p.inverse = one.inverse;
     p.transactions = wanted_.transactions;
     if (loads) {

@@ -10,6 +10,7 @@
 #include "cuda/device.hpp"
 #include "fft/contract.hpp"
 #include "fft/cuda/policy.hpp"
+#include "fft/cuda/tuning.hpp"
 
 namespace ballast::fft::cuda {
 
@@ -29,6 +30,7 @@ enum class table_kind : std::uint8_t { none, chirp, filter };
 
 struct pass {
   line_policy policy;
+  line_request request;  // that the policy was chosen for
   line_side source{}, target{};
   std::int64_t columns = 1, middles = 1, batches = 1;
   std::array<signal_of_index, 3> signals;  // of column, middle and batch
@@ -62,25 +64,19 @@ struct schedule_request {
   bool scaled = false;
   check_form check = check_form::none;
   int transactions = 1;
+  const tuning_table* tuned = &tuning_table::active();
 };
 
 schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device);
 
-// One pass's line: what the choice of a policy depends on.
-struct line_request {
-  int length = 1;
-  bool wide = false;
-  bool in_columns = false, out_columns = false;
-  check_form check = check_form::none;
-  std::int64_t count = 1;    // how many lines there are in all
-  std::int64_t columns = 1;  // and how many side by side
-};
+// The policy without factors and forms: of the tuning table where that has an entry, else by rule.
+line_policy choose_policy(const line_request& wanted, const ballast::cuda::capabilities& device, const tuning_table& tuned);
 
-// The policy by rule, without factors and forms; the radices, threads and lines of a tuning entry where there is one.
-line_policy choose_policy(const line_request& wanted, const ballast::cuda::capabilities& device);
+// The policy that `value` says: fills in swizzles. Throws std::logic_error if its parts do not fit together.
+line_policy make_policy(const line_request& wanted, const tuned_line& value);
 
-// The same for given radices, threads and lines: fills in swizzles. Throws std::logic_error if they do not fit together.
-line_policy make_policy(const line_request& wanted, const std::vector<int>& radices, int threads, int lines, bool split, int min_blocks);
+// What the tuner tries for a line: radices, threads, lines and exchanges that could be the fastest.
+std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cuda::capabilities& device);
 
 // Whether one pass can transform lines of this length, all prime factors being at most 13.
 bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device);

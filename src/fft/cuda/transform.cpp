@@ -18,6 +18,7 @@
 #include "fft/contract.hpp"
 #include "fft/cuda/schedule.hpp"
 #include "fft/cuda/tables.hpp"
+#include "fft/cuda/transform.hpp"
 #include "inject/device_fault.hpp"
 
 namespace ballast::fft::cuda {
@@ -31,11 +32,12 @@ std::int64_t chunk_bytes(const ballast::cuda::capabilities& about) { return std:
 template <class T>
 class cuda_transform final : public transform {
  public:
-  cuda_transform(const geometry& shape, check_form check, int transactions)
+  cuda_transform(const geometry& shape, const transform_options& options)
       : device_(ballast::cuda::current_device()),
         shape_(shape),
-        check_(check),
-        transactions_(transactions),
+        check_(options.check),
+        transactions_(options.transactions),
+        tuned_(*options.tuned),
         tables_(device_, precision_of<T>) {
     // Work is needed for as many signals as run at a time: as many as fit into the cache together.
     schedule whole = scheduled(direction::forward, false, shape_.batch);
@@ -83,6 +85,7 @@ class cuda_transform final : public transform {
     wanted.scaled = scaled;
     wanted.check = check_;
     wanted.transactions = transactions_;
+    wanted.tuned = &tuned_;
     return make_schedule(wanted, device_->about());
   }
 
@@ -99,6 +102,7 @@ class cuda_transform final : public transform {
   geometry shape_;
   check_form check_;
   int transactions_;
+  const tuning_table& tuned_;
   std::int64_t chunk_ = 1;
   std::int64_t work_bytes_ = 0;
   mutable std::mutex mutex_;
@@ -436,11 +440,13 @@ void cuda_transform<T>::run(const void* in, void* out, const call& how) const {
 
 }  // namespace
 
+std::unique_ptr<transform> make_transform(const geometry& shape, precision type, const transform_options& options) {
+  if (type == precision::f32) return std::make_unique<cuda_transform<float>>(shape, options);
+  return std::make_unique<cuda_transform<double>>(shape, options);
+}
+
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect) {
-  const check_form check = protect ? check_form::verify_before_store : check_form::none;
-  const int transactions = 1;
-  if (type == precision::f32) return std::make_unique<cuda_transform<float>>(shape, check, transactions);
-  return std::make_unique<cuda_transform<double>>(shape, check, transactions);
+  return make_transform(shape, type, transform_options{protect ? check_form::verify_before_store : check_form::none});
 }
 
 }  // namespace ballast::fft::cuda
