@@ -85,6 +85,9 @@ struct rare {
   static __device__ void count(unsigned long long& counter) { atomicAdd(&counter, 1ull); }
 
   __device__ void report_event(const line_record& r, event_action action) const {
+    report_event(r.residual, r.threshold, r.broken != 0 ? event_check::product : event_check::line, action);
+  }
+  __device__ void report_event(double residual, double threshold, event_check check, event_action action) const {
     const line_arguments& a = launch.arguments;
     event_ring& ring = *a.events;
     count(action == event_action::uncorrectable ? ring.uncorrectable
@@ -94,10 +97,9 @@ struct rare {
     if (at >= k_ring_events) return;
     device_event e{};
     e.index = number;
-    e.residual = r.residual;
-    e.threshold = r.threshold;
+    e.residual = residual;
+    e.threshold = threshold;
     e.time = arch::global_timer();
-    const auto check = r.broken != 0 ? event_check::product : event_check::line;
     e.what = static_cast<std::uint32_t>(a.pass) | static_cast<std::uint32_t>(check) << 8 | static_cast<std::uint32_t>(action) << 16;
     e.chunk = static_cast<std::uint32_t>(a.chunk);
     e.multiprocessor = static_cast<std::uint32_t>(arch::multiprocessor_id());
@@ -157,7 +159,7 @@ struct line_tile {
   using real = typename scalar_of<P.wide>::type;
   using number = complex<real>;
   static constexpr int k_last = P.stages - 1;
-  static constexpr bool k_summed = P.check == check_form::verify_before_store || P.check == check_form::composite;
+  static constexpr bool k_summed = P.sums();
   static constexpr int k_values = 5;  // of a partial sum: two complex numbers and ‖x‖²
 
   static constexpr bool k_products = P.store_factor != factor_form::none || P.load_factor != factor_form::none;
@@ -246,8 +248,12 @@ struct line_tile {
     return z;
   }
 
-  // The elements of this thread's butterflies of the first stage.
+  // The elements of this thread's butterflies of the first stage; `loaded` runs when they are encoded.
   __device__ __forceinline__ void load() {
+    load([] {});
+  }
+  template <class Body>
+  __device__ __forceinline__ void load(Body&& loaded) {
     constexpr int r = P.radix[0];
     constexpr int stride = P.length / r;
     const int line = line_of(P.in_columns);
@@ -264,6 +270,7 @@ struct line_tile {
       });
     });
     if constexpr (k_summed) encode(t);
+    loaded();
     strike<2 * P.butterflies(0) * r>(inject::site::fft_input, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
   }
 
@@ -440,8 +447,13 @@ struct line_tile {
     }
   }
 
-  // Scale, checksum of the outputs, factors. Returns aᵀy for the even and the odd places of the second weight vector.
+  // Scale, checksum of the outputs, factors. Returns aᵀy for the even and the odd places of the second weight vector. `summed` runs when the
+  // registers hold y, before the factors.
   __device__ __forceinline__ void finish(real (&sum)[4]) {
+    finish(sum, [] {});
+  }
+  template <class Body>
+  __device__ __forceinline__ void finish(real (&sum)[4], Body&& summed) {
     constexpr bool checked = k_summed;
     const int line = line_of(P.out_columns);
     if constexpr (P.scaled) {
@@ -453,15 +465,8 @@ struct line_tile {
     }
     constexpr int count = P.butterflies(k_last) * P.radix[k_last];
     if constexpr (P.store_factor == factor_form::none) strike<2 * count>(inject::site::fft_output, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
-    if constexpr (checked) {
-      outputs([&](auto at, int o, auto q, auto k) {
-        constexpr int sign = second_weight_negative(decltype(q)::value, decltype(k)::value) ? 2 : 0;
-        const number w = cached(static_cast<const number*>(a.verify) + o);
-        const number z = x[decltype(at)::value];
-        sum[sign] = multiply_add(-w.im, z.im, multiply_add(w.re, z.re, sum[sign]));
-        sum[sign + 1] = multiply_add(w.im, z.re, multiply_add(w.re, z.im, sum[sign + 1]));
-      });
-    }
+    if constexpr (checked) sum_outputs(sum);
+    summed();
     if constexpr (P.store_factor != factor_form::none) {
       if (valid(line)) {
         number y[checked ? P.held() : 1];
@@ -485,6 +490,16 @@ struct line_tile {
         }
       }
     }
+  }
+
+  __device__ __forceinline__ void sum_outputs(real (&sum)[4]) const {
+    outputs([&](auto at, int o, auto q, auto k) {
+      constexpr int sign = second_weight_negative(decltype(q)::value, decltype(k)::value) ? 2 : 0;
+      const number w = cached(static_cast<const number*>(a.verify) + o);
+      const number z = x[decltype(at)::value];
+      sum[sign] = multiply_add(-w.im, z.im, multiply_add(w.re, z.re, sum[sign]));
+      sum[sign + 1] = multiply_add(w.im, z.re, multiply_add(w.re, z.im, sum[sign + 1]));
+    });
   }
 
   // Two evaluations of a product disagree in their bits: a fault, unless it is only the payload of a NaN.
@@ -583,9 +598,29 @@ struct line_tile {
       for (int v = 0; v < 4; ++v) out[v] -= scale * static_cast<double>(encoded[v]);
     }
     deposit<P.out_columns, false>(out, P.remaps() ? real(0) : square);
-    barrier();
-    // One warp judges a line: lane 8v + s adds up value v of the slots s, s + 8, …
     bool open = false;
+    each_line([&](int line, int v, double one, double norm) {
+      if (threadIdx.x % 8 == 0) strike<1>(inject::site::fft_checksum, a.pass, a.passes, &one, line * 4 + v, 4 * P.lines);
+      const double residual = larger_residual(one);
+      if (threadIdx.x % 32 == 0) open = !judge(line, attempt, residual, norm) || open;
+    });
+    return __syncthreads_or(open) != 0;
+  }
+
+  // From value v of aᵀy − bᵀx in the lanes 8v …: |Re ρ| + |Im ρ| of one vector, and then the larger one, or whichever is not a number.
+  static __device__ __forceinline__ double larger_residual(double one) {
+    one = fabs(one);
+    one += __shfl_xor_sync(0xffffffffu, one, 8);
+    const double other = __shfl_xor_sync(0xffffffffu, one, 16);
+    return one <= other ? other : one == one ? (other == other ? one : other) : one;
+  }
+
+  // Adds up what the threads of each line have deposited. One warp takes a line: body(line, v, value v of aᵀy − bᵀx, ‖x‖²) in the lanes
+  // 8v … 8v + 7, which add up the slots s, s + 8, …
+  template <class Body>
+  __device__ __forceinline__ void each_line(Body&& body) const {
+    const double scale = P.scaled ? static_cast<double>(static_cast<real>(a.scale)) : 1;
+    barrier();
     constexpr int warps = P.block() / 32;
     const int warp = static_cast<int>(threadIdx.x) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -606,15 +641,8 @@ struct line_tile {
         one += __shfl_xor_sync(0xffffffffu, one, d);
         norm += __shfl_xor_sync(0xffffffffu, norm, d);
       }
-      if (lane % 8 == 0) strike<1>(inject::site::fft_checksum, a.pass, a.passes, &one, line * 4 + v, 4 * P.lines);
-      // |Re ρ| + |Im ρ| of one vector, and then the larger one, or whichever is not a number.
-      one = fabs(one);
-      one += __shfl_xor_sync(0xffffffffu, one, 8);
-      const double other = __shfl_xor_sync(0xffffffffu, one, 16);
-      const double residual = one <= other ? other : one == one ? (other == other ? one : other) : one;
-      if (lane == 0) open = !judge(line, attempt, residual, norm) || open;
+      body(line, v, one, norm);
     }
-    return __syncthreads_or(open) != 0;
   }
 
   // Decides about one line from its residual and ‖x‖². Returns whether it is settled.
@@ -717,9 +745,12 @@ struct line_tile {
       real sum[4] = {};
       compute(sum);
       if (attempt > 0) hash_outputs();
+      if constexpr (P.check == check_form::one_sided) {
+        if (attempt == 0 && !stored) store();
+      }
       const bool open = verify(attempt, sum);
       if (!stored && all[line_of(P.out_columns)].settled != 0) {
-        if (all[line_of(P.out_columns)].word == abft::k_pass) store();
+        if (all[line_of(P.out_columns)].word == abft::k_pass && !(P.check == check_form::one_sided && attempt == 0)) store();
         stored = true;
       }
       if (!open) return;
@@ -730,7 +761,7 @@ struct line_tile {
   }
 
   __device__ __forceinline__ void run() {
-    if constexpr (P.check == check_form::verify_before_store) {
+    if constexpr (P.check == check_form::verify_before_store || P.check == check_form::one_sided) {
       run_verified();
     } else {
       real sum[4] = {};

@@ -245,6 +245,16 @@ bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabili
 
 namespace {
 
+// About how many registers a thread will want.
+int registers_of(const line_request& wanted, const tuned_line& value) {
+  int held = 0;
+  for (const int r : value.radices) held = std::max(held, ceil_divide(wanted.length / r, value.threads) * r);
+  const int scalars = wanted.wide ? 4 : 2;
+  int registers = 24 + held * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
+  if (wanted.check == check_form::composite) registers += 2 * held * scalars + 8 * scalars;
+  return std::min(255, registers);
+}
+
 // Whether a tile of so many lines leaves multiprocessors idle that a smaller one would use.
 bool too_few_tiles(const line_request& wanted, int lines, const ballast::cuda::capabilities& device) {
   return (wanted.count + lines - 1) / lines < device.multiprocessors;
@@ -260,6 +270,12 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
     while (value.lines / 2 >= least && value.lines % 2 == 0 && value.threads * value.lines / 2 >= 32 &&
            (value.lines / 2 >= wanted.columns || too_few_tiles(wanted, value.lines, device)))
       value.lines /= 2;
+    if (wanted.check == check_form::composite) {
+      // The table is for a kernel that holds a third as many numbers.
+      const int threads = value.threads * value.lines;
+      value.min_blocks = std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers_of(wanted, value) * threads), 1,
+                                    value.min_blocks);
+    }
     line_policy p = make_policy(wanted, value);
     if (p.shared_bytes() <= device.shared_per_block) return p;
   }
@@ -276,10 +292,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   while (lines > 1 && (lines / 2 >= wanted.columns || (!columns && too_few_tiles(wanted, lines, device))) && threads * lines / 2 >= 32) lines /= 2;
   while (threads * lines > 1024 && lines > 1) lines /= 2;
   while (threads * lines < 32) lines *= 2;
-  int held = 0;
-  for (const int r : radices) held = std::max(held, ceil_divide(n / r, threads) * r);
-  const int scalars = wanted.wide ? 4 : 2;
-  const int registers = std::min(255, 24 + held * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0));
+  const int registers = registers_of(wanted, {radices, threads});
   const auto blocks_for = [&](int threads_of_block) {
     return std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers * threads_of_block), 1,
                       std::min(16, device.threads_per_multiprocessor / threads_of_block));
@@ -347,7 +360,9 @@ void append(std::string& text, int value) { text += std::to_string(value); }
 }  // namespace
 
 std::string kernel_expression(const line_policy& p, bool instrumented) {
-  std::string text = "ballast::fft::cuda::line_kernel<ballast::fft::cuda::line_policy{";
+  std::string text = "ballast::fft::cuda::";
+  text += p.check == check_form::composite ? "composite_kernel" : "line_kernel";
+  text += "<ballast::fft::cuda::line_policy{";
   for (const bool flag : {p.wide, p.inverse, p.scaled, p.in_columns, p.out_columns, p.split, p.seal_out, p.seal_in}) {
     append(text, flag);
     text += ',';
@@ -382,7 +397,7 @@ std::string kernel_expression(const line_policy& p, bool instrumented) {
 
 ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrumented) {
   ballast::cuda::kernel_request made;
-  made.header = "fft/cuda/line.cuh";
+  made.header = policy.check == check_form::composite ? "fft/cuda/composite.cuh" : "fft/cuda/line.cuh";
   made.expression = kernel_expression(policy, instrumented);
   made.threads = policy.block();
   made.shared = policy.shared_bytes();

@@ -19,8 +19,10 @@ enum class store_form : int { complex, real };
 // and k the element, from two tables of about √M entries: what stands between two passes.
 enum class factor_form : int { none, table, twiddle };
 // none: no check. verify_before_store: two checksums of each line, verified before it is stored. thread: every butterfly by itself.
-// composite: lines of `transactions` tiles share one check and are corrected after their store (two-sided).
-enum class check_form : int { none, verify_before_store, thread, composite };
+// composite: lines of `transactions` tiles share one check and are corrected after their store (two-sided, composite.cuh). one_sided: each
+// line is verified after its store.
+enum class check_form : int { none, verify_before_store, thread, composite, one_sided };
+inline constexpr int k_group_record_bytes = 104;
 
 // One trip of a tile through shared memory. Word p of the linear layout is at p ^ (p >> shift & mask), for both pairs; mask < 2^shift,
 // so that it permutes groups of 2^shift ≤ 16 words. columns: word i·lines + line, else line·length + i.
@@ -82,6 +84,7 @@ struct line_policy {
     for (int i = 1; i < s; ++i) offset += (radix[i] - 1) * before(i);
     return offset;
   }
+  BALLAST_HD constexpr bool sums() const { return check != check_form::none && check != check_form::thread; }  // lines have checksums
   BALLAST_HD constexpr bool remaps() const { return in_columns != out_columns; }
   BALLAST_HD constexpr bool exchanges() const { return stages > 1 || remaps(); }
   // Shared memory. Exchange: words of one part or of both, rounded up to the groups that a layout permutes.
@@ -105,7 +108,10 @@ struct line_policy {
     const int slots = partials(out_columns) + (remaps() ? partials(in_columns) : 0);
     return static_cast<std::int64_t>(slots) * 5 * lines * 8;
   }
-  BALLAST_HD constexpr std::int64_t record_bytes() const { return check == check_form::none ? 0 : 64 * static_cast<std::int64_t>(lines); }
+  BALLAST_HD constexpr std::int64_t record_bytes() const {
+    if (check == check_form::none) return 0;
+    return (64 + (check == check_form::composite ? k_group_record_bytes : 0)) * static_cast<std::int64_t>(lines);
+  }
   BALLAST_HD constexpr std::int64_t shared_bytes() const {
     const std::int64_t sum = (exchange_bytes() + 15) / 16 * 16 + partial_bytes() + record_bytes();
     return sum;
@@ -180,6 +186,7 @@ struct line_arguments {
   int coarse_size;
   int chunk;        // for events
   int repairs;      // how often a tile may be computed again; 0: detect only
+  int input_kept;   // not 0: no tile's store changes the input of any
   int pass, passes;            // this pass, for events; and of how many, for injection
   int first_stage, stages;     // injection: this pass's stages and
   int first_twiddle, twiddle_steps; // twiddle products among those of all passes

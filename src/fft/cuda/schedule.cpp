@@ -27,6 +27,18 @@ std::int64_t pass::lines() const {
   return all;
 }
 
+std::int64_t pass::groups() const {
+  const std::int64_t tiles = (columns + policy.lines - 1) / policy.lines * middles * batches;
+  return (tiles + policy.transactions - 1) / policy.transactions;
+}
+
+std::int64_t pass::checks() const {
+  if (policy.check != check_form::composite) return lines();
+  std::int64_t all = groups() * policy.lines;
+  for (const repeat& each : repeats) all *= each.count;
+  return all;
+}
+
 namespace {
 
 // A dimension that a pass runs over but does not transform.

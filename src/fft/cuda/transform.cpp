@@ -189,7 +189,7 @@ void cuda_transform<T>::fill(prepared_pass& made) const {
     a.store_table = tables_.template get<T>(name, 0, make);
     a.store_twin = tables_.template get<T>(name, 1, make);
   }
-  if (policy.check == check_form::verify_before_store || policy.check == check_form::composite) {
+  if (policy.sums()) {
     std::optional<typename source::weights> weights;
     const auto once = [&]() -> typename source::weights& {
       if (!weights) weights = source::checksum_weights(policy);
@@ -227,7 +227,8 @@ void cuda_transform<T>::launch(const prepared& work, const std::array<unsigned c
     const double factor = p.policy.scaled ? std::abs(how.scale) : 1;
     const double points = static_cast<double>(p.policy.length);
     const double offset = abft::fft_residual<T>(points, 0, k_kappa) * factor + abft::fft_output_underflow<T>(points);
-    const double slope = (abft::fft_residual<T>(points, 1, k_kappa) - abft::fft_residual<T>(points, 0, k_kappa)) * factor;
+    const double slope = (abft::fft_residual<T>(points, 1, k_kappa) - abft::fft_residual<T>(points, 0, k_kappa)) * factor *
+                         abft::fft_group_growth(points, p.policy.transactions);
     for (int copy = 0; copy < 2; ++copy) {
       a.slope[copy] = slope;
       a.offset[copy] = offset;
@@ -246,9 +247,10 @@ void cuda_transform<T>::launch(const prepared& work, const std::array<unsigned c
       }
       a.in = base[static_cast<std::size_t>(p.from)] + source * source_width;
       a.out = base[static_cast<std::size_t>(p.to)] + target * target_width;
+      a.input_kept = base[static_cast<std::size_t>(p.from)] != base[static_cast<std::size_t>(p.to)];
       a.first_tile = round * a.tiles;
       const std::size_t size = instrumented ? sizeof(launch_argument) : sizeof(line_arguments);
-      device_->launch(*each.kernel, std::min<std::int64_t>(a.tiles, std::numeric_limits<std::int32_t>::max()), &given, size, how.stream);
+      device_->launch(*each.kernel, std::min<std::int64_t>(p.groups(), std::numeric_limits<std::int32_t>::max()), &given, size, how.stream);
       std::size_t i = 0;
       while (i < at.size() && ++at[i] == p.repeats[i].count) at[i++] = 0;
       if (i == at.size()) break;
@@ -292,7 +294,7 @@ void cuda_transform<T>::flight::collect(core::recorder& seen) {
   }
   // One comparison for each line of each pass; those of lines that were computed again are not known and not counted.
   for (const prepared* each : chunks_) {
-    for (const prepared_pass& one : each->passes) seen.checked(static_cast<std::uint64_t>(one.pass.lines()));
+    for (const prepared_pass& one : each->passes) seen.checked(static_cast<std::uint64_t>(one.pass.checks()));
   }
   event_ring ring;
   constexpr std::size_t head = offsetof(event_ring, events);
@@ -445,8 +447,5 @@ std::unique_ptr<transform> make_transform(const geometry& shape, precision type,
   return std::make_unique<cuda_transform<double>>(shape, options);
 }
 
-std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect) {
-  return make_transform(shape, type, transform_options{protect ? check_form::verify_before_store : check_form::none});
-}
 
 }  // namespace ballast::fft::cuda

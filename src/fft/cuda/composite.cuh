@@ -1,0 +1,384 @@
+// Two-sided checksums: a block takes P.transactions tiles one after the other, stores each at once, and checks all of them together.
+// Layer: fft/cuda kernels, over the parts of line.cuh.
+// In registers: u = Σ w_g x_g and v = Σ w_g y_g, element by element, w_g = ±1; the scalars Σ w_g ρ_g and Σ w_g c_g ρ_g with c_g = e^{2πi g/G}
+// and ρ_g = aᵀy_g − bᵀx_g. If one signal is wrong, the ratio of the two scalars is the c_g of its place, and W u − v is what it lacks.
+// Source: TurboFFT (PPoPP 2025) sections 4.1 to 4.3. The weights are not the paper's: signs keep the rounding of equal signals from
+// adding up, and the c_g all have the same size, so that every place is as easy to tell.
+#pragma once
+
+#include "fft/cuda/line.cuh"
+
+namespace ballast::fft::cuda {
+
+// w_g < 0. Balanced over 2, 4, 8, 16 and 32 places, and as good as balanced over every second to eighth.
+BALLAST_HD constexpr bool group_weight_negative(int g) { return (0x5aaa556au >> g & 1) != 0; }
+
+// What is known of a line of a group, in shared memory. A group's line: the lines at the same place of its tiles.
+struct group_record {
+  double rho[2][4];  // Σ w_g ρ_g and Σ w_g c_g ρ_g of both vectors
+  double residual;
+  double threshold;
+  double norm_square;
+  std::uint32_t word;  // of the check
+  std::int32_t place;  // located: which tile; −1: not one
+  std::uint32_t broken;  // a tile's product was wrong
+  std::uint32_t failed;  // the tiles were computed again, and one of them still fails
+};
+static_assert(sizeof(group_record) == k_group_record_bytes);
+
+template <line_policy P, class Injector>
+struct composite_tile : line_tile<P, Injector> {
+  using tile_type = line_tile<P, Injector>;
+  using typename tile_type::real;
+  using typename tile_type::number;
+  using tile_type::a;
+  using tile_type::barrier;
+  using tile_type::deposit;
+  using tile_type::launch;
+  using tile_type::line_of;
+  using tile_type::outputs;
+  using tile_type::records;
+  using tile_type::x;
+  static constexpr int k_in = P.butterflies(0) * P.radix[0];
+  static constexpr int k_out = P.butterflies(tile_type::k_last) * P.radix[tile_type::k_last];
+
+  number u[k_in];
+  number v[k_out];
+  real in[2][4];   // Σ w_g bᵀx_g and Σ w_g c_g bᵀx_g of this thread's elements
+  real out[2][4];  // the same of aᵀy_g, for the even and the odd places of the second vector
+  real norm;       // Σ ‖x_g‖²
+
+  __device__ explicit composite_tile(const line_launch<Injector>& given) : tile_type(given) {}
+
+  __device__ __forceinline__ group_record* groups() const {
+    return reinterpret_cast<group_record*>(reinterpret_cast<unsigned char*>(records()) + sizeof(line_record) * P.lines);
+  }
+  __device__ __forceinline__ rare<Injector> about(int line) const { return {launch, this->tile, P.lines, line, this->number_of(line)}; }
+
+  template <class Body>
+  __device__ __forceinline__ static void each_own_line(Body&& body) {
+    for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) body(line);
+  }
+
+  static __device__ __forceinline__ real weight(int g) { return group_weight_negative(g) ? real(-1) : real(1); }
+
+  // c_{g + 1} from c_g.
+  static __device__ __forceinline__ number next_place(const number& c) {
+    constexpr unit_root step = root_of_unity(P.transactions - 1, P.transactions);
+    return c * number{static_cast<real>(step.re), static_cast<real>(step.im)};
+  }
+
+  static __device__ __forceinline__ void accumulate(real (&to)[2][4], const real (&values)[4], real w, const number& c) {
+    for (int i = 0; i < 4; i += 2) {
+      to[0][i] = multiply_add(w, values[i], to[0][i]);
+      to[0][i + 1] = multiply_add(w, values[i + 1], to[0][i + 1]);
+      to[1][i] = multiply_add(w * c.re, values[i], multiply_add(-w * c.im, values[i + 1], to[1][i]));
+      to[1][i + 1] = multiply_add(w * c.im, values[i], multiply_add(w * c.re, values[i + 1], to[1][i + 1]));
+    }
+  }
+
+  __device__ __forceinline__ void run_group(std::int64_t first, int count) {
+    constexpr number zero{real(0), real(0)};
+    unrolled<k_in>([&](auto i) { u[decltype(i)::value] = zero; });
+    unrolled<k_out>([&](auto i) { v[decltype(i)::value] = zero; });
+    for (int set = 0; set < 2; ++set) {
+      for (int i = 0; i < 4; ++i) in[set][i] = out[set][i] = 0;
+    }
+    norm = 0;
+    for (bool again = false;;) {
+      number c{real(1), real(0)};
+      for (int g = 0; g < count; ++g) {
+        this->select(first + g);
+        run_tile(weight(g), c, again);
+        c = next_place(c);
+      }
+      if (!again) {
+        if (check()) return;
+        again = settle(first, count);
+        if (again) continue;
+      }
+      report_group(first, again);
+      return;
+    }
+  }
+
+  // One transaction. `alone`: verified by itself, before it is stored, as line.cuh does it.
+  __device__ __forceinline__ void run_tile(real w, const number& c, bool alone) {
+    each_own_line([&](int line) { groups()[line].broken = 0; });
+    if (!alone) alone = !add_tile(w, c);
+    if (!alone) return;
+    barrier();
+    this->run_verified();
+    each_own_line([&](int line) {
+      if (!this->valid(line)) return;
+      if (records()[line].word != abft::k_pass) {
+        groups()[line].failed = 1;
+      } else if (groups()[line].broken != 0) {
+        const auto done = a.repairs == 0 ? event_action::uncorrectable : event_action::recomputed;
+        about(line).report_event(0, 0, event_check::product, done);
+      }
+    });
+    barrier();
+  }
+
+  // Returns whether the tile is stored. If not, it has to be verified by itself: its input is such that it would spoil the composites of
+  // the others, or a factor or its product was wrong.
+  __device__ __forceinline__ bool add_tile(real w, const number& c) {
+    constexpr real huge = P.wide ? real(1e250) : real(1e30);
+    if constexpr (tile_type::k_products) {
+      barrier();
+      each_own_line([&](int line) { records()[line].broken = 0; });
+      barrier();
+    }
+    bool alone = false;
+    this->load([&] {
+      alone = __syncthreads_or(!(this->square <= huge)) != 0;
+      if (alone) return;
+      unrolled<k_in>([&](auto at) {
+        constexpr int i = decltype(at)::value;
+        u[i] = {multiply_add(w, x[i].re, u[i].re), multiply_add(w, x[i].im, u[i].im)};
+      });
+      accumulate(in, this->encoded, w, c);
+      norm += this->square;
+    });
+    if (alone) return false;
+    this->transform();
+    real sum[4] = {};
+    this->finish(sum, [&] {
+      unrolled<k_out>([&](auto at) {
+        constexpr int i = decltype(at)::value;
+        v[i] = {multiply_add(w, x[i].re, v[i].re), multiply_add(w, x[i].im, v[i].im)};
+      });
+      accumulate(out, sum, w, c);
+    });
+    if constexpr (tile_type::k_products) {
+      if (__syncthreads_or(records()[line_of(P.out_columns)].broken != 0) != 0) {
+        each_own_line([&](int line) { groups()[line].broken = records()[line].broken; });
+        return false;
+      }
+    }
+    if (this->valid(line_of(P.out_columns))) this->store();
+    return true;
+  }
+
+  // ---- the check of a group --------------------------------------------------------------------------------------------------------
+
+  // Sums of one set over the threads of each line: body as in each_line.
+  template <class Body>
+  __device__ __forceinline__ void reduce(int set, Body&& body) const {
+    const double scale = P.scaled ? static_cast<double>(static_cast<real>(a.scale)) : 1;
+    barrier();
+    double encoded[4];
+    double sums[4];
+    for (int i = 0; i < 4; ++i) encoded[i] = static_cast<double>(in[set][i]);
+    for (int i = 0; i < 2; ++i) {
+      sums[i] = static_cast<double>(out[set][i]) + static_cast<double>(out[set][2 + i]);
+      sums[2 + i] = static_cast<double>(out[set][i]) - static_cast<double>(out[set][2 + i]);
+    }
+    if constexpr (P.remaps()) {
+      deposit<P.in_columns, true>(encoded, norm);
+      deposit<P.out_columns, false>(sums, real(0));
+    } else {
+      for (int i = 0; i < 4; ++i) sums[i] -= scale * encoded[i];
+      deposit<P.out_columns, false>(sums, norm);
+    }
+    this->each_line(body);
+  }
+
+  // Threshold² of a group's line. A norm too small for its square to be exact counts as the smallest for which it is.
+  __device__ __forceinline__ abft::guarded_threshold limit(double norm_square) const {
+    constexpr double tiny = P.wide ? 1e-300 : 1e-34;
+    const double square = norm_square < tiny ? tiny : norm_square;
+    abft::guarded_threshold tau;
+    tau.value = a.slope[0] * a.slope[0] * square + P.transactions * (a.offset[0] * a.offset[0]);
+    tau.twin = a.slope[1] * a.slope[1] * square + P.transactions * (a.offset[1] * a.offset[1]);
+    return tau;
+  }
+
+  // Strikes what is one for a group as if each of its tiles had it.
+  template <class T>
+  __device__ __forceinline__ void strike_group(inject::site where, T* data, int thread, int threads) const {
+    if constexpr (Injector::enabled) {
+      const std::int64_t first = this->tile / P.transactions * P.transactions;
+      for (std::int64_t at = first; at <= this->tile; ++at) {
+        launch.injector.template strike<1>(where, inject::device_place{a.first_tile + at, a.all_tiles, a.pass, a.passes, thread, threads}, data);
+      }
+    }
+  }
+
+  // Whether every line of the group passes.
+  __device__ __forceinline__ bool check() const {
+    bool failed = false;
+    reduce(0, [&](int line, int value, double one, double norm_square) {
+      if (threadIdx.x % 8 == 0) strike_group(inject::site::fft_checksum, &one, line * 4 + value, 4 * P.lines);
+      const double residual = tile_type::larger_residual(one);
+      if (threadIdx.x % 32 != 0) return;
+      abft::guarded_threshold tau = limit(norm_square);
+      strike_group(inject::site::fft_threshold, &tau.value, line, P.lines);
+      std::uint32_t word = abft::verify(residual * residual, tau);
+      strike_group(inject::site::fft_comparison, &word, line, P.lines);
+      group_record& r = groups()[line];
+      r.word = word;
+      r.residual = residual;
+      r.threshold = sqrt(tau.value);
+      r.norm_square = norm_square;
+      failed = failed || word != abft::k_pass;
+    });
+    return __syncthreads_or(failed) == 0;
+  }
+
+  // ---- locate and correct ----------------------------------------------------------------------------------------------------------
+
+  // Some line has failed. The sums are still there: once more, with both sets; then what can be corrected is. Returns whether every tile is
+  // to be computed again: for more than one wrong signal, or what a composite cannot express.
+  __device__ __forceinline__ bool settle(std::int64_t first, int count) {
+    for (int set = 0; set < 2; ++set) {
+      reduce(set, [&](int line, int value, double one, double) {
+        if (threadIdx.x % 8 == 0) groups()[line].rho[set][value] = one;
+      });
+    }
+    barrier();
+    bool wanted = false;
+    bool lost = false;
+    each_own_line([&](int line) {
+      group_record& r = groups()[line];
+      if (r.word == abft::k_pass) return;
+      const double tau = sqrt(limit(r.norm_square).value);
+      this->select(first);
+      if (within(r.rho[0], tau)) {  // the check was hit, not the data
+        r.word = abft::k_pass;
+        const auto done = a.repairs == 0 ? event_action::uncorrectable : event_action::recomputed;
+        about(line).report_event(r.residual, r.threshold, event_check::composite, done);
+        if (a.repairs != 0) about(line).count(a.events->false_alarms);
+        return;
+      }
+      r.failed = 0;
+      r.place = located(r, tau, count);
+      wanted = wanted || r.place >= 0;
+      lost = lost || r.place < 0;
+    });
+    wanted = __syncthreads_or(wanted && a.repairs != 0) != 0;
+    if (wanted) {
+      make_correction();
+      each_own_line([&](int line) {
+        const group_record& r = groups()[line];
+        lost = lost || (r.word != abft::k_pass && r.place < 0);
+      });
+      barrier();
+      correct(first);
+    }
+    return __syncthreads_or(lost && a.repairs != 0 && a.input_kept != 0) != 0;
+  }
+
+  __device__ __forceinline__ void report_group(std::int64_t first, bool again) {
+    each_own_line([&](int line) {
+      const group_record& r = groups()[line];
+      if (r.word == abft::k_pass) return;
+      this->select(first + (r.place < 0 ? 0 : r.place));
+      rare<Injector> told = about(line);
+      if (r.place < 0) told.number = -1;
+      auto done = event_action::uncorrectable;
+      if (a.repairs != 0) {
+        if (r.place >= 0) {
+          done = event_action::corrected;
+        } else if (again && r.failed == 0) {
+          done = event_action::recomputed;
+        }
+      }
+      told.report_event(r.residual, r.threshold, event_check::composite, done);
+    });
+    barrier();
+  }
+
+  // Both vectors' |Re| + |Im|; false for NaN.
+  static __device__ bool within(const double* rho, double tau) {
+    return fabs(rho[0]) + fabs(rho[1]) <= tau && fabs(rho[2]) + fabs(rho[3]) <= tau;
+  }
+
+  // The one place that explains both vectors' residuals in both sets, else −1.
+  static __device__ int located(const group_record& r, double tau, int count) {
+    constexpr double u = P.wide ? 0x1p-53 : 0x1p-24;
+    const double size = fabs(r.rho[0][0]) + fabs(r.rho[0][1]) + fabs(r.rho[0][2]) + fabs(r.rho[0][3]);
+    const double room = 2 * tau + 64 * u * size;
+    int found = -1;
+    number c{real(1), real(0)};
+    for (int g = 0; g < count; ++g) {
+      double rest[4];
+      for (int i = 0; i < 4; i += 2) {
+        rest[i] = r.rho[1][i] - (static_cast<double>(c.re) * r.rho[0][i] - static_cast<double>(c.im) * r.rho[0][i + 1]);
+        rest[i + 1] = r.rho[1][i + 1] - (static_cast<double>(c.im) * r.rho[0][i] + static_cast<double>(c.re) * r.rho[0][i + 1]);
+      }
+      if (within(rest, room)) {
+        if (found >= 0) return -1;
+        found = g;
+      }
+      c = next_place(c);
+    }
+    return found;
+  }
+
+  // x: what the located signals lack, W u − v. It must take away the residual that was found, else nothing is corrected.
+  __device__ __forceinline__ void make_correction() {
+    unrolled<k_in>([&](auto i) { x[decltype(i)::value] = u[decltype(i)::value]; });
+    this->transform();
+    unrolled<k_out>([&](auto at) {
+      constexpr int i = decltype(at)::value;
+      if constexpr (P.scaled) {
+        const real scale = static_cast<real>(a.scale);
+        x[i] = {x[i].re * scale, x[i].im * scale};
+      }
+      x[i] = x[i] - v[i];
+    });
+    real sum[4] = {};
+    this->sum_outputs(sum);
+    for (int i = 0; i < 4; ++i) out[0][i] = sum[i];
+    for (int i = 0; i < 4; ++i) in[0][i] = 0;
+    reduce(0, [&](int line, int value, double one, double) {
+      group_record& r = groups()[line];
+      const double rest = tile_type::larger_residual(one + r.rho[0][value]);
+      if (threadIdx.x % 32 != 0 || r.word == abft::k_pass || r.place < 0) return;
+      if (!(rest <= 2 * sqrt(limit(r.norm_square).value))) r.place = -1;
+    });
+    barrier();
+  }
+
+  // Adds x to what was stored of the located signals: each thread to elements that it stored itself.
+  __device__ __forceinline__ void correct(std::int64_t first) {
+    const int line = line_of(P.out_columns);
+    const group_record r = groups()[line];
+    if (r.word == abft::k_pass || r.place < 0) return;
+    this->select(first + r.place);
+    if (!this->valid(line)) return;
+    const real w = weight(r.place);
+    const line_side& s = a.target;
+    const std::int64_t base = (this->first_column + line) * s.column + this->middle * s.middle + this->batch * s.batch;
+    outputs([&](auto at, int o, auto, auto) {
+      if constexpr (P.truncated) {
+        if (this->target_position(o, line) >= a.stored) return;
+      }
+      number lacks = x[decltype(at)::value];
+      lacks = {w * lacks.re, w * lacks.im};
+      if constexpr (P.store_factor != factor_form::none) lacks = lacks * this->factor(a.store_table, o, line);
+      lacks = tile_type::swapped(lacks);
+      if constexpr (P.store == store_form::real) {
+        static_cast<real*>(a.out)[base + o * s.element] += lacks.re;
+      } else {
+        number& z = static_cast<number*>(a.out)[base + o * s.element];
+        z = z + lacks;
+      }
+    });
+  }
+};
+
+template <line_policy P, class Injector>
+__global__ void __launch_bounds__(P.block(), P.min_blocks) composite_kernel(const __grid_constant__ line_launch<Injector> given) {
+  composite_tile<P, Injector> work(given);
+  const std::int64_t tiles = given.arguments.tiles;
+  for (std::int64_t first = std::int64_t{blockIdx.x} * P.transactions; first < tiles; first += std::int64_t{gridDim.x} * P.transactions) {
+    const std::int64_t rest = tiles - first;
+    work.run_group(first, static_cast<int>(rest < P.transactions ? rest : P.transactions));
+    if (first + std::int64_t{gridDim.x} * P.transactions < tiles) composite_tile<P, Injector>::barrier();
+  }
+}
+
+}  // namespace ballast::fft::cuda
