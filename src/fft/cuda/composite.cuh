@@ -33,7 +33,6 @@ struct composite_tile : line_tile<P, Injector> {
   using typename tile_type::number;
   using tile_type::a;
   using tile_type::barrier;
-  using tile_type::deposit;
   using tile_type::launch;
   using tile_type::line_of;
   using tile_type::outputs;
@@ -77,7 +76,29 @@ struct composite_tile : line_tile<P, Injector> {
     }
   }
 
+  // Tiles first … first + count − 1. A tile that has to be verified by itself ends its part of the group, so that no composite waits for it.
   __device__ __forceinline__ void run_group(std::int64_t first, int count) {
+    const std::int64_t end = first + count;
+    while (first < end) {
+      std::int64_t next = first;
+      bool stored = true;
+      clear();
+      number c{real(1), real(0)};
+      for (; next < end && stored; ++next) {
+        this->select(next);
+        stored = add_tile(weight(static_cast<int>(next - first)), c);
+        c = next_place(c);
+      }
+      const bool passed = check();
+      const bool again = !passed && settle(first, static_cast<int>(next - first));
+      // From here on nothing needs the composites: their registers are free.
+      for (std::int64_t each = again ? first : stored ? next : next - 1; each < next; ++each) verify_alone(each);
+      if (!passed) report_group(first, again);
+      first = next;
+    }
+  }
+
+  __device__ __forceinline__ void clear() {
     constexpr number zero{real(0), real(0)};
     unrolled<k_in>([&](auto i) { u[decltype(i)::value] = zero; });
     unrolled<k_out>([&](auto i) { v[decltype(i)::value] = zero; });
@@ -85,29 +106,13 @@ struct composite_tile : line_tile<P, Injector> {
       for (int i = 0; i < 4; ++i) in[set][i] = out[set][i] = 0;
     }
     norm = 0;
-    for (bool again = false;;) {
-      number c{real(1), real(0)};
-      for (int g = 0; g < count; ++g) {
-        this->select(first + g);
-        run_tile(weight(g), c, again);
-        c = next_place(c);
-      }
-      if (!again) {
-        if (check()) return;
-        again = settle(first, count);
-        if (again) continue;
-      }
-      report_group(first, again);
-      return;
-    }
+    each_own_line([&](int line) { groups()[line].broken = 0; });
   }
 
-  // One transaction. `alone`: verified by itself, before it is stored, as line.cuh does it.
-  __device__ __forceinline__ void run_tile(real w, const number& c, bool alone) {
-    each_own_line([&](int line) { groups()[line].broken = 0; });
-    if (!alone) alone = !add_tile(w, c);
-    if (!alone) return;
+  // As line.cuh does it: before it is stored.
+  __device__ __forceinline__ void verify_alone(std::int64_t which) {
     barrier();
+    this->select(which);
     this->run_verified();
     each_own_line([&](int line) {
       if (!this->valid(line)) return;
@@ -121,8 +126,8 @@ struct composite_tile : line_tile<P, Injector> {
     barrier();
   }
 
-  // Returns whether the tile is stored. If not, it has to be verified by itself: its input is such that it would spoil the composites of
-  // the others, or a factor or its product was wrong.
+  // One transaction. Returns whether the tile is stored. If not, it has to be verified by itself: its input is such that it would spoil the
+  // composites, or a factor or its product was wrong.
   __device__ __forceinline__ bool add_tile(real w, const number& c) {
     constexpr real huge = P.wide ? real(1e250) : real(1e30);
     if constexpr (tile_type::k_products) {
@@ -164,23 +169,23 @@ struct composite_tile : line_tile<P, Injector> {
   // ---- the check of a group --------------------------------------------------------------------------------------------------------
 
   // Sums of one set over the threads of each line: body as in each_line.
-  template <class Body>
-  __device__ __forceinline__ void reduce(int set, Body&& body) const {
+  template <int Set, class Body>
+  __device__ __forceinline__ void reduce(Body&& body) const {
     const double scale = P.scaled ? static_cast<double>(static_cast<real>(a.scale)) : 1;
     barrier();
     double encoded[4];
     double sums[4];
-    for (int i = 0; i < 4; ++i) encoded[i] = static_cast<double>(in[set][i]);
+    for (int i = 0; i < 4; ++i) encoded[i] = static_cast<double>(in[Set][i]);
     for (int i = 0; i < 2; ++i) {
-      sums[i] = static_cast<double>(out[set][i]) + static_cast<double>(out[set][2 + i]);
-      sums[2 + i] = static_cast<double>(out[set][i]) - static_cast<double>(out[set][2 + i]);
+      sums[i] = static_cast<double>(out[Set][i]) + static_cast<double>(out[Set][2 + i]);
+      sums[2 + i] = static_cast<double>(out[Set][i]) - static_cast<double>(out[Set][2 + i]);
     }
     if constexpr (P.remaps()) {
-      deposit<P.in_columns, true>(encoded, norm);
-      deposit<P.out_columns, false>(sums, real(0));
+      this->template deposit<P.in_columns, true>(encoded, norm);
+      this->template deposit<P.out_columns, false>(sums, real(0));
     } else {
       for (int i = 0; i < 4; ++i) sums[i] -= scale * encoded[i];
-      deposit<P.out_columns, false>(sums, norm);
+      this->template deposit<P.out_columns, false>(sums, norm);
     }
     this->each_line(body);
   }
@@ -209,7 +214,7 @@ struct composite_tile : line_tile<P, Injector> {
   // Whether every line of the group passes.
   __device__ __forceinline__ bool check() const {
     bool failed = false;
-    reduce(0, [&](int line, int value, double one, double norm_square) {
+    reduce<0>([&](int line, int value, double one, double norm_square) {
       if (threadIdx.x % 8 == 0) strike_group(inject::site::fft_checksum, &one, line * 4 + value, 4 * P.lines);
       const double residual = tile_type::larger_residual(one);
       if (threadIdx.x % 32 != 0) return;
@@ -232,11 +237,12 @@ struct composite_tile : line_tile<P, Injector> {
   // Some line has failed. The sums are still there: once more, with both sets; then what can be corrected is. Returns whether every tile is
   // to be computed again: for more than one wrong signal, or what a composite cannot express.
   __device__ __forceinline__ bool settle(std::int64_t first, int count) {
-    for (int set = 0; set < 2; ++set) {
-      reduce(set, [&](int line, int value, double one, double) {
-        if (threadIdx.x % 8 == 0) groups()[line].rho[set][value] = one;
-      });
-    }
+    reduce<0>([&](int line, int value, double one, double) {
+      if (threadIdx.x % 8 == 0) groups()[line].rho[0][value] = one;
+    });
+    reduce<1>([&](int line, int value, double one, double) {
+      if (threadIdx.x % 8 == 0) groups()[line].rho[1][value] = one;
+    });
     barrier();
     bool wanted = false;
     bool lost = false;
@@ -321,19 +327,16 @@ struct composite_tile : line_tile<P, Injector> {
   __device__ __forceinline__ void make_correction() {
     unrolled<k_in>([&](auto i) { x[decltype(i)::value] = u[decltype(i)::value]; });
     this->transform();
+    const real scale = P.scaled ? static_cast<real>(a.scale) : real(1);
     unrolled<k_out>([&](auto at) {
       constexpr int i = decltype(at)::value;
-      if constexpr (P.scaled) {
-        const real scale = static_cast<real>(a.scale);
-        x[i] = {x[i].re * scale, x[i].im * scale};
-      }
-      x[i] = x[i] - v[i];
+      x[i] = number{x[i].re * scale, x[i].im * scale} - v[i];
     });
     real sum[4] = {};
     this->sum_outputs(sum);
     for (int i = 0; i < 4; ++i) out[0][i] = sum[i];
     for (int i = 0; i < 4; ++i) in[0][i] = 0;
-    reduce(0, [&](int line, int value, double one, double) {
+    reduce<0>([&](int line, int value, double one, double) {
       group_record& r = groups()[line];
       const double rest = tile_type::larger_residual(one + r.rho[0][value]);
       if (threadIdx.x % 32 != 0 || r.word == abft::k_pass || r.place < 0) return;
@@ -350,20 +353,21 @@ struct composite_tile : line_tile<P, Injector> {
     this->select(first + r.place);
     if (!this->valid(line)) return;
     const real w = weight(r.place);
-    const line_side& s = a.target;
+    const line_arguments& given = a;
+    const line_side& s = given.target;
     const std::int64_t base = (this->first_column + line) * s.column + this->middle * s.middle + this->batch * s.batch;
     outputs([&](auto at, int o, auto, auto) {
       if constexpr (P.truncated) {
-        if (this->target_position(o, line) >= a.stored) return;
+        if (this->target_position(o, line) >= given.stored) return;
       }
-      number lacks = x[decltype(at)::value];
+      number lacks = this->x[decltype(at)::value];
       lacks = {w * lacks.re, w * lacks.im};
-      if constexpr (P.store_factor != factor_form::none) lacks = lacks * this->factor(a.store_table, o, line);
+      if constexpr (P.store_factor != factor_form::none) lacks = lacks * this->factor(given.store_table, o, line);
       lacks = tile_type::swapped(lacks);
       if constexpr (P.store == store_form::real) {
-        static_cast<real*>(a.out)[base + o * s.element] += lacks.re;
+        static_cast<real*>(given.out)[base + o * s.element] += lacks.re;
       } else {
-        number& z = static_cast<number*>(a.out)[base + o * s.element];
+        number& z = static_cast<number*>(given.out)[base + o * s.element];
         z = z + lacks;
       }
     });
