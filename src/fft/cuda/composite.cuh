@@ -1,7 +1,9 @@
 // Two-sided checksums: a block takes P.transactions tiles one after the other, stores each at once, and checks all of them together.
 // Layer: fft/cuda kernels, over the parts of line.cuh.
-// In registers: u = Σ w_g x_g and v = Σ w_g y_g, element by element, w_g = ±1; the scalars Σ w_g ρ_g and Σ w_g c_g ρ_g with c_g = e^{2πi g/G}
-// and ρ_g = aᵀy_g − bᵀx_g. If one signal is wrong, the ratio of the two scalars is the c_g of its place, and W u − v is what it lacks.
+// In registers: u = Σ w_g x_g, element by element, w_g = ±1; and the scalars Σ w_g ρ_g and Σ w_g c_g ρ_g, c_g = e^{2πi g/G}, ρ_g = aᵀy_g − bᵀx_g.
+// If one signal is wrong, the ratio of the two scalars is the c_g of its place. What it should be is W u less the others, which lie in memory
+// as they were stored: so it is right whatever was in its place, and v = Σ w_g y_g, with which the paper finds the difference, need not be
+// held, nor can a large fault drown it.
 // Source: TurboFFT (PPoPP 2025) sections 4.1 to 4.3. The weights are not the paper's: signs keep the rounding of equal signals from
 // adding up, and the c_g all have the same size, so that every place is as easy to tell.
 #pragma once
@@ -23,6 +25,8 @@ struct group_record {
   std::int32_t place;  // located: which tile; −1: not one
   std::uint32_t broken;  // a tile's product was wrong
   std::uint32_t failed;  // the tiles were computed again, and one of them still fails
+  std::uint32_t strange;  // bit g: what is stored of tile g is no number, or larger than any result can be
+  std::uint32_t spare;
 };
 static_assert(sizeof(group_record) == k_group_record_bytes);
 
@@ -40,9 +44,11 @@ struct composite_tile : line_tile<P, Injector> {
   using tile_type::x;
   static constexpr int k_in = P.butterflies(0) * P.radix[0];
   static constexpr int k_out = P.butterflies(tile_type::k_last) * P.radix[tile_type::k_last];
+  // Whether y can be had from what is stored: all of it, or as much as is stored.
+  static constexpr bool k_returns = P.store_factor != factor_form::table;
+  static constexpr bool k_whole = k_returns && !P.truncated;
 
   number u[k_in];
-  number v[k_out];
   real in[2][4];   // Σ w_g bᵀx_g and Σ w_g c_g bᵀx_g of this thread's elements
   real out[2][4];  // the same of aᵀy_g, for the even and the odd places of the second vector
   real norm;       // Σ ‖x_g‖²
@@ -101,7 +107,6 @@ struct composite_tile : line_tile<P, Injector> {
   __device__ __forceinline__ void clear() {
     constexpr number zero{real(0), real(0)};
     unrolled<k_in>([&](auto i) { u[decltype(i)::value] = zero; });
-    unrolled<k_out>([&](auto i) { v[decltype(i)::value] = zero; });
     for (int set = 0; set < 2; ++set) {
       for (int i = 0; i < 4; ++i) in[set][i] = out[set][i] = 0;
     }
@@ -149,13 +154,8 @@ struct composite_tile : line_tile<P, Injector> {
     if (alone) return false;
     this->transform();
     real sum[4] = {};
-    this->finish(sum, [&] {
-      unrolled<k_out>([&](auto at) {
-        constexpr int i = decltype(at)::value;
-        v[i] = {multiply_add(w, x[i].re, v[i].re), multiply_add(w, x[i].im, v[i].im)};
-      });
-      accumulate(out, sum, w, c);
-    });
+    this->finish(sum);
+    accumulate(out, sum, w, c);
     if constexpr (tile_type::k_products) {
       if (__syncthreads_or(records()[line_of(P.out_columns)].broken != 0) != 0) {
         each_own_line([&](int line) { groups()[line].broken = records()[line].broken; });
@@ -235,7 +235,7 @@ struct composite_tile : line_tile<P, Injector> {
   // ---- locate and correct ----------------------------------------------------------------------------------------------------------
 
   // Some line has failed. The sums are still there: once more, with both sets; then what can be corrected is. Returns whether every tile is
-  // to be computed again: for more than one wrong signal, or what a composite cannot express.
+  // to be computed again.
   __device__ __forceinline__ bool settle(std::int64_t first, int count) {
     reduce<0>([&](int line, int value, double one, double) {
       if (threadIdx.x % 8 == 0) groups()[line].rho[0][value] = one;
@@ -243,36 +243,33 @@ struct composite_tile : line_tile<P, Injector> {
     reduce<1>([&](int line, int value, double one, double) {
       if (threadIdx.x % 8 == 0) groups()[line].rho[1][value] = one;
     });
+    each_own_line([&](int line) { groups()[line].strange = 0; });
     barrier();
     bool wanted = false;
-    bool lost = false;
     each_own_line([&](int line) {
       group_record& r = groups()[line];
       if (r.word == abft::k_pass) return;
       const double tau = sqrt(limit(r.norm_square).value);
-      this->select(first);
+      r.failed = 0;
       if (within(r.rho[0], tau)) {  // the check was hit, not the data
         r.word = abft::k_pass;
+        this->select(first);
         const auto done = a.repairs == 0 ? event_action::uncorrectable : event_action::recomputed;
         about(line).report_event(r.residual, r.threshold, event_check::composite, done);
         if (a.repairs != 0) about(line).count(a.events->false_alarms);
         return;
       }
-      r.failed = 0;
-      r.place = located(r, tau, count);
-      wanted = wanted || r.place >= 0;
-      lost = lost || r.place < 0;
+      r.place = located(r, count);
+      wanted = true;
     });
-    wanted = __syncthreads_or(wanted && a.repairs != 0) != 0;
-    if (wanted) {
-      make_correction();
-      each_own_line([&](int line) {
-        const group_record& r = groups()[line];
-        lost = lost || (r.word != abft::k_pass && r.place < 0);
-      });
-      barrier();
-      correct(first);
+    if constexpr (k_returns) {
+      if (__syncthreads_or(wanted) != 0) {
+        find_strange(first, count);
+        if (a.repairs != 0) correct(first, count);
+      }
     }
+    bool lost = false;
+    each_own_line([&](int line) { lost = lost || (groups()[line].word != abft::k_pass && groups()[line].place < 0); });
     return __syncthreads_or(lost && a.repairs != 0 && a.input_kept != 0) != 0;
   }
 
@@ -301,20 +298,30 @@ struct composite_tile : line_tile<P, Injector> {
     return fabs(rho[0]) + fabs(rho[1]) <= tau && fabs(rho[2]) + fabs(rho[3]) <= tau;
   }
 
-  // The one place that explains both vectors' residuals in both sets, else −1.
-  static __device__ int located(const group_record& r, double tau, int count) {
+  // Σ w_g c_g ρ_g − c Σ w_g ρ_g.
+  static __device__ __forceinline__ void difference(const group_record& r, const number& c, double (&rest)[4]) {
+    const double re = static_cast<double>(c.re);
+    const double im = static_cast<double>(c.im);
+    for (int i = 0; i < 4; i += 2) {
+      rest[i] = r.rho[1][i] - (re * r.rho[0][i] - im * r.rho[0][i + 1]);
+      rest[i + 1] = r.rho[1][i + 1] - (im * r.rho[0][i] + re * r.rho[0][i + 1]);
+    }
+  }
+  // What rounding can make of that: of two residuals, and of the c_g and the sums themselves.
+  __device__ __forceinline__ double room(const group_record& r) const {
     constexpr double u = P.wide ? 0x1p-53 : 0x1p-24;
     const double size = fabs(r.rho[0][0]) + fabs(r.rho[0][1]) + fabs(r.rho[0][2]) + fabs(r.rho[0][3]);
-    const double room = 2 * tau + 64 * u * size;
+    return 2 * sqrt(limit(r.norm_square).value) + 64 * u * size;
+  }
+
+  // The one place that explains both vectors' residuals in both sets, else −1.
+  __device__ __forceinline__ int located(const group_record& r, int count) const {
     int found = -1;
     number c{real(1), real(0)};
     for (int g = 0; g < count; ++g) {
       double rest[4];
-      for (int i = 0; i < 4; i += 2) {
-        rest[i] = r.rho[1][i] - (static_cast<double>(c.re) * r.rho[0][i] - static_cast<double>(c.im) * r.rho[0][i + 1]);
-        rest[i + 1] = r.rho[1][i + 1] - (static_cast<double>(c.im) * r.rho[0][i] + static_cast<double>(c.re) * r.rho[0][i + 1]);
-      }
-      if (within(rest, room)) {
+      difference(r, c, rest);
+      if (within(rest, room(r))) {
         if (found >= 0) return -1;
         found = g;
       }
@@ -323,54 +330,131 @@ struct composite_tile : line_tile<P, Injector> {
     return found;
   }
 
-  // x: what the located signals lack, W u − v. It must take away the residual that was found, else nothing is corrected.
-  __device__ __forceinline__ void make_correction() {
+  // The y of tile g that is stored, element by element: body(register, output, y).
+  template <class Body>
+  __device__ __forceinline__ void stored_outputs(Body&& body) const {
+    const line_arguments& given = a;
+    const line_side& s = given.target;
+    const int line = line_of(P.out_columns);
+    if (!this->valid(line)) return;
+    const std::int64_t base = (this->first_column + line) * s.column + this->middle * s.middle + this->batch * s.batch;
+    outputs([&](auto at, int o, auto q, auto k) {
+      if constexpr (P.truncated) {
+        if (this->target_position(o, line) >= given.stored) return;
+      }
+      number z{real(0), real(0)};
+      if constexpr (P.store == store_form::real) {
+        z.re = static_cast<const real*>(given.out)[base + o * s.element];
+      } else {
+        z = static_cast<const number*>(given.out)[base + o * s.element];
+      }
+      z = tile_type::swapped(z);
+      if constexpr (P.store_factor == factor_form::twiddle) {
+        const number w = this->factor(given.store_table, o, line);
+        z = z * number{w.re, -w.im};
+      }
+      body(at, z, q, k);
+    });
+  }
+
+  // Residuals that are no numbers locate nothing; what is stored may.
+  __device__ __forceinline__ void find_strange(std::int64_t first, int count) {
+    constexpr real huge = P.wide ? real(1e250) : real(1e30);
+    const int line = line_of(P.out_columns);
+    for (int g = 0; g < count; ++g) {
+      this->select(first + g);
+      bool strange = false;
+      stored_outputs([&](auto, const number& z, auto, auto) { strange = strange || !(fabs(z.re) <= huge) || !(fabs(z.im) <= huge); });
+      if (strange) atomicOr(&groups()[line].strange, 1u << g);
+    }
+    barrier();
+    each_own_line([&](int each) {
+      group_record& r = groups()[each];
+      if (r.word == abft::k_pass) return;
+      const std::uint32_t found = r.strange;
+      if (found == 0) return;
+      r.place = -1;
+      for (int g = 0; g < count; ++g) {
+        if (found == 1u << g) r.place = g;
+      }
+      if constexpr (!k_whole) r.place = -1;  // whether the others are right cannot be seen
+    });
+    barrier();
+  }
+
+  // Located signals anew, from the composite and the other signals.
+  __device__ __forceinline__ void correct(std::int64_t first, int count) {
+    const int line = line_of(P.out_columns);
+    const int place = groups()[line].place;
+    if constexpr (k_whole) {
+      // Are the others right? c_place Σ w_g ρ_g − Σ w_g c_g ρ_g does not depend on the signal at `place`.
+      for (int set = 0; set < 2; ++set) {
+        for (int i = 0; i < 4; ++i) out[set][i] = 0;
+      }
+      number c{real(1), real(0)};
+      for (int g = 0; g < count; ++g) {
+        this->select(first + g);
+        real sum[4] = {};
+        unrolled<k_out>([&](auto i) { x[decltype(i)::value] = number{real(0), real(0)}; });
+        stored_outputs([&](auto at, const number& z, auto, auto) { this->x[decltype(at)::value] = z; });
+        this->sum_outputs(sum);
+        if (g != place) accumulate(out, sum, weight(g), c);
+        c = next_place(c);
+      }
+      reduce<0>([&](int each, int value, double one, double) {
+        if (threadIdx.x % 8 == 0) groups()[each].rho[0][value] = one;
+      });
+      reduce<1>([&](int each, int value, double one, double) {
+        if (threadIdx.x % 8 == 0) groups()[each].rho[1][value] = one;
+      });
+      barrier();
+      each_own_line([&](int each) {
+        group_record& r = groups()[each];
+        if (r.word == abft::k_pass || r.place < 0) return;
+        double rest[4];
+        number at{real(1), real(0)};
+        for (int g = 0; g < r.place; ++g) at = next_place(at);
+        difference(r, at, rest);
+        if (!within(rest, room(r))) r.place = -1;
+      });
+    }
+    barrier();
     unrolled<k_in>([&](auto i) { x[decltype(i)::value] = u[decltype(i)::value]; });
     this->transform();
     const real scale = P.scaled ? static_cast<real>(a.scale) : real(1);
     unrolled<k_out>([&](auto at) {
       constexpr int i = decltype(at)::value;
-      x[i] = number{x[i].re * scale, x[i].im * scale} - v[i];
+      x[i] = {x[i].re * scale, x[i].im * scale};
     });
     real sum[4] = {};
     this->sum_outputs(sum);
     for (int i = 0; i < 4; ++i) out[0][i] = sum[i];
-    for (int i = 0; i < 4; ++i) in[0][i] = 0;
-    reduce<0>([&](int line, int value, double one, double) {
-      group_record& r = groups()[line];
-      const double rest = tile_type::larger_residual(one + r.rho[0][value]);
-      if (threadIdx.x % 32 != 0 || r.word == abft::k_pass || r.place < 0) return;
-      if (!(rest <= 2 * sqrt(limit(r.norm_square).value))) r.place = -1;
+    reduce<0>([&](int each, int, double one, double) {
+      group_record& r = groups()[each];
+      const double residual = tile_type::larger_residual(one);
+      if (threadIdx.x % 32 == 0 && !(residual <= sqrt(limit(r.norm_square).value))) r.place = -1;
     });
     barrier();
-  }
-
-  // Adds x to what was stored of the located signals: each thread to elements that it stored itself.
-  __device__ __forceinline__ void correct(std::int64_t first) {
-    const int line = line_of(P.out_columns);
     const group_record r = groups()[line];
     if (r.word == abft::k_pass || r.place < 0) return;
+    for (int g = 0; g < count; ++g) {
+      if (g == r.place) continue;
+      const real w = weight(g);
+      this->select(first + g);
+      stored_outputs([&](auto at, const number& z, auto, auto) {
+        constexpr int i = decltype(at)::value;
+        this->x[i] = {multiply_add(-w, z.re, this->x[i].re), multiply_add(-w, z.im, this->x[i].im)};
+      });
+    }
     this->select(first + r.place);
     if (!this->valid(line)) return;
     const real w = weight(r.place);
-    const line_arguments& given = a;
-    const line_side& s = given.target;
-    const std::int64_t base = (this->first_column + line) * s.column + this->middle * s.middle + this->batch * s.batch;
     outputs([&](auto at, int o, auto, auto) {
-      if constexpr (P.truncated) {
-        if (this->target_position(o, line) >= given.stored) return;
-      }
-      number lacks = this->x[decltype(at)::value];
-      lacks = {w * lacks.re, w * lacks.im};
-      if constexpr (P.store_factor != factor_form::none) lacks = lacks * this->factor(given.store_table, o, line);
-      lacks = tile_type::swapped(lacks);
-      if constexpr (P.store == store_form::real) {
-        static_cast<real*>(given.out)[base + o * s.element] += lacks.re;
-      } else {
-        number& z = static_cast<number*>(given.out)[base + o * s.element];
-        z = z + lacks;
-      }
+      constexpr int i = decltype(at)::value;
+      this->x[i] = {w * this->x[i].re, w * this->x[i].im};
+      if constexpr (P.store_factor != factor_form::none) this->x[i] = this->x[i] * this->factor(this->a.store_table, o, line);
     });
+    this->store();
   }
 };
 

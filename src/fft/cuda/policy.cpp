@@ -251,7 +251,7 @@ int registers_of(const line_request& wanted, const tuned_line& value) {
   for (const int r : value.radices) held = std::max(held, ceil_divide(wanted.length / r, value.threads) * r);
   const int scalars = wanted.wide ? 4 : 2;
   int registers = 24 + held * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
-  if (wanted.check == check_form::composite) registers += 2 * held * scalars + 8 * scalars;
+  if (wanted.check == check_form::composite) registers += held * scalars + 8 * scalars;
   return std::min(255, registers);
 }
 
@@ -271,7 +271,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
            (value.lines / 2 >= wanted.columns || too_few_tiles(wanted, value.lines, device)))
       value.lines /= 2;
     if (wanted.check == check_form::composite) {
-      // The table is for a kernel that holds a third as many numbers.
+      // The table is for a kernel that holds half as many numbers.
       const int threads = value.threads * value.lines;
       value.min_blocks = std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers_of(wanted, value) * threads), 1,
                                     value.min_blocks);

@@ -22,7 +22,7 @@ enum class factor_form : int { none, table, twiddle };
 // composite: lines of `transactions` tiles share one check and are corrected after their store (two-sided, composite.cuh). one_sided: each
 // line is verified after its store.
 enum class check_form : int { none, verify_before_store, thread, composite, one_sided };
-inline constexpr int k_group_record_bytes = 104;
+inline constexpr int k_group_record_bytes = 112;
 
 // One trip of a tile through shared memory. Word p of the linear layout is at p ^ (p >> shift & mask), for both pairs; mask < 2^shift,
 // so that it permutes groups of 2^shift ≤ 16 words. columns: word i·lines + line, else line·length + i.
