@@ -285,7 +285,9 @@ class Usage(WithFolder):
     def test_cuda_computes_or_says_why_not(self):
         values = self.random.normal(size=(40, 1000)).astype("f4")
         source, out = self.save("in.npy", values), self.dir / "out.npy"
-        why = run_json("info")["cuda"]["unavailable"]
+        about = run_json("info")
+        why = about["cuda"]["unavailable"]
+        self.assertEqual(not why, "cuda" in about["backends"])
         token = "fft_c2c_f32_n1024_b16_fwd"
         if not why:
             seen = run_json("fft", source, "--backend", "cuda", "-o", out)
@@ -295,6 +297,7 @@ class Usage(WithFolder):
             return
         done = run("fft", source, "--backend", "cuda", "-o", out, status=2)
         self.assertIn(why, done.stderr)
+        self.assertIn("cpu", done.stderr)  # what there is instead
         self.assertEqual(done.stdout, "")
         self.assertFalse(out.exists())
         done = run("bench", token, "--backend", "cuda", "--peers", status=2)
@@ -309,7 +312,7 @@ class Usage(WithFolder):
             done = run("tune", *arguments, status=2)
             self.assertTrue(done.stderr.strip())
 
-    def test_cuda_runs_or_is_refused_with_a_reason(self):
+    def test_info_about_cuda_is_consistent(self):
         cuda = run_json("info")["cuda"]
         self.assertEqual(cuda["available"], cuda["unavailable"] == "")
         self.assertEqual(cuda["compiler"] == "", cuda["without_compiler"] != "")
