@@ -45,6 +45,7 @@ enum function_attribute : int {
   k_local = 3,
   k_registers = 4,
   k_max_dynamic_shared = 8,
+  k_shared_carveout = 9,  // percent of the multiprocessor's largest shared memory
   k_nonportable_cluster = 14,
 };
 

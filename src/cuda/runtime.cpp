@@ -190,6 +190,7 @@ class driver_device final : public device {
  private:
   static constexpr std::int64_t k_most_blocks = std::numeric_limits<std::int32_t>::max();
   static constexpr int k_portable_cluster = 8;  // blocks; a larger one must be allowed for each kernel
+constexpr std::int64_t k_reserved_shared = 1024;  // that a multiprocessor keeps of each block
 
   void check(driver::result got, const char* call) const { driver::check(functions_, got, call); }
 
@@ -225,6 +226,13 @@ class driver_device final : public device {
       check(functions_.module_function(&made->function, module, code.name.c_str()), "cuModuleGetFunction");
       if (made->shared > 0)  // beyond 48 KiB only by this permission
         check(functions_.function_set(made->function, driver::k_max_dynamic_shared, static_cast<int>(made->shared)), "cuFuncSetAttribute");
+      // What the blocks that are to run side by side do not need of the memory that both are made of is cache for their tables.
+      if (wanted.blocks > 0 && about_.shared_per_multiprocessor > 0) {
+        const std::int64_t needed = 100 * wanted.blocks * (wanted.shared + k_reserved_shared);
+        const std::int64_t percent = (needed + about_.shared_per_multiprocessor - 1) / about_.shared_per_multiprocessor;
+        check(functions_.function_set(made->function, driver::k_shared_carveout, static_cast<int>(std::min<std::int64_t>(percent, 100))),
+              "cuFuncSetAttribute");
+      }
       if (wanted.cluster > k_portable_cluster)
         check(functions_.function_set(made->function, driver::k_nonportable_cluster, 1), "cuFuncSetAttribute");
       std::size_t offset = 0, bytes = 0;

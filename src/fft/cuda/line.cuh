@@ -101,7 +101,7 @@ struct rare {
   __device__ __noinline__ bool judge(line_record& r, int attempt, double residual) const {
     const line_arguments& a = launch.arguments;
     if (r.settled != 0) return true;
-    const double norm = sqrt(r.careful_square) / r.norm_scale;
+    const double norm = sqrt(r.careful_square) * (1 / r.norm_scale);
     abft::guarded_threshold tau;
     tau.value = a.slope[0] * norm + a.offset[0];
     tau.twin = a.slope[1] * norm + a.offset[1];
@@ -274,7 +274,7 @@ struct line_tile {
   }
 
   // The elements of this thread's butterflies of the first stage.
-  __device__ __forceinline__ void load() {
+  __device__ __forceinline__ void fetch_elements() {
     constexpr int r = P.radix[0];
     constexpr int stride = P.length / r;
     const int line = line_of(P.in_columns);
@@ -301,8 +301,12 @@ struct line_tile {
         });
       }
     });
-    if constexpr (k_summed) encode(t);
-    strike<2 * P.butterflies(0) * r>(inject::site::fft_input, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+  }
+
+  __device__ __forceinline__ void load() {
+    fetch_elements();
+    if constexpr (k_summed) encode(place_of(P.in_columns));
+    strike<2 * P.butterflies(0) * P.radix[0]>(inject::site::fft_input, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
   }
 
   __device__ __forceinline__ void encode(int t) {
@@ -495,12 +499,14 @@ struct line_tile {
     return o * s.position_element + (first_column + line) * s.position_column + middle * s.position_middle;
   }
 
+  // What output o is multiplied with at its store.
   __device__ __forceinline__ number factor(const void* table, int o, int line) const {
     const number* const words = static_cast<const number*>(table);
     if constexpr (P.store_factor == factor_form::twiddle) {
-      const std::int64_t power = (first_column + line) * o;
+      // No whole line has 2^32 points.
+      const std::uint32_t power = static_cast<std::uint32_t>(first_column + line) * static_cast<std::uint32_t>(o);
       const number coarse = cached(words + (power >> a.fine_bits));
-      const number fine = cached(words + a.coarse_size + (power & ((std::int64_t{1} << a.fine_bits) - 1)));
+      const number fine = cached(words + a.coarse_size + (power & ((1u << a.fine_bits) - 1)));
       return coarse * fine;
     } else {
       return cached(words + target_position(o, line));
@@ -519,12 +525,20 @@ struct line_tile {
     strike<2 * P.butterflies(k_last) * P.radix[k_last]>(inject::site::fft_output, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x),
                                                         P.block());
     if constexpr (k_summed) {
-      outputs([&](auto at, int o, auto q, auto k) {
-        constexpr int sign = second_weight_negative(decltype(q)::value, decltype(k)::value) ? 2 : 0;
-        const number w = cached(static_cast<const number*>(a.verify) + o);
-        const number z = x[decltype(at)::value];
-        sum[sign] = multiply_add(-w.im, z.im, multiply_add(w.re, z.re, sum[sign]));
-        sum[sign + 1] = multiply_add(w.im, z.re, multiply_add(w.re, z.im, sum[sign + 1]));
+      constexpr int r = P.radix[k_last];
+      constexpr int stride = P.length / r;
+      const number* const weights = static_cast<const number*>(a.verify) + place_of(P.out_columns);
+      unrolled<P.butterflies(k_last)>([&](auto qi) {
+        constexpr int q = decltype(qi)::value;
+        if (P.ragged(k_last) && place_of(P.out_columns) + q * P.threads >= stride) return;
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          constexpr int sign = second_weight_negative(q, k) ? 2 : 0;
+          const number w = cached(weights + (q * P.threads + k * stride));
+          const number z = x[q * r + k];
+          sum[sign] = multiply_add(-w.im, z.im, multiply_add(w.re, z.re, sum[sign]));
+          sum[sign + 1] = multiply_add(w.im, z.re, multiply_add(w.re, z.im, sum[sign + 1]));
+        });
       });
     }
   }
@@ -727,7 +741,7 @@ struct line_tile {
     line_record* const all = records();
     for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) all[line].careful_square = 0;
     barrier();
-    load();
+    fetch_elements();
     const int line = line_of(P.in_columns);
     const double scale = all[line].norm_scale;
     double sum = 0;

@@ -390,6 +390,7 @@ ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrum
   made.expression = kernel_expression(policy, instrumented);
   made.threads = policy.block();
   made.shared = policy.shared_bytes();
+  made.blocks = policy.min_blocks;
   return made;
 }
 
