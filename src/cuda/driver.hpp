@@ -61,12 +61,14 @@ enum load_option : int { k_error_log = 5, k_error_log_bytes = 6 };
 
 // CUlaunchAttributeID, CUlaunchAttribute, CUlaunchConfig
 inline constexpr unsigned k_cluster_dimension = 4;
+inline constexpr unsigned k_programmatic_serialization = 6;
 struct launch_attribute {
   unsigned id;
   unsigned reserved;
   union {
     char size[64];
     unsigned cluster[3];
+    int flag;
   } value;
 };
 struct launch_config {
