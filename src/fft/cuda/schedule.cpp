@@ -310,7 +310,7 @@ class builder {
     p.transactions = wanted_.transactions;
     if (loads) {
       p.load = one.load;
-      made.whole = one.length;
+      made.whole = one.loaded != 0 ? one.loaded : one.length;  // not of the convolution
       made.unit = one.source_stride;
       if (one.load_table != table_kind::none) p.load_factor = factor_form::table;
       made.load_table = one.load_table;
