@@ -302,7 +302,38 @@ class Usage(WithFolder):
         self.assertFalse(out.exists())
         done = run("bench", token, "--backend", "cuda", "--peers", status=2)
         self.assertTrue(why in done.stderr or "ballast-bench is not installed" in done.stderr, done.stderr)
-        self.assertIn("no CUDA backend", run("kmeans", DATA / "iris.csv", "-k", 3, "--backend", "cuda", status=2).stderr)
+        table = self.dir / "tuning.txt"
+        done = run("tune", "--backend", "cuda", token, "-o", table, status=2)
+        self.assertIn(why, done.stderr)
+        self.assertFalse(table.exists())
+
+    def test_tune_refuses_what_it_cannot_tune(self):
+        for arguments in (("--backend", "cpu"), ("fft_nonsense",), ("--colour",)):
+            done = run("tune", *arguments, status=2)
+            self.assertTrue(done.stderr.strip())
+
+    def test_info_about_cuda_is_consistent(self):
+        cuda = run_json("info")["cuda"]
+        self.assertEqual(cuda["available"], cuda["unavailable"] == "")
+        self.assertEqual(cuda["compiler"] == "", cuda["without_compiler"] != "")
+        self.assertEqual(cuda["bundle"] != "", cuda["bundle_kernels"] > 0)
+        if cuda["available"]:
+            self.assertEqual(run_json("fft", DATA / "sunspots.csv", "--backend", "cuda")["backend"], "cuda")
+        else:
+            done = run("fft", DATA / "sunspots.csv", "--backend", "cuda", status=2)
+            self.assertIn("(cpu, reference), got cuda", done.stderr)
+            self.assertIn(cuda["unavailable"], done.stderr)
+            self.assertIn(cuda["unavailable"], run("info").stdout)
+        done = run("kmeans", DATA / "iris.csv", "-k", 3, "--backend", "cuda", status=2)
+        self.assertIn("K-Means has no CUDA backend", done.stderr)
+
+    def test_a_cache_that_cannot_be_written_is_told(self):
+        for folder, state in ((self.dir / "new" / "cache", "writable"), (DATA / "iris.csv" / "cache", "not writable: ")):
+            done = subprocess.run([BALLAST, "info", "--json"], capture_output=True, text=True, env={**os.environ, "BALLAST_CACHE_DIR": str(folder)})
+            cuda = json.loads(done.stdout)["cuda"]
+            self.assertEqual(cuda["cache"], str(folder))
+            self.assertTrue(cuda["cache_state"].startswith(state), cuda["cache_state"])
+        self.assertFalse((self.dir / "new").exists())
 
     def test_quiet_prints_nothing(self):
         done = run("fft", DATA / "sunspots.csv", "--quiet")

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <cstddef>
+#include <filesystem>
 #include <new>
 
 #include <gtest/gtest.h>
@@ -82,6 +83,7 @@ static_assert(offsetof(CUlaunchConfig, numAttrs) == offsetof(launch_config, attr
 #ifdef BALLAST_CUDA_STUB
 // The toolkit's stub exports what a driver of its version exports.
 TEST(cuda_driver, a_library_of_the_toolkit_has_every_function) {
+  if (!std::filesystem::exists(BALLAST_CUDA_STUB)) GTEST_SKIP() << BALLAST_CUDA_STUB << " was there when this was configured";
   void* stub = dlopen(BALLAST_CUDA_STUB, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(stub, nullptr) << dlerror();
   api functions{};

@@ -24,13 +24,6 @@ struct place : simt::place {
 };
 #endif
 
-// True in code for sm_90 and later: clusters, bulk copies. What needs it may be compiled, never called, for less: it traps.
-#if !BALLAST_DEVICE_CODE || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900)
-inline constexpr bool k_has_clusters = true;
-#else
-inline constexpr bool k_has_clusters = false;
-#endif
-
 #if BALLAST_DEVICE_CODE
 // PTX that the target lacks must not reach the assembler, so calls for less than sm_90 end here.
 __device__ __forceinline__ void trap() { asm volatile("trap;"); }

@@ -1,9 +1,8 @@
 // Matrix products of a warpgroup (four warps, 128 threads) with operands in shared memory: D of 64 × N += A of 64 × 8 · B of 8 × N, in
-// TF32. Layer: foundation, device. sm_90a only. Source: the matrix descriptors and fragment layouts of the PTX ISA. Both operands lie with
-// k fastest: element k of row r of A, or of column r of B, in 8-row groups of 16-, 32-, 64- or 128-byte rows. With w the warp in its group,
-// g = lane / 4, t = lane % 4, a thread holds d[4j … 4j+3] = D at (16w + g, 8j + 2t), (16w + g, 8j + 2t + 1), (16w + g + 8, 8j + 2t), (16w +
-// g + 8, 8j + 2t + 1). Order: fence_wgmma; products; commit_wgmma; wait_wgmma before d is read, written, or the operands are overwritten.
-// Products of a thread on the same d follow each other without a wait.
+// TF32. Both operands lie with k fastest: a row of A, or a column of B, is a row of 16, 32, 64 or 128 bytes in a group of eight.
+// Layer: foundation, device. sm_90a only. Source: the matrix descriptors and fragment layouts of the PTX ISA.
+// Order: fence_wgmma(d), products, commit_wgmma(), wait_wgmma(d); only then is d read or written, or an operand overwritten. Products on
+// the same d follow each other without a wait.
 #pragma once
 
 #include "cuda/arch/shared.cuh"
@@ -66,9 +65,22 @@ __device__ __forceinline__ matrix_descriptor advanced(matrix_descriptor operand,
   return operand;
 }
 
-// Before the first product, and after ordinary code has touched d.
-__device__ __forceinline__ void fence_wgmma() {
 #if BALLAST_DEVICE_CODE
+namespace detail {
+// The compiler may not move what it does with d across this.
+template <int Size>
+__device__ __forceinline__ void pin(float (&d)[Size]) {
+#pragma unroll
+  for (int i = 0; i < Size; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+}  // namespace detail
+#endif
+
+// Before the first product, and after ordinary code has touched its d. D: float[N / 2], one for each product that follows.
+template <class... D>
+__device__ __forceinline__ void fence_wgmma([[maybe_unused]] D&... d) {
+#if BALLAST_DEVICE_CODE
+  (detail::pin(d), ...);
   BALLAST_ASM_SM90A("wgmma.fence.sync.aligned;" ::: "memory");
 #endif
 }
@@ -81,11 +93,12 @@ __device__ __forceinline__ void commit_wgmma() {
 #endif
 }
 
-// Until at most GroupsLeft committed groups of products are under way.
-template <int GroupsLeft>
-__device__ __forceinline__ void wait_wgmma() {
+// Until at most GroupsLeft committed groups of products are under way. D: those that are then done.
+template <int GroupsLeft, class... D>
+__device__ __forceinline__ void wait_wgmma([[maybe_unused]] D&... d) {
 #if BALLAST_DEVICE_CODE
   BALLAST_ASM_SM90A("wgmma.wait_group.sync.aligned %0;" ::"n"(GroupsLeft) : "memory");
+  (detail::pin(d), ...);
 #else
   simt::product_wait(GroupsLeft);
 #endif
@@ -130,6 +143,11 @@ void wgmma_twin(const unsigned char* operands, int size) {
 }  // namespace detail
 #endif
 
+// With w the warp in its group, g = lane / 4 and t = lane % 4, a thread holds for each j
+//   d[4j]      D at (16w + g, 8j + 2t)
+//   d[4j + 1]  D at (16w + g, 8j + 2t + 1)
+//   d[4j + 2]  D at (16w + g + 8, 8j + 2t)
+//   d[4j + 3]  D at (16w + g + 8, 8j + 2t + 1)
 // d = A·B, + d if `accumulate`. N: 8, 16, 32, 64, 128 or 256. All 128 threads of a warpgroup, with the same operands.
 template <int N>
 __device__ __forceinline__ void wgmma_m64k8_tf32(float (&d)[N / 2], matrix_descriptor a, matrix_descriptor b, bool accumulate = true,

@@ -48,6 +48,9 @@ struct line_policy {
   factor_form load_factor = factor_form::none;
   factor_form store_factor = factor_form::none;
   check_form check = check_form::none;
+  bool source_unit = false;  // neighbouring elements of a line are neighbours in memory
+  bool target_unit = false;
+  bool flat = false;         // one middle, one batch
   bool padded = false;      // elements at positions ≥ `loaded` are 0 and not read
   bool truncated = false;   // elements at positions ≥ `stored` are not written
   int transactions = 1;     // composite: tiles that share one check

@@ -307,6 +307,9 @@ class builder {
     line_policy& p = made.policy;
     p = choose_policy(wanted, device_, *wanted_.tuned);
     p.inverse = one.inverse;
+    p.source_unit = source == 1;
+    p.target_unit = target == 1;
+    p.flat = made.middles == 1 && made.batches == 1;
     p.transactions = wanted_.transactions;
     if (loads) {
       p.load = one.load;

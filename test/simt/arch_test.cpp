@@ -1,0 +1,139 @@
+// The functions of cuda/arch: their scalar twins do what they say, the emulator sees where they are misused, and NVRTC takes them for every
+// architecture.
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cuda/arch/checks.cuh"
+#include "cuda/embedded.hpp"
+#include "cuda/nvrtc.hpp"
+#include "simt/arch_checks.hpp"
+#include "simt/emulated_device.hpp"
+
+namespace {
+
+using namespace ballast;
+using namespace ballast::arch::checks;
+
+constexpr std::uint64_t k_seeds = 30;
+constexpr int k_every = static_cast<int>(k_seeds);
+
+TEST(arch, twins_do_what_the_instructions_do) {
+  for (const int major : {8, 9}) {
+    const auto checks = arch_checks::all(major);
+    EXPECT_GE(checks.size(), 14u);
+    for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+      simt::emulated_device on(simt::emulated_capabilities(4, major), seed);
+      for (const auto& check : checks) EXPECT_EQ(check.run(on, on.load(check.request)), "") << check.request.expression << " " << seed;
+    }
+  }
+}
+
+TEST(arch, a_missing_cluster_barrier_shows) {
+  std::vector<double> in(8 * 64);
+  std::iota(in.begin(), in.end(), 0.0);
+  for (const bool before : {true, false}) {
+    int caught = 0;
+    for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+      std::vector<double> out(in.size());
+      const copy_argument of{in.data(), out.data()};
+      try {
+        simt::launch(8, 64, 4, 64 * 8, {.seed = seed}, [&] { before ? ring_kernel<double, 1>(of) : ring_kernel<double, 2>(of); });
+      } catch (const simt::error& error) {
+        EXPECT_NE(std::string(error.what()).find(before ? "has not started" : "has ended"), std::string::npos) << error.what();
+        ++caught;
+      }
+    }
+    EXPECT_GT(caught, k_every / 2) << before;
+  }
+}
+
+// For how many seeds the kernel gives what is expected, and no error.
+int right_seeds(unsigned threads, std::int64_t shared, std::vector<float>& out, const std::vector<float>& expected,
+                const std::function<void()>& kernel) {
+  int right = 0;
+  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+    out.assign(expected.size(), -1);
+    try {
+      simt::launch(1, threads, 1, shared, {.seed = seed}, kernel);
+    } catch (const simt::error&) {
+      continue;
+    }
+    right += out == expected ? 1 : 0;
+  }
+  return right;
+}
+
+TEST(arch, a_missing_wait_for_a_bulk_copy_shows) {
+  std::vector<float> in(5 * 256);
+  std::iota(in.begin(), in.end(), 1.0f);
+  std::vector<float> expected;
+  for (const float x : in) expected.push_back(2 * x);
+  std::vector<float> out(in.size());
+  const copy_argument of{in.data(), out.data(), 0, 5};
+  EXPECT_EQ(right_seeds(64, 1024 + 8, out, expected, [&] { bulk_kernel<0>(of); }), k_every);
+  EXPECT_LT(right_seeds(64, 1024 + 8, out, expected, [&] { bulk_kernel<1>(of); }), k_every / 4);
+  EXPECT_LT(right_seeds(64, 1024 + 8, out, expected, [&] { bulk_kernel<2>(of); }), k_every / 4);
+}
+
+TEST(arch, a_missing_wait_for_a_product_shows) {
+  const std::vector<float> a(64 * 32, 1);
+  const std::vector<float> b(8 * 32, 2);
+  const std::vector<float> expected(64 * 8, 64);
+  std::vector<float> d(expected.size());
+  const product_argument of{a.data(), b.data(), d.data()};
+  constexpr auto k_swizzle = arch::swizzle::bytes_128;
+  EXPECT_EQ(right_seeds(128, 72 * 128, d, expected, [&] { wgmma_product_kernel<8, 32, k_swizzle, 0>(of); }), k_every);
+  // The first product of a group is sometimes done at once, the others wait.
+  EXPECT_EQ(right_seeds(128, 72 * 128, d, expected, [&] { wgmma_product_kernel<8, 32, k_swizzle, 1>(of); }), 0);
+  EXPECT_LT(right_seeds(128, 72 * 128, d, expected, [&] { wgmma_product_kernel<8, 32, k_swizzle, 2>(of); }), k_every / 4);
+}
+
+TEST(arch, products_need_whole_warps_and_warpgroups) {
+  EXPECT_THROW(simt::launch(1, 96, 1, 72 * 128, {},
+                            [] {
+                              float d[4] = {};
+                              const auto operand = arch::describe(arch::shared_memory(), 1024, arch::swizzle::bytes_128);
+                              arch::wgmma_m64k8_tf32<8>(d, operand, operand);
+                            }),
+               simt::error);
+  EXPECT_THROW(simt::launch(1, 16, 1, 0, {},
+                            [] {
+                              double d[2] = {};
+                              arch::mma_m8n8k4_f64(d, 1, 1);
+                            }),
+               simt::error);
+}
+
+TEST(arch, tf32_rounds_to_nearest_away_from_zero) {
+  const auto rounded = [](float value) { return __uint_as_float(arch::to_tf32(value)); };
+  EXPECT_EQ(rounded(1.0f), 1.0f);
+  EXPECT_EQ(rounded(1.0f + 0x1p-11f), 1.0f + 0x1p-10f);
+  EXPECT_EQ(rounded(-1.0f - 0x1p-11f), -1.0f - 0x1p-10f);
+  EXPECT_EQ(rounded(1.0f + 0x1p-11f - 0x1p-20f), 1.0f);
+  EXPECT_EQ(rounded(2.0f - 0x1p-23f), 2.0f);
+  EXPECT_TRUE(std::isinf(rounded(INFINITY)));
+  EXPECT_TRUE(std::isnan(rounded(NAN)));
+}
+
+// With a toolkit at hand: every function is PTX that the assembler takes, and none needs memory of its own.
+TEST(arch, compiles_by_nvrtc) {
+  const cuda::nvrtc::compiler* compiler = cuda::nvrtc::find(1000);
+  if (compiler == nullptr) GTEST_SKIP() << cuda::nvrtc::why_not_found(1000);
+  for (const char* architecture : {"sm_80", "sm_90a"}) {
+    // What sm_80 cannot run must compile all the same: it traps.
+    for (const auto& check : arch_checks::all(9)) {
+      const auto made = compiler->compile(check.request.header, check.request.expression, architecture, cuda::embedded_sources());
+      EXPECT_FALSE(made.image.empty()) << check.request.expression;
+      EXPECT_EQ(made.uses.spills, 0) << check.request.expression << " " << architecture;
+      EXPECT_EQ(made.uses.stack, 0) << check.request.expression << " " << architecture;
+    }
+  }
+}
+
+}  // namespace
