@@ -302,7 +302,6 @@ struct line_tile {
       }
     });
     if constexpr (k_summed) encode(t);
-    strike<2 * P.butterflies(0) * r>(inject::site::fft_input, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
   }
 
   __device__ __forceinline__ void encode(int t) {
@@ -468,7 +467,10 @@ struct line_tile {
     if constexpr (S < k_last) stage<S + 1>();
   }
 
-  __device__ __forceinline__ void transform() { stage<0>(); }
+  __device__ __forceinline__ void transform() {
+    strike<2 * P.butterflies(0) * P.radix[0]>(inject::site::fft_input, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+    stage<0>();
+  }
 
   // ---- store -----------------------------------------------------------------------------------------------------------------------
 
