@@ -521,7 +521,7 @@ struct line_tile {
     strike<2 * P.butterflies(k_last) * P.radix[k_last]>(inject::site::fft_output, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x),
                                                         P.block());
     if constexpr (k_summed) {
-      outputs([&](auto at, int o, auto q, auto k) {
+      outputs([&](auto at, int o, [[maybe_unused]] auto q, [[maybe_unused]] auto k) {
         constexpr int sign = second_weight_negative(decltype(q)::value, decltype(k)::value) ? 2 : 0;
         const number w = cached(static_cast<const number*>(a.verify) + o);
         const number z = x[decltype(at)::value];
