@@ -23,7 +23,9 @@ class recording_device final : public cuda::device {
   void* allocate(std::int64_t bytes, cuda::stream) override { return ::operator new(static_cast<std::size_t>(bytes)); }
   void release(void* memory, cuda::stream) noexcept override { ::operator delete(memory); }
   bool accessible(const void*) const noexcept override { return true; }
-  void copy(void* to, const void* from, std::int64_t bytes, cuda::stream) override { std::memcpy(to, from, static_cast<std::size_t>(bytes)); }
+  void copy(void* to, const void* from, std::int64_t bytes, cuda::stream) override {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
   void zero(void* memory, std::int64_t bytes, cuda::stream) override { std::memset(memory, 0, static_cast<std::size_t>(bytes)); }
   const cuda::kernel& load(const cuda::kernel_request& wanted) override {
     if (seen.insert(wanted.expression).second) std::printf("%s\t%s\n", wanted.header.c_str(), wanted.expression.c_str());
