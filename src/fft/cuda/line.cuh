@@ -488,7 +488,9 @@ struct line_tile {
     if constexpr (S < k_last) stage<S + 1>();
   }
 
-  __device__ __forceinline__ void transform() { stage<0>(); }
+  __device__ __forceinline__ void transform() {
+    stage<0>();
+  }
 
   // ---- store -----------------------------------------------------------------------------------------------------------------------
 
@@ -689,7 +691,7 @@ struct line_tile {
       one += __shfl_xor_sync(0xffffffffu, one, 8);
       const double other = __shfl_xor_sync(0xffffffffu, one, 16);
       const double residual = one <= other ? other : one == one ? (other == other ? one : other) : one;
-      if (lane == 0) open = !judge(line, attempt, residual, norm) || open;
+      if (lane == 0 && valid(line)) open = !judge(line, attempt, residual, norm) || open;
     }
     return __syncthreads_or(open) != 0;
   }

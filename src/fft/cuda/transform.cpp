@@ -170,7 +170,7 @@ void cuda_transform<T>::fill(prepared_pass& made) const {
   const auto table = [&](table_kind kind, int copy) -> const void* {
     const std::string which = std::to_string(p.convolution) + (policy.inverse ? " mirrored" : "");
     if (kind == table_kind::chirp)
-      return tables_.template get<T>("chirp " + which, copy, [&] { return source::chirp(p.convolution, policy.inverse); });
+      return tables_.template get<T>("chirp " + which, copy, [&] { return source::chirp(p.convolution, p.padded_to, policy.inverse); });
     return tables_.template get<T>("filter " + which, copy, [&] { return source::filter(p.convolution, p.padded_to); });
   };
   if (policy.load_factor == factor_form::table) {
