@@ -72,6 +72,7 @@ void add_qr(CLI::App& app, action_function& selected);
 void add_lstsq(CLI::App& app, action_function& selected);
 void add_info(CLI::App& app, action_function& selected);
 void add_bench(CLI::App& app, action_function& selected);
+void add_tune(CLI::App& app, action_function& selected);
 
 // Replaces this process by the program `name` beside this one, or in ../libexec/ballast. Returns only by throwing unsupported_error.
 [[noreturn]] void run_sibling(const std::string& name, const std::vector<std::string>& arguments);

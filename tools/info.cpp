@@ -1,4 +1,4 @@
-// ballast info and ballast bench
+// ballast info, ballast bench and ballast tune
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -71,12 +71,35 @@ void add_info(CLI::App& app, action_function& selected) {
   command->callback([json, &selected] { selected = [json] { return run_info(*json); }; });
 }
 
+namespace {
+
+// A subcommand that another program does: everything after it belongs to that program, --help as well.
+void add_program(CLI::App& app, action_function& selected, const char* name, const char* description, const char* program,
+                 std::vector<std::string> first) {
+  CLI::App* command = app.add_subcommand(name, description);
+  command->prefix_command();
+  command->set_help_flag();
+  command->callback([=, &selected] {
+    selected = [=]() -> int {
+      std::vector<std::string> arguments = first;
+      const std::vector<std::string> rest = command->remaining();
+      arguments.insert(arguments.end(), rest.begin(), rest.end());
+      run_sibling(program, arguments);
+    };
+  });
+}
+
+}  // namespace
+
 void add_bench(CLI::App& app, action_function& selected) {
-  CLI::App* command =
-      app.add_subcommand("bench", "Time problems given by their tokens; --peers runs FFTW or cuFFT, scikit-learn and LAPACK beside them");
-  command->prefix_command();  // everything after it belongs to ballast-bench
-  command->set_help_flag();   // also --help
-  command->callback([command, &selected] { selected = [command]() -> int { run_sibling("ballast-bench", command->remaining()); }; });
+  add_program(app, selected, "bench",
+              "Time problems given by their tokens; --peers runs FFTW or cuFFT, scikit-learn and LAPACK beside them", "ballast-bench", {});
+}
+
+void add_tune(CLI::App& app, action_function& selected) {
+  add_program(app, selected, "tune",
+              "Measure which GPU kernels are fastest on this machine for problems given by their tokens, and keep them", "ballast-kernels",
+              {"tune"});
 }
 
 }  // namespace ballast::tools

@@ -1,6 +1,7 @@
-// ballast-kernels: compiles the kernels of the common problems without a GPU.
+// ballast-kernels: compiles the kernels of the common problems without a GPU, and tunes them on one.
 //   bundle  writes them into one file, which the library finds beside itself, so that first calls need no compiler
 //   check   prints what each takes of the machine and fails if one spills or is over its budget
+//   tune    `ballast tune` (tune.cpp)
 // Layer: tools, over the library's inside.
 #include <algorithm>
 #include <atomic>
@@ -13,7 +14,10 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <ballast/ballast.hpp>
+
 #include "cuda/jit.hpp"
+#include "tune.hpp"
 
 namespace {
 
@@ -94,7 +98,7 @@ int run_check(const std::vector<std::string>& architectures) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Compiles Ballast's kernels for the common problems; needs NVRTC, but no GPU.", "ballast-kernels"};
+  CLI::App app{"Compiles Ballast's kernels for the common problems; needs NVRTC, but no GPU. Tunes them on a GPU.", "ballast-kernels"};
   app.require_subcommand(1);
   std::vector<std::string> architectures{"sm_80", "sm_90a"};
   std::string file;
@@ -103,15 +107,35 @@ int main(int argc, char** argv) {
   for (CLI::App* command : {bundle, check})
     command->add_option("--arch", architectures, "architectures, separated by commas")->delimiter(',')->capture_default_str();
   bundle->add_option("-o", file, "the file to write")->required();
+  std::vector<std::string> tokens;
+  std::string backend = "cuda", table;
+  bool quiet = false;
+  CLI::App* tune =
+      app.add_subcommand("tune", "measure which policies are fastest on this machine's GPU and keep the winners with their gains");
+  tune->add_option("TOKEN", tokens, "problems, for instance fft_c2c_f32_n1024_b16384_fwd; default: common ones")
+      ->check([](const std::string& text) -> std::string {
+        try {
+          (void)fft::parse_token(text);
+          return "";
+        } catch (const error& refused) {
+          return refused.what();
+        }
+      });
+  tune->add_option("--backend", backend, "what is tuned")->check(CLI::IsMember({"cuda"}))->capture_default_str();
+  tune->add_option("-o,--output", table, "the table to add to; default: the one that plans read, tuning.txt in the cache folder");
+  tune->add_flag("--quiet", quiet, "print nothing but errors");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
   try {
+    if (tune->parsed()) return tools::run_tune(tokens, table, quiet);
     return bundle->parsed() ? run_bundle(architectures, file) : run_check(architectures);
   } catch (const std::exception& failed) {
     fmt::print(stderr, "ballast-kernels: {}\n", failed.what());
-    return 1;
+    const bool usage =
+        dynamic_cast<const invalid_argument_error*>(&failed) != nullptr || dynamic_cast<const unsupported_error*>(&failed) != nullptr;
+    return usage ? 2 : 1;
   }
 }

@@ -29,6 +29,7 @@ int run(int argc, char** argv) {
   tools::add_qr(app, selected);
   tools::add_lstsq(app, selected);
   tools::add_bench(app, selected);
+  tools::add_tune(app, selected);
   tools::add_info(app, selected);
   try {
     app.parse(argc, argv);
@@ -41,7 +42,7 @@ int run(int argc, char** argv) {
 #if !defined(BALLAST_INSTRUMENTED)
 bool wants_injection(const std::vector<std::string>& arguments) {
   for (const std::string& each : arguments) {
-    if (each == "bench") return false;
+    if (each == "bench" || each == "tune") return false;
     if (each == "--inject" || each.starts_with("--inject=")) return true;
   }
   return false;

@@ -191,6 +191,7 @@ TEST(fft_cuda_schemes, never_pass_what_they_cannot_correct) {
           EXPECT_TRUE(in_place || model == inject::model::stuck_at);
           continue;
         }
+        SCOPED_TRACE(to_json(seen.report));
         repaired += seen.report.verdict != verdict::clean;
         for (const double error : errors(what, seen.out, right)) ASSERT_LT(error, 20 * k_close<T>);
       }

@@ -302,6 +302,15 @@ class Usage(WithFolder):
         self.assertFalse(out.exists())
         done = run("bench", token, "--backend", "cuda", "--peers", status=2)
         self.assertTrue(why in done.stderr or "ballast-bench is not installed" in done.stderr, done.stderr)
+        table = self.dir / "tuning.txt"
+        done = run("tune", "--backend", "cuda", token, "-o", table, status=2)
+        self.assertIn(why, done.stderr)
+        self.assertFalse(table.exists())
+
+    def test_tune_refuses_what_it_cannot_tune(self):
+        for arguments in (("--backend", "cpu"), ("fft_nonsense",), ("--colour",)):
+            done = run("tune", *arguments, status=2)
+            self.assertTrue(done.stderr.strip())
 
     def test_info_about_cuda_is_consistent(self):
         cuda = run_json("info")["cuda"]

@@ -25,7 +25,7 @@ constexpr const char* k_usage =
     "usage: ballast-gpu-check STAGE [--seconds S] [--quick] [--groups G,…] [--scheme NAME]… [--backend B] [TOKEN…]\n"
     "stages: info, list, kernels [--arch sm_90a], verify (groups accuracy, places, layouts, clean, huge; faults only in the instrumented "
     "program),\n"
-    "        sanitize, bench, repairs (instrumented), heatmap\n"
+    "        sanitize, bench, repairs (instrumented), heatmap, tune [--table FILE]\n"
     "TOKEN, --scheme: these instead of the stage's own\n"
     "--backend: cpu or reference instead of cuda, with the host's memory: tries the stages where there is no GPU\n";
 
@@ -66,6 +66,8 @@ int run(int argc, char** argv) {
         throw invalid_argument_error("--seconds: expected a number above 0, got " + given);
     } else if (argument == "--arch") {
       wanted.architecture = value();
+    } else if (argument == "--table") {
+      wanted.table = value();
     } else if (argument == "--groups") {
       wanted.groups = value();
     } else if (argument == "--scheme") {
@@ -88,8 +90,8 @@ int run(int argc, char** argv) {
   }
   if (stage == "list") return list(wanted);
   const std::map<std::string, int (*)(const settings&, const time_limit&)> stages = {
-      {"info", nullptr}, {"kernels", kernels}, {"verify", verify},  {"sanitize", sanitize},
-      {"bench", bench},  {"repairs", repairs}, {"heatmap", heatmap}};
+      {"info", nullptr}, {"kernels", kernels}, {"verify", verify},   {"sanitize", sanitize},
+      {"bench", bench},  {"repairs", repairs}, {"heatmap", heatmap}, {"tune", tune}};
   const auto chosen = stages.find(stage);
   if (chosen == stages.end()) throw invalid_argument_error("STAGE: got \"" + stage + "\"");
 

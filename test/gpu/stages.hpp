@@ -23,11 +23,15 @@ struct settings {
   std::vector<std::string> tokens = {};   // instead of the stage's own list
   std::vector<std::string> schemes = {};  // instead of all
   std::string architecture = {};          // of kernels, without a GPU: "sm_90a"
+  std::string table = {};                 // the file that tune writes
   std::string groups = {};                // of verify, separated by commas; empty: all
 };
 
 // Rows of type "kernel": what each needs of the machine. Compiles them all into the cache. Needs no GPU.
 int kernels(const settings& wanted, const time_limit& limit);
+
+// Rows of type "tuned": what is faster than the rules of the policies. Writes the table after every problem.
+int tune(const settings& wanted, const time_limit& limit);
 
 // Rows of type "check": one for each case, with `pass`, and "skipped" for what the time did not suffice for. Returns the failed cases.
 int verify(const settings& wanted, const time_limit& limit);

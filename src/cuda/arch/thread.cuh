@@ -21,6 +21,14 @@ __device__ __forceinline__ int warp() {
   return static_cast<int>((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32);
 }
 
+// The same value; but a compiler cannot see that it is, so what depends on it is not computed ahead of time.
+__device__ __forceinline__ unsigned opaque(unsigned value) {
+#if BALLAST_DEVICE_CODE
+  asm volatile("" : "+r"(value));
+#endif
+  return value;
+}
+
 __device__ __forceinline__ int multiprocessor_id() {
 #if BALLAST_DEVICE_CODE
   unsigned id;
@@ -69,6 +77,21 @@ __device__ __forceinline__ void spin_wait() {
   __nanosleep(20);
 #else
   simt::give_way(true);
+#endif
+}
+
+// Programmatic dependent launch: a grid that was launched with overlap (launch in cuda/runtime.cpp) may start while the one before it in
+// its stream still runs; what that has written is there only after the wait.
+__device__ __forceinline__ void wait_for_previous_grid() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// The next grid may start when every block has said so or has ended.
+__device__ __forceinline__ void let_next_grid_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 

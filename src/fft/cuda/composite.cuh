@@ -19,16 +19,14 @@ BALLAST_HD constexpr bool group_weight_negative(int g) { return (0x5aaa556au >> 
 struct group_record {
   double rho[2][4];  // Σ w_g ρ_g and Σ w_g c_g ρ_g of both vectors
   double residual;
-  double threshold;
+  double threshold;  // squared, as all of them are here
   double norm_square;
-  std::uint32_t word;  // of the check
-  std::int32_t place;  // located: which tile; −1: not one
-  std::uint32_t broken;  // a tile's product was wrong
-  std::uint32_t failed;  // the tiles were computed again, and one of them still fails
+  std::uint32_t word;     // of the check
+  std::int32_t place;     // located: which tile; −1: not one
   std::uint32_t strange;  // bit g: what is stored of tile g is no number, or larger than any result can be
-  std::uint32_t spare;
+  std::uint32_t failed;   // the tiles were computed again, and one of them still fails
 };
-static_assert(sizeof(group_record) == k_group_record_bytes);
+static_assert(sizeof(group_record) <= k_group_record_bytes);
 
 template <line_policy P, class Injector>
 struct composite_tile : line_tile<P, Injector> {
@@ -38,7 +36,6 @@ struct composite_tile : line_tile<P, Injector> {
   using tile_type::a;
   using tile_type::barrier;
   using tile_type::launch;
-  using tile_type::line_of;
   using tile_type::outputs;
   using tile_type::records;
   using tile_type::x;
@@ -56,7 +53,7 @@ struct composite_tile : line_tile<P, Injector> {
   __device__ explicit composite_tile(const line_launch<Injector>& given) : tile_type(given) {}
 
   __device__ __forceinline__ group_record* groups() const {
-    return reinterpret_cast<group_record*>(reinterpret_cast<unsigned char*>(records()) + sizeof(line_record) * P.lines);
+    return reinterpret_cast<group_record*>(reinterpret_cast<unsigned char*>(records()) + k_record_bytes * P.lines);
   }
   __device__ __forceinline__ rare<Injector> about(int line) const { return {launch, this->tile, P.lines, line, this->number_of(line)}; }
 
@@ -111,7 +108,6 @@ struct composite_tile : line_tile<P, Injector> {
       for (int i = 0; i < 4; ++i) in[set][i] = out[set][i] = 0;
     }
     norm = 0;
-    each_own_line([&](int line) { groups()[line].broken = 0; });
   }
 
   // As line.cuh does it: before it is stored.
@@ -120,26 +116,14 @@ struct composite_tile : line_tile<P, Injector> {
     this->select(which);
     this->run_verified();
     each_own_line([&](int line) {
-      if (!this->valid(line)) return;
-      if (records()[line].word != abft::k_pass) {
-        groups()[line].failed = 1;
-      } else if (groups()[line].broken != 0) {
-        const auto done = a.repairs == 0 ? event_action::uncorrectable : event_action::recomputed;
-        about(line).report_event(0, 0, event_check::product, done);
-      }
+      if (this->valid(line) && records()[line].word != abft::k_pass) groups()[line].failed = 1;
     });
     barrier();
   }
 
-  // One transaction. Returns whether the tile is stored. If not, it has to be verified by itself: its input is such that it would spoil the
-  // composites, or a factor or its product was wrong.
+  // One transaction. Returns whether the tile is stored. If not, it has to be verified by itself, as its input would spoil the composites.
   __device__ __forceinline__ bool add_tile(real w, const number& c) {
     constexpr real huge = P.wide ? real(1e250) : real(1e30);
-    if constexpr (tile_type::k_products) {
-      barrier();
-      each_own_line([&](int line) { records()[line].broken = 0; });
-      barrier();
-    }
     bool alone = false;
     this->load([&] {
       alone = __syncthreads_or(!(this->square <= huge)) != 0;
@@ -156,13 +140,7 @@ struct composite_tile : line_tile<P, Injector> {
     real sum[4] = {};
     this->finish(sum);
     accumulate(out, sum, w, c);
-    if constexpr (tile_type::k_products) {
-      if (__syncthreads_or(records()[line_of(P.out_columns)].broken != 0) != 0) {
-        each_own_line([&](int line) { groups()[line].broken = records()[line].broken; });
-        return false;
-      }
-    }
-    if (this->valid(line_of(P.out_columns))) this->store();
+    if (this->valid(this->line_of(P.out_columns))) this->store();
     return true;
   }
 
@@ -190,7 +168,7 @@ struct composite_tile : line_tile<P, Injector> {
     this->each_line(body);
   }
 
-  // Threshold² of a group's line. A norm too small for its square to be exact counts as the smallest for which it is.
+  // The square of the threshold of a group's line. A norm too small for its square to be exact counts as the smallest for which it is.
   __device__ __forceinline__ abft::guarded_threshold limit(double norm_square) const {
     constexpr double tiny = P.wide ? 1e-300 : 1e-34;
     const double square = norm_square < tiny ? tiny : norm_square;
@@ -225,7 +203,7 @@ struct composite_tile : line_tile<P, Injector> {
       group_record& r = groups()[line];
       r.word = word;
       r.residual = residual;
-      r.threshold = sqrt(tau.value);
+      r.threshold = tau.value;
       r.norm_square = norm_square;
       failed = failed || word != abft::k_pass;
     });
@@ -249,9 +227,8 @@ struct composite_tile : line_tile<P, Injector> {
     each_own_line([&](int line) {
       group_record& r = groups()[line];
       if (r.word == abft::k_pass) return;
-      const double tau = sqrt(limit(r.norm_square).value);
       r.failed = 0;
-      if (within(r.rho[0], tau)) {  // the check was hit, not the data
+      if (within(r.rho[0], limit(r.norm_square).value)) {  // the check was hit, not the data
         r.word = abft::k_pass;
         this->select(first);
         const auto done = a.repairs == 0 ? event_action::uncorrectable : event_action::recomputed;
@@ -293,9 +270,11 @@ struct composite_tile : line_tile<P, Injector> {
     barrier();
   }
 
-  // Both vectors' |Re| + |Im|; false for NaN.
-  static __device__ bool within(const double* rho, double tau) {
-    return fabs(rho[0]) + fabs(rho[1]) <= tau && fabs(rho[2]) + fabs(rho[3]) <= tau;
+  // Whether both vectors' |Re| + |Im| are at most the root of `square`; false for NaN.
+  static __device__ __forceinline__ bool within(const double* rho, double square) {
+    const double first = fabs(rho[0]) + fabs(rho[1]);
+    const double second = fabs(rho[2]) + fabs(rho[3]);
+    return first * first <= square && second * second <= square;
   }
 
   // Σ w_g c_g ρ_g − c Σ w_g ρ_g.
@@ -307,11 +286,11 @@ struct composite_tile : line_tile<P, Injector> {
       rest[i + 1] = r.rho[1][i + 1] - (im * r.rho[0][i] + re * r.rho[0][i + 1]);
     }
   }
-  // What rounding can make of that: of two residuals, and of the c_g and the sums themselves.
+  // What rounding can make of that, squared: of two residuals, and of the c_g and the sums themselves.
   __device__ __forceinline__ double room(const group_record& r) const {
     constexpr double u = P.wide ? 0x1p-53 : 0x1p-24;
     const double size = fabs(r.rho[0][0]) + fabs(r.rho[0][1]) + fabs(r.rho[0][2]) + fabs(r.rho[0][3]);
-    return 2 * sqrt(limit(r.norm_square).value) + 64 * u * size;
+    return 4 * limit(r.norm_square).value + 64 * u * size * (64 * u * size);
   }
 
   // The one place that explains both vectors' residuals in both sets, else −1.
@@ -335,7 +314,7 @@ struct composite_tile : line_tile<P, Injector> {
   __device__ __forceinline__ void stored_outputs(Body&& body) const {
     const line_arguments& given = a;
     const line_side& s = given.target;
-    const int line = line_of(P.out_columns);
+    const int line = this->line_of(P.out_columns);
     if (!this->valid(line)) return;
     const std::int64_t base = (this->first_column + line) * s.column + this->middle * s.middle + this->batch * s.batch;
     outputs([&](auto at, int o, auto q, auto k) {
@@ -360,7 +339,7 @@ struct composite_tile : line_tile<P, Injector> {
   // Residuals that are no numbers locate nothing; what is stored may.
   __device__ __forceinline__ void find_strange(std::int64_t first, int count) {
     constexpr real huge = P.wide ? real(1e250) : real(1e30);
-    const int line = line_of(P.out_columns);
+    const int line = this->line_of(P.out_columns);
     for (int g = 0; g < count; ++g) {
       this->select(first + g);
       bool strange = false;
@@ -384,7 +363,7 @@ struct composite_tile : line_tile<P, Injector> {
 
   // Located signals anew, from the composite and the other signals.
   __device__ __forceinline__ void correct(std::int64_t first, int count) {
-    const int line = line_of(P.out_columns);
+    const int line = this->line_of(P.out_columns);
     const int place = groups()[line].place;
     if constexpr (k_whole) {
       // Are the others right? c_place Σ w_g ρ_g − Σ w_g c_g ρ_g does not depend on the signal at `place`.
@@ -432,7 +411,7 @@ struct composite_tile : line_tile<P, Injector> {
     reduce<0>([&](int each, int, double one, double) {
       group_record& r = groups()[each];
       const double residual = tile_type::larger_residual(one);
-      if (threadIdx.x % 32 == 0 && !(residual <= sqrt(limit(r.norm_square).value))) r.place = -1;
+      if (threadIdx.x % 32 == 0 && !(residual * residual <= limit(r.norm_square).value)) r.place = -1;
     });
     barrier();
     const group_record r = groups()[line];
@@ -449,10 +428,9 @@ struct composite_tile : line_tile<P, Injector> {
     this->select(first + r.place);
     if (!this->valid(line)) return;
     const real w = weight(r.place);
-    outputs([&](auto at, int o, auto, auto) {
+    unrolled<k_out>([&](auto at) {
       constexpr int i = decltype(at)::value;
-      this->x[i] = {w * this->x[i].re, w * this->x[i].im};
-      if constexpr (P.store_factor != factor_form::none) this->x[i] = this->x[i] * this->factor(this->a.store_table, o, line);
+      x[i] = {w * x[i].re, w * x[i].im};
     });
     this->store();
   }
@@ -460,6 +438,8 @@ struct composite_tile : line_tile<P, Injector> {
 
 template <line_policy P, class Injector>
 __global__ void __launch_bounds__(P.block(), P.min_blocks) composite_kernel(const __grid_constant__ line_launch<Injector> given) {
+  arch::wait_for_previous_grid();
+  arch::let_next_grid_start();
   composite_tile<P, Injector> work(given);
   const std::int64_t tiles = given.arguments.tiles;
   for (std::int64_t first = std::int64_t{blockIdx.x} * P.transactions; first < tiles; first += std::int64_t{gridDim.x} * P.transactions) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "abft/verify.hpp"
 #include "cuda/arch/arch.cuh"
@@ -19,15 +20,6 @@ namespace ballast::fft::cuda {
 
 using ballast::cuda::bits;
 using ballast::cuda::value_hash;
-
-template <bool Wide>
-struct scalar_of {
-  using type = float;
-};
-template <>
-struct scalar_of<true> {
-  using type = double;
-};
 
 // What a kernel takes: its argument and, if it is instrumented, the faults.
 template <class Injector>
@@ -54,16 +46,15 @@ struct line_record {
   std::uint64_t hash;      // of the outputs of this computation, if asked for
   std::uint64_t previous;  // and of the one before
   double residual;         // of the first check that failed
-  double threshold;
+  double threshold;        // squared
   double careful_square;   // ‖x‖², times norm_scale²
-  double norm_scale;       // double data: what elements are multiplied with before they are squared
+  double norm_scale;       // double data: what elements are multiplied with before they are squared, and its inverse
+  double unscale;
   std::uint32_t word;      // k_pass: store it
-  std::uint8_t detected;   // a check has failed and could be believed
-  std::uint8_t settled;    // nothing more is to be decided
-  std::uint16_t unused;
-  std::uint32_t broken;    // products that two evaluations disagree on
+  std::uint32_t detected;  // a check has failed and could be believed
+  std::uint32_t settled;   // nothing more is to be decided
 };
-static_assert(sizeof(line_record) == 64);
+static_assert(sizeof(line_record) <= k_record_bytes);
 
 // What is rare is not inlined, and gets no pointer to the tile: its registers would have to lie in memory.
 template <class Injector>
@@ -84,9 +75,6 @@ struct rare {
 
   static __device__ void count(unsigned long long& counter) { atomicAdd(&counter, 1ull); }
 
-  __device__ void report_event(const line_record& r, event_action action) const {
-    report_event(r.residual, r.threshold, r.broken != 0 ? event_check::product : event_check::line, action);
-  }
   __device__ void report_event(double residual, double threshold, event_check check, event_action action) const {
     const line_arguments& a = launch.arguments;
     event_ring& ring = *a.events;
@@ -111,29 +99,31 @@ struct rare {
   }
 
   // Decides about a line that was computed again, its norm by careful_norms. Returns whether it is settled.
-  __device__ __noinline__ bool judge(line_record& r, int attempt, double residual) const {
+  __device__ __forceinline__ bool judge(line_record& r, int attempt, double residual) const {
     const line_arguments& a = launch.arguments;
     if (r.settled != 0) return true;
-    const double norm = sqrt(r.careful_square) / r.norm_scale;
+    // In squares, like the first judgement, of everything times norm_scale: nothing overflows, and no root or quotient is taken.
+    const double scaled = residual * r.norm_scale;
     abft::guarded_threshold tau;
-    tau.value = a.slope[0] * norm + a.offset[0];
-    tau.twin = a.slope[1] * norm + a.offset[1];
+    tau.value = a.slope[0] * a.slope[0] * r.careful_square + a.offset[0] * r.norm_scale * (a.offset[0] * r.norm_scale);
+    tau.twin = a.slope[1] * a.slope[1] * r.careful_square + a.offset[1] * r.norm_scale * (a.offset[1] * r.norm_scale);
     strike<1>(inject::site::fft_threshold, &tau.value);
-    std::uint32_t word = abft::verify(residual, tau);
-    if (r.broken != 0) word = abft::k_fail;
+    std::uint32_t word = abft::verify(scaled * scaled, tau);
     strike<1>(inject::site::fft_comparison, &word);
     const bool same = r.hash == r.previous;
-    const bool judged = norm <= a.overflow;  // false for NaN and Inf: then the input itself is such, and only repetition can tell
-    const bool good = judged ? word == abft::k_pass : same && r.broken == 0;
+    // False for NaN and Inf: then the input itself is such, and only repetition can tell.
+    const double limit = a.overflow * r.norm_scale * (a.overflow * r.norm_scale);
+    const bool judged = r.careful_square <= limit && r.careful_square <= 1.7976931348623157e308;
+    const bool good = judged ? word == abft::k_pass : same;
     if (good) {
       r.word = abft::k_pass;
       r.settled = 1;
       if (r.detected != 0) {
         if (a.repairs == 0) {  // detect only: a fault was seen, so this result is not to be believed
           r.word = abft::k_fail;
-          report_event(r, event_action::uncorrectable);
+          report_event(r.residual, r.threshold, event_check::line, event_action::uncorrectable);
         } else {
-          report_event(r, event_action::recomputed);
+          report_event(r.residual, r.threshold, event_check::line, event_action::recomputed);
           if (same) count(a.events->false_alarms);
         }
       }
@@ -142,27 +132,59 @@ struct rare {
     if (r.detected == 0 && (judged || attempt > 1)) {
       r.detected = 1;
       r.residual = residual;
-      r.threshold = tau.value;
+      r.threshold = tau.value * r.unscale * r.unscale;
     }
     if (attempt > a.repairs + (r.detected != 0 ? 0 : 1)) {
       r.settled = 1;
       r.word = abft::k_fail;
-      report_event(r, event_action::uncorrectable);
+      report_event(r.residual, r.threshold, event_check::line, event_action::uncorrectable);
       return true;
     }
     return false;
   }
+
+  // Two evaluations of one product, with a factor and with its twin, differ in their bits. The third decides; unless only the payload of a
+  // NaN differs, that is an event.
+  template <class T>
+  __device__ __forceinline__ complex<T> settle_product(complex<T> once, complex<T> twice, complex<T> third) const {
+    const auto same = [](const complex<T>& x, const complex<T>& y) {
+      const auto equal = [](T p, T q) { return bits(p) == bits(q) || (p != p && q != q); };
+      return equal(x.re, y.re) && equal(x.im, y.im);
+    };
+    if (same(once, twice)) return once;
+    const double residual = fabs(static_cast<double>(once.re) - static_cast<double>(twice.re)) +
+                            fabs(static_cast<double>(once.im) - static_cast<double>(twice.im));
+    const bool settled = (same(third, once) || same(third, twice)) && launch.arguments.repairs > 0;
+    report_event(residual, 0, event_check::product, settled ? event_action::recomputed : event_action::uncorrectable);
+    if (settled && same(third, once)) count(launch.arguments.events->false_alarms);
+    return third;
+  }
+};
+
+// The entries to them: scalars by value, which travel in registers.
+template <class Injector>
+__device__ __noinline__ bool judge_again(const line_launch<Injector>& launch, line_record& r, std::int64_t tile, int lines, int line,
+                                         std::int64_t number, int attempt, double residual) {
+  return rare<Injector>{launch, tile, lines, line, number}.judge(r, attempt, residual);
+}
+template <class Injector, class T>
+__device__ __noinline__ complex<T> settle_product(const line_launch<Injector>& launch, std::int64_t tile, int lines, int line,
+                                                  std::int64_t number, complex<T> once, complex<T> twice, complex<T> third) {
+  return rare<Injector>{launch, tile, lines, line, number}.settle_product(once, twice, third);
+}
+
+template <class T>
+struct word_type {
+  using type = T;
 };
 
 template <line_policy P, class Injector>
 struct line_tile {
-  using real = typename scalar_of<P.wide>::type;
+  using real = std::conditional_t<P.wide, double, float>;
   using number = complex<real>;
   static constexpr int k_last = P.stages - 1;
   static constexpr bool k_summed = P.sums();
   static constexpr int k_values = 5;  // of a partial sum: two complex numbers and ‖x‖²
-
-  static constexpr bool k_products = P.store_factor != factor_form::none || P.load_factor != factor_form::none;
 
   number x[P.held()];
   real encoded[4] = {};  // bᵀx of this thread's elements, for both vectors
@@ -173,18 +195,29 @@ struct line_tile {
   unsigned char* const shared = arch::shared_memory();
   std::int64_t tile = 0;
   std::int64_t batch = 0, middle = 0, first_column = 0;
+  unsigned thread_now = 0;
 
   __device__ explicit line_tile(const line_launch<Injector>& given) : a(given.arguments), launch(given) {}
 
-  static __device__ __forceinline__ int line_of(bool columns) { return static_cast<int>(columns ? threadIdx.x % P.lines : threadIdx.x / P.threads); }
-  static __device__ __forceinline__ int place_of(bool columns) { return static_cast<int>(columns ? threadIdx.x / P.lines : threadIdx.x % P.threads); }
+  __device__ __forceinline__ int line_of(bool columns) const { return static_cast<int>(columns ? thread() % P.lines : thread() / P.threads); }
+  __device__ __forceinline__ int place_of(bool columns) const { return static_cast<int>(columns ? thread() / P.lines : thread() % P.threads); }
+  // A block that takes many tiles must not keep what it reads of tables for all of them: there are not that many registers.
+  __device__ __forceinline__ unsigned thread() const { return P.check == check_form::composite ? thread_now : threadIdx.x; }
 
   __device__ __forceinline__ void select(std::int64_t wanted) {
     tile = wanted;
-    const std::int64_t row = wanted / a.column_tiles;
-    first_column = (wanted - row * a.column_tiles) * P.lines;
-    batch = row / a.middles;
-    middle = row - batch * a.middles;
+    if constexpr (P.check == check_form::composite) thread_now = arch::opaque(threadIdx.x);
+    if constexpr (P.flat) {
+      first_column = wanted * P.lines;
+    } else {
+      // 32-bit division is several times cheaper; no device has room for 2^32 tiles.
+      const auto number = static_cast<std::uint32_t>(wanted);
+      const auto row = number / static_cast<std::uint32_t>(a.column_tiles);
+      const auto outer = row / static_cast<std::uint32_t>(a.middles);
+      first_column = static_cast<std::int64_t>(number - row * static_cast<std::uint32_t>(a.column_tiles)) * P.lines;
+      batch = outer;
+      middle = row - outer * static_cast<std::uint32_t>(a.middles);
+    }
   }
   __device__ __forceinline__ std::int64_t number_of(int line) const {
     return (batch * a.middles + middle) * a.columns + first_column + line;
@@ -216,6 +249,20 @@ struct line_tile {
     }
   }
 
+  // z · w, evaluated twice: the second time with the factor's twin, which another memory holds.
+  template <class Twin>
+  __device__ __forceinline__ number checked_product(const number& z, const number& w, int line, Twin&& twin) const {
+    const number once = z * w;
+    if constexpr (P.check != check_form::none) {
+      const number v = twin();
+      const number twice = z * v;
+      if (((bits(once.re) ^ bits(twice.re)) | (bits(once.im) ^ bits(twice.im))) != 0)
+        return settle_product<Injector>(launch, tile, P.lines, line, number_of(line), once, twice, z * v);
+    }
+    return once;
+  }
+
+  // Element i of a line at `base` that is not read as it lies: padded, real, half a spectrum, or times a factor.
   __device__ __forceinline__ number read(std::int64_t base, int i, int line) const {
     const line_side& s = a.source;
     number z{real(0), real(0)};
@@ -240,20 +287,14 @@ struct line_tile {
     }
     z = swapped(z);
     if constexpr (P.load_factor == factor_form::table) {
-      const number once = z * static_cast<const number*>(a.load_table)[position];
-      const number again = z * static_cast<const number*>(a.load_twin)[position];
-      if (bits(once.re) != bits(again.re) || bits(once.im) != bits(again.im)) flag_broken(line);
-      z = once;
+      const auto factor_at = [&](const void* table) { return cached(static_cast<const number*>(table) + position); };
+      z = checked_product(z, factor_at(a.load_table), line, [&] { return factor_at(a.load_twin); });
     }
     return z;
   }
 
-  // The elements of this thread's butterflies of the first stage; `loaded` runs when they are encoded.
-  __device__ __forceinline__ void load() {
-    load([] {});
-  }
-  template <class Body>
-  __device__ __forceinline__ void load(Body&& loaded) {
+  // The elements of this thread's butterflies of the first stage.
+  __device__ __forceinline__ void fetch_elements() {
     constexpr int r = P.radix[0];
     constexpr int stride = P.length / r;
     const int line = line_of(P.in_columns);
@@ -264,14 +305,34 @@ struct line_tile {
       constexpr int q = decltype(qi)::value;
       const int j = t + q * P.threads;
       const bool mine = inside && (!P.ragged(0) || j < stride);
-      unrolled<r>([&](auto ki) {
-        constexpr int k = decltype(ki)::value;
-        x[q * r + k] = mine ? read(base, j + k * stride, line) : number{real(0), real(0)};
-      });
+      if (!mine) {
+        unrolled<r>([&](auto ki) { x[q * r + decltype(ki)::value] = number{real(0), real(0)}; });
+      } else if constexpr (P.load == load_form::complex && !P.padded && P.load_factor == factor_form::none) {
+        const std::int64_t element = P.source_unit ? 1 : a.source.element;
+        const number* const from = static_cast<const number*>(a.in) + (base + j * element);
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          x[q * r + k] = swapped(arch::load_streaming(from + k * stride * element));
+        });
+      } else {
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          x[q * r + k] = read(base, j + k * stride, line);
+        });
+      }
     });
-    if constexpr (k_summed) encode(t);
+  }
+
+  // `loaded` runs when they are encoded.
+  __device__ __forceinline__ void load() {
+    load([] {});
+  }
+  template <class Body>
+  __device__ __forceinline__ void load(Body&& loaded) {
+    fetch_elements();
+    if constexpr (k_summed) encode(place_of(P.in_columns));
     loaded();
-    strike<2 * P.butterflies(0) * r>(inject::site::fft_input, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+    strike<2 * P.butterflies(0) * P.radix[0]>(inject::site::fft_input, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
   }
 
   __device__ __forceinline__ void encode(int t) {
@@ -283,10 +344,11 @@ struct line_tile {
       constexpr int q = decltype(qi)::value;
       const int j = t + q * P.threads;
       if (!P.ragged(0) || j < stride) {
+        const real* const weights = static_cast<const real*>(a.encode) + 4 * j;
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
           const number z = x[q * r + k];
-          const complex_pair<real> b = cached_pair(static_cast<const real*>(a.encode) + 4 * static_cast<std::int64_t>(j + k * stride));
+          const complex_pair<real> b = cached_pair(weights + 4 * k * stride);
           encoded[0] = multiply_add(-b.first.im, z.im, multiply_add(b.first.re, z.re, encoded[0]));
           encoded[1] = multiply_add(b.first.im, z.re, multiply_add(b.first.re, z.im, encoded[1]));
           encoded[2] = multiply_add(-b.second.im, z.im, multiply_add(b.second.re, z.re, encoded[2]));
@@ -311,7 +373,7 @@ struct line_tile {
       number w[r];
       unrolled<r - 1>([&](auto ki) {
         constexpr int k = decltype(ki)::value + 1;
-        w[k] = cached(table + (k - 1) * p + row);
+        w[k] = cached(table + row + (k - 1) * p);
       });
       if constexpr (q == 0) strike<2 * (r - 1)>(inject::site::fft_twiddle, a.first_twiddle + S - 1, a.twiddle_steps, &w[1].re, static_cast<int>(threadIdx.x), P.block());
       unrolled<r - 1>([&](auto ki) {
@@ -322,7 +384,7 @@ struct line_tile {
   }
 
   template <int S>
-  static __device__ __forceinline__ int slot(int i, int line) {
+  static BALLAST_HD constexpr int slot(int i, int line) {
     constexpr exchange_layout e = P.exchange[S];
     const int word = e.columns ? i * P.lines + line : line * P.length + i;
     int at = word;
@@ -330,6 +392,21 @@ struct line_tile {
     if constexpr (e.mask[1] != 0) at ^= (word >> e.shift[1]) & e.mask[1];
     return at;
   }
+
+  // With powers of two the slots of a thread differ from its first one by constants: those bits of a constant that no bit of the first slot
+  // can coincide with are added, the low ones, which swizzling mixes, by exclusive or.
+  static constexpr bool k_linear = P.power_of_two(P.length) && P.power_of_two(P.lines) && P.power_of_two(P.threads);
+  static constexpr int k_mixed = 15;
+
+  template <int Constant, class Word>
+  static __device__ __forceinline__ Word& word_at(unsigned char* first, int offset) {
+    constexpr int low = (Constant & k_mixed) * static_cast<int>(sizeof(Word));
+    constexpr int high = (Constant & ~k_mixed) * static_cast<int>(sizeof(Word));
+    return *reinterpret_cast<Word*>(first + ((offset ^ low) + high));
+  }
+
+  // Where the results of butterfly j of a stage with radix r and p = before begin: j in its two digits, with r times the room for the upper.
+  static BALLAST_HD constexpr int spread(int j, int p, int r) { return (j - j % p) * r + j % p; }
 
   // Results of stage S, from the threads that have them to those that need them next: for stage S + 1, or to store.
   template <int S>
@@ -340,56 +417,69 @@ struct line_tile {
     constexpr int next = ends ? r : P.radix[ends ? S : S + 1];
     constexpr int stride = P.length / next;
     constexpr int count = ends ? P.butterflies(S) : P.butterflies(ends ? S : S + 1);
-    const bool from_columns = S == 0 ? P.in_columns : P.out_columns;
+    constexpr bool next_ragged = ends ? P.ragged(S) : P.ragged(ends ? S : S + 1);
+    constexpr bool from_columns = S == 0 ? P.in_columns : P.out_columns;
     const int from_line = line_of(from_columns);
     const int from = place_of(from_columns);
     const int to_line = line_of(P.out_columns);
     const int to = place_of(P.out_columns);
-    const auto write = [&](auto&& put) {
+    const auto write = [&](auto word, auto&& part) {
+      using type = typename decltype(word)::type;
+      const int first = slot<S>(spread(from, p, r), from_line) * static_cast<int>(sizeof(type));
       unrolled<P.butterflies(S)>([&](auto qi) {
         constexpr int q = decltype(qi)::value;
         const int j = from + q * P.threads;
         if (!P.ragged(S) || j < P.length / r) {
-          const int row = j % p;
-          const int base = (j - row) * r + row;
           unrolled<r>([&](auto ki) {
             constexpr int k = decltype(ki)::value;
-            put(slot<S>(base + k * p, from_line), x[q * r + k]);
+            if constexpr (k_linear) {
+              word_at<slot<S>(spread(q * P.threads, p, r) + k * p, 0), type>(shared, first) = part(x[q * r + k]);
+            } else {
+              reinterpret_cast<type*>(shared)[slot<S>(spread(j, p, r) + k * p, from_line)] = part(x[q * r + k]);
+            }
           });
         }
       });
     };
-    const auto fetch = [&](auto&& get) {
+    const auto fetch = [&](auto word, auto&& put) {
+      using type = typename decltype(word)::type;
+      const int first = slot<S>(to, to_line) * static_cast<int>(sizeof(type));
       unrolled<count>([&](auto qi) {
         constexpr int q = decltype(qi)::value;
         const int j = to + q * P.threads;
-        if (!(ends ? P.ragged(S) : P.ragged(ends ? S : S + 1)) || j < stride) {
+        if (!next_ragged || j < stride) {
           unrolled<next>([&](auto ki) {
             constexpr int k = decltype(ki)::value;
-            get(slot<S>(j + k * stride, to_line), x[q * next + k]);
+            if constexpr (k_linear) {
+              put(x[q * next + k], word_at<slot<S>(q * P.threads + k * stride, 0), type>(shared, first));
+            } else {
+              put(x[q * next + k], reinterpret_cast<type*>(shared)[slot<S>(j + k * stride, to_line)]);
+            }
           });
         }
       });
     };
     if constexpr (P.split) {
-      real* const words = reinterpret_cast<real*>(shared);
-      write([&](int at, const number& z) { words[at] = z.re; });
+      write(word_type<real>{}, [](const number& z) { return z.re; });
       barrier();
-      number kept[P.held()];
-      unrolled<P.held()>([&](auto i) { kept[decltype(i)::value].im = x[decltype(i)::value].im; });
-      fetch([&](int at, number& z) { z.re = words[at]; });
+      real im[P.held()];
+      unrolled<P.held()>([&](auto i) { im[decltype(i)::value] = x[decltype(i)::value].im; });
+      fetch(word_type<real>{}, [](number& z, real word) { z.re = word; });
       barrier();
-      unrolled<P.held()>([&](auto i) { x[decltype(i)::value].im = kept[decltype(i)::value].im; });
-      write([&](int at, const number& z) { words[at] = z.im; });
+      unrolled<P.held()>([&](auto i) {
+        // Exchanged next; the real parts that have arrived stay.
+        const real kept = x[decltype(i)::value].re;
+        x[decltype(i)::value] = {kept, im[decltype(i)::value]};
+      });
+      write(word_type<real>{}, [](const number& z) { return z.im; });
       barrier();
-      fetch([&](int at, number& z) { z.im = words[at]; });
-      if constexpr (S + 1 < k_last || (S + 1 == k_last && P.stages == 1)) barrier();
+      fetch(word_type<real>{}, [](number& z, real word) { z.im = word; });
+      if constexpr (!ends && S + 1 < k_last) barrier();  // before the next exchange writes
     } else {
-      number* const words = reinterpret_cast<number*>(shared);
       if constexpr (S > 0) barrier();  // what the exchange before wrote has been read
-      write([&](int at, const number& z) { words[at] = z; });
+      write(word_type<number>{}, [](const number& z) { return z; });
       barrier();
-      fetch([&](int at, number& z) { z = words[at]; });
+      fetch(word_type<number>{}, [](number& z, const number& word) { z = word; });
     }
   }
 
@@ -404,11 +494,13 @@ struct line_tile {
       butterfly<r>(x + q * r);
     });
     strike<2 * P.butterflies(S) * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, static_cast<int>(threadIdx.x), P.block());
-    if constexpr (S < k_last || P.remaps() && P.stages == 1) exchange<S>();
+    if constexpr (S < k_last || (P.remaps() && P.stages == 1)) exchange<S>();
     if constexpr (S < k_last) stage<S + 1>();
   }
 
-  __device__ __forceinline__ void transform() { stage<0>(); }
+  __device__ __forceinline__ void transform() {
+    stage<0>();
+  }
 
   // ---- store -----------------------------------------------------------------------------------------------------------------------
 
@@ -435,27 +527,22 @@ struct line_tile {
     return o * s.position_element + (first_column + line) * s.position_column + middle * s.position_middle;
   }
 
+  // What output o is multiplied with at its store.
   __device__ __forceinline__ number factor(const void* table, int o, int line) const {
     const number* const words = static_cast<const number*>(table);
     if constexpr (P.store_factor == factor_form::twiddle) {
-      const std::int64_t power = (first_column + line) * o;
+      // No whole line has 2^32 points.
+      const std::uint32_t power = static_cast<std::uint32_t>(first_column + line) * static_cast<std::uint32_t>(o);
       const number coarse = cached(words + (power >> a.fine_bits));
-      const number fine = cached(words + a.coarse_size + (power & ((std::int64_t{1} << a.fine_bits) - 1)));
+      const number fine = cached(words + a.coarse_size + (power & ((1u << a.fine_bits) - 1)));
       return coarse * fine;
     } else {
       return cached(words + target_position(o, line));
     }
   }
 
-  // Scale, checksum of the outputs, factors. Returns aᵀy for the even and the odd places of the second weight vector. `summed` runs when the
-  // registers hold y, before the factors.
+  // Scale, and checksum of the outputs: aᵀy for the even and the odd places of the second weight vector.
   __device__ __forceinline__ void finish(real (&sum)[4]) {
-    finish(sum, [] {});
-  }
-  template <class Body>
-  __device__ __forceinline__ void finish(real (&sum)[4], Body&& summed) {
-    constexpr bool checked = k_summed;
-    const int line = line_of(P.out_columns);
     if constexpr (P.scaled) {
       const real scale = static_cast<real>(a.scale);
       unrolled<P.held()>([&](auto i) {
@@ -463,74 +550,63 @@ struct line_tile {
         x[at] = {x[at].re * scale, x[at].im * scale};
       });
     }
-    constexpr int count = P.butterflies(k_last) * P.radix[k_last];
-    if constexpr (P.store_factor == factor_form::none) strike<2 * count>(inject::site::fft_output, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
-    if constexpr (checked) sum_outputs(sum);
-    summed();
-    if constexpr (P.store_factor != factor_form::none) {
-      if (valid(line)) {
-        number y[checked ? P.held() : 1];
-        outputs([&](auto at, int o, auto q, auto k) {
-          constexpr int i = decltype(at)::value;
-          number w = factor(a.store_table, o, line);
-          if constexpr (i == 0) strike<2>(inject::site::fft_twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, static_cast<int>(threadIdx.x), P.block());
-          if constexpr (checked) y[i] = x[i];
-          x[i] = x[i] * w;
-        });
-        strike<2 * count>(inject::site::fft_output, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
-        if constexpr (checked) {
-          // The products once more, with factors from the tables' twins: bitwise the same or wrong.
-          std::uint64_t differ = 0;
-          outputs([&](auto at, int o, auto, auto) {
-            constexpr int i = decltype(at)::value;
-            const number again = y[i] * factor(a.store_twin, o, line);
-            differ |= (bits(x[i].re) ^ bits(again.re)) | (bits(x[i].im) ^ bits(again.im));
-          });
-          if (differ != 0) confirm_broken(line, y);
-        }
-      }
-    }
+    strike<2 * P.butterflies(k_last) * P.radix[k_last]>(inject::site::fft_output, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x),
+                                                        P.block());
+    if constexpr (k_summed) sum_outputs(sum);
   }
 
   __device__ __forceinline__ void sum_outputs(real (&sum)[4]) const {
-    outputs([&](auto at, int o, auto q, auto k) {
-      constexpr int sign = second_weight_negative(decltype(q)::value, decltype(k)::value) ? 2 : 0;
-      const number w = cached(static_cast<const number*>(a.verify) + o);
-      const number z = x[decltype(at)::value];
-      sum[sign] = multiply_add(-w.im, z.im, multiply_add(w.re, z.re, sum[sign]));
-      sum[sign + 1] = multiply_add(w.im, z.re, multiply_add(w.re, z.im, sum[sign + 1]));
+    constexpr int r = P.radix[k_last];
+    constexpr int stride = P.length / r;
+    const number* const weights = static_cast<const number*>(a.verify) + place_of(P.out_columns);
+    unrolled<P.butterflies(k_last)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      if (P.ragged(k_last) && place_of(P.out_columns) + q * P.threads >= stride) return;
+      unrolled<r>([&](auto ki) {
+        constexpr int k = decltype(ki)::value;
+        constexpr int sign = second_weight_negative(q, k) ? 2 : 0;
+        const number w = cached(weights + (q * P.threads + k * stride));
+        const number z = x[q * r + k];
+        sum[sign] = multiply_add(-w.im, z.im, multiply_add(w.re, z.re, sum[sign]));
+        sum[sign + 1] = multiply_add(w.im, z.re, multiply_add(w.re, z.im, sum[sign + 1]));
+      });
     });
-  }
-
-  // Two evaluations of a product disagree in their bits: a fault, unless it is only the payload of a NaN.
-  __device__ __forceinline__ void confirm_broken(int line, const number* y) {
-    bool broken = false;
-    outputs([&](auto at, int o, auto, auto) {
-      constexpr int i = decltype(at)::value;
-      const number again = y[i] * factor(a.store_twin, o, line);
-      const auto differs = [](real once, real twice) { return bits(once) != bits(twice) && (once == once || twice == twice); };
-      broken = broken || differs(x[i].re, again.re) || differs(x[i].im, again.im);
-    });
-    if (broken) flag_broken(line);
-  }
-  __device__ __forceinline__ void flag_broken(int line) const {
-    if constexpr (P.check != check_form::none) atomicOr(&records()[line].broken, 1u);
   }
 
   __device__ __forceinline__ void store() const {
     const line_side& s = a.target;
+    constexpr int r = P.radix[k_last];
+    constexpr int stride = P.length / r;
+    using out_type = typename std::conditional_t<P.store == store_form::real, word_type<real>, word_type<number>>::type;
     const int line = line_of(P.out_columns);
+    const int t = place_of(P.out_columns);
+    const std::int64_t element = P.target_unit ? 1 : s.element;
     const std::int64_t base = (first_column + line) * s.column + middle * s.middle + batch * s.batch;
-    outputs([&](auto at, int o, auto, auto) {
-      if constexpr (P.truncated) {
-        if (target_position(o, line) >= a.stored) return;
-      }
-      const number z = swapped(x[decltype(at)::value]);
-      if constexpr (P.store == store_form::real) {
-        arch::store_streaming(static_cast<real*>(a.out) + base + o * s.element, z.re);
-      } else {
-        arch::store_streaming(static_cast<number*>(a.out) + base + o * s.element, z);
-      }
+    unrolled<P.butterflies(k_last)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      const int j = t + q * P.threads;
+      if (P.ragged(k_last) && j >= stride) return;
+      out_type* const to = static_cast<out_type*>(a.out) + (base + j * element);
+      unrolled<r>([&](auto ki) {
+        constexpr int k = decltype(ki)::value;
+        if constexpr (P.truncated) {
+          if (target_position(j + k * stride, line) >= a.stored) return;
+        }
+        number y = x[q * r + k];
+        if constexpr (P.store_factor != factor_form::none) {
+          constexpr bool first = q == 0 && k == 0;
+          number w = factor(a.store_table, j + k * stride, line);
+          if constexpr (first)
+            strike<2>(inject::site::fft_twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, static_cast<int>(threadIdx.x), P.block());
+          y = checked_product(y, w, line, [&] { return factor(a.store_twin, j + k * stride, line); });
+        }
+        const number z = swapped(y);
+        if constexpr (P.store == store_form::real) {
+          arch::store_streaming(to + k * stride * element, z.re);
+        } else {
+          arch::store_streaming(to + k * stride * element, z);
+        }
+      });
     });
   }
 
@@ -602,7 +678,7 @@ struct line_tile {
     each_line([&](int line, int v, double one, double norm) {
       if (threadIdx.x % 8 == 0) strike<1>(inject::site::fft_checksum, a.pass, a.passes, &one, line * 4 + v, 4 * P.lines);
       const double residual = larger_residual(one);
-      if (threadIdx.x % 32 == 0) open = !judge(line, attempt, residual, norm) || open;
+      if (threadIdx.x % 32 == 0 && valid(line)) open = !judge(line, attempt, residual, norm) || open;
     });
     return __syncthreads_or(open) != 0;
   }
@@ -616,7 +692,7 @@ struct line_tile {
   }
 
   // Adds up what the threads of each line have deposited. One warp takes a line: body(line, v, value v of aᵀy − bᵀx, ‖x‖²) in the lanes
-  // 8v … 8v + 7, which add up the slots s, s + 8, …
+  // 8v … 8v + 7, which add up the slots s, s + 8, …; lane 8v has the sum.
   template <class Body>
   __device__ __forceinline__ void each_line(Body&& body) const {
     const double scale = P.scaled ? static_cast<double>(static_cast<real>(a.scale)) : 1;
@@ -648,7 +724,7 @@ struct line_tile {
   // Decides about one line from its residual and ‖x‖². Returns whether it is settled.
   __device__ __forceinline__ bool judge(int line, int attempt, double residual, double norm_square) const {
     line_record& r = records()[line];
-    if (attempt > 0) return rare<Injector>{launch, tile, P.lines, line, number_of(line)}.judge(r, attempt, residual);
+    if (attempt > 0) return judge_again<Injector>(launch, r, tile, P.lines, line, number_of(line), attempt, residual);
     // Squares of elements far from 1 leave the range of the precision: only a computation with careful norms can be judged then.
     constexpr double tiny = P.wide ? 1e-250 : 1e-30;
     constexpr double huge = P.wide ? 1e250 : 1e30;
@@ -659,21 +735,18 @@ struct line_tile {
     strike<1>(inject::site::fft_threshold, a.pass, a.passes, &tau.value, line, P.lines);
     std::uint32_t word = abft::verify(residual * residual, tau);
     if (!in_range && !(norm_square == 0 && residual == 0)) word = abft::k_fail;
-    if constexpr (k_products) {
-      if (r.broken != 0) word = abft::k_fail;
-    }
     strike<1>(inject::site::fft_comparison, a.pass, a.passes, &word, line, P.lines);
     r.word = word;
     if (word == abft::k_pass) {
       r.settled = 1;
       return true;
     }
-    if constexpr (!k_products) r.broken = 0;
     r.settled = 0;
-    r.detected = in_range || (k_products && r.broken != 0) ? 1 : 0;
+    r.detected = in_range ? 1 : 0;
     r.residual = residual;
-    r.threshold = sqrt(tau.value);
+    r.threshold = tau.value;
     r.norm_scale = !P.wide ? 1.0 : norm_square <= huge ? (norm_square >= tiny ? 1.0 : 0x1p+600) : 0x1p-600;
+    r.unscale = !P.wide ? 1.0 : norm_square <= huge ? (norm_square >= tiny ? 1.0 : 0x1p-600) : 0x1p+600;
     return false;
   }
 
@@ -710,12 +783,9 @@ struct line_tile {
   // ‖x‖² of every line from its input, so that it neither overflows nor underflows.
   __device__ __forceinline__ void careful_norms() {
     line_record* const all = records();
-    for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) {
-      all[line].careful_square = 0;
-      all[line].broken = 0;
-    }
+    for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) all[line].careful_square = 0;
     barrier();
-    load();
+    fetch_elements();
     const int line = line_of(P.in_columns);
     const double scale = all[line].norm_scale;
     double sum = 0;
@@ -726,20 +796,12 @@ struct line_tile {
     });
     atomicAdd(&all[line].careful_square, sum);
     barrier();
-    if constexpr (k_products) {  // what that load may have flagged
-      for (int each = static_cast<int>(threadIdx.x); each < P.lines; each += P.block()) all[each].broken = 0;
-      barrier();
-    }
   }
 
   // The tile: verified before it is stored, and computed again until every line is settled. Lines that were stored are loaded again, too,
   // but not looked at.
   __device__ __forceinline__ void run_verified() {
     line_record* const all = records();
-    if constexpr (k_products) {
-      for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) all[line].broken = 0;
-      barrier();
-    }
     bool stored = !valid(line_of(P.out_columns));
     for (int attempt = 0;; ++attempt) {
       real sum[4] = {};
@@ -775,6 +837,8 @@ struct line_tile {
 
 template <line_policy P, class Injector>
 __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __grid_constant__ line_launch<Injector> given) {
+  arch::wait_for_previous_grid();
+  arch::let_next_grid_start();
   line_tile<P, Injector> tile(given);
   for (std::int64_t at = blockIdx.x; at < given.arguments.tiles; at += gridDim.x) {
     tile.select(at);

@@ -294,6 +294,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   while (threads * lines < 32) lines *= 2;
   const int registers = registers_of(wanted, {radices, threads});
   const auto blocks_for = [&](int threads_of_block) {
+    threads_of_block = ceil_divide(threads_of_block, 32) * 32;
     return std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers * threads_of_block), 1,
                       std::min(16, device.threads_per_multiprocessor / threads_of_block));
   };
@@ -327,13 +328,14 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
         if (columns && lines < (wanted.wide ? 4 : 8)) continue;
         if (lines > 64) continue;
         for (const bool split : {false, true}) {
-          for (const int registers : {40, 64, 80, 96, 128, 168}) {
+          for (const int registers : {40, 64, 80, 96, 112, 128, 168}) {
             int own = 0;
             for (const int r : radices) own = std::max(own, ceil_divide(n / r, threads) * r);
             const int least = own * (wanted.wide ? 4 : 2) + (wanted.check == check_form::none ? 12 : 24);
             if (registers < least || registers > 3 * least) continue;
-            const int blocks = std::min(device.threads_per_multiprocessor / (threads * lines),
-                                        static_cast<int>(device.registers_per_multiprocessor) / (registers * threads * lines));
+            const int rounded = ceil_divide(threads * lines, 32) * 32;
+            const int blocks = std::min(device.threads_per_multiprocessor / rounded,
+                                        static_cast<int>(device.registers_per_multiprocessor) / (registers * rounded));
             if (blocks < 1) continue;
             tuned_line one{radices, threads, lines, split, blocks};
             const line_policy p = make_policy(wanted, one);
@@ -373,8 +375,10 @@ std::string kernel_expression(const line_policy& p, bool instrumented) {
   form("factor_form", static_cast<int>(p.load_factor));
   form("factor_form", static_cast<int>(p.store_factor));
   form("check_form", static_cast<int>(p.check));
-  append(text, p.padded);
-  text += ',';
+  for (const bool flag : {p.source_unit, p.target_unit, p.flat, p.padded}) {
+    append(text, flag);
+    text += ',';
+  }
   append(text, p.truncated);
   for (const int number : {p.transactions, p.length, p.lines, p.threads, p.min_blocks, p.stages}) {
     text += ',';
@@ -401,6 +405,8 @@ ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrum
   made.expression = kernel_expression(policy, instrumented);
   made.threads = policy.block();
   made.shared = policy.shared_bytes();
+  made.blocks = policy.min_blocks;
+  made.overlaps = true;
   return made;
 }
 

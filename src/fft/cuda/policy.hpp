@@ -10,6 +10,8 @@ namespace ballast::fft::cuda {
 
 inline constexpr int k_max_stages = 8;
 inline constexpr int k_max_radix = 16;
+inline constexpr int k_record_bytes = 80;         // room in shared memory for what is known of a line (line.cuh)
+inline constexpr int k_group_record_bytes = 112;  // and of the same line of all tiles of a group (composite.cuh)
 
 // What is read: complex numbers; reals, imaginary part 0; or the first half of a Hermitian line, the rest being its mirror image.
 enum class load_form : int { complex, real, half };
@@ -22,7 +24,6 @@ enum class factor_form : int { none, table, twiddle };
 // composite: lines of `transactions` tiles share one check and are corrected after their store (two-sided, composite.cuh). one_sided: each
 // line is verified after its store.
 enum class check_form : int { none, verify_before_store, thread, composite, one_sided };
-inline constexpr int k_group_record_bytes = 112;
 
 // One trip of a tile through shared memory. Word p of the linear layout is at p ^ (p >> shift & mask), for both pairs; mask < 2^shift,
 // so that it permutes groups of 2^shift ≤ 16 words. columns: word i·lines + line, else line·length + i.
@@ -50,6 +51,9 @@ struct line_policy {
   factor_form load_factor = factor_form::none;
   factor_form store_factor = factor_form::none;
   check_form check = check_form::none;
+  bool source_unit = false;  // neighbouring elements of a line are neighbours in memory
+  bool target_unit = false;
+  bool flat = false;         // one middle, one batch
   bool padded = false;      // elements at positions ≥ `loaded` are 0 and not read
   bool truncated = false;   // elements at positions ≥ `stored` are not written
   int transactions = 1;     // composite: tiles that share one check
@@ -110,7 +114,7 @@ struct line_policy {
   }
   BALLAST_HD constexpr std::int64_t record_bytes() const {
     if (check == check_form::none) return 0;
-    return (64 + (check == check_form::composite ? k_group_record_bytes : 0)) * static_cast<std::int64_t>(lines);
+    return (k_record_bytes + (check == check_form::composite ? k_group_record_bytes : 0)) * static_cast<std::int64_t>(lines);
   }
   BALLAST_HD constexpr std::int64_t shared_bytes() const {
     const std::int64_t sum = (exchange_bytes() + 15) / 16 * 16 + partial_bytes() + record_bytes();
@@ -132,7 +136,7 @@ enum class event_action : std::uint32_t { corrected, recomputed, uncorrectable }
 struct device_event {
   std::int64_t index;  // line of the pass: (batch · middles + middle) · columns + column
   double residual;
-  double threshold;
+  double threshold;    // squared, but of products, which have none: 0
   std::uint64_t time;  // nanoseconds, the device's clock
   std::uint32_t what;    // bits 0 … 7: the pass; 8 … 15: an event_check; 16 …: an event_action
   std::uint32_t chunk;   // the part of the batch that was being transformed
@@ -191,7 +195,7 @@ struct line_arguments {
   int first_stage, stages;     // injection: this pass's stages and
   int first_twiddle, twiddle_steps; // twiddle products among those of all passes
   double scale;
-  double slope[2], offset[2];  // threshold: √(slope²‖x‖² + offset²), of a line computed again slope·‖x‖ + offset; each kept twice
+  double slope[2], offset[2];  // threshold: √(slope²‖x‖² + offset²), each kept twice
   double overflow;             // a line whose norm exceeds this may overflow: judged by repetition
 };
 

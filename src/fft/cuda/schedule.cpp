@@ -177,8 +177,10 @@ class builder {
     };
     for (std::int64_t a = 2; a <= 2048 && a <= n / 2; ++a) {
       if (n % a != 0 || !fits(a)) continue;
-      if (fits(n / a)) consider({a, n / a});
-      if (n / a <= (wide_ ? 1024 : 2048)) continue;
+      if (fits(n / a)) {
+        consider({a, n / a});
+        continue;
+      }
       for (std::int64_t b = 2; b <= 2048 && b <= n / a / 2; ++b) {
         if (n / a % b == 0 && fits(b) && fits(n / a / b)) consider({a, b, n / a / b});
       }
@@ -317,10 +319,13 @@ class builder {
     line_policy& p = made.policy;
     p = choose_policy(wanted, device_, *wanted_.tuned);
     p.inverse = one.inverse;
+    p.source_unit = source == 1;
+    p.target_unit = target == 1;
+    p.flat = made.middles == 1 && made.batches == 1;
     p.transactions = wanted_.transactions;
     if (loads) {
       p.load = one.load;
-      made.whole = one.length;
+      made.whole = one.loaded != 0 ? one.loaded : one.length;  // not of the convolution
       made.unit = one.source_stride;
       if (one.load_table != table_kind::none) p.load_factor = factor_form::table;
       made.load_table = one.load_table;

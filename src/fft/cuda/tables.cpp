@@ -53,7 +53,7 @@ std::vector<T> table_source<T>::split_twiddles(std::int64_t order, int fine_bits
 }
 
 template <class T>
-std::vector<T> table_source<T>::chirp(std::int64_t convolution, bool mirrored) {
+std::vector<T> table_source<T>::chirp(std::int64_t convolution, std::int64_t padded_to, bool mirrored) {
   const std::int64_t n = std::abs(convolution);
   const bool conjugate = (convolution < 0) != mirrored;
   std::vector<T> made;
@@ -63,6 +63,7 @@ std::vector<T> table_source<T>::chirp(std::int64_t convolution, bool mirrored) {
     const auto w = root_of_unity<wide<T>>(square, 2 * n);
     push(made, conjugate ? std::conj(w) : w);
   }
+  made.resize(static_cast<std::size_t>(2 * padded_to));
   return made;
 }
 

@@ -19,8 +19,9 @@ struct table_source {
   static std::vector<T> stage_twiddles(const line_policy& policy);
   // Coarse and fine powers of w_order: [w^{i·2^bits}…, w^i…].
   static std::vector<T> split_twiddles(std::int64_t order, int fine_bits);
-  // e^{∓πi j²/n} for j < n (`mirrored`: its conjugate, for a pass that exchanges real and imaginary parts).
-  static std::vector<T> chirp(std::int64_t convolution, bool mirrored);
+  // e^{∓πi j²/n} for j < n (`mirrored`: its conjugate, for a pass that exchanges real and imaginary parts), and zeros up to padded_to: the
+  // pass multiplies its outputs beyond n, too, before it drops them.
+  static std::vector<T> chirp(std::int64_t convolution, std::int64_t padded_to, bool mirrored);
   // Transform of the conjugate chirp, periodic with `padded_to`, over padded_to.
   static std::vector<T> filter(std::int64_t convolution, std::int64_t padded_to);
   // a of the first vector for each output, and b of both vectors (four numbers) for each input.

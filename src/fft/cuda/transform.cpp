@@ -27,7 +27,7 @@ namespace {
 using ballast::cuda::device_buffer;
 
 // What waits between passes should stay in the L2 cache; one signal is the least that a chunk can be.
-std::int64_t chunk_bytes(const ballast::cuda::capabilities& about) { return std::max<std::int64_t>(about.l2_cache / 3, 1 << 20); }
+std::int64_t chunk_bytes(const ballast::cuda::capabilities& about) { if (const char* e = getenv("BALLAST_CHUNK_MB")) return atoll(e) << 20; return std::max<std::int64_t>(about.l2_cache / 3, 1 << 20); }
 
 template <class T>
 class cuda_transform final : public transform {
@@ -170,7 +170,7 @@ void cuda_transform<T>::fill(prepared_pass& made) const {
   const auto table = [&](table_kind kind, int copy) -> const void* {
     const std::string which = std::to_string(p.convolution) + (policy.inverse ? " mirrored" : "");
     if (kind == table_kind::chirp)
-      return tables_.template get<T>("chirp " + which, copy, [&] { return source::chirp(p.convolution, policy.inverse); });
+      return tables_.template get<T>("chirp " + which, copy, [&] { return source::chirp(p.convolution, p.padded_to, policy.inverse); });
     return tables_.template get<T>("filter " + which, copy, [&] { return source::filter(p.convolution, p.padded_to); });
   };
   if (policy.load_factor == factor_form::table) {
@@ -327,7 +327,7 @@ core::device_log::entry cuda_transform<T>::readable(const device_event& e, const
     for (std::size_t d = 0; d < 3; ++d) out.index += place[d] / p.signals[d].divisor % p.signals[d].modulus;
   }
   out.residual = e.residual;
-  out.threshold = e.threshold;
+  out.threshold = std::sqrt(e.threshold);
   switch (static_cast<event_action>(e.what >> 16)) {
     case event_action::corrected: out.what = action::corrected; break;
     case event_action::recomputed: out.what = action::recomputed; break;

@@ -13,6 +13,7 @@
 #include "core/counter_rng.hpp"
 #include "core/recorder.hpp"
 #include "cuda/device.hpp"
+#include "cuda/jit.hpp"
 #include "fft/cuda/transform.hpp"
 #include "fft/problem.hpp"
 
@@ -113,14 +114,23 @@ std::vector<tuning_result> tune(const std::vector<std::string>& tokens, tuning_t
         const auto tried = candidates(request, device->about());
         std::vector<ballast::cuda::kernel_request> kernels;
         std::vector<tuning_table> tables;
+        std::vector<std::size_t> kernel_of;
         for (const tuned_line& one : tried) {
           tables.push_back(table);
           tables.back().set(request, major, one);
+          kernel_of.push_back(kernels.size() + number);
           for (const pass& each : clock.passes({check, 1, &tables.back()}).passes) kernels.push_back(kernel_for(each.policy, false));
         }
         load_all(*device, kernels);
+        const auto architecture = ballast::cuda::runnable_architectures(major, device->about().minor).front();
         std::optional<tuned_line> winner;
         for (std::size_t i = 0; i < tried.size(); ++i) {
+          try {
+            // Registers in memory: never the fastest, and refused by the check of tuned policies.
+            if (ballast::cuda::kernels().get(kernels[kernel_of[i]], architecture).made->uses.spills > 0) continue;
+          } catch (const error&) {
+            continue;
+          }
           const double seconds = clock.seconds({check, 1, &tables[i]}, why);
           if (seconds < best * 0.995) {
             best = seconds;

@@ -1,0 +1,124 @@
+// The problems that the cuda backend's FFT is tested with on the emulator: one list for the program that finds out which kernels they need
+// and for the tests that run them.
+// Layer: backend tests.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <ballast/fft.hpp>
+
+#include "cuda/device.hpp"
+#include "fft/problem.hpp"
+#include "inject/plan.hpp"
+#include "simt/emulated_device.hpp"
+
+namespace ballast::fft {
+
+// The emulated device. `small` has so little shared memory that lines of more than 64 (f32) or 32 (f64) elements take several passes, and
+// so little cache that what waits between them is kept below 1 MB.
+enum class machine : std::uint8_t { whole, small };
+
+inline ballast::cuda::capabilities capabilities_of(machine which) {
+  ballast::cuda::capabilities about = simt::emulated_capabilities();
+  if (which == machine::small) {
+    about.shared_per_block = about.shared_per_multiprocessor = 8192 + 4 * 64;
+    about.l2_cache = 0;
+  }
+  return about;
+}
+
+// How else than protected a case is run: without protection; with kernels that faults can be injected into, protected and not.
+enum use : unsigned { k_protected_only = 0, k_bare = 1, k_faults = 2 };
+
+struct cuda_case {
+  const char* token;
+  machine where = machine::whole;
+  unsigned uses = k_protected_only;
+  fft::norm norm = norm::backward;
+  layout input = {}, output = {};
+
+  fft::problem problem() const {
+    fft::problem made = parse_token(token).problem;
+    made.norm = norm;
+    made.input = input;
+    made.output = output;
+    return made;
+  }
+  fft::direction direction() const { return parse_token(token).direction; }
+};
+
+// Batches are no multiples of the lines of a tile where tiles have more than one.
+inline const std::vector<cuda_case>& cuda_cases() {
+  static const std::vector<cuda_case> cases = {
+      // One pass: every radix, powers of two and mixed ones.
+      {"fft_c2c_f32_n1_b37_fwd"},
+      {"fft_c2c_f64_n2_b75_fwd"},
+      {"fft_c2c_f32_n3_b41_fwd"},
+      {"fft_c2c_f64_n5_b33_inv"},
+      {"fft_c2c_f64_n7_b35_fwd"},
+      {"fft_c2c_f32_n11_b34_fwd", machine::whole, k_bare},
+      {"fft_c2c_f32_n13_b50_fwd"},
+      {"fft_c2c_f32_n16_b39_inv"},
+      {"fft_c2c_f32_n60_b11_fwd", machine::whole, k_protected_only, norm::ortho},
+      {"fft_c2c_f32_n64_b43_fwd", machine::whole, k_bare | k_faults},
+      {"fft_c2c_f64_n64_b21_inv"},
+      {"fft_c2c_f64_n100_b9_fwd", machine::whole, k_bare | k_faults},
+      {"fft_c2c_f64_n1000_b3_fwd"},
+      {"fft_c2c_f32_n1331_b2_fwd"},
+      {"fft_c2c_f32_n1024_b5_fwd"},
+      {"fft_c2c_f64_n1024_b2_fwd", machine::whole, k_bare},
+      {"fft_c2c_f32_n4096_b2_inv"},
+      {"fft_c2c_f64_n4096_b1_fwd"},
+      {"fft_c2c_f32_n256_b77_fwd"},
+      // Two and three passes.
+      {"fft_c2c_f32_n128_b20_fwd", machine::small, k_faults},
+      {"fft_c2c_f32_n1024_b3_fwd", machine::small, k_bare | k_faults},
+      {"fft_c2c_f32_n4096_b2_inv", machine::small, k_bare | k_faults},
+      {"fft_c2c_f64_n1000_b2_fwd", machine::small},
+      {"fft_c2c_f32_n6000_b2_fwd", machine::small},
+      {"fft_c2c_f64_n1728_b2_inv", machine::small},
+      {"fft_c2c_f64_n1728_b3_fwd", machine::small, k_faults},
+      // Convolutions.
+      {"fft_c2c_f32_n67_b9_fwd", machine::whole, k_faults},
+      {"fft_c2c_f32_n67_b9_inv"},
+      {"fft_c2c_f64_n101_b4_fwd"},
+      {"fft_c2c_f32_n67_b3_fwd", machine::small},
+      {"fft_r2c_f32_n67_b5_fwd"},
+      {"fft_c2r_f64_n37_b5_inv"},
+      // Real data.
+      {"fft_r2c_f32_n64_b19_fwd", machine::whole, k_faults},
+      {"fft_r2c_f64_n33_b9_fwd"},
+      {"fft_r2c_f32_n1000_b2_fwd", machine::small},
+      {"fft_c2r_f32_n90_b7_inv", machine::whole, k_faults},
+      {"fft_c2r_f64_n35_b9_inv"},
+      {"fft_c2r_f32_n1000_b2_inv", machine::small},
+      // Several axes.
+      {"fft_c2c_f32_n20x33_b3_fwd", machine::whole, k_bare},
+      {"fft_r2c_f64_n12x18_b3_fwd"},
+      {"fft_c2r_f32_n12x18_b3_inv"},
+      {"fft_c2c_f64_n6x5x8_b2_inv"},
+      {"fft_r2c_f32_n6x5x8_b2_fwd"},
+      {"fft_c2r_f64_n6x5x7_b2_inv"},
+      // Signals that interleave, and strides.
+      {"fft_c2c_f32_n60_b21_fwd", machine::whole, k_protected_only, norm::backward, {{21}, 1}, {{21}, 1}},
+      {"fft_c2c_f32_n60_b21_fwd", machine::whole, k_bare, norm::backward, {{2}, 130}, {{40}, 1}},
+      {"fft_c2c_f32_n256_b40_fwd", machine::whole, k_bare | k_faults, norm::backward, {{40}, 1}, {{40}, 1}},
+      {"fft_c2c_f64_n128_b19_inv", machine::whole, k_protected_only, norm::forward, {{1}, 128}, {{19}, 1}},
+      {"fft_c2c_f32_n256_b21_fwd", machine::whole, k_faults, norm::backward, {{21}, 1}, {{1}, 256}},
+      {"fft_c2c_f64_n60_b13_inv", machine::whole, k_protected_only, norm::backward, {{20}, 1}, {{3}, 200}},
+      {"fft_c2c_f32_n8_b50_fwd", machine::whole, k_protected_only, norm::backward, {{1}, 9}, {{50}, 1}},
+      {"fft_c2c_f32_n512_b5_fwd", machine::small, k_protected_only, norm::backward, {{2}, 1025}, {{5}, 1}},
+      {"fft_r2c_f64_n12x20_b3_fwd", machine::whole, k_protected_only, norm::backward, {{25, 1}, 320}, {{2, 30}, 700}},
+      // A batch in three chunks.
+      {"fft_c2c_f32_n4096_b70_fwd", machine::small, k_faults},
+  };
+  return cases;
+}
+
+// Runs before anything else in both programs: a user's own tuning table would ask for other kernels than those that were built.
+inline void ignore_user_tuning() { setenv("BALLAST_CACHE_DIR", "/nonexistent", 1); }
+
+}  // namespace ballast::fft

@@ -1,0 +1,766 @@
+// The cuda backend's FFT on the emulator, through the public plan: accuracy of every case of fft_cuda_cases.hpp for several orders of
+// threads, layouts, memory, reports; then faults at every site, and clean data of every kind without a false alarm.
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <ballast/error.hpp>
+#include <ballast/fft.hpp>
+
+#include "backend/fft_cuda_cases.hpp"
+#include "backend/fft_reference.hpp"
+#include "fft/contract.hpp"
+#include "fft/cuda/schedule.hpp"
+#include "fft/problem.hpp"
+
+namespace ballast::fft {
+namespace {
+
+[[maybe_unused]] const bool ready = [] {
+  ignore_user_tuning();
+  return true;
+}();
+
+constexpr int k_orders = BALLAST_SLOW_BUILD ? 1 : 3;  // seeds of the emulator's order of threads
+
+// The emulated device is current while it lives.
+class emulator {
+ public:
+  explicit emulator(machine which, std::uint64_t seed = 1)
+      : device_(std::make_shared<simt::emulated_device>(capabilities_of(which), seed << 32)) {
+    ballast::cuda::override_device(device_);
+  }
+  ~emulator() { ballast::cuda::override_device(nullptr); }
+  emulator(const emulator&) = delete;
+  emulator& operator=(const emulator&) = delete;
+  const std::shared_ptr<simt::emulated_device>& operator*() const { return device_; }
+  simt::emulated_device* operator->() const { return device_.get(); }
+
+ private:
+  std::shared_ptr<simt::emulated_device> device_;
+};
+
+execution on_cuda(protection guard = protection::correct, const inject::plan* faults = nullptr) {
+  execution how;
+  how.backend = backend::cuda;
+  how.protection = guard;
+  how.faults = faults;
+  how.throw_on_uncorrectable = false;
+  return how;
+}
+
+// Memory on the current device, with a copy of `values`.
+template <class T>
+class on_device {
+ public:
+  explicit on_device(const std::vector<T>& values)
+      : device_(ballast::cuda::current_device()), size_(values.size()), memory_(device_, static_cast<std::int64_t>(size_ * sizeof(T))) {
+    device_->copy(memory_.data(), values.data(), memory_.bytes(), nullptr);
+  }
+  T* data() const { return static_cast<T*>(memory_.data()); }
+  std::vector<T> read() const {
+    std::vector<T> values(size_);
+    device_->copy(values.data(), memory_.data(), memory_.bytes(), nullptr);
+    return values;
+  }
+
+ private:
+  std::shared_ptr<ballast::cuda::device> device_;
+  std::size_t size_;
+  ballast::cuda::device_buffer memory_;
+};
+
+constexpr double k_untouched = 77;  // what outputs hold before they are written
+
+// A case with its data: arrays are scalars, two a complex number, strided as the case says.
+template <class T>
+struct subject {
+  fft::problem problem;
+  fft::direction way;
+  geometry shape;
+  double scale = 1;
+  std::vector<T> in;
+
+  subject(const cuda_case& which, std::uint64_t seed) : problem(which.problem()), way(which.direction()), shape(resolve(problem)) {
+    const auto points = static_cast<double>(shape.points());
+    if (problem.norm == norm::ortho) {
+      scale = 1 / std::sqrt(points);
+    } else if (way == direction::forward ? problem.norm == norm::forward : problem.norm == norm::backward) {
+      scale = 1 / points;
+    }
+    set(noise<T>(count(shape.input) * shape.batch, seed));
+  }
+
+  static std::int64_t count(const side& s) { return s.length[0] * s.length[1] * s.length[2]; }
+  static std::size_t at(const side& s, std::int64_t batch, std::int64_t i) {
+    return static_cast<std::size_t>(batch * s.distance + i / (s.length[1] * s.length[2]) * s.stride[0] +
+                                    i / s.length[2] % s.length[1] * s.stride[1] + i % s.length[2] * s.stride[2]);
+  }
+  static std::size_t scalars(const side& s) { return static_cast<std::size_t>(s.extent) * (s.real ? 1 : 2); }
+  static std::complex<T> read(const std::vector<T>& from, const side& s, std::int64_t batch, std::int64_t i) {
+    const std::size_t place = at(s, batch, i);
+    return s.real ? std::complex<T>(from[place]) : std::complex<T>(from[2 * place], from[2 * place + 1]);
+  }
+
+  // `values`: [batch][element]. Between strided elements is NaN, which nobody must read.
+  void set(const signal<T>& values) {
+    in.assign(scalars(shape.input), std::numeric_limits<T>::quiet_NaN());
+    for (std::int64_t b = 0; b < shape.batch; ++b) {
+      for (std::int64_t i = 0; i < count(shape.input); ++i) {
+        const std::size_t place = at(shape.input, b, i);
+        const auto z = values[static_cast<std::size_t>(b * count(shape.input) + i)];
+        if (shape.input.real) {
+          in[place] = z.real();
+        } else {
+          in[2 * place] = z.real();
+          in[2 * place + 1] = z.imag();
+        }
+      }
+    }
+  }
+
+  std::vector<T> fresh() const { return std::vector<T>(scalars(shape.output), static_cast<T>(k_untouched)); }
+
+  // The transform of signal b in more precision.
+  exact<T> wanted(std::int64_t b) const {
+    exact<T> x;
+    for (std::int64_t i = 0; i < count(shape.input); ++i) x.push_back(std::complex<wide<T>>(read(in, shape.input, b, i)));
+    const std::vector<std::int64_t> lengths(shape.n.begin(), shape.n.end());
+    exact<T> y;
+    if (shape.kind != kind::c2r) {
+      const auto full = dft_of_volume<T>(std::move(x), lengths, way == direction::inverse);
+      for (std::int64_t i = 0; i < count(shape.output); ++i) {
+        const std::int64_t row = i / shape.output.length[2];
+        y.push_back(full[static_cast<std::size_t>(row * shape.n[2] + i % shape.output.length[2])]);
+      }
+    } else {
+      // The other axes first; then each row is the half of a Hermitian line.
+      const std::int64_t half = shape.input.length[2];
+      x = dft_of_volume<T>(std::move(x), {shape.n[0], shape.n[1], half}, true, 2);
+      for (std::int64_t row = 0; row < shape.n[0] * shape.n[1]; ++row) {
+        exact<T> line(static_cast<std::size_t>(shape.n[2]));
+        for (std::int64_t k = 0; k < half; ++k) {
+          auto z = x[static_cast<std::size_t>(row * half + k)];
+          if (k == 0 || 2 * k == shape.n[2]) z.imag(0);
+          line[static_cast<std::size_t>(k)] = z;
+          if (k > 0) line[static_cast<std::size_t>(shape.n[2] - k)] = std::conj(z);
+        }
+        line = inverse_dft<T>(std::move(line));
+        for (const auto& z : line) y.push_back(z.real());
+      }
+    }
+    for (auto& z : y) z *= static_cast<wide<T>>(scale);
+    return y;
+  }
+
+  signal<T> got(const std::vector<T>& out, std::int64_t b) const {
+    signal<T> y;
+    for (std::int64_t i = 0; i < count(shape.output); ++i) y.push_back(read(out, shape.output, b, i));
+    return y;
+  }
+
+  // What is not an element of `out` is as it was.
+  void expect_gaps_kept(const std::vector<T>& out) const {
+    std::vector<bool> written(static_cast<std::size_t>(shape.output.extent));
+    for (std::int64_t b = 0; b < shape.batch; ++b) {
+      for (std::int64_t i = 0; i < count(shape.output); ++i) written[at(shape.output, b, i)] = true;
+    }
+    const std::size_t width = shape.output.real ? 1 : 2;
+    for (std::size_t i = 0; i < out.size(); ++i) ASSERT_TRUE(written[i / width] || out[i] == static_cast<T>(k_untouched)) << i;
+  }
+
+  report run(const plan& by, const T* from, T* to) const {
+    const std::span<const std::complex<T>> complex_in(reinterpret_cast<const std::complex<T>*>(from),
+                                                      static_cast<std::size_t>(shape.input.extent));
+    const std::span<std::complex<T>> complex_out(reinterpret_cast<std::complex<T>*>(to), static_cast<std::size_t>(shape.output.extent));
+    if (shape.kind == kind::r2c) return by.forward(std::span(from, scalars(shape.input)), complex_out);
+    if (shape.kind == kind::c2r) return by.inverse(complex_in, std::span(to, scalars(shape.output)));
+    return way == direction::forward ? by.forward(complex_in, complex_out) : by.inverse(complex_in, complex_out);
+  }
+  report run(const plan& by, std::vector<T>& out) const { return run(by, in.data(), out.data()); }
+};
+
+// body(subject<float or double>) of a case.
+template <class Body>
+void with_data(const cuda_case& which, const Body& body, std::uint64_t seed = 11) {
+  if (which.problem().precision == precision::f32) {
+    body(subject<float>(which, seed));
+  } else {
+    body(subject<double>(which, seed));
+  }
+}
+
+// Bitwise, so that NaN equals itself.
+template <class T>
+bool same(const std::vector<T>& x, const std::vector<T>& y) {
+  return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0;
+}
+
+std::string name_of(const cuda_case& each) {
+  return fmt::format("{}{}{}", each.token, each.where == machine::small ? " small" : "", each.input.strides.empty() ? "" : " strided");
+}
+
+// ---- Accuracy, layouts, memory ----
+
+TEST(fft_cuda, every_case_is_accurate_whatever_the_order_of_threads) {
+  double worst = 0;
+  for (const cuda_case& each : cuda_cases()) {
+    SCOPED_TRACE(name_of(each));
+    with_data(each, [&]<class T>(const subject<T>& given) {
+      std::vector<T> first;
+      for (std::uint64_t seed = 1; seed <= k_orders; ++seed) {
+        const emulator device(each.where, seed);
+        std::vector<T> out = given.fresh();
+        {
+          const plan made(given.problem, on_cuda());
+          const report seen = given.run(made, out);
+          ASSERT_EQ(seen.verdict, verdict::clean) << to_json(seen);
+          EXPECT_EQ(seen.backend, backend::cuda);
+          EXPECT_GE(seen.checks, static_cast<std::uint64_t>(given.shape.batch));
+        }
+        EXPECT_EQ(device->allocated(), 0);
+        if (seed == 1) {
+          first = out;
+          given.expect_gaps_kept(out);
+          for (std::int64_t b = 0; b < given.shape.batch; ++b) {
+            const double allowed =
+                bound<T>(given.shape.points()) * (given.shape.kind == kind::c2c ? 1 : 1.5) + (given.scale == 1 ? 0 : u<T>);
+            const double e = error<T>(given.got(out, b).data(), given.wanted(b));
+            worst = std::max(worst, e / allowed);
+            ASSERT_LE(e, allowed) << "signal " << b;
+          }
+        }
+        EXPECT_TRUE(same(out, first)) << "seed " << seed;
+      }
+    });
+  }
+  RecordProperty("worst_over_bound", fmt::format("{:.3f}", worst));
+}
+
+// Strides with which a real and a complex side share memory.
+fft::problem padded_rows(fft::problem p) {
+  const std::int64_t half = p.shape.back() / 2 + 1;
+  layout real{std::vector<std::int64_t>(p.shape.size(), 1)}, complex = real;
+  std::int64_t stride = half;
+  for (std::size_t axis = p.shape.size() - 1; axis-- > 0; stride *= p.shape[axis]) {
+    complex.strides[axis] = stride;
+    real.strides[axis] = 2 * stride;
+  }
+  real.distance = 2 * stride;
+  complex.distance = stride;
+  p.input = p.kind == kind::r2c ? real : complex;
+  p.output = p.kind == kind::r2c ? complex : real;
+  return p;
+}
+
+TEST(fft_cuda, results_are_the_same_on_device_memory_and_in_place) {
+  for (const cuda_case& each : cuda_cases()) {
+    SCOPED_TRACE(name_of(each));
+    const emulator device(each.where, 5);
+    with_data(each, [&]<class T>(const subject<T>& given) {
+      const plan made(given.problem, on_cuda());
+      std::vector<T> staged = given.fresh();
+      ASSERT_EQ(given.run(made, staged).verdict, verdict::clean);
+      {
+        const on_device<T> in(given.in), out(given.fresh());
+        const report seen = given.run(made, in.data(), out.data());
+        EXPECT_EQ(seen.verdict, verdict::clean) << to_json(seen);
+        EXPECT_TRUE(same(out.read(), staged));
+        EXPECT_TRUE(same(in.read(), given.in)) << "the input is not written";
+      }
+      if (given.shape.kind == kind::c2c && given.shape.input == given.shape.output) {
+        const on_device<T> memory(given.in);
+        EXPECT_EQ(given.run(made, memory.data(), memory.data()).verdict, verdict::clean);
+        std::vector<T> host = given.in;
+        EXPECT_EQ(given.run(made, host.data(), host.data()).verdict, verdict::clean);
+        for (std::int64_t b = 0; b < given.shape.batch; ++b) {
+          EXPECT_EQ(given.got(memory.read(), b), given.got(staged, b)) << "in place, signal " << b;
+          EXPECT_EQ(given.got(host, b), given.got(staged, b)) << "in place on the host, signal " << b;
+        }
+      }
+      if (given.shape.kind != kind::c2c && each.input.strides.empty()) {
+        subject<T> padded = given;
+        padded.problem = padded_rows(given.problem);
+        padded.shape = resolve(padded.problem);
+        signal<T> values;
+        for (std::int64_t b = 0; b < given.shape.batch; ++b) {
+          for (std::int64_t i = 0; i < subject<T>::count(given.shape.input); ++i)
+            values.push_back(given.read(given.in, given.shape.input, b, i));
+        }
+        padded.set(values);
+        const plan here(padded.problem, on_cuda());
+        std::vector<T> memory = padded.in;
+        memory.resize(std::max(memory.size(), subject<T>::scalars(padded.shape.output)));
+        const on_device<T> on(memory);
+        EXPECT_EQ(padded.run(here, on.data(), on.data()).verdict, verdict::clean);
+        const auto got = on.read();
+        for (std::int64_t b = 0; b < given.shape.batch; ++b)
+          EXPECT_EQ(padded.got(got, b), given.got(staged, b)) << "in place, signal " << b;
+      }
+      if ((each.uses & k_bare) != 0) {
+        const plan bare(given.problem, on_cuda(protection::off));
+        std::vector<T> out = given.fresh();
+        const report seen = given.run(bare, out);
+        EXPECT_EQ(seen.checks, 0u);
+        EXPECT_TRUE(same(out, staged)) << "protection changes no bit";
+      }
+    });
+  }
+}
+
+const cuda_case& case_of(const char* token, machine where) {
+  for (const cuda_case& each : cuda_cases()) {
+    if (std::string_view(each.token) == token && each.where == where && each.input.strides.empty()) return each;
+  }
+  throw std::logic_error(token);
+}
+
+// Forwards to the emulator, and can repeat what was launched, as a captured graph does.
+class replaying_device final : public ballast::cuda::device {
+ public:
+  explicit replaying_device(std::shared_ptr<ballast::cuda::device> inner) : inner_(std::move(inner)) {}
+  const ballast::cuda::capabilities& about() const noexcept override { return inner_->about(); }
+  void* allocate(std::int64_t bytes, ballast::cuda::stream on) override { return inner_->allocate(bytes, on); }
+  void release(void* memory, ballast::cuda::stream on) noexcept override { inner_->release(memory, on); }
+  bool accessible(const void* memory) const noexcept override { return inner_->accessible(memory); }
+  void copy(void* to, const void* from, std::int64_t bytes, ballast::cuda::stream on) override { inner_->copy(to, from, bytes, on); }
+  void zero(void* memory, std::int64_t bytes, ballast::cuda::stream on) override { inner_->zero(memory, bytes, on); }
+  const ballast::cuda::kernel& load(const ballast::cuda::kernel_request& wanted) override { return inner_->load(wanted); }
+  void launch(const ballast::cuda::kernel& which, std::int64_t blocks, const void* argument, std::size_t size,
+              ballast::cuda::stream on) override {
+    const auto* const bytes = static_cast<const unsigned char*>(argument);
+    launches_.push_back({&which, blocks, {bytes, bytes + size}});
+    inner_->launch(which, blocks, argument, size, on);
+  }
+  std::int64_t resident_blocks(const ballast::cuda::kernel& which) override { return inner_->resident_blocks(which); }
+  void synchronize(ballast::cuda::stream on) override { inner_->synchronize(on); }
+
+  void replay() {
+    for (const recorded& each : launches_) inner_->launch(*each.which, each.blocks, each.argument.data(), each.argument.size(), nullptr);
+  }
+
+ private:
+  struct recorded {
+    const ballast::cuda::kernel* which;
+    std::int64_t blocks;
+    std::vector<unsigned char> argument;
+  };
+  std::shared_ptr<ballast::cuda::device> inner_;
+  std::vector<recorded> launches_;
+};
+
+TEST(fft_cuda, one_report_covers_every_run_of_what_was_enqueued) {
+  for (const machine where : {machine::whole, machine::small}) {
+    const cuda_case& each = case_of(where == machine::whole ? "fft_c2c_f32_n64_b43_fwd" : "fft_c2c_f32_n1024_b3_fwd", where);
+    const emulator emulated(where, 2);
+    const auto device = std::make_shared<replaying_device>(*emulated);
+    ballast::cuda::override_device(device);
+    const subject<float> given(each, 3);
+    inject::request persistent;
+    persistent.site = inject::site::fft_stage;
+    persistent.model = inject::model::stuck_at;
+    const inject::plan faults({persistent});
+    const on_device<float> in(given.in), out(given.fresh());
+    std::vector<float> wanted = given.fresh();
+    ASSERT_EQ(given.run(plan(given.problem, on_cuda()), wanted).verdict, verdict::clean);
+    {
+      const plan made(given.problem, on_cuda());
+      pending_report first = made.enqueue(given.way, in.data(), out.data());
+      pending_report second = made.enqueue(given.way, in.data(), out.data());
+      EXPECT_EQ(second.get().verdict, verdict::clean);
+      EXPECT_EQ(first.get().verdict, verdict::clean);
+      EXPECT_TRUE(same(out.read(), wanted));
+    }
+    const auto again = std::make_shared<replaying_device>(*emulated);
+    ballast::cuda::override_device(again);
+    const plan struck(given.problem, on_cuda(protection::correct, &faults));
+    pending_report pending = struck.enqueue(given.way, in.data(), out.data());
+    const report once = pending.get();
+    EXPECT_EQ(once.verdict, verdict::uncorrectable) << to_json(once);
+    ASSERT_GT(once.detected, 0u);
+    EXPECT_EQ(once.events.size(), once.detected);
+    EXPECT_EQ(pending.get().verdict, verdict::clean) << "nothing ran since";
+    for (int run = 0; run < 3; ++run) again->replay();
+    const report thrice = pending.get();
+    EXPECT_EQ(thrice.uncorrectable, 3 * once.uncorrectable) << to_json(thrice);
+    EXPECT_EQ(thrice.events.size(), thrice.detected);
+  }
+}
+
+TEST(fft_cuda, enqueue_and_workspace_refuse_what_does_not_fit) {
+  const cuda_case& each = case_of("fft_c2c_f32_n1024_b3_fwd", machine::small);
+  const emulator device(each.where);
+  const subject<float> given(each, 3);
+  execution how = on_cuda();
+  const std::int64_t bytes = plan(given.problem, how).workspace_bytes();
+  EXPECT_GE(bytes, static_cast<std::int64_t>(given.in.size() * sizeof(float))) << "the whole batch waits between the passes";
+  const on_device<std::byte> memory(std::vector<std::byte>(static_cast<std::size_t>(bytes)));
+  const on_device<float> in(given.in), out(given.fresh());
+  std::vector<float> wanted = given.fresh();
+  ASSERT_EQ(given.run(plan(given.problem, how), wanted).verdict, verdict::clean);
+  {
+    how.workspace = {memory.data(), static_cast<std::size_t>(bytes)};
+    const plan made(given.problem, how);
+    EXPECT_EQ(given.run(made, in.data(), out.data()).verdict, verdict::clean);
+    const std::int64_t before = device->allocated();
+    for (int run = 0; run < 2; ++run) {
+      pending_report pending = made.enqueue(given.way, in.data(), out.data());
+      EXPECT_EQ(device->allocated(), before) << "with a workspace nothing is allocated";
+      EXPECT_EQ(pending.get().verdict, verdict::clean);
+    }
+    EXPECT_TRUE(same(out.read(), wanted));
+    EXPECT_THROW((void)made.enqueue(given.way, given.in.data(), out.data()), invalid_argument_error);
+    EXPECT_THROW((void)made.enqueue(given.way, in.data(), wanted.data()), invalid_argument_error);
+  }
+  how.workspace = {memory.data(), static_cast<std::size_t>(bytes - 1)};
+  EXPECT_THROW((void)given.run(plan(given.problem, how), in.data(), out.data()), invalid_argument_error);
+  std::vector<std::byte> host(static_cast<std::size_t>(bytes));
+  how.workspace = host;
+  EXPECT_THROW((void)given.run(plan(given.problem, how), in.data(), out.data()), invalid_argument_error);
+}
+
+TEST(fft_cuda, long_batches_run_in_chunks) {
+  const cuda_case& each = case_of("fft_c2c_f32_n4096_b70_fwd", machine::small);
+  const emulator device(each.where);
+  const subject<float> given(each, 3);
+  const plan made(given.problem, on_cuda());
+  EXPECT_LT(made.workspace_bytes(), static_cast<std::int64_t>(given.in.size() * sizeof(float)));
+  std::vector<float> out = given.fresh();
+  const std::int64_t before = device->launches();
+  EXPECT_EQ(given.run(made, out).verdict, verdict::clean);
+  EXPECT_EQ(device->launches() - before, 6) << "three chunks of two passes";
+}
+
+// ---- Faults ----
+
+template <class T>
+double norm_of(const signal<T>& x) {
+  double squares = 0;
+  for (const auto& z : x) squares += std::norm(std::complex<double>(z));
+  return std::sqrt(squares);
+}
+
+// Plans of one case, all looking at the same list of faults.
+template <class T>
+struct struck_case {
+  const subject<T>& given;
+  inject::plan faults;
+  std::vector<T> clean;
+  double size = 0;  // the norm of the largest signal
+  plan bare, guarded, watched;
+
+  explicit struck_case(const subject<T>& data)
+      : given(data),
+        clean(data.fresh()),
+        bare(data.problem, on_cuda(protection::off, &faults)),
+        guarded(data.problem, on_cuda(protection::correct, &faults)),
+        watched(data.problem, on_cuda(protection::detect, &faults)) {
+    EXPECT_EQ(given.run(guarded, clean).verdict, verdict::clean);
+    for (std::int64_t b = 0; b < given.shape.batch; ++b) size = std::max(size, norm_of<T>(given.got(clean, b)));
+  }
+  struck_case(const struck_case&) = delete;
+  struck_case& operator=(const struck_case&) = delete;
+
+  // ‖out − clean‖ in units of the clean rounding error's scale; infinite if out is not finite.
+  double effect(const std::vector<T>& out) const {
+    double squares = 0;
+    for (std::size_t i = 0; i < out.size(); ++i) squares += std::pow(static_cast<double>(out[i]) - static_cast<double>(clean[i]), 2);
+    const double units = std::sqrt(squares) / (size * u<T> * std::sqrt(std::log2(static_cast<double>(given.shape.points())) + 1));
+    return std::isfinite(units) ? units : std::numeric_limits<double>::infinity();
+  }
+};
+
+// Calls body(request, row) for every site of the FFT, every model and so many seeds.
+template <class Body>
+void for_every_fault(int seeds, const Body& body) {
+  for (const inject::site_row& row : inject::k_sites) {
+    if (row.operation != "fft" && !row.operation.empty()) continue;
+    for (std::size_t m = 0; m < inject::k_model_names.size(); ++m) {
+      for (int seed = 0; seed < seeds; ++seed) {
+        inject::request wanted;
+        wanted.site = row.site;
+        wanted.model = static_cast<inject::model>(m);
+        wanted.seed = static_cast<std::uint64_t>(seed) * 1000 + m;
+        wanted.bit = 62;
+        SCOPED_TRACE(fmt::format("{} {} seed {}", row.name, inject::k_model_names[m], wanted.seed));
+        body(wanted, row);
+      }
+    }
+  }
+}
+
+// Whether a fault finds the same element with and without protection: tiles and threads are the same.
+bool same_tiles(const fft::problem& problem, direction way, bool scaled, const ballast::cuda::capabilities& about) {
+  cuda::schedule_request wanted;
+  wanted.shape = resolve(problem);
+  wanted.precision = problem.precision;
+  wanted.direction = way;
+  wanted.scaled = scaled;
+  const auto bare = cuda::make_schedule(wanted, about).passes;
+  wanted.check = cuda::check_form::verify_before_store;
+  const auto checked = cuda::make_schedule(wanted, about).passes;
+  return std::ranges::equal(bare, checked, [](const cuda::pass& x, const cuda::pass& y) {
+    return x.policy.lines == y.policy.lines && x.policy.threads == y.policy.threads && std::ranges::equal(x.policy.radix, y.policy.radix);
+  });
+}
+
+TEST(fft_cuda, every_site_and_model_is_survived) {
+  int compared = 0, compared_passes = 0;
+  for (const cuda_case& each : cuda_cases()) {
+    if ((each.uses & k_faults) == 0) continue;
+    SCOPED_TRACE(name_of(each));
+    const emulator device(each.where, 9);
+    with_data(each, [&]<class T>(const subject<T>& given) {
+      if (given.shape.points() * given.shape.batch > (BALLAST_SLOW_BUILD ? 5000 : 20000)) return;
+      struck_case<T> under(given);
+      const bool in_place = given.shape.kind == kind::c2c && given.shape.input == given.shape.output;
+      const bool comparable = same_tiles(given.problem, given.way, given.scale != 1, device->about());
+      compared += comparable ? 1 : 0;
+      compared_passes += comparable && each.where == machine::small ? 1 : 0;
+      std::map<inject::site, int> changed, found, damaged;
+      for_every_fault(BALLAST_SLOW_BUILD ? 1 : 4, [&](const inject::request& wanted, const inject::site_row& row) {
+        under.faults = inject::plan({wanted});
+        double off_effect = 0;
+        std::vector<T> out = given.fresh();
+        if (row.role == inject::site_role::data) {
+          (void)given.run(under.bare, out);
+          off_effect = under.effect(out);
+          changed[row.site] += off_effect > 0 ? 1 : 0;
+          out = given.fresh();
+        }
+        report seen;
+        if (in_place && wanted.seed / 1000 % 2 == 1) {
+          const on_device<T> memory(given.in);
+          seen = given.run(under.guarded, memory.data(), memory.data());
+          out = memory.read();
+          for (std::size_t i = 0; i < out.size(); ++i) {
+            if (std::isnan(given.in[i])) out[i] = static_cast<T>(k_untouched);
+          }
+        } else {
+          seen = given.run(under.guarded, out);
+        }
+        found[row.site] += seen.verdict != verdict::clean ? 1 : 0;
+        ASSERT_EQ(seen.detected, seen.corrected + seen.recomputed + seen.uncorrectable);
+        ASSERT_EQ(seen.events.size(), seen.detected);
+        for (const event& one : seen.events) {
+          damaged[row.site] += one.damaged ? 1 : 0;
+          ASSERT_TRUE(one.damaged || (one.index >= 0 && one.index < given.shape.batch)) << to_json(one);
+        }
+        if (seen.verdict == verdict::uncorrectable) {
+          ASSERT_EQ(wanted.model, inject::model::stuck_at) << to_json(seen);
+          return;
+        }
+        ASSERT_LE(under.effect(out), seen.verdict == verdict::clean ? k_floor : 0) << to_json(seen);
+        // A struck check must not spoil data.
+        ASSERT_TRUE(row.role == inject::site_role::data || under.effect(out) == 0);
+        ASSERT_TRUE(!comparable || off_effect <= k_floor || seen.verdict != verdict::clean) << "effect " << off_effect;
+        ASSERT_TRUE(row.role != inject::site_role::checker || seen.false_alarms == seen.recomputed) << to_json(seen);
+      });
+      for (const inject::site_row& row : inject::k_sites) {
+        if (row.operation != "fft" && !row.operation.empty()) continue;
+        EXPECT_EQ(changed[row.site] > 0, row.role == inject::site_role::data) << row.name;
+        EXPECT_GT(found[row.site], 0) << row.name;
+        EXPECT_EQ(damaged[row.site] > 0, row.role == inject::site_role::repair) << row.name;
+      }
+    });
+  }
+  EXPECT_GE(compared, 5);
+  EXPECT_GE(compared_passes, 1);
+}
+
+TEST(fft_cuda, what_is_not_believed_is_not_stored) {
+  for (const cuda_case& each : cuda_cases()) {
+    if ((each.uses & k_faults) == 0) continue;
+    SCOPED_TRACE(name_of(each));
+    const emulator device(each.where, 21);
+    with_data(each, [&]<class T>(const subject<T>& given) {
+      struck_case<T> under(given);
+      const bool large = given.shape.points() * given.shape.batch > 20000;
+      // Every signal is one line of the only pass.
+      const bool one_pass = each.where == machine::whole && given.shape.points() != 67;
+      const on_device<T> in(given.in);
+      int found = 0;
+      for_every_fault(large || BALLAST_SLOW_BUILD ? 1 : 2, [&](const inject::request& wanted, const inject::site_row& row) {
+        if (row.role == inject::site_role::repair || (large && wanted.model != inject::model::nan)) return;
+        under.faults = inject::plan({wanted});
+        const on_device<T> memory(given.fresh());
+        const report seen = given.run(under.watched, in.data(), memory.data());
+        const auto out = memory.read();
+        ASSERT_TRUE(seen.verdict == verdict::clean || seen.verdict == verdict::uncorrectable);
+        std::set<std::int64_t> reported;
+        for (const event& one : seen.events) {
+          reported.insert(one.index);
+          EXPECT_EQ(one.action, action::uncorrectable);
+          EXPECT_EQ(one.device, device->about().name);
+          EXPECT_GE(one.multiprocessor, 0);
+          EXPECT_FALSE(one.damaged);
+        }
+        found += reported.empty() ? 0 : 1;
+        for (std::int64_t b = 0; b < given.shape.batch; ++b) {
+          const auto y = given.got(out, b);
+          const auto wanted_y = given.got(under.clean, b);
+          if (one_pass && reported.contains(b)) {
+            for (const auto& z : y) ASSERT_EQ(z.real(), static_cast<T>(k_untouched)) << "signal " << b << " " << to_json(seen);
+          } else if (!reported.contains(b)) {
+            signal<T> difference;
+            for (std::size_t i = 0; i < y.size(); ++i) difference.push_back(y[i] - wanted_y[i]);
+            ASSERT_LE(norm_of(difference),
+                      k_floor * u<T> * std::sqrt(std::log2(static_cast<double>(given.shape.points())) + 1) * under.size)
+                << "signal " << b << " " << to_json(seen);
+          }
+        }
+      });
+      EXPECT_GT(found, 0);
+    });
+  }
+}
+
+TEST(fft_cuda, persistent_faults_throw_and_leave_host_memory_alone) {
+  const cuda_case& each = case_of("fft_c2c_f32_n64_b43_fwd", machine::whole);
+  const emulator device(each.where);
+  const subject<float> given(each, 3);
+  inject::request wanted;
+  wanted.site = inject::site::fft_stage;
+  wanted.model = inject::model::stuck_at;
+  wanted.interval = 0;
+  const inject::plan faults({wanted});
+  execution how = on_cuda(protection::correct, &faults);
+  how.throw_on_uncorrectable = true;
+  int events = 0;
+  how.on_event = [&](const event& one) {
+    ++events;
+    EXPECT_EQ(one.site, "fft.line");
+    EXPECT_GT(one.residual, one.threshold);
+  };
+  const plan thrower(given.problem, how);
+  std::vector<float> out = given.fresh();
+  try {
+    (void)given.run(thrower, out);
+    ADD_FAILURE() << "expected an uncorrectable fault";
+  } catch (const uncorrectable_error& e) {
+    EXPECT_EQ(e.report().uncorrectable, 1u);
+    EXPECT_EQ(events, 1);
+    EXPECT_TRUE(same(out, given.fresh()));
+  }
+}
+
+TEST(fft_cuda, random_flips_above_the_floor_are_all_found) {
+  const int trials = BALLAST_SLOW_BUILD ? 60 : 1200;
+  for (const char* token : {"fft_c2c_f32_n64_b43_fwd", "fft_c2c_f64_n100_b9_fwd"}) {
+    const cuda_case& each = case_of(token, machine::whole);
+    SCOPED_TRACE(token);
+    const emulator device(each.where);
+    with_data(each, [&]<class T>(const subject<T>& given) {
+      struck_case<T> under(given);
+      int above = 0;
+      for (int trial = 0; trial < trials; ++trial) {
+        inject::request wanted;
+        wanted.site = trial % 4 == 0 ? inject::site::fft_input : trial % 4 == 1 ? inject::site::fft_output : inject::site::fft_stage;
+        wanted.seed = static_cast<std::uint64_t>(trial);
+        under.faults = inject::plan({wanted});
+        std::vector<T> bare = given.fresh(), out = given.fresh();
+        (void)given.run(under.bare, bare);
+        const report seen = given.run(under.guarded, out);
+        ASSERT_LE(under.effect(out), k_floor) << trial;
+        if (under.effect(bare) > k_floor) {
+          ++above;
+          ASSERT_EQ(seen.verdict, verdict::recomputed) << trial << " effect " << under.effect(bare);
+        }
+      }
+      EXPECT_GT(above, trials / 8);
+    });
+  }
+}
+
+// ---- Clean data of every kind ----
+
+TEST(fft_cuda, no_false_alarm_on_clean_data_of_every_kind) {
+  std::mt19937_64 random(5);
+  for (const cuda_case& each : cuda_cases()) {
+    SCOPED_TRACE(name_of(each));
+    const emulator device(each.where, 31);
+    with_data(each, [&]<class T>(subject<T> given) {
+      const std::int64_t count = subject<T>::count(given.shape.input);
+      const std::int64_t points = given.shape.points();
+      if (BALLAST_SLOW_BUILD && count * given.shape.batch > 3000) return;
+      const plan made(given.problem, on_cuda());
+      for (int which = 0; which < k_fillings; ++which) {
+        SCOPED_TRACE(fmt::format("data {}", which));
+        signal<T> values(static_cast<std::size_t>(count * given.shape.batch));
+        fill(values, which, count, random);
+        given.set(values);
+        std::vector<T> out = given.fresh();
+        const report seen = given.run(made, out);
+        ASSERT_EQ(seen.verdict, verdict::clean) << to_json(seen);
+        if (points > 128 && which != 2 && which != 4 && which != 12) continue;
+        // What gradual underflow adds to a relative error.
+        const double tiny = 8 * static_cast<double>(std::numeric_limits<T>::denorm_min()) * static_cast<double>(points);
+        for (std::int64_t b = 0; b < std::min<std::int64_t>(given.shape.batch, 3); ++b) {
+          const auto wanted = given.wanted(b);
+          wide<T> squares = 0;  // of f32 in double, of f64 in long double: neither leaves its range
+          for (const auto& z : wanted) squares += std::norm(z);
+          double size = static_cast<double>(std::sqrt(squares));
+          // Relative to the data where that is more: sums of equal numbers cancel.
+          double data = 0;
+          for (std::int64_t i = 0; i < count; ++i)
+            data = std::max(data, static_cast<double>(std::abs(std::complex<double>(given.read(given.in, given.shape.input, b, i)))));
+          size = std::max(size, data * std::sqrt(static_cast<double>(points)) * given.scale);
+          const double allowed = 3 * bound<T>(points) * size + tiny;
+          const auto y = given.got(out, b);
+          for (std::size_t i = 0; i < y.size(); ++i)
+            ASSERT_LE(static_cast<double>(std::abs(std::complex<wide<T>>(y[i]) - wanted[i])), allowed)
+                << "signal " << b << " element " << i;
+        }
+      }
+    });
+  }
+}
+
+TEST(fft_cuda, infinity_and_nan_are_data) {
+  for (const cuda_case& each : cuda_cases()) {
+    SCOPED_TRACE(name_of(each));
+    const emulator device(each.where, 41);
+    with_data(each, [&]<class T>(subject<T> given) {
+      using limits = std::numeric_limits<T>;
+      if (given.shape.batch < 2 || (BALLAST_SLOW_BUILD && given.shape.points() * given.shape.batch > 3000)) return;
+      const plan made(given.problem, on_cuda());
+      std::vector<T> clean = given.fresh();
+      ASSERT_EQ(given.run(made, clean).verdict, verdict::clean);
+      const auto data = given.in;
+      for (const T value : {limits::infinity(), -limits::infinity(), limits::quiet_NaN()}) {
+        given.in = data;
+        // An element whose imaginary part counts, or a real one.
+        const std::int64_t count = subject<T>::count(given.shape.input);
+        given.in[subject<T>::at(given.shape.input, 1, count / 2) * (given.shape.input.real ? 1 : 2)] = value;
+        std::vector<T> out = given.fresh();
+        const report seen = given.run(made, out);
+        ASSERT_EQ(seen.verdict, verdict::clean) << value << " " << to_json(seen);
+        for (std::int64_t b = 0; b < given.shape.batch; ++b) {
+          const auto y = given.got(out, b);
+          if (b != 1) {
+            ASSERT_EQ(y, given.got(clean, b)) << "a neighbour's Inf or NaN must stay there";
+          } else {
+            for (const auto& z : y) ASSERT_FALSE(std::isfinite(z.real()) && std::isfinite(z.imag())) << value;
+          }
+        }
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace ballast::fft

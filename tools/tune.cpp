@@ -1,0 +1,86 @@
+// ballast tune: measures which policies are fastest on this machine and keeps the winners, each with its gain, in a table that plans read.
+// Layer: tools, over the library's inside; a subcommand of ballast-kernels, which `ballast tune` runs.
+#include "tune.hpp"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <ballast/error.hpp>
+
+#include "cuda/device.hpp"
+#include "cuda/jit.hpp"
+#include "fft/cuda/tune.hpp"
+
+namespace ballast::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Every length of one pass that is a power of two, longer ones whose passes are other lines, and the usual mixed lengths; 2^24 points each.
+std::vector<std::string> common_problems() {
+  std::vector<std::string> made;
+  const auto add = [&](const char* type, std::int64_t n) {
+    made.push_back(fmt::format("fft_c2c_{}_n{}_b{}_fwd", type, n, std::max<std::int64_t>((std::int64_t{1} << 24) / n, 1)));
+  };
+  for (const char* type : {"f32", "f64"}) {
+    for (int e = 3; e <= 24; ++e) add(type, std::int64_t{1} << e);
+    for (const std::int64_t n : {100, 360, 400, 1000, 1331, 4099}) add(type, n);
+  }
+  return made;
+}
+
+std::string read_whole(const fs::path& file) {
+  std::ifstream from(file);
+  if (!from) throw invalid_argument_error(fmt::format("{}: cannot be read", file.string()));
+  std::ostringstream text;
+  text << from.rdbuf();
+  return text.str();
+}
+
+void write_whole(const fs::path& file, const std::string& text) {
+  std::error_code ignored;
+  if (file.has_parent_path()) fs::create_directories(file.parent_path(), ignored);
+  const fs::path partial = file.string() + "." + std::to_string(getpid()) + ".partial";
+  {
+    std::ofstream to(partial);
+    to << text;
+    if (!to.flush()) throw invalid_argument_error(fmt::format("{}: cannot be written", partial.string()));
+  }
+  fs::rename(partial, file);
+}
+
+}  // namespace
+
+int run_tune(std::vector<std::string> tokens, std::string output, bool quiet) {
+  if (const std::string why = cuda::why_unavailable(); !why.empty()) throw unsupported_error(fmt::format("tune: backend cuda: {}", why));
+  if (tokens.empty()) tokens = common_problems();
+  if (output.empty()) {
+    if (cuda::default_cache_folder().empty())
+      throw invalid_argument_error("-o: expected a file, since there is no cache folder (set HOME)");
+    output = (cuda::default_cache_folder() / "tuning.txt").string();
+  }
+  const fs::path file = output;
+  fft::cuda::tuning_table table;
+  if (fs::exists(file)) table = fft::cuda::tuning_table::parse(read_whole(file));
+  const bool shows = !quiet && isatty(2) != 0;
+  const auto results = fft::cuda::tune(tokens, table, [&](const std::string& line) {
+    if (shows) fmt::print(stderr, "{}\n", line);
+  });
+  write_whole(file, fmt::format("# Made by ballast tune on an {}.\n", cuda::current_device()->about().name) + table.to_text());
+  if (quiet) return 0;
+  for (const fft::cuda::tuning_result& each : results) {
+    std::string policy = each.policy;
+    while (policy.ends_with('\n')) policy.pop_back();
+    fmt::print("{:<44} {:>9.1f} µs, by the rules {:>9.1f} µs ({:.2f}x)  {}\n", each.token, each.seconds * 1e6, each.default_seconds * 1e6,
+               each.default_seconds / each.seconds, policy);
+  }
+  fmt::print("{}: {} entries better than the rules\n", file.string(), results.size());
+  return 0;
+}
+
+}  // namespace ballast::tools
