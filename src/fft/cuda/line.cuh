@@ -202,11 +202,14 @@ struct line_tile {
   __device__ __forceinline__ int line_of(bool columns) const { return static_cast<int>(columns ? thread() % P.lines : thread() / P.threads); }
   __device__ __forceinline__ int place_of(bool columns) const { return static_cast<int>(columns ? thread() / P.lines : thread() % P.threads); }
   // A block that takes many tiles must not keep what it reads of tables for all of them: there are not that many registers.
+  __device__ __forceinline__ void forget() {
+    if constexpr (P.check == check_form::composite) thread_now = arch::opaque(threadIdx.x);
+  }
   __device__ __forceinline__ unsigned thread() const { return P.check == check_form::composite ? thread_now : threadIdx.x; }
 
   __device__ __forceinline__ void select(std::int64_t wanted) {
     tile = wanted;
-    if constexpr (P.check == check_form::composite) thread_now = arch::opaque(threadIdx.x);
+    forget();
     if constexpr (P.flat) {
       first_column = wanted * P.lines;
     } else {
@@ -295,6 +298,7 @@ struct line_tile {
 
   // The elements of this thread's butterflies of the first stage.
   __device__ __forceinline__ void fetch_elements() {
+    forget();
     constexpr int r = P.radix[0];
     constexpr int stride = P.length / r;
     const int line = line_of(P.in_columns);

@@ -251,7 +251,7 @@ int registers_of(const line_request& wanted, const tuned_line& value) {
   for (const int r : value.radices) held = std::max(held, ceil_divide(wanted.length / r, value.threads) * r);
   const int scalars = wanted.wide ? 4 : 2;
   int registers = 24 + held * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
-  if (wanted.check == check_form::composite) registers += held * scalars + 8 * scalars;
+  if (wanted.check == check_form::composite) registers += held * scalars + 8 * scalars + 56;
   return std::min(255, registers);
 }
 

@@ -45,13 +45,16 @@ class cuda_transform final : public transform {
     chunk_ = shape_.batch;
     if (work > 0) {
       chunk_ = std::clamp<std::int64_t>(chunk_bytes(device_->about()) / (work / shape_.batch), 1, shape_.batch);
-      work_bytes_ = work / shape_.batch * chunk_;
+      work_bytes_ = (work / shape_.batch * chunk_ + 255) / 256 * 256;
+    }
+    if (check_ == check_form::one_sided) {
+      for (int from = 0; from < k_places; ++from) copy_bytes_ = std::max(copy_bytes_, bytes_at(static_cast<place>(from), whole.room, chunk_));
     }
   }
 
   void run(const void* in, void* out, const call& how) const override;
   std::unique_ptr<pending> enqueue(const void* in, void* out, const call& how) const override;
-  std::int64_t workspace_bytes() const override { return k_ring_room + work_bytes_; }
+  std::int64_t workspace_bytes() const override { return k_ring_room + work_bytes_ + copy_bytes_; }
 
  private:
   // A schedule with everything that does not change from call to call.
@@ -63,18 +66,28 @@ class cuda_transform final : public transform {
   struct prepared {
     std::vector<prepared_pass> passes;
     std::array<std::int64_t, k_places> room;
+    std::int64_t batch;
   };
   // Device memory of one execution; kept for the next one. The counters of the ring are zero when it is idle.
   struct scratch {
     device_buffer owned;
     unsigned char* ring = nullptr;
     unsigned char* work = nullptr;
+    unsigned char* copy = nullptr;  // one_sided: the input of a pass that overwrites it
   };
   using scratch_handle = std::unique_ptr<scratch>;
   class flight;
 
   static constexpr std::int64_t k_ring_room = (sizeof(event_ring) + 255) / 256 * 256;
   static std::int64_t width_of(const side& s) { return static_cast<std::int64_t>(sizeof(T)) * (s.real ? 1 : 2); }
+
+  // What a pass over `batch` signals can find at a place.
+  std::int64_t bytes_at(place from, const std::array<std::int64_t, k_places>& room, std::int64_t batch) const {
+    const auto bytes_of = [&](const side& s) { return (s.extent - (shape_.batch - batch) * s.distance) * width_of(s); };
+    if (from == place::input) return bytes_of(shape_.input);
+    if (from == place::output) return bytes_of(shape_.output);
+    return room[static_cast<std::size_t>(from)] * 2 * static_cast<std::int64_t>(sizeof(T));
+  }
 
   schedule scheduled(direction way, bool scaled, std::int64_t batch) const {
     schedule_request wanted;
@@ -91,7 +104,7 @@ class cuda_transform final : public transform {
 
   const prepared& prepare(direction way, bool scaled, std::int64_t batch, bool instrumented) const;
   void fill(prepared_pass& made) const;
-  void launch(const prepared& work, const std::array<unsigned char*, k_places>& base, std::int64_t chunk, unsigned char* ring,
+  void launch(const prepared& work, const std::array<unsigned char*, k_places>& base, std::int64_t chunk, const scratch& memory,
               const inject::device_faults& faults, bool instrumented, const call& how) const;
   std::unique_ptr<flight> start(const unsigned char* in, unsigned char* out, const call& how) const;
   scratch_handle take_scratch(const call& how) const;
@@ -105,6 +118,7 @@ class cuda_transform final : public transform {
   const tuning_table& tuned_;
   std::int64_t chunk_ = 1;
   std::int64_t work_bytes_ = 0;
+  std::int64_t copy_bytes_ = 0;
   mutable std::mutex mutex_;
   mutable std::vector<scratch_handle> idle_;
   mutable table_store tables_;
@@ -126,6 +140,7 @@ const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction
   schedule made = scheduled(way, scaled, batch);
   auto work = std::make_unique<prepared>();
   work->room = made.room;
+  work->batch = batch;
   int stages = 0;
   int twiddles = 0;
   for (const pass& each : made.passes) {
@@ -214,13 +229,13 @@ void cuda_transform<T>::fill(prepared_pass& made) const {
 }
 
 template <class T>
-void cuda_transform<T>::launch(const prepared& work, const std::array<unsigned char*, k_places>& base, std::int64_t chunk, unsigned char* ring,
+void cuda_transform<T>::launch(const prepared& work, const std::array<unsigned char*, k_places>& base, std::int64_t chunk, const scratch& memory,
                                const inject::device_faults& faults, bool instrumented, const call& how) const {
   for (const prepared_pass& each : work.passes) {
     const pass& p = each.pass;
     launch_argument given{each.arguments, faults};
     line_arguments& a = given.arguments;
-    a.events = reinterpret_cast<event_ring*>(ring);
+    a.events = reinterpret_cast<event_ring*>(memory.ring);
     a.chunk = static_cast<int>(chunk);
     a.repairs = how.protection == protection::correct ? k_repairs : 0;
     a.scale = how.scale;
@@ -237,6 +252,12 @@ void cuda_transform<T>::launch(const prepared& work, const std::array<unsigned c
 
     const std::int64_t source_width = (p.policy.load == load_form::real ? 1 : 2) * static_cast<std::int64_t>(sizeof(T));
     const std::int64_t target_width = (p.policy.store == store_form::real ? 1 : 2) * static_cast<std::int64_t>(sizeof(T));
+    const unsigned char* from = base[static_cast<std::size_t>(p.from)];
+    a.input_kept = from != base[static_cast<std::size_t>(p.to)];
+    if (p.policy.check == check_form::one_sided && a.input_kept == 0) {
+      device_->copy(memory.copy, from, bytes_at(p.from, work.room, work.batch), how.stream);
+      from = memory.copy;
+    }
     std::vector<std::int64_t> at(p.repeats.size(), 0);
     for (std::int64_t round = 0;; ++round) {
       std::int64_t source = 0;
@@ -245,9 +266,8 @@ void cuda_transform<T>::launch(const prepared& work, const std::array<unsigned c
         source += at[i] * p.repeats[i].source;
         target += at[i] * p.repeats[i].target;
       }
-      a.in = base[static_cast<std::size_t>(p.from)] + source * source_width;
+      a.in = from + source * source_width;
       a.out = base[static_cast<std::size_t>(p.to)] + target * target_width;
-      a.input_kept = base[static_cast<std::size_t>(p.from)] != base[static_cast<std::size_t>(p.to)];
       a.first_tile = round * a.tiles;
       const std::size_t size = instrumented ? sizeof(launch_argument) : sizeof(line_arguments);
       device_->launch(*each.kernel, std::min<std::int64_t>(p.groups(), std::numeric_limits<std::int32_t>::max()), &given, size, how.stream);
@@ -360,6 +380,7 @@ typename cuda_transform<T>::scratch_handle cuda_transform<T>::take_scratch(const
   }
   made->ring = memory;
   made->work = memory + k_ring_room;
+  made->copy = made->work + work_bytes_;
   device_->zero(made->ring, offsetof(event_ring, events), how.stream);
   return made;
 }
@@ -397,7 +418,7 @@ std::unique_ptr<typename cuda_transform<T>::flight> cuda_transform<T>::start(con
       base[part] = work;
       work += now.room[part] * 2 * static_cast<std::int64_t>(sizeof(T));
     }
-    launch(now, base, first / chunk_, made->memory_->ring, faults, instrumented, how);
+    launch(now, base, first / chunk_, *made->memory_, faults, instrumented, how);
     made->chunks_.push_back(&now);
   }
   return made;
