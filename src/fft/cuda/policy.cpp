@@ -283,7 +283,9 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max(limit, 13));
   if (std::has_single_bit(static_cast<unsigned>(n)) && n > 16) radices = split_into_radices(n, limit);
   if (radices.empty()) throw std::logic_error("length: expected prime factors of at most 13");
-  const int threads = radices.size() == 1 ? 1 : choose_threads(n, radices, limit);
+  int threads = radices.size() == 1 ? 1 : choose_threads(n, radices, limit);
+  // A block of 1024 threads leaves 64 registers to each: too few for the sums of a checked line.
+  if (wanted.check != check_form::none && threads > 512) threads = ceil_divide(threads, 2);
   const int sector_lines = wanted.wide ? 8 : 16;  // 128 bytes of neighbouring lines
   const bool columns = wanted.in_columns || wanted.out_columns;
   int lines = std::max(1, 256 / threads);
