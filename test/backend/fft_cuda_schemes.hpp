@@ -38,6 +38,10 @@ inline const std::vector<scheme_case>& cases() {
       {"threadblock", "fft_c2c_f32_n64_b9_fwd"},
       {"multi_transaction_32", "fft_c2r_f32_n64_b300_inv"},
       {"one_sided", "fft_c2c_f32_n64_b9_fwd"},
+      {"v0", "fft_c2c_f32_n256_b5_inv", false},
+      {"v1", "fft_c2c_f32_n4096_b2_fwd", false, true},
+      {"v2", "fft_c2c_f32_n1024_b2_fwd", false},
+      {"tuned", "fft_c2c_f32_n1024_b2_fwd", false},
   };
   return all;
 }

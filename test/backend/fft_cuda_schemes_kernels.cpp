@@ -41,6 +41,7 @@ void list(const scheme_test::scheme_case& what) {
   execution how;
   how.protection = what.protection();
   (void)scheme_test::execute<T>(what, how, in, false);
+  if (!what.protect) return;
   inject::plan faults;
   faults.add({inject::site::fft_output});
   how.faults = &faults;

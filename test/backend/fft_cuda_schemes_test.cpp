@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <ballast/error.hpp>
+
 #include "backend/fft_cuda_schemes.hpp"
 #include "core/counter_rng.hpp"
 
@@ -130,10 +132,33 @@ TEST(fft_cuda_schemes, are_right_and_clean_without_faults) {
       const auto seen = scheme_test::execute<T>(what, with(what.protection()), in, in_place);
       EXPECT_EQ(seen.report.verdict, verdict::clean);
       EXPECT_EQ(seen.report.scheme, what.scheme);
-      if (what.protect) EXPECT_GT(seen.report.checks, 0u);
+      EXPECT_EQ(seen.report.checks > 0, what.protect);
       for (const double error : errors(what, seen.out, right)) ASSERT_LT(error, k_close<T>);
     }
   });
+}
+
+TEST(fft_cuda_schemes, are_refused_where_they_mean_nothing) {
+  const device_here device(scheme_test::cases()[0]);
+  const auto refused = [](const std::string& scheme, protection level, const std::string& token) {
+    execution how = with(level);
+    how.backend = backend::cuda;
+    how.scheme = scheme;
+    try {
+      const fft::plan made(fft::parse_token(token).problem, how);
+    } catch (const unsupported_error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  for (const char* scheme : {"v0", "v1", "v2", "tuned"})
+    EXPECT_NE(refused(scheme, protection::correct, "fft_c2c_f32_n64_b1_fwd").find("no protection"), std::string::npos) << scheme;
+  for (const char* scheme : {"one_sided", "threadblock", "multi_transaction_32"})
+    EXPECT_NE(refused(scheme, protection::off, "fft_c2c_f32_n64_b1_fwd").find("expected protection"), std::string::npos) << scheme;
+  EXPECT_EQ(refused("verify_before_store", protection::off, "fft_c2c_f32_n64_b1_fwd"), "");
+  EXPECT_NE(refused("v0", protection::off, "fft_c2c_f32_n60_b1_fwd").find("power of two"), std::string::npos);
+  const std::string unknown = refused("multi_transaction_3", protection::correct, "fft_c2c_f32_n64_b1_fwd");
+  for (const auto name : fft::cuda::schemes()) EXPECT_NE(unknown.find(name), std::string::npos) << name;
 }
 
 // A fault that doubles or halves a number. What a composite sees it corrects, wherever the input is.
@@ -167,7 +192,7 @@ TEST(fft_cuda_schemes, correct_what_is_struck_between_load_and_store) {
       }
     }
     EXPECT_LE(missed, runs / 2);
-    if (composite(what)) EXPECT_GE(corrected, what.small ? runs / 5 : runs / 3);
+    EXPECT_GE(corrected, !composite(what) ? 0 : what.small ? runs / 5 : runs / 3);
   });
 }
 

@@ -230,7 +230,10 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
   if (p.stages == 1 && threads != 1) throw std::logic_error("threads: expected 1 for a line of one butterfly");
   if (p.block() > 1024 || p.block() < 32) throw std::logic_error("block: expected 32 to 1024 threads");
   const int exchanges = p.exchanges() ? std::max(1, p.stages - 1) : 0;
-  for (int s = 0; s < exchanges; ++s) p.exchange[s] = choose_exchange(p, s);
+  for (int s = 0; s < exchanges; ++s) {
+    p.exchange[s].columns = p.out_columns;
+    if (!wanted.plain) p.exchange[s] = choose_exchange(p, s);
+  }
   return p;
 }
 
@@ -260,10 +263,30 @@ bool too_few_tiles(const line_request& wanted, int lines, const ballast::cuda::c
   return (wanted.count + lines - 1) / lines < device.multiprocessors;
 }
 
+// Radices of 4, one butterfly a thread and blocks of 256 threads, as nearly as length and shared memory allow.
+line_policy plain_policy(const line_request& wanted, const ballast::cuda::capabilities& device) {
+  int limit = 4;
+  for (const std::int64_t prime : prime_factors(wanted.length)) limit = std::max(limit, static_cast<int>(prime));
+  const std::vector<int> radices = split_into_radices(wanted.length, limit);
+  int smallest = radices.front();
+  for (const int r : radices) smallest = std::min(smallest, r);
+  const int threads = radices.size() == 1 ? 1 : std::min(1024, wanted.length / smallest);
+  int lines = std::max(1, 256 / threads);
+  while (threads * lines < 32) ++lines;
+  for (bool split : {false, true}) {
+    for (int side = lines; side >= 1 && threads * side >= 32; side /= 2) {
+      const line_policy p = make_policy(wanted, {radices, threads, side, split, 1});
+      if (p.shared_bytes() <= device.shared_per_block) return p;
+    }
+  }
+  throw std::logic_error("length: expected one that fits into shared memory");
+}
+
 }  // namespace
 
 line_policy choose_policy(const line_request& wanted, const ballast::cuda::capabilities& device, const tuning_table& tuned) {
   const int n = wanted.length;
+  if (wanted.plain) return plain_policy(wanted, device);
   if (const auto entry = tuned.find(wanted, device.major)) {
     tuned_line value = *entry;
     const int least = wanted.in_columns || wanted.out_columns ? (wanted.wide ? 2 : 4) : 1;

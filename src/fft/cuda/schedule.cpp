@@ -313,6 +313,7 @@ class builder {
     wanted.in_columns = source > dims[0].source && dims[0].count > 1;
     wanted.out_columns = target > dims[0].target && dims[0].count > 1;
     wanted.check = wanted_.check;
+    wanted.plain = wanted_.plain;
     wanted.columns = made.columns;
     wanted.count = made.lines();
     made.request = wanted;

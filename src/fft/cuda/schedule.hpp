@@ -67,6 +67,7 @@ struct schedule_request {
   check_form check = check_form::none;
   int transactions = 1;
   const tuning_table* tuned = &tuning_table::active();
+  bool plain = false;
 };
 
 schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device);

@@ -16,6 +16,7 @@
 #include "cuda/device.hpp"
 #include "fft/checks.hpp"
 #include "fft/contract.hpp"
+#include "fft/cuda/device_transform.hpp"
 #include "fft/cuda/schedule.hpp"
 #include "fft/cuda/tables.hpp"
 #include "fft/cuda/transform.hpp"
@@ -32,13 +33,13 @@ using ballast::cuda::device_buffer;
 std::int64_t chunk_bytes(const ballast::cuda::capabilities& about) { return about.memory / 256; }
 
 template <class T>
-class cuda_transform final : public transform {
+class cuda_transform final : public device_transform {
  public:
   cuda_transform(const geometry& shape, const transform_options& options)
-      : device_(ballast::cuda::current_device()),
-        shape_(shape),
+      : device_transform(shape, precision_of<T>),
         check_(options.check),
         transactions_(options.transactions),
+        plain_(options.plain),
         tuned_(*options.tuned),
         tables_(device_, precision_of<T>) {
     // Work is needed for as many signals as run at a time: as many as fit into the cache together.
@@ -50,12 +51,11 @@ class cuda_transform final : public transform {
       work_bytes_ = (work / shape_.batch * chunk_ + 255) / 256 * 256;
     }
     if (check_ == check_form::one_sided) {
-      for (int from = 0; from < k_places; ++from) copy_bytes_ = std::max(copy_bytes_, bytes_at(static_cast<place>(from), whole.room, chunk_));
+      const schedule part = scheduled(direction::forward, false, chunk_);
+      for (int from = 0; from < k_places; ++from) copy_bytes_ = std::max(copy_bytes_, bytes_at(static_cast<place>(from), part.room, chunk_));
     }
   }
 
-  void run(const void* in, void* out, const call& how) const override;
-  std::unique_ptr<pending> enqueue(const void* in, void* out, const call& how) const override;
   std::int64_t workspace_bytes() const override { return k_ring_room + work_bytes_ + copy_bytes_; }
 
  private:
@@ -81,13 +81,12 @@ class cuda_transform final : public transform {
   class flight;
 
   static constexpr std::int64_t k_ring_room = (sizeof(event_ring) + 255) / 256 * 256;
-  static std::int64_t width_of(const side& s) { return static_cast<std::int64_t>(sizeof(T)) * (s.real ? 1 : 2); }
 
   // What a pass over `batch` signals can find at a place.
   std::int64_t bytes_at(place from, const std::array<std::int64_t, k_places>& room, std::int64_t batch) const {
-    const auto bytes_of = [&](const side& s) { return (s.extent - (shape_.batch - batch) * s.distance) * width_of(s); };
-    if (from == place::input) return bytes_of(shape_.input);
-    if (from == place::output) return bytes_of(shape_.output);
+    const auto part = [&](const side& s) { return (s.extent - (shape_.batch - batch) * s.distance) * this->width_of(s); };
+    if (from == place::input) return part(shape_.input);
+    if (from == place::output) return part(shape_.output);
     return room[static_cast<std::size_t>(from)] * 2 * static_cast<std::int64_t>(sizeof(T));
   }
 
@@ -100,6 +99,7 @@ class cuda_transform final : public transform {
     wanted.scaled = scaled;
     wanted.check = check_;
     wanted.transactions = transactions_;
+    wanted.plain = plain_;
     wanted.tuned = &tuned_;
     return make_schedule(wanted, device_->about());
   }
@@ -108,15 +108,14 @@ class cuda_transform final : public transform {
   void fill(prepared_pass& made) const;
   void launch(const prepared& work, const std::array<unsigned char*, k_places>& base, std::int64_t chunk, const scratch& memory,
               const inject::device_faults& faults, bool instrumented, const call& how) const;
-  std::unique_ptr<flight> start(const unsigned char* in, unsigned char* out, const call& how) const;
+  std::unique_ptr<pending> start(const unsigned char* in, unsigned char* out, const call& how) const override;
   scratch_handle take_scratch(const call& how) const;
   void give_back(scratch_handle memory) const;
   core::device_log::entry readable(const device_event& e, const std::vector<const prepared*>& chunks) const;
 
-  std::shared_ptr<ballast::cuda::device> device_;
-  geometry shape_;
   check_form check_;
   int transactions_;
+  bool plain_;
   const tuning_table& tuned_;
   std::int64_t chunk_ = 1;
   std::int64_t work_bytes_ = 0;
@@ -364,13 +363,8 @@ template <class T>
 typename cuda_transform<T>::scratch_handle cuda_transform<T>::take_scratch(const call& how) const {
   const std::int64_t needed = workspace_bytes();
   auto made = std::make_unique<scratch>();
-  unsigned char* memory = nullptr;
-  if (!how.workspace.empty()) {
-    if (static_cast<std::int64_t>(how.workspace.size()) < needed)
-      throw invalid_argument_error("workspace: expected at least " + std::to_string(needed) + " bytes, got " + std::to_string(how.workspace.size()));
-    memory = reinterpret_cast<unsigned char*>(how.workspace.data());
-    if (!device_->accessible(memory)) throw invalid_argument_error("workspace: expected device memory, got a host pointer");
-  } else {
+  unsigned char* memory = workspace_of(how, needed);
+  if (memory == nullptr) {
     const std::lock_guard lock(mutex_);
     if (!idle_.empty()) {
       scratch_handle kept = std::move(idle_.back());
@@ -395,7 +389,7 @@ void cuda_transform<T>::give_back(scratch_handle memory) const {
 }
 
 template <class T>
-std::unique_ptr<typename cuda_transform<T>::flight> cuda_transform<T>::start(const unsigned char* in, unsigned char* out, const call& how) const {
+std::unique_ptr<pending> cuda_transform<T>::start(const unsigned char* in, unsigned char* out, const call& how) const {
   const bool scaled = how.scale != 1;
   const bool instrumented = how.injector.armed_sites() != 0;
   const prepared& full = prepare(how.direction, scaled, chunk_, instrumented);
@@ -424,43 +418,6 @@ std::unique_ptr<typename cuda_transform<T>::flight> cuda_transform<T>::start(con
     made->chunks_.push_back(&now);
   }
   return made;
-}
-
-template <class T>
-std::unique_ptr<pending> cuda_transform<T>::enqueue(const void* in, void* out, const call& how) const {
-  if (!device_->accessible(in) || !device_->accessible(out))
-    throw invalid_argument_error("expected in and out in device memory, got a host pointer");
-  return start(static_cast<const unsigned char*>(in), static_cast<unsigned char*>(out), how);
-}
-
-template <class T>
-void cuda_transform<T>::run(const void* in, void* out, const call& how) const {
-  ballast::cuda::device& device = *device_;
-  // Host arrays are staged whole.
-  const auto bytes_of = [](const side& s) { return s.extent * width_of(s); };
-  const bool out_is_here = device.accessible(out);
-  device_buffer staged_in, staged_out;
-  const auto* source = static_cast<const unsigned char*>(in);
-  auto* target = static_cast<unsigned char*>(out);
-  if (!device.accessible(in)) {
-    staged_in = device_buffer(device_, std::max(bytes_of(shape_.input), how.in_place ? bytes_of(shape_.output) : 0), how.stream);
-    device.copy(staged_in.data(), in, bytes_of(shape_.input), how.stream);
-    source = static_cast<const unsigned char*>(staged_in.data());
-  }
-  if (!out_is_here && how.in_place) {
-    target = static_cast<unsigned char*>(staged_in.data());
-  } else if (!out_is_here) {
-    staged_out = device_buffer(device_, bytes_of(shape_.output), how.stream);
-    target = static_cast<unsigned char*>(staged_out.data());
-    // What lies between strided elements comes back as it was.
-    const side& s = shape_.output;
-    if (s.extent != s.length[0] * s.length[1] * s.length[2] * shape_.batch) device.copy(target, out, bytes_of(s), how.stream);
-  }
-  start(source, target, how)->collect(how.seen);
-  if (!out_is_here && !how.seen.uncorrectable()) {
-    device.copy(out, target, bytes_of(shape_.output), how.stream);
-    device.synchronize(how.stream);
-  }
 }
 
 }  // namespace
