@@ -38,6 +38,8 @@ inline const std::vector<scheme_case>& cases() {
       {"threadblock", "fft_c2c_f32_n64_b9_fwd"},
       {"multi_transaction_32", "fft_c2r_f32_n64_b300_inv"},
       {"one_sided", "fft_c2c_f32_n64_b9_fwd"},
+      {"thread", "fft_c2c_f32_n96_b9_fwd"},
+      {"thread", "fft_c2c_f64_n64_b16_fwd"},
       {"v0", "fft_c2c_f32_n256_b5_inv", false},
       {"v1", "fft_c2c_f32_n4096_b2_fwd", false, true},
       {"v2", "fft_c2c_f32_n1024_b2_fwd", false},

@@ -13,6 +13,7 @@
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/bits.cuh"
 #include "fft/cuda/butterfly.cuh"
+#include "fft/cuda/butterfly_check.cuh"
 #include "fft/cuda/policy.hpp"
 #include "inject/device_injector.cuh"
 
@@ -171,6 +172,14 @@ template <class Injector, class T>
 __device__ __noinline__ complex<T> settle_product(const line_launch<Injector>& launch, std::int64_t tile, int lines, int line,
                                                   std::int64_t number, complex<T> once, complex<T> twice, complex<T> third) {
   return rare<Injector>{launch, tile, lines, line, number}.settle_product(once, twice, third);
+}
+
+template <class Injector>
+__device__ __noinline__ void report_butterfly(const line_launch<Injector>& launch, std::int64_t tile, int lines, int line, std::int64_t number,
+                                              double residual, double threshold, event_action action, bool false_alarm) {
+  const rare<Injector> told{launch, tile, lines, line, number};
+  told.report_event(residual, threshold, event_check::butterfly, action);
+  if (false_alarm) told.count(launch.arguments.events->false_alarms);
 }
 
 template <class T>
@@ -493,17 +502,88 @@ struct line_tile {
     const int t = place_of(S == 0 ? P.in_columns : P.out_columns);
     if constexpr (S > 0) multiply_by_twiddles<S>(t);
     if constexpr (S == k_last) strike<2 * P.butterflies(S) * r>(inject::site::fft_intermediate, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
-    unrolled<P.butterflies(S)>([&](auto qi) {
-      constexpr int q = decltype(qi)::value;
-      butterfly<r>(x + q * r);
-    });
-    strike<2 * P.butterflies(S) * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+    if constexpr (P.check == check_form::thread) {
+      checked_butterflies<S>();
+    } else {
+      unrolled<P.butterflies(S)>([&](auto qi) {
+        constexpr int q = decltype(qi)::value;
+        butterfly<r>(x + q * r);
+      });
+      strike<2 * P.butterflies(S) * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+    }
     if constexpr (S < k_last || (P.remaps() && P.stages == 1)) exchange<S>();
     if constexpr (S < k_last) stage<S + 1>();
   }
 
   __device__ __forceinline__ void transform() {
     stage<0>();
+  }
+
+  // The butterflies of stage S, each verified and computed again from what it was given until it passes.
+  template <int S>
+  __device__ __forceinline__ void checked_butterflies() {
+    constexpr int r = P.radix[S];
+    constexpr int count = P.butterflies(S);
+    constexpr double tiny = P.wide ? 1e-250 : 1e-30;
+    constexpr double huge = P.wide ? 1e250 : 1e30;
+    constexpr bool columns = S == 0 ? P.in_columns : P.out_columns;
+    const int line = line_of(columns);
+    number given[count * r];
+    std::uint64_t hash[count] = {};
+    std::uint32_t open = 0;
+    std::uint32_t detected = 0;
+    unrolled<count>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      if (!P.ragged(S) || place_of(columns) + q * P.threads < P.length / r) open |= 1u << q;
+    });
+    unrolled<count * r>([&](auto i) { given[decltype(i)::value] = x[decltype(i)::value]; });
+    for (int attempt = 0; open != 0; ++attempt) {
+      unrolled<count>([&](auto qi) {
+        constexpr int q = decltype(qi)::value;
+        if ((open >> q & 1) == 0) return;
+        unrolled<r>([&](auto k) { x[q * r + decltype(k)::value] = given[q * r + decltype(k)::value]; });
+        butterfly<r>(x + q * r);
+      });
+      strike<2 * count * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+      unrolled<count>([&](auto qi) {
+        constexpr int q = decltype(qi)::value;
+        if ((open >> q & 1) == 0) return;
+        const int step = a.first_stage + S;
+        const int here = static_cast<int>(threadIdx.x);
+        auto seen = residual_of<r>(given + q * r, x + q * r);
+        const double square = static_cast<double>(seen.square);
+        abft::guarded_threshold tau = butterfly_limit<r, real>(square, a.kappa);
+        if constexpr (q == 0) strike<1>(inject::site::fft_checksum, step, a.stages, &seen.size, here, P.block());
+        if constexpr (q == 0) strike<1>(inject::site::fft_threshold, step, a.stages, &tau.value, here, P.block());
+        std::uint32_t word = abft::verify(seen.size * seen.size, tau);
+        const bool judged = square >= tiny && square <= huge;
+        if (!judged && !(square == 0 && seen.size == 0)) word = abft::k_fail;
+        if constexpr (q == 0) strike<1>(inject::site::fft_comparison, step, a.stages, &word, here, P.block());
+        if (word == abft::k_pass && attempt == 0) {
+          open &= ~(1u << q);
+          return;
+        }
+        // What is out of range is judged by repetition.
+        std::uint64_t now = 0;
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          now += value_hash(x[q * r + k].re, 2 * k) + value_hash(x[q * r + k].im, 2 * k + 1);
+        });
+        const bool same = attempt > 0 && now == hash[q];
+        hash[q] = now;
+        if (word == abft::k_pass || (!judged && same)) {
+          open &= ~(1u << q);
+          if ((detected >> q & 1) != 0 || attempt > 1)
+            report_butterfly<Injector>(launch, tile, P.lines, line, number_of(line), seen.size, tau.value, event_action::recomputed, same);
+          return;
+        }
+        if (judged) detected |= 1u << q;
+        if (attempt > a.repairs || (judged && a.repairs == 0)) {
+          open &= ~(1u << q);
+          report_butterfly<Injector>(launch, tile, P.lines, line, number_of(line), seen.size, tau.value, event_action::uncorrectable, false);
+        }
+      });
+    }
   }
 
   // ---- store -----------------------------------------------------------------------------------------------------------------------

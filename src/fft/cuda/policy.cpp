@@ -255,6 +255,7 @@ int registers_of(const line_request& wanted, const tuned_line& value) {
   const int scalars = wanted.wide ? 4 : 2;
   int registers = 24 + held * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
   if (wanted.check == check_form::composite) registers += held * scalars + 8 * scalars + 56;
+  if (wanted.check == check_form::thread) registers += held * scalars + 24;
   return std::min(255, registers);
 }
 
@@ -293,7 +294,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
     while (value.lines / 2 >= least && value.lines % 2 == 0 && value.threads * value.lines / 2 >= 32 &&
            (value.lines / 2 >= wanted.columns || too_few_tiles(wanted, value.lines, device)))
       value.lines /= 2;
-    if (wanted.check == check_form::composite) {
+    if (wanted.check == check_form::composite || wanted.check == check_form::thread) {
       // The table is for a kernel that holds half as many numbers.
       const int threads = value.threads * value.lines;
       value.min_blocks = std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers_of(wanted, value) * threads), 1,

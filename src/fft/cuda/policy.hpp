@@ -108,12 +108,12 @@ struct line_policy {
   }
   BALLAST_HD constexpr int partials(bool columns) const { return shuffles(columns) ? threads / lanes_of_line(columns) : threads; }
   BALLAST_HD constexpr std::int64_t partial_bytes() const {
-    if (check == check_form::none) return 0;
+    if (!sums()) return 0;
     const int slots = partials(out_columns) + (remaps() ? partials(in_columns) : 0);
     return static_cast<std::int64_t>(slots) * 5 * lines * 8;
   }
   BALLAST_HD constexpr std::int64_t record_bytes() const {
-    if (check == check_form::none) return 0;
+    if (!sums()) return 0;
     return (k_record_bytes + (check == check_form::composite ? k_group_record_bytes : 0)) * static_cast<std::int64_t>(lines);
   }
   BALLAST_HD constexpr std::int64_t shared_bytes() const {
@@ -129,7 +129,7 @@ struct line_side {
   std::int64_t position_element, position_column, position_middle;
 };
 
-enum class event_check : std::uint32_t { line, product, seal, composite };
+enum class event_check : std::uint32_t { line, product, seal, composite, butterfly };
 enum class event_action : std::uint32_t { corrected, recomputed, uncorrectable };
 
 // What a check saw; written by the device, read by the host when the report is asked for.
@@ -196,6 +196,7 @@ struct line_arguments {
   int first_twiddle, twiddle_steps; // twiddle products among those of all passes
   double scale;
   double slope[2], offset[2];  // threshold: √(slope²‖x‖² + offset²), each kept twice
+  double kappa;                // thread: the factor of its thresholds
   double overflow;             // a line whose norm exceeds this may overflow: judged by repetition
 };
 

@@ -33,6 +33,11 @@ std::int64_t pass::groups() const {
 }
 
 std::int64_t pass::checks() const {
+  if (policy.check == check_form::thread) {
+    std::int64_t butterflies = 0;
+    for (int s = 0; s < policy.stages; ++s) butterflies += policy.length / policy.radix[s];
+    return lines() * butterflies;
+  }
   if (policy.check != check_form::composite) return lines();
   std::int64_t all = groups() * policy.lines;
   for (const repeat& each : repeats) all *= each.count;

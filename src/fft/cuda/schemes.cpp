@@ -31,6 +31,7 @@ constexpr scheme_row k_schemes[] = {
     {"multi_transaction_8", check_form::composite, 8},
     {"multi_transaction_16", check_form::composite, 16},
     {"multi_transaction_32", check_form::composite, 32},
+    {"thread", check_form::thread},
     {"v0", check_form::none, 1, variant::radix2},
     {"v1", check_form::none, 1, variant::plain},
     {"v2", check_form::none, 1, variant::rules},

@@ -249,6 +249,7 @@ void cuda_transform<T>::launch(const prepared& work, const std::array<unsigned c
       a.slope[copy] = slope;
       a.offset[copy] = offset;
     }
+    a.kappa = k_kappa;
     a.overflow = static_cast<double>(std::numeric_limits<T>::max()) / (8 * std::sqrt(points)) / std::max(1.0, factor);
 
     const std::int64_t source_width = (p.policy.load == load_form::real ? 1 : 2) * static_cast<std::int64_t>(sizeof(T));
@@ -285,6 +286,7 @@ const char* name_of_check(std::uint32_t what) {
     case event_check::product: return "fft.product";
     case event_check::seal: return "fft.seal";
     case event_check::composite: return "fft.composite";
+    case event_check::butterfly: return "fft.butterfly";
   }
   return "fft";
 }
