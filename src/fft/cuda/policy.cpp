@@ -254,7 +254,7 @@ int registers_of(const line_request& wanted, const tuned_line& value) {
   for (const int r : value.radices) held = std::max(held, ceil_divide(wanted.length / r, value.threads) * r);
   const int scalars = wanted.wide ? 4 : 2;
   int registers = 24 + held * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
-  if (wanted.check == check_form::composite) registers += held * scalars + 8 * scalars + 56;
+  if (wanted.check == check_form::composite) registers += held * scalars + 8 * scalars + 80;
   if (wanted.check == check_form::thread) registers += held * scalars + 24;
   return std::min(255, registers);
 }
