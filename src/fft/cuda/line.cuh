@@ -228,6 +228,10 @@ struct line_tile {
     }
   }
 
+  // A 64-bit atomic in shared memory is a loop that lanes leave one by one, and compilers have been seen to let them run into the block's
+  // barrier like that (NVRTC 13.0, sm_90a: the barrier then ends with an illegal instruction).
+  static __device__ __forceinline__ void converge() { __syncwarp(); }
+
   template <int Count, class T>
   __device__ __forceinline__ void strike(inject::site where, int step, int steps, T* data, int thread, int threads) const {
     if constexpr (Injector::enabled) {
@@ -799,6 +803,7 @@ struct line_tile {
       hash += value_hash(z.re, 2 * static_cast<std::uint64_t>(o)) + value_hash(z.im, 2 * static_cast<std::uint64_t>(o) + 1);
     });
     atomicAdd(reinterpret_cast<unsigned long long*>(&all[line].hash), static_cast<unsigned long long>(hash));
+    converge();
     barrier();
   }
 
@@ -828,6 +833,7 @@ struct line_tile {
       sum += static_cast<double>(z.im) * scale * (static_cast<double>(z.im) * scale);
     });
     atomicAdd(&all[line].careful_square, sum);
+    converge();
     barrier();
   }
 
