@@ -799,6 +799,7 @@ struct line_tile {
       barrier();
       for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) {
         Value sum = 0;
+#pragma unroll 1
         for (int t = 0; t < P.threads; ++t) sum += all[Columns ? t * P.lines + line : line * P.threads + t];
         records()[line].*member = sum;
       }
