@@ -60,6 +60,7 @@ struct composite_tile : line_tile<P, Injector> {
   template <class Body>
   __device__ __forceinline__ static void each_own_line(Body&& body) {
     for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) body(line);
+    __syncwarp();  // before the next barrier: few lanes had something to do
   }
 
   static __device__ __forceinline__ real weight(int g) { return group_weight_negative(g) ? real(-1) : real(1); }
