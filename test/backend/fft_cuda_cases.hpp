@@ -112,6 +112,8 @@ inline const std::vector<cuda_case>& cuda_cases() {
       {"fft_c2c_f32_n8_b50_fwd", machine::whole, k_protected_only, norm::backward, {{1}, 9}, {{50}, 1}},
       {"fft_c2c_f32_n512_b5_fwd", machine::small, k_protected_only, norm::backward, {{2}, 1025}, {{5}, 1}},
       {"fft_r2c_f64_n12x20_b3_fwd", machine::whole, k_protected_only, norm::backward, {{25, 1}, 320}, {{2, 30}, 700}},
+      // More dimensions than a launch has.
+      {"fft_c2c_f32_n2x3x80_b3_fwd", machine::small, k_faults, norm::backward, {{250, 82, 1}, 504}, {{1, 3, 10}, 801}},
       // A batch in three chunks.
       {"fft_c2c_f32_n4096_b70_fwd", machine::small, k_faults},
   };

@@ -461,14 +461,13 @@ struct struck_case {
   inject::plan faults;
   std::vector<T> clean;
   double size = 0;  // the norm of the largest signal
-  plan bare, guarded, watched;
+  plan bare, guarded;
 
   explicit struck_case(const subject<T>& data)
       : given(data),
         clean(data.fresh()),
         bare(data.problem, on_cuda(protection::off, &faults)),
-        guarded(data.problem, on_cuda(protection::correct, &faults)),
-        watched(data.problem, on_cuda(protection::detect, &faults)) {
+        guarded(data.problem, on_cuda(protection::correct, &faults)) {
     EXPECT_EQ(given.run(guarded, clean).verdict, verdict::clean);
     for (std::int64_t b = 0; b < given.shape.batch; ++b) size = std::max(size, norm_of<T>(given.got(clean, b)));
   }
@@ -532,44 +531,47 @@ TEST(fft_cuda, every_site_and_model_is_survived) {
       compared += comparable ? 1 : 0;
       compared_passes += comparable && each.where == machine::small ? 1 : 0;
       std::map<inject::site, int> changed, found, damaged;
-      for_every_fault(BALLAST_SLOW_BUILD ? 1 : 4, [&](const inject::request& wanted, const inject::site_row& row) {
-        under.faults = inject::plan({wanted});
-        double off_effect = 0;
-        std::vector<T> out = given.fresh();
-        if (row.role == inject::site_role::data) {
-          (void)given.run(under.bare, out);
-          off_effect = under.effect(out);
-          changed[row.site] += off_effect > 0 ? 1 : 0;
-          out = given.fresh();
-        }
-        report seen;
-        if (in_place && wanted.seed / 1000 % 2 == 1) {
-          const on_device<T> memory(given.in);
-          seen = given.run(under.guarded, memory.data(), memory.data());
-          out = memory.read();
-          for (std::size_t i = 0; i < out.size(); ++i) {
-            if (std::isnan(given.in[i])) out[i] = static_cast<T>(k_untouched);
-          }
-        } else {
-          seen = given.run(under.guarded, out);
-        }
-        found[row.site] += seen.verdict != verdict::clean ? 1 : 0;
-        ASSERT_EQ(seen.detected, seen.corrected + seen.recomputed + seen.uncorrectable);
-        ASSERT_EQ(seen.events.size(), seen.detected);
-        for (const event& one : seen.events) {
-          damaged[row.site] += one.damaged ? 1 : 0;
-          ASSERT_TRUE(one.damaged || (one.index >= 0 && one.index < given.shape.batch)) << to_json(one);
-        }
-        if (seen.verdict == verdict::uncorrectable) {
-          ASSERT_EQ(wanted.model, inject::model::stuck_at) << to_json(seen);
-          return;
-        }
-        ASSERT_LE(under.effect(out), seen.verdict == verdict::clean ? k_floor : 0) << to_json(seen);
-        // A struck check must not spoil data.
-        ASSERT_TRUE(row.role == inject::site_role::data || under.effect(out) == 0);
-        ASSERT_TRUE(!comparable || off_effect <= k_floor || seen.verdict != verdict::clean) << "effect " << off_effect;
-        ASSERT_TRUE(row.role != inject::site_role::checker || seen.false_alarms == seen.recomputed) << to_json(seen);
-      });
+      for_every_fault(BALLAST_SLOW_BUILD                                ? 1
+                      : given.shape.points() * given.shape.batch > 1000 ? 2
+                                                                        : 4,
+                      [&](const inject::request& wanted, const inject::site_row& row) {
+                        under.faults = inject::plan({wanted});
+                        double off_effect = 0;
+                        std::vector<T> out = given.fresh();
+                        if (row.role == inject::site_role::data) {
+                          (void)given.run(under.bare, out);
+                          off_effect = under.effect(out);
+                          changed[row.site] += off_effect > 0 ? 1 : 0;
+                          out = given.fresh();
+                        }
+                        report seen;
+                        if (in_place && wanted.seed / 1000 % 2 == 1) {
+                          const on_device<T> memory(given.in);
+                          seen = given.run(under.guarded, memory.data(), memory.data());
+                          out = memory.read();
+                          for (std::size_t i = 0; i < out.size(); ++i) {
+                            if (std::isnan(given.in[i])) out[i] = static_cast<T>(k_untouched);
+                          }
+                        } else {
+                          seen = given.run(under.guarded, out);
+                        }
+                        found[row.site] += seen.verdict != verdict::clean ? 1 : 0;
+                        ASSERT_EQ(seen.detected, seen.corrected + seen.recomputed + seen.uncorrectable);
+                        ASSERT_EQ(seen.events.size(), seen.detected);
+                        for (const event& one : seen.events) {
+                          damaged[row.site] += one.damaged ? 1 : 0;
+                          ASSERT_TRUE(one.damaged || (one.index >= 0 && one.index < given.shape.batch)) << to_json(one);
+                        }
+                        if (seen.verdict == verdict::uncorrectable) {
+                          ASSERT_EQ(wanted.model, inject::model::stuck_at) << to_json(seen);
+                          return;
+                        }
+                        ASSERT_LE(under.effect(out), seen.verdict == verdict::clean ? k_floor : 0) << to_json(seen);
+                        // A struck check must not spoil data.
+                        ASSERT_TRUE(row.role == inject::site_role::data || under.effect(out) == 0);
+                        ASSERT_TRUE(!comparable || off_effect <= k_floor || seen.verdict != verdict::clean) << "effect " << off_effect;
+                        ASSERT_TRUE(row.role != inject::site_role::checker || seen.false_alarms == seen.recomputed) << to_json(seen);
+                      });
       for (const inject::site_row& row : inject::k_sites) {
         if (row.operation != "fft" && !row.operation.empty()) continue;
         EXPECT_EQ(changed[row.site] > 0, row.role == inject::site_role::data) << row.name;
@@ -593,17 +595,26 @@ TEST(fft_cuda, what_is_not_believed_is_not_stored) {
       // Every signal is one line of the only pass.
       const bool one_pass = each.where == machine::whole && given.shape.points() != 67;
       const on_device<T> in(given.in);
+      // What was not stored between two passes must not happen to be there from an earlier run.
+      execution how = on_cuda(protection::detect, &under.faults);
+      const std::vector<float> nothing(static_cast<std::size_t>(under.guarded.workspace_bytes()) / sizeof(float), std::nanf(""));
+      const on_device<float> workspace(nothing);
+      how.workspace = {reinterpret_cast<std::byte*>(workspace.data()), nothing.size() * sizeof(float)};
+      const plan watched(given.problem, how);
       int found = 0;
-      for_every_fault(large || BALLAST_SLOW_BUILD ? 1 : 2, [&](const inject::request& wanted, const inject::site_row& row) {
+      for_every_fault(large || BALLAST_SLOW_BUILD || each.where == machine::small ? 1 : 2, [&](const inject::request& wanted,
+                                                                                               const inject::site_row& row) {
         if (row.role == inject::site_role::repair || (large && wanted.model != inject::model::nan)) return;
         under.faults = inject::plan({wanted});
         const on_device<T> memory(given.fresh());
-        const report seen = given.run(under.watched, in.data(), memory.data());
+        device->copy(workspace.data(), nothing.data(), static_cast<std::int64_t>(nothing.size() * sizeof(float)), nullptr);
+        const report seen = given.run(watched, in.data(), memory.data());
         const auto out = memory.read();
         ASSERT_TRUE(seen.verdict == verdict::clean || seen.verdict == verdict::uncorrectable);
-        std::set<std::int64_t> reported;
+        std::set<std::int64_t> reported, unstored;
         for (const event& one : seen.events) {
           reported.insert(one.index);
+          if (one.site == "fft.line") unstored.insert(one.index);
           EXPECT_EQ(one.action, action::uncorrectable);
           EXPECT_EQ(one.device, device->about().name);
           EXPECT_GE(one.multiprocessor, 0);
@@ -613,15 +624,15 @@ TEST(fft_cuda, what_is_not_believed_is_not_stored) {
         for (std::int64_t b = 0; b < given.shape.batch; ++b) {
           const auto y = given.got(out, b);
           const auto wanted_y = given.got(under.clean, b);
-          if (one_pass && reported.contains(b)) {
-            for (const auto& z : y) ASSERT_EQ(z.real(), static_cast<T>(k_untouched)) << "signal " << b << " " << to_json(seen);
-          } else if (!reported.contains(b)) {
-            signal<T> difference;
-            for (std::size_t i = 0; i < y.size(); ++i) difference.push_back(y[i] - wanted_y[i]);
-            ASSERT_LE(norm_of(difference),
-                      k_floor * u<T> * std::sqrt(std::log2(static_cast<double>(given.shape.points())) + 1) * under.size)
-                << "signal " << b << " " << to_json(seen);
-          }
+          signal<T> difference;
+          for (std::size_t i = 0; i < y.size(); ++i) difference.push_back(y[i] - wanted_y[i]);
+          const double missed =
+              norm_of(difference) / (u<T> * std::sqrt(std::log2(static_cast<double>(given.shape.points())) + 1) * under.size);
+          // Of a product that is not believed the third evaluation is stored.
+          ASSERT_TRUE(missed <= k_floor || reported.contains(b)) << "signal " << b << " differs by " << missed << " " << to_json(seen);
+          ASSERT_TRUE(!(missed <= k_floor) || !unstored.contains(b)) << "signal " << b << " " << to_json(seen);
+          if (!one_pass || !reported.contains(b)) continue;
+          for (const auto& z : y) ASSERT_EQ(z.real(), static_cast<T>(k_untouched)) << "signal " << b;
         }
       });
       EXPECT_GT(found, 0);
