@@ -45,6 +45,7 @@ enum function_attribute : int {
   k_local = 3,
   k_registers = 4,
   k_max_dynamic_shared = 8,
+  k_shared_carveout = 9,  // percent of the multiprocessor's largest shared memory
   k_nonportable_cluster = 14,
 };
 
@@ -60,12 +61,14 @@ enum load_option : int { k_error_log = 5, k_error_log_bytes = 6 };
 
 // CUlaunchAttributeID, CUlaunchAttribute, CUlaunchConfig
 inline constexpr unsigned k_cluster_dimension = 4;
+inline constexpr unsigned k_programmatic_serialization = 6;
 struct launch_attribute {
   unsigned id;
   unsigned reserved;
   union {
     char size[64];
     unsigned cluster[3];
+    int flag;
   } value;
 };
 struct launch_config {

@@ -9,10 +9,12 @@
 #include <type_traits>
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 #include <ballast/error.hpp>
 
 #include "core/format.hpp"
+#include "core/function_ref.hpp"
 
 namespace ballast::cuda::nvrtc {
 
@@ -47,6 +49,26 @@ compiler::compiler(void* library, std::string path) : path_(std::move(path)) {
   check(functions_.architectures(architectures_.data()), "nvrtcGetSupportedArchs");
   std::ranges::sort(architectures_);
 }
+
+namespace {
+
+// Compilers recurse over what they compile: unrolled templates need more than the 8 MiB, or far less, that a caller's thread may have.
+void on_large_stack(core::function_ref<void()> body) {
+  constexpr std::size_t k_bytes = std::size_t{256} << 20;  // of address space
+  pthread_attr_t attributes;
+  pthread_t thread;
+  const auto run = [](void* given) -> void* {
+    (*static_cast<core::function_ref<void()>*>(given))();
+    return nullptr;
+  };
+  const bool prepared = pthread_attr_init(&attributes) == 0;
+  const bool started = prepared && pthread_attr_setstacksize(&attributes, k_bytes) == 0 && pthread_create(&thread, &attributes, run, &body) == 0;
+  if (prepared) pthread_attr_destroy(&attributes);
+  if (!started) throw error("NVRTC: expected a thread with a stack of 256 MiB, got none");
+  pthread_join(thread, nullptr);
+}
+
+}  // namespace
 
 // C++20 for class-type template arguments; the assembler's report for resources. No -I: every header is embedded.
 std::span<const char* const> options() {
@@ -85,7 +107,8 @@ result compiler::compile(std::string_view header, const std::string& expression,
   const std::string target = fmt::format("--gpu-architecture={}", architecture);
   std::vector<const char*> list(options().begin(), options().end());
   list.push_back(target.c_str());
-  const status compiled = functions_.compile(made, static_cast<int>(list.size()), list.data());
+  status compiled = 0;
+  on_large_stack([&] { compiled = functions_.compile(made, static_cast<int>(list.size()), list.data()); });
 
   // Sizes count the terminating zero of texts.
   const auto fetch = [&](status (*size_of)(program, std::size_t*), status (*get)(program, char*), const char* call) {

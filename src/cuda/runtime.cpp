@@ -55,11 +55,13 @@ class driver_kernel final : public kernel {
   unsigned threads = 0;
   unsigned shared = 0;
   unsigned cluster = 1;
+  bool overlaps = false;
   std::optional<std::size_t> argument_bytes;  // as the compiler laid it out, where the driver tells
 };
 
-// What a launch hands to the driver. `cluster` is storage that the configuration may point to.
-driver::launch_config configure(const driver_kernel& which, std::int64_t blocks, stream on, driver::launch_attribute& cluster) {
+// What a launch hands to the driver. `attributes` is storage that the configuration may point to.
+using launch_attributes = std::array<driver::launch_attribute, 2>;
+driver::launch_config configure(const driver_kernel& which, std::int64_t blocks, stream on, launch_attributes& attributes) {
   driver::launch_config config{};
   config.grid[0] = static_cast<unsigned>(blocks);
   config.grid[1] = config.grid[2] = 1;
@@ -67,13 +69,19 @@ driver::launch_config configure(const driver_kernel& which, std::int64_t blocks,
   config.block[1] = config.block[2] = 1;
   config.shared_bytes = which.shared;
   config.stream = on;
+  config.attributes = attributes.data();
   if (which.cluster > 1) {
+    driver::launch_attribute& cluster = attributes[config.attribute_count++];
     cluster.id = driver::k_cluster_dimension;
     cluster.value.cluster[0] = which.cluster;
     cluster.value.cluster[1] = cluster.value.cluster[2] = 1;
-    config.attributes = &cluster;
-    config.attribute_count = 1;
   }
+  if (which.overlaps) {
+    driver::launch_attribute& overlap = attributes[config.attribute_count++];
+    overlap.id = driver::k_programmatic_serialization;
+    overlap.value.flag = 1;
+  }
+  if (config.attribute_count == 0) config.attributes = nullptr;
   return config;
 }
 
@@ -161,8 +169,8 @@ class driver_device final : public device {
     if (ours.argument_bytes && *ours.argument_bytes != size)
       throw error(fmt::format("{}: expected an argument of {} bytes, got {}", ours.expression, *ours.argument_bytes, size));
     const in_context scope(functions_, context_);
-    driver::launch_attribute cluster{};
-    const driver::launch_config config = configure(ours, blocks, on, cluster);
+    launch_attributes attributes{};
+    const driver::launch_config config = configure(ours, blocks, on, attributes);
     void* arguments[] = {const_cast<void*>(argument)};  // the driver reads it before the call returns
     check(functions_.launch(&config, ours.function, arguments, nullptr), ours.expression.c_str());
   }
@@ -172,8 +180,8 @@ class driver_device final : public device {
     const in_context scope(functions_, context_);
     int count = 0;
     if (ours.cluster > 1) {
-      driver::launch_attribute cluster{};
-      const driver::launch_config config = configure(ours, ours.cluster, nullptr, cluster);
+      launch_attributes attributes{};
+      const driver::launch_config config = configure(ours, ours.cluster, nullptr, attributes);
       check(functions_.resident_clusters(&count, ours.function, &config), "cuOccupancyMaxActiveClusters");
       return std::int64_t{count} * ours.cluster;
     }
@@ -190,6 +198,7 @@ class driver_device final : public device {
  private:
   static constexpr std::int64_t k_most_blocks = std::numeric_limits<std::int32_t>::max();
   static constexpr int k_portable_cluster = 8;  // blocks; a larger one must be allowed for each kernel
+  static constexpr std::int64_t k_reserved_shared = 1024;  // that a multiprocessor keeps of each block
 
   void check(driver::result got, const char* call) const { driver::check(functions_, got, call); }
 
@@ -209,6 +218,7 @@ class driver_device final : public device {
     made->threads = static_cast<unsigned>(wanted.threads);
     made->shared = static_cast<unsigned>(wanted.shared);
     made->cluster = static_cast<unsigned>(wanted.cluster);
+    made->overlaps = wanted.overlaps && about_.major >= 9;
 
     std::array<char, 4096> log{};
     const std::array keys{static_cast<int>(driver::k_error_log), static_cast<int>(driver::k_error_log_bytes)};
@@ -225,6 +235,13 @@ class driver_device final : public device {
       check(functions_.module_function(&made->function, module, code.name.c_str()), "cuModuleGetFunction");
       if (made->shared > 0)  // beyond 48 KiB only by this permission
         check(functions_.function_set(made->function, driver::k_max_dynamic_shared, static_cast<int>(made->shared)), "cuFuncSetAttribute");
+      // What the blocks that are to run side by side do not need of the memory that both are made of is cache for their tables.
+      if (wanted.blocks > 0 && about_.shared_per_multiprocessor > 0) {
+        const std::int64_t needed = 100 * wanted.blocks * (wanted.shared + k_reserved_shared);
+        const std::int64_t percent = (needed + about_.shared_per_multiprocessor - 1) / about_.shared_per_multiprocessor;
+        check(functions_.function_set(made->function, driver::k_shared_carveout, static_cast<int>(std::min<std::int64_t>(percent, 100))),
+              "cuFuncSetAttribute");
+      }
       if (wanted.cluster > k_portable_cluster)
         check(functions_.function_set(made->function, driver::k_nonportable_cluster, 1), "cuFuncSetAttribute");
       std::size_t offset = 0, bytes = 0;

@@ -48,6 +48,8 @@ static_assert(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES == static_cast<int>(k_static_s
 static_assert(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES == static_cast<int>(k_local));
 static_assert(CU_FUNC_ATTRIBUTE_NUM_REGS == static_cast<int>(k_registers));
 static_assert(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES == static_cast<int>(k_max_dynamic_shared));
+static_assert(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION == static_cast<int>(k_programmatic_serialization));
+static_assert(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT == static_cast<int>(k_shared_carveout));
 static_assert(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED == static_cast<int>(k_nonportable_cluster));
 
 static_assert(sizeof(CUpointer_attribute) == sizeof(pointer_attribute));

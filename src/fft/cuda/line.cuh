@@ -46,14 +46,15 @@ struct line_record {
   std::uint64_t hash;      // of the outputs of this computation, if asked for
   std::uint64_t previous;  // and of the one before
   double residual;         // of the first check that failed
-  double threshold;
+  double threshold;        // squared
   double careful_square;   // ‖x‖², times norm_scale²
-  double norm_scale;       // double data: what elements are multiplied with before they are squared
+  double norm_scale;       // double data: what elements are multiplied with before they are squared, and its inverse
+  double unscale;
   std::uint32_t word;      // k_pass: store it
   std::uint32_t detected;  // a check has failed and could be believed
   std::uint32_t settled;   // nothing more is to be decided
 };
-static_assert(sizeof(line_record) <= 64);
+static_assert(sizeof(line_record) <= k_record_bytes);
 
 // What is rare is not inlined, and gets no pointer to the tile: its registers would have to lie in memory.
 template <class Injector>
@@ -98,18 +99,21 @@ struct rare {
   }
 
   // Decides about a line that was computed again, its norm by careful_norms. Returns whether it is settled.
-  __device__ __noinline__ bool judge(line_record& r, int attempt, double residual) const {
+  __device__ __forceinline__ bool judge(line_record& r, int attempt, double residual) const {
     const line_arguments& a = launch.arguments;
     if (r.settled != 0) return true;
-    const double norm = sqrt(r.careful_square) / r.norm_scale;
+    // In squares, like the first judgement, of everything times norm_scale: nothing overflows, and no root or quotient is taken.
+    const double scaled = residual * r.norm_scale;
     abft::guarded_threshold tau;
-    tau.value = a.slope[0] * norm + a.offset[0];
-    tau.twin = a.slope[1] * norm + a.offset[1];
+    tau.value = a.slope[0] * a.slope[0] * r.careful_square + a.offset[0] * r.norm_scale * (a.offset[0] * r.norm_scale);
+    tau.twin = a.slope[1] * a.slope[1] * r.careful_square + a.offset[1] * r.norm_scale * (a.offset[1] * r.norm_scale);
     strike<1>(inject::site::fft_threshold, &tau.value);
-    std::uint32_t word = abft::verify(residual, tau);
+    std::uint32_t word = abft::verify(scaled * scaled, tau);
     strike<1>(inject::site::fft_comparison, &word);
     const bool same = r.hash == r.previous;
-    const bool judged = norm <= a.overflow;  // false for NaN and Inf: then the input itself is such, and only repetition can tell
+    // False for NaN and Inf: then the input itself is such, and only repetition can tell.
+    const double limit = a.overflow * r.norm_scale * (a.overflow * r.norm_scale);
+    const bool judged = r.careful_square <= limit && r.careful_square <= 1.7976931348623157e308;
     const bool good = judged ? word == abft::k_pass : same;
     if (good) {
       r.word = abft::k_pass;
@@ -128,7 +132,7 @@ struct rare {
     if (r.detected == 0 && (judged || attempt > 1)) {
       r.detected = 1;
       r.residual = residual;
-      r.threshold = tau.value;
+      r.threshold = tau.value * r.unscale * r.unscale;
     }
     if (attempt > a.repairs + (r.detected != 0 ? 0 : 1)) {
       r.settled = 1;
@@ -142,7 +146,7 @@ struct rare {
   // Two evaluations of one product, with a factor and with its twin, differ in their bits. The third decides; unless only the payload of a
   // NaN differs, that is an event.
   template <class T>
-  __device__ __noinline__ complex<T> settle_product(complex<T> once, complex<T> twice, complex<T> third) const {
+  __device__ __forceinline__ complex<T> settle_product(complex<T> once, complex<T> twice, complex<T> third) const {
     const auto same = [](const complex<T>& x, const complex<T>& y) {
       const auto equal = [](T p, T q) { return bits(p) == bits(q) || (p != p && q != q); };
       return equal(x.re, y.re) && equal(x.im, y.im);
@@ -156,6 +160,18 @@ struct rare {
     return third;
   }
 };
+
+// The entries to them: scalars by value, which travel in registers.
+template <class Injector>
+__device__ __noinline__ bool judge_again(const line_launch<Injector>& launch, line_record& r, std::int64_t tile, int lines, int line,
+                                         std::int64_t number, int attempt, double residual) {
+  return rare<Injector>{launch, tile, lines, line, number}.judge(r, attempt, residual);
+}
+template <class Injector, class T>
+__device__ __noinline__ complex<T> settle_product(const line_launch<Injector>& launch, std::int64_t tile, int lines, int line,
+                                                  std::int64_t number, complex<T> once, complex<T> twice, complex<T> third) {
+  return rare<Injector>{launch, tile, lines, line, number}.settle_product(once, twice, third);
+}
 
 template <class T>
 struct word_type {
@@ -237,7 +253,7 @@ struct line_tile {
       const number v = twin();
       const number twice = z * v;
       if (((bits(once.re) ^ bits(twice.re)) | (bits(once.im) ^ bits(twice.im))) != 0)
-        return rare<Injector>{launch, tile, P.lines, line, number_of(line)}.settle_product(once, twice, z * v);
+        return settle_product<Injector>(launch, tile, P.lines, line, number_of(line), once, twice, z * v);
     }
     return once;
   }
@@ -274,7 +290,7 @@ struct line_tile {
   }
 
   // The elements of this thread's butterflies of the first stage.
-  __device__ __forceinline__ void load() {
+  __device__ __forceinline__ void fetch_elements() {
     constexpr int r = P.radix[0];
     constexpr int stride = P.length / r;
     const int line = line_of(P.in_columns);
@@ -301,7 +317,12 @@ struct line_tile {
         });
       }
     });
-    if constexpr (k_summed) encode(t);
+  }
+
+  __device__ __forceinline__ void load() {
+    fetch_elements();
+    if constexpr (k_summed) encode(place_of(P.in_columns));
+    strike<2 * P.butterflies(0) * P.radix[0]>(inject::site::fft_input, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
   }
 
   __device__ __forceinline__ void encode(int t) {
@@ -468,7 +489,6 @@ struct line_tile {
   }
 
   __device__ __forceinline__ void transform() {
-    strike<2 * P.butterflies(0) * P.radix[0]>(inject::site::fft_input, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
     stage<0>();
   }
 
@@ -497,12 +517,14 @@ struct line_tile {
     return o * s.position_element + (first_column + line) * s.position_column + middle * s.position_middle;
   }
 
+  // What output o is multiplied with at its store.
   __device__ __forceinline__ number factor(const void* table, int o, int line) const {
     const number* const words = static_cast<const number*>(table);
     if constexpr (P.store_factor == factor_form::twiddle) {
-      const std::int64_t power = (first_column + line) * o;
+      // No whole line has 2^32 points.
+      const std::uint32_t power = static_cast<std::uint32_t>(first_column + line) * static_cast<std::uint32_t>(o);
       const number coarse = cached(words + (power >> a.fine_bits));
-      const number fine = cached(words + a.coarse_size + (power & ((std::int64_t{1} << a.fine_bits) - 1)));
+      const number fine = cached(words + a.coarse_size + (power & ((1u << a.fine_bits) - 1)));
       return coarse * fine;
     } else {
       return cached(words + target_position(o, line));
@@ -521,12 +543,20 @@ struct line_tile {
     strike<2 * P.butterflies(k_last) * P.radix[k_last]>(inject::site::fft_output, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x),
                                                         P.block());
     if constexpr (k_summed) {
-      outputs([&](auto at, int o, [[maybe_unused]] auto q, [[maybe_unused]] auto k) {
-        constexpr int sign = second_weight_negative(decltype(q)::value, decltype(k)::value) ? 2 : 0;
-        const number w = cached(static_cast<const number*>(a.verify) + o);
-        const number z = x[decltype(at)::value];
-        sum[sign] = multiply_add(-w.im, z.im, multiply_add(w.re, z.re, sum[sign]));
-        sum[sign + 1] = multiply_add(w.im, z.re, multiply_add(w.re, z.im, sum[sign + 1]));
+      constexpr int r = P.radix[k_last];
+      constexpr int stride = P.length / r;
+      const number* const weights = static_cast<const number*>(a.verify) + place_of(P.out_columns);
+      unrolled<P.butterflies(k_last)>([&](auto qi) {
+        constexpr int q = decltype(qi)::value;
+        if (P.ragged(k_last) && place_of(P.out_columns) + q * P.threads >= stride) return;
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          constexpr int sign = second_weight_negative(q, k) ? 2 : 0;
+          const number w = cached(weights + (q * P.threads + k * stride));
+          const number z = x[q * r + k];
+          sum[sign] = multiply_add(-w.im, z.im, multiply_add(w.re, z.re, sum[sign]));
+          sum[sign + 1] = multiply_add(w.im, z.re, multiply_add(w.re, z.im, sum[sign + 1]));
+        });
       });
     }
   }
@@ -669,7 +699,7 @@ struct line_tile {
   // Decides about one line from its residual and ‖x‖². Returns whether it is settled.
   __device__ __forceinline__ bool judge(int line, int attempt, double residual, double norm_square) const {
     line_record& r = records()[line];
-    if (attempt > 0) return rare<Injector>{launch, tile, P.lines, line, number_of(line)}.judge(r, attempt, residual);
+    if (attempt > 0) return judge_again<Injector>(launch, r, tile, P.lines, line, number_of(line), attempt, residual);
     // Squares of elements far from 1 leave the range of the precision: only a computation with careful norms can be judged then.
     constexpr double tiny = P.wide ? 1e-250 : 1e-30;
     constexpr double huge = P.wide ? 1e250 : 1e30;
@@ -689,8 +719,9 @@ struct line_tile {
     r.settled = 0;
     r.detected = in_range ? 1 : 0;
     r.residual = residual;
-    r.threshold = sqrt(tau.value);
+    r.threshold = tau.value;
     r.norm_scale = !P.wide ? 1.0 : norm_square <= huge ? (norm_square >= tiny ? 1.0 : 0x1p+600) : 0x1p-600;
+    r.unscale = !P.wide ? 1.0 : norm_square <= huge ? (norm_square >= tiny ? 1.0 : 0x1p-600) : 0x1p+600;
     return false;
   }
 
@@ -729,7 +760,7 @@ struct line_tile {
     line_record* const all = records();
     for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) all[line].careful_square = 0;
     barrier();
-    load();
+    fetch_elements();
     const int line = line_of(P.in_columns);
     const double scale = all[line].norm_scale;
     double sum = 0;
@@ -778,6 +809,8 @@ struct line_tile {
 
 template <line_policy P, class Injector>
 __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __grid_constant__ line_launch<Injector> given) {
+  arch::wait_for_previous_grid();
+  arch::let_next_grid_start();
   line_tile<P, Injector> tile(given);
   for (std::int64_t at = blockIdx.x; at < given.arguments.tiles; at += gridDim.x) {
     tile.select(at);

@@ -279,7 +279,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   int held = 0;
   for (const int r : radices) held = std::max(held, ceil_divide(n / r, threads) * r);
   const int scalars = wanted.wide ? 4 : 2;
-  const int registers = std::min(255, 24 + held * scalars + (wanted.check == check_form::none ? 8 : 36) + (wanted.wide ? 16 : 0));
+  const int registers = std::min(255, 24 + held * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0));
   const auto blocks_for = [&](int threads_of_block) {
     threads_of_block = ceil_divide(threads_of_block, 32) * 32;
     return std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers * threads_of_block), 1,
@@ -390,6 +390,8 @@ ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrum
   made.expression = kernel_expression(policy, instrumented);
   made.threads = policy.block();
   made.shared = policy.shared_bytes();
+  made.blocks = policy.min_blocks;
+  made.overlaps = true;
   return made;
 }
 

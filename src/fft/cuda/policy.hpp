@@ -10,6 +10,7 @@ namespace ballast::fft::cuda {
 
 inline constexpr int k_max_stages = 8;
 inline constexpr int k_max_radix = 16;
+inline constexpr int k_record_bytes = 80;  // room in shared memory for what is known of a line (line.cuh)
 
 // What is read: complex numbers; reals, imaginary part 0; or the first half of a Hermitian line, the rest being its mirror image.
 enum class load_form : int { complex, real, half };
@@ -108,7 +109,7 @@ struct line_policy {
     const int slots = partials(out_columns) + (remaps() ? partials(in_columns) : 0);
     return static_cast<std::int64_t>(slots) * 5 * lines * 8;
   }
-  BALLAST_HD constexpr std::int64_t record_bytes() const { return check == check_form::none ? 0 : 64 * static_cast<std::int64_t>(lines); }
+  BALLAST_HD constexpr std::int64_t record_bytes() const { return check == check_form::none ? 0 : k_record_bytes * static_cast<std::int64_t>(lines); }
   BALLAST_HD constexpr std::int64_t shared_bytes() const {
     const std::int64_t sum = (exchange_bytes() + 15) / 16 * 16 + partial_bytes() + record_bytes();
     return sum;
@@ -129,7 +130,7 @@ enum class event_action : std::uint32_t { corrected, recomputed, uncorrectable }
 struct device_event {
   std::int64_t index;  // line of the pass: ((launch · batches + batch) · middles + middle) · columns + column
   double residual;
-  double threshold;
+  double threshold;    // squared, but of products, which have none: 0
   std::uint64_t time;  // nanoseconds, the device's clock
   std::uint32_t what;    // bits 0 … 7: the pass; 8 … 15: an event_check; 16 …: an event_action
   std::uint32_t chunk;   // the part of the batch that was being transformed
@@ -187,7 +188,7 @@ struct line_arguments {
   int first_stage, stages;     // injection: this pass's stages and
   int first_twiddle, twiddle_steps; // twiddle products among those of all passes
   double scale;
-  double slope[2], offset[2];  // threshold: √(slope²‖x‖² + offset²), of a line computed again slope·‖x‖ + offset; each kept twice
+  double slope[2], offset[2];  // threshold: √(slope²‖x‖² + offset²), each kept twice
   double overflow;             // a line whose norm exceeds this may overflow: judged by repetition
 };
 
