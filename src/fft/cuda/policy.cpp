@@ -326,7 +326,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   };
   for (bool split : {false, true}) {
     for (int side = lines; side >= 1 && threads * side >= 32; side /= 2) {
-      if (columns && side < (wanted.wide ? 2 : 4) && side < wanted.columns) break;
+      if (!split && columns && side < (wanted.wide ? 2 : 4) && side < wanted.columns) break;
       line_policy p = make_policy(wanted, {radices, threads, side, split, 1});
       if (p.shared_bytes() > device.shared_per_block) continue;
       p.min_blocks = std::max(1, std::min(blocks_for(p.block()),
