@@ -73,6 +73,7 @@ inline const std::vector<cuda_case>& cuda_cases() {
       {"fft_c2c_f32_n4096_b2_inv"},
       {"fft_c2c_f64_n4096_b1_fwd"},
       {"fft_c2c_f32_n256_b77_fwd"},
+      {"fft_c2c_f32_n512_b9_fwd"},
       // Two and three passes.
       {"fft_c2c_f32_n128_b20_fwd", machine::small, k_faults},
       {"fft_c2c_f32_n1024_b3_fwd", machine::small, k_bare | k_faults},
@@ -108,6 +109,7 @@ inline const std::vector<cuda_case>& cuda_cases() {
       {"fft_c2c_f32_n256_b40_fwd", machine::whole, k_bare | k_faults, norm::backward, {{40}, 1}, {{40}, 1}},
       {"fft_c2c_f64_n128_b19_inv", machine::whole, k_protected_only, norm::forward, {{1}, 128}, {{19}, 1}},
       {"fft_c2c_f32_n256_b21_fwd", machine::whole, k_faults, norm::backward, {{21}, 1}, {{1}, 256}},
+      {"fft_c2c_f32_n64_b130_fwd", machine::whole, k_protected_only, norm::backward, {{130}, 1}, {{1}, 64}},
       {"fft_c2c_f64_n60_b13_inv", machine::whole, k_protected_only, norm::backward, {{20}, 1}, {{3}, 200}},
       {"fft_c2c_f32_n8_b50_fwd", machine::whole, k_protected_only, norm::backward, {{1}, 9}, {{50}, 1}},
       {"fft_c2c_f32_n512_b5_fwd", machine::small, k_protected_only, norm::backward, {{2}, 1025}, {{5}, 1}},
