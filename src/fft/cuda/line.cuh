@@ -289,8 +289,55 @@ struct line_tile {
     return z;
   }
 
+  // ---- stage: tiles one after the other, the next one copied while this one is transformed ---------------------------------------------
+
+  std::int64_t staged_next = -1;  // the tile to copy next; −1: none
+  unsigned staged_parity = 0;
+  bool from_stage = false;        // this computation reads the stage, a repeated one reads memory
+
+  __device__ __forceinline__ number* stage_words() const { return reinterpret_cast<number*>(shared + P.stage_offset()); }
+  __device__ __forceinline__ arch::mbarrier* stage_barrier() const {
+    return reinterpret_cast<arch::mbarrier*>(shared + P.stage_offset() + P.tile_bytes());
+  }
+
+  // One thread asks for a tile: its lines lie together, and the last one may have fewer.
+  __device__ __forceinline__ void copy_to_stage(std::int64_t wanted) const {
+    const std::int64_t row = P.flat ? 0 : static_cast<std::uint32_t>(wanted) / static_cast<std::uint32_t>(a.column_tiles);
+    const std::int64_t outer = P.flat ? 0 : static_cast<std::uint32_t>(row) / static_cast<std::uint32_t>(a.middles);
+    const std::int64_t column = (wanted - row * a.column_tiles) * P.lines;
+    const std::int64_t lines = a.columns - column < P.lines ? a.columns - column : P.lines;
+    const std::int64_t base = column * P.length + (row - outer * a.middles) * a.source.middle + outer * a.source.batch;
+    const auto bytes = static_cast<std::uint32_t>(lines * P.length * static_cast<std::int64_t>(sizeof(number)));
+    arch::arrive_expect(stage_barrier(), bytes);
+    arch::load_bulk(stage_words(), static_cast<const number*>(a.in) + base, bytes, stage_barrier());
+  }
+
+  __device__ __forceinline__ void read_stage() {
+    constexpr int r = P.radix[0];
+    constexpr int stride = P.length / r;
+    arch::wait(stage_barrier(), staged_parity);
+    staged_parity ^= 1;
+    const int line = line_of(false);
+    const bool inside = valid(line);
+    const number* const from = stage_words() + line * P.length + place_of(false);
+    unrolled<P.butterflies(0)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      const bool mine = inside && (!P.ragged(0) || place_of(false) + q * P.threads < stride);
+      unrolled<r>([&](auto ki) {
+        constexpr int k = decltype(ki)::value;
+        x[q * r + k] = mine ? swapped(from[q * P.threads + k * stride]) : number{real(0), real(0)};
+      });
+    });
+  }
+
   // The elements of this thread's butterflies of the first stage.
   __device__ __forceinline__ void fetch_elements() {
+    if constexpr (P.staged) {
+      if (from_stage) {
+        from_stage = false;
+        return read_stage();
+      }
+    }
     constexpr int r = P.radix[0];
     constexpr int stride = P.length / r;
     const int line = line_of(P.in_columns);
@@ -398,6 +445,15 @@ struct line_tile {
   // Where the results of butterfly j of a stage with radix r and p = before begin: j in its two digits, with r times the room for the upper.
   static BALLAST_HD constexpr int spread(int j, int p, int r) { return (j - j % p) * r + j % p; }
 
+  // Behind the first barrier of a tile every thread has read its elements.
+  template <int S>
+  __device__ __forceinline__ void refill_stage() {
+    if constexpr (P.staged && S == 0) {
+      if (threadIdx.x == 0 && staged_next >= 0) copy_to_stage(staged_next);
+      staged_next = -1;
+    }
+  }
+
   // Results of stage S, from the threads that have them to those that need them next: for stage S + 1, or to store.
   template <int S>
   __device__ __forceinline__ void exchange() {
@@ -452,6 +508,7 @@ struct line_tile {
     if constexpr (P.split) {
       write(word_type<real>{}, [](const number& z) { return z.re; });
       barrier();
+      refill_stage<S>();
       real im[P.held()];
       unrolled<P.held()>([&](auto i) { im[decltype(i)::value] = x[decltype(i)::value].im; });
       fetch(word_type<real>{}, [](number& z, real word) { z.re = word; });
@@ -469,6 +526,7 @@ struct line_tile {
       if constexpr (S > 0) barrier();  // what the exchange before wrote has been read
       write(word_type<number>{}, [](const number& z) { return z; });
       barrier();
+      refill_stage<S>();
       fetch(word_type<number>{}, [](number& z, const number& word) { z = word; });
     }
   }
@@ -600,9 +658,9 @@ struct line_tile {
 
   // ---- verify ----------------------------------------------------------------------------------------------------------------------
 
-  __device__ __forceinline__ double* partials() const { return reinterpret_cast<double*>(shared + (P.exchange_bytes() + 15) / 16 * 16); }
+  __device__ __forceinline__ double* partials() const { return reinterpret_cast<double*>(shared + P.partial_offset()); }
   __device__ __forceinline__ line_record* records() const {
-    return reinterpret_cast<line_record*>(shared + (P.exchange_bytes() + 15) / 16 * 16 + P.partial_bytes());
+    return reinterpret_cast<line_record*>(shared + P.partial_offset() + P.partial_bytes());
   }
 
   // Partial sums lie as [line][slot][k_values]; those of the encoded input, if other threads hold the outputs of a line, behind the others.
@@ -725,23 +783,41 @@ struct line_tile {
     return false;
   }
 
+  // Adds up a value of each thread over the threads of a line, in the order of these, into `member` of the line's record: rare, so serially,
+  // through the memory of the exchange. Not by atomics: those of 64 bits in shared memory are loops that lanes leave one by one, and
+  // compilers have been seen to let them run into the next barrier like that (NVRTC 13.0, sm_90a: an illegal instruction).
+  template <bool Columns, class Value>
+  __device__ __forceinline__ void add_up(Value value, Value line_record::*member) const {
+    if constexpr (P.threads == 1) {
+      records()[line_of(Columns)].*member = value;
+      barrier();
+    } else {
+      static_assert(P.exchange_bytes() >= static_cast<std::int64_t>(P.block() * sizeof(Value)));
+      Value* const all = reinterpret_cast<Value*>(shared);
+      barrier();
+      all[threadIdx.x] = value;
+      barrier();
+      for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) {
+        Value sum = 0;
+#pragma unroll 1
+        for (int t = 0; t < P.threads; ++t) sum += all[Columns ? t * P.lines + line : line * P.threads + t];
+        records()[line].*member = sum;
+      }
+      barrier();
+    }
+  }
+
   // Hash of the outputs of each line, for comparing two computations.
   __device__ __forceinline__ void hash_outputs() {
-    line_record* const all = records();
     barrier();
-    for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) {
-      all[line].previous = all[line].hash;
-      all[line].hash = 0;
-    }
-    barrier();
-    const int line = line_of(P.out_columns);
+    for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) records()[line].previous = records()[line].hash;
     std::uint64_t hash = 0;
     outputs([&](auto at, int o, auto, auto) {
       const number z = x[decltype(at)::value];
       hash += value_hash(z.re, 2 * static_cast<std::uint64_t>(o)) + value_hash(z.im, 2 * static_cast<std::uint64_t>(o) + 1);
     });
-    atomicAdd(reinterpret_cast<unsigned long long*>(&all[line].hash), static_cast<unsigned long long>(hash));
     barrier();
+    add_up<P.out_columns>(hash, &line_record::hash);
   }
 
   __device__ __forceinline__ void compute(real (&sum)[4]) {
@@ -757,20 +833,15 @@ struct line_tile {
 
   // ‖x‖² of every line from its input, so that it neither overflows nor underflows.
   __device__ __forceinline__ void careful_norms() {
-    line_record* const all = records();
-    for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) all[line].careful_square = 0;
-    barrier();
     fetch_elements();
-    const int line = line_of(P.in_columns);
-    const double scale = all[line].norm_scale;
+    const double scale = records()[line_of(P.in_columns)].norm_scale;
     double sum = 0;
     unrolled<P.butterflies(0) * P.radix[0]>([&](auto i) {
       const number z = x[decltype(i)::value];
       sum += static_cast<double>(z.re) * scale * (static_cast<double>(z.re) * scale);
       sum += static_cast<double>(z.im) * scale * (static_cast<double>(z.im) * scale);
     });
-    atomicAdd(&all[line].careful_square, sum);
-    barrier();
+    add_up<P.in_columns>(sum, &line_record::careful_square);
   }
 
   // The tile: verified before it is stored, and computed again until every line is settled. Lines that were stored are loaded again, too,
@@ -812,8 +883,20 @@ __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __g
   arch::wait_for_previous_grid();
   arch::let_next_grid_start();
   line_tile<P, Injector> tile(given);
+  if constexpr (P.staged) {
+    if (threadIdx.x == 0) {
+      arch::init_mbarrier(tile.stage_barrier(), 1);
+      arch::fence_mbarrier_init();
+      if (blockIdx.x < given.arguments.tiles) tile.copy_to_stage(blockIdx.x);
+    }
+    line_tile<P, Injector>::barrier();
+  }
   for (std::int64_t at = blockIdx.x; at < given.arguments.tiles; at += gridDim.x) {
     tile.select(at);
+    if constexpr (P.staged) {
+      tile.from_stage = true;
+      tile.staged_next = at + gridDim.x < given.arguments.tiles ? at + gridDim.x : -1;
+    }
     tile.run();
     if (at + gridDim.x < given.arguments.tiles) line_tile<P, Injector>::barrier();
   }
