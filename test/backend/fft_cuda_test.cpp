@@ -31,7 +31,7 @@ namespace ballast::fft {
 namespace {
 
 [[maybe_unused]] const bool ready = [] {
-  ignore_user_tuning();
+  use_own_tuning();
   return true;
 }();
 
@@ -211,7 +211,8 @@ bool same(const std::vector<T>& x, const std::vector<T>& y) {
 }
 
 std::string name_of(const cuda_case& each) {
-  return fmt::format("{}{}{}", each.token, each.where == machine::small ? " small" : "", each.input.strides.empty() ? "" : " strided");
+  const char* const where = each.where == machine::small ? " small" : each.where == machine::single ? " single" : "";
+  return fmt::format("{}{}{}", each.token, where, each.input.strides.empty() ? "" : " strided");
 }
 
 // ---- Accuracy, layouts, memory ----
@@ -267,6 +268,24 @@ fft::problem padded_rows(fft::problem p) {
   return p;
 }
 
+// Whether the transform makes the same sums with and without protection; and whether a fault then finds the same element: in the same
+// tiles.
+bool same_arithmetic(const fft::problem& problem, direction way, bool scaled, const ballast::cuda::capabilities& about,
+                     bool tiles = false) {
+  cuda::schedule_request wanted;
+  wanted.shape = resolve(problem);
+  wanted.precision = problem.precision;
+  wanted.direction = way;
+  wanted.scaled = scaled;
+  const auto bare = cuda::make_schedule(wanted, about).passes;
+  wanted.check = cuda::check_form::verify_before_store;
+  const auto checked = cuda::make_schedule(wanted, about).passes;
+  return std::ranges::equal(bare, checked, [&](const cuda::pass& x, const cuda::pass& y) {
+    return std::ranges::equal(x.policy.radix, y.policy.radix) &&
+           (!tiles || (x.policy.lines == y.policy.lines && x.policy.threads == y.policy.threads));
+  });
+}
+
 TEST(fft_cuda, results_are_the_same_on_device_memory_and_in_place) {
   for (const cuda_case& each : cuda_cases()) {
     SCOPED_TRACE(name_of(each));
@@ -281,6 +300,13 @@ TEST(fft_cuda, results_are_the_same_on_device_memory_and_in_place) {
         EXPECT_EQ(seen.verdict, verdict::clean) << to_json(seen);
         EXPECT_TRUE(same(out.read(), staged));
         EXPECT_TRUE(same(in.read(), given.in)) << "the input is not written";
+      }
+      if ((each.uses & k_unaligned) != 0) {
+        std::vector<T> shifted(given.in.size() + 2);
+        std::ranges::copy(given.in, shifted.begin() + 2);
+        const on_device<T> in(shifted), out(given.fresh());
+        EXPECT_EQ(given.run(made, in.data() + 2, out.data()).verdict, verdict::clean);
+        for (std::int64_t b = 0; b < given.shape.batch; ++b) EXPECT_EQ(given.got(out.read(), b), given.got(staged, b)) << "signal " << b;
       }
       if (given.shape.kind == kind::c2c && given.shape.input == given.shape.output) {
         const on_device<T> memory(given.in);
@@ -316,7 +342,8 @@ TEST(fft_cuda, results_are_the_same_on_device_memory_and_in_place) {
         std::vector<T> out = given.fresh();
         const report seen = given.run(bare, out);
         EXPECT_EQ(seen.checks, 0u);
-        EXPECT_TRUE(same(out, staged)) << "protection changes no bit";
+        EXPECT_TRUE(same(out, staged) || !same_arithmetic(given.problem, given.way, given.scale != 1, device->about()))
+            << "protection changes no bit";
       }
     });
   }
@@ -502,21 +529,6 @@ void for_every_fault(int seeds, const Body& body) {
   }
 }
 
-// Whether a fault finds the same element with and without protection: tiles and threads are the same.
-bool same_tiles(const fft::problem& problem, direction way, bool scaled, const ballast::cuda::capabilities& about) {
-  cuda::schedule_request wanted;
-  wanted.shape = resolve(problem);
-  wanted.precision = problem.precision;
-  wanted.direction = way;
-  wanted.scaled = scaled;
-  const auto bare = cuda::make_schedule(wanted, about).passes;
-  wanted.check = cuda::check_form::verify_before_store;
-  const auto checked = cuda::make_schedule(wanted, about).passes;
-  return std::ranges::equal(bare, checked, [](const cuda::pass& x, const cuda::pass& y) {
-    return x.policy.lines == y.policy.lines && x.policy.threads == y.policy.threads && std::ranges::equal(x.policy.radix, y.policy.radix);
-  });
-}
-
 TEST(fft_cuda, every_site_and_model_is_survived) {
   int compared = 0, compared_passes = 0;
   for (const cuda_case& each : cuda_cases()) {
@@ -527,7 +539,7 @@ TEST(fft_cuda, every_site_and_model_is_survived) {
       if (given.shape.points() * given.shape.batch > (BALLAST_SLOW_BUILD ? 5000 : 20000)) return;
       struck_case<T> under(given);
       const bool in_place = given.shape.kind == kind::c2c && given.shape.input == given.shape.output;
-      const bool comparable = same_tiles(given.problem, given.way, given.scale != 1, device->about());
+      const bool comparable = same_arithmetic(given.problem, given.way, given.scale != 1, device->about(), true);
       compared += comparable ? 1 : 0;
       compared_passes += comparable && each.where == machine::small ? 1 : 0;
       std::map<inject::site, int> changed, found, damaged;
@@ -575,6 +587,7 @@ TEST(fft_cuda, every_site_and_model_is_survived) {
       for (const inject::site_row& row : inject::k_sites) {
         if (row.operation != "fft" && !row.operation.empty()) continue;
         EXPECT_EQ(changed[row.site] > 0, row.role == inject::site_role::data) << row.name;
+        if (BALLAST_SLOW_BUILD) continue;  // one seed may find only lanes that have no element
         EXPECT_GT(found[row.site], 0) << row.name;
         EXPECT_EQ(damaged[row.site] > 0, row.role == inject::site_role::repair) << row.name;
       }
@@ -593,7 +606,7 @@ TEST(fft_cuda, what_is_not_believed_is_not_stored) {
       struck_case<T> under(given);
       const bool large = given.shape.points() * given.shape.batch > 20000;
       // Every signal is one line of the only pass.
-      const bool one_pass = each.where == machine::whole && given.shape.points() != 67;
+      const bool one_pass = each.where != machine::small && given.shape.points() != 67;
       const on_device<T> in(given.in);
       // What was not stored between two passes must not happen to be there from an earlier run.
       execution how = on_cuda(protection::detect, &under.faults);

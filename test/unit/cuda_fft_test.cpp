@@ -396,7 +396,8 @@ TYPED_TEST(cuda_fft_tables, weights_encode_what_they_verify) {
 TEST(cuda_fft_tuning, comes_back_as_it_was_written) {
   const std::string text =
       "sm_80 f64 1000 rows columns unchecked 10.10.10 50 4 split 3 1.25\n"
-      "sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 3 1.08\n";
+      "sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 3 1.08\n"
+      "sm_90 f64 1024 rows rows checked 16.8.8 64 4 staged_split 3 1\n";
   const tuning_table table = tuning_table::parse("# a comment\n\n" + text);
   EXPECT_EQ(table.to_text(), text);
   EXPECT_EQ(tuning_table::parse(table.to_text()).to_text(), text);
@@ -405,9 +406,11 @@ TEST(cuda_fft_tuning, comes_back_as_it_was_written) {
   wanted.check = check_form::verify_before_store;
   const auto found = table.find(wanted, 9);
   ASSERT_TRUE(found.has_value());
-  EXPECT_EQ(*found, (tuned_line{{16, 8, 8}, 64, 4, false, 3, 1.08}));
+  EXPECT_EQ(*found, (tuned_line{{16, 8, 8}, 64, 4, false, 3, false, 1.08}));
   EXPECT_FALSE(table.find(wanted, 8).has_value());
   wanted.wide = true;
+  EXPECT_TRUE(table.find(wanted, 9)->staged && table.find(wanted, 9)->split);
+  wanted.in_columns = true;
   EXPECT_FALSE(table.find(wanted, 9).has_value());
   EXPECT_EQ(tuning_table::parse("").to_text(), "");
   const tuning_table& active = tuning_table::active();
@@ -424,7 +427,7 @@ TEST(cuda_fft_tuning, errors_name_the_line_and_what_is_wrong_with_it) {
       {"sm_90 f32 1024 row rows checked 16.8.8 64 4 whole 3 1", "rows or columns"},
       {"sm_90 f32 1024 rows column checked 16.8.8 64 4 whole 3 1", "rows or columns"},
       {"sm_90 f32 1024 rows rows yes 16.8.8 64 4 whole 3 1", "checked or unchecked"},
-      {"sm_90 f32 1024 rows rows checked 16.8.8 64 4 half 3 1", "whole or split"},
+      {"sm_90 f32 1024 rows rows checked 16.8.8 64 4 half 3 1", "whole, split, staged or staged_split"},
       {"sm_90 f32 1024 rows rows checked 32.32 64 4 whole 3 1", "radices from 1 to 16"},
       {"sm_90 f32 1024 rows rows checked 16.x.8 64 4 whole 3 1", "radices from 1 to 16"},
       {"sm_90 f32 1024 rows rows checked 16.8.4 64 4 whole 3 1", "whose product is the length"},
