@@ -588,7 +588,7 @@ TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
                 if (mirrored) at += (each.whole - 2 * from) * each.unit;
                 ASSERT_TRUE(inputs.contains(at)) << "element " << k << " of line " << index;
                 ASSERT_EQ(inputs.at(at), signal);
-                ASSERT_TRUE(read.insert(at).second || mirrored);
+                ASSERT_TRUE(mirrored || read.insert(at).second);
               }
               if (each.to == place::output && !(each.policy.truncated && to >= each.stored)) {
                 const std::int64_t at = target + k * each.target.element;
