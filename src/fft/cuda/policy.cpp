@@ -125,9 +125,30 @@ double cost_of(const std::vector<access_pattern>& all, const exchange_layout& e,
   return least == 0 ? 1 : spent / least;
 }
 
+// Whether no access takes longer than it must; soon done where one does.
+bool conflict_free(const std::vector<access_pattern>& all, const exchange_layout& e, int width) {
+  const auto lanes = static_cast<std::size_t>(128 / width);
+  for (const access_pattern& each : all) {
+    for (const std::vector<int>& words : each.warps) {
+      for (std::size_t first = 0; first < words.size(); first += lanes) {
+        std::array<int, 32> held;  // the word that a bank is busy with
+        held.fill(-1);
+        for (std::size_t i = first; i < std::min(words.size(), first + lanes); ++i) {
+          if (words[i] < 0) continue;
+          const int word = words[i] ^ (words[i] >> e.shift[0] & e.mask[0]) ^ (words[i] >> e.shift[1] & e.mask[1]);
+          int& bank = held[static_cast<std::size_t>(word) % lanes];
+          if (bank >= 0 && bank != word) return false;
+          bank = word;
+        }
+      }
+    }
+  }
+  return true;
+}
+
 int word_width(const line_policy& p) { return p.scalar_bytes() * (p.split ? 1 : 2); }
 
-// The cheapest layout for exchange s: rows or columns, as the threads that read it run, and at most two shifts into the low bits.
+// The cheapest layout for exchange s: rows or columns, first as the threads that read it run, and at most two shifts into the low bits.
 exchange_layout choose_exchange(line_policy p, int s) {
   exchange_layout best;
   best.columns = p.out_columns;
@@ -162,6 +183,24 @@ exchange_layout choose_exchange(line_policy p, int s) {
       if (cost < least - 1e-9) {
         least = cost;
         two = tried;
+      }
+    }
+  }
+  // Where one shift after the other does not come to the minimum, both together do for powers of two.
+  if (least > 1.0001 && p.length >= 64 && std::has_single_bit(static_cast<unsigned>(p.length)) && std::has_single_bit(static_cast<unsigned>(p.lines))) {
+    for (const bool columns : {p.out_columns, !p.out_columns}) {
+      exchange_layout tried = best;
+      tried.columns = columns;
+      p.exchange[s] = tried;
+      const auto touched = patterns(p, s);
+      for (tried.shift[0] = 3; tried.shift[0] < bits; ++tried.shift[0]) {
+        for (tried.shift[1] = tried.shift[0] + 1; tried.shift[1] < bits; ++tried.shift[1]) {
+          for (tried.mask[0] = tried.shift[0] == 3 ? 7 : 15; tried.mask[0] > 0; --tried.mask[0]) {
+            for (tried.mask[1] = 15; tried.mask[1] > 0; --tried.mask[1]) {
+              if (conflict_free(touched, tried, width)) return tried;
+            }
+          }
+        }
       }
     }
   }
@@ -290,7 +329,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   };
   for (bool split : {false, true}) {
     for (int side = lines; side >= 1 && threads * side >= 32; side /= 2) {
-      if (columns && side < (wanted.wide ? 2 : 4) && side < wanted.columns) break;
+      if (!split && columns && side < (wanted.wide ? 2 : 4) && side < wanted.columns) break;
       line_policy p = make_policy(wanted, {radices, threads, side, split, 1});
       if (p.shared_bytes() > device.shared_per_block) continue;
       p.min_blocks = std::max(1, std::min(blocks_for(p.block()),
