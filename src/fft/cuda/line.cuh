@@ -289,8 +289,55 @@ struct line_tile {
     return z;
   }
 
+  // ---- stage: tiles one after the other, the next one copied while this one is transformed ---------------------------------------------
+
+  std::int64_t staged_next = -1;  // the tile to copy next; −1: none
+  unsigned staged_parity = 0;
+  bool from_stage = false;        // this computation reads the stage, a repeated one reads memory
+
+  __device__ __forceinline__ number* stage_words() const { return reinterpret_cast<number*>(shared + P.stage_offset()); }
+  __device__ __forceinline__ arch::mbarrier* stage_barrier() const {
+    return reinterpret_cast<arch::mbarrier*>(shared + P.stage_offset() + P.tile_bytes());
+  }
+
+  // One thread asks for a tile: its lines lie together, and the last one may have fewer.
+  __device__ __forceinline__ void copy_to_stage(std::int64_t wanted) const {
+    const std::int64_t row = P.flat ? 0 : static_cast<std::uint32_t>(wanted) / static_cast<std::uint32_t>(a.column_tiles);
+    const std::int64_t outer = P.flat ? 0 : static_cast<std::uint32_t>(row) / static_cast<std::uint32_t>(a.middles);
+    const std::int64_t column = (wanted - row * a.column_tiles) * P.lines;
+    const std::int64_t lines = a.columns - column < P.lines ? a.columns - column : P.lines;
+    const std::int64_t base = column * P.length + (row - outer * a.middles) * a.source.middle + outer * a.source.batch;
+    const auto bytes = static_cast<std::uint32_t>(lines * P.length * static_cast<std::int64_t>(sizeof(number)));
+    arch::arrive_expect(stage_barrier(), bytes);
+    arch::load_bulk(stage_words(), static_cast<const number*>(a.in) + base, bytes, stage_barrier());
+  }
+
+  __device__ __forceinline__ void read_stage() {
+    constexpr int r = P.radix[0];
+    constexpr int stride = P.length / r;
+    arch::wait(stage_barrier(), staged_parity);
+    staged_parity ^= 1;
+    const int line = line_of(false);
+    const bool inside = valid(line);
+    const number* const from = stage_words() + line * P.length + place_of(false);
+    unrolled<P.butterflies(0)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      const bool mine = inside && (!P.ragged(0) || place_of(false) + q * P.threads < stride);
+      unrolled<r>([&](auto ki) {
+        constexpr int k = decltype(ki)::value;
+        x[q * r + k] = mine ? swapped(from[q * P.threads + k * stride]) : number{real(0), real(0)};
+      });
+    });
+  }
+
   // The elements of this thread's butterflies of the first stage.
   __device__ __forceinline__ void fetch_elements() {
+    if constexpr (P.staged) {
+      if (from_stage) {
+        from_stage = false;
+        return read_stage();
+      }
+    }
     constexpr int r = P.radix[0];
     constexpr int stride = P.length / r;
     const int line = line_of(P.in_columns);
@@ -398,6 +445,15 @@ struct line_tile {
   // Where the results of butterfly j of a stage with radix r and p = before begin: j in its two digits, with r times the room for the upper.
   static BALLAST_HD constexpr int spread(int j, int p, int r) { return (j - j % p) * r + j % p; }
 
+  // Behind the first barrier of a tile every thread has read its elements.
+  template <int S>
+  __device__ __forceinline__ void refill_stage() {
+    if constexpr (P.staged && S == 0) {
+      if (threadIdx.x == 0 && staged_next >= 0) copy_to_stage(staged_next);
+      staged_next = -1;
+    }
+  }
+
   // Results of stage S, from the threads that have them to those that need them next: for stage S + 1, or to store.
   template <int S>
   __device__ __forceinline__ void exchange() {
@@ -452,6 +508,7 @@ struct line_tile {
     if constexpr (P.split) {
       write(word_type<real>{}, [](const number& z) { return z.re; });
       barrier();
+      refill_stage<S>();
       real im[P.held()];
       unrolled<P.held()>([&](auto i) { im[decltype(i)::value] = x[decltype(i)::value].im; });
       fetch(word_type<real>{}, [](number& z, real word) { z.re = word; });
@@ -469,6 +526,7 @@ struct line_tile {
       if constexpr (S > 0) barrier();  // what the exchange before wrote has been read
       write(word_type<number>{}, [](const number& z) { return z; });
       barrier();
+      refill_stage<S>();
       fetch(word_type<number>{}, [](number& z, const number& word) { z = word; });
     }
   }
@@ -600,9 +658,9 @@ struct line_tile {
 
   // ---- verify ----------------------------------------------------------------------------------------------------------------------
 
-  __device__ __forceinline__ double* partials() const { return reinterpret_cast<double*>(shared + (P.exchange_bytes() + 15) / 16 * 16); }
+  __device__ __forceinline__ double* partials() const { return reinterpret_cast<double*>(shared + P.partial_offset()); }
   __device__ __forceinline__ line_record* records() const {
-    return reinterpret_cast<line_record*>(shared + (P.exchange_bytes() + 15) / 16 * 16 + P.partial_bytes());
+    return reinterpret_cast<line_record*>(shared + P.partial_offset() + P.partial_bytes());
   }
 
   // Partial sums lie as [line][slot][k_values]; those of the encoded input, if other threads hold the outputs of a line, behind the others.
@@ -812,8 +870,20 @@ __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __g
   arch::wait_for_previous_grid();
   arch::let_next_grid_start();
   line_tile<P, Injector> tile(given);
+  if constexpr (P.staged) {
+    if (threadIdx.x == 0) {
+      arch::init_mbarrier(tile.stage_barrier(), 1);
+      arch::fence_mbarrier_init();
+      if (blockIdx.x < given.arguments.tiles) tile.copy_to_stage(blockIdx.x);
+    }
+    line_tile<P, Injector>::barrier();
+  }
   for (std::int64_t at = blockIdx.x; at < given.arguments.tiles; at += gridDim.x) {
     tile.select(at);
+    if constexpr (P.staged) {
+      tile.from_stage = true;
+      tile.staged_next = at + gridDim.x < given.arguments.tiles ? at + gridDim.x : -1;
+    }
     tile.run();
     if (at + gridDim.x < given.arguments.tiles) line_tile<P, Injector>::barrier();
   }

@@ -219,6 +219,7 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
   p.split = value.split;
   p.min_blocks = value.min_blocks;
   p.stages = static_cast<int>(radices.size());
+  p.staged = value.staged && wanted.stageable && p.stages > 1;
   if (radices.empty() || radices.size() > k_max_stages) throw std::logic_error("radices: expected 1 to 8");
   int product = 1;
   for (std::size_t s = 0; s < radices.size(); ++s) {
@@ -332,9 +333,16 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
             if (p.shared_bytes() > device.shared_per_block || fitting < 1) continue;
             // A split exchange pays only where shared memory limits the blocks.
             const line_policy whole = make_policy(wanted, {radices, threads, lines, false, blocks});
-            if (split && device.shared_per_multiprocessor / (whole.shared_bytes() + 1024) >= blocks) continue;
+            const std::int64_t room = whole.shared_bytes() + (wanted.stageable ? whole.tile_bytes() : 0) + 1024;
+            if (split && device.shared_per_multiprocessor / room >= blocks) continue;
             one.min_blocks = std::min(blocks, fitting);
-            if (std::ranges::find(made, one) == made.end()) made.push_back(std::move(one));
+            if (std::ranges::find(made, one) == made.end()) made.push_back(one);
+            if (!wanted.stageable || device.major < 9 || one.radices.size() < 2) continue;
+            one.staged = true;
+            const line_policy staged = make_policy(wanted, one);
+            one.min_blocks = std::min(blocks, static_cast<int>(device.shared_per_multiprocessor / (staged.shared_bytes() + 1024)));
+            if (staged.shared_bytes() > device.shared_per_block || one.min_blocks < 1) continue;
+            if (std::ranges::find(made, one) == made.end()) made.push_back(one);
           }
         }
       }
@@ -352,7 +360,7 @@ void append(std::string& text, int value) { text += std::to_string(value); }
 
 std::string kernel_expression(const line_policy& p, bool instrumented) {
   std::string text = "ballast::fft::cuda::line_kernel<ballast::fft::cuda::line_policy{";
-  for (const bool flag : {p.wide, p.inverse, p.scaled, p.in_columns, p.out_columns, p.split, p.seal_out, p.seal_in}) {
+  for (const bool flag : {p.wide, p.inverse, p.scaled, p.in_columns, p.out_columns, p.staged, p.split, p.seal_out, p.seal_in}) {
     append(text, flag);
     text += ',';
   }

@@ -41,6 +41,7 @@ struct line_policy {
   bool scaled = false;       // times `scale` at the store
   bool in_columns = false;   // neighbouring threads load neighbouring lines, else neighbouring elements of a line
   bool out_columns = false;  // the same at the store
+  bool staged = false;       // tiles that lie together in memory are copied into shared memory while the one before is being transformed
   bool split = false;        // exchanges real and imaginary parts one after the other: half the shared memory
   bool seal_out = false;     // writes seals of what it stores (policy of a pass whose output waits in memory)
   bool seal_in = false;      // compares what it loads with these
@@ -110,10 +111,13 @@ struct line_policy {
     return static_cast<std::int64_t>(slots) * 5 * lines * 8;
   }
   BALLAST_HD constexpr std::int64_t record_bytes() const { return check == check_form::none ? 0 : k_record_bytes * static_cast<std::int64_t>(lines); }
+  // The stage, behind all this, and the barrier that tells when it is full.
+  BALLAST_HD constexpr std::int64_t stage_offset() const { return (partial_offset() + partial_bytes() + record_bytes() + 127) / 128 * 128; }
+  BALLAST_HD constexpr std::int64_t tile_bytes() const { return static_cast<std::int64_t>(length) * lines * 2 * scalar_bytes(); }
   BALLAST_HD constexpr std::int64_t shared_bytes() const {
-    const std::int64_t sum = (exchange_bytes() + 15) / 16 * 16 + partial_bytes() + record_bytes();
-    return sum;
+    return staged ? stage_offset() + tile_bytes() + 16 : partial_offset() + partial_bytes() + record_bytes();
   }
+  BALLAST_HD constexpr std::int64_t partial_offset() const { return (exchange_bytes() + 15) / 16 * 16; }
 };
 
 // One side of a pass: element k of line (c, m, b) is at c·column + m·middle + b·batch + k·element (units: its elements), and its

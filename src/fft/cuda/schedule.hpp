@@ -65,6 +65,7 @@ struct schedule_request {
   check_form check = check_form::none;
   int transactions = 1;
   const tuning_table* tuned = &tuning_table::active();
+  bool aligned = true;  // the input begins on a boundary of 16 bytes, as copies in bulk need it
 };
 
 schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device);

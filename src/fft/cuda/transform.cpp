@@ -61,6 +61,7 @@ class cuda_transform final : public transform {
     cuda::pass pass;
     const ballast::cuda::kernel* kernel;
     line_arguments arguments;
+    std::int64_t most_blocks;  // of a launch
   };
   struct prepared {
     std::vector<prepared_pass> passes;
@@ -78,7 +79,7 @@ class cuda_transform final : public transform {
   static constexpr std::int64_t k_ring_room = (sizeof(event_ring) + 255) / 256 * 256;
   static std::int64_t width_of(const side& s) { return static_cast<std::int64_t>(sizeof(T)) * (s.real ? 1 : 2); }
 
-  schedule scheduled(direction way, bool scaled, std::int64_t batch) const {
+  schedule scheduled(direction way, bool scaled, std::int64_t batch, bool aligned = true) const {
     schedule_request wanted;
     wanted.shape = shape_;
     wanted.shape.batch = batch;
@@ -88,10 +89,11 @@ class cuda_transform final : public transform {
     wanted.check = check_;
     wanted.transactions = transactions_;
     wanted.tuned = &tuned_;
+    wanted.aligned = aligned;
     return make_schedule(wanted, device_->about());
   }
 
-  const prepared& prepare(direction way, bool scaled, std::int64_t batch, bool instrumented) const;
+  const prepared& prepare(direction way, bool scaled, std::int64_t batch, bool aligned, bool instrumented) const;
   void fill(prepared_pass& made) const;
   void launch(const prepared& work, const std::array<unsigned char*, k_places>& base, std::int64_t chunk, unsigned char* ring,
               const inject::device_faults& faults, bool instrumented, const call& how) const;
@@ -110,7 +112,7 @@ class cuda_transform final : public transform {
   mutable std::mutex mutex_;
   mutable std::vector<scratch_handle> idle_;
   mutable table_store tables_;
-  mutable std::map<std::tuple<direction, bool, std::int64_t, bool>, std::unique_ptr<prepared>> prepared_;
+  mutable std::map<std::tuple<direction, bool, std::int64_t, bool, bool>, std::unique_ptr<prepared>> prepared_;
 };
 
 // The argument as a kernel takes it: with the faults behind it if it is instrumented.
@@ -121,11 +123,11 @@ struct launch_argument {
 static_assert(offsetof(launch_argument, faults) == sizeof(line_arguments));
 
 template <class T>
-const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction way, bool scaled, std::int64_t batch, bool instrumented) const {
+const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction way, bool scaled, std::int64_t batch, bool aligned, bool instrumented) const {
   const std::lock_guard lock(mutex_);
-  auto& slot = prepared_[{way, scaled, batch, instrumented}];
+  auto& slot = prepared_[{way, scaled, batch, aligned, instrumented}];
   if (slot) return *slot;
-  schedule made = scheduled(way, scaled, batch);
+  schedule made = scheduled(way, scaled, batch, aligned);
   auto work = std::make_unique<prepared>();
   work->room = made.room;
   int stages = 0;
@@ -137,7 +139,9 @@ const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction
   int stage = 0;
   int twiddle = 0;
   for (pass& each : made.passes) {
-    prepared_pass one{each, &device_->load(kernel_for(each.policy, instrumented)), {}};
+    prepared_pass one{each, &device_->load(kernel_for(each.policy, instrumented)), {}, std::numeric_limits<std::int32_t>::max()};
+    // Blocks that copy ahead take one tile after the other.
+    if (each.policy.staged) one.most_blocks = device_->resident_blocks(*one.kernel);
     fill(one);
     line_arguments& a = one.arguments;
     a.pass = static_cast<int>(work->passes.size());
@@ -250,7 +254,7 @@ void cuda_transform<T>::launch(const prepared& work, const std::array<unsigned c
       a.out = base[static_cast<std::size_t>(p.to)] + target * target_width;
       a.first_tile = round * a.tiles;
       const std::size_t size = instrumented ? sizeof(launch_argument) : sizeof(line_arguments);
-      device_->launch(*each.kernel, std::min<std::int64_t>(a.tiles, std::numeric_limits<std::int32_t>::max()), &given, size, how.stream);
+      device_->launch(*each.kernel, std::min(a.tiles, each.most_blocks), &given, size, how.stream);
       std::size_t i = 0;
       while (i < at.size() && ++at[i] == p.repeats[i].count) at[i++] = 0;
       if (i == at.size()) break;
@@ -375,9 +379,11 @@ template <class T>
 std::unique_ptr<typename cuda_transform<T>::flight> cuda_transform<T>::start(const unsigned char* in, unsigned char* out, const call& how) const {
   const bool scaled = how.scale != 1;
   const bool instrumented = how.injector.armed_sites() != 0;
-  const prepared& full = prepare(how.direction, scaled, chunk_, instrumented);
+  // Of every chunk: signals of an even number of bytes to a boundary stay on it.
+  const bool aligned = reinterpret_cast<std::uintptr_t>(in) % 16 == 0 && shape_.input.distance * width_of(shape_.input) % 16 == 0;
+  const prepared& full = prepare(how.direction, scaled, chunk_, aligned, instrumented);
   const std::int64_t rest = shape_.batch % chunk_;
-  const prepared* const tail = rest == 0 ? nullptr : &prepare(how.direction, scaled, rest, instrumented);
+  const prepared* const tail = rest == 0 ? nullptr : &prepare(how.direction, scaled, rest, aligned, instrumented);
   auto made = std::make_unique<flight>(*this, take_scratch(how), how.stream);
 
   inject::device_faults faults;

@@ -75,8 +75,10 @@ tuning_table tuning_table::parse(std::string_view text) {
     request.out_columns = order(out);
     if (checked != "checked" && checked != "unchecked") throw wrong("checked or unchecked");
     request.check = checked == "checked" ? check_form::verify_before_store : check_form::none;
-    if (exchange != "whole" && exchange != "split") throw wrong("whole or split");
-    value.split = exchange == "split";
+    if (exchange != "whole" && exchange != "split" && exchange != "staged" && exchange != "staged_split")
+      throw wrong("whole, split, staged or staged_split");
+    value.split = exchange.ends_with("split");
+    value.staged = exchange.starts_with("staged");
     std::istringstream factors(radices);
     std::int64_t product = 1;
     for (std::string factor; std::getline(factors, factor, '.');) {
@@ -100,7 +102,7 @@ std::string tuning_table::to_text() const {
     text << "sm_" << major << "0 " << (wide ? "f64 " : "f32 ") << length << (in ? " columns" : " rows") << (out ? " columns" : " rows")
          << (checked ? " checked " : " unchecked ");
     for (std::size_t s = 0; s < value.radices.size(); ++s) text << (s == 0 ? "" : ".") << value.radices[s];
-    text << ' ' << value.threads << ' ' << value.lines << (value.split ? " split " : " whole ") << value.min_blocks << ' ' << value.gain << '\n';
+    text << ' ' << value.threads << ' ' << value.lines << (value.staged ? (value.split ? " staged_split " : " staged ") : value.split ? " split " : " whole ") << value.min_blocks << ' ' << value.gain << '\n';
   }
   return text.str();
 }

@@ -24,6 +24,7 @@ struct line_request {
   check_form check = check_form::none;
   std::int64_t count = 1;    // how many lines there are in all
   std::int64_t columns = 1;  // and how many side by side
+  bool stageable = false;    // tiles lie together in memory, aligned, and are read as they are
 };
 
 // The part of a policy that is tuned.
@@ -33,6 +34,7 @@ struct tuned_line {
   int lines = 1;
   bool split = false;
   int min_blocks = 1;
+  bool staged = false;
   double gain = 1;  // measured: time by the rules over time by this entry
 
   bool operator==(const tuned_line&) const = default;
@@ -44,7 +46,8 @@ class tuning_table {
   static const tuning_table& active();
 
   // One entry a line: "sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 3 1.08": architecture, precision, length, order of load and store,
-  // checked or unchecked, radices, threads of a line, lines of a tile, whole or split exchange, blocks on a multiprocessor, gain. Lines that
+  // checked or unchecked, radices, threads of a line, lines of a tile, exchange (whole, split, and with a stage staged or
+  // staged_split), blocks on a multiprocessor, gain. Lines that
   // begin with # are comments. Throws invalid_argument_error with the number of a line that it cannot read.
   static tuning_table parse(std::string_view text);
   std::string to_text() const;
