@@ -92,7 +92,9 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
     for (const check_form check : k_checks) made.add(problem, check);
   }
   for (const auto& [request, value] : tuning_table::active().lines()) {
-    line_policy p = make_policy(request, value);
+    line_request stageable = request;
+    stageable.stageable = true;
+    line_policy p = make_policy(stageable, value);
     if (p.shared_bytes() > device.shared_per_block) continue;
     p.source_unit = !p.in_columns;
     p.target_unit = !p.out_columns;
