@@ -783,23 +783,41 @@ struct line_tile {
     return false;
   }
 
+  // Adds up a value of each thread over the threads of a line, in the order of these, into `member` of the line's record: rare, so serially,
+  // through the memory of the exchange. Not by atomics: those of 64 bits in shared memory are loops that lanes leave one by one, and
+  // compilers have been seen to let them run into the next barrier like that (NVRTC 13.0, sm_90a: an illegal instruction).
+  template <bool Columns, class Value>
+  __device__ __forceinline__ void add_up(Value value, Value line_record::*member) const {
+    if constexpr (P.threads == 1) {
+      records()[line_of(Columns)].*member = value;
+      barrier();
+    } else {
+      static_assert(P.exchange_bytes() >= static_cast<std::int64_t>(P.block() * sizeof(Value)));
+      Value* const all = reinterpret_cast<Value*>(shared);
+      barrier();
+      all[threadIdx.x] = value;
+      barrier();
+      for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) {
+        Value sum = 0;
+#pragma unroll 1
+        for (int t = 0; t < P.threads; ++t) sum += all[Columns ? t * P.lines + line : line * P.threads + t];
+        records()[line].*member = sum;
+      }
+      barrier();
+    }
+  }
+
   // Hash of the outputs of each line, for comparing two computations.
   __device__ __forceinline__ void hash_outputs() {
-    line_record* const all = records();
     barrier();
-    for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) {
-      all[line].previous = all[line].hash;
-      all[line].hash = 0;
-    }
-    barrier();
-    const int line = line_of(P.out_columns);
+    for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) records()[line].previous = records()[line].hash;
     std::uint64_t hash = 0;
     outputs([&](auto at, int o, auto, auto) {
       const number z = x[decltype(at)::value];
       hash += value_hash(z.re, 2 * static_cast<std::uint64_t>(o)) + value_hash(z.im, 2 * static_cast<std::uint64_t>(o) + 1);
     });
-    atomicAdd(reinterpret_cast<unsigned long long*>(&all[line].hash), static_cast<unsigned long long>(hash));
     barrier();
+    add_up<P.out_columns>(hash, &line_record::hash);
   }
 
   __device__ __forceinline__ void compute(real (&sum)[4]) {
@@ -815,20 +833,15 @@ struct line_tile {
 
   // ‖x‖² of every line from its input, so that it neither overflows nor underflows.
   __device__ __forceinline__ void careful_norms() {
-    line_record* const all = records();
-    for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) all[line].careful_square = 0;
-    barrier();
     fetch_elements();
-    const int line = line_of(P.in_columns);
-    const double scale = all[line].norm_scale;
+    const double scale = records()[line_of(P.in_columns)].norm_scale;
     double sum = 0;
     unrolled<P.butterflies(0) * P.radix[0]>([&](auto i) {
       const number z = x[decltype(i)::value];
       sum += static_cast<double>(z.re) * scale * (static_cast<double>(z.re) * scale);
       sum += static_cast<double>(z.im) * scale * (static_cast<double>(z.im) * scale);
     });
-    atomicAdd(&all[line].careful_square, sum);
-    barrier();
+    add_up<P.in_columns>(sum, &line_record::careful_square);
   }
 
   // The tile: verified before it is stored, and computed again until every line is settled. Lines that were stored are loaded again, too,
