@@ -348,8 +348,10 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   if (std::has_single_bit(static_cast<unsigned>(n)) && n > 16) radices = split_into_radices(n, limit);
   if (radices.empty()) throw std::logic_error("length: expected prime factors of at most 13");
   int threads = radices.size() == 1 ? 1 : choose_threads(n, radices, limit);
-  // A block of 1024 threads leaves 64 registers to each: too few for the sums of a checked line.
-  if (wanted.check != check_form::none && threads > 512) threads = ceil_divide(threads, 2);
+  // A block of 1024 threads leaves 64 registers to each: too few for the sums of a checked line; one of 512 leaves 128, too few beside 16
+  // complex doubles.
+  const int most_threads = wanted.check == check_form::none ? 1024 : wanted.wide && n > 4096 ? 256 : 512;
+  while (threads > most_threads) threads = ceil_divide(threads, 2);
   const int sector_lines = wanted.wide ? 8 : 16;  // 128 bytes of neighbouring lines
   const bool columns = wanted.in_columns || wanted.out_columns;
   int lines = std::max(1, 256 / threads);
@@ -480,6 +482,9 @@ ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrum
   made.shared = policy.shared_bytes();
   made.blocks = policy.min_blocks;
   made.overlaps = true;
+  // What is kept across tiles and attempts, addresses and predicates, the compiler puts into memory in some policies, also where registers are
+  // left: some accesses a tile. Numbers of a line would be hundreds of bytes.
+  made.spills = 80;
   return made;
 }
 
