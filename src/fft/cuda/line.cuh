@@ -85,7 +85,7 @@ struct rare {
     const unsigned long long at = atomicAdd(&ring.written, 1ull);
     if (at >= k_ring_events) return;
     device_event e{};
-    e.index = number;
+    e.index = number + a.first_tile / a.tiles * (a.columns * a.middles * a.batches);
     e.residual = residual;
     e.threshold = threshold;
     e.time = arch::global_timer();

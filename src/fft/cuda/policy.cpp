@@ -125,9 +125,30 @@ double cost_of(const std::vector<access_pattern>& all, const exchange_layout& e,
   return least == 0 ? 1 : spent / least;
 }
 
+// Whether no access takes longer than it must; soon done where one does.
+bool conflict_free(const std::vector<access_pattern>& all, const exchange_layout& e, int width) {
+  const auto lanes = static_cast<std::size_t>(128 / width);
+  for (const access_pattern& each : all) {
+    for (const std::vector<int>& words : each.warps) {
+      for (std::size_t first = 0; first < words.size(); first += lanes) {
+        std::array<int, 32> held;  // the word that a bank is busy with
+        held.fill(-1);
+        for (std::size_t i = first; i < std::min(words.size(), first + lanes); ++i) {
+          if (words[i] < 0) continue;
+          const int word = words[i] ^ (words[i] >> e.shift[0] & e.mask[0]) ^ (words[i] >> e.shift[1] & e.mask[1]);
+          int& bank = held[static_cast<std::size_t>(word) % lanes];
+          if (bank >= 0 && bank != word) return false;
+          bank = word;
+        }
+      }
+    }
+  }
+  return true;
+}
+
 int word_width(const line_policy& p) { return p.scalar_bytes() * (p.split ? 1 : 2); }
 
-// The cheapest layout for exchange s: rows or columns, as the threads that read it run, and at most two shifts into the low bits.
+// The cheapest layout for exchange s: rows or columns, first as the threads that read it run, and at most two shifts into the low bits.
 exchange_layout choose_exchange(line_policy p, int s) {
   exchange_layout best;
   best.columns = p.out_columns;
@@ -162,6 +183,24 @@ exchange_layout choose_exchange(line_policy p, int s) {
       if (cost < least - 1e-9) {
         least = cost;
         two = tried;
+      }
+    }
+  }
+  // Where one shift after the other does not come to the minimum, both together do for powers of two.
+  if (least > 1.0001 && p.length >= 64 && std::has_single_bit(static_cast<unsigned>(p.length)) && std::has_single_bit(static_cast<unsigned>(p.lines))) {
+    for (const bool columns : {p.out_columns, !p.out_columns}) {
+      exchange_layout tried = best;
+      tried.columns = columns;
+      p.exchange[s] = tried;
+      const auto touched = patterns(p, s);
+      for (tried.shift[0] = 3; tried.shift[0] < bits; ++tried.shift[0]) {
+        for (tried.shift[1] = tried.shift[0] + 1; tried.shift[1] < bits; ++tried.shift[1]) {
+          for (tried.mask[0] = tried.shift[0] == 3 ? 7 : 15; tried.mask[0] > 0; --tried.mask[0]) {
+            for (tried.mask[1] = 15; tried.mask[1] > 0; --tried.mask[1]) {
+              if (conflict_free(touched, tried, width)) return tried;
+            }
+          }
+        }
       }
     }
   }
@@ -309,8 +348,10 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   if (std::has_single_bit(static_cast<unsigned>(n)) && n > 16) radices = split_into_radices(n, limit);
   if (radices.empty()) throw std::logic_error("length: expected prime factors of at most 13");
   int threads = radices.size() == 1 ? 1 : choose_threads(n, radices, limit);
-  // A block of 1024 threads leaves 64 registers to each: too few for the sums of a checked line.
-  if (wanted.check != check_form::none && threads > 512) threads = ceil_divide(threads, 2);
+  // A block of 1024 threads leaves 64 registers to each: too few for the sums of a checked line; one of 512 leaves 128, too few beside 16
+  // complex doubles.
+  const int most_threads = wanted.check == check_form::none ? 1024 : wanted.wide && n > 4096 ? 256 : 512;
+  while (threads > most_threads) threads = ceil_divide(threads, 2);
   const int sector_lines = wanted.wide ? 8 : 16;  // 128 bytes of neighbouring lines
   const bool columns = wanted.in_columns || wanted.out_columns;
   int lines = std::max(1, 256 / threads);
@@ -327,7 +368,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   };
   for (bool split : {false, true}) {
     for (int side = lines; side >= 1 && threads * side >= 32; side /= 2) {
-      if (columns && side < (wanted.wide ? 2 : 4) && side < wanted.columns) break;
+      if (!split && columns && side < (wanted.wide ? 2 : 4) && side < wanted.columns) break;
       line_policy p = make_policy(wanted, {radices, threads, side, split, 1});
       if (p.shared_bytes() > device.shared_per_block) continue;
       p.min_blocks = std::max(1, std::min(blocks_for(p.block()),
@@ -441,6 +482,9 @@ ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrum
   made.shared = policy.shared_bytes();
   made.blocks = policy.min_blocks;
   made.overlaps = true;
+  // What is kept across tiles and attempts, addresses and predicates, the compiler puts into memory in some policies, also where registers are
+  // left: some accesses a tile. Numbers of a line would be hundreds of bytes.
+  made.spills = 80;
   return made;
 }
 

@@ -138,7 +138,7 @@ enum class event_action : std::uint32_t { corrected, recomputed, uncorrectable }
 
 // What a check saw; written by the device, read by the host when the report is asked for.
 struct device_event {
-  std::int64_t index;  // line of the pass: (batch · middles + middle) · columns + column
+  std::int64_t index;  // line of the pass: ((launch · batches + batch) · middles + middle) · columns + column
   double residual;
   double threshold;    // squared, but of products, which have none: 0
   std::uint64_t time;  // nanoseconds, the device's clock
@@ -189,7 +189,7 @@ struct line_arguments {
   std::int64_t whole;                      // half: the length of the whole line
   std::int64_t unit;                       // half: elements of the source between neighbouring positions
   std::int64_t loaded, stored;             // padded, truncated
-  std::int64_t first_tile, all_tiles;      // injection: this launch among the launches of a pass
+  std::int64_t first_tile, all_tiles;      // this launch among the launches of a pass: for events and injection
   int fine_bits;                           // twiddle: w_M^p = coarse[p >> fine_bits] · fine[p & (2^fine_bits − 1)]
   int coarse_size;
   int chunk;        // for events

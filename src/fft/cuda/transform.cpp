@@ -347,11 +347,18 @@ core::device_log::entry cuda_transform<T>::readable(const device_event& e, const
   out.damaged = event_seal(e) != e.seal;
   out.site = name_of_check(e.what);
   const std::size_t number = e.what & 0xff;
-  if (number < chunks.front()->passes.size() && e.index >= 0) {
-    const pass& p = chunks.front()->passes[number].pass;
-    const std::int64_t place[3] = {e.index % p.columns, e.index / p.columns % p.middles, e.index / p.columns / p.middles};
+  if (e.chunk < chunks.size() && number < chunks[e.chunk]->passes.size() && e.index >= 0) {
+    const pass& p = chunks[e.chunk]->passes[number].pass;
     out.index = static_cast<std::int64_t>(e.chunk) * chunk_;
-    for (std::size_t d = 0; d < 3; ++d) out.index += place[d] / p.signals[d].divisor % p.signals[d].modulus;
+    std::int64_t rest = e.index;
+    const auto add = [&](std::int64_t count, const signal_of_index& signals) {
+      out.index += rest % count / signals.divisor % signals.modulus;
+      rest /= count;
+    };
+    add(p.columns, p.signals[0]);
+    add(p.middles, p.signals[1]);
+    add(p.batches, p.signals[2]);
+    for (const pass::repeat& each : p.repeats) add(each.count, each.signals);
   }
   out.residual = e.residual;
   out.threshold = std::sqrt(e.threshold);
