@@ -24,7 +24,7 @@ void common_options::add_to(CLI::App& command) {
   command.add_option("--protect", protect, "off: compute only; detect: report faults; correct: repair them")
       ->check(CLI::IsMember({"off", "detect", "correct"}))
       ->capture_default_str();
-  command.add_option("--scheme", scheme, "how faults are found and repaired; default: the best for the problem");
+  command.add_option("--scheme", scheme, "how faults are found and repaired, or which variant computes; default: the best for the problem (an unknown name lists them)");
   command.add_option("--threads", threads, "0: all cores")->check(CLI::Range(0, 4096))->capture_default_str();
   command
       .add_option(
