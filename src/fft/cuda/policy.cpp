@@ -362,7 +362,7 @@ void append(std::string& text, int value) { text += std::to_string(value); }
 
 std::string kernel_expression(const line_policy& p, bool instrumented) {
   std::string text = "ballast::fft::cuda::line_kernel<ballast::fft::cuda::line_policy{";
-  for (const bool flag : {p.wide, p.inverse, p.scaled, p.in_columns, p.out_columns, p.staged, p.split, p.seal_out, p.seal_in}) {
+  for (const bool flag : {p.wide, p.inverse, p.scaled, p.in_columns, p.out_columns, p.staged, p.split}) {
     append(text, flag);
     text += ',';
   }

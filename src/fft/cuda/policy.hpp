@@ -43,8 +43,6 @@ struct line_policy {
   bool out_columns = false;  // the same at the store
   bool staged = false;       // tiles that lie together in memory are copied into shared memory while the one before is being transformed
   bool split = false;        // exchanges real and imaginary parts one after the other: half the shared memory
-  bool seal_out = false;     // writes seals of what it stores (policy of a pass whose output waits in memory)
-  bool seal_in = false;      // compares what it loads with these
   load_form load = load_form::complex;
   store_form store = store_form::complex;
   factor_form load_factor = factor_form::none;
@@ -127,7 +125,7 @@ struct line_side {
   std::int64_t position_element, position_column, position_middle;
 };
 
-enum class event_check : std::uint32_t { line, product, seal, composite };
+enum class event_check : std::uint32_t { line, product, composite };
 enum class event_action : std::uint32_t { corrected, recomputed, uncorrectable };
 
 // What a check saw; written by the device, read by the host when the report is asked for.
@@ -174,8 +172,6 @@ struct line_arguments {
   const void* encode;  // b of both vectors, 4 scalars an element
   const void* verify;  // a of the first vector, complex; the second has the sign of the element's place in its butterfly
   event_ring* events;
-  std::uint32_t* seals_out;       // [line group][column tile]
-  const std::uint32_t* seals_in;  // [this tile's group][…]
   line_side source, target;
   std::int64_t columns, middles, batches;  // how many c, m, b
   std::int64_t column_tiles;               // ⌈columns / lines⌉

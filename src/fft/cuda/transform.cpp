@@ -40,8 +40,8 @@ class cuda_transform final : public transform {
         check_(options.check),
         transactions_(options.transactions),
         tuned_(*options.tuned),
-        tables_(device_, precision_of<T>) {
-    // Work is needed for as many signals as run at a time: as many as fit into the cache together.
+        tables_(device_) {
+    // Work is needed for as many signals as run at a time.
     schedule whole = scheduled(direction::forward, false, shape_.batch);
     const std::int64_t work = whole.work_elements() * 2 * static_cast<std::int64_t>(sizeof(T));
     chunk_ = shape_.batch;
@@ -266,7 +266,6 @@ const char* name_of_check(std::uint32_t what) {
   switch (static_cast<event_check>(what >> 8 & 0xff)) {
     case event_check::line: return "fft.line";
     case event_check::product: return "fft.product";
-    case event_check::seal: return "fft.seal";
     case event_check::composite: return "fft.composite";
   }
   return "fft";
