@@ -17,21 +17,23 @@
 
 namespace ballast::fft {
 
-// The emulated device. `small` has so little shared memory that lines of more than 64 (f32) or 32 (f64) elements take several passes, and
-// so little cache that what waits between them is kept below 1 MB.
-enum class machine : std::uint8_t { whole, small };
+// The emulated device. `single` has one multiprocessor, so that its blocks go over several tiles. `small` has so little shared memory that
+// lines of more than 64 (f32) or 32 (f64) elements take several passes, and so little memory that what waits between them is kept below 1
+// MB.
+enum class machine : std::uint8_t { whole, single, small };
 
 inline ballast::cuda::capabilities capabilities_of(machine which) {
-  ballast::cuda::capabilities about = simt::emulated_capabilities();
+  ballast::cuda::capabilities about = simt::emulated_capabilities(which == machine::single ? 1 : 4);
   if (which == machine::small) {
     about.shared_per_block = about.shared_per_multiprocessor = 8192 + 4 * 64;
-    about.l2_cache = 0;
+    about.memory = std::int64_t{1} << 28;
   }
   return about;
 }
 
-// How else than protected a case is run: without protection; with kernels that faults can be injected into, protected and not.
-enum use : unsigned { k_protected_only = 0, k_bare = 1, k_faults = 2 };
+// How else than protected a case is run: without protection; with kernels that faults can be injected into, protected and not; with an
+// input that is aligned for one complex number only.
+enum use : unsigned { k_protected_only = 0, k_bare = 1, k_faults = 2, k_unaligned = 4 };
 
 struct cuda_case {
   const char* token;
@@ -66,13 +68,14 @@ inline const std::vector<cuda_case>& cuda_cases() {
       {"fft_c2c_f32_n64_b43_fwd", machine::whole, k_bare | k_faults},
       {"fft_c2c_f64_n64_b21_inv"},
       {"fft_c2c_f64_n100_b9_fwd", machine::whole, k_bare | k_faults},
-      {"fft_c2c_f64_n1000_b3_fwd"},
+      {"fft_c2c_f64_n1000_b19_fwd", machine::single},
       {"fft_c2c_f32_n1331_b2_fwd"},
       {"fft_c2c_f32_n1024_b5_fwd"},
       {"fft_c2c_f64_n1024_b2_fwd", machine::whole, k_bare},
       {"fft_c2c_f32_n4096_b2_inv"},
       {"fft_c2c_f64_n4096_b1_fwd"},
-      {"fft_c2c_f32_n256_b77_fwd"},
+      {"fft_c2c_f32_n256_b77_fwd", machine::single, k_bare | k_faults | k_unaligned},
+      {"fft_c2c_f32_n512_b9_fwd"},
       // Two and three passes.
       {"fft_c2c_f32_n128_b20_fwd", machine::small, k_faults},
       {"fft_c2c_f32_n1024_b3_fwd", machine::small, k_bare | k_faults},
@@ -108,17 +111,20 @@ inline const std::vector<cuda_case>& cuda_cases() {
       {"fft_c2c_f32_n256_b40_fwd", machine::whole, k_bare | k_faults, norm::backward, {{40}, 1}, {{40}, 1}},
       {"fft_c2c_f64_n128_b19_inv", machine::whole, k_protected_only, norm::forward, {{1}, 128}, {{19}, 1}},
       {"fft_c2c_f32_n256_b21_fwd", machine::whole, k_faults, norm::backward, {{21}, 1}, {{1}, 256}},
+      {"fft_c2c_f32_n64_b130_fwd", machine::whole, k_protected_only, norm::backward, {{130}, 1}, {{1}, 64}},
       {"fft_c2c_f64_n60_b13_inv", machine::whole, k_protected_only, norm::backward, {{20}, 1}, {{3}, 200}},
       {"fft_c2c_f32_n8_b50_fwd", machine::whole, k_protected_only, norm::backward, {{1}, 9}, {{50}, 1}},
       {"fft_c2c_f32_n512_b5_fwd", machine::small, k_protected_only, norm::backward, {{2}, 1025}, {{5}, 1}},
       {"fft_r2c_f64_n12x20_b3_fwd", machine::whole, k_protected_only, norm::backward, {{25, 1}, 320}, {{2, 30}, 700}},
+      // More dimensions than a launch has.
+      {"fft_c2c_f32_n2x3x80_b3_fwd", machine::small, k_faults, norm::backward, {{250, 82, 1}, 504}, {{1, 3, 10}, 801}},
       // A batch in three chunks.
       {"fft_c2c_f32_n4096_b70_fwd", machine::small, k_faults},
   };
   return cases;
 }
 
-// Runs before anything else in both programs: a user's own tuning table would ask for other kernels than those that were built.
-inline void ignore_user_tuning() { setenv("BALLAST_CACHE_DIR", "/nonexistent", 1); }
+// Runs before anything else in both programs: the tuning table beside this file instead of the user's own.
+inline void use_own_tuning() { setenv("BALLAST_CACHE_DIR", BALLAST_TEST_DIR "/backend/fft_cuda_tuning", 1); }
 
 }  // namespace ballast::fft

@@ -42,25 +42,27 @@ class recording_device final : public cuda::device {
   nothing kernel_;
 };
 
-void record(const fft::cuda_case& each, protection guard, const inject::plan* faults) {
+void record(const fft::cuda_case& each, protection guard, const inject::plan* faults, std::size_t shift = 0) {
   execution how;
   how.backend = backend::cuda;
   how.protection = guard;
   how.faults = faults;
   const fft::plan made(each.problem(), how);
   const fft::geometry shape = fft::resolve(made.problem());
-  std::vector<std::complex<double>> in(static_cast<std::size_t>(shape.input.extent)), out(static_cast<std::size_t>(shape.output.extent));
-  (void)made.enqueue(each.direction(), in.data(), out.data()).get();
+  std::vector<std::complex<double>> in(static_cast<std::size_t>(shape.input.extent) + 1),
+      out(static_cast<std::size_t>(shape.output.extent));
+  (void)made.enqueue(each.direction(), reinterpret_cast<std::byte*>(in.data()) + shift, out.data()).get();
 }
 
 }  // namespace
 
 int main() {
-  fft::ignore_user_tuning();
+  fft::use_own_tuning();
   const inject::plan faults({inject::request{}});
   for (const fft::cuda_case& each : fft::cuda_cases()) {
     cuda::override_device(std::make_shared<recording_device>(fft::capabilities_of(each.where)));
     record(each, protection::correct, nullptr);
+    if ((each.uses & fft::k_unaligned) != 0) record(each, protection::correct, nullptr, 8);
     if ((each.uses & fft::k_bare) != 0) record(each, protection::off, nullptr);
     if ((each.uses & fft::k_faults) == 0) continue;
     record(each, protection::correct, &faults);

@@ -31,7 +31,7 @@ namespace ballast::fft {
 namespace {
 
 [[maybe_unused]] const bool ready = [] {
-  ignore_user_tuning();
+  use_own_tuning();
   return true;
 }();
 
@@ -211,7 +211,8 @@ bool same(const std::vector<T>& x, const std::vector<T>& y) {
 }
 
 std::string name_of(const cuda_case& each) {
-  return fmt::format("{}{}{}", each.token, each.where == machine::small ? " small" : "", each.input.strides.empty() ? "" : " strided");
+  const char* const where = each.where == machine::small ? " small" : each.where == machine::single ? " single" : "";
+  return fmt::format("{}{}{}", each.token, where, each.input.strides.empty() ? "" : " strided");
 }
 
 // ---- Accuracy, layouts, memory ----
@@ -267,6 +268,24 @@ fft::problem padded_rows(fft::problem p) {
   return p;
 }
 
+// Whether the transform makes the same sums with and without protection; and whether a fault then finds the same element: in the same
+// tiles.
+bool same_arithmetic(const fft::problem& problem, direction way, bool scaled, const ballast::cuda::capabilities& about,
+                     bool tiles = false) {
+  cuda::schedule_request wanted;
+  wanted.shape = resolve(problem);
+  wanted.precision = problem.precision;
+  wanted.direction = way;
+  wanted.scaled = scaled;
+  const auto bare = cuda::make_schedule(wanted, about).passes;
+  wanted.check = cuda::check_form::verify_before_store;
+  const auto checked = cuda::make_schedule(wanted, about).passes;
+  return std::ranges::equal(bare, checked, [&](const cuda::pass& x, const cuda::pass& y) {
+    return std::ranges::equal(x.policy.radix, y.policy.radix) &&
+           (!tiles || (x.policy.lines == y.policy.lines && x.policy.threads == y.policy.threads));
+  });
+}
+
 TEST(fft_cuda, results_are_the_same_on_device_memory_and_in_place) {
   for (const cuda_case& each : cuda_cases()) {
     SCOPED_TRACE(name_of(each));
@@ -281,6 +300,13 @@ TEST(fft_cuda, results_are_the_same_on_device_memory_and_in_place) {
         EXPECT_EQ(seen.verdict, verdict::clean) << to_json(seen);
         EXPECT_TRUE(same(out.read(), staged));
         EXPECT_TRUE(same(in.read(), given.in)) << "the input is not written";
+      }
+      if ((each.uses & k_unaligned) != 0) {
+        std::vector<T> shifted(given.in.size() + 2);
+        std::ranges::copy(given.in, shifted.begin() + 2);
+        const on_device<T> in(shifted), out(given.fresh());
+        EXPECT_EQ(given.run(made, in.data() + 2, out.data()).verdict, verdict::clean);
+        for (std::int64_t b = 0; b < given.shape.batch; ++b) EXPECT_EQ(given.got(out.read(), b), given.got(staged, b)) << "signal " << b;
       }
       if (given.shape.kind == kind::c2c && given.shape.input == given.shape.output) {
         const on_device<T> memory(given.in);
@@ -316,7 +342,8 @@ TEST(fft_cuda, results_are_the_same_on_device_memory_and_in_place) {
         std::vector<T> out = given.fresh();
         const report seen = given.run(bare, out);
         EXPECT_EQ(seen.checks, 0u);
-        EXPECT_TRUE(same(out, staged)) << "protection changes no bit";
+        EXPECT_TRUE(same(out, staged) || !same_arithmetic(given.problem, given.way, given.scale != 1, device->about()))
+            << "protection changes no bit";
       }
     });
   }
@@ -461,14 +488,13 @@ struct struck_case {
   inject::plan faults;
   std::vector<T> clean;
   double size = 0;  // the norm of the largest signal
-  plan bare, guarded, watched;
+  plan bare, guarded;
 
   explicit struck_case(const subject<T>& data)
       : given(data),
         clean(data.fresh()),
         bare(data.problem, on_cuda(protection::off, &faults)),
-        guarded(data.problem, on_cuda(protection::correct, &faults)),
-        watched(data.problem, on_cuda(protection::detect, &faults)) {
+        guarded(data.problem, on_cuda(protection::correct, &faults)) {
     EXPECT_EQ(given.run(guarded, clean).verdict, verdict::clean);
     for (std::int64_t b = 0; b < given.shape.batch; ++b) size = std::max(size, norm_of<T>(given.got(clean, b)));
   }
@@ -503,21 +529,6 @@ void for_every_fault(int seeds, const Body& body) {
   }
 }
 
-// Whether a fault finds the same element with and without protection: tiles and threads are the same.
-bool same_tiles(const fft::problem& problem, direction way, bool scaled, const ballast::cuda::capabilities& about) {
-  cuda::schedule_request wanted;
-  wanted.shape = resolve(problem);
-  wanted.precision = problem.precision;
-  wanted.direction = way;
-  wanted.scaled = scaled;
-  const auto bare = cuda::make_schedule(wanted, about).passes;
-  wanted.check = cuda::check_form::verify_before_store;
-  const auto checked = cuda::make_schedule(wanted, about).passes;
-  return std::ranges::equal(bare, checked, [](const cuda::pass& x, const cuda::pass& y) {
-    return x.policy.lines == y.policy.lines && x.policy.threads == y.policy.threads && std::ranges::equal(x.policy.radix, y.policy.radix);
-  });
-}
-
 TEST(fft_cuda, every_site_and_model_is_survived) {
   int compared = 0, compared_passes = 0;
   for (const cuda_case& each : cuda_cases()) {
@@ -528,51 +539,55 @@ TEST(fft_cuda, every_site_and_model_is_survived) {
       if (given.shape.points() * given.shape.batch > (BALLAST_SLOW_BUILD ? 5000 : 20000)) return;
       struck_case<T> under(given);
       const bool in_place = given.shape.kind == kind::c2c && given.shape.input == given.shape.output;
-      const bool comparable = same_tiles(given.problem, given.way, given.scale != 1, device->about());
+      const bool comparable = same_arithmetic(given.problem, given.way, given.scale != 1, device->about(), true);
       compared += comparable ? 1 : 0;
       compared_passes += comparable && each.where == machine::small ? 1 : 0;
       std::map<inject::site, int> changed, found, damaged;
-      for_every_fault(BALLAST_SLOW_BUILD ? 1 : 4, [&](const inject::request& wanted, const inject::site_row& row) {
-        under.faults = inject::plan({wanted});
-        double off_effect = 0;
-        std::vector<T> out = given.fresh();
-        if (row.role == inject::site_role::data) {
-          (void)given.run(under.bare, out);
-          off_effect = under.effect(out);
-          changed[row.site] += off_effect > 0 ? 1 : 0;
-          out = given.fresh();
-        }
-        report seen;
-        if (in_place && wanted.seed / 1000 % 2 == 1) {
-          const on_device<T> memory(given.in);
-          seen = given.run(under.guarded, memory.data(), memory.data());
-          out = memory.read();
-          for (std::size_t i = 0; i < out.size(); ++i) {
-            if (std::isnan(given.in[i])) out[i] = static_cast<T>(k_untouched);
-          }
-        } else {
-          seen = given.run(under.guarded, out);
-        }
-        found[row.site] += seen.verdict != verdict::clean ? 1 : 0;
-        ASSERT_EQ(seen.detected, seen.corrected + seen.recomputed + seen.uncorrectable);
-        ASSERT_EQ(seen.events.size(), seen.detected);
-        for (const event& one : seen.events) {
-          damaged[row.site] += one.damaged ? 1 : 0;
-          ASSERT_TRUE(one.damaged || (one.index >= 0 && one.index < given.shape.batch)) << to_json(one);
-        }
-        if (seen.verdict == verdict::uncorrectable) {
-          ASSERT_EQ(wanted.model, inject::model::stuck_at) << to_json(seen);
-          return;
-        }
-        ASSERT_LE(under.effect(out), seen.verdict == verdict::clean ? k_floor : 0) << to_json(seen);
-        // A struck check must not spoil data.
-        ASSERT_TRUE(row.role == inject::site_role::data || under.effect(out) == 0);
-        ASSERT_TRUE(!comparable || off_effect <= k_floor || seen.verdict != verdict::clean) << "effect " << off_effect;
-        ASSERT_TRUE(row.role != inject::site_role::checker || seen.false_alarms == seen.recomputed) << to_json(seen);
-      });
+      for_every_fault(BALLAST_SLOW_BUILD                                ? 1
+                      : given.shape.points() * given.shape.batch > 1000 ? 2
+                                                                        : 4,
+                      [&](const inject::request& wanted, const inject::site_row& row) {
+                        under.faults = inject::plan({wanted});
+                        double off_effect = 0;
+                        std::vector<T> out = given.fresh();
+                        if (row.role == inject::site_role::data) {
+                          (void)given.run(under.bare, out);
+                          off_effect = under.effect(out);
+                          changed[row.site] += off_effect > 0 ? 1 : 0;
+                          out = given.fresh();
+                        }
+                        report seen;
+                        if (in_place && wanted.seed / 1000 % 2 == 1) {
+                          const on_device<T> memory(given.in);
+                          seen = given.run(under.guarded, memory.data(), memory.data());
+                          out = memory.read();
+                          for (std::size_t i = 0; i < out.size(); ++i) {
+                            if (std::isnan(given.in[i])) out[i] = static_cast<T>(k_untouched);
+                          }
+                        } else {
+                          seen = given.run(under.guarded, out);
+                        }
+                        found[row.site] += seen.verdict != verdict::clean ? 1 : 0;
+                        ASSERT_EQ(seen.detected, seen.corrected + seen.recomputed + seen.uncorrectable);
+                        ASSERT_EQ(seen.events.size(), seen.detected);
+                        for (const event& one : seen.events) {
+                          damaged[row.site] += one.damaged ? 1 : 0;
+                          ASSERT_TRUE(one.damaged || (one.index >= 0 && one.index < given.shape.batch)) << to_json(one);
+                        }
+                        if (seen.verdict == verdict::uncorrectable) {
+                          ASSERT_EQ(wanted.model, inject::model::stuck_at) << to_json(seen);
+                          return;
+                        }
+                        ASSERT_LE(under.effect(out), seen.verdict == verdict::clean ? k_floor : 0) << to_json(seen);
+                        // A struck check must not spoil data.
+                        ASSERT_TRUE(row.role == inject::site_role::data || under.effect(out) == 0);
+                        ASSERT_TRUE(!comparable || off_effect <= k_floor || seen.verdict != verdict::clean) << "effect " << off_effect;
+                        ASSERT_TRUE(row.role != inject::site_role::checker || seen.false_alarms == seen.recomputed) << to_json(seen);
+                      });
       for (const inject::site_row& row : inject::k_sites) {
         if (row.operation != "fft" && !row.operation.empty()) continue;
         EXPECT_EQ(changed[row.site] > 0, row.role == inject::site_role::data) << row.name;
+        if (BALLAST_SLOW_BUILD) continue;  // one seed may find only lanes that have no element
         EXPECT_GT(found[row.site], 0) << row.name;
         EXPECT_EQ(damaged[row.site] > 0, row.role == inject::site_role::repair) << row.name;
       }
@@ -591,19 +606,28 @@ TEST(fft_cuda, what_is_not_believed_is_not_stored) {
       struck_case<T> under(given);
       const bool large = given.shape.points() * given.shape.batch > 20000;
       // Every signal is one line of the only pass.
-      const bool one_pass = each.where == machine::whole && given.shape.points() != 67;
+      const bool one_pass = each.where != machine::small && given.shape.points() != 67;
       const on_device<T> in(given.in);
+      // What was not stored between two passes must not happen to be there from an earlier run.
+      execution how = on_cuda(protection::detect, &under.faults);
+      const std::vector<float> nothing(static_cast<std::size_t>(under.guarded.workspace_bytes()) / sizeof(float), std::nanf(""));
+      const on_device<float> workspace(nothing);
+      how.workspace = {reinterpret_cast<std::byte*>(workspace.data()), nothing.size() * sizeof(float)};
+      const plan watched(given.problem, how);
       int found = 0;
-      for_every_fault(large || BALLAST_SLOW_BUILD ? 1 : 2, [&](const inject::request& wanted, const inject::site_row& row) {
+      for_every_fault(large || BALLAST_SLOW_BUILD || each.where == machine::small ? 1 : 2, [&](const inject::request& wanted,
+                                                                                               const inject::site_row& row) {
         if (row.role == inject::site_role::repair || (large && wanted.model != inject::model::nan)) return;
         under.faults = inject::plan({wanted});
         const on_device<T> memory(given.fresh());
-        const report seen = given.run(under.watched, in.data(), memory.data());
+        device->copy(workspace.data(), nothing.data(), static_cast<std::int64_t>(nothing.size() * sizeof(float)), nullptr);
+        const report seen = given.run(watched, in.data(), memory.data());
         const auto out = memory.read();
         ASSERT_TRUE(seen.verdict == verdict::clean || seen.verdict == verdict::uncorrectable);
-        std::set<std::int64_t> reported;
+        std::set<std::int64_t> reported, unstored;
         for (const event& one : seen.events) {
           reported.insert(one.index);
+          if (one.site == "fft.line") unstored.insert(one.index);
           EXPECT_EQ(one.action, action::uncorrectable);
           EXPECT_EQ(one.device, device->about().name);
           EXPECT_GE(one.multiprocessor, 0);
@@ -613,15 +637,15 @@ TEST(fft_cuda, what_is_not_believed_is_not_stored) {
         for (std::int64_t b = 0; b < given.shape.batch; ++b) {
           const auto y = given.got(out, b);
           const auto wanted_y = given.got(under.clean, b);
-          if (one_pass && reported.contains(b)) {
-            for (const auto& z : y) ASSERT_EQ(z.real(), static_cast<T>(k_untouched)) << "signal " << b << " " << to_json(seen);
-          } else if (!reported.contains(b)) {
-            signal<T> difference;
-            for (std::size_t i = 0; i < y.size(); ++i) difference.push_back(y[i] - wanted_y[i]);
-            ASSERT_LE(norm_of(difference),
-                      k_floor * u<T> * std::sqrt(std::log2(static_cast<double>(given.shape.points())) + 1) * under.size)
-                << "signal " << b << " " << to_json(seen);
-          }
+          signal<T> difference;
+          for (std::size_t i = 0; i < y.size(); ++i) difference.push_back(y[i] - wanted_y[i]);
+          const double missed =
+              norm_of(difference) / (u<T> * std::sqrt(std::log2(static_cast<double>(given.shape.points())) + 1) * under.size);
+          // Of a product that is not believed the third evaluation is stored.
+          ASSERT_TRUE(missed <= k_floor || reported.contains(b)) << "signal " << b << " differs by " << missed << " " << to_json(seen);
+          ASSERT_TRUE(!(missed <= k_floor) || !unstored.contains(b)) << "signal " << b << " " << to_json(seen);
+          if (!one_pass || !reported.contains(b)) continue;
+          for (const auto& z : y) ASSERT_EQ(z.real(), static_cast<T>(k_untouched)) << "signal " << b;
         }
       });
       EXPECT_GT(found, 0);

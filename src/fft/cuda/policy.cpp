@@ -125,9 +125,30 @@ double cost_of(const std::vector<access_pattern>& all, const exchange_layout& e,
   return least == 0 ? 1 : spent / least;
 }
 
+// Whether no access takes longer than it must; soon done where one does.
+bool conflict_free(const std::vector<access_pattern>& all, const exchange_layout& e, int width) {
+  const auto lanes = static_cast<std::size_t>(128 / width);
+  for (const access_pattern& each : all) {
+    for (const std::vector<int>& words : each.warps) {
+      for (std::size_t first = 0; first < words.size(); first += lanes) {
+        std::array<int, 32> held;  // the word that a bank is busy with
+        held.fill(-1);
+        for (std::size_t i = first; i < std::min(words.size(), first + lanes); ++i) {
+          if (words[i] < 0) continue;
+          const int word = words[i] ^ (words[i] >> e.shift[0] & e.mask[0]) ^ (words[i] >> e.shift[1] & e.mask[1]);
+          int& bank = held[static_cast<std::size_t>(word) % lanes];
+          if (bank >= 0 && bank != word) return false;
+          bank = word;
+        }
+      }
+    }
+  }
+  return true;
+}
+
 int word_width(const line_policy& p) { return p.scalar_bytes() * (p.split ? 1 : 2); }
 
-// The cheapest layout for exchange s: rows or columns, as the threads that read it run, and at most two shifts into the low bits.
+// The cheapest layout for exchange s: rows or columns, first as the threads that read it run, and at most two shifts into the low bits.
 exchange_layout choose_exchange(line_policy p, int s) {
   exchange_layout best;
   best.columns = p.out_columns;
@@ -162,6 +183,24 @@ exchange_layout choose_exchange(line_policy p, int s) {
       if (cost < least - 1e-9) {
         least = cost;
         two = tried;
+      }
+    }
+  }
+  // Where one shift after the other does not come to the minimum, both together do for powers of two.
+  if (least > 1.0001 && p.length >= 64 && std::has_single_bit(static_cast<unsigned>(p.length)) && std::has_single_bit(static_cast<unsigned>(p.lines))) {
+    for (const bool columns : {p.out_columns, !p.out_columns}) {
+      exchange_layout tried = best;
+      tried.columns = columns;
+      p.exchange[s] = tried;
+      const auto touched = patterns(p, s);
+      for (tried.shift[0] = 3; tried.shift[0] < bits; ++tried.shift[0]) {
+        for (tried.shift[1] = tried.shift[0] + 1; tried.shift[1] < bits; ++tried.shift[1]) {
+          for (tried.mask[0] = tried.shift[0] == 3 ? 7 : 15; tried.mask[0] > 0; --tried.mask[0]) {
+            for (tried.mask[1] = 15; tried.mask[1] > 0; --tried.mask[1]) {
+              if (conflict_free(touched, tried, width)) return tried;
+            }
+          }
+        }
       }
     }
   }
@@ -219,7 +258,7 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
   p.split = value.split;
   p.min_blocks = value.min_blocks;
   p.stages = static_cast<int>(radices.size());
-  p.staged = value.staged && wanted.stageable && p.stages > 1;
+  p.staged = value.staged && wanted.stageable && p.stages > 1 && wanted.check != check_form::composite;
   if (radices.empty() || radices.size() > k_max_stages) throw std::logic_error("radices: expected 1 to 8");
   int product = 1;
   for (std::size_t s = 0; s < radices.size(); ++s) {
@@ -231,7 +270,10 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
   if (p.stages == 1 && threads != 1) throw std::logic_error("threads: expected 1 for a line of one butterfly");
   if (p.block() > 1024 || p.block() < 32) throw std::logic_error("block: expected 32 to 1024 threads");
   const int exchanges = p.exchanges() ? std::max(1, p.stages - 1) : 0;
-  for (int s = 0; s < exchanges; ++s) p.exchange[s] = choose_exchange(p, s);
+  for (int s = 0; s < exchanges; ++s) {
+    p.exchange[s].columns = p.out_columns;
+    if (!wanted.plain) p.exchange[s] = choose_exchange(p, s);
+  }
   return p;
 }
 
@@ -246,21 +288,58 @@ bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabili
 
 namespace {
 
+// About how many registers a thread will want.
+int registers_of(const line_request& wanted, const tuned_line& value) {
+  int held = 0;
+  for (const int r : value.radices) held = std::max(held, ceil_divide(wanted.length / r, value.threads) * r);
+  const int scalars = wanted.wide ? 4 : 2;
+  int registers = 24 + held * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
+  if (wanted.check == check_form::composite) registers += held * scalars + 8 * scalars + 80;
+  if (wanted.check == check_form::thread) registers += held * scalars + 24;
+  return std::min(255, registers);
+}
+
 // Whether a tile of so many lines leaves multiprocessors idle that a smaller one would use.
 bool too_few_tiles(const line_request& wanted, int lines, const ballast::cuda::capabilities& device) {
   return (wanted.count + lines - 1) / lines < device.multiprocessors;
+}
+
+// Radices of 4, one butterfly a thread and blocks of 256 threads, as nearly as length and shared memory allow.
+line_policy plain_policy(const line_request& wanted, const ballast::cuda::capabilities& device) {
+  int limit = 4;
+  for (const std::int64_t prime : prime_factors(wanted.length)) limit = std::max(limit, static_cast<int>(prime));
+  const std::vector<int> radices = split_into_radices(wanted.length, limit);
+  int smallest = radices.front();
+  for (const int r : radices) smallest = std::min(smallest, r);
+  const int threads = radices.size() == 1 ? 1 : std::min(1024, wanted.length / smallest);
+  int lines = std::max(1, 256 / threads);
+  while (threads * lines < 32) ++lines;
+  for (bool split : {false, true}) {
+    for (int side = lines; side >= 1 && threads * side >= 32; side /= 2) {
+      const line_policy p = make_policy(wanted, {radices, threads, side, split, 1});
+      if (p.shared_bytes() <= device.shared_per_block) return p;
+    }
+  }
+  throw std::logic_error("length: expected one that fits into shared memory");
 }
 
 }  // namespace
 
 line_policy choose_policy(const line_request& wanted, const ballast::cuda::capabilities& device, const tuning_table& tuned) {
   const int n = wanted.length;
+  if (wanted.plain) return plain_policy(wanted, device);
   if (const auto entry = tuned.find(wanted, device.major)) {
     tuned_line value = *entry;
     const int least = wanted.in_columns || wanted.out_columns ? (wanted.wide ? 2 : 4) : 1;
     while (value.lines / 2 >= least && value.lines % 2 == 0 && value.threads * value.lines / 2 >= 32 &&
            (value.lines / 2 >= wanted.columns || too_few_tiles(wanted, value.lines, device)))
       value.lines /= 2;
+    if (wanted.check == check_form::composite || wanted.check == check_form::thread) {
+      // The table is for a kernel that holds half as many numbers.
+      const int threads = value.threads * value.lines;
+      value.min_blocks = std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers_of(wanted, value) * threads), 1,
+                                    value.min_blocks);
+    }
     line_policy p = make_policy(wanted, value);
     if (p.shared_bytes() <= device.shared_per_block) return p;
   }
@@ -281,10 +360,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   while (lines > 1 && (lines / 2 >= wanted.columns || (!columns && too_few_tiles(wanted, lines, device))) && threads * lines / 2 >= 32) lines /= 2;
   while (threads * lines > 1024 && lines > 1) lines /= 2;
   while (threads * lines < 32) lines *= 2;
-  int held = 0;
-  for (const int r : radices) held = std::max(held, ceil_divide(n / r, threads) * r);
-  const int scalars = wanted.wide ? 4 : 2;
-  const int registers = std::min(255, 24 + held * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0));
+  const int registers = registers_of(wanted, {radices, threads});
   const auto blocks_for = [&](int threads_of_block) {
     threads_of_block = ceil_divide(threads_of_block, 32) * 32;
     return std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers * threads_of_block), 1,
@@ -292,7 +368,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   };
   for (bool split : {false, true}) {
     for (int side = lines; side >= 1 && threads * side >= 32; side /= 2) {
-      if (columns && side < (wanted.wide ? 2 : 4) && side < wanted.columns) break;
+      if (!split && columns && side < (wanted.wide ? 2 : 4) && side < wanted.columns) break;
       line_policy p = make_policy(wanted, {radices, threads, side, split, 1});
       if (p.shared_bytes() > device.shared_per_block) continue;
       p.min_blocks = std::max(1, std::min(blocks_for(p.block()),
@@ -361,7 +437,9 @@ void append(std::string& text, int value) { text += std::to_string(value); }
 }  // namespace
 
 std::string kernel_expression(const line_policy& p, bool instrumented) {
-  std::string text = "ballast::fft::cuda::line_kernel<ballast::fft::cuda::line_policy{";
+  std::string text = "ballast::fft::cuda::";
+  text += p.check == check_form::composite ? "composite_kernel" : "line_kernel";
+  text += "<ballast::fft::cuda::line_policy{";
   for (const bool flag : {p.wide, p.inverse, p.scaled, p.in_columns, p.out_columns, p.staged, p.split}) {
     append(text, flag);
     text += ',';
@@ -398,7 +476,7 @@ std::string kernel_expression(const line_policy& p, bool instrumented) {
 
 ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrumented) {
   ballast::cuda::kernel_request made;
-  made.header = "fft/cuda/line.cuh";
+  made.header = policy.check == check_form::composite ? "fft/cuda/composite.cuh" : "fft/cuda/line.cuh";
   made.expression = kernel_expression(policy, instrumented);
   made.threads = policy.block();
   made.shared = policy.shared_bytes();

@@ -24,6 +24,7 @@ struct line_request {
   check_form check = check_form::none;
   std::int64_t count = 1;    // how many lines there are in all
   std::int64_t columns = 1;  // and how many side by side
+  bool plain = false;        // no swizzle, and neither rules nor table
   bool stageable = false;    // tiles lie together in memory, aligned, and are read as they are
 };
 

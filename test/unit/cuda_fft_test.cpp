@@ -1,0 +1,709 @@
+// The host side of the cuda backend's FFT: exchanges and their bank conflicts, schedules, tables, the tuning table; and that kernels of the
+// production library carry no trace of fault injection.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+#include <span>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ballast/error.hpp>
+
+#include "cuda/embedded.hpp"
+#include "cuda/jit.hpp"
+#include "cuda/nvrtc.hpp"
+#include "fft/cuda/roots.hpp"
+#include "fft/cuda/schedule.hpp"
+#include "fft/cuda/tables.hpp"
+#include "fft/problem.hpp"
+#include "fft/wide.hpp"
+
+namespace ballast::fft::cuda {
+namespace {
+
+using ballast::cuda::capabilities;
+using ballast::cuda::typical_capabilities;
+using testing::HasSubstr;
+using testing::Not;
+
+const capabilities& ampere() {
+  static const capabilities about = typical_capabilities("sm_80");
+  return about;
+}
+const capabilities& hopper() {
+  static const capabilities about = typical_capabilities("sm_90a");
+  return about;
+}
+
+// ---- Exchanges ----
+
+int word_of(const line_policy& p, int s, int i, int line) {
+  const exchange_layout& e = p.exchange[s];
+  const int word = e.columns ? i * p.lines + line : line * p.length + i;
+  return word ^ (word >> e.shift[0] & e.mask[0]) ^ (word >> e.shift[1] & e.mask[1]);
+}
+
+// Cycles of every access of every warp in exchange s over the fewest there can be, by counting what lies in each bank.
+double counted_cost(const line_policy& p, int s) {
+  const int width = p.scalar_bytes() * (p.split ? 1 : 2);
+  const int together = 128 / width;  // lanes that one cycle can serve
+  const int r = p.radix[s];
+  const int before = p.before(s);
+  const bool ends = s == p.stages - 1;
+  const int next = ends ? r : p.radix[s + 1];
+  double spent = 0, least = 0;
+  const auto count = [&](bool columns, int butterflies, const auto& element) {
+    for (int first = 0; first < p.block(); first += together) {
+      for (int q = 0; q < butterflies; ++q) {
+        for (int k = 0;; ++k) {
+          std::map<int, std::set<int>> banks;
+          bool more = false;
+          for (int thread = first; thread < std::min(first + together, p.block()); ++thread) {
+            const int line = columns ? thread % p.lines : thread / p.threads;
+            const int t = columns ? thread / p.lines : thread % p.threads;
+            const int i = element(t + q * p.threads, k);
+            more = more || i != -2;
+            if (i >= 0) banks[word_of(p, s, i, line) % together].insert(word_of(p, s, i, line));
+          }
+          if (!more) break;
+          std::size_t most = 0;
+          for (const auto& [bank, words] : banks) most = std::max(most, words.size());
+          spent += static_cast<double>(most);
+          least += banks.empty() ? 0 : 1;
+        }
+      }
+    }
+  };
+  count(s == 0 ? p.in_columns : p.out_columns, p.butterflies(s), [&](int j, int k) {
+    if (k == r) return -2;
+    return j >= p.length / r ? -1 : (j - j % before) * r + j % before + k * before;
+  });
+  count(p.out_columns, ends ? p.butterflies(s) : p.butterflies(s + 1), [&](int j, int k) {
+    if (k == next) return -2;
+    return j >= p.length / next ? -1 : j + k * (p.length / next);
+  });
+  return spent / least;
+}
+
+// Every way to load and store a line.
+template <class Body>
+void for_every_request(int length, const Body& body) {
+  for (const capabilities* device : {&ampere(), &hopper()}) {
+    for (const bool wide : {false, true}) {
+      if (!fits_one_pass(length, wide, *device)) continue;
+      for (const int order : {0, 1, 2, 3}) {
+        if (order != 0 && length > (wide ? 1024 : 2048)) continue;
+        for (const check_form check : {check_form::none, check_form::verify_before_store}) {
+          line_request wanted;
+          wanted.length = length;
+          wanted.wide = wide;
+          wanted.in_columns = order % 2 != 0;
+          wanted.out_columns = order / 2 != 0;
+          wanted.check = check;
+          wanted.count = 1 << 20;
+          wanted.columns = 1 << 10;
+          SCOPED_TRACE(fmt::format("length {}{} order {}{} {}", length, wide ? " f64" : "", order,
+                                   check == check_form::none ? "" : " checked", device->name));
+          body(wanted, *device);
+        }
+      }
+    }
+  }
+}
+
+int exchanges_of(const line_policy& p) { return p.exchanges() ? std::max(1, p.stages - 1) : 0; }
+
+TEST(cuda_fft_exchange, powers_of_two_have_no_bank_conflicts) {
+  int seen = 0;
+  for (int length = 2; length <= 16384; length *= 2) {
+    for_every_request(length, [&](const line_request& wanted, const capabilities& device) {
+      const line_policy p = choose_policy(wanted, device, tuning_table::active());
+      for (int s = 0; s < exchanges_of(p); ++s) {
+        ++seen;
+        const double counted = counted_cost(p, s);
+        if (length >= 64) {
+          EXPECT_EQ(exchange_cost(p, s), 1) << "exchange " << s << " counted " << counted;
+          EXPECT_EQ(counted, 1) << "exchange " << s;
+        } else {
+          EXPECT_LE(counted, 2) << "exchange " << s;
+        }
+      }
+    });
+  }
+  EXPECT_GT(seen, 200);
+}
+
+TEST(cuda_fft_exchange, every_layout_is_a_bijection) {
+  for (int length = 2; length <= 4096; length += length < 70 ? 1 : length < 600 ? 11 : 211) {
+    bool smooth = true;
+    for (const std::int64_t prime : prime_factors(length)) smooth = smooth && prime <= 13;
+    if (!smooth) continue;
+    for_every_request(length, [&](const line_request& wanted, const capabilities& device) {
+      const line_policy p = choose_policy(wanted, device, tuning_table::active());
+      const std::int64_t room = p.exchange_bytes() / (p.scalar_bytes() * (p.split ? 1 : 2));
+      for (int s = 0; s < exchanges_of(p); ++s) {
+        std::vector<bool> taken(static_cast<std::size_t>(room));
+        for (int line = 0; line < p.lines; ++line) {
+          for (int i = 0; i < length; ++i) {
+            const int word = word_of(p, s, i, line);
+            ASSERT_LT(word, room);
+            ASSERT_FALSE(taken[static_cast<std::size_t>(word)]) << "element " << i << " of line " << line;
+            taken[static_cast<std::size_t>(word)] = true;
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(cuda_fft_policy, keeps_within_a_block) {
+  for (int length = 1; length <= 16384; length += length < 70 ? 1 : length < 600 ? 11 : 211) {
+    bool smooth = true;
+    for (const std::int64_t prime : prime_factors(length)) smooth = smooth && prime <= 13;
+    if (!smooth) {
+      EXPECT_FALSE(fits_one_pass(length, false, hopper()));
+      continue;
+    }
+    for_every_request(length, [&](const line_request& wanted, const capabilities& device) {
+      const line_policy p = choose_policy(wanted, device, tuning_table::active());
+      int product = 1;
+      for (int s = 0; s < p.stages; ++s) product *= p.radix[s];
+      EXPECT_EQ(product, length);
+      EXPECT_GE(p.block(), 32);
+      EXPECT_LE(p.block(), 1024);
+      EXPECT_LE(p.min_blocks * p.block(), device.threads_per_multiprocessor);
+      EXPECT_LE(p.shared_bytes(), device.shared_per_block);
+      EXPECT_LE(p.min_blocks * p.shared_bytes(), device.shared_per_multiprocessor);
+      EXPECT_LE(p.held() * (p.wide ? 4 : 2), 128) << "numbers that a thread holds must fit into its registers";
+    });
+  }
+}
+
+TEST(cuda_fft_policy, refuses_parts_that_do_not_fit_together) {
+  line_request wanted;
+  wanted.length = 64;
+  EXPECT_NO_THROW(make_policy(wanted, {{8, 8}, 8, 4}));
+  EXPECT_THROW(make_policy(wanted, {{8, 4}, 8, 4}), std::logic_error);
+  EXPECT_THROW(make_policy(wanted, {{32, 2}, 8, 4}), std::logic_error);
+  EXPECT_THROW(make_policy(wanted, {{8, 8}, 8, 3}), std::logic_error);
+  EXPECT_THROW(make_policy(wanted, {{8, 8}, 8, 256}), std::logic_error);
+  EXPECT_THROW(make_policy(wanted, {{}, 8, 4}), std::logic_error);
+}
+
+TEST(cuda_fft_policy, candidates_of_the_tuner_are_policies) {
+  for (const int length : {8, 60, 64}) {
+    for_every_request(length, [&](const line_request& wanted, const capabilities& device) {
+      if (device.major != 9 || wanted.in_columns != wanted.out_columns) return;
+      const auto all = candidates(wanted, device);
+      EXPECT_FALSE(all.empty());
+      for (const tuned_line& each : all) {
+        const line_policy p = make_policy(wanted, each);
+        EXPECT_LE(p.shared_bytes(), device.shared_per_block);
+        EXPECT_LE(p.block() * p.min_blocks, device.threads_per_multiprocessor);
+        EXPECT_EQ(std::ranges::count(all, each), 1);
+        tuning_table table;
+        table.set(wanted, device.major, each);
+        EXPECT_EQ(table.find(wanted, device.major), each);
+      }
+    });
+  }
+}
+
+// ---- Tables ----
+
+TEST(cuda_fft_roots, are_the_nearest_doubles) {
+  static_assert(root_of_unity(1, 4).re == 0 && root_of_unity(1, 4).im == -1);
+  const long double turn = 2 * std::numbers::pi_v<long double>;
+  for (int n = 1; n <= 64; ++n) {
+    for (int k = 0; k < 2 * n; ++k) {
+      const unit_root w = cuda::root_of_unity(k, n);
+      const auto wanted = fft::root_of_unity<long double>(k, n);
+      EXPECT_NEAR(static_cast<double>(std::abs(wanted.real() - std::cos(turn * k / n))), 0, 1e-17) << k << "/" << n;
+      EXPECT_EQ(w.re, static_cast<double>(wanted.real())) << k << "/" << n;
+      EXPECT_EQ(w.im, static_cast<double>(wanted.imag())) << k << "/" << n;
+    }
+  }
+}
+
+template <class T>
+std::complex<long double> number_at(const std::vector<T>& table, std::size_t i) {
+  return {static_cast<long double>(table.at(2 * i)), static_cast<long double>(table.at(2 * i + 1))};
+}
+
+template <class T>
+class cuda_fft_tables : public testing::Test {
+ protected:
+  static constexpr long double u = sizeof(T) == 4 ? 0x1p-24L : 0x1p-53L;
+
+  static line_policy policy(int length) {
+    line_request wanted;
+    wanted.length = length;
+    wanted.wide = sizeof(T) == 8;
+    wanted.count = wanted.columns = 1000;
+    wanted.check = check_form::verify_before_store;
+    return choose_policy(wanted, hopper(), tuning_table());
+  }
+  static std::vector<std::complex<long double>> noise(std::size_t count) {
+    std::mt19937_64 random(count);
+    std::normal_distribution<double> normal;
+    std::vector<std::complex<long double>> x;
+    for (std::size_t i = 0; i < count; ++i) {
+      const double re = normal(random);
+      x.emplace_back(re, normal(random));
+    }
+    return x;
+  }
+};
+using precisions = testing::Types<float, double>;
+TYPED_TEST_SUITE(cuda_fft_tables, precisions);
+
+TYPED_TEST(cuda_fft_tables, stage_twiddles_are_rounded_roots) {
+  using T = TypeParam;
+  for (const int length : {2, 60, 64, 1000, 1331, 4096}) {
+    const line_policy p = this->policy(length);
+    const auto table = table_source<T>::stage_twiddles(p);
+    std::size_t used = 0;
+    for (int s = 1; s < p.stages; ++s) {
+      const int before = p.before(s);
+      for (int k = 1; k < p.radix[s]; ++k) {
+        for (int j = 0; j < before; ++j, ++used) {
+          ASSERT_EQ(used, static_cast<std::size_t>(p.twiddle_offset(s) + (k - 1) * before + j));
+          const auto wanted = fft::root_of_unity<long double>(std::int64_t{j} * k, std::int64_t{before} * p.radix[s]);
+          ASSERT_LE(std::abs(number_at(table, used) - wanted), 1.01L * this->u) << length << " stage " << s << " k " << k << " j " << j;
+        }
+      }
+    }
+    EXPECT_EQ(table.size(), 2 * used);
+  }
+}
+
+TYPED_TEST(cuda_fft_tables, coarse_and_fine_twiddles_multiply_to_every_power) {
+  using T = TypeParam;
+  for (const std::int64_t order : {2, 3, 64, 1000, 4096, 65536, 1 << 20, 1000000}) {
+    const int bits = fine_bits_of(order);
+    const std::int64_t coarse = coarse_size_of(order);
+    const auto table = table_source<T>::split_twiddles(order, bits);
+    ASSERT_EQ(table.size(), static_cast<std::size_t>(2 * (coarse + (std::int64_t{1} << bits))));
+    EXPECT_LE(coarse * coarse, 4 * order);
+    for (std::int64_t p = 0; p < order; p += std::max<std::int64_t>(1, order / 1009)) {
+      const auto got = number_at(table, static_cast<std::size_t>(p >> bits)) *
+                       number_at(table, static_cast<std::size_t>(coarse + (p & ((std::int64_t{1} << bits) - 1))));
+      ASSERT_LE(std::abs(got - fft::root_of_unity<long double>(p, order)), 2.05L * this->u) << p << " of " << order;
+    }
+  }
+}
+
+// Bluestein's algorithm with the tables, everything else in long double, is the transform.
+TYPED_TEST(cuda_fft_tables, chirp_and_filter_convolve_to_the_transform) {
+  using T = TypeParam;
+  for (const std::int64_t n : {17, 67, 101, 499}) {
+    for (const bool inverse : {false, true}) {
+      const std::int64_t convolution = inverse ? -n : n;
+      const std::int64_t m = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(2 * n)));
+      const auto chirp = table_source<T>::chirp(convolution, m, false);
+      const auto mirrored = table_source<T>::chirp(convolution, m, true);
+      const auto filter = table_source<T>::filter(convolution, m);
+      ASSERT_EQ(chirp.size(), static_cast<std::size_t>(2 * m));
+      ASSERT_EQ(filter.size(), static_cast<std::size_t>(2 * m));
+      const auto x = this->noise(static_cast<std::size_t>(n));
+      std::vector<std::complex<long double>> a(static_cast<std::size_t>(m));
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        a[i] = x[i] * number_at(chirp, i);
+        EXPECT_EQ(number_at(mirrored, i), std::conj(number_at(chirp, i)));
+      }
+      for (std::size_t i = x.size(); i < a.size(); ++i)
+        EXPECT_EQ(number_at(chirp, i), std::complex<long double>()) << "zeros beyond the line";
+      a = dft(std::move(a));
+      // The inverse by exchanged parts, as the second pass does it: its chirp is the conjugate one, and filter holds the 1/m.
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        a[i] *= number_at(filter, i);
+        a[i] = {a[i].imag(), a[i].real()};
+      }
+      a = dft(std::move(a));
+      std::vector<std::complex<long double>> y;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const auto z = a[i] * number_at(mirrored, i);
+        y.emplace_back(z.imag(), z.real());
+      }
+      auto wanted = x;
+      if (inverse) std::ranges::transform(wanted, wanted.begin(), [](const auto& z) { return std::conj(z); });
+      wanted = dft(std::move(wanted));
+      if (inverse) std::ranges::transform(wanted, wanted.begin(), [](const auto& z) { return std::conj(z); });
+      long double difference = 0, size = 0;
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        difference += std::norm(y[i] - wanted[i]);
+        size += std::norm(wanted[i]);
+      }
+      EXPECT_LE(std::sqrt(difference / size), 4 * this->u) << n << (inverse ? " inverse" : "");
+    }
+  }
+}
+
+// aᵀ(Wx) = bᵀx for both vectors, where the second has the signs of the registers that hold the outputs.
+TYPED_TEST(cuda_fft_tables, weights_encode_what_they_verify) {
+  using T = TypeParam;
+  for (const int length : {1, 2, 7, 60, 64, 1000, 1024, 1331}) {
+    const line_policy p = this->policy(length);
+    const auto weights = table_source<T>::checksum_weights(p);
+    ASSERT_EQ(weights.verify.size(), static_cast<std::size_t>(2 * length));
+    ASSERT_EQ(weights.encode.size(), static_cast<std::size_t>(4 * length));
+    const auto x = this->noise(static_cast<std::size_t>(length));
+    const auto y = dft(x);
+    const int stride = length / p.radix[p.stages - 1];
+    std::complex<long double> out[2], in[2];
+    long double norm = 0;
+    int negative = 0;
+    for (int i = 0; i < length; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const bool minus =
+          (std::popcount(static_cast<unsigned>(i / stride)) + std::popcount(static_cast<unsigned>(i % stride / p.threads))) % 2 != 0;
+      negative += minus ? 1 : 0;
+      const auto a = number_at(weights.verify, at);
+      EXPECT_NEAR(static_cast<double>(std::abs(a)), 1, 1e-6);
+      out[0] += a * y[at];
+      out[1] += (minus ? -a : a) * y[at];
+      in[0] += number_at(weights.encode, 2 * at) * x[at];
+      in[1] += number_at(weights.encode, 2 * at + 1) * x[at];
+      norm += std::norm(x[at]);
+    }
+    for (const int v : {0, 1}) {
+      // Only b is rounded beyond a: |b| is about √N, and the errors of N terms add up like noise.
+      const long double allowed = 6 * this->u * std::sqrt(static_cast<long double>(length) * norm);
+      EXPECT_LE(std::abs(out[v] - in[v]), allowed) << "length " << length << " vector " << v;
+      EXPECT_GT(std::abs(out[v]), 100 * allowed) << "or this would prove nothing";
+    }
+    if (length >= 60) {
+      EXPECT_NEAR(negative, length / 2.0, length / 8.0) << "vectors that are nearly orthogonal";
+    }
+  }
+}
+
+// ---- Tuning table ----
+
+TEST(cuda_fft_tuning, comes_back_as_it_was_written) {
+  const std::string text =
+      "sm_80 f64 1000 rows columns unchecked 10.10.10 50 4 split 3 1.25\n"
+      "sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 3 1.08\n"
+      "sm_90 f64 1024 rows rows checked 16.8.8 64 4 staged_split 3 1\n";
+  const tuning_table table = tuning_table::parse("# a comment\n\n" + text);
+  EXPECT_EQ(table.to_text(), text);
+  EXPECT_EQ(tuning_table::parse(table.to_text()).to_text(), text);
+  line_request wanted;
+  wanted.length = 1024;
+  wanted.check = check_form::verify_before_store;
+  const auto found = table.find(wanted, 9);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(*found, (tuned_line{{16, 8, 8}, 64, 4, false, 3, false, 1.08}));
+  EXPECT_FALSE(table.find(wanted, 8).has_value());
+  wanted.wide = true;
+  EXPECT_TRUE(table.find(wanted, 9)->staged && table.find(wanted, 9)->split);
+  wanted.in_columns = true;
+  EXPECT_FALSE(table.find(wanted, 9).has_value());
+  EXPECT_EQ(tuning_table::parse("").to_text(), "");
+  const tuning_table& active = tuning_table::active();
+  EXPECT_EQ(tuning_table::parse(active.to_text()).to_text(), active.to_text());
+}
+
+TEST(cuda_fft_tuning, errors_name_the_line_and_what_is_wrong_with_it) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 3", "12 fields"},
+      {"sm_90 f32 n rows rows checked 16.8.8 64 4 whole 3 1", "12 fields"},
+      {"gfx90 f32 1024 rows rows checked 16.8.8 64 4 whole 3 1", "an architecture like sm_90"},
+      {"sm_x f32 1024 rows rows checked 16.8.8 64 4 whole 3 1", "an architecture like sm_90"},
+      {"sm_90 f16 1024 rows rows checked 16.8.8 64 4 whole 3 1", "f32 or f64"},
+      {"sm_90 f32 1024 row rows checked 16.8.8 64 4 whole 3 1", "rows or columns"},
+      {"sm_90 f32 1024 rows column checked 16.8.8 64 4 whole 3 1", "rows or columns"},
+      {"sm_90 f32 1024 rows rows yes 16.8.8 64 4 whole 3 1", "checked or unchecked"},
+      {"sm_90 f32 1024 rows rows checked 16.8.8 64 4 half 3 1", "whole, split, staged or staged_split"},
+      {"sm_90 f32 1024 rows rows checked 32.32 64 4 whole 3 1", "radices from 1 to 16"},
+      {"sm_90 f32 1024 rows rows checked 16.x.8 64 4 whole 3 1", "radices from 1 to 16"},
+      {"sm_90 f32 1024 rows rows checked 16.8.4 64 4 whole 3 1", "whose product is the length"},
+      {"sm_90 f32 512 rows rows checked 2.2.2.2.2.2.2.2.2 64 4 whole 3 1", "at most 8 radices"},
+      {"sm_90 f32 1024 rows rows checked 16.8.8 0 4 whole 3 1", "of at least 1"},
+      {"sm_90 f32 1024 rows rows checked 16.8.8 64 0 whole 3 1", "of at least 1"},
+      {"sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 0 1", "of at least 1"},
+  };
+  for (const auto& [line, what] : wrong) {
+    try {
+      (void)tuning_table::parse(std::string("# first\n") + line);
+      ADD_FAILURE() << "accepted: " << line;
+    } catch (const invalid_argument_error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("line 2"));
+      EXPECT_THAT(e.what(), HasSubstr(what));
+      EXPECT_THAT(e.what(), HasSubstr(line));
+    }
+  }
+}
+
+TEST(cuda_fft_tuning, a_line_that_is_in_the_table_gets_its_policy) {
+  line_request wanted;
+  wanted.length = 64;
+  wanted.count = wanted.columns = 100000;
+  tuning_table table;
+  table.set(wanted, 9, {{4, 4, 4}, 8, 16, true, 2});
+  const line_policy p = choose_policy(wanted, hopper(), table);
+  EXPECT_EQ(p.stages, 3);
+  EXPECT_EQ(p.threads, 8);
+  EXPECT_EQ(p.lines, 16);
+  EXPECT_TRUE(p.split);
+  EXPECT_EQ(p.min_blocks, 2);
+  EXPECT_NE(choose_policy(wanted, ampere(), table).stages, 3);
+  wanted.count = 4;  // fewer lines than a tile has
+  wanted.columns = 4;
+  EXPECT_LT(choose_policy(wanted, hopper(), table).lines, 16);
+}
+
+// ---- Schedules ----
+
+schedule scheduled(const problem& p, direction way, const capabilities& device, check_form check = check_form::verify_before_store) {
+  schedule_request wanted;
+  wanted.shape = resolve(p);
+  wanted.precision = p.precision;
+  wanted.direction = way;
+  wanted.check = check;
+  return make_schedule(wanted, device);
+}
+
+TEST(cuda_fft_schedule, lengths_are_split_into_passes_that_fit) {
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t n = 1; n <= 2500; n += n < 200 ? 1 : 13) lengths.push_back(n);
+  for (int bit = 12; bit <= 29; ++bit) lengths.push_back(std::int64_t{1} << bit);
+  for (const std::int64_t n : {1331 * 1331, 200 * 200 * 200, 531441, 4099, 65537, 1000003, 16777213}) lengths.push_back(n);
+  for (const capabilities* device : {&ampere(), &hopper()}) {
+    for (const precision type : {precision::f32, precision::f64}) {
+      for (const std::int64_t n : lengths) {
+        SCOPED_TRACE(fmt::format("{} {} {}", n, to_string(type), device->name));
+        const schedule made = scheduled({.precision = type, .shape = {n}, .batch = 3}, direction::forward, *device);
+        const bool convolves = made.passes.front().padded_to != 0;
+        const std::int64_t whole = convolves ? made.passes.front().padded_to : n;
+        if (convolves) {
+          EXPECT_GE(whole, 2 * n - 1);
+          EXPECT_LT(whole, 4 * n);
+          EXPECT_GT(prime_factors(n).back(), 13);
+        }
+        std::int64_t product = 1;
+        for (const pass& each : made.passes) {
+          product *= each.policy.length;
+          EXPECT_TRUE(fits_one_pass(each.policy.length, type == precision::f64, *device));
+          EXPECT_EQ(each.lines() * each.policy.length, 3 * whole);
+        }
+        EXPECT_EQ(product, convolves ? whole * whole : n);
+        EXPECT_LE(made.passes.size(), convolves ? 6u : 3u);
+        EXPECT_EQ(made.passes.size() == 1, made.work_elements() == 0);
+        EXPECT_EQ(made.passes.front().from, place::input);
+        EXPECT_EQ(made.passes.back().to, place::output);
+      }
+    }
+  }
+}
+
+// Each pass that reads the input reads each of its elements once, each that writes the output writes each once, and lines know their
+// signal.
+TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
+  capabilities little = hopper();
+  little.shared_per_block = little.shared_per_multiprocessor = 8192 + 4 * 64;
+  struct layouts {
+    std::vector<std::int64_t> shape;
+    std::int64_t batch;
+    layout in, out;
+  };
+  const layouts cases[] = {
+      {{60}, 7, {}, {}},
+      {{60}, 7, {{7}, 1}, {{7}, 1}},
+      {{60}, 7, {{2}, 130}, {{40}, 1}},
+      {{1024}, 3, {}, {}},
+      {{1024}, 3, {{3}, 1}, {{1}, 1030}},
+      {{6000}, 2, {{2}, 1}, {}},
+      {{12, 20}, 3, {}, {}},
+      {{12, 20}, 3, {{25, 1}, 320}, {{2, 30}, 700}},
+      {{3, 4, 128}, 3, {{530, 130, 1}, 1600}, {{1, 3, 13}, 1700}},
+      {{5, 6, 7}, 4, {{4, 20, 120}, 1}, {}},
+      {{1, 30, 1}, 5, {}, {}},
+      {{67}, 4, {{4}, 1}, {}},
+      {{5, 1}, 4, {}, {}},
+  };
+  for (const capabilities* device : {&hopper(), &static_cast<const capabilities&>(little)}) {
+    for (const layouts& c : cases) {
+      for (const kind what : {kind::c2c, kind::r2c, kind::c2r}) {
+        problem p{.kind = what, .shape = c.shape, .batch = c.batch, .input = c.in, .output = c.out};
+        SCOPED_TRACE(fmt::format("{} on {} bytes", to_token(p, natural_direction(what)), device->shared_per_block));
+        const geometry g = resolve(p);
+        schedule made;
+        ASSERT_NO_THROW(made = scheduled(p, natural_direction(what), *device));
+        // Signal of each element, by its place.
+        const auto elements_of = [&](const side& s) {
+          std::map<std::int64_t, std::int64_t> signal;
+          for (std::int64_t b = 0; b < g.batch; ++b) {
+            for (std::int64_t i = 0; i < s.length[0]; ++i) {
+              for (std::int64_t j = 0; j < s.length[1]; ++j) {
+                for (std::int64_t k = 0; k < s.length[2]; ++k)
+                  EXPECT_TRUE(signal.emplace(b * s.distance + i * s.stride[0] + j * s.stride[1] + k * s.stride[2], b).second);
+              }
+            }
+          }
+          return signal;
+        };
+        const auto inputs = elements_of(g.input);
+        const auto outputs = elements_of(g.output);
+        for (const pass& each : made.passes) {
+          std::set<std::int64_t> read, written;
+          std::vector<pass::repeat> loops = {{each.columns, each.source.column, each.target.column, each.signals[0]},
+                                             {each.middles, each.source.middle, each.target.middle, each.signals[1]},
+                                             {each.batches, each.source.batch, each.target.batch, each.signals[2]}};
+          loops.insert(loops.end(), each.repeats.begin(), each.repeats.end());
+          // Positions, too, which tell what padding and truncation leave out.
+          const std::int64_t in_step[3] = {each.source.position_column, each.source.position_middle, 0};
+          const std::int64_t out_step[3] = {each.target.position_column, each.target.position_middle, 0};
+          for (std::int64_t index = 0; index < each.lines(); ++index) {
+            std::int64_t rest = index, source = 0, target = 0, signal = 0, in_position = 0, out_position = 0;
+            for (std::size_t d = 0; d < loops.size(); ++d) {
+              const std::int64_t at = rest % loops[d].count;
+              rest /= loops[d].count;
+              source += at * loops[d].source;
+              target += at * loops[d].target;
+              signal += at / loops[d].signals.divisor % loops[d].signals.modulus;
+              in_position += d < 3 ? at * in_step[d] : 0;
+              out_position += d < 3 ? at * out_step[d] : 0;
+            }
+            ASSERT_LT(signal, g.batch);
+            for (std::int64_t k = 0; k < each.policy.length; ++k) {
+              const std::int64_t from = in_position + k * each.source.position_element;
+              const std::int64_t to = out_position + k * each.target.position_element;
+              if (each.from == place::input && !(each.policy.padded && from >= each.loaded)) {
+                std::int64_t at = source + k * each.source.element;
+                const bool mirrored = each.policy.load == load_form::half && 2 * from > each.whole;
+                if (mirrored) at += (each.whole - 2 * from) * each.unit;
+                ASSERT_TRUE(inputs.contains(at)) << "element " << k << " of line " << index;
+                ASSERT_EQ(inputs.at(at), signal);
+                ASSERT_TRUE(mirrored || read.insert(at).second);
+              }
+              if (each.to == place::output && !(each.policy.truncated && to >= each.stored)) {
+                const std::int64_t at = target + k * each.target.element;
+                ASSERT_TRUE(outputs.contains(at)) << "element " << k << " of line " << index;
+                ASSERT_EQ(outputs.at(at), signal);
+                ASSERT_TRUE(written.insert(at).second);
+              }
+            }
+          }
+          EXPECT_TRUE(each.from != place::input || read.size() == inputs.size()) << read.size();
+          EXPECT_TRUE(each.to != place::output || written.size() == outputs.size()) << written.size();
+        }
+      }
+    }
+  }
+}
+
+TEST(cuda_fft_schedule, expressions_differ_where_policies_do) {
+  line_policy p;
+  std::set<std::string> texts;
+  const auto add = [&] {
+    EXPECT_TRUE(texts.insert(kernel_expression(p, false)).second);
+    EXPECT_TRUE(texts.insert(kernel_expression(p, true)).second);
+  };
+  add();
+  for (bool line_policy::*flag : {&line_policy::wide, &line_policy::inverse, &line_policy::scaled, &line_policy::in_columns,
+                                  &line_policy::out_columns, &line_policy::split, &line_policy::padded, &line_policy::truncated}) {
+    p.*flag = true;
+    add();
+  }
+  for (int line_policy::*number : {&line_policy::length, &line_policy::lines, &line_policy::threads, &line_policy::min_blocks,
+                                   &line_policy::stages, &line_policy::transactions}) {
+    p.*number += 1;
+    add();
+  }
+  p.radix[7] = 5;
+  add();
+  p.exchange[7].mask[1] = 3;
+  add();
+  const auto request = kernel_for(p, false);
+  EXPECT_EQ(request.header, "fft/cuda/line.cuh");
+  EXPECT_EQ(request.threads, p.block());
+  EXPECT_EQ(request.shared, p.shared_bytes());
+}
+
+// ---- No trace of injection ----
+
+// The sources with every call of strike<…>(…) taken out; how many there were is added to `removed`.
+std::vector<std::string> without_strikes(std::span<const ballast::cuda::nvrtc::source> sources, int& removed) {
+  std::vector<std::string> made;
+  for (const auto& each : sources) {
+    std::string text = each.text;
+    for (std::size_t at = text.find("strike<"); at != std::string::npos; at = text.find("strike<", at)) {
+      std::size_t end = text.find('(', at);
+      int depth = 0;
+      do {
+        depth += text[end] == '(' ? 1 : text[end] == ')' ? -1 : 0;
+        ++end;
+      } while (depth != 0);
+      // Back to where the statement begins: `launch.injector.template strike<…>(…)`.
+      std::size_t start = at;
+      while (std::isalnum(static_cast<unsigned char>(text[start - 1])) != 0 || text[start - 1] == '.' || text[start - 1] == '_' ||
+             (text[start - 1] == ' ' && text.substr(0, start).ends_with("template ")))
+        --start;
+      if (text[end] == ';') {
+        text.replace(start, end - start, "static_cast<void>(0)");
+        ++removed;
+        at = start;
+      } else {
+        at = end;
+      }
+    }
+    made.push_back(std::move(text));
+  }
+  return made;
+}
+
+TEST(cuda_fft_injection, leaves_no_trace_in_kernels_of_the_production_library) {
+  const auto* const compiler = ballast::cuda::nvrtc::find(std::numeric_limits<int>::max());
+  if (compiler == nullptr) GTEST_SKIP() << ballast::cuda::nvrtc::why_not_found(std::numeric_limits<int>::max());
+  const auto sources = ballast::cuda::embedded_sources();
+  int removed = 0;
+  const auto texts = without_strikes(sources, removed);
+  EXPECT_GE(removed, 8) << "every site of the FFT and the log";
+  std::vector<ballast::cuda::nvrtc::source> bare;
+  for (std::size_t i = 0; i < sources.size(); ++i) bare.push_back({sources[i].name, texts[i].c_str()});
+  const schedule made = scheduled({.shape = {1 << 15}, .batch = 2}, direction::forward, hopper());
+  ASSERT_EQ(made.passes.size(), 2u);
+  // The first pass has stages, twiddle factors behind them and every check.
+  const line_policy& policy = made.passes.front().policy;
+  ASSERT_EQ(policy.store_factor, factor_form::twiddle);
+  const auto compiled = [&](bool instrumented, const char* architecture, std::span<const ballast::cuda::nvrtc::source> from) {
+    const auto request = kernel_for(policy, instrumented);
+    return compiler->compile(request.header, request.expression, architecture, from);
+  };
+  // Operations without their types: the compiler may write x > y as !(x ≤ y).
+  const auto operations = [](const std::string& ptx) {
+    std::map<std::string, int> count;
+    std::istringstream lines(ptx);
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::string word;
+      words >> word;
+      if (word.starts_with('@')) words >> word;  // a predicate
+      if (!word.empty() && std::isalpha(static_cast<unsigned char>(word.front())) != 0) ++count[word.substr(0, word.find('.'))];
+    }
+    return count;
+  };
+  const auto production = compiled(false, "compute_80", sources);
+  EXPECT_EQ(operations(production.image), operations(compiled(false, "compute_80", bare).image)) << "the hook must vanish";
+  EXPECT_EQ(compiled(false, "sm_80", sources).uses, compiled(false, "sm_80", bare).uses);
+  const auto instrumented = compiled(true, "compute_80", sources);
+  EXPECT_NE(operations(instrumented.image), operations(compiled(true, "compute_80", bare).image))
+      << "or the comparison would prove nothing";
+}
+
+}  // namespace
+}  // namespace ballast::fft::cuda
