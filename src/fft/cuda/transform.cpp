@@ -1,5 +1,5 @@
-// Runs a schedule on a device: tables and kernels when the plan is made, launches when it is executed, events when the report is asked for.
-// Layer: backend "cuda".
+// Runs a schedule on a device: tables and kernels when a direction is first executed, launches at each execution, events when the report is
+// asked for. Layer: backend "cuda".
 #include <algorithm>
 #include <cmath>
 #include <complex>
