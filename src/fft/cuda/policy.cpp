@@ -383,9 +383,11 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
   std::vector<tuned_line> made;
   const int n = wanted.length;
   const bool columns = wanted.in_columns || wanted.out_columns;
+  std::int64_t prime = 1;
+  for (const std::int64_t each : prime_factors(n)) prime = std::clamp(each, prime, k_largest_prime);
   for (const int limit : {4, 8, 16}) {
     if (wanted.wide ? limit == 16 && n > 16 : limit == 4 && n > 64) continue;
-    std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max(limit, 13 < n && n % 13 == 0 ? 13 : n % 11 == 0 ? 11 : n % 7 == 0 ? 7 : n % 5 == 0 ? 5 : 3));
+    std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max(limit, static_cast<int>(prime)));
     if (radices.empty() || radices.size() > k_max_stages) continue;
     for (const int held : {limit, 2 * limit}) {
       if (held > (wanted.wide ? 16 : 32)) continue;
