@@ -52,6 +52,7 @@ void list(const scheme_test::scheme_case& what) {
 
 int main() {
   try {
+    scheme_test::replace_cufft();
     for (const auto& each : scheme_test::cases()) {
       cuda::override_device(std::make_shared<listing>(scheme_test::device_for(each)));
       if (fft::parse_token(each.token).problem.precision == precision::f32) {

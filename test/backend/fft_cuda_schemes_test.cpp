@@ -1,7 +1,6 @@
 // The schemes of the cuda backend under the emulator: results against a transform in double, with and without injected faults.
 #include <cmath>
 #include <limits>
-#include <numbers>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -16,21 +15,11 @@ namespace {
 using namespace ballast;
 using scheme_test::scheme_case;
 
-std::vector<std::complex<double>> naive(const std::vector<std::complex<double>>& x, int sign) {
-  const std::size_t n = x.size();
-  std::vector<std::complex<double>> roots(n), y(n);
-  for (std::size_t i = 0; i < n; ++i) roots[i] = std::polar(1.0, sign * 2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(n));
-  for (std::size_t k = 0; k < n; ++k) {
-    for (std::size_t j = 0; j < n; ++j) y[k] += x[j] * roots[j * k % n];
-  }
-  return y;
-}
-
 // What each signal should become, as complex numbers.
 template <class T>
 std::vector<std::vector<std::complex<double>>> expected(const scheme_case& what, const std::vector<T>& in) {
   const fft::token parsed = fft::parse_token(what.token);
-  const auto n = static_cast<std::size_t>(parsed.problem.shape[0]);
+  const auto n = static_cast<std::size_t>(fft::resolve(parsed.problem).points());
   const bool inverse = parsed.direction == fft::direction::inverse;
   std::vector<std::vector<std::complex<double>>> all;
   for (std::size_t b = 0; b < static_cast<std::size_t>(parsed.problem.batch); ++b) {
@@ -47,7 +36,7 @@ std::vector<std::vector<std::complex<double>>> expected(const scheme_case& what,
         if (j == 0 || 2 * j == n) x[j].imag(0);
       }
     }
-    auto y = naive(x, inverse ? 1 : -1);
+    auto y = scheme_test::by_definition(std::move(x), parsed.problem.shape, inverse ? 1 : -1);
     if (inverse) {
       for (auto& z : y) z /= static_cast<double>(n);
     }
@@ -89,8 +78,12 @@ class device_here {
  public:
   explicit device_here(const scheme_case& what) : device_(std::make_shared<simt::emulated_device>(scheme_test::device_for(what))) {
     ballast::cuda::override_device(device_);
+    scheme_test::replace_cufft();
   }
-  ~device_here() { ballast::cuda::override_device(nullptr); }
+  ~device_here() {
+    ballast::cuda::override_device(nullptr);
+    fft::cuda::override_cufft({});
+  }
 
  private:
   std::shared_ptr<simt::emulated_device> device_;
@@ -173,7 +166,9 @@ TEST(fft_cuda_schemes, correct_what_is_struck_between_load_and_store) {
     int runs = 0;
     for (const auto where : {inject::site::fft_input, inject::site::fft_stage, inject::site::fft_intermediate, inject::site::fft_output,
                              inject::site::fft_twiddle}) {
-      if (what.scheme == "thread" && where != inject::site::fft_stage) continue;  // all that it sees
+      // All that these see.
+      if (what.scheme == "thread" && where != inject::site::fft_stage) continue;
+      if (what.scheme == "offline" && where != inject::site::fft_output) continue;
       for (std::uint64_t seed = 0; seed < 6; ++seed) {
         SCOPED_TRACE(std::string(inject::row_of(where).name) + " seed " + std::to_string(seed));
         const bool in_place = can_be_in_place(what) && seed % 2 == 1;
@@ -211,7 +206,10 @@ TEST(fft_cuda_schemes, never_pass_what_they_cannot_correct) {
         SCOPED_TRACE(std::string(inject::k_model_names[static_cast<std::size_t>(model)]) + " seed " + std::to_string(seed));
         const bool in_place = can_be_in_place(what) && seed % 2 == 1;
         inject::plan faults;
-        faults.add({.site = seed < 2 || what.scheme == "thread" ? inject::site::fft_stage : inject::site::fft_input, .model = model, .seed = seed});
+        const auto where = what.scheme == "offline"                 ? inject::site::fft_output
+                           : seed < 2 || what.scheme == "thread" ? inject::site::fft_stage
+                                                                 : inject::site::fft_input;
+        faults.add({.site = where, .model = model, .seed = seed});
         const auto seen = scheme_test::execute<T>(what, with(protection::correct, &faults), in, in_place);
         if (seen.report.verdict == verdict::uncorrectable) {
           EXPECT_TRUE(in_place || model == inject::model::stuck_at);
@@ -258,7 +256,7 @@ TEST(fft_cuda_schemes, locate_the_signal) {
 TEST(fft_cuda_schemes, recognise_faults_of_the_check) {
   each_case([](const scheme_case& what, auto zero) {
     using T = decltype(zero);
-    if (!what.protect) return;
+    if (!what.protect || what.scheme == "offline") return;
     const auto in = some_data<T>(what);
     const auto right = expected(what, in);
     for (const auto where : {inject::site::fft_checksum, inject::site::fft_threshold, inject::site::fft_comparison}) {
@@ -281,7 +279,7 @@ TEST(fft_cuda_schemes, repair_several_faults_out_of_place) {
     const auto right = expected(what, in);
     for (std::uint64_t seed = 0; seed < 3; ++seed) {
       inject::plan faults;
-      faults.add({.site = inject::site::fft_stage, .model = inject::model::bit_flip, .count = 6, .seed = seed, .bit = sizeof(T) == 4 ? 24 : 53});
+      faults.add({.site = what.scheme == "offline" ? inject::site::fft_output : inject::site::fft_stage, .model = inject::model::bit_flip, .count = 6, .seed = seed, .bit = sizeof(T) == 4 ? 24 : 53});
       const auto seen = scheme_test::execute<T>(what, with(protection::correct, &faults), in, false);
       EXPECT_NE(seen.report.verdict, verdict::uncorrectable);
       EXPECT_NE(seen.report.verdict, verdict::clean);

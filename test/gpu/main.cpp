@@ -9,9 +9,9 @@
 
 #include <ballast/error.hpp>
 
-#include "../../bench/peers/cufft.hpp"
 #include "cuda/device.hpp"
 #include "device_problem.hpp"
+#include "fft/cuda/cufft.hpp"
 #include "output.hpp"
 #include "problems.hpp"
 #include "stages.hpp"
@@ -109,8 +109,8 @@ int run(int argc, char** argv) {
         .add("driver", device.driver)
         .add("capability", std::to_string(device.major) + "." + std::to_string(device.minor));
     info.add("multiprocessors", device.multiprocessors).add("l2_bytes", device.l2_bytes).add("memory_bytes", device.memory_bytes);
-    info.add("cufft", bench::cufft_version());
-    if (!bench::why_no_cufft().empty()) info.add("no_cufft", bench::why_no_cufft());
+    info.add("cufft", fft::cuda::cufft_version());
+    if (!fft::cuda::why_no_cufft().empty()) info.add("no_cufft", fft::cuda::why_no_cufft());
   }
   info.print();
 

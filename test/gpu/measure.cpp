@@ -7,8 +7,8 @@
 #include <memory>
 #include <random>
 
-#include "../../bench/peers/cufft.hpp"
 #include "device_problem.hpp"
+#include "fft/cuda/cufft.hpp"
 #include "inject/plan.hpp"
 #include "output.hpp"
 #include "problems.hpp"
@@ -136,7 +136,7 @@ variant ballast_variant(const std::string& name, const fft::token& token, const 
 variant cufft_variant(const std::string& name, const fft::token& token, bool patient) {
   variant made{name, {}};
   try {
-    auto plan = std::make_shared<bench::cufft_plan>(token.problem, token.direction, patient);
+    auto plan = std::make_shared<fft::cuda::cufft_plan>(token.problem, token.direction, patient);
     made.run = [plan](const void* in, void* out) { plan->execute(in, out, gpu::stream()); };
   } catch (const std::exception& e) {
     made.refused = e.what();

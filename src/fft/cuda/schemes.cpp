@@ -12,11 +12,11 @@ namespace ballast::fft::cuda {
 namespace {
 
 // What a scheme is without its check: what it computes with.
-enum class variant { best, rules, plain, radix2 };
+enum class variant { best, rules, plain, radix2, cufft };
 
 struct scheme_row {
   std::string_view name;
-  check_form check;  // none: a variant without protection
+  check_form check;  // none: a variant without protection. cufft: any other
   int transactions = 1;
   variant computes = variant::best;
 };
@@ -32,6 +32,7 @@ constexpr scheme_row k_schemes[] = {
     {"multi_transaction_16", check_form::composite, 16},
     {"multi_transaction_32", check_form::composite, 32},
     {"thread", check_form::thread},
+    {"offline", check_form::verify_before_store, 1, variant::cufft},
     {"v0", check_form::none, 1, variant::radix2},
     {"v1", check_form::none, 1, variant::plain},
     {"v2", check_form::none, 1, variant::rules},
@@ -59,8 +60,9 @@ std::unique_ptr<transform> make_transform(const geometry& shape, precision type,
   if (row == std::ranges::end(k_schemes)) throw unsupported_error("scheme: the cuda backend has none of the name " + std::string(scheme));
   if (protect && row->check == check_form::none)
     throw unsupported_error("scheme " + std::string(scheme) + ": it has no protection; expected protection off");
-  if (!protect && row->check != check_form::none && row != std::ranges::begin(k_schemes))
+  if (!protect && row->check != check_form::none && row->computes == variant::best && row != std::ranges::begin(k_schemes))
     throw unsupported_error("scheme " + std::string(scheme) + ": it is nothing without protection; expected protection detect or correct");
+  if (row->computes == variant::cufft) return make_offline_transform(shape, type, protect);
   if (row->computes == variant::radix2) return make_radix2_transform(shape, type);
   transform_options options;
   if (protect) options.check = row->check;

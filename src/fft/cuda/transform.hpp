@@ -2,6 +2,7 @@
 // Layer: fft/cuda. make_transform of the contract fills in the scheme; the tuner tries tables.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "fft/contract.hpp"
@@ -20,5 +21,23 @@ std::unique_ptr<transform> make_transform(const geometry& shape, precision type,
 
 // One launch for each stage of radix 2 (radix2.cpp). Throws unsupported_error unless the problem is 1-D, c2c and its length a power of two.
 std::unique_ptr<transform> make_radix2_transform(const geometry& shape, precision type);
+
+// cuFFT with checksums around it (offline.cpp); without `protect` cuFFT alone. Throws unsupported_error where there is no cuFFT, or unless the
+// problem is c2c with contiguous signals.
+std::unique_ptr<transform> make_offline_transform(const geometry& shape, precision type, bool protect);
+
+// What that calls: an unnormalised transform of contiguous signals in device memory.
+class dense_transform {
+ public:
+  dense_transform() = default;
+  dense_transform(const dense_transform&) = delete;
+  dense_transform& operator=(const dense_transform&) = delete;
+  virtual ~dense_transform() = default;
+  virtual void execute(const void* in, void* out, ballast::cuda::stream on) = 0;
+};
+using dense_transform_maker = std::function<std::unique_ptr<dense_transform>(const problem& shape, direction way)>;
+
+// Replaces cuFFT by another until it is called with an empty one. For tests.
+void override_cufft(dense_transform_maker other);
 
 }  // namespace ballast::fft::cuda

@@ -1,5 +1,5 @@
-// NVIDIA's cuFFT as a rival: loaded at run time, never linked; its own declarations of the few functions that are needed.
-// Layer: tools; for benchmarks and tests only. The library does not use it.
+// NVIDIA's cuFFT: loaded at run time, never linked; its own declarations of the few functions that are needed.
+// Layer: backend "cuda", for its scheme `offline`; benchmarks and tests have it as the rival.
 // Source: cuFFT API reference, CUDA 13.0 (values of the enumerations, order of the calls).
 #pragma once
 
@@ -9,7 +9,7 @@
 
 #include <ballast/fft.hpp>
 
-namespace ballast::bench {
+namespace ballast::fft::cuda {
 
 // Why cuFFT cannot be used, in one sentence; empty if it can be. It is looked for at $BALLAST_CUFFT (a file or a folder), else where the
 // dynamic linker looks, in /usr/local/cuda/lib64, and among Python's packages in the folders of $BALLAST_SITE_PACKAGES (separated by
@@ -43,4 +43,4 @@ class cufft_plan {
   std::size_t workspace_ = 0;
 };
 
-}  // namespace ballast::bench
+}  // namespace ballast::fft::cuda

@@ -1,5 +1,5 @@
 // Loading of cuFFT and its plans.
-#include "cufft.hpp"
+#include "fft/cuda/cufft.hpp"
 
 #include <cstdlib>
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 #include <ballast/error.hpp>
 
-namespace ballast::bench {
+namespace ballast::fft::cuda {
 namespace {
 
 // cuFFT's own numbers.
@@ -193,4 +193,4 @@ void cufft_plan::execute(const void* in, void* out, void* stream) const {
   }
 }
 
-}  // namespace ballast::bench
+}  // namespace ballast::fft::cuda

@@ -1,0 +1,101 @@
+// Checksums of whole signals in memory.
+// Layer: fft/cuda kernels; offline.cpp launches them around cuFFT.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/arch/arch.cuh"
+#include "cuda/block/bits.cuh"
+#include "fft/cuda/butterfly.cuh"
+#include "fft/cuda/offline.hpp"
+#include "inject/device_injector.cuh"
+
+namespace ballast::fft::cuda {
+
+template <class Injector>
+struct offline_launch {
+  offline_arguments arguments;
+  Injector injector;
+};
+template <>
+struct offline_launch<inject::no_device_injector> {
+  offline_arguments arguments;
+};
+
+// A block sums k_offline_part elements of one signal, in double whatever the data are.
+template <bool Wide, class Injector>
+__global__ void __launch_bounds__(k_offline_threads) offline_kernel(const __grid_constant__ offline_launch<Injector> given) {
+  using real = std::conditional_t<Wide, double, float>;
+  using number = complex<real>;
+  using ballast::cuda::value_hash;
+  constexpr int warps = k_offline_threads / 32;
+  const offline_arguments& a = given.arguments;
+  const std::int64_t signal = blockIdx.x / a.parts;
+  const std::int64_t first = (blockIdx.x - signal * a.parts) * k_offline_part;
+  number* const data = static_cast<number*>(a.data) + signal * a.points;
+  const real scale = static_cast<real>(a.scale);
+  double sum[5] = {};
+  std::uint64_t hash = 0;
+  for (int i = 0; i < k_offline_part / k_offline_threads; ++i) {
+    const std::int64_t at = first + i * k_offline_threads + threadIdx.x;
+    number z = at < a.points ? data[at] : number{real(0), real(0)};
+    if (a.output != 0) {
+      if (a.scale != 1) z = {z.re * scale, z.im * scale};
+      if constexpr (Injector::enabled) {
+        if (i == 0) {
+          const inject::device_place here{a.first_block + blockIdx.x, a.all_blocks, 0, 1, static_cast<int>(threadIdx.x), k_offline_threads};
+          given.injector.template strike<2>(inject::site::fft_output, here, &z.re);
+        }
+      }
+      if ((Injector::enabled || a.scale != 1) && at < a.points) data[at] = z;
+      hash += value_hash(z.re, 2 * static_cast<std::uint64_t>(at)) + value_hash(z.im, 2 * static_cast<std::uint64_t>(at) + 1);
+    }
+    if (at >= a.points) continue;
+    complex<double> w[2] = {{1, 0}, {1, 0}};
+    std::int64_t rest = at;
+    for (int axis = 2; axis >= 0; --axis) {
+      if (a.n[axis] == 1) continue;
+      const std::int64_t above = rest / a.n[axis];
+      const double* const entry = a.weights[axis] + 4 * (rest - above * a.n[axis]);
+      rest = above;
+      w[0] = w[0] * complex<double>{entry[0], entry[1]};
+      w[1] = w[1] * complex<double>{entry[2], entry[3]};
+    }
+    const double re = static_cast<double>(z.re);
+    const double im = static_cast<double>(z.im);
+    for (int v = 0; v < 2; ++v) {
+      sum[2 * v] += w[v].re * re - w[v].im * im;
+      sum[2 * v + 1] += w[v].re * im + w[v].im * re;
+    }
+    sum[4] += re * re + im * im;
+  }
+  for (int d = 16; d > 0; d /= 2) {
+    for (int v = 0; v < 5; ++v) sum[v] += __shfl_xor_sync(0xffffffffu, sum[v], d);
+    hash += __shfl_xor_sync(0xffffffffu, hash, d);
+  }
+  double* const partial = reinterpret_cast<double*>(arch::shared_memory());  // [warp][5], then a hash for each warp
+  auto* const hashes = reinterpret_cast<std::uint64_t*>(partial + 5 * warps);
+  if (threadIdx.x % 32 == 0) {
+    for (int v = 0; v < 5; ++v) partial[threadIdx.x / 32 * 5 + v] = sum[v];
+    hashes[threadIdx.x / 32] = hash;
+  }
+  __syncthreads();
+  if (threadIdx.x >= 6) return;
+  offline_sums& to = a.sums[signal];
+  if (threadIdx.x == 5) {
+    std::uint64_t all = 0;
+    for (int w = 0; w < warps; ++w) all += hashes[w];
+    if (a.output != 0) atomicAdd(&to.hash, static_cast<unsigned long long>(all));
+    return;
+  }
+  double all = 0;
+  for (int w = 0; w < warps; ++w) all += partial[w * 5 + threadIdx.x];
+  if (threadIdx.x < 4) {
+    atomicAdd((a.output != 0 ? to.output : to.input) + threadIdx.x, all);
+  } else if (a.output == 0) {
+    atomicAdd(&to.square, all);
+  }
+}
+
+}  // namespace ballast::fft::cuda

@@ -1,0 +1,34 @@
+// The scheme `offline`: cuFFT, with checksums by kernels of their own in front of it and behind it.
+// Layer: backend "cuda"; the argument of offline.cuh's kernel for host and device compilers.
+// Source: TurboFFT (PPoPP 2025) section 4.2, its first step, with random phases for the encoding vectors.
+#pragma once
+
+#include <cstdint>
+
+namespace ballast::fft::cuda {
+
+inline constexpr int k_offline_threads = 256;
+inline constexpr int k_offline_part = 4096;  // elements of a signal that a block sums
+
+// What is known of one signal. Zero before its kernels run.
+struct offline_sums {
+  double input[4];  // bᵀx of both vectors
+  double square;    // ‖x‖²
+  double output[4];  // aᵀy
+  unsigned long long hash;  // of y
+};
+
+struct offline_arguments {
+  void* data;  // c2c, dense; of the first signal. An output is scaled in place, if `scale` is not 1
+  offline_sums* sums;
+  const double* weights[3];  // of each axis: two complex numbers an index, whose products are b or a
+  std::int64_t n[3];
+  std::int64_t points;
+  std::int64_t parts;  // blocks of a signal
+  std::int64_t blocks;  // of this launch; and for injection, the first of them among those of all signals
+  std::int64_t first_block, all_blocks;
+  double scale;
+  int output;  // not 0: y, else x
+};
+
+}  // namespace ballast::fft::cuda
