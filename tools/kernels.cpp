@@ -17,16 +17,12 @@
 #include <ballast/ballast.hpp>
 
 #include "cuda/jit.hpp"
+#include "fft/cuda/common.hpp"
 #include "tune.hpp"
 
 namespace {
 
 using namespace ballast;
-
-// The kernels of the common problems of every algorithm on such a device.
-std::vector<cuda::kernel_request> common_kernels(const cuda::capabilities&) {
-  return {{.header = "cuda/probe.cuh", .expression = "ballast::cuda::probe_kernel<ballast::cuda::probe_policy{}>", .threads = 256}};
-}
 
 struct job {
   cuda::capabilities on;
@@ -35,12 +31,14 @@ struct job {
   std::string failure;
 };
 
+using kernel_list = std::vector<cuda::kernel_request> (*)(const cuda::capabilities&);
+
 // Compiles all requests for all architectures on every core; failures are kept with the job.
-std::vector<job> compile_all(const std::vector<std::string>& architectures) {
+std::vector<job> compile_all(const std::vector<std::string>& architectures, kernel_list list) {
   std::vector<job> jobs;
   for (const std::string& architecture : architectures) {
     const cuda::capabilities on = cuda::typical_capabilities(architecture);
-    for (const cuda::kernel_request& wanted : common_kernels(on)) jobs.push_back({on, wanted, nullptr, ""});
+    for (const cuda::kernel_request& wanted : list(on)) jobs.push_back({on, wanted, nullptr, ""});
   }
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
@@ -61,7 +59,7 @@ std::vector<job> compile_all(const std::vector<std::string>& architectures) {
 
 int run_bundle(const std::vector<std::string>& architectures, const std::string& file) {
   std::vector<cuda::image> images;
-  for (const job& each : compile_all(architectures)) {
+  for (const job& each : compile_all(architectures, fft::cuda::common_kernels)) {
     if (each.made == nullptr) {
       fmt::print(stderr, "ballast-kernels: {}\n", each.failure);
       return 1;
@@ -77,7 +75,7 @@ int run_bundle(const std::vector<std::string>& architectures, const std::string&
 
 int run_check(const std::vector<std::string>& architectures) {
   int failures = 0;
-  const auto jobs = compile_all(architectures);
+  const auto jobs = compile_all(architectures, fft::cuda::checked_kernels);
   for (const job& each : jobs) {
     std::string verdict = each.failure;
     if (each.made != nullptr) {

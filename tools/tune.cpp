@@ -14,25 +14,13 @@
 
 #include "cuda/device.hpp"
 #include "cuda/jit.hpp"
+#include "fft/cuda/common.hpp"
 #include "fft/cuda/tune.hpp"
 
 namespace ballast::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Every length of one pass that is a power of two, longer ones whose passes are other lines, and the usual mixed lengths; 2^24 points each.
-std::vector<std::string> common_problems() {
-  std::vector<std::string> made;
-  const auto add = [&](const char* type, std::int64_t n) {
-    made.push_back(fmt::format("fft_c2c_{}_n{}_b{}_fwd", type, n, std::max<std::int64_t>((std::int64_t{1} << 24) / n, 1)));
-  };
-  for (const char* type : {"f32", "f64"}) {
-    for (int e = 3; e <= 24; ++e) add(type, std::int64_t{1} << e);
-    for (const std::int64_t n : {100, 360, 400, 1000, 1331, 4099}) add(type, n);
-  }
-  return made;
-}
 
 std::string read_whole(const fs::path& file) {
   std::ifstream from(file);
@@ -58,7 +46,7 @@ void write_whole(const fs::path& file, const std::string& text) {
 
 int run_tune(std::vector<std::string> tokens, std::string output, bool quiet) {
   if (const std::string why = cuda::why_unavailable(); !why.empty()) throw unsupported_error(fmt::format("tune: backend cuda: {}", why));
-  if (tokens.empty()) tokens = common_problems();
+  if (tokens.empty()) tokens = fft::cuda::tuned_problems();
   if (output.empty()) {
     if (cuda::default_cache_folder().empty())
       throw invalid_argument_error("-o: expected a file, since there is no cache folder (set HOME)");

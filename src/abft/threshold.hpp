@@ -28,6 +28,13 @@ double fft_residual(double points, double norm, double kappa) {
   return kappa * (unit_roundoff<T> * std::sqrt(points * stages) * norm + smallest * points * std::sqrt(stages));
 }
 
+// How much more than √G times as large the residual of a composite of G signals may be than one signal's. Derivation: the scalars of G
+// signals are added up in working precision, in each thread a random walk of G steps at the size of its part of √g‖x‖√N, g ≤ G: with
+// uniform roundings a variance of u²G²/24 for each of the two sums, of N‖x‖² in all, which is what G/8 further stages would do.
+inline double fft_group_growth(double points, int signals) {
+  return signals == 1 ? 1 : std::sqrt(1 + signals / (8 * (std::log2(points) + 1 + 6)));
+}
+
 // What gradual underflow adds to ρ after the output was scaled, where the scale of y does not reduce it: half the smallest number in each
 // part of a scaled element, at most 1 of them in |Re ρ| + |Im ρ|, and half of one in each of the 4 multiply-adds of an element of aᵀy in
 // working precision, 2 of them in all. A bound, so it needs no factor; in lines of few points it is all there is.

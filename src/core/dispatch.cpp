@@ -42,7 +42,7 @@ backend choose_backend(const execution& how, std::string_view token, std::string
       fmt::format("{}: backend: expected one that can run here ({}), got {}{}", token, join(names, ", "), to_string(how.backend), why));
 }
 
-std::string_view choose_scheme(const execution& how, std::string_view fallback, std::initializer_list<std::string_view> known,
+std::string_view choose_scheme(const execution& how, std::string_view fallback, const std::vector<std::string_view>& known,
                                std::string_view token) {
   if (how.scheme.empty()) return fallback;
   const auto found = std::ranges::find(known, std::string_view(how.scheme));

@@ -17,7 +17,7 @@ std::vector<backend> available_backends();
 backend choose_backend(const execution& how, std::string_view token, std::string_view without_cuda = "");
 
 // `how.scheme`, or `fallback` if that is empty. Throws unsupported_error unless it is one of `known`.
-std::string_view choose_scheme(const execution& how, std::string_view fallback, std::initializer_list<std::string_view> known,
+std::string_view choose_scheme(const execution& how, std::string_view fallback, const std::vector<std::string_view>& known,
                                std::string_view token);
 
 }  // namespace ballast::core

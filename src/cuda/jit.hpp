@@ -49,7 +49,7 @@ capabilities typical_capabilities(std::string_view architecture);
 // Registers of a thread that the request allows: its own budget, or what the launch bound leaves.
 std::int64_t register_budget(const kernel_request& wanted, const capabilities& on);
 
-// Why an image does not keep within that budget, uses memory for what should be in registers,
+// Why an image does not keep within that budget and that of spills, has an array in memory that should be in registers,
 // or wants more shared memory than a block has; empty if it keeps within all of them. What the compiler did not say is over any budget.
 std::string over_budget(const image& made, const kernel_request& wanted, const capabilities& on);
 

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include <ballast/fft.hpp>
 
@@ -86,7 +88,9 @@ namespace reference {
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect);
 }
 namespace cuda {
-std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect);
+std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect, std::string_view scheme);
+// What `scheme` can be, the default first.
+const std::vector<std::string_view>& schemes();
 }
 namespace cpu {
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect);

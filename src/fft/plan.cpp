@@ -17,11 +17,11 @@ namespace ballast::fft {
 
 namespace {
 
-std::unique_ptr<const transform> make_work(backend which, const geometry& shape, precision type, bool protect) {
+std::unique_ptr<const transform> make_work(backend which, const geometry& shape, precision type, bool protect, std::string_view scheme) {
 #if defined(BALLAST_HAS_CPU)
   if (which == backend::cpu) return cpu::make_transform(shape, type, protect);
 #endif
-  if (which == backend::cuda) return cuda::make_transform(shape, type, protect);
+  if (which == backend::cuda) return cuda::make_transform(shape, type, protect, scheme);
   return reference::make_transform(shape, type, protect);
 }
 
@@ -42,10 +42,12 @@ plan::plan(fft::problem problem, ballast::execution how) {
   made->shape = resolve(problem);
   const std::string token = to_token(problem, natural_direction(problem.kind));
   made->backend = core::choose_backend(how, token);
-  made->scheme = core::choose_scheme(how, "verify_before_store", {"verify_before_store"}, token);
+  const std::vector<std::string_view> known =
+      made->backend == backend::cuda ? cuda::schemes() : std::vector<std::string_view>{"verify_before_store"};
+  made->scheme = core::choose_scheme(how, known.front(), known, token);
   (void)threads_of(how);
   const bool protect = how.protection != ballast::protection::off;
-  made->work = make_work(made->backend, made->shape, problem.precision, protect);
+  made->work = make_work(made->backend, made->shape, problem.precision, protect, made->scheme);
   made->problem = std::move(problem);
   made->how = std::move(how);
   implementation_ = std::move(made);

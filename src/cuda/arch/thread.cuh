@@ -21,6 +21,14 @@ __device__ __forceinline__ int warp() {
   return static_cast<int>((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32);
 }
 
+// The same value; but a compiler cannot see that it is, so what depends on it is not computed ahead of time.
+__device__ __forceinline__ unsigned opaque(unsigned value) {
+#if BALLAST_DEVICE_CODE
+  asm volatile("" : "+r"(value));
+#endif
+  return value;
+}
+
 __device__ __forceinline__ int multiprocessor_id() {
 #if BALLAST_DEVICE_CODE
   unsigned id;

@@ -13,6 +13,7 @@
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/bits.cuh"
 #include "fft/cuda/butterfly.cuh"
+#include "fft/cuda/butterfly_check.cuh"
 #include "fft/cuda/policy.hpp"
 #include "inject/device_injector.cuh"
 
@@ -173,6 +174,14 @@ __device__ __noinline__ complex<T> settle_product(const line_launch<Injector>& l
   return rare<Injector>{launch, tile, lines, line, number}.settle_product(once, twice, third);
 }
 
+template <class Injector>
+__device__ __noinline__ void report_butterfly(const line_launch<Injector>& launch, std::int64_t tile, int lines, int line, std::int64_t number,
+                                              double residual, double threshold, event_action action, bool false_alarm) {
+  const rare<Injector> told{launch, tile, lines, line, number};
+  told.report_event(residual, threshold, event_check::butterfly, action);
+  if (false_alarm) told.count(launch.arguments.events->false_alarms);
+}
+
 template <class T>
 struct word_type {
   using type = T;
@@ -183,7 +192,7 @@ struct line_tile {
   using real = std::conditional_t<P.wide, double, float>;
   using number = complex<real>;
   static constexpr int k_last = P.stages - 1;
-  static constexpr bool k_summed = P.check == check_form::verify_before_store || P.check == check_form::composite;
+  static constexpr bool k_summed = P.sums();
   static constexpr int k_values = 5;  // of a partial sum: two complex numbers and ‖x‖²
 
   number x[P.held()];
@@ -195,14 +204,21 @@ struct line_tile {
   unsigned char* const shared = arch::shared_memory();
   std::int64_t tile = 0;
   std::int64_t batch = 0, middle = 0, first_column = 0;
+  unsigned thread_now = 0;
 
   __device__ explicit line_tile(const line_launch<Injector>& given) : a(given.arguments), launch(given) {}
 
-  static __device__ __forceinline__ int line_of(bool columns) { return static_cast<int>(columns ? threadIdx.x % P.lines : threadIdx.x / P.threads); }
-  static __device__ __forceinline__ int place_of(bool columns) { return static_cast<int>(columns ? threadIdx.x / P.lines : threadIdx.x % P.threads); }
+  __device__ __forceinline__ int line_of(bool columns) const { return static_cast<int>(columns ? thread() % P.lines : thread() / P.threads); }
+  __device__ __forceinline__ int place_of(bool columns) const { return static_cast<int>(columns ? thread() / P.lines : thread() % P.threads); }
+  // A block that takes many tiles must not keep what it reads of tables for all of them: there are not that many registers.
+  __device__ __forceinline__ void forget() {
+    if constexpr (P.check == check_form::composite) thread_now = arch::opaque(threadIdx.x);
+  }
+  __device__ __forceinline__ unsigned thread() const { return P.check == check_form::composite ? thread_now : threadIdx.x; }
 
   __device__ __forceinline__ void select(std::int64_t wanted) {
     tile = wanted;
+    forget();
     if constexpr (P.flat) {
       first_column = wanted * P.lines;
     } else {
@@ -332,6 +348,7 @@ struct line_tile {
 
   // The elements of this thread's butterflies of the first stage.
   __device__ __forceinline__ void fetch_elements() {
+    forget();
     if constexpr (P.staged) {
       if (from_stage) {
         from_stage = false;
@@ -366,9 +383,15 @@ struct line_tile {
     });
   }
 
+  // `loaded` runs when they are encoded.
   __device__ __forceinline__ void load() {
+    load([] {});
+  }
+  template <class Body>
+  __device__ __forceinline__ void load(Body&& loaded) {
     fetch_elements();
     if constexpr (k_summed) encode(place_of(P.in_columns));
+    loaded();
     strike<2 * P.butterflies(0) * P.radix[0]>(inject::site::fft_input, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
   }
 
@@ -537,17 +560,88 @@ struct line_tile {
     const int t = place_of(S == 0 ? P.in_columns : P.out_columns);
     if constexpr (S > 0) multiply_by_twiddles<S>(t);
     if constexpr (S == k_last) strike<2 * P.butterflies(S) * r>(inject::site::fft_intermediate, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
-    unrolled<P.butterflies(S)>([&](auto qi) {
-      constexpr int q = decltype(qi)::value;
-      butterfly<r>(x + q * r);
-    });
-    strike<2 * P.butterflies(S) * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+    if constexpr (P.check == check_form::thread) {
+      checked_butterflies<S>();
+    } else {
+      unrolled<P.butterflies(S)>([&](auto qi) {
+        constexpr int q = decltype(qi)::value;
+        butterfly<r>(x + q * r);
+      });
+      strike<2 * P.butterflies(S) * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+    }
     if constexpr (S < k_last || (P.remaps() && P.stages == 1)) exchange<S>();
     if constexpr (S < k_last) stage<S + 1>();
   }
 
   __device__ __forceinline__ void transform() {
     stage<0>();
+  }
+
+  // The butterflies of stage S, each verified and computed again from what it was given until it passes.
+  template <int S>
+  __device__ __forceinline__ void checked_butterflies() {
+    constexpr int r = P.radix[S];
+    constexpr int count = P.butterflies(S);
+    constexpr double tiny = P.wide ? 1e-250 : 1e-30;
+    constexpr double huge = P.wide ? 1e250 : 1e30;
+    constexpr bool columns = S == 0 ? P.in_columns : P.out_columns;
+    const int line = line_of(columns);
+    number given[count * r];
+    std::uint64_t hash[count] = {};
+    std::uint32_t open = 0;
+    std::uint32_t detected = 0;
+    unrolled<count>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      if (!P.ragged(S) || place_of(columns) + q * P.threads < P.length / r) open |= 1u << q;
+    });
+    unrolled<count * r>([&](auto i) { given[decltype(i)::value] = x[decltype(i)::value]; });
+    for (int attempt = 0; open != 0; ++attempt) {
+      unrolled<count>([&](auto qi) {
+        constexpr int q = decltype(qi)::value;
+        if ((open >> q & 1) == 0) return;
+        unrolled<r>([&](auto k) { x[q * r + decltype(k)::value] = given[q * r + decltype(k)::value]; });
+        butterfly<r>(x + q * r);
+      });
+      strike<2 * count * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+      unrolled<count>([&](auto qi) {
+        constexpr int q = decltype(qi)::value;
+        if ((open >> q & 1) == 0) return;
+        const int step = a.first_stage + S;
+        const int here = static_cast<int>(threadIdx.x);
+        auto seen = residual_of<r>(given + q * r, x + q * r);
+        const double square = static_cast<double>(seen.square);
+        abft::guarded_threshold tau = butterfly_limit<r, real>(square, a.kappa);
+        if constexpr (q == 0) strike<1>(inject::site::fft_checksum, step, a.stages, &seen.size, here, P.block());
+        if constexpr (q == 0) strike<1>(inject::site::fft_threshold, step, a.stages, &tau.value, here, P.block());
+        std::uint32_t word = abft::verify(seen.size * seen.size, tau);
+        const bool judged = square >= tiny && square <= huge;
+        if (!judged && !(square == 0 && seen.size == 0)) word = abft::k_fail;
+        if constexpr (q == 0) strike<1>(inject::site::fft_comparison, step, a.stages, &word, here, P.block());
+        if (word == abft::k_pass && attempt == 0) {
+          open &= ~(1u << q);
+          return;
+        }
+        // What is out of range is judged by repetition.
+        std::uint64_t now = 0;
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          now += value_hash(x[q * r + k].re, 2 * k) + value_hash(x[q * r + k].im, 2 * k + 1);
+        });
+        const bool same = attempt > 0 && now == hash[q];
+        hash[q] = now;
+        if (word == abft::k_pass || (!judged && same)) {
+          open &= ~(1u << q);
+          if ((detected >> q & 1) != 0 || attempt > 1)
+            report_butterfly<Injector>(launch, tile, P.lines, line, number_of(line), seen.size, tau.value, event_action::recomputed, same);
+          return;
+        }
+        if (judged) detected |= 1u << q;
+        if (attempt > a.repairs || (judged && a.repairs == 0)) {
+          open &= ~(1u << q);
+          report_butterfly<Injector>(launch, tile, P.lines, line, number_of(line), seen.size, tau.value, event_action::uncorrectable, false);
+        }
+      });
+    }
   }
 
   // ---- store -----------------------------------------------------------------------------------------------------------------------
@@ -600,23 +694,25 @@ struct line_tile {
     }
     strike<2 * P.butterflies(k_last) * P.radix[k_last]>(inject::site::fft_output, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x),
                                                         P.block());
-    if constexpr (k_summed) {
-      constexpr int r = P.radix[k_last];
-      constexpr int stride = P.length / r;
-      const number* const weights = static_cast<const number*>(a.verify) + place_of(P.out_columns);
-      unrolled<P.butterflies(k_last)>([&](auto qi) {
-        constexpr int q = decltype(qi)::value;
-        if (P.ragged(k_last) && place_of(P.out_columns) + q * P.threads >= stride) return;
-        unrolled<r>([&](auto ki) {
-          constexpr int k = decltype(ki)::value;
-          constexpr int sign = second_weight_negative(q, k) ? 2 : 0;
-          const number w = cached(weights + (q * P.threads + k * stride));
-          const number z = x[q * r + k];
-          sum[sign] = multiply_add(-w.im, z.im, multiply_add(w.re, z.re, sum[sign]));
-          sum[sign + 1] = multiply_add(w.im, z.re, multiply_add(w.re, z.im, sum[sign + 1]));
-        });
+    if constexpr (k_summed) sum_outputs(sum);
+  }
+
+  __device__ __forceinline__ void sum_outputs(real (&sum)[4]) const {
+    constexpr int r = P.radix[k_last];
+    constexpr int stride = P.length / r;
+    const number* const weights = static_cast<const number*>(a.verify) + place_of(P.out_columns);
+    unrolled<P.butterflies(k_last)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      if (P.ragged(k_last) && place_of(P.out_columns) + q * P.threads >= stride) return;
+      unrolled<r>([&](auto ki) {
+        constexpr int k = decltype(ki)::value;
+        constexpr int sign = second_weight_negative(q, k) ? 2 : 0;
+        const number w = cached(weights + (q * P.threads + k * stride));
+        const number z = x[q * r + k];
+        sum[sign] = multiply_add(-w.im, z.im, multiply_add(w.re, z.re, sum[sign]));
+        sum[sign + 1] = multiply_add(w.im, z.re, multiply_add(w.re, z.im, sum[sign + 1]));
       });
-    }
+    });
   }
 
   __device__ __forceinline__ void store() const {
@@ -720,9 +816,29 @@ struct line_tile {
       for (int v = 0; v < 4; ++v) out[v] -= scale * static_cast<double>(encoded[v]);
     }
     deposit<P.out_columns, false>(out, P.remaps() ? real(0) : square);
-    barrier();
-    // One warp judges a line: lane 8v + s adds up value v of the slots s, s + 8, …
     bool open = false;
+    each_line([&](int line, int v, double one, double norm) {
+      if (threadIdx.x % 8 == 0) strike<1>(inject::site::fft_checksum, a.pass, a.passes, &one, line * 4 + v, 4 * P.lines);
+      const double residual = larger_residual(one);
+      if (threadIdx.x % 32 == 0 && valid(line)) open = !judge(line, attempt, residual, norm) || open;
+    });
+    return __syncthreads_or(open) != 0;
+  }
+
+  // From value v of aᵀy − bᵀx in the lanes 8v …: |Re ρ| + |Im ρ| of one vector, and then the larger one, or whichever is not a number.
+  static __device__ __forceinline__ double larger_residual(double one) {
+    one = fabs(one);
+    one += __shfl_xor_sync(0xffffffffu, one, 8);
+    const double other = __shfl_xor_sync(0xffffffffu, one, 16);
+    return one <= other ? other : one == one ? (other == other ? one : other) : one;
+  }
+
+  // Adds up what the threads of each line have deposited. One warp takes a line: body(line, v, value v of aᵀy − bᵀx, ‖x‖²) in the lanes
+  // 8v … 8v + 7, which add up the slots s, s + 8, …; lane 8v has the sum.
+  template <class Body>
+  __device__ __forceinline__ void each_line(Body&& body) const {
+    const double scale = P.scaled ? static_cast<double>(static_cast<real>(a.scale)) : 1;
+    barrier();
     constexpr int warps = P.block() / 32;
     const int warp = static_cast<int>(threadIdx.x) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -743,15 +859,8 @@ struct line_tile {
         one += __shfl_xor_sync(0xffffffffu, one, d);
         norm += __shfl_xor_sync(0xffffffffu, norm, d);
       }
-      if (lane % 8 == 0) strike<1>(inject::site::fft_checksum, a.pass, a.passes, &one, line * 4 + v, 4 * P.lines);
-      // |Re ρ| + |Im ρ| of one vector, and then the larger one, or whichever is not a number.
-      one = fabs(one);
-      one += __shfl_xor_sync(0xffffffffu, one, 8);
-      const double other = __shfl_xor_sync(0xffffffffu, one, 16);
-      const double residual = one <= other ? other : one == one ? (other == other ? one : other) : one;
-      if (lane == 0 && valid(line)) open = !judge(line, attempt, residual, norm) || open;
+      body(line, v, one, norm);
     }
-    return __syncthreads_or(open) != 0;
   }
 
   // Decides about one line from its residual and ‖x‖². Returns whether it is settled.
@@ -853,9 +962,12 @@ struct line_tile {
       real sum[4] = {};
       compute(sum);
       if (attempt > 0) hash_outputs();
+      if constexpr (P.check == check_form::one_sided) {
+        if (attempt == 0 && !stored) store();
+      }
       const bool open = verify(attempt, sum);
       if (!stored && all[line_of(P.out_columns)].settled != 0) {
-        if (all[line_of(P.out_columns)].word == abft::k_pass) store();
+        if (all[line_of(P.out_columns)].word == abft::k_pass && !(P.check == check_form::one_sided && attempt == 0)) store();
         stored = true;
       }
       if (!open) return;
@@ -866,7 +978,7 @@ struct line_tile {
   }
 
   __device__ __forceinline__ void run() {
-    if constexpr (P.check == check_form::verify_before_store) {
+    if constexpr (P.check == check_form::verify_before_store || P.check == check_form::one_sided) {
       run_verified();
     } else {
       real sum[4] = {};

@@ -258,7 +258,7 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
   p.split = value.split;
   p.min_blocks = value.min_blocks;
   p.stages = static_cast<int>(radices.size());
-  p.staged = value.staged && wanted.stageable && p.stages > 1;
+  p.staged = value.staged && wanted.stageable && p.stages > 1 && wanted.check != check_form::composite;
   if (radices.empty() || radices.size() > k_max_stages) throw std::logic_error("radices: expected 1 to 8");
   int product = 1;
   for (std::size_t s = 0; s < radices.size(); ++s) {
@@ -270,7 +270,10 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
   if (p.stages == 1 && threads != 1) throw std::logic_error("threads: expected 1 for a line of one butterfly");
   if (p.block() > 1024 || p.block() < 32) throw std::logic_error("block: expected 32 to 1024 threads");
   const int exchanges = p.exchanges() ? std::max(1, p.stages - 1) : 0;
-  for (int s = 0; s < exchanges; ++s) p.exchange[s] = choose_exchange(p, s);
+  for (int s = 0; s < exchanges; ++s) {
+    p.exchange[s].columns = p.out_columns;
+    if (!wanted.plain) p.exchange[s] = choose_exchange(p, s);
+  }
   return p;
 }
 
@@ -285,21 +288,58 @@ bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabili
 
 namespace {
 
+// About how many registers a thread will want.
+int registers_of(const line_request& wanted, const tuned_line& value) {
+  int held = 0;
+  for (const int r : value.radices) held = std::max(held, ceil_divide(wanted.length / r, value.threads) * r);
+  const int scalars = wanted.wide ? 4 : 2;
+  int registers = 24 + held * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
+  if (wanted.check == check_form::composite) registers += held * scalars + 8 * scalars + 80;
+  if (wanted.check == check_form::thread) registers += held * scalars + 24;
+  return std::min(255, registers);
+}
+
 // Whether a tile of so many lines leaves multiprocessors idle that a smaller one would use.
 bool too_few_tiles(const line_request& wanted, int lines, const ballast::cuda::capabilities& device) {
   return (wanted.count + lines - 1) / lines < device.multiprocessors;
+}
+
+// Radices of 4, one butterfly a thread and blocks of 256 threads, as nearly as length and shared memory allow.
+line_policy plain_policy(const line_request& wanted, const ballast::cuda::capabilities& device) {
+  int limit = 4;
+  for (const std::int64_t prime : prime_factors(wanted.length)) limit = std::max(limit, static_cast<int>(prime));
+  const std::vector<int> radices = split_into_radices(wanted.length, limit);
+  int smallest = radices.front();
+  for (const int r : radices) smallest = std::min(smallest, r);
+  const int threads = radices.size() == 1 ? 1 : std::min(1024, wanted.length / smallest);
+  int lines = std::max(1, 256 / threads);
+  while (threads * lines < 32) ++lines;
+  for (bool split : {false, true}) {
+    for (int side = lines; side >= 1 && threads * side >= 32; side /= 2) {
+      const line_policy p = make_policy(wanted, {radices, threads, side, split, 1});
+      if (p.shared_bytes() <= device.shared_per_block) return p;
+    }
+  }
+  throw std::logic_error("length: expected one that fits into shared memory");
 }
 
 }  // namespace
 
 line_policy choose_policy(const line_request& wanted, const ballast::cuda::capabilities& device, const tuning_table& tuned) {
   const int n = wanted.length;
+  if (wanted.plain) return plain_policy(wanted, device);
   if (const auto entry = tuned.find(wanted, device.major)) {
     tuned_line value = *entry;
     const int least = wanted.in_columns || wanted.out_columns ? (wanted.wide ? 2 : 4) : 1;
     while (value.lines / 2 >= least && value.lines % 2 == 0 && value.threads * value.lines / 2 >= 32 &&
            (value.lines / 2 >= wanted.columns || too_few_tiles(wanted, value.lines, device)))
       value.lines /= 2;
+    if (wanted.check == check_form::composite || wanted.check == check_form::thread) {
+      // The table is for a kernel that holds half as many numbers.
+      const int threads = value.threads * value.lines;
+      value.min_blocks = std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers_of(wanted, value) * threads), 1,
+                                    value.min_blocks);
+    }
     line_policy p = make_policy(wanted, value);
     if (p.shared_bytes() <= device.shared_per_block) return p;
   }
@@ -308,8 +348,10 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   if (std::has_single_bit(static_cast<unsigned>(n)) && n > 16) radices = split_into_radices(n, limit);
   if (radices.empty()) throw std::logic_error("length: expected prime factors of at most 13");
   int threads = radices.size() == 1 ? 1 : choose_threads(n, radices, limit);
-  // A block of 1024 threads leaves 64 registers to each: too few for the sums of a checked line.
-  if (wanted.check != check_form::none && threads > 512) threads = ceil_divide(threads, 2);
+  // A block of 1024 threads leaves 64 registers to each: too few for the sums of a checked line; one of 512 leaves 128, too few beside 16
+  // complex doubles.
+  const int most_threads = wanted.check == check_form::none ? 1024 : wanted.wide && n > 4096 ? 256 : 512;
+  while (threads > most_threads) threads = ceil_divide(threads, 2);
   const int sector_lines = wanted.wide ? 8 : 16;  // 128 bytes of neighbouring lines
   const bool columns = wanted.in_columns || wanted.out_columns;
   int lines = std::max(1, 256 / threads);
@@ -318,10 +360,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   while (lines > 1 && (lines / 2 >= wanted.columns || (!columns && too_few_tiles(wanted, lines, device))) && threads * lines / 2 >= 32) lines /= 2;
   while (threads * lines > 1024 && lines > 1) lines /= 2;
   while (threads * lines < 32) lines *= 2;
-  int held = 0;
-  for (const int r : radices) held = std::max(held, ceil_divide(n / r, threads) * r);
-  const int scalars = wanted.wide ? 4 : 2;
-  const int registers = std::min(255, 24 + held * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0));
+  const int registers = registers_of(wanted, {radices, threads});
   const auto blocks_for = [&](int threads_of_block) {
     threads_of_block = ceil_divide(threads_of_block, 32) * 32;
     return std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers * threads_of_block), 1,
@@ -398,7 +437,9 @@ void append(std::string& text, int value) { text += std::to_string(value); }
 }  // namespace
 
 std::string kernel_expression(const line_policy& p, bool instrumented) {
-  std::string text = "ballast::fft::cuda::line_kernel<ballast::fft::cuda::line_policy{";
+  std::string text = "ballast::fft::cuda::";
+  text += p.check == check_form::composite ? "composite_kernel" : "line_kernel";
+  text += "<ballast::fft::cuda::line_policy{";
   for (const bool flag : {p.wide, p.inverse, p.scaled, p.in_columns, p.out_columns, p.staged, p.split, p.seal_out, p.seal_in}) {
     append(text, flag);
     text += ',';
@@ -435,12 +476,15 @@ std::string kernel_expression(const line_policy& p, bool instrumented) {
 
 ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrumented) {
   ballast::cuda::kernel_request made;
-  made.header = "fft/cuda/line.cuh";
+  made.header = policy.check == check_form::composite ? "fft/cuda/composite.cuh" : "fft/cuda/line.cuh";
   made.expression = kernel_expression(policy, instrumented);
   made.threads = policy.block();
   made.shared = policy.shared_bytes();
   made.blocks = policy.min_blocks;
   made.overlaps = true;
+  // What is kept across tiles and attempts, addresses and predicates, the compiler puts into memory in some policies, also where registers are
+  // left: some accesses a tile. Numbers of a line would be hundreds of bytes.
+  made.spills = 80;
   return made;
 }
 

@@ -10,7 +10,8 @@ namespace ballast::fft::cuda {
 
 inline constexpr int k_max_stages = 8;
 inline constexpr int k_max_radix = 16;
-inline constexpr int k_record_bytes = 80;  // room in shared memory for what is known of a line (line.cuh)
+inline constexpr int k_record_bytes = 80;         // room in shared memory for what is known of a line (line.cuh)
+inline constexpr int k_group_record_bytes = 112;  // and of the same line of all tiles of a group (composite.cuh)
 
 // What is read: complex numbers; reals, imaginary part 0; or the first half of a Hermitian line, the rest being its mirror image.
 enum class load_form : int { complex, real, half };
@@ -20,8 +21,9 @@ enum class store_form : int { complex, real };
 // and k the element, from two tables of about √M entries: what stands between two passes.
 enum class factor_form : int { none, table, twiddle };
 // none: no check. verify_before_store: two checksums of each line, verified before it is stored. thread: every butterfly by itself.
-// composite: lines of `transactions` tiles share one check and are corrected after their store (two-sided).
-enum class check_form : int { none, verify_before_store, thread, composite };
+// composite: lines of `transactions` tiles share one check and are corrected after their store (two-sided, composite.cuh). one_sided: each
+// line is verified after its store.
+enum class check_form : int { none, verify_before_store, thread, composite, one_sided };
 
 // One trip of a tile through shared memory. Word p of the linear layout is at p ^ (p >> shift & mask), for both pairs; mask < 2^shift,
 // so that it permutes groups of 2^shift ≤ 16 words. columns: word i·lines + line, else line·length + i.
@@ -87,6 +89,7 @@ struct line_policy {
     for (int i = 1; i < s; ++i) offset += (radix[i] - 1) * before(i);
     return offset;
   }
+  BALLAST_HD constexpr bool sums() const { return check != check_form::none && check != check_form::thread; }  // lines have checksums
   BALLAST_HD constexpr bool remaps() const { return in_columns != out_columns; }
   BALLAST_HD constexpr bool exchanges() const { return stages > 1 || remaps(); }
   // Shared memory. Exchange: words of one part or of both, rounded up to the groups that a layout permutes.
@@ -106,11 +109,14 @@ struct line_policy {
   }
   BALLAST_HD constexpr int partials(bool columns) const { return shuffles(columns) ? threads / lanes_of_line(columns) : threads; }
   BALLAST_HD constexpr std::int64_t partial_bytes() const {
-    if (check == check_form::none) return 0;
+    if (!sums()) return 0;
     const int slots = partials(out_columns) + (remaps() ? partials(in_columns) : 0);
     return static_cast<std::int64_t>(slots) * 5 * lines * 8;
   }
-  BALLAST_HD constexpr std::int64_t record_bytes() const { return check == check_form::none ? 0 : k_record_bytes * static_cast<std::int64_t>(lines); }
+  BALLAST_HD constexpr std::int64_t record_bytes() const {
+    if (!sums()) return 0;
+    return (k_record_bytes + (check == check_form::composite ? k_group_record_bytes : 0)) * static_cast<std::int64_t>(lines);
+  }
   // The stage, behind all this, and the barrier that tells when it is full.
   BALLAST_HD constexpr std::int64_t stage_offset() const { return (partial_offset() + partial_bytes() + record_bytes() + 127) / 128 * 128; }
   BALLAST_HD constexpr std::int64_t tile_bytes() const { return static_cast<std::int64_t>(length) * lines * 2 * scalar_bytes(); }
@@ -127,7 +133,7 @@ struct line_side {
   std::int64_t position_element, position_column, position_middle;
 };
 
-enum class event_check : std::uint32_t { line, product, seal, composite };
+enum class event_check : std::uint32_t { line, product, seal, composite, butterfly };
 enum class event_action : std::uint32_t { corrected, recomputed, uncorrectable };
 
 // What a check saw; written by the device, read by the host when the report is asked for.
@@ -188,11 +194,13 @@ struct line_arguments {
   int coarse_size;
   int chunk;        // for events
   int repairs;      // how often a tile may be computed again; 0: detect only
+  int input_kept;   // not 0: no tile's store changes the input of any
   int pass, passes;            // this pass, for events; and of how many, for injection
   int first_stage, stages;     // injection: this pass's stages and
   int first_twiddle, twiddle_steps; // twiddle products among those of all passes
   double scale;
   double slope[2], offset[2];  // threshold: √(slope²‖x‖² + offset²), each kept twice
+  double kappa;                // thread: the factor of its thresholds
   double overflow;             // a line whose norm exceeds this may overflow: judged by repetition
 };
 

@@ -27,6 +27,23 @@ std::int64_t pass::lines() const {
   return all;
 }
 
+std::int64_t pass::groups() const {
+  const std::int64_t tiles = (columns + policy.lines - 1) / policy.lines * middles * batches;
+  return (tiles + policy.transactions - 1) / policy.transactions;
+}
+
+std::int64_t pass::checks() const {
+  if (policy.check == check_form::thread) {
+    std::int64_t butterflies = 0;
+    for (int s = 0; s < policy.stages; ++s) butterflies += policy.length / policy.radix[s];
+    return lines() * butterflies;
+  }
+  if (policy.check != check_form::composite) return lines();
+  std::int64_t all = groups() * policy.lines;
+  for (const repeat& each : repeats) all *= each.count;
+  return all;
+}
+
 namespace {
 
 // A dimension that a pass runs over but does not transform.
@@ -301,6 +318,7 @@ class builder {
     wanted.in_columns = source > dims[0].source && dims[0].count > 1;
     wanted.out_columns = target > dims[0].target && dims[0].count > 1;
     wanted.check = wanted_.check;
+    wanted.plain = wanted_.plain;
     wanted.columns = made.columns;
     wanted.count = made.lines();
     const bool read_as_it_is = !loads || (one.load == load_form::complex && one.load_table == table_kind::none && one.loaded == 0);

@@ -47,7 +47,9 @@ struct pass {
   std::int64_t convolution = 0;  // N of the transform whose chirp and filter are meant, −N of an inverse one; 0: none
   std::int64_t padded_to = 0;    // and the length of the convolution
 
-  std::int64_t lines() const;  // of all repeats
+  std::int64_t lines() const;   // of all repeats
+  std::int64_t groups() const;  // of tiles, what one block takes at a time; of one repeat
+  std::int64_t checks() const;  // of all repeats
 };
 
 struct schedule {
@@ -65,6 +67,7 @@ struct schedule_request {
   check_form check = check_form::none;
   int transactions = 1;
   const tuning_table* tuned = &tuning_table::active();
+  bool plain = false;
   bool aligned = true;  // the input begins on a boundary of 16 bytes, as copies in bulk need it
 };
 

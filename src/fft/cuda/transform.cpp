@@ -16,6 +16,7 @@
 #include "cuda/device.hpp"
 #include "fft/checks.hpp"
 #include "fft/contract.hpp"
+#include "fft/cuda/device_transform.hpp"
 #include "fft/cuda/schedule.hpp"
 #include "fft/cuda/tables.hpp"
 #include "fft/cuda/transform.hpp"
@@ -32,13 +33,13 @@ using ballast::cuda::device_buffer;
 std::int64_t chunk_bytes(const ballast::cuda::capabilities& about) { return about.memory / 256; }
 
 template <class T>
-class cuda_transform final : public transform {
+class cuda_transform final : public device_transform {
  public:
   cuda_transform(const geometry& shape, const transform_options& options)
-      : device_(ballast::cuda::current_device()),
-        shape_(shape),
+      : device_transform(shape, precision_of<T>),
         check_(options.check),
         transactions_(options.transactions),
+        plain_(options.plain),
         tuned_(*options.tuned),
         tables_(device_, precision_of<T>) {
     // Work is needed for as many signals as run at a time: as many as fit into the cache together.
@@ -47,13 +48,15 @@ class cuda_transform final : public transform {
     chunk_ = shape_.batch;
     if (work > 0) {
       chunk_ = std::clamp<std::int64_t>(chunk_bytes(device_->about()) / (work / shape_.batch), 1, shape_.batch);
-      work_bytes_ = work / shape_.batch * chunk_;
+      work_bytes_ = (work / shape_.batch * chunk_ + 255) / 256 * 256;
+    }
+    if (check_ == check_form::one_sided) {
+      const schedule part = scheduled(direction::forward, false, chunk_);
+      for (int from = 0; from < k_places; ++from) copy_bytes_ = std::max(copy_bytes_, bytes_at(static_cast<place>(from), part.room, chunk_));
     }
   }
 
-  void run(const void* in, void* out, const call& how) const override;
-  std::unique_ptr<pending> enqueue(const void* in, void* out, const call& how) const override;
-  std::int64_t workspace_bytes() const override { return k_ring_room + work_bytes_; }
+  std::int64_t workspace_bytes() const override { return k_ring_room + work_bytes_ + copy_bytes_; }
 
  private:
   // A schedule with everything that does not change from call to call.
@@ -66,18 +69,27 @@ class cuda_transform final : public transform {
   struct prepared {
     std::vector<prepared_pass> passes;
     std::array<std::int64_t, k_places> room;
+    std::int64_t batch;
   };
   // Device memory of one execution; kept for the next one. The counters of the ring are zero when it is idle.
   struct scratch {
     device_buffer owned;
     unsigned char* ring = nullptr;
     unsigned char* work = nullptr;
+    unsigned char* copy = nullptr;  // one_sided: the input of a pass that overwrites it
   };
   using scratch_handle = std::unique_ptr<scratch>;
   class flight;
 
   static constexpr std::int64_t k_ring_room = (sizeof(event_ring) + 255) / 256 * 256;
-  static std::int64_t width_of(const side& s) { return static_cast<std::int64_t>(sizeof(T)) * (s.real ? 1 : 2); }
+
+  // What a pass over `batch` signals can find at a place.
+  std::int64_t bytes_at(place from, const std::array<std::int64_t, k_places>& room, std::int64_t batch) const {
+    const auto part = [&](const side& s) { return (s.extent - (shape_.batch - batch) * s.distance) * this->width_of(s); };
+    if (from == place::input) return part(shape_.input);
+    if (from == place::output) return part(shape_.output);
+    return room[static_cast<std::size_t>(from)] * 2 * static_cast<std::int64_t>(sizeof(T));
+  }
 
   schedule scheduled(direction way, bool scaled, std::int64_t batch, bool aligned = true) const {
     schedule_request wanted;
@@ -88,6 +100,7 @@ class cuda_transform final : public transform {
     wanted.scaled = scaled;
     wanted.check = check_;
     wanted.transactions = transactions_;
+    wanted.plain = plain_;
     wanted.tuned = &tuned_;
     wanted.aligned = aligned;
     return make_schedule(wanted, device_->about());
@@ -95,20 +108,20 @@ class cuda_transform final : public transform {
 
   const prepared& prepare(direction way, bool scaled, std::int64_t batch, bool aligned, bool instrumented) const;
   void fill(prepared_pass& made) const;
-  void launch(const prepared& work, const std::array<unsigned char*, k_places>& base, std::int64_t chunk, unsigned char* ring,
+  void launch(const prepared& work, const std::array<unsigned char*, k_places>& base, std::int64_t chunk, const scratch& memory,
               const inject::device_faults& faults, bool instrumented, const call& how) const;
-  std::unique_ptr<flight> start(const unsigned char* in, unsigned char* out, const call& how) const;
+  std::unique_ptr<pending> start(const unsigned char* in, unsigned char* out, const call& how) const override;
   scratch_handle take_scratch(const call& how) const;
   void give_back(scratch_handle memory) const;
   core::device_log::entry readable(const device_event& e, const std::vector<const prepared*>& chunks) const;
 
-  std::shared_ptr<ballast::cuda::device> device_;
-  geometry shape_;
   check_form check_;
   int transactions_;
+  bool plain_;
   const tuning_table& tuned_;
   std::int64_t chunk_ = 1;
   std::int64_t work_bytes_ = 0;
+  std::int64_t copy_bytes_ = 0;
   mutable std::mutex mutex_;
   mutable std::vector<scratch_handle> idle_;
   mutable table_store tables_;
@@ -130,6 +143,7 @@ const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction
   schedule made = scheduled(way, scaled, batch, aligned);
   auto work = std::make_unique<prepared>();
   work->room = made.room;
+  work->batch = batch;
   int stages = 0;
   int twiddles = 0;
   for (const pass& each : made.passes) {
@@ -195,7 +209,7 @@ void cuda_transform<T>::fill(prepared_pass& made) const {
     a.store_table = tables_.template get<T>(name, 0, make);
     a.store_twin = tables_.template get<T>(name, 1, make);
   }
-  if (policy.check == check_form::verify_before_store || policy.check == check_form::composite) {
+  if (policy.sums()) {
     std::optional<typename source::weights> weights;
     const auto once = [&]() -> typename source::weights& {
       if (!weights) weights = source::checksum_weights(policy);
@@ -220,28 +234,36 @@ void cuda_transform<T>::fill(prepared_pass& made) const {
 }
 
 template <class T>
-void cuda_transform<T>::launch(const prepared& work, const std::array<unsigned char*, k_places>& base, std::int64_t chunk, unsigned char* ring,
+void cuda_transform<T>::launch(const prepared& work, const std::array<unsigned char*, k_places>& base, std::int64_t chunk, const scratch& memory,
                                const inject::device_faults& faults, bool instrumented, const call& how) const {
   for (const prepared_pass& each : work.passes) {
     const pass& p = each.pass;
     launch_argument given{each.arguments, faults};
     line_arguments& a = given.arguments;
-    a.events = reinterpret_cast<event_ring*>(ring);
+    a.events = reinterpret_cast<event_ring*>(memory.ring);
     a.chunk = static_cast<int>(chunk);
     a.repairs = how.protection == protection::correct ? k_repairs : 0;
     a.scale = how.scale;
     const double factor = p.policy.scaled ? std::abs(how.scale) : 1;
     const double points = static_cast<double>(p.policy.length);
     const double offset = abft::fft_residual<T>(points, 0, k_kappa) * factor + abft::fft_output_underflow<T>(points);
-    const double slope = (abft::fft_residual<T>(points, 1, k_kappa) - abft::fft_residual<T>(points, 0, k_kappa)) * factor;
+    const double slope = (abft::fft_residual<T>(points, 1, k_kappa) - abft::fft_residual<T>(points, 0, k_kappa)) * factor *
+                         abft::fft_group_growth(points, p.policy.transactions);
     for (int copy = 0; copy < 2; ++copy) {
       a.slope[copy] = slope;
       a.offset[copy] = offset;
     }
+    a.kappa = k_kappa;
     a.overflow = static_cast<double>(std::numeric_limits<T>::max()) / (8 * std::sqrt(points)) / std::max(1.0, factor);
 
     const std::int64_t source_width = (p.policy.load == load_form::real ? 1 : 2) * static_cast<std::int64_t>(sizeof(T));
     const std::int64_t target_width = (p.policy.store == store_form::real ? 1 : 2) * static_cast<std::int64_t>(sizeof(T));
+    const unsigned char* from = base[static_cast<std::size_t>(p.from)];
+    a.input_kept = from != base[static_cast<std::size_t>(p.to)];
+    if (p.policy.check == check_form::one_sided && a.input_kept == 0) {
+      device_->copy(memory.copy, from, bytes_at(p.from, work.room, work.batch), how.stream);
+      from = memory.copy;
+    }
     std::vector<std::int64_t> at(p.repeats.size(), 0);
     for (std::int64_t round = 0;; ++round) {
       std::int64_t source = 0;
@@ -250,11 +272,11 @@ void cuda_transform<T>::launch(const prepared& work, const std::array<unsigned c
         source += at[i] * p.repeats[i].source;
         target += at[i] * p.repeats[i].target;
       }
-      a.in = base[static_cast<std::size_t>(p.from)] + source * source_width;
+      a.in = from + source * source_width;
       a.out = base[static_cast<std::size_t>(p.to)] + target * target_width;
       a.first_tile = round * a.tiles;
       const std::size_t size = instrumented ? sizeof(launch_argument) : sizeof(line_arguments);
-      device_->launch(*each.kernel, std::min(a.tiles, each.most_blocks), &given, size, how.stream);
+      device_->launch(*each.kernel, std::min(p.groups(), each.most_blocks), &given, size, how.stream);
       std::size_t i = 0;
       while (i < at.size() && ++at[i] == p.repeats[i].count) at[i++] = 0;
       if (i == at.size()) break;
@@ -268,6 +290,7 @@ const char* name_of_check(std::uint32_t what) {
     case event_check::product: return "fft.product";
     case event_check::seal: return "fft.seal";
     case event_check::composite: return "fft.composite";
+    case event_check::butterfly: return "fft.butterfly";
   }
   return "fft";
 }
@@ -298,7 +321,7 @@ void cuda_transform<T>::flight::collect(core::recorder& seen) {
   }
   // One comparison for each line of each pass; those of lines that were computed again are not known and not counted.
   for (const prepared* each : chunks_) {
-    for (const prepared_pass& one : each->passes) seen.checked(static_cast<std::uint64_t>(one.pass.lines()));
+    for (const prepared_pass& one : each->passes) seen.checked(static_cast<std::uint64_t>(one.pass.checks()));
   }
   event_ring ring;
   constexpr std::size_t head = offsetof(event_ring, events);
@@ -353,13 +376,8 @@ template <class T>
 typename cuda_transform<T>::scratch_handle cuda_transform<T>::take_scratch(const call& how) const {
   const std::int64_t needed = workspace_bytes();
   auto made = std::make_unique<scratch>();
-  unsigned char* memory = nullptr;
-  if (!how.workspace.empty()) {
-    if (static_cast<std::int64_t>(how.workspace.size()) < needed)
-      throw invalid_argument_error("workspace: expected at least " + std::to_string(needed) + " bytes, got " + std::to_string(how.workspace.size()));
-    memory = reinterpret_cast<unsigned char*>(how.workspace.data());
-    if (!device_->accessible(memory)) throw invalid_argument_error("workspace: expected device memory, got a host pointer");
-  } else {
+  unsigned char* memory = workspace_of(how, needed);
+  if (memory == nullptr) {
     const std::lock_guard lock(mutex_);
     if (!idle_.empty()) {
       scratch_handle kept = std::move(idle_.back());
@@ -371,6 +389,7 @@ typename cuda_transform<T>::scratch_handle cuda_transform<T>::take_scratch(const
   }
   made->ring = memory;
   made->work = memory + k_ring_room;
+  made->copy = made->work + work_bytes_;
   device_->zero(made->ring, offsetof(event_ring, events), how.stream);
   return made;
 }
@@ -383,7 +402,7 @@ void cuda_transform<T>::give_back(scratch_handle memory) const {
 }
 
 template <class T>
-std::unique_ptr<typename cuda_transform<T>::flight> cuda_transform<T>::start(const unsigned char* in, unsigned char* out, const call& how) const {
+std::unique_ptr<pending> cuda_transform<T>::start(const unsigned char* in, unsigned char* out, const call& how) const {
   const bool scaled = how.scale != 1;
   const bool instrumented = how.injector.armed_sites() != 0;
   // Of every chunk: signals of an even number of bytes to a boundary stay on it.
@@ -410,47 +429,10 @@ std::unique_ptr<typename cuda_transform<T>::flight> cuda_transform<T>::start(con
       base[part] = work;
       work += now.room[part] * 2 * static_cast<std::int64_t>(sizeof(T));
     }
-    launch(now, base, first / chunk_, made->memory_->ring, faults, instrumented, how);
+    launch(now, base, first / chunk_, *made->memory_, faults, instrumented, how);
     made->chunks_.push_back(&now);
   }
   return made;
-}
-
-template <class T>
-std::unique_ptr<pending> cuda_transform<T>::enqueue(const void* in, void* out, const call& how) const {
-  if (!device_->accessible(in) || !device_->accessible(out))
-    throw invalid_argument_error("expected in and out in device memory, got a host pointer");
-  return start(static_cast<const unsigned char*>(in), static_cast<unsigned char*>(out), how);
-}
-
-template <class T>
-void cuda_transform<T>::run(const void* in, void* out, const call& how) const {
-  ballast::cuda::device& device = *device_;
-  // Host arrays are staged whole.
-  const auto bytes_of = [](const side& s) { return s.extent * width_of(s); };
-  const bool out_is_here = device.accessible(out);
-  device_buffer staged_in, staged_out;
-  const auto* source = static_cast<const unsigned char*>(in);
-  auto* target = static_cast<unsigned char*>(out);
-  if (!device.accessible(in)) {
-    staged_in = device_buffer(device_, std::max(bytes_of(shape_.input), how.in_place ? bytes_of(shape_.output) : 0), how.stream);
-    device.copy(staged_in.data(), in, bytes_of(shape_.input), how.stream);
-    source = static_cast<const unsigned char*>(staged_in.data());
-  }
-  if (!out_is_here && how.in_place) {
-    target = static_cast<unsigned char*>(staged_in.data());
-  } else if (!out_is_here) {
-    staged_out = device_buffer(device_, bytes_of(shape_.output), how.stream);
-    target = static_cast<unsigned char*>(staged_out.data());
-    // What lies between strided elements comes back as it was.
-    const side& s = shape_.output;
-    if (s.extent != s.length[0] * s.length[1] * s.length[2] * shape_.batch) device.copy(target, out, bytes_of(s), how.stream);
-  }
-  start(source, target, how)->collect(how.seen);
-  if (!out_is_here && !how.seen.uncorrectable()) {
-    device.copy(out, target, bytes_of(shape_.output), how.stream);
-    device.synchronize(how.stream);
-  }
 }
 
 }  // namespace
@@ -460,8 +442,5 @@ std::unique_ptr<transform> make_transform(const geometry& shape, precision type,
   return std::make_unique<cuda_transform<double>>(shape, options);
 }
 
-std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect) {
-  return make_transform(shape, type, transform_options{protect ? check_form::verify_before_store : check_form::none});
-}
 
 }  // namespace ballast::fft::cuda

@@ -32,6 +32,20 @@ std::optional<tuned_line> tuning_table::find(const line_request& wanted, int maj
   return found->second;
 }
 
+std::vector<std::pair<line_request, tuned_line>> tuning_table::lines() const {
+  std::vector<std::pair<line_request, tuned_line>> made;
+  for (const auto& [key, value] : entries_) {
+    const auto& [major, wide, length, in, out, checked] = key;
+    made.push_back({{.length = length,
+                     .wide = wide,
+                     .in_columns = in,
+                     .out_columns = out,
+                     .check = checked ? check_form::verify_before_store : check_form::none},
+                    value});
+  }
+  return made;
+}
+
 tuning_table tuning_table::parse(std::string_view text) {
   tuning_table made;
   std::istringstream lines{std::string(text)};

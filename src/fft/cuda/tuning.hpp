@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "cuda/device.hpp"
@@ -23,6 +24,7 @@ struct line_request {
   check_form check = check_form::none;
   std::int64_t count = 1;    // how many lines there are in all
   std::int64_t columns = 1;  // and how many side by side
+  bool plain = false;        // no swizzle, and neither rules nor table
   bool stageable = false;    // tiles lie together in memory, aligned, and are read as they are
 };
 
@@ -53,6 +55,7 @@ class tuning_table {
 
   void set(const line_request& wanted, int major, tuned_line value);
   std::optional<tuned_line> find(const line_request& wanted, int major) const;
+  std::vector<std::pair<line_request, tuned_line>> lines() const;  // of all architectures; counts and columns are not known
 
  private:
   using key = std::tuple<int, bool, int, bool, bool, bool>;  // major, wide, length, in columns, out columns, checked

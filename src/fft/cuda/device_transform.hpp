@@ -1,0 +1,34 @@
+// What every transform of the cuda backend does alike: operands that lie on the host are staged there and back.
+// Layer: backend "cuda".
+#pragma once
+
+#include <memory>
+
+#include "cuda/device.hpp"
+#include "fft/contract.hpp"
+
+namespace ballast::fft::cuda {
+
+class device_transform : public transform {
+ public:
+  void run(const void* in, void* out, const call& how) const final;
+  std::unique_ptr<pending> enqueue(const void* in, void* out, const call& how) const final;
+
+ protected:
+  // On the current device.
+  device_transform(const geometry& shape, precision type);
+
+  // Enqueues the work on operands in device memory.
+  virtual std::unique_ptr<pending> start(const unsigned char* in, unsigned char* out, const call& how) const = 0;
+
+  std::int64_t width_of(const side& s) const { return (type_ == precision::f32 ? 4 : 8) * (s.real ? 1 : 2); }
+  std::int64_t bytes_of(const side& s) const { return s.extent * width_of(s); }
+  // `how.workspace` as memory for `bytes`, null if there is none. Throws invalid_argument_error if it is too small or not on the device.
+  unsigned char* workspace_of(const call& how, std::int64_t bytes) const;
+
+  std::shared_ptr<ballast::cuda::device> device_;
+  geometry shape_;
+  precision type_;
+};
+
+}  // namespace ballast::fft::cuda

@@ -1,0 +1,99 @@
+// Version 0 of the step-wise variants: log₂n launches, each reading and writing all signals.
+#include <bit>
+
+#include <ballast/error.hpp>
+
+#include "core/recorder.hpp"
+#include "fft/cuda/device_transform.hpp"
+#include "fft/cuda/radix2.hpp"
+#include "fft/cuda/tables.hpp"
+#include "fft/cuda/transform.hpp"
+
+namespace ballast::fft::cuda {
+namespace {
+
+using ballast::cuda::device_buffer;
+
+template <class T>
+class radix2_transform final : public device_transform {
+ public:
+  explicit radix2_transform(const geometry& shape) : device_transform(shape, precision_of<T>), n_(shape.n[2]) {
+    if (shape.kind != kind::c2c || shape.n[0] * shape.n[1] != 1 || !std::has_single_bit(static_cast<std::uint64_t>(n_)) || n_ < 2)
+      throw unsupported_error("scheme v0: expected a 1-D c2c transform whose length is a power of two, at least 2");
+    stages_ = std::countr_zero(static_cast<std::uint64_t>(n_));
+    ballast::cuda::kernel_request wanted;
+    wanted.header = "fft/cuda/radix2.cuh";
+    wanted.expression = std::string("ballast::fft::cuda::radix2_kernel<") + (sizeof(T) == 8 ? "true>" : "false>");
+    wanted.threads = k_radix2_threads;
+    kernel_ = &device_->load(wanted);
+    const auto roots = table_source<T>::split_twiddles(n_, stages_);  // all powers, behind coarse ones
+    roots_ = device_buffer(device_, static_cast<std::int64_t>(roots.size() * sizeof(T)));
+    device_->copy(roots_.data(), roots.data(), roots_.bytes(), nullptr);
+    device_->synchronize(nullptr);
+  }
+
+  std::int64_t workspace_bytes() const override { return 2 * part_bytes(); }
+
+ private:
+  class flight final : public pending {
+   public:
+    flight(std::shared_ptr<ballast::cuda::device> device, device_buffer memory, ballast::cuda::stream on)
+        : device_(std::move(device)), memory_(std::move(memory)), stream_(on) {}
+    void collect(core::recorder& seen) override {
+      seen.runs_on(device_->about().name);
+      device_->synchronize(stream_);
+    }
+
+   private:
+    std::shared_ptr<ballast::cuda::device> device_;
+    device_buffer memory_;
+    ballast::cuda::stream stream_;
+  };
+
+  std::int64_t part_bytes() const { return (2 * static_cast<std::int64_t>(sizeof(T)) * n_ * shape_.batch + 255) / 256 * 256; }
+
+  std::unique_ptr<pending> start(const unsigned char* in, unsigned char* out, const call& how) const override {
+    if (how.injector.armed_sites() != 0) throw unsupported_error("scheme v0: it has no places where faults could be injected");
+    device_buffer owned;
+    unsigned char* work = workspace_of(how, workspace_bytes());
+    if (work == nullptr) {
+      owned = device_buffer(device_, workspace_bytes(), how.stream);
+      work = static_cast<unsigned char*>(owned.data());
+    }
+    radix2_arguments a{};
+    a.roots = static_cast<const T*>(roots_.data()) + 2 * coarse_size_of(n_);
+    a.half = n_ / 2;
+    a.butterflies = a.half * shape_.batch;
+    for (int stage = 0; stage < stages_; ++stage) {
+      const bool first = stage == 0;
+      const bool last = stage + 1 == stages_;
+      const bool turned = how.direction == direction::inverse;
+      a.in = first ? in : work + (stage + 1) % 2 * part_bytes();
+      a.out = last ? out : work + stage % 2 * part_bytes();
+      a.in_stride = first ? shape_.input.stride[2] : 1;
+      a.in_distance = first ? shape_.input.distance : n_;
+      a.out_stride = last ? shape_.output.stride[2] : 1;
+      a.out_distance = last ? shape_.output.distance : n_;
+      a.before = std::int64_t{1} << stage;
+      a.scale = last ? how.scale : 1;
+      a.turn_in = first && turned;
+      a.turn_out = last && turned;
+      device_->launch(*kernel_, (a.butterflies + k_radix2_threads - 1) / k_radix2_threads, &a, sizeof a, how.stream);
+    }
+    return std::make_unique<flight>(device_, std::move(owned), how.stream);
+  }
+
+  std::int64_t n_;
+  int stages_ = 0;
+  const ballast::cuda::kernel* kernel_ = nullptr;
+  device_buffer roots_;
+};
+
+}  // namespace
+
+std::unique_ptr<transform> make_radix2_transform(const geometry& shape, precision type) {
+  if (type == precision::f32) return std::make_unique<radix2_transform<float>>(shape);
+  return std::make_unique<radix2_transform<double>>(shape);
+}
+
+}  // namespace ballast::fft::cuda

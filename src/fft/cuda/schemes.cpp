@@ -1,0 +1,73 @@
+// The protection schemes and step-wise variants of the cuda backend by name.
+// Layer: backend "cuda".
+// Source: TurboFFT (PPoPP 2025) sections 4 and 5.1.5 for all but verify_before_store; docs/design/fft-cuda.md, "Schemes".
+#include <algorithm>
+#include <string>
+
+#include <ballast/error.hpp>
+
+#include "fft/cuda/transform.hpp"
+
+namespace ballast::fft::cuda {
+namespace {
+
+// What a scheme is without its check: what it computes with.
+enum class variant { best, rules, plain, radix2 };
+
+struct scheme_row {
+  std::string_view name;
+  check_form check;  // none: a variant without protection
+  int transactions = 1;
+  variant computes = variant::best;
+};
+
+// The default first.
+constexpr scheme_row k_schemes[] = {
+    {"verify_before_store", check_form::verify_before_store},
+    {"one_sided", check_form::one_sided},
+    {"threadblock", check_form::composite, 1},
+    {"multi_transaction_2", check_form::composite, 2},
+    {"multi_transaction_4", check_form::composite, 4},
+    {"multi_transaction_8", check_form::composite, 8},
+    {"multi_transaction_16", check_form::composite, 16},
+    {"multi_transaction_32", check_form::composite, 32},
+    {"thread", check_form::thread},
+    {"v0", check_form::none, 1, variant::radix2},
+    {"v1", check_form::none, 1, variant::plain},
+    {"v2", check_form::none, 1, variant::rules},
+    {"tuned", check_form::none},
+};
+
+const tuning_table& no_tuning() {
+  static const tuning_table empty;
+  return empty;
+}
+
+}  // namespace
+
+const std::vector<std::string_view>& schemes() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> made;
+    for (const scheme_row& each : k_schemes) made.push_back(each.name);
+    return made;
+  }();
+  return names;
+}
+
+std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect, std::string_view scheme) {
+  const auto row = std::ranges::find(k_schemes, scheme, &scheme_row::name);
+  if (row == std::ranges::end(k_schemes)) throw unsupported_error("scheme: the cuda backend has none of the name " + std::string(scheme));
+  if (protect && row->check == check_form::none)
+    throw unsupported_error("scheme " + std::string(scheme) + ": it has no protection; expected protection off");
+  if (!protect && row->check != check_form::none && row != std::ranges::begin(k_schemes))
+    throw unsupported_error("scheme " + std::string(scheme) + ": it is nothing without protection; expected protection detect or correct");
+  if (row->computes == variant::radix2) return make_radix2_transform(shape, type);
+  transform_options options;
+  if (protect) options.check = row->check;
+  options.transactions = row->transactions;
+  options.plain = row->computes == variant::plain;
+  if (row->computes == variant::rules) options.tuned = &no_tuning();
+  return make_transform(shape, type, options);
+}
+
+}  // namespace ballast::fft::cuda

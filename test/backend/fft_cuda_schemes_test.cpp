@@ -1,0 +1,322 @@
+// The schemes of the cuda backend under the emulator: results against a transform in double, with and without injected faults.
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include <ballast/error.hpp>
+
+#include "backend/fft_cuda_schemes.hpp"
+#include "core/counter_rng.hpp"
+
+namespace {
+
+using namespace ballast;
+using scheme_test::scheme_case;
+
+std::vector<std::complex<double>> naive(const std::vector<std::complex<double>>& x, int sign) {
+  const std::size_t n = x.size();
+  std::vector<std::complex<double>> roots(n), y(n);
+  for (std::size_t i = 0; i < n; ++i) roots[i] = std::polar(1.0, sign * 2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(n));
+  for (std::size_t k = 0; k < n; ++k) {
+    for (std::size_t j = 0; j < n; ++j) y[k] += x[j] * roots[j * k % n];
+  }
+  return y;
+}
+
+// What each signal should become, as complex numbers.
+template <class T>
+std::vector<std::vector<std::complex<double>>> expected(const scheme_case& what, const std::vector<T>& in) {
+  const fft::token parsed = fft::parse_token(what.token);
+  const auto n = static_cast<std::size_t>(parsed.problem.shape[0]);
+  const bool inverse = parsed.direction == fft::direction::inverse;
+  std::vector<std::vector<std::complex<double>>> all;
+  for (std::size_t b = 0; b < static_cast<std::size_t>(parsed.problem.batch); ++b) {
+    std::vector<std::complex<double>> x(n);
+    for (std::size_t j = 0; j < n; ++j) {
+      if (parsed.problem.kind == fft::kind::r2c) {
+        x[j] = static_cast<double>(in[b * n + j]);
+      } else if (parsed.problem.kind == fft::kind::c2c) {
+        x[j] = {static_cast<double>(in[2 * (b * n + j)]), static_cast<double>(in[2 * (b * n + j) + 1])};
+      } else {
+        const std::size_t half = n / 2 + 1;
+        const std::size_t from = j < half ? j : n - j;
+        x[j] = {static_cast<double>(in[2 * (b * half + from)]), static_cast<double>(in[2 * (b * half + from) + 1]) * (j < half ? 1 : -1)};
+        if (j == 0 || 2 * j == n) x[j].imag(0);
+      }
+    }
+    auto y = naive(x, inverse ? 1 : -1);
+    if (inverse) {
+      for (auto& z : y) z /= static_cast<double>(n);
+    }
+    if (parsed.problem.kind == fft::kind::r2c) y.resize(n / 2 + 1);
+    all.push_back(std::move(y));
+  }
+  return all;
+}
+
+// The relative error of each signal in the 2-norm; infinity where something is not a number.
+template <class T>
+std::vector<double> errors(const scheme_case& what, const std::vector<T>& out, const std::vector<std::vector<std::complex<double>>>& right) {
+  const bool real = fft::parse_token(what.token).problem.kind == fft::kind::c2r;
+  std::vector<double> all;
+  std::size_t at = 0;
+  for (const auto& signal : right) {
+    double off = 0;
+    double size = 0;
+    for (const auto& z : signal) {
+      std::complex<double> got(static_cast<double>(out[at++]), 0);
+      if (!real) got.imag(static_cast<double>(out[at++]));
+      off += std::norm(got - z);
+      size += std::norm(z);
+    }
+    const double error = std::sqrt(off / size);
+    all.push_back(std::isfinite(error) ? error : std::numeric_limits<double>::infinity());
+  }
+  return all;
+}
+
+template <class T>
+std::vector<T> some_data(const scheme_case& what) {
+  std::vector<T> in(scheme_test::input_scalars<T>(what));
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<T>(core::random_uniform(7, 1, i) - 0.5);
+  return in;
+}
+
+class device_here {
+ public:
+  explicit device_here(const scheme_case& what) : device_(std::make_shared<simt::emulated_device>(scheme_test::device_for(what))) {
+    ballast::cuda::override_device(device_);
+  }
+  ~device_here() { ballast::cuda::override_device(nullptr); }
+
+ private:
+  std::shared_ptr<simt::emulated_device> device_;
+};
+
+// body(case, a value of the type of its data).
+template <class Body>
+void each_case(Body&& body) {
+  for (const scheme_case& each : scheme_test::cases()) {
+    SCOPED_TRACE(each.scheme + " " + each.token);
+    const device_here device(each);
+    if (fft::parse_token(each.token).problem.precision == precision::f32) {
+      body(each, float());
+    } else {
+      body(each, double());
+    }
+  }
+}
+
+bool composite(const scheme_case& what) { return what.scheme == "threadblock" || what.scheme.starts_with("multi_transaction"); }
+bool can_be_in_place(const scheme_case& what) { return fft::parse_token(what.token).problem.kind == fft::kind::c2c; }
+template <class T>
+constexpr double k_close = sizeof(T) == 4 ? 1e-6 : 2e-15;
+
+execution with(protection level, const inject::plan* faults = nullptr) {
+  execution how;
+  how.protection = level;
+  how.faults = faults;
+  return how;
+}
+
+TEST(fft_cuda_schemes, are_right_and_clean_without_faults) {
+  each_case([](const scheme_case& what, auto zero) {
+    using T = decltype(zero);
+    const auto in = some_data<T>(what);
+    const auto right = expected(what, in);
+    for (const bool in_place : {false, true}) {
+      if (in_place && !can_be_in_place(what)) continue;
+      const auto seen = scheme_test::execute<T>(what, with(what.protection()), in, in_place);
+      EXPECT_EQ(seen.report.verdict, verdict::clean);
+      EXPECT_EQ(seen.report.scheme, what.scheme);
+      EXPECT_EQ(seen.report.checks > 0, what.protect);
+      for (const double error : errors(what, seen.out, right)) ASSERT_LT(error, k_close<T>);
+    }
+  });
+}
+
+TEST(fft_cuda_schemes, are_refused_where_they_mean_nothing) {
+  const device_here device(scheme_test::cases()[0]);
+  const auto refused = [](const std::string& scheme, protection level, const std::string& token) {
+    execution how = with(level);
+    how.backend = backend::cuda;
+    how.scheme = scheme;
+    try {
+      const fft::plan made(fft::parse_token(token).problem, how);
+    } catch (const unsupported_error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  for (const char* scheme : {"v0", "v1", "v2", "tuned"})
+    EXPECT_NE(refused(scheme, protection::correct, "fft_c2c_f32_n64_b1_fwd").find("no protection"), std::string::npos) << scheme;
+  for (const char* scheme : {"one_sided", "threadblock", "multi_transaction_32"})
+    EXPECT_NE(refused(scheme, protection::off, "fft_c2c_f32_n64_b1_fwd").find("expected protection"), std::string::npos) << scheme;
+  EXPECT_EQ(refused("verify_before_store", protection::off, "fft_c2c_f32_n64_b1_fwd"), "");
+  EXPECT_NE(refused("v0", protection::off, "fft_c2c_f32_n60_b1_fwd").find("power of two"), std::string::npos);
+  const std::string unknown = refused("multi_transaction_3", protection::correct, "fft_c2c_f32_n64_b1_fwd");
+  for (const auto name : fft::cuda::schemes()) EXPECT_NE(unknown.find(name), std::string::npos) << name;
+}
+
+// A fault that doubles or halves a number. What a composite sees it corrects, wherever the input is.
+TEST(fft_cuda_schemes, correct_what_is_struck_between_load_and_store) {
+  each_case([](const scheme_case& what, auto zero) {
+    using T = decltype(zero);
+    if (!what.protect) return;
+    const auto in = some_data<T>(what);
+    const auto right = expected(what, in);
+    int corrected = 0;
+    int missed = 0;
+    int runs = 0;
+    for (const auto where : {inject::site::fft_input, inject::site::fft_stage, inject::site::fft_intermediate, inject::site::fft_output,
+                             inject::site::fft_twiddle}) {
+      if (what.scheme == "thread" && where != inject::site::fft_stage) continue;  // all that it sees
+      for (std::uint64_t seed = 0; seed < 6; ++seed) {
+        SCOPED_TRACE(std::string(inject::row_of(where).name) + " seed " + std::to_string(seed));
+        const bool in_place = can_be_in_place(what) && seed % 2 == 1;
+        inject::plan faults;
+        faults.add({.site = where, .model = inject::model::bit_flip, .seed = seed, .bit = sizeof(T) == 4 ? 23 : 52});
+        const auto seen = scheme_test::execute<T>(what, with(protection::correct, &faults), in, in_place);
+        ++runs;
+        EXPECT_NE(seen.report.verdict, verdict::uncorrectable);
+        EXPECT_EQ(seen.report.false_alarms, 0u);
+        if (seen.report.verdict == verdict::clean) {
+          ++missed;  // a word that nothing was in, or whose effect is below the floor: the result must be good in any case
+        } else {
+          EXPECT_EQ(seen.report.detected, 1u);
+          corrected += seen.report.verdict == verdict::corrected;
+        }
+        for (const double error : errors(what, seen.out, right)) ASSERT_LT(error, 20 * k_close<T>);
+      }
+    }
+    EXPECT_LE(missed, runs / 2);
+    EXPECT_GE(corrected, !composite(what) ? 0 : what.small ? runs / 5 : runs / 3);
+  });
+}
+
+// NaN, Inf and numbers of any size: no composite can express them.
+TEST(fft_cuda_schemes, never_pass_what_they_cannot_correct) {
+  each_case([](const scheme_case& what, auto zero) {
+    using T = decltype(zero);
+    if (!what.protect) return;
+    const auto in = some_data<T>(what);
+    const auto right = expected(what, in);
+    int repaired = 0;
+    for (const auto model : {inject::model::nan, inject::model::infinity, inject::model::random_value, inject::model::vector_mask,
+                             inject::model::stuck_at}) {
+      for (std::uint64_t seed = 0; seed < 4; ++seed) {
+        SCOPED_TRACE(std::string(inject::k_model_names[static_cast<std::size_t>(model)]) + " seed " + std::to_string(seed));
+        const bool in_place = can_be_in_place(what) && seed % 2 == 1;
+        inject::plan faults;
+        faults.add({.site = seed < 2 || what.scheme == "thread" ? inject::site::fft_stage : inject::site::fft_input, .model = model, .seed = seed});
+        const auto seen = scheme_test::execute<T>(what, with(protection::correct, &faults), in, in_place);
+        if (seen.report.verdict == verdict::uncorrectable) {
+          EXPECT_TRUE(in_place || model == inject::model::stuck_at);
+          continue;
+        }
+        SCOPED_TRACE(to_json(seen.report));
+        repaired += seen.report.verdict != verdict::clean;
+        for (const double error : errors(what, seen.out, right)) ASSERT_LT(error, 20 * k_close<T>);
+      }
+    }
+    EXPECT_GE(repaired, 5);
+  });
+}
+
+TEST(fft_cuda_schemes, locate_the_signal) {
+  each_case([](const scheme_case& what, auto zero) {
+    using T = decltype(zero);
+    if (!composite(what) || what.small) return;
+    const auto in = some_data<T>(what);
+    const auto right = expected(what, in);
+    std::set<std::int64_t> places;
+    for (std::uint64_t seed = 0; seed < 12; ++seed) {
+      SCOPED_TRACE("seed " + std::to_string(seed));
+      inject::plan faults;
+      faults.add({.site = inject::site::fft_stage, .model = inject::model::bit_flip, .seed = seed, .bit = sizeof(T) == 4 ? 25 : 54});
+      const auto seen = scheme_test::execute<T>(what, with(protection::detect, &faults), in, false);
+      if (seen.report.detected == 0) continue;
+      EXPECT_EQ(seen.report.verdict, verdict::uncorrectable);
+      ASSERT_EQ(seen.report.events.size(), 1u);
+      const event& told = seen.report.events[0];
+      EXPECT_EQ(told.site, "fft.composite");
+      EXPECT_GT(told.residual, told.threshold);
+      const auto off = errors(what, seen.out, right);
+      const auto worst = std::ranges::max_element(off);
+      if (*worst < k_close<T>) continue;  // it hit what is not stored
+      EXPECT_EQ(told.index, worst - off.begin());
+      places.insert(told.index);
+    }
+    EXPECT_GE(places.size(), 3u);
+  });
+}
+
+// A fault in the check alone changes nothing but the report.
+TEST(fft_cuda_schemes, recognise_faults_of_the_check) {
+  each_case([](const scheme_case& what, auto zero) {
+    using T = decltype(zero);
+    if (!what.protect) return;
+    const auto in = some_data<T>(what);
+    const auto right = expected(what, in);
+    for (const auto where : {inject::site::fft_checksum, inject::site::fft_threshold, inject::site::fft_comparison}) {
+      SCOPED_TRACE(std::string(inject::row_of(where).name));
+      inject::plan faults;
+      faults.add({.site = where, .model = inject::model::nan, .seed = 5});
+      const auto seen = scheme_test::execute<T>(what, with(protection::correct, &faults), in, false);
+      EXPECT_EQ(seen.report.verdict, verdict::recomputed);
+      EXPECT_EQ(seen.report.false_alarms, 1u);
+      for (const double error : errors(what, seen.out, right)) ASSERT_LT(error, k_close<T>);
+    }
+  });
+}
+
+TEST(fft_cuda_schemes, repair_several_faults_out_of_place) {
+  each_case([](const scheme_case& what, auto zero) {
+    using T = decltype(zero);
+    if (!what.protect) return;
+    const auto in = some_data<T>(what);
+    const auto right = expected(what, in);
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      inject::plan faults;
+      faults.add({.site = inject::site::fft_stage, .model = inject::model::bit_flip, .count = 6, .seed = seed, .bit = sizeof(T) == 4 ? 24 : 53});
+      const auto seen = scheme_test::execute<T>(what, with(protection::correct, &faults), in, false);
+      EXPECT_NE(seen.report.verdict, verdict::uncorrectable);
+      EXPECT_NE(seen.report.verdict, verdict::clean);
+      for (const double error : errors(what, seen.out, right)) ASSERT_LT(error, 20 * k_close<T>);
+    }
+  });
+}
+
+// Signals that are equal, of any size, zero, or not numbers at all are no faults, in place least of all.
+TEST(fft_cuda_schemes, raise_no_alarm_for_unusual_data) {
+  each_case([](const scheme_case& what, auto zero) {
+    using T = decltype(zero);
+    if (!what.protect) return;
+    const auto usual = some_data<T>(what);
+    const std::size_t one = usual.size() / static_cast<std::size_t>(fft::parse_token(what.token).problem.batch);
+    const auto check = [&](const char* name, auto&& element) {
+      SCOPED_TRACE(name);
+      std::vector<T> in(usual);
+      for (std::size_t i = 0; i < in.size(); ++i) in[i] = element(i, in[i]);
+      const auto seen = scheme_test::execute<T>(what, with(protection::correct), in, can_be_in_place(what));
+      EXPECT_EQ(seen.report.verdict, verdict::clean);
+      return seen.out;
+    };
+    check("zero", [](std::size_t, T) { return T(0); });
+    check("constant", [](std::size_t, T) { return T(0.7); });
+    check("equal signals", [&](std::size_t i, T) { return usual[i % one]; });
+    check("every third signal", [&](std::size_t i, T x) { return i / one % 3 == 0 ? usual[i % one] : T(1e-3) * x; });
+    check("tiny", [](std::size_t, T x) { return x * T(sizeof(T) == 4 ? 1e-30 : 1e-280); });
+    check("smallest", [](std::size_t, T x) { return x > T(0) ? std::numeric_limits<T>::denorm_min() : T(0); });
+    check("huge", [](std::size_t, T x) { return x * T(sizeof(T) == 4 ? 1e30 : 1e290); });
+    check("one huge signal", [&](std::size_t i, T x) { return i / one == 1 ? x * T(sizeof(T) == 4 ? 1e33 : 1e290) : x; });
+    const auto out = check("one that is not a number", [&](std::size_t i, T x) { return i == one + 2 ? std::numeric_limits<T>::quiet_NaN() : x; });
+    const std::size_t stored = out.size() / (usual.size() / one);
+    for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(std::isnan(out[i]), i / stored == 1) << i;
+  });
+}
+
+}  // namespace
