@@ -187,7 +187,7 @@ exchange_layout choose_exchange(line_policy p, int s) {
     }
   }
   // Where one shift after the other does not come to the minimum, both together do for powers of two.
-  if (least > 1.0001 && p.length >= 64 && std::has_single_bit(static_cast<unsigned>(p.length)) && std::has_single_bit(static_cast<unsigned>(p.lines))) {
+  if (least > 1.0001 && p.length >= 64 && std::has_single_bit(static_cast<unsigned>(p.length * p.lines))) {
     for (const bool columns : {p.out_columns, !p.out_columns}) {
       exchange_layout tried = best;
       tried.columns = columns;
