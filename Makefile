@@ -27,11 +27,11 @@ bench:
 
 format:
 	scripts/install-dependencies lint
-	git ls-files '*.cpp' '*.hpp' | xargs clang-format -i
+	git ls-files '*.cpp' '*.hpp' '*.cuh' | xargs clang-format -i
 
 lint:
 	scripts/install-dependencies build lint
-	git ls-files '*.cpp' '*.hpp' | xargs clang-format --dry-run --Werror
+	git ls-files '*.cpp' '*.hpp' '*.cuh' | xargs clang-format --dry-run --Werror
 	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF >/dev/null
 	git ls-files 'src/*.cpp' 'tools/*.cpp' | xargs clang-tidy --quiet -p build/release
 

@@ -18,13 +18,15 @@ namespace ballast::tools {
 void common_options::add_to(CLI::App& command) {
   command.add_option("--precision", precision, "of the computation; default: that of INPUT (.csv: f64)")
       ->check(CLI::IsMember({"f32", "f64"}));
-  command.add_option("--backend", backend, "what computes")
+  command
+      .add_option("--backend", backend,
+                  "what computes; auto: a GPU where the operation has a cuda backend and one can be used (`ballast info`), else the CPU")
       ->check(CLI::IsMember({"auto", "reference", "cpu", "cuda"}))
       ->capture_default_str();
   command.add_option("--protect", protect, "off: compute only; detect: report faults; correct: repair them")
       ->check(CLI::IsMember({"off", "detect", "correct"}))
       ->capture_default_str();
-  command.add_option("--scheme", scheme, "how faults are found and repaired, or which variant computes; default: the best for the problem (an unknown name lists them)");
+  command.add_option("--scheme", scheme, "how faults are found and repaired; an unknown name lists what there is for the operation");
   command.add_option("--threads", threads, "0: all cores")->check(CLI::Range(0, 4096))->capture_default_str();
   command
       .add_option(

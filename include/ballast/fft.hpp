@@ -60,8 +60,8 @@ struct token {
 // The inverse of to_token. Throws invalid_argument_error that says what is wrong with `text`.
 BALLAST_API token parse_token(std::string_view text);
 
-// What was enqueued on a stream. If it is destroyed before the stream has passed the work, what its checks see is lost, and its memory goes to
-// the next execution of the plan, which must then be ordered behind this one (the same stream, or graph).
+// What was enqueued on a stream. If it is destroyed before the stream has passed the work, what its checks see is lost, and its memory goes
+// to the next execution of the plan, which must then be ordered behind this one (the same stream, or graph).
 class BALLAST_API pending_report {
  public:
   pending_report(pending_report&&) noexcept;
@@ -85,7 +85,10 @@ class BALLAST_API pending_report {
 class BALLAST_API plan {
  public:
   // Throws invalid_argument_error (shape, batch, strides, sizes that overflow), unsupported_error (backend, scheme), std::bad_alloc.
-  // Schemes: "verify_before_store" (default): checksums of every signal, verified before its tile is stored.
+  // Schemes: "verify_before_store" (default): checksums of every signal (cuda: of every line of a pass), verified before its tile is
+  // stored. Only on cuda, the schemes that TurboFFT compares: "one_sided" (verified after the store), "threadblock" and
+  // "multi_transaction_2", "_4", … "_32" (two-sided, corrected after the store), "thread" (every butterfly by itself); and, with protection
+  // off, the variants "v0" (1-D c2c of 2^k points), "v1", "v2", "tuned". docs/design/fft-cuda.md.
   explicit plan(fft::problem problem, ballast::execution how = {});
   ~plan();
   plan(const plan&);
@@ -97,10 +100,11 @@ class BALLAST_API plan {
   // In place: out.data() == in.data() (for r2c and c2r: the same address, rows padded to n/2 + 1 complex elements, and layouts
   // that say so); any other overlap is an error. Elements of `out` between strided elements are not touched.
   // Inf and NaN in the data give the Inf and NaN that the mathematics gives, and are no fault.
-  // Covered: a signal from the moment it lies in the tile and its checksum is made, every stage, twiddle factors, what waits in memory
-  // between two passes, the result up to its store, and the checks themselves. Not covered: `in` before and while it is read, the store,
-  // `out` afterwards. Effects below about 400·u·√(log₂N + 1)·‖y‖ can pass (docs/design/fft.md). A tile that stays wrong is not stored;
-  // others may have been. Complexity O(batch · N log N) for any N.
+  // Covered: a signal from the moment it lies in the tile and its checksum is made, every stage, twiddle factors, the result up to its
+  // store, the checks themselves, and, but on cuda, what waits in memory between two passes. Not covered: `in` before and while it is
+  // read, the store, `out` afterwards; on cuda also what every pass loads and stores in between. Effects below about 400·u·√(log₂N + 1)·‖y‖
+  // can pass (docs/design/fft.md). With verify_before_store a tile that stays wrong is not stored; others may have been. Complexity
+  // O(batch · N log N) for any N.
   // Throws uncorrectable_error if a fault persists (see execution::throw_on_uncorrectable).
   report forward(std::span<const std::complex<float>> in, std::span<std::complex<float>> out) const;    // c2c f32
   report forward(std::span<const std::complex<double>> in, std::span<std::complex<double>> out) const;  // c2c f64
@@ -116,7 +120,8 @@ class BALLAST_API plan {
   // persisted is known when the report is asked for. Throws invalid_argument_error, unsupported_error (other backends), std::bad_alloc.
   [[nodiscard]] pending_report enqueue(direction way, const void* in, void* out) const;
 
-  // Device memory that one execution needs, for execution::workspace; 0 for other backends than cuda.
+  // Bytes of device memory that one execution needs beside operands and tables, for execution::workspace; 0 for other backends than cuda.
+  // What waits between passes is at most a 256th of the device's memory, or what one signal needs.
   std::int64_t workspace_bytes() const noexcept;
 
   const fft::problem& problem() const noexcept;

@@ -34,10 +34,10 @@ struct kernel_request {
   int threads = 0;              // of a block; the launch bound
   std::int64_t shared = 0;      // dynamic shared memory of a block
   int cluster = 1;              // blocks of a cluster; 1: none
-  bool overlaps = false;    // begins with arch::wait_for_previous_grid, so that it may be started before the work in front of it has ended
-  int blocks = 0;           // that are meant to run side by side on a multiprocessor: the rest of its shared memory becomes cache. 0: any
-  int registers = 0;            // budget of a thread; more fails the build-time check. 0: what the launch bound leaves
-  int spills = 0;               // and the bytes that a thread may store and load because it has too few
+  bool overlaps = false;  // begins with arch::wait_for_previous_grid, so that it may be started before the work in front of it has ended
+  int blocks = 0;         // that are meant to run side by side on a multiprocessor: the rest of its shared memory becomes cache. 0: any
+  int registers = 0;      // budget of a thread; more fails the build-time check. 0: what the launch bound leaves
+  int spills = 0;         // and the bytes that a thread may store and load because it has too few
 
   bool operator==(const kernel_request&) const = default;
 };

@@ -153,6 +153,9 @@ TEST(cuda_resources, are_held_against_the_budget) {
   EXPECT_EQ(verdict({255, 0, 0, 0}, free), "");
   EXPECT_EQ(verdict({65, 0, 0, 0}, {.threads = 1024}), "65 registers of 64");
   EXPECT_EQ(verdict({41, 4, 8, 0}, {.threads = 256, .registers = 40}), "41 registers of 40, 4 bytes of spills, 8 bytes of stack");
+  EXPECT_EQ(verdict({32, 24, 16, 0}, {.threads = 256, .spills = 24}), "");
+  EXPECT_EQ(verdict({32, 25, 16, 0}, {.threads = 256, .spills = 24}), "25 bytes of spills");
+  EXPECT_EQ(verdict({32, 24, 32, 0}, {.threads = 256, .spills = 24}), "32 bytes of stack");
   EXPECT_EQ(verdict({32, 0, 0, 1024}, {.threads = 256, .shared = 226 * 1024}), "");
   EXPECT_EQ(verdict({32, 0, 0, 1025}, {.threads = 256, .shared = 226 * 1024}), "232449 bytes of shared memory of 232448");
   EXPECT_NE(verdict({}, free), "");

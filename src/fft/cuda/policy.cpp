@@ -187,7 +187,7 @@ exchange_layout choose_exchange(line_policy p, int s) {
     }
   }
   // Where one shift after the other does not come to the minimum, both together do for powers of two.
-  if (least > 1.0001 && p.length >= 64 && std::has_single_bit(static_cast<unsigned>(p.length)) && std::has_single_bit(static_cast<unsigned>(p.lines))) {
+  if (least > 1.0001 && p.length >= 64 && std::has_single_bit(static_cast<unsigned>(p.length * p.lines))) {
     for (const bool columns : {p.out_columns, !p.out_columns}) {
       exchange_layout tried = best;
       tried.columns = columns;
@@ -383,9 +383,11 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
   std::vector<tuned_line> made;
   const int n = wanted.length;
   const bool columns = wanted.in_columns || wanted.out_columns;
+  std::int64_t prime = 1;
+  for (const std::int64_t each : prime_factors(n)) prime = std::clamp(each, prime, k_largest_prime);
   for (const int limit : {4, 8, 16}) {
     if (wanted.wide ? limit == 16 && n > 16 : limit == 4 && n > 64) continue;
-    std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max(limit, 13 < n && n % 13 == 0 ? 13 : n % 11 == 0 ? 11 : n % 7 == 0 ? 7 : n % 5 == 0 ? 5 : 3));
+    std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max(limit, static_cast<int>(prime)));
     if (radices.empty() || radices.size() > k_max_stages) continue;
     for (const int held : {limit, 2 * limit}) {
       if (held > (wanted.wide ? 16 : 32)) continue;
@@ -440,7 +442,7 @@ std::string kernel_expression(const line_policy& p, bool instrumented) {
   std::string text = "ballast::fft::cuda::";
   text += p.check == check_form::composite ? "composite_kernel" : "line_kernel";
   text += "<ballast::fft::cuda::line_policy{";
-  for (const bool flag : {p.wide, p.inverse, p.scaled, p.in_columns, p.out_columns, p.staged, p.split, p.seal_out, p.seal_in}) {
+  for (const bool flag : {p.wide, p.inverse, p.scaled, p.in_columns, p.out_columns, p.staged, p.split}) {
     append(text, flag);
     text += ',';
   }

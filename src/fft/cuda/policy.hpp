@@ -45,8 +45,6 @@ struct line_policy {
   bool out_columns = false;  // the same at the store
   bool staged = false;       // tiles that lie together in memory are copied into shared memory while the one before is being transformed
   bool split = false;        // exchanges real and imaginary parts one after the other: half the shared memory
-  bool seal_out = false;     // writes seals of what it stores (policy of a pass whose output waits in memory)
-  bool seal_in = false;      // compares what it loads with these
   load_form load = load_form::complex;
   store_form store = store_form::complex;
   factor_form load_factor = factor_form::none;
@@ -54,14 +52,14 @@ struct line_policy {
   check_form check = check_form::none;
   bool source_unit = false;  // neighbouring elements of a line are neighbours in memory
   bool target_unit = false;
-  bool flat = false;         // one middle, one batch
-  bool padded = false;      // elements at positions ≥ `loaded` are 0 and not read
-  bool truncated = false;   // elements at positions ≥ `stored` are not written
-  int transactions = 1;     // composite: tiles that share one check
+  bool flat = false;       // one middle, one batch
+  bool padded = false;     // elements at positions ≥ `loaded` are 0 and not read
+  bool truncated = false;  // elements at positions ≥ `stored` are not written
+  int transactions = 1;    // composite: tiles that share one check
   int length = 1;
   int lines = 1;
-  int threads = 1;          // of one line
-  int min_blocks = 1;       // blocks that a multiprocessor is to hold: the compiler's register limit
+  int threads = 1;     // of one line
+  int min_blocks = 1;  // blocks that a multiprocessor is to hold: the compiler's register limit
   int stages = 1;
   int radix[k_max_stages] = {1, 1, 1, 1, 1, 1, 1, 1};
   exchange_layout exchange[k_max_stages] = {};  // [s]: between stage s and s + 1; one stage and different mappings: [0], before the store
@@ -133,17 +131,17 @@ struct line_side {
   std::int64_t position_element, position_column, position_middle;
 };
 
-enum class event_check : std::uint32_t { line, product, seal, composite, butterfly };
+enum class event_check : std::uint32_t { line, product, composite, butterfly };
 enum class event_action : std::uint32_t { corrected, recomputed, uncorrectable };
 
 // What a check saw; written by the device, read by the host when the report is asked for.
 struct device_event {
   std::int64_t index;  // line of the pass: ((launch · batches + batch) · middles + middle) · columns + column
   double residual;
-  double threshold;    // squared, but of products, which have none: 0
-  std::uint64_t time;  // nanoseconds, the device's clock
-  std::uint32_t what;    // bits 0 … 7: the pass; 8 … 15: an event_check; 16 …: an event_action
-  std::uint32_t chunk;   // the part of the batch that was being transformed
+  double threshold;     // squared, but of products, which have none: 0
+  std::uint64_t time;   // nanoseconds, the device's clock
+  std::uint32_t what;   // bits 0 … 7: the pass; 8 … 15: an event_check; 16 …: an event_action
+  std::uint32_t chunk;  // the part of the batch that was being transformed
   std::uint32_t multiprocessor;
   std::uint32_t seal;  // hash of the rest
 };
@@ -164,24 +162,22 @@ inline constexpr int k_ring_events = 4096;
 
 struct event_ring {
   unsigned long long corrected, recomputed, uncorrectable, false_alarms;
-  unsigned long long written;  // events so far; the ring keeps the first k_ring_events
-  unsigned long long spare[3];
+  unsigned long long written;   // events so far; the ring keeps the first k_ring_events
+  unsigned long long spare[3];  // to 64 bytes: what the host reads to know whether there is anything
   device_event events[k_ring_events];
 };
 
 struct line_arguments {
   const void* in;
   void* out;
-  const void* twiddles;     // of the stages, complex
-  const void* load_table;   // complex, by position; and a second copy of it
+  const void* twiddles;    // of the stages, complex
+  const void* load_table;  // complex, by position; and a second copy of it
   const void* load_twin;
   const void* store_table;  // complex: by position, or the coarse and then the fine table of w_M
   const void* store_twin;
   const void* encode;  // b of both vectors, 4 scalars an element
   const void* verify;  // a of the first vector, complex; the second has the sign of the element's place in its butterfly
   event_ring* events;
-  std::uint32_t* seals_out;       // [line group][column tile]
-  const std::uint32_t* seals_in;  // [this tile's group][…]
   line_side source, target;
   std::int64_t columns, middles, batches;  // how many c, m, b
   std::int64_t column_tiles;               // ⌈columns / lines⌉
@@ -192,12 +188,12 @@ struct line_arguments {
   std::int64_t first_tile, all_tiles;      // this launch among the launches of a pass: for events and injection
   int fine_bits;                           // twiddle: w_M^p = coarse[p >> fine_bits] · fine[p & (2^fine_bits − 1)]
   int coarse_size;
-  int chunk;        // for events
-  int repairs;      // how often a tile may be computed again; 0: detect only
-  int input_kept;   // not 0: no tile's store changes the input of any
-  int pass, passes;            // this pass, for events; and of how many, for injection
-  int first_stage, stages;     // injection: this pass's stages and
-  int first_twiddle, twiddle_steps; // twiddle products among those of all passes
+  int chunk;                         // for events
+  int repairs;                       // how often a tile may be computed again; 0: detect only
+  int input_kept;                    // not 0: no tile's store changes the input of any
+  int pass, passes;                  // this pass, for events; and of how many, for injection
+  int first_stage, stages;           // injection: this pass's stages and
+  int first_twiddle, twiddle_steps;  // twiddle products among those of all passes
   double scale;
   double slope[2], offset[2];  // threshold: √(slope²‖x‖² + offset²), each kept twice
   double kappa;                // thread: the factor of its thresholds

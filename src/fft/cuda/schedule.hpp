@@ -65,9 +65,9 @@ struct schedule_request {
   fft::direction direction = fft::direction::forward;
   bool scaled = false;
   check_form check = check_form::none;
-  int transactions = 1;
+  int transactions = 1;  // of composite: tiles that share one check
   const tuning_table* tuned = &tuning_table::active();
-  bool plain = false;
+  bool plain = false;   // no swizzle, and the same parameters for every problem
   bool aligned = true;  // the input begins on a boundary of 16 bytes, as copies in bulk need it
 };
 

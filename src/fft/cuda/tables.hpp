@@ -39,7 +39,7 @@ std::int64_t coarse_size_of(std::int64_t order);
 // Device tables by name, each uploaded once.
 class table_store {
  public:
-  table_store(std::shared_ptr<ballast::cuda::device> device, precision type) : device_(std::move(device)), type_(type) {}
+  explicit table_store(std::shared_ptr<ballast::cuda::device> device) : device_(std::move(device)) {}
 
   // The table `name`, made by `make` if it is not there. Copies with different `copy` lie in different memory.
   template <class T, class Make>
@@ -50,14 +50,13 @@ class table_store {
     const std::vector<T>& values = source<T>(name, make);
     ballast::cuda::device_buffer memory(device_, static_cast<std::int64_t>(values.size() * sizeof(T)));
     device_->copy(memory.data(), values.data(), memory.bytes(), nullptr);
-    bytes_ += memory.bytes();
     return tables_.emplace(key, std::move(memory)).first->second.data();
   }
+  // Waits until all of them are there, and gives the host's copies back.
   void finish() {
     device_->synchronize(nullptr);
     hosts_.clear();
   }
-  std::int64_t bytes() const { return bytes_; }
 
  private:
   template <class T, class Make>
@@ -67,10 +66,8 @@ class table_store {
     return *std::static_pointer_cast<std::vector<T>>(slot);
   }
   std::shared_ptr<ballast::cuda::device> device_;
-  precision type_;
   std::map<std::string, std::shared_ptr<void>> hosts_;
   std::map<std::string, ballast::cuda::device_buffer> tables_;
-  std::int64_t bytes_ = 0;
 };
 
 }  // namespace ballast::fft::cuda

@@ -1,5 +1,5 @@
-// Runs a schedule on a device: tables and kernels when the plan is made, launches when it is executed, events when the report is asked for.
-// Layer: backend "cuda".
+// Runs a schedule on a device: tables and kernels when a direction is first executed, launches at each execution, events when the report is
+// asked for. Layer: backend "cuda".
 #include <algorithm>
 #include <cmath>
 #include <complex>
@@ -41,8 +41,8 @@ class cuda_transform final : public device_transform {
         transactions_(options.transactions),
         plain_(options.plain),
         tuned_(*options.tuned),
-        tables_(device_, precision_of<T>) {
-    // Work is needed for as many signals as run at a time: as many as fit into the cache together.
+        tables_(device_) {
+    // Work is needed for as many signals as run at a time.
     schedule whole = scheduled(direction::forward, false, shape_.batch);
     const std::int64_t work = whole.work_elements() * 2 * static_cast<std::int64_t>(sizeof(T));
     chunk_ = shape_.batch;
@@ -288,7 +288,6 @@ const char* name_of_check(std::uint32_t what) {
   switch (static_cast<event_check>(what >> 8 & 0xff)) {
     case event_check::line: return "fft.line";
     case event_check::product: return "fft.product";
-    case event_check::seal: return "fft.seal";
     case event_check::composite: return "fft.composite";
     case event_check::butterfly: return "fft.butterfly";
   }

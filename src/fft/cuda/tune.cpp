@@ -126,7 +126,7 @@ std::vector<tuning_result> tune(const std::vector<std::string>& tokens, tuning_t
         std::optional<tuned_line> winner;
         for (std::size_t i = 0; i < tried.size(); ++i) {
           try {
-            // Registers in memory: never the fastest, and refused by the check of tuned policies.
+            // Registers in memory are not what a table should ask for, however fast one of them may be on this device.
             if (ballast::cuda::kernels().get(kernels[kernel_of[i]], architecture).made->uses.spills > 0) continue;
           } catch (const error&) {
             continue;

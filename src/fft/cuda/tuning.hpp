@@ -46,10 +46,10 @@ class tuning_table {
   // The built-in table, with the entries of $BALLAST_CACHE_DIR/tuning.txt (see cuda::default_cache_folder) over it if there is such a file.
   static const tuning_table& active();
 
-  // One entry a line: "sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 3 1.08": architecture, precision, length, order of load and store,
-  // checked or unchecked, radices, threads of a line, lines of a tile, exchange (whole, split, and with a stage staged or
-  // staged_split), blocks on a multiprocessor, gain. Lines that
-  // begin with # are comments. Throws invalid_argument_error with the number of a line that it cannot read.
+  // One entry a line: "sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 3 1.08": architecture, precision, length, order of load and
+  // store, checked or unchecked, radices, threads of a line, lines of a tile, exchange (whole, split, and with a stage staged or
+  // staged_split), blocks on a multiprocessor, gain. Lines that begin with # are comments. Throws invalid_argument_error with the number of
+  // a line that it cannot read.
   static tuning_table parse(std::string_view text);
   std::string to_text() const;
 

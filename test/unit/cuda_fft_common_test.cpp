@@ -1,0 +1,70 @@
+// The lists of common problems and kernels: what the bundle, the build-time check and the tuner start from.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cuda/jit.hpp"
+#include "fft/cuda/common.hpp"
+#include "fft/cuda/schedule.hpp"
+#include "fft/problem.hpp"
+
+namespace ballast::fft::cuda {
+namespace {
+
+TEST(common_kernels, are_each_there_once_and_fit_on_the_device) {
+  for (const char* architecture : {"sm_80", "sm_90a"}) {
+    const auto on = ballast::cuda::typical_capabilities(architecture);
+    const auto common = common_kernels(on);
+    const auto checked = checked_kernels(on);
+    EXPECT_GT(checked.size(), common.size());
+    for (std::size_t i = 0; i < checked.size(); ++i) {
+      EXPECT_LE(checked[i].shared, on.shared_per_block) << checked[i].expression;
+      EXPECT_LE(checked[i].threads, 1024) << checked[i].expression;
+      EXPECT_EQ(std::count(checked.begin(), checked.end(), checked[i]), 1) << checked[i].expression;
+    }
+    for (const auto& each : common) EXPECT_NE(std::ranges::find(checked, each), checked.end()) << each.expression;
+  }
+}
+
+TEST(common_kernels, hold_what_a_plan_of_a_common_problem_loads) {
+  const auto on = ballast::cuda::typical_capabilities("sm_90a");
+  const auto common = common_kernels(on);
+  for (const check_form check : {check_form::none, check_form::verify_before_store}) {
+    const token what = parse_token("fft_c2c_f32_n65536_b256_fwd");
+    schedule_request wanted{.shape = resolve(what.problem), .precision = precision::f32};
+    wanted.check = check;
+    const schedule made = make_schedule(wanted, on);
+    EXPECT_EQ(made.passes.size(), 2u);
+    for (const pass& each : made.passes) EXPECT_NE(std::ranges::find(common, kernel_for(each.policy, false)), common.end());
+  }
+}
+
+TEST(common_problems, are_tokens) {
+  for (const auto& list : {tuned_problems(), benchmark_problems()}) {
+    for (const std::string& each : list) {
+      const token what = parse_token(each);
+      EXPECT_EQ(to_token(what.problem, what.direction), each);
+    }
+  }
+}
+
+TEST(tuning_table, gives_back_the_lines_that_it_was_given) {
+  const std::string text = "sm_90 f32 1024 rows columns checked 16.8.8 64 4 split 3 1.08\n";
+  const auto lines = tuning_table::parse(text).lines();
+  ASSERT_EQ(lines.size(), 1u);
+  const auto& [request, value] = lines.front();
+  EXPECT_EQ(request.length, 1024);
+  EXPECT_FALSE(request.wide);
+  EXPECT_FALSE(request.in_columns);
+  EXPECT_TRUE(request.out_columns);
+  EXPECT_EQ(request.check, check_form::verify_before_store);
+  EXPECT_EQ(value, (tuned_line{.radices = {16, 8, 8}, .threads = 64, .lines = 4, .split = true, .min_blocks = 3, .gain = 1.08}));
+  tuning_table again;
+  again.set(request, 9, value);
+  EXPECT_EQ(again.to_text(), text);
+}
+
+}  // namespace
+}  // namespace ballast::fft::cuda
