@@ -690,6 +690,7 @@ TEST(fft_cuda, random_flips_above_the_floor_are_all_found) {
     SCOPED_TRACE(token);
     const emulator device(each.where);
     with_data(each, [&]<class T>(const subject<T>& given) {
+      ASSERT_TRUE(same_arithmetic(given.problem, given.way, false, device->about(), true)) << "the tuning table sees to it";
       struck_case<T> under(given);
       int above = 0;
       for (int trial = 0; trial < trials; ++trial) {
