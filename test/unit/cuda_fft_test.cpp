@@ -136,11 +136,12 @@ const std::vector<int>& some_lengths() {
 
 int exchanges_of(const line_policy& p) { return p.exchanges() ? std::max(1, p.stages - 1) : 0; }
 
+// Policies by rule; what was measured to be the fastest may have some.
 TEST(cuda_fft_exchange, powers_of_two_have_no_bank_conflicts) {
   int seen = 0;
   for (int length = 2; length <= 16384; length *= 2) {
     for_every_request(length, [&](const line_request& wanted, const capabilities& device) {
-      const line_policy p = choose_policy(wanted, device, tuning_table::active());
+      const line_policy p = choose_policy(wanted, device, tuning_table());
       for (int s = 0; s < exchanges_of(p); ++s) {
         ++seen;
         const double counted = counted_cost(p, s);
@@ -677,7 +678,12 @@ TEST(cuda_fft_injection, leaves_no_trace_in_kernels_of_the_production_library) {
   EXPECT_GE(removed, 8) << "every site of the FFT and the log";
   std::vector<ballast::cuda::nvrtc::source> bare;
   for (std::size_t i = 0; i < sources.size(); ++i) bare.push_back({sources[i].name, texts[i].c_str()});
-  const schedule made = scheduled({.shape = {1 << 15}, .batch = 2}, direction::forward, hopper());
+  const tuning_table rules;
+  schedule_request wanted;
+  wanted.shape = resolve({.shape = {1 << 15}, .batch = 2});
+  wanted.check = check_form::verify_before_store;
+  wanted.tuned = &rules;
+  const schedule made = make_schedule(wanted, hopper());
   ASSERT_EQ(made.passes.size(), 2u);
   // The first pass has stages, twiddle factors behind them and every check.
   const line_policy& policy = made.passes.front().policy;
