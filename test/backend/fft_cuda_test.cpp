@@ -516,6 +516,7 @@ void for_every_fault(int seeds, const Body& body) {
   for (const inject::site_row& row : inject::k_sites) {
     if (row.operation != "fft" && !row.operation.empty()) continue;
     for (std::size_t m = 0; m < inject::k_model_names.size(); ++m) {
+      if (BALLAST_SLOW_BUILD && (m + static_cast<std::size_t>(row.site)) % 3 != 0) continue;
       for (int seed = 0; seed < seeds; ++seed) {
         inject::request wanted;
         wanted.site = row.site;
@@ -689,6 +690,7 @@ TEST(fft_cuda, random_flips_above_the_floor_are_all_found) {
     SCOPED_TRACE(token);
     const emulator device(each.where);
     with_data(each, [&]<class T>(const subject<T>& given) {
+      ASSERT_TRUE(same_arithmetic(given.problem, given.way, false, device->about(), true)) << "the tuning table sees to it";
       struck_case<T> under(given);
       int above = 0;
       for (int trial = 0; trial < trials; ++trial) {
