@@ -23,14 +23,16 @@ namespace scheme_test {
 using namespace ballast;
 
 // The transform of one signal along each axis in turn, by its definition. sign: −1 forward, 1 inverse; unnormalised.
-inline std::vector<std::complex<double>> by_definition(std::vector<std::complex<double>> x, const std::vector<std::int64_t>& shape, int sign) {
+inline std::vector<std::complex<double>> by_definition(std::vector<std::complex<double>> x, const std::vector<std::int64_t>& shape,
+                                                       int sign) {
   std::size_t below = 1;
   for (std::size_t axis = shape.size(); axis-- > 0;) {
     const auto n = static_cast<std::size_t>(shape[axis]);
     using wide = long double;
     std::vector<std::complex<double>> y(x.size());
     std::vector<std::complex<wide>> roots(n);
-    for (std::size_t i = 0; i < n; ++i) roots[i] = std::polar(wide(1), wide(sign) * 2 * std::numbers::pi_v<wide> * static_cast<wide>(i) / static_cast<wide>(n));
+    for (std::size_t i = 0; i < n; ++i)
+      roots[i] = std::polar(wide(1), wide(sign) * 2 * std::numbers::pi_v<wide> * static_cast<wide>(i) / static_cast<wide>(n));
     for (std::size_t at = 0; at < x.size(); ++at) {
       const std::size_t k = at / below % n;
       wide re = 0;
@@ -142,7 +144,9 @@ result<T> execute(const scheme_case& what, execution how, const std::vector<T>& 
   auto* const from = static_cast<T*>(source.data());
   auto* const to = static_cast<T*>(in_place ? source.data() : target.data());
   using number = std::complex<T>;
-  const auto numbers = [](T* at, const fft::side& s) { return std::span<number>(reinterpret_cast<number*>(at), static_cast<std::size_t>(s.extent)); };
+  const auto numbers = [](T* at, const fft::side& s) {
+    return std::span<number>(reinterpret_cast<number*>(at), static_cast<std::size_t>(s.extent));
+  };
   const auto reals = [](T* at, const fft::side& s) { return std::span<T>(at, static_cast<std::size_t>(s.extent)); };
   const auto run = [&]() -> report {
     if (parsed.problem.kind == fft::kind::r2c) return plan.forward(reals(from, shape.input), numbers(to, shape.output));

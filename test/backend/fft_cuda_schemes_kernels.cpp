@@ -15,13 +15,19 @@ class listing final : public cuda::device {
  public:
   explicit listing(cuda::capabilities about) : about_(std::move(about)) {}
   const cuda::capabilities& about() const noexcept override { return about_; }
-  void* allocate(std::int64_t bytes, cuda::stream) override { return ::operator new(static_cast<std::size_t>(bytes), std::align_val_t{256}); }
-  void release(void* memory, cuda::stream) noexcept override { ::operator delete(memory, std::align_val_t{256}); }
+  void* allocate(std::int64_t bytes, cuda::stream) override {
+    return ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{256});
+  }
+  void release(void* memory, cuda::stream) noexcept override { ::operator delete (memory, std::align_val_t{256}); }
   bool accessible(const void*) const noexcept override { return true; }
-  void copy(void* to, const void* from, std::int64_t bytes, cuda::stream) override { std::memmove(to, from, static_cast<std::size_t>(bytes)); }
+  void copy(void* to, const void* from, std::int64_t bytes, cuda::stream) override {
+    std::memmove(to, from, static_cast<std::size_t>(bytes));
+  }
   void zero(void* memory, std::int64_t bytes, cuda::stream) override { std::memset(memory, 0, static_cast<std::size_t>(bytes)); }
   const cuda::kernel& load(const cuda::kernel_request& wanted) override {
-    if (seen_.insert(wanted.expression).second) std::printf("%s\t%s\t%d\t%lld\n", wanted.header.c_str(), wanted.expression.c_str(), wanted.threads, static_cast<long long>(wanted.shared));
+    if (seen_.insert(wanted.expression).second)
+      std::printf("%s\t%s\t%d\t%lld\n", wanted.header.c_str(), wanted.expression.c_str(), wanted.threads,
+                  static_cast<long long>(wanted.shared));
     return one_;
   }
   void launch(const cuda::kernel&, std::int64_t, const void*, std::size_t, cuda::stream) override {}

@@ -48,7 +48,8 @@ std::vector<std::vector<std::complex<double>>> expected(const scheme_case& what,
 
 // The relative error of each signal in the 2-norm; infinity where something is not a number.
 template <class T>
-std::vector<double> errors(const scheme_case& what, const std::vector<T>& out, const std::vector<std::vector<std::complex<double>>>& right) {
+std::vector<double> errors(const scheme_case& what, const std::vector<T>& out,
+                           const std::vector<std::vector<std::complex<double>>>& right) {
   const bool real = fft::parse_token(what.token).problem.kind == fft::kind::c2r;
   std::vector<double> all;
   std::size_t at = 0;
@@ -200,13 +201,13 @@ TEST(fft_cuda_schemes, never_pass_what_they_cannot_correct) {
     const auto in = some_data<T>(what);
     const auto right = expected(what, in);
     int repaired = 0;
-    for (const auto model : {inject::model::nan, inject::model::infinity, inject::model::random_value, inject::model::vector_mask,
-                             inject::model::stuck_at}) {
+    for (const auto model :
+         {inject::model::nan, inject::model::infinity, inject::model::random_value, inject::model::vector_mask, inject::model::stuck_at}) {
       for (std::uint64_t seed = 0; seed < 4; ++seed) {
         SCOPED_TRACE(std::string(inject::k_model_names[static_cast<std::size_t>(model)]) + " seed " + std::to_string(seed));
         const bool in_place = can_be_in_place(what) && seed % 2 == 1;
         inject::plan faults;
-        const auto where = what.scheme == "offline"                 ? inject::site::fft_output
+        const auto where = what.scheme == "offline"              ? inject::site::fft_output
                            : seed < 2 || what.scheme == "thread" ? inject::site::fft_stage
                                                                  : inject::site::fft_input;
         faults.add({.site = where, .model = model, .seed = seed});
@@ -279,7 +280,11 @@ TEST(fft_cuda_schemes, repair_several_faults_out_of_place) {
     const auto right = expected(what, in);
     for (std::uint64_t seed = 0; seed < 3; ++seed) {
       inject::plan faults;
-      faults.add({.site = what.scheme == "offline" ? inject::site::fft_output : inject::site::fft_stage, .model = inject::model::bit_flip, .count = 6, .seed = seed, .bit = sizeof(T) == 4 ? 24 : 53});
+      faults.add({.site = what.scheme == "offline" ? inject::site::fft_output : inject::site::fft_stage,
+                  .model = inject::model::bit_flip,
+                  .count = 6,
+                  .seed = seed,
+                  .bit = sizeof(T) == 4 ? 24 : 53});
       const auto seen = scheme_test::execute<T>(what, with(protection::correct, &faults), in, false);
       EXPECT_NE(seen.report.verdict, verdict::uncorrectable);
       EXPECT_NE(seen.report.verdict, verdict::clean);
@@ -311,7 +316,8 @@ TEST(fft_cuda_schemes, raise_no_alarm_for_unusual_data) {
     check("smallest", [](std::size_t, T x) { return x > T(0) ? std::numeric_limits<T>::denorm_min() : T(0); });
     check("huge", [](std::size_t, T x) { return x * T(sizeof(T) == 4 ? 1e30 : 1e290); });
     check("one huge signal", [&](std::size_t i, T x) { return i / one == 1 ? x * T(sizeof(T) == 4 ? 1e33 : 1e290) : x; });
-    const auto out = check("one that is not a number", [&](std::size_t i, T x) { return i == one + 2 ? std::numeric_limits<T>::quiet_NaN() : x; });
+    const auto out =
+        check("one that is not a number", [&](std::size_t i, T x) { return i == one + 2 ? std::numeric_limits<T>::quiet_NaN() : x; });
     const std::size_t stored = out.size() / (usual.size() / one);
     for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(std::isnan(out[i]), i / stored == 1) << i;
   });

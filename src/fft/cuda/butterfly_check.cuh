@@ -62,10 +62,12 @@ __device__ __forceinline__ butterfly_residual<T> residual_of(const complex<T>* x
       constexpr T bre = static_cast<T>(w.b[v][k].re);
       constexpr T bim = static_cast<T>(w.b[v][k].im);
       in = {multiply_add(-bim, x[k].im, multiply_add(bre, x[k].re, in.re)), multiply_add(bim, x[k].re, multiply_add(bre, x[k].im, in.im))};
-      out = {multiply_add(-aim, y[k].im, multiply_add(are, y[k].re, out.re)), multiply_add(aim, y[k].re, multiply_add(are, y[k].im, out.im))};
+      out = {multiply_add(-aim, y[k].im, multiply_add(are, y[k].re, out.re)),
+             multiply_add(aim, y[k].re, multiply_add(are, y[k].im, out.im))};
       if constexpr (v == 0) made.square = multiply_add(x[k].re, x[k].re, multiply_add(x[k].im, x[k].im, made.square));
     });
-    const double size = fabs(static_cast<double>(out.re) - static_cast<double>(in.re)) + fabs(static_cast<double>(out.im) - static_cast<double>(in.im));
+    const double size =
+        fabs(static_cast<double>(out.re) - static_cast<double>(in.re)) + fabs(static_cast<double>(out.im) - static_cast<double>(in.im));
     if (!(size <= made.size)) made.size = made.size == made.size ? size : made.size;
   });
   return made;

@@ -1,11 +1,10 @@
 // Two-sided checksums: a block takes P.transactions tiles one after the other, stores each at once, and checks all of them together.
 // Layer: fft/cuda kernels, over the parts of line.cuh.
-// In registers: u = Σ w_g x_g, element by element, w_g = ±1; and the scalars Σ w_g ρ_g and Σ w_g c_g ρ_g, c_g = e^{2πi g/G}, ρ_g = aᵀy_g − bᵀx_g.
-// If one signal is wrong, the ratio of the two scalars is the c_g of its place. What it should be is W u less the others, which lie in memory
-// as they were stored: so it is right whatever was in its place, and v = Σ w_g y_g, with which the paper finds the difference, need not be
-// held, nor can a large fault drown it.
-// Source: TurboFFT (PPoPP 2025) sections 4.1 to 4.3. The weights are not the paper's: signs keep the rounding of equal signals from
-// adding up, and the c_g all have the same size, so that every place is as easy to tell.
+// In registers: u = Σ w_g x_g, element by element, w_g = ±1; and the scalars Σ w_g ρ_g and Σ w_g c_g ρ_g, c_g = e^{2πi g/G}, ρ_g = aᵀy_g −
+// bᵀx_g. If one signal is wrong, the ratio of the two scalars is the c_g of its place. What it should be is W u less the others, which lie
+// in memory as they were stored: so it is right whatever was in its place, and v = Σ w_g y_g, with which the paper finds the difference,
+// need not be held, nor can a large fault drown it. Source: TurboFFT (PPoPP 2025) sections 4.1 to 4.3. The weights are not the paper's:
+// signs keep the rounding of equal signals from adding up, and the c_g all have the same size, so that every place is as easy to tell.
 #pragma once
 
 #include "fft/cuda/line.cuh"
@@ -31,14 +30,14 @@ static_assert(sizeof(group_record) <= k_group_record_bytes);
 template <line_policy P, class Injector>
 struct composite_tile : line_tile<P, Injector> {
   using tile_type = line_tile<P, Injector>;
-  using typename tile_type::real;
-  using typename tile_type::number;
   using tile_type::a;
   using tile_type::barrier;
   using tile_type::launch;
   using tile_type::outputs;
   using tile_type::records;
   using tile_type::x;
+  using typename tile_type::number;
+  using typename tile_type::real;
   static constexpr int k_in = P.butterflies(0) * P.radix[0];
   static constexpr int k_out = P.butterflies(tile_type::k_last) * P.radix[tile_type::k_last];
   // Whether y can be had from what is stored: all of it, or as much as is stored.
@@ -80,7 +79,8 @@ struct composite_tile : line_tile<P, Injector> {
     }
   }
 
-  // Tiles first … first + count − 1. A tile that has to be verified by itself ends its part of the group, so that no composite waits for it.
+  // Tiles first … first + count − 1. A tile that has to be verified by itself ends its part of the group, so that no composite waits for
+  // it.
   __device__ __forceinline__ void run_group(std::int64_t first, int count) {
     const std::int64_t end = first + count;
     while (first < end) {
@@ -185,7 +185,8 @@ struct composite_tile : line_tile<P, Injector> {
     if constexpr (Injector::enabled) {
       const std::int64_t first = this->tile / P.transactions * P.transactions;
       for (std::int64_t at = first; at <= this->tile; ++at) {
-        launch.injector.template strike<1>(where, inject::device_place{a.first_tile + at, a.all_tiles, a.pass, a.passes, thread, threads}, data);
+        launch.injector.template strike<1>(where, inject::device_place{a.first_tile + at, a.all_tiles, a.pass, a.passes, thread, threads},
+                                           data);
       }
     }
   }

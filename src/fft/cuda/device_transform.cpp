@@ -49,7 +49,8 @@ void device_transform::run(const void* in, void* out, const call& how) const {
 unsigned char* device_transform::workspace_of(const call& how, std::int64_t bytes) const {
   if (how.workspace.empty()) return nullptr;
   if (static_cast<std::int64_t>(how.workspace.size()) < bytes)
-    throw invalid_argument_error("workspace: expected at least " + std::to_string(bytes) + " bytes, got " + std::to_string(how.workspace.size()));
+    throw invalid_argument_error("workspace: expected at least " + std::to_string(bytes) + " bytes, got " +
+                                 std::to_string(how.workspace.size()));
   auto* const memory = reinterpret_cast<unsigned char*>(how.workspace.data());
   if (!device_->accessible(memory)) throw invalid_argument_error("workspace: expected device memory, got a host pointer");
   return memory;

@@ -1,9 +1,9 @@
 // cuFFT between two passes of checksums. What fails is transformed again when the report is taken, since only the host can call cuFFT.
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <complex>
 #include <limits>
-#include <algorithm>
-#include <cmath>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -99,7 +99,8 @@ class offline_transform final : public device_transform {
         each = dft(std::move(each));
         if (back) std::ranges::transform(each, each.begin(), [](const auto& z) { return std::conj(z); });
       }
-      for (std::size_t i = 0; i < a[0].size(); ++i) table.insert(table.end(), {a[0][i].real(), a[0][i].imag(), a[1][i].real(), a[1][i].imag()});
+      for (std::size_t i = 0; i < a[0].size(); ++i)
+        table.insert(table.end(), {a[0][i].real(), a[0][i].imag(), a[1][i].real(), a[1][i].imag()});
       slot = device_buffer(device_, static_cast<std::int64_t>(table.size() * sizeof(double)));
       device_->copy(slot.data(), table.data(), slot.bytes(), nullptr);
       device_->synchronize(nullptr);
@@ -123,8 +124,8 @@ class offline_transform final : public device_transform {
       }
       ballast::cuda::kernel_request wanted;
       wanted.header = "fft/cuda/offline.cuh";
-      wanted.expression = std::string("ballast::fft::cuda::offline_kernel<") + (sizeof(T) == 8 ? "true" : "false") + ",ballast::inject::" +
-                          (faults != nullptr ? "device_injector>" : "no_device_injector>");
+      wanted.expression = std::string("ballast::fft::cuda::offline_kernel<") + (sizeof(T) == 8 ? "true" : "false") +
+                          ",ballast::inject::" + (faults != nullptr ? "device_injector>" : "no_device_injector>");
       wanted.threads = k_offline_threads;
       wanted.shared = k_offline_threads / 32 * 6 * static_cast<std::int64_t>(sizeof(double));
       kernel = &device_->load(wanted);
@@ -163,7 +164,11 @@ template <class T>
 class offline_transform<T>::flight final : public pending {
  public:
   flight(const offline_transform& plan, const call& how)
-      : plan_(plan), way_(how.direction), scale_(how.scale), repairs_(how.protection == protection::correct ? k_repairs : 0), stream_(how.stream) {}
+      : plan_(plan),
+        way_(how.direction),
+        scale_(how.scale),
+        repairs_(how.protection == protection::correct ? k_repairs : 0),
+        stream_(how.stream) {}
 
   void collect(core::recorder& seen) override;
 
@@ -270,7 +275,8 @@ std::unique_ptr<pending> offline_transform<T>::start(const unsigned char* in, un
     const auto list = how.injector.for_device();
     made->faults_ = device_buffer(device_, static_cast<std::int64_t>(list.size() * sizeof(inject::device_fault)), how.stream);
     device_->copy(made->faults_.data(), list.data(), made->faults_.bytes(), how.stream);
-    made->list_ = {static_cast<inject::device_fault*>(made->faults_.data()), static_cast<std::int32_t>(list.size()), how.injector.armed_sites()};
+    made->list_ = {static_cast<inject::device_fault*>(made->faults_.data()), static_cast<std::int32_t>(list.size()),
+                   how.injector.armed_sites()};
     made->instrumented_ = true;
   }
   const inject::device_faults* const faults = made->instrumented_ ? &made->list_ : nullptr;

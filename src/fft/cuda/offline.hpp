@@ -12,9 +12,9 @@ inline constexpr int k_offline_part = 4096;  // elements of a signal that a bloc
 
 // What is known of one signal. Zero before its kernels run.
 struct offline_sums {
-  double input[4];  // bᵀx of both vectors
-  double square;    // ‖x‖²
-  double output[4];  // aᵀy
+  double input[4];          // bᵀx of both vectors
+  double square;            // ‖x‖²
+  double output[4];         // aᵀy
   unsigned long long hash;  // of y
 };
 
@@ -24,7 +24,7 @@ struct offline_arguments {
   const double* weights[3];  // of each axis: two complex numbers an index, whose products are b or a
   std::int64_t n[3];
   std::int64_t points;
-  std::int64_t parts;  // blocks of a signal
+  std::int64_t parts;   // blocks of a signal
   std::int64_t blocks;  // of this launch; and for injection, the first of them among those of all signals
   std::int64_t first_block, all_blocks;
   double scale;

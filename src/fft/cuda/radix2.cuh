@@ -26,7 +26,8 @@ __global__ void __launch_bounds__(k_radix2_threads) radix2_kernel(const __grid_c
   const auto turned = [&](const number& z, bool turn) { return turn ? number{z.im, z.re} : z; };
   const std::int64_t row = j & (a.before - 1);
   const number first = turned(from[j * a.in_stride], a.turn_in != 0);
-  const number second = turned(from[(j + a.half) * a.in_stride], a.turn_in != 0) * static_cast<const number*>(a.roots)[row * (a.half / a.before)];
+  const number second =
+      turned(from[(j + a.half) * a.in_stride], a.turn_in != 0) * static_cast<const number*>(a.roots)[row * (a.half / a.before)];
   const real scale = static_cast<real>(a.scale);
   const number sum = first + second;
   const number difference = first - second;

@@ -11,11 +11,11 @@ inline constexpr int k_radix2_threads = 256;
 struct radix2_arguments {
   const void* in;
   void* out;
-  const void* roots;  // w^j for j < n, complex
+  const void* roots;                                              // w^j for j < n, complex
   std::int64_t in_stride, in_distance, out_stride, out_distance;  // in complex numbers
-  std::int64_t half;         // n / 2
-  std::int64_t before;       // 2^stage
-  std::int64_t butterflies;  // half · signals
+  std::int64_t half;                                              // n / 2
+  std::int64_t before;                                            // 2^stage
+  std::int64_t butterflies;                                       // half · signals
   double scale;
   int turn_in, turn_out;  // not 0: real and imaginary parts change places
 };
