@@ -488,8 +488,8 @@ ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrum
   made.blocks = policy.min_blocks;
   made.overlaps = true;
   // What is kept across tiles and attempts, addresses and predicates, the compiler puts into memory in some policies, also where registers
-  // are left: some accesses a tile. Numbers of a line would be hundreds of bytes.
-  made.spills = 80;
+  // are left: some accesses a tile, most in checked passes with factors. Numbers of a line that do not fit are several hundred bytes.
+  made.spills = 192;
   return made;
 }
 
