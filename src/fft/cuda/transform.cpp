@@ -184,7 +184,7 @@ void cuda_transform<T>::fill(prepared_pass& made) const {
   a = {};
   const auto key = [&] {
     std::string text = std::to_string(policy.length) + "/" + std::to_string(policy.threads);
-    for (int s = 0; s < policy.stages; ++s) text += "." + std::to_string(policy.radix[s]);
+    for (int s = 0; s < policy.stages; ++s) text.append(1, '.').append(std::to_string(policy.radix[s]));
     return text;
   }();
   using source = table_source<T>;
