@@ -87,8 +87,8 @@ class BALLAST_API plan {
   // Throws invalid_argument_error (shape, batch, strides, sizes that overflow), unsupported_error (backend, scheme), std::bad_alloc.
   // Schemes: "verify_before_store" (default): checksums of every signal (cuda: of every line of a pass), verified before its tile is
   // stored. Only on cuda, the schemes that TurboFFT compares: "one_sided" (verified after the store), "threadblock" and
-  // "multi_transaction_2", "_4", … "_32" (two-sided, corrected after the store), "thread" (every butterfly by itself); and, with protection
-  // off, the variants "v0" (1-D c2c of 2^k points), "v1", "v2", "tuned". docs/design/fft-cuda.md.
+  // "multi_transaction_2", "_4", … "_32" (two-sided, corrected after the store), "thread" (every butterfly by itself), "offline" (around
+  // cuFFT); and, with protection off, the variants "v0" (1-D c2c of 2^k points), "v1", "v2", "tuned". docs/design/fft-cuda.md.
   explicit plan(fft::problem problem, ballast::execution how = {});
   ~plan();
   plan(const plan&);

@@ -46,8 +46,8 @@ struct call {
   bool in_place = false;
   ballast::protection protection = ballast::protection::correct;
   int threads = 1;
-  void* stream = nullptr;                // cuda
-  std::span<std::byte> workspace = {};   // cuda
+  void* stream = nullptr;               // cuda
+  std::span<std::byte> workspace = {};  // cuda
   core::recorder& seen;
   inject::active_injector& injector;
 };
@@ -91,7 +91,7 @@ namespace cuda {
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect, std::string_view scheme);
 // What `scheme` can be, the default first.
 const std::vector<std::string_view>& schemes();
-}
+}  // namespace cuda
 namespace cpu {
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect);
 }

@@ -124,8 +124,8 @@ report execute(const plan::implementation& plan, direction way, kind wanted, pre
   inject::active_injector injector(plan.how.faults, "fft");
   core::recorder seen(token, plan.backend, plan.scheme, plan.how, injector);
   plan.work->run(in.data, const_cast<void*>(out.data),
-                 call{way, checked.scale, checked.in_place, plan.how.protection, threads_of(plan.how), plan.how.stream, plan.how.workspace, seen,
-                      injector});
+                 call{way, checked.scale, checked.in_place, plan.how.protection, threads_of(plan.how), plan.how.stream, plan.how.workspace,
+                      seen, injector});
   return seen.finish();
 }
 
@@ -169,10 +169,11 @@ pending_report plan::enqueue(direction way, const void* in, void* out) const {
   auto made = std::make_unique<pending_report::implementation>(
       pending_report::implementation{implementation_, token, inject::active_injector(plan.how.faults, "fft"), nullptr});
   core::recorder unused(token, plan.backend, plan.scheme, plan.how, made->injector);
-  made->work = plan.work->enqueue(in, out,
-                                  call{way, scale, in == out, plan.how.protection, threads_of(plan.how), plan.how.stream, plan.how.workspace,
-                                       unused, made->injector});
-  if (!made->work) throw unsupported_error(fmt::format("{}: expected the cuda backend for enqueue, got {}", token, to_string(plan.backend)));
+  made->work = plan.work->enqueue(
+      in, out,
+      call{way, scale, in == out, plan.how.protection, threads_of(plan.how), plan.how.stream, plan.how.workspace, unused, made->injector});
+  if (!made->work)
+    throw unsupported_error(fmt::format("{}: expected the cuda backend for enqueue, got {}", token, to_string(plan.backend)));
   return pending_report(std::move(made));
 }
 

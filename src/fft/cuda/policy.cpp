@@ -337,8 +337,8 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
     if (wanted.check == check_form::composite || wanted.check == check_form::thread) {
       // The table is for a kernel that holds half as many numbers.
       const int threads = value.threads * value.lines;
-      value.min_blocks = std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers_of(wanted, value) * threads), 1,
-                                    value.min_blocks);
+      value.min_blocks =
+          std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers_of(wanted, value) * threads), 1, value.min_blocks);
     }
     line_policy p = make_policy(wanted, value);
     if (p.shared_bytes() <= device.shared_per_block) return p;
@@ -357,7 +357,8 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   int lines = std::max(1, 256 / threads);
   if (columns) lines = std::max(lines, n >= 1024 ? sector_lines / 2 : sector_lines);
   lines = static_cast<int>(std::bit_floor(static_cast<unsigned>(lines)));
-  while (lines > 1 && (lines / 2 >= wanted.columns || (!columns && too_few_tiles(wanted, lines, device))) && threads * lines / 2 >= 32) lines /= 2;
+  while (lines > 1 && (lines / 2 >= wanted.columns || (!columns && too_few_tiles(wanted, lines, device))) && threads * lines / 2 >= 32)
+    lines /= 2;
   while (threads * lines > 1024 && lines > 1) lines /= 2;
   while (threads * lines < 32) lines *= 2;
   const int registers = registers_of(wanted, {radices, threads});
@@ -371,8 +372,8 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
       if (!split && columns && side < (wanted.wide ? 2 : 4) && side < wanted.columns) break;
       line_policy p = make_policy(wanted, {radices, threads, side, split, 1});
       if (p.shared_bytes() > device.shared_per_block) continue;
-      p.min_blocks = std::max(1, std::min(blocks_for(p.block()),
-                                          static_cast<int>(device.shared_per_multiprocessor / (p.shared_bytes() + 1024))));
+      p.min_blocks =
+          std::max(1, std::min(blocks_for(p.block()), static_cast<int>(device.shared_per_multiprocessor / (p.shared_bytes() + 1024))));
       return p;
     }
   }
@@ -446,7 +447,9 @@ std::string kernel_expression(const line_policy& p, bool instrumented) {
     append(text, flag);
     text += ',';
   }
-  const auto form = [&](const char* type, int value) { text += std::string("ballast::fft::cuda::") + type + "(" + std::to_string(value) + "),"; };
+  const auto form = [&](const char* type, int value) {
+    text += std::string("ballast::fft::cuda::") + type + "(" + std::to_string(value) + "),";
+  };
   form("load_form", static_cast<int>(p.load));
   form("store_form", static_cast<int>(p.store));
   form("factor_form", static_cast<int>(p.load_factor));
@@ -484,9 +487,9 @@ ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrum
   made.shared = policy.shared_bytes();
   made.blocks = policy.min_blocks;
   made.overlaps = true;
-  // What is kept across tiles and attempts, addresses and predicates, the compiler puts into memory in some policies, also where registers are
-  // left: some accesses a tile. Numbers of a line would be hundreds of bytes.
-  made.spills = 80;
+  // What is kept across tiles and attempts, addresses and predicates, the compiler puts into memory in some policies, also where registers
+  // are left: some accesses a tile, most in checked passes with factors. Numbers of a line that do not fit are several hundred bytes.
+  made.spills = 192;
   return made;
 }
 

@@ -245,7 +245,8 @@ class builder {
     }
     const auto split = split_length(m);
     if (split.empty())
-      throw unsupported_error("length " + std::to_string(one.length) + ": expected at most 2^29 after padding to a convolution, got " + std::to_string(m));
+      throw unsupported_error("length " + std::to_string(one.length) + ": expected at most 2^29 after padding to a convolution, got " +
+                              std::to_string(m));
     const std::int64_t count = lines_of(one);
     room(place::convolved) = std::max(room(place::convolved), count * m);
     std::vector<dimension> to_dense = one.others;
@@ -307,8 +308,10 @@ class builder {
     made.middles = dims[1].count;
     made.batches = dims[2].count;
     for (std::size_t i = 0; i < 3; ++i) made.signals[i] = dims[i].signals;
-    made.source = {source, dims[0].source, dims[1].source, dims[2].source, position_source, dims[0].position_source, dims[1].position_source};
-    made.target = {target, dims[0].target, dims[1].target, dims[2].target, position_target, dims[0].position_target, dims[1].position_target};
+    made.source = {source,          dims[0].source,          dims[1].source,         dims[2].source,
+                   position_source, dims[0].position_source, dims[1].position_source};
+    made.target = {target,          dims[0].target,          dims[1].target,         dims[2].target,
+                   position_target, dims[0].position_target, dims[1].position_target};
     made.from = from;
     made.to = to;
 
@@ -366,6 +369,8 @@ class builder {
 
 }  // namespace
 
-schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device) { return builder(wanted, device).build(); }
+schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device) {
+  return builder(wanted, device).build();
+}
 
 }  // namespace ballast::fft::cuda

@@ -27,9 +27,9 @@ namespace {
 
 using ballast::cuda::device_buffer;
 
-// What waits between passes at a time; one signal is the least that a chunk can be. Measured on an H200 (256 MiB of 2^16-point f32 signals):
-// chunks that fit into the L2 cache (8 to 40 MiB) are 13 to 34 % slower than one of all signals, because each launch drains the device; from
-// 80 MiB on 6 % and less. So a chunk is large, and bounded only so that big batches do not need as much memory again.
+// What waits between passes at a time; one signal is the least that a chunk can be. Measured on an H200 (256 MiB of 2^16-point f32
+// signals): chunks that fit into the L2 cache (8 to 40 MiB) are 13 to 34 % slower than one of all signals, because each launch drains the
+// device; from 80 MiB on 6 % and less. So a chunk is large, and bounded only so that big batches do not need as much memory again.
 std::int64_t chunk_bytes(const ballast::cuda::capabilities& about) { return about.memory / 256; }
 
 template <class T>
@@ -52,7 +52,8 @@ class cuda_transform final : public device_transform {
     }
     if (check_ == check_form::one_sided) {
       const schedule part = scheduled(direction::forward, false, chunk_);
-      for (int from = 0; from < k_places; ++from) copy_bytes_ = std::max(copy_bytes_, bytes_at(static_cast<place>(from), part.room, chunk_));
+      for (int from = 0; from < k_places; ++from)
+        copy_bytes_ = std::max(copy_bytes_, bytes_at(static_cast<place>(from), part.room, chunk_));
     }
   }
 
@@ -136,7 +137,8 @@ struct launch_argument {
 static_assert(offsetof(launch_argument, faults) == sizeof(line_arguments));
 
 template <class T>
-const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction way, bool scaled, std::int64_t batch, bool aligned, bool instrumented) const {
+const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction way, bool scaled, std::int64_t batch, bool aligned,
+                                                                       bool instrumented) const {
   const std::lock_guard lock(mutex_);
   auto& slot = prepared_[{way, scaled, batch, aligned, instrumented}];
   if (slot) return *slot;
@@ -182,7 +184,7 @@ void cuda_transform<T>::fill(prepared_pass& made) const {
   a = {};
   const auto key = [&] {
     std::string text = std::to_string(policy.length) + "/" + std::to_string(policy.threads);
-    for (int s = 0; s < policy.stages; ++s) text += "." + std::to_string(policy.radix[s]);
+    for (int s = 0; s < policy.stages; ++s) text.append(1, '.').append(std::to_string(policy.radix[s]));
     return text;
   }();
   using source = table_source<T>;
@@ -234,8 +236,8 @@ void cuda_transform<T>::fill(prepared_pass& made) const {
 }
 
 template <class T>
-void cuda_transform<T>::launch(const prepared& work, const std::array<unsigned char*, k_places>& base, std::int64_t chunk, const scratch& memory,
-                               const inject::device_faults& faults, bool instrumented, const call& how) const {
+void cuda_transform<T>::launch(const prepared& work, const std::array<unsigned char*, k_places>& base, std::int64_t chunk,
+                               const scratch& memory, const inject::device_faults& faults, bool instrumented, const call& how) const {
   for (const prepared_pass& each : work.passes) {
     const pass& p = each.pass;
     launch_argument given{each.arguments, faults};
@@ -298,7 +300,8 @@ const char* name_of_check(std::uint32_t what) {
 template <class T>
 class cuda_transform<T>::flight final : public pending {
  public:
-  flight(const cuda_transform& plan, scratch_handle memory, ballast::cuda::stream on) : plan_(plan), memory_(std::move(memory)), stream_(on) {}
+  flight(const cuda_transform& plan, scratch_handle memory, ballast::cuda::stream on)
+      : plan_(plan), memory_(std::move(memory)), stream_(on) {}
   ~flight() override { plan_.give_back(std::move(memory_)); }
 
   void collect(core::recorder& seen) override;
@@ -440,6 +443,5 @@ std::unique_ptr<transform> make_transform(const geometry& shape, precision type,
   if (type == precision::f32) return std::make_unique<cuda_transform<float>>(shape, options);
   return std::make_unique<cuda_transform<double>>(shape, options);
 }
-
 
 }  // namespace ballast::fft::cuda

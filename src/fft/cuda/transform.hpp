@@ -22,8 +22,8 @@ std::unique_ptr<transform> make_transform(const geometry& shape, precision type,
 // One launch for each stage of radix 2 (radix2.cpp). Throws unsupported_error unless the problem is 1-D, c2c and its length a power of two.
 std::unique_ptr<transform> make_radix2_transform(const geometry& shape, precision type);
 
-// cuFFT with checksums around it (offline.cpp); without `protect` cuFFT alone. Throws unsupported_error where there is no cuFFT, or unless the
-// problem is c2c with contiguous signals.
+// cuFFT with checksums around it (offline.cpp); without `protect` cuFFT alone. Throws unsupported_error where there is no cuFFT, or unless
+// the problem is c2c with contiguous signals.
 std::unique_ptr<transform> make_offline_transform(const geometry& shape, precision type, bool protect);
 
 // What that calls: an unnormalised transform of contiguous signals in device memory.

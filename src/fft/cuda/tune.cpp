@@ -83,8 +83,9 @@ class timer {
   }
 
   schedule passes(const transform_options& options) const {
-    return make_schedule({shape_, what_.problem.precision, what_.direction, false, options.check, options.transactions, options.tuned, options.plain},
-                         device_->about());
+    return make_schedule(
+        {shape_, what_.problem.precision, what_.direction, false, options.check, options.transactions, options.tuned, options.plain},
+        device_->about());
   }
 
  private:
@@ -96,7 +97,8 @@ class timer {
 
 }  // namespace
 
-std::vector<tuning_result> tune(const std::vector<std::string>& tokens, tuning_table& table, const std::function<void(const std::string&)>& progress) {
+std::vector<tuning_result> tune(const std::vector<std::string>& tokens, tuning_table& table,
+                                const std::function<void(const std::string&)>& progress) {
   const auto device = ballast::cuda::current_device();
   const int major = device->about().major;
   std::vector<tuning_result> results;

@@ -102,7 +102,11 @@ std::string tuning_table::to_text() const {
     text << "sm_" << major << "0 " << (wide ? "f64 " : "f32 ") << length << (in ? " columns" : " rows") << (out ? " columns" : " rows")
          << (checked ? " checked " : " unchecked ");
     for (std::size_t s = 0; s < value.radices.size(); ++s) text << (s == 0 ? "" : ".") << value.radices[s];
-    text << ' ' << value.threads << ' ' << value.lines << (value.staged ? (value.split ? " staged_split " : " staged ") : value.split ? " split " : " whole ") << value.min_blocks << ' ' << value.gain << '\n';
+    text << ' ' << value.threads << ' ' << value.lines
+         << (value.staged  ? (value.split ? " staged_split " : " staged ")
+             : value.split ? " split "
+                           : " whole ")
+         << value.min_blocks << ' ' << value.gain << '\n';
   }
   return text.str();
 }
