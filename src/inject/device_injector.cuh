@@ -31,8 +31,10 @@ struct device_injector {
   __device__ bool armed(site where) const { return (faults.armed >> static_cast<unsigned>(where) & 1) != 0; }
 
   // Strikes those of this thread's words that a fault selects: word w of the interval is data[w / threads] of thread w % threads.
+  // Not inlined: the registers of a struck kernel lie in memory then, which only costs time, and there is less for the compiler to unroll
+  // (NVRTC 13.0 has been seen to crash on kernels that had it inlined at every site).
   template <int Count, class T>
-  __device__ void strike(site where, const device_place& here, T* data) const {
+  __device__ __noinline__ void strike(site where, const device_place& here, T* data) const {
     if (!armed(where)) return;
     for (int i = 0; i < faults.count; ++i) strike_one<Count>(faults.list[i], where, here, data);
   }
