@@ -124,6 +124,7 @@ int kernels(const settings& wanted, const time_limit& limit) {
   };
   const std::vector<protection> both = {protection::off, protection::correct};
   std::vector<std::string> schemes = wanted.schemes.empty() ? k_other_schemes : wanted.schemes;
+  std::erase(schemes, "offline");  // cuFFT's kernels, on memory that must be there
   schemes.insert(schemes.begin(), "");
   if (!wanted.tokens.empty()) {
     for (const std::string& token : wanted.tokens) add(token, both, schemes, true);
