@@ -62,7 +62,8 @@ void on_large_stack(core::function_ref<void()> body) {
     return nullptr;
   };
   const bool prepared = pthread_attr_init(&attributes) == 0;
-  const bool started = prepared && pthread_attr_setstacksize(&attributes, k_bytes) == 0 && pthread_create(&thread, &attributes, run, &body) == 0;
+  const bool started =
+      prepared && pthread_attr_setstacksize(&attributes, k_bytes) == 0 && pthread_create(&thread, &attributes, run, &body) == 0;
   if (prepared) pthread_attr_destroy(&attributes);
   if (!started) throw error("NVRTC: expected a thread with a stack of 256 MiB, got none");
   pthread_join(thread, nullptr);

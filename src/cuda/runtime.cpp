@@ -197,7 +197,7 @@ class driver_device final : public device {
 
  private:
   static constexpr std::int64_t k_most_blocks = std::numeric_limits<std::int32_t>::max();
-  static constexpr int k_portable_cluster = 8;  // blocks; a larger one must be allowed for each kernel
+  static constexpr int k_portable_cluster = 8;             // blocks; a larger one must be allowed for each kernel
   static constexpr std::int64_t k_reserved_shared = 1024;  // that a multiprocessor keeps of each block
 
   void check(driver::result got, const char* call) const { driver::check(functions_, got, call); }

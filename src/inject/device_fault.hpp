@@ -10,10 +10,10 @@ struct device_fault {
   // What the models of inject/plan.hpp do to a word.
   enum kind : std::int32_t { flip, flip_neighbours, stick, replace };
 
-  std::uint64_t interval = 0;  // modulo the number of intervals
-  std::uint64_t step = 0;      // modulo the number of steps
-  std::uint64_t element = 0;   // modulo the number of words of the tile
-  std::uint64_t value = 0;     // replace: the word
+  std::uint64_t interval = 0;            // modulo the number of intervals
+  std::uint64_t step = 0;                // modulo the number of steps
+  std::uint64_t element = 0;             // modulo the number of words of the tile
+  std::uint64_t value = 0;               // replace: the word
   std::uint64_t mask32 = 0, mask64 = 0;  // bits to flip, or the stuck bit
   std::uint32_t value32 = 0;
   std::int32_t site = 0;

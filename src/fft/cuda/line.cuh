@@ -70,7 +70,8 @@ struct rare {
   __device__ __forceinline__ void strike(inject::site where, T* data) const {
     if constexpr (Injector::enabled) {
       const line_arguments& a = launch.arguments;
-      launch.injector.template strike<Count>(where, inject::device_place{a.first_tile + tile, a.all_tiles, a.pass, a.passes, line, lines}, data);
+      launch.injector.template strike<Count>(where, inject::device_place{a.first_tile + tile, a.all_tiles, a.pass, a.passes, line, lines},
+                                             data);
     }
   }
 
@@ -175,8 +176,9 @@ __device__ __noinline__ complex<T> settle_product(const line_launch<Injector>& l
 }
 
 template <class Injector>
-__device__ __noinline__ void report_butterfly(const line_launch<Injector>& launch, std::int64_t tile, int lines, int line, std::int64_t number,
-                                              double residual, double threshold, event_action action, bool false_alarm) {
+__device__ __noinline__ void report_butterfly(const line_launch<Injector>& launch, std::int64_t tile, int lines, int line,
+                                              std::int64_t number, double residual, double threshold, event_action action,
+                                              bool false_alarm) {
   const rare<Injector> told{launch, tile, lines, line, number};
   told.report_event(residual, threshold, event_check::butterfly, action);
   if (false_alarm) told.count(launch.arguments.events->false_alarms);
@@ -208,8 +210,12 @@ struct line_tile {
 
   __device__ explicit line_tile(const line_launch<Injector>& given) : a(given.arguments), launch(given) {}
 
-  __device__ __forceinline__ int line_of(bool columns) const { return static_cast<int>(columns ? thread() % P.lines : thread() / P.threads); }
-  __device__ __forceinline__ int place_of(bool columns) const { return static_cast<int>(columns ? thread() / P.lines : thread() % P.threads); }
+  __device__ __forceinline__ int line_of(bool columns) const {
+    return static_cast<int>(columns ? thread() % P.lines : thread() / P.threads);
+  }
+  __device__ __forceinline__ int place_of(bool columns) const {
+    return static_cast<int>(columns ? thread() / P.lines : thread() % P.threads);
+  }
   // A block that takes many tiles must not keep what it reads of tables for all of them: there are not that many registers.
   __device__ __forceinline__ void forget() {
     if constexpr (P.check == check_form::composite) thread_now = arch::opaque(threadIdx.x);
@@ -247,7 +253,8 @@ struct line_tile {
   template <int Count, class T>
   __device__ __forceinline__ void strike(inject::site where, int step, int steps, T* data, int thread, int threads) const {
     if constexpr (Injector::enabled) {
-      launch.injector.template strike<Count>(where, inject::device_place{a.first_tile + tile, a.all_tiles, step, steps, thread, threads}, data);
+      launch.injector.template strike<Count>(where, inject::device_place{a.first_tile + tile, a.all_tiles, step, steps, thread, threads},
+                                             data);
     }
   }
 
@@ -309,7 +316,7 @@ struct line_tile {
 
   std::int64_t staged_next = -1;  // the tile to copy next; −1: none
   unsigned staged_parity = 0;
-  bool from_stage = false;        // this computation reads the stage, a repeated one reads memory
+  bool from_stage = false;  // this computation reads the stage, a repeated one reads memory
 
   __device__ __forceinline__ number* stage_words() const { return reinterpret_cast<number*>(shared + P.stage_offset()); }
   __device__ __forceinline__ arch::mbarrier* stage_barrier() const {
@@ -392,7 +399,8 @@ struct line_tile {
     fetch_elements();
     if constexpr (k_summed) encode(place_of(P.in_columns));
     loaded();
-    strike<2 * P.butterflies(0) * P.radix[0]>(inject::site::fft_input, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+    strike<2 * P.butterflies(0) * P.radix[0]>(inject::site::fft_input, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x),
+                                              P.block());
   }
 
   __device__ __forceinline__ void encode(int t) {
@@ -435,7 +443,9 @@ struct line_tile {
         constexpr int k = decltype(ki)::value + 1;
         w[k] = cached(table + row + (k - 1) * p);
       });
-      if constexpr (q == 0) strike<2 * (r - 1)>(inject::site::fft_twiddle, a.first_twiddle + S - 1, a.twiddle_steps, &w[1].re, static_cast<int>(threadIdx.x), P.block());
+      if constexpr (q == 0)
+        strike<2 * (r - 1)>(inject::site::fft_twiddle, a.first_twiddle + S - 1, a.twiddle_steps, &w[1].re, static_cast<int>(threadIdx.x),
+                            P.block());
       unrolled<r - 1>([&](auto ki) {
         constexpr int k = decltype(ki)::value + 1;
         x[q * r + k] = x[q * r + k] * w[k];
@@ -465,7 +475,8 @@ struct line_tile {
     return *reinterpret_cast<Word*>(first + ((offset ^ low) + high));
   }
 
-  // Where the results of butterfly j of a stage with radix r and p = before begin: j in its two digits, with r times the room for the upper.
+  // Where the results of butterfly j of a stage with radix r and p = before begin: j in its two digits, with r times the room for the
+  // upper.
   static BALLAST_HD constexpr int spread(int j, int p, int r) { return (j - j % p) * r + j % p; }
 
   // Behind the first barrier of a tile every thread has read its elements.
@@ -559,7 +570,9 @@ struct line_tile {
     constexpr int r = P.radix[S];
     const int t = place_of(S == 0 ? P.in_columns : P.out_columns);
     if constexpr (S > 0) multiply_by_twiddles<S>(t);
-    if constexpr (S == k_last) strike<2 * P.butterflies(S) * r>(inject::site::fft_intermediate, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+    if constexpr (S == k_last)
+      strike<2 * P.butterflies(S) * r>(inject::site::fft_intermediate, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x),
+                                       P.block());
     if constexpr (P.check == check_form::thread) {
       checked_butterflies<S>();
     } else {
@@ -567,15 +580,14 @@ struct line_tile {
         constexpr int q = decltype(qi)::value;
         butterfly<r>(x + q * r);
       });
-      strike<2 * P.butterflies(S) * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+      strike<2 * P.butterflies(S) * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, static_cast<int>(threadIdx.x),
+                                       P.block());
     }
     if constexpr (S < k_last || (P.remaps() && P.stages == 1)) exchange<S>();
     if constexpr (S < k_last) stage<S + 1>();
   }
 
-  __device__ __forceinline__ void transform() {
-    stage<0>();
-  }
+  __device__ __forceinline__ void transform() { stage<0>(); }
 
   // The butterflies of stage S, each verified and computed again from what it was given until it passes.
   template <int S>
@@ -638,7 +650,8 @@ struct line_tile {
         if (judged) detected |= 1u << q;
         if (attempt > a.repairs || (judged && a.repairs == 0)) {
           open &= ~(1u << q);
-          report_butterfly<Injector>(launch, tile, P.lines, line, number_of(line), seen.size, tau.value, event_action::uncorrectable, false);
+          report_butterfly<Injector>(launch, tile, P.lines, line, number_of(line), seen.size, tau.value, event_action::uncorrectable,
+                                     false);
         }
       });
     }
@@ -739,7 +752,8 @@ struct line_tile {
           constexpr bool first = q == 0 && k == 0;
           number w = factor(a.store_table, j + k * stride, line);
           if constexpr (first)
-            strike<2>(inject::site::fft_twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, static_cast<int>(threadIdx.x), P.block());
+            strike<2>(inject::site::fft_twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, static_cast<int>(threadIdx.x),
+                      P.block());
           y = checked_product(y, w, line, [&] { return factor(a.store_twin, j + k * stride, line); });
         }
         const number z = swapped(y);
@@ -871,7 +885,7 @@ struct line_tile {
     constexpr double tiny = P.wide ? 1e-250 : 1e-30;
     constexpr double huge = P.wide ? 1e250 : 1e30;
     const bool in_range = norm_square >= tiny && norm_square <= huge;  // false for NaN
-    abft::guarded_threshold tau;  // squared, so that no root has to be taken
+    abft::guarded_threshold tau;                                       // squared, so that no root has to be taken
     tau.value = a.slope[0] * a.slope[0] * norm_square + a.offset[0] * a.offset[0];
     tau.twin = a.slope[1] * a.slope[1] * norm_square + a.offset[1] * a.offset[1];
     strike<1>(inject::site::fft_threshold, a.pass, a.passes, &tau.value, line, P.lines);
@@ -892,9 +906,9 @@ struct line_tile {
     return false;
   }
 
-  // Adds up a value of each thread over the threads of a line, in the order of these, into `member` of the line's record: rare, so serially,
-  // through the memory of the exchange. Not by atomics: those of 64 bits in shared memory are loops that lanes leave one by one, and
-  // compilers have been seen to let them run into the next barrier like that (NVRTC 13.0, sm_90a: an illegal instruction).
+  // Adds up a value of each thread over the threads of a line, in the order of these, into `member` of the line's record: rare, so
+  // serially, through the memory of the exchange. Not by atomics: those of 64 bits in shared memory are loops that lanes leave one by one,
+  // and compilers have been seen to let them run into the next barrier like that (NVRTC 13.0, sm_90a: an illegal instruction).
   template <bool Columns, class Value>
   __device__ __forceinline__ void add_up(Value value, Value line_record::*member) const {
     if constexpr (P.threads == 1) {

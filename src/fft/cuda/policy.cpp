@@ -351,7 +351,12 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   // A block of 1024 threads leaves 64 registers to each: too few for the sums of a checked line; one of 512 leaves 128, too few beside 16
   // complex doubles.
   const int most_threads = wanted.check == check_form::none ? 1024 : wanted.wide && n > 4096 ? 256 : 512;
-  while (threads > most_threads) threads = ceil_divide(threads, 2);
+  const auto numbers_of = [&](int tried) {
+    int held = 0;
+    for (const int r : radices) held = std::max(held, ceil_divide(n / r, tried) * r);
+    return held * (wanted.wide ? 4 : 2);
+  };
+  while (threads > most_threads && numbers_of(ceil_divide(threads, 2)) <= 128) threads = ceil_divide(threads, 2);
   const int sector_lines = wanted.wide ? 8 : 16;  // 128 bytes of neighbouring lines
   const bool columns = wanted.in_columns || wanted.out_columns;
   int lines = std::max(1, 256 / threads);
