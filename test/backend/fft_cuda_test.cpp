@@ -587,8 +587,9 @@ TEST(fft_cuda, every_site_and_model_is_survived) {
                       });
       for (const inject::site_row& row : inject::k_sites) {
         if (row.operation != "fft" && !row.operation.empty()) continue;
-        EXPECT_EQ(changed[row.site] > 0, row.role == inject::site_role::data) << row.name;
+        EXPECT_TRUE(changed[row.site] == 0 || row.role == inject::site_role::data) << row.name;
         if (BALLAST_SLOW_BUILD) continue;  // one seed may find only lanes that have no element
+        EXPECT_EQ(changed[row.site] > 0, row.role == inject::site_role::data) << row.name;
         EXPECT_GT(found[row.site], 0) << row.name;
         EXPECT_EQ(damaged[row.site] > 0, row.role == inject::site_role::repair) << row.name;
       }
