@@ -544,7 +544,8 @@ TEST(fft_cuda, every_site_and_model_is_survived) {
       compared += comparable ? 1 : 0;
       compared_passes += comparable && each.where == machine::small ? 1 : 0;
       std::map<inject::site, int> changed, found, damaged;
-      for_every_fault(BALLAST_SLOW_BUILD                                ? 1
+      // Slow builds try a third of the models: as many seeds more, for one strike may find only lanes that have no element.
+      for_every_fault(BALLAST_SLOW_BUILD                                ? 6
                       : given.shape.points() * given.shape.batch > 1000 ? 2
                                                                         : 4,
                       [&](const inject::request& wanted, const inject::site_row& row) {
@@ -587,9 +588,8 @@ TEST(fft_cuda, every_site_and_model_is_survived) {
                       });
       for (const inject::site_row& row : inject::k_sites) {
         if (row.operation != "fft" && !row.operation.empty()) continue;
-        EXPECT_TRUE(changed[row.site] == 0 || row.role == inject::site_role::data) << row.name;
-        if (BALLAST_SLOW_BUILD) continue;  // one seed may find only lanes that have no element
         EXPECT_EQ(changed[row.site] > 0, row.role == inject::site_role::data) << row.name;
+        if (BALLAST_SLOW_BUILD) continue;  // not every model is tried
         EXPECT_GT(found[row.site], 0) << row.name;
         EXPECT_EQ(damaged[row.site] > 0, row.role == inject::site_role::repair) << row.name;
       }
