@@ -61,6 +61,8 @@ enum load_option : int { k_error_log = 5, k_error_log_bytes = 6 };
 
 // CUlaunchAttributeID, CUlaunchAttribute, CUlaunchConfig
 inline constexpr unsigned k_cluster_dimension = 4;
+inline constexpr unsigned k_cluster_policy = 5;
+inline constexpr int k_cluster_balances = 2;  // value of k_cluster_policy: several blocks of a cluster may share a multiprocessor
 inline constexpr unsigned k_programmatic_serialization = 6;
 struct launch_attribute {
   unsigned id;

@@ -60,7 +60,7 @@ class driver_kernel final : public kernel {
 };
 
 // What a launch hands to the driver. `attributes` is storage that the configuration may point to.
-using launch_attributes = std::array<driver::launch_attribute, 2>;
+using launch_attributes = std::array<driver::launch_attribute, 3>;
 driver::launch_config configure(const driver_kernel& which, std::int64_t blocks, stream on, launch_attributes& attributes) {
   driver::launch_config config{};
   config.grid[0] = static_cast<unsigned>(blocks);
@@ -75,6 +75,10 @@ driver::launch_config configure(const driver_kernel& which, std::int64_t blocks,
     cluster.id = driver::k_cluster_dimension;
     cluster.value.cluster[0] = which.cluster;
     cluster.value.cluster[1] = cluster.value.cluster[2] = 1;
+    // Spread, the default, leaves multiprocessors of a group idle whose number the cluster does not divide.
+    driver::launch_attribute& policy = attributes[config.attribute_count++];
+    policy.id = driver::k_cluster_policy;
+    policy.value.flag = driver::k_cluster_balances;
   }
   if (which.overlaps) {
     driver::launch_attribute& overlap = attributes[config.attribute_count++];

@@ -29,7 +29,10 @@ inline ballast::cuda::capabilities capabilities_of(machine which) {
     about.memory = std::int64_t{1} << 28;
     about.major = 8;
   }
-  if (which == machine::clustered) about.shared_per_block = about.shared_per_multiprocessor = 8192 + 4 * 256;
+  if (which == machine::clustered) {
+    about.shared_per_block = 8192 + 4 * 256;
+    about.shared_per_multiprocessor = 4 * (about.shared_per_block + 1024);
+  }
   return about;
 }
 
@@ -123,7 +126,7 @@ inline const std::vector<cuda_case>& cuda_cases() {
       // Lines that clusters of 2, 4, 8 and 16 blocks hold.
       {"fft_c2c_f32_n512_b5_fwd", machine::clustered, k_bare | k_faults},
       {"fft_c2c_f64_n512_b3_inv", machine::clustered, k_bare | k_faults},
-      {"fft_c2c_f32_n2048_b3_fwd", machine::clustered, k_bare | k_faults},
+      {"fft_c2c_f32_n2048_b7_fwd", machine::clustered, k_bare | k_faults},
       {"fft_c2c_f32_n4096_b2_fwd", machine::clustered, k_bare | k_faults, norm::ortho},
       {"fft_c2c_f64_n256_b7_fwd", machine::clustered, k_bare | k_faults},
       {"fft_c2c_f64_n1024_b3_inv", machine::clustered, k_bare | k_faults, norm::forward},

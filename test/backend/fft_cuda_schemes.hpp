@@ -87,7 +87,7 @@ struct scheme_case {
   std::string scheme;
   std::string token;
   bool protect = true;
-  bool small = false;  // on a device with so little shared memory that 4096 points are two passes
+  bool small = false;  // on a device with so little shared memory that 4096 points are two passes, or a cluster's
 
   ballast::protection protection() const { return protect ? ballast::protection::correct : ballast::protection::off; }
 };
@@ -104,6 +104,8 @@ inline const std::vector<scheme_case>& cases() {
       {"one_sided", "fft_c2c_f32_n64_b9_fwd"},
       {"thread", "fft_c2c_f32_n96_b9_fwd"},
       {"thread", "fft_c2c_f64_n64_b16_fwd"},
+      {"one_sided", "fft_c2c_f32_n4096_b2_fwd", true, true},
+      {"thread", "fft_c2c_f32_n4096_b2_inv", true, true},
       {"offline", "fft_c2c_f32_n60x90_b3_inv"},
       {"offline", "fft_c2c_f64_n256_b9_fwd"},
       {"v0", "fft_c2c_f32_n256_b5_inv", false},

@@ -66,6 +66,9 @@ static_assert(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES == static_cast<int>(k_error_log
 static_assert(sizeof(CUjit_option) == sizeof(int));
 
 static_assert(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION == k_cluster_dimension);
+static_assert(CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE == k_cluster_policy);
+static_assert(CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING == k_cluster_balances);
+static_assert(offsetof(CUlaunchAttribute, value.clusterSchedulingPolicyPreference) == offsetof(launch_attribute, value.flag));
 static_assert(sizeof(CUlaunchAttribute) == sizeof(launch_attribute) && alignof(CUlaunchAttribute) <= alignof(launch_attribute) * 2);
 static_assert(offsetof(CUlaunchAttribute, id) == offsetof(launch_attribute, id));
 static_assert(offsetof(CUlaunchAttribute, value) == offsetof(launch_attribute, value));

@@ -102,8 +102,10 @@ driver::api make_api() {
   made.launch = [](const driver::launch_config* config, driver::function, void** arguments, void**) {
     fake.calls.push_back("launch");
     fake.config = *config;
-    fake.cluster =
-        config->attribute_count == 1 && config->attributes->id == driver::k_cluster_dimension ? config->attributes->value.cluster[0] : 0;
+    const bool clusters = config->attribute_count == 2 && config->attributes[0].id == driver::k_cluster_dimension &&
+                          config->attributes[1].id == driver::k_cluster_policy &&
+                          config->attributes[1].value.flag == driver::k_cluster_balances;
+    fake.cluster = clusters ? config->attributes[0].value.cluster[0] : 0;
     std::memcpy(&fake.argument, arguments[0], sizeof fake.argument);
     return fake.launch_result;
   };

@@ -465,7 +465,12 @@ struct line_tile {
       number w[r];
       unrolled<r - 1>([&](auto ki) {
         constexpr int k = decltype(ki)::value + 1;
-        w[k] = cached(table + row + (k - 1) * p);
+        if constexpr (P.squares(S) && (k & (k - 1)) != 0) {
+          constexpr int high = k > 8 ? 8 : k > 4 ? 4 : 2;
+          w[k] = w[high] * w[k - high];
+        } else {
+          w[k] = cached(table + row + (k - 1) * p);
+        }
       });
       if constexpr (q == 0)
         strike<2 * (r - 1)>(inject::site::fft_twiddle, a.first_twiddle + S - 1, a.twiddle_steps, &w[1].re, lane(), P.lanes());
@@ -520,9 +525,14 @@ struct line_tile {
     return (rank * P.source_run() + j / p) * P.target_run() + (j % p + k * p) % P.target_run();
   }
 
+  // Every word that arrives counts its bytes on the barrier of the block that it is for, which waits for its own words only.
+  unsigned arrival_parity = 0;
+  __device__ __forceinline__ arch::mbarrier* arrival() const { return reinterpret_cast<arch::mbarrier*>(shared + P.arrival_offset()); }
+
   template <int S, class Word, class Part>
   __device__ __forceinline__ void write_to_cluster(int from, Part&& part) {
     constexpr int r = P.radix[S];
+    if (threadIdx.x == 0) arch::arrive_expect(arrival(), static_cast<std::uint32_t>(P.share() * sizeof(Word)));
     const int first = slot<S>(place_of_result(from, 0, rank()), 0) * static_cast<int>(sizeof(Word));
     const int first_block = block_of_result(from, 0);
     unrolled<P.butterflies(S)>([&](auto qi) {
@@ -536,24 +546,25 @@ struct line_tile {
             constexpr int ahead = block_of_result(q * P.threads, k);
             Word& to = word_at<slot<S>(place_of_result(q * P.threads, k, 0), 0), Word>(shared, first);
             if constexpr (P.target_run() % P.before(S) == 0) {
-              arch::store_remote(&to, ahead, part(x[q * r + k]));
+              arch::store_async(&to, ahead, part(x[q * r + k]), arrival());
             } else {
-              arch::store_remote(&to, first_block + ahead, part(x[q * r + k]));
+              arch::store_async(&to, first_block + ahead, part(x[q * r + k]), arrival());
             }
           } else {
             Word* const to = reinterpret_cast<Word*>(shared) + slot<S>(place_of_result(j, k, rank()), 0);
-            arch::store_remote(to, block_of_result(j, k), part(x[q * r + k]));
+            arch::store_async(to, block_of_result(j, k), part(x[q * r + k]), arrival());
           }
         });
       }
     });
   }
 
-  // The barrier after results have been written, for all who read them.
+  // Until the results that are to be read next are there.
   template <int S>
-  static __device__ __forceinline__ void written() {
+  __device__ __forceinline__ void written() {
     if constexpr (P.cluster > 1 && S == P.cluster_after) {
-      arch::cluster_sync();
+      arch::wait_cluster(arrival(), arrival_parity);
+      arrival_parity ^= 1;
     } else {
       barrier();
     }
@@ -620,7 +631,11 @@ struct line_tile {
       real im[P.held()];
       unrolled<P.held()>([&](auto i) { im[decltype(i)::value] = x[decltype(i)::value].im; });
       fetch(word_type<real>{}, [](number& z, real word) { z.re = word; });
-      written<S>();
+      if constexpr (leaves) {
+        arch::cluster_sync();  // read everywhere
+      } else {
+        barrier();
+      }
       unrolled<P.held()>([&](auto i) {
         // Exchanged next; the real parts that have arrived stay.
         const real kept = x[decltype(i)::value].re;
@@ -1100,6 +1115,8 @@ struct line_tile {
     bool stored = !valid(line_of(P.out_columns));
     for (int attempt = 0;; ++attempt) {
       real sum[4] = {};
+      // Phases of the barrier so far: one a computation, two if exchanges are split.
+      if constexpr (P.cluster > 1) arrival_parity = P.split ? 0u : static_cast<unsigned>(attempt) & 1u;
       compute(sum);
       if (attempt > 0) hash_outputs();
       if constexpr (P.check == check_form::one_sided) {
@@ -1135,6 +1152,16 @@ __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __g
   arch::wait_for_previous_grid();
   arch::let_next_grid_start();
   line_tile<P, Injector> tile(given);
+  if constexpr (P.cluster > 1) {
+    // The barrier of the cluster in front of the first exchange makes it known. One tile: blocks that took several were slower.
+    if (threadIdx.x == 0) {
+      arch::init_mbarrier(tile.arrival(), 1);
+      arch::fence_mbarrier_init();
+    }
+    tile.select(blockIdx.x / P.cluster);
+    tile.run();
+    return;
+  }
   if constexpr (P.staged) {
     if (threadIdx.x == 0) {
       arch::init_mbarrier(tile.stage_barrier(), 1);
@@ -1143,15 +1170,14 @@ __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __g
     }
     line_tile<P, Injector>::barrier();
   }
-  const unsigned ahead = gridDim.x / P.cluster;
-  for (std::int64_t at = blockIdx.x / P.cluster; at < given.arguments.tiles; at += ahead) {
+  for (std::int64_t at = blockIdx.x; at < given.arguments.tiles; at += gridDim.x) {
     tile.select(at);
     if constexpr (P.staged) {
       tile.from_stage = true;
-      tile.staged_next = at + ahead < given.arguments.tiles ? at + ahead : -1;
+      tile.staged_next = at + gridDim.x < given.arguments.tiles ? at + gridDim.x : -1;
     }
     tile.run();
-    if (at + ahead < given.arguments.tiles) line_tile<P, Injector>::barrier();
+    if (at + gridDim.x < given.arguments.tiles) line_tile<P, Injector>::barrier();
   }
 }
 

@@ -328,23 +328,33 @@ tuned_line split_for_cluster(std::int64_t n, int blocks, bool wide, int limit) {
   return best;
 }
 
-// What a block of a cluster should hold: half of what it can, so that a multiprocessor has two of them.
-std::int64_t share_limit(bool wide) { return wide ? 4096 : 8192; }
+// Blocks of the largest cluster. More than 8 are not portable: data-centre devices have them.
+int most_blocks(const ballast::cuda::capabilities& device) { return device.major < 9 ? 1 : device.major <= 10 ? k_most_cluster : 8; }
 
-// The smallest cluster for lines of n, by rule.
-tuned_line smallest_cluster(std::int64_t n, bool wide, int limit, const ballast::cuda::capabilities& device) {
-  for (int blocks = 2; blocks <= k_most_cluster; ++blocks) {
-    if (n % (blocks * blocks) != 0 || n / blocks > share_limit(wide) || !fits_one_pass(n / blocks, wide, device)) continue;
-    tuned_line made = split_for_cluster(n, blocks, wide, limit);
-    if (!made.radices.empty()) return made;
+// What a block of a cluster should hold, if 16 of them can: a quarter of what a multiprocessor can, so that it has four of them. Where they
+// cannot, twice as much; but checked lines of doubles need more registers than two such blocks leave.
+std::vector<std::int64_t> share_limits(bool wide, check_form check) {
+  if (!wide) return {4096, 8192};
+  if (check == check_form::none) return {2048, 4096};
+  return {2048};
+}
+
+// The smallest cluster for lines of n, by rule; without radices if there is none.
+tuned_line smallest_cluster(std::int64_t n, bool wide, check_form check, const ballast::cuda::capabilities& device) {
+  for (const std::int64_t limit : share_limits(wide, check)) {
+    for (int blocks = 2; blocks <= most_blocks(device); ++blocks) {
+      if (n % (blocks * blocks) != 0 || n / blocks > limit || !fits_one_pass(n / blocks, wide, device)) continue;
+      tuned_line made = split_for_cluster(n, blocks, wide, wide && n / blocks <= 2048 ? 8 : 16);
+      if (!made.radices.empty()) return made;
+    }
   }
   return {};
 }
 
 }  // namespace
 
-bool fits_cluster_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device) {
-  return device.major >= 9 && !smallest_cluster(length, wide, wide ? 8 : 16, device).radices.empty();
+bool fits_cluster_pass(std::int64_t length, bool wide, check_form check, const ballast::cuda::capabilities& device) {
+  return !smallest_cluster(length, wide, check, device).radices.empty();
 }
 
 namespace {
@@ -389,18 +399,23 @@ line_policy plain_policy(const line_request& wanted, const ballast::cuda::capabi
 namespace {
 
 line_policy cluster_policy(const line_request& wanted, const ballast::cuda::capabilities& device) {
-  const int limit = wanted.wide ? 8 : 16;
-  tuned_line value = smallest_cluster(wanted.length, wanted.wide, limit, device);
+  tuned_line value = smallest_cluster(wanted.length, wanted.wide, wanted.check, device);
   const int share = wanted.length / value.cluster;
-  value.threads = std::max(32, choose_threads(share, value.radices, 2 * limit));
+  const bool summed = wanted.check != check_form::none;
+  // Threads with few numbers, unless what they keep for the sums would be as much.
+  int held = wanted.wide ? 8 : summed ? 32 : 16;
+  if (share > (wanted.wide ? 2048 : 4096)) held = wanted.wide ? 16 : 32;
+  value.threads = std::max(32, choose_threads(share, value.radices, held));
   for (const bool split : {false, true}) {
     value.split = split;
     line_policy p = make_policy(wanted, value);
     if (p.shared_bytes() > device.shared_per_block) continue;
     const int fitting = static_cast<int>(device.shared_per_multiprocessor / (p.shared_bytes() + 1024));
-    const int registers =
-        static_cast<int>(device.registers_per_multiprocessor) / (registers_of(wanted, value) * ceil_divide(value.threads, 32) * 32);
-    p.min_blocks = std::clamp(std::min(fitting, registers), 1, 16);
+    // 128 registers beside 32 complex floats or 16 doubles, 64 beside half of that; 80 with sums.
+    const int numbers = p.held() * (wanted.wide ? 4 : 2);
+    const int registers = numbers > 32 ? 128 : summed ? 80 : 64;
+    const int blocks = static_cast<int>(device.registers_per_multiprocessor) / (registers * ceil_divide(value.threads, 32) * 32);
+    p.min_blocks = std::clamp(std::min(fitting, blocks), 1, 16);
     return p;
   }
   throw std::logic_error("length: expected one that fits into a cluster");
@@ -474,7 +489,7 @@ namespace {
 
 // Clusters for a line, in blocks of 1024 elements and more.
 void add_clusters(std::vector<tuned_line>& made, const line_request& wanted, const ballast::cuda::capabilities& device) {
-  for (int blocks = 2; blocks <= k_most_cluster; blocks *= 2) {
+  for (int blocks = 2; blocks <= most_blocks(device); blocks *= 2) {
     const int share = wanted.length / blocks;
     if (wanted.length % (blocks * blocks) != 0 || share < (wanted.wide ? 1024 : 2048) || !fits_one_pass(share, wanted.wide, device))
       continue;
@@ -501,7 +516,7 @@ void add_clusters(std::vector<tuned_line>& made, const line_request& wanted, con
 std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cuda::capabilities& device) {
   std::vector<tuned_line> made;
   const int n = wanted.length;
-  if (device.major >= 9 && !wanted.in_columns && !wanted.out_columns && wanted.check != check_form::composite && wanted.clusterable)
+  if (!wanted.in_columns && !wanted.out_columns && wanted.check != check_form::composite && wanted.clusterable)
     add_clusters(made, wanted, device);
   if (!fits_one_pass(n, wanted.wide, device)) return made;
   const bool columns = wanted.in_columns || wanted.out_columns;

@@ -103,6 +103,9 @@ struct line_policy {
   BALLAST_HD constexpr int target_element(int i, int rank) const {
     return cluster == 1 ? i : i / target_run() * target_distance() + rank * target_run() + i % target_run();
   }
+  // Whether of the twiddle factors of a butterfly only the powers 1, 2, 4 and 8 are read, the others being products of these (up to three
+  // roundings more): where each block reads so many that they come from L2.
+  BALLAST_HD constexpr bool squares(int s) const { return cluster > 1 && s > cluster_after && before(s) >= 1024; }
   // Where the twiddle factors of stage s ≥ 1 begin in the table: w_{pr}^{jk} at [(k − 1) p + j], p = before(s).
   BALLAST_HD constexpr int twiddle_offset(int s) const {
     int offset = 0;
@@ -142,11 +145,14 @@ struct line_policy {
   BALLAST_HD constexpr std::int64_t gathered_bytes() const {
     return sums() && cluster > 1 ? 5 * 8 * static_cast<std::int64_t>(cluster) : 0;
   }
+  // The barrier that tells when what other blocks send has arrived.
+  BALLAST_HD constexpr std::int64_t arrival_offset() const { return gathered_offset() + gathered_bytes(); }
+  BALLAST_HD constexpr std::int64_t arrival_bytes() const { return cluster > 1 ? 8 : 0; }
   // The stage, behind all this, and the barrier that tells when it is full.
-  BALLAST_HD constexpr std::int64_t stage_offset() const { return (partial_offset() + partial_bytes() + record_bytes() + 127) / 128 * 128; }
-  BALLAST_HD constexpr std::int64_t tile_bytes() const { return static_cast<std::int64_t>(length) * lines * 2 * scalar_bytes(); }
+  BALLAST_HD constexpr std::int64_t stage_offset() const { return (arrival_offset() + arrival_bytes() + 127) / 128 * 128; }
+  BALLAST_HD constexpr std::int64_t tile_bytes() const { return static_cast<std::int64_t>(share()) * lines * 2 * scalar_bytes(); }
   BALLAST_HD constexpr std::int64_t shared_bytes() const {
-    return staged ? stage_offset() + tile_bytes() + 16 : gathered_offset() + gathered_bytes();
+    return staged ? stage_offset() + tile_bytes() + 16 : arrival_offset() + arrival_bytes();
   }
   BALLAST_HD constexpr std::int64_t partial_offset() const { return (exchange_bytes() + 15) / 16 * 16; }
 };

@@ -171,7 +171,7 @@ class builder {
     if (fits_one_pass(n, wide_, device_)) return {n};
     // Two-sided checksums and the plain variant have no form for clusters.
     if (one.source_stride == 1 && one.target_stride == 1 && wanted_.check != check_form::composite && !wanted_.plain &&
-        fits_cluster_pass(n, wide_, device_))
+        fits_cluster_pass(n, wide_, wanted_.check, device_))
       return {n};
     const auto fits = [&](std::int64_t length) { return length <= (wide_ ? 1024 : 2048) && fits_one_pass(length, wide_, device_); };
     std::vector<std::int64_t> best;
