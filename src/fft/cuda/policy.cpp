@@ -347,7 +347,13 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max(limit, 13));
   if (std::has_single_bit(static_cast<unsigned>(n)) && n > 16) radices = split_into_radices(n, limit);
   if (radices.empty()) throw std::logic_error("length: expected prime factors of at most 13");
-  int threads = radices.size() == 1 ? 1 : choose_threads(n, radices, limit);
+  // A short line in rows belongs to a few threads, which take neighbouring elements: whole lines, one a thread, are apart by their length.
+  int most = limit;
+  if (n >= 8 && n <= 32 && !(wanted.in_columns && wanted.out_columns)) {
+    most = n <= 16 ? 4 : 8;
+    radices = split_into_radices(n, std::max(most, static_cast<int>(prime_factors(n).back())));
+  }
+  int threads = radices.size() == 1 ? 1 : choose_threads(n, radices, most);
   // A block of 1024 threads leaves 64 registers to each: too few for the sums of a checked line; one of 512 leaves 128, too few beside 16
   // complex doubles.
   const int most_threads = wanted.check == check_form::none ? 1024 : wanted.wide && n > 4096 ? 256 : 512;
@@ -393,7 +399,7 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
   for (const std::int64_t each : prime_factors(n)) prime = std::clamp(each, prime, k_largest_prime);
   for (const int limit : {4, 8, 16}) {
     if (wanted.wide ? limit == 16 && n > 16 : limit == 4 && n > 64) continue;
-    std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max(limit, static_cast<int>(prime)));
+    const std::vector<int> radices = split_into_radices(n, std::max(limit, static_cast<int>(prime)));
     if (radices.empty() || radices.size() > k_max_stages) continue;
     for (const int held : {limit, 2 * limit}) {
       if (held > (wanted.wide ? 16 : 32)) continue;
@@ -402,7 +408,7 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
         const int lines = static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, block / threads))));
         if (threads * lines < 32 || threads * lines > 1024 || (block > 64 && threads * lines * 2 <= block)) continue;
         if (columns && lines < (wanted.wide ? 4 : 8)) continue;
-        if (lines > 64) continue;
+        if (lines > std::max(64, 2048 / n)) continue;
         for (const bool split : {false, true}) {
           for (const int registers : {40, 64, 80, 96, 112, 128, 168}) {
             int own = 0;
