@@ -86,8 +86,11 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
 // convolutions.
 int largest_prime(bool wide);
 
-// Whether one pass can transform lines of this length.
+// Whether one block can transform lines of this length in one pass.
 bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device);
+
+// Whether a cluster of blocks can, for lines whose elements lie side by side in memory.
+bool fits_cluster_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device);
 
 // The template instantiation that a policy names; `instrumented` for the kernel that can be injected into.
 std::string kernel_expression(const line_policy& policy, bool instrumented);
