@@ -296,7 +296,8 @@ TEST(cuda_fft_exchange, every_layout_is_a_bijection) {
 }
 
 TEST(cuda_fft_policy, keeps_within_a_block) {
-  for (const int prime : {17, 34, 67, 4099}) EXPECT_FALSE(fits_one_pass(prime, false, hopper()));
+  for (const int prime : {37, 74, 67, 4099, 31 * 257}) EXPECT_FALSE(fits_one_pass(prime, false, hopper()));
+  for (const int prime : {29, 58, 23 * 257}) EXPECT_FALSE(fits_one_pass(prime, true, hopper()));
   for (const int length : some_lengths()) {
     for_every_request(length, [&](const line_request& wanted, const capabilities& device) {
       const line_policy p = choose_policy(wanted, device, tuning_table::active());

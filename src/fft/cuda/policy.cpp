@@ -15,11 +15,12 @@ namespace ballast::fft::cuda {
 
 namespace {
 
-constexpr std::int64_t k_largest_prime = 13;
+constexpr int k_largest_product = 16;  // of several primes
 
 // Radices of at most `limit` whose product is n, as few and as equal as possible, the largest first; empty if there are none.
 std::vector<int> split_into_radices(std::int64_t n, int limit) {
   if (n == 1) return {1};
+  const auto primes = prime_factors(n);
   std::vector<int> best;
   const auto score = [](const std::vector<int>& r) {
     int sum = 0;
@@ -34,7 +35,7 @@ std::vector<int> split_into_radices(std::int64_t n, int limit) {
     }
     if (!best.empty() && now.size() + 1 > best.size()) return;
     for (int r = largest; r >= 2; --r) {
-      if (rest % r != 0) continue;
+      if (rest % r != 0 || (r > k_largest_product && std::ranges::find(primes, r) == primes.end())) continue;
       now.push_back(r);
       search(rest / r, r);
       now.pop_back();
@@ -271,7 +272,7 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
   for (std::size_t s = 0; s < radices.size(); ++s) {
     p.radix[s] = radices[s];
     product *= radices[s];
-    if (radices[s] < 1 || radices[s] > k_max_radix) throw std::logic_error("radices: expected at most 16");
+    if (radices[s] < 1 || radices[s] > k_max_radix) throw std::logic_error("radices: expected at most 31");
   }
   if (product != p.length) throw std::logic_error("radices: expected the length as their product");
   if (p.cluster > 1) {
@@ -290,11 +291,14 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
   return p;
 }
 
+int largest_prime(bool wide) { return wide ? 23 : 31; }
+
 bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device) {
   if (length > (wide ? 8192 : 16384)) return false;
   if (length * (wide ? 8 : 4) + 8192 > device.shared_per_block) return false;
   for (const std::int64_t prime : prime_factors(length)) {
-    if (prime > k_largest_prime) return false;
+    // A large butterfly leaves room for few threads, and each thread has one.
+    if (prime > largest_prime(wide) || (prime > k_largest_product && length / prime > 256)) return false;
   }
   return true;
 }
@@ -362,9 +366,13 @@ namespace {
 // About how many registers a thread will want.
 int registers_of(const line_request& wanted, const tuned_line& value) {
   int held = 0;
-  for (const int r : value.radices) held = std::max(held, ceil_divide(wanted.length / value.cluster / r, value.threads) * r);
+  int beside = 0;  // sums and differences of a large prime's butterfly
+  for (const int r : value.radices) {
+    held = std::max(held, ceil_divide(wanted.length / value.cluster / r, value.threads) * r);
+    if (r > k_largest_product) beside = r + 4;
+  }
   const int scalars = wanted.wide ? 4 : 2;
-  int registers = 24 + held * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
+  int registers = 24 + (held + beside) * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
   if (wanted.check == check_form::composite) registers += held * scalars + 8 * scalars + 80;
   if (wanted.check == check_form::thread) registers += held * scalars + 24;
   return std::min(255, registers);
@@ -444,10 +452,17 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   }
   if (!fits_one_pass(n, wanted.wide, device)) return cluster_policy(wanted, device);
   const int limit = wanted.wide ? 8 : 16;  // complex numbers that a thread should hold
-  std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max(limit, 13));
+  const auto prime = n == 1 ? 1 : static_cast<int>(prime_factors(n).back());
+  std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max({limit, 13, prime}));
   if (std::has_single_bit(static_cast<unsigned>(n)) && n > 16) radices = split_into_radices(n, limit);
-  if (radices.empty()) throw std::logic_error("length: expected prime factors of at most 13");
-  int threads = radices.size() == 1 ? 1 : choose_threads(n, radices, limit);
+  if (radices.empty()) throw std::logic_error("length: expected small prime factors");
+  // A short line in rows belongs to a few threads, which take neighbouring elements: whole lines, one a thread, are apart by their length.
+  int most = limit;
+  if (n >= 8 && n <= 32 && !(wanted.in_columns && wanted.out_columns)) {
+    most = n <= 16 ? 4 : 8;
+    radices = split_into_radices(n, std::max(most, prime));
+  }
+  int threads = radices.size() == 1 ? 1 : choose_threads(n, radices, most);
   // A block of 1024 threads leaves 64 registers to each: too few for the sums of a checked line; one of 512 leaves 128, too few beside 16
   // complex doubles.
   const int most_threads = wanted.check == check_form::none ? 1024 : wanted.wide && n > 4096 ? 256 : 512;
@@ -468,9 +483,11 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   while (threads * lines < 32) lines *= 2;
   const int registers = registers_of(wanted, {radices, threads});
   const auto blocks_for = [&](int threads_of_block) {
-    threads_of_block = ceil_divide(threads_of_block, 32) * 32;
-    return std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers * threads_of_block), 1,
-                      std::min(16, device.threads_per_multiprocessor / threads_of_block));
+    // A multiprocessor's warps are dealt to four schedulers, each with a quarter of the registers.
+    const int warps = ceil_divide(threads_of_block, 32);
+    const int fitting = static_cast<int>(device.registers_per_multiprocessor) / 4 / 32 / registers;
+    const int blocks = warps < 4 ? fitting * 4 / warps : fitting / ceil_divide(warps, 4);
+    return std::clamp(blocks, 1, std::min(16, device.threads_per_multiprocessor / (warps * 32)));
   };
   for (bool split : {false, true}) {
     for (int side = lines; side >= 1 && threads * side >= 32; side /= 2) {
@@ -520,11 +537,10 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
     add_clusters(made, wanted, device);
   if (!fits_one_pass(n, wanted.wide, device)) return made;
   const bool columns = wanted.in_columns || wanted.out_columns;
-  std::int64_t prime = 1;
-  for (const std::int64_t each : prime_factors(n)) prime = std::clamp(each, prime, k_largest_prime);
+  const auto prime = n == 1 ? 1 : static_cast<int>(prime_factors(n).back());
   for (const int limit : {4, 8, 16}) {
     if (wanted.wide ? limit == 16 && n > 16 : limit == 4 && n > 64) continue;
-    std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max(limit, static_cast<int>(prime)));
+    const std::vector<int> radices = split_into_radices(n, std::max(limit, prime));
     if (radices.empty() || radices.size() > k_max_stages) continue;
     for (const int held : {limit, 2 * limit}) {
       if (held > (wanted.wide ? 16 : 32)) continue;
@@ -533,7 +549,7 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
         const int lines = static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, block / threads))));
         if (threads * lines < 32 || threads * lines > 1024 || (block > 64 && threads * lines * 2 <= block)) continue;
         if (columns && lines < (wanted.wide ? 4 : 8)) continue;
-        if (lines > 64) continue;
+        if (lines > std::max(64, 2048 / n)) continue;
         for (const bool split : {false, true}) {
           for (const int registers : {40, 64, 80, 96, 112, 128, 168}) {
             int own = 0;

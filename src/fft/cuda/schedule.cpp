@@ -158,7 +158,7 @@ class builder {
 
   void add_axis(const axis_request& one) {
     bool smooth = true;
-    for (const std::int64_t prime : prime_factors(one.length)) smooth = smooth && prime <= 13;
+    for (const std::int64_t prime : prime_factors(one.length)) smooth = smooth && prime <= largest_prime(wide_);
     if (smooth) {
       const auto split = split_length(one.length, one);
       if (!split.empty()) return add_line(one, split);

@@ -82,7 +82,11 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value);
 // What the tuner tries for a line: radices, threads, lines and exchanges that could be the fastest.
 std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cuda::capabilities& device);
 
-// Whether one block can transform lines of this length in one pass, all prime factors being at most 13.
+// The largest prime that is a radix: its butterfly needs registers for twice as many complex numbers. Lengths with larger ones are
+// convolutions.
+int largest_prime(bool wide);
+
+// Whether one block can transform lines of this length in one pass.
 bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device);
 
 // Whether a cluster of blocks can, for lines whose elements lie side by side in memory.
