@@ -306,13 +306,14 @@ bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabili
 namespace {
 
 // Radices and the stage behind which data change blocks, for a cluster of `blocks`. The shorter of the runs that blocks load and store is
-// as long as it can be, up to 128 bytes; then radices are as few as possible, of at most `limit`. No radices: there are none.
+// as long as it can be, up to 128 bytes; radices are of at most `limit`, and smaller only where runs would have less than 64 bytes. No
+// radices: there are none.
 tuned_line split_for_cluster(std::int64_t n, int blocks, bool wide, int limit) {
   const int enough = wide ? 8 : 16;
   tuned_line best;
   best.cluster = blocks;
-  int longest = wide ? 1 : 3;  // runs are at least 32 bytes
-  for (int most = limit; most >= 2 && longest < enough; most /= 2) {
+  int longest = wide ? 2 : 4;  // runs are at least 32 bytes
+  for (int most = limit; most >= 2 && longest < enough / 2; most /= 2) {
     std::vector<int> radices = split_into_radices(n, std::max(most, static_cast<int>(prime_factors(n).back())));
     if (radices.size() > k_max_stages) break;
     std::ranges::sort(radices, std::greater{});
@@ -322,7 +323,7 @@ tuned_line split_for_cluster(std::int64_t n, int blocks, bool wide, int limit) {
         first *= radices[s];
         if (first % blocks != 0 || n / first % blocks != 0) continue;
         const auto run = static_cast<int>(std::min<std::int64_t>(std::min(first, n / first) / blocks, enough));
-        if (run <= longest) continue;
+        if (run < longest || (run == longest && !best.radices.empty() && best.radices.size() < radices.size())) continue;
         longest = run;
         best.radices = radices;
         best.cluster_after = static_cast<int>(s);
@@ -410,18 +411,15 @@ line_policy cluster_policy(const line_request& wanted, const ballast::cuda::capa
   tuned_line value = smallest_cluster(wanted.length, wanted.wide, wanted.check, device);
   const int share = wanted.length / value.cluster;
   const bool summed = wanted.check != check_form::none;
-  // Threads with few numbers, unless what they keep for the sums would be as much.
-  int held = wanted.wide ? 8 : summed ? 32 : 16;
-  if (share > (wanted.wide ? 2048 : 4096)) held = wanted.wide ? 16 : 32;
+  const int held = (wanted.wide ? 8 : 16) * (share > (wanted.wide ? 2048 : 4096) ? 2 : 1);
   value.threads = std::max(32, choose_threads(share, value.radices, held));
   for (const bool split : {false, true}) {
     value.split = split;
     line_policy p = make_policy(wanted, value);
     if (p.shared_bytes() > device.shared_per_block) continue;
     const int fitting = static_cast<int>(device.shared_per_multiprocessor / (p.shared_bytes() + 1024));
-    // 128 registers beside 32 complex floats or 16 doubles, 64 beside half of that; 80 with sums.
-    const int numbers = p.held() * (wanted.wide ? 4 : 2);
-    const int registers = numbers > 32 ? 128 : summed ? 80 : 64;
+    // What was found not to spill: 64 registers beside 16 complex floats or 8 doubles, more with sums; 128 beside twice as many.
+    const int registers = p.held() > (wanted.wide ? 8 : 16) ? 128 : !summed ? 64 : wanted.wide ? 128 : 80;
     const int blocks = static_cast<int>(device.registers_per_multiprocessor) / (registers * ceil_divide(value.threads, 32) * 32);
     p.min_blocks = std::clamp(std::min(fitting, blocks), 1, 16);
     return p;
