@@ -218,10 +218,11 @@ bool same(const std::vector<T>& x, const std::vector<T>& y) {
 }
 
 std::string name_of(const cuda_case& each) {
-  const char* const where = each.where == machine::small    ? " small"
-                            : each.where == machine::paired ? " paired"
-                            : each.where == machine::single ? " single"
-                                                            : "";
+  const char* const where = each.where == machine::small       ? " small"
+                            : each.where == machine::single    ? " single"
+                            : each.where == machine::clustered ? " clustered"
+                            : each.where == machine::paired    ? " paired"
+                                                               : "";
   return fmt::format("{}{}{}", each.token, where, each.input.strides.empty() ? "" : " strided");
 }
 

@@ -197,6 +197,8 @@ struct line_tile {
   static constexpr bool k_summed = P.sums();
   static constexpr bool k_many_tiles = P.check == check_form::composite || P.shared_source || P.shared_target;  // that a block takes
   static constexpr int k_values = 5;  // of a partial sum: two complex numbers and ‖x‖²
+  static constexpr bool k_linear =
+      P.power_of_two(P.length) && P.power_of_two(P.lines) && P.power_of_two(P.threads) && P.power_of_two(P.cluster);
 
   number x[P.held()];
   real encoded[4] = {};  // bᵀx of this thread's elements, for both vectors
@@ -223,6 +225,24 @@ struct line_tile {
     if constexpr (k_many_tiles) thread_now = arch::opaque(threadIdx.x);
   }
   __device__ __forceinline__ unsigned thread() const { return k_many_tiles ? thread_now : threadIdx.x; }
+
+  // Of the block in its cluster, and of the thread in its tile.
+  __device__ __forceinline__ int rank() const { return P.cluster == 1 ? 0 : static_cast<int>(blockIdx.x % P.cluster); }
+  __device__ __forceinline__ int lane() const { return rank() * P.block() + static_cast<int>(threadIdx.x); }
+
+  // The element of the line at place t + Ahead of this block's share, at load or store. Where the two are separable, what `Ahead` adds is
+  // a constant.
+  static constexpr bool k_separable = P.cluster == 1 || k_linear;
+  template <int Ahead>
+  __device__ __forceinline__ int source_element(int t) const {
+    if constexpr (P.cluster > 1 && k_linear) return P.source_element(t, rank()) + P.source_element(Ahead, 0);
+    return P.source_element(t + Ahead, rank());
+  }
+  template <int Ahead>
+  __device__ __forceinline__ int target_element(int t) const {
+    if constexpr (P.cluster > 1 && k_linear) return P.target_element(t, rank()) + P.target_element(Ahead, 0);
+    return P.target_element(t + Ahead, rank());
+  }
 
   __device__ __forceinline__ void select(std::int64_t wanted) {
     tile = wanted;
@@ -382,6 +402,7 @@ struct line_tile {
       }
     }
     constexpr int r = P.radix[0];
+    constexpr int places = P.share() / r;
     constexpr int stride = P.length / r;
     const int line = line_of(P.in_columns);
     const int t = place_of(P.in_columns);
@@ -390,8 +411,8 @@ struct line_tile {
     if constexpr (P.shared_source) base += shared_shift;
     unrolled<P.butterflies(0)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
-      const int j = t + q * P.threads;
-      const bool mine = inside && (!P.ragged(0) || j < stride);
+      const bool mine = inside && (!P.ragged(0) || t + q * P.threads < places);
+      const int j = source_element<q * P.threads>(t);
       if (!mine) {
         unrolled<r>([&](auto ki) { x[q * r + decltype(ki)::value] = number{real(0), real(0)}; });
       } else if constexpr (P.load == load_form::complex && !P.padded && P.load_factor == factor_form::none) {
@@ -419,19 +440,19 @@ struct line_tile {
     fetch_elements();
     if constexpr (k_summed) encode(place_of(P.in_columns));
     loaded();
-    strike<2 * P.butterflies(0) * P.radix[0]>(inject::site::fft_input, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x),
-                                              P.block());
+    strike<2 * P.butterflies(0) * P.radix[0]>(inject::site::fft_input, a.pass, a.passes, &x[0].re, lane(), P.lanes());
   }
 
   __device__ __forceinline__ void encode(int t) {
     constexpr int r = P.radix[0];
+    constexpr int places = P.share() / r;
     constexpr int stride = P.length / r;
     square = 0;
     for (int v = 0; v < 4; ++v) encoded[v] = 0;
     unrolled<P.butterflies(0)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
-      const int j = t + q * P.threads;
-      if (!P.ragged(0) || j < stride) {
+      if (!P.ragged(0) || t + q * P.threads < places) {
+        const int j = source_element<q * P.threads>(t);
         const real* const weights = static_cast<const real*>(a.encode) + 4 * j;
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
@@ -457,15 +478,17 @@ struct line_tile {
     unrolled<P.butterflies(S)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
       const int j = t + q * P.threads;
-      const int row = P.ragged(S) && j >= P.length / r ? 0 : j % p;
+      constexpr int own = P.before_share(S);
+      int row = P.ragged(S) && j >= P.share() / r ? 0 : j % own;
+      if constexpr (P.cluster > 1 && S > P.cluster_after)
+        row = k_linear ? target_element<q * P.threads % own>(t % own) : P.target_element(row, rank());
       number w[r];
       unrolled<r - 1>([&](auto ki) {
         constexpr int k = decltype(ki)::value + 1;
         w[k] = cached(table + row + (k - 1) * p);
       });
       if constexpr (q == 0)
-        strike<2 * (r - 1)>(inject::site::fft_twiddle, a.first_twiddle + S - 1, a.twiddle_steps, &w[1].re, static_cast<int>(threadIdx.x),
-                            P.block());
+        strike<2 * (r - 1)>(inject::site::fft_twiddle, a.first_twiddle + S - 1, a.twiddle_steps, &w[1].re, lane(), P.lanes());
       unrolled<r - 1>([&](auto ki) {
         constexpr int k = decltype(ki)::value + 1;
         x[q * r + k] = x[q * r + k] * w[k];
@@ -476,7 +499,7 @@ struct line_tile {
   template <int S>
   static BALLAST_HD constexpr int slot(int i, int line) {
     constexpr exchange_layout e = P.exchange[S];
-    const int word = e.columns ? i * P.lines + line : line * P.length + i;
+    const int word = e.columns ? i * P.lines + line : line * P.share() + i;
     int at = word;
     if constexpr (e.mask[0] != 0) at ^= (word >> e.shift[0]) & e.mask[0];
     if constexpr (e.mask[1] != 0) at ^= (word >> e.shift[1]) & e.mask[1];
@@ -485,7 +508,6 @@ struct line_tile {
 
   // With powers of two the slots of a thread differ from its first one by constants: those bits of a constant that no bit of the first slot
   // can coincide with are added, the low ones, which swizzling mixes, by exclusive or.
-  static constexpr bool k_linear = P.power_of_two(P.length) && P.power_of_two(P.lines) && P.power_of_two(P.threads);
   static constexpr int k_mixed = 15;
 
   template <int Constant, class Word>
@@ -508,14 +530,63 @@ struct line_tile {
     }
   }
 
+  // Where result k of this block's butterfly j of stage S = cluster_after goes: the block, and the place in its share.
+  static BALLAST_HD constexpr int block_of_result(int j, int k) {
+    constexpr int p = P.before(P.cluster_after);
+    return (j % p + k * p) / P.target_run();
+  }
+  static BALLAST_HD constexpr int place_of_result(int j, int k, int rank) {
+    constexpr int p = P.before(P.cluster_after);
+    return (rank * P.source_run() + j / p) * P.target_run() + (j % p + k * p) % P.target_run();
+  }
+
+  template <int S, class Word, class Part>
+  __device__ __forceinline__ void write_to_cluster(int from, Part&& part) {
+    constexpr int r = P.radix[S];
+    const int first = slot<S>(place_of_result(from, 0, rank()), 0) * static_cast<int>(sizeof(Word));
+    const int first_block = block_of_result(from, 0);
+    unrolled<P.butterflies(S)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      const int j = from + q * P.threads;
+      if (!P.ragged(S) || j < P.share() / r) {
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          if constexpr (k_linear) {
+            // Without carries: the bits of `from` and those of q and k are apart.
+            constexpr int ahead = block_of_result(q * P.threads, k);
+            Word& to = word_at<slot<S>(place_of_result(q * P.threads, k, 0), 0), Word>(shared, first);
+            if constexpr (P.target_run() % P.before(S) == 0) {
+              arch::store_remote(&to, ahead, part(x[q * r + k]));
+            } else {
+              arch::store_remote(&to, first_block + ahead, part(x[q * r + k]));
+            }
+          } else {
+            Word* const to = reinterpret_cast<Word*>(shared) + slot<S>(place_of_result(j, k, rank()), 0);
+            arch::store_remote(to, block_of_result(j, k), part(x[q * r + k]));
+          }
+        });
+      }
+    });
+  }
+
+  // The barrier after results have been written, for all who read them.
+  template <int S>
+  static __device__ __forceinline__ void written() {
+    if constexpr (P.cluster > 1 && S == P.cluster_after) {
+      arch::cluster_sync();
+    } else {
+      barrier();
+    }
+  }
+
   // Results of stage S, from the threads that have them to those that need them next: for stage S + 1, or to store.
   template <int S>
   __device__ __forceinline__ void exchange() {
     constexpr int r = P.radix[S];
-    constexpr int p = P.before(S);
+    constexpr int p = P.before_share(S);
     constexpr bool ends = S == k_last;
     constexpr int next = ends ? r : P.radix[ends ? S : S + 1];
-    constexpr int stride = P.length / next;
+    constexpr int stride = P.share() / next;
     constexpr int count = ends ? P.butterflies(S) : P.butterflies(ends ? S : S + 1);
     constexpr bool next_ragged = ends ? P.ragged(S) : P.ragged(ends ? S : S + 1);
     constexpr bool from_columns = S == 0 ? P.in_columns : P.out_columns;
@@ -523,13 +594,15 @@ struct line_tile {
     const int from = place_of(from_columns);
     const int to_line = line_of(P.out_columns);
     const int to = place_of(P.out_columns);
+    constexpr bool leaves = P.cluster > 1 && S == P.cluster_after;
     const auto write = [&](auto word, auto&& part) {
       using type = typename decltype(word)::type;
+      if constexpr (leaves) return write_to_cluster<S, type>(from, part);
       const int first = slot<S>(spread(from, p, r), from_line) * static_cast<int>(sizeof(type));
       unrolled<P.butterflies(S)>([&](auto qi) {
         constexpr int q = decltype(qi)::value;
         const int j = from + q * P.threads;
-        if (!P.ragged(S) || j < P.length / r) {
+        if (!P.ragged(S) || j < P.share() / r) {
           unrolled<r>([&](auto ki) {
             constexpr int k = decltype(ki)::value;
             if constexpr (k_linear) {
@@ -559,27 +632,28 @@ struct line_tile {
         }
       });
     };
+    if constexpr (leaves) arch::cluster_wait();  // the other blocks have read what they had
     if constexpr (P.split) {
       write(word_type<real>{}, [](const number& z) { return z.re; });
-      barrier();
+      written<S>();
       refill_stage<S>();
       real im[P.held()];
       unrolled<P.held()>([&](auto i) { im[decltype(i)::value] = x[decltype(i)::value].im; });
       fetch(word_type<real>{}, [](number& z, real word) { z.re = word; });
-      barrier();
+      written<S>();
       unrolled<P.held()>([&](auto i) {
         // Exchanged next; the real parts that have arrived stay.
         const real kept = x[decltype(i)::value].re;
         x[decltype(i)::value] = {kept, im[decltype(i)::value]};
       });
       write(word_type<real>{}, [](const number& z) { return z.im; });
-      barrier();
+      written<S>();
       fetch(word_type<real>{}, [](number& z, real word) { z.im = word; });
       if constexpr (!ends && S + 1 < k_last) barrier();  // before the next exchange writes
     } else {
-      if constexpr (S > 0) barrier();  // what the exchange before wrote has been read
+      if constexpr (S > 0 && !leaves) barrier();  // what the exchange before wrote has been read
       write(word_type<number>{}, [](const number& z) { return z; });
-      barrier();
+      written<S>();
       refill_stage<S>();
       fetch(word_type<number>{}, [](number& z, const number& word) { z = word; });
     }
@@ -589,10 +663,10 @@ struct line_tile {
   __device__ __forceinline__ void stage() {
     constexpr int r = P.radix[S];
     const int t = place_of(S == 0 ? P.in_columns : P.out_columns);
+    if constexpr (P.cluster > 1 && S == P.cluster_after) arch::cluster_arrive();  // what is here has been read
     if constexpr (S > 0) multiply_by_twiddles<S>(t);
     if constexpr (S == k_last)
-      strike<2 * P.butterflies(S) * r>(inject::site::fft_intermediate, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x),
-                                       P.block());
+      strike<2 * P.butterflies(S) * r>(inject::site::fft_intermediate, a.pass, a.passes, &x[0].re, lane(), P.lanes());
     if constexpr (P.check == check_form::thread) {
       checked_butterflies<S>();
     } else {
@@ -600,8 +674,7 @@ struct line_tile {
         constexpr int q = decltype(qi)::value;
         butterfly<r>(x + q * r);
       });
-      strike<2 * P.butterflies(S) * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, static_cast<int>(threadIdx.x),
-                                       P.block());
+      strike<2 * P.butterflies(S) * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, lane(), P.lanes());
     }
     if constexpr (S < k_last || (P.remaps() && P.stages == 1)) exchange<S>();
     if constexpr (S < k_last) stage<S + 1>();
@@ -624,7 +697,7 @@ struct line_tile {
     std::uint32_t detected = 0;
     unrolled<count>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
-      if (!P.ragged(S) || place_of(columns) + q * P.threads < P.length / r) open |= 1u << q;
+      if (!P.ragged(S) || place_of(columns) + q * P.threads < P.share() / r) open |= 1u << q;
     });
     unrolled<count * r>([&](auto i) { given[decltype(i)::value] = x[decltype(i)::value]; });
     for (int attempt = 0; open != 0; ++attempt) {
@@ -634,21 +707,21 @@ struct line_tile {
         unrolled<r>([&](auto k) { x[q * r + decltype(k)::value] = given[q * r + decltype(k)::value]; });
         butterfly<r>(x + q * r);
       });
-      strike<2 * count * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+      strike<2 * count * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, lane(), P.lanes());
       unrolled<count>([&](auto qi) {
         constexpr int q = decltype(qi)::value;
         if ((open >> q & 1) == 0) return;
         const int step = a.first_stage + S;
-        const int here = static_cast<int>(threadIdx.x);
+        const int here = lane();
         auto seen = residual_of<r>(given + q * r, x + q * r);
         const double square = static_cast<double>(seen.square);
         abft::guarded_threshold tau = butterfly_limit<r, real>(square, a.kappa);
-        if constexpr (q == 0) strike<1>(inject::site::fft_checksum, step, a.stages, &seen.size, here, P.block());
-        if constexpr (q == 0) strike<1>(inject::site::fft_threshold, step, a.stages, &tau.value, here, P.block());
+        if constexpr (q == 0) strike<1>(inject::site::fft_checksum, step, a.stages, &seen.size, here, P.lanes());
+        if constexpr (q == 0) strike<1>(inject::site::fft_threshold, step, a.stages, &tau.value, here, P.lanes());
         std::uint32_t word = abft::verify(seen.size * seen.size, tau);
         const bool judged = square >= tiny && square <= huge;
         if (!judged && !(square == 0 && seen.size == 0)) word = abft::k_fail;
-        if constexpr (q == 0) strike<1>(inject::site::fft_comparison, step, a.stages, &word, here, P.block());
+        if constexpr (q == 0) strike<1>(inject::site::fft_comparison, step, a.stages, &word, here, P.lanes());
         if (word == abft::k_pass && attempt == 0) {
           open &= ~(1u << q);
           return;
@@ -687,8 +760,8 @@ struct line_tile {
     const int t = place_of(P.out_columns);
     unrolled<P.butterflies(k_last)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
-      const int j = t + q * P.threads;
-      if (!P.ragged(k_last) || j < stride) {
+      if (!P.ragged(k_last) || t + q * P.threads < P.share() / r) {
+        const int j = target_element<q * P.threads>(t);
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
           body(index<q * r + k>{}, j + k * stride, index<q>{}, index<k>{});
@@ -725,22 +798,23 @@ struct line_tile {
         x[at] = {x[at].re * scale, x[at].im * scale};
       });
     }
-    strike<2 * P.butterflies(k_last) * P.radix[k_last]>(inject::site::fft_output, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x),
-                                                        P.block());
+    strike<2 * P.butterflies(k_last) * P.radix[k_last]>(inject::site::fft_output, a.pass, a.passes, &x[0].re, lane(), P.lanes());
     if constexpr (k_summed) sum_outputs(sum);
   }
 
   __device__ __forceinline__ void sum_outputs(real (&sum)[4]) const {
     constexpr int r = P.radix[k_last];
     constexpr int stride = P.length / r;
-    const number* const weights = static_cast<const number*>(a.verify) + place_of(P.out_columns);
+    const int t = place_of(P.out_columns);
+    const number* const weights = static_cast<const number*>(a.verify) + (k_separable ? target_element<0>(t) : 0);
     unrolled<P.butterflies(k_last)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
-      if (P.ragged(k_last) && place_of(P.out_columns) + q * P.threads >= stride) return;
+      if (P.ragged(k_last) && t + q * P.threads >= P.share() / r) return;
+      const int ahead = k_separable ? P.target_element(q * P.threads, 0) : target_element<q * P.threads>(t);
       unrolled<r>([&](auto ki) {
         constexpr int k = decltype(ki)::value;
         constexpr int sign = second_weight_negative(q, k) ? 2 : 0;
-        const number w = cached(weights + (q * P.threads + k * stride));
+        const number w = cached(weights + (ahead + k * stride));
         const number z = x[q * r + k];
         sum[sign] = multiply_add(-w.im, z.im, multiply_add(w.re, z.re, sum[sign]));
         sum[sign + 1] = multiply_add(w.im, z.re, multiply_add(w.re, z.im, sum[sign + 1]));
@@ -760,8 +834,8 @@ struct line_tile {
     if constexpr (P.shared_target) base += shared_shift;
     unrolled<P.butterflies(k_last)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
-      const int j = t + q * P.threads;
-      if (P.ragged(k_last) && j >= stride) return;
+      if (P.ragged(k_last) && t + q * P.threads >= P.share() / r) return;
+      const int j = target_element<q * P.threads>(t);
       out_type* const to = static_cast<out_type*>(a.out) + (base + j * element);
       unrolled<r>([&](auto ki) {
         constexpr int k = decltype(ki)::value;
@@ -773,8 +847,7 @@ struct line_tile {
           constexpr bool first = q == 0 && k == 0;
           number w = factor(a.store_table, j + k * stride, line);
           if constexpr (first)
-            strike<2>(inject::site::fft_twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, static_cast<int>(threadIdx.x),
-                      P.block());
+            strike<2>(inject::site::fft_twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, lane(), P.lanes());
           y = checked_product(y, w, line, [&] { return factor(a.store_twin, j + k * stride, line); });
         }
         const number z = swapped(y);
@@ -851,13 +924,55 @@ struct line_tile {
       for (int v = 0; v < 4; ++v) out[v] -= scale * static_cast<double>(encoded[v]);
     }
     deposit<P.out_columns, false>(out, P.remaps() ? real(0) : square);
-    bool open = false;
-    each_line([&](int line, int v, double one, double norm) {
-      if (threadIdx.x % 8 == 0) strike<1>(inject::site::fft_checksum, a.pass, a.passes, &one, line * 4 + v, 4 * P.lines);
-      const double residual = larger_residual(one);
-      if (threadIdx.x % 32 == 0 && valid(line)) open = !judge(line, attempt, residual, norm) || open;
-    });
-    return __syncthreads_or(open) != 0;
+    if constexpr (P.cluster > 1) {
+      each_line([&](int, int v, double one, double norm) {
+        if (threadIdx.x % 8 == 0) arch::store_remote(gathered(rank()) + v, 0, one);
+        if (threadIdx.x == 0) arch::store_remote(gathered(rank()) + 4, 0, norm);
+      });
+      arch::cluster_sync();
+      if (rank() == 0 && threadIdx.x < 32) judge_cluster(attempt);
+      arch::cluster_sync();
+      return records()->settled == 0;
+    } else {
+      bool open = false;
+      each_line([&](int line, int v, double one, double norm) {
+        if (threadIdx.x % 8 == 0) strike<1>(inject::site::fft_checksum, a.pass, a.passes, &one, line * 4 + v, 4 * P.lines);
+        const double residual = larger_residual(one);
+        if (threadIdx.x % 32 == 0 && valid(line)) open = !judge(line, attempt, residual, norm) || open;
+      });
+      return __syncthreads_or(open) != 0;
+    }
+  }
+
+  // Five values of block `from` in the first block's memory.
+  __device__ __forceinline__ double* gathered(int from) const {
+    return reinterpret_cast<double*>(shared + P.gathered_offset()) + from * k_values;
+  }
+
+  // The first warp of the first block: adds up the sums of all blocks, judges the line, and tells every block what is to be done. The
+  // attempt loop has barriers of the cluster, so that only one may decide.
+  __device__ __forceinline__ void judge_cluster(int attempt) const {
+    const int at = static_cast<int>(threadIdx.x);
+    double one = 0;
+    double norm = 0;
+    for (int i = at % 8; i < P.cluster; i += 8) {
+      one += gathered(i)[at / 8];
+      norm += gathered(i)[4];
+    }
+    for (int d = 1; d < 8 && d < P.cluster; d *= 2) {
+      one += __shfl_xor_sync(0xffffffffu, one, d);
+      norm += __shfl_xor_sync(0xffffffffu, norm, d);
+    }
+    if (at % 8 == 0) strike<1>(inject::site::fft_checksum, a.pass, a.passes, &one, at / 8, 4);
+    const double residual = larger_residual(one);
+    if (at == 0) judge(0, attempt, residual, norm);
+    __syncwarp();
+    const line_record& r = records()[0];
+    if (at > 0 && at < P.cluster) {
+      arch::store_remote(&records()->word, static_cast<unsigned>(at), r.word);
+      arch::store_remote(&records()->settled, static_cast<unsigned>(at), r.settled);
+      arch::store_remote(&records()->norm_scale, static_cast<unsigned>(at), r.norm_scale);
+    }
   }
 
   // From value v of aᵀy − bᵀx in the lanes 8v …: |Re ρ| + |Im ρ| of one vector, and then the larger one, or whichever is not a number.
@@ -949,6 +1064,17 @@ struct line_tile {
       }
       barrier();
     }
+    if constexpr (P.cluster > 1) {
+      static_assert(sizeof(Value) == sizeof(double));
+      if (threadIdx.x == 0) arch::store_remote(reinterpret_cast<Value*>(gathered(rank())), 0, records()->*member);
+      arch::cluster_sync();
+      if (rank() == 0 && threadIdx.x == 0) {
+        Value sum = 0;
+        for (int i = 0; i < P.cluster; ++i) sum += *reinterpret_cast<const Value*>(gathered(i));
+        records()->*member = sum;
+      }
+      arch::cluster_sync();
+    }
   }
 
   // Hash of the outputs of each line, for comparing two computations.
@@ -1038,14 +1164,15 @@ __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __g
     }
     line_tile<P, Injector>::barrier();
   }
-  for (std::int64_t at = blockIdx.x; at < given.arguments.tiles; at += gridDim.x) {
+  const unsigned ahead = gridDim.x / P.cluster;
+  for (std::int64_t at = blockIdx.x / P.cluster; at < given.arguments.tiles; at += ahead) {
     tile.select(at);
     if constexpr (P.staged) {
       tile.from_stage = true;
-      tile.staged_next = at + gridDim.x < given.arguments.tiles ? at + gridDim.x : -1;
+      tile.staged_next = at + ahead < given.arguments.tiles ? at + ahead : -1;
     }
     tile.run();
-    if (at + gridDim.x < given.arguments.tiles) line_tile<P, Injector>::barrier();
+    if (at + ahead < given.arguments.tiles) line_tile<P, Injector>::barrier();
   }
 }
 

@@ -12,10 +12,10 @@ namespace ballast::fft::cuda {
 namespace {
 
 // What of the L2 cache may hold what waits between the passes of a pair.
-std::int64_t cache_for_pairs(const ballast::cuda::capabilities& device) { return device.l2_cache * 11 / 20; }
+std::int64_t cache_for_pairs(const ballast::cuda::capabilities& device) { return device.l2_cache * 13 / 20; }
 
 // Threads that a multiprocessor must hold.
-constexpr int k_least_threads = 768;
+constexpr int k_least_threads = 512;
 
 // The elements of a line that are there, the others being zero or the mirror image of these.
 std::int64_t loaded_of(const pass& p) {
@@ -71,15 +71,30 @@ std::optional<line_policy> with_block(const line_policy& p, const line_request& 
   return make_policy(wanted, value);
 }
 
+// By rule; but of long lines a thread holds twice as many numbers as in a pass by itself, for then a block has room for enough of them.
+line_policy line_for_pair(const line_request& wanted, const ballast::cuda::capabilities& device) {
+  static const tuning_table rules;
+  const line_policy p = choose_policy(wanted, device, rules);
+  if (wanted.check != check_form::none || (wanted.length != 512 && wanted.length != 1024)) return p;
+  tuned_line value;
+  value.radices.assign(p.radix, p.radix + p.stages);
+  value.threads = wanted.length / (wanted.wide ? 16 : 32);
+  value.lines = wanted.wide ? 8 : 16;
+  constexpr int k_registers = 128;
+  value.min_blocks = static_cast<int>(device.registers_per_multiprocessor) / (k_registers * value.threads * value.lines);
+  const line_policy made = make_policy(wanted, value);
+  return wanted.columns < value.lines || made.shared_bytes() + k_ticket_bytes > device.shared_per_block ? p : made;
+}
+
 // Policies of both passes with the same block, by rule: the table is for passes that wait for memory, and takes half a cache line of
 // neighbouring lines where that is enough; here it is the cache that limits. False if there are none.
 bool agree(pass& first, pass& second, const ballast::cuda::capabilities& device) {
-  static const tuning_table rules;
   line_request requests[] = {first.request, second.request};
   line_policy chosen[2];
   for (int i = 0; i < 2; ++i) {
     requests[i].stageable = false;
-    chosen[i] = choose_policy(requests[i], device, rules);
+    chosen[i] = line_for_pair(requests[i], device);
+    if (chosen[i].cluster > 1) return false;
   }
   std::optional<std::array<line_policy, 2>> best;
   int least = 0;
@@ -148,8 +163,8 @@ std::optional<units> units_of(const pass& first, const pass& second) {
 }
 
 // How far ahead the first pass runs: twice as many tickets as there are blocks, so that what a tile waits for is usually done; and as many
-// until a slot is used again. False if so much does not fit into the cache with blocks enough to keep multiprocessors busy, unless
-// `always`.
+// until a slot is used again. False, unless `always`, if so much does not fit into the cache with blocks enough to keep multiprocessors
+// busy.
 bool place_units(pass& first, pass& second, const units& found, bool ring, std::int64_t width, bool always,
                  const ballast::cuda::capabilities& device) {
   const std::int64_t tiles = found.first_tiles + found.second_tiles;
@@ -161,9 +176,12 @@ bool place_units(pass& first, pass& second, const units& found, bool ring, std::
   for (;; --blocks) {
     if (blocks == 0 || (!always && blocks * first.policy.block() < k_least_threads)) return false;
     far = std::max<std::int64_t>(1, (2 * blocks * device.multiprocessors + tiles / 2) / tiles);
-    slots = std::min(2 * far + 1, found.count);
-    if (always || slots * bytes <= cache_for_pairs(device)) break;
+    slots = 2 * far + 1;
+    if (always) break;
+    slots = std::min(slots, cache_for_pairs(device) / bytes);
+    if (slots >= 2 * far) break;
   }
+  slots = std::min(slots, found.count);
   first.policy.min_blocks = second.policy.min_blocks = blocks;
   pair_arguments made{};
   made.units = static_cast<std::uint32_t>(found.count);
@@ -176,6 +194,17 @@ bool place_units(pass& first, pass& second, const units& found, bool ring, std::
   made.slot_elements = ring ? found.elements : 0;
   first.pair = made;
   return true;
+}
+
+// Where a pair was measured to be clearly faster than two launches (docs/design/fft-cuda.md): large batches of whole lines of these
+// lengths, unprotected.
+bool pays(const pass& first, const pass& second, const pair_arguments& pair, const ballast::cuda::capabilities& device) {
+  const line_policy& p = first.policy;
+  if (device.major != 9 || p.check != check_form::none || pair.slot_elements == 0 || pair.units < 4 * pair.slots) return false;
+  if (p.load != load_form::complex || second.policy.store != store_form::complex || p.load_factor != factor_form::none) return false;
+  if (second.policy.store_factor != factor_form::none || first.source.column != 1 || second.target.column != 1) return false;
+  if (first.twiddle_order != std::int64_t{p.length} * second.policy.length) return false;
+  return first.twiddle_order == 1 << 18 || (first.twiddle_order == 1 << 20 && !p.wide);
 }
 
 bool try_pair(pass& first, pass& second, const schedule_request& wanted, const ballast::cuda::capabilities& device) {
@@ -192,9 +221,9 @@ bool try_pair(pass& first, pass& second, const schedule_request& wanted, const b
   if (!found) return false;
   const bool ring = one.to != place::input && one.to != place::output && found->evenly;
   const bool always = wanted.pairs == pairing::wherever_possible;
-  if (!always && (device.major != 9 || !ring || wanted.check != check_form::none)) return false;
   const std::int64_t width = wanted.precision == precision::f32 ? 8 : 16;
   if (!place_units(one, two, *found, ring, width, always, device)) return false;
+  if (!always && !pays(one, two, *one.pair, device)) return false;
   one.policy.shared_target = two.policy.shared_source = true;
   if (ring) one.to = two.from = place::ring;
   first = std::move(one);

@@ -24,7 +24,8 @@ void push(std::vector<T>& to, const std::complex<W>& z) {
 
 // Thue and Morse's sign of output o, as second_weight_negative in line.cuh has it for the register that holds o.
 bool second_negative(const line_policy& p, std::int64_t o) {
-  const std::int64_t stride = p.length / p.radix[p.stages - 1];
+  if (p.cluster > 1) o = o / p.target_distance() * p.target_run() + o % p.target_run();  // the place in its block's share
+  const std::int64_t stride = p.share() / p.radix[p.stages - 1];
   const auto element = static_cast<std::uint64_t>(o / stride);
   const auto butterfly = static_cast<std::uint64_t>(o % stride / p.threads);
   return (std::popcount(element) + std::popcount(butterfly)) % 2 != 0;
