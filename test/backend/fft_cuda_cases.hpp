@@ -11,6 +11,7 @@
 #include <ballast/fft.hpp>
 
 #include "cuda/device.hpp"
+#include "fft/cuda/transform.hpp"
 #include "fft/problem.hpp"
 #include "inject/plan.hpp"
 #include "simt/emulated_device.hpp"
@@ -19,13 +20,19 @@ namespace ballast::fft {
 
 // The emulated device. `single` has one multiprocessor, so that its blocks go over several tiles. `small` has so little shared memory that
 // lines of more than 64 (f32) or 32 (f64) elements take several passes, having no clusters, and so little memory that what waits between
-// them is kept below 1 MB. `clustered` has clusters, which hold lines of more than 256 (f32) or 128 (f64) elements.
-enum class machine : std::uint8_t { whole, single, small, clustered };
+// them is kept below 1 MB. `clustered` has clusters, which hold lines of more than 256 (f32) or 128 (f64) elements. `paired` is `small`
+// with several blocks on a multiprocessor: passes that follow each other are one launch where they can be (on the others never), and
+// several blocks run side by side.
+enum class machine : std::uint8_t { whole, single, small, clustered, paired };
+
+// Whether short lines already take several passes.
+inline bool divides(machine which) { return which == machine::small || which == machine::paired; }
 
 inline ballast::cuda::capabilities capabilities_of(machine which) {
   ballast::cuda::capabilities about = simt::emulated_capabilities(which == machine::single ? 1 : 4);
-  if (which == machine::small) {
-    about.shared_per_block = about.shared_per_multiprocessor = 8192 + 4 * 64;
+  if (divides(which)) {
+    about.shared_per_block = 8192 + 4 * 64;
+    about.shared_per_multiprocessor = which == machine::small ? about.shared_per_block : 4 * about.shared_per_block;
     about.memory = std::int64_t{1} << 28;
     about.major = 8;
   }
@@ -34,6 +41,10 @@ inline ballast::cuda::capabilities capabilities_of(machine which) {
     about.shared_per_multiprocessor = 4 * (about.shared_per_block + 1024);
   }
   return about;
+}
+
+inline void choose_pairing(machine which) {
+  cuda::override_pairing(which == machine::paired ? cuda::pairing::wherever_possible : cuda::pairing::never);
 }
 
 // How else than protected a case is run: without protection; with kernels that faults can be injected into, protected and not; with an
@@ -140,6 +151,28 @@ inline const std::vector<cuda_case>& cuda_cases() {
       {"fft_c2c_f64_n2048_b2_fwd", machine::clustered, k_bare | k_faults},
       {"fft_c2c_f32_n576_b3_fwd", machine::clustered, k_faults},
       {"fft_c2c_f64_n720_b2_inv", machine::clustered},
+      // Two passes in one launch: two of two, of one that is in place, of two and of real data and of a convolution, the last two of three,
+      // two axes; batches below and beyond what the ring holds.
+      {"fft_c2c_f32_n1024_b1_fwd", machine::paired, k_bare},
+      {"fft_c2c_f32_n1024_b2_fwd", machine::paired},
+      {"fft_c2r_f32_n12x18_b1_inv", machine::paired},
+      {"fft_c2c_f64_n1728_b1_fwd", machine::paired},
+      {"fft_c2c_f32_n1024_b19_inv", machine::paired, k_bare | k_faults},
+      {"fft_c2c_f32_n128_b300_fwd", machine::paired},
+      {"fft_c2c_f64_n1000_b7_fwd", machine::paired, k_bare | k_faults},
+      {"fft_c2c_f32_n6000_b3_fwd", machine::paired, k_bare},
+      {"fft_c2c_f64_n1728_b3_inv", machine::paired, k_bare},
+      {"fft_c2c_f32_n67_b150_fwd", machine::paired, k_faults},
+      {"fft_c2c_f32_n8192_b2_fwd", machine::paired, k_faults},
+      {"fft_r2c_f32_n1024_b12_fwd", machine::paired},
+      {"fft_c2r_f32_n1024_b12_inv", machine::paired},
+      {"fft_c2c_f32_n20x33_b13_fwd", machine::paired, k_bare | k_faults},
+      {"fft_r2c_f64_n12x18_b23_fwd", machine::paired, k_faults},
+      {"fft_c2r_f32_n12x18_b23_inv", machine::paired, k_faults},
+      {"fft_c2c_f64_n6x5x8_b7_inv", machine::paired},
+      {"fft_r2c_f32_n6x5x8_b7_fwd", machine::paired},
+      {"fft_c2c_f32_n512_b9_fwd", machine::paired, k_protected_only, norm::backward, {{2}, 1025}, {{9}, 1}},
+      {"fft_c2c_f32_n512_b9_fwd", machine::paired, k_protected_only, norm::backward, {{9}, 1}, {{9}, 1}},
       // A batch in three chunks.
       {"fft_c2c_f32_n4096_b70_fwd", machine::small, k_faults},
   };

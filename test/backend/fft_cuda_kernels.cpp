@@ -60,6 +60,7 @@ int main() {
   fft::use_own_tuning();
   const inject::plan faults({inject::request{}});
   for (const fft::cuda_case& each : fft::cuda_cases()) {
+    fft::choose_pairing(each.where);
     cuda::override_device(std::make_shared<recording_device>(fft::capabilities_of(each.where)));
     record(each, protection::correct, nullptr);
     if ((each.uses & fft::k_unaligned) != 0) record(each, protection::correct, nullptr, 8);

@@ -5,6 +5,7 @@
 #include <complex>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -25,6 +26,7 @@
 #include "backend/fft_reference.hpp"
 #include "fft/contract.hpp"
 #include "fft/cuda/schedule.hpp"
+#include "fft/cuda/transform.hpp"
 #include "fft/problem.hpp"
 
 namespace ballast::fft {
@@ -42,9 +44,14 @@ class emulator {
  public:
   explicit emulator(machine which, std::uint64_t seed = 1)
       : device_(std::make_shared<simt::emulated_device>(capabilities_of(which), seed << 32)) {
+    choose_pairing(which);
+    if (which == machine::paired) device_->run_together(static_cast<std::int64_t>(2 + seed % 4));
     ballast::cuda::override_device(device_);
   }
-  ~emulator() { ballast::cuda::override_device(nullptr); }
+  ~emulator() {
+    ballast::cuda::override_device(nullptr);
+    cuda::override_pairing(cuda::pairing::where_it_pays);
+  }
   emulator(const emulator&) = delete;
   emulator& operator=(const emulator&) = delete;
   const std::shared_ptr<simt::emulated_device>& operator*() const { return device_; }
@@ -214,6 +221,7 @@ std::string name_of(const cuda_case& each) {
   const char* const where = each.where == machine::small       ? " small"
                             : each.where == machine::single    ? " single"
                             : each.where == machine::clustered ? " clustered"
+                            : each.where == machine::paired    ? " paired"
                                                                : "";
   return fmt::format("{}{}{}", each.token, where, each.input.strides.empty() ? "" : " strided");
 }
@@ -280,6 +288,7 @@ bool same_arithmetic(const fft::problem& problem, direction way, bool scaled, co
   wanted.precision = problem.precision;
   wanted.direction = way;
   wanted.scaled = scaled;
+  wanted.pairs = cuda::chosen_pairing();
   const auto bare = cuda::make_schedule(wanted, about).passes;
   wanted.check = cuda::check_form::verify_before_store;
   const auto checked = cuda::make_schedule(wanted, about).passes;
@@ -394,8 +403,11 @@ class replaying_device final : public ballast::cuda::device {
 };
 
 TEST(fft_cuda, one_report_covers_every_run_of_what_was_enqueued) {
-  for (const machine where : {machine::whole, machine::small}) {
-    const cuda_case& each = case_of(where == machine::whole ? "fft_c2c_f32_n64_b43_fwd" : "fft_c2c_f32_n1024_b3_fwd", where);
+  for (const machine where : {machine::whole, machine::small, machine::paired}) {
+    const cuda_case& each = case_of(where == machine::whole   ? "fft_c2c_f32_n64_b43_fwd"
+                                    : where == machine::small ? "fft_c2c_f32_n1024_b3_fwd"
+                                                              : "fft_c2c_f32_n1024_b19_inv",
+                                    where);
     const emulator emulated(where, 2);
     const auto device = std::make_shared<replaying_device>(*emulated);
     ballast::cuda::override_device(device);
@@ -461,6 +473,103 @@ TEST(fft_cuda, enqueue_and_workspace_refuse_what_does_not_fit) {
   std::vector<std::byte> host(static_cast<std::size_t>(bytes));
   how.workspace = host;
   EXPECT_THROW((void)given.run(plan(given.problem, how), in.data(), out.data()), invalid_argument_error);
+}
+
+// Hands the argument of a pair to `change` before each launch, of so many blocks at most.
+class meddling_device final : public ballast::cuda::device {
+ public:
+  meddling_device(std::shared_ptr<ballast::cuda::device> inner, std::function<void(cuda::pair_arguments&)> change,
+                  std::int64_t most_blocks = 1000)
+      : inner_(std::move(inner)), change_(std::move(change)), most_blocks_(most_blocks) {}
+  const ballast::cuda::capabilities& about() const noexcept override { return inner_->about(); }
+  void* allocate(std::int64_t bytes, ballast::cuda::stream on) override { return inner_->allocate(bytes, on); }
+  void release(void* memory, ballast::cuda::stream on) noexcept override { inner_->release(memory, on); }
+  bool accessible(const void* memory) const noexcept override { return inner_->accessible(memory); }
+  void copy(void* to, const void* from, std::int64_t bytes, ballast::cuda::stream on) override { inner_->copy(to, from, bytes, on); }
+  void zero(void* memory, std::int64_t bytes, ballast::cuda::stream on) override { inner_->zero(memory, bytes, on); }
+  const ballast::cuda::kernel& load(const ballast::cuda::kernel_request& wanted) override { return inner_->load(wanted); }
+  void launch(const ballast::cuda::kernel& which, std::int64_t blocks, const void* argument, std::size_t size,
+              ballast::cuda::stream on) override {
+    std::vector<unsigned char> given(static_cast<const unsigned char*>(argument), static_cast<const unsigned char*>(argument) + size);
+    ASSERT_EQ(size, 2 * sizeof(cuda::line_arguments) + sizeof(cuda::pair_arguments));
+    cuda::pair_arguments pair;
+    std::memcpy(&pair, given.data() + size - sizeof(pair), sizeof(pair));
+    change_(pair);
+    std::memcpy(given.data() + size - sizeof(pair), &pair, sizeof(pair));
+    launches_ += 1;
+    inner_->launch(which, std::min(blocks, most_blocks_), given.data(), size, on);
+  }
+  std::int64_t resident_blocks(const ballast::cuda::kernel& which) override { return inner_->resident_blocks(which); }
+  void synchronize(ballast::cuda::stream on) override { inner_->synchronize(on); }
+  int launches() const { return launches_; }
+
+ private:
+  std::shared_ptr<ballast::cuda::device> inner_;
+  std::function<void(cuda::pair_arguments&)> change_;
+  std::int64_t most_blocks_;
+  int launches_ = 0;
+};
+
+TEST(fft_cuda, two_passes_in_one_launch_keep_a_part_of_what_waits) {
+  const cuda_case& each = case_of("fft_c2c_f32_n128_b300_fwd", machine::paired);
+  const subject<float> given(each, 3);
+  const emulator emulated(each.where);
+  const plan made(given.problem, on_cuda());
+  cuda::override_pairing(cuda::pairing::never);
+  EXPECT_LT(made.workspace_bytes(), plan(given.problem, on_cuda()).workspace_bytes());
+  std::vector<float> out = given.fresh();
+  const std::int64_t before = emulated->launches();
+  EXPECT_EQ(given.run(made, out).verdict, verdict::clean);
+  EXPECT_EQ(emulated->launches() - before, 1);
+}
+
+// The waiting is needed, and the emulator sees it: without it results are wrong, and with too few slots nobody can go on.
+TEST(fft_cuda, two_passes_in_one_launch_wait_for_each_other) {
+  const cuda_case& each = case_of("fft_c2c_f32_n128_b300_fwd", machine::paired);
+  const subject<float> given(each, 3);
+  std::vector<float> wanted = given.fresh();
+  {
+    const emulator emulated(each.where);
+    ASSERT_EQ(given.run(plan(given.problem, on_cuda()), wanted).verdict, verdict::clean);
+  }
+  // Which counters count as full from the start: 0 those of the first pass, 1 those of the second, −1 none.
+  for (const int full : {-1, 0, 1}) {
+    int wrong = 0;
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+      const emulator emulated(each.where, seed);
+      emulated->run_together(24);
+      const auto device = std::make_shared<meddling_device>(*emulated, [&](cuda::pair_arguments& p) {
+        if (full < 0) return;
+        // Units follow at once, so that only the counters keep them apart.
+        p.ahead = 1;
+        p.slots = 2;
+        for (std::uint32_t slot = 0; slot < p.slots; ++slot) p.counters[2 + 2 * slot + static_cast<std::uint32_t>(full)] = 1u << 30;
+      });
+      ballast::cuda::override_device(device);
+      std::vector<float> out = given.fresh();
+      (void)given.run(plan(given.problem, on_cuda()), out);
+      EXPECT_EQ(device->launches(), 1);
+      wrong += same(out, wanted) ? 0 : 1;
+    }
+    EXPECT_EQ(wrong > 0, full >= 0) << full;
+  }
+  // Blocks that all wait for tickets which nobody is left to draw; with a slot more than the first pass is ahead, one block suffices.
+  for (const bool enough : {true, false}) {
+    const emulator emulated(each.where);
+    const auto squeeze = [&](cuda::pair_arguments& p) {
+      p.ahead = 3;
+      p.slots = enough ? 4 : 1;
+    };
+    ballast::cuda::override_device(std::make_shared<meddling_device>(*emulated, squeeze, enough ? 1 : 2));
+    std::vector<float> out = given.fresh();
+    const plan made(given.problem, on_cuda());
+    if (enough) {
+      EXPECT_EQ(given.run(made, out).verdict, verdict::clean);
+      EXPECT_TRUE(same(out, wanted));
+    } else {
+      EXPECT_THROW((void)given.run(made, out), simt::error);
+    }
+  }
 }
 
 TEST(fft_cuda, long_batches_run_in_chunks) {
@@ -545,7 +654,7 @@ TEST(fft_cuda, every_site_and_model_is_survived) {
       const bool in_place = given.shape.kind == kind::c2c && given.shape.input == given.shape.output;
       const bool comparable = same_arithmetic(given.problem, given.way, given.scale != 1, device->about(), true);
       compared += comparable ? 1 : 0;
-      compared_passes += comparable && each.where == machine::small ? 1 : 0;
+      compared_passes += comparable && divides(each.where) ? 1 : 0;
       std::map<inject::site, int> changed, found, damaged;
       // Slow builds try a third of the models: as many seeds more, for one strike may find only lanes that have no element.
       for_every_fault(BALLAST_SLOW_BUILD                                ? 6
@@ -611,7 +720,7 @@ TEST(fft_cuda, what_is_not_believed_is_not_stored) {
       struck_case<T> under(given);
       const bool large = given.shape.points() * given.shape.batch > 20000;
       // Every signal is one line of the only pass.
-      const bool one_pass = each.where != machine::small && given.shape.points() != 67;
+      const bool one_pass = !divides(each.where) && given.shape.points() != 67;
       const on_device<T> in(given.in);
       // What was not stored between two passes must not happen to be there from an earlier run.
       execution how = on_cuda(protection::detect, &under.faults);
@@ -620,8 +729,8 @@ TEST(fft_cuda, what_is_not_believed_is_not_stored) {
       how.workspace = {reinterpret_cast<std::byte*>(workspace.data()), nothing.size() * sizeof(float)};
       const plan watched(given.problem, how);
       int found = 0;
-      for_every_fault(large || BALLAST_SLOW_BUILD || each.where == machine::small ? 1 : 2, [&](const inject::request& wanted,
-                                                                                               const inject::site_row& row) {
+      const int seeds = large || BALLAST_SLOW_BUILD || divides(each.where) ? 1 : 2;
+      for_every_fault(seeds, [&](const inject::request& wanted, const inject::site_row& row) {
         if (row.role == inject::site_role::repair || (large && wanted.model != inject::model::nan)) return;
         under.faults = inject::plan({wanted});
         const on_device<T> memory(given.fresh());

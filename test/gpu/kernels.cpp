@@ -12,6 +12,7 @@
 #include "cuda/driver.hpp"
 #include "cuda/jit.hpp"
 #include "device_problem.hpp"
+#include "fft/cuda/transform.hpp"
 #include "inject/injector.hpp"
 #include "output.hpp"
 #include "problems.hpp"
@@ -93,8 +94,8 @@ int kernels(const settings& wanted, const time_limit& limit) {
   cuda::override_device(device);
   int failed = 0;
   std::set<std::string> refused;
-  const auto add = [&](const std::string& token, const std::vector<protection>& guards, const std::vector<std::string>& schemes,
-                       bool in_place) {
+  const auto add_once = [&](const std::string& token, const std::vector<protection>& guards, const std::vector<std::string>& schemes,
+                            bool in_place) {
     const fft::token parsed = fft::parse_token(token);
     for (const std::string& scheme : schemes) {
       for (const protection guard : guards) {
@@ -122,6 +123,17 @@ int kernels(const settings& wanted, const time_limit& limit) {
         }
       }
     }
+  };
+  std::vector<fft::cuda::pairing> pairings = {fft::cuda::pairing::where_it_pays};
+  if (wanted.compare_pairs)
+    pairings = {fft::cuda::pairing::where_it_pays, fft::cuda::pairing::wherever_possible, fft::cuda::pairing::never};
+  const auto add = [&](const std::string& token, const std::vector<protection>& guards, const std::vector<std::string>& schemes,
+                       bool in_place) {
+    for (const fft::cuda::pairing which : pairings) {
+      fft::cuda::override_pairing(which);
+      add_once(token, guards, schemes, in_place);
+    }
+    fft::cuda::override_pairing(fft::cuda::pairing::where_it_pays);
   };
   const std::vector<protection> both = {protection::off, protection::correct};
   std::vector<std::string> schemes = wanted.schemes.empty() ? k_other_schemes : wanted.schemes;

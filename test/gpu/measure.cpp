@@ -9,6 +9,7 @@
 
 #include "device_problem.hpp"
 #include "fft/cuda/cufft.hpp"
+#include "fft/cuda/transform.hpp"
 #include "inject/plan.hpp"
 #include "output.hpp"
 #include "problems.hpp"
@@ -253,6 +254,15 @@ int bench(const settings& wanted, const time_limit& limit) {
       std::vector<variant> variants;
       variants.push_back(ballast_variant("off", token, shape, protection::off, ""));
       variants.push_back(ballast_variant("correct", token, shape, protection::correct, ""));
+      if (wanted.compare_pairs) {
+        for (const auto& [suffix, which] :
+             {std::pair(" in pairs", fft::cuda::pairing::wherever_possible), std::pair(" one by one", fft::cuda::pairing::never)}) {
+          fft::cuda::override_pairing(which);
+          variants.push_back(ballast_variant(std::string("off") + suffix, token, shape, protection::off, ""));
+          variants.push_back(ballast_variant(std::string("correct") + suffix, token, shape, protection::correct, ""));
+        }
+        fft::cuda::override_pairing(fft::cuda::pairing::where_it_pays);
+      }
       if (each.schemes) {
         for (const std::string& scheme : wanted.schemes.empty() ? k_other_schemes : wanted.schemes)
           variants.push_back(ballast_variant(scheme, token, shape, protection::correct, scheme));

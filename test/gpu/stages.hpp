@@ -20,6 +20,7 @@ class time_limit {
 
 struct settings {
   bool quick = false;
+  bool compare_pairs = false;
   std::vector<std::string> tokens = {};   // instead of the stage's own list
   std::vector<std::string> schemes = {};  // instead of all
   std::string architecture = {};          // of kernels, without a GPU: "sm_90a"

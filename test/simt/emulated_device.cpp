@@ -154,7 +154,10 @@ void emulated_device::launch(const ballast::cuda::kernel& which, std::int64_t bl
     const std::lock_guard<std::mutex> lock(mutex_);
     how.seed = seed_ + static_cast<std::uint64_t>(launches_++);
     // Some launches with blocks that interleave; most without, which is faster.
-    how.alive_from_start = std::min<std::int64_t>(how.resident_blocks, kernel.request.cluster * (how.seed % 4 == 0 ? 3 : 1));
+    const std::int64_t clusters = together_ > 0       ? (together_ + kernel.request.cluster - 1) / kernel.request.cluster
+                                  : how.seed % 4 == 0 ? 3
+                                                      : 1;
+    how.alive_from_start = std::min<std::int64_t>(how.resident_blocks, kernel.request.cluster * clusters);
   }
   simt::launch(static_cast<unsigned>(blocks), static_cast<unsigned>(kernel.request.threads), kernel.request.cluster, kernel.request.shared,
                how, [&] { kernel.code.call(kernel.code.erased, argument); });

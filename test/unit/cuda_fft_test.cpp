@@ -774,6 +774,130 @@ TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
   }
 }
 
+// Where the elements of a tile's lines are, as its kernel finds them: on the side that two passes share.
+std::set<std::int64_t> places_of(const pass& p, const line_side& s, std::int64_t tile, std::int64_t elements) {
+  std::set<std::int64_t> made;
+  const std::int64_t column_tiles = (p.columns + p.policy.lines - 1) / p.policy.lines;
+  const std::int64_t row = tile / column_tiles;
+  for (std::int64_t line = 0; line < p.policy.lines; ++line) {
+    const std::int64_t column = tile % column_tiles * p.policy.lines + line;
+    if (column >= p.columns) break;
+    for (std::int64_t k = 0; k < elements; ++k)
+      made.insert(column * s.column + row % p.middles * s.middle + row / p.middles * s.batch + k * s.element);
+  }
+  return made;
+}
+
+// What a tile of the second pass of a pair reads is written by tiles of the first that belong to the same unit, and what units write into
+// one slot of the ring stays within it.
+TEST(cuda_fft_schedule, units_of_pairs_depend_on_nothing_else) {
+  capabilities little = hopper();
+  little.shared_per_block = 8192 + 4 * 64;
+  little.shared_per_multiprocessor = 4 * little.shared_per_block;
+  int pairs = 0, rings = 0, groups = 0, tails = 0;
+  for (const capabilities* device : {&hopper(), &static_cast<const capabilities&>(little)}) {
+    for (const check_form check : {check_form::none, check_form::verify_before_store}) {
+      for (const problem& p : std::vector<problem>{{.shape = {1024}, .batch = 5},
+                                                   {.shape = {1024}, .batch = 1},
+                                                   {.shape = {8192}, .batch = 1},
+                                                   {.shape = {67}, .batch = 1},
+                                                   {.kind = kind::c2r, .shape = {20, 18}, .batch = 1},
+                                                   {.shape = {1024}, .batch = 5, .input = {{5}, 1}, .output = {{5}, 1}},
+                                                   {.shape = {1024}, .batch = 5, .input = {{2}, 2050}, .output = {{1}, 1030}},
+                                                   {.shape = {6000}, .batch = 3},
+                                                   {.shape = {8192}, .batch = 2},
+                                                   {.kind = kind::r2c, .shape = {1024}, .batch = 3},
+                                                   {.kind = kind::c2r, .shape = {1024}, .batch = 3},
+                                                   {.shape = {67}, .batch = 40},
+                                                   {.shape = {4099}, .batch = 7},
+                                                   {.shape = {40, 36}, .batch = 9},
+                                                   {.shape = {40, 36}, .batch = 9, .input = {{40, 1}, 1700}, .output = {{1, 44}, 1800}},
+                                                   {.kind = kind::r2c, .shape = {20, 18}, .batch = 9},
+                                                   {.kind = kind::c2r, .shape = {20, 18}, .batch = 9},
+                                                   {.shape = {6, 20, 18}, .batch = 4},
+                                                   {.kind = kind::r2c, .shape = {6, 20, 18}, .batch = 4},
+                                                   {.shape = {4, 128}, .batch = 3},
+                                                   {.shape = {65536}, .batch = 3},
+                                                   {.precision = precision::f64, .shape = {16384}, .batch = 3}}) {
+        SCOPED_TRACE(fmt::format("{} on {} bytes", to_token(p, natural_direction(p.kind)), device->shared_per_block));
+        schedule_request wanted;
+        wanted.shape = resolve(p);
+        wanted.precision = p.precision;
+        wanted.direction = natural_direction(p.kind);
+        wanted.check = check;
+        wanted.pairs = pairing::wherever_possible;
+        schedule made;
+        try {
+          made = make_schedule(wanted, *device);
+        } catch (const std::logic_error&) {
+          continue;  // a tile that does not fit into so little shared memory
+        }
+        for (std::size_t i = 0; i + 1 < made.passes.size(); ++i) {
+          const pass& first = made.passes[i];
+          if (!first.pair) continue;
+          const pass& second = made.passes[i + 1];
+          const pair_arguments& pair = *first.pair;
+          EXPECT_FALSE(second.pair.has_value());
+          EXPECT_EQ(first.to, second.from);
+          EXPECT_EQ(first.policy.block(), second.policy.block());
+          EXPECT_TRUE(pair.ahead >= 1 && (pair.ahead < pair.slots || pair.slots == pair.units)) << pair.ahead << " " << pair.slots;
+          EXPECT_EQ(first.groups(), std::int64_t{pair.units} * pair.first_tiles);
+          EXPECT_EQ(second.groups(), std::int64_t{pair.units} * pair.second_tiles);
+          ++pairs;
+          rings += first.to == place::ring ? 1 : 0;
+          groups += pair.groups > 1 ? 1 : 0;
+          tails += first.columns % first.policy.lines != 0 ? 1 : 0;
+          std::set<std::int64_t> tiles;
+          for (std::int64_t unit = 0; unit < pair.units; ++unit) {
+            std::set<std::int64_t> written, read;
+            for (std::int64_t t = 0; t < pair.first_tiles; ++t)
+              written.merge(
+                  places_of(first, first.target, unit * pair.first_tiles + t, first.policy.truncated ? first.stored : first.policy.length));
+            for (std::int64_t t = 0; t < pair.second_tiles; ++t) {
+              const std::int64_t tile = (unit / pair.groups * pair.second_tiles + t) * pair.groups + unit % pair.groups;
+              EXPECT_TRUE(tiles.insert(tile).second);
+              read.merge(places_of(second, second.source, tile,
+                                   second.policy.load == load_form::half ? second.whole / 2 + 1 : second.policy.length));
+            }
+            ASSERT_EQ(written, read) << "unit " << unit;
+            if (pair.slot_elements == 0) continue;
+            EXPECT_GE(*written.begin(), unit * pair.unit_elements);
+            EXPECT_LT(*written.rbegin(), unit * pair.unit_elements + pair.slot_elements);
+          }
+          EXPECT_GE(made.room[static_cast<std::size_t>(place::ring)],
+                    first.to == place::ring ? pair.slots * pair.slot_elements : std::int64_t{0});
+        }
+      }
+    }
+  }
+  EXPECT_GE(pairs, 30);
+  EXPECT_GE(rings, 15);
+  EXPECT_GE(groups, 1);
+  EXPECT_GE(tails, 1);
+}
+
+// Only where it was measured to pay.
+TEST(cuda_fft_schedule, pairs_are_made_where_they_pay) {
+  const auto paired = [](const problem& p, const capabilities& device, check_form check = check_form::none) {
+    const schedule made = scheduled(p, direction::forward, device, check);
+    return std::ranges::any_of(made.passes, [](const pass& each) { return each.pair.has_value(); });
+  };
+  const problem long_lines{.shape = {1 << 18}, .batch = 1024};
+  EXPECT_TRUE(paired(long_lines, hopper()));
+  EXPECT_TRUE(paired({.shape = {1 << 20}, .batch = 256}, hopper()));
+  EXPECT_TRUE(paired({.precision = precision::f64, .shape = {1 << 18}, .batch = 512}, hopper()));
+  EXPECT_FALSE(paired(long_lines, ampere()));
+  EXPECT_FALSE(paired(long_lines, hopper(), check_form::verify_before_store));
+  EXPECT_FALSE(paired({.precision = precision::f64, .shape = {1 << 20}, .batch = 128}, hopper()));
+  EXPECT_FALSE(paired({.shape = {1 << 18}, .batch = 20}, hopper()));
+  EXPECT_FALSE(paired({.kind = kind::r2c, .shape = {1 << 18}, .batch = 1024}, hopper()));
+  EXPECT_FALSE(paired({.shape = {1 << 18}, .batch = 1024, .input = {{1024}, 1}, .output = {{1024}, 1}}, hopper()));
+  EXPECT_FALSE(paired({.shape = {320, 320}, .batch = 256}, hopper()));
+  // Its workspace is a part of what all signals need, and of what a chunk does.
+  const schedule made = scheduled(long_lines, direction::forward, hopper(), check_form::none);
+  EXPECT_LE(made.work_elements() * 8, hopper().l2_cache);
+}
+
 TEST(cuda_fft_schedule, expressions_differ_where_policies_do) {
   line_policy p;
   std::set<std::string> texts;
@@ -782,8 +906,9 @@ TEST(cuda_fft_schedule, expressions_differ_where_policies_do) {
     EXPECT_TRUE(texts.insert(kernel_expression(p, true)).second);
   };
   add();
-  for (bool line_policy::*flag : {&line_policy::wide, &line_policy::inverse, &line_policy::scaled, &line_policy::in_columns,
-                                  &line_policy::out_columns, &line_policy::split, &line_policy::padded, &line_policy::truncated}) {
+  for (bool line_policy::*flag :
+       {&line_policy::wide, &line_policy::inverse, &line_policy::scaled, &line_policy::in_columns, &line_policy::out_columns,
+        &line_policy::split, &line_policy::padded, &line_policy::truncated, &line_policy::shared_source, &line_policy::shared_target}) {
     p.*flag = true;
     add();
   }

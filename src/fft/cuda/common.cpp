@@ -20,8 +20,7 @@ class collection {
  public:
   explicit collection(const ballast::cuda::capabilities& device) : device_(device) {}
 
-  void add(const line_policy& policy) {
-    auto wanted = kernel_for(policy, false);
+  void add(ballast::cuda::kernel_request wanted) {
     if (std::ranges::find(made_, wanted) == made_.end()) made_.push_back(std::move(wanted));
   }
 
@@ -31,7 +30,8 @@ class collection {
     wanted.direction = inverse ? direction::inverse : what.direction;
     wanted.scaled = inverse;
     wanted.check = check;
-    for (const pass& each : make_schedule(wanted, device_).passes) add(each.policy);
+    const schedule made = make_schedule(wanted, device_);
+    for (std::size_t i = 0; i < made.passes.size(); i += made.passes[i].pair ? 2 : 1) add(kernel_for(made, i, false));
   }
 
   std::vector<ballast::cuda::kernel_request> take() { return std::move(made_); }
@@ -100,7 +100,7 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
     p.target_unit = !p.out_columns;
     // Lines that lie in columns on both sides are those of a pass with another one behind it.
     if (p.in_columns && p.out_columns) p.store_factor = factor_form::twiddle;
-    made.add(p);
+    made.add(kernel_for(p, false));
   }
   return made.take();
 }

@@ -195,6 +195,7 @@ struct line_tile {
   using number = complex<real>;
   static constexpr int k_last = P.stages - 1;
   static constexpr bool k_summed = P.sums();
+  static constexpr bool k_many_tiles = P.check == check_form::composite || P.shared_source || P.shared_target;  // that a block takes
   static constexpr int k_values = 5;  // of a partial sum: two complex numbers and ‖x‖²
   static constexpr bool k_linear =
       P.power_of_two(P.length) && P.power_of_two(P.lines) && P.power_of_two(P.threads) && P.power_of_two(P.cluster);
@@ -209,6 +210,7 @@ struct line_tile {
   std::int64_t tile = 0;
   std::int64_t batch = 0, middle = 0, first_column = 0;
   unsigned thread_now = 0;
+  std::int64_t shared_shift = 0;  // of what other blocks of this launch write or read, from where the addresses say to where it is
 
   __device__ explicit line_tile(const line_launch<Injector>& given) : a(given.arguments), launch(given) {}
 
@@ -220,9 +222,9 @@ struct line_tile {
   }
   // A block that takes many tiles must not keep what it reads of tables for all of them: there are not that many registers.
   __device__ __forceinline__ void forget() {
-    if constexpr (P.check == check_form::composite) thread_now = arch::opaque(threadIdx.x);
+    if constexpr (k_many_tiles) thread_now = arch::opaque(threadIdx.x);
   }
-  __device__ __forceinline__ unsigned thread() const { return P.check == check_form::composite ? thread_now : threadIdx.x; }
+  __device__ __forceinline__ unsigned thread() const { return k_many_tiles ? thread_now : threadIdx.x; }
 
   // Of the block in its cluster, and of the thread in its tile.
   __device__ __forceinline__ int rank() const { return P.cluster == 1 ? 0 : static_cast<int>(blockIdx.x % P.cluster); }
@@ -288,6 +290,23 @@ struct line_tile {
     }
   }
 
+  template <class T>
+  static __device__ __forceinline__ T load_element(const T* from) {
+    if constexpr (P.shared_source) {
+      return arch::load_keep(from);
+    } else {
+      return arch::load_streaming(from);
+    }
+  }
+  template <class T>
+  static __device__ __forceinline__ void store_element(T* to, const T& value) {
+    if constexpr (P.shared_target) {
+      arch::store_keep(to, value);
+    } else {
+      arch::store_streaming(to, value);
+    }
+  }
+
   // z · w, evaluated twice: the second time with the factor's twin, which another memory holds.
   template <class Twin>
   __device__ __forceinline__ number checked_product(const number& z, const number& w, int line, Twin&& twin) const {
@@ -313,16 +332,16 @@ struct line_tile {
     }
     const std::int64_t at = base + i * s.element;
     if constexpr (P.load == load_form::real) {
-      z.re = arch::load_streaming(static_cast<const real*>(a.in) + at);
+      z.re = load_element(static_cast<const real*>(a.in) + at);
     } else if constexpr (P.load == load_form::half) {
       // Elements beyond the half are conjugates of their mirror images; imaginary parts that must be zero are not looked at.
       const bool mirrored = 2 * position > a.whole;
       const std::int64_t step = mirrored ? a.whole - 2 * position : 0;
-      z = arch::load_streaming(static_cast<const number*>(a.in) + at + step * a.unit);
+      z = load_element(static_cast<const number*>(a.in) + at + step * a.unit);
       if (mirrored) z.im = -z.im;
       if (position == 0 || 2 * position == a.whole) z.im = real(0);
     } else {
-      z = arch::load_streaming(static_cast<const number*>(a.in) + at);
+      z = load_element(static_cast<const number*>(a.in) + at);
     }
     z = swapped(z);
     if constexpr (P.load_factor == factor_form::table) {
@@ -388,7 +407,8 @@ struct line_tile {
     const int line = line_of(P.in_columns);
     const int t = place_of(P.in_columns);
     const bool inside = valid(line);
-    const std::int64_t base = (first_column + line) * a.source.column + middle * a.source.middle + batch * a.source.batch;
+    std::int64_t base = (first_column + line) * a.source.column + middle * a.source.middle + batch * a.source.batch;
+    if constexpr (P.shared_source) base += shared_shift;
     unrolled<P.butterflies(0)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
       const bool mine = inside && (!P.ragged(0) || t + q * P.threads < places);
@@ -400,7 +420,7 @@ struct line_tile {
         const number* const from = static_cast<const number*>(a.in) + (base + j * element);
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
-          x[q * r + k] = swapped(arch::load_streaming(from + k * stride * element));
+          x[q * r + k] = swapped(load_element(from + k * stride * element));
         });
       } else {
         unrolled<r>([&](auto ki) {
@@ -825,7 +845,8 @@ struct line_tile {
     const int line = line_of(P.out_columns);
     const int t = place_of(P.out_columns);
     const std::int64_t element = P.target_unit ? 1 : s.element;
-    const std::int64_t base = (first_column + line) * s.column + middle * s.middle + batch * s.batch;
+    std::int64_t base = (first_column + line) * s.column + middle * s.middle + batch * s.batch;
+    if constexpr (P.shared_target) base += shared_shift;
     unrolled<P.butterflies(k_last)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
       if (P.ragged(k_last) && t + q * P.threads >= P.share() / r) return;
@@ -846,9 +867,9 @@ struct line_tile {
         }
         const number z = swapped(y);
         if constexpr (P.store == store_form::real) {
-          arch::store_streaming(to + k * stride * element, z.re);
+          store_element(to + k * stride * element, z.re);
         } else {
-          arch::store_streaming(to + k * stride * element, z);
+          store_element(to + k * stride * element, z);
         }
       });
     });

@@ -587,12 +587,8 @@ namespace {
 void append(std::string& text, bool value) { text += value ? "true" : "false"; }
 void append(std::string& text, int value) { text += std::to_string(value); }
 
-}  // namespace
-
-std::string kernel_expression(const line_policy& p, bool instrumented) {
-  std::string text = "ballast::fft::cuda::";
-  text += p.check == check_form::composite ? "composite_kernel" : "line_kernel";
-  text += "<ballast::fft::cuda::line_policy{";
+std::string policy_expression(const line_policy& p) {
+  std::string text = "ballast::fft::cuda::line_policy{";
   for (const bool flag : {p.wide, p.inverse, p.scaled, p.in_columns, p.out_columns, p.staged, p.split}) {
     append(text, flag);
     text += ',';
@@ -609,7 +605,11 @@ std::string kernel_expression(const line_policy& p, bool instrumented) {
     append(text, flag);
     text += ',';
   }
-  append(text, p.truncated);
+  for (const bool flag : {p.truncated, p.shared_source}) {
+    append(text, flag);
+    text += ',';
+  }
+  append(text, p.shared_target);
   for (const int number : {p.transactions, p.length, p.lines, p.threads, p.min_blocks, p.stages, p.cluster, p.cluster_after}) {
     text += ',';
     append(text, number);
@@ -624,9 +624,18 @@ std::string kernel_expression(const line_policy& p, bool instrumented) {
     text += ",{" + std::to_string(e.shift[0]) + "," + std::to_string(e.shift[1]) + "},{" + std::to_string(e.mask[0]) + "," +
             std::to_string(e.mask[1]) + "}}";
   }
-  text += "}},ballast::inject::";
-  text += instrumented ? "device_injector>" : "no_device_injector>";
-  return text;
+  return text + "}}";
+}
+
+const char* injector_expression(bool instrumented) {
+  return instrumented ? ",ballast::inject::device_injector>" : ",ballast::inject::no_device_injector>";
+}
+
+}  // namespace
+
+std::string kernel_expression(const line_policy& p, bool instrumented) {
+  const char* const name = p.check == check_form::composite ? "composite_kernel<" : "line_kernel<";
+  return std::string("ballast::fft::cuda::") + name + policy_expression(p) + injector_expression(instrumented);
 }
 
 ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrumented) {
@@ -642,6 +651,21 @@ ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrum
   // are left: some accesses a tile, most in checked passes with factors. Numbers of a line that do not fit are several hundred bytes.
   made.spills = 192;
   return made;
+}
+
+ballast::cuda::kernel_request kernel_for_pair(const line_policy& first, const line_policy& second, bool instrumented) {
+  ballast::cuda::kernel_request made = kernel_for(first, instrumented);
+  made.header = "fft/cuda/pair.cuh";
+  made.expression =
+      "ballast::fft::cuda::pair_kernel<" + policy_expression(first) + "," + policy_expression(second) + injector_expression(instrumented);
+  made.shared = ticket_offset(first, second) + k_ticket_bytes;
+  made.spills = 0;
+  return made;
+}
+
+ballast::cuda::kernel_request kernel_for(const schedule& made, std::size_t i, bool instrumented) {
+  const pass& one = made.passes[i];
+  return one.pair ? kernel_for_pair(one.policy, made.passes[i + 1].policy, instrumented) : kernel_for(one.policy, instrumented);
 }
 
 }  // namespace ballast::fft::cuda

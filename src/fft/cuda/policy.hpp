@@ -56,10 +56,12 @@ struct line_policy {
   check_form check = check_form::none;
   bool source_unit = false;  // neighbouring elements of a line are neighbours in memory
   bool target_unit = false;
-  bool flat = false;       // one middle, one batch
-  bool padded = false;     // elements at positions ≥ `loaded` are 0 and not read
-  bool truncated = false;  // elements at positions ≥ `stored` are not written
-  int transactions = 1;    // composite: tiles that share one check
+  bool flat = false;           // one middle, one batch
+  bool padded = false;         // elements at positions ≥ `loaded` are 0 and not read
+  bool truncated = false;      // elements at positions ≥ `stored` are not written
+  bool shared_source = false;  // read what other blocks of the same launch write: coherent, and where pair_place says (pair.cuh)
+  bool shared_target = false;  // write what other blocks of the same launch read
+  int transactions = 1;        // composite: tiles that share one check
   int length = 1;
   int lines = 1;
   int threads = 1;     // of one line
@@ -232,5 +234,29 @@ struct line_arguments {
   double kappa;                // thread: the factor of its thresholds
   double overflow;             // a line whose norm exceeds this may overflow: judged by repetition
 };
+
+// Two passes in one launch (pair.cuh). A unit is what tiles of the second pass need of the first: its tiles in both passes are
+// unit · first_tiles … of the first, and (unit / groups · second_tiles + i) · groups + unit % groups of the second. In order of tickets:
+// the first pass of `ahead` units; then in turn of one more unit, and the second pass of the oldest; at last the second pass of what is
+// left.
+struct pair_arguments {
+  // Zero between launches: the next ticket, blocks that have ended, and for each slot how many tiles of the first and of the second pass
+  // are done in it, counted through all units that it had.
+  std::uint32_t* counters;
+  std::uint32_t units, ahead, slots;        // unit u is in slot u % slots; ahead < slots, but if all units have one
+  std::uint32_t first_tiles, second_tiles;  // of a unit
+  std::uint32_t groups;
+  std::int64_t slot_elements;  // between slots, where what waits lies in a ring; 0: it lies where its pass says
+  std::int64_t unit_elements;  // between units, where the passes say
+};
+
+BALLAST_HD constexpr std::uint32_t pair_counters(std::uint32_t slots) { return 2 + 2 * slots; }
+
+// Shared memory: what the tiles need, then two records of tickets.
+inline constexpr int k_ticket_bytes = 96;
+BALLAST_HD constexpr std::int64_t ticket_offset(const line_policy& first, const line_policy& second) {
+  const std::int64_t most = first.shared_bytes() > second.shared_bytes() ? first.shared_bytes() : second.shared_bytes();
+  return (most + 15) / 16 * 16;
+}
 
 }  // namespace ballast::fft::cuda

@@ -21,6 +21,12 @@ std::int64_t schedule::work_elements() const {
   return all;
 }
 
+std::uint32_t schedule::counters() const {
+  std::uint32_t most = 0;
+  for (const pass& each : passes) most = std::max(most, each.pair ? pair_counters(each.pair->slots) : 0);
+  return most;
+}
+
 std::int64_t pass::lines() const {
   std::int64_t all = columns * middles * batches;
   for (const repeat& each : repeats) all *= each.count;
@@ -375,7 +381,9 @@ class builder {
 }  // namespace
 
 schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device) {
-  return builder(wanted, device).build();
+  schedule made = builder(wanted, device).build();
+  pair_passes(made, wanted, device);
+  return made;
 }
 
 }  // namespace ballast::fft::cuda

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,9 @@
 namespace ballast::fft::cuda {
 
 // Where a pass reads and writes: the caller's arrays, or parts of the workspace: what waits between the passes of a split axis, padded
-// lines of a convolution, half spectra between the axes of a c2r transform.
-enum class place : std::uint8_t { input, output, split, convolved, spectrum };
-inline constexpr int k_places = 5;
+// lines of a convolution, half spectra between the axes of a c2r transform, a ring for a part of any of these.
+enum class place : std::uint8_t { input, output, split, convolved, spectrum, ring };
+inline constexpr int k_places = 6;
 
 // Which signal line index i along a dimension belongs to: i / divisor % modulus.
 struct signal_of_index {
@@ -44,8 +45,9 @@ struct pass {
   std::int64_t twiddle_order = 0;  // M of factor_form::twiddle
   table_kind load_table = table_kind::none, store_table = table_kind::none;
   std::int64_t whole = 0, unit = 1, loaded = 0, stored = 0;
-  std::int64_t convolution = 0;  // N of the transform whose chirp and filter are meant, −N of an inverse one; 0: none
-  std::int64_t padded_to = 0;    // and the length of the convolution
+  std::int64_t convolution = 0;        // N of the transform whose chirp and filter are meant, −N of an inverse one; 0: none
+  std::int64_t padded_to = 0;          // and the length of the convolution
+  std::optional<pair_arguments> pair;  // this pass and the next one are one launch; without counters
 
   std::int64_t lines() const;   // of all repeats
   std::int64_t groups() const;  // of tiles, what one block takes at a time; of one repeat
@@ -56,7 +58,11 @@ struct schedule {
   std::vector<pass> passes;
   std::array<std::int64_t, k_places> room{};  // complex numbers that the parts of the workspace need for all signals
   std::int64_t work_elements() const;
+  std::uint32_t counters() const;  // that its launches need
 };
+
+// Which passes become one launch (pairs.cpp): those for which it was measured to pay; none; or all that can, for tests.
+enum class pairing : std::uint8_t { where_it_pays, never, wherever_possible };
 
 // What a schedule depends on.
 struct schedule_request {
@@ -69,7 +75,11 @@ struct schedule_request {
   const tuning_table* tuned = &tuning_table::active();
   bool plain = false;   // no swizzle, and the same parameters for every problem
   bool aligned = true;  // the input begins on a boundary of 16 bytes, as copies in bulk need it
+  pairing pairs = pairing::where_it_pays;
 };
+
+// Makes pairs of passes that follow each other; called by make_schedule.
+void pair_passes(schedule& made, const schedule_request& wanted, const ballast::cuda::capabilities& device);
 
 schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device);
 
@@ -95,6 +105,9 @@ bool fits_cluster_pass(std::int64_t length, bool wide, check_form check, const b
 // The template instantiation that a policy names; `instrumented` for the kernel that can be injected into.
 std::string kernel_expression(const line_policy& policy, bool instrumented);
 ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrumented);
+ballast::cuda::kernel_request kernel_for_pair(const line_policy& first, const line_policy& second, bool instrumented);
+// Of pass i and, if they are one launch, the pass behind it.
+ballast::cuda::kernel_request kernel_for(const schedule& made, std::size_t i, bool instrumented);
 
 // Bank conflicts: the mean number of shared-memory cycles that one access of a warp takes in exchange s, over its minimum. For tests.
 double exchange_cost(const line_policy& policy, int s);

@@ -32,6 +32,23 @@ using ballast::cuda::device_buffer;
 // device; from 80 MiB on 6 % and less. So a chunk is large, and bounded only so that big batches do not need as much memory again.
 std::int64_t chunk_bytes(const ballast::cuda::capabilities& about) { return about.memory / 256; }
 
+// The argument as a kernel takes it: with the faults behind it if it is instrumented.
+struct launch_argument {
+  line_arguments arguments;
+  inject::device_faults faults;
+};
+static_assert(offsetof(launch_argument, faults) == sizeof(line_arguments));
+
+// And that of two passes in one launch.
+struct instrumented_pair_argument {
+  launch_argument first, second;
+  pair_arguments pair;
+};
+struct pair_argument {
+  line_arguments first, second;
+  pair_arguments pair;
+};
+
 template <class T>
 class cuda_transform final : public device_transform {
  public:
@@ -40,16 +57,23 @@ class cuda_transform final : public device_transform {
         check_(options.check),
         transactions_(options.transactions),
         plain_(options.plain),
+        pairs_(options.pairs),
         tuned_(*options.tuned),
         tables_(device_) {
     // Work is needed for as many signals as run at a time.
     schedule whole = scheduled(direction::forward, false, shape_.batch);
-    const std::int64_t work = whole.work_elements() * 2 * static_cast<std::int64_t>(sizeof(T));
+    constexpr std::int64_t width = 2 * sizeof(T);
+    const std::int64_t work = (whole.work_elements() - whole.room[static_cast<std::size_t>(place::ring)]) * width;
     chunk_ = shape_.batch;
-    if (work > 0) {
-      chunk_ = std::clamp<std::int64_t>(chunk_bytes(device_->about()) / (work / shape_.batch), 1, shape_.batch);
-      work_bytes_ = (work / shape_.batch * chunk_ + 255) / 256 * 256;
+    if (work > 0) chunk_ = std::clamp<std::int64_t>(chunk_bytes(device_->about()) / (work / shape_.batch), 1, shape_.batch);
+    std::uint32_t counters = 0;
+    for (const std::int64_t batch : {chunk_, shape_.batch % chunk_}) {
+      if (batch == 0) continue;
+      const schedule part = scheduled(direction::forward, false, batch);
+      work_bytes_ = std::max(work_bytes_, (part.work_elements() * width + 255) / 256 * 256);
+      counters = std::max(counters, part.counters());
     }
+    counter_bytes_ = (counters * static_cast<std::int64_t>(sizeof(std::uint32_t)) + 255) / 256 * 256;
     if (check_ == check_form::one_sided) {
       const schedule part = scheduled(direction::forward, false, chunk_);
       for (int from = 0; from < k_places; ++from)
@@ -57,13 +81,13 @@ class cuda_transform final : public device_transform {
     }
   }
 
-  std::int64_t workspace_bytes() const override { return k_ring_room + work_bytes_ + copy_bytes_; }
+  std::int64_t workspace_bytes() const override { return k_ring_room + counter_bytes_ + work_bytes_ + copy_bytes_; }
 
  private:
   // A schedule with everything that does not change from call to call.
   struct prepared_pass {
     cuda::pass pass;
-    const ballast::cuda::kernel* kernel;
+    const ballast::cuda::kernel* kernel;  // null: in the launch of the pass before
     line_arguments arguments;
     std::int64_t most_blocks;  // of a launch
   };
@@ -72,10 +96,11 @@ class cuda_transform final : public device_transform {
     std::array<std::int64_t, k_places> room;
     std::int64_t batch;
   };
-  // Device memory of one execution; kept for the next one. The counters of the ring are zero when it is idle.
+  // Device memory of one execution; kept for the next one. The counters of the ring and those of pairs are zero when it is idle.
   struct scratch {
     device_buffer owned;
     unsigned char* ring = nullptr;
+    unsigned char* counters = nullptr;
     unsigned char* work = nullptr;
     unsigned char* copy = nullptr;  // one_sided: the input of a pass that overwrites it
   };
@@ -104,11 +129,17 @@ class cuda_transform final : public device_transform {
     wanted.plain = plain_;
     wanted.tuned = &tuned_;
     wanted.aligned = aligned;
+    wanted.pairs = pairs_;
     return make_schedule(wanted, device_->about());
   }
 
   const prepared& prepare(direction way, bool scaled, std::int64_t batch, bool aligned, bool instrumented) const;
   void fill(prepared_pass& made) const;
+  void set_call(const prepared_pass& each, line_arguments& a, const std::array<unsigned char*, k_places>& base, std::int64_t chunk,
+                const scratch& memory, const call& how) const;
+  void launch_lines(const prepared_pass& each, launch_argument& given, const prepared& work,
+                    const std::array<unsigned char*, k_places>& base, std::int64_t chunk, const scratch& memory, bool instrumented,
+                    const call& how) const;
   void launch(const prepared& work, const std::array<unsigned char*, k_places>& base, std::int64_t chunk, const scratch& memory,
               const inject::device_faults& faults, bool instrumented, const call& how) const;
   std::unique_ptr<pending> start(const unsigned char* in, unsigned char* out, const call& how) const override;
@@ -119,8 +150,10 @@ class cuda_transform final : public device_transform {
   check_form check_;
   int transactions_;
   bool plain_;
+  pairing pairs_;
   const tuning_table& tuned_;
   std::int64_t chunk_ = 1;
+  std::int64_t counter_bytes_ = 0;
   std::int64_t work_bytes_ = 0;
   std::int64_t copy_bytes_ = 0;
   mutable std::mutex mutex_;
@@ -128,13 +161,6 @@ class cuda_transform final : public device_transform {
   mutable table_store tables_;
   mutable std::map<std::tuple<direction, bool, std::int64_t, bool, bool>, std::unique_ptr<prepared>> prepared_;
 };
-
-// The argument as a kernel takes it: with the faults behind it if it is instrumented.
-struct launch_argument {
-  line_arguments arguments;
-  inject::device_faults faults;
-};
-static_assert(offsetof(launch_argument, faults) == sizeof(line_arguments));
 
 template <class T>
 const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction way, bool scaled, std::int64_t batch, bool aligned,
@@ -154,10 +180,14 @@ const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction
   }
   int stage = 0;
   int twiddle = 0;
-  for (pass& each : made.passes) {
-    prepared_pass one{each, &device_->load(kernel_for(each.policy, instrumented)), {}, std::numeric_limits<std::int32_t>::max()};
-    // Blocks that copy ahead take one tile after the other.
-    if (each.policy.staged) one.most_blocks = device_->resident_blocks(*one.kernel);
+  for (std::size_t i = 0; i < made.passes.size(); ++i) {
+    const pass& each = made.passes[i];
+    prepared_pass one{each, nullptr, {}, std::numeric_limits<std::int32_t>::max()};
+    if (i == 0 || !made.passes[i - 1].pair) {
+      one.kernel = &device_->load(kernel_for(made, i, instrumented));
+      // Blocks that copy ahead, and those that take tickets, take one tile after the other.
+      if (each.policy.staged || each.pair) one.most_blocks = device_->resident_blocks(*one.kernel);
+    }
     fill(one);
     line_arguments& a = one.arguments;
     a.pass = static_cast<int>(work->passes.size());
@@ -240,50 +270,83 @@ template <class T>
 void cuda_transform<T>::launch(const prepared& work, const std::array<unsigned char*, k_places>& base, std::int64_t chunk,
                                const scratch& memory, const inject::device_faults& faults, bool instrumented, const call& how) const {
   for (const prepared_pass& each : work.passes) {
-    const pass& p = each.pass;
+    if (each.kernel == nullptr) continue;
     launch_argument given{each.arguments, faults};
-    line_arguments& a = given.arguments;
-    a.events = reinterpret_cast<event_ring*>(memory.ring);
-    a.chunk = static_cast<int>(chunk);
-    a.repairs = how.protection == protection::correct ? k_repairs : 0;
-    a.scale = how.scale;
-    const double factor = p.policy.scaled ? std::abs(how.scale) : 1;
-    const double points = static_cast<double>(p.policy.length);
-    const double offset = abft::fft_residual<T>(points, 0, k_kappa) * factor + abft::fft_output_underflow<T>(points);
-    const double slope = (abft::fft_residual<T>(points, 1, k_kappa) - abft::fft_residual<T>(points, 0, k_kappa)) * factor *
-                         abft::fft_group_growth(points, p.policy.transactions);
-    for (int copy = 0; copy < 2; ++copy) {
-      a.slope[copy] = slope;
-      a.offset[copy] = offset;
+    if (!each.pass.pair) {
+      launch_lines(each, given, work, base, chunk, memory, instrumented, how);
+      continue;
     }
-    a.kappa = k_kappa;
-    a.overflow = static_cast<double>(std::numeric_limits<T>::max()) / (8 * std::sqrt(points)) / std::max(1.0, factor);
+    const prepared_pass& next = *(&each + 1);
+    instrumented_pair_argument both{given, {next.arguments, faults}, *each.pass.pair};
+    set_call(each, both.first.arguments, base, chunk, memory, how);
+    set_call(next, both.second.arguments, base, chunk, memory, how);
+    both.pair.counters = reinterpret_cast<std::uint32_t*>(memory.counters);
+    const std::int64_t blocks = std::min(each.pass.groups() + next.pass.groups(), each.most_blocks);
+    if (instrumented) {
+      device_->launch(*each.kernel, blocks, &both, sizeof(both), how.stream);
+    } else {
+      const pair_argument bare{both.first.arguments, both.second.arguments, both.pair};
+      device_->launch(*each.kernel, blocks, &bare, sizeof(bare), how.stream);
+    }
+  }
+}
 
-    const std::int64_t source_width = (p.policy.load == load_form::real ? 1 : 2) * static_cast<std::int64_t>(sizeof(T));
-    const std::int64_t target_width = (p.policy.store == store_form::real ? 1 : 2) * static_cast<std::int64_t>(sizeof(T));
-    const unsigned char* from = base[static_cast<std::size_t>(p.from)];
-    a.input_kept = from != base[static_cast<std::size_t>(p.to)];
-    if (p.policy.check == check_form::one_sided && a.input_kept == 0) {
-      device_->copy(memory.copy, from, bytes_at(p.from, work.room, work.batch), how.stream);
-      from = memory.copy;
+// What an execution puts into the argument of a pass.
+template <class T>
+void cuda_transform<T>::set_call(const prepared_pass& each, line_arguments& a, const std::array<unsigned char*, k_places>& base,
+                                 std::int64_t chunk, const scratch& memory, const call& how) const {
+  const pass& p = each.pass;
+  a.events = reinterpret_cast<event_ring*>(memory.ring);
+  a.chunk = static_cast<int>(chunk);
+  a.repairs = how.protection == protection::correct ? k_repairs : 0;
+  a.scale = how.scale;
+  const double factor = p.policy.scaled ? std::abs(how.scale) : 1;
+  const double points = static_cast<double>(p.policy.length);
+  const double offset = abft::fft_residual<T>(points, 0, k_kappa) * factor + abft::fft_output_underflow<T>(points);
+  const double slope = (abft::fft_residual<T>(points, 1, k_kappa) - abft::fft_residual<T>(points, 0, k_kappa)) * factor *
+                       abft::fft_group_growth(points, p.policy.transactions);
+  for (int copy = 0; copy < 2; ++copy) {
+    a.slope[copy] = slope;
+    a.offset[copy] = offset;
+  }
+  a.kappa = k_kappa;
+  a.overflow = static_cast<double>(std::numeric_limits<T>::max()) / (8 * std::sqrt(points)) / std::max(1.0, factor);
+
+  a.in = base[static_cast<std::size_t>(p.from)];
+  a.out = base[static_cast<std::size_t>(p.to)];
+  a.input_kept = a.in != a.out;
+}
+
+template <class T>
+void cuda_transform<T>::launch_lines(const prepared_pass& each, launch_argument& given, const prepared& work,
+                                     const std::array<unsigned char*, k_places>& base, std::int64_t chunk, const scratch& memory,
+                                     bool instrumented, const call& how) const {
+  const pass& p = each.pass;
+  line_arguments& a = given.arguments;
+  set_call(each, a, base, chunk, memory, how);
+  const std::int64_t source_width = (p.policy.load == load_form::real ? 1 : 2) * static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t target_width = (p.policy.store == store_form::real ? 1 : 2) * static_cast<std::int64_t>(sizeof(T));
+  const unsigned char* from = base[static_cast<std::size_t>(p.from)];
+  if (p.policy.check == check_form::one_sided && a.input_kept == 0) {
+    device_->copy(memory.copy, from, bytes_at(p.from, work.room, work.batch), how.stream);
+    from = memory.copy;
+  }
+  std::vector<std::int64_t> at(p.repeats.size(), 0);
+  for (std::int64_t round = 0;; ++round) {
+    std::int64_t source = 0;
+    std::int64_t target = 0;
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      source += at[i] * p.repeats[i].source;
+      target += at[i] * p.repeats[i].target;
     }
-    std::vector<std::int64_t> at(p.repeats.size(), 0);
-    for (std::int64_t round = 0;; ++round) {
-      std::int64_t source = 0;
-      std::int64_t target = 0;
-      for (std::size_t i = 0; i < at.size(); ++i) {
-        source += at[i] * p.repeats[i].source;
-        target += at[i] * p.repeats[i].target;
-      }
-      a.in = from + source * source_width;
-      a.out = base[static_cast<std::size_t>(p.to)] + target * target_width;
-      a.first_tile = round * a.tiles;
-      const std::size_t size = instrumented ? sizeof(launch_argument) : sizeof(line_arguments);
-      device_->launch(*each.kernel, std::min(p.groups() * p.policy.cluster, each.most_blocks), &given, size, how.stream);
-      std::size_t i = 0;
-      while (i < at.size() && ++at[i] == p.repeats[i].count) at[i++] = 0;
-      if (i == at.size()) break;
-    }
+    a.in = from + source * source_width;
+    a.out = base[static_cast<std::size_t>(p.to)] + target * target_width;
+    a.first_tile = round * a.tiles;
+    const std::size_t size = instrumented ? sizeof(launch_argument) : sizeof(line_arguments);
+    device_->launch(*each.kernel, std::min(p.groups() * p.policy.cluster, each.most_blocks), &given, size, how.stream);
+    std::size_t i = 0;
+    while (i < at.size() && ++at[i] == p.repeats[i].count) at[i++] = 0;
+    if (i == at.size()) break;
   }
 }
 
@@ -391,9 +454,11 @@ typename cuda_transform<T>::scratch_handle cuda_transform<T>::take_scratch(const
     memory = static_cast<unsigned char*>(made->owned.data());
   }
   made->ring = memory;
-  made->work = memory + k_ring_room;
+  made->counters = memory + k_ring_room;
+  made->work = made->counters + counter_bytes_;
   made->copy = made->work + work_bytes_;
   device_->zero(made->ring, offsetof(event_ring, events), how.stream);
+  if (counter_bytes_ != 0) device_->zero(made->counters, counter_bytes_, how.stream);
   return made;
 }
 

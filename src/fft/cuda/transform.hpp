@@ -10,11 +10,16 @@
 
 namespace ballast::fft::cuda {
 
+// What transforms that are made from now on do about pairs of passes. For tests and comparisons.
+void override_pairing(pairing which);
+pairing chosen_pairing();
+
 struct transform_options {
   check_form check = check_form::none;
   int transactions = 1;
   const tuning_table* tuned = &tuning_table::active();  // outlives the transform
   bool plain = false;                                   // no swizzle, and the same parameters for every problem
+  pairing pairs = chosen_pairing();
 };
 
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, const transform_options& options);

@@ -83,9 +83,9 @@ class timer {
   }
 
   schedule passes(const transform_options& options) const {
-    return make_schedule(
-        {shape_, what_.problem.precision, what_.direction, false, options.check, options.transactions, options.tuned, options.plain},
-        device_->about());
+    return make_schedule({shape_, what_.problem.precision, what_.direction, false, options.check, options.transactions, options.tuned,
+                          options.plain, true, options.pairs},
+                         device_->about());
   }
 
  private:
@@ -107,12 +107,14 @@ std::vector<tuning_result> tune(const std::vector<std::string>& tokens, tuning_t
     const timer clock(what, device);
     for (const check_form check : {check_form::none, check_form::verify_before_store}) {
       const tuning_table rules;
+      // A line at a time, so each pass is a launch.
+      const auto options = [&](const tuning_table& tuned) { return transform_options{check, 1, &tuned, false, pairing::never}; };
       std::string why;
-      const double by_rule = clock.seconds({check, 1, &rules}, why);
-      const std::size_t count = clock.passes({check, 1, &rules}).passes.size();
-      double best = clock.seconds({check, 1, &table}, why);
+      const double by_rule = clock.seconds(options(rules), why);
+      const std::size_t count = clock.passes(options(rules)).passes.size();
+      double best = clock.seconds(options(table), why);
       for (std::size_t number = 0; number < count; ++number) {
-        const line_request request = clock.passes({check, 1, &table}).passes[number].request;
+        const line_request request = clock.passes(options(table)).passes[number].request;
         const auto tried = candidates(request, device->about());
         std::vector<ballast::cuda::kernel_request> kernels;
         std::vector<tuning_table> tables;
@@ -121,7 +123,7 @@ std::vector<tuning_result> tune(const std::vector<std::string>& tokens, tuning_t
           tables.push_back(table);
           tables.back().set(request, major, one);
           kernel_of.push_back(kernels.size() + number);
-          for (const pass& each : clock.passes({check, 1, &tables.back()}).passes) kernels.push_back(kernel_for(each.policy, false));
+          for (const pass& each : clock.passes(options(tables.back())).passes) kernels.push_back(kernel_for(each.policy, false));
         }
         load_all(*device, kernels);
         const auto architecture = ballast::cuda::runnable_architectures(major, device->about().minor).front();
@@ -133,7 +135,7 @@ std::vector<tuning_result> tune(const std::vector<std::string>& tokens, tuning_t
           } catch (const error&) {
             continue;
           }
-          const double seconds = clock.seconds({check, 1, &tables[i]}, why);
+          const double seconds = clock.seconds(options(tables[i]), why);
           if (seconds < best * 0.995) {
             best = seconds;
             winner = tried[i];
