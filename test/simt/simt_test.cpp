@@ -1,4 +1,5 @@
 // The emulator: right kernels give right results for every seed, wrong ones are caught.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -82,6 +83,31 @@ TEST(simt, sums) {
                    [&] { sum_kernel(of); });
       // Sums of 3000 numbers below 15000 round by at most a few units of 4.
       for (int b = 0; b < k_blocks; ++b) EXPECT_NEAR(out[static_cast<std::size_t>(b)], 3000.0 * (3000.0 * b + 1499.5), 40.0);
+    }
+  }
+}
+
+// Blocks that draw tickets until there are none: one after the other the first takes all of them, side by side they share them.
+TEST(simt, blocks_side_by_side_share_tickets) {
+  constexpr unsigned k_tickets = 40;
+  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+    for (const std::int64_t together : {1, 4}) {
+      std::uint32_t next = 0;
+      std::vector<unsigned> owner(k_tickets, ~0u);
+      simt::launch(8, 64, 1, 0, {.seed = seed, .alive_from_start = together}, [&] {
+        auto& ticket = arch::shared_object<std::uint32_t, struct drawn>();
+        for (;;) {
+          if (threadIdx.x == 0) ticket = atomicAdd(&next, 1u);
+          __syncthreads();
+          if (ticket >= k_tickets) break;
+          if (threadIdx.x == 63) owner[ticket] = blockIdx.x;
+          __syncthreads();
+        }
+      });
+      std::ranges::sort(owner);
+      const auto distinct = std::ranges::unique(owner).begin() - owner.begin();
+      EXPECT_LT(owner.front(), 8u);
+      EXPECT_EQ(distinct == 1, together == 1) << distinct;
     }
   }
 }
