@@ -245,11 +245,11 @@ TEST(cuda_fft_exchange, clusters_have_no_bank_conflicts) {
       for (int length = wide ? 1 << 14 : 1 << 15; length <= (wide ? 1 << 16 : 1 << 17); length *= 2) {
         SCOPED_TRACE(fmt::format("length {}{}", length, wide ? " f64" : ""));
         if (wide && length == 1 << 16 && check != check_form::none) {
-          EXPECT_FALSE(fits_cluster_pass(length, wide, check, hopper()));
+          EXPECT_EQ(blocks_of_line(length, wide, check, hopper()), 0);
           continue;
         }
-        EXPECT_TRUE(fits_cluster_pass(length, wide, check, hopper()));
-        EXPECT_FALSE(fits_cluster_pass(length, wide, check, ampere()));
+        EXPECT_GT(blocks_of_line(length, wide, check, hopper()), 1);
+        EXPECT_EQ(blocks_of_line(length, wide, check, ampere()), 0);
         line_request wanted;
         wanted.length = length;
         wanted.wide = wide;

@@ -358,8 +358,9 @@ tuned_line smallest_cluster(std::int64_t n, bool wide, check_form check, const b
 
 }  // namespace
 
-bool fits_cluster_pass(std::int64_t length, bool wide, check_form check, const ballast::cuda::capabilities& device) {
-  return !smallest_cluster(length, wide, check, device).radices.empty();
+int blocks_of_line(std::int64_t length, bool wide, check_form check, const ballast::cuda::capabilities& device) {
+  const tuned_line found = smallest_cluster(length, wide, check, device);
+  return found.radices.empty() ? 0 : found.cluster;
 }
 
 namespace {

@@ -99,8 +99,8 @@ int largest_prime(bool wide);
 // Whether one block can transform lines of this length in one pass.
 bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device);
 
-// Whether a cluster of blocks can, for lines whose elements lie side by side in memory.
-bool fits_cluster_pass(std::int64_t length, bool wide, check_form check, const ballast::cuda::capabilities& device);
+// How many blocks, as a cluster, can transform one such line in one pass if its elements lie side by side in memory; 0: none can.
+int blocks_of_line(std::int64_t length, bool wide, check_form check, const ballast::cuda::capabilities& device);
 
 // The template instantiation that a policy names; `instrumented` for the kernel that can be injected into.
 std::string kernel_expression(const line_policy& policy, bool instrumented);
