@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "abft/verify.hpp"
@@ -15,6 +16,7 @@
 #include "fft/cuda/butterfly.cuh"
 #include "fft/cuda/butterfly_check.cuh"
 #include "fft/cuda/policy.hpp"
+#include "fft/cuda/weights.hpp"
 #include "inject/device_injector.cuh"
 
 namespace ballast::fft::cuda {
@@ -33,15 +35,6 @@ struct line_launch<inject::no_device_injector> {
   line_arguments arguments;
 };
 
-// The sign of output o in the second weight vector, from the register that holds it: a pattern (Thue and Morse's) with which the two
-// vectors of any butterfly are orthogonal, and which costs nothing, since it is known when the kernel is compiled.
-BALLAST_HD constexpr bool second_weight_negative(int butterfly, int element) {
-  int ones = 0;
-  for (int word = butterfly; word != 0; word >>= 1) ones += word & 1;
-  for (int word = element; word != 0; word >>= 1) ones += word & 1;
-  return ones % 2 != 0;
-}
-
 // What is known of a line between two computations of it. In shared memory; written by the lane that judges the line.
 struct line_record {
   std::uint64_t hash;      // of the outputs of this computation, if asked for
@@ -53,9 +46,12 @@ struct line_record {
   double unscale;
   std::uint32_t word;      // k_pass: store it
   std::uint32_t detected;  // a check has failed and could be believed
-  std::uint32_t settled;   // nothing more is to be decided
+  std::uint32_t settled;   // 0, k_judged, k_ready or k_settled
 };
 static_assert(sizeof(line_record) <= k_record_bytes);
+inline constexpr std::uint32_t k_judged = 1;   // whether to store it is decided,
+inline constexpr std::uint32_t k_ready = 2;    // and may be done, now,
+inline constexpr std::uint32_t k_settled = 3;  // and is
 
 // What is rare is not inlined, and gets no pointer to the tile: its registers would have to lie in memory.
 template <class Injector>
@@ -116,10 +112,11 @@ struct rare {
     // False for NaN and Inf: then the input itself is such, and only repetition can tell.
     const double limit = a.overflow * r.norm_scale * (a.overflow * r.norm_scale);
     const bool judged = r.careful_square <= limit && r.careful_square <= 1.7976931348623157e308;
-    const bool good = judged ? word == abft::k_pass : same;
+    // What passes must come out a second time (run_verified); where it never does, there is an end.
+    const bool good = (judged ? word == abft::k_pass : same) && attempt <= a.repairs + 2;
     if (good) {
       r.word = abft::k_pass;
-      r.settled = 1;
+      r.settled = k_judged;
       if (r.detected != 0) {
         if (a.repairs == 0) {  // detect only: a fault was seen, so this result is not to be believed
           r.word = abft::k_fail;
@@ -137,7 +134,7 @@ struct rare {
       r.threshold = tau.value * r.unscale * r.unscale;
     }
     if (attempt > a.repairs + (r.detected != 0 ? 0 : 1)) {
-      r.settled = 1;
+      r.settled = k_judged;
       r.word = abft::k_fail;
       report_event(r.residual, r.threshold, event_check::line, event_action::uncorrectable);
       return true;
@@ -195,17 +192,20 @@ struct line_tile {
   using number = complex<real>;
   static constexpr int k_last = P.stages - 1;
   static constexpr bool k_summed = P.sums();
+  static constexpr bool k_verified = P.check == check_form::verify_before_store || P.check == check_form::one_sided;
   static constexpr int k_values = 5;  // of a partial sum: two complex numbers and ‖x‖²
 
   number x[P.held()];
   real encoded[4] = {};  // bᵀx of this thread's elements, for both vectors
   real square = 0;       // and their ‖x‖²
+  bool doubted = false;  // a product of this thread with a factor was not the same twice
 
   const line_arguments& a;
   const line_launch<Injector>& launch;
   unsigned char* const shared = arch::shared_memory();
-  std::int64_t tile = 0;
-  std::int64_t batch = 0, middle = 0, first_column = 0;
+  std::uint32_t tile = 0;  // no device has room for 2^32 tiles
+  std::uint32_t batch = 0, middle = 0;
+  std::int64_t first_column = 0;
   unsigned thread_now = 0;
 
   __device__ explicit line_tile(const line_launch<Injector>& given) : a(given.arguments), launch(given) {}
@@ -216,20 +216,21 @@ struct line_tile {
   __device__ __forceinline__ int place_of(bool columns) const {
     return static_cast<int>(columns ? thread() / P.lines : thread() % P.threads);
   }
-  // A block that takes many tiles must not keep what it reads of tables for all of them: there are not that many registers.
+  // What takes several tiles, or one several times, must not keep addresses and what it reads of tables for all of them: there are not that
+  // many registers.
   __device__ __forceinline__ void forget() {
-    if constexpr (P.check == check_form::composite) thread_now = arch::opaque(threadIdx.x);
+    if constexpr (P.check != check_form::none) thread_now = arch::opaque(threadIdx.x);
   }
-  __device__ __forceinline__ unsigned thread() const { return P.check == check_form::composite ? thread_now : threadIdx.x; }
+  __device__ __forceinline__ unsigned thread() const { return P.check != check_form::none ? thread_now : threadIdx.x; }
 
   __device__ __forceinline__ void select(std::int64_t wanted) {
-    tile = wanted;
+    tile = static_cast<std::uint32_t>(wanted);
     forget();
     if constexpr (P.flat) {
       first_column = wanted * P.lines;
     } else {
-      // 32-bit division is several times cheaper; no device has room for 2^32 tiles.
-      const auto number = static_cast<std::uint32_t>(wanted);
+      // 32-bit division is several times cheaper.
+      const auto number = tile;
       const auto row = number / static_cast<std::uint32_t>(a.column_tiles);
       const auto outer = row / static_cast<std::uint32_t>(a.middles);
       first_column = static_cast<std::int64_t>(number - row * static_cast<std::uint32_t>(a.column_tiles)) * P.lines;
@@ -268,21 +269,27 @@ struct line_tile {
     }
   }
 
-  // z · w, evaluated twice: the second time with the factor's twin, which another memory holds.
+  // z · w, evaluated twice: the second time with the factor's twin, which another memory holds. A line that is verified before its store
+  // fails if the two differ; elsewhere a third evaluation decides at once.
   template <class Twin>
-  __device__ __forceinline__ number checked_product(const number& z, const number& w, int line, Twin&& twin) const {
+  __device__ __forceinline__ number checked_product(const number& z, const number& w, int line, Twin&& twin) {
     const number once = z * w;
     if constexpr (P.check != check_form::none) {
       const number v = twin();
       const number twice = z * v;
-      if (((bits(once.re) ^ bits(twice.re)) | (bits(once.im) ^ bits(twice.im))) != 0)
+      const bool same = ((bits(once.re) ^ bits(twice.re)) | (bits(once.im) ^ bits(twice.im))) == 0;
+      if constexpr (k_verified) {
+        // Payloads of NaNs may differ; NaN fails anyway.
+        doubted = doubted || !same;
+      } else if (!same) {
         return settle_product<Injector>(launch, tile, P.lines, line, number_of(line), once, twice, z * v);
+      }
     }
     return once;
   }
 
   // Element i of a line at `base` that is not read as it lies: padded, real, half a spectrum, or times a factor.
-  __device__ __forceinline__ number read(std::int64_t base, int i, int line) const {
+  __device__ __forceinline__ number read(std::int64_t base, int i, int line) {
     const line_side& s = a.source;
     number z{real(0), real(0)};
     std::int64_t position = 0;
@@ -364,9 +371,12 @@ struct line_tile {
     }
     constexpr int r = P.radix[0];
     constexpr int stride = P.length / r;
-    const int line = line_of(P.in_columns);
+    const int own_line = line_of(P.in_columns);
     const int t = place_of(P.in_columns);
-    const bool inside = valid(line);
+    // Where a line beyond the last one is neither judged nor stored, it is a copy of the first, so that nothing has to be asked.
+    constexpr bool copied = k_verified;
+    const int line = copied && !valid(own_line) ? 0 : own_line;
+    const bool inside = copied || valid(line);
     const std::int64_t base = (first_column + line) * a.source.column + middle * a.source.middle + batch * a.source.batch;
     unrolled<P.butterflies(0)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
@@ -425,6 +435,19 @@ struct line_tile {
         });
       }
     });
+    if constexpr (k_verified && P.load_factor != factor_form::none) fail_if_doubted(encoded[0]);
+    // Else the first butterflies are begun while the loaded numbers are still needed here: with doubles, strides, factors or tables for
+    // more than one exchange that takes more registers than there are. A deposit ends with a branch anyway; where a stage is waited for
+    // and little has to be known of the tile there is room.
+    constexpr bool factors = P.load_factor != factor_form::none || P.store_factor != factor_form::none;
+    constexpr bool crowded = P.wide || P.in_columns || factors || P.stages > 2;
+    if constexpr (crowded && !P.remaps() && !(P.staged && P.flat)) arch::finish_first(square < real(0));
+  }
+
+  // A sum that no check can pass.
+  __device__ __forceinline__ void fail_if_doubted(real& sum) {
+    if (doubted) sum = std::numeric_limits<real>::quiet_NaN();
+    doubted = false;
   }
 
   // ---- transform -------------------------------------------------------------------------------------------------------------------
@@ -686,8 +709,9 @@ struct line_tile {
   __device__ __forceinline__ number factor(const void* table, int o, int line) const {
     const number* const words = static_cast<const number*>(table);
     if constexpr (P.store_factor == factor_form::twiddle) {
-      // No whole line has 2^32 points.
-      const std::uint32_t power = static_cast<std::uint32_t>(first_column + line) * static_cast<std::uint32_t>(o);
+      // No whole line has 2^32 points. A line beyond the last one has no factors.
+      const std::int64_t column = !P.folds() || valid(line) ? first_column + line : 0;
+      const std::uint32_t power = static_cast<std::uint32_t>(column) * static_cast<std::uint32_t>(o);
       const number coarse = cached(words + (power >> a.fine_bits));
       const number fine = cached(words + a.coarse_size + (power & ((1u << a.fine_bits) - 1)));
       return coarse * fine;
@@ -696,7 +720,7 @@ struct line_tile {
     }
   }
 
-  // Scale, and checksum of the outputs: aᵀy for the even and the odd places of the second weight vector.
+  // Scale, multiply by the factors that the check covers, and the checksums of the outputs.
   __device__ __forceinline__ void finish(real (&sum)[4]) {
     if constexpr (P.scaled) {
       const real scale = static_cast<real>(a.scale);
@@ -705,30 +729,130 @@ struct line_tile {
         x[at] = {x[at].re * scale, x[at].im * scale};
       });
     }
+    if constexpr (P.folds()) {
+      const int line = line_of(P.out_columns);
+      outputs([&](auto at, int o, auto q, auto k) {
+        number w = factor(a.store_table, o, line);
+        if constexpr (decltype(q)::value == 0 && decltype(k)::value == 0) strike_factor(w);
+        this->x[decltype(at)::value] = this->x[decltype(at)::value] * w;
+      });
+    }
     strike<2 * P.butterflies(k_last) * P.radix[k_last]>(inject::site::fft_output, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x),
                                                         P.block());
     if constexpr (k_summed) sum_outputs(sum);
+    if constexpr (k_verified && P.store_factor == factor_form::table) {
+      multiply_outputs();
+      fail_if_doubted(sum[0]);
+    }
   }
 
-  __device__ __forceinline__ void sum_outputs(real (&sum)[4]) const {
-    constexpr int r = P.radix[k_last];
-    constexpr int stride = P.length / r;
-    const number* const weights = static_cast<const number*>(a.verify) + place_of(P.out_columns);
-    unrolled<P.butterflies(k_last)>([&](auto qi) {
-      constexpr int q = decltype(qi)::value;
-      if (P.ragged(k_last) && place_of(P.out_columns) + q * P.threads >= stride) return;
-      unrolled<r>([&](auto ki) {
-        constexpr int k = decltype(ki)::value;
-        constexpr int sign = second_weight_negative(q, k) ? 2 : 0;
-        const number w = cached(weights + (q * P.threads + k * stride));
-        const number z = x[q * r + k];
-        sum[sign] = multiply_add(-w.im, z.im, multiply_add(w.re, z.re, sum[sign]));
-        sum[sign + 1] = multiply_add(w.im, z.re, multiply_add(w.re, z.im, sum[sign + 1]));
-      });
+  // By factors that no checksum covers: tables of anything.
+  __device__ __forceinline__ void multiply_outputs() {
+    const int line = line_of(P.out_columns);
+    outputs([&](auto at, int o, auto q, auto k) {
+      if constexpr (P.truncated) {
+        if (target_position(o, line) >= a.stored) return;
+      }
+      number& y = this->x[decltype(at)::value];
+      number w = factor(a.store_table, o, line);
+      if constexpr (decltype(q)::value == 0 && decltype(k)::value == 0) strike_factor(w);
+      y = checked_product(y, w, line, [&] { return factor(a.store_twin, o, line); });
     });
   }
 
-  __device__ __forceinline__ void store() const {
+  __device__ __forceinline__ void strike_factor(number& w) const {
+    strike<2>(inject::site::fft_twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, static_cast<int>(threadIdx.x), P.block());
+  }
+
+  // How a thread's outputs are numbered for their weights (weights.hpp): q + k · butterflies, so that their distance in the line is always
+  // P.threads where the butterflies divide evenly.
+  static constexpr int k_numbers = P.butterflies(k_last) * P.radix[k_last];
+  static constexpr int k_half = weight_half(k_numbers);
+  template <int N>
+  static constexpr int k_register = N % P.butterflies(k_last) * P.radix[k_last] + N / P.butterflies(k_last);
+
+  // z · i^e(n).
+  template <int N>
+  static __device__ __forceinline__ number turned(const number& z) {
+    constexpr int quarters = weight_quarters(k_numbers, N);
+    if constexpr (quarters == 0) {
+      return z;
+    } else if constexpr (quarters == 1) {
+      return {-z.im, z.re};
+    } else if constexpr (quarters == 2) {
+      return {-z.re, -z.im};
+    } else {
+      return {z.im, -z.re};
+    }
+  }
+
+  // aᵀy of both vectors; of folded factors aᵀ(f⁻¹∘z), z = f∘y what is stored.
+  __device__ __forceinline__ void sum_outputs(real (&sum)[4]) const {
+    number half[2] = {{real(0), real(0)}, {real(0), real(0)}};
+    if constexpr (!P.folds()) {
+      outputs([&](auto at, int, auto qi, auto ki) {
+        constexpr int n = decltype(qi)::value + decltype(ki)::value * P.butterflies(k_last);
+        number& to = half[n < k_half ? 0 : 1];
+        to = to + turned<n>(x[decltype(at)::value]);
+      });
+    } else if constexpr (P.ragged(k_last)) {
+      const int line = line_of(P.out_columns);
+      outputs([&](auto at, int o, auto qi, auto ki) {
+        constexpr int n = decltype(qi)::value + decltype(ki)::value * P.butterflies(k_last);
+        half[n < k_half ? 0 : 1] =
+            product_sum(conjugate(factor(a.store_twin, o, line)), turned<n>(x[decltype(at)::value]), half[n < k_half ? 0 : 1]);
+      });
+    } else {
+      const number step = conjugate(factor(a.store_twin, P.threads, line_of(P.out_columns)));
+      half[0] = unfolded<0, k_half>(step);
+      half[1] = unfolded<k_half, k_numbers - k_half>(step);
+    }
+    const complex_pair<real> own = cached_pair(static_cast<const real*>(a.verify) + 4 * place_of(P.out_columns));
+    const number first = own.first * (half[0] + half[1]);
+    const number second = own.second * (half[0] - half[1]);
+    sum[0] = first.re;
+    sum[1] = first.im;
+    sum[2] = second.re;
+    sum[3] = second.im;
+  }
+
+  static __device__ __forceinline__ number conjugate(const number& z) { return {z.re, -z.im}; }
+  static __device__ __forceinline__ number product_sum(const number& x, const number& y, const number& z) {
+    return {multiply_add(x.re, y.re, multiply_add(-x.im, y.im, z.re)), multiply_add(x.re, y.im, multiply_add(x.im, y.re, z.im))};
+  }
+
+  // Σ f_n⁻¹ i^e(n) z_n of the numbers First …: they are P.threads apart in the line, so their factors are a geometric sequence. Each eight
+  // of them by Horner's scheme in both directions from the middle one, whose factor is looked up, by the twins of the tables: `step` is at
+  // most in its fourth power, whose error is four of its own.
+  // abft::fft_line_growth has what this adds to rounding.
+  template <int First, int Count>
+  __device__ __forceinline__ number unfolded(const number& step) const {
+    constexpr int count = Count < 8 ? Count : 8;
+    number sum{real(0), real(0)};
+    if constexpr (count > 0) {
+      constexpr int centre = First + count / 2;
+      constexpr int last = First + count - 1;
+      number up = turned<last>(x[k_register<last>]);
+      unrolled<last - centre>([&](auto i) {
+        constexpr int n = last - 1 - decltype(i)::value;
+        up = product_sum(step, up, turned<n>(x[k_register<n>]));
+      });
+      if constexpr (First < centre) {
+        number down = turned<First>(x[k_register<First>]);
+        unrolled<centre - First - 1>([&](auto i) {
+          constexpr int n = First + 1 + decltype(i)::value;
+          down = product_sum(conjugate(step), down, turned<n>(x[k_register<n>]));
+        });
+        up = product_sum(conjugate(step), down, up);
+      }
+      const int o = place_of(P.out_columns) + centre * P.threads;
+      sum = conjugate(factor(a.store_twin, o, line_of(P.out_columns))) * up;
+      if constexpr (Count > count) sum = sum + unfolded<First + count, Count - count>(step);
+    }
+    return sum;
+  }
+
+  __device__ __forceinline__ void store() {
     const line_side& s = a.target;
     constexpr int r = P.radix[k_last];
     constexpr int stride = P.length / r;
@@ -748,12 +872,9 @@ struct line_tile {
           if (target_position(j + k * stride, line) >= a.stored) return;
         }
         number y = x[q * r + k];
-        if constexpr (P.store_factor != factor_form::none) {
-          constexpr bool first = q == 0 && k == 0;
+        if constexpr (!k_verified && P.store_factor != factor_form::none) {
           number w = factor(a.store_table, j + k * stride, line);
-          if constexpr (first)
-            strike<2>(inject::site::fft_twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, static_cast<int>(threadIdx.x),
-                      P.block());
+          if constexpr (q == 0 && k == 0) strike_factor(w);
           y = checked_product(y, w, line, [&] { return factor(a.store_twin, j + k * stride, line); });
         }
         const number z = swapped(y);
@@ -781,9 +902,10 @@ struct line_tile {
     return partials() + (P.lines * k_out_slots + line * k_in_slots + slot) * k_values;
   }
 
-  // Adds up `value` and `norm` over the lanes of a warp that share a line, and writes the sums to the line's partial sums.
-  template <bool Columns, bool Encoded>
-  __device__ __forceinline__ void deposit(double (&value)[4], real norm) const {
+  // Adds up `value` and `norm` over the lanes of a warp that share a line, and writes the sums to the line's partial sums. In working
+  // precision: the five additions of a value round like five more of the sixteen and more terms that its thread has added up.
+  template <bool Columns, bool Encoded, class Value>
+  __device__ __forceinline__ void deposit(Value (&value)[4], Value norm) const {
     const int line = line_of(Columns);
     const int t = place_of(Columns);
     constexpr int lanes = P.shuffles(Columns) ? P.lanes_of_line(Columns) : 1;
@@ -793,48 +915,50 @@ struct line_tile {
       // Half of the lanes go on with half of the values, twice; then each lane has one value to sum.
       const int lane = t % lanes;
       const bool upper = lane >= lanes / 2;
-      double half[2];
+      Value half[2];
       for (int v = 0; v < 2; ++v) {
-        const double other = __shfl_xor_sync(0xffffffffu, upper ? value[v] : value[2 + v], near * lanes / 2);
+        const Value other = __shfl_xor_sync(0xffffffffu, upper ? value[v] : value[2 + v], near * lanes / 2);
         half[v] = (upper ? value[2 + v] : value[v]) + other;
       }
       const bool odd = lane % (lanes / 2) >= lanes / 4;
-      double one = (odd ? half[1] : half[0]) + __shfl_xor_sync(0xffffffffu, odd ? half[0] : half[1], near * lanes / 4);
-      for (int d = near * lanes / 8; d >= near; d /= 2) one += __shfl_xor_sync(0xffffffffu, one, d);
-      for (int d = near * lanes / 2; d >= near; d /= 2) norm += __shfl_xor_sync(0xffffffffu, norm, d);
-      if (lane % (lanes / 4) == 0) to[lane / (lanes / 4)] = one;
-      if (lane == 0) to[4] = static_cast<double>(norm);
+      Value one = (odd ? half[1] : half[0]) + __shfl_xor_sync(0xffffffffu, odd ? half[0] : half[1], near * lanes / 4);
+      for (int d = near * lanes / 2; d >= near * lanes / 4; d /= 2) norm += __shfl_xor_sync(0xffffffffu, norm, d);
+      if constexpr (lanes >= 8) {
+        // Then half of them with the value and half with the norm.
+        const bool last = lane % (lanes / 4) >= lanes / 8;
+        const Value other = __shfl_xor_sync(0xffffffffu, last ? one : norm, near * lanes / 8);
+        one = (last ? norm : one) + other;
+        for (int d = near * lanes / 16; d >= near; d /= 2) one += __shfl_xor_sync(0xffffffffu, one, d);
+        if (lane % (lanes / 8) == 0 && (!last || lane < lanes / 4)) to[last ? 4 : lane / (lanes / 4)] = static_cast<double>(one);
+      } else {
+        to[lane] = static_cast<double>(one);
+        if (lane == 0) to[4] = static_cast<double>(norm);
+      }
     } else {
       for (int d = near; d < near * lanes; d *= 2) {
         for (int v = 0; v < 4; ++v) value[v] += __shfl_xor_sync(0xffffffffu, value[v], d);
         norm += __shfl_xor_sync(0xffffffffu, norm, d);
       }
       if (t % lanes == 0) {
-        for (int v = 0; v < 4; ++v) to[v] = value[v];
+        for (int v = 0; v < 4; ++v) to[v] = static_cast<double>(value[v]);
         to[4] = static_cast<double>(norm);
       }
     }
   }
 
-  // Both checksums of the finished tile against the encoded ones. Returns whether any line of the block is still to be settled.
-  __device__ __forceinline__ bool verify(int attempt, const real (&sum)[4]) const {
-    const double scale = P.scaled ? static_cast<double>(static_cast<real>(a.scale)) : 1;
-    double out[4];
-    for (int v = 0; v < 2; ++v) {
-      const double even = static_cast<double>(sum[v]);
-      const double odd = static_cast<double>(sum[2 + v]);
-      out[v] = even + odd;
-      out[2 + v] = even - odd;
-    }
-    if constexpr (!P.remaps()) {
-      for (int v = 0; v < 4; ++v) out[v] -= scale * static_cast<double>(encoded[v]);
-    }
+  // Both checksums of the finished tile against the encoded ones: judged(line, residual, ‖x‖²) says whether a line is settled. Returns
+  // whether any line of the block is not.
+  template <class Judge>
+  __device__ __forceinline__ bool verify(const real (&sum)[4], Judge&& judged) const {
+    const real scale = P.scaled ? static_cast<real>(a.scale) : real(1);
+    real out[4];
+    for (int v = 0; v < 4; ++v) out[v] = P.remaps() ? sum[v] : multiply_add(-scale, encoded[v], sum[v]);
     deposit<P.out_columns, false>(out, P.remaps() ? real(0) : square);
     bool open = false;
     each_line([&](int line, int v, double one, double norm) {
       if (threadIdx.x % 8 == 0) strike<1>(inject::site::fft_checksum, a.pass, a.passes, &one, line * 4 + v, 4 * P.lines);
       const double residual = larger_residual(one);
-      if (threadIdx.x % 32 == 0 && valid(line)) open = !judge(line, attempt, residual, norm) || open;
+      if (threadIdx.x % 32 == 0 && valid(line)) open = !judged(line, residual, norm) || open;
     });
     return __syncthreads_or(open) != 0;
   }
@@ -878,9 +1002,8 @@ struct line_tile {
   }
 
   // Decides about one line from its residual and ‖x‖². Returns whether it is settled.
-  __device__ __forceinline__ bool judge(int line, int attempt, double residual, double norm_square) const {
+  __device__ __forceinline__ bool judge(int line, double residual, double norm_square) const {
     line_record& r = records()[line];
-    if (attempt > 0) return judge_again<Injector>(launch, r, tile, P.lines, line, number_of(line), attempt, residual);
     // Squares of elements far from 1 leave the range of the precision: only a computation with careful norms can be judged then.
     constexpr double tiny = P.wide ? 1e-250 : 1e-30;
     constexpr double huge = P.wide ? 1e250 : 1e30;
@@ -894,7 +1017,7 @@ struct line_tile {
     strike<1>(inject::site::fft_comparison, a.pass, a.passes, &word, line, P.lines);
     r.word = word;
     if (word == abft::k_pass) {
-      r.settled = 1;
+      r.settled = k_ready;
       return true;
     }
     r.settled = 0;
@@ -946,8 +1069,8 @@ struct line_tile {
   __device__ __forceinline__ void compute(real (&sum)[4]) {
     load();
     if constexpr (P.remaps() && k_summed) {
-      double in[4];
-      for (int v = 0; v < 4; ++v) in[v] = static_cast<double>(encoded[v]);
+      real in[4];
+      for (int v = 0; v < 4; ++v) in[v] = encoded[v];
       deposit<P.in_columns, true>(in, square);
     }
     transform();
@@ -967,25 +1090,50 @@ struct line_tile {
     add_up<P.in_columns>(sum, &line_record::careful_square);
   }
 
-  // The tile: verified before it is stored, and computed again until every line is settled. Lines that were stored are loaded again, too,
-  // but not looked at.
+  // Of lines that were judged and come out as they did then, says that they may be stored; others are judged again. Returns whether any is.
+  __device__ __forceinline__ bool confirm() const {
+    bool open = false;
+    for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) {
+      line_record& r = records()[line];
+      if (!valid(line)) continue;
+      if (r.settled == k_ready) r.settled = k_settled;
+      if (r.settled == k_judged) r.settled = r.word != abft::k_pass || r.hash == r.previous ? k_ready : 0;
+      open = open || r.settled == 0;
+    }
+    return __syncthreads_or(open) != 0;
+  }
+
+  // The tile: verified before it is stored. With a line that failed all are computed again, twice each time: first it is judged, then,
+  // if it passed and is the same again, stored. While one is judged again nothing is kept: there are not that many registers. Lines that
+  // were stored are loaded again, too, but not looked at.
   __device__ __forceinline__ void run_verified() {
-    line_record* const all = records();
-    bool stored = !valid(line_of(P.out_columns));
-    for (int attempt = 0;; ++attempt) {
-      real sum[4] = {};
+    for (int step = 0;; ++step) {
+      real sum[4];
       compute(sum);
-      if (attempt > 0) hash_outputs();
-      if constexpr (P.check == check_form::one_sided) {
-        if (attempt == 0 && !stored) store();
+      if (step > 0) hash_outputs();
+      if (step % 2 != 0) {
+        (void)verify(sum, [&](int line, double residual, double) {
+          return judge_again<Injector>(launch, records()[line], tile, P.lines, line, number_of(line), (step + 1) / 2, residual);
+        });
+        continue;
       }
-      const bool open = verify(attempt, sum);
-      if (!stored && all[line_of(P.out_columns)].settled != 0) {
-        if (all[line_of(P.out_columns)].word == abft::k_pass && !(P.check == check_form::one_sided && attempt == 0)) store();
-        stored = true;
+      bool open = false;
+      if (step == 0) {
+        if constexpr (P.check == check_form::one_sided) {
+          if (valid(line_of(P.out_columns))) store();
+        }
+        open = verify(sum, [&](int line, double residual, double norm) { return judge(line, residual, norm); });
+      } else {
+        open = confirm();
+      }
+      forget();
+      if (P.check != check_form::one_sided || step > 0) {
+        const int line = line_of(P.out_columns);
+        const line_record& r = records()[line];
+        if (valid(line) && r.settled == k_ready && r.word == abft::k_pass) store();
       }
       if (!open) return;
-      if (attempt == 0) hash_outputs();
+      if (step == 0) hash_outputs();
       barrier();
       careful_norms();
     }
@@ -1017,14 +1165,19 @@ __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __g
     }
     line_tile<P, Injector>::barrier();
   }
-  for (std::int64_t at = blockIdx.x; at < given.arguments.tiles; at += gridDim.x) {
-    tile.select(at);
-    if constexpr (P.staged) {
-      tile.from_stage = true;
-      tile.staged_next = at + gridDim.x < given.arguments.tiles ? at + gridDim.x : -1;
+  if constexpr (P.staged || P.check == check_form::none) {
+    for (std::uint32_t at = blockIdx.x; at < given.arguments.tiles; at = tile.tile + gridDim.x) {
+      tile.select(at);
+      if constexpr (P.staged) {
+        tile.from_stage = true;
+        tile.staged_next = at + gridDim.x < given.arguments.tiles ? std::int64_t{at} + gridDim.x : -1;
+      }
+      tile.run();
+      if (tile.tile + gridDim.x < given.arguments.tiles) line_tile<P, Injector>::barrier();
     }
+  } else {
+    tile.select(blockIdx.x);
     tile.run();
-    if (at + gridDim.x < given.arguments.tiles) line_tile<P, Injector>::barrier();
   }
 }
 

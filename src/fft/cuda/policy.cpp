@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "fft/cuda/schedule.hpp"
+#include "fft/cuda/weights.hpp"
 #include "fft/wide.hpp"
 
 namespace ballast::fft::cuda {
@@ -267,6 +268,9 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
     if (radices[s] < 1 || radices[s] > k_max_radix) throw std::logic_error("radices: expected at most 16");
   }
   if (product != p.length) throw std::logic_error("radices: expected the length as their product");
+  const int last = p.stages - 1;
+  if (p.butterflies(last) * p.radix[last] > k_weight_patterns)
+    throw std::logic_error("radices: expected a thread to hold at most 52 numbers");
   if (p.stages == 1 && threads != 1) throw std::logic_error("threads: expected 1 for a line of one butterfly");
   if (p.block() > 1024 || p.block() < 32) throw std::logic_error("block: expected 32 to 1024 threads");
   const int exchanges = p.exchanges() ? std::max(1, p.stages - 1) : 0;
@@ -291,9 +295,17 @@ namespace {
 // About how many registers a thread will want.
 int registers_of(const line_request& wanted, const tuned_line& value) {
   int held = 0;
-  for (const int r : value.radices) held = std::max(held, ceil_divide(wanted.length / r, value.threads) * r);
+  bool ragged = false;
+  for (const int r : value.radices) {
+    held = std::max(held, ceil_divide(wanted.length / r, value.threads) * r);
+    ragged = ragged || wanted.length / r % value.threads != 0;
+  }
   const int scalars = wanted.wide ? 4 : 2;
   int registers = 24 + held * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
+  if (ragged) registers += 8;
+  // Factors of the next pass; beside the sums of a checked line the compiler finds room for them.
+  if (wanted.check == check_form::none && wanted.in_columns && wanted.out_columns) registers += 8;
+  if (wanted.check != check_form::none && (wanted.wide || !wanted.in_columns)) registers += wanted.wide ? 16 : 8;
   if (wanted.check == check_form::composite) registers += held * scalars + 8 * scalars + 80;
   if (wanted.check == check_form::thread) registers += held * scalars + 24;
   return std::min(255, registers);
@@ -359,7 +371,8 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   while (threads > most_threads && numbers_of(ceil_divide(threads, 2)) <= 128) threads = ceil_divide(threads, 2);
   const int sector_lines = wanted.wide ? 8 : 16;  // 128 bytes of neighbouring lines
   const bool columns = wanted.in_columns || wanted.out_columns;
-  int lines = std::max(1, 256 / threads);
+  // Small blocks of checked lines: a step from one number of blocks to the next is then a few registers a thread.
+  int lines = std::max(1, (wanted.check == check_form::none ? 256 : 128) / threads);
   if (columns) lines = std::max(lines, n >= 1024 ? sector_lines / 2 : sector_lines);
   lines = static_cast<int>(std::bit_floor(static_cast<unsigned>(lines)));
   while (lines > 1 && (lines / 2 >= wanted.columns || (!columns && too_few_tiles(wanted, lines, device))) && threads * lines / 2 >= 32)
@@ -369,8 +382,15 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   const int registers = registers_of(wanted, {radices, threads});
   const auto blocks_for = [&](int threads_of_block) {
     threads_of_block = ceil_divide(threads_of_block, 32) * 32;
-    return std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers * threads_of_block), 1,
-                      std::min(16, device.threads_per_multiprocessor / threads_of_block));
+    int blocks = std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers * threads_of_block), 1,
+                            std::min(16, device.threads_per_multiprocessor / threads_of_block));
+    // Each quarter of a multiprocessor has its own registers and runs whole warps.
+    const auto fits = [&](int tried) {
+      const int warps = ceil_divide(tried * threads_of_block / 32, 4);
+      return static_cast<int>(device.registers_per_multiprocessor) / 4 / (32 * warps) / 8 * 8 >= registers;
+    };
+    while (blocks > 1 && !fits(blocks)) --blocks;
+    return blocks;
   };
   for (bool split : {false, true}) {
     for (int side = lines; side >= 1 && threads * side >= 32; side /= 2) {
@@ -492,9 +512,8 @@ ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrum
   made.shared = policy.shared_bytes();
   made.blocks = policy.min_blocks;
   made.overlaps = true;
-  // What is kept across tiles and attempts, addresses and predicates, the compiler puts into memory in some policies, also where registers
-  // are left: some accesses a tile, most in checked passes with factors. Numbers of a line that do not fit are several hundred bytes.
-  made.spills = 192;
+  // Strikes are calls, around which what a thread holds is kept in memory. Other kernels have no room for that.
+  made.spills = instrumented ? 4096 : 0;
   return made;
 }
 
