@@ -436,11 +436,11 @@ struct line_tile {
       }
     });
     if constexpr (k_verified && P.load_factor != factor_form::none) fail_if_doubted(encoded[0]);
-    // Else the first butterflies are begun while the loaded numbers are still needed here: with doubles, strides, factors or tables for
-    // more than one exchange that takes more registers than there are. A deposit ends with a branch anyway; where a stage is waited for
+    // Else the first butterflies are begun while the loaded numbers are still needed here, which hides the latency of b; but with doubles,
+    // strides or factors it takes more registers than there are. A deposit ends with a branch anyway; where a stage is waited for
     // and little has to be known of the tile there is room.
     constexpr bool factors = P.load_factor != factor_form::none || P.store_factor != factor_form::none;
-    constexpr bool crowded = P.wide || P.in_columns || factors || P.stages > 2;
+    constexpr bool crowded = P.wide || P.in_columns || factors;
     if constexpr (crowded && !P.remaps() && !(P.staged && P.flat)) arch::finish_first(square < real(0));
   }
 
