@@ -18,16 +18,18 @@
 namespace ballast::fft {
 
 // The emulated device. `single` has one multiprocessor, so that its blocks go over several tiles. `small` has so little shared memory that
-// lines of more than 64 (f32) or 32 (f64) elements take several passes, and so little memory that what waits between them is kept below 1
-// MB.
-enum class machine : std::uint8_t { whole, single, small };
+// lines of more than 64 (f32) or 32 (f64) elements take several passes, having no clusters, and so little memory that what waits between
+// them is kept below 1 MB. `clustered` has clusters, which hold lines of more than 256 (f32) or 128 (f64) elements.
+enum class machine : std::uint8_t { whole, single, small, clustered };
 
 inline ballast::cuda::capabilities capabilities_of(machine which) {
   ballast::cuda::capabilities about = simt::emulated_capabilities(which == machine::single ? 1 : 4);
   if (which == machine::small) {
     about.shared_per_block = about.shared_per_multiprocessor = 8192 + 4 * 64;
     about.memory = std::int64_t{1} << 28;
+    about.major = 8;
   }
+  if (which == machine::clustered) about.shared_per_block = about.shared_per_multiprocessor = 8192 + 4 * 256;
   return about;
 }
 
@@ -63,7 +65,14 @@ inline const std::vector<cuda_case>& cuda_cases() {
       {"fft_c2c_f64_n7_b35_fwd"},
       {"fft_c2c_f32_n11_b34_fwd", machine::whole, k_bare},
       {"fft_c2c_f32_n13_b50_fwd"},
+      {"fft_c2c_f32_n17_b33_fwd", machine::whole, k_bare},
+      {"fft_c2c_f64_n23_b37_inv"},
+      {"fft_c2c_f32_n31_b35_fwd"},
+      {"fft_c2c_f32_n437_b3_fwd", machine::whole, k_faults},
+      {"fft_c2c_f64_n19x34_b2_fwd"},
+      {"fft_c2c_f64_n8_b67_fwd", machine::whole, k_bare},
       {"fft_c2c_f32_n16_b39_inv"},
+      {"fft_c2c_f64_n32_b35_fwd", machine::whole, k_bare | k_faults},
       {"fft_c2c_f32_n60_b11_fwd", machine::whole, k_protected_only, norm::ortho},
       {"fft_c2c_f32_n64_b43_fwd", machine::whole, k_bare | k_faults},
       {"fft_c2c_f64_n64_b21_inv"},
@@ -118,6 +127,16 @@ inline const std::vector<cuda_case>& cuda_cases() {
       {"fft_r2c_f64_n12x20_b3_fwd", machine::whole, k_protected_only, norm::backward, {{25, 1}, 320}, {{2, 30}, 700}},
       // More dimensions than a launch has.
       {"fft_c2c_f32_n2x3x80_b3_fwd", machine::small, k_faults, norm::backward, {{250, 82, 1}, 504}, {{1, 3, 10}, 801}},
+      // Lines that clusters of 2, 4, 8 and 16 blocks hold.
+      {"fft_c2c_f32_n512_b5_fwd", machine::clustered, k_bare | k_faults},
+      {"fft_c2c_f64_n512_b3_inv", machine::clustered, k_bare | k_faults},
+      {"fft_c2c_f32_n2048_b3_fwd", machine::clustered, k_bare | k_faults},
+      {"fft_c2c_f32_n4096_b2_fwd", machine::clustered, k_bare | k_faults, norm::ortho},
+      {"fft_c2c_f64_n256_b7_fwd", machine::clustered, k_bare | k_faults},
+      {"fft_c2c_f64_n1024_b3_inv", machine::clustered, k_bare | k_faults, norm::forward},
+      {"fft_c2c_f64_n2048_b2_fwd", machine::clustered, k_bare | k_faults},
+      {"fft_c2c_f32_n576_b3_fwd", machine::clustered, k_faults},
+      {"fft_c2c_f64_n720_b2_inv", machine::clustered},
       // A batch in three chunks.
       {"fft_c2c_f32_n4096_b70_fwd", machine::small, k_faults},
   };

@@ -211,7 +211,10 @@ bool same(const std::vector<T>& x, const std::vector<T>& y) {
 }
 
 std::string name_of(const cuda_case& each) {
-  const char* const where = each.where == machine::small ? " small" : each.where == machine::single ? " single" : "";
+  const char* const where = each.where == machine::small       ? " small"
+                            : each.where == machine::single    ? " single"
+                            : each.where == machine::clustered ? " clustered"
+                                                               : "";
   return fmt::format("{}{}{}", each.token, where, each.input.strides.empty() ? "" : " strided");
 }
 

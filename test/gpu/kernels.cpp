@@ -15,6 +15,7 @@
 #include "inject/injector.hpp"
 #include "output.hpp"
 #include "problems.hpp"
+#include "simt/arch_checks.hpp"
 #include "stages.hpp"
 
 namespace ballast::gpu_check {
@@ -151,6 +152,10 @@ int kernels(const settings& wanted, const time_limit& limit) {
     }
   }
   cuda::override_device(nullptr);
+  if (wanted.tokens.empty()) {
+    device->now = "instructions";
+    for (const arch_checks::check& each : arch_checks::all(about.major)) (void)device->load(each.request);
+  }
 
   struct outcome {
     std::shared_ptr<const cuda::image> made;

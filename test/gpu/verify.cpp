@@ -1,4 +1,5 @@
-// Is it right? Accuracy against more precision and against cuFFT, layouts, faults at every site, clean data without a false alarm, streams.
+// Is it right? Instructions against their twins, accuracy against more precision and against cuFFT, layouts, faults at every site, clean data
+// without a false alarm, streams.
 #include <cmath>
 #include <limits>
 #include <map>
@@ -12,6 +13,7 @@
 #include "inject/plan.hpp"
 #include "output.hpp"
 #include "problems.hpp"
+#include "simt/arch_checks.hpp"
 #include "stages.hpp"
 
 namespace ballast::gpu_check {
@@ -33,7 +35,7 @@ class one_case {
     line_.add("group", group).add("token", token).add("manner", manner);
   }
   ~one_case() {
-    line_.add("pass", wrong_.empty());
+    line_.add("seconds", -clock_.left()).add("pass", wrong_.empty());
     if (!wrong_.empty()) {
       line_.add("wrong", wrong_);
       ++seen_.failed;
@@ -50,6 +52,7 @@ class one_case {
   tally& seen_;
   row line_;
   std::string wrong_;
+  time_limit clock_{0};
 };
 
 std::string text(double value) {
@@ -545,6 +548,20 @@ void places(tally& seen, const fft::token& token, const std::string& name) {
   }
 }
 
+// ---- Instructions ----
+
+// What cuda/arch wraps, kernel by kernel: on the emulator the same checks hold of its scalar twins.
+void instructions(tally& seen) {
+  const auto device = cuda::current_device();
+  for (const arch_checks::check& each : arch_checks::all(device->about().major)) {
+    one_case now(seen, "instructions", each.request.expression, "");
+    guarded(now, false, [&] {
+      const std::string wrong = each.run(*device, device->load(each.request));
+      if (!wrong.empty()) now.fail(wrong);
+    });
+  }
+}
+
 // Why no problem of that set has this scheme; empty if one has.
 std::string why_refused(const std::string& scheme) {
   std::string why;
@@ -594,6 +611,8 @@ int verify(const settings& wanted, const time_limit& limit) {
       one_case(seen, group, name, "").fail(e.what());
     }
   };
+  if (selected("instructions") && wanted.tokens.empty() && tested == backend::cuda)
+    shielded("instructions", "", [&] { instructions(seen); });
   if (selected("accuracy")) {
     each(accuracy_set(wanted.quick), [&]<class T>(const fft::token& token, const std::string& name) {
       shielded("accuracy", name, [&] { accuracy<T>(seen, token, name); });

@@ -32,12 +32,14 @@ TEST(common_kernels, hold_what_a_plan_of_a_common_problem_loads) {
   const auto on = ballast::cuda::typical_capabilities("sm_90a");
   const auto common = common_kernels(on);
   for (const check_form check : {check_form::none, check_form::verify_before_store}) {
-    const token what = parse_token("fft_c2c_f32_n65536_b256_fwd");
-    schedule_request wanted{.shape = resolve(what.problem), .precision = precision::f32};
-    wanted.check = check;
-    const schedule made = make_schedule(wanted, on);
-    EXPECT_EQ(made.passes.size(), 2u);
-    for (const pass& each : made.passes) EXPECT_NE(std::ranges::find(common, kernel_for(each.policy, false)), common.end());
+    for (const char* const problem : {"fft_c2c_f32_n65536_b256_fwd", "fft_c2c_f32_n1048576_b16_fwd"}) {
+      const token what = parse_token(problem);
+      schedule_request wanted{.shape = resolve(what.problem), .precision = precision::f32};
+      wanted.check = check;
+      const schedule made = make_schedule(wanted, on);
+      EXPECT_EQ(made.passes.size(), what.problem.shape[0] == 65536 ? 1u : 2u);
+      for (const pass& each : made.passes) EXPECT_NE(std::ranges::find(common, kernel_for(each.policy, false)), common.end());
+    }
   }
 }
 

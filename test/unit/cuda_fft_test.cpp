@@ -97,7 +97,7 @@ TEST(cuda_fft_injection, leaves_no_trace_in_kernels_of_the_production_library) {
   wanted.shape = resolve({.shape = {1 << 15}, .batch = 2});
   wanted.check = check_form::verify_before_store;
   wanted.tuned = &rules;
-  const schedule made = make_schedule(wanted, hopper());
+  const schedule made = make_schedule(wanted, ampere());
   ASSERT_EQ(made.passes.size(), 2u);
   // The first pass has stages, twiddle factors behind them and every check.
   const line_policy& policy = made.passes.front().policy;
@@ -131,7 +131,7 @@ TEST(cuda_fft_injection, leaves_no_trace_in_kernels_of_the_production_library) {
 
 int word_of(const line_policy& p, int s, int i, int line) {
   const exchange_layout& e = p.exchange[s];
-  const int word = e.columns ? i * p.lines + line : line * p.length + i;
+  const int word = e.columns ? i * p.lines + line : line * p.share() + i;
   return word ^ (word >> e.shift[0] & e.mask[0]) ^ (word >> e.shift[1] & e.mask[1]);
 }
 
@@ -140,7 +140,7 @@ double counted_cost(const line_policy& p, int s) {
   const int width = p.scalar_bytes() * (p.split ? 1 : 2);
   const int together = 128 / width;  // lanes that one cycle can serve
   const int r = p.radix[s];
-  const int before = p.before(s);
+  const int before = p.before_share(s);
   const bool ends = s == p.stages - 1;
   const int next = ends ? r : p.radix[s + 1];
   double spent = 0, least = 0;
@@ -168,11 +168,15 @@ double counted_cost(const line_policy& p, int s) {
   };
   count(s == 0 ? p.in_columns : p.out_columns, p.butterflies(s), [&](int j, int k) {
     if (k == r) return -2;
-    return j >= p.length / r ? -1 : (j - j % before) * r + j % before + k * before;
+    if (j >= p.share() / r) return -1;
+    if (p.cluster == 1 || s != p.cluster_after) return (j - j % before) * r + j % before + k * before;
+    // To the block that has its residue of outputs; what goes to different blocks has no bank in common, but counts as if it had.
+    const int residue = j % before + k * before;
+    return residue / p.target_run() * p.share() + j / before * p.target_run() + residue % p.target_run();
   });
   count(p.out_columns, ends ? p.butterflies(s) : p.butterflies(s + 1), [&](int j, int k) {
     if (k == next) return -2;
-    return j >= p.length / next ? -1 : j + k * (p.length / next);
+    return j >= p.share() / next ? -1 : j + k * (p.share() / next);
   });
   return spent / least;
 }
@@ -236,6 +240,39 @@ TEST(cuda_fft_exchange, powers_of_two_have_no_bank_conflicts) {
   EXPECT_GT(seen, 200);
 }
 
+// Lines of clusters, by rule: no conflicts either, also where results arrive in other blocks; and every element has one block and place.
+TEST(cuda_fft_exchange, clusters_have_no_bank_conflicts) {
+  for (const bool wide : {false, true}) {
+    for (const check_form check : {check_form::none, check_form::verify_before_store}) {
+      for (int length = wide ? 1 << 14 : 1 << 15; length <= (wide ? 1 << 16 : 1 << 17); length *= 2) {
+        SCOPED_TRACE(fmt::format("length {}{}", length, wide ? " f64" : ""));
+        EXPECT_TRUE(fits_cluster_pass(length, wide, hopper()));
+        EXPECT_FALSE(fits_cluster_pass(length, wide, ampere()));
+        line_request wanted;
+        wanted.length = length;
+        wanted.wide = wide;
+        wanted.check = check;
+        const line_policy p = choose_policy(wanted, hopper(), tuning_table());
+        ASSERT_GT(p.cluster, 1);
+        EXPECT_EQ(p.lines, 1);
+        for (int s = 0; s < exchanges_of(p); ++s) {
+          EXPECT_EQ(exchange_cost(p, s), 1) << "exchange " << s;
+          EXPECT_EQ(counted_cost(p, s), 1) << "exchange " << s;
+        }
+        std::vector<bool> loaded(static_cast<std::size_t>(length)), stored(static_cast<std::size_t>(length));
+        for (int rank = 0; rank < p.cluster; ++rank) {
+          for (int i = 0; i < p.share(); ++i) {
+            const auto from = static_cast<std::size_t>(p.source_element(i, rank));
+            const auto to = static_cast<std::size_t>(p.target_element(i, rank));
+            ASSERT_FALSE(loaded.at(from) || stored.at(to));
+            loaded[from] = stored[to] = true;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(cuda_fft_exchange, every_layout_is_a_bijection) {
   for (const int length : some_lengths()) {
     for_every_request(length, [&](const line_request& wanted, const capabilities& device) {
@@ -257,7 +294,8 @@ TEST(cuda_fft_exchange, every_layout_is_a_bijection) {
 }
 
 TEST(cuda_fft_policy, keeps_within_a_block) {
-  for (const int prime : {17, 34, 67, 4099}) EXPECT_FALSE(fits_one_pass(prime, false, hopper()));
+  for (const int prime : {37, 74, 67, 4099, 31 * 257}) EXPECT_FALSE(fits_one_pass(prime, false, hopper()));
+  for (const int prime : {29, 58, 23 * 257}) EXPECT_FALSE(fits_one_pass(prime, true, hopper()));
   for (const int length : some_lengths()) {
     for_every_request(length, [&](const line_request& wanted, const capabilities& device) {
       const line_policy p = choose_policy(wanted, device, tuning_table::active());
@@ -283,6 +321,51 @@ TEST(cuda_fft_policy, refuses_parts_that_do_not_fit_together) {
   EXPECT_THROW(make_policy(wanted, {{8, 8}, 8, 3}), std::logic_error);
   EXPECT_THROW(make_policy(wanted, {{8, 8}, 8, 256}), std::logic_error);
   EXPECT_THROW(make_policy(wanted, {{}, 8, 4}), std::logic_error);
+}
+
+TEST(cuda_fft_policy, candidates_for_clusters_are_policies) {
+  for (const bool wide : {false, true}) {
+    for (const int length : {8192, 16384, 32768, 65536}) {
+      line_request wanted;
+      wanted.length = length;
+      wanted.wide = wide;
+      wanted.count = 1 << 10;
+      wanted.clusterable = true;
+      std::set<int> blocks;
+      for (const tuned_line& each : candidates(wanted, hopper())) {
+        if (each.cluster == 1) {
+          EXPECT_TRUE(fits_one_pass(length, wide, hopper()));
+          continue;
+        }
+        blocks.insert(each.cluster);
+        const line_policy p = make_policy(wanted, each);
+        EXPECT_LE(p.shared_bytes(), hopper().shared_per_block);
+        EXPECT_LE(p.block() * p.min_blocks, hopper().threads_per_multiprocessor);
+        EXPECT_LE((p.shared_bytes() + 1024) * p.min_blocks, hopper().shared_per_multiprocessor);
+        tuning_table table;
+        table.set(wanted, 9, each);
+        EXPECT_EQ(tuning_table::parse(table.to_text()).find(wanted, 9), each);
+        EXPECT_EQ(choose_policy(wanted, hopper(), table).cluster, each.cluster);
+      }
+      EXPECT_GE(blocks.size(), 2u) << length;
+      wanted.clusterable = false;
+      for (const tuned_line& each : candidates(wanted, hopper())) EXPECT_EQ(each.cluster, 1);
+    }
+  }
+  line_request wanted;
+  wanted.length = 65536;
+  const tuned_line good{{16, 16, 16, 16}, 256, 1, false, 2, false, 1, 8, 1};
+  EXPECT_NO_THROW(make_policy(wanted, good));
+  for (const auto& [cluster, after] : {std::pair(32, 1), std::pair(8, 3), std::pair(8, -1), std::pair(5, 1)}) {
+    tuned_line wrong = good;
+    wrong.cluster = cluster;
+    wrong.cluster_after = after;
+    EXPECT_THROW(make_policy(wanted, wrong), std::logic_error) << cluster << " " << after;
+    EXPECT_THROW(tuning_table::parse(fmt::format("sm_90 f32 65536 rows rows checked 16.16.16.16 256 1 whole 2 1 {} {}", cluster, after)),
+                 invalid_argument_error);
+  }
+  wanted.in_columns = true;
+  EXPECT_THROW(make_policy(wanted, good), std::logic_error);
 }
 
 TEST(cuda_fft_policy, candidates_of_the_tuner_are_policies) {
@@ -666,7 +749,8 @@ TEST(cuda_fft_schedule, lengths_are_split_into_passes_that_fit) {
         std::int64_t product = 1;
         for (const pass& each : made.passes) {
           product *= each.policy.length;
-          EXPECT_TRUE(fits_one_pass(each.policy.length, type == precision::f64, *device));
+          EXPECT_TRUE(fits_one_pass(each.policy.share(), type == precision::f64, *device));
+          if (each.policy.cluster > 1) EXPECT_GE(device->major, 9);
           EXPECT_EQ(each.lines() * each.policy.length, 3 * whole);
         }
         EXPECT_EQ(product, convolves ? whole * whole : n);

@@ -1,4 +1,4 @@
-// Complex numbers and transforms of 2 to 16 of them in registers: primes by their symmetric form, composite radices from these by
+// Complex numbers and transforms of 2 to 31 of them in registers: primes by their symmetric form, composite radices from these by
 // Cooley and Tukey's splitting, every constant known at compile time.
 // Layer: fft/cuda kernels.
 // Source: C. Van Loan, Computational frameworks for the fast Fourier transform, 1992, sections 1.2 and 2.1.

@@ -194,6 +194,8 @@ struct line_tile {
   static constexpr bool k_summed = P.sums();
   static constexpr bool k_verified = P.check == check_form::verify_before_store || P.check == check_form::one_sided;
   static constexpr int k_values = 5;  // of a partial sum: two complex numbers and ‖x‖²
+  static constexpr bool k_linear =
+      P.power_of_two(P.length) && P.power_of_two(P.lines) && P.power_of_two(P.threads) && P.power_of_two(P.cluster);
 
   number x[P.held()];
   real encoded[4] = {};  // bᵀx of this thread's elements, for both vectors
@@ -222,6 +224,24 @@ struct line_tile {
     if constexpr (P.check != check_form::none) thread_now = arch::opaque(threadIdx.x);
   }
   __device__ __forceinline__ unsigned thread() const { return P.check != check_form::none ? thread_now : threadIdx.x; }
+
+  // Of the block in its cluster, and of the thread in its tile.
+  __device__ __forceinline__ int rank() const { return P.cluster == 1 ? 0 : static_cast<int>(blockIdx.x % P.cluster); }
+  __device__ __forceinline__ int lane() const { return rank() * P.block() + static_cast<int>(threadIdx.x); }
+
+  // The element of the line at place t + Ahead of this block's share, at load or store. Where the two are separable, what `Ahead` adds is
+  // a constant.
+  static constexpr bool k_separable = P.cluster == 1 || k_linear;
+  template <int Ahead>
+  __device__ __forceinline__ int source_element(int t) const {
+    if constexpr (P.cluster > 1 && k_linear) return P.source_element(t, rank()) + P.source_element(Ahead, 0);
+    return P.source_element(t + Ahead, rank());
+  }
+  template <int Ahead>
+  __device__ __forceinline__ int target_element(int t) const {
+    if constexpr (P.cluster > 1 && k_linear) return P.target_element(t, rank()) + P.target_element(Ahead, 0);
+    return P.target_element(t + Ahead, rank());
+  }
 
   __device__ __forceinline__ void select(std::int64_t wanted) {
     tile = static_cast<std::uint32_t>(wanted);
@@ -288,13 +308,19 @@ struct line_tile {
     return once;
   }
 
+  // Of element i in the whole line, which is shorter than 2^32: modulo that.
+  __device__ __forceinline__ std::int64_t position_at(const line_side& s, int i, int line) const {
+    const auto short_of = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
+    return std::int64_t{static_cast<std::uint32_t>(i) * short_of(s.position_element) +
+                        short_of(first_column + line) * short_of(s.position_column) + middle * short_of(s.position_middle)};
+  }
+
   // Element i of a line at `base` that is not read as it lies: padded, real, half a spectrum, or times a factor.
   __device__ __forceinline__ number read(std::int64_t base, int i, int line) {
     const line_side& s = a.source;
     number z{real(0), real(0)};
     std::int64_t position = 0;
-    if constexpr (P.load == load_form::half || P.padded || P.load_factor == factor_form::table)
-      position = i * s.position_element + (first_column + line) * s.position_column + middle * s.position_middle;
+    if constexpr (P.load == load_form::half || P.padded || P.load_factor == factor_form::table) position = position_at(s, i, line);
     if constexpr (P.padded) {
       if (position >= a.loaded) return z;
     }
@@ -370,6 +396,7 @@ struct line_tile {
       }
     }
     constexpr int r = P.radix[0];
+    constexpr int places = P.share() / r;
     constexpr int stride = P.length / r;
     const int own_line = line_of(P.in_columns);
     const int t = place_of(P.in_columns);
@@ -380,8 +407,8 @@ struct line_tile {
     const std::int64_t base = (first_column + line) * a.source.column + middle * a.source.middle + batch * a.source.batch;
     unrolled<P.butterflies(0)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
-      const int j = t + q * P.threads;
-      const bool mine = inside && (!P.ragged(0) || j < stride);
+      const bool mine = inside && (!P.ragged(0) || t + q * P.threads < places);
+      const int j = source_element<q * P.threads>(t);
       if (!mine) {
         unrolled<r>([&](auto ki) { x[q * r + decltype(ki)::value] = number{real(0), real(0)}; });
       } else if constexpr (P.load == load_form::complex && !P.padded && P.load_factor == factor_form::none) {
@@ -409,19 +436,19 @@ struct line_tile {
     fetch_elements();
     if constexpr (k_summed) encode(place_of(P.in_columns));
     loaded();
-    strike<2 * P.butterflies(0) * P.radix[0]>(inject::site::fft_input, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x),
-                                              P.block());
+    strike<2 * P.butterflies(0) * P.radix[0]>(inject::site::fft_input, a.pass, a.passes, &x[0].re, lane(), P.lanes());
   }
 
   __device__ __forceinline__ void encode(int t) {
     constexpr int r = P.radix[0];
+    constexpr int places = P.share() / r;
     constexpr int stride = P.length / r;
     square = 0;
     for (int v = 0; v < 4; ++v) encoded[v] = 0;
     unrolled<P.butterflies(0)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
-      const int j = t + q * P.threads;
-      if (!P.ragged(0) || j < stride) {
+      if (!P.ragged(0) || t + q * P.threads < places) {
+        const int j = source_element<q * P.threads>(t);
         const real* const weights = static_cast<const real*>(a.encode) + 4 * j;
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
@@ -460,15 +487,17 @@ struct line_tile {
     unrolled<P.butterflies(S)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
       const int j = t + q * P.threads;
-      const int row = P.ragged(S) && j >= P.length / r ? 0 : j % p;
+      constexpr int own = P.before_share(S);
+      int row = P.ragged(S) && j >= P.share() / r ? 0 : j % own;
+      if constexpr (P.cluster > 1 && S > P.cluster_after)
+        row = k_linear ? target_element<q * P.threads % own>(t % own) : P.target_element(row, rank());
       number w[r];
       unrolled<r - 1>([&](auto ki) {
         constexpr int k = decltype(ki)::value + 1;
         w[k] = cached(table + row + (k - 1) * p);
       });
       if constexpr (q == 0)
-        strike<2 * (r - 1)>(inject::site::fft_twiddle, a.first_twiddle + S - 1, a.twiddle_steps, &w[1].re, static_cast<int>(threadIdx.x),
-                            P.block());
+        strike<2 * (r - 1)>(inject::site::fft_twiddle, a.first_twiddle + S - 1, a.twiddle_steps, &w[1].re, lane(), P.lanes());
       unrolled<r - 1>([&](auto ki) {
         constexpr int k = decltype(ki)::value + 1;
         x[q * r + k] = x[q * r + k] * w[k];
@@ -479,7 +508,7 @@ struct line_tile {
   template <int S>
   static BALLAST_HD constexpr int slot(int i, int line) {
     constexpr exchange_layout e = P.exchange[S];
-    const int word = e.columns ? i * P.lines + line : line * P.length + i;
+    const int word = e.columns ? i * P.lines + line : line * P.share() + i;
     int at = word;
     if constexpr (e.mask[0] != 0) at ^= (word >> e.shift[0]) & e.mask[0];
     if constexpr (e.mask[1] != 0) at ^= (word >> e.shift[1]) & e.mask[1];
@@ -488,7 +517,6 @@ struct line_tile {
 
   // With powers of two the slots of a thread differ from its first one by constants: those bits of a constant that no bit of the first slot
   // can coincide with are added, the low ones, which swizzling mixes, by exclusive or.
-  static constexpr bool k_linear = P.power_of_two(P.length) && P.power_of_two(P.lines) && P.power_of_two(P.threads);
   static constexpr int k_mixed = 15;
 
   template <int Constant, class Word>
@@ -511,14 +539,63 @@ struct line_tile {
     }
   }
 
+  // Where result k of this block's butterfly j of stage S = cluster_after goes: the block, and the place in its share.
+  static BALLAST_HD constexpr int block_of_result(int j, int k) {
+    constexpr int p = P.before(P.cluster_after);
+    return (j % p + k * p) / P.target_run();
+  }
+  static BALLAST_HD constexpr int place_of_result(int j, int k, int rank) {
+    constexpr int p = P.before(P.cluster_after);
+    return (rank * P.source_run() + j / p) * P.target_run() + (j % p + k * p) % P.target_run();
+  }
+
+  template <int S, class Word, class Part>
+  __device__ __forceinline__ void write_to_cluster(int from, Part&& part) {
+    constexpr int r = P.radix[S];
+    const int first = slot<S>(place_of_result(from, 0, rank()), 0) * static_cast<int>(sizeof(Word));
+    const int first_block = block_of_result(from, 0);
+    unrolled<P.butterflies(S)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      const int j = from + q * P.threads;
+      if (!P.ragged(S) || j < P.share() / r) {
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          if constexpr (k_linear) {
+            // Without carries: the bits of `from` and those of q and k are apart.
+            constexpr int ahead = block_of_result(q * P.threads, k);
+            Word& to = word_at<slot<S>(place_of_result(q * P.threads, k, 0), 0), Word>(shared, first);
+            if constexpr (P.target_run() % P.before(S) == 0) {
+              arch::store_remote(&to, ahead, part(x[q * r + k]));
+            } else {
+              arch::store_remote(&to, first_block + ahead, part(x[q * r + k]));
+            }
+          } else {
+            Word* const to = reinterpret_cast<Word*>(shared) + slot<S>(place_of_result(j, k, rank()), 0);
+            arch::store_remote(to, block_of_result(j, k), part(x[q * r + k]));
+          }
+        });
+      }
+    });
+  }
+
+  // The barrier after results have been written, for all who read them.
+  template <int S>
+  static __device__ __forceinline__ void written() {
+    if constexpr (P.cluster > 1 && S == P.cluster_after) {
+      arch::cluster_sync();
+    } else {
+      barrier();
+    }
+  }
+
   // Results of stage S, from the threads that have them to those that need them next: for stage S + 1, or to store.
   template <int S>
   __device__ __forceinline__ void exchange() {
     constexpr int r = P.radix[S];
-    constexpr int p = P.before(S);
+    constexpr int p = P.before_share(S);
     constexpr bool ends = S == k_last;
     constexpr int next = ends ? r : P.radix[ends ? S : S + 1];
-    constexpr int stride = P.length / next;
+    constexpr int stride = P.share() / next;
     constexpr int count = ends ? P.butterflies(S) : P.butterflies(ends ? S : S + 1);
     constexpr bool next_ragged = ends ? P.ragged(S) : P.ragged(ends ? S : S + 1);
     constexpr bool from_columns = S == 0 ? P.in_columns : P.out_columns;
@@ -526,13 +603,15 @@ struct line_tile {
     const int from = place_of(from_columns);
     const int to_line = line_of(P.out_columns);
     const int to = place_of(P.out_columns);
+    constexpr bool leaves = P.cluster > 1 && S == P.cluster_after;
     const auto write = [&](auto word, auto&& part) {
       using type = typename decltype(word)::type;
+      if constexpr (leaves) return write_to_cluster<S, type>(from, part);
       const int first = slot<S>(spread(from, p, r), from_line) * static_cast<int>(sizeof(type));
       unrolled<P.butterflies(S)>([&](auto qi) {
         constexpr int q = decltype(qi)::value;
         const int j = from + q * P.threads;
-        if (!P.ragged(S) || j < P.length / r) {
+        if (!P.ragged(S) || j < P.share() / r) {
           unrolled<r>([&](auto ki) {
             constexpr int k = decltype(ki)::value;
             if constexpr (k_linear) {
@@ -562,27 +641,28 @@ struct line_tile {
         }
       });
     };
+    if constexpr (leaves) arch::cluster_wait();  // the other blocks have read what they had
     if constexpr (P.split) {
       write(word_type<real>{}, [](const number& z) { return z.re; });
-      barrier();
+      written<S>();
       refill_stage<S>();
       real im[P.held()];
       unrolled<P.held()>([&](auto i) { im[decltype(i)::value] = x[decltype(i)::value].im; });
       fetch(word_type<real>{}, [](number& z, real word) { z.re = word; });
-      barrier();
+      written<S>();
       unrolled<P.held()>([&](auto i) {
         // Exchanged next; the real parts that have arrived stay.
         const real kept = x[decltype(i)::value].re;
         x[decltype(i)::value] = {kept, im[decltype(i)::value]};
       });
       write(word_type<real>{}, [](const number& z) { return z.im; });
-      barrier();
+      written<S>();
       fetch(word_type<real>{}, [](number& z, real word) { z.im = word; });
       if constexpr (!ends && S + 1 < k_last) barrier();  // before the next exchange writes
     } else {
-      if constexpr (S > 0) barrier();  // what the exchange before wrote has been read
+      if constexpr (S > 0 && !leaves) barrier();  // what the exchange before wrote has been read
       write(word_type<number>{}, [](const number& z) { return z; });
-      barrier();
+      written<S>();
       refill_stage<S>();
       fetch(word_type<number>{}, [](number& z, const number& word) { z = word; });
     }
@@ -592,10 +672,10 @@ struct line_tile {
   __device__ __forceinline__ void stage() {
     constexpr int r = P.radix[S];
     const int t = place_of(S == 0 ? P.in_columns : P.out_columns);
+    if constexpr (P.cluster > 1 && S == P.cluster_after) arch::cluster_arrive();  // what is here has been read
     if constexpr (S > 0) multiply_by_twiddles<S>(t);
     if constexpr (S == k_last)
-      strike<2 * P.butterflies(S) * r>(inject::site::fft_intermediate, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x),
-                                       P.block());
+      strike<2 * P.butterflies(S) * r>(inject::site::fft_intermediate, a.pass, a.passes, &x[0].re, lane(), P.lanes());
     if constexpr (P.check == check_form::thread) {
       checked_butterflies<S>();
     } else {
@@ -603,8 +683,7 @@ struct line_tile {
         constexpr int q = decltype(qi)::value;
         butterfly<r>(x + q * r);
       });
-      strike<2 * P.butterflies(S) * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, static_cast<int>(threadIdx.x),
-                                       P.block());
+      strike<2 * P.butterflies(S) * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, lane(), P.lanes());
     }
     if constexpr (S < k_last || (P.remaps() && P.stages == 1)) exchange<S>();
     if constexpr (S < k_last) stage<S + 1>();
@@ -627,7 +706,7 @@ struct line_tile {
     std::uint32_t detected = 0;
     unrolled<count>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
-      if (!P.ragged(S) || place_of(columns) + q * P.threads < P.length / r) open |= 1u << q;
+      if (!P.ragged(S) || place_of(columns) + q * P.threads < P.share() / r) open |= 1u << q;
     });
     unrolled<count * r>([&](auto i) { given[decltype(i)::value] = x[decltype(i)::value]; });
     for (int attempt = 0; open != 0; ++attempt) {
@@ -637,21 +716,21 @@ struct line_tile {
         unrolled<r>([&](auto k) { x[q * r + decltype(k)::value] = given[q * r + decltype(k)::value]; });
         butterfly<r>(x + q * r);
       });
-      strike<2 * count * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, static_cast<int>(threadIdx.x), P.block());
+      strike<2 * count * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, lane(), P.lanes());
       unrolled<count>([&](auto qi) {
         constexpr int q = decltype(qi)::value;
         if ((open >> q & 1) == 0) return;
         const int step = a.first_stage + S;
-        const int here = static_cast<int>(threadIdx.x);
+        const int here = lane();
         auto seen = residual_of<r>(given + q * r, x + q * r);
         const double square = static_cast<double>(seen.square);
         abft::guarded_threshold tau = butterfly_limit<r, real>(square, a.kappa);
-        if constexpr (q == 0) strike<1>(inject::site::fft_checksum, step, a.stages, &seen.size, here, P.block());
-        if constexpr (q == 0) strike<1>(inject::site::fft_threshold, step, a.stages, &tau.value, here, P.block());
+        if constexpr (q == 0) strike<1>(inject::site::fft_checksum, step, a.stages, &seen.size, here, P.lanes());
+        if constexpr (q == 0) strike<1>(inject::site::fft_threshold, step, a.stages, &tau.value, here, P.lanes());
         std::uint32_t word = abft::verify(seen.size * seen.size, tau);
         const bool judged = square >= tiny && square <= huge;
         if (!judged && !(square == 0 && seen.size == 0)) word = abft::k_fail;
-        if constexpr (q == 0) strike<1>(inject::site::fft_comparison, step, a.stages, &word, here, P.block());
+        if constexpr (q == 0) strike<1>(inject::site::fft_comparison, step, a.stages, &word, here, P.lanes());
         if (word == abft::k_pass && attempt == 0) {
           open &= ~(1u << q);
           return;
@@ -690,8 +769,8 @@ struct line_tile {
     const int t = place_of(P.out_columns);
     unrolled<P.butterflies(k_last)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
-      const int j = t + q * P.threads;
-      if (!P.ragged(k_last) || j < stride) {
+      if (!P.ragged(k_last) || t + q * P.threads < P.share() / r) {
+        const int j = target_element<q * P.threads>(t);
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
           body(index<q * r + k>{}, j + k * stride, index<q>{}, index<k>{});
@@ -700,10 +779,7 @@ struct line_tile {
     });
   }
 
-  __device__ __forceinline__ std::int64_t target_position(int o, int line) const {
-    const line_side& s = a.target;
-    return o * s.position_element + (first_column + line) * s.position_column + middle * s.position_middle;
-  }
+  __device__ __forceinline__ std::int64_t target_position(int o, int line) const { return position_at(a.target, o, line); }
 
   // What output o is multiplied with at its store.
   __device__ __forceinline__ number factor(const void* table, int o, int line) const {
@@ -729,6 +805,7 @@ struct line_tile {
         x[at] = {x[at].re * scale, x[at].im * scale};
       });
     }
+    static_assert(!P.folds() || P.cluster == 1);
     if constexpr (P.folds()) {
       const int line = line_of(P.out_columns);
       outputs([&](auto at, int o, auto q, auto k) {
@@ -737,8 +814,7 @@ struct line_tile {
         this->x[decltype(at)::value] = this->x[decltype(at)::value] * w;
       });
     }
-    strike<2 * P.butterflies(k_last) * P.radix[k_last]>(inject::site::fft_output, a.pass, a.passes, &x[0].re, static_cast<int>(threadIdx.x),
-                                                        P.block());
+    strike<2 * P.butterflies(k_last) * P.radix[k_last]>(inject::site::fft_output, a.pass, a.passes, &x[0].re, lane(), P.lanes());
     if constexpr (k_summed) sum_outputs(sum);
     if constexpr (k_verified && P.store_factor == factor_form::table) {
       multiply_outputs();
@@ -761,7 +837,7 @@ struct line_tile {
   }
 
   __device__ __forceinline__ void strike_factor(number& w) const {
-    strike<2>(inject::site::fft_twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, static_cast<int>(threadIdx.x), P.block());
+    strike<2>(inject::site::fft_twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, lane(), P.lanes());
   }
 
   // How a thread's outputs are numbered for their weights (weights.hpp): q + k · butterflies, so that their distance in the line is always
@@ -807,7 +883,7 @@ struct line_tile {
       half[0] = unfolded<0, k_half>(step);
       half[1] = unfolded<k_half, k_numbers - k_half>(step);
     }
-    const complex_pair<real> own = cached_pair(static_cast<const real*>(a.verify) + 4 * place_of(P.out_columns));
+    const complex_pair<real> own = cached_pair(static_cast<const real*>(a.verify) + 4 * (rank() * P.threads + place_of(P.out_columns)));
     const number first = own.first * (half[0] + half[1]);
     const number second = own.second * (half[0] - half[1]);
     sum[0] = first.re;
@@ -863,8 +939,8 @@ struct line_tile {
     const std::int64_t base = (first_column + line) * s.column + middle * s.middle + batch * s.batch;
     unrolled<P.butterflies(k_last)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
-      const int j = t + q * P.threads;
-      if (P.ragged(k_last) && j >= stride) return;
+      if (P.ragged(k_last) && t + q * P.threads >= P.share() / r) return;
+      const int j = target_element<q * P.threads>(t);
       out_type* const to = static_cast<out_type*>(a.out) + (base + j * element);
       unrolled<r>([&](auto ki) {
         constexpr int k = decltype(ki)::value;
@@ -954,13 +1030,56 @@ struct line_tile {
     real out[4];
     for (int v = 0; v < 4; ++v) out[v] = P.remaps() ? sum[v] : multiply_add(-scale, encoded[v], sum[v]);
     deposit<P.out_columns, false>(out, P.remaps() ? real(0) : square);
-    bool open = false;
-    each_line([&](int line, int v, double one, double norm) {
-      if (threadIdx.x % 8 == 0) strike<1>(inject::site::fft_checksum, a.pass, a.passes, &one, line * 4 + v, 4 * P.lines);
-      const double residual = larger_residual(one);
-      if (threadIdx.x % 32 == 0 && valid(line)) open = !judged(line, residual, norm) || open;
-    });
-    return __syncthreads_or(open) != 0;
+    if constexpr (P.cluster > 1) {
+      each_line([&](int, int v, double one, double norm) {
+        if (threadIdx.x % 8 == 0) arch::store_remote(gathered(rank()) + v, 0, one);
+        if (threadIdx.x == 0) arch::store_remote(gathered(rank()) + 4, 0, norm);
+      });
+      arch::cluster_sync();
+      if (rank() == 0 && threadIdx.x < 32) judge_cluster(judged);
+      arch::cluster_sync();
+      return records()->settled == 0;
+    } else {
+      bool open = false;
+      each_line([&](int line, int v, double one, double norm) {
+        if (threadIdx.x % 8 == 0) strike<1>(inject::site::fft_checksum, a.pass, a.passes, &one, line * 4 + v, 4 * P.lines);
+        const double residual = larger_residual(one);
+        if (threadIdx.x % 32 == 0 && valid(line)) open = !judged(line, residual, norm) || open;
+      });
+      return __syncthreads_or(open) != 0;
+    }
+  }
+
+  // Five values of block `from` in the first block's memory.
+  __device__ __forceinline__ double* gathered(int from) const {
+    return reinterpret_cast<double*>(shared + P.gathered_offset()) + from * k_values;
+  }
+
+  // The first warp of the first block: adds up the sums of all blocks, judges the line, and tells every block what is to be done. The
+  // attempt loop has barriers of the cluster, so that only one may decide.
+  template <class Judge>
+  __device__ __forceinline__ void judge_cluster(Judge&& judged) const {
+    const int at = static_cast<int>(threadIdx.x);
+    double one = 0;
+    double norm = 0;
+    for (int i = at % 8; i < P.cluster; i += 8) {
+      one += gathered(i)[at / 8];
+      norm += gathered(i)[4];
+    }
+    for (int d = 1; d < 8 && d < P.cluster; d *= 2) {
+      one += __shfl_xor_sync(0xffffffffu, one, d);
+      norm += __shfl_xor_sync(0xffffffffu, norm, d);
+    }
+    if (at % 8 == 0) strike<1>(inject::site::fft_checksum, a.pass, a.passes, &one, at / 8, 4);
+    const double residual = larger_residual(one);
+    if (at == 0) (void)judged(0, residual, norm);
+    __syncwarp();
+    const line_record& r = records()[0];
+    if (at > 0 && at < P.cluster) {
+      arch::store_remote(&records()->word, static_cast<unsigned>(at), r.word);
+      arch::store_remote(&records()->settled, static_cast<unsigned>(at), r.settled);
+      arch::store_remote(&records()->norm_scale, static_cast<unsigned>(at), r.norm_scale);
+    }
   }
 
   // From value v of aᵀy − bᵀx in the lanes 8v …: |Re ρ| + |Im ρ| of one vector, and then the larger one, or whichever is not a number.
@@ -981,23 +1100,42 @@ struct line_tile {
     const int warp = static_cast<int>(threadIdx.x) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int v = lane / 8;
-    for (int line = warp; line < P.lines && warp < warps; line += warps) {
+    const auto take = [&](int line) {
       double one = 0;
       double norm = 0;
-      for (int i = lane % 8; i < k_out_slots; i += 8) {
+      each_eighth<k_out_slots>(lane % 8, [&](int i) {
         one += partial(line, i)[v];
         if constexpr (!P.remaps()) norm += partial(line, i)[4];
-      }
-      for (int i = lane % 8; i < k_in_slots; i += 8) {
+      });
+      each_eighth<k_in_slots>(lane % 8, [&](int i) {
         one -= scale * encoded_partial(line, i)[v];
         norm += encoded_partial(line, i)[4];
-      }
+      });
       constexpr int slots = k_out_slots > k_in_slots ? k_out_slots : k_in_slots;
       for (int d = 1; d < 8 && d < slots; d *= 2) {
         one += __shfl_xor_sync(0xffffffffu, one, d);
         norm += __shfl_xor_sync(0xffffffffu, norm, d);
       }
       body(line, v, one, norm);
+    };
+    if constexpr (!P.wide && P.lines <= warps) {
+      if (warp < P.lines) take(warp);
+    } else {
+      for (int line = warp; line < P.lines && warp < warps; line += warps) take(line);
+    }
+  }
+
+  // body(i) for first, first + 8, … below Count: a line that one warp takes alone is waited for by the others, so in a straight line, if
+  // what is to be stored leaves registers.
+  template <int Count, class Body>
+  static __device__ __forceinline__ void each_eighth(int first, Body&& body) {
+    if constexpr (!P.wide && P.lines <= P.block() / 32 && Count <= 32) {
+      unrolled<(Count + 7) / 8>([&](auto at) {
+        const int i = first + 8 * decltype(at)::value;
+        if (8 * decltype(at)::value + 8 <= Count || i < Count) body(i);
+      });
+    } else {
+      for (int i = first; i < Count; i += 8) body(i);
     }
   }
 
@@ -1051,6 +1189,17 @@ struct line_tile {
       }
       barrier();
     }
+    if constexpr (P.cluster > 1) {
+      static_assert(sizeof(Value) == sizeof(double));
+      if (threadIdx.x == 0) arch::store_remote(reinterpret_cast<Value*>(gathered(rank())), 0, records()->*member);
+      arch::cluster_sync();
+      if (rank() == 0 && threadIdx.x == 0) {
+        Value sum = 0;
+        for (int i = 0; i < P.cluster; ++i) sum += *reinterpret_cast<const Value*>(gathered(i));
+        records()->*member = sum;
+      }
+      arch::cluster_sync();
+    }
   }
 
   // Hash of the outputs of each line, for comparing two computations.
@@ -1092,15 +1241,24 @@ struct line_tile {
 
   // Of lines that were judged and come out as they did then, says that they may be stored; others are judged again. Returns whether any is.
   __device__ __forceinline__ bool confirm() const {
-    bool open = false;
-    for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) {
+    const auto decide = [&](int line) {
       line_record& r = records()[line];
-      if (!valid(line)) continue;
       if (r.settled == k_ready) r.settled = k_settled;
       if (r.settled == k_judged) r.settled = r.word != abft::k_pass || r.hash == r.previous ? k_ready : 0;
-      open = open || r.settled == 0;
+      return r.settled == 0;
+    };
+    if constexpr (P.cluster > 1) {  // the first block knows the hash of all
+      if (rank() == 0 && threadIdx.x == 0) {
+        (void)decide(0);
+        for (unsigned to = 1; to < P.cluster; ++to) arch::store_remote(&records()->settled, to, records()->settled);
+      }
+      arch::cluster_sync();
+      return records()->settled == 0;
+    } else {
+      bool open = false;
+      for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) open = (valid(line) && decide(line)) || open;
+      return __syncthreads_or(open) != 0;
     }
-    return __syncthreads_or(open) != 0;
   }
 
   // The tile: verified before it is stored. With a line that failed all are computed again, twice each time: first it is judged, then,
@@ -1165,18 +1323,21 @@ __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __g
     }
     line_tile<P, Injector>::barrier();
   }
-  if constexpr (P.staged || P.check == check_form::none) {
-    for (std::uint32_t at = blockIdx.x; at < given.arguments.tiles; at = tile.tile + gridDim.x) {
+  // Where tiles are not copied ahead there is a block for each. Unchecked kernels have the loop nevertheless, as NVRTC 13.0 keeps within
+  // the registers with it, unless they begin with a product.
+  if constexpr (P.staged || (P.check == check_form::none && P.load_factor == factor_form::none)) {
+    const unsigned ahead = gridDim.x / P.cluster;
+    for (std::uint32_t at = blockIdx.x / P.cluster; at < given.arguments.tiles; at = tile.tile + ahead) {
       tile.select(at);
       if constexpr (P.staged) {
         tile.from_stage = true;
-        tile.staged_next = at + gridDim.x < given.arguments.tiles ? std::int64_t{at} + gridDim.x : -1;
+        tile.staged_next = at + ahead < given.arguments.tiles ? std::int64_t{at} + ahead : -1;
       }
       tile.run();
-      if (tile.tile + gridDim.x < given.arguments.tiles) line_tile<P, Injector>::barrier();
+      if (tile.tile + ahead < given.arguments.tiles) line_tile<P, Injector>::barrier();
     }
   } else {
-    tile.select(blockIdx.x);
+    tile.select(blockIdx.x / P.cluster);
     tile.run();
   }
 }

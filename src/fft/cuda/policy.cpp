@@ -16,11 +16,12 @@ namespace ballast::fft::cuda {
 
 namespace {
 
-constexpr std::int64_t k_largest_prime = 13;
+constexpr int k_largest_product = 16;  // of several primes
 
 // Radices of at most `limit` whose product is n, as few and as equal as possible, the largest first; empty if there are none.
 std::vector<int> split_into_radices(std::int64_t n, int limit) {
   if (n == 1) return {1};
+  const auto primes = prime_factors(n);
   std::vector<int> best;
   const auto score = [](const std::vector<int>& r) {
     int sum = 0;
@@ -35,7 +36,7 @@ std::vector<int> split_into_radices(std::int64_t n, int limit) {
     }
     if (!best.empty() && now.size() + 1 > best.size()) return;
     for (int r = largest; r >= 2; --r) {
-      if (rest % r != 0) continue;
+      if (rest % r != 0 || (r > k_largest_product && std::ranges::find(primes, r) == primes.end())) continue;
       now.push_back(r);
       search(rest / r, r);
       now.pop_back();
@@ -72,7 +73,7 @@ std::vector<access_pattern> patterns(const line_policy& p, int s) {
   const bool ends = s == p.stages - 1;
   const exchange_layout e = p.exchange[s];
   std::vector<access_pattern> made;
-  const auto word = [&](int i, int line) { return e.columns ? i * p.lines + line : line * p.length + i; };
+  const auto word = [&](int i, int line) { return e.columns ? i * p.lines + line : line * p.share() + i; };
   const auto add = [&](bool columns, const auto& element) {
     access_pattern one;
     const int warps = std::min(4, (p.block() + 31) / 32);
@@ -90,17 +91,22 @@ std::vector<access_pattern> patterns(const line_policy& p, int s) {
     made.push_back(std::move(one));
   };
   const int r = p.radix[s];
-  const int before = p.before(s);
+  const int before = p.before_share(s);
   const int next = ends ? r : p.radix[s + 1];
+  const bool leaves = p.cluster > 1 && s == p.cluster_after;
   // Registers of one thread differ by constants, which a permutation of groups of 16 does not see alike: sample a few.
   for (int k = 0; k < r; k += std::max(1, r / 4)) {
     add(s == 0 ? p.in_columns : p.out_columns, [&](int t) {
-      if (t >= p.length / r) return -1;
+      if (t >= p.share() / r) return -1;
+      // At the block that it is sent to; words for different blocks count as if one took them all.
+      if (leaves)
+        return (t % before + k * before) / p.target_run() * p.share() + t / before * p.target_run() +
+               (t % before + k * before) % p.target_run();
       return (t - t % before) * r + t % before + k * before;
     });
   }
   for (int k = 0; k < next; k += std::max(1, next / 4)) {
-    add(p.out_columns, [&](int t) { return t >= p.length / next ? -1 : t + k * (p.length / next); });
+    add(p.out_columns, [&](int t) { return t >= p.share() / next ? -1 : t + k * (p.share() / next); });
   }
   return made;
 }
@@ -157,7 +163,7 @@ exchange_layout choose_exchange(line_policy p, int s) {
   const auto seen = patterns(p, s);
   const int width = word_width(p);
   double least = cost_of(seen, best, width);
-  const int bits = std::bit_width(static_cast<unsigned>(p.length * p.lines));
+  const int bits = std::bit_width(static_cast<unsigned>(p.share() * p.lines));
   exchange_layout one = best;
   for (int shift = 3; shift < bits && least > 1.0001; ++shift) {
     for (const int mask : {15, 14, 12, 8, 7, 3, 1, 6, 4, 2}) {
@@ -188,7 +194,7 @@ exchange_layout choose_exchange(line_policy p, int s) {
     }
   }
   // Where one shift after the other does not come to the minimum, both together do for powers of two.
-  if (least > 1.0001 && p.length >= 64 && std::has_single_bit(static_cast<unsigned>(p.length * p.lines))) {
+  if (least > 1.0001 && p.share() >= 64 && std::has_single_bit(static_cast<unsigned>(p.share() * p.lines))) {
     for (const bool columns : {p.out_columns, !p.out_columns}) {
       exchange_layout tried = best;
       tried.columns = columns;
@@ -259,18 +265,26 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
   p.split = value.split;
   p.min_blocks = value.min_blocks;
   p.stages = static_cast<int>(radices.size());
-  p.staged = value.staged && wanted.stageable && p.stages > 1 && wanted.check != check_form::composite;
+  p.cluster = value.cluster;
+  p.cluster_after = value.cluster_after;
+  p.staged = value.staged && wanted.stageable && p.stages > 1 && p.cluster == 1 && wanted.check != check_form::composite;
   if (radices.empty() || radices.size() > k_max_stages) throw std::logic_error("radices: expected 1 to 8");
   int product = 1;
   for (std::size_t s = 0; s < radices.size(); ++s) {
     p.radix[s] = radices[s];
     product *= radices[s];
-    if (radices[s] < 1 || radices[s] > k_max_radix) throw std::logic_error("radices: expected at most 16");
+    if (radices[s] < 1 || radices[s] > k_max_radix) throw std::logic_error("radices: expected at most 31");
   }
   if (product != p.length) throw std::logic_error("radices: expected the length as their product");
   const int last = p.stages - 1;
   if (p.butterflies(last) * p.radix[last] > k_weight_patterns)
     throw std::logic_error("radices: expected a thread to hold at most 52 numbers");
+  if (p.cluster > 1) {
+    if (p.cluster > k_most_cluster || p.lines != 1 || p.in_columns || p.out_columns || p.cluster_after < 0 ||
+        p.cluster_after >= p.stages - 1 || p.target_distance() % p.cluster != 0 || p.source_distance() % p.cluster != 0 ||
+        wanted.check == check_form::composite)
+      throw std::logic_error("cluster: expected one that divides both sides of its stage");
+  }
   if (p.stages == 1 && threads != 1) throw std::logic_error("threads: expected 1 for a line of one butterfly");
   if (p.block() > 1024 || p.block() < 32) throw std::logic_error("block: expected 32 to 1024 threads");
   const int exchanges = p.exchanges() ? std::max(1, p.stages - 1) : 0;
@@ -281,13 +295,64 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
   return p;
 }
 
+int largest_prime(bool wide) { return wide ? 23 : 31; }
+
 bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device) {
   if (length > (wide ? 8192 : 16384)) return false;
   if (length * (wide ? 8 : 4) + 8192 > device.shared_per_block) return false;
   for (const std::int64_t prime : prime_factors(length)) {
-    if (prime > k_largest_prime) return false;
+    // A large butterfly leaves room for few threads, and each thread has one.
+    if (prime > largest_prime(wide) || (prime > k_largest_product && length / prime > 256)) return false;
   }
   return true;
+}
+
+namespace {
+
+// Radices and the stage behind which data change blocks, for a cluster of `blocks`. The shorter of the runs that blocks load and store is
+// as long as it can be, up to 128 bytes; then radices are as few as possible, of at most `limit`. No radices: there are none.
+tuned_line split_for_cluster(std::int64_t n, int blocks, bool wide, int limit) {
+  const int enough = wide ? 8 : 16;
+  tuned_line best;
+  best.cluster = blocks;
+  int longest = wide ? 1 : 3;  // runs are at least 32 bytes
+  for (int most = limit; most >= 2 && longest < enough; most /= 2) {
+    std::vector<int> radices = split_into_radices(n, std::max(most, static_cast<int>(prime_factors(n).back())));
+    if (radices.size() > k_max_stages) break;
+    std::ranges::sort(radices, std::greater{});
+    do {
+      std::int64_t first = 1;
+      for (std::size_t s = 0; s + 1 < radices.size(); ++s) {
+        first *= radices[s];
+        if (first % blocks != 0 || n / first % blocks != 0) continue;
+        const auto run = static_cast<int>(std::min<std::int64_t>(std::min(first, n / first) / blocks, enough));
+        if (run <= longest) continue;
+        longest = run;
+        best.radices = radices;
+        best.cluster_after = static_cast<int>(s);
+      }
+    } while (longest < enough && std::prev_permutation(radices.begin(), radices.end()));
+  }
+  return best;
+}
+
+// What a block of a cluster should hold: half of what it can, so that a multiprocessor has two of them.
+std::int64_t share_limit(bool wide) { return wide ? 4096 : 8192; }
+
+// The smallest cluster for lines of n, by rule.
+tuned_line smallest_cluster(std::int64_t n, bool wide, int limit, const ballast::cuda::capabilities& device) {
+  for (int blocks = 2; blocks <= k_most_cluster; ++blocks) {
+    if (n % (blocks * blocks) != 0 || n / blocks > share_limit(wide) || !fits_one_pass(n / blocks, wide, device)) continue;
+    tuned_line made = split_for_cluster(n, blocks, wide, limit);
+    if (!made.radices.empty()) return made;
+  }
+  return {};
+}
+
+}  // namespace
+
+bool fits_cluster_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device) {
+  return device.major >= 9 && !smallest_cluster(length, wide, wide ? 8 : 16, device).radices.empty();
 }
 
 namespace {
@@ -295,13 +360,16 @@ namespace {
 // About how many registers a thread will want.
 int registers_of(const line_request& wanted, const tuned_line& value) {
   int held = 0;
+  int beside = 0;  // sums and differences of a large prime's butterfly
   bool ragged = false;
   for (const int r : value.radices) {
-    held = std::max(held, ceil_divide(wanted.length / r, value.threads) * r);
-    ragged = ragged || wanted.length / r % value.threads != 0;
+    const int all = wanted.length / value.cluster / r;
+    held = std::max(held, ceil_divide(all, value.threads) * r);
+    ragged = ragged || all % value.threads != 0;
+    if (r > k_largest_product) beside = r + 4;
   }
   const int scalars = wanted.wide ? 4 : 2;
-  int registers = 24 + held * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
+  int registers = 24 + (held + beside) * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
   if (ragged) registers += 8;
   // Factors of the next pass; beside the sums of a checked line the compiler finds room for them.
   if (wanted.check == check_form::none && wanted.in_columns && wanted.out_columns) registers += 8;
@@ -309,6 +377,15 @@ int registers_of(const line_request& wanted, const tuned_line& value) {
   if (wanted.check == check_form::composite) registers += held * scalars + 8 * scalars + 80;
   if (wanted.check == check_form::thread) registers += held * scalars + 24;
   return std::min(255, registers);
+}
+
+// How many blocks of so many threads have that many registers. A multiprocessor's warps are dealt to four schedulers, each with a quarter
+// of the registers.
+int fitting_blocks(int registers, int threads, const ballast::cuda::capabilities& device) {
+  const int warps = ceil_divide(threads, 32);
+  const int fitting = static_cast<int>(device.registers_per_multiprocessor) / 4 / 32 / registers;
+  const int blocks = warps < 4 ? fitting * 4 / warps : fitting / ceil_divide(warps, 4);
+  return std::clamp(blocks, 1, std::min(16, device.threads_per_multiprocessor / (warps * 32)));
 }
 
 // Whether a tile of so many lines leaves multiprocessors idle that a smaller one would use.
@@ -337,29 +414,65 @@ line_policy plain_policy(const line_request& wanted, const ballast::cuda::capabi
 
 }  // namespace
 
+namespace {
+
+line_policy cluster_policy(const line_request& wanted, const ballast::cuda::capabilities& device) {
+  const int limit = wanted.wide ? 8 : 16;
+  tuned_line value = smallest_cluster(wanted.length, wanted.wide, limit, device);
+  const int share = wanted.length / value.cluster;
+  value.threads = std::max(32, choose_threads(share, value.radices, 2 * limit));
+  for (const bool split : {false, true}) {
+    value.split = split;
+    line_policy p = make_policy(wanted, value);
+    if (p.shared_bytes() > device.shared_per_block) continue;
+    const int fitting = static_cast<int>(device.shared_per_multiprocessor / (p.shared_bytes() + 1024));
+    const int registers =
+        static_cast<int>(device.registers_per_multiprocessor) / (registers_of(wanted, value) * ceil_divide(value.threads, 32) * 32);
+    p.min_blocks = std::clamp(std::min(fitting, registers), 1, 16);
+    return p;
+  }
+  throw std::logic_error("length: expected one that fits into a cluster");
+}
+
+}  // namespace
+
 line_policy choose_policy(const line_request& wanted, const ballast::cuda::capabilities& device, const tuning_table& tuned) {
   const int n = wanted.length;
   if (wanted.plain) return plain_policy(wanted, device);
-  if (const auto entry = tuned.find(wanted, device.major)) {
+  if (const auto entry = tuned.find(wanted, device.major);
+      entry && (entry->cluster == 1 || (wanted.clusterable && wanted.check != check_form::composite))) {
     tuned_line value = *entry;
     const int least = wanted.in_columns || wanted.out_columns ? (wanted.wide ? 2 : 4) : 1;
     while (value.lines / 2 >= least && value.lines % 2 == 0 && value.threads * value.lines / 2 >= 32 &&
            (value.lines / 2 >= wanted.columns || too_few_tiles(wanted, value.lines, device)))
       value.lines /= 2;
-    if (wanted.check == check_form::composite || wanted.check == check_form::thread) {
-      // The table is for a kernel that holds half as many numbers.
+    int held = 0;
+    for (const int r : value.radices) held = std::max(held, ceil_divide(n / value.cluster / r, value.threads) * r);
+    // The table is for a kernel that holds half as many numbers as these.
+    const bool twice = wanted.check == check_form::composite || wanted.check == check_form::thread;
+    const bool fits = wanted.check != check_form::composite || held <= (wanted.wide ? 8 : 16);
+    if (twice) {
       const int threads = value.threads * value.lines;
-      value.min_blocks =
-          std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers_of(wanted, value) * threads), 1, value.min_blocks);
+      value.min_blocks = std::min(value.min_blocks, fitting_blocks(registers_of(wanted, value), threads, device));
     }
-    line_policy p = make_policy(wanted, value);
-    if (p.shared_bytes() <= device.shared_per_block) return p;
+    if (fits) {
+      line_policy p = make_policy(wanted, value);
+      if (p.shared_bytes() <= device.shared_per_block) return p;
+    }
   }
+  if (!fits_one_pass(n, wanted.wide, device)) return cluster_policy(wanted, device);
   const int limit = wanted.wide ? 8 : 16;  // complex numbers that a thread should hold
-  std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max(limit, 13));
+  const auto prime = n == 1 ? 1 : static_cast<int>(prime_factors(n).back());
+  std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max({limit, 13, prime}));
   if (std::has_single_bit(static_cast<unsigned>(n)) && n > 16) radices = split_into_radices(n, limit);
-  if (radices.empty()) throw std::logic_error("length: expected prime factors of at most 13");
-  int threads = radices.size() == 1 ? 1 : choose_threads(n, radices, limit);
+  if (radices.empty()) throw std::logic_error("length: expected small prime factors");
+  // A short line in rows belongs to a few threads, which take neighbouring elements: whole lines, one a thread, are apart by their length.
+  int most = limit;
+  if (n >= 8 && n <= 32 && !(wanted.in_columns && wanted.out_columns)) {
+    most = n <= 16 ? 4 : 8;
+    radices = split_into_radices(n, std::max(most, prime));
+  }
+  int threads = radices.size() == 1 ? 1 : choose_threads(n, radices, most);
   // A block of 1024 threads leaves 64 registers to each: too few for the sums of a checked line; one of 512 leaves 128, too few beside 16
   // complex doubles.
   const int most_threads = wanted.check == check_form::none ? 1024 : wanted.wide && n > 4096 ? 256 : 512;
@@ -380,18 +493,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   while (threads * lines > 1024 && lines > 1) lines /= 2;
   while (threads * lines < 32) lines *= 2;
   const int registers = registers_of(wanted, {radices, threads});
-  const auto blocks_for = [&](int threads_of_block) {
-    threads_of_block = ceil_divide(threads_of_block, 32) * 32;
-    int blocks = std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers * threads_of_block), 1,
-                            std::min(16, device.threads_per_multiprocessor / threads_of_block));
-    // Each quarter of a multiprocessor has its own registers and runs whole warps.
-    const auto fits = [&](int tried) {
-      const int warps = ceil_divide(tried * threads_of_block / 32, 4);
-      return static_cast<int>(device.registers_per_multiprocessor) / 4 / (32 * warps) / 8 * 8 >= registers;
-    };
-    while (blocks > 1 && !fits(blocks)) --blocks;
-    return blocks;
-  };
+  const auto blocks_for = [&](int threads_of_block) { return fitting_blocks(registers, threads_of_block, device); };
   for (bool split : {false, true}) {
     for (int side = lines; side >= 1 && threads * side >= 32; side /= 2) {
       if (!split && columns && side < (wanted.wide ? 2 : 4) && side < wanted.columns) break;
@@ -405,15 +507,45 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   throw std::logic_error("length: expected one that fits into shared memory");
 }
 
+namespace {
+
+// Clusters for a line, in blocks of 1024 elements and more.
+void add_clusters(std::vector<tuned_line>& made, const line_request& wanted, const ballast::cuda::capabilities& device) {
+  for (int blocks = 2; blocks <= k_most_cluster; blocks *= 2) {
+    const int share = wanted.length / blocks;
+    if (wanted.length % (blocks * blocks) != 0 || share < (wanted.wide ? 1024 : 2048) || !fits_one_pass(share, wanted.wide, device))
+      continue;
+    for (const int limit : {8, 16}) {
+      tuned_line one = split_for_cluster(wanted.length, blocks, wanted.wide, limit);
+      if (one.radices.empty()) continue;
+      for (const int held : {8, 16, 32}) {
+        if (held < limit || held > (wanted.wide ? 16 : 32)) continue;
+        one.threads = choose_threads(share, one.radices, held);
+        if (one.threads < 64 || one.threads > 1024) continue;
+        const std::int64_t room = make_policy(wanted, one).shared_bytes() + 1024;
+        const int most =
+            std::min({static_cast<int>(device.shared_per_multiprocessor / room), device.threads_per_multiprocessor / one.threads, 8});
+        for (one.min_blocks = most; one.min_blocks >= std::max(1, most / 2); --one.min_blocks) {
+          if (std::ranges::find(made, one) == made.end()) made.push_back(one);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cuda::capabilities& device) {
   std::vector<tuned_line> made;
   const int n = wanted.length;
+  if (device.major >= 9 && !wanted.in_columns && !wanted.out_columns && wanted.check != check_form::composite && wanted.clusterable)
+    add_clusters(made, wanted, device);
+  if (!fits_one_pass(n, wanted.wide, device)) return made;
   const bool columns = wanted.in_columns || wanted.out_columns;
-  std::int64_t prime = 1;
-  for (const std::int64_t each : prime_factors(n)) prime = std::clamp(each, prime, k_largest_prime);
+  const auto prime = n == 1 ? 1 : static_cast<int>(prime_factors(n).back());
   for (const int limit : {4, 8, 16}) {
     if (wanted.wide ? limit == 16 && n > 16 : limit == 4 && n > 64) continue;
-    std::vector<int> radices = split_into_radices(n, n <= 16 ? 16 : std::max(limit, static_cast<int>(prime)));
+    const std::vector<int> radices = split_into_radices(n, std::max(limit, prime));
     if (radices.empty() || radices.size() > k_max_stages) continue;
     for (const int held : {limit, 2 * limit}) {
       if (held > (wanted.wide ? 16 : 32)) continue;
@@ -422,7 +554,7 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
         const int lines = static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, block / threads))));
         if (threads * lines < 32 || threads * lines > 1024 || (block > 64 && threads * lines * 2 <= block)) continue;
         if (columns && lines < (wanted.wide ? 4 : 8)) continue;
-        if (lines > 64) continue;
+        if (lines > std::max(64, 2048 / n)) continue;
         for (const bool split : {false, true}) {
           for (const int registers : {40, 64, 80, 96, 112, 128, 168}) {
             int own = 0;
@@ -485,7 +617,7 @@ std::string kernel_expression(const line_policy& p, bool instrumented) {
     text += ',';
   }
   append(text, p.truncated);
-  for (const int number : {p.transactions, p.length, p.lines, p.threads, p.min_blocks, p.stages}) {
+  for (const int number : {p.transactions, p.length, p.lines, p.threads, p.min_blocks, p.stages, p.cluster, p.cluster_after}) {
     text += ',';
     append(text, number);
   }
@@ -511,6 +643,7 @@ ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrum
   made.threads = policy.block();
   made.shared = policy.shared_bytes();
   made.blocks = policy.min_blocks;
+  made.cluster = policy.cluster;
   made.overlaps = true;
   // Strikes are calls, around which what a thread holds is kept in memory. Other kernels have no room for that.
   made.spills = instrumented ? 4096 : 0;

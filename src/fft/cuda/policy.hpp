@@ -9,7 +9,8 @@
 namespace ballast::fft::cuda {
 
 inline constexpr int k_max_stages = 8;
-inline constexpr int k_max_radix = 16;
+inline constexpr int k_max_radix = 31;
+inline constexpr int k_most_cluster = 16;         // blocks that hold a line together
 inline constexpr int k_record_bytes = 80;         // room in shared memory for what is known of a line (line.cuh)
 inline constexpr int k_group_record_bytes = 112;  // and of the same line of all tiles of a group (composite.cuh)
 
@@ -37,6 +38,9 @@ struct exchange_layout {
 
 // A line: `length` elements, transformed by `threads` threads that hold ⌈length / radix / threads⌉ butterflies each. A tile: `lines` lines,
 // one block. Thread t of a line has butterflies t, t + threads, …; butterfly j of a stage with radix r reads elements j + k·length/r.
+// A cluster: so many blocks hold one line, share() = length / cluster elements each, `threads` threads in each. N = n₁n₂, n₁ the product
+// of the radices up to stage cluster_after. Up to there block b has the elements k₁n₂ + c with b = c / (n₂ / cluster), then, in the order
+// that these stages have made, the elements cn₁ + k₁ with b = k₁ / (n₁ / cluster). Both lie in a block as in a line of share() elements.
 struct line_policy {
   bool wide = false;         // double
   bool inverse = false;      // real and imaginary parts change places at load and store
@@ -61,15 +65,19 @@ struct line_policy {
   int threads = 1;     // of one line
   int min_blocks = 1;  // blocks that a multiprocessor is to hold: the compiler's register limit
   int stages = 1;
+  int cluster = 1;        // blocks that hold one line; more than 1: lines = 1, no columns
+  int cluster_after = 0;  // the stage whose results go to other blocks
   int radix[k_max_stages] = {1, 1, 1, 1, 1, 1, 1, 1};
   exchange_layout exchange[k_max_stages] = {};  // [s]: between stage s and s + 1; one stage and different mappings: [0], before the store
 
   bool operator==(const line_policy&) const = default;
 
   BALLAST_HD constexpr int block() const { return threads * lines; }
+  BALLAST_HD constexpr int share() const { return length / cluster; }   // of a line, in one block
+  BALLAST_HD constexpr int lanes() const { return block() * cluster; }  // of a tile
   // Butterflies of stage s that a thread has, the last of them perhaps beyond the line.
-  BALLAST_HD constexpr int butterflies(int s) const { return (length / radix[s] + threads - 1) / threads; }
-  BALLAST_HD constexpr bool ragged(int s) const { return length / radix[s] % threads != 0; }
+  BALLAST_HD constexpr int butterflies(int s) const { return (share() / radix[s] + threads - 1) / threads; }
+  BALLAST_HD constexpr bool ragged(int s) const { return share() / radix[s] % threads != 0; }
   // Complex registers of a thread.
   BALLAST_HD constexpr int held() const {
     int most = 1;
@@ -80,6 +88,20 @@ struct line_policy {
     int product = 1;
     for (int i = 0; i < s; ++i) product *= radix[i];
     return product;
+  }
+  // The same for a block's share of a line.
+  BALLAST_HD constexpr int before_share(int s) const { return s > cluster_after ? before(s) / cluster : before(s); }
+  // Runs of neighbours in a block's share: of the line's elements as they are loaded, and as they are stored. And how far apart they are.
+  BALLAST_HD constexpr int source_distance() const { return length / before(cluster_after + 1); }
+  BALLAST_HD constexpr int source_run() const { return source_distance() / cluster; }
+  BALLAST_HD constexpr int target_distance() const { return before(cluster_after + 1); }
+  BALLAST_HD constexpr int target_run() const { return target_distance() / cluster; }
+  // The elements that place i of the share of block `rank` stands for, at load and store.
+  BALLAST_HD constexpr int source_element(int i, int rank) const {
+    return cluster == 1 ? i : i / source_run() * source_distance() + rank * source_run() + i % source_run();
+  }
+  BALLAST_HD constexpr int target_element(int i, int rank) const {
+    return cluster == 1 ? i : i / target_run() * target_distance() + rank * target_run() + i % target_run();
   }
   // Where the twiddle factors of stage s ≥ 1 begin in the table: w_{pr}^{jk} at [(k − 1) p + j], p = before(s).
   BALLAST_HD constexpr int twiddle_offset(int s) const {
@@ -98,7 +120,7 @@ struct line_policy {
   BALLAST_HD constexpr int scalar_bytes() const { return wide ? 8 : 4; }
   BALLAST_HD constexpr std::int64_t exchange_bytes() const {
     if (!exchanges()) return 0;
-    const std::int64_t words = (static_cast<std::int64_t>(length) * lines + 15) / 16 * 16;
+    const std::int64_t words = (static_cast<std::int64_t>(share()) * lines + 15) / 16 * 16;
     return words * scalar_bytes() * (split ? 1 : 2);
   }
   // Partial sums of a line: how many threads (or groups of lanes that were summed by shuffles) have one.
@@ -119,11 +141,16 @@ struct line_policy {
     if (!sums()) return 0;
     return (k_record_bytes + (check == check_form::composite ? k_group_record_bytes : 0)) * static_cast<std::int64_t>(lines);
   }
+  // What the blocks of a cluster send to the first one: five sums each.
+  BALLAST_HD constexpr std::int64_t gathered_offset() const { return partial_offset() + partial_bytes() + record_bytes(); }
+  BALLAST_HD constexpr std::int64_t gathered_bytes() const {
+    return sums() && cluster > 1 ? 5 * 8 * static_cast<std::int64_t>(cluster) : 0;
+  }
   // The stage, behind all this, and the barrier that tells when it is full.
   BALLAST_HD constexpr std::int64_t stage_offset() const { return (partial_offset() + partial_bytes() + record_bytes() + 127) / 128 * 128; }
   BALLAST_HD constexpr std::int64_t tile_bytes() const { return static_cast<std::int64_t>(length) * lines * 2 * scalar_bytes(); }
   BALLAST_HD constexpr std::int64_t shared_bytes() const {
-    return staged ? stage_offset() + tile_bytes() + 16 : partial_offset() + partial_bytes() + record_bytes();
+    return staged ? stage_offset() + tile_bytes() + 16 : gathered_offset() + gathered_bytes();
   }
   BALLAST_HD constexpr std::int64_t partial_offset() const { return (exchange_bytes() + 15) / 16 * 16; }
 };

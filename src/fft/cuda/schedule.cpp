@@ -158,17 +158,21 @@ class builder {
 
   void add_axis(const axis_request& one) {
     bool smooth = true;
-    for (const std::int64_t prime : prime_factors(one.length)) smooth = smooth && prime <= 13;
+    for (const std::int64_t prime : prime_factors(one.length)) smooth = smooth && prime <= largest_prime(wide_);
     if (smooth) {
-      const auto split = split_length(one.length);
+      const auto split = split_length(one.length, one);
       if (!split.empty()) return add_line(one, split);
     }
     add_convolution(one);
   }
 
-  // Factors of one, two or three passes; empty if there are none that fit.
-  std::vector<std::int64_t> split_length(std::int64_t n) const {
+  // Factors of one, two or three passes over lines of length n that lie as those of `one`; empty if there are none that fit.
+  std::vector<std::int64_t> split_length(std::int64_t n, const axis_request& one) const {
     if (fits_one_pass(n, wide_, device_)) return {n};
+    // Two-sided checksums and the plain variant have no form for clusters.
+    if (one.source_stride == 1 && one.target_stride == 1 && wanted_.check != check_form::composite && !wanted_.plain &&
+        fits_cluster_pass(n, wide_, device_))
+      return {n};
     const auto fits = [&](std::int64_t length) { return length <= (wide_ ? 1024 : 2048) && fits_one_pass(length, wide_, device_); };
     std::vector<std::int64_t> best;
     double least = std::numeric_limits<double>::infinity();
@@ -243,7 +247,7 @@ class builder {
       while (tried < least) tried *= 2;
       if (tried < m && tried % 16 == 0) m = tried;
     }
-    const auto split = split_length(m);
+    const auto split = split_length(m, one);
     if (split.empty())
       throw unsupported_error("length " + std::to_string(one.length) + ": expected at most 2^29 after padding to a convolution, got " +
                               std::to_string(m));
@@ -327,6 +331,7 @@ class builder {
     const bool read_as_it_is = !loads || (one.load == load_form::complex && one.load_table == table_kind::none && one.loaded == 0);
     const bool on_boundaries = wide_ || (n % 2 == 0 && dims[1].source % 2 == 0 && dims[2].source % 2 == 0 && made.repeats.empty());
     wanted.stageable = wanted_.aligned && read_as_it_is && on_boundaries && source == 1 && dims[0].source == n && !wanted.in_columns;
+    wanted.clusterable = source == 1 && target == 1;
     made.request = wanted;
     line_policy& p = made.policy;
     p = choose_policy(wanted, device_, *wanted_.tuned);

@@ -82,8 +82,15 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value);
 // What the tuner tries for a line: radices, threads, lines and exchanges that could be the fastest.
 std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cuda::capabilities& device);
 
-// Whether one pass can transform lines of this length, all prime factors being at most 13.
+// The largest prime that is a radix: its butterfly needs registers for twice as many complex numbers. Lengths with larger ones are
+// convolutions.
+int largest_prime(bool wide);
+
+// Whether one block can transform lines of this length in one pass.
 bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device);
+
+// Whether a cluster of blocks can, for lines whose elements lie side by side in memory.
+bool fits_cluster_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device);
 
 // The template instantiation that a policy names; `instrumented` for the kernel that can be injected into.
 std::string kernel_expression(const line_policy& policy, bool instrumented);

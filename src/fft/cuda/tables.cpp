@@ -82,11 +82,11 @@ template <class T>
 typename table_source<T>::weights table_source<T>::checksum_weights(const line_policy& p) {
   weights made;
   // Registers are numbered as line.cuh has them; α and α′ are rounded, and what follows from them is exact for them.
-  const std::int64_t stride = p.length / p.radix[p.stages - 1];
+  const std::int64_t stride = p.share() / p.radix[p.stages - 1];
   const int butterflies = p.butterflies(p.stages - 1);
   const int count = butterflies * p.radix[p.stages - 1];
   std::vector<std::complex<wide<T>>> own[2], a[2];
-  for (int t = 0; t < p.threads; ++t) {
+  for (int t = 0; t < p.threads * p.cluster; ++t) {
     std::complex<double> drawn[2];
     for (std::uint64_t v = 0; v < 2; ++v) {
       const abft::phase one = abft::random_phase(k_weight_seed, v, static_cast<std::uint64_t>(t));
@@ -94,7 +94,7 @@ typename table_source<T>::weights table_source<T>::checksum_weights(const line_p
     }
     // A fault that reaches two threads reaches t and t + T/2. Two phases cancel for some ratio of what they are multiplied with: not for
     // one near to that in the second vector.
-    if (p.threads % 2 == 0 && t >= p.threads / 2) {
+    if (p.threads % 2 == 0 && t % p.threads >= p.threads / 2) {
       const auto other = static_cast<std::size_t>(t - p.threads / 2);
       const auto ratio = drawn[0] / std::complex<double>(own[0][other]);
       drawn[1] = -std::complex<double>(own[1][other]) * std::polar(1.0, std::arg(ratio) + std::arg(drawn[1]) / 3);
@@ -106,9 +106,12 @@ typename table_source<T>::weights table_source<T>::checksum_weights(const line_p
   }
   constexpr std::complex<wide<T>> powers[] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}};
   for (std::int64_t o = 0; o < p.length; ++o) {
-    const std::int64_t j = o % stride;
-    const auto n = static_cast<int>(j / p.threads + o / stride * butterflies);
-    const auto t = static_cast<std::size_t>(j % p.threads);
+    // The place in its block's share.
+    const std::int64_t i = p.cluster == 1 ? o : o / p.target_distance() * p.target_run() + o % p.target_run();
+    const std::int64_t rank = p.cluster == 1 ? 0 : o % p.target_distance() / p.target_run();
+    const std::int64_t j = i % stride;
+    const auto n = static_cast<int>(j / p.threads + i / stride * butterflies);
+    const auto t = static_cast<std::size_t>(rank * p.threads + j % p.threads);
     const auto power = powers[weight_quarters(count, n)];
     a[0].push_back(own[0][t] * power);
     a[1].push_back(own[1][t] * (n < weight_half(count) ? power : -power));

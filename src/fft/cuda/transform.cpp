@@ -185,6 +185,7 @@ void cuda_transform<T>::fill(prepared_pass& made) const {
   const auto key = [&] {
     std::string text = std::to_string(policy.length) + "/" + std::to_string(policy.threads);
     for (int s = 0; s < policy.stages; ++s) text.append(1, '.').append(std::to_string(policy.radix[s]));
+    if (policy.cluster > 1) text += "/" + std::to_string(policy.cluster) + "." + std::to_string(policy.cluster_after);
     return text;
   }();
   using source = table_source<T>;
@@ -281,7 +282,7 @@ void cuda_transform<T>::launch(const prepared& work, const std::array<unsigned c
       a.out = base[static_cast<std::size_t>(p.to)] + target * target_width;
       a.first_tile = round * a.tiles;
       const std::size_t size = instrumented ? sizeof(launch_argument) : sizeof(line_arguments);
-      device_->launch(*each.kernel, std::min(p.groups(), each.most_blocks), &given, size, how.stream);
+      device_->launch(*each.kernel, std::min(p.groups() * p.policy.cluster, each.most_blocks), &given, size, how.stream);
       std::size_t i = 0;
       while (i < at.size() && ++at[i] == p.repeats[i].count) at[i++] = 0;
       if (i == at.size()) break;

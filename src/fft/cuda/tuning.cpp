@@ -18,6 +18,14 @@ constexpr std::string_view k_built_in =
 #include "fft/cuda/tuning_table.inc"
     ;
 
+bool fits_cluster(const tuned_line& value) {
+  const auto stages = static_cast<int>(value.radices.size());
+  if (value.cluster < 2 || value.cluster > k_most_cluster || value.cluster_after < 0 || value.cluster_after >= stages - 1) return false;
+  std::int64_t sides[2] = {1, 1};
+  for (int s = 0; s < stages; ++s) sides[s > value.cluster_after] *= value.radices[static_cast<std::size_t>(s)];
+  return value.lines == 1 && sides[0] % value.cluster == 0 && sides[1] % value.cluster == 0;
+}
+
 }  // namespace
 
 tuning_table::key tuning_table::key_of(const line_request& wanted, int major) {
@@ -91,6 +99,12 @@ tuning_table tuning_table::parse(std::string_view text) {
     }
     if (value.radices.size() > k_max_stages || product != request.length) throw wrong("at most 8 radices whose product is the length");
     if (value.threads < 1 || value.lines < 1 || value.min_blocks < 1) throw wrong("threads, lines and blocks of at least 1");
+    if (words >> value.cluster) {
+      if (!(words >> value.cluster_after) || !fits_cluster(value))
+        throw wrong("a cluster of 2 to 16 blocks that divides both sides of its stage");
+    } else {
+      value.cluster = 1;
+    }
     made.set(request, capability / 10, std::move(value));
   }
   return made;
@@ -107,7 +121,9 @@ std::string tuning_table::to_text() const {
          << (value.staged  ? (value.split ? " staged_split " : " staged ")
              : value.split ? " split "
                            : " whole ")
-         << value.min_blocks << ' ' << value.gain << '\n';
+         << value.min_blocks << ' ' << value.gain;
+    if (value.cluster > 1) text << ' ' << value.cluster << ' ' << value.cluster_after;
+    text << '\n';
   }
   return text.str();
 }

@@ -26,6 +26,7 @@ struct line_request {
   std::int64_t columns = 1;  // and how many side by side
   bool plain = false;        // no swizzle, and neither rules nor table
   bool stageable = false;    // tiles lie together in memory, aligned, and are read as they are
+  bool clusterable = false;  // elements of a line lie side by side in memory, so that blocks can take runs of them
 };
 
 // The part of a policy that is tuned.
@@ -36,7 +37,9 @@ struct tuned_line {
   bool split = false;
   int min_blocks = 1;
   bool staged = false;
-  double gain = 1;  // measured: time by the rules over time by this entry
+  double gain = 1;        // measured: time by the rules over time by this entry
+  int cluster = 1;        // blocks that hold a line together
+  int cluster_after = 0;  // the stage behind which its data change blocks
 
   bool operator==(const tuned_line&) const = default;
 };
@@ -48,8 +51,9 @@ class tuning_table {
 
   // One entry a line: "sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 3 1.08": architecture, precision, length, order of load and
   // store, checked or unchecked, radices, threads of a line, lines of a tile, exchange (whole, split, and with a stage staged or
-  // staged_split), blocks on a multiprocessor, gain. Lines that begin with # are comments. Throws invalid_argument_error with the number of
-  // a line that it cannot read.
+  // staged_split), blocks on a multiprocessor, gain; for lines that a cluster holds also the number of its blocks and the stage (from 0)
+  // whose results change blocks. Lines that begin with # are comments. Throws invalid_argument_error with the number of a line that it
+  // cannot read.
   static tuning_table parse(std::string_view text);
   std::string to_text() const;
 
