@@ -370,7 +370,7 @@ int registers_of(const line_request& wanted, const tuned_line& value) {
   }
   const int scalars = wanted.wide ? 4 : 2;
   int registers = 24 + (held + beside) * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
-  if (ragged) registers += 8;
+  if (ragged && wanted.check == check_form::none) registers += 8;
   // Factors of the next pass; beside the sums of a checked line the compiler finds room for them.
   if (wanted.check == check_form::none && wanted.in_columns && wanted.out_columns) registers += 8;
   if (wanted.check != check_form::none && (wanted.wide || !wanted.in_columns)) registers += wanted.wide ? 16 : 8;
@@ -383,9 +383,10 @@ int registers_of(const line_request& wanted, const tuned_line& value) {
 // of the registers.
 int fitting_blocks(int registers, int threads, const ballast::cuda::capabilities& device) {
   const int warps = ceil_divide(threads, 32);
-  const int fitting = static_cast<int>(device.registers_per_multiprocessor) / 4 / 32 / registers;
-  const int blocks = warps < 4 ? fitting * 4 / warps : fitting / ceil_divide(warps, 4);
-  return std::clamp(blocks, 1, std::min(16, device.threads_per_multiprocessor / (warps * 32)));
+  const int quarter = static_cast<int>(device.registers_per_multiprocessor) / 4 / 32;
+  int blocks = std::min(16, device.threads_per_multiprocessor / (warps * 32));
+  while (blocks > 1 && quarter / ceil_divide(blocks * warps, 4) / 8 * 8 < registers) --blocks;
+  return std::max(blocks, 1);
 }
 
 // Whether a tile of so many lines leaves multiprocessors idle that a smaller one would use.
@@ -420,7 +421,9 @@ line_policy cluster_policy(const line_request& wanted, const ballast::cuda::capa
   const int limit = wanted.wide ? 8 : 16;
   tuned_line value = smallest_cluster(wanted.length, wanted.wide, limit, device);
   const int share = wanted.length / value.cluster;
-  value.threads = std::max(32, choose_threads(share, value.radices, 2 * limit));
+  // Beside 16 doubles the sums leave room for one block of 256 threads only.
+  const bool half = wanted.wide && wanted.check != check_form::none;
+  value.threads = std::max(32, choose_threads(share, value.radices, half ? limit : 2 * limit));
   for (const bool split : {false, true}) {
     value.split = split;
     line_policy p = make_policy(wanted, value);

@@ -36,6 +36,8 @@ inline constexpr std::uint64_t k_weight_pattern[k_weight_patterns][2] = {
 BALLAST_HD constexpr int weight_half(int count) { return (count + 1) / 2; }
 
 // e(n) of `count` numbers.
-BALLAST_HD constexpr int weight_quarters(int count, int n) { return static_cast<int>(k_weight_pattern[count - 1][n / 32] >> 2 * (n % 32) & 3); }
+BALLAST_HD constexpr int weight_quarters(int count, int n) {
+  return static_cast<int>(k_weight_pattern[count - 1][n / 32] >> 2 * (n % 32) & 3);
+}
 
 }  // namespace ballast::fft::cuda
