@@ -44,6 +44,28 @@ double fft_output_underflow(double points) {
   return 3 * smallest * points;
 }
 
+// How much more the residual of a line may be on a GPU, where bᵀx is summed by threads of `terms` numbers each, in one chain of working
+// precision, and the line may be multiplied by factors of its next pass. Derivation, in stages of a transform, each of which rounds every
+// number once, by about u: the two multiply-adds of each number in the chain round at the size of the half of it on the average, in both
+// parts, as much as one stage for each term; stages themselves round random data by less than assumed, by half. Measured without this
+// (κ = 1): RMS 1.16, largest 6.5 of 8·10⁶ lines of 16 numbers in one thread; so κ = 7.5 had no room there.
+// Factors f, |f| = 1: y is multiplied by f, and summed with a / f, both rounded, the latter as powers of a rounded step up to the fourth
+// (src/fft/cuda/line.cuh). A factor is a product of two rounded ones, its relative error has an RMS of about 0.8u; f and the product with
+// it round each number by 1u, the middle of eight powers and the step add 0.8u (1 + Σ_{i = −4…3} i²/8)^½ = 2.1u, Horner's scheme less
+// than 1u, independently: seven stages, of which four are granted, as half of the others are room.
+inline double fft_line_growth(double points, int terms, bool factors) {
+  const double stages = std::log2(points) + 1 + 6;
+  return std::sqrt((std::max(stages, std::log2(points) / 2 + terms) + (factors ? 4 : 0)) / stages);
+}
+
+// What gradual underflow adds to ρ by such factors: half the smallest number in each of the two roundings of a part of z_o = f_o y_o, and
+// in each of the 4 of a part in Horner's scheme and the product with the middle factor: of |Re| + |Im| at most 2 + 4 of them. A bound.
+template <class T>
+double fft_factor_underflow(double points) {
+  const double smallest = sizeof(T) == 4 ? 0x1p-149 : 0x1p-1074;
+  return 6 * smallest * points;
+}
+
 // K-Means, row check: the residual of Σ_j w_j (‖c_j‖² − 2 x·c_j) over one group of centroids, every operation in working precision.
 // Derivation: a chain of n multiply-adds from ‖c_j‖² errs by a random walk of about u √n (‖c_j‖² + 2‖x‖‖c_j‖) at most; the errors of the
 // columns are independent, so they add up in squares with their weights; the product with the checksum centroid C errs by u √n ‖x‖‖C‖; the

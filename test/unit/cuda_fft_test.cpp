@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <numbers>
 #include <numeric>
 #include <random>
 #include <set>
@@ -28,6 +29,7 @@
 #include "fft/cuda/roots.hpp"
 #include "fft/cuda/schedule.hpp"
 #include "fft/cuda/tables.hpp"
+#include "fft/cuda/weights.hpp"
 #include "fft/problem.hpp"
 #include "fft/wide.hpp"
 
@@ -519,32 +521,45 @@ TYPED_TEST(cuda_fft_tables, chirp_and_filter_convolve_to_the_transform) {
   }
 }
 
-// aᵀ(Wx) = bᵀx for both vectors, where the second has the signs of the registers that hold the outputs.
+// a of output o for both vectors, from the phases of its thread and the number that the thread has it by.
+template <class T>
+std::array<std::complex<long double>, 2> weights_of(const line_policy& p, const std::vector<T>& phases, int o) {
+  const int stride = p.length / p.radix[p.stages - 1];
+  const int butterflies = p.butterflies(p.stages - 1);
+  const int count = butterflies * p.radix[p.stages - 1];
+  const int n = o % stride / p.threads + o / stride * butterflies;
+  const auto t = static_cast<std::size_t>(o % stride % p.threads);
+  std::array<std::complex<long double>, 2> a;
+  for (std::size_t v = 0; v < 2; ++v) {
+    a[v] = {phases[4 * t + 2 * v], phases[4 * t + 2 * v + 1]};
+    for (int i = 0; i < weight_quarters(count, n); ++i) a[v] *= std::complex<long double>(0, 1);
+  }
+  if (n >= weight_half(count)) a[1] = -a[1];
+  return a;
+}
+
+// aᵀ(Wx) = bᵀx for both vectors.
 TYPED_TEST(cuda_fft_tables, weights_encode_what_they_verify) {
   using T = TypeParam;
   for (const int length : {1, 2, 7, 60, 64, 1000, 1024, 1331}) {
     const line_policy p = this->policy(length);
     const auto weights = table_source<T>::checksum_weights(p);
-    ASSERT_EQ(weights.verify.size(), static_cast<std::size_t>(2 * length));
+    ASSERT_EQ(weights.verify.size(), static_cast<std::size_t>(4 * p.threads));
     ASSERT_EQ(weights.encode.size(), static_cast<std::size_t>(4 * length));
     const auto x = this->noise(static_cast<std::size_t>(length));
     const auto y = dft(x);
-    const int stride = length / p.radix[p.stages - 1];
-    std::complex<long double> out[2], in[2];
+    std::complex<long double> out[2], in[2], product = 0;
     long double norm = 0;
-    int negative = 0;
     for (int i = 0; i < length; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      const bool minus =
-          (std::popcount(static_cast<unsigned>(i / stride)) + std::popcount(static_cast<unsigned>(i % stride / p.threads))) % 2 != 0;
-      negative += minus ? 1 : 0;
-      const auto a = number_at(weights.verify, at);
-      EXPECT_NEAR(static_cast<double>(std::abs(a)), 1, 1e-6);
-      out[0] += a * y[at];
-      out[1] += (minus ? -a : a) * y[at];
-      in[0] += number_at(weights.encode, 2 * at) * x[at];
-      in[1] += number_at(weights.encode, 2 * at + 1) * x[at];
+      const auto a = weights_of(p, weights.verify, i);
+      product += a[0] * std::conj(a[1]);
       norm += std::norm(x[at]);
+      for (const std::size_t v : {0u, 1u}) {
+        EXPECT_NEAR(static_cast<double>(std::abs(a[v])), 1, 1e-6);
+        out[v] += a[v] * y[at];
+        in[v] += number_at(weights.encode, 2 * at + v) * x[at];
+      }
     }
     for (const int v : {0, 1}) {
       // Only b is rounded beyond a: |b| is about √N, and the errors of N terms add up like noise.
@@ -553,8 +568,82 @@ TYPED_TEST(cuda_fft_tables, weights_encode_what_they_verify) {
       EXPECT_GT(std::abs(out[v]), 100 * allowed) << "or this would prove nothing";
     }
     if (length >= 60) {
-      EXPECT_NEAR(negative, length / 2.0, length / 8.0) << "vectors that are nearly orthogonal";
+      EXPECT_LE(std::abs(product), length / 4.0L) << "vectors that are nearly orthogonal";
     }
+  }
+}
+
+// What a change of one number before each stage does to the checksums, over the root of how many outputs it reaches: aᵀ taken backwards
+// through the stages. Independent random phases give 1 in the mean square, and something near 0 for the unluckiest of many numbers. Where
+// all outputs are those of one thread nothing is random, and the larger response must be well above 0.
+TYPED_TEST(cuda_fft_tables, every_number_before_every_stage_is_seen_by_the_weights) {
+  using T = TypeParam;
+  double least_of_all = 10;
+  for (const int length : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 60, 64, 256, 320, 512, 1000, 1024, 1331, 4096, 8192}) {
+    SCOPED_TRACE(length);
+    const line_policy p = this->policy(length);
+    const auto weights = table_source<T>::checksum_weights(p);
+    std::vector<std::array<std::complex<long double>, 2>> a(static_cast<std::size_t>(length));
+    for (int o = 0; o < length; ++o) a[static_cast<std::size_t>(o)] = weights_of(p, weights.verify, o);
+    double touched = 1;
+    double square_sum = 0;
+    int numbers = 0;
+    for (int s = p.stages - 1; s >= 0; --s) {
+      const int r = p.radix[s];
+      const int before = p.before(s);
+      const int stride = length / r;
+      auto back = a;
+      double least = 10;
+      touched *= r;
+      for (int j = 0; j < stride; ++j) {
+        for (int k = 0; k < r; ++k) {
+          std::array<std::complex<long double>, 2> sum{};
+          for (int m = 0; m < r; ++m) {
+            const auto w = fft::root_of_unity<long double>(std::int64_t{m} * k, r);
+            for (const std::size_t v : {0u, 1u})
+              sum[v] += w * a[static_cast<std::size_t>((j - j % before) * r + j % before + m * before)][v];
+          }
+          const auto w = fft::root_of_unity<long double>(std::int64_t{j % before} * k, std::int64_t{before} * r);
+          for (const std::size_t v : {0u, 1u}) back[static_cast<std::size_t>(j + k * stride)][v] = w * sum[v];
+          const double first = static_cast<double>(std::abs(sum[0])) / std::sqrt(touched);
+          const double second = static_cast<double>(std::abs(sum[1])) / std::sqrt(touched);
+          least = std::min(least, std::max(first, second));
+          square_sum += first * first + second * second;
+          numbers += 2;
+        }
+      }
+      a = std::move(back);
+      // One butterfly of the last stage is one thread's.
+      if (s == p.stages - 1) EXPECT_GE(least, 0.66);
+      EXPECT_GE(least, 0.02) << "stage " << s;
+      least_of_all = std::min(least_of_all, least);
+    }
+    EXPECT_NEAR(square_sum / numbers, 1, 0.01);
+  }
+  this->RecordProperty("least_response", std::to_string(least_of_all));
+}
+
+// The exponents that weights.hpp has, for what it claims of them.
+TEST(cuda_fft_weights, one_thread_has_no_blind_spot) {
+  for (int count = 2; count <= k_weight_patterns; ++count) {
+    SCOPED_TRACE(count);
+    double least = 10;
+    for (int apart = 1; apart < count; ++apart) {
+      if (count % apart != 0) continue;
+      const int terms = count / apart;
+      for (int first = 0; first < apart; ++first) {
+        for (int frequency = 0; frequency < terms; ++frequency) {
+          std::complex<double> half[2] = {0, 0};
+          for (int i = 0; i < terms; ++i) {
+            const int n = first + i * apart;
+            const double angle = std::numbers::pi / 2 * weight_quarters(count, n) - 2 * std::numbers::pi * i * frequency / terms;
+            half[n < weight_half(count) ? 0 : 1] += std::polar(1.0, angle);
+          }
+          least = std::min(least, std::max(std::abs(half[0] + half[1]), std::abs(half[0] - half[1])) / std::sqrt(terms));
+        }
+      }
+    }
+    EXPECT_GE(least, count <= 16 ? 0.66 : 0.35);
   }
 }
 

@@ -91,7 +91,7 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
   for (const std::string& problem : benchmark_problems()) {
     for (const check_form check : k_checks) made.add(problem, check);
   }
-  for (const auto& [request, value] : tuning_table::active().lines()) {
+  for (const auto& [request, value] : tuning_table::active().lines(device.major)) {
     line_request stageable = request;
     stageable.stageable = true;
     line_policy p = make_policy(stageable, value);

@@ -46,7 +46,7 @@ struct composite_tile : line_tile<P, Injector> {
 
   number u[k_in];
   real in[2][4];   // Σ w_g bᵀx_g and Σ w_g c_g bᵀx_g of this thread's elements
-  real out[2][4];  // the same of aᵀy_g, for the even and the odd places of the second vector
+  real out[2][4];  // the same of aᵀy_g
   real norm;       // Σ ‖x_g‖²
 
   __device__ explicit composite_tile(const line_launch<Injector>& given) : tile_type(given) {}
@@ -154,17 +154,16 @@ struct composite_tile : line_tile<P, Injector> {
     barrier();
     double encoded[4];
     double sums[4];
-    for (int i = 0; i < 4; ++i) encoded[i] = static_cast<double>(in[Set][i]);
-    for (int i = 0; i < 2; ++i) {
-      sums[i] = static_cast<double>(out[Set][i]) + static_cast<double>(out[Set][2 + i]);
-      sums[2 + i] = static_cast<double>(out[Set][i]) - static_cast<double>(out[Set][2 + i]);
+    for (int i = 0; i < 4; ++i) {
+      encoded[i] = static_cast<double>(in[Set][i]);
+      sums[i] = static_cast<double>(out[Set][i]);
     }
     if constexpr (P.remaps()) {
-      this->template deposit<P.in_columns, true>(encoded, norm);
-      this->template deposit<P.out_columns, false>(sums, real(0));
+      this->template deposit<P.in_columns, true>(encoded, static_cast<double>(norm));
+      this->template deposit<P.out_columns, false>(sums, 0.0);
     } else {
       for (int i = 0; i < 4; ++i) sums[i] -= scale * encoded[i];
-      this->template deposit<P.out_columns, false>(sums, norm);
+      this->template deposit<P.out_columns, false>(sums, static_cast<double>(norm));
     }
     this->each_line(body);
   }

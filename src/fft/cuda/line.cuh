@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "abft/verify.hpp"
@@ -15,6 +16,7 @@
 #include "fft/cuda/butterfly.cuh"
 #include "fft/cuda/butterfly_check.cuh"
 #include "fft/cuda/policy.hpp"
+#include "fft/cuda/weights.hpp"
 #include "inject/device_injector.cuh"
 
 namespace ballast::fft::cuda {
@@ -33,15 +35,6 @@ struct line_launch<inject::no_device_injector> {
   line_arguments arguments;
 };
 
-// The sign of output o in the second weight vector, from the register that holds it: a pattern (Thue and Morse's) with which the two
-// vectors of any butterfly are orthogonal, and which costs nothing, since it is known when the kernel is compiled.
-BALLAST_HD constexpr bool second_weight_negative(int butterfly, int element) {
-  int ones = 0;
-  for (int word = butterfly; word != 0; word >>= 1) ones += word & 1;
-  for (int word = element; word != 0; word >>= 1) ones += word & 1;
-  return ones % 2 != 0;
-}
-
 // What is known of a line between two computations of it. In shared memory; written by the lane that judges the line.
 struct line_record {
   std::uint64_t hash;      // of the outputs of this computation, if asked for
@@ -53,9 +46,12 @@ struct line_record {
   double unscale;
   std::uint32_t word;      // k_pass: store it
   std::uint32_t detected;  // a check has failed and could be believed
-  std::uint32_t settled;   // nothing more is to be decided
+  std::uint32_t settled;   // 0, k_judged, k_ready or k_settled
 };
 static_assert(sizeof(line_record) <= k_record_bytes);
+inline constexpr std::uint32_t k_judged = 1;   // whether to store it is decided,
+inline constexpr std::uint32_t k_ready = 2;    // and may be done, now,
+inline constexpr std::uint32_t k_settled = 3;  // and is
 
 // What is rare is not inlined, and gets no pointer to the tile: its registers would have to lie in memory.
 template <class Injector>
@@ -116,10 +112,11 @@ struct rare {
     // False for NaN and Inf: then the input itself is such, and only repetition can tell.
     const double limit = a.overflow * r.norm_scale * (a.overflow * r.norm_scale);
     const bool judged = r.careful_square <= limit && r.careful_square <= 1.7976931348623157e308;
-    const bool good = judged ? word == abft::k_pass : same;
+    // What passes must come out a second time (run_verified); where it never does, there is an end.
+    const bool good = (judged ? word == abft::k_pass : same) && attempt <= a.repairs + 2;
     if (good) {
       r.word = abft::k_pass;
-      r.settled = 1;
+      r.settled = k_judged;
       if (r.detected != 0) {
         if (a.repairs == 0) {  // detect only: a fault was seen, so this result is not to be believed
           r.word = abft::k_fail;
@@ -137,7 +134,7 @@ struct rare {
       r.threshold = tau.value * r.unscale * r.unscale;
     }
     if (attempt > a.repairs + (r.detected != 0 ? 0 : 1)) {
-      r.settled = 1;
+      r.settled = k_judged;
       r.word = abft::k_fail;
       report_event(r.residual, r.threshold, event_check::line, event_action::uncorrectable);
       return true;
@@ -195,7 +192,8 @@ struct line_tile {
   using number = complex<real>;
   static constexpr int k_last = P.stages - 1;
   static constexpr bool k_summed = P.sums();
-  static constexpr bool k_many_tiles = P.check == check_form::composite || P.shared_source || P.shared_target;  // that a block takes
+  static constexpr bool k_verified = P.check == check_form::verify_before_store || P.check == check_form::one_sided;
+  static constexpr bool k_repeats = P.check != check_form::none || P.shared_source || P.shared_target;  // takes several tiles, or one again
   static constexpr int k_values = 5;  // of a partial sum: two complex numbers and ‖x‖²
   static constexpr bool k_linear =
       P.power_of_two(P.length) && P.power_of_two(P.lines) && P.power_of_two(P.threads) && P.power_of_two(P.cluster);
@@ -203,12 +201,14 @@ struct line_tile {
   number x[P.held()];
   real encoded[4] = {};  // bᵀx of this thread's elements, for both vectors
   real square = 0;       // and their ‖x‖²
+  bool doubted = false;  // a product of this thread with a factor was not the same twice
 
   const line_arguments& a;
   const line_launch<Injector>& launch;
   unsigned char* const shared = arch::shared_memory();
-  std::int64_t tile = 0;
-  std::int64_t batch = 0, middle = 0, first_column = 0;
+  std::uint32_t tile = 0;  // no device has room for 2^32 tiles
+  std::uint32_t batch = 0, middle = 0;
+  std::int64_t first_column = 0;
   unsigned thread_now = 0;
   std::int64_t shared_shift = 0;  // of what other blocks of this launch write or read, from where the addresses say to where it is
 
@@ -220,11 +220,12 @@ struct line_tile {
   __device__ __forceinline__ int place_of(bool columns) const {
     return static_cast<int>(columns ? thread() / P.lines : thread() % P.threads);
   }
-  // A block that takes many tiles must not keep what it reads of tables for all of them: there are not that many registers.
+  // What takes several tiles, or one several times, must not keep addresses and what it reads of tables for all of them: there are not that
+  // many registers.
   __device__ __forceinline__ void forget() {
-    if constexpr (k_many_tiles) thread_now = arch::opaque(threadIdx.x);
+    if constexpr (k_repeats) thread_now = arch::opaque(threadIdx.x);
   }
-  __device__ __forceinline__ unsigned thread() const { return k_many_tiles ? thread_now : threadIdx.x; }
+  __device__ __forceinline__ unsigned thread() const { return k_repeats ? thread_now : threadIdx.x; }
 
   // Of the block in its cluster, and of the thread in its tile.
   __device__ __forceinline__ int rank() const { return P.cluster == 1 ? 0 : static_cast<int>(blockIdx.x % P.cluster); }
@@ -245,13 +246,13 @@ struct line_tile {
   }
 
   __device__ __forceinline__ void select(std::int64_t wanted) {
-    tile = wanted;
+    tile = static_cast<std::uint32_t>(wanted);
     forget();
     if constexpr (P.flat) {
       first_column = wanted * P.lines;
     } else {
-      // 32-bit division is several times cheaper; no device has room for 2^32 tiles.
-      const auto number = static_cast<std::uint32_t>(wanted);
+      // 32-bit division is several times cheaper.
+      const auto number = tile;
       const auto row = number / static_cast<std::uint32_t>(a.column_tiles);
       const auto outer = row / static_cast<std::uint32_t>(a.middles);
       first_column = static_cast<std::int64_t>(number - row * static_cast<std::uint32_t>(a.column_tiles)) * P.lines;
@@ -307,26 +308,38 @@ struct line_tile {
     }
   }
 
-  // z · w, evaluated twice: the second time with the factor's twin, which another memory holds.
+  // z · w, evaluated twice: the second time with the factor's twin, which another memory holds. A line that is verified before its store
+  // fails if the two differ; elsewhere a third evaluation decides at once.
   template <class Twin>
-  __device__ __forceinline__ number checked_product(const number& z, const number& w, int line, Twin&& twin) const {
+  __device__ __forceinline__ number checked_product(const number& z, const number& w, int line, Twin&& twin) {
     const number once = z * w;
     if constexpr (P.check != check_form::none) {
       const number v = twin();
       const number twice = z * v;
-      if (((bits(once.re) ^ bits(twice.re)) | (bits(once.im) ^ bits(twice.im))) != 0)
+      const bool same = ((bits(once.re) ^ bits(twice.re)) | (bits(once.im) ^ bits(twice.im))) == 0;
+      if constexpr (k_verified) {
+        // Payloads of NaNs may differ; NaN fails anyway.
+        doubted = doubted || !same;
+      } else if (!same) {
         return settle_product<Injector>(launch, tile, P.lines, line, number_of(line), once, twice, z * v);
+      }
     }
     return once;
   }
 
+  // Of element i in the whole line, which is shorter than 2^32: modulo that.
+  __device__ __forceinline__ std::int64_t position_at(const line_side& s, int i, int line) const {
+    const auto short_of = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
+    return std::int64_t{static_cast<std::uint32_t>(i) * short_of(s.position_element) +
+                        short_of(first_column + line) * short_of(s.position_column) + middle * short_of(s.position_middle)};
+  }
+
   // Element i of a line at `base` that is not read as it lies: padded, real, half a spectrum, or times a factor.
-  __device__ __forceinline__ number read(std::int64_t base, int i, int line) const {
+  __device__ __forceinline__ number read(std::int64_t base, int i, int line) {
     const line_side& s = a.source;
     number z{real(0), real(0)};
     std::int64_t position = 0;
-    if constexpr (P.load == load_form::half || P.padded || P.load_factor == factor_form::table)
-      position = i * s.position_element + (first_column + line) * s.position_column + middle * s.position_middle;
+    if constexpr (P.load == load_form::half || P.padded || P.load_factor == factor_form::table) position = position_at(s, i, line);
     if constexpr (P.padded) {
       if (position >= a.loaded) return z;
     }
@@ -404,9 +417,12 @@ struct line_tile {
     constexpr int r = P.radix[0];
     constexpr int places = P.share() / r;
     constexpr int stride = P.length / r;
-    const int line = line_of(P.in_columns);
+    const int own_line = line_of(P.in_columns);
     const int t = place_of(P.in_columns);
-    const bool inside = valid(line);
+    // Where a line beyond the last one is neither judged nor stored, it is a copy of the first, so that nothing has to be asked.
+    constexpr bool copied = k_verified;
+    const int line = copied && !valid(own_line) ? 0 : own_line;
+    const bool inside = copied || valid(line);
     std::int64_t base = (first_column + line) * a.source.column + middle * a.source.middle + batch * a.source.batch;
     if constexpr (P.shared_source) base += shared_shift;
     unrolled<P.butterflies(0)>([&](auto qi) {
@@ -466,6 +482,19 @@ struct line_tile {
         });
       }
     });
+    if constexpr (k_verified && P.load_factor != factor_form::none) fail_if_doubted(encoded[0]);
+    // Else the first butterflies are begun while the loaded numbers are still needed here, which hides the latency of b; but with doubles,
+    // strides or factors it takes more registers than there are. A deposit ends with a branch anyway; where a stage is waited for
+    // and little has to be known of the tile there is room.
+    constexpr bool factors = P.load_factor != factor_form::none || P.store_factor != factor_form::none;
+    constexpr bool crowded = P.wide || P.in_columns || factors;
+    if constexpr (crowded && !P.remaps() && !(P.staged && P.flat)) arch::finish_first(square < real(0));
+  }
+
+  // A sum that no check can pass.
+  __device__ __forceinline__ void fail_if_doubted(real& sum) {
+    if (doubted) sum = std::numeric_limits<real>::quiet_NaN();
+    doubted = false;
   }
 
   // ---- transform -------------------------------------------------------------------------------------------------------------------
@@ -785,17 +814,15 @@ struct line_tile {
     });
   }
 
-  __device__ __forceinline__ std::int64_t target_position(int o, int line) const {
-    const line_side& s = a.target;
-    return o * s.position_element + (first_column + line) * s.position_column + middle * s.position_middle;
-  }
+  __device__ __forceinline__ std::int64_t target_position(int o, int line) const { return position_at(a.target, o, line); }
 
   // What output o is multiplied with at its store.
   __device__ __forceinline__ number factor(const void* table, int o, int line) const {
     const number* const words = static_cast<const number*>(table);
     if constexpr (P.store_factor == factor_form::twiddle) {
-      // No whole line has 2^32 points.
-      const std::uint32_t power = static_cast<std::uint32_t>(first_column + line) * static_cast<std::uint32_t>(o);
+      // No whole line has 2^32 points. A line beyond the last one has no factors.
+      const std::int64_t column = !P.folds() || valid(line) ? first_column + line : 0;
+      const std::uint32_t power = static_cast<std::uint32_t>(column) * static_cast<std::uint32_t>(o);
       const number coarse = cached(words + (power >> a.fine_bits));
       const number fine = cached(words + a.coarse_size + (power & ((1u << a.fine_bits) - 1)));
       return coarse * fine;
@@ -804,7 +831,7 @@ struct line_tile {
     }
   }
 
-  // Scale, and checksum of the outputs: aᵀy for the even and the odd places of the second weight vector.
+  // Scale, multiply by the factors that the check covers, and the checksums of the outputs.
   __device__ __forceinline__ void finish(real (&sum)[4]) {
     if constexpr (P.scaled) {
       const real scale = static_cast<real>(a.scale);
@@ -813,31 +840,130 @@ struct line_tile {
         x[at] = {x[at].re * scale, x[at].im * scale};
       });
     }
+    static_assert(!P.folds() || P.cluster == 1);
+    if constexpr (P.folds()) {
+      const int line = line_of(P.out_columns);
+      outputs([&](auto at, int o, auto q, auto k) {
+        number w = factor(a.store_table, o, line);
+        if constexpr (decltype(q)::value == 0 && decltype(k)::value == 0) strike_factor(w);
+        this->x[decltype(at)::value] = this->x[decltype(at)::value] * w;
+      });
+    }
     strike<2 * P.butterflies(k_last) * P.radix[k_last]>(inject::site::fft_output, a.pass, a.passes, &x[0].re, lane(), P.lanes());
     if constexpr (k_summed) sum_outputs(sum);
+    if constexpr (k_verified && P.store_factor == factor_form::table) {
+      multiply_outputs();
+      fail_if_doubted(sum[0]);
+    }
   }
 
-  __device__ __forceinline__ void sum_outputs(real (&sum)[4]) const {
-    constexpr int r = P.radix[k_last];
-    constexpr int stride = P.length / r;
-    const int t = place_of(P.out_columns);
-    const number* const weights = static_cast<const number*>(a.verify) + (k_separable ? target_element<0>(t) : 0);
-    unrolled<P.butterflies(k_last)>([&](auto qi) {
-      constexpr int q = decltype(qi)::value;
-      if (P.ragged(k_last) && t + q * P.threads >= P.share() / r) return;
-      const int ahead = k_separable ? P.target_element(q * P.threads, 0) : target_element<q * P.threads>(t);
-      unrolled<r>([&](auto ki) {
-        constexpr int k = decltype(ki)::value;
-        constexpr int sign = second_weight_negative(q, k) ? 2 : 0;
-        const number w = cached(weights + (ahead + k * stride));
-        const number z = x[q * r + k];
-        sum[sign] = multiply_add(-w.im, z.im, multiply_add(w.re, z.re, sum[sign]));
-        sum[sign + 1] = multiply_add(w.im, z.re, multiply_add(w.re, z.im, sum[sign + 1]));
-      });
+  // By factors that no checksum covers: tables of anything.
+  __device__ __forceinline__ void multiply_outputs() {
+    const int line = line_of(P.out_columns);
+    outputs([&](auto at, int o, auto q, auto k) {
+      if constexpr (P.truncated) {
+        if (target_position(o, line) >= a.stored) return;
+      }
+      number& y = this->x[decltype(at)::value];
+      number w = factor(a.store_table, o, line);
+      if constexpr (decltype(q)::value == 0 && decltype(k)::value == 0) strike_factor(w);
+      y = checked_product(y, w, line, [&] { return factor(a.store_twin, o, line); });
     });
   }
 
-  __device__ __forceinline__ void store() const {
+  __device__ __forceinline__ void strike_factor(number& w) const {
+    strike<2>(inject::site::fft_twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, lane(), P.lanes());
+  }
+
+  // How a thread's outputs are numbered for their weights (weights.hpp): q + k · butterflies, so that their distance in the line is always
+  // P.threads where the butterflies divide evenly.
+  static constexpr int k_numbers = P.butterflies(k_last) * P.radix[k_last];
+  static constexpr int k_half = weight_half(k_numbers);
+  template <int N>
+  static constexpr int k_register = N % P.butterflies(k_last) * P.radix[k_last] + N / P.butterflies(k_last);
+
+  // z · i^e(n).
+  template <int N>
+  static __device__ __forceinline__ number turned(const number& z) {
+    constexpr int quarters = weight_quarters(k_numbers, N);
+    if constexpr (quarters == 0) {
+      return z;
+    } else if constexpr (quarters == 1) {
+      return {-z.im, z.re};
+    } else if constexpr (quarters == 2) {
+      return {-z.re, -z.im};
+    } else {
+      return {z.im, -z.re};
+    }
+  }
+
+  // aᵀy of both vectors; of folded factors aᵀ(f⁻¹∘z), z = f∘y what is stored.
+  __device__ __forceinline__ void sum_outputs(real (&sum)[4]) const {
+    number half[2] = {{real(0), real(0)}, {real(0), real(0)}};
+    if constexpr (!P.folds()) {
+      outputs([&](auto at, int, auto qi, auto ki) {
+        constexpr int n = decltype(qi)::value + decltype(ki)::value * P.butterflies(k_last);
+        number& to = half[n < k_half ? 0 : 1];
+        to = to + turned<n>(x[decltype(at)::value]);
+      });
+    } else if constexpr (P.ragged(k_last)) {
+      const int line = line_of(P.out_columns);
+      outputs([&](auto at, int o, auto qi, auto ki) {
+        constexpr int n = decltype(qi)::value + decltype(ki)::value * P.butterflies(k_last);
+        half[n < k_half ? 0 : 1] =
+            product_sum(conjugate(factor(a.store_twin, o, line)), turned<n>(x[decltype(at)::value]), half[n < k_half ? 0 : 1]);
+      });
+    } else {
+      const number step = conjugate(factor(a.store_twin, P.threads, line_of(P.out_columns)));
+      half[0] = unfolded<0, k_half>(step);
+      half[1] = unfolded<k_half, k_numbers - k_half>(step);
+    }
+    const complex_pair<real> own = cached_pair(static_cast<const real*>(a.verify) + 4 * (rank() * P.threads + place_of(P.out_columns)));
+    const number first = own.first * (half[0] + half[1]);
+    const number second = own.second * (half[0] - half[1]);
+    sum[0] = first.re;
+    sum[1] = first.im;
+    sum[2] = second.re;
+    sum[3] = second.im;
+  }
+
+  static __device__ __forceinline__ number conjugate(const number& z) { return {z.re, -z.im}; }
+  static __device__ __forceinline__ number product_sum(const number& x, const number& y, const number& z) {
+    return {multiply_add(x.re, y.re, multiply_add(-x.im, y.im, z.re)), multiply_add(x.re, y.im, multiply_add(x.im, y.re, z.im))};
+  }
+
+  // Σ f_n⁻¹ i^e(n) z_n of the numbers First …: they are P.threads apart in the line, so their factors are a geometric sequence. Each eight
+  // of them by Horner's scheme in both directions from the middle one, whose factor is looked up, by the twins of the tables: `step` is at
+  // most in its fourth power, whose error is four of its own.
+  // abft::fft_line_growth has what this adds to rounding.
+  template <int First, int Count>
+  __device__ __forceinline__ number unfolded(const number& step) const {
+    constexpr int count = Count < 8 ? Count : 8;
+    number sum{real(0), real(0)};
+    if constexpr (count > 0) {
+      constexpr int centre = First + count / 2;
+      constexpr int last = First + count - 1;
+      number up = turned<last>(x[k_register<last>]);
+      unrolled<last - centre>([&](auto i) {
+        constexpr int n = last - 1 - decltype(i)::value;
+        up = product_sum(step, up, turned<n>(x[k_register<n>]));
+      });
+      if constexpr (First < centre) {
+        number down = turned<First>(x[k_register<First>]);
+        unrolled<centre - First - 1>([&](auto i) {
+          constexpr int n = First + 1 + decltype(i)::value;
+          down = product_sum(conjugate(step), down, turned<n>(x[k_register<n>]));
+        });
+        up = product_sum(conjugate(step), down, up);
+      }
+      const int o = place_of(P.out_columns) + centre * P.threads;
+      sum = conjugate(factor(a.store_twin, o, line_of(P.out_columns))) * up;
+      if constexpr (Count > count) sum = sum + unfolded<First + count, Count - count>(step);
+    }
+    return sum;
+  }
+
+  __device__ __forceinline__ void store() {
     const line_side& s = a.target;
     constexpr int r = P.radix[k_last];
     constexpr int stride = P.length / r;
@@ -858,11 +984,9 @@ struct line_tile {
           if (target_position(j + k * stride, line) >= a.stored) return;
         }
         number y = x[q * r + k];
-        if constexpr (P.store_factor != factor_form::none) {
-          constexpr bool first = q == 0 && k == 0;
+        if constexpr (!k_verified && P.store_factor != factor_form::none) {
           number w = factor(a.store_table, j + k * stride, line);
-          if constexpr (first)
-            strike<2>(inject::site::fft_twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, lane(), P.lanes());
+          if constexpr (q == 0 && k == 0) strike_factor(w);
           y = checked_product(y, w, line, [&] { return factor(a.store_twin, j + k * stride, line); });
         }
         const number z = swapped(y);
@@ -890,9 +1014,10 @@ struct line_tile {
     return partials() + (P.lines * k_out_slots + line * k_in_slots + slot) * k_values;
   }
 
-  // Adds up `value` and `norm` over the lanes of a warp that share a line, and writes the sums to the line's partial sums.
-  template <bool Columns, bool Encoded>
-  __device__ __forceinline__ void deposit(double (&value)[4], real norm) const {
+  // Adds up `value` and `norm` over the lanes of a warp that share a line, and writes the sums to the line's partial sums. In working
+  // precision: the five additions of a value round like five more of the sixteen and more terms that its thread has added up.
+  template <bool Columns, bool Encoded, class Value>
+  __device__ __forceinline__ void deposit(Value (&value)[4], Value norm) const {
     const int line = line_of(Columns);
     const int t = place_of(Columns);
     constexpr int lanes = P.shuffles(Columns) ? P.lanes_of_line(Columns) : 1;
@@ -902,42 +1027,44 @@ struct line_tile {
       // Half of the lanes go on with half of the values, twice; then each lane has one value to sum.
       const int lane = t % lanes;
       const bool upper = lane >= lanes / 2;
-      double half[2];
+      Value half[2];
       for (int v = 0; v < 2; ++v) {
-        const double other = __shfl_xor_sync(0xffffffffu, upper ? value[v] : value[2 + v], near * lanes / 2);
+        const Value other = __shfl_xor_sync(0xffffffffu, upper ? value[v] : value[2 + v], near * lanes / 2);
         half[v] = (upper ? value[2 + v] : value[v]) + other;
       }
       const bool odd = lane % (lanes / 2) >= lanes / 4;
-      double one = (odd ? half[1] : half[0]) + __shfl_xor_sync(0xffffffffu, odd ? half[0] : half[1], near * lanes / 4);
-      for (int d = near * lanes / 8; d >= near; d /= 2) one += __shfl_xor_sync(0xffffffffu, one, d);
-      for (int d = near * lanes / 2; d >= near; d /= 2) norm += __shfl_xor_sync(0xffffffffu, norm, d);
-      if (lane % (lanes / 4) == 0) to[lane / (lanes / 4)] = one;
-      if (lane == 0) to[4] = static_cast<double>(norm);
+      Value one = (odd ? half[1] : half[0]) + __shfl_xor_sync(0xffffffffu, odd ? half[0] : half[1], near * lanes / 4);
+      for (int d = near * lanes / 2; d >= near * lanes / 4; d /= 2) norm += __shfl_xor_sync(0xffffffffu, norm, d);
+      if constexpr (lanes >= 8) {
+        // Then half of them with the value and half with the norm.
+        const bool last = lane % (lanes / 4) >= lanes / 8;
+        const Value other = __shfl_xor_sync(0xffffffffu, last ? one : norm, near * lanes / 8);
+        one = (last ? norm : one) + other;
+        for (int d = near * lanes / 16; d >= near; d /= 2) one += __shfl_xor_sync(0xffffffffu, one, d);
+        if (lane % (lanes / 8) == 0 && (!last || lane < lanes / 4)) to[last ? 4 : lane / (lanes / 4)] = static_cast<double>(one);
+      } else {
+        to[lane] = static_cast<double>(one);
+        if (lane == 0) to[4] = static_cast<double>(norm);
+      }
     } else {
       for (int d = near; d < near * lanes; d *= 2) {
         for (int v = 0; v < 4; ++v) value[v] += __shfl_xor_sync(0xffffffffu, value[v], d);
         norm += __shfl_xor_sync(0xffffffffu, norm, d);
       }
       if (t % lanes == 0) {
-        for (int v = 0; v < 4; ++v) to[v] = value[v];
+        for (int v = 0; v < 4; ++v) to[v] = static_cast<double>(value[v]);
         to[4] = static_cast<double>(norm);
       }
     }
   }
 
-  // Both checksums of the finished tile against the encoded ones. Returns whether any line of the block is still to be settled.
-  __device__ __forceinline__ bool verify(int attempt, const real (&sum)[4]) const {
-    const double scale = P.scaled ? static_cast<double>(static_cast<real>(a.scale)) : 1;
-    double out[4];
-    for (int v = 0; v < 2; ++v) {
-      const double even = static_cast<double>(sum[v]);
-      const double odd = static_cast<double>(sum[2 + v]);
-      out[v] = even + odd;
-      out[2 + v] = even - odd;
-    }
-    if constexpr (!P.remaps()) {
-      for (int v = 0; v < 4; ++v) out[v] -= scale * static_cast<double>(encoded[v]);
-    }
+  // Both checksums of the finished tile against the encoded ones: judged(line, residual, ‖x‖²) says whether a line is settled. Returns
+  // whether any line of the block is not.
+  template <class Judge>
+  __device__ __forceinline__ bool verify(const real (&sum)[4], Judge&& judged) const {
+    const real scale = P.scaled ? static_cast<real>(a.scale) : real(1);
+    real out[4];
+    for (int v = 0; v < 4; ++v) out[v] = P.remaps() ? sum[v] : multiply_add(-scale, encoded[v], sum[v]);
     deposit<P.out_columns, false>(out, P.remaps() ? real(0) : square);
     if constexpr (P.cluster > 1) {
       each_line([&](int, int v, double one, double norm) {
@@ -945,7 +1072,7 @@ struct line_tile {
         if (threadIdx.x == 0) arch::store_remote(gathered(rank()) + 4, 0, norm);
       });
       arch::cluster_sync();
-      if (rank() == 0 && threadIdx.x < 32) judge_cluster(attempt);
+      if (rank() == 0 && threadIdx.x < 32) judge_cluster(judged);
       arch::cluster_sync();
       return records()->settled == 0;
     } else {
@@ -953,7 +1080,7 @@ struct line_tile {
       each_line([&](int line, int v, double one, double norm) {
         if (threadIdx.x % 8 == 0) strike<1>(inject::site::fft_checksum, a.pass, a.passes, &one, line * 4 + v, 4 * P.lines);
         const double residual = larger_residual(one);
-        if (threadIdx.x % 32 == 0 && valid(line)) open = !judge(line, attempt, residual, norm) || open;
+        if (threadIdx.x % 32 == 0 && valid(line)) open = !judged(line, residual, norm) || open;
       });
       return __syncthreads_or(open) != 0;
     }
@@ -966,7 +1093,8 @@ struct line_tile {
 
   // The first warp of the first block: adds up the sums of all blocks, judges the line, and tells every block what is to be done. The
   // attempt loop has barriers of the cluster, so that only one may decide.
-  __device__ __forceinline__ void judge_cluster(int attempt) const {
+  template <class Judge>
+  __device__ __forceinline__ void judge_cluster(Judge&& judged) const {
     const int at = static_cast<int>(threadIdx.x);
     double one = 0;
     double norm = 0;
@@ -980,7 +1108,7 @@ struct line_tile {
     }
     if (at % 8 == 0) strike<1>(inject::site::fft_checksum, a.pass, a.passes, &one, at / 8, 4);
     const double residual = larger_residual(one);
-    if (at == 0) judge(0, attempt, residual, norm);
+    if (at == 0) (void)judged(0, residual, norm);
     __syncwarp();
     const line_record& r = records()[0];
     if (at > 0 && at < P.cluster) {
@@ -1008,30 +1136,48 @@ struct line_tile {
     const int warp = static_cast<int>(threadIdx.x) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int v = lane / 8;
-    for (int line = warp; line < P.lines && warp < warps; line += warps) {
+    const auto take = [&](int line) {
       double one = 0;
       double norm = 0;
-      for (int i = lane % 8; i < k_out_slots; i += 8) {
+      each_eighth<k_out_slots>(lane % 8, [&](int i) {
         one += partial(line, i)[v];
         if constexpr (!P.remaps()) norm += partial(line, i)[4];
-      }
-      for (int i = lane % 8; i < k_in_slots; i += 8) {
+      });
+      each_eighth<k_in_slots>(lane % 8, [&](int i) {
         one -= scale * encoded_partial(line, i)[v];
         norm += encoded_partial(line, i)[4];
-      }
+      });
       constexpr int slots = k_out_slots > k_in_slots ? k_out_slots : k_in_slots;
       for (int d = 1; d < 8 && d < slots; d *= 2) {
         one += __shfl_xor_sync(0xffffffffu, one, d);
         norm += __shfl_xor_sync(0xffffffffu, norm, d);
       }
       body(line, v, one, norm);
+    };
+    if constexpr (!P.wide && P.lines <= warps) {
+      if (warp < P.lines) take(warp);
+    } else {
+      for (int line = warp; line < P.lines && warp < warps; line += warps) take(line);
+    }
+  }
+
+  // body(i) for first, first + 8, … below Count: a line that one warp takes alone is waited for by the others, so in a straight line, if
+  // what is to be stored leaves registers.
+  template <int Count, class Body>
+  static __device__ __forceinline__ void each_eighth(int first, Body&& body) {
+    if constexpr (!P.wide && P.lines <= P.block() / 32 && Count <= 32) {
+      unrolled<(Count + 7) / 8>([&](auto at) {
+        const int i = first + 8 * decltype(at)::value;
+        if (8 * decltype(at)::value + 8 <= Count || i < Count) body(i);
+      });
+    } else {
+      for (int i = first; i < Count; i += 8) body(i);
     }
   }
 
   // Decides about one line from its residual and ‖x‖². Returns whether it is settled.
-  __device__ __forceinline__ bool judge(int line, int attempt, double residual, double norm_square) const {
+  __device__ __forceinline__ bool judge(int line, double residual, double norm_square) const {
     line_record& r = records()[line];
-    if (attempt > 0) return judge_again<Injector>(launch, r, tile, P.lines, line, number_of(line), attempt, residual);
     // Squares of elements far from 1 leave the range of the precision: only a computation with careful norms can be judged then.
     constexpr double tiny = P.wide ? 1e-250 : 1e-30;
     constexpr double huge = P.wide ? 1e250 : 1e30;
@@ -1045,7 +1191,7 @@ struct line_tile {
     strike<1>(inject::site::fft_comparison, a.pass, a.passes, &word, line, P.lines);
     r.word = word;
     if (word == abft::k_pass) {
-      r.settled = 1;
+      r.settled = k_ready;
       return true;
     }
     r.settled = 0;
@@ -1108,8 +1254,8 @@ struct line_tile {
   __device__ __forceinline__ void compute(real (&sum)[4]) {
     load();
     if constexpr (P.remaps() && k_summed) {
-      double in[4];
-      for (int v = 0; v < 4; ++v) in[v] = static_cast<double>(encoded[v]);
+      real in[4];
+      for (int v = 0; v < 4; ++v) in[v] = encoded[v];
       deposit<P.in_columns, true>(in, square);
     }
     transform();
@@ -1129,27 +1275,61 @@ struct line_tile {
     add_up<P.in_columns>(sum, &line_record::careful_square);
   }
 
-  // The tile: verified before it is stored, and computed again until every line is settled. Lines that were stored are loaded again, too,
-  // but not looked at.
-  __device__ __forceinline__ void run_verified() {
-    line_record* const all = records();
-    bool stored = !valid(line_of(P.out_columns));
-    for (int attempt = 0;; ++attempt) {
-      real sum[4] = {};
-      // Phases of the barrier so far: one a computation, two if exchanges are split.
-      if constexpr (P.cluster > 1) arrival_parity = P.split ? 0u : static_cast<unsigned>(attempt) & 1u;
-      compute(sum);
-      if (attempt > 0) hash_outputs();
-      if constexpr (P.check == check_form::one_sided) {
-        if (attempt == 0 && !stored) store();
+  // Of lines that were judged and come out as they did then, says that they may be stored; others are judged again. Returns whether any is.
+  __device__ __forceinline__ bool confirm() const {
+    const auto decide = [&](int line) {
+      line_record& r = records()[line];
+      if (r.settled == k_ready) r.settled = k_settled;
+      if (r.settled == k_judged) r.settled = r.word != abft::k_pass || r.hash == r.previous ? k_ready : 0;
+      return r.settled == 0;
+    };
+    if constexpr (P.cluster > 1) {  // the first block knows the hash of all
+      if (rank() == 0 && threadIdx.x == 0) {
+        (void)decide(0);
+        for (unsigned to = 1; to < P.cluster; ++to) arch::store_remote(&records()->settled, to, records()->settled);
       }
-      const bool open = verify(attempt, sum);
-      if (!stored && all[line_of(P.out_columns)].settled != 0) {
-        if (all[line_of(P.out_columns)].word == abft::k_pass && !(P.check == check_form::one_sided && attempt == 0)) store();
-        stored = true;
+      arch::cluster_sync();
+      return records()->settled == 0;
+    } else {
+      bool open = false;
+      for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) open = (valid(line) && decide(line)) || open;
+      return __syncthreads_or(open) != 0;
+    }
+  }
+
+  // The tile: verified before it is stored. With a line that failed all are computed again, twice each time: first it is judged, then,
+  // if it passed and is the same again, stored. While one is judged again nothing is kept: there are not that many registers. Lines that
+  // were stored are loaded again, too, but not looked at.
+  __device__ __forceinline__ void run_verified() {
+    for (int step = 0;; ++step) {
+      real sum[4];
+      // Phases of the barrier so far: one a computation, two if exchanges are split.
+      if constexpr (P.cluster > 1) arrival_parity = P.split ? 0u : static_cast<unsigned>(step) & 1u;
+      compute(sum);
+      if (step > 0) hash_outputs();
+      if (step % 2 != 0) {
+        (void)verify(sum, [&](int line, double residual, double) {
+          return judge_again<Injector>(launch, records()[line], tile, P.lines, line, number_of(line), (step + 1) / 2, residual);
+        });
+        continue;
+      }
+      bool open = false;
+      if (step == 0) {
+        if constexpr (P.check == check_form::one_sided) {
+          if (valid(line_of(P.out_columns))) store();
+        }
+        open = verify(sum, [&](int line, double residual, double norm) { return judge(line, residual, norm); });
+      } else {
+        open = confirm();
+      }
+      forget();
+      if (P.check != check_form::one_sided || step > 0) {
+        const int line = line_of(P.out_columns);
+        const line_record& r = records()[line];
+        if (valid(line) && r.settled == k_ready && r.word == abft::k_pass) store();
       }
       if (!open) return;
-      if (attempt == 0) hash_outputs();
+      if (step == 0) hash_outputs();
       barrier();
       careful_norms();
     }
@@ -1191,14 +1371,21 @@ __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __g
     }
     line_tile<P, Injector>::barrier();
   }
-  for (std::int64_t at = blockIdx.x; at < given.arguments.tiles; at += gridDim.x) {
-    tile.select(at);
-    if constexpr (P.staged) {
-      tile.from_stage = true;
-      tile.staged_next = at + gridDim.x < given.arguments.tiles ? at + gridDim.x : -1;
+  // Where tiles are not copied ahead there is a block for each. Unchecked kernels have the loop nevertheless, as NVRTC 13.0 keeps within
+  // the registers with it, unless they begin with a product.
+  if constexpr (P.staged || (P.check == check_form::none && P.load_factor == factor_form::none)) {
+    for (std::uint32_t at = blockIdx.x; at < given.arguments.tiles; at = tile.tile + gridDim.x) {
+      tile.select(at);
+      if constexpr (P.staged) {
+        tile.from_stage = true;
+        tile.staged_next = at + gridDim.x < given.arguments.tiles ? std::int64_t{at} + gridDim.x : -1;
+      }
+      tile.run();
+      if (tile.tile + gridDim.x < given.arguments.tiles) line_tile<P, Injector>::barrier();
     }
+  } else {
+    tile.select(blockIdx.x);
     tile.run();
-    if (at + gridDim.x < given.arguments.tiles) line_tile<P, Injector>::barrier();
   }
 }
 

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "fft/cuda/schedule.hpp"
+#include "fft/cuda/weights.hpp"
 #include "fft/wide.hpp"
 
 namespace ballast::fft::cuda {
@@ -275,6 +276,9 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
     if (radices[s] < 1 || radices[s] > k_max_radix) throw std::logic_error("radices: expected at most 31");
   }
   if (product != p.length) throw std::logic_error("radices: expected the length as their product");
+  const int last = p.stages - 1;
+  if (p.butterflies(last) * p.radix[last] > k_weight_patterns)
+    throw std::logic_error("radices: expected a thread to hold at most 52 numbers");
   if (p.cluster > 1) {
     if (p.cluster > k_most_cluster || p.lines != 1 || p.in_columns || p.out_columns || p.cluster_after < 0 ||
         p.cluster_after >= p.stages - 1 || p.target_distance() % p.cluster != 0 || p.source_distance() % p.cluster != 0 ||
@@ -369,15 +373,32 @@ namespace {
 int registers_of(const line_request& wanted, const tuned_line& value) {
   int held = 0;
   int beside = 0;  // sums and differences of a large prime's butterfly
+  bool ragged = false;
   for (const int r : value.radices) {
-    held = std::max(held, ceil_divide(wanted.length / value.cluster / r, value.threads) * r);
+    const int all = wanted.length / value.cluster / r;
+    held = std::max(held, ceil_divide(all, value.threads) * r);
+    ragged = ragged || all % value.threads != 0;
     if (r > k_largest_product) beside = r + 4;
   }
   const int scalars = wanted.wide ? 4 : 2;
   int registers = 24 + (held + beside) * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
+  if (ragged && wanted.check == check_form::none) registers += 8;
+  // Factors of the next pass; beside the sums of a checked line the compiler finds room for them.
+  if (wanted.check == check_form::none && wanted.in_columns && wanted.out_columns) registers += 8;
+  if (wanted.check != check_form::none && (wanted.wide || !wanted.in_columns)) registers += wanted.wide ? 16 : 8;
   if (wanted.check == check_form::composite) registers += held * scalars + 8 * scalars + 80;
   if (wanted.check == check_form::thread) registers += held * scalars + 24;
   return std::min(255, registers);
+}
+
+// How many blocks of so many threads have that many registers. A multiprocessor's warps are dealt to four schedulers, each with a quarter
+// of the registers.
+int fitting_blocks(int registers, int threads, const ballast::cuda::capabilities& device) {
+  const int warps = ceil_divide(threads, 32);
+  const int quarter = static_cast<int>(device.registers_per_multiprocessor) / 4 / 32;
+  int blocks = std::min(16, device.threads_per_multiprocessor / (warps * 32));
+  while (blocks > 1 && quarter / ceil_divide(blocks * warps, 4) / 8 * 8 < registers) --blocks;
+  return std::max(blocks, 1);
 }
 
 // Whether a tile of so many lines leaves multiprocessors idle that a smaller one would use.
@@ -440,14 +461,19 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
     while (value.lines / 2 >= least && value.lines % 2 == 0 && value.threads * value.lines / 2 >= 32 &&
            (value.lines / 2 >= wanted.columns || too_few_tiles(wanted, value.lines, device)))
       value.lines /= 2;
-    if (wanted.check == check_form::composite || wanted.check == check_form::thread) {
-      // The table is for a kernel that holds half as many numbers.
+    int held = 0;
+    for (const int r : value.radices) held = std::max(held, ceil_divide(n / value.cluster / r, value.threads) * r);
+    // The table is for a kernel that holds half as many numbers as these.
+    const bool twice = wanted.check == check_form::composite || wanted.check == check_form::thread;
+    const bool fits = wanted.check != check_form::composite || held <= (wanted.wide ? 8 : 16);
+    if (twice) {
       const int threads = value.threads * value.lines;
-      value.min_blocks =
-          std::clamp(static_cast<int>(device.registers_per_multiprocessor) / (registers_of(wanted, value) * threads), 1, value.min_blocks);
+      value.min_blocks = std::min(value.min_blocks, fitting_blocks(registers_of(wanted, value), threads, device));
     }
-    line_policy p = make_policy(wanted, value);
-    if (p.shared_bytes() <= device.shared_per_block) return p;
+    if (fits) {
+      line_policy p = make_policy(wanted, value);
+      if (p.shared_bytes() <= device.shared_per_block) return p;
+    }
   }
   if (!fits_one_pass(n, wanted.wide, device)) return cluster_policy(wanted, device);
   const int limit = wanted.wide ? 8 : 16;  // complex numbers that a thread should hold
@@ -473,7 +499,8 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   while (threads > most_threads && numbers_of(ceil_divide(threads, 2)) <= 128) threads = ceil_divide(threads, 2);
   const int sector_lines = wanted.wide ? 8 : 16;  // 128 bytes of neighbouring lines
   const bool columns = wanted.in_columns || wanted.out_columns;
-  int lines = std::max(1, 256 / threads);
+  // Small blocks of checked lines: a step from one number of blocks to the next is then a few registers a thread.
+  int lines = std::max(1, (wanted.check == check_form::none ? 256 : 128) / threads);
   if (columns) lines = std::max(lines, n >= 1024 ? sector_lines / 2 : sector_lines);
   lines = static_cast<int>(std::bit_floor(static_cast<unsigned>(lines)));
   while (lines > 1 && (lines / 2 >= wanted.columns || (!columns && too_few_tiles(wanted, lines, device))) && threads * lines / 2 >= 32)
@@ -481,13 +508,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   while (threads * lines > 1024 && lines > 1) lines /= 2;
   while (threads * lines < 32) lines *= 2;
   const int registers = registers_of(wanted, {radices, threads});
-  const auto blocks_for = [&](int threads_of_block) {
-    // A multiprocessor's warps are dealt to four schedulers, each with a quarter of the registers.
-    const int warps = ceil_divide(threads_of_block, 32);
-    const int fitting = static_cast<int>(device.registers_per_multiprocessor) / 4 / 32 / registers;
-    const int blocks = warps < 4 ? fitting * 4 / warps : fitting / ceil_divide(warps, 4);
-    return std::clamp(blocks, 1, std::min(16, device.threads_per_multiprocessor / (warps * 32)));
-  };
+  const auto blocks_for = [&](int threads_of_block) { return fitting_blocks(registers, threads_of_block, device); };
   for (bool split : {false, true}) {
     for (int side = lines; side >= 1 && threads * side >= 32; side /= 2) {
       if (!split && columns && side < (wanted.wide ? 2 : 4) && side < wanted.columns) break;
@@ -648,9 +669,8 @@ ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrum
   made.blocks = policy.min_blocks;
   made.cluster = policy.cluster;
   made.overlaps = true;
-  // What is kept across tiles and attempts, addresses and predicates, the compiler puts into memory in some policies, also where registers
-  // are left: some accesses a tile, most in checked passes with factors. Numbers of a line that do not fit are several hundred bytes.
-  made.spills = 192;
+  // Strikes are calls, around which what a thread holds is kept in memory. Other kernels have no room for that.
+  made.spills = instrumented ? 4096 : 0;
   return made;
 }
 

@@ -115,6 +115,10 @@ struct line_policy {
     return offset;
   }
   BALLAST_HD constexpr bool sums() const { return check != check_form::none && check != check_form::thread; }  // lines have checksums
+  // The factors between two passes are multiplied in front of the check, which then covers them.
+  BALLAST_HD constexpr bool folds() const {
+    return store_factor == factor_form::twiddle && (check == check_form::verify_before_store || check == check_form::one_sided);
+  }
   BALLAST_HD constexpr bool remaps() const { return in_columns != out_columns; }
   BALLAST_HD constexpr bool exchanges() const { return stages > 1 || remaps(); }
   // Shared memory. Exchange: words of one part or of both, rounded up to the groups that a layout permutes.
@@ -211,7 +215,7 @@ struct line_arguments {
   const void* store_table;  // complex: by position, or the coarse and then the fine table of w_M
   const void* store_twin;
   const void* encode;  // b of both vectors, 4 scalars an element
-  const void* verify;  // a of the first vector, complex; the second has the sign of the element's place in its butterfly
+  const void* verify;  // α and α′ of the threads of a line (weights.hpp), 4 scalars each
   event_ring* events;
   line_side source, target;
   std::int64_t columns, middles, batches;  // how many c, m, b

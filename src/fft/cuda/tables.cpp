@@ -7,6 +7,7 @@
 
 #include "abft/weights.hpp"
 #include "fft/checks.hpp"
+#include "fft/cuda/weights.hpp"
 #include "fft/wide.hpp"
 
 namespace ballast::fft::cuda {
@@ -20,15 +21,6 @@ template <class T, class W>
 void push(std::vector<T>& to, const std::complex<W>& z) {
   to.push_back(static_cast<T>(z.real()));
   to.push_back(static_cast<T>(z.imag()));
-}
-
-// Thue and Morse's sign of output o, as second_weight_negative in line.cuh has it for the register that holds o.
-bool second_negative(const line_policy& p, std::int64_t o) {
-  if (p.cluster > 1) o = o / p.target_distance() * p.target_run() + o % p.target_run();  // the place in its block's share
-  const std::int64_t stride = p.share() / p.radix[p.stages - 1];
-  const auto element = static_cast<std::uint64_t>(o / stride);
-  const auto butterfly = static_cast<std::uint64_t>(o % stride / p.threads);
-  return (std::popcount(element) + std::popcount(butterfly)) % 2 != 0;
 }
 
 }  // namespace
@@ -89,13 +81,40 @@ std::vector<T> table_source<T>::filter(std::int64_t convolution, std::int64_t pa
 template <class T>
 typename table_source<T>::weights table_source<T>::checksum_weights(const line_policy& p) {
   weights made;
-  std::vector<std::complex<wide<T>>> a[2];
+  // Registers are numbered as line.cuh has them; α and α′ are rounded, and what follows from them is exact for them.
+  const std::int64_t stride = p.share() / p.radix[p.stages - 1];
+  const int butterflies = p.butterflies(p.stages - 1);
+  const int count = butterflies * p.radix[p.stages - 1];
+  std::vector<std::complex<wide<T>>> own[2], a[2];
+  for (int t = 0; t < p.threads * p.cluster; ++t) {
+    std::complex<double> drawn[2];
+    for (std::uint64_t v = 0; v < 2; ++v) {
+      const abft::phase one = abft::random_phase(k_weight_seed, v, static_cast<std::uint64_t>(t));
+      drawn[v] = {one.re, one.im};
+    }
+    // A fault that reaches two threads reaches t and t + T/2. Two phases cancel for some ratio of what they are multiplied with: not for
+    // one near to that in the second vector.
+    if (p.threads % 2 == 0 && t % p.threads >= p.threads / 2) {
+      const auto other = static_cast<std::size_t>(t - p.threads / 2);
+      const auto ratio = drawn[0] / std::complex<double>(own[0][other]);
+      drawn[1] = -std::complex<double>(own[1][other]) * std::polar(1.0, std::arg(ratio) + std::arg(drawn[1]) / 3);
+    }
+    for (const int v : {0, 1}) {
+      own[v].emplace_back(static_cast<T>(drawn[v].real()), static_cast<T>(drawn[v].imag()));
+      push(made.verify, own[v].back());
+    }
+  }
+  constexpr std::complex<wide<T>> powers[] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}};
   for (std::int64_t o = 0; o < p.length; ++o) {
-    const abft::phase drawn = abft::random_phase(k_weight_seed, 0, static_cast<std::uint64_t>(o));
-    const std::complex<wide<T>> rounded(static_cast<T>(drawn.re), static_cast<T>(drawn.im));
-    push(made.verify, rounded);
-    a[0].push_back(rounded);
-    a[1].push_back(second_negative(p, o) ? -rounded : rounded);
+    // The place in its block's share.
+    const std::int64_t i = p.cluster == 1 ? o : o / p.target_distance() * p.target_run() + o % p.target_run();
+    const std::int64_t rank = p.cluster == 1 ? 0 : o % p.target_distance() / p.target_run();
+    const std::int64_t j = i % stride;
+    const auto n = static_cast<int>(j / p.threads + i / stride * butterflies);
+    const auto t = static_cast<std::size_t>(rank * p.threads + j % p.threads);
+    const auto power = powers[weight_quarters(count, n)];
+    a[0].push_back(own[0][t] * power);
+    a[1].push_back(own[1][t] * (n < weight_half(count) ? power : -power));
   }
   const auto first = dft(std::move(a[0]));
   const auto second = dft(std::move(a[1]));

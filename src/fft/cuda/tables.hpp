@@ -24,7 +24,7 @@ struct table_source {
   static std::vector<T> chirp(std::int64_t convolution, std::int64_t padded_to, bool mirrored);
   // Transform of the conjugate chirp, periodic with `padded_to`, over padded_to.
   static std::vector<T> filter(std::int64_t convolution, std::int64_t padded_to);
-  // a of the first vector for each output, and b of both vectors (four numbers) for each input.
+  // α and α′ for each thread of a line (weights.hpp), and b of both vectors for each input: four scalars.
   struct weights {
     std::vector<T> verify, encode;
   };

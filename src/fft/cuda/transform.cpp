@@ -302,9 +302,12 @@ void cuda_transform<T>::set_call(const prepared_pass& each, line_arguments& a, c
   a.scale = how.scale;
   const double factor = p.policy.scaled ? std::abs(how.scale) : 1;
   const double points = static_cast<double>(p.policy.length);
-  const double offset = abft::fft_residual<T>(points, 0, k_kappa) * factor + abft::fft_output_underflow<T>(points);
+  const bool folds = p.policy.folds();
+  const double offset = abft::fft_residual<T>(points, 0, k_kappa) * factor + abft::fft_output_underflow<T>(points) +
+                        (folds ? abft::fft_factor_underflow<T>(points) : 0);
   const double slope = (abft::fft_residual<T>(points, 1, k_kappa) - abft::fft_residual<T>(points, 0, k_kappa)) * factor *
-                       abft::fft_group_growth(points, p.policy.transactions);
+                       abft::fft_group_growth(points, p.policy.transactions) *
+                       abft::fft_line_growth(points, p.policy.butterflies(0) * p.policy.radix[0], folds);
   for (int copy = 0; copy < 2; ++copy) {
     a.slope[copy] = slope;
     a.offset[copy] = offset;
