@@ -349,6 +349,8 @@ class builder {
     p.transactions = wanted_.transactions;
     if (loads) {
       p.load = one.load;
+      // Where a block of a cluster holds so many numbers, addresses of real ones do not fit beside the sums.
+      if (p.cluster > 1 && p.load == load_form::real && p.sums()) p.min_blocks = 1;
       made.whole = one.loaded != 0 ? one.loaded : one.length;  // not of the convolution
       made.unit = one.source_stride;
       if (one.load_table != table_kind::none) p.load_factor = factor_form::table;
