@@ -440,8 +440,13 @@ line_policy cluster_policy(const line_request& wanted, const ballast::cuda::capa
     line_policy p = make_policy(wanted, value);
     if (p.shared_bytes() > device.shared_per_block) continue;
     const int fitting = static_cast<int>(device.shared_per_multiprocessor / (p.shared_bytes() + 1024));
-    // What was found not to spill: 64 registers beside 16 complex floats or 8 doubles, more with sums; 128 beside twice as many.
-    const int registers = p.held() > (wanted.wide ? 8 : 16) ? 128 : !summed ? 64 : wanted.wide ? 128 : 80;
+    // What was found not to spill: 64 registers beside 16 complex floats or 8 doubles, more with sums; 128 beside twice as many; and all
+    // where each butterfly is kept until it has been verified.
+    const int registers = wanted.check == check_form::thread  ? 255
+                          : p.held() > (wanted.wide ? 8 : 16) ? 128
+                          : !summed                           ? 64
+                          : wanted.wide                       ? 128
+                                                              : 80;
     const int blocks = static_cast<int>(device.registers_per_multiprocessor) / (registers * ceil_divide(value.threads, 32) * 32);
     p.min_blocks = std::clamp(std::min(fitting, blocks), 1, 16);
     return p;
@@ -465,7 +470,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
     for (const int r : value.radices) held = std::max(held, ceil_divide(n / value.cluster / r, value.threads) * r);
     // The table is for a kernel that holds half as many numbers as these.
     const bool twice = wanted.check == check_form::composite || wanted.check == check_form::thread;
-    const bool fits = wanted.check != check_form::composite || held <= (wanted.wide ? 8 : 16);
+    const bool fits = !twice || held <= (wanted.wide ? 8 : 16);
     if (twice) {
       const int threads = value.threads * value.lines;
       value.min_blocks = std::min(value.min_blocks, fitting_blocks(registers_of(wanted, value), threads, device));
