@@ -374,7 +374,9 @@ int registers_of(const line_request& wanted, const tuned_line& value) {
   int held = 0;
   int beside = 0;  // sums and differences of a large prime's butterfly
   bool ragged = false;
+  bool odd = false;
   for (const int r : value.radices) {
+    odd = odd || (value.radices.size() > 1 && !std::has_single_bit(static_cast<unsigned>(r)));
     const int all = wanted.length / value.cluster / r;
     held = std::max(held, ceil_divide(all, value.threads) * r);
     ragged = ragged || all % value.threads != 0;
@@ -383,12 +385,19 @@ int registers_of(const line_request& wanted, const tuned_line& value) {
   const int scalars = wanted.wide ? 4 : 2;
   int registers = 24 + (held + beside) * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
   if (ragged && wanted.check == check_form::none) registers += 8;
+  if (odd && wanted.in_columns) registers += wanted.wide ? 16 : 12;
   // Factors of the next pass; beside the sums of a checked line the compiler finds room for them.
   if (wanted.check == check_form::none && wanted.in_columns && wanted.out_columns) registers += 8;
   if (wanted.check != check_form::none && (wanted.wide || !wanted.in_columns)) registers += wanted.wide ? 16 : 8;
   if (wanted.check == check_form::composite) registers += held * scalars + 8 * scalars + 80;
   if (wanted.check == check_form::thread) registers += held * scalars + 24;
   return std::min(255, registers);
+}
+
+// Whether the threads of a block can have that many registers each.
+bool block_has(int registers, int threads, const ballast::cuda::capabilities& device) {
+  const int warps = ceil_divide(ceil_divide(threads, 32), 4);
+  return static_cast<int>(device.registers_per_multiprocessor) / 4 / 32 / warps / 8 * 8 >= registers;
 }
 
 // How many blocks of so many threads have that many registers. A multiprocessor's warps are dealt to four schedulers, each with a quarter
@@ -510,9 +519,11 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
   lines = static_cast<int>(std::bit_floor(static_cast<unsigned>(lines)));
   while (lines > 1 && (lines / 2 >= wanted.columns || (!columns && too_few_tiles(wanted, lines, device))) && threads * lines / 2 >= 32)
     lines /= 2;
-  while (threads * lines > 1024 && lines > 1) lines /= 2;
+  while (threads * lines > (wanted.check == check_form::none ? 1024 : 512) && lines > 1) lines /= 2;
   while (threads * lines < 32) lines *= 2;
-  const int registers = registers_of(wanted, {radices, threads});
+  int registers = registers_of(wanted, {radices, threads});
+  if (device.major < 9 && wanted.check != check_form::none && wanted.wide && columns) registers = std::min(255, registers + 40);
+  while (lines > (wanted.wide ? 2 : 4) && threads * lines / 2 >= 32 && !block_has(registers, threads * lines, device)) lines /= 2;
   const auto blocks_for = [&](int threads_of_block) { return fitting_blocks(registers, threads_of_block, device); };
   for (bool split : {false, true}) {
     for (int side = lines; side >= 1 && threads * side >= 32; side /= 2) {

@@ -177,7 +177,10 @@ class builder {
     if (fits_one_pass(n, wide_, device_)) return {n};
     // Two-sided checksums and the plain variant have no form for clusters. Few lines occupy few multiprocessors as clusters, and all of
     // them as two passes: one line of 2^17 f32 points takes 6.4 instead of 10.2 us on an H200.
-    if (one.source_stride == 1 && one.target_stride == 1 && wanted_.check != check_form::composite && !wanted_.plain &&
+    // Addresses of real numbers do not fit beside the sums of a cluster's block.
+    const bool clusterable =
+        wanted_.check != check_form::composite && !wanted_.plain && (wanted_.check == check_form::none || one.load == load_form::complex);
+    if (one.source_stride == 1 && one.target_stride == 1 && clusterable &&
         lines_of(one) * blocks_of_line(n, wide_, wanted_.check, device_) >= device_.multiprocessors)
       return {n};
     const auto fits = [&](std::int64_t length) { return length <= (wide_ ? 1024 : 2048) && fits_one_pass(length, wide_, device_); };
@@ -349,8 +352,6 @@ class builder {
     p.transactions = wanted_.transactions;
     if (loads) {
       p.load = one.load;
-      // Where a block of a cluster holds so many numbers, addresses of real ones do not fit beside the sums.
-      if (p.cluster > 1 && p.load == load_form::real && p.sums()) p.min_blocks = 1;
       made.whole = one.loaded != 0 ? one.loaded : one.length;  // not of the convolution
       made.unit = one.source_stride;
       if (one.load_table != table_kind::none) p.load_factor = factor_form::table;
@@ -372,6 +373,11 @@ class builder {
     }
     made.convolution = one.convolution;
     made.padded_to = one.padded_to;
+    // Policies are for plain lines. These forms were found to need a few registers more.
+    const bool tables = p.load_factor == factor_form::table || p.store_factor == factor_form::table;
+    const bool formed = p.load == load_form::half || (p.sums() && (tables || (p.load == load_form::real && twiddles != 0))) ||
+                        (wide_ && p.inverse && twiddles != 0);
+    if (formed && p.min_blocks > 1) p.min_blocks -= std::max(1, p.min_blocks / 3);
     made_.passes.push_back(std::move(made));
   }
 
