@@ -148,7 +148,12 @@ std::optional<units> units_of(const pass& first, const pass& second) {
   if (rows && to.element == from.element && equal(first.columns, to.column, from.column) && first.columns == second.columns &&
       stored_of(first) == loaded_of(second) && first.policy.lines == second.policy.lines) {
     const std::int64_t count = tiles_of_row(first) * first.middles * first.batches;
-    return units{count, 1, 1, 1, count > 1 ? first.policy.lines * to.column : extent, first.middles == 1 && first.batches == 1};
+    return units{count,
+                 1,
+                 1,
+                 1,
+                 count > 1 ? first.policy.lines * to.column : extent,
+                 first.middles == 1 && first.batches == 1 && (count == 1 || to.element < to.column)};
   }
   // Rows of the first pass are columns of the second.
   if (lines_cross && to.element == from.middle && stored_of(first) == second.middles && first.middles == second.columns &&
@@ -209,6 +214,8 @@ bool pays(const pass& first, const pass& second, const pair_arguments& pair, con
 
 bool try_pair(pass& first, pass& second, const schedule_request& wanted, const ballast::cuda::capabilities& device) {
   if (first.to != second.from || !first.repeats.empty() || !second.repeats.empty()) return false;
+  // What one unit's second pass writes, another's first may still have to read, but for calls in place.
+  if (first.from == second.to && first.from != place::input && first.from != place::output) return false;
   // Half spectra and padded lines of a split axis: which elements there are depends on the line.
   if (first.policy.truncated && !whole_lines(first.target)) return false;
   if ((second.policy.padded || second.policy.load == load_form::half) && !whole_lines(second.source)) return false;

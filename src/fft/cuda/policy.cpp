@@ -434,10 +434,6 @@ line_policy plain_policy(const line_request& wanted, const ballast::cuda::capabi
   throw std::logic_error("length: expected one that fits into shared memory");
 }
 
-}  // namespace
-
-namespace {
-
 line_policy cluster_policy(const line_request& wanted, const ballast::cuda::capabilities& device) {
   tuned_line value = smallest_cluster(wanted.length, wanted.wide, wanted.check, device);
   const int share = wanted.length / value.cluster;
@@ -698,7 +694,6 @@ ballast::cuda::kernel_request kernel_for_pair(const line_policy& first, const li
   made.expression =
       "ballast::fft::cuda::pair_kernel<" + policy_expression(first) + "," + policy_expression(second) + injector_expression(instrumented);
   made.shared = ticket_offset(first, second) + k_ticket_bytes;
-  made.spills = 0;
   return made;
 }
 

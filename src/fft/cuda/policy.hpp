@@ -59,7 +59,7 @@ struct line_policy {
   bool flat = false;           // one middle, one batch
   bool padded = false;         // elements at positions ≥ `loaded` are 0 and not read
   bool truncated = false;      // elements at positions ≥ `stored` are not written
-  bool shared_source = false;  // read what other blocks of the same launch write: coherent, and where pair_place says (pair.cuh)
+  bool shared_source = false;  // read what other blocks of the same launch write: coherent, and line_tile::shared_shift away
   bool shared_target = false;  // write what other blocks of the same launch read
   int transactions = 1;        // composite: tiles that share one check
   int length = 1;

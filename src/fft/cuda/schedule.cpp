@@ -341,7 +341,7 @@ class builder {
     const bool read_as_it_is = !loads || (one.load == load_form::complex && one.load_table == table_kind::none && one.loaded == 0);
     const bool on_boundaries = wide_ || (n % 2 == 0 && dims[1].source % 2 == 0 && dims[2].source % 2 == 0 && made.repeats.empty());
     wanted.stageable = wanted_.aligned && read_as_it_is && on_boundaries && source == 1 && dims[0].source == n && !wanted.in_columns;
-    wanted.clusterable = source == 1 && target == 1;
+    wanted.clusterable = source == 1 && target == 1 && (wanted_.check == check_form::none || !loads || one.load == load_form::complex);
     made.request = wanted;
     line_policy& p = made.policy;
     p = choose_policy(wanted, device_, *wanted_.tuned);

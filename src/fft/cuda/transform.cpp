@@ -89,7 +89,7 @@ class cuda_transform final : public device_transform {
     cuda::pass pass;
     const ballast::cuda::kernel* kernel;  // null: in the launch of the pass before
     line_arguments arguments;
-    std::int64_t most_blocks;  // of a launch
+    std::int64_t most_blocks;  // of a launch, for blocks that take several tiles
   };
   struct prepared {
     std::vector<prepared_pass> passes;
@@ -182,7 +182,8 @@ const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction
   int twiddle = 0;
   for (std::size_t i = 0; i < made.passes.size(); ++i) {
     const pass& each = made.passes[i];
-    prepared_pass one{each, nullptr, {}, std::numeric_limits<std::int32_t>::max()};
+    // A launch of more blocks than a device can start fails: those of most kernels take one tile each.
+    prepared_pass one{each, nullptr, {}, std::numeric_limits<std::int64_t>::max()};
     if (i == 0 || !made.passes[i - 1].pair) {
       one.kernel = &device_->load(kernel_for(made, i, instrumented));
       // Blocks that copy ahead, and those that take tickets, take one tile after the other.
@@ -215,7 +216,8 @@ void cuda_transform<T>::fill(prepared_pass& made) const {
   const auto key = [&] {
     std::string text = std::to_string(policy.length) + "/" + std::to_string(policy.threads);
     for (int s = 0; s < policy.stages; ++s) text.append(1, '.').append(std::to_string(policy.radix[s]));
-    if (policy.cluster > 1) text += "/" + std::to_string(policy.cluster) + "." + std::to_string(policy.cluster_after);
+    if (policy.cluster > 1)
+      text.append(1, '/').append(std::to_string(policy.cluster)).append(1, '.').append(std::to_string(policy.cluster_after));
     return text;
   }();
   using source = table_source<T>;
