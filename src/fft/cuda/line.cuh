@@ -828,7 +828,9 @@ struct line_tile {
       const number fine = cached(words + a.coarse_size + (power & ((1u << a.fine_bits) - 1)));
       return coarse * fine;
     } else {
-      return cached(words + target_position(o, line));
+      // Lines beyond the last one are multiplied, too, where all are verified first; their place in the table would be beyond its end.
+      const int there = k_verified && !valid(line) ? 0 : line;
+      return cached(words + target_position(o, there));
     }
   }
 
