@@ -2,8 +2,8 @@
 // Layer: fft/cuda kernels. Every plan is a sequence of these (policy.cpp, transform.cpp).
 // Threads: thread t of a line holds butterflies t, t + T, … (T = P.threads); a block holds P.lines lines side by side. Which of the two
 // runs faster over neighbouring threads is chosen for load and store apart, so that both coalesce.
-// Shared memory, in this order: the exchange, partial sums of the checksums, one record a line; then what a policy has of a cluster's sums and
-// arrivals or of a stage (policy.hpp has the offsets).
+// Shared memory, in this order: the exchange, partial sums of the checksums, one record a line; then what a policy has of the sums and
+// arrivals of a cluster, or of a stage (policy.hpp has the offsets).
 // Source: TurboFFT (PPoPP 2025) sections 3 and 4; T. Stockham, High-speed convolution and correlation, 1966; abft/threshold.hpp.
 #pragma once
 
