@@ -368,10 +368,10 @@ const cuda_case& case_of(const char* token, machine where) {
   throw std::logic_error(token);
 }
 
-// Forwards to the emulator, and can repeat what was launched, as a captured graph does.
-class replaying_device final : public ballast::cuda::device {
+// Forwards to another device everything but launches.
+class forwarding_device : public ballast::cuda::device {
  public:
-  explicit replaying_device(std::shared_ptr<ballast::cuda::device> inner) : inner_(std::move(inner)) {}
+  explicit forwarding_device(std::shared_ptr<ballast::cuda::device> inner) : inner_(std::move(inner)) {}
   const ballast::cuda::capabilities& about() const noexcept override { return inner_->about(); }
   void* allocate(std::int64_t bytes, ballast::cuda::stream on) override { return inner_->allocate(bytes, on); }
   void release(void* memory, ballast::cuda::stream on) noexcept override { inner_->release(memory, on); }
@@ -379,14 +379,23 @@ class replaying_device final : public ballast::cuda::device {
   void copy(void* to, const void* from, std::int64_t bytes, ballast::cuda::stream on) override { inner_->copy(to, from, bytes, on); }
   void zero(void* memory, std::int64_t bytes, ballast::cuda::stream on) override { inner_->zero(memory, bytes, on); }
   const ballast::cuda::kernel& load(const ballast::cuda::kernel_request& wanted) override { return inner_->load(wanted); }
+  std::int64_t resident_blocks(const ballast::cuda::kernel& which) override { return inner_->resident_blocks(which); }
+  void synchronize(ballast::cuda::stream on) override { inner_->synchronize(on); }
+
+ protected:
+  std::shared_ptr<ballast::cuda::device> inner_;
+};
+
+// Can repeat what was launched, as a captured graph does.
+class replaying_device final : public forwarding_device {
+ public:
+  using forwarding_device::forwarding_device;
   void launch(const ballast::cuda::kernel& which, std::int64_t blocks, const void* argument, std::size_t size,
               ballast::cuda::stream on) override {
     const auto* const bytes = static_cast<const unsigned char*>(argument);
     launches_.push_back({&which, blocks, {bytes, bytes + size}});
     inner_->launch(which, blocks, argument, size, on);
   }
-  std::int64_t resident_blocks(const ballast::cuda::kernel& which) override { return inner_->resident_blocks(which); }
-  void synchronize(ballast::cuda::stream on) override { inner_->synchronize(on); }
 
   void replay() {
     for (const recorded& each : launches_) inner_->launch(*each.which, each.blocks, each.argument.data(), each.argument.size(), nullptr);
@@ -398,7 +407,6 @@ class replaying_device final : public ballast::cuda::device {
     std::int64_t blocks;
     std::vector<unsigned char> argument;
   };
-  std::shared_ptr<ballast::cuda::device> inner_;
   std::vector<recorded> launches_;
 };
 
@@ -476,18 +484,11 @@ TEST(fft_cuda, enqueue_and_workspace_refuse_what_does_not_fit) {
 }
 
 // Hands the argument of a pair to `change` before each launch, of so many blocks at most.
-class meddling_device final : public ballast::cuda::device {
+class meddling_device final : public forwarding_device {
  public:
   meddling_device(std::shared_ptr<ballast::cuda::device> inner, std::function<void(cuda::pair_arguments&)> change,
                   std::int64_t most_blocks = 1000)
-      : inner_(std::move(inner)), change_(std::move(change)), most_blocks_(most_blocks) {}
-  const ballast::cuda::capabilities& about() const noexcept override { return inner_->about(); }
-  void* allocate(std::int64_t bytes, ballast::cuda::stream on) override { return inner_->allocate(bytes, on); }
-  void release(void* memory, ballast::cuda::stream on) noexcept override { inner_->release(memory, on); }
-  bool accessible(const void* memory) const noexcept override { return inner_->accessible(memory); }
-  void copy(void* to, const void* from, std::int64_t bytes, ballast::cuda::stream on) override { inner_->copy(to, from, bytes, on); }
-  void zero(void* memory, std::int64_t bytes, ballast::cuda::stream on) override { inner_->zero(memory, bytes, on); }
-  const ballast::cuda::kernel& load(const ballast::cuda::kernel_request& wanted) override { return inner_->load(wanted); }
+      : forwarding_device(std::move(inner)), change_(std::move(change)), most_blocks_(most_blocks) {}
   void launch(const ballast::cuda::kernel& which, std::int64_t blocks, const void* argument, std::size_t size,
               ballast::cuda::stream on) override {
     std::vector<unsigned char> given(static_cast<const unsigned char*>(argument), static_cast<const unsigned char*>(argument) + size);
@@ -499,12 +500,9 @@ class meddling_device final : public ballast::cuda::device {
     launches_ += 1;
     inner_->launch(which, std::min(blocks, most_blocks_), given.data(), size, on);
   }
-  std::int64_t resident_blocks(const ballast::cuda::kernel& which) override { return inner_->resident_blocks(which); }
-  void synchronize(ballast::cuda::stream on) override { inner_->synchronize(on); }
   int launches() const { return launches_; }
 
  private:
-  std::shared_ptr<ballast::cuda::device> inner_;
   std::function<void(cuda::pair_arguments&)> change_;
   std::int64_t most_blocks_;
   int launches_ = 0;

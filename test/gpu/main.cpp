@@ -24,11 +24,10 @@ constexpr int k_bad_usage = 2, k_no_gpu = 4;
 constexpr const char* k_usage =
     "usage: ballast-gpu-check STAGE [--seconds S] [--quick] [--groups G,…] [--scheme NAME]… [--pairs] [--backend B] [TOKEN…]\n"
     "stages: info, list, kernels [--arch sm_90a], verify (groups instructions, accuracy, places, layouts, clean, huge; faults only in the "
-    "instrumented "
-    "program),\n"
+    "instrumented program),\n"
     "        sanitize, bench, repairs (instrumented), heatmap, tune [--table FILE]\n"
     "TOKEN, --scheme: these instead of the stage's own\n"
-    "--pairs: bench also with every pair of passes that can be one launch, and with none\n"
+    "--pairs: bench, and kernels for it, also with every pair of passes that can be one launch, and with none\n"
     "--backend: cpu or reference instead of cuda, with the host's memory: tries the stages where there is no GPU\n";
 
 int list(const settings& wanted) {

@@ -19,8 +19,9 @@ std::vector<std::string> benchmark_problems();
 // What the bundle holds: the kernels of common transforms on such a device, unprotected and protected. Each once.
 std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::capabilities& device);
 
-// What is checked for registers and spills: these, a kernel for every entry of the tuning table for its architecture, and those of
-// the benchmark set. Each once.
+// What is checked for registers and spills: these, those of the benchmark set, and a kernel for every entry of the tuning table
+// that such a device can run, whatever architecture it was found on: one of another architecture, which nothing uses here, may spill a
+// little. Each once.
 std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& device);
 
 }  // namespace ballast::fft::cuda

@@ -193,7 +193,7 @@ struct line_tile {
   using number = complex<real>;
   static constexpr int k_last = P.stages - 1;
   static constexpr bool k_summed = P.sums();
-  static constexpr bool k_verified = P.check == check_form::verify_before_store || P.check == check_form::one_sided;
+  static constexpr bool k_verified = P.verifies();
   static constexpr bool k_repeats = P.check != check_form::none || P.shared_source || P.shared_target;  // takes several tiles, or one again
   static constexpr int k_values = 5;  // of a partial sum: two complex numbers and ‖x‖²
   static constexpr bool k_linear =
@@ -1339,7 +1339,7 @@ struct line_tile {
   }
 
   __device__ __forceinline__ void run() {
-    if constexpr (P.check == check_form::verify_before_store || P.check == check_form::one_sided) {
+    if constexpr (k_verified) {
       run_verified();
     } else {
       real sum[4] = {};

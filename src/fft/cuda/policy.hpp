@@ -114,11 +114,11 @@ struct line_policy {
     for (int i = 1; i < s; ++i) offset += (radix[i] - 1) * before(i);
     return offset;
   }
+  // A line is verified as a whole, and computed again until it passes.
+  BALLAST_HD constexpr bool verifies() const { return check == check_form::verify_before_store || check == check_form::one_sided; }
   BALLAST_HD constexpr bool sums() const { return check != check_form::none && check != check_form::thread; }  // lines have checksums
   // The factors between two passes are multiplied in front of the check, which then covers them.
-  BALLAST_HD constexpr bool folds() const {
-    return store_factor == factor_form::twiddle && (check == check_form::verify_before_store || check == check_form::one_sided);
-  }
+  BALLAST_HD constexpr bool folds() const { return store_factor == factor_form::twiddle && verifies(); }
   BALLAST_HD constexpr bool remaps() const { return in_columns != out_columns; }
   BALLAST_HD constexpr bool exchanges() const { return stages > 1 || remaps(); }
   // Shared memory. Exchange: words of one part or of both, rounded up to the groups that a layout permutes.

@@ -331,7 +331,8 @@ void cuda_transform<T>::launch_lines(const prepared_pass& each, launch_argument&
   set_call(each, a, base, chunk, memory, how);
   const std::int64_t source_width = (p.policy.load == load_form::real ? 1 : 2) * static_cast<std::int64_t>(sizeof(T));
   const std::int64_t target_width = (p.policy.store == store_form::real ? 1 : 2) * static_cast<std::int64_t>(sizeof(T));
-  const unsigned char* from = base[static_cast<std::size_t>(p.from)];
+  const auto* from = static_cast<const unsigned char*>(a.in);
+  auto* const to = static_cast<unsigned char*>(a.out);
   if (p.policy.check == check_form::one_sided && a.input_kept == 0) {
     device_->copy(memory.copy, from, bytes_at(p.from, work.room, work.batch), how.stream);
     from = memory.copy;
@@ -345,7 +346,7 @@ void cuda_transform<T>::launch_lines(const prepared_pass& each, launch_argument&
       target += at[i] * p.repeats[i].target;
     }
     a.in = from + source * source_width;
-    a.out = base[static_cast<std::size_t>(p.to)] + target * target_width;
+    a.out = to + target * target_width;
     a.first_tile = round * a.tiles;
     const std::size_t size = instrumented ? sizeof(launch_argument) : sizeof(line_arguments);
     device_->launch(*each.kernel, std::min(p.groups() * p.policy.cluster, each.most_blocks), &given, size, how.stream);

@@ -40,11 +40,10 @@ std::optional<tuned_line> tuning_table::find(const line_request& wanted, int maj
   return found->second;
 }
 
-std::vector<std::pair<line_request, tuned_line>> tuning_table::lines(int wanted) const {
+std::vector<std::pair<line_request, tuned_line>> tuning_table::lines() const {
   std::vector<std::pair<line_request, tuned_line>> made;
   for (const auto& [key, value] : entries_) {
     const auto& [major, wide, length, in, out, checked] = key;
-    if (major != wanted) continue;
     made.push_back({{.length = length,
                      .wide = wide,
                      .in_columns = in,

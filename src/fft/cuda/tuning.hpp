@@ -59,7 +59,7 @@ class tuning_table {
 
   void set(const line_request& wanted, int major, tuned_line value);
   std::optional<tuned_line> find(const line_request& wanted, int major) const;
-  std::vector<std::pair<line_request, tuned_line>> lines(int major) const;  // counts and columns are not known
+  std::vector<std::pair<line_request, tuned_line>> lines() const;  // of all architectures; counts and columns are not known
 
  private:
   using key = std::tuple<int, bool, int, bool, bool, bool>;  // major, wide, length, in columns, out columns, checked
