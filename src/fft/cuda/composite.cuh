@@ -133,11 +133,11 @@ struct composite_tile : line_tile<P, Injector> {
         constexpr int i = decltype(at)::value;
         u[i] = {multiply_add(w, x[i].re, u[i].re), multiply_add(w, x[i].im, u[i].im)};
       });
-      accumulate(in, this->encoded, w, c);
       norm += this->square;
     });
     if (alone) return false;
     this->transform();
+    accumulate(in, this->encoded, w, c);
     real sum[4] = {};
     this->finish(sum);
     accumulate(out, sum, w, c);
@@ -400,6 +400,7 @@ struct composite_tile : line_tile<P, Injector> {
     }
     barrier();
     unrolled<k_in>([&](auto i) { x[decltype(i)::value] = u[decltype(i)::value]; });
+    this->encode_inputs();
     this->transform();
     const real scale = P.scaled ? static_cast<real>(a.scale) : real(1);
     unrolled<k_out>([&](auto at) {
@@ -408,7 +409,10 @@ struct composite_tile : line_tile<P, Injector> {
     });
     real sum[4] = {};
     this->sum_outputs(sum);
-    for (int i = 0; i < 4; ++i) out[0][i] = sum[i];
+    for (int i = 0; i < 4; ++i) {
+      in[0][i] = this->encoded[i];
+      out[0][i] = sum[i];
+    }
     reduce<0>([&](int each, int, double one, double) {
       group_record& r = groups()[each];
       const double residual = tile_type::larger_residual(one);

@@ -200,9 +200,10 @@ struct line_tile {
       P.power_of_two(P.length) && P.power_of_two(P.lines) && P.power_of_two(P.threads) && P.power_of_two(P.cluster);
 
   number x[P.held()];
-  real encoded[4] = {};  // bᵀx of this thread's elements, for both vectors
-  real square = 0;       // and their ‖x‖²
-  bool doubted = false;  // a product of this thread with a factor was not the same twice
+  real encoded[4] = {};            // this thread's part of what aᵀy must be, for both vectors
+  real square = 0;                 // and ‖x‖² of its elements
+  number given[P.butterflies(0)];  // what each first butterfly was given, encoded
+  bool doubted = false;            // a product of this thread with a factor was not the same twice
 
   const line_arguments& a;
   const line_launch<Injector>& launch;
@@ -455,42 +456,88 @@ struct line_tile {
   template <class Body>
   __device__ __forceinline__ void load(Body&& loaded) {
     fetch_elements();
-    if constexpr (k_summed) encode(place_of(P.in_columns));
+    if constexpr (k_summed) encode_inputs();
     loaded();
     strike<2 * P.butterflies(0) * P.radix[0]>(inject::site::fft_input, a.pass, a.passes, &x[0].re, lane(), P.lanes());
   }
 
-  __device__ __forceinline__ void encode(int t) {
+  // Before the first butterflies: ‖x‖², and what they are given with constant weights (weights.hpp).
+  __device__ __forceinline__ void encode_inputs() {
+    constexpr int r = P.radix[0];
+    square = 0;
+    unrolled<P.butterflies(0)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      number sum[2] = {{real(0), real(0)}, {real(0), real(0)}};
+      unrolled<r>([&](auto mi) {
+        constexpr int m = decltype(mi)::value;
+        const number z = x[q * r + m];
+        square = multiply_add(z.re, z.re, multiply_add(z.im, z.im, square));
+        constexpr input_weights<r> w;
+        if constexpr (P.stages == 1) {
+          sum[0] = product_sum(constant(w.line[0][m]), z, sum[0]);
+          sum[1] = product_sum(constant(w.line[1][m]), z, sum[1]);
+        } else {
+          sum[m % 2] = product_sum(constant(w.butterfly[m]), z, sum[m % 2]);
+        }
+      });
+      if constexpr (P.stages == 1) {
+        const complex_pair<real> own = cached_pair(static_cast<const real*>(a.verify));
+        add_encoded(own.first * sum[0], own.second * sum[1], q == 0);
+      } else {
+        given[q] = sum[0] + sum[1];
+      }
+    });
+    if constexpr (k_verified && P.stages == 1 && P.load_factor != factor_form::none) fail_if_doubted(encoded[0]);
+  }
+
+  // Behind the first butterflies: their results z with the weights that the rest of the transform has for them, and how far they are from
+  // what they should be, Σ s′ₖ zₖ − Σ ŝₘ xₘ, times the same factor of their butterfly.
+  __device__ __forceinline__ void encode_results() {
     constexpr int r = P.radix[0];
     constexpr int places = P.share() / r;
-    constexpr int stride = P.length / r;
-    square = 0;
+    constexpr int all = P.length / r;
+    constexpr int centre = weight_centre(r);
+    const int t = place_of(P.in_columns);
     for (int v = 0; v < 4; ++v) encoded[v] = 0;
     unrolled<P.butterflies(0)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
-      if (!P.ragged(0) || t + q * P.threads < places) {
-        const int j = source_element<q * P.threads>(t);
-        const real* const weights = static_cast<const real*>(a.encode) + 4 * j;
-        unrolled<r>([&](auto ki) {
-          constexpr int k = decltype(ki)::value;
-          const number z = x[q * r + k];
-          const complex_pair<real> b = cached_pair(weights + 4 * k * stride);
-          encoded[0] = multiply_add(-b.first.im, z.im, multiply_add(b.first.re, z.re, encoded[0]));
-          encoded[1] = multiply_add(b.first.im, z.re, multiply_add(b.first.re, z.im, encoded[1]));
-          encoded[2] = multiply_add(-b.second.im, z.im, multiply_add(b.second.re, z.re, encoded[2]));
-          encoded[3] = multiply_add(b.second.im, z.re, multiply_add(b.second.re, z.im, encoded[3]));
-          square = multiply_add(z.re, z.re, multiply_add(z.im, z.im, square));
-        });
-      }
+      if (P.ragged(0) && t + q * P.threads >= places) return;
+      const int j = source_element<q * P.threads>(t);
+      const real* const table = static_cast<const real*>(a.encode);
+      const complex_pair<real> own = cached_pair(table + 4 * j);
+      const number step = cached(reinterpret_cast<const number*>(table + 4 * all) + j);
+      const number* const z = x + q * r;
+      number up = turned<r, r - 1>(z[r - 1]);
+      unrolled<r - 1 - centre>([&](auto i) {
+        constexpr int k = r - 2 - decltype(i)::value;
+        up = product_sum(step, up, turned<r, k>(z[k]));
+      });
+      number down = turned<r, 0>(z[0]);
+      unrolled<centre - 1>([&](auto i) {
+        constexpr int k = 1 + decltype(i)::value;
+        down = product_sum(conjugate(step), down, turned<r, k>(z[k]));
+      });
+      number made{real(0), real(0)};
+      unrolled<r>([&](auto ki) {
+        constexpr int k = decltype(ki)::value;
+        constexpr real size = static_cast<real>(butterfly_weight_size(r, k));
+        const number one = quarter_turns<butterfly_weight_quarters(r, k)>(z[k]);
+        made = {multiply_add(size, one.re, made.re), multiply_add(size, one.im, made.im)};
+      });
+      const number sum = product_sum(conjugate(step), down, up) + (made - given[q]);
+      add_encoded(own.first * sum, own.second * sum, q == 0);
     });
     if constexpr (k_verified && P.load_factor != factor_form::none) fail_if_doubted(encoded[0]);
-    // Else the first butterflies are begun while the loaded numbers are still needed here, which hides the latency of b; but with doubles,
-    // strides or factors it takes more registers than there are. A deposit ends with a branch anyway; where a stage is waited for
-    // and little has to be known of the tile there is room.
-    constexpr bool factors = P.load_factor != factor_form::none || P.store_factor != factor_form::none;
-    constexpr bool crowded = P.wide || P.in_columns || factors;
-    if constexpr (crowded && !P.remaps() && !(P.staged && P.flat)) arch::finish_first(square < real(0));
   }
+
+  __device__ __forceinline__ void add_encoded(const number& first, const number& second, bool begins) {
+    encoded[0] = begins ? first.re : encoded[0] + first.re;
+    encoded[1] = begins ? first.im : encoded[1] + first.im;
+    encoded[2] = begins ? second.re : encoded[2] + second.re;
+    encoded[3] = begins ? second.im : encoded[3] + second.im;
+  }
+
+  static __device__ __forceinline__ number constant(const unit_root& w) { return {static_cast<real>(w.re), static_cast<real>(w.im)}; }
 
   // A sum that no check can pass.
   __device__ __forceinline__ void fail_if_doubted(real& sum) {
@@ -721,6 +768,14 @@ struct line_tile {
       });
       strike<2 * P.butterflies(S) * r>(inject::site::fft_stage, a.first_stage + S, a.stages, &x[0].re, lane(), P.lanes());
     }
+    if constexpr (S == 0 && S < k_last && k_summed) {
+      // Neither begun while the butterflies still go on nor ended after the exchange has begun: it would take more registers than there
+      // are, but where a thread has so many numbers that few threads share them. There the overlap hides latency.
+      constexpr bool crowded = P.held() * P.scalar_bytes() <= 64;
+      if constexpr (crowded && P.in_columns) arch::finish_first(square < real(0));
+      encode_results();
+      if constexpr (crowded) arch::finish_first(square < real(0));
+    }
     if constexpr (S < k_last || (P.remaps() && P.stages == 1)) exchange<S>();
     if constexpr (S < k_last) stage<S + 1>();
   }
@@ -878,56 +933,59 @@ struct line_tile {
     strike<2>(inject::site::fft_twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, lane(), P.lanes());
   }
 
-  // How a thread's outputs are numbered for their weights (weights.hpp): q + k · butterflies, so that their distance in the line is always
-  // P.threads where the butterflies divide evenly.
-  static constexpr int k_numbers = P.butterflies(k_last) * P.radix[k_last];
-  static constexpr int k_half = weight_half(k_numbers);
-  template <int N>
-  static constexpr int k_register = N % P.butterflies(k_last) * P.radix[k_last] + N / P.butterflies(k_last);
-
-  // z · i^e(n).
-  template <int N>
-  static __device__ __forceinline__ number turned(const number& z) {
-    constexpr int quarters = weight_quarters(k_numbers, N);
-    if constexpr (quarters == 0) {
+  // z · i^quarters.
+  template <int Quarters>
+  static __device__ __forceinline__ number quarter_turns(const number& z) {
+    if constexpr (Quarters == 0) {
       return z;
-    } else if constexpr (quarters == 1) {
+    } else if constexpr (Quarters == 1) {
       return {-z.im, z.re};
-    } else if constexpr (quarters == 2) {
+    } else if constexpr (Quarters == 2) {
       return {-z.re, -z.im};
     } else {
       return {z.im, -z.re};
     }
   }
+  // z · i^e(k), k of `Count`.
+  template <int Count, int K>
+  static __device__ __forceinline__ number turned(const number& z) {
+    return quarter_turns<weight_quarters(Count, K)>(z);
+  }
 
   // aᵀy of both vectors; of folded factors aᵀ(f⁻¹∘z), z = f∘y what is stored.
   __device__ __forceinline__ void sum_outputs(real (&sum)[4]) const {
-    number half[2] = {{real(0), real(0)}, {real(0), real(0)}};
-    if constexpr (!P.folds()) {
-      outputs([&](auto at, int, auto qi, auto ki) {
-        constexpr int n = decltype(qi)::value + decltype(ki)::value * P.butterflies(k_last);
-        number& to = half[n < k_half ? 0 : 1];
-        to = to + turned<n>(x[decltype(at)::value]);
-      });
-    } else if constexpr (P.ragged(k_last)) {
-      const int line = line_of(P.out_columns);
-      outputs([&](auto at, int o, auto qi, auto ki) {
-        constexpr int n = decltype(qi)::value + decltype(ki)::value * P.butterflies(k_last);
-        half[n < k_half ? 0 : 1] =
-            product_sum(conjugate(factor(a.store_twin, o, line)), turned<n>(x[decltype(at)::value]), half[n < k_half ? 0 : 1]);
-      });
-    } else {
-      const number step = conjugate(factor(a.store_twin, P.threads, line_of(P.out_columns)));
-      half[0] = unfolded<0, k_half>(step);
-      half[1] = unfolded<k_half, k_numbers - k_half>(step);
-    }
-    const complex_pair<real> own = cached_pair(static_cast<const real*>(a.verify) + 4 * (rank() * P.threads + place_of(P.out_columns)));
-    const number first = own.first * (half[0] + half[1]);
-    const number second = own.second * (half[0] - half[1]);
-    sum[0] = first.re;
-    sum[1] = first.im;
-    sum[2] = second.re;
-    sum[3] = second.im;
+    constexpr int r = P.radix[k_last];
+    constexpr int half = weight_half(r);
+    constexpr int stride = P.length / r;
+    const int t = place_of(P.out_columns);
+    number step{};
+    if constexpr (P.folds()) step = conjugate(factor(a.store_twin, stride, line_of(P.out_columns)));
+    for (int v = 0; v < 4; ++v) sum[v] = 0;
+    unrolled<P.butterflies(k_last)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      if (P.ragged(k_last) && t + q * P.threads >= P.share() / r) return;
+      const int j = target_element<q * P.threads>(t);
+      const number* const y = x + q * r;
+      number low{real(0), real(0)};
+      number high{real(0), real(0)};
+      if constexpr (!P.folds()) {
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          number& to = k < half ? low : high;
+          to = to + turned<r, k>(y[k]);
+        });
+      } else {
+        low = unfolded<0, half>(y, j, step);
+        high = unfolded<half, r - half>(y, j, step);
+      }
+      const complex_pair<real> own = cached_pair(static_cast<const real*>(a.verify) + 4 * j);
+      const number first = own.first * (low + high);
+      const number second = own.second * (low - high);
+      sum[0] = q == 0 ? first.re : sum[0] + first.re;
+      sum[1] = q == 0 ? first.im : sum[1] + first.im;
+      sum[2] = q == 0 ? second.re : sum[2] + second.re;
+      sum[3] = q == 0 ? second.im : sum[3] + second.im;
+    });
   }
 
   static __device__ __forceinline__ number conjugate(const number& z) { return {z.re, -z.im}; }
@@ -935,33 +993,34 @@ struct line_tile {
     return {multiply_add(x.re, y.re, multiply_add(-x.im, y.im, z.re)), multiply_add(x.re, y.im, multiply_add(x.im, y.re, z.im))};
   }
 
-  // Σ f_n⁻¹ i^e(n) z_n of the numbers First …: they are P.threads apart in the line, so their factors are a geometric sequence. Each eight
-  // of them by Horner's scheme in both directions from the middle one, whose factor is looked up, by the twins of the tables: `step` is at
-  // most in its fourth power, whose error is four of its own.
+  // Σ f_k⁻¹ i^e(k) z_k of the results First … of last butterfly j: they are a constant distance apart in the line, so their factors are a
+  // geometric sequence. Each eight of them by Horner's scheme in both directions from the middle one, whose factor is looked up, by the
+  // twins of the tables: `step` is at most in its fourth power, whose error is four of its own.
   // abft::fft_line_growth has what this adds to rounding.
   template <int First, int Count>
-  __device__ __forceinline__ number unfolded(const number& step) const {
+  __device__ __forceinline__ number unfolded(const number* z, int j, const number& step) const {
+    constexpr int r = P.radix[k_last];
     constexpr int count = Count < 8 ? Count : 8;
     number sum{real(0), real(0)};
     if constexpr (count > 0) {
       constexpr int centre = First + count / 2;
       constexpr int last = First + count - 1;
-      number up = turned<last>(x[k_register<last>]);
+      number up = turned<r, last>(z[last]);
       unrolled<last - centre>([&](auto i) {
-        constexpr int n = last - 1 - decltype(i)::value;
-        up = product_sum(step, up, turned<n>(x[k_register<n>]));
+        constexpr int k = last - 1 - decltype(i)::value;
+        up = product_sum(step, up, turned<r, k>(z[k]));
       });
       if constexpr (First < centre) {
-        number down = turned<First>(x[k_register<First>]);
+        number down = turned<r, First>(z[First]);
         unrolled<centre - First - 1>([&](auto i) {
-          constexpr int n = First + 1 + decltype(i)::value;
-          down = product_sum(conjugate(step), down, turned<n>(x[k_register<n>]));
+          constexpr int k = First + 1 + decltype(i)::value;
+          down = product_sum(conjugate(step), down, turned<r, k>(z[k]));
         });
         up = product_sum(conjugate(step), down, up);
       }
-      const int o = place_of(P.out_columns) + centre * P.threads;
+      const int o = j + centre * (P.length / r);
       sum = conjugate(factor(a.store_twin, o, line_of(P.out_columns))) * up;
-      if constexpr (Count > count) sum = sum + unfolded<First + count, Count - count>(step);
+      if constexpr (Count > count) sum = sum + unfolded<First + count, Count - count>(z, j, step);
     }
     return sum;
   }
@@ -1256,12 +1315,12 @@ struct line_tile {
 
   __device__ __forceinline__ void compute(real (&sum)[4]) {
     load();
+    transform();
     if constexpr (P.remaps() && k_summed) {
       real in[4];
       for (int v = 0; v < 4; ++v) in[v] = encoded[v];
       deposit<P.in_columns, true>(in, square);
     }
-    transform();
     finish(sum);
   }
 

@@ -9,7 +9,6 @@
 #include <tuple>
 
 #include "fft/cuda/schedule.hpp"
-#include "fft/cuda/weights.hpp"
 #include "fft/wide.hpp"
 
 namespace ballast::fft::cuda {
@@ -276,9 +275,6 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
     if (radices[s] < 1 || radices[s] > k_max_radix) throw std::logic_error("radices: expected at most 31");
   }
   if (product != p.length) throw std::logic_error("radices: expected the length as their product");
-  const int last = p.stages - 1;
-  if (p.butterflies(last) * p.radix[last] > k_weight_patterns)
-    throw std::logic_error("radices: expected a thread to hold at most 52 numbers");
   if (p.cluster > 1) {
     if (p.cluster > k_most_cluster || p.lines != 1 || p.in_columns || p.out_columns || p.cluster_after < 0 ||
         p.cluster_after >= p.stages - 1 || p.target_distance() % p.cluster != 0 || p.source_distance() % p.cluster != 0 ||

@@ -214,8 +214,8 @@ struct line_arguments {
   const void* load_twin;
   const void* store_table;  // complex: by position, or the coarse and then the fine table of w_M
   const void* store_twin;
-  const void* encode;  // b of both vectors, 4 scalars an element
-  const void* verify;  // α and α′ of the threads of a line (weights.hpp), 4 scalars each
+  const void* encode;  // weights of the first butterflies (tables.hpp: weights)
+  const void* verify;  // and of the last ones
   event_ring* events;
   line_side source, target;
   std::int64_t columns, middles, batches;  // how many c, m, b

@@ -31,7 +31,7 @@ std::vector<T> table_source<T>::stage_twiddles(const line_policy& p) {
   for (int s = 1; s < p.stages; ++s) {
     const std::int64_t before = p.before(s);
     for (std::int64_t k = 1; k < p.radix[s]; ++k) {
-      for (std::int64_t j = 0; j < before; ++j) push(made, root_of_unity<wide<T>>(j * k, before * p.radix[s]));
+      for (std::int64_t j = 0; j < before; ++j) push(made, fft::root_of_unity<wide<T>>(j * k, before * p.radix[s]));
     }
   }
   return made;
@@ -40,8 +40,8 @@ std::vector<T> table_source<T>::stage_twiddles(const line_policy& p) {
 template <class T>
 std::vector<T> table_source<T>::split_twiddles(std::int64_t order, int fine_bits) {
   std::vector<T> made;
-  for (std::int64_t i = 0; i < coarse_size_of(order); ++i) push(made, root_of_unity<wide<T>>(i << fine_bits, order));
-  for (std::int64_t i = 0; i < (std::int64_t{1} << fine_bits); ++i) push(made, root_of_unity<wide<T>>(i % order, order));
+  for (std::int64_t i = 0; i < coarse_size_of(order); ++i) push(made, fft::root_of_unity<wide<T>>(i << fine_bits, order));
+  for (std::int64_t i = 0; i < (std::int64_t{1} << fine_bits); ++i) push(made, fft::root_of_unity<wide<T>>(i % order, order));
   return made;
 }
 
@@ -53,7 +53,7 @@ std::vector<T> table_source<T>::chirp(std::int64_t convolution, std::int64_t pad
   for (std::int64_t j = 0; j < n; ++j) {
     const auto square = static_cast<std::int64_t>(static_cast<unsigned __int128>(j) * static_cast<unsigned __int128>(j) %
                                                   static_cast<unsigned __int128>(2 * n));
-    const auto w = root_of_unity<wide<T>>(square, 2 * n);
+    const auto w = fft::root_of_unity<wide<T>>(square, 2 * n);
     push(made, conjugate ? std::conj(w) : w);
   }
   made.resize(static_cast<std::size_t>(2 * padded_to));
@@ -67,7 +67,7 @@ std::vector<T> table_source<T>::filter(std::int64_t convolution, std::int64_t pa
   for (std::int64_t j = 0; j < n; ++j) {
     const auto square = static_cast<std::int64_t>(static_cast<unsigned __int128>(j) * static_cast<unsigned __int128>(j) %
                                                   static_cast<unsigned __int128>(2 * n));
-    auto w = root_of_unity<wide<T>>(square, 2 * n);
+    auto w = fft::root_of_unity<wide<T>>(square, 2 * n);
     if (convolution > 0) w = std::conj(w);
     h[static_cast<std::size_t>(j)] = w;
     if (j > 0) h[static_cast<std::size_t>(padded_to - j)] = w;
@@ -78,50 +78,82 @@ std::vector<T> table_source<T>::filter(std::int64_t convolution, std::int64_t pa
   return made;
 }
 
+namespace {
+
+constexpr std::complex<double> k_quarter_turns[] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}};
+
+// ±i^e(k) of the results of a last butterfly, for vector v.
+std::complex<double> last_weight(int radix, int k, int v) {
+  const auto weight = k_quarter_turns[weight_quarters(radix, k)];
+  return v == 1 && k >= weight_half(radix) ? -weight : weight;
+}
+
+// β of vector v: random phases, turned until |A(j)| is nearly the same for all j. Where A is large rounding is seen too well, where it is
+// small a fault is not. By alternating projections, on sequences with |A| constant and on sequences of this form: Gerchberg and Saxton,
+// A practical algorithm for the determination of phase from image and diffraction plane pictures, 1972.
+std::vector<std::complex<double>> flat_phases(std::int64_t count, int last, int v) {
+  constexpr int iterations = 24;
+  std::vector<std::complex<double>> made;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const abft::phase one = abft::random_phase(k_weight_seed, static_cast<std::uint64_t>(v), static_cast<std::uint64_t>(i));
+    made.emplace_back(one.re, one.im);
+  }
+  const auto size = static_cast<std::size_t>(count);
+  for (int iteration = 0; iteration < iterations && count > 1; ++iteration) {
+    std::vector<std::complex<double>> a;
+    for (int k = 0; k < last; ++k) {
+      for (const auto& beta : made) a.push_back(beta * last_weight(last, k, v));
+    }
+    a = dft(std::move(a));
+    for (auto& each : a) each = std::conj(std::abs(each) > 1e-9 ? each / std::abs(each) : std::complex<double>(1));
+    a = dft(std::move(a));  // of the conjugate: the conjugate of the inverse
+    for (std::size_t i = 0; i < size; ++i) {
+      std::complex<double> sum = 0;
+      for (int k = 0; k < last; ++k) sum += std::conj(last_weight(last, k, v) * a[static_cast<std::size_t>(k) * size + i]);
+      if (std::abs(sum) > 1e-9) made[i] = sum / std::abs(sum);
+    }
+  }
+  return made;
+}
+
+}  // namespace
+
 template <class T>
 typename table_source<T>::weights table_source<T>::checksum_weights(const line_policy& p) {
   weights made;
-  // Registers are numbered as line.cuh has them; α and α′ are rounded, and what follows from them is exact for them.
-  const std::int64_t stride = p.share() / p.radix[p.stages - 1];
-  const int butterflies = p.butterflies(p.stages - 1);
-  const int count = butterflies * p.radix[p.stages - 1];
-  std::vector<std::complex<wide<T>>> own[2], a[2];
-  for (int t = 0; t < p.threads * p.cluster; ++t) {
-    std::complex<double> drawn[2];
-    for (std::uint64_t v = 0; v < 2; ++v) {
-      const abft::phase one = abft::random_phase(k_weight_seed, v, static_cast<std::uint64_t>(t));
-      drawn[v] = {one.re, one.im};
-    }
-    // A fault that reaches two threads reaches t and t + T/2. Two phases cancel for some ratio of what they are multiplied with: not for
-    // one near to that in the second vector.
-    if (p.threads % 2 == 0 && t % p.threads >= p.threads / 2) {
-      const auto other = static_cast<std::size_t>(t - p.threads / 2);
-      const auto ratio = drawn[0] / std::complex<double>(own[0][other]);
-      drawn[1] = -std::complex<double>(own[1][other]) * std::polar(1.0, std::arg(ratio) + std::arg(drawn[1]) / 3);
-    }
-    for (const int v : {0, 1}) {
-      own[v].emplace_back(static_cast<T>(drawn[v].real()), static_cast<T>(drawn[v].imag()));
-      push(made.verify, own[v].back());
+  const int first = p.stages == 1 ? 1 : p.radix[0];
+  const int last = p.radix[p.stages - 1];
+  const std::int64_t stride = p.length / last;
+  // Phases are rounded, and what follows from them is exact for them.
+  std::vector<std::complex<wide<T>>> own[2];
+  for (const int v : {0, 1}) {
+    const auto beta = flat_phases(stride / first, last, v);
+    for (std::int64_t j = 0; j < stride; ++j) {
+      const auto& phase = beta[static_cast<std::size_t>(j / first)];
+      const std::complex<wide<T>> rounded(static_cast<T>(phase.real()), static_cast<T>(phase.imag()));
+      const auto turn = k_quarter_turns[weight_quarters(first, static_cast<int>(j % first))];
+      own[v].push_back(rounded * std::complex<wide<T>>(turn));
     }
   }
-  constexpr std::complex<wide<T>> powers[] = {{1, 0}, {0, 1}, {-1, 0}, {0, -1}};
-  for (std::int64_t o = 0; o < p.length; ++o) {
-    // The place in its block's share.
-    const std::int64_t i = p.cluster == 1 ? o : o / p.target_distance() * p.target_run() + o % p.target_run();
-    const std::int64_t rank = p.cluster == 1 ? 0 : o % p.target_distance() / p.target_run();
-    const std::int64_t j = i % stride;
-    const auto n = static_cast<int>(j / p.threads + i / stride * butterflies);
-    const auto t = static_cast<std::size_t>(rank * p.threads + j % p.threads);
-    const auto power = powers[weight_quarters(count, n)];
-    a[0].push_back(own[0][t] * power);
-    a[1].push_back(own[1][t] * (n < weight_half(count) ? power : -power));
+  for (std::size_t j = 0; j < own[0].size(); ++j) {
+    for (const int v : {0, 1}) push(made.verify, own[v][j]);
   }
-  const auto first = dft(std::move(a[0]));
-  const auto second = dft(std::move(a[1]));
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    push(made.encode, first[i]);
-    push(made.encode, second[i]);
+  if (p.stages == 1) return made;
+  // Of every first-th output, where s is 1.
+  std::vector<std::complex<wide<T>>> a[2];
+  for (const int v : {0, 1}) {
+    for (std::int64_t o = 0; o < p.length; o += first) {
+      const auto weight = last_weight(last, static_cast<int>(o / stride), v);
+      a[v].push_back(own[v][static_cast<std::size_t>(o % stride)] * std::complex<wide<T>>(weight));
+    }
+    a[v] = dft(std::move(a[v]));
   }
+  const std::int64_t butterflies = p.length / first;
+  for (std::int64_t j = 0; j < butterflies; ++j) {
+    const auto middle = fft::root_of_unity<wide<T>>(j * weight_centre(first), p.length);
+    for (const auto& each : a) push(made.encode, middle * each[static_cast<std::size_t>(j)]);
+  }
+  for (std::int64_t j = 0; j < butterflies; ++j) push(made.encode, fft::root_of_unity<wide<T>>(j, p.length));
   return made;
 }
 

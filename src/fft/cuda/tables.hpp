@@ -24,7 +24,8 @@ struct table_source {
   static std::vector<T> chirp(std::int64_t convolution, std::int64_t padded_to, bool mirrored);
   // Transform of the conjugate chirp, periodic with `padded_to`, over padded_to.
   static std::vector<T> filter(std::int64_t convolution, std::int64_t padded_to);
-  // α and α′ for each thread of a line (weights.hpp), and b of both vectors for each input: four scalars.
+  // What weights.hpp calls α and α′ for each last butterfly of a line, four scalars; and for each first one, if it is not the last, A and
+  // A′ times w^{j·centre}, four scalars, and then all w^j.
   struct weights {
     std::vector<T> verify, encode;
   };

@@ -214,10 +214,8 @@ void cuda_transform<T>::fill(prepared_pass& made) const {
   line_arguments& a = made.arguments;
   a = {};
   const auto key = [&] {
-    std::string text = std::to_string(policy.length) + "/" + std::to_string(policy.threads);
+    std::string text = std::to_string(policy.length);
     for (int s = 0; s < policy.stages; ++s) text.append(1, '.').append(std::to_string(policy.radix[s]));
-    if (policy.cluster > 1)
-      text.append(1, '/').append(std::to_string(policy.cluster)).append(1, '.').append(std::to_string(policy.cluster_after));
     return text;
   }();
   using source = table_source<T>;
@@ -251,7 +249,7 @@ void cuda_transform<T>::fill(prepared_pass& made) const {
       return *weights;
     };
     a.verify = tables_.template get<T>("verify " + key, 0, [&] { return once().verify; });
-    a.encode = tables_.template get<T>("encode " + key, 0, [&] { return once().encode; });
+    if (policy.stages > 1) a.encode = tables_.template get<T>("encode " + key, 0, [&] { return once().encode; });
   }
   a.source = p.source;
   a.target = p.target;
@@ -308,8 +306,7 @@ void cuda_transform<T>::set_call(const prepared_pass& each, line_arguments& a, c
   const double offset = abft::fft_residual<T>(points, 0, k_kappa) * factor + abft::fft_output_underflow<T>(points) +
                         (folds ? abft::fft_factor_underflow<T>(points) : 0);
   const double slope = (abft::fft_residual<T>(points, 1, k_kappa) - abft::fft_residual<T>(points, 0, k_kappa)) * factor *
-                       abft::fft_group_growth(points, p.policy.transactions) *
-                       abft::fft_line_growth(points, p.policy.butterflies(0) * p.policy.radix[0], folds);
+                       abft::fft_group_growth(points, p.policy.transactions) * abft::fft_line_growth(points, p.policy.radix[0], folds);
   for (int copy = 0; copy < 2; ++copy) {
     a.slope[copy] = slope;
     a.offset[copy] = offset;

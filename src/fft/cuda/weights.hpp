@@ -1,43 +1,95 @@
-// Weights of the outputs of a line: a(o) = α(t) i^e(n), where thread t of the line holds output o as number n of its own.
+// Weights of the checksums of a line: what its transform must keep, and what its first butterflies must.
 // Layer: fft/cuda; device and host.
-// α and α′ are random phases, one of each a thread; the exponents are known when a kernel is compiled. So aᵀy is additions, one product at
-// the end, and no table of the length of the line. Powers of i alone have blind spots (docs/protection.md), but only where a fault is seen
-// through them alone: where all outputs that it reaches are one thread's. These are every d-th of the thread's numbers with the powers of a
-// root of unity, d a divisor of how many there are, or a pair of a butterfly of odd order. The exponents are the best that a search found
-// for just these: the larger response of both vectors to any of them is at least 0.35 of what independent phases give on the average, at
-// least 0.66 up to 16 numbers a thread.
+// A line of N points, first radix r, last radix R; its first butterflies j < N/r have the inputs x_{j + mN/r}, m < r, and the results
+// z_k(j), k < r; its last ones j < N/R have the outputs y_{j + kN/R}, k < R.
+// Outputs: a(o) = α_j i^e(k) for output k of last butterfly j, α_j = s_{j mod r} β_{⌊j/r⌋}; s and i^e powers of i, known when a kernel is
+// compiled; β phases, random but for what tables.cpp does to keep A, below, flat. The second vector has β′ and the other sign in the upper
+// half of the k. So aᵀy is additions, and one product a butterfly. Since R and r are the outermost digits of an output's number from both
+// ends, a is a product of a function of o mod r and one of ⌊o/r⌋, and the weight that the rest of the transform gives to a result of a
+// first butterfly is
+//   Σ_{o ≡ k mod r} a(o) w_N^{jo} = s_k w_N^{jk} A(j),  A = the transform of a(0), a(r), a(2r), … over N/r points:
+// one power series in w_N^j, the same for both vectors, and A(j) and A′(j) once a butterfly. No table has the length of the line.
+// First butterflies: Σ_k s′_k z_k(j) = Σ_m ŝ_m x_{j + mN/r}, ŝ the transform of s′, all constants. What is missing in that goes into the
+// line's checksum with the factor A(j), so one comparison covers both. A line of one stage is its first butterfly: bᵀx with constants.
+// Powers of i alone have blind spots (docs/protection.md), but here they are seen through alone only by a fault within one butterfly. What
+// such a fault changes is every d-th result, d a divisor of their number, by powers of a root of unity, or a pair of a butterfly of odd
+// order. e and s′ are the best that a search found for just these: the larger response of both vectors to any of them at the outputs is at
+// least 0.35 of what independent phases give on the average, at least 0.66 up to 16; the response of s′, alone, with sizes of 1/2 to 2, is
+// at least 0.53 for the radices that lines have (2 to 16, primes).
 #pragma once
 
 #include <cstdint>
 
 #include "core/macros.hpp"
+#include "fft/cuda/roots.hpp"
 
 namespace ballast::fft::cuda {
 
-// Two bits for each number of a thread that holds 1, 2, … 52 of them: of 32, and of what is beyond.
-inline constexpr int k_weight_patterns = 52;
+// Two bits, e, for each result of a last butterfly of 1, 2, … 31.
+inline constexpr int k_weight_patterns = 31;
 // clang-format off
-inline constexpr std::uint64_t k_weight_pattern[k_weight_patterns][2] = {
-    {0x0, 0x0}, {0x4, 0x0}, {0x30, 0x0}, {0x20, 0x0}, {0x200, 0x0}, {0x34c, 0x0}, {0x19a0, 0x0}, {0x2fd0, 0x0}, {0x8530, 0x0},
-    {0xb7854, 0x0}, {0x19e180, 0x0}, {0xf289e8, 0x0}, {0x2880080, 0x0}, {0x7b53810, 0x0}, {0x333307d0, 0x0}, {0xd0704a40, 0x0},
-    {0xecc8dc58, 0x0}, {0x1c9697078, 0x0}, {0x1491fd0dbc, 0x0}, {0x35e43b1508, 0x0}, {0xdd541be1a4, 0x0}, {0xd46b694d870, 0x0},
-    {0x1ece7b2cbc50, 0x0}, {0x579708eb33ec, 0x0}, {0x33009f5cb3fa4, 0x0}, {0x45f2dbf780a8, 0x0}, {0x26f38e42c92ffc, 0x0},
-    {0x5b5e7a0e8a2120, 0x0}, {0xd3ae5a822e6f28, 0x0}, {0xc8eaf1e5d2abf4, 0x0}, {0xacf39460efbb79c, 0x0}, {0xdb7864cebfcca124, 0x0},
-    {0xca7e18ff2366d704, 0x3}, {0x60d14422c529bdd0, 0xf}, {0x19c6d0efe83b8e60, 0x3c}, {0x2b820ffdcab1c154, 0xd2},
-    {0x55541edb31498ef4, 0x274}, {0xc2fbe14e627a66c0, 0xb1a}, {0x20d3053390c22030, 0x3941}, {0xc2c7bc2817eae68, 0xb0d9},
-    {0x38f13d8744e185b4, 0x1d255}, {0x1c603921ebe11d54, 0x9defc}, {0x5619bdfd538a9a68, 0x225af7}, {0x71c29bcb52c2f318, 0x3c8e0c},
-    {0x2eba30777a221bf4, 0x5bfa3f}, {0xd379c87b4e455c0, 0x91b63ff}, {0xbb787d8c50ee6fcc, 0x14d6f6e7}, {0xb15f1f91d1ecb500, 0x662a59d0},
-    {0xb88366eb16b9e604, 0x34010f2bf}, {0xe297c541ce0e8cf8, 0xc77ddd424}, {0xb8b2d447bd362e04, 0x33b7ba556b},
-    {0x4316dc33f7b439f0, 0xaf2731f57e},
+inline constexpr std::uint64_t k_weight_pattern[k_weight_patterns] = {
+    0x0, 0x4, 0x30, 0x20, 0x200, 0x34c, 0x19a0, 0x2fd0, 0x8530, 0xb7854, 0x19e180, 0xf289e8, 0x2880080, 0x7b53810, 0x333307d0,
+    0xd0704a40, 0xecc8dc58, 0x1c9697078, 0x1491fd0dbc, 0x35e43b1508, 0xdd541be1a4, 0xd46b694d870, 0x1ece7b2cbc50, 0x579708eb33ec,
+    0x33009f5cb3fa4, 0x45f2dbf780a8, 0x26f38e42c92ffc, 0x5b5e7a0e8a2120, 0xd3ae5a822e6f28, 0xc8eaf1e5d2abf4, 0xacf39460efbb79c,
+};
+// Four bits for each result of a first butterfly: the exponent of i, and twice the size, less 1.
+inline constexpr std::uint64_t k_butterfly_pattern[k_weight_patterns][2] = {
+    {0x0, 0x0}, {0x65, 0x0}, {0xcbb, 0x0}, {0x312a, 0x0}, {0xa8dd8, 0x0}, {0x98c89f, 0x0}, {0xaab8dfe, 0x0}, {0x2b0010b3, 0x0},
+    {0x8695aa596, 0x0}, {0x8767696767, 0x0}, {0x6568b6776b8, 0x0}, {0x130939065082, 0x0}, {0x1100163235021, 0x0},
+    {0x11101362023227, 0x0}, {0x237034633212032, 0x0}, {0x32abba0243301131, 0x0}, {0x13200131081133, 0x6}, {0x7144023212031880, 0x7d},
+    {0x33151302226b2311, 0x21}, {0x582082390aa18105, 0x190}, {0x3303142164600ab3, 0x23a51}, {0x112130f322724120, 0x3e0312},
+    {0x323432a00302100, 0x301323a}, {0x3602425177570378, 0x24473292}, {0x730802a101152341, 0x743460721},
+    {0x112b257313088067, 0x11028b0123}, {0x57f40122523320, 0x34656130778}, {0x104811dc92781f6a, 0xb224001303a4},
+    {0x23b14002143001a3, 0x1291010311101}, {0x66473f134620a11, 0x3102022077b78}, {0x2312431230302a02, 0xe71303032057001},
 };
 // clang-format on
 
-// The second vector: α′ for α, and the other sign in the second half of a thread's numbers.
+// Where the second vector changes its sign.
 BALLAST_HD constexpr int weight_half(int count) { return (count + 1) / 2; }
 
-// e(n) of `count` numbers.
-BALLAST_HD constexpr int weight_quarters(int count, int n) {
-  return static_cast<int>(k_weight_pattern[count - 1][n / 32] >> 2 * (n % 32) & 3);
+// e(k), and of s: both have e(0) = 0.
+BALLAST_HD constexpr int weight_quarters(int count, int k) { return static_cast<int>(k_weight_pattern[count - 1] >> 2 * k & 3); }
+
+// s′.
+BALLAST_HD constexpr int butterfly_weight_bits(int count, int k) {
+  return static_cast<int>(k_butterfly_pattern[count - 1][k / 16] >> 4 * (k % 16) & 15);
 }
+BALLAST_HD constexpr int butterfly_weight_quarters(int count, int k) { return butterfly_weight_bits(count, k) % 4; }
+BALLAST_HD constexpr double butterfly_weight_size(int count, int k) { return (butterfly_weight_bits(count, k) / 4 + 1) / 2.0; }
+
+// The power series in w_N^j is summed from its middle, whose power A(j) has as a factor.
+BALLAST_HD constexpr int weight_centre(int radix) { return radix / 2; }
+
+// Transforms of the constant weights: what inputs are summed with.
+template <int Radix>
+struct input_weights {
+  unit_root butterfly[Radix];  // ŝ
+  unit_root line[2][Radix];    // of a line of one stage: b over α and over α′
+
+  BALLAST_HD constexpr input_weights() : butterfly{}, line{} {
+    unit_root roots[Radix];
+    for (int i = 0; i < Radix; ++i) roots[i] = root_of_unity(i, Radix);
+    for (int m = 0; m < Radix; ++m) {
+      for (unit_root* const sum : {&butterfly[m], &line[0][m], &line[1][m]}) *sum = {0, 0};
+      for (int k = 0; k < Radix; ++k) {
+        const unit_root w = roots[m * k % Radix];
+        const unit_root turned = turn(w, weight_quarters(Radix, k));
+        add(butterfly[m], turn(w, butterfly_weight_quarters(Radix, k)), butterfly_weight_size(Radix, k));
+        add(line[0][m], turned, 1);
+        add(line[1][m], turned, k < weight_half(Radix) ? 1 : -1);
+      }
+    }
+  }
+
+ private:
+  static BALLAST_HD constexpr unit_root turn(const unit_root& z, int quarters) {
+    return quarters == 0 ? z : quarters == 1 ? unit_root{-z.im, z.re} : quarters == 2 ? unit_root{-z.re, -z.im} : unit_root{z.im, -z.re};
+  }
+  static BALLAST_HD constexpr void add(unit_root& sum, const unit_root& z, double size) {
+    sum.re += size * z.re;
+    sum.im += size * z.im;
+  }
+};
 
 }  // namespace ballast::fft::cuda
