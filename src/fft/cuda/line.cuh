@@ -908,7 +908,11 @@ struct line_tile {
       });
     }
     strike<2 * P.butterflies(k_last) * P.radix[k_last]>(inject::site::fft_output, a.pass, a.passes, &x[0].re, lane(), P.lanes());
-    if constexpr (k_summed) sum_outputs(sum);
+    if constexpr (k_summed) {
+      // Else the factors of the sums are looked up while those of the store still wait: more registers than there are.
+      if constexpr (P.folds() && !P.wide) arch::finish_first(square < real(0));
+      sum_outputs(sum);
+    }
     if constexpr (k_verified && P.store_factor == factor_form::table) {
       multiply_outputs();
       fail_if_doubted(sum[0]);
@@ -974,6 +978,10 @@ struct line_tile {
           number& to = k < half ? low : high;
           to = to + turned<r, k>(y[k]);
         });
+      } else if constexpr (r <= 8) {
+        const number middle = conjugate(factor(a.store_twin, j + half * stride, line_of(P.out_columns)));
+        low = middle * (conjugate(step) * lower<0, half>(y, step));
+        if constexpr (half < r) high = middle * upper<half, r - 1>(y, step);
       } else {
         low = unfolded<0, half>(y, j, step);
         high = unfolded<half, r - half>(y, j, step);
@@ -993,35 +1001,41 @@ struct line_tile {
     return {multiply_add(x.re, y.re, multiply_add(-x.im, y.im, z.re)), multiply_add(x.re, y.im, multiply_add(x.im, y.re, z.im))};
   }
 
+  // Horner's scheme for results i^e(k) z_k of a last butterfly: Σ stepᵏ⁻ᴼⁿᵉ of the numbers One … Last; Σ step*ᴼⁿᵉ⁻¹⁻ᵏ of First … One − 1.
+  template <int One, int Last>
+  static __device__ __forceinline__ number upper(const number* z, const number& step) {
+    constexpr int r = P.radix[k_last];
+    number sum = turned<r, Last>(z[Last]);
+    unrolled<Last - One>([&](auto i) {
+      constexpr int k = Last - 1 - decltype(i)::value;
+      sum = product_sum(step, sum, turned<r, k>(z[k]));
+    });
+    return sum;
+  }
+  template <int First, int One>
+  static __device__ __forceinline__ number lower(const number* z, const number& step) {
+    constexpr int r = P.radix[k_last];
+    number sum = turned<r, First>(z[First]);
+    unrolled<One - First - 1>([&](auto i) {
+      constexpr int k = First + 1 + decltype(i)::value;
+      sum = product_sum(conjugate(step), sum, turned<r, k>(z[k]));
+    });
+    return sum;
+  }
+
   // Σ f_k⁻¹ i^e(k) z_k of the results First … of last butterfly j: they are a constant distance apart in the line, so their factors are a
   // geometric sequence. Each eight of them by Horner's scheme in both directions from the middle one, whose factor is looked up, by the
   // twins of the tables: `step` is at most in its fourth power, whose error is four of its own.
   // abft::fft_line_growth has what this adds to rounding.
   template <int First, int Count>
   __device__ __forceinline__ number unfolded(const number* z, int j, const number& step) const {
-    constexpr int r = P.radix[k_last];
     constexpr int count = Count < 8 ? Count : 8;
-    number sum{real(0), real(0)};
-    if constexpr (count > 0) {
-      constexpr int centre = First + count / 2;
-      constexpr int last = First + count - 1;
-      number up = turned<r, last>(z[last]);
-      unrolled<last - centre>([&](auto i) {
-        constexpr int k = last - 1 - decltype(i)::value;
-        up = product_sum(step, up, turned<r, k>(z[k]));
-      });
-      if constexpr (First < centre) {
-        number down = turned<r, First>(z[First]);
-        unrolled<centre - First - 1>([&](auto i) {
-          constexpr int k = First + 1 + decltype(i)::value;
-          down = product_sum(conjugate(step), down, turned<r, k>(z[k]));
-        });
-        up = product_sum(conjugate(step), down, up);
-      }
-      const int o = j + centre * (P.length / r);
-      sum = conjugate(factor(a.store_twin, o, line_of(P.out_columns))) * up;
-      if constexpr (Count > count) sum = sum + unfolded<First + count, Count - count>(z, j, step);
-    }
+    constexpr int centre = First + count / 2;
+    number up = upper<centre, First + count - 1>(z, step);
+    if constexpr (First < centre) up = product_sum(conjugate(step), lower<First, centre>(z, step), up);
+    const number middle = factor(a.store_twin, j + centre * (P.length / P.radix[k_last]), line_of(P.out_columns));
+    number sum = conjugate(middle) * up;
+    if constexpr (Count > count) sum = sum + unfolded<First + count, Count - count>(z, j, step);
     return sum;
   }
 
