@@ -101,7 +101,7 @@ TEST(cuda_fft_injection, leaves_no_trace_in_kernels_of_the_production_library) {
   ASSERT_EQ(made.passes.size(), 2u);
   // The first pass has stages, twiddle factors behind them and every check.
   const line_policy& policy = made.passes.front().policy;
-  ASSERT_EQ(policy.store_factor, factor_form::twiddle);
+  ASSERT_EQ(policy.store_factor, factor_form::separated);
   const auto compiled = [&](bool instrumented, const char* architecture, std::span<const ballast::cuda::nvrtc::source> from) {
     const auto request = kernel_for(policy, instrumented);
     return compiler->compile(request.header, request.expression, architecture, from);
@@ -471,6 +471,26 @@ TYPED_TEST(cuda_fft_tables, coarse_and_fine_twiddles_multiply_to_every_power) {
       const auto got = number_at(table, static_cast<std::size_t>(p >> bits)) *
                        number_at(table, static_cast<std::size_t>(coarse + (p & ((std::int64_t{1} << bits) - 1))));
       ASSERT_LE(std::abs(got - fft::root_of_unity<long double>(p, order)), 2.05L * this->u) << p << " of " << order;
+    }
+  }
+}
+
+TYPED_TEST(cuda_fft_tables, separated_twiddles_multiply_to_every_power) {
+  using T = TypeParam;
+  for (const int length : {4, 60, 64, 512}) {
+    const line_policy p = this->policy(length);
+    for (const std::int64_t columns : {1, 7, 64}) {
+      const auto table = table_source<T>::separated_twiddles(p, columns);
+      const std::int64_t radix = p.radix[p.stages - 1];
+      const std::int64_t stride = length / radix;
+      ASSERT_EQ(table.size(), static_cast<std::size_t>(2 * columns * (radix + stride)));
+      for (std::int64_t c = 0; c < columns; c += 3) {
+        for (std::int64_t k = 0; k < length; ++k) {
+          const auto got = number_at(table, static_cast<std::size_t>(c * radix + k / stride)) *
+                           number_at(table, static_cast<std::size_t>(columns * (radix + k % stride) + c));
+          ASSERT_LE(std::abs(got - fft::root_of_unity<long double>(c * k, length * columns)), 2.05L * this->u) << c << " " << k;
+        }
+      }
     }
   }
 }

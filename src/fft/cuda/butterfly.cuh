@@ -41,6 +41,15 @@ __device__ __forceinline__ complex<double> cached(const complex<double>* at) {
   return {z.x, z.y};
 }
 
+__device__ __forceinline__ complex<float> cached_late(const complex<float>* at) {
+  const float2 z = arch::load_table_late(reinterpret_cast<const float2*>(at));
+  return {z.x, z.y};
+}
+__device__ __forceinline__ complex<double> cached_late(const complex<double>* at) {
+  const double2 z = arch::load_table_late(reinterpret_cast<const double2*>(at));
+  return {z.x, z.y};
+}
+
 // Two complex numbers at once.
 template <class T>
 struct complex_pair {

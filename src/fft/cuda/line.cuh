@@ -820,7 +820,7 @@ struct line_tile {
   // What output o is multiplied with at its store.
   __device__ __forceinline__ number factor(const void* table, int o, int line) const {
     const number* const words = static_cast<const number*>(table);
-    if constexpr (P.store_factor == factor_form::twiddle) {
+    if constexpr (P.twiddles()) {
       // No whole line has 2^32 points. A line beyond the last one has no factors.
       const std::int64_t column = !P.folds() || valid(line) ? first_column + line : 0;
       const std::uint32_t power = static_cast<std::uint32_t>(column) * static_cast<std::uint32_t>(o);
@@ -843,8 +843,10 @@ struct line_tile {
         x[at] = {x[at].re * scale, x[at].im * scale};
       });
     }
-    static_assert(!P.folds() || P.cluster == 1);
-    if constexpr (P.folds()) {
+    static_assert(!P.twiddles() || P.cluster == 1);
+    if constexpr (P.store_factor == factor_form::separated) {
+      multiply_separated();
+    } else if constexpr (P.folds()) {
       const int line = line_of(P.out_columns);
       outputs([&](auto at, int o, auto q, auto k) {
         number w = factor(a.store_table, o, line);
@@ -857,6 +859,55 @@ struct line_tile {
     if constexpr (k_verified && P.store_factor == factor_form::table) {
       multiply_outputs();
       fail_if_doubted(sum[0]);
+    }
+  }
+
+  // By the factors of the next pass, each the product of what its butterfly and its number in that have.
+  __device__ __forceinline__ void multiply_separated() {
+    static_assert(P.check == check_form::none || P.folds());
+    constexpr int r = P.radix[k_last];
+    constexpr int stride = P.length / r;
+    const int line = line_of(P.out_columns);
+    const int t = place_of(P.out_columns);
+    const auto columns = static_cast<std::uint32_t>(a.columns);
+    const std::uint32_t column = valid(line) ? static_cast<std::uint32_t>(first_column) + static_cast<std::uint32_t>(line) : 0;
+    const number* const of_result = static_cast<const number*>(a.store_table) + r * column;
+    const number* const of_butterfly = static_cast<const number*>(a.store_table) + r * columns + column;
+    // The sums of a checked line leave few registers beside doubles.
+    const auto read = [](const number* from) {
+      if constexpr (P.wide && k_verified) {
+        return cached_late(from);
+      } else {
+        return cached(from);
+      }
+    };
+    number first[P.butterflies(k_last)];
+    unrolled<P.butterflies(k_last)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      // Beyond the line: any factor.
+      const int j = P.ragged(k_last) && t + q * P.threads >= stride ? 0 : t + q * P.threads;
+      first[q] = read(of_butterfly + j * columns);
+    });
+    const auto multiply = [&](auto ki, const number& second) {
+      constexpr int k = decltype(ki)::value;
+      unrolled<P.butterflies(k_last)>([&](auto qi) {
+        constexpr int q = decltype(qi)::value;
+        number w = k == 0 ? first[q] : first[q] * second;
+        if constexpr (q == 0 && k == 0) strike_factor(w);
+        x[q * r + k] = x[q * r + k] * w;
+      });
+    };
+    // Two at once, but not so many that there are no registers for them.
+    if constexpr (r % 2 == 0 && !P.wide && !(k_verified && P.butterflies(k_last) == 1)) {
+      unrolled<r / 2>([&](auto i) {
+        constexpr int k = 2 * decltype(i)::value;
+        const complex_pair<real> both = cached_pair(reinterpret_cast<const real*>(of_result + k));
+        multiply(index<k>{}, both.first);
+        multiply(index<k + 1>{}, both.second);
+      });
+    } else {
+      multiply(index<0>{}, first[0]);
+      unrolled<r - 1>([&](auto i) { multiply(index<decltype(i)::value + 1>{}, read(of_result + decltype(i)::value + 1)); });
     }
   }
 
@@ -987,7 +1038,7 @@ struct line_tile {
           if (target_position(j + k * stride, line) >= a.stored) return;
         }
         number y = x[q * r + k];
-        if constexpr (!k_verified && P.store_factor != factor_form::none) {
+        if constexpr (!k_verified && P.store_factor != factor_form::none && P.store_factor != factor_form::separated) {
           number w = factor(a.store_table, j + k * stride, line);
           if constexpr (q == 0 && k == 0) strike_factor(w);
           y = checked_product(y, w, line, [&] { return factor(a.store_twin, j + k * stride, line); });

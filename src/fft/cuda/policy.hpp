@@ -19,8 +19,9 @@ enum class load_form : int { complex, real, half };
 // What is written: complex numbers (all, or the first `stored` of a line), or real parts.
 enum class store_form : int { complex, real };
 // What an element is multiplied with at its store (and, for `table`, at its load): nothing; table[position]; or w_M^{ck}, c the column
-// and k the element, from two tables of about √M entries: what stands between two passes.
-enum class factor_form : int { none, table, twiddle };
+// and k the element, what stands between two passes: from two tables of about √M entries (`twiddle`), or for element j + k · length/r,
+// r the last radix, as w_M^{cj} · w_M^{ck · length/r}, each from a table of all of them (`separated`).
+enum class factor_form : int { none, table, twiddle, separated };
 // none: no check. verify_before_store: two checksums of each line, verified before it is stored. thread: every butterfly by itself.
 // composite: lines of `transactions` tiles share one check and are corrected after their store (two-sided, composite.cuh). one_sided: each
 // line is verified after its store.
@@ -117,8 +118,9 @@ struct line_policy {
   // A line is verified as a whole, and computed again until it passes.
   BALLAST_HD constexpr bool verifies() const { return check == check_form::verify_before_store || check == check_form::one_sided; }
   BALLAST_HD constexpr bool sums() const { return check != check_form::none && check != check_form::thread; }  // lines have checksums
+  BALLAST_HD constexpr bool twiddles() const { return store_factor == factor_form::twiddle || store_factor == factor_form::separated; }
   // The factors between two passes are multiplied in front of the check, which then covers them.
-  BALLAST_HD constexpr bool folds() const { return store_factor == factor_form::twiddle && verifies(); }
+  BALLAST_HD constexpr bool folds() const { return twiddles() && verifies(); }
   BALLAST_HD constexpr bool remaps() const { return in_columns != out_columns; }
   BALLAST_HD constexpr bool exchanges() const { return stages > 1 || remaps(); }
   // Shared memory. Exchange: words of one part or of both, rounded up to the groups that a layout permutes.
@@ -212,8 +214,8 @@ struct line_arguments {
   const void* twiddles;    // of the stages, complex
   const void* load_table;  // complex, by position; and a second copy of it
   const void* load_twin;
-  const void* store_table;  // complex: by position, or the coarse and then the fine table of w_M
-  const void* store_twin;
+  const void* store_table;  // complex: by position; the coarse and then the fine table of w_M; or w_M^{ck · length/r} at cr + k, then, at
+  const void* store_twin;   // r · columns, w_M^{cj} at j · columns + c: the twin of these is the coarse and the fine one
   const void* encode;  // b of both vectors, 4 scalars an element
   const void* verify;  // α and α′ of the threads of a line (weights.hpp), 4 scalars each
   event_ring* events;

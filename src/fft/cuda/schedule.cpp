@@ -52,6 +52,14 @@ std::int64_t pass::checks() const {
 
 namespace {
 
+// Tables of factors up to this are read from L2 between two passes, larger ones would come from memory.
+constexpr std::int64_t k_most_separated = std::int64_t{16} << 20;
+
+std::int64_t separated_bytes(const line_policy& p, std::int64_t order) {
+  const std::int64_t radix = p.radix[p.stages - 1];
+  return (order / radix + order / p.length * radix) * 2 * p.scalar_bytes();
+}
+
 // A dimension that a pass runs over but does not transform.
 struct dimension {
   std::int64_t count;
@@ -368,7 +376,8 @@ class builder {
       made.stored = one.stored;
     }
     if (twiddles != 0) {
-      p.store_factor = factor_form::twiddle;
+      const bool separated = (p.check == check_form::none || p.verifies()) && separated_bytes(p, twiddles) <= k_most_separated;
+      p.store_factor = separated ? factor_form::separated : factor_form::twiddle;
       made.twiddle_order = twiddles;
     }
     made.convolution = one.convolution;
