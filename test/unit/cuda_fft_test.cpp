@@ -1025,8 +1025,9 @@ TEST(cuda_fft_schedule, expressions_differ_where_policies_do) {
     p.*flag = true;
     add();
   }
-  for (int line_policy::*number : {&line_policy::length, &line_policy::lines, &line_policy::threads, &line_policy::min_blocks,
-                                   &line_policy::stages, &line_policy::transactions}) {
+  for (int line_policy::*number :
+       {&line_policy::length, &line_policy::lines, &line_policy::threads, &line_policy::min_blocks, &line_policy::stages,
+        &line_policy::transactions, &line_policy::source_step, &line_policy::target_step}) {
     p.*number += 1;
     add();
   }

@@ -344,7 +344,7 @@ struct line_tile {
     if constexpr (P.padded) {
       if (position >= a.loaded) return z;
     }
-    const std::int64_t at = base + i * s.element;
+    const std::int64_t at = base + i * source_step();
     if constexpr (P.load == load_form::real) {
       z.re = load_element(static_cast<const real*>(a.in) + at);
     } else if constexpr (P.load == load_form::half) {
@@ -406,6 +406,10 @@ struct line_tile {
     });
   }
 
+  __device__ __forceinline__ std::int64_t source_step() const {
+    return P.source_unit ? 1 : P.source_step != 0 ? P.source_step : a.source.element;
+  }
+
   // The elements of this thread's butterflies of the first stage.
   __device__ __forceinline__ void fetch_elements() {
     forget();
@@ -433,7 +437,7 @@ struct line_tile {
       if (!mine) {
         unrolled<r>([&](auto ki) { x[q * r + decltype(ki)::value] = number{real(0), real(0)}; });
       } else if constexpr (P.load == load_form::complex && !P.padded && P.load_factor == factor_form::none) {
-        const std::int64_t element = P.source_unit ? 1 : a.source.element;
+        const std::int64_t element = source_step();
         const number* const from = static_cast<const number*>(a.in) + (base + j * element);
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
@@ -898,7 +902,7 @@ struct line_tile {
       });
     };
     // Two at once, but not so many that there are no registers for them.
-    if constexpr (r % 2 == 0 && !P.wide && !(k_verified && P.butterflies(k_last) == 1)) {
+    if constexpr (r % 2 == 0 && !P.wide && !(k_verified && P.butterflies(k_last) != 2)) {
       unrolled<r / 2>([&](auto i) {
         constexpr int k = 2 * decltype(i)::value;
         const complex_pair<real> both = cached_pair(reinterpret_cast<const real*>(of_result + k));
@@ -1024,7 +1028,7 @@ struct line_tile {
     using out_type = typename std::conditional_t<P.store == store_form::real, word_type<real>, word_type<number>>::type;
     const int line = line_of(P.out_columns);
     const int t = place_of(P.out_columns);
-    const std::int64_t element = P.target_unit ? 1 : s.element;
+    const std::int64_t element = P.target_unit ? 1 : P.target_step != 0 ? P.target_step : s.element;
     std::int64_t base = (first_column + line) * s.column + middle * s.middle + batch * s.batch;
     if constexpr (P.shared_target) base += shared_shift;
     unrolled<P.butterflies(k_last)>([&](auto qi) {

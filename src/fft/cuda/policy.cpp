@@ -646,7 +646,8 @@ std::string policy_expression(const line_policy& p) {
     text += ',';
   }
   append(text, p.shared_target);
-  for (const int number : {p.transactions, p.length, p.lines, p.threads, p.min_blocks, p.stages, p.cluster, p.cluster_after}) {
+  for (const int number :
+       {p.transactions, p.length, p.lines, p.threads, p.min_blocks, p.stages, p.cluster, p.cluster_after, p.source_step, p.target_step}) {
     text += ',';
     append(text, number);
   }

@@ -70,6 +70,8 @@ struct line_policy {
   int stages = 1;
   int cluster = 1;        // blocks that hold one line; more than 1: lines = 1, no columns
   int cluster_after = 0;  // the stage whose results go to other blocks
+  int source_step = 0;    // how far apart neighbouring elements are in memory, where kernels are made for that; 0: where they are not
+  int target_step = 0;
   int radix[k_max_stages] = {1, 1, 1, 1, 1, 1, 1, 1};
   exchange_layout exchange[k_max_stages] = {};  // [s]: between stage s and s + 1; one stage and different mappings: [0], before the store
 

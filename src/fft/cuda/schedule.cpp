@@ -60,6 +60,14 @@ std::int64_t separated_bytes(const line_policy& p, std::int64_t order) {
   return (order / radix + order / p.length * radix) * 2 * p.scalar_bytes();
 }
 
+// Kernels of split lines are made for strides that are powers of two: addresses then differ by constants in the instructions, which reach
+// 8 MiB in both directions.
+int step_of(const line_policy& p, std::int64_t stride) {
+  const bool within = stride > 1 && std::has_single_bit(static_cast<std::uint64_t>(stride)) &&
+                      stride * p.length * 2 * p.scalar_bytes() <= std::int64_t{1} << 24;
+  return within ? static_cast<int>(stride) : 0;
+}
+
 // A dimension that a pass runs over but does not transform.
 struct dimension {
   std::int64_t count;
@@ -356,6 +364,10 @@ class builder {
     p.inverse = one.inverse;
     p.source_unit = source == 1;
     p.target_unit = target == 1;
+    if (split_dimensions != others.begin()) {
+      p.source_step = step_of(p, source);
+      p.target_step = step_of(p, target);
+    }
     p.flat = made.middles == 1 && made.batches == 1;
     p.transactions = wanted_.transactions;
     if (loads) {
