@@ -131,7 +131,8 @@ TEST(cuda_fft_injection, leaves_no_trace_in_kernels_of_the_production_library) {
 
 int word_of(const line_policy& p, int s, int i, int line) {
   const exchange_layout& e = p.exchange[s];
-  const int word = e.columns ? i * p.lines + line : line * p.share() + i;
+  const auto place = [&](int at) { return at + at / e.run * e.pad; };
+  const int word = e.columns ? place(i) * p.lines + line : line * place(p.share()) + place(i);
   return word ^ (word >> e.shift[0] & e.mask[0]) ^ (word >> e.shift[1] & e.mask[1]);
 }
 
@@ -1034,6 +1035,10 @@ TEST(cuda_fft_schedule, expressions_differ_where_policies_do) {
   p.radix[7] = 5;
   add();
   p.exchange[7].mask[1] = 3;
+  add();
+  p.exchange[7].run = 10;
+  add();
+  p.exchange[7].pad = 1;
   add();
   const auto request = kernel_for(p, false);
   EXPECT_EQ(request.header, "fft/cuda/line.cuh");

@@ -538,12 +538,16 @@ struct line_tile {
   template <int S>
   static BALLAST_HD constexpr int slot(int i, int line) {
     constexpr exchange_layout e = P.exchange[S];
-    const int word = e.columns ? i * P.lines + line : line * P.share() + i;
+    const int word = e.columns ? e.place(i) * P.lines + line : line * e.place(P.share()) + e.place(i);
     int at = word;
     if constexpr (e.mask[0] != 0) at ^= (word >> e.shift[0]) & e.mask[0];
     if constexpr (e.mask[1] != 0) at ^= (word >> e.shift[1]) & e.mask[1];
     return at;
   }
+
+  // Whether slots are apart by constants: those of elements of one run, and those of elements whole runs apart.
+  template <int S>
+  static constexpr bool k_straight = P.exchange[S].pad != 0;
 
   // With powers of two the slots of a thread differ from its first one by constants: those bits of a constant that no bit of the first slot
   // can coincide with are added, the low ones, which swizzling mixes, by exclusive or.
@@ -653,7 +657,9 @@ struct line_tile {
             if constexpr (k_linear) {
               word_at<slot<S>(spread(q * P.threads, p, r) + k * p, 0), type>(shared, first) = part(x[q * r + k]);
             } else {
-              reinterpret_cast<type*>(shared)[slot<S>(spread(j, p, r) + k * p, from_line)] = part(x[q * r + k]);
+              constexpr int ahead = k_straight<S> ? k * p * (P.exchange[S].columns ? P.lines : 1) : 0;
+              reinterpret_cast<type*>(shared)[slot<S>(spread(j, p, r) + (k_straight<S> ? 0 : k * p), from_line) + ahead] =
+                  part(x[q * r + k]);
             }
           });
         }
@@ -671,7 +677,8 @@ struct line_tile {
             if constexpr (k_linear) {
               put(x[q * next + k], word_at<slot<S>(q * P.threads + k * stride, 0), type>(shared, first));
             } else {
-              put(x[q * next + k], reinterpret_cast<type*>(shared)[slot<S>(j + k * stride, to_line)]);
+              constexpr int ahead = k_straight<S> ? slot<S>(k * stride, 0) : 0;
+              put(x[q * next + k], reinterpret_cast<type*>(shared)[slot<S>(j + (k_straight<S> ? 0 : k * stride), to_line) + ahead]);
             }
           });
         }

@@ -16,7 +16,8 @@ namespace ballast::fft::cuda {
 
 namespace {
 
-constexpr int k_largest_product = 16;  // of several primes
+constexpr int k_largest_product = 16;     // of several primes
+constexpr double k_cost_of_masks = 0.35;  // in cycles of an access over the fewest there can be
 
 // Radices of at most `limit` whose product is n, as few and as equal as possible, the largest first; empty if there are none.
 std::vector<int> split_into_radices(std::int64_t n, int limit) {
@@ -73,7 +74,7 @@ std::vector<access_pattern> patterns(const line_policy& p, int s) {
   const bool ends = s == p.stages - 1;
   const exchange_layout e = p.exchange[s];
   std::vector<access_pattern> made;
-  const auto word = [&](int i, int line) { return e.columns ? i * p.lines + line : line * p.share() + i; };
+  const auto word = [&](int i, int line) { return e.columns ? e.place(i) * p.lines + line : line * e.place(p.share()) + e.place(i); };
   const auto add = [&](bool columns, const auto& element) {
     access_pattern one;
     const int warps = std::min(4, (p.block() + 31) / 32);
@@ -155,6 +156,33 @@ bool conflict_free(const std::vector<access_pattern>& all, const exchange_layout
 
 int word_width(const line_policy& p) { return p.scalar_bytes() * (p.split ? 1 : 2); }
 
+// Where not everything is a power of two, masks cost a thread about three instructions for every access. So the cheapest layout without
+// them is taken, with gaps or none, unless `found` has clearly fewer conflicts.
+exchange_layout straight_or(line_policy p, int s, const exchange_layout& found, double cost) {
+  const auto power = [](int n) { return std::has_single_bit(static_cast<unsigned>(n)); };
+  if (power(p.length) && power(p.lines) && power(p.threads)) return found;
+  if (p.ragged(s) || p.ragged(s + 1)) return found;  // each butterfly of a thread would be placed by itself
+  exchange_layout best = found;
+  double least = cost + (found.mask[0] != 0 ? k_cost_of_masks : 0.0);
+  const int own = p.before(s + 1);
+  const int distance = p.share() / p.radix[s + 1];
+  for (int run = own; run <= distance; run += own) {
+    if (distance % run != 0) continue;
+    for (int pad = 0; pad < 16 && (pad == 0 || 8 * pad <= run); ++pad) {
+      exchange_layout tried;
+      tried.columns = p.out_columns;
+      tried.run = pad == 0 ? 1 : run;
+      tried.pad = pad;
+      p.exchange[s] = tried;
+      const double spent = cost_of(patterns(p, s), tried, word_width(p));
+      if (spent >= least - 1e-9) continue;
+      least = spent;
+      best = tried;
+    }
+  }
+  return best;
+}
+
 // The cheapest layout for exchange s: rows or columns, first as the threads that read it run, and at most two shifts into the low bits.
 exchange_layout choose_exchange(line_policy p, int s) {
   exchange_layout best;
@@ -211,7 +239,7 @@ exchange_layout choose_exchange(line_policy p, int s) {
       }
     }
   }
-  return two;
+  return p.cluster == 1 && s + 1 < p.stages ? straight_or(p, s, two, least) : two;
 }
 
 int ceil_divide(int a, int b) { return (a + b - 1) / b; }
@@ -386,6 +414,7 @@ int registers_of(const line_request& wanted, const tuned_line& value) {
   int registers = 24 + (held + beside) * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
   if (ragged && wanted.check == check_form::none) registers += 8;
   if (odd && wanted.in_columns) registers += wanted.wide ? 16 : 12;
+  if (odd && wanted.wide && !wanted.in_columns && wanted.check == check_form::none) registers += 16;
   // Factors of the next pass; beside the sums of a checked line the compiler finds room for them.
   if (wanted.check == check_form::none && wanted.in_columns && wanted.out_columns) registers += 8;
   if (wanted.check != check_form::none && (wanted.wide || !wanted.in_columns)) registers += wanted.wide ? 16 : 8;
@@ -659,7 +688,7 @@ std::string policy_expression(const line_policy& p) {
     text += s == 0 ? "{" : ",{";
     append(text, e.columns);
     text += ",{" + std::to_string(e.shift[0]) + "," + std::to_string(e.shift[1]) + "},{" + std::to_string(e.mask[0]) + "," +
-            std::to_string(e.mask[1]) + "}}";
+            std::to_string(e.mask[1]) + "}," + std::to_string(e.run) + "," + std::to_string(e.pad) + "}";
   }
   return text + "}}";
 }

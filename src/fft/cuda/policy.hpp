@@ -28,13 +28,19 @@ enum class factor_form : int { none, table, twiddle, separated };
 enum class check_form : int { none, verify_before_store, thread, composite, one_sided };
 
 // One trip of a tile through shared memory. Word p of the linear layout is at p ^ (p >> shift & mask), for both pairs; mask < 2^shift,
-// so that it permutes groups of 2^shift ≤ 16 words. columns: word i·lines + line, else line·length + i.
+// so that it permutes groups of 2^shift ≤ 16 words. columns: word i·lines + line, else line·length + i. Or, without masks, element i takes
+// the place i + i / run · pad: `run` divides the distances of what a thread reads, and what it writes lies within one run, so that both
+// are apart by constants whatever the length.
 struct exchange_layout {
   bool columns = false;
   int shift[2] = {4, 4};
   int mask[2] = {0, 0};
+  int run = 1;
+  int pad = 0;
 
   bool operator==(const exchange_layout&) const = default;
+
+  BALLAST_HD constexpr int place(int i) const { return pad == 0 ? i : i + i / run * pad; }
 };
 
 // A line: `length` elements, transformed by `threads` threads that hold ⌈length / radix / threads⌉ butterflies each. A tile: `lines` lines,
@@ -129,7 +135,9 @@ struct line_policy {
   BALLAST_HD constexpr int scalar_bytes() const { return wide ? 8 : 4; }
   BALLAST_HD constexpr std::int64_t exchange_bytes() const {
     if (!exchanges()) return 0;
-    const std::int64_t words = (static_cast<std::int64_t>(share()) * lines + 15) / 16 * 16;
+    int most = share();
+    for (const exchange_layout& e : exchange) most = e.place(share()) > most ? e.place(share()) : most;
+    const std::int64_t words = (static_cast<std::int64_t>(most) * lines + 15) / 16 * 16;
     return words * scalar_bytes() * (split ? 1 : 2);
   }
   // Partial sums of a line: how many threads (or groups of lanes that were summed by shuffles) have one.

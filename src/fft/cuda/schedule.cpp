@@ -396,7 +396,8 @@ class builder {
     made.padded_to = one.padded_to;
     // Policies are for plain lines. These forms were found to need a few registers more.
     const bool tables = p.load_factor == factor_form::table || p.store_factor == factor_form::table;
-    const bool formed = p.load == load_form::half || (p.sums() && (tables || (p.load == load_form::real && twiddles != 0))) ||
+    const bool gaps = std::ranges::any_of(p.exchange, [](const exchange_layout& e) { return e.pad != 0; });
+    const bool formed = p.load == load_form::half || (p.sums() && (tables || (p.load == load_form::real && (twiddles != 0 || gaps)))) ||
                         (wide_ && p.inverse && twiddles != 0);
     if (formed && p.min_blocks > 1) p.min_blocks -= std::max(1, p.min_blocks / 3);
     made_.passes.push_back(std::move(made));
