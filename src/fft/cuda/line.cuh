@@ -344,7 +344,7 @@ struct line_tile {
     if constexpr (P.padded) {
       if (position >= a.loaded) return z;
     }
-    const std::int64_t at = base + i * source_step();
+    const std::int64_t at = base + i * (P.source_step != 0 ? P.source_step : s.element);
     if constexpr (P.load == load_form::real) {
       z.re = load_element(static_cast<const real*>(a.in) + at);
     } else if constexpr (P.load == load_form::half) {
@@ -406,10 +406,6 @@ struct line_tile {
     });
   }
 
-  __device__ __forceinline__ std::int64_t source_step() const {
-    return P.source_unit ? 1 : P.source_step != 0 ? P.source_step : a.source.element;
-  }
-
   // The elements of this thread's butterflies of the first stage.
   __device__ __forceinline__ void fetch_elements() {
     forget();
@@ -437,7 +433,7 @@ struct line_tile {
       if (!mine) {
         unrolled<r>([&](auto ki) { x[q * r + decltype(ki)::value] = number{real(0), real(0)}; });
       } else if constexpr (P.load == load_form::complex && !P.padded && P.load_factor == factor_form::none) {
-        const std::int64_t element = source_step();
+        const std::int64_t element = P.source_unit ? 1 : P.source_step != 0 ? P.source_step : a.source.element;
         const number* const from = static_cast<const number*>(a.in) + (base + j * element);
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;

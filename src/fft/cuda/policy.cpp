@@ -161,7 +161,8 @@ int word_width(const line_policy& p) { return p.scalar_bytes() * (p.split ? 1 : 
 exchange_layout straight_or(line_policy p, int s, const exchange_layout& found, double cost) {
   const auto power = [](int n) { return std::has_single_bit(static_cast<unsigned>(n)); };
   if (power(p.length) && power(p.lines) && power(p.threads)) return found;
-  if (p.ragged(s) || p.ragged(s + 1)) return found;  // each butterfly of a thread would be placed by itself
+  // Elsewhere it was not faster on an H200, or took more registers than there are.
+  if (p.wide || p.check != check_form::none || p.ragged(s) || p.ragged(s + 1)) return found;
   exchange_layout best = found;
   double least = cost + (found.mask[0] != 0 ? k_cost_of_masks : 0.0);
   const int own = p.before(s + 1);
@@ -414,7 +415,6 @@ int registers_of(const line_request& wanted, const tuned_line& value) {
   int registers = 24 + (held + beside) * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
   if (ragged && wanted.check == check_form::none) registers += 8;
   if (odd && wanted.in_columns) registers += wanted.wide ? 16 : 12;
-  if (odd && wanted.wide && !wanted.in_columns && wanted.check == check_form::none) registers += 16;
   // Factors of the next pass; beside the sums of a checked line the compiler finds room for them.
   if (wanted.check == check_form::none && wanted.in_columns && wanted.out_columns) registers += 8;
   if (wanted.check != check_form::none && (wanted.wide || !wanted.in_columns)) registers += wanted.wide ? 16 : 8;

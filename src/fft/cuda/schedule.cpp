@@ -52,12 +52,16 @@ std::int64_t pass::checks() const {
 
 namespace {
 
-// Tables of factors up to this are read from L2 between two passes, larger ones would come from memory.
-constexpr std::int64_t k_most_separated = std::int64_t{16} << 20;
-
-std::int64_t separated_bytes(const line_policy& p, std::int64_t order) {
+// Whether the factors behind a pass are separated: where the last radix is small, so that what belongs to its results lies close together
+// and is shared by several butterflies, or lines are few and the time is that of lookups behind each other. By what does not depend on the
+// check, which then changes no bit. Measured on an H200, with strides known: 2^17 to 2^21 points become 3 to 10 % faster; real 2^16 and
+// 2^24, with radix 16 or tables of 16 MiB, up to 30 % slower. Doubles of 256 to 511 were found to need more registers than there are.
+bool separates(const line_policy& p, std::int64_t order, std::int64_t lines, const ballast::cuda::capabilities& device) {
+  if (p.check != check_form::none && !p.verifies()) return false;
+  if (p.wide && p.length >= 256 && p.length < 512) return false;
   const std::int64_t radix = p.radix[p.stages - 1];
-  return (order / radix + order / p.length * radix) * 2 * p.scalar_bytes();
+  const std::int64_t bytes = (order / radix + order / p.length * radix) * 2 * p.scalar_bytes();
+  return bytes <= std::int64_t{5} << 20 && (radix <= 8 || lines < 16 * device.multiprocessors);
 }
 
 // Kernels of split lines are made for strides that are powers of two: addresses then differ by constants in the instructions, which reach
@@ -388,16 +392,14 @@ class builder {
       made.stored = one.stored;
     }
     if (twiddles != 0) {
-      const bool separated = (p.check == check_form::none || p.verifies()) && separated_bytes(p, twiddles) <= k_most_separated;
-      p.store_factor = separated ? factor_form::separated : factor_form::twiddle;
+      p.store_factor = separates(p, twiddles, made.lines(), device_) ? factor_form::separated : factor_form::twiddle;
       made.twiddle_order = twiddles;
     }
     made.convolution = one.convolution;
     made.padded_to = one.padded_to;
     // Policies are for plain lines. These forms were found to need a few registers more.
     const bool tables = p.load_factor == factor_form::table || p.store_factor == factor_form::table;
-    const bool gaps = std::ranges::any_of(p.exchange, [](const exchange_layout& e) { return e.pad != 0; });
-    const bool formed = p.load == load_form::half || (p.sums() && (tables || (p.load == load_form::real && (twiddles != 0 || gaps)))) ||
+    const bool formed = p.load == load_form::half || (p.sums() && (tables || (p.load == load_form::real && twiddles != 0))) ||
                         (wide_ && p.inverse && twiddles != 0);
     if (formed && p.min_blocks > 1) p.min_blocks -= std::max(1, p.min_blocks / 3);
     made_.passes.push_back(std::move(made));
