@@ -322,7 +322,8 @@ TEST(cuda_fft_policy, refuses_parts_that_do_not_fit_together) {
   wanted.length = 64;
   EXPECT_NO_THROW(make_policy(wanted, {{8, 8}, 8, 4}));
   EXPECT_THROW(make_policy(wanted, {{8, 4}, 8, 4}), std::logic_error);
-  EXPECT_THROW(make_policy(wanted, {{32, 2}, 8, 4}), std::logic_error);
+  EXPECT_NO_THROW(make_policy(wanted, {{32, 2}, 2, 16}));
+  EXPECT_THROW(make_policy(wanted, {{64}, 1, 32}), std::logic_error);
   EXPECT_THROW(make_policy(wanted, {{8, 8}, 8, 3}), std::logic_error);
   EXPECT_THROW(make_policy(wanted, {{8, 8}, 8, 256}), std::logic_error);
   EXPECT_THROW(make_policy(wanted, {{}, 8, 4}), std::logic_error);
@@ -707,8 +708,8 @@ TEST(cuda_fft_tuning, errors_name_the_line_and_what_is_wrong_with_it) {
       {"sm_90 f32 1024 rows column checked 16.8.8 64 4 whole 3 1", "rows or columns"},
       {"sm_90 f32 1024 rows rows yes 16.8.8 64 4 whole 3 1", "checked or unchecked"},
       {"sm_90 f32 1024 rows rows checked 16.8.8 64 4 half 3 1", "whole, split, staged or staged_split"},
-      {"sm_90 f32 1024 rows rows checked 32.32 64 4 whole 3 1", "radices from 1 to 31"},
-      {"sm_90 f32 1024 rows rows checked 16.x.8 64 4 whole 3 1", "radices from 1 to 31"},
+      {"sm_90 f32 1024 rows rows checked 64.16 64 4 whole 3 1", "radices from 1 to 32"},
+      {"sm_90 f32 1024 rows rows checked 16.x.8 64 4 whole 3 1", "radices from 1 to 32"},
       {"sm_90 f32 1024 rows rows checked 16.8.4 64 4 whole 3 1", "whose product is the length"},
       {"sm_90 f32 512 rows rows checked 2.2.2.2.2.2.2.2.2 64 4 whole 3 1", "at most 8 radices"},
       {"sm_90 f32 1024 rows rows checked 16.8.8 0 4 whole 3 1", "of at least 1"},

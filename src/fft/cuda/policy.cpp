@@ -16,7 +16,8 @@ namespace ballast::fft::cuda {
 
 namespace {
 
-constexpr int k_largest_product = 16;     // of several primes
+constexpr int k_largest_product = 16;     // of several primes,
+constexpr int k_largest_power = 32;       // and of 2, where that is asked for
 constexpr double k_cost_of_masks = 0.35;  // in cycles of an access over the fewest there can be
 
 // Radices of at most `limit` whose product is n, as few and as equal as possible, the largest first; empty if there are none.
@@ -37,7 +38,7 @@ std::vector<int> split_into_radices(std::int64_t n, int limit) {
     }
     if (!best.empty() && now.size() + 1 > best.size()) return;
     for (int r = largest; r >= 2; --r) {
-      if (rest % r != 0 || (r > k_largest_product && std::ranges::find(primes, r) == primes.end())) continue;
+      if (rest % r != 0 || (r > k_largest_product && r != k_largest_power && std::ranges::find(primes, r) == primes.end())) continue;
       now.push_back(r);
       search(rest / r, r);
       now.pop_back();
@@ -302,7 +303,7 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
   for (std::size_t s = 0; s < radices.size(); ++s) {
     p.radix[s] = radices[s];
     product *= radices[s];
-    if (radices[s] < 1 || radices[s] > k_max_radix) throw std::logic_error("radices: expected at most 31");
+    if (radices[s] < 1 || radices[s] > k_max_radix) throw std::logic_error("radices: expected at most 32");
   }
   if (product != p.length) throw std::logic_error("radices: expected the length as their product");
   const int last = p.stages - 1;
@@ -601,8 +602,9 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
   if (!fits_one_pass(n, wanted.wide, device)) return made;
   const bool columns = wanted.in_columns || wanted.out_columns;
   const auto prime = n == 1 ? 1 : static_cast<int>(prime_factors(n).back());
-  for (const int limit : {4, 8, 16}) {
-    if (wanted.wide ? limit == 16 && n > 16 : limit == 4 && n > 64) continue;
+  for (const int limit : {4, 8, 16, 32}) {
+    if (wanted.wide ? limit >= 16 && n > 16 : limit == 4 && n > 64) continue;
+    if (limit == 32 && !std::has_single_bit(static_cast<unsigned>(n))) continue;
     const std::vector<int> radices = split_into_radices(n, std::max(limit, prime));
     if (radices.empty() || radices.size() > k_max_stages) continue;
     for (const int held : {limit, 2 * limit}) {

@@ -9,7 +9,7 @@
 namespace ballast::fft::cuda {
 
 inline constexpr int k_max_stages = 8;
-inline constexpr int k_max_radix = 31;
+inline constexpr int k_max_radix = 32;
 inline constexpr int k_most_cluster = 16;         // blocks that hold a line together
 inline constexpr int k_record_bytes = 80;         // room in shared memory for what is known of a line (line.cuh)
 inline constexpr int k_group_record_bytes = 112;  // and of the same line of all tiles of a group (composite.cuh)
