@@ -99,6 +99,7 @@ inline const std::vector<cuda_case>& cuda_cases() {
       {"fft_c2c_f64_n4096_b1_fwd"},
       {"fft_c2c_f32_n256_b77_fwd", machine::single, k_bare | k_faults | k_unaligned},
       {"fft_c2c_f32_n512_b9_fwd"},
+      {"fft_c2c_f32_n128_b21_fwd", machine::whole, k_bare | k_faults},
       // Two and three passes.
       {"fft_c2c_f32_n128_b20_fwd", machine::small, k_faults},
       {"fft_c2c_f32_n1024_b3_fwd", machine::small, k_bare | k_faults},

@@ -10,7 +10,7 @@
 
 namespace ballast::arch::checks {
 
-// out[i] = in[i] by each of the four ways, one quarter of the block's elements each; 4 · blockDim.x elements a block.
+// out[i] = in[i] by each of the ways, one quarter of the block's elements each, the last one by two; 4 · blockDim.x elements a block.
 template <class T>
 __global__ void hinted_copy_kernel(const copy_argument of) {
   const T* in = static_cast<const T*>(of.in) + 4 * blockIdx.x * blockDim.x + threadIdx.x;
@@ -19,7 +19,8 @@ __global__ void hinted_copy_kernel(const copy_argument of) {
   arch::store_streaming(out, arch::load_streaming(in));
   arch::store_streaming(out + blockDim.x, arch::load_keep(in + blockDim.x));
   arch::store_keep(out + 2 * blockDim.x, arch::load_streaming(in + 2 * blockDim.x));
-  arch::store_keep(out + 3 * blockDim.x, arch::load_table(in + 3 * blockDim.x));
+  const T* const last = in + 3 * blockDim.x;
+  arch::store_keep(out + 3 * blockDim.x, threadIdx.x % 2 == 0 ? arch::load_table(last) : arch::load_table_late(last));
 }
 
 // Through shared memory by cp.async, each thread the elements of its neighbour; the last `missing` threads' are zeros.

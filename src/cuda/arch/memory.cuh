@@ -146,6 +146,29 @@ __device__ __forceinline__ T load_table(const T* from) {
 #endif
 }
 
+// The same, but not before the barrier in front of it: what is read early waits in registers.
+template <class T>
+__device__ __forceinline__ T load_table_late(const T* from) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+#if BALLAST_DEVICE_CODE
+  detail::words<sizeof(T) / 4> w;
+  if constexpr (sizeof(T) == 4) {
+    asm volatile("ld.global.b32 %0, [%1];" : "=r"(w.at[0]) : "l"(from) : "memory");
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("ld.global.v2.b32 {%0, %1}, [%2];" : "=r"(w.at[0]), "=r"(w.at[1]) : "l"(from) : "memory");
+  } else {
+    asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w.at[0]), "=r"(w.at[1]), "=r"(w.at[2]), "=r"(w.at[3])
+                 : "l"(from)
+                 : "memory");
+  }
+  return detail::from_words<T>(w);
+#else
+  simt::require_aligned(from, sizeof(T));
+  return *from;
+#endif
+}
+
 // Asks for the line of L2 that holds `at`. In the emulator the address is read, so that a wrong one shows.
 __device__ __forceinline__ void prefetch_l2(const void* at) {
 #if BALLAST_DEVICE_CODE

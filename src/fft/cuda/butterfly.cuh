@@ -1,4 +1,4 @@
-// Complex numbers and transforms of 2 to 31 of them in registers: primes by their symmetric form, composite radices from these by
+// Complex numbers and transforms of 2 to 32 of them in registers: primes by their symmetric form, composite radices from these by
 // Cooley and Tukey's splitting, every constant known at compile time.
 // Layer: fft/cuda kernels.
 // Source: C. Van Loan, Computational frameworks for the fast Fourier transform, 1992, sections 1.2 and 2.1.
@@ -38,6 +38,15 @@ __device__ __forceinline__ complex<float> cached(const complex<float>* at) {
 }
 __device__ __forceinline__ complex<double> cached(const complex<double>* at) {
   const double2 z = arch::load_table(reinterpret_cast<const double2*>(at));
+  return {z.x, z.y};
+}
+
+__device__ __forceinline__ complex<float> cached_late(const complex<float>* at) {
+  const float2 z = arch::load_table_late(reinterpret_cast<const float2*>(at));
+  return {z.x, z.y};
+}
+__device__ __forceinline__ complex<double> cached_late(const complex<double>* at) {
+  const double2 z = arch::load_table_late(reinterpret_cast<const double2*>(at));
   return {z.x, z.y};
 }
 
@@ -105,8 +114,8 @@ BALLAST_HD constexpr int smallest_factor(int n) {
   return n;
 }
 
-// How a radix is split: 8 = 2·4, 16 = 4·4, else by the smallest factor.
-BALLAST_HD constexpr int inner_radix(int radix) { return radix == 16 ? 4 : smallest_factor(radix); }
+// How a radix is split: 8 = 2·4, 16 = 4·4, 32 = 4·8, else by the smallest factor.
+BALLAST_HD constexpr int inner_radix(int radix) { return radix == 16 || radix == 32 ? 4 : smallest_factor(radix); }
 
 // Forward transform of Radix numbers at x[0], x[Stride], …, in place and in natural order.
 template <int Radix, int Stride = 1, class T>

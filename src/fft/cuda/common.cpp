@@ -100,11 +100,15 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
     p.source_unit = !p.in_columns;
     p.target_unit = !p.out_columns;
     // Lines that lie in columns on both sides are those of a pass with another one behind it.
-    if (p.in_columns && p.out_columns) p.store_factor = factor_form::twiddle;
-    ballast::cuda::kernel_request one = kernel_for(p, false);
-    // Those of another architecture must compile, but nothing uses them on this one.
-    if (!tuning_table::active().find(request, device.major)) one.spills = 192;
-    made.add(std::move(one));
+    for (const factor_form factors : {factor_form::twiddle, factor_form::separated}) {
+      const bool behind = p.in_columns && p.out_columns;
+      if (factors == factor_form::separated && !behind) continue;
+      if (behind) p.store_factor = factors;
+      ballast::cuda::kernel_request one = kernel_for(p, false);
+      // Those of another architecture must compile, but nothing uses them on this one.
+      if (!tuning_table::active().find(request, device.major)) one.spills = 192;
+      made.add(std::move(one));
+    }
   }
   return made.take();
 }

@@ -329,7 +329,7 @@ struct composite_tile : line_tile<P, Injector> {
         z = static_cast<const number*>(given.out)[base + o * s.element];
       }
       z = tile_type::swapped(z);
-      if constexpr (P.store_factor == factor_form::twiddle) {
+      if constexpr (P.twiddles()) {
         const number w = this->factor(given.store_table, o, line);
         z = z * number{w.re, -w.im};
       }

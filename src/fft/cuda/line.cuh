@@ -345,7 +345,7 @@ struct line_tile {
     if constexpr (P.padded) {
       if (position >= a.loaded) return z;
     }
-    const std::int64_t at = base + i * s.element;
+    const std::int64_t at = base + i * (P.source_step != 0 ? P.source_step : s.element);
     if constexpr (P.load == load_form::real) {
       z.re = load_element(static_cast<const real*>(a.in) + at);
     } else if constexpr (P.load == load_form::half) {
@@ -434,7 +434,7 @@ struct line_tile {
       if (!mine) {
         unrolled<r>([&](auto ki) { x[q * r + decltype(ki)::value] = number{real(0), real(0)}; });
       } else if constexpr (P.load == load_form::complex && !P.padded && P.load_factor == factor_form::none) {
-        const std::int64_t element = P.source_unit ? 1 : a.source.element;
+        const std::int64_t element = P.source_unit ? 1 : P.source_step != 0 ? P.source_step : a.source.element;
         const number* const from = static_cast<const number*>(a.in) + (base + j * element);
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
@@ -581,12 +581,16 @@ struct line_tile {
   template <int S>
   static BALLAST_HD constexpr int slot(int i, int line) {
     constexpr exchange_layout e = P.exchange[S];
-    const int word = e.columns ? i * P.lines + line : line * P.share() + i;
+    const int word = e.columns ? e.place(i) * P.lines + line : line * e.place(P.share()) + e.place(i);
     int at = word;
     if constexpr (e.mask[0] != 0) at ^= (word >> e.shift[0]) & e.mask[0];
     if constexpr (e.mask[1] != 0) at ^= (word >> e.shift[1]) & e.mask[1];
     return at;
   }
+
+  // Whether slots are apart by constants: those of elements of one run, and those of elements whole runs apart.
+  template <int S>
+  static constexpr bool k_straight = P.exchange[S].pad != 0;
 
   // With powers of two the slots of a thread differ from its first one by constants: those bits of a constant that no bit of the first slot
   // can coincide with are added, the low ones, which swizzling mixes, by exclusive or.
@@ -696,7 +700,9 @@ struct line_tile {
             if constexpr (k_linear) {
               word_at<slot<S>(spread(q * P.threads, p, r) + k * p, 0), type>(shared, first) = part(x[q * r + k]);
             } else {
-              reinterpret_cast<type*>(shared)[slot<S>(spread(j, p, r) + k * p, from_line)] = part(x[q * r + k]);
+              constexpr int ahead = k_straight<S> ? k * p * (P.exchange[S].columns ? P.lines : 1) : 0;
+              reinterpret_cast<type*>(shared)[slot<S>(spread(j, p, r) + (k_straight<S> ? 0 : k * p), from_line) + ahead] =
+                  part(x[q * r + k]);
             }
           });
         }
@@ -714,7 +720,8 @@ struct line_tile {
             if constexpr (k_linear) {
               put(x[q * next + k], word_at<slot<S>(q * P.threads + k * stride, 0), type>(shared, first));
             } else {
-              put(x[q * next + k], reinterpret_cast<type*>(shared)[slot<S>(j + k * stride, to_line)]);
+              constexpr int ahead = k_straight<S> ? slot<S>(k * stride, 0) : 0;
+              put(x[q * next + k], reinterpret_cast<type*>(shared)[slot<S>(j + (k_straight<S> ? 0 : k * stride), to_line) + ahead]);
             }
           });
         }
@@ -875,7 +882,7 @@ struct line_tile {
   // What output o is multiplied with at its store.
   __device__ __forceinline__ number factor(const void* table, int o, int line) const {
     const number* const words = static_cast<const number*>(table);
-    if constexpr (P.store_factor == factor_form::twiddle) {
+    if constexpr (P.twiddles()) {
       // No whole line has 2^32 points. A line beyond the last one has no factors.
       const std::int64_t column = !P.folds() || valid(line) ? first_column + line : 0;
       const std::uint32_t power = static_cast<std::uint32_t>(column) * static_cast<std::uint32_t>(o);
@@ -898,8 +905,10 @@ struct line_tile {
         x[at] = {x[at].re * scale, x[at].im * scale};
       });
     }
-    static_assert(!P.folds() || P.cluster == 1);
-    if constexpr (P.folds()) {
+    static_assert(!P.twiddles() || P.cluster == 1);
+    if constexpr (P.store_factor == factor_form::separated) {
+      multiply_separated();
+    } else if constexpr (P.folds()) {
       const int line = line_of(P.out_columns);
       outputs([&](auto at, int o, auto q, auto k) {
         number w = factor(a.store_table, o, line);
@@ -916,6 +925,55 @@ struct line_tile {
     if constexpr (k_verified && P.store_factor == factor_form::table) {
       multiply_outputs();
       fail_if_doubted(sum[0]);
+    }
+  }
+
+  // By the factors of the next pass, each the product of what its butterfly and its number in that have.
+  __device__ __forceinline__ void multiply_separated() {
+    static_assert(P.check == check_form::none || P.folds());
+    constexpr int r = P.radix[k_last];
+    constexpr int stride = P.length / r;
+    const int line = line_of(P.out_columns);
+    const int t = place_of(P.out_columns);
+    const auto columns = static_cast<std::uint32_t>(a.columns);
+    const std::uint32_t column = valid(line) ? static_cast<std::uint32_t>(first_column) + static_cast<std::uint32_t>(line) : 0;
+    const number* const of_result = static_cast<const number*>(a.store_table) + r * column;
+    const number* const of_butterfly = static_cast<const number*>(a.store_table) + r * columns + column;
+    // The sums of a checked line leave few registers beside doubles.
+    const auto read = [](const number* from) {
+      if constexpr (P.wide && k_verified) {
+        return cached_late(from);
+      } else {
+        return cached(from);
+      }
+    };
+    number first[P.butterflies(k_last)];
+    unrolled<P.butterflies(k_last)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      // Beyond the line: any factor.
+      const int j = P.ragged(k_last) && t + q * P.threads >= stride ? 0 : t + q * P.threads;
+      first[q] = read(of_butterfly + j * columns);
+    });
+    const auto multiply = [&](auto ki, const number& second) {
+      constexpr int k = decltype(ki)::value;
+      unrolled<P.butterflies(k_last)>([&](auto qi) {
+        constexpr int q = decltype(qi)::value;
+        number w = k == 0 ? first[q] : first[q] * second;
+        if constexpr (q == 0 && k == 0) strike_factor(w);
+        x[q * r + k] = x[q * r + k] * w;
+      });
+    };
+    // Two at once, but not so many that there are no registers for them.
+    if constexpr (r % 2 == 0 && !P.wide && !(k_verified && P.butterflies(k_last) != 2)) {
+      unrolled<r / 2>([&](auto i) {
+        constexpr int k = 2 * decltype(i)::value;
+        const complex_pair<real> both = cached_pair(reinterpret_cast<const real*>(of_result + k));
+        multiply(index<k>{}, both.first);
+        multiply(index<k + 1>{}, both.second);
+      });
+    } else {
+      multiply(index<0>{}, first[0]);
+      unrolled<r - 1>([&](auto i) { multiply(index<decltype(i)::value + 1>{}, read(of_result + decltype(i)::value + 1)); });
     }
   }
 
@@ -1046,7 +1104,7 @@ struct line_tile {
     using out_type = typename std::conditional_t<P.store == store_form::real, word_type<real>, word_type<number>>::type;
     const int line = line_of(P.out_columns);
     const int t = place_of(P.out_columns);
-    const std::int64_t element = P.target_unit ? 1 : s.element;
+    const std::int64_t element = P.target_unit ? 1 : P.target_step != 0 ? P.target_step : s.element;
     std::int64_t base = (first_column + line) * s.column + middle * s.middle + batch * s.batch;
     if constexpr (P.shared_target) base += shared_shift;
     unrolled<P.butterflies(k_last)>([&](auto qi) {
@@ -1060,7 +1118,7 @@ struct line_tile {
           if (target_position(j + k * stride, line) >= a.stored) return;
         }
         number y = x[q * r + k];
-        if constexpr (!k_verified && P.store_factor != factor_form::none) {
+        if constexpr (!k_verified && P.store_factor != factor_form::none && P.store_factor != factor_form::separated) {
           number w = factor(a.store_table, j + k * stride, line);
           if constexpr (q == 0 && k == 0) strike_factor(w);
           y = checked_product(y, w, line, [&] { return factor(a.store_twin, j + k * stride, line); });

@@ -15,7 +15,9 @@ namespace ballast::fft::cuda {
 
 namespace {
 
-constexpr int k_largest_product = 16;  // of several primes
+constexpr int k_largest_product = 16;     // of several primes,
+constexpr int k_largest_power = 32;       // and of 2, where that is asked for
+constexpr double k_cost_of_masks = 0.35;  // in cycles of an access over the fewest there can be
 
 // Radices of at most `limit` whose product is n, as few and as equal as possible, the largest first; empty if there are none.
 std::vector<int> split_into_radices(std::int64_t n, int limit) {
@@ -35,7 +37,7 @@ std::vector<int> split_into_radices(std::int64_t n, int limit) {
     }
     if (!best.empty() && now.size() + 1 > best.size()) return;
     for (int r = largest; r >= 2; --r) {
-      if (rest % r != 0 || (r > k_largest_product && std::ranges::find(primes, r) == primes.end())) continue;
+      if (rest % r != 0 || (r > k_largest_product && r != k_largest_power && std::ranges::find(primes, r) == primes.end())) continue;
       now.push_back(r);
       search(rest / r, r);
       now.pop_back();
@@ -72,7 +74,7 @@ std::vector<access_pattern> patterns(const line_policy& p, int s) {
   const bool ends = s == p.stages - 1;
   const exchange_layout e = p.exchange[s];
   std::vector<access_pattern> made;
-  const auto word = [&](int i, int line) { return e.columns ? i * p.lines + line : line * p.share() + i; };
+  const auto word = [&](int i, int line) { return e.columns ? e.place(i) * p.lines + line : line * e.place(p.share()) + e.place(i); };
   const auto add = [&](bool columns, const auto& element) {
     access_pattern one;
     const int warps = std::min(4, (p.block() + 31) / 32);
@@ -154,6 +156,34 @@ bool conflict_free(const std::vector<access_pattern>& all, const exchange_layout
 
 int word_width(const line_policy& p) { return p.scalar_bytes() * (p.split ? 1 : 2); }
 
+// Where not everything is a power of two, masks cost a thread about three instructions for every access. So the cheapest layout without
+// them is taken, with gaps or none, unless `found` has clearly fewer conflicts.
+exchange_layout straight_or(line_policy p, int s, const exchange_layout& found, double cost) {
+  const auto power = [](int n) { return std::has_single_bit(static_cast<unsigned>(n)); };
+  if (power(p.length) && power(p.lines) && power(p.threads)) return found;
+  // Elsewhere it was not faster on an H200, or took more registers than there are.
+  if (p.wide || p.check != check_form::none || p.ragged(s) || p.ragged(s + 1)) return found;
+  exchange_layout best = found;
+  double least = cost + (found.mask[0] != 0 ? k_cost_of_masks : 0.0);
+  const int own = p.before(s + 1);
+  const int distance = p.share() / p.radix[s + 1];
+  for (int run = own; run <= distance; run += own) {
+    if (distance % run != 0) continue;
+    for (int pad = 0; pad < 16 && (pad == 0 || 8 * pad <= run); ++pad) {
+      exchange_layout tried;
+      tried.columns = p.out_columns;
+      tried.run = pad == 0 ? 1 : run;
+      tried.pad = pad;
+      p.exchange[s] = tried;
+      const double spent = cost_of(patterns(p, s), tried, word_width(p));
+      if (spent >= least - 1e-9) continue;
+      least = spent;
+      best = tried;
+    }
+  }
+  return best;
+}
+
 // The cheapest layout for exchange s: rows or columns, first as the threads that read it run, and at most two shifts into the low bits.
 exchange_layout choose_exchange(line_policy p, int s) {
   exchange_layout best;
@@ -210,7 +240,7 @@ exchange_layout choose_exchange(line_policy p, int s) {
       }
     }
   }
-  return two;
+  return p.cluster == 1 && s + 1 < p.stages ? straight_or(p, s, two, least) : two;
 }
 
 int ceil_divide(int a, int b) { return (a + b - 1) / b; }
@@ -272,7 +302,7 @@ line_policy make_policy(const line_request& wanted, const tuned_line& value) {
   for (std::size_t s = 0; s < radices.size(); ++s) {
     p.radix[s] = radices[s];
     product *= radices[s];
-    if (radices[s] < 1 || radices[s] > k_max_radix) throw std::logic_error("radices: expected at most 31");
+    if (radices[s] < 1 || radices[s] > k_max_radix) throw std::logic_error("radices: expected at most 32");
   }
   if (product != p.length) throw std::logic_error("radices: expected the length as their product");
   if (p.cluster > 1) {
@@ -568,8 +598,9 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
   if (!fits_one_pass(n, wanted.wide, device)) return made;
   const bool columns = wanted.in_columns || wanted.out_columns;
   const auto prime = n == 1 ? 1 : static_cast<int>(prime_factors(n).back());
-  for (const int limit : {4, 8, 16}) {
-    if (wanted.wide ? limit == 16 && n > 16 : limit == 4 && n > 64) continue;
+  for (const int limit : {4, 8, 16, 32}) {
+    if (wanted.wide ? limit >= 16 && n > 16 : limit == 4 && n > 64) continue;
+    if (limit == 32 && !std::has_single_bit(static_cast<unsigned>(n))) continue;
     const std::vector<int> radices = split_into_radices(n, std::max(limit, prime));
     if (radices.empty() || radices.size() > k_max_stages) continue;
     for (const int held : {limit, 2 * limit}) {
@@ -642,7 +673,8 @@ std::string policy_expression(const line_policy& p) {
     text += ',';
   }
   append(text, p.shared_target);
-  for (const int number : {p.transactions, p.length, p.lines, p.threads, p.min_blocks, p.stages, p.cluster, p.cluster_after}) {
+  for (const int number :
+       {p.transactions, p.length, p.lines, p.threads, p.min_blocks, p.stages, p.cluster, p.cluster_after, p.source_step, p.target_step}) {
     text += ',';
     append(text, number);
   }
@@ -654,7 +686,7 @@ std::string policy_expression(const line_policy& p) {
     text += s == 0 ? "{" : ",{";
     append(text, e.columns);
     text += ",{" + std::to_string(e.shift[0]) + "," + std::to_string(e.shift[1]) + "},{" + std::to_string(e.mask[0]) + "," +
-            std::to_string(e.mask[1]) + "}}";
+            std::to_string(e.mask[1]) + "}," + std::to_string(e.run) + "," + std::to_string(e.pad) + "}";
   }
   return text + "}}";
 }

@@ -9,7 +9,7 @@
 namespace ballast::fft::cuda {
 
 inline constexpr int k_max_stages = 8;
-inline constexpr int k_max_radix = 31;
+inline constexpr int k_max_radix = 32;
 inline constexpr int k_most_cluster = 16;         // blocks that hold a line together
 inline constexpr int k_record_bytes = 80;         // room in shared memory for what is known of a line (line.cuh)
 inline constexpr int k_group_record_bytes = 112;  // and of the same line of all tiles of a group (composite.cuh)
@@ -19,21 +19,28 @@ enum class load_form : int { complex, real, half };
 // What is written: complex numbers (all, or the first `stored` of a line), or real parts.
 enum class store_form : int { complex, real };
 // What an element is multiplied with at its store (and, for `table`, at its load): nothing; table[position]; or w_M^{ck}, c the column
-// and k the element, from two tables of about √M entries: what stands between two passes.
-enum class factor_form : int { none, table, twiddle };
+// and k the element, what stands between two passes: from two tables of about √M entries (`twiddle`), or for element j + k · length/r,
+// r the last radix, as w_M^{cj} · w_M^{ck · length/r}, each from a table of all of them (`separated`).
+enum class factor_form : int { none, table, twiddle, separated };
 // none: no check. verify_before_store: two checksums of each line, verified before it is stored. thread: every butterfly by itself.
 // composite: lines of `transactions` tiles share one check and are corrected after their store (two-sided, composite.cuh). one_sided: each
 // line is verified after its store.
 enum class check_form : int { none, verify_before_store, thread, composite, one_sided };
 
 // One trip of a tile through shared memory. Word p of the linear layout is at p ^ (p >> shift & mask), for both pairs; mask < 2^shift,
-// so that it permutes groups of 2^shift ≤ 16 words. columns: word i·lines + line, else line·length + i.
+// so that it permutes groups of 2^shift ≤ 16 words. columns: word i·lines + line, else line·length + i. Or, without masks, element i takes
+// the place i + i / run · pad: `run` divides the distances of what a thread reads, and what it writes lies within one run, so that both
+// are apart by constants whatever the length.
 struct exchange_layout {
   bool columns = false;
   int shift[2] = {4, 4};
   int mask[2] = {0, 0};
+  int run = 1;
+  int pad = 0;
 
   bool operator==(const exchange_layout&) const = default;
+
+  BALLAST_HD constexpr int place(int i) const { return pad == 0 ? i : i + i / run * pad; }
 };
 
 // A line: `length` elements, transformed by `threads` threads that hold ⌈length / radix / threads⌉ butterflies each. A tile: `lines` lines,
@@ -69,6 +76,8 @@ struct line_policy {
   int stages = 1;
   int cluster = 1;        // blocks that hold one line; more than 1: lines = 1, no columns
   int cluster_after = 0;  // the stage whose results go to other blocks
+  int source_step = 0;    // how far apart neighbouring elements are in memory, where kernels are made for that; 0: where they are not
+  int target_step = 0;
   int radix[k_max_stages] = {1, 1, 1, 1, 1, 1, 1, 1};
   exchange_layout exchange[k_max_stages] = {};  // [s]: between stage s and s + 1; one stage and different mappings: [0], before the store
 
@@ -117,15 +126,18 @@ struct line_policy {
   // A line is verified as a whole, and computed again until it passes.
   BALLAST_HD constexpr bool verifies() const { return check == check_form::verify_before_store || check == check_form::one_sided; }
   BALLAST_HD constexpr bool sums() const { return check != check_form::none && check != check_form::thread; }  // lines have checksums
+  BALLAST_HD constexpr bool twiddles() const { return store_factor == factor_form::twiddle || store_factor == factor_form::separated; }
   // The factors between two passes are multiplied in front of the check, which then covers them.
-  BALLAST_HD constexpr bool folds() const { return store_factor == factor_form::twiddle && verifies(); }
+  BALLAST_HD constexpr bool folds() const { return twiddles() && verifies(); }
   BALLAST_HD constexpr bool remaps() const { return in_columns != out_columns; }
   BALLAST_HD constexpr bool exchanges() const { return stages > 1 || remaps(); }
   // Shared memory. Exchange: words of one part or of both, rounded up to the groups that a layout permutes.
   BALLAST_HD constexpr int scalar_bytes() const { return wide ? 8 : 4; }
   BALLAST_HD constexpr std::int64_t exchange_bytes() const {
     if (!exchanges()) return 0;
-    const std::int64_t words = (static_cast<std::int64_t>(share()) * lines + 15) / 16 * 16;
+    int most = share();
+    for (const exchange_layout& e : exchange) most = e.place(share()) > most ? e.place(share()) : most;
+    const std::int64_t words = (static_cast<std::int64_t>(most) * lines + 15) / 16 * 16;
     return words * scalar_bytes() * (split ? 1 : 2);
   }
   // Partial sums of a line: how many threads (or groups of lanes that were summed by shuffles) have one.
@@ -212,8 +224,8 @@ struct line_arguments {
   const void* twiddles;    // of the stages, complex
   const void* load_table;  // complex, by position; and a second copy of it
   const void* load_twin;
-  const void* store_table;  // complex: by position, or the coarse and then the fine table of w_M
-  const void* store_twin;
+  const void* store_table;  // complex: by position; the coarse and then the fine table of w_M; or w_M^{ck · length/r} at cr + k, then, at
+  const void* store_twin;   // r · columns, w_M^{cj} at j · columns + c: the twin of these is the coarse and the fine one
   const void* encode;  // weights of the first butterflies (tables.hpp: weights)
   const void* verify;  // and of the last ones
   event_ring* events;

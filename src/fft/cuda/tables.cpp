@@ -46,6 +46,22 @@ std::vector<T> table_source<T>::split_twiddles(std::int64_t order, int fine_bits
 }
 
 template <class T>
+std::vector<T> table_source<T>::separated_twiddles(const line_policy& p, std::int64_t columns) {
+  const std::int64_t order = p.length * columns;
+  const std::int64_t radix = p.radix[p.stages - 1];
+  const std::int64_t stride = p.length / radix;
+  std::vector<T> made;
+  made.reserve(static_cast<std::size_t>(2 * columns * (radix + stride)));
+  for (std::int64_t c = 0; c < columns; ++c) {
+    for (std::int64_t k = 0; k < radix; ++k) push(made, root_of_unity<wide<T>>(c * k, columns * radix));
+  }
+  for (std::int64_t j = 0; j < stride; ++j) {
+    for (std::int64_t c = 0; c < columns; ++c) push(made, root_of_unity<wide<T>>(c * j, order));
+  }
+  return made;
+}
+
+template <class T>
 std::vector<T> table_source<T>::chirp(std::int64_t convolution, std::int64_t padded_to, bool mirrored) {
   const std::int64_t n = std::abs(convolution);
   const bool conjugate = (convolution < 0) != mirrored;

@@ -19,6 +19,8 @@ struct table_source {
   static std::vector<T> stage_twiddles(const line_policy& policy);
   // Coarse and fine powers of w_order: [w^{i·2^bits}…, w^i…].
   static std::vector<T> split_twiddles(std::int64_t order, int fine_bits);
+  // w^{ck · length/r} at cr + k, r the last radix, c < columns, and behind them w^{cj} at j · columns + c, w = w_{length · columns}.
+  static std::vector<T> separated_twiddles(const line_policy& policy, std::int64_t columns);
   // e^{∓πi j²/n} for j < n (`mirrored`: its conjugate, for a pass that exchanges real and imaginary parts), and zeros up to padded_to: the
   // pass multiplies its outputs beyond n, too, before it drops them.
   static std::vector<T> chirp(std::int64_t convolution, std::int64_t padded_to, bool mirrored);

@@ -234,13 +234,18 @@ void cuda_transform<T>::fill(prepared_pass& made) const {
     a.store_table = table(p.store_table, 0);
     a.store_twin = table(p.store_table, 1);
   }
-  if (policy.store_factor == factor_form::twiddle) {
+  if (policy.twiddles()) {
     a.fine_bits = fine_bits_of(p.twiddle_order);
     a.coarse_size = static_cast<int>(coarse_size_of(p.twiddle_order));
     const auto name = "twiddles " + std::to_string(p.twiddle_order);
     const auto make = [&] { return source::split_twiddles(p.twiddle_order, a.fine_bits); };
-    a.store_table = tables_.template get<T>(name, 0, make);
-    a.store_twin = tables_.template get<T>(name, 1, make);
+    if (policy.store_factor == factor_form::separated) {
+      const auto separated = "separated " + key + " " + std::to_string(p.columns);
+      a.store_table = tables_.template get<T>(separated, 0, [&] { return source::separated_twiddles(policy, p.columns); });
+    } else {
+      a.store_table = tables_.template get<T>(name, 0, make);
+    }
+    if (policy.check != check_form::none) a.store_twin = tables_.template get<T>(name, 1, make);
   }
   if (policy.sums()) {
     std::optional<typename source::weights> weights;

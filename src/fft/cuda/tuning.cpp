@@ -92,7 +92,7 @@ tuning_table tuning_table::parse(std::string_view text) {
     for (std::string factor; std::getline(factors, factor, '.');) {
       int radix = 0;
       if (std::from_chars(factor.data(), factor.data() + factor.size(), radix).ec != std::errc{} || radix < 1 || radix > k_max_radix)
-        throw wrong("radices from 1 to 31");
+        throw wrong("radices from 1 to 32");
       value.radices.push_back(radix);
       product *= radix;
     }

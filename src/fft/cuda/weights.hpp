@@ -15,7 +15,7 @@
 // such a fault changes is every d-th result, d a divisor of their number, by powers of a root of unity, or a pair of a butterfly of odd
 // order. e and s′ are the best that a search found for just these: the larger response of both vectors to any of them at the outputs is at
 // least 0.35 of what independent phases give on the average, at least 0.66 up to 16; the response of s′, alone, with sizes of 1/2 to 2, is
-// at least 0.53 for the radices that lines have (2 to 16, primes).
+// at least 0.53 for the radices that lines have (2 to 16, 32, primes).
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,13 @@
 
 namespace ballast::fft::cuda {
 
-// Two bits, e, for each result of a last butterfly of 1, 2, … 31.
-inline constexpr int k_weight_patterns = 31;
+// Two bits, e, for each result of a last butterfly of 1, 2, … 32.
+inline constexpr int k_weight_patterns = 32;
 // clang-format off
 inline constexpr std::uint64_t k_weight_pattern[k_weight_patterns] = {
     0x0, 0x4, 0x30, 0x20, 0x200, 0x34c, 0x19a0, 0x2fd0, 0x8530, 0xb7854, 0x19e180, 0xf289e8, 0x2880080, 0x7b53810, 0x333307d0,
     0xd0704a40, 0xecc8dc58, 0x1c9697078, 0x1491fd0dbc, 0x35e43b1508, 0xdd541be1a4, 0xd46b694d870, 0x1ece7b2cbc50, 0x579708eb33ec,
-    0x33009f5cb3fa4, 0x45f2dbf780a8, 0x26f38e42c92ffc, 0x5b5e7a0e8a2120, 0xd3ae5a822e6f28, 0xc8eaf1e5d2abf4, 0xacf39460efbb79c,
+    0x33009f5cb3fa4, 0x45f2dbf780a8, 0x26f38e42c92ffc, 0x5b5e7a0e8a2120, 0xd3ae5a822e6f28, 0xc8eaf1e5d2abf4, 0xacf39460efbb79c, 0xdb7864cebfcca124,
 };
 // Four bits for each result of a first butterfly: the exponent of i, and twice the size, less 1.
 inline constexpr std::uint64_t k_butterfly_pattern[k_weight_patterns][2] = {
@@ -42,6 +42,7 @@ inline constexpr std::uint64_t k_butterfly_pattern[k_weight_patterns][2] = {
     {0x323432a00302100, 0x301323a}, {0x3602425177570378, 0x24473292}, {0x730802a101152341, 0x743460721},
     {0x112b257313088067, 0x11028b0123}, {0x57f40122523320, 0x34656130778}, {0x104811dc92781f6a, 0xb224001303a4},
     {0x23b14002143001a3, 0x1291010311101}, {0x66473f134620a11, 0x3102022077b78}, {0x2312431230302a02, 0xe71303032057001},
+    {0x3919136640223332, 0x6341445304414504},
 };
 // clang-format on
 
