@@ -52,13 +52,16 @@ double fft_output_underflow(double points) {
 // with what the rounded step of the series adds in the room that they leave. Stages themselves round random data by less than assumed, by
 // half. Measured in units of the bound with κ = 1 without growth, random data: RMS 0.87 (radices 8.8), 1.00 (16.8.8), 1.00 (16.16.16), 1.51
 // (31.4); with it 0.77 to 0.81. Constant data and impulses: 0.43 to 1.17 with it, largest 4.1.
+// The sums of threads are added up pairwise, `levels` times. Each time two numbers whose squares add up to a share of what the line has in
+// both sums, 2N‖x‖², are rounded once in each part; all shares together are that, so a level has the variance 2u²N‖x‖²/3 at most and about
+// half as much where mantissas are spread: half a stage.
 // Factors f, |f| = 1: y is multiplied by f, and summed with a / f, both rounded, the latter as powers of a rounded step up to the fourth
 // (src/fft/cuda/line.cuh). A factor is a product of two rounded ones, its relative error has an RMS of about 0.8u; f and the product with
 // it round each number by 1u, the middle of eight powers and the step add 0.8u (1 + Σ_{i = −4…3} i²/8)^½ = 2.1u, Horner's scheme less
 // than 1u, independently: seven stages, of which four are granted, as half of the others are room.
-inline double fft_line_growth(double points, int first, bool factors) {
+inline double fft_line_growth(double points, int first, int levels, bool factors) {
   const double stages = std::log2(points) + 1 + 6;
-  return std::sqrt((std::max(stages, std::log2(points) / 2 + 1.5 * first) + (factors ? 4 : 0)) / stages);
+  return std::sqrt((std::max(stages, std::log2(points) / 2 + 1.5 * first + 0.5 * levels) + (factors ? 4 : 0)) / stages);
 }
 
 // What gradual underflow adds to ρ by such factors: half the smallest number in each of the two roundings of a part of z_o = f_o y_o, and

@@ -765,6 +765,43 @@ TEST(fft_cuda, what_is_not_believed_is_not_stored) {
   }
 }
 
+// A line comes out twice before it is stored. If the second time is struck, that is one event, whether or not a check had failed before.
+TEST(fft_cuda, a_fault_in_the_confirming_computation_is_one_event) {
+  const std::pair<const char*, machine> cases[] = {{"fft_c2c_f32_n64_b43_fwd", machine::whole},
+                                                   {"fft_c2c_f32_n256_b77_fwd", machine::single},
+                                                   {"fft_c2c_f64_n100_b9_fwd", machine::whole},
+                                                   {"fft_c2c_f32_n512_b5_fwd", machine::clustered},
+                                                   {"fft_c2c_f64_n512_b3_inv", machine::clustered}};
+  for (const auto& [token, where] : cases) {
+    const cuda_case& each = case_of(token, where);
+    SCOPED_TRACE(name_of(each));
+    const emulator device(where);
+    with_data(each, [&]<class T>(subject<T> given) {
+      for (const bool judged : {true, false}) {
+        SCOPED_TRACE(judged ? "after a fault" : "after a norm that the first check cannot judge");
+        // Squares leave the range, the transform does not.
+        if (!judged) std::ranges::transform(given.in, given.in.begin(), [](T x) { return x * T(sizeof(T) == 4 ? 1e20 : 1e160); });
+        struck_case<T> under(given);
+        for (std::uint64_t seed = 0; seed < 4; ++seed) {
+          inject::request wanted;
+          wanted.site = inject::site::fft_output;
+          wanted.seed = seed;
+          wanted.bit = sizeof(T) == 4 ? 24 : 54;
+          inject::request first = wanted;
+          wanted.visit = 2;
+          under.faults = judged ? inject::plan({first, wanted}) : inject::plan({wanted});
+          std::vector<T> out = given.fresh();
+          const report seen = given.run(under.guarded, out);
+          EXPECT_EQ(seen.detected, 1u) << to_json(seen);
+          EXPECT_EQ(seen.recomputed, 1u);
+          EXPECT_EQ(seen.false_alarms, 0u);
+          EXPECT_TRUE(same(out, under.clean));
+        }
+      }
+    });
+  }
+}
+
 TEST(fft_cuda, persistent_faults_throw_and_leave_host_memory_alone) {
   const cuda_case& each = case_of("fft_c2c_f32_n64_b43_fwd", machine::whole);
   const emulator device(each.where);

@@ -147,25 +147,26 @@ struct composite_tile : line_tile<P, Injector> {
 
   // ---- the check of a group --------------------------------------------------------------------------------------------------------
 
-  // Sums of one set over the threads of each line: body as in each_line.
+  // Sums of one set over the threads of each line: body(line, aᵀy − bᵀx, ‖x‖²) in one thread of it.
   template <int Set, class Body>
   __device__ __forceinline__ void reduce(Body&& body) const {
     const double scale = P.scaled ? static_cast<double>(static_cast<real>(a.scale)) : 1;
     barrier();
     double encoded[4];
     double sums[4];
+    double square = static_cast<double>(norm);
     for (int i = 0; i < 4; ++i) {
       encoded[i] = static_cast<double>(in[Set][i]);
       sums[i] = static_cast<double>(out[Set][i]);
     }
     if constexpr (P.remaps()) {
-      this->template deposit<P.in_columns, true>(encoded, static_cast<double>(norm));
-      this->template deposit<P.out_columns, false>(sums, 0.0);
+      this->template deposit<P.in_columns, true>(encoded, square);
     } else {
       for (int i = 0; i < 4; ++i) sums[i] -= scale * encoded[i];
-      this->template deposit<P.out_columns, false>(sums, static_cast<double>(norm));
     }
-    this->each_line(body);
+    this->add_line(sums, square);
+    if (this->leads()) body(this->line_of(P.out_columns), sums, square);
+    __syncwarp(this->warp_mask());
   }
 
   // The square of the threshold of a group's line. A norm too small for its square to be exact counts as the smallest for which it is.
@@ -193,10 +194,9 @@ struct composite_tile : line_tile<P, Injector> {
   // Whether every line of the group passes.
   __device__ __forceinline__ bool check() const {
     bool failed = false;
-    reduce<0>([&](int line, int value, double one, double norm_square) {
-      if (threadIdx.x % 8 == 0) strike_group(inject::site::fft_checksum, &one, line * 4 + value, 4 * P.lines);
-      const double residual = tile_type::larger_residual(one);
-      if (threadIdx.x % 32 != 0) return;
+    reduce<0>([&](int line, double (&rho)[4], double norm_square) {
+      for (int i = 0; i < 4; ++i) strike_group(inject::site::fft_checksum, &rho[i], line * 4 + i, 4 * P.lines);
+      const double residual = tile_type::larger_residual(rho);
       abft::guarded_threshold tau = limit(norm_square);
       strike_group(inject::site::fft_threshold, &tau.value, line, P.lines);
       std::uint32_t word = abft::verify(residual * residual, tau);
@@ -216,11 +216,11 @@ struct composite_tile : line_tile<P, Injector> {
   // Some line has failed. The sums are still there: once more, with both sets; then what can be corrected is. Returns whether every tile is
   // to be computed again.
   __device__ __forceinline__ bool settle(std::int64_t first, int count) {
-    reduce<0>([&](int line, int value, double one, double) {
-      if (threadIdx.x % 8 == 0) groups()[line].rho[0][value] = one;
+    reduce<0>([&](int line, const double (&rho)[4], double) {
+      for (int i = 0; i < 4; ++i) groups()[line].rho[0][i] = rho[i];
     });
-    reduce<1>([&](int line, int value, double one, double) {
-      if (threadIdx.x % 8 == 0) groups()[line].rho[1][value] = one;
+    reduce<1>([&](int line, const double (&rho)[4], double) {
+      for (int i = 0; i < 4; ++i) groups()[line].rho[1][i] = rho[i];
     });
     each_own_line([&](int line) { groups()[line].strange = 0; });
     barrier();
@@ -381,11 +381,11 @@ struct composite_tile : line_tile<P, Injector> {
         if (g != place) accumulate(out, sum, weight(g), c);
         c = next_place(c);
       }
-      reduce<0>([&](int each, int value, double one, double) {
-        if (threadIdx.x % 8 == 0) groups()[each].rho[0][value] = one;
+      reduce<0>([&](int each, const double (&rho)[4], double) {
+        for (int i = 0; i < 4; ++i) groups()[each].rho[0][i] = rho[i];
       });
-      reduce<1>([&](int each, int value, double one, double) {
-        if (threadIdx.x % 8 == 0) groups()[each].rho[1][value] = one;
+      reduce<1>([&](int each, const double (&rho)[4], double) {
+        for (int i = 0; i < 4; ++i) groups()[each].rho[1][i] = rho[i];
       });
       barrier();
       each_own_line([&](int each) {
@@ -413,10 +413,10 @@ struct composite_tile : line_tile<P, Injector> {
       in[0][i] = this->encoded[i];
       out[0][i] = sum[i];
     }
-    reduce<0>([&](int each, int, double one, double) {
+    reduce<0>([&](int each, const double (&rho)[4], double) {
       group_record& r = groups()[each];
-      const double residual = tile_type::larger_residual(one);
-      if (threadIdx.x % 32 == 0 && !(residual * residual <= limit(r.norm_square).value)) r.place = -1;
+      const double residual = tile_type::larger_residual(rho);
+      if (!(residual * residual <= limit(r.norm_square).value)) r.place = -1;
     });
     barrier();
     const group_record r = groups()[line];

@@ -36,7 +36,8 @@ struct line_launch<inject::no_device_injector> {
   line_arguments arguments;
 };
 
-// What is known of a line between two computations of it. In shared memory; written by the lane that judges the line.
+// What is known of a line between two computations of it. In shared memory. A lane that fails the line first writes it, then the one that
+// judges the line again; while no lane has failed it, only `word` and `settled` mean something: k_pass and k_ready.
 struct line_record {
   std::uint64_t hash;      // of the outputs of this computation, if asked for
   std::uint64_t previous;  // and of the one before
@@ -48,6 +49,7 @@ struct line_record {
   std::uint32_t word;      // k_pass: store it
   std::uint32_t detected;  // a check has failed and could be believed
   std::uint32_t settled;   // 0, k_judged, k_ready or k_settled
+  std::uint32_t same;      // judged: bit by bit what it was when it failed, so that the check had been struck
 };
 static_assert(sizeof(line_record) <= k_record_bytes);
 inline constexpr std::uint32_t k_judged = 1;   // whether to store it is decided,
@@ -97,10 +99,10 @@ struct rare {
     ring.events[at] = e;
   }
 
-  // Decides about a line that was computed again, its norm by careful_norms. Returns whether it is settled.
-  __device__ __forceinline__ bool judge(line_record& r, int attempt, double residual) const {
+  // Decides about a line that was computed again, its norm by careful_norms.
+  __device__ __forceinline__ void judge(line_record& r, int attempt, double residual) const {
     const line_arguments& a = launch.arguments;
-    if (r.settled != 0) return true;
+    if (r.settled != 0) return;
     // In squares, like the first judgement, of everything times norm_scale: nothing overflows, and no root or quotient is taken.
     const double scaled = residual * r.norm_scale;
     abft::guarded_threshold tau;
@@ -118,16 +120,17 @@ struct rare {
     if (good) {
       r.word = abft::k_pass;
       r.settled = k_judged;
+      r.same = same ? 1 : 0;
       if (r.detected != 0) {
         if (a.repairs == 0) {  // detect only: a fault was seen, so this result is not to be believed
           r.word = abft::k_fail;
           report_event(r.residual, r.threshold, event_check::line, event_action::uncorrectable);
-        } else {
-          report_event(r.residual, r.threshold, event_check::line, event_action::recomputed);
-          if (same) count(a.events->false_alarms);
         }
+      } else {  // for the event if it does not come out a second time
+        r.residual = residual;
+        r.threshold = tau.value * r.unscale * r.unscale;
       }
-      return true;
+      return;
     }
     if (r.detected == 0 && (judged || attempt > 1)) {
       r.detected = 1;
@@ -138,9 +141,7 @@ struct rare {
       r.settled = k_judged;
       r.word = abft::k_fail;
       report_event(r.residual, r.threshold, event_check::line, event_action::uncorrectable);
-      return true;
     }
-    return false;
   }
 
   // Two evaluations of one product, with a factor and with its twin, differ in their bits. The third decides; unless only the payload of a
@@ -163,9 +164,17 @@ struct rare {
 
 // The entries to them: scalars by value, which travel in registers.
 template <class Injector>
-__device__ __noinline__ bool judge_again(const line_launch<Injector>& launch, line_record& r, std::int64_t tile, int lines, int line,
+__device__ __noinline__ void judge_again(const line_launch<Injector>& launch, line_record& r, std::int64_t tile, int lines, int line,
                                          std::int64_t number, int attempt, double residual) {
-  return rare<Injector>{launch, tile, lines, line, number}.judge(r, attempt, residual);
+  rare<Injector>{launch, tile, lines, line, number}.judge(r, attempt, residual);
+}
+// Of a line that was computed again and may be stored.
+template <class Injector>
+__device__ __noinline__ void report_line(const line_launch<Injector>& launch, const line_record& r, std::int64_t tile, int lines, int line,
+                                         std::int64_t number) {
+  const rare<Injector> told{launch, tile, lines, line, number};
+  told.report_event(r.residual, r.threshold, event_check::line, event_action::recomputed);
+  if (r.same != 0) told.count(launch.arguments.events->false_alarms);
 }
 template <class Injector, class T>
 __device__ __noinline__ complex<T> settle_product(const line_launch<Injector>& launch, std::int64_t tile, int lines, int line,
@@ -195,7 +204,6 @@ struct line_tile {
   static constexpr bool k_summed = P.sums();
   static constexpr bool k_verified = P.verifies();
   static constexpr bool k_repeats = P.check != check_form::none || P.shared_source || P.shared_target;  // takes several tiles, or one again
-  static constexpr int k_values = 5;  // of a partial sum: two complex numbers and ‖x‖²
   static constexpr bool k_linear =
       P.power_of_two(P.length) && P.power_of_two(P.lines) && P.power_of_two(P.threads) && P.power_of_two(P.cluster);
 
@@ -368,7 +376,7 @@ struct line_tile {
 
   // ---- stage: tiles one after the other, the next one copied while this one is transformed ---------------------------------------------
 
-  std::int64_t staged_next = -1;  // the tile to copy next; −1: none
+  bool refills = false;     // the first exchange of a tile lets the next one be copied
   unsigned staged_parity = 0;
   bool from_stage = false;  // this computation reads the stage, a repeated one reads memory
 
@@ -611,8 +619,8 @@ struct line_tile {
   template <int S>
   __device__ __forceinline__ void refill_stage() {
     if constexpr (P.staged && S == 0) {
-      if (threadIdx.x == 0 && staged_next >= 0) copy_to_stage(staged_next);
-      staged_next = -1;
+      if (threadIdx.x == 0 && refills && tile + gridDim.x < a.tiles) copy_to_stage(tile + gridDim.x);
+      refills = false;
     }
   }
 
@@ -1135,30 +1143,118 @@ struct line_tile {
 
   // ---- verify ----------------------------------------------------------------------------------------------------------------------
 
-  __device__ __forceinline__ double* partials() const { return reinterpret_cast<double*>(shared + P.partial_offset()); }
+  __device__ __forceinline__ unsigned char* partials() const { return shared + P.partial_offset(); }
   __device__ __forceinline__ line_record* records() const {
     return reinterpret_cast<line_record*>(shared + P.partial_offset() + P.partial_bytes());
   }
 
-  // Partial sums lie as [line][slot][k_values]; those of the encoded input, if other threads hold the outputs of a line, behind the others.
-  static constexpr int k_out_slots = P.partials(P.out_columns);
-  static constexpr int k_in_slots = P.remaps() ? P.partials(P.in_columns) : 0;
-  __device__ __forceinline__ double* partial(int line, int slot) const { return partials() + (line * k_out_slots + slot) * k_values; }
-  __device__ __forceinline__ double* encoded_partial(int line, int slot) const {
-    return partials() + (P.lines * k_out_slots + line * k_in_slots + slot) * k_values;
+  // Partial sums lie as [slot][line], the four values together, then likewise ‖x‖²; those of the encoded input, if other threads hold the
+  // outputs of a line, behind the others, with ‖x‖².
+  static constexpr int k_out_slots = P.out_slots();
+  static constexpr int k_in_slots = P.in_slots();
+  template <class Value>
+  struct alignas(16) four {
+    Value at[4];
+  };
+  template <bool Encoded, class Value>
+  __device__ __forceinline__ four<Value>* partial_values(int slot, int line) const {
+    return reinterpret_cast<four<Value>*>(partials()) + ((Encoded ? k_out_slots : 0) + slot) * P.lines + line;
+  }
+  template <class Value>
+  __device__ __forceinline__ Value* partial_norm(int slot, int line) const {
+    return reinterpret_cast<Value*>(partials()) + 4 * (k_out_slots + k_in_slots) * P.lines + slot * P.lines + line;
+  }
+
+  // The lanes that this thread's warp has.
+  static __device__ __forceinline__ unsigned warp_mask() {
+    if constexpr (P.whole_warps()) return 0xffffffffu;
+    const int rest = P.block() - static_cast<int>(threadIdx.x / 32 * 32);
+    return rest >= 32 ? 0xffffffffu : (1u << rest) - 1;
+  }
+  // What a lane `distance` away brings; 0 if there is no such lane.
+  template <class Value>
+  static __device__ __forceinline__ Value from_partner(Value value, int distance) {
+    if constexpr (P.whole_warps()) return __shfl_xor_sync(0xffffffffu, value, distance);
+    const unsigned mask = warp_mask();
+    const int own = static_cast<int>(threadIdx.x % 32);
+    const bool there = (mask >> (own ^ distance) & 1) != 0;
+    const Value other = __shfl_sync(mask, value, there ? own ^ distance : own);
+    return there ? other : Value(0);
+  }
+  // Over `Lanes` lanes that are `Near` apart: all of them have the sums.
+  template <int Lanes, int Near, class Value>
+  static __device__ __forceinline__ void add_lanes(Value (&value)[4], Value& norm) {
+    unrolled<4>([&](auto level) {
+      constexpr int d = Near << decltype(level)::value;
+      if constexpr (d < Near * Lanes) {
+        for (int v = 0; v < 4; ++v) value[v] += from_partner(value[v], d);
+        norm += from_partner(norm, d);
+      }
+    });
+    if constexpr (Lanes == 32) {
+      for (int v = 0; v < 4; ++v) value[v] += from_partner(value[v], 16 * Near);
+      norm += from_partner(norm, 16 * Near);
+    }
+  }
+
+  // The warps that a line lies in.
+  template <bool Columns>
+  static __device__ __forceinline__ int slots_of(int line) {
+    if constexpr (P.cluster == 1 && P.lines > 1 && P.lanes_of_line(Columns) == 0)
+      return ((line + 1) * P.threads - 1) / 32 - line * P.threads / 32 + 1;
+    return P.partials(Columns);
+  }
+  // This thread's.
+  template <bool Columns>
+  __device__ __forceinline__ int slot_of() const {
+    constexpr int lanes = P.lanes_of_line(Columns);
+    const int warp = static_cast<int>(thread()) / 32;
+    return Columns       ? (lanes > 1 ? warp : place_of(true))
+           : lanes == 32 ? place_of(false) / 32
+           : lanes > 0   ? 0
+                         : warp - line_of(false) * P.threads / 32;
+  }
+
+  template <bool Encoded, class Value>
+  __device__ __forceinline__ void put(int slot, int line, const Value (&value)[4], Value norm) const {
+    *partial_values<Encoded, Value>(slot, line) = four<Value>{{value[0], value[1], value[2], value[3]}};
+    if constexpr (Encoded || !P.remaps()) *partial_norm<Value>(slot, line) = norm;
   }
 
   // Adds up `value` and `norm` over the lanes of a warp that share a line, and writes the sums to the line's partial sums. In working
-  // precision: the five additions of a value round like five more of the sixteen and more terms that its thread has added up.
+  // precision, as all sums of a line: abft::fft_line_growth.
   template <bool Columns, bool Encoded, class Value>
   __device__ __forceinline__ void deposit(Value (&value)[4], Value norm) const {
+    constexpr int lanes = P.lanes_of_line(Columns);
+    constexpr int near = Columns ? P.lines : 1;  // distance of neighbouring lanes of a line
+    constexpr bool normed = Encoded || !P.remaps();
     const int line = line_of(Columns);
     const int t = place_of(Columns);
-    constexpr int lanes = P.shuffles(Columns) ? P.lanes_of_line(Columns) : 1;
-    constexpr int near = Columns ? P.lines : 1;  // distance of neighbouring lanes of a line
-    double* const to = Encoded ? encoded_partial(line, t / lanes) : partial(line, t / lanes);
-    if constexpr (lanes >= 4) {
+    const int slot = slot_of<Columns>();
+    if constexpr (lanes == 0) {
+      // Runs of lanes: each adds what is d lanes ahead, if that is in its run.
+      const int own = static_cast<int>(threadIdx.x % 32);
+      const int left = P.threads - t < 32 - own ? P.threads - t : 32 - own;  // lanes of the run from here on
+      unrolled<5>([&](auto level) {
+        constexpr int d = 1 << decltype(level)::value;
+        if constexpr (d < P.threads) {
+          const bool inside = d < left;
+          const int from = inside ? own + d : own;
+          for (int v = 0; v < 4; ++v) {
+            const Value other = __shfl_sync(warp_mask(), value[v], from);
+            if (inside) value[v] += other;
+          }
+          const Value other = __shfl_sync(warp_mask(), norm, from);
+          if (inside) norm += other;
+        }
+      });
+      if (own == 0 || t == 0) put<Encoded>(slot, line, value, norm);
+    } else if constexpr (lanes == 1 || !P.whole_warps()) {
+      add_lanes<lanes, near>(value, norm);
+      if (Columns ? threadIdx.x % 32 < P.lines || lanes == 1 : t % lanes == 0) put<Encoded>(slot, line, value, norm);
+    } else {
       // Half of the lanes go on with half of the values, twice; then each lane has one value to sum.
+      Value* const to = partial_values<Encoded, Value>(slot, line)->at;
       const int lane = t % lanes;
       const bool upper = lane >= lanes / 2;
       Value half[2];
@@ -1166,152 +1262,178 @@ struct line_tile {
         const Value other = __shfl_xor_sync(0xffffffffu, upper ? value[v] : value[2 + v], near * lanes / 2);
         half[v] = (upper ? value[2 + v] : value[v]) + other;
       }
-      const bool odd = lane % (lanes / 2) >= lanes / 4;
-      Value one = (odd ? half[1] : half[0]) + __shfl_xor_sync(0xffffffffu, odd ? half[0] : half[1], near * lanes / 4);
-      for (int d = near * lanes / 2; d >= near * lanes / 4; d /= 2) norm += __shfl_xor_sync(0xffffffffu, norm, d);
-      if constexpr (lanes >= 8) {
-        // Then half of them with the value and half with the norm.
-        const bool last = lane % (lanes / 4) >= lanes / 8;
-        const Value other = __shfl_xor_sync(0xffffffffu, last ? one : norm, near * lanes / 8);
-        one = (last ? norm : one) + other;
-        for (int d = near * lanes / 16; d >= near; d /= 2) one += __shfl_xor_sync(0xffffffffu, one, d);
-        if (lane % (lanes / 8) == 0 && (!last || lane < lanes / 4)) to[last ? 4 : lane / (lanes / 4)] = static_cast<double>(one);
+      if constexpr (lanes == 2) {
+        to[upper ? 2 : 0] = half[0];
+        to[upper ? 3 : 1] = half[1];
+        if constexpr (normed) {
+          norm += __shfl_xor_sync(0xffffffffu, norm, near);
+          if (!upper) *partial_norm<Value>(slot, line) = norm;
+        }
       } else {
-        to[lane] = static_cast<double>(one);
-        if (lane == 0) to[4] = static_cast<double>(norm);
+        const bool odd = lane % (lanes / 2) >= lanes / 4;
+        Value one = (odd ? half[1] : half[0]) + __shfl_xor_sync(0xffffffffu, odd ? half[0] : half[1], near * lanes / 4);
+        if constexpr (!normed || lanes == 4) {
+          for (int d = near * lanes / 8; d >= near; d /= 2) one += __shfl_xor_sync(0xffffffffu, one, d);
+          if (lane % (lanes / 4) == 0) to[lane / (lanes / 4)] = one;
+          if constexpr (normed) {
+            for (int d = near * lanes / 2; d >= near; d /= 2) norm += __shfl_xor_sync(0xffffffffu, norm, d);
+            if (lane == 0) *partial_norm<Value>(slot, line) = norm;
+          }
+        } else {
+          // Then half of them with the value and half with the norm.
+          for (int d = near * lanes / 2; d >= near * lanes / 4; d /= 2) norm += __shfl_xor_sync(0xffffffffu, norm, d);
+          const bool last = lane % (lanes / 4) >= lanes / 8;
+          const Value other = __shfl_xor_sync(0xffffffffu, last ? one : norm, near * lanes / 8);
+          one = (last ? norm : one) + other;
+          for (int d = near * lanes / 16; d >= near; d /= 2) one += __shfl_xor_sync(0xffffffffu, one, d);
+          constexpr int values = 4 * (k_out_slots + k_in_slots) * P.lines;
+          const int number = slot * P.lines + line;
+          const int word = last ? values + number : 4 * number + (Encoded ? 4 * k_out_slots * P.lines : 0) + lane / (lanes / 4);
+          Value* const place = reinterpret_cast<Value*>(partials()) + word;
+          if (lane % (lanes / 8) == 0 && (!last || lane < lanes / 4)) *place = one;
+        }
       }
-    } else {
-      for (int d = near; d < near * lanes; d *= 2) {
-        for (int v = 0; v < 4; ++v) value[v] += __shfl_xor_sync(0xffffffffu, value[v], d);
-        norm += __shfl_xor_sync(0xffffffffu, norm, d);
-      }
-      if (t % lanes == 0) {
-        for (int v = 0; v < 4; ++v) to[v] = static_cast<double>(value[v]);
-        to[4] = static_cast<double>(norm);
-      }
     }
   }
 
-  // Both checksums of the finished tile against the encoded ones: judged(line, residual, ‖x‖²) says whether a line is settled. Returns
-  // whether any line of the block is not.
-  template <class Judge>
-  __device__ __forceinline__ bool verify(const real (&sum)[4], Judge&& judged) const {
-    const real scale = P.scaled ? static_cast<real>(a.scale) : real(1);
-    real out[4];
-    for (int v = 0; v < 4; ++v) out[v] = P.remaps() ? sum[v] : multiply_add(-scale, encoded[v], sum[v]);
-    deposit<P.out_columns, false>(out, P.remaps() ? real(0) : square);
-    if constexpr (P.cluster > 1) {
-      each_line([&](int, int v, double one, double norm) {
-        if (threadIdx.x % 8 == 0) arch::store_remote(gathered(rank()) + v, 0, one);
-        if (threadIdx.x == 0) arch::store_remote(gathered(rank()) + 4, 0, norm);
+  // Adds up the slots of a line from First on: of its warps, less the encoded ones, or, First > 0, of its blocks. Without Outputs those are
+  // in `value` already.
+  template <bool Outputs, int First, class Value>
+  __device__ __forceinline__ void add_slots(int line, Value (&value)[4], Value& norm) const {
+    constexpr int count = !Outputs ? 0 : First > 0 ? P.cluster : P.partials(P.out_columns);
+    // Lanes that share a line share its slots, where each would have more than a few.
+    constexpr int near = P.out_columns ? P.lines : 1;
+    constexpr int lanes = !P.whole_warps() || P.lanes_of_line(P.out_columns) == 0 ? 1 : P.lanes_of_line(P.out_columns);
+    constexpr int most = count > k_in_slots ? count : k_in_slots;
+    constexpr int few = P.wide ? 2 : 4;
+    constexpr int share = [] {
+      int n = 1;
+      while (n < lanes && n * few < most) n *= 2;
+      return n;
+    }();
+    const int first = share == 1 ? 0 : place_of(P.out_columns) % share;
+    Value sum[4] = {};
+    Value square = 0;
+    if constexpr (k_in_slots > 0) {
+      const Value scale = P.scaled ? static_cast<Value>(static_cast<real>(a.scale)) : Value(1);
+      each_slot<k_in_slots, share>(first, slots_of<P.in_columns>(line), [&](int i) {
+        const four<Value> one = *partial_values<true, Value>(i, line);
+        for (int v = 0; v < 4; ++v) sum[v] += one.at[v];
+        square += *partial_norm<Value>(i, line);
       });
-      arch::cluster_sync();
-      if (rank() == 0 && threadIdx.x < 32) judge_cluster(judged);
-      arch::cluster_sync();
-      return records()->settled == 0;
-    } else {
-      bool open = false;
-      each_line([&](int line, int v, double one, double norm) {
-        if (threadIdx.x % 8 == 0) strike<1>(inject::site::fft_checksum, a.pass, a.passes, &one, line * 4 + v, 4 * P.lines);
-        const double residual = larger_residual(one);
-        if (threadIdx.x % 32 == 0 && valid(line)) open = !judged(line, residual, norm) || open;
+      for (int v = 0; v < 4; ++v) sum[v] *= -scale;
+    }
+    if constexpr (Outputs) {
+      each_slot<count, share>(first, First > 0 ? count : slots_of<P.out_columns>(line), [&](int i) {
+        const four<Value> one = *partial_values<false, Value>(First + i, line);
+        for (int v = 0; v < 4; ++v) sum[v] += one.at[v];
+        if constexpr (!P.remaps()) square += *partial_norm<Value>(First + i, line);
       });
-      return __syncthreads_or(open) != 0;
     }
+    if constexpr (share > 1) add_lanes<share, near>(sum, square);
+    for (int v = 0; v < 4; ++v) value[v] = Outputs ? sum[v] : value[v] + sum[v];
+    norm = square;
   }
 
-  // Five values of block `from` in the first block's memory.
-  __device__ __forceinline__ double* gathered(int from) const {
-    return reinterpret_cast<double*>(shared + P.gathered_offset()) + from * k_values;
-  }
-
-  // The first warp of the first block: adds up the sums of all blocks, judges the line, and tells every block what is to be done. The
-  // attempt loop has barriers of the cluster, so that only one may decide.
-  template <class Judge>
-  __device__ __forceinline__ void judge_cluster(Judge&& judged) const {
-    const int at = static_cast<int>(threadIdx.x);
-    double one = 0;
-    double norm = 0;
-    for (int i = at % 8; i < P.cluster; i += 8) {
-      one += gathered(i)[at / 8];
-      norm += gathered(i)[4];
-    }
-    for (int d = 1; d < 8 && d < P.cluster; d *= 2) {
-      one += __shfl_xor_sync(0xffffffffu, one, d);
-      norm += __shfl_xor_sync(0xffffffffu, norm, d);
-    }
-    if (at % 8 == 0) strike<1>(inject::site::fft_checksum, a.pass, a.passes, &one, at / 8, 4);
-    const double residual = larger_residual(one);
-    if (at == 0) (void)judged(0, residual, norm);
-    __syncwarp();
-    const line_record& r = records()[0];
-    if (at > 0 && at < P.cluster) {
-      arch::store_remote(&records()->word, static_cast<unsigned>(at), r.word);
-      arch::store_remote(&records()->settled, static_cast<unsigned>(at), r.settled);
-      arch::store_remote(&records()->norm_scale, static_cast<unsigned>(at), r.norm_scale);
-    }
-  }
-
-  // From value v of aᵀy − bᵀx in the lanes 8v …: |Re ρ| + |Im ρ| of one vector, and then the larger one, or whichever is not a number.
-  static __device__ __forceinline__ double larger_residual(double one) {
-    one = fabs(one);
-    one += __shfl_xor_sync(0xffffffffu, one, 8);
-    const double other = __shfl_xor_sync(0xffffffffu, one, 16);
-    return one <= other ? other : one == one ? (other == other ? one : other) : one;
-  }
-
-  // Adds up what the threads of each line have deposited. One warp takes a line: body(line, v, value v of aᵀy − bᵀx, ‖x‖²) in the lanes
-  // 8v … 8v + 7, which add up the slots s, s + 8, …; lane 8v has the sum.
-  template <class Body>
-  __device__ __forceinline__ void each_line(Body&& body) const {
-    const double scale = P.scaled ? static_cast<double>(static_cast<real>(a.scale)) : 1;
-    barrier();
-    constexpr int warps = P.block() / 32;
-    const int warp = static_cast<int>(threadIdx.x) / 32;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int v = lane / 8;
-    const auto take = [&](int line) {
-      double one = 0;
-      double norm = 0;
-      each_eighth<k_out_slots>(lane % 8, [&](int i) {
-        one += partial(line, i)[v];
-        if constexpr (!P.remaps()) norm += partial(line, i)[4];
-      });
-      each_eighth<k_in_slots>(lane % 8, [&](int i) {
-        one -= scale * encoded_partial(line, i)[v];
-        norm += encoded_partial(line, i)[4];
-      });
-      constexpr int slots = k_out_slots > k_in_slots ? k_out_slots : k_in_slots;
-      for (int d = 1; d < 8 && d < slots; d *= 2) {
-        one += __shfl_xor_sync(0xffffffffu, one, d);
-        norm += __shfl_xor_sync(0xffffffffu, norm, d);
-      }
-      body(line, v, one, norm);
-    };
-    if constexpr (!P.wide && P.lines <= warps) {
-      if (warp < P.lines) take(warp);
-    } else {
-      for (int line = warp; line < P.lines && warp < warps; line += warps) take(line);
-    }
-  }
-
-  // body(i) for first, first + 8, … below Count: a line that one warp takes alone is waited for by the others, so in a straight line, if
-  // what is to be stored leaves registers.
-  template <int Count, class Body>
-  static __device__ __forceinline__ void each_eighth(int first, Body&& body) {
-    if constexpr (!P.wide && P.lines <= P.block() / 32 && Count <= 32) {
-      unrolled<(Count + 7) / 8>([&](auto at) {
-        const int i = first + 8 * decltype(at)::value;
-        if (8 * decltype(at)::value + 8 <= Count || i < Count) body(i);
+  // body(i) for first, first + Share, … below `count`, which is at most Count.
+  template <int Count, int Share, class Body>
+  static __device__ __forceinline__ void each_slot(int first, int count, Body&& body) {
+    if constexpr (Count <= 4 * Share) {
+      unrolled<(Count + Share - 1) / Share>([&](auto at) {
+        constexpr int ahead = Share * decltype(at)::value;
+        if (first + ahead < count) body(first + ahead);
       });
     } else {
-      for (int i = first; i < Count; i += 8) body(i);
+#pragma unroll 1
+      for (int i = first; i < count; i += Share) body(i);
     }
   }
 
-  // Decides about one line from its residual and ‖x‖². Returns whether it is settled.
-  __device__ __forceinline__ bool judge(int line, double residual, double norm_square) const {
-    line_record& r = records()[line];
+  // From this thread's part of aᵀy − bᵀx and ‖x‖² to those of its line, the same in all its threads: they add up the same numbers in the
+  // same order. One barrier at most, in clusters one more of theirs.
+  template <class Value>
+  __device__ __forceinline__ void add_line(Value (&value)[4], Value& norm) const {
+    constexpr int near = P.out_columns ? P.lines : 1;
+    const int line = line_of(P.out_columns);
+    if constexpr (P.within_warp(P.out_columns)) {
+      add_lanes<P.lanes_of_line(P.out_columns), near>(value, norm);
+      if constexpr (k_in_slots > 0) {
+        barrier();
+        add_slots<false, 0>(line, value, norm);
+      }
+    } else {
+      deposit<P.out_columns, false>(value, norm);
+      barrier();
+      constexpr int own = P.partials(P.out_columns);
+      if constexpr (P.cluster == 1) {
+        add_slots<true, 0>(line, value, norm);
+      } else {
+        // The first warp tells all blocks.
+        if (threadIdx.x < 32) {
+          add_slots<true, 0>(0, value, norm);
+          if (threadIdx.x < P.cluster) {
+            four<Value>* const to = partial_values<false, Value>(own + rank(), 0);
+            if constexpr (P.wide) {
+              arch::store_remote(reinterpret_cast<number*>(to), threadIdx.x, number{value[0], value[1]});
+              arch::store_remote(reinterpret_cast<number*>(to) + 1, threadIdx.x, number{value[2], value[3]});
+            } else {
+              arch::store_remote(to, threadIdx.x, four<Value>{{value[0], value[1], value[2], value[3]}});
+            }
+            arch::store_remote(partial_norm<Value>(own + rank(), 0), threadIdx.x, norm);
+          }
+          __syncwarp();
+        }
+        arch::cluster_sync();
+        add_slots<true, own>(0, value, norm);
+      }
+    }
+  }
+
+  // |Re ρ| + |Im ρ| of one vector or of the other: the larger one, or whichever is not a number.
+  template <class Value>
+  static __device__ __forceinline__ Value larger_residual(const Value (&value)[4]) {
+    const Value first = fabs(value[0]) + fabs(value[1]);
+    const Value second = fabs(value[2]) + fabs(value[3]);
+    return first <= second ? second : first == first && second != second ? second : first;
+  }
+
+  // One lane of each line: what only one may do, and what faults in the check strike.
+  __device__ __forceinline__ bool leads() const { return place_of(P.out_columns) == 0 && rank() == 0; }
+
+  // Both checksums of the finished tile against the encoded ones: the residual of this thread's line, and its ‖x‖².
+  __device__ __forceinline__ void residual_of_line(const real (&sum)[4], real& residual, real& norm) const {
+    real value[4];
+    if constexpr (P.remaps()) {
+      for (int v = 0; v < 4; ++v) value[v] = sum[v];
+      norm = 0;
+    } else {
+      const real scale = P.scaled ? static_cast<real>(a.scale) : real(1);
+      for (int v = 0; v < 4; ++v) value[v] = multiply_add(-scale, encoded[v], sum[v]);
+      norm = square;
+    }
+    add_line(value, norm);
+    if constexpr (Injector::enabled) {
+      if (leads()) strike<4>(inject::site::fft_checksum, a.pass, a.passes, value, line_of(P.out_columns), P.lines);
+    }
+    residual = larger_residual(value);
+  }
+
+  // Until a lane fails it, a line passes.
+  __device__ __forceinline__ void expect_all() const {
+    constexpr bool within = P.within_warp(P.out_columns);
+    const int line = within ? line_of(P.out_columns) : static_cast<int>(threadIdx.x);
+    if (within ? place_of(P.out_columns) == 0 : line < P.lines) {
+      records()[line].word = abft::k_pass;
+      records()[line].settled = k_ready;
+    }
+    if constexpr (within) __syncwarp(warp_mask());
+  }
+
+  // This lane's verdict of its line. All lanes of a line come to the same one, unless one of them is struck.
+  __device__ __forceinline__ bool passes(real residual_here, real norm_here) const {
+    const int line = line_of(P.out_columns);
+    const double residual = static_cast<double>(residual_here);
+    const double norm_square = static_cast<double>(norm_here);
     // Squares of elements far from 1 leave the range of the precision: only a computation with careful norms can be judged then.
     constexpr double tiny = P.wide ? 1e-250 : 1e-30;
     constexpr double huge = P.wide ? 1e250 : 1e30;
@@ -1319,22 +1441,81 @@ struct line_tile {
     abft::guarded_threshold tau;                                       // squared, so that no root has to be taken
     tau.value = a.slope[0] * a.slope[0] * norm_square + a.offset[0] * a.offset[0];
     tau.twin = a.slope[1] * a.slope[1] * norm_square + a.offset[1] * a.offset[1];
-    strike<1>(inject::site::fft_threshold, a.pass, a.passes, &tau.value, line, P.lines);
+    if constexpr (Injector::enabled) {
+      if (leads()) strike<1>(inject::site::fft_threshold, a.pass, a.passes, &tau.value, line, P.lines);
+    }
     std::uint32_t word = abft::verify(residual * residual, tau);
     if (!in_range && !(norm_square == 0 && residual == 0)) word = abft::k_fail;
-    strike<1>(inject::site::fft_comparison, a.pass, a.passes, &word, line, P.lines);
-    r.word = word;
-    if (word == abft::k_pass) {
-      r.settled = k_ready;
-      return true;
+    if constexpr (Injector::enabled) {
+      if (leads()) strike<1>(inject::site::fft_comparison, a.pass, a.passes, &word, line, P.lines);
     }
-    r.settled = 0;
-    r.detected = in_range ? 1 : 0;
-    r.residual = residual;
-    r.threshold = tau.value;
-    r.norm_scale = !P.wide ? 1.0 : norm_square <= huge ? (norm_square >= tiny ? 1.0 : 0x1p+600) : 0x1p-600;
-    r.unscale = !P.wide ? 1.0 : norm_square <= huge ? (norm_square >= tiny ? 1.0 : 0x1p-600) : 0x1p+600;
+    if (word == abft::k_pass || !valid(line)) return true;
+    line_record& r = records()[line];
+    if (atomicExch(&r.settled, 0u) != 0) {
+      line_record seen{};
+      seen.word = word;
+      seen.detected = in_range ? 1 : 0;
+      seen.residual = residual;
+      seen.threshold = tau.value;
+      seen.norm_scale = !P.wide ? 1.0 : norm_square <= huge ? (norm_square >= tiny ? 1.0 : 0x1p+600) : 0x1p-600;
+      seen.unscale = !P.wide ? 1.0 : norm_square <= huge ? (norm_square >= tiny ? 1.0 : 0x1p-600) : 0x1p+600;
+      if constexpr (P.cluster > 1) {
+        for (unsigned to = 0; to < P.cluster; ++to) {
+          arch::store_remote(&r.word, to, seen.word);
+          arch::store_remote(&r.detected, to, seen.detected);
+          arch::store_remote(&r.residual, to, seen.residual);
+          arch::store_remote(&r.threshold, to, seen.threshold);
+          arch::store_remote(&r.norm_scale, to, seen.norm_scale);
+          arch::store_remote(&r.unscale, to, seen.unscale);
+          arch::store_remote(&r.settled, to, seen.settled);
+        }
+      } else {
+        r.word = seen.word;
+        r.detected = seen.detected;
+        r.residual = seen.residual;
+        r.threshold = seen.threshold;
+        r.norm_scale = seen.norm_scale;
+        r.unscale = seen.unscale;
+      }
+    }
     return false;
+  }
+
+  // Whether any lane has failed a line: everybody learns the same, as the attempt loop has barriers.
+  __device__ __forceinline__ bool vote(bool open) const {
+    if constexpr (P.cluster > 1) {
+      __syncwarp();
+      arch::cluster_sync();
+      return records()->settled == 0;
+    } else if constexpr (P.block() <= 32) {
+      const bool any = __any_sync(warp_mask(), open) != 0;
+      __syncwarp();
+      return any;
+    } else {
+      return __syncthreads_or(open) != 0;
+    }
+  }
+
+  // Lines that did not pass, after another computation of the tile.
+  __device__ __forceinline__ void judge_repeated(const real (&sum)[4], int attempt) const {
+    real residual = 0;
+    real norm = 0;
+    residual_of_line(sum, residual, norm);
+    const int line = line_of(P.out_columns);
+    if (leads() && valid(line))
+      judge_again<Injector>(launch, records()[line], tile, P.lines, line, number_of(line), attempt, static_cast<double>(residual));
+    if constexpr (P.cluster > 1) {
+      __syncwarp();
+      const line_record& r = records()[0];
+      if (rank() == 0 && threadIdx.x > 0 && threadIdx.x < P.cluster) {
+        arch::store_remote(&records()->word, threadIdx.x, r.word);
+        arch::store_remote(&records()->settled, threadIdx.x, r.settled);
+        arch::store_remote(&records()->norm_scale, threadIdx.x, r.norm_scale);
+      }
+      arch::cluster_sync();
+    } else {
+      barrier();
+    }
   }
 
   // Adds up a value of each thread over the threads of a line, in the order of these, into `member` of the line's record: rare, so
@@ -1361,11 +1542,14 @@ struct line_tile {
     }
     if constexpr (P.cluster > 1) {
       static_assert(sizeof(Value) == sizeof(double));
-      if (threadIdx.x == 0) arch::store_remote(reinterpret_cast<Value*>(gathered(rank())), 0, records()->*member);
+      // Through the partial sums of the first block, which are not needed now.
+      static_assert(P.partial_bytes() >= static_cast<std::int64_t>(P.cluster * sizeof(Value)));
+      Value* const gathered = reinterpret_cast<Value*>(partials());
+      if (threadIdx.x == 0) arch::store_remote(gathered + rank(), 0, records()->*member);
       arch::cluster_sync();
       if (rank() == 0 && threadIdx.x == 0) {
         Value sum = 0;
-        for (int i = 0; i < P.cluster; ++i) sum += *reinterpret_cast<const Value*>(gathered(i));
+        for (int i = 0; i < P.cluster; ++i) sum += gathered[i];
         records()->*member = sum;
       }
       arch::cluster_sync();
@@ -1378,8 +1562,11 @@ struct line_tile {
     for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) records()[line].previous = records()[line].hash;
     std::uint64_t hash = 0;
     outputs([&](auto at, int o, auto, auto) {
+      // Whatever the payload of a NaN: compilers may order the operands of two computations in two ways.
+      const auto settled = [](real part) { return part == part ? part : std::numeric_limits<real>::quiet_NaN(); };
       const number z = x[decltype(at)::value];
-      hash += value_hash(z.re, 2 * static_cast<std::uint64_t>(o)) + value_hash(z.im, 2 * static_cast<std::uint64_t>(o) + 1);
+      const auto at_output = 2 * static_cast<std::uint64_t>(o);
+      hash += value_hash(settled(z.re), at_output) + value_hash(settled(z.im), at_output + 1);
     });
     barrier();
     add_up<P.out_columns>(hash, &line_record::hash);
@@ -1392,6 +1579,7 @@ struct line_tile {
       real in[4];
       for (int v = 0; v < 4; ++v) in[v] = encoded[v];
       deposit<P.in_columns, true>(in, square);
+      forget();
     }
     finish(sum);
   }
@@ -1414,7 +1602,11 @@ struct line_tile {
     const auto decide = [&](int line) {
       line_record& r = records()[line];
       if (r.settled == k_ready) r.settled = k_settled;
-      if (r.settled == k_judged) r.settled = r.word != abft::k_pass || r.hash == r.previous ? k_ready : 0;
+      if (r.settled == k_judged) {
+        const bool same = r.word != abft::k_pass || r.hash == r.previous;
+        r.settled = same ? k_ready : 0;
+        if (!same) r.detected = 1;  // one of the two computations was struck, whatever the check said
+      }
       return r.settled == 0;
     };
     if constexpr (P.cluster > 1) {  // the first block knows the hash of all
@@ -1431,10 +1623,21 @@ struct line_tile {
     }
   }
 
+  // Events of the lines that confirm() has let through.
+  __device__ __forceinline__ void report_confirmed() const {
+    const int line = line_of(P.out_columns);
+    const line_record& r = records()[line];
+    if (leads() && valid(line) && r.settled == k_ready && r.word == abft::k_pass && r.detected != 0)
+      report_line<Injector>(launch, r, tile, P.lines, line, number_of(line));
+  }
+
   // The tile: verified before it is stored. With a line that failed all are computed again, twice each time: first it is judged, then,
   // if it passed and is the same again, stored. While one is judged again nothing is kept: there are not that many registers. Lines that
   // were stored are loaded again, too, but not looked at.
+  // Nothing is stored before all verdicts are known, and a line only if all its threads pass it.
   __device__ __forceinline__ void run_verified() {
+    constexpr bool one_sided = P.check == check_form::one_sided;
+    expect_all();
     for (int step = 0;; ++step) {
       real sum[4];
       // Phases of the barrier so far: one a computation, two if exchanges are split.
@@ -1442,28 +1645,35 @@ struct line_tile {
       compute(sum);
       if (step > 0) hash_outputs();
       if (step % 2 != 0) {
-        (void)verify(sum, [&](int line, double residual, double) {
-          return judge_again<Injector>(launch, records()[line], tile, P.lines, line, number_of(line), (step + 1) / 2, residual);
-        });
+        judge_repeated(sum, (step + 1) / 2);
         continue;
       }
       bool open = false;
+      bool mine = false;  // to be stored
       if (step == 0) {
-        if constexpr (P.check == check_form::one_sided) {
+        if constexpr (one_sided) {
           if (valid(line_of(P.out_columns))) store();
         }
-        open = verify(sum, [&](int line, double residual, double norm) { return judge(line, residual, norm); });
+        real residual = 0;
+        real norm = 0;
+        forget();
+        residual_of_line(sum, residual, norm);
+        open = vote(!passes(residual, norm));
+        mine = !one_sided && (!open || records()[line_of(P.out_columns)].settled == k_ready);
       } else {
         open = confirm();
+        const line_record& r = records()[line_of(P.out_columns)];
+        mine = r.settled == k_ready && r.word == abft::k_pass;
       }
       forget();
-      if (P.check != check_form::one_sided || step > 0) {
-        const int line = line_of(P.out_columns);
-        const line_record& r = records()[line];
-        if (valid(line) && r.settled == k_ready && r.word == abft::k_pass) store();
+      if (mine && valid(line_of(P.out_columns))) store();
+      if (step == 0) {
+        if (!open) return;
+        hash_outputs();
+      } else {
+        report_confirmed();
+        if (!open) return;
       }
-      if (!open) return;
-      if (step == 0) hash_outputs();
       barrier();
       careful_norms();
     }
@@ -1512,7 +1722,7 @@ __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __g
       tile.select(at);
       if constexpr (P.staged) {
         tile.from_stage = true;
-        tile.staged_next = at + gridDim.x < given.arguments.tiles ? std::int64_t{at} + gridDim.x : -1;
+        tile.refills = true;
       }
       tile.run();
       if (tile.tile + gridDim.x < given.arguments.tiles) line_tile<P, Injector>::barrier();

@@ -140,31 +140,48 @@ struct line_policy {
     const std::int64_t words = (static_cast<std::int64_t>(most) * lines + 15) / 16 * 16;
     return words * scalar_bytes() * (split ? 1 : 2);
   }
-  // Partial sums of a line: how many threads (or groups of lanes that were summed by shuffles) have one.
+  // Sums over the threads of a line. In rows these are runs of lanes, in columns every lines-th lane. lanes_of_line: how many of a warp's,
+  // where that is a power of two and the same everywhere; 0: runs of any length.
   static BALLAST_HD constexpr bool power_of_two(int n) { return (n & (n - 1)) == 0; }
-  BALLAST_HD constexpr bool shuffles(bool columns) const {
-    return power_of_two(threads) && power_of_two(lines) && block() >= 32 && !(columns && lines >= 32);
+  BALLAST_HD constexpr bool whole_warps() const { return block() % 32 == 0; }
+  BALLAST_HD constexpr int lanes_of_line(bool columns) const {
+    if (columns) return power_of_two(lines) && lines < 32 ? 32 / lines : 1;
+    return threads % 32 == 0 ? 32 : power_of_two(threads) && threads < 32 ? threads : 0;
   }
-  BALLAST_HD constexpr int lanes_of_line(bool columns) const {  // lanes of a warp that share a line, when sums are made by shuffles
-    return columns ? 32 / lines : (threads < 32 ? threads : 32);
+  // Partial sums of a line, in a block: one of each warp that has threads of it; or of each thread.
+  BALLAST_HD constexpr int partials(bool columns) const {
+    const int lanes = lanes_of_line(columns);
+    if (columns) return lanes > 1 ? (block() + 31) / 32 : threads;
+    if (lanes > 0) return threads > 32 ? threads / 32 : 1;
+    return lines == 1 ? (threads + 31) / 32 : (threads - 2) / 32 + 2;
   }
-  BALLAST_HD constexpr int partials(bool columns) const { return shuffles(columns) ? threads / lanes_of_line(columns) : threads; }
+  // All threads of a line are in one warp, which needs no shared memory for its sums.
+  BALLAST_HD constexpr bool within_warp(bool columns) const {
+    return cluster == 1 && lanes_of_line(columns) > 0 && partials(columns) == 1;
+  }
+  // Room for partial sums: of the outputs, in clusters also the sums of each block; and of the encoded input where other threads hold the
+  // outputs.
+  BALLAST_HD constexpr int out_slots() const {
+    return within_warp(out_columns) ? 0 : partials(out_columns) + (cluster > 1 ? cluster : 0);
+  }
+  BALLAST_HD constexpr int in_slots() const { return remaps() ? partials(in_columns) : 0; }
   BALLAST_HD constexpr std::int64_t partial_bytes() const {
     if (!sums()) return 0;
-    const int slots = partials(out_columns) + (remaps() ? partials(in_columns) : 0);
-    return static_cast<std::int64_t>(slots) * 5 * lines * 8;
+    const int values = 4 * (out_slots() + in_slots()) + (remaps() ? in_slots() : out_slots());
+    return (static_cast<std::int64_t>(values) * lines * (check == check_form::composite ? 8 : scalar_bytes()) + 15) / 16 * 16;
+  }
+  // Additions between a thread's sum and that of its line.
+  BALLAST_HD constexpr int sum_levels() const {
+    int levels = 0;
+    for (int n = 1; n < threads * cluster; n *= 2) ++levels;
+    return levels;
   }
   BALLAST_HD constexpr std::int64_t record_bytes() const {
     if (!sums()) return 0;
     return (k_record_bytes + (check == check_form::composite ? k_group_record_bytes : 0)) * static_cast<std::int64_t>(lines);
   }
-  // What the blocks of a cluster send to the first one: five sums each.
-  BALLAST_HD constexpr std::int64_t gathered_offset() const { return partial_offset() + partial_bytes() + record_bytes(); }
-  BALLAST_HD constexpr std::int64_t gathered_bytes() const {
-    return sums() && cluster > 1 ? 5 * 8 * static_cast<std::int64_t>(cluster) : 0;
-  }
   // The barrier that tells when what other blocks send has arrived.
-  BALLAST_HD constexpr std::int64_t arrival_offset() const { return gathered_offset() + gathered_bytes(); }
+  BALLAST_HD constexpr std::int64_t arrival_offset() const { return partial_offset() + partial_bytes() + record_bytes(); }
   BALLAST_HD constexpr std::int64_t arrival_bytes() const { return cluster > 1 ? 8 : 0; }
   // The stage, behind all this, and the barrier that tells when it is full.
   BALLAST_HD constexpr std::int64_t stage_offset() const { return (arrival_offset() + arrival_bytes() + 127) / 128 * 128; }

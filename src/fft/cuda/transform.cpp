@@ -311,7 +311,8 @@ void cuda_transform<T>::set_call(const prepared_pass& each, line_arguments& a, c
   const double offset = abft::fft_residual<T>(points, 0, k_kappa) * factor + abft::fft_output_underflow<T>(points) +
                         (folds ? abft::fft_factor_underflow<T>(points) : 0);
   const double slope = (abft::fft_residual<T>(points, 1, k_kappa) - abft::fft_residual<T>(points, 0, k_kappa)) * factor *
-                       abft::fft_group_growth(points, p.policy.transactions) * abft::fft_line_growth(points, p.policy.radix[0], folds);
+                       abft::fft_group_growth(points, p.policy.transactions) *
+                       abft::fft_line_growth(points, p.policy.radix[0], p.policy.sum_levels(), folds);
   for (int copy = 0; copy < 2; ++copy) {
     a.slope[copy] = slope;
     a.offset[copy] = offset;
