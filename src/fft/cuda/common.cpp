@@ -103,8 +103,10 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
     for (const factor_form factors : {factor_form::twiddle, factor_form::separated}) {
       const bool behind = p.in_columns && p.out_columns;
       if (factors == factor_form::separated && !behind) continue;
-      if (behind) p.store_factor = factors;
-      ballast::cuda::kernel_request one = kernel_for(p, false);
+      line_policy formed = p;
+      if (behind) formed.store_factor = factors;
+      make_room(formed);
+      ballast::cuda::kernel_request one = kernel_for(formed, false);
       // Those of another architecture must compile, but nothing uses them on this one.
       if (!tuning_table::active().find(request, device.major)) one.spills = 192;
       made.add(std::move(one));

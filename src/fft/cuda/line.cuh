@@ -376,7 +376,7 @@ struct line_tile {
 
   // ---- stage: tiles one after the other, the next one copied while this one is transformed ---------------------------------------------
 
-  bool refills = false;     // the first exchange of a tile lets the next one be copied
+  bool refills = false;  // the first exchange of a tile lets the next one be copied
   unsigned staged_parity = 0;
   bool from_stage = false;  // this computation reads the stage, a repeated one reads memory
 
@@ -786,7 +786,8 @@ struct line_tile {
     if constexpr (S == 0 && S < k_last && k_summed) {
       // Neither begun while the butterflies still go on nor ended after the exchange has begun: it would take more registers than there
       // are, but where a thread has so many numbers that few threads share them. There the overlap hides latency.
-      constexpr bool crowded = P.held() * P.scalar_bytes() <= 64;
+      constexpr bool crowded =
+          P.held() * P.scalar_bytes() <= 64 || (P.store_factor == factor_form::table && P.load_factor == factor_form::none);
       if constexpr (crowded && P.in_columns) arch::finish_first(square < real(0));
       encode_results();
       if constexpr (crowded) arch::finish_first(square < real(0));

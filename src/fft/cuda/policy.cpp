@@ -555,7 +555,7 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
       p.min_blocks =
           std::max(1, std::min(blocks_for(p.block()), static_cast<int>(device.shared_per_multiprocessor / (p.shared_bytes() + 1024))));
       // The compiler needs more registers for these on sm_80.
-      if (device.major < 9 && wanted.check != check_form::none && !wanted.wide && !columns) p.min_blocks = std::max(1, p.min_blocks - 1);
+      if (device.major < 9 && wanted.check != check_form::none && !wanted.wide) p.min_blocks = std::max(1, p.min_blocks - 1);
       return p;
     }
   }

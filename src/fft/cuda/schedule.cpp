@@ -397,11 +397,7 @@ class builder {
     }
     made.convolution = one.convolution;
     made.padded_to = one.padded_to;
-    // Policies are for plain lines. These forms were found to need a few registers more.
-    const bool tables = p.load_factor == factor_form::table || p.store_factor == factor_form::table;
-    const bool formed = p.load == load_form::half || (p.sums() && (tables || (p.load == load_form::real && twiddles != 0))) ||
-                        (wide_ && p.inverse && twiddles != 0);
-    if (formed && p.min_blocks > 1) p.min_blocks -= std::max(1, p.min_blocks / 3);
+    make_room(p);
     made_.passes.push_back(std::move(made));
   }
 
@@ -412,6 +408,16 @@ class builder {
 };
 
 }  // namespace
+
+void make_room(line_policy& p) {
+  const bool tables = p.load_factor == factor_form::table || p.store_factor == factor_form::table;
+  const bool twiddles = p.store_factor == factor_form::twiddle || p.store_factor == factor_form::separated;
+  // The table has lines of a small last radix as they were measured: with separated factors.
+  const bool looked_up = p.store_factor == factor_form::twiddle && !p.wide && p.radix[p.stages - 1] <= 8;
+  const bool formed = p.load == load_form::half || (p.sums() && (tables || looked_up || (p.load == load_form::real && twiddles))) ||
+                      (p.wide && p.inverse && twiddles);
+  if (formed && p.min_blocks > 1) p.min_blocks -= std::max(1, p.min_blocks / 3);
+}
 
 schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device) {
   schedule made = builder(wanted, device).build();

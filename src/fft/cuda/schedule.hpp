@@ -81,6 +81,9 @@ struct schedule_request {
 // Makes pairs of passes that follow each other; called by make_schedule.
 void pair_passes(schedule& made, const schedule_request& wanted, const ballast::cuda::capabilities& device);
 
+// Policies are for plain lines. Forms that were found to need more registers get fewer blocks.
+void make_room(line_policy& p);
+
 schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device);
 
 // The policy without factors and forms: of the tuning table where that has an entry, else by rule.

@@ -53,10 +53,10 @@ std::vector<T> table_source<T>::separated_twiddles(const line_policy& p, std::in
   std::vector<T> made;
   made.reserve(static_cast<std::size_t>(2 * columns * (radix + stride)));
   for (std::int64_t c = 0; c < columns; ++c) {
-    for (std::int64_t k = 0; k < radix; ++k) push(made, root_of_unity<wide<T>>(c * k, columns * radix));
+    for (std::int64_t k = 0; k < radix; ++k) push(made, fft::root_of_unity<wide<T>>(c * k, columns * radix));
   }
   for (std::int64_t j = 0; j < stride; ++j) {
-    for (std::int64_t c = 0; c < columns; ++c) push(made, root_of_unity<wide<T>>(c * j, order));
+    for (std::int64_t c = 0; c < columns; ++c) push(made, fft::root_of_unity<wide<T>>(c * j, order));
   }
   return made;
 }

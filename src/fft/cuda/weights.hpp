@@ -15,7 +15,7 @@
 // such a fault changes is every d-th result, d a divisor of their number, by powers of a root of unity, or a pair of a butterfly of odd
 // order. e and s′ are the best that a search found for just these: the larger response of both vectors to any of them at the outputs is at
 // least 0.35 of what independent phases give on the average, at least 0.66 up to 16; the response of s′, alone, with sizes of 1/2 to 2, is
-// at least 0.53 for the radices that lines have (2 to 16, 32, primes).
+// at least 0.53 for the radices that lines have (2 to 16, primes), 0.42 for 32.
 #pragma once
 
 #include <cstdint>
