@@ -194,7 +194,7 @@ struct composite_tile : line_tile<P, Injector> {
   // Whether every line of the group passes.
   __device__ __forceinline__ bool check() const {
     bool failed = false;
-    reduce<0>([&](int line, double (&rho)[4], double norm_square) {
+    reduce<0>([&](int line, double(&rho)[4], double norm_square) {
       for (int i = 0; i < 4; ++i) strike_group(inject::site::fft_checksum, &rho[i], line * 4 + i, 4 * P.lines);
       const double residual = tile_type::larger_residual(rho);
       abft::guarded_threshold tau = limit(norm_square);
@@ -216,10 +216,10 @@ struct composite_tile : line_tile<P, Injector> {
   // Some line has failed. The sums are still there: once more, with both sets; then what can be corrected is. Returns whether every tile is
   // to be computed again.
   __device__ __forceinline__ bool settle(std::int64_t first, int count) {
-    reduce<0>([&](int line, const double (&rho)[4], double) {
+    reduce<0>([&](int line, const double(&rho)[4], double) {
       for (int i = 0; i < 4; ++i) groups()[line].rho[0][i] = rho[i];
     });
-    reduce<1>([&](int line, const double (&rho)[4], double) {
+    reduce<1>([&](int line, const double(&rho)[4], double) {
       for (int i = 0; i < 4; ++i) groups()[line].rho[1][i] = rho[i];
     });
     each_own_line([&](int line) { groups()[line].strange = 0; });
@@ -381,10 +381,10 @@ struct composite_tile : line_tile<P, Injector> {
         if (g != place) accumulate(out, sum, weight(g), c);
         c = next_place(c);
       }
-      reduce<0>([&](int each, const double (&rho)[4], double) {
+      reduce<0>([&](int each, const double(&rho)[4], double) {
         for (int i = 0; i < 4; ++i) groups()[each].rho[0][i] = rho[i];
       });
-      reduce<1>([&](int each, const double (&rho)[4], double) {
+      reduce<1>([&](int each, const double(&rho)[4], double) {
         for (int i = 0; i < 4; ++i) groups()[each].rho[1][i] = rho[i];
       });
       barrier();
@@ -413,7 +413,7 @@ struct composite_tile : line_tile<P, Injector> {
       in[0][i] = this->encoded[i];
       out[0][i] = sum[i];
     }
-    reduce<0>([&](int each, const double (&rho)[4], double) {
+    reduce<0>([&](int each, const double(&rho)[4], double) {
       group_record& r = groups()[each];
       const double residual = tile_type::larger_residual(rho);
       if (!(residual * residual <= limit(r.norm_square).value)) r.place = -1;

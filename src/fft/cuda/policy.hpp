@@ -156,14 +156,10 @@ struct line_policy {
     return lines == 1 ? (threads + 31) / 32 : (threads - 2) / 32 + 2;
   }
   // All threads of a line are in one warp, which needs no shared memory for its sums.
-  BALLAST_HD constexpr bool within_warp(bool columns) const {
-    return cluster == 1 && lanes_of_line(columns) > 0 && partials(columns) == 1;
-  }
+  BALLAST_HD constexpr bool within_warp(bool columns) const { return cluster == 1 && lanes_of_line(columns) > 0 && partials(columns) == 1; }
   // Room for partial sums: of the outputs, in clusters also the sums of each block; and of the encoded input where other threads hold the
   // outputs.
-  BALLAST_HD constexpr int out_slots() const {
-    return within_warp(out_columns) ? 0 : partials(out_columns) + (cluster > 1 ? cluster : 0);
-  }
+  BALLAST_HD constexpr int out_slots() const { return within_warp(out_columns) ? 0 : partials(out_columns) + (cluster > 1 ? cluster : 0); }
   BALLAST_HD constexpr int in_slots() const { return remaps() ? partials(in_columns) : 0; }
   BALLAST_HD constexpr std::int64_t partial_bytes() const {
     if (!sums()) return 0;
@@ -243,8 +239,8 @@ struct line_arguments {
   const void* load_twin;
   const void* store_table;  // complex: by position; the coarse and then the fine table of w_M; or w_M^{ck · length/r} at cr + k, then, at
   const void* store_twin;   // r · columns, w_M^{cj} at j · columns + c: the twin of these is the coarse and the fine one
-  const void* encode;  // weights of the first butterflies (tables.hpp: weights)
-  const void* verify;  // and of the last ones
+  const void* encode;       // weights of the first butterflies (tables.hpp: weights)
+  const void* verify;       // and of the last ones
   event_ring* events;
   line_side source, target;
   std::int64_t columns, middles, batches;  // how many c, m, b

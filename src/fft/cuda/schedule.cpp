@@ -412,8 +412,8 @@ class builder {
 void make_room(line_policy& p) {
   const bool tables = p.load_factor == factor_form::table || p.store_factor == factor_form::table;
   const bool twiddles = p.store_factor == factor_form::twiddle || p.store_factor == factor_form::separated;
-  // The table has lines of a small last radix as they were measured: with separated factors.
-  const bool looked_up = p.store_factor == factor_form::twiddle && !p.wide && p.radix[p.stages - 1] <= 8;
+  // The table has lines of a small last radix as they were measured: with separated factors, or with none.
+  const bool looked_up = p.store_factor == factor_form::twiddle && p.radix[p.stages - 1] <= 8;
   const bool formed = p.load == load_form::half || (p.sums() && (tables || looked_up || (p.load == load_form::real && twiddles))) ||
                       (p.wide && p.inverse && twiddles);
   if (formed && p.min_blocks > 1) p.min_blocks -= std::max(1, p.min_blocks / 3);

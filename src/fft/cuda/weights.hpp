@@ -31,7 +31,8 @@ inline constexpr int k_weight_patterns = 32;
 inline constexpr std::uint64_t k_weight_pattern[k_weight_patterns] = {
     0x0, 0x4, 0x30, 0x20, 0x200, 0x34c, 0x19a0, 0x2fd0, 0x8530, 0xb7854, 0x19e180, 0xf289e8, 0x2880080, 0x7b53810, 0x333307d0,
     0xd0704a40, 0xecc8dc58, 0x1c9697078, 0x1491fd0dbc, 0x35e43b1508, 0xdd541be1a4, 0xd46b694d870, 0x1ece7b2cbc50, 0x579708eb33ec,
-    0x33009f5cb3fa4, 0x45f2dbf780a8, 0x26f38e42c92ffc, 0x5b5e7a0e8a2120, 0xd3ae5a822e6f28, 0xc8eaf1e5d2abf4, 0xacf39460efbb79c, 0xdb7864cebfcca124,
+    0x33009f5cb3fa4, 0x45f2dbf780a8, 0x26f38e42c92ffc, 0x5b5e7a0e8a2120, 0xd3ae5a822e6f28, 0xc8eaf1e5d2abf4, 0xacf39460efbb79c,
+    0xdb7864cebfcca124,
 };
 // Four bits for each result of a first butterfly: the exponent of i, and twice the size, less 1.
 inline constexpr std::uint64_t k_butterfly_pattern[k_weight_patterns][2] = {
