@@ -106,8 +106,8 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
       line_policy formed = p;
       if (behind) formed.store_factor = factors;
       make_room(formed);
-      // Nothing uses the entries of another architecture on this one. They must compile nevertheless, with a third fewer blocks: its compiler
-      // needs more registers.
+      // Nothing uses the entries of another architecture on this one. They must compile nevertheless, with a third fewer blocks: its
+      // compiler needs more registers.
       if (!tuning_table::active().find(request, device.major) && formed.min_blocks > 1) formed.min_blocks -= (formed.min_blocks + 2) / 3;
       made.add(kernel_for(formed, false));
     }
