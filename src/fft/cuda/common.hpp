@@ -20,8 +20,8 @@ std::vector<std::string> benchmark_problems();
 std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::capabilities& device);
 
 // What is checked for registers and spills: these, those of the benchmark set, and a kernel for every entry of the tuning table
-// that such a device can run, whatever architecture it was found on: one of another architecture, which nothing uses here, may spill a
-// little. Each once.
+// that such a device can run, whatever architecture it was found on: one of another architecture, which nothing uses here, with a third
+// fewer blocks. Each once.
 std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& device);
 
 }  // namespace ballast::fft::cuda

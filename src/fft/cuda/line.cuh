@@ -490,7 +490,7 @@ struct line_tile {
       });
       if constexpr (P.stages == 1) {
         const complex_pair<real> own = cached_pair(static_cast<const real*>(a.verify));
-        add_encoded(own.first * sum[0], own.second * sum[1], q == 0);
+        add_pair(encoded, own.first * sum[0], own.second * sum[1], q == 0);
       } else {
         given[q] = sum[0] + sum[1];
       }
@@ -515,16 +515,8 @@ struct line_tile {
       const complex_pair<real> own = cached_pair(table + 4 * j);
       const number step = cached(reinterpret_cast<const number*>(table + 4 * all) + j);
       const number* const z = x + q * r;
-      number up = turned<r, r - 1>(z[r - 1]);
-      unrolled<r - 1 - centre>([&](auto i) {
-        constexpr int k = r - 2 - decltype(i)::value;
-        up = product_sum(step, up, turned<r, k>(z[k]));
-      });
-      number down = turned<r, 0>(z[0]);
-      unrolled<centre - 1>([&](auto i) {
-        constexpr int k = 1 + decltype(i)::value;
-        down = product_sum(conjugate(step), down, turned<r, k>(z[k]));
-      });
+      const number up = upper<r, centre, r - 1>(z, step);
+      const number down = lower<r, 0, centre>(z, step);
       number made{real(0), real(0)};
       unrolled<r>([&](auto ki) {
         constexpr int k = decltype(ki)::value;
@@ -533,16 +525,17 @@ struct line_tile {
         made = {multiply_add(size, one.re, made.re), multiply_add(size, one.im, made.im)};
       });
       const number sum = product_sum(conjugate(step), down, up) + (made - given[q]);
-      add_encoded(own.first * sum, own.second * sum, q == 0);
+      add_pair(encoded, own.first * sum, own.second * sum, q == 0);
     });
     if constexpr (k_verified && P.load_factor != factor_form::none) fail_if_doubted(encoded[0]);
   }
 
-  __device__ __forceinline__ void add_encoded(const number& first, const number& second, bool begins) {
-    encoded[0] = begins ? first.re : encoded[0] + first.re;
-    encoded[1] = begins ? first.im : encoded[1] + first.im;
-    encoded[2] = begins ? second.re : encoded[2] + second.re;
-    encoded[3] = begins ? second.im : encoded[3] + second.im;
+  // One number for each vector.
+  static __device__ __forceinline__ void add_pair(real (&to)[4], const number& first, const number& second, bool begins) {
+    to[0] = begins ? first.re : to[0] + first.re;
+    to[1] = begins ? first.im : to[1] + first.im;
+    to[2] = begins ? second.re : to[2] + second.re;
+    to[3] = begins ? second.im : to[3] + second.im;
   }
 
   static __device__ __forceinline__ number constant(const unit_root& w) { return {static_cast<real>(w.re), static_cast<real>(w.im)}; }
@@ -1047,19 +1040,14 @@ struct line_tile {
         });
       } else if constexpr (r <= 8) {
         const number middle = conjugate(factor(a.store_twin, j + half * stride, line_of(P.out_columns)));
-        low = middle * (conjugate(step) * lower<0, half>(y, step));
-        if constexpr (half < r) high = middle * upper<half, r - 1>(y, step);
+        low = middle * (conjugate(step) * lower<r, 0, half>(y, step));
+        if constexpr (half < r) high = middle * upper<r, half, r - 1>(y, step);
       } else {
         low = unfolded<0, half>(y, j, step);
         high = unfolded<half, r - half>(y, j, step);
       }
       const complex_pair<real> own = cached_pair(static_cast<const real*>(a.verify) + 4 * j);
-      const number first = own.first * (low + high);
-      const number second = own.second * (low - high);
-      sum[0] = q == 0 ? first.re : sum[0] + first.re;
-      sum[1] = q == 0 ? first.im : sum[1] + first.im;
-      sum[2] = q == 0 ? second.re : sum[2] + second.re;
-      sum[3] = q == 0 ? second.im : sum[3] + second.im;
+      add_pair(sum, own.first * (low + high), own.second * (low - high), q == 0);
     });
   }
 
@@ -1068,24 +1056,23 @@ struct line_tile {
     return {multiply_add(x.re, y.re, multiply_add(-x.im, y.im, z.re)), multiply_add(x.re, y.im, multiply_add(x.im, y.re, z.im))};
   }
 
-  // Horner's scheme for results i^e(k) z_k of a last butterfly: Σ stepᵏ⁻ᴼⁿᵉ of the numbers One … Last; Σ step*ᴼⁿᵉ⁻¹⁻ᵏ of First … One − 1.
-  template <int One, int Last>
+  // Horner's scheme for results i^e(k) z_k of a butterfly of `Radix`: Σ stepᵏ⁻ᴼⁿᵉ of the numbers One … Last; Σ step*ᴼⁿᵉ⁻¹⁻ᵏ of First … One
+  // − 1.
+  template <int Radix, int One, int Last>
   static __device__ __forceinline__ number upper(const number* z, const number& step) {
-    constexpr int r = P.radix[k_last];
-    number sum = turned<r, Last>(z[Last]);
+    number sum = turned<Radix, Last>(z[Last]);
     unrolled<Last - One>([&](auto i) {
       constexpr int k = Last - 1 - decltype(i)::value;
-      sum = product_sum(step, sum, turned<r, k>(z[k]));
+      sum = product_sum(step, sum, turned<Radix, k>(z[k]));
     });
     return sum;
   }
-  template <int First, int One>
+  template <int Radix, int First, int One>
   static __device__ __forceinline__ number lower(const number* z, const number& step) {
-    constexpr int r = P.radix[k_last];
-    number sum = turned<r, First>(z[First]);
+    number sum = turned<Radix, First>(z[First]);
     unrolled<One - First - 1>([&](auto i) {
       constexpr int k = First + 1 + decltype(i)::value;
-      sum = product_sum(conjugate(step), sum, turned<r, k>(z[k]));
+      sum = product_sum(conjugate(step), sum, turned<Radix, k>(z[k]));
     });
     return sum;
   }
@@ -1098,9 +1085,10 @@ struct line_tile {
   __device__ __forceinline__ number unfolded(const number* z, int j, const number& step) const {
     constexpr int count = Count < 8 ? Count : 8;
     constexpr int centre = First + count / 2;
-    number up = upper<centre, First + count - 1>(z, step);
-    if constexpr (First < centre) up = product_sum(conjugate(step), lower<First, centre>(z, step), up);
-    const number middle = factor(a.store_twin, j + centre * (P.length / P.radix[k_last]), line_of(P.out_columns));
+    constexpr int r = P.radix[k_last];
+    number up = upper<r, centre, First + count - 1>(z, step);
+    if constexpr (First < centre) up = product_sum(conjugate(step), lower<r, First, centre>(z, step), up);
+    const number middle = factor(a.store_twin, j + centre * (P.length / r), line_of(P.out_columns));
     number sum = conjugate(middle) * up;
     if constexpr (Count > count) sum = sum + unfolded<First + count, Count - count>(z, j, step);
     return sum;

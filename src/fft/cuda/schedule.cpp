@@ -53,9 +53,9 @@ std::int64_t pass::checks() const {
 namespace {
 
 // Whether the factors behind a pass are separated: where the last radix is small, so that what belongs to its results lies close together
-// and is shared by several butterflies, or lines are few and the time is that of lookups behind each other. By what does not depend on the
-// check, which then changes no bit. Measured on an H200, with strides known: 2^17 to 2^21 points become 3 to 10 % faster; real 2^16 and
-// 2^24, with radix 16 or tables of 16 MiB, up to 30 % slower. Doubles of 256 to 511 were found to need more registers than there are.
+// and is shared by several butterflies, or lines are few and the time is that of lookups behind each other. Measured on an H200, with
+// strides known: 2^17 to 2^21 points become 3 to 10 % faster; real 2^16 and 2^24, with radix 16 or tables of 16 MiB, up to 30 % slower.
+// Doubles of 256 to 511 were found to need more registers than there are.
 bool separates(const line_policy& p, std::int64_t order, std::int64_t lines, const ballast::cuda::capabilities& device) {
   if (p.check != check_form::none && !p.verifies()) return false;
   if (p.wide && p.length >= 256 && p.length < 512) return false;
@@ -411,11 +411,10 @@ class builder {
 
 void make_room(line_policy& p) {
   const bool tables = p.load_factor == factor_form::table || p.store_factor == factor_form::table;
-  const bool twiddles = p.store_factor == factor_form::twiddle || p.store_factor == factor_form::separated;
   // The table has lines of a small last radix as they were measured: with separated factors, or with none.
   const bool looked_up = p.store_factor == factor_form::twiddle && p.radix[p.stages - 1] <= 8;
-  const bool formed = p.load == load_form::half || (p.sums() && (tables || looked_up || (p.load == load_form::real && twiddles))) ||
-                      (p.wide && p.inverse && twiddles);
+  const bool formed = p.load == load_form::half || (p.sums() && (tables || looked_up || (p.load == load_form::real && p.twiddles()))) ||
+                      (p.wide && p.inverse && p.twiddles());
   if (formed && p.min_blocks > 1) p.min_blocks -= std::max(1, p.min_blocks / 3);
 }
 
