@@ -48,7 +48,7 @@ inline void choose_pairing(machine which) {
 }
 
 // How else than protected a case is run: without protection; with kernels that faults can be injected into, protected and not; with an
-// input that is aligned for one complex number only.
+// input that is aligned for one complex number only, or with reals that are aligned for one real only.
 enum use : unsigned { k_protected_only = 0, k_bare = 1, k_faults = 2, k_unaligned = 4 };
 
 struct cuda_case {
@@ -116,11 +116,17 @@ inline const std::vector<cuda_case>& cuda_cases() {
       {"fft_r2c_f32_n67_b5_fwd"},
       {"fft_c2r_f64_n37_b5_inv"},
       // Real data.
-      {"fft_r2c_f32_n64_b19_fwd", machine::whole, k_faults},
-      {"fft_r2c_f64_n33_b9_fwd"},
+      {"fft_r2c_f32_n64_b19_fwd", machine::whole, k_bare | k_faults | k_unaligned},
+      {"fft_r2c_f64_n33_b9_fwd", machine::whole, k_faults},
+      {"fft_r2c_f64_n4_b35_fwd"},
+      {"fft_r2c_f64_n400_b9_fwd", machine::whole, k_bare | k_faults, norm::ortho},
+      {"fft_r2c_f32_n160_b5_fwd", machine::whole, k_bare | k_faults},
+      {"fft_r2c_f32_n512_b77_fwd", machine::single, k_bare},
       {"fft_r2c_f32_n1000_b2_fwd", machine::small},
-      {"fft_c2r_f32_n90_b7_inv", machine::whole, k_faults},
-      {"fft_c2r_f64_n35_b9_inv"},
+      {"fft_c2r_f32_n90_b7_inv", machine::whole, k_bare | k_faults | k_unaligned},
+      {"fft_c2r_f64_n35_b9_inv", machine::whole, k_faults},
+      {"fft_c2r_f32_n8_b35_inv"},
+      {"fft_c2r_f64_n512_b5_inv", machine::whole, k_bare | k_faults, norm::forward},
       {"fft_c2r_f32_n1000_b2_inv", machine::small},
       // Several axes.
       {"fft_c2c_f32_n20x33_b3_fwd", machine::whole, k_bare},
@@ -152,6 +158,11 @@ inline const std::vector<cuda_case>& cuda_cases() {
       {"fft_c2c_f64_n2048_b2_fwd", machine::clustered, k_bare | k_faults},
       {"fft_c2c_f32_n576_b3_fwd", machine::clustered, k_faults},
       {"fft_c2c_f64_n720_b2_inv", machine::clustered},
+      {"fft_r2c_f32_n1024_b5_fwd", machine::clustered, k_bare | k_faults},
+      {"fft_r2c_f64_n4096_b2_fwd", machine::clustered, k_bare | k_faults},
+      {"fft_r2c_f32_n1152_b3_fwd", machine::clustered, k_bare},
+      {"fft_c2r_f64_n512_b5_inv", machine::clustered, k_bare | k_faults},
+      {"fft_c2r_f32_n4096_b3_inv", machine::clustered, k_bare},
       // Two passes in one launch: two of two, of one that is in place, of two and of real data and of a convolution, the last two of three,
       // two axes; batches below and beyond what the ring holds.
       {"fft_c2c_f32_n1024_b1_fwd", machine::paired, k_bare},
@@ -178,6 +189,22 @@ inline const std::vector<cuda_case>& cuda_cases() {
       {"fft_c2c_f32_n4096_b70_fwd", machine::small, k_faults},
   };
   return cases;
+}
+
+// Strides with which a real and a complex side share memory.
+inline fft::problem padded_rows(fft::problem p) {
+  const std::int64_t half = p.shape.back() / 2 + 1;
+  layout real{std::vector<std::int64_t>(p.shape.size(), 1)}, complex = real;
+  std::int64_t stride = half;
+  for (std::size_t axis = p.shape.size() - 1; axis-- > 0; stride *= p.shape[axis]) {
+    complex.strides[axis] = stride;
+    real.strides[axis] = 2 * stride;
+  }
+  real.distance = 2 * stride;
+  complex.distance = stride;
+  p.input = p.kind == kind::r2c ? real : complex;
+  p.output = p.kind == kind::r2c ? complex : real;
+  return p;
 }
 
 // Runs before anything else in both programs: the tuning table beside this file instead of the user's own.

@@ -42,16 +42,18 @@ class recording_device final : public cuda::device {
   nothing kernel_;
 };
 
-void record(const fft::cuda_case& each, protection guard, const inject::plan* faults, std::size_t shift = 0) {
+void record(const fft::problem& problem, fft::direction way, protection guard, const inject::plan* faults, std::size_t shift = 0) {
   execution how;
   how.backend = backend::cuda;
   how.protection = guard;
   how.faults = faults;
-  const fft::plan made(each.problem(), how);
+  const fft::plan made(problem, how);
   const fft::geometry shape = fft::resolve(made.problem());
   std::vector<std::complex<double>> in(static_cast<std::size_t>(shape.input.extent) + 1),
-      out(static_cast<std::size_t>(shape.output.extent));
-  (void)made.enqueue(each.direction(), reinterpret_cast<std::byte*>(in.data()) + shift, out.data()).get();
+      out(static_cast<std::size_t>(shape.output.extent) + 1);
+  const std::size_t out_shift = shape.output.real ? shift : 0;
+  (void)made.enqueue(way, reinterpret_cast<std::byte*>(in.data()) + (shift - out_shift), reinterpret_cast<std::byte*>(out.data()) + out_shift)
+      .get();
 }
 
 }  // namespace
@@ -62,12 +64,15 @@ int main() {
   for (const fft::cuda_case& each : fft::cuda_cases()) {
     fft::choose_pairing(each.where);
     cuda::override_device(std::make_shared<recording_device>(fft::capabilities_of(each.where)));
-    record(each, protection::correct, nullptr);
-    if ((each.uses & fft::k_unaligned) != 0) record(each, protection::correct, nullptr, 8);
-    if ((each.uses & fft::k_bare) != 0) record(each, protection::off, nullptr);
+    const fft::problem problem = each.problem();
+    const bool real = problem.kind != fft::kind::c2c;
+    record(problem, each.direction(), protection::correct, nullptr);
+    if (real && problem.input.strides.empty()) record(fft::padded_rows(problem), each.direction(), protection::correct, nullptr);
+    if ((each.uses & fft::k_unaligned) != 0) record(problem, each.direction(), protection::correct, nullptr, real ? 4 : 8);
+    if ((each.uses & fft::k_bare) != 0) record(problem, each.direction(), protection::off, nullptr);
     if ((each.uses & fft::k_faults) == 0) continue;
-    record(each, protection::correct, &faults);
-    record(each, protection::off, &faults);
+    record(problem, each.direction(), protection::correct, &faults);
+    record(problem, each.direction(), protection::off, &faults);
   }
   cuda::override_device(nullptr);
 }

@@ -204,8 +204,10 @@ struct line_tile {
   static constexpr bool k_summed = P.sums();
   static constexpr bool k_verified = P.verifies();
   static constexpr bool k_repeats = P.check != check_form::none || P.shared_source || P.shared_target;  // takes several tiles, or one again
+  static constexpr bool k_multiplied = P.load_factor != factor_form::none || P.load == load_form::spectrum;  // on the way in
   static constexpr bool k_linear =
-      P.power_of_two(P.length) && P.power_of_two(P.lines) && P.power_of_two(P.threads) && P.power_of_two(P.cluster);
+      P.power_of_two(P.length) && P.power_of_two(P.lines) && P.power_of_two(P.threads) && P.power_of_two(P.cluster) &&
+      (P.cluster == 1 || !P.mirrors() || P.threads % P.target_run() == 0);
 
   number x[P.held()];
   real encoded[4] = {};            // this thread's part of what aᵀy must be, for both vectors
@@ -318,6 +320,12 @@ struct line_tile {
     }
   }
 
+  static __device__ __forceinline__ bool same_bits(const number& once, const number& twice) {
+    return ((bits(once.re) ^ bits(twice.re)) | (bits(once.im) ^ bits(twice.im))) == 0;
+  }
+  // Payloads of NaNs may differ; NaN fails anyway.
+  __device__ __forceinline__ void doubt(const number& once, const number& twice) { doubted = doubted || !same_bits(once, twice); }
+
   // z · w, evaluated twice: the second time with the factor's twin, which another memory holds. A line that is verified before its store
   // fails if the two differ; elsewhere a third evaluation decides at once.
   template <class Twin>
@@ -326,11 +334,9 @@ struct line_tile {
     if constexpr (P.check != check_form::none) {
       const number v = twin();
       const number twice = z * v;
-      const bool same = ((bits(once.re) ^ bits(twice.re)) | (bits(once.im) ^ bits(twice.im))) == 0;
       if constexpr (k_verified) {
-        // Payloads of NaNs may differ; NaN fails anyway.
-        doubted = doubted || !same;
-      } else if (!same) {
+        doubt(once, twice);
+      } else if (!same_bits(once, twice)) {
         return settle_product<Injector>(launch, tile, P.lines, line, number_of(line), once, twice, z * v);
       }
     }
@@ -342,6 +348,29 @@ struct line_tile {
     const auto short_of = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
     return std::int64_t{static_cast<std::uint32_t>(i) * short_of(s.position_element) +
                         short_of(first_column + line) * short_of(s.position_column) + middle * short_of(s.position_middle)};
+  }
+
+  // A line z of N numbers that 2N reals are in pairs, and their spectrum X, X_o for o ≤ N: with w = e^{−πi/N} and z_N = z_0
+  //   X_o = (z_o + z*_{N−o}) / 2 + t (z_o − z*_{N−o}), t = −i/2 · w^o;  z_o = X_o + X*_{N−o} + t (X_o − X*_{N−o}), t = i w^{−o},
+  // the latter times 2, as inverse transforms are. `Inwards`: from X to z.
+  template <bool Inwards>
+  static __device__ __forceinline__ number with_image(const number& z, const number& image, const number& t, real one) {
+    const number sum{multiply_add(one, z.re, image.re), multiply_add(one, z.im, -image.im)};
+    const number difference{multiply_add(one, z.re, -image.re), multiply_add(one, z.im, image.im)};
+    constexpr real part = Inwards ? real(1) : real(0.5);
+    return product_sum(t, difference, number{part * sum.re, part * sum.im});
+  }
+  // The same, in checked lines twice: like checked_product.
+  template <bool Inwards>
+  __device__ __forceinline__ number with_image(const number& z, const number& image, const number& t, const number& twin) {
+    if constexpr (P.check == check_form::none) {
+      return with_image<Inwards>(z, image, t, real(1));
+    } else {
+      static_assert(k_verified);
+      const number once = with_image<Inwards>(z, image, t, static_cast<real>(a.one[0]));
+      doubt(once, with_image<Inwards>(z, image, twin, static_cast<real>(a.one[1])));
+      return once;
+    }
   }
 
   // Element i of a line at `base` that is not read as it lies: padded, real, half a spectrum, or times a factor.
@@ -448,6 +477,22 @@ struct line_tile {
           constexpr int k = decltype(ki)::value;
           x[q * r + k] = swapped(load_element(from + k * stride * element));
         });
+      } else if constexpr (P.load == load_form::spectrum) {
+        static_assert(P.source_unit && !P.padded && P.load_factor == factor_form::none);
+        const number* const from = static_cast<const number*>(a.in) + base;
+        const number own = cached(static_cast<const number*>(a.load_table) + j);
+        const number twin = P.check == check_form::none ? own : cached(static_cast<const number*>(a.load_twin) + j);
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          constexpr unit_root turn = root_of_unity(k, 2 * r);
+          number z = load_element(from + (j + k * stride));
+          number image = load_element(from + (P.length - j - k * stride));
+          // Imaginary parts that must be zero are not looked at.
+          if constexpr (k == 0) {
+            if (j == 0) z.im = image.im = real(0);
+          }
+          x[q * r + k] = swapped(with_image<true>(z, image, own * conjugate(constant(turn)), twin * conjugate(constant(turn))));
+        });
       } else {
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
@@ -495,7 +540,7 @@ struct line_tile {
         given[q] = sum[0] + sum[1];
       }
     });
-    if constexpr (k_verified && P.stages == 1 && P.load_factor != factor_form::none) fail_if_doubted(encoded[0]);
+    if constexpr (k_verified && P.stages == 1 && k_multiplied) fail_if_doubted(encoded[0]);
   }
 
   // Behind the first butterflies: their results z with the weights that the rest of the transform has for them, and how far they are from
@@ -527,7 +572,7 @@ struct line_tile {
       const number sum = product_sum(conjugate(step), down, up) + (made - given[q]);
       add_pair(encoded, own.first * sum, own.second * sum, q == 0);
     });
-    if constexpr (k_verified && P.load_factor != factor_form::none) fail_if_doubted(encoded[0]);
+    if constexpr (k_verified && k_multiplied) fail_if_doubted(encoded[0]);
   }
 
   // One number for each vector.
@@ -620,11 +665,11 @@ struct line_tile {
   // Where result k of this block's butterfly j of stage S = cluster_after goes: the block, and the place in its share.
   static BALLAST_HD constexpr int block_of_result(int j, int k) {
     constexpr int p = P.before(P.cluster_after);
-    return (j % p + k * p) / P.target_run();
+    return P.rank_of_residue(j % p + k * p);
   }
   static BALLAST_HD constexpr int place_of_result(int j, int k, int rank) {
     constexpr int p = P.before(P.cluster_after);
-    return (rank * P.source_run() + j / p) * P.target_run() + (j % p + k * p) % P.target_run();
+    return (rank * P.source_run() + j / p) * P.target_run() + P.place_of_residue(j % p + k * p);
   }
 
   // Every word that arrives counts its bytes on the barrier of the block that it is for, which waits for its own words only.
@@ -637,13 +682,27 @@ struct line_tile {
     if (threadIdx.x == 0) arch::arrive_expect(arrival(), static_cast<std::uint32_t>(P.share() * sizeof(Word)));
     const int first = slot<S>(place_of_result(from, 0, rank()), 0) * static_cast<int>(sizeof(Word));
     const int first_block = block_of_result(from, 0);
+    constexpr int p = P.before(S);
+    const int row = place_of_result(from, 0, rank()) / P.target_run() * P.target_run();
+    const int first_negative =
+        !P.mirrors() ? 0
+                     : slot<S>(row + P.target_run() / 2 + (p - from % p) % (P.target_run() / 2), 0) * static_cast<int>(sizeof(Word));
     unrolled<P.butterflies(S)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
       const int j = from + q * P.threads;
       if (!P.ragged(S) || j < P.share() / r) {
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
-          if constexpr (k_linear) {
+          if constexpr (k_linear && P.mirrors() && p % (P.target_run() / 2) == 0) {
+            // Residues of the upper half are negatives: p − from % p of the last ones. That 0 is its own, for which half of the distance
+            // stands in, is the remainder of the rank.
+            constexpr int half = P.target_run() / 2;
+            constexpr bool negative = 2 * k >= r;
+            constexpr int blocks = (negative ? r - 1 - k : k) * (p / half);
+            const int residue = negative ? p - from % p : from % p;
+            Word& to = word_at<slot<S>(place_of_result(q * P.threads, 0, 0), 0), Word>(shared, negative ? first_negative : first);
+            arch::store_async(&to, (blocks + residue / half) % P.cluster, part(x[q * r + k]), arrival());
+          } else if constexpr (k_linear && !P.mirrors()) {
             // Without carries: the bits of `from` and those of q and k are apart.
             constexpr int ahead = block_of_result(q * P.threads, k);
             Word& to = word_at<slot<S>(place_of_result(q * P.threads, k, 0), 0), Word>(shared, first);
@@ -928,6 +987,80 @@ struct line_tile {
       multiply_outputs();
       fail_if_doubted(sum[0]);
     }
+    if constexpr (P.mirrors()) {
+      make_spectrum();
+      if constexpr (k_verified) fail_if_doubted(sum[0]);
+    }
+  }
+
+  // From the line that reals are in pairs to their spectrum: each output with its mirror image, which another thread has. The last element,
+  // real like the first, takes the place of the first one's imaginary part until both are stored.
+  __device__ __forceinline__ void make_spectrum() {
+    static_assert(!P.in_columns && !P.out_columns && !P.inverse && !P.truncated && P.target_unit && P.store_factor == factor_form::none);
+    constexpr int r = P.radix[k_last];
+    forget();
+    // Every output goes to the place of its mirror image, so that a thread finds there what belongs to its own.
+    constexpr int apart = P.share() / r;
+    const int first = line_of(false) * P.share();
+    const int t = place_of(false);
+    const auto send = [&](auto word, auto&& part) {
+      auto* const to = reinterpret_cast<typename decltype(word)::type*>(shared) + first;
+      unrolled<P.butterflies(k_last)>([&](auto qi) {
+        constexpr int q = decltype(qi)::value;
+        const int i = t + q * P.threads;
+        if (P.ragged(k_last) && i >= apart) return;
+        to[P.image_place(i, rank())] = part(x[q * r]);
+        // Places of the further ones go down as those of their images go up.
+        auto* const next = to + P.image_place(i + apart, rank());
+        unrolled<r - 1>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          next[-k * apart] = part(x[q * r + k + 1]);
+        });
+      });
+      barrier();
+    };
+    number images[P.held()];
+    const auto receive = [&](auto word, auto&& put) {
+      const auto* const from = reinterpret_cast<const typename decltype(word)::type*>(shared) + first + t;
+      outputs([&](auto at, int, auto q, auto k) {
+        put(images[decltype(at)::value], from[decltype(q)::value * P.threads + decltype(k)::value * apart]);
+      });
+    };
+    barrier();  // what the last exchange wrote has been read
+    if constexpr (P.split) {
+      send(word_type<real>{}, [](const number& z) { return z.re; });
+      receive(word_type<real>{}, [](number& z, real word) { z.re = word; });
+      barrier();
+      send(word_type<real>{}, [](const number& z) { return z.im; });
+      receive(word_type<real>{}, [](number& z, real word) { z.im = word; });
+    } else {
+      send(word_type<number>{}, [](const number& z) { return z; });
+      receive(word_type<number>{}, [](number& z, const number& word) { z = word; });
+    }
+    number own{}, twin{};
+    outputs([&](auto at, int o, auto, auto ki) {
+      constexpr int k = decltype(ki)::value;
+      constexpr unit_root turn = root_of_unity(k, 2 * r);
+      if constexpr (k == 0) {
+        own = cached(static_cast<const number*>(a.store_table) + o);
+        strike_factor(own);
+        if constexpr (P.check != check_form::none) twin = cached(static_cast<const number*>(a.store_twin) + o);
+      }
+      number& z = this->x[decltype(at)::value];
+      const number made = with_image<false>(z, images[decltype(at)::value], own * constant(turn), twin * constant(turn));
+      if constexpr (k == 0) {
+        if (o == 0) {
+          const auto ends = [&](double one) {
+            const real sign = static_cast<real>(one);
+            return number{multiply_add(sign, z.re, z.im), multiply_add(sign, z.re, -z.im)};
+          };
+          if constexpr (P.check != check_form::none) doubt(ends(a.one[0]), ends(a.one[1]));
+          z = ends(a.one[0]);
+          return;
+        }
+      }
+      z = made;
+    });
   }
 
   // By the factors of the next pass, each the product of what its butterfly and its number in that have.
@@ -1121,6 +1254,13 @@ struct line_tile {
           y = checked_product(y, w, line, [&] { return factor(a.store_twin, j + k * stride, line); });
         }
         const number z = swapped(y);
+        if constexpr (P.mirrors()) {
+          if (k == 0 && j == 0) {
+            store_element(to, number{z.re, real(0)});
+            store_element(to + P.length * element, number{z.im, real(0)});
+            return;
+          }
+        }
         if constexpr (P.store == store_form::real) {
           store_element(to + k * stride * element, z.re);
         } else {

@@ -20,9 +20,10 @@ constexpr int k_least_threads = 512;
 // The elements of a line that are there, the others being zero or the mirror image of these.
 std::int64_t loaded_of(const pass& p) {
   if (p.policy.load == load_form::half) return p.whole / 2 + 1;
+  if (p.policy.load == load_form::spectrum) return p.policy.length + 1;
   return p.policy.padded ? p.loaded : p.policy.length;
 }
-std::int64_t stored_of(const pass& p) { return p.policy.truncated ? p.stored : p.policy.length; }
+std::int64_t stored_of(const pass& p) { return p.policy.truncated ? p.stored : p.policy.length + (p.policy.mirrors() ? 1 : 0); }
 
 // Whether all lines of a pass have the same elements: positions do not depend on the line.
 bool whole_lines(const line_side& s) { return s.position_column == 0 && s.position_middle == 0; }

@@ -367,16 +367,15 @@ tuned_line split_for_cluster(std::int64_t n, int blocks, bool wide, int limit) {
 int most_blocks(const ballast::cuda::capabilities& device) { return device.major < 9 ? 1 : device.major <= 10 ? k_most_cluster : 8; }
 
 // What a block of a cluster should hold, if 16 of them can: a quarter of what a multiprocessor can, so that it has four of them. Where they
-// cannot, twice as much; but checked lines of doubles need more registers than two such blocks leave.
-std::vector<std::int64_t> share_limits(bool wide, check_form check) {
-  if (!wide) return {4096, 8192};
-  if (check == check_form::none) return {2048, 4096};
-  return {2048};
+// cannot, twice as much.
+std::array<std::int64_t, 2> share_limits(bool wide) {
+  if (wide) return {2048, 4096};
+  return {4096, 8192};
 }
 
 // The smallest cluster for lines of n, by rule; without radices if there is none.
-tuned_line smallest_cluster(std::int64_t n, bool wide, check_form check, const ballast::cuda::capabilities& device) {
-  for (const std::int64_t limit : share_limits(wide, check)) {
+tuned_line smallest_cluster(std::int64_t n, bool wide, const ballast::cuda::capabilities& device) {
+  for (const std::int64_t limit : share_limits(wide)) {
     for (int blocks = 2; blocks <= most_blocks(device); ++blocks) {
       if (n % (blocks * blocks) != 0 || n / blocks > limit || !fits_one_pass(n / blocks, wide, device)) continue;
       tuned_line made = split_for_cluster(n, blocks, wide, wide && n / blocks <= 2048 ? 8 : 16);
@@ -388,8 +387,8 @@ tuned_line smallest_cluster(std::int64_t n, bool wide, check_form check, const b
 
 }  // namespace
 
-int blocks_of_line(std::int64_t length, bool wide, check_form check, const ballast::cuda::capabilities& device) {
-  const tuned_line found = smallest_cluster(length, wide, check, device);
+int blocks_of_line(std::int64_t length, bool wide, const ballast::cuda::capabilities& device) {
+  const tuned_line found = smallest_cluster(length, wide, device);
   return found.radices.empty() ? 0 : found.cluster;
 }
 
@@ -461,7 +460,7 @@ line_policy plain_policy(const line_request& wanted, const ballast::cuda::capabi
 }
 
 line_policy cluster_policy(const line_request& wanted, const ballast::cuda::capabilities& device) {
-  tuned_line value = smallest_cluster(wanted.length, wanted.wide, wanted.check, device);
+  tuned_line value = smallest_cluster(wanted.length, wanted.wide, device);
   const int share = wanted.length / value.cluster;
   const bool summed = wanted.check != check_form::none;
   const int held = (wanted.wide ? 8 : 16) * (share > (wanted.wide ? 2048 : 4096) ? 2 : 1);
@@ -564,6 +563,16 @@ line_policy choose_policy(const line_request& wanted, const ballast::cuda::capab
 
 namespace {
 
+// Threads of a line, and how many a block should have at most.
+std::vector<std::pair<int, int>> blocks_of(int threads, int others) {
+  std::vector<std::pair<int, int>> made;
+  for (const int block : {64, 128, 256, 512, 1024}) {
+    made.emplace_back(threads, block);
+    if (others != threads) made.emplace_back(others, block);
+  }
+  return made;
+}
+
 // Clusters for a line, in blocks of 1024 elements and more.
 void add_clusters(std::vector<tuned_line>& made, const line_request& wanted, const ballast::cuda::capabilities& device) {
   for (int blocks = 2; blocks <= most_blocks(device); blocks *= 2) {
@@ -605,8 +614,10 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
     if (radices.empty() || radices.size() > k_max_stages) continue;
     for (const int held : {limit, 2 * limit}) {
       if (held > (wanted.wide ? 16 : 32)) continue;
-      const int threads = radices.size() == 1 ? 1 : choose_threads(n, radices, held);
-      for (const int block : {64, 128, 256, 512, 1024}) {
+      // Sums over a power of two of lanes, or whole warps, take fewer shuffles.
+      const int fewest = radices.size() == 1 ? 1 : choose_threads(n, radices, held);
+      const int even = fewest < 32 ? static_cast<int>(std::bit_ceil(static_cast<unsigned>(fewest))) : ceil_divide(fewest, 32) * 32;
+      for (const auto [threads, block] : blocks_of(fewest, wanted.check == check_form::none ? fewest : even)) {
         const int lines = static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, block / threads))));
         if (threads * lines < 32 || threads * lines > 1024 || (block > 64 && threads * lines * 2 <= block)) continue;
         if (columns && lines < (wanted.wide ? 4 : 8)) continue;

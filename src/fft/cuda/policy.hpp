@@ -14,10 +14,12 @@ inline constexpr int k_most_cluster = 16;         // blocks that hold a line tog
 inline constexpr int k_record_bytes = 80;         // room in shared memory for what is known of a line (line.cuh)
 inline constexpr int k_group_record_bytes = 112;  // and of the same line of all tiles of a group (composite.cuh)
 
-// What is read: complex numbers; reals, imaginary part 0; or the first half of a Hermitian line, the rest being its mirror image.
-enum class load_form : int { complex, real, half };
-// What is written: complex numbers (all, or the first `stored` of a line), or real parts.
-enum class store_form : int { complex, real };
+// What is read: complex numbers; reals, imaginary part 0; the first half of a Hermitian line, the rest being its mirror image; or
+// (`spectrum`) elements 0 … N of the spectrum of 2N reals, of which the line of N that has the reals in pairs is made.
+enum class load_form : int { complex, real, half, spectrum };
+// What is written: complex numbers (all, or the first `stored` of a line); real parts; or elements 0 … N of the spectrum of the 2N reals that
+// the line's N elements are in pairs.
+enum class store_form : int { complex, real, spectrum };
 // What an element is multiplied with at its store (and, for `table`, at its load): nothing; table[position]; or w_M^{ck}, c the column
 // and k the element, what stands between two passes: from two tables of about √M entries (`twiddle`), or for element j + k · length/r,
 // r the last radix, as w_M^{cj} · w_M^{ck · length/r}, each from a table of all of them (`separated`).
@@ -112,7 +114,36 @@ struct line_policy {
     return cluster == 1 ? i : i / source_run() * source_distance() + rank * source_run() + i % source_run();
   }
   BALLAST_HD constexpr int target_element(int i, int rank) const {
-    return cluster == 1 ? i : i / target_run() * target_distance() + rank * target_run() + i % target_run();
+    return cluster == 1 ? i : i / target_run() * target_distance() + residue_at(i % target_run(), rank);
+  }
+  // The residues of a block modulo target_distance(), what is at place i of its runs. Where outputs are exchanged with their mirror images
+  // half of them are the negatives of the other half, in the same order, so that this happens within the block: but 0 and half of the
+  // distance, which are their own negatives, take each other's places.
+  BALLAST_HD constexpr int residue_at(int i, int rank) const {
+    if (!mirrors()) return rank * target_run() + i;
+    const int half = target_run() / 2;
+    const int own = i < half ? rank * half + i : target_distance() + half - rank * half - i;
+    return own == target_distance() ? own / 2 : own;
+  }
+  BALLAST_HD constexpr int rank_of_residue(int c) const {
+    if (!mirrors()) return c / target_run();
+    if (2 * c == target_distance()) return 0;
+    return (2 * c > target_distance() ? target_distance() - c : c) / (target_run() / 2);
+  }
+  BALLAST_HD constexpr int place_of_residue(int c) const {
+    if (!mirrors()) return c % target_run();
+    const int half = target_run() / 2;
+    if (2 * c == target_distance()) return half;
+    return 2 * c > target_distance() ? half + (target_distance() - c) % half : c % half;
+  }
+  // Where the mirror image of the output at place i of the share is: that of element o is element length − o, of 0 itself.
+  BALLAST_HD constexpr int image_place(int i, int rank) const {
+    if (cluster == 1) return i == 0 ? 0 : length - i;
+    const int run = target_run();
+    const int rows = share() / run;
+    if (rank == 0 && i % run == 0) return i == 0 ? 0 : (rows - i / run) * run;
+    const int own = rank == 0 && 2 * (i % run) == run ? i % run : (i + run / 2) % run;
+    return (rows - 1 - i / run) * run + own;
   }
   // Whether of the twiddle factors of a butterfly only the powers 1, 2, 4 and 8 are read, the others being products of these (up to three
   // roundings more): where each block reads so many that they come from L2.
@@ -126,6 +157,9 @@ struct line_policy {
   // A line is verified as a whole, and computed again until it passes.
   BALLAST_HD constexpr bool verifies() const { return check == check_form::verify_before_store || check == check_form::one_sided; }
   BALLAST_HD constexpr bool sums() const { return check != check_form::none && check != check_form::thread; }  // lines have checksums
+  // Outputs are exchanged with their mirror images and multiplied before they are stored.
+  BALLAST_HD constexpr bool mirrors() const { return store == store_form::spectrum; }
+  BALLAST_HD constexpr bool multiplies_outputs() const { return store_factor != factor_form::none || mirrors(); }
   BALLAST_HD constexpr bool twiddles() const { return store_factor == factor_form::twiddle || store_factor == factor_form::separated; }
   // The factors between two passes are multiplied in front of the check, which then covers them.
   BALLAST_HD constexpr bool folds() const { return twiddles() && verifies(); }
@@ -134,7 +168,7 @@ struct line_policy {
   // Shared memory. Exchange: words of one part or of both, rounded up to the groups that a layout permutes.
   BALLAST_HD constexpr int scalar_bytes() const { return wide ? 8 : 4; }
   BALLAST_HD constexpr std::int64_t exchange_bytes() const {
-    if (!exchanges()) return 0;
+    if (!exchanges() && !mirrors()) return 0;
     int most = share();
     for (const exchange_layout& e : exchange) most = e.place(share()) > most ? e.place(share()) : most;
     const std::int64_t words = (static_cast<std::int64_t>(most) * lines + 15) / 16 * 16;
@@ -235,10 +269,10 @@ struct line_arguments {
   const void* in;
   void* out;
   const void* twiddles;    // of the stages, complex
-  const void* load_table;  // complex, by position; and a second copy of it
+  const void* load_table;  // complex, by position, or of a spectrum by first butterfly (tables.hpp); and a second copy of it
   const void* load_twin;
-  const void* store_table;  // complex: by position; the coarse and then the fine table of w_M; or w_M^{ck · length/r} at cr + k, then, at
-  const void* store_twin;   // r · columns, w_M^{cj} at j · columns + c: the twin of these is the coarse and the fine one
+  const void* store_table;  // complex: by position, or of a spectrum by last butterfly; the coarse and then the fine table of w_M; or
+  const void* store_twin;   // w_M^{ck · length/r} at cr + k, then, at r · columns, w_M^{cj} at j · columns + c, whose twin is as before
   const void* encode;       // weights of the first butterflies (tables.hpp: weights)
   const void* verify;       // and of the last ones
   event_ring* events;
@@ -259,6 +293,7 @@ struct line_arguments {
   int first_stage, stages;           // injection: this pass's stages and
   int first_twiddle, twiddle_steps;  // twiddle products among those of all passes
   double scale;
+  double one[2];               // 1, where something is computed twice: what is multiplied by it no compiler takes for the same
   double slope[2], offset[2];  // threshold: √(slope²‖x‖² + offset²), each kept twice
   double kappa;                // thread: the factor of its thresholds
   double overflow;             // a line whose norm exceeds this may overflow: judged by repetition

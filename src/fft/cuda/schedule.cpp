@@ -159,13 +159,19 @@ class builder {
       one.others.push_back({g.batch, from.distance, to.distance, {1, g.batch}});
       one.inverse = wanted_.direction == direction::inverse;
       one.scaled = last && wanted_.scaled;
-      if (axis == 2 && g.kind == kind::r2c) {
-        one.load = load_form::real;
-        one.stored = g.n[2] / 2 + 1;
-      }
-      if (axis == 2 && g.kind == kind::c2r) {
-        one.load = load_form::half;
-        one.store = store_form::real;
+      if (axis == 2 && g.kind != kind::c2c) {
+        if (pairs_up(from, to, one)) {
+          one.length /= 2;
+          for (dimension& d : one.others) (g.kind == kind::r2c ? d.source : d.target) /= 2;
+          if (g.kind == kind::r2c) one.store = store_form::spectrum;
+          if (g.kind == kind::c2r) one.load = load_form::spectrum;
+        } else if (g.kind == kind::r2c) {
+          one.load = load_form::real;
+          one.stored = g.n[2] / 2 + 1;
+        } else {
+          one.load = load_form::half;
+          one.store = store_form::real;
+        }
       }
       if (through_work) room(place::spectrum) = between.distance * g.batch;
       add_axis(one);
@@ -174,6 +180,24 @@ class builder {
   }
 
  private:
+  // Whether reals of the last axis can be taken in pairs, as complex lines of half the length in one pass.
+  bool pairs_up(const side& from, const side& to, const axis_request& one) const {
+    const side& real = from.real ? from : to;
+    if (one.length % 2 != 0 || one.length < 4 || !wanted_.lie.paired || wanted_.plain) return false;
+    if (wanted_.check == check_form::composite || wanted_.check == check_form::thread) return false;
+    if (one.source_stride != 1 || one.target_stride != 1) return false;
+    for (const std::size_t other : {0, 1}) {
+      if (real.length[other] > 1 && real.stride[other] % 2 != 0) return false;
+    }
+    if (wanted_.shape.batch > 1 && real.distance % 2 != 0) return false;
+    // The halves of a cluster's runs are each other's mirror images.
+    const std::int64_t half = one.length / 2;
+    const auto primes = prime_factors(half);
+    if (!primes.empty() && primes.back() > largest_prime(wide_)) return false;
+    if (!fits_one_pass(half, wide_, device_) && !std::has_single_bit(static_cast<std::uint64_t>(half))) return false;
+    return split_length(half, one).size() == 1;
+  }
+
   std::int64_t& room(place part) { return made_.room[static_cast<std::size_t>(part)]; }
 
   std::int64_t lines_of(const axis_request& one) const {
@@ -198,10 +222,10 @@ class builder {
     // Two-sided checksums and the plain variant have no form for clusters. Few lines occupy few multiprocessors as clusters, and all of
     // them as two passes: one line of 2^17 f32 points takes 6.4 instead of 10.2 us on an H200.
     // Addresses of real numbers do not fit beside the sums of a cluster's block.
-    const bool clusterable =
-        wanted_.check != check_form::composite && !wanted_.plain && (wanted_.check == check_form::none || one.load == load_form::complex);
+    const bool clusterable = wanted_.check != check_form::composite && !wanted_.plain &&
+                             (wanted_.check == check_form::none || (one.load != load_form::real && one.load != load_form::half));
     if (one.source_stride == 1 && one.target_stride == 1 && clusterable &&
-        lines_of(one) * blocks_of_line(n, wide_, wanted_.check, device_) >= device_.multiprocessors)
+        lines_of(one) * blocks_of_line(n, wide_, device_) >= device_.multiprocessors)
       return {n};
     const auto fits = [&](std::int64_t length) { return length <= (wide_ ? 1024 : 2048) && fits_one_pass(length, wide_, device_); };
     std::vector<std::int64_t> best;
@@ -360,8 +384,9 @@ class builder {
     wanted.count = made.lines();
     const bool read_as_it_is = !loads || (one.load == load_form::complex && one.load_table == table_kind::none && one.loaded == 0);
     const bool on_boundaries = wide_ || (n % 2 == 0 && dims[1].source % 2 == 0 && dims[2].source % 2 == 0 && made.repeats.empty());
-    wanted.stageable = wanted_.aligned && read_as_it_is && on_boundaries && source == 1 && dims[0].source == n && !wanted.in_columns;
-    wanted.clusterable = source == 1 && target == 1 && (wanted_.check == check_form::none || !loads || one.load == load_form::complex);
+    wanted.stageable = wanted_.lie.copied && read_as_it_is && on_boundaries && source == 1 && dims[0].source == n && !wanted.in_columns;
+    wanted.clusterable = source == 1 && target == 1 &&
+                         (wanted_.check == check_form::none || !loads || (one.load != load_form::real && one.load != load_form::half));
     made.request = wanted;
     line_policy& p = made.policy;
     p = choose_policy(wanted, device_, *wanted_.tuned);
@@ -413,9 +438,20 @@ void make_room(line_policy& p) {
   const bool tables = p.load_factor == factor_form::table || p.store_factor == factor_form::table;
   // The table has lines of a small last radix as they were measured: with separated factors, or with none.
   const bool looked_up = p.store_factor == factor_form::twiddle && p.radix[p.stages - 1] <= 8;
-  const bool formed = p.load == load_form::half || (p.sums() && (tables || looked_up || (p.load == load_form::real && p.twiddles()))) ||
+  const bool odd = !std::has_single_bit(static_cast<unsigned>(p.length));
+  const bool divided = odd && p.store_factor == factor_form::separated;
+  const bool formed = p.load == load_form::half ||
+                      (p.sums() && (tables || looked_up || divided || (p.load == load_form::real && p.twiddles()))) ||
                       (p.wide && p.inverse && p.twiddles());
   if (formed && p.min_blocks > 1) p.min_blocks -= std::max(1, p.min_blocks / 3);
+  if (p.mirrors() || p.load == load_form::spectrum) {
+    // What was found to be needed for a thread's numbers and their mirror images.
+    const int needed = p.held() * (p.wide ? 8 : 2) + (odd || (p.wide && p.sums()) ? 48 : 32) + (p.sums() ? 16 : 0);
+    // A multiprocessor's 64 Ki registers are four quarters.
+    constexpr int quarter = 16384;
+    const auto registers = [&] { return quarter / 32 / (((p.block() + 31) / 32 * p.min_blocks + 3) / 4) / 8 * 8; };
+    while (p.min_blocks > 1 && registers() < needed) --p.min_blocks;
+  }
 }
 
 schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device) {

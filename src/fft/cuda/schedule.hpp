@@ -64,6 +64,14 @@ struct schedule {
 // Which passes become one launch (pairs.cpp): those for which it was measured to pay; none; or all that can, for tests.
 enum class pairing : std::uint8_t { where_it_pays, never, wherever_possible };
 
+// Where the caller's arrays begin, and each signal in them.
+struct boundaries {
+  bool copied = true;  // the input on multiples of 16 bytes, as copies in bulk need it
+  bool paired = true;  // both on multiples of a complex number, so that two reals are one
+
+  auto operator<=>(const boundaries&) const = default;
+};
+
 // What a schedule depends on.
 struct schedule_request {
   geometry shape;
@@ -73,8 +81,8 @@ struct schedule_request {
   check_form check = check_form::none;
   int transactions = 1;  // of composite: tiles that share one check
   const tuning_table* tuned = &tuning_table::active();
-  bool plain = false;   // no swizzle, and the same parameters for every problem
-  bool aligned = true;  // the input begins on a boundary of 16 bytes, as copies in bulk need it
+  bool plain = false;  // no swizzle, and the same parameters for every problem
+  boundaries lie = {};
   pairing pairs = pairing::where_it_pays;
 };
 
@@ -103,7 +111,7 @@ int largest_prime(bool wide);
 bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device);
 
 // How many blocks, as a cluster, can transform one such line in one pass if its elements lie side by side in memory; 0: none can.
-int blocks_of_line(std::int64_t length, bool wide, check_form check, const ballast::cuda::capabilities& device);
+int blocks_of_line(std::int64_t length, bool wide, const ballast::cuda::capabilities& device);
 
 // The template instantiation that a policy names; `instrumented` for the kernel that can be injected into.
 std::string kernel_expression(const line_policy& policy, bool instrumented);

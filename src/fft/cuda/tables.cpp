@@ -62,6 +62,17 @@ std::vector<T> table_source<T>::separated_twiddles(const line_policy& p, std::in
 }
 
 template <class T>
+std::vector<T> table_source<T>::spectrum_factors(const line_policy& p, bool inwards) {
+  const std::int64_t butterflies = p.length / p.radix[inwards ? 0 : p.stages - 1];
+  std::vector<T> made;
+  for (std::int64_t j = 0; j < butterflies; ++j) {
+    const auto w = fft::root_of_unity<wide<T>>(j, 2 * p.length);
+    push(made, inwards ? std::complex<wide<T>>(w.imag(), w.real()) : std::complex<wide<T>>(w.imag() / 2, -w.real() / 2));
+  }
+  return made;
+}
+
+template <class T>
 std::vector<T> table_source<T>::chirp(std::int64_t convolution, std::int64_t padded_to, bool mirrored) {
   const std::int64_t n = std::abs(convolution);
   const bool conjugate = (convolution < 0) != mirrored;

@@ -21,6 +21,9 @@ struct table_source {
   static std::vector<T> split_twiddles(std::int64_t order, int fine_bits);
   // w^{ck · length/r} at cr + k, r the last radix, c < columns, and behind them w^{cj} at j · columns + c, w = w_{length · columns}.
   static std::vector<T> separated_twiddles(const line_policy& policy, std::int64_t columns);
+  // What stands between the line of N numbers that 2N reals are in pairs and their spectrum: for butterfly j of the last stage
+  // −i/2 · w_{2N}^j, or, with `inwards`, for that of the first stage i · w_{2N}^{−j}.
+  static std::vector<T> spectrum_factors(const line_policy& policy, bool inwards);
   // e^{∓πi j²/n} for j < n (`mirrored`: its conjugate, for a pass that exchanges real and imaginary parts), and zeros up to padded_to: the
   // pass multiplies its outputs beyond n, too, before it drops them.
   static std::vector<T> chirp(std::int64_t convolution, std::int64_t padded_to, bool mirrored);

@@ -32,6 +32,9 @@ using ballast::cuda::device_buffer;
 // device; from 80 MiB on 6 % and less. So a chunk is large, and bounded only so that big batches do not need as much memory again.
 std::int64_t chunk_bytes(const ballast::cuda::capabilities& about) { return about.memory / 256; }
 
+// What addresses allow, as far as it changes what is needed of memory. A plan has room for all of them.
+constexpr boundaries k_ways_to_lie[] = {{true, true}, {true, false}};
+
 // The argument as a kernel takes it: with the faults behind it if it is instrumented.
 struct launch_argument {
   line_arguments arguments;
@@ -61,23 +64,30 @@ class cuda_transform final : public device_transform {
         tuned_(*options.tuned),
         tables_(device_) {
     // Work is needed for as many signals as run at a time.
-    schedule whole = scheduled(direction::forward, false, shape_.batch);
     constexpr std::int64_t width = 2 * sizeof(T);
-    const std::int64_t work = (whole.work_elements() - whole.room[static_cast<std::size_t>(place::ring)]) * width;
+    std::int64_t work = 0;
+    for (const boundaries lie : k_ways_to_lie) {
+      const schedule whole = scheduled(direction::forward, false, shape_.batch, lie);
+      work = std::max(work, (whole.work_elements() - whole.room[static_cast<std::size_t>(place::ring)]) * width);
+    }
     chunk_ = shape_.batch;
     if (work > 0) chunk_ = std::clamp<std::int64_t>(chunk_bytes(device_->about()) / (work / shape_.batch), 1, shape_.batch);
     std::uint32_t counters = 0;
     for (const std::int64_t batch : {chunk_, shape_.batch % chunk_}) {
       if (batch == 0) continue;
-      const schedule part = scheduled(direction::forward, false, batch);
-      work_bytes_ = std::max(work_bytes_, (part.work_elements() * width + 255) / 256 * 256);
-      counters = std::max(counters, part.counters());
+      for (const boundaries lie : k_ways_to_lie) {
+        const schedule part = scheduled(direction::forward, false, batch, lie);
+        work_bytes_ = std::max(work_bytes_, (part.work_elements() * width + 255) / 256 * 256);
+        counters = std::max(counters, part.counters());
+      }
     }
     counter_bytes_ = (counters * static_cast<std::int64_t>(sizeof(std::uint32_t)) + 255) / 256 * 256;
     if (check_ == check_form::one_sided) {
-      const schedule part = scheduled(direction::forward, false, chunk_);
-      for (int from = 0; from < k_places; ++from)
-        copy_bytes_ = std::max(copy_bytes_, bytes_at(static_cast<place>(from), part.room, chunk_));
+      for (const boundaries lie : k_ways_to_lie) {
+        const schedule part = scheduled(direction::forward, false, chunk_, lie);
+        for (int from = 0; from < k_places; ++from)
+          copy_bytes_ = std::max(copy_bytes_, bytes_at(static_cast<place>(from), part.room, chunk_));
+      }
     }
   }
 
@@ -117,7 +127,7 @@ class cuda_transform final : public device_transform {
     return room[static_cast<std::size_t>(from)] * 2 * static_cast<std::int64_t>(sizeof(T));
   }
 
-  schedule scheduled(direction way, bool scaled, std::int64_t batch, bool aligned = true) const {
+  schedule scheduled(direction way, bool scaled, std::int64_t batch, boundaries lie = {}) const {
     schedule_request wanted;
     wanted.shape = shape_;
     wanted.shape.batch = batch;
@@ -128,12 +138,12 @@ class cuda_transform final : public device_transform {
     wanted.transactions = transactions_;
     wanted.plain = plain_;
     wanted.tuned = &tuned_;
-    wanted.aligned = aligned;
+    wanted.lie = lie;
     wanted.pairs = pairs_;
     return make_schedule(wanted, device_->about());
   }
 
-  const prepared& prepare(direction way, bool scaled, std::int64_t batch, bool aligned, bool instrumented) const;
+  const prepared& prepare(direction way, bool scaled, std::int64_t batch, boundaries lie, bool instrumented) const;
   void fill(prepared_pass& made) const;
   void set_call(const prepared_pass& each, line_arguments& a, const std::array<unsigned char*, k_places>& base, std::int64_t chunk,
                 const scratch& memory, const call& how) const;
@@ -159,16 +169,16 @@ class cuda_transform final : public device_transform {
   mutable std::mutex mutex_;
   mutable std::vector<scratch_handle> idle_;
   mutable table_store tables_;
-  mutable std::map<std::tuple<direction, bool, std::int64_t, bool, bool>, std::unique_ptr<prepared>> prepared_;
+  mutable std::map<std::tuple<direction, bool, std::int64_t, boundaries, bool>, std::unique_ptr<prepared>> prepared_;
 };
 
 template <class T>
-const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction way, bool scaled, std::int64_t batch, bool aligned,
+const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction way, bool scaled, std::int64_t batch, boundaries lie,
                                                                        bool instrumented) const {
   const std::lock_guard lock(mutex_);
-  auto& slot = prepared_[{way, scaled, batch, aligned, instrumented}];
+  auto& slot = prepared_[{way, scaled, batch, lie, instrumented}];
   if (slot) return *slot;
-  schedule made = scheduled(way, scaled, batch, aligned);
+  schedule made = scheduled(way, scaled, batch, lie);
   auto work = std::make_unique<prepared>();
   work->room = made.room;
   work->batch = batch;
@@ -176,7 +186,7 @@ const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction
   int twiddles = 0;
   for (const pass& each : made.passes) {
     stages += each.policy.stages;
-    twiddles += each.policy.stages - 1 + (each.policy.store_factor == factor_form::none ? 0 : 1);
+    twiddles += each.policy.stages - 1 + (each.policy.multiplies_outputs() ? 1 : 0);
   }
   int stage = 0;
   int twiddle = 0;
@@ -198,7 +208,7 @@ const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction
     a.first_twiddle = twiddle;
     a.twiddle_steps = std::max(twiddles, 1);
     stage += each.policy.stages;
-    twiddle += each.policy.stages - 1 + (each.policy.store_factor == factor_form::none ? 0 : 1);
+    twiddle += each.policy.stages - 1 + (each.policy.multiplies_outputs() ? 1 : 0);
     work->passes.push_back(std::move(one));
   }
   tables_.finish();
@@ -233,6 +243,18 @@ void cuda_transform<T>::fill(prepared_pass& made) const {
   if (policy.store_factor == factor_form::table) {
     a.store_table = table(p.store_table, 0);
     a.store_twin = table(p.store_table, 1);
+  }
+  if (policy.load == load_form::spectrum) {
+    const auto make = [&] { return source::spectrum_factors(policy, true); };
+    const auto name = "spectrum in " + key;
+    a.load_table = tables_.template get<T>(name, 0, make);
+    a.load_twin = tables_.template get<T>(name, 1, make);
+  }
+  if (policy.mirrors()) {
+    const auto make = [&] { return source::spectrum_factors(policy, false); };
+    const auto name = "spectrum out " + key;
+    a.store_table = tables_.template get<T>(name, 0, make);
+    a.store_twin = tables_.template get<T>(name, 1, make);
   }
   if (policy.twiddles()) {
     a.fine_bits = fine_bits_of(p.twiddle_order);
@@ -314,6 +336,7 @@ void cuda_transform<T>::set_call(const prepared_pass& each, line_arguments& a, c
                        abft::fft_group_growth(points, p.policy.transactions) *
                        abft::fft_line_growth(points, p.policy.radix[0], p.policy.sum_levels(), folds);
   for (int copy = 0; copy < 2; ++copy) {
+    a.one[copy] = 1;
     a.slope[copy] = slope;
     a.offset[copy] = offset;
   }
@@ -483,10 +506,15 @@ std::unique_ptr<pending> cuda_transform<T>::start(const unsigned char* in, unsig
   const bool scaled = how.scale != 1;
   const bool instrumented = how.injector.armed_sites() != 0;
   // Of every chunk: signals of an even number of bytes to a boundary stay on it.
-  const bool aligned = reinterpret_cast<std::uintptr_t>(in) % 16 == 0 && shape_.input.distance * width_of(shape_.input) % 16 == 0;
-  const prepared& full = prepare(how.direction, scaled, chunk_, aligned, instrumented);
+  const auto on = [&](const void* data, const side& s, std::int64_t boundary) {
+    return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(boundary) == 0 &&
+           (shape_.batch == 1 || s.distance * width_of(s) % boundary == 0);
+  };
+  constexpr std::int64_t pair = 2 * sizeof(T);
+  const boundaries lie{on(in, shape_.input, 16), on(in, shape_.input, pair) && on(out, shape_.output, pair)};
+  const prepared& full = prepare(how.direction, scaled, chunk_, lie, instrumented);
   const std::int64_t rest = shape_.batch % chunk_;
-  const prepared* const tail = rest == 0 ? nullptr : &prepare(how.direction, scaled, rest, aligned, instrumented);
+  const prepared* const tail = rest == 0 ? nullptr : &prepare(how.direction, scaled, rest, lie, instrumented);
   auto made = std::make_unique<flight>(*this, take_scratch(how), how.stream);
 
   inject::device_faults faults;

@@ -84,7 +84,7 @@ class timer {
 
   schedule passes(const transform_options& options) const {
     return make_schedule({shape_, what_.problem.precision, what_.direction, false, options.check, options.transactions, options.tuned,
-                          options.plain, true, options.pairs},
+                          options.plain, {}, options.pairs},
                          device_->about());
   }
 
