@@ -1,7 +1,8 @@
-// Complex numbers and transforms of 2 to 32 of them in registers: primes by their symmetric form, composite radices from these by
-// Cooley and Tukey's splitting, every constant known at compile time.
+// Complex numbers and transforms of 2 to 32 of them in registers: primes by their symmetric form, composite radices from these, by Good and
+// Thomas's splitting where the factors are coprime, else by Cooley and Tukey's; every constant known at compile time.
 // Layer: fft/cuda kernels.
-// Source: C. Van Loan, Computational frameworks for the fast Fourier transform, 1992, sections 1.2 and 2.1.
+// Source: C. Van Loan, Computational frameworks for the fast Fourier transform, 1992, sections 1.2 and 2.1; I. Good, The interaction
+// algorithm and practical Fourier analysis, 1958.
 #pragma once
 
 #include "cuda/arch/arch.cuh"
@@ -114,8 +115,24 @@ BALLAST_HD constexpr int smallest_factor(int n) {
   return n;
 }
 
-// How a radix is split: 8 = 2·4, 16 = 4·4, 32 = 4·8, else by the smallest factor.
-BALLAST_HD constexpr int inner_radix(int radix) { return radix == 16 || radix == 32 ? 4 : smallest_factor(radix); }
+// How a radix is split: 8 = 2·4, 12 = 4·3, 16 = 4·4, 32 = 4·8, else by the smallest factor.
+BALLAST_HD constexpr int inner_radix(int radix) { return radix == 12 || radix == 16 || radix == 32 ? 4 : smallest_factor(radix); }
+
+BALLAST_HD constexpr bool coprime(int m, int n) {
+  while (n != 0) {
+    const int rest = m % n;
+    m = n;
+    n = rest;
+  }
+  return m == 1;
+}
+
+// The k < m·n with k mod m = p and k mod n = q, for coprime m and n.
+BALLAST_HD constexpr int index_of_remainders(int p, int m, int q, int n) {
+  int k = p;
+  while (k % n != q) k += m;
+  return k;
+}
 
 // Forward transform of Radix numbers at x[0], x[Stride], …, in place and in natural order.
 template <int Radix, int Stride = 1, class T>
@@ -171,6 +188,22 @@ __device__ __forceinline__ void butterfly(complex<T>* x) {
       });
       x[m * Stride] = c + s;
       x[(Radix - m) * Stride] = c - s;
+    });
+  } else if constexpr (coprime(inner_radix(Radix), Radix / inner_radix(Radix))) {
+    constexpr int inner = inner_radix(Radix);
+    constexpr int outer = Radix / inner;
+    // x[outer·a + inner·b mod Radix]: transforms over a and b, with nothing between them; result (p, q) is number k with the remainders p
+    // and q.
+    complex<T> grid[Radix];
+    unrolled<Radix>([&](auto i) {
+      constexpr int at = decltype(i)::value;
+      grid[at] = x[(at / outer * outer + at % outer * inner) % Radix * Stride];
+    });
+    unrolled<outer>([&](auto b) { butterfly<inner, outer>(grid + decltype(b)::value); });
+    unrolled<inner>([&](auto p) { butterfly<outer>(grid + outer * decltype(p)::value); });
+    unrolled<Radix>([&](auto i) {
+      constexpr int at = decltype(i)::value;
+      x[index_of_remainders(at / outer, inner, at % outer, outer) * Stride] = grid[at];
     });
   } else {
     constexpr int inner = inner_radix(Radix);

@@ -411,6 +411,7 @@ int registers_of(const line_request& wanted, const tuned_line& value) {
   int registers = 24 + (held + beside) * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);
   if (ragged && wanted.check == check_form::none) registers += 8;
   if (odd && wanted.in_columns) registers += wanted.wide ? 16 : 12;
+  if (odd && wanted.check != check_form::none) registers += 24;
   // Factors of the next pass; beside the sums of a checked line the compiler finds room for them.
   if (wanted.check == check_form::none && wanted.in_columns && wanted.out_columns) registers += 8;
   if (wanted.check != check_form::none && (wanted.wide || !wanted.in_columns)) registers += wanted.wide ? 16 : 8;
