@@ -52,7 +52,8 @@ void record(const fft::problem& problem, fft::direction way, protection guard, c
   std::vector<std::complex<double>> in(static_cast<std::size_t>(shape.input.extent) + 1),
       out(static_cast<std::size_t>(shape.output.extent) + 1);
   const std::size_t out_shift = shape.output.real ? shift : 0;
-  (void)made.enqueue(way, reinterpret_cast<std::byte*>(in.data()) + (shift - out_shift), reinterpret_cast<std::byte*>(out.data()) + out_shift)
+  (void)made
+      .enqueue(way, reinterpret_cast<std::byte*>(in.data()) + (shift - out_shift), reinterpret_cast<std::byte*>(out.data()) + out_shift)
       .get();
 }
 

@@ -1074,8 +1074,9 @@ TEST(cuda_fft_schedule, units_of_pairs_depend_on_nothing_else) {
           for (std::int64_t unit = 0; unit < pair.units; ++unit) {
             std::set<std::int64_t> written, read;
             const std::int64_t stored = first.policy.truncated ? first.stored : first.policy.length + (first.policy.mirrors() ? 1 : 0);
-            const std::int64_t loaded = second.policy.load == load_form::half ? second.whole / 2 + 1
-                                                                              : second.policy.length + (second.policy.load == load_form::spectrum ? 1 : 0);
+            const std::int64_t loaded = second.policy.load == load_form::half
+                                            ? second.whole / 2 + 1
+                                            : second.policy.length + (second.policy.load == load_form::spectrum ? 1 : 0);
             for (std::int64_t t = 0; t < pair.first_tiles; ++t)
               written.merge(places_of(first, first.target, unit * pair.first_tiles + t, stored));
             for (std::int64_t t = 0; t < pair.second_tiles; ++t) {

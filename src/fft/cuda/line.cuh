@@ -205,9 +205,8 @@ struct line_tile {
   static constexpr bool k_verified = P.verifies();
   static constexpr bool k_repeats = P.check != check_form::none || P.shared_source || P.shared_target;  // takes several tiles, or one again
   static constexpr bool k_multiplied = P.load_factor != factor_form::none || P.load == load_form::spectrum;  // on the way in
-  static constexpr bool k_linear =
-      P.power_of_two(P.length) && P.power_of_two(P.lines) && P.power_of_two(P.threads) && P.power_of_two(P.cluster) &&
-      (P.cluster == 1 || !P.mirrors() || P.threads % P.target_run() == 0);
+  static constexpr bool k_linear = P.power_of_two(P.length) && P.power_of_two(P.lines) && P.power_of_two(P.threads) &&
+                                   P.power_of_two(P.cluster) && (P.cluster == 1 || !P.mirrors() || P.threads % P.target_run() == 0);
 
   number x[P.held()];
   real encoded[4] = {};            // this thread's part of what aᵀy must be, for both vectors
@@ -685,8 +684,7 @@ struct line_tile {
     constexpr int p = P.before(S);
     const int row = place_of_result(from, 0, rank()) / P.target_run() * P.target_run();
     const int first_negative =
-        !P.mirrors() ? 0
-                     : slot<S>(row + P.target_run() / 2 + (p - from % p) % (P.target_run() / 2), 0) * static_cast<int>(sizeof(Word));
+        !P.mirrors() ? 0 : slot<S>(row + P.target_run() / 2 + (p - from % p) % (P.target_run() / 2), 0) * static_cast<int>(sizeof(Word));
     unrolled<P.butterflies(S)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
       const int j = from + q * P.threads;

@@ -406,6 +406,7 @@ int registers_of(const line_request& wanted, const tuned_line& value) {
     held = std::max(held, ceil_divide(all, value.threads) * r);
     ragged = ragged || all % value.threads != 0;
     if (r > k_largest_product) beside = r + 4;
+    if (r == 14 || r == 15) beside = std::max(beside, 4);
   }
   const int scalars = wanted.wide ? 4 : 2;
   int registers = 24 + (held + beside) * scalars + (wanted.check == check_form::none ? 8 : 24) + (wanted.wide ? 16 : 0);

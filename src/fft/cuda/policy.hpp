@@ -17,8 +17,8 @@ inline constexpr int k_group_record_bytes = 112;  // and of the same line of all
 // What is read: complex numbers; reals, imaginary part 0; the first half of a Hermitian line, the rest being its mirror image; or
 // (`spectrum`) elements 0 … N of the spectrum of 2N reals, of which the line of N that has the reals in pairs is made.
 enum class load_form : int { complex, real, half, spectrum };
-// What is written: complex numbers (all, or the first `stored` of a line); real parts; or elements 0 … N of the spectrum of the 2N reals that
-// the line's N elements are in pairs.
+// What is written: complex numbers (all, or the first `stored` of a line); real parts; or elements 0 … N of the spectrum of the 2N reals
+// that the line's N elements are in pairs.
 enum class store_form : int { complex, real, spectrum };
 // What an element is multiplied with at its store (and, for `table`, at its load): nothing; table[position]; or w_M^{ck}, c the column
 // and k the element, what stands between two passes: from two tables of about √M entries (`twiddle`), or for element j + k · length/r,

@@ -440,14 +440,15 @@ void make_room(line_policy& p) {
   const bool looked_up = p.store_factor == factor_form::twiddle && p.radix[p.stages - 1] <= 8;
   const bool odd = !std::has_single_bit(static_cast<unsigned>(p.length));
   const bool divided = odd && p.store_factor == factor_form::separated;
-  const bool formed = p.load == load_form::half ||
-                      (p.sums() && (tables || looked_up || divided || p.store == store_form::real || (p.load == load_form::real && p.twiddles()))) ||
-                      (p.wide && odd && looked_up) ||
-                      (p.wide && p.inverse && p.twiddles());
+  const bool formed =
+      p.load == load_form::half ||
+      (p.sums() && (tables || looked_up || divided || p.store == store_form::real || (p.load == load_form::real && p.twiddles()))) ||
+      (p.wide && odd && looked_up) || (p.wide && p.inverse && p.twiddles());
   if (formed && p.min_blocks > 1) p.min_blocks -= std::max(1, p.min_blocks / (odd && p.load == load_form::half ? 2 : 3));
   if (p.mirrors() || p.load == load_form::spectrum) {
     // What was found to be needed for a thread's numbers and their mirror images.
-    const int needed = p.held() * (p.wide ? 8 : 2) + (odd || (p.wide && p.sums()) ? 48 : 32) + (p.sums() ? 16 : 0);
+    int needed = p.held() * (p.wide ? 8 : 2) + (odd || (p.wide && p.sums()) ? 48 : 32) + (p.sums() ? 16 : 0);
+    if (p.wide && p.load == load_form::spectrum) needed += 8;
     // A multiprocessor's 64 Ki registers are four quarters.
     constexpr int quarter = 16384;
     const auto registers = [&] { return quarter / 32 / (((p.block() + 31) / 32 * p.min_blocks + 3) / 4) / 8 * 8; };

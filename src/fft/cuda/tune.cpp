@@ -83,9 +83,13 @@ class timer {
   }
 
   schedule passes(const transform_options& options) const {
-    return make_schedule({shape_, what_.problem.precision, what_.direction, false, options.check, options.transactions, options.tuned,
-                          options.plain, {}, options.pairs},
-                         device_->about());
+    schedule_request wanted{.shape = shape_, .precision = what_.problem.precision, .direction = what_.direction};
+    wanted.check = options.check;
+    wanted.transactions = options.transactions;
+    wanted.tuned = options.tuned;
+    wanted.plain = options.plain;
+    wanted.pairs = options.pairs;
+    return make_schedule(wanted, device_->about());
   }
 
  private:
