@@ -969,12 +969,12 @@ TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
 
 // Reals of even lengths are complex lines of half of them, where addresses and check allow it and that takes one pass.
 TEST(cuda_fft_schedule, reals_go_in_pairs) {
-  const auto paired = [](problem p, boundaries lie = {}, check_form check = check_form::verify_before_store) {
+  const auto paired = [](problem p, alignment aligned = {}, check_form check = check_form::verify_before_store) {
     schedule_request wanted;
     wanted.shape = resolve(p);
     wanted.direction = natural_direction(p.kind);
     wanted.check = check;
-    wanted.lie = lie;
+    wanted.aligned = aligned;
     for (const pass& each : make_schedule(wanted, hopper()).passes) {
       if (each.policy.load == load_form::spectrum || each.policy.mirrors()) return each.policy.length;
     }

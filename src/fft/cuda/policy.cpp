@@ -619,7 +619,7 @@ std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cu
       // Sums over a power of two of lanes, or whole warps, take fewer shuffles.
       const int fewest = radices.size() == 1 ? 1 : choose_threads(n, radices, held);
       const int even = fewest < 32 ? static_cast<int>(std::bit_ceil(static_cast<unsigned>(fewest))) : ceil_divide(fewest, 32) * 32;
-      for (const auto [threads, block] : blocks_of(fewest, wanted.check == check_form::none ? fewest : even)) {
+      for (const auto& [threads, block] : blocks_of(fewest, wanted.check == check_form::none ? fewest : even)) {
         const int lines = static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, block / threads))));
         if (threads * lines < 32 || threads * lines > 1024 || (block > 64 && threads * lines * 2 <= block)) continue;
         if (columns && lines < (wanted.wide ? 4 : 8)) continue;

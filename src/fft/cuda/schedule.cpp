@@ -183,14 +183,14 @@ class builder {
   // Whether reals of the last axis can be taken in pairs, as complex lines of half the length in one pass.
   bool pairs_up(const side& from, const side& to, const axis_request& one) const {
     const side& real = from.real ? from : to;
-    if (one.length % 2 != 0 || one.length < 4 || !wanted_.lie.paired || wanted_.plain) return false;
+    if (one.length % 2 != 0 || one.length < 4 || !wanted_.aligned.paired || wanted_.plain) return false;
     if (wanted_.check == check_form::composite || wanted_.check == check_form::thread) return false;
     if (one.source_stride != 1 || one.target_stride != 1) return false;
     for (const std::size_t other : {0, 1}) {
       if (real.length[other] > 1 && real.stride[other] % 2 != 0) return false;
     }
     if (wanted_.shape.batch > 1 && real.distance % 2 != 0) return false;
-    // The halves of a cluster's runs are each other's mirror images.
+    // The halves of a cluster's runs are each other's mirror images: powers of two.
     const std::int64_t half = one.length / 2;
     const auto primes = prime_factors(half);
     if (!primes.empty() && primes.back() > largest_prime(wide_)) return false;
@@ -384,9 +384,10 @@ class builder {
     wanted.count = made.lines();
     const bool read_as_it_is = !loads || (one.load == load_form::complex && one.load_table == table_kind::none && one.loaded == 0);
     const bool on_boundaries = wide_ || (n % 2 == 0 && dims[1].source % 2 == 0 && dims[2].source % 2 == 0 && made.repeats.empty());
-    wanted.stageable = wanted_.lie.copied && read_as_it_is && on_boundaries && source == 1 && dims[0].source == n && !wanted.in_columns;
+    wanted.stageable = wanted_.aligned.copied && read_as_it_is && on_boundaries && source == 1 && dims[0].source == n && !wanted.in_columns;
     wanted.clusterable = source == 1 && target == 1 &&
                          (wanted_.check == check_form::none || !loads || (one.load != load_form::real && one.load != load_form::half));
+    if (one.store == store_form::spectrum && !std::has_single_bit(static_cast<std::uint64_t>(n))) wanted.clusterable = false;
     made.request = wanted;
     line_policy& p = made.policy;
     p = choose_policy(wanted, device_, *wanted_.tuned);

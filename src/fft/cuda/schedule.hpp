@@ -65,11 +65,11 @@ struct schedule {
 enum class pairing : std::uint8_t { where_it_pays, never, wherever_possible };
 
 // Where the caller's arrays begin, and each signal in them.
-struct boundaries {
+struct alignment {
   bool copied = true;  // the input on multiples of 16 bytes, as copies in bulk need it
   bool paired = true;  // both on multiples of a complex number, so that two reals are one
 
-  auto operator<=>(const boundaries&) const = default;
+  auto operator<=>(const alignment&) const = default;
 };
 
 // What a schedule depends on.
@@ -82,7 +82,7 @@ struct schedule_request {
   int transactions = 1;  // of composite: tiles that share one check
   const tuning_table* tuned = &tuning_table::active();
   bool plain = false;  // no swizzle, and the same parameters for every problem
-  boundaries lie = {};
+  alignment aligned = {};
   pairing pairs = pairing::where_it_pays;
 };
 

@@ -33,7 +33,7 @@ using ballast::cuda::device_buffer;
 std::int64_t chunk_bytes(const ballast::cuda::capabilities& about) { return about.memory / 256; }
 
 // What addresses allow, as far as it changes what is needed of memory. A plan has room for all of them.
-constexpr boundaries k_ways_to_lie[] = {{true, true}, {true, false}};
+constexpr alignment k_alignments[] = {{true, true}, {true, false}};
 
 // The argument as a kernel takes it: with the faults behind it if it is instrumented.
 struct launch_argument {
@@ -66,8 +66,8 @@ class cuda_transform final : public device_transform {
     // Work is needed for as many signals as run at a time.
     constexpr std::int64_t width = 2 * sizeof(T);
     std::int64_t work = 0;
-    for (const boundaries lie : k_ways_to_lie) {
-      const schedule whole = scheduled(direction::forward, false, shape_.batch, lie);
+    for (const alignment aligned : k_alignments) {
+      const schedule whole = scheduled(direction::forward, false, shape_.batch, aligned);
       work = std::max(work, (whole.work_elements() - whole.room[static_cast<std::size_t>(place::ring)]) * width);
     }
     chunk_ = shape_.batch;
@@ -75,16 +75,16 @@ class cuda_transform final : public device_transform {
     std::uint32_t counters = 0;
     for (const std::int64_t batch : {chunk_, shape_.batch % chunk_}) {
       if (batch == 0) continue;
-      for (const boundaries lie : k_ways_to_lie) {
-        const schedule part = scheduled(direction::forward, false, batch, lie);
+      for (const alignment aligned : k_alignments) {
+        const schedule part = scheduled(direction::forward, false, batch, aligned);
         work_bytes_ = std::max(work_bytes_, (part.work_elements() * width + 255) / 256 * 256);
         counters = std::max(counters, part.counters());
       }
     }
     counter_bytes_ = (counters * static_cast<std::int64_t>(sizeof(std::uint32_t)) + 255) / 256 * 256;
     if (check_ == check_form::one_sided) {
-      for (const boundaries lie : k_ways_to_lie) {
-        const schedule part = scheduled(direction::forward, false, chunk_, lie);
+      for (const alignment aligned : k_alignments) {
+        const schedule part = scheduled(direction::forward, false, chunk_, aligned);
         for (int from = 0; from < k_places; ++from)
           copy_bytes_ = std::max(copy_bytes_, bytes_at(static_cast<place>(from), part.room, chunk_));
       }
@@ -127,7 +127,7 @@ class cuda_transform final : public device_transform {
     return room[static_cast<std::size_t>(from)] * 2 * static_cast<std::int64_t>(sizeof(T));
   }
 
-  schedule scheduled(direction way, bool scaled, std::int64_t batch, boundaries lie = {}) const {
+  schedule scheduled(direction way, bool scaled, std::int64_t batch, alignment aligned = {}) const {
     schedule_request wanted;
     wanted.shape = shape_;
     wanted.shape.batch = batch;
@@ -138,12 +138,12 @@ class cuda_transform final : public device_transform {
     wanted.transactions = transactions_;
     wanted.plain = plain_;
     wanted.tuned = &tuned_;
-    wanted.lie = lie;
+    wanted.aligned = aligned;
     wanted.pairs = pairs_;
     return make_schedule(wanted, device_->about());
   }
 
-  const prepared& prepare(direction way, bool scaled, std::int64_t batch, boundaries lie, bool instrumented) const;
+  const prepared& prepare(direction way, bool scaled, std::int64_t batch, alignment aligned, bool instrumented) const;
   void fill(prepared_pass& made) const;
   void set_call(const prepared_pass& each, line_arguments& a, const std::array<unsigned char*, k_places>& base, std::int64_t chunk,
                 const scratch& memory, const call& how) const;
@@ -169,16 +169,16 @@ class cuda_transform final : public device_transform {
   mutable std::mutex mutex_;
   mutable std::vector<scratch_handle> idle_;
   mutable table_store tables_;
-  mutable std::map<std::tuple<direction, bool, std::int64_t, boundaries, bool>, std::unique_ptr<prepared>> prepared_;
+  mutable std::map<std::tuple<direction, bool, std::int64_t, alignment, bool>, std::unique_ptr<prepared>> prepared_;
 };
 
 template <class T>
-const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction way, bool scaled, std::int64_t batch, boundaries lie,
+const typename cuda_transform<T>::prepared& cuda_transform<T>::prepare(direction way, bool scaled, std::int64_t batch, alignment aligned,
                                                                        bool instrumented) const {
   const std::lock_guard lock(mutex_);
-  auto& slot = prepared_[{way, scaled, batch, lie, instrumented}];
+  auto& slot = prepared_[{way, scaled, batch, aligned, instrumented}];
   if (slot) return *slot;
-  schedule made = scheduled(way, scaled, batch, lie);
+  schedule made = scheduled(way, scaled, batch, aligned);
   auto work = std::make_unique<prepared>();
   work->room = made.room;
   work->batch = batch;
@@ -511,10 +511,10 @@ std::unique_ptr<pending> cuda_transform<T>::start(const unsigned char* in, unsig
            (shape_.batch == 1 || s.distance * width_of(s) % boundary == 0);
   };
   constexpr std::int64_t pair = 2 * sizeof(T);
-  const boundaries lie{on(in, shape_.input, 16), on(in, shape_.input, pair) && on(out, shape_.output, pair)};
-  const prepared& full = prepare(how.direction, scaled, chunk_, lie, instrumented);
+  const alignment aligned{on(in, shape_.input, 16), on(in, shape_.input, pair) && on(out, shape_.output, pair)};
+  const prepared& full = prepare(how.direction, scaled, chunk_, aligned, instrumented);
   const std::int64_t rest = shape_.batch % chunk_;
-  const prepared* const tail = rest == 0 ? nullptr : &prepare(how.direction, scaled, rest, lie, instrumented);
+  const prepared* const tail = rest == 0 ? nullptr : &prepare(how.direction, scaled, rest, aligned, instrumented);
   auto made = std::make_unique<flight>(*this, take_scratch(how), how.stream);
 
   inject::device_faults faults;
