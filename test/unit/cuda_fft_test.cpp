@@ -173,7 +173,7 @@ double counted_cost(const line_policy& p, int s) {
     if (p.cluster == 1 || s != p.cluster_after) return (j - j % before) * r + j % before + k * before;
     // To the block that has its residue of outputs; what goes to different blocks has no bank in common, but counts as if it had.
     const int residue = j % before + k * before;
-    return residue / p.target_run() * p.share() + j / before * p.target_run() + residue % p.target_run();
+    return p.rank_of_residue(residue) * p.share() + j / before * p.target_run() + p.place_of_residue(residue);
   });
   count(p.out_columns, ends ? p.butterflies(s) : p.butterflies(s + 1), [&](int j, int k) {
     if (k == next) return -2;
@@ -253,7 +253,7 @@ TEST(cuda_fft_exchange, clusters_have_no_bank_conflicts) {
         wanted.length = length;
         wanted.wide = wide;
         wanted.check = check;
-        const line_policy p = choose_policy(wanted, hopper(), tuning_table());
+        line_policy p = choose_policy(wanted, hopper(), tuning_table());
         ASSERT_GT(p.cluster, 1);
         EXPECT_EQ(p.lines, 1);
         for (int s = 0; s < exchanges_of(p); ++s) {
@@ -268,6 +268,25 @@ TEST(cuda_fft_exchange, clusters_have_no_bank_conflicts) {
             ASSERT_FALSE(loaded.at(from) || stored.at(to));
             loaded[from] = stored[to] = true;
           }
+        }
+        // The same with mirror images in one block.
+        p.store = store_form::spectrum;
+        stored.assign(stored.size(), false);
+        for (int rank = 0; rank < p.cluster; ++rank) {
+          for (int i = 0; i < p.share(); ++i) {
+            const int o = p.target_element(i, rank);
+            ASSERT_FALSE(stored.at(static_cast<std::size_t>(o)));
+            stored[static_cast<std::size_t>(o)] = true;
+            const int residue = o % p.target_distance();
+            ASSERT_EQ(p.rank_of_residue(residue), rank);
+            ASSERT_EQ(p.place_of_residue(residue), i % p.target_run());
+            ASSERT_EQ(p.target_element(p.image_place(i, rank), rank), (length - o) % length);
+          }
+        }
+        // Their layouts are chosen for lines without images: few conflicts.
+        for (int s = 0; s < exchanges_of(p); ++s) {
+          EXPECT_LE(exchange_cost(p, s), 1.5) << "exchange " << s;
+          EXPECT_LE(counted_cost(p, s), 1.5) << "exchange " << s;
         }
       }
     }
@@ -992,6 +1011,14 @@ TEST(cuda_fft_schedule, reals_go_in_pairs) {
     EXPECT_EQ(paired({.kind = what, .shape = {400}, .batch = 3}, {}, check_form::composite), 0);
     EXPECT_EQ(paired({.kind = what, .shape = {400}, .batch = 3}, {}, check_form::thread), 0);
   }
+  // A table's cluster for a length that is no power of two is not for these.
+  schedule_request wanted;
+  wanted.shape = resolve({.kind = kind::r2c, .shape = {18432}, .batch = 1000});
+  const schedule made = make_schedule(wanted, hopper());
+  ASSERT_EQ(made.passes.size(), 1u);
+  EXPECT_TRUE(made.passes[0].policy.mirrors());
+  EXPECT_EQ(made.passes[0].policy.length, 9216);
+  EXPECT_EQ(made.passes[0].policy.cluster, 1);
   EXPECT_EQ(paired({.kind = kind::r2c, .shape = {3, 8}, .batch = 2, .input = {{9, 1}, 27}, .output = {{5, 1}, 15}}), 0) << "odd strides";
   EXPECT_EQ(paired({.kind = kind::r2c, .shape = {3, 8}, .batch = 2, .input = {{10, 1}, 31}, .output = {{5, 1}, 15}}), 0) << "odd distance";
   EXPECT_EQ(paired({.kind = kind::r2c, .shape = {8}, .batch = 2, .input = {{2}, 20}, .output = {{1}, 5}}), 0) << "not side by side";

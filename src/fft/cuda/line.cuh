@@ -691,7 +691,7 @@ struct line_tile {
       if (!P.ragged(S) || j < P.share() / r) {
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
-          if constexpr (k_linear && P.mirrors() && p % (P.target_run() / 2) == 0) {
+          if constexpr (k_linear && P.mirrors() && p % (P.target_run() / 2) == 0 && P.threads % p == 0) {
             // Residues of the upper half are negatives: p − from % p of the last ones. That 0 is its own, for which half of the distance
             // stands in, is the remainder of the rank.
             constexpr int half = P.target_run() / 2;
@@ -995,6 +995,7 @@ struct line_tile {
   // real like the first, takes the place of the first one's imaginary part until both are stored.
   __device__ __forceinline__ void make_spectrum() {
     static_assert(!P.in_columns && !P.out_columns && !P.inverse && !P.truncated && P.target_unit && P.store_factor == factor_form::none);
+    static_assert(P.cluster == 1 || P.target_run() % 2 == 0);
     constexpr int r = P.radix[k_last];
     forget();
     // Every output goes to the place of its mirror image, so that a thread finds there what belongs to its own.
@@ -1036,12 +1037,12 @@ struct line_tile {
       receive(word_type<number>{}, [](number& z, const number& word) { z = word; });
     }
     number own{}, twin{};
-    outputs([&](auto at, int o, auto, auto ki) {
+    outputs([&](auto at, int o, auto q, auto ki) {
       constexpr int k = decltype(ki)::value;
       constexpr unit_root turn = root_of_unity(k, 2 * r);
       if constexpr (k == 0) {
         own = cached(static_cast<const number*>(a.store_table) + o);
-        strike_factor(own);
+        if constexpr (decltype(q)::value == 0) strike_factor(own);
         if constexpr (P.check != check_form::none) twin = cached(static_cast<const number*>(a.store_twin) + o);
       }
       number& z = this->x[decltype(at)::value];
@@ -1049,8 +1050,8 @@ struct line_tile {
       if constexpr (k == 0) {
         if (o == 0) {
           const auto ends = [&](double one) {
-            const real sign = static_cast<real>(one);
-            return number{multiply_add(sign, z.re, z.im), multiply_add(sign, z.re, -z.im)};
+            const real unit = static_cast<real>(one);
+            return number{multiply_add(unit, z.re, z.im), multiply_add(unit, z.re, -z.im)};
           };
           if constexpr (P.check != check_form::none) doubt(ends(a.one[0]), ends(a.one[1]));
           z = ends(a.one[0]);
@@ -1843,7 +1844,7 @@ __global__ void __launch_bounds__(P.block(), P.min_blocks) line_kernel(const __g
     line_tile<P, Injector>::barrier();
   }
   // Where tiles are not copied ahead there is a block for each. Unchecked kernels have the loop nevertheless, as NVRTC 13.0 keeps within
-  // the registers with it, unless they begin with a product.
+  // the registers with it, unless they begin with a product with a table.
   if constexpr (P.staged || (P.check == check_form::none && P.load_factor == factor_form::none)) {
     for (std::uint32_t at = blockIdx.x; at < given.arguments.tiles; at = tile.tile + gridDim.x) {
       tile.select(at);

@@ -100,9 +100,10 @@ std::vector<access_pattern> patterns(const line_policy& p, int s) {
     add(s == 0 ? p.in_columns : p.out_columns, [&](int t) {
       if (t >= p.share() / r) return -1;
       // At the block that it is sent to; words for different blocks count as if one took them all.
-      if (leaves)
-        return (t % before + k * before) / p.target_run() * p.share() + t / before * p.target_run() +
-               (t % before + k * before) % p.target_run();
+      if (leaves) {
+        const int residue = t % before + k * before;
+        return p.rank_of_residue(residue) * p.share() + t / before * p.target_run() + p.place_of_residue(residue);
+      }
       return (t - t % before) * r + t % before + k * before;
     });
   }

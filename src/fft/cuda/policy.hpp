@@ -49,7 +49,7 @@ struct exchange_layout {
 // one block. Thread t of a line has butterflies t, t + threads, …; butterfly j of a stage with radix r reads elements j + k·length/r.
 // A cluster: so many blocks hold one line, share() = length / cluster elements each, `threads` threads in each. N = n₁n₂, n₁ the product
 // of the radices up to stage cluster_after. Up to there block b has the elements k₁n₂ + c with b = c / (n₂ / cluster), then, in the order
-// that these stages have made, the elements cn₁ + k₁ with b = k₁ / (n₁ / cluster). Both lie in a block as in a line of share() elements.
+// that these stages have made, the elements cn₁ + k₁ with b = rank_of_residue(k₁). Both lie in a block as in a line of share() elements.
 struct line_policy {
   bool wide = false;         // double
   bool inverse = false;      // real and imaginary parts change places at load and store

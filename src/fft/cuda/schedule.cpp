@@ -190,7 +190,7 @@ class builder {
       if (real.length[other] > 1 && real.stride[other] % 2 != 0) return false;
     }
     if (wanted_.shape.batch > 1 && real.distance % 2 != 0) return false;
-    // The halves of a cluster's runs are each other's mirror images: powers of two.
+    // What clusters hold must be a power of two (add_pass).
     const std::int64_t half = one.length / 2;
     const auto primes = prime_factors(half);
     if (!primes.empty() && primes.back() > largest_prime(wide_)) return false;
@@ -216,14 +216,17 @@ class builder {
     add_convolution(one);
   }
 
+  // Addresses of real numbers do not fit beside the sums of a cluster's block.
+  bool loads_in_clusters(const axis_request& one) const {
+    return wanted_.check == check_form::none || (one.load != load_form::real && one.load != load_form::half);
+  }
+
   // Factors of one, two or three passes over lines of length n that lie as those of `one`; empty if there are none that fit.
   std::vector<std::int64_t> split_length(std::int64_t n, const axis_request& one) const {
     if (fits_one_pass(n, wide_, device_)) return {n};
     // Two-sided checksums and the plain variant have no form for clusters. Few lines occupy few multiprocessors as clusters, and all of
     // them as two passes: one line of 2^17 f32 points takes 6.4 instead of 10.2 us on an H200.
-    // Addresses of real numbers do not fit beside the sums of a cluster's block.
-    const bool clusterable = wanted_.check != check_form::composite && !wanted_.plain &&
-                             (wanted_.check == check_form::none || (one.load != load_form::real && one.load != load_form::half));
+    const bool clusterable = wanted_.check != check_form::composite && !wanted_.plain && loads_in_clusters(one);
     if (one.source_stride == 1 && one.target_stride == 1 && clusterable &&
         lines_of(one) * blocks_of_line(n, wide_, device_) >= device_.multiprocessors)
       return {n};
@@ -385,8 +388,8 @@ class builder {
     const bool read_as_it_is = !loads || (one.load == load_form::complex && one.load_table == table_kind::none && one.loaded == 0);
     const bool on_boundaries = wide_ || (n % 2 == 0 && dims[1].source % 2 == 0 && dims[2].source % 2 == 0 && made.repeats.empty());
     wanted.stageable = wanted_.aligned.copied && read_as_it_is && on_boundaries && source == 1 && dims[0].source == n && !wanted.in_columns;
-    wanted.clusterable = source == 1 && target == 1 &&
-                         (wanted_.check == check_form::none || !loads || (one.load != load_form::real && one.load != load_form::half));
+    wanted.clusterable = source == 1 && target == 1 && (!loads || loads_in_clusters(one));
+    // The halves of a cluster's runs are each other's mirror images, and a table's runs may be odd where the length is no power of two.
     if (one.store == store_form::spectrum && !std::has_single_bit(static_cast<std::uint64_t>(n))) wanted.clusterable = false;
     made.request = wanted;
     line_policy& p = made.policy;
@@ -439,16 +442,16 @@ void make_room(line_policy& p) {
   const bool tables = p.load_factor == factor_form::table || p.store_factor == factor_form::table;
   // The table has lines of a small last radix as they were measured: with separated factors, or with none.
   const bool looked_up = p.store_factor == factor_form::twiddle && p.radix[p.stages - 1] <= 8;
-  const bool odd = !std::has_single_bit(static_cast<unsigned>(p.length));
-  const bool divided = odd && p.store_factor == factor_form::separated;
+  const bool mixed = !std::has_single_bit(static_cast<unsigned>(p.length));
+  const bool divided = mixed && p.store_factor == factor_form::separated;
   const bool formed =
       p.load == load_form::half ||
       (p.sums() && (tables || looked_up || divided || p.store == store_form::real || (p.load == load_form::real && p.twiddles()))) ||
-      (p.wide && odd && looked_up) || (p.wide && p.inverse && p.twiddles());
-  if (formed && p.min_blocks > 1) p.min_blocks -= std::max(1, p.min_blocks / (odd && p.load == load_form::half ? 2 : 3));
+      (p.wide && mixed && looked_up) || (p.wide && p.inverse && p.twiddles());
+  if (formed && p.min_blocks > 1) p.min_blocks -= std::max(1, p.min_blocks / (mixed && p.load == load_form::half ? 2 : 3));
   if (p.mirrors() || p.load == load_form::spectrum) {
     // What was found to be needed for a thread's numbers and their mirror images.
-    int needed = p.held() * (p.wide ? 8 : 2) + (odd || (p.wide && p.sums()) ? 48 : 32) + (p.sums() ? 16 : 0);
+    int needed = p.held() * (p.wide ? 8 : 2) + (mixed || (p.wide && p.sums()) ? 48 : 32) + (p.sums() ? 16 : 0);
     if (p.wide && p.load == load_form::spectrum) needed += 8;
     // A multiprocessor's 64 Ki registers are four quarters.
     constexpr int quarter = 16384;
