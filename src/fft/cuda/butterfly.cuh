@@ -108,32 +108,6 @@ __device__ __forceinline__ complex<T> rotated(const complex<T>& x) {
   }
 }
 
-BALLAST_HD constexpr int smallest_factor(int n) {
-  for (int f = 2; f * f <= n; ++f) {
-    if (n % f == 0) return f;
-  }
-  return n;
-}
-
-// How a radix is split: 8 = 2·4, 12 = 4·3, 16 = 4·4, 32 = 4·8, else by the smallest factor.
-BALLAST_HD constexpr int inner_radix(int radix) { return radix == 12 || radix == 16 || radix == 32 ? 4 : smallest_factor(radix); }
-
-BALLAST_HD constexpr bool coprime(int m, int n) {
-  while (n != 0) {
-    const int rest = m % n;
-    m = n;
-    n = rest;
-  }
-  return m == 1;
-}
-
-// The k < m·n with k mod m = p and k mod n = q, for coprime m and n.
-BALLAST_HD constexpr int index_of_remainders(int p, int m, int q, int n) {
-  int k = p;
-  while (k % n != q) k += m;
-  return k;
-}
-
 // Forward transform of Radix numbers at x[0], x[Stride], …, in place and in natural order.
 template <int Radix, int Stride = 1, class T>
 __device__ __forceinline__ void butterfly(complex<T>* x) {

@@ -1,6 +1,6 @@
-// Roots of unity as compile-time constants, correctly rounded but for rare ties: cosines and sines by their series in double-double.
-// Layer: fft/cuda; device and host.
-// Source of the error-free sum and product: T. Dekker, A floating-point technique for extending the available precision, 1971.
+// How radices are split, and roots of unity as compile-time constants, correctly rounded but for rare ties: cosines and sines by their
+// series in double-double. Layer: fft/cuda; device and host. Source of the error-free sum and product: T. Dekker, A floating-point
+// technique for extending the available precision, 1971.
 #pragma once
 
 #include "core/macros.hpp"
@@ -82,6 +82,32 @@ BALLAST_HD constexpr unit_root root_of_unity(int k, int n) {
     im = swapped;
   }
   return {re, -im};
+}
+
+BALLAST_HD constexpr int smallest_factor(int n) {
+  for (int f = 2; f * f <= n; ++f) {
+    if (n % f == 0) return f;
+  }
+  return n;
+}
+
+// How a radix is split: 8 = 2·4, 12 = 4·3, 16 = 4·4, 32 = 4·8, else by the smallest factor.
+BALLAST_HD constexpr int inner_radix(int radix) { return radix == 12 || radix == 16 || radix == 32 ? 4 : smallest_factor(radix); }
+
+BALLAST_HD constexpr bool coprime(int m, int n) {
+  while (n != 0) {
+    const int rest = m % n;
+    m = n;
+    n = rest;
+  }
+  return m == 1;
+}
+
+// The k < m·n with k mod m = p and k mod n = q, for coprime m and n.
+BALLAST_HD constexpr int index_of_remainders(int p, int m, int q, int n) {
+  int k = p;
+  while (k % n != q) k += m;
+  return k;
 }
 
 }  // namespace ballast::fft::cuda

@@ -12,10 +12,11 @@
 // First butterflies: Σ_k s′_k z_k(j) = Σ_m ŝ_m x_{j + mN/r}, ŝ the transform of s′, all constants. What is missing in that goes into the
 // line's checksum with the factor A(j), so one comparison covers both. A line of one stage is its first butterfly: bᵀx with constants.
 // Powers of i alone have blind spots (docs/protection.md), but here they are seen through alone only by a fault within one butterfly. What
-// such a fault changes is every d-th result, d a divisor of their number, by powers of a root of unity, or a pair of a butterfly of odd
-// order. e and s′ are the best that a search found for just these: the larger response of both vectors to any of them at the outputs is at
-// least 0.35 of what independent phases give on the average, at least 0.66 up to 16; the response of s′, alone, with sizes of 1/2 to 2, is
-// at least 0.53 for the radices that lines have (2 to 16, primes), 0.42 for 32.
+// such a fault changes is every d-th result, d a divisor of their number, by powers of a root of unity, or what one number of the
+// butterfly's computation enters: sums, differences, cosines and sines of primes, alone or within a composite radix (a unit test makes all
+// of them from how butterfly.cuh splits). e and s′ are what a search found for just these: the larger response of both vectors to any of
+// them at the outputs is at least 0.35 of what independent phases give on the average, 0.47 up to 16; that of s′, alone, with sizes of 1/2
+// to 2, is at least 0.37 for the radices that lines have (2 to 16, 32, primes).
 #pragma once
 
 #include <cstdint>
@@ -29,20 +30,20 @@ namespace ballast::fft::cuda {
 inline constexpr int k_weight_patterns = 32;
 // clang-format off
 inline constexpr std::uint64_t k_weight_pattern[k_weight_patterns] = {
-    0x0, 0x4, 0x30, 0x20, 0x200, 0x34c, 0x19a0, 0x2fd0, 0x8530, 0xb7854, 0x19e180, 0xf289e8, 0x2880080, 0x7b53810, 0x333307d0,
+    0x0, 0x4, 0x30, 0x20, 0x200, 0x34c, 0x19a0, 0x2fd0, 0x8530, 0xb7854, 0x19e180, 0x34ccd8, 0x2880080, 0x7b53810, 0x333307d0,
     0xd0704a40, 0xecc8dc58, 0x1c9697078, 0x1491fd0dbc, 0x35e43b1508, 0xdd541be1a4, 0xd46b694d870, 0x1ece7b2cbc50, 0x579708eb33ec,
     0x33009f5cb3fa4, 0x45f2dbf780a8, 0x26f38e42c92ffc, 0x5b5e7a0e8a2120, 0xd3ae5a822e6f28, 0xc8eaf1e5d2abf4, 0xacf39460efbb79c,
     0xdb7864cebfcca124,
 };
 // Four bits for each result of a first butterfly: the exponent of i, and twice the size, less 1.
 inline constexpr std::uint64_t k_butterfly_pattern[k_weight_patterns][2] = {
-    {0x0, 0x0}, {0x65, 0x0}, {0xcbb, 0x0}, {0x312a, 0x0}, {0xa8dd8, 0x0}, {0x98c89f, 0x0}, {0xaab8dfe, 0x0}, {0x2b0010b3, 0x0},
-    {0x8695aa596, 0x0}, {0x8767696767, 0x0}, {0x6568b6776b8, 0x0}, {0x130939065082, 0x0}, {0x1100163235021, 0x0},
-    {0x11101362023227, 0x0}, {0x237034633212032, 0x0}, {0x32abba0243301131, 0x0}, {0x13200131081133, 0x6}, {0x7144023212031880, 0x7d},
-    {0x33151302226b2311, 0x21}, {0x582082390aa18105, 0x190}, {0x3303142164600ab3, 0x23a51}, {0x112130f322724120, 0x3e0312},
-    {0x323432a00302100, 0x301323a}, {0x3602425177570378, 0x24473292}, {0x730802a101152341, 0x743460721},
+    {0x0, 0x0}, {0x65, 0x0}, {0xcbb, 0x0}, {0x312a, 0x0}, {0xa8dd8, 0x0}, {0xf9cc8d, 0x0}, {0xaab8dfe, 0x0}, {0x2b0010b3, 0x0},
+    {0xb7f644af4, 0x0}, {0x3115022063, 0x0}, {0x14061631120, 0x0}, {0x621353188aa2, 0x0}, {0x5cb6565ade745, 0x0},
+    {0x33607a022112b7, 0x0}, {0x6723180a71587a6, 0x0}, {0x32abba0243301131, 0x0}, {0x307aa00713005034, 0x4}, {0x7144023212031880, 0x7d},
+    {0xb138643120410b32, 0x267}, {0x582082390aa18105, 0x190}, {0x3303142164600ab3, 0x23a51}, {0x112130f322724120, 0x3e0312},
+    {0x4b15261111561b03, 0x8121609}, {0x3602425177570378, 0x24473292}, {0x730802a101152341, 0x743460721},
     {0x112b257313088067, 0x11028b0123}, {0x57f40122523320, 0x34656130778}, {0x104811dc92781f6a, 0xb224001303a4},
-    {0x23b14002143001a3, 0x1291010311101}, {0x66473f134620a11, 0x3102022077b78}, {0x2312431230302a02, 0xe71303032057001},
+    {0x9062a0992c32a031, 0x212703301b531}, {0x66473f134620a11, 0x3102022077b78}, {0x4c305721201c3193, 0x8b0093b4322321f},
     {0x3919136640223332, 0x6341445304414504},
 };
 // clang-format on
