@@ -1,12 +1,15 @@
 // ballast-kernels: compiles the kernels of the common problems without a GPU, and tunes them on one.
 //   bundle  writes them into one file, which the library finds beside itself, so that first calls need no compiler
 //   check   prints what each takes of the machine and fails if one spills or is over its budget
+//   ptx     prints a hash of the PTX of each, symbol names aside: a change that only moves code changes none
 //   tune    `ballast tune` (tune.cpp)
 // Layer: tools, over the library's inside.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <exception>
+#include <map>
+#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,7 +37,8 @@ struct job {
 using kernel_list = std::vector<cuda::kernel_request> (*)(const cuda::capabilities&);
 
 // Compiles all requests for all architectures on every core; failures are kept with the job.
-std::vector<job> compile_all(const std::vector<std::string>& architectures, kernel_list list) {
+// With `ptx`, to PTX instead of machine code.
+std::vector<job> compile_all(const std::vector<std::string>& architectures, kernel_list list, bool ptx = false) {
   std::vector<job> jobs;
   for (const std::string& architecture : architectures) {
     const cuda::capabilities on = cuda::typical_capabilities(architecture);
@@ -44,7 +48,8 @@ std::vector<job> compile_all(const std::vector<std::string>& architectures, kern
   const auto work = [&] {
     for (std::size_t i = next++; i < jobs.size(); i = next++) {
       try {
-        jobs[i].made = cuda::kernels().get(jobs[i].wanted, jobs[i].on.name).made;
+        const std::string target = ptx ? "compute" + jobs[i].on.name.substr(2) : jobs[i].on.name;
+        jobs[i].made = cuda::kernels().get(jobs[i].wanted, target).made;
       } catch (const std::exception& refused) {
         jobs[i].failure = refused.what();
       }
@@ -71,6 +76,36 @@ int run_bundle(const std::vector<std::string>& architectures, const std::string&
   cuda::write_bundle(file, images);
   fmt::print("{}: {} kernels\n", file, images.size());
   return 0;
+}
+
+// PTX without what names change: mangled symbols become numbers in the order of their appearance, comments and file names go.
+std::string without_names(const std::string& ptx) {
+  static const std::regex noise("//[^\n]*|_Z[A-Za-z0-9_$]+");
+  std::map<std::string, std::size_t> numbers;
+  std::string made;
+  auto rest = ptx.begin();
+  for (std::sregex_iterator each(ptx.begin(), ptx.end(), noise), end; each != end; ++each) {
+    made.append(rest, (*each)[0].first);
+    rest = (*each)[0].second;
+    if (each->str().front() == '_') made += fmt::format("@{}", numbers.try_emplace(each->str(), numbers.size()).first->second);
+  }
+  return made.append(rest, ptx.end());
+}
+
+int run_ptx(const std::vector<std::string>& architectures) {
+  int failures = 0;
+  for (job& each : compile_all(architectures, fft::cuda::checked_kernels, true)) {
+    if (each.made == nullptr) {
+      ++failures;
+      fmt::print(stderr, "ballast-kernels: {}\n", each.failure);
+      continue;
+    }
+    const std::string text = without_names(each.made->code);
+    std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    fmt::print("{:016x} {} {}\n", hash, each.on.name, each.wanted.expression);
+  }
+  return failures == 0 ? 0 : 1;
 }
 
 int run_check(const std::vector<std::string>& architectures) {
@@ -102,7 +137,8 @@ int main(int argc, char** argv) {
   std::string file;
   CLI::App* bundle = app.add_subcommand("bundle", "write them into one file");
   CLI::App* check = app.add_subcommand("check", "print registers, spills and shared memory of each; fail if one is over its budget");
-  for (CLI::App* command : {bundle, check})
+  CLI::App* ptx = app.add_subcommand("ptx", "print a hash of the PTX of each, symbol names aside");
+  for (CLI::App* command : {bundle, check, ptx})
     command->add_option("--arch", architectures, "architectures, separated by commas")->delimiter(',')->capture_default_str();
   bundle->add_option("-o", file, "the file to write")->required();
   std::vector<std::string> tokens;
@@ -129,6 +165,7 @@ int main(int argc, char** argv) {
   }
   try {
     if (tune->parsed()) return tools::run_tune(tokens, table, quiet);
+    if (ptx->parsed()) return run_ptx(architectures);
     return bundle->parsed() ? run_bundle(architectures, file) : run_check(architectures);
   } catch (const std::exception& failed) {
     fmt::print(stderr, "ballast-kernels: {}\n", failed.what());

@@ -12,8 +12,8 @@
 
 #include <ballast/fft.hpp>
 
-#include "core/recorder.hpp"
 #include "inject/injector.hpp"
+#include "run/recorder.hpp"
 
 namespace ballast::fft {
 
@@ -48,7 +48,7 @@ struct call {
   int threads = 1;
   void* stream = nullptr;               // cuda
   std::span<std::byte> workspace = {};  // cuda
-  core::recorder& seen;
+  run::recorder& seen;
   inject::active_injector& injector;
 };
 
@@ -60,7 +60,7 @@ class pending {
   pending& operator=(const pending&) = delete;
   virtual ~pending() = default;
   // Waits for it and records what its checks have seen since they were last asked.
-  virtual void collect(core::recorder& seen) = 0;
+  virtual void collect(run::recorder& seen) = 0;
 };
 
 // A prepared transform of one backend. `run` reads every element of `in` before it writes the elements of `out` that lie over it;

@@ -6,8 +6,8 @@
 
 #include <ballast/error.hpp>
 
-#include "core/dispatch.hpp"
 #include "core/format.hpp"
+#include "run/dispatch.hpp"
 #if defined(BALLAST_HAS_CPU)
 #include "core/parallel.hpp"
 #endif
@@ -41,10 +41,10 @@ plan::plan(fft::problem problem, ballast::execution how) {
   auto made = std::make_shared<implementation>();
   made->shape = resolve(problem);
   const std::string token = to_token(problem, natural_direction(problem.kind));
-  made->backend = core::choose_backend(how, token);
+  made->backend = run::choose_backend(how, token);
   const std::vector<std::string_view> known =
       made->backend == backend::cuda ? cuda::schemes() : std::vector<std::string_view>{"verify_before_store"};
-  made->scheme = core::choose_scheme(how, known.front(), known, token);
+  made->scheme = run::choose_scheme(how, known.front(), known, token);
   (void)threads_of(how);
   const bool protect = how.protection != ballast::protection::off;
   made->work = make_work(made->backend, made->shape, problem.precision, protect, made->scheme);
@@ -122,7 +122,7 @@ report execute(const plan::implementation& plan, direction way, kind wanted, pre
                                              to_string(problem.precision), to_string(wanted), to_string(type)));
   const checked_call checked = check_call(plan, way, token, in, out);
   inject::active_injector injector(plan.how.faults, "fft");
-  core::recorder seen(token, plan.backend, plan.scheme, plan.how, injector);
+  run::recorder seen(token, plan.backend, plan.scheme, plan.how, injector);
   plan.work->run(in.data, const_cast<void*>(out.data),
                  call{way, checked.scale, checked.in_place, plan.how.protection, threads_of(plan.how), plan.how.stream, plan.how.workspace,
                       seen, injector});
@@ -150,7 +150,7 @@ pending_report::~pending_report() = default;
 
 report pending_report::get() {
   const plan::implementation& plan = *implementation_->owner;
-  core::recorder seen(implementation_->token, plan.backend, plan.scheme, plan.how, implementation_->injector);
+  run::recorder seen(implementation_->token, plan.backend, plan.scheme, plan.how, implementation_->injector);
   implementation_->work->collect(seen);
   return seen.finish();
 }
@@ -168,7 +168,7 @@ pending_report plan::enqueue(direction way, const void* in, void* out) const {
   const double scale = check_call(plan, way, token, bytes_of(in, plan.shape.input), bytes_of(out, plan.shape.output)).scale;
   auto made = std::make_unique<pending_report::implementation>(
       pending_report::implementation{implementation_, token, inject::active_injector(plan.how.faults, "fft"), nullptr});
-  core::recorder unused(token, plan.backend, plan.scheme, plan.how, made->injector);
+  run::recorder unused(token, plan.backend, plan.scheme, plan.how, made->injector);
   made->work = plan.work->enqueue(
       in, out,
       call{way, scale, in == out, plan.how.protection, threads_of(plan.how), plan.how.stream, plan.how.workspace, unused, made->injector});

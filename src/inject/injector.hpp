@@ -64,7 +64,7 @@ class fault_injector {
   // How many faults have struck so far.
   std::int64_t fired() const noexcept;
 
-  // The same faults for kernels on a device (inject/device_injector.cuh), with everything drawn, and the sites that they arm.
+  // The same faults for kernels on a device (cuda/block/injector.cuh), with everything drawn, and the sites that they arm.
   std::vector<device_fault> for_device() const;
   std::uint64_t armed_sites() const noexcept { return armed_; }
 

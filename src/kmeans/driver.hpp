@@ -11,9 +11,9 @@
 
 #include <ballast/kmeans.hpp>
 
-#include "core/recorder.hpp"
 #include "kmeans/contract.hpp"
 #include "kmeans/panel.hpp"
+#include "run/recorder.hpp"
 
 namespace ballast::kmeans {
 
@@ -116,7 +116,7 @@ class engine {
   bool protect_;
   const kernels<T>& kernels_;
   inject::active_injector injector_;
-  core::recorder recorder_;
+  run::recorder recorder_;
   source<T> source_;
   std::int64_t capacity_ = 0;  // points in a block
   std::int64_t blocks_ = 0;

@@ -9,9 +9,9 @@
 #include <ballast/error.hpp>
 
 #include "core/aligned_buffer.hpp"
-#include "core/dispatch.hpp"
 #include "core/format.hpp"
 #include "kmeans/driver.hpp"
+#include "run/dispatch.hpp"
 
 namespace ballast::kmeans {
 
@@ -131,8 +131,8 @@ model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, c
     }
     if (!positive) throw invalid_argument_error(fmt::format("{}: weights: expected at least one above 0, got only zeros", token));
   }
-  const auto backend = core::choose_backend(how, token, "K-Means");
-  const auto scheme = core::choose_scheme(how, k_scheme, {k_scheme}, token);
+  const auto backend = run::choose_backend(how, token, "K-Means");
+  const auto scheme = run::choose_scheme(how, k_scheme, {k_scheme}, token);
   return engine<T>(points, wanted.weights, wanted.clusters, how, token, backend, scheme).fit(wanted);
 }
 
@@ -143,8 +143,8 @@ engine<T> engine_for(const matrix_view<const T>& points, const matrix_view<const
   check_view(token, "centroids", centroids);
   check_clusters(token, centroids.rows);
   check_centroids(token, centroids, centroids.rows, points.columns);
-  const auto backend = core::choose_backend(how, token, "K-Means");
-  const auto scheme = core::choose_scheme(how, k_scheme, {k_scheme}, token);
+  const auto backend = run::choose_backend(how, token, "K-Means");
+  const auto scheme = run::choose_scheme(how, k_scheme, {k_scheme}, token);
   return engine<T>(points, {}, centroids.rows, how, token, backend, scheme);
 }
 

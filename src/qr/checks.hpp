@@ -15,8 +15,8 @@
 #include "abft/verify.hpp"
 #include "abft/weights.hpp"
 #include "core/counter_rng.hpp"
-#include "core/recorder.hpp"
 #include "qr/contract.hpp"
+#include "run/recorder.hpp"
 
 namespace ballast::qr {
 
@@ -85,8 +85,8 @@ class largest {
 };
 
 // One comparison, open to injection. On failure `seen` says what failed.
-inline bool passes(core::recorder& seen_by, inject::active_injector& injector, const inject::place& where, double residual,
-                   double threshold, const char* site, index place, failure& seen) {
+inline bool passes(run::recorder& seen_by, inject::active_injector& injector, const inject::place& where, double residual, double threshold,
+                   const char* site, index place, failure& seen) {
   seen_by.checked(1);
   // A threshold that an infinite value made must not pass that value.
   if (!std::isfinite(residual) || !std::isfinite(threshold)) residual = std::numeric_limits<double>::quiet_NaN();

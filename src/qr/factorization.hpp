@@ -10,9 +10,9 @@
 #include <ballast/view.hpp>
 
 #include "core/aligned_buffer.hpp"
-#include "core/recorder.hpp"
 #include "qr/checks.hpp"
 #include "qr/contract.hpp"
+#include "run/recorder.hpp"
 
 namespace ballast::qr {
 
@@ -29,7 +29,7 @@ inline constexpr int k_comfortable_exponent = sizeof(S) == 4 ? 40 : 300;
 
 // What a call runs with.
 struct context {
-  core::recorder& seen;
+  run::recorder& seen;
   inject::active_injector& injector;
   const execution& how;
   backend which = backend::cpu;

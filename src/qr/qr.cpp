@@ -11,11 +11,11 @@
 #include <ballast/error.hpp>
 
 #include "core/blas.hpp"
-#include "core/dispatch.hpp"
 #include "core/format.hpp"
 #include "core/parallel.hpp"
 #include "qr/application.hpp"
 #include "qr/factorization.hpp"
+#include "run/dispatch.hpp"
 
 namespace ballast::qr {
 
@@ -127,8 +127,8 @@ void copy_out(const S* from, index ld, const matrix_view<S>& to) {
 struct call {
   call(std::string problem, const execution& how)
       : token(std::move(problem)),
-        scheme(core::choose_scheme(how, k_block_checksum, {k_block_checksum, k_qr_update}, token)),
-        which(core::choose_backend(how, token, "QR")),
+        scheme(run::choose_scheme(how, k_block_checksum, {k_block_checksum, k_qr_update}, token)),
+        which(run::choose_backend(how, token, "QR")),
         injector(how.faults, "qr"),
         seen(token, which, scheme, how, injector),
         run{seen, injector, how, which, which == backend::reference ? 1 : core::thread_count(how.threads)} {
@@ -138,7 +138,7 @@ struct call {
   std::string scheme;
   backend which;
   inject::active_injector injector;
-  core::recorder seen;
+  run::recorder seen;
   context run;
   core::single_threaded_blas single;
 };

@@ -16,7 +16,7 @@
 
 #include <ballast/error.hpp>
 
-#include "core/dispatch.hpp"
+#include "run/dispatch.hpp"
 
 namespace ballast::cuda {
 namespace {
@@ -347,22 +347,22 @@ TEST_F(cuda_runtime, stream_work_is_nothing_but_stream_work) {
 
 TEST_F(cuda_runtime, a_device_of_the_tests_takes_the_place_of_the_real_one) {
   const std::string before = why_unavailable();
-  EXPECT_EQ(before.empty(), driver::available().why.empty() && core::available_backends().front() == backend::cuda);
+  EXPECT_EQ(before.empty(), driver::available().why.empty() && run::available_backends().front() == backend::cuda);
   const auto on = open();
   override_device(on);
   EXPECT_EQ(current_device(), on);
   EXPECT_EQ(why_unavailable(), "");
-  EXPECT_EQ(core::available_backends().front(), backend::cuda);
-  EXPECT_EQ(core::choose_backend({.backend = backend::cuda}, "t"), backend::cuda);
-  EXPECT_EQ(core::choose_backend({}, "t"), backend::cuda);
-  EXPECT_EQ(core::choose_backend({}, "t", "This"), backend::cpu);
+  EXPECT_EQ(run::available_backends().front(), backend::cuda);
+  EXPECT_EQ(run::choose_backend({.backend = backend::cuda}, "t"), backend::cuda);
+  EXPECT_EQ(run::choose_backend({}, "t"), backend::cuda);
+  EXPECT_EQ(run::choose_backend({}, "t", "This"), backend::cpu);
   override_device(nullptr);
   EXPECT_EQ(why_unavailable(), before);
   if (before.empty()) {
     EXPECT_NE(current_device(), on);
   } else {
     EXPECT_EQ(message<unsupported_error>([] { (void)current_device(); }), before);
-    EXPECT_THAT(message<unsupported_error>([] { (void)core::choose_backend({.backend = backend::cuda}, "t"); }), HasSubstr(before));
+    EXPECT_THAT(message<unsupported_error>([] { (void)run::choose_backend({.backend = backend::cuda}, "t"); }), HasSubstr(before));
   }
 }
 

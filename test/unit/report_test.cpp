@@ -8,9 +8,9 @@
 
 #include <ballast/error.hpp>
 
-#include "core/dispatch.hpp"
 #include "core/parallel.hpp"
-#include "core/recorder.hpp"
+#include "run/dispatch.hpp"
+#include "run/recorder.hpp"
 
 namespace ballast::core {
 namespace {

@@ -8,7 +8,7 @@
 #define BALLAST_DEVICE_CODE 1
 #else
 #define BALLAST_DEVICE_CODE 0
-#include "simt/simt.hpp"
+#include BALLAST_EMULATOR  // a header of the test emulator, named by the build
 #endif
 
 // Where in the source the caller stands, for the emulator's messages: a last parameter with a default, empty in device code.

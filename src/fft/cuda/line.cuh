@@ -14,11 +14,11 @@
 #include "abft/verify.hpp"
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/bits.cuh"
+#include "cuda/block/injector.cuh"
 #include "fft/cuda/butterfly.cuh"
 #include "fft/cuda/butterfly_check.cuh"
 #include "fft/cuda/policy.hpp"
 #include "fft/cuda/weights.hpp"
-#include "inject/device_injector.cuh"
 
 namespace ballast::fft::cuda {
 

@@ -13,7 +13,6 @@
 #include "abft/threshold.hpp"
 #include "abft/verify.hpp"
 #include "abft/weights.hpp"
-#include "core/recorder.hpp"
 #include "fft/checks.hpp"
 #include "fft/cuda/cufft.hpp"
 #include "fft/cuda/device_transform.hpp"
@@ -22,6 +21,7 @@
 #include "fft/problem.hpp"
 #include "fft/wide.hpp"
 #include "inject/device_fault.hpp"
+#include "run/recorder.hpp"
 
 namespace ballast::fft::cuda {
 namespace {
@@ -170,7 +170,7 @@ class offline_transform<T>::flight final : public pending {
         repairs_(how.protection == protection::correct ? k_repairs : 0),
         stream_(how.stream) {}
 
-  void collect(core::recorder& seen) override;
+  void collect(run::recorder& seen) override;
 
   const offline_transform& plan_;
   direction way_;
@@ -227,7 +227,7 @@ class offline_transform<T>::flight final : public pending {
 };
 
 template <class T>
-void offline_transform<T>::flight::collect(core::recorder& seen) {
+void offline_transform<T>::flight::collect(run::recorder& seen) {
   ballast::cuda::device& device = *plan_.device_;
   seen.runs_on(device.about().name);
   if (!plan_.protect_) {

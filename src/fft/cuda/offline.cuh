@@ -7,9 +7,9 @@
 
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/bits.cuh"
+#include "cuda/block/injector.cuh"
 #include "fft/cuda/butterfly.cuh"
 #include "fft/cuda/offline.hpp"
-#include "inject/device_injector.cuh"
 
 namespace ballast::fft::cuda {
 

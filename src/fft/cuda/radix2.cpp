@@ -3,11 +3,11 @@
 
 #include <ballast/error.hpp>
 
-#include "core/recorder.hpp"
 #include "fft/cuda/device_transform.hpp"
 #include "fft/cuda/radix2.hpp"
 #include "fft/cuda/tables.hpp"
 #include "fft/cuda/transform.hpp"
+#include "run/recorder.hpp"
 
 namespace ballast::fft::cuda {
 namespace {
@@ -39,7 +39,7 @@ class radix2_transform final : public device_transform {
    public:
     flight(std::shared_ptr<ballast::cuda::device> device, device_buffer memory, ballast::cuda::stream on)
         : device_(std::move(device)), memory_(std::move(memory)), stream_(on) {}
-    void collect(core::recorder& seen) override {
+    void collect(run::recorder& seen) override {
       seen.runs_on(device_->about().name);
       device_->synchronize(stream_);
     }

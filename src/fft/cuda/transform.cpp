@@ -12,7 +12,6 @@
 #include <ballast/error.hpp>
 
 #include "abft/threshold.hpp"
-#include "core/recorder.hpp"
 #include "cuda/device.hpp"
 #include "fft/checks.hpp"
 #include "fft/contract.hpp"
@@ -21,6 +20,7 @@
 #include "fft/cuda/tables.hpp"
 #include "fft/cuda/transform.hpp"
 #include "inject/device_fault.hpp"
+#include "run/recorder.hpp"
 
 namespace ballast::fft::cuda {
 namespace {
@@ -155,7 +155,7 @@ class cuda_transform final : public device_transform {
   std::unique_ptr<pending> start(const unsigned char* in, unsigned char* out, const call& how) const override;
   scratch_handle take_scratch(const call& how) const;
   void give_back(scratch_handle memory) const;
-  core::device_log::entry readable(const device_event& e, const std::vector<const prepared*>& chunks) const;
+  run::device_log::entry readable(const device_event& e, const std::vector<const prepared*>& chunks) const;
 
   check_form check_;
   int transactions_;
@@ -400,7 +400,7 @@ class cuda_transform<T>::flight final : public pending {
       : plan_(plan), memory_(std::move(memory)), stream_(on) {}
   ~flight() override { plan_.give_back(std::move(memory_)); }
 
-  void collect(core::recorder& seen) override;
+  void collect(run::recorder& seen) override;
 
   const cuda_transform& plan_;
   scratch_handle memory_;
@@ -410,7 +410,7 @@ class cuda_transform<T>::flight final : public pending {
 };
 
 template <class T>
-void cuda_transform<T>::flight::collect(core::recorder& seen) {
+void cuda_transform<T>::flight::collect(run::recorder& seen) {
   ballast::cuda::device& device = *plan_.device_;
   seen.runs_on(device.about().name);
   if (plan_.check_ == check_form::none) {
@@ -429,7 +429,7 @@ void cuda_transform<T>::flight::collect(core::recorder& seen) {
   device.copy(ring.events, memory_->ring + head, sizeof(ring.events), stream_);
   device.zero(memory_->ring, head, stream_);
   device.synchronize(stream_);
-  core::device_log log;
+  run::device_log log;
   log.corrected = ring.corrected;
   log.recomputed = ring.recomputed;
   log.uncorrectable = ring.uncorrectable;
@@ -440,8 +440,8 @@ void cuda_transform<T>::flight::collect(core::recorder& seen) {
 }
 
 template <class T>
-core::device_log::entry cuda_transform<T>::readable(const device_event& e, const std::vector<const prepared*>& chunks) const {
-  core::device_log::entry out;
+run::device_log::entry cuda_transform<T>::readable(const device_event& e, const std::vector<const prepared*>& chunks) const {
+  run::device_log::entry out;
   out.damaged = event_seal(e) != e.seal;
   out.site = name_of_check(e.what);
   const std::size_t number = e.what & 0xff;

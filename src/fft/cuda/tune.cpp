@@ -11,11 +11,11 @@
 #include <ballast/error.hpp>
 
 #include "core/counter_rng.hpp"
-#include "core/recorder.hpp"
 #include "cuda/device.hpp"
 #include "cuda/jit.hpp"
 #include "fft/cuda/transform.hpp"
 #include "fft/problem.hpp"
+#include "run/recorder.hpp"
 
 namespace ballast::fft::cuda {
 namespace {
@@ -63,7 +63,7 @@ class timer {
       execution how;
       how.protection = options.check == check_form::none ? protection::off : protection::correct;
       inject::active_injector none(nullptr, "fft");
-      core::recorder seen("", backend::cuda, "", how, none);
+      run::recorder seen("", backend::cuda, "", how, none);
       const call one{what_.direction, 1, false, how.protection, 1, nullptr, {}, seen, none};
       const auto time = [&](int runs) {
         const auto start = std::chrono::steady_clock::now();

@@ -1,5 +1,5 @@
 // Which backend runs a call.
-// Layer: foundation.
+// Layer: run.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 #include <ballast/execution.hpp>
 
-namespace ballast::core {
+namespace ballast::run {
 
 // The backends that can run on this machine, the fastest first.
 std::vector<backend> available_backends();
@@ -20,4 +20,4 @@ backend choose_backend(const execution& how, std::string_view token, std::string
 std::string_view choose_scheme(const execution& how, std::string_view fallback, const std::vector<std::string_view>& known,
                                std::string_view token);
 
-}  // namespace ballast::core
+}  // namespace ballast::run

@@ -1,5 +1,5 @@
 // Counting is lock-free; events are rare and take a lock.
-#include "core/recorder.hpp"
+#include "run/recorder.hpp"
 
 #include <cmath>
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 #include "core/counter_rng.hpp"
 
-namespace ballast::core {
+namespace ballast::run {
 
 recorder::recorder(std::string problem, ballast::backend backend, std::string scheme, const execution& how,
                    inject::active_injector& injector)
@@ -26,7 +26,7 @@ std::uint64_t recorder::entry::hash() const noexcept {
   static_assert(offsetof(entry, seal) == sizeof words);
   std::memcpy(words, this, sizeof words);
   std::uint64_t h = 0;
-  for (const std::uint64_t word : words) h = mix64(h ^ word);
+  for (const std::uint64_t word : words) h = core::mix64(h ^ word);
   return h;
 }
 
@@ -43,6 +43,16 @@ void recorder::detected(const char* site, std::int64_t index, double residual, d
   injector_.strike(inject::site::event_log, {}, &made.residual, 1);
   const std::lock_guard lock(mutex_);
   if (log_.size() < report::k_max_events) log_.push_back(made);
+}
+
+void recorder::settled(const char* site, abft::outcome how, const abft::attempts& seen, int slot) {
+  if (how == abft::outcome::clean) return;
+  const abft::finding& first = seen.first();
+  const action what = how == abft::outcome::corrected    ? action::corrected
+                      : how == abft::outcome::recomputed ? action::recomputed
+                                                         : action::uncorrectable;
+  detected(site, first.index, first.residual, first.threshold, what, slot);
+  if (what == action::recomputed && seen.false_alarm()) false_alarm();
 }
 
 void recorder::add(const device_log& seen) {
@@ -94,4 +104,4 @@ report recorder::finish() {
   return seen;
 }
 
-}  // namespace ballast::core
+}  // namespace ballast::run

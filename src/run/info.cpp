@@ -6,7 +6,6 @@
 #include <hwy/targets.h>
 
 #include "core/blas.hpp"
-#include "core/dispatch.hpp"
 #include "core/format.hpp"
 #include "core/parallel.hpp"
 #include "cuda/driver.hpp"
@@ -14,6 +13,7 @@
 #include "cuda/nvrtc.hpp"
 #include "cuda/runtime.hpp"
 #include "inject/injector.hpp"
+#include "run/dispatch.hpp"
 
 namespace ballast {
 
@@ -42,7 +42,7 @@ cuda_information cuda_here() {
 library_information information() {
   library_information made;
   made.version = BALLAST_VERSION;
-  made.backends = core::available_backends();
+  made.backends = run::available_backends();
   made.cuda = cuda_here();
   for (const cuda::capabilities& each : cuda::visible_devices())
     made.devices.push_back({each.name, fmt::format("{}.{}", each.major, each.minor), each.multiprocessors, each.memory});

@@ -1,5 +1,5 @@
 // Collects what the checks of one call see, from all its threads, and makes the report.
-// Layer: foundation. Every driver makes one, every check writes to it.
+// Layer: run. Every driver makes one, every check writes to it.
 #pragma once
 
 #include <atomic>
@@ -13,9 +13,10 @@
 #include <ballast/execution.hpp>
 #include <ballast/report.hpp>
 
+#include "abft/attempt.hpp"
 #include "inject/injector.hpp"
 
-namespace ballast::core {
+namespace ballast::run {
 
 // What a device saw, as it was read back: counts, and the events that its log had room for.
 struct device_log {
@@ -44,6 +45,9 @@ class recorder {
   // One fault was detected by check `site` (a string literal), and `what` was done. `slot` is the worker's in parallel_for;
   // `multiprocessor` is for devices that have them.
   void detected(const char* site, std::int64_t index, double residual, double threshold, action what, int slot, int multiprocessor = -1);
+
+  // The attempts at one tile ended so: an event unless that is clean.
+  void settled(const char* site, abft::outcome how, const abft::attempts& seen, int slot);
 
   // Adds what a device saw.
   void add(const device_log& seen);
@@ -85,4 +89,4 @@ class recorder {
   std::vector<entry> log_;
 };
 
-}  // namespace ballast::core
+}  // namespace ballast::run

@@ -1,5 +1,5 @@
 // Choice of backend and scheme, with messages that say what there is.
-#include "core/dispatch.hpp"
+#include "run/dispatch.hpp"
 
 #include <algorithm>
 #include <string>
@@ -9,7 +9,7 @@
 #include "core/format.hpp"
 #include "cuda/device.hpp"
 
-namespace ballast::core {
+namespace ballast::run {
 
 namespace {
 
@@ -38,8 +38,8 @@ backend choose_backend(const execution& how, std::string_view token, std::string
   std::string why;
   if (how.backend == backend::cuda)
     why = "; " + (without_cuda.empty() ? cuda::why_unavailable() : fmt::format("{} has no CUDA backend", without_cuda));
-  throw unsupported_error(
-      fmt::format("{}: backend: expected one that can run here ({}), got {}{}", token, join(names, ", "), to_string(how.backend), why));
+  throw unsupported_error(fmt::format("{}: backend: expected one that can run here ({}), got {}{}", token, core::join(names, ", "),
+                                      to_string(how.backend), why));
 }
 
 std::string_view choose_scheme(const execution& how, std::string_view fallback, const std::vector<std::string_view>& known,
@@ -47,7 +47,7 @@ std::string_view choose_scheme(const execution& how, std::string_view fallback, 
   if (how.scheme.empty()) return fallback;
   const auto found = std::ranges::find(known, std::string_view(how.scheme));
   if (found != known.end()) return *found;
-  throw unsupported_error(fmt::format("{}: scheme: expected one of {}, got {}", token, join(known, ", "), how.scheme));
+  throw unsupported_error(fmt::format("{}: scheme: expected one of {}, got {}", token, core::join(known, ", "), how.scheme));
 }
 
-}  // namespace ballast::core
+}  // namespace ballast::run

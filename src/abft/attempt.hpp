@@ -1,0 +1,72 @@
+// The attempt loop: compute a tile, verify it, compute it again, give it up. One judgement for host and device.
+// Data that no checksum can judge (Inf, NaN, norms whose squares overflow) are judged by repetition: the same bits twice.
+// Layer: foundation. Host/device-neutral.
+// Source: docs/protection.md, "The guarantee".
+#pragma once
+
+#include <cstdint>
+
+#include "abft/verify.hpp"
+#include "core/macros.hpp"
+
+namespace ballast::abft {
+
+// How often a tile that fails is computed again before it counts as uncorrectable.
+inline constexpr int k_repeats = 2;
+
+// What the verification of one computation of a tile found.
+struct finding {
+  std::uint32_t word = k_pass;  // of verify()
+  bool judged = true;           // false: no checksum can judge these data; `bits` decide and `word` is ignored
+  bool corrected = false;       // passes because the place of a fault was found, the value rebuilt and verified again
+  std::uint64_t bits = 0;       // hash of the result, never 0; 0: not computed. Unjudged results need it
+  double residual = 0;
+  double threshold = 0;
+  std::int64_t index = -1;  // as in ballast::event
+};
+
+// How the attempts at one tile ended. open: compute it again.
+enum class outcome : std::uint8_t { open, clean, corrected, recomputed, uncorrectable };
+
+// The state of one tile over its attempts.
+class attempts {
+ public:
+  // `repeats`: how often the tile may be computed again. 0 is protection::detect: the first failure is the last word.
+  BALLAST_HD constexpr explicit attempts(int repeats) : repeats_(repeats) {}
+
+  // Judges one more computation. A judged result must pass; an unjudged one must have the bits of the computation before it, so it is
+  // always computed at least twice, and its first computation is no failure.
+  BALLAST_HD constexpr outcome judge(const finding& now) {
+    const bool same = number_ > 0 && now.bits != 0 && now.bits == bits_;
+    const int number = number_++;
+    bits_ = now.bits;
+    if (now.judged ? now.word == k_pass : same) {
+      same_ = same;
+      if (failed_) return outcome::recomputed;
+      if (!now.corrected) return outcome::clean;
+      first_ = now;
+      return outcome::corrected;
+    }
+    if (!failed_ && (now.judged || number > 0)) {
+      failed_ = true;
+      first_ = now;
+    }
+    return number < repeats_ + (failed_ ? 0 : 1) ? outcome::open : outcome::uncorrectable;
+  }
+
+  // The first failure: what an event reports. Meaningful unless the outcome is clean.
+  BALLAST_HD constexpr const finding& first() const { return first_; }
+
+  // After outcome::recomputed: the last two computations gave the same bits, so the check was struck and not the data.
+  BALLAST_HD constexpr bool false_alarm() const { return failed_ && same_; }
+
+ private:
+  int repeats_;
+  int number_ = 0;
+  bool failed_ = false;
+  bool same_ = false;
+  std::uint64_t bits_ = 0;
+  finding first_{};
+};
+
+}  // namespace ballast::abft

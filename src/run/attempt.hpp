@@ -1,0 +1,26 @@
+// The attempt loop of the host: abft::attempts with its outcome recorded.
+// Layer: run. For every driver and host backend.
+#pragma once
+
+#include "abft/attempt.hpp"
+#include "run/recorder.hpp"
+
+namespace ballast::run {
+
+// How often a tile may be computed again under this protection.
+constexpr int repeats_of(protection wanted) { return wanted == protection::correct ? abft::k_repeats : 0; }
+
+// Computes and verifies until a result passes: once(number) makes attempt `number` = 0, 1, … and returns its abft::finding. The outcome is
+// recorded for check `site`; `slot` is the worker's in parallel_for. Not for protection::off, which has no checks.
+template <class Once>
+abft::outcome attempt(recorder& seen, protection wanted, const char* site, int slot, Once&& once) {
+  abft::attempts state(repeats_of(wanted));
+  for (int number = 0;; ++number) {
+    const abft::outcome how = state.judge(once(number));
+    if (how == abft::outcome::open) continue;
+    seen.settled(site, how, state, slot);
+    return how;
+  }
+}
+
+}  // namespace ballast::run
