@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/macros.hpp"
+#include "cuda/block/event_ring.hpp"
 
 namespace ballast::fft::cuda {
 
@@ -229,41 +230,15 @@ struct line_side {
   std::int64_t position_element, position_column, position_middle;
 };
 
+// The checks of the FFT as device_event::what has them. An event's part is its pass, and its index is the line of that pass:
+// ((launch · batches + batch) · middles + middle) · columns + column.
 enum class event_check : std::uint32_t { line, product, composite, butterfly };
-enum class event_action : std::uint32_t { corrected, recomputed, uncorrectable };
 
-// What a check saw; written by the device, read by the host when the report is asked for.
-struct device_event {
-  std::int64_t index;  // line of the pass: ((launch · batches + batch) · middles + middle) · columns + column
-  double residual;
-  double threshold;     // squared, but of products, which have none: 0
-  std::uint64_t time;   // nanoseconds, the device's clock
-  std::uint32_t what;   // bits 0 … 7: the pass; 8 … 15: an event_check; 16 …: an event_action
-  std::uint32_t chunk;  // the part of the batch that was being transformed
-  std::uint32_t multiprocessor;
-  std::uint32_t seal;  // hash of the rest
-};
-
-// The hash that an event carries of itself: the log is memory, too. Over the words in front of `seal`.
-BALLAST_HD inline std::uint32_t event_seal(const device_event& e) {
-  struct words {
-    std::uint32_t at[12];
-  };
-  const words all = __builtin_bit_cast(words, e);
-  std::uint32_t h = 0x9e3779b9u;
-  for (int i = 0; i < 11; ++i) h = (h ^ all.at[i]) * 0x85ebca6bu + (h >> 15);
-  return h;
-}
-static_assert(sizeof(device_event) == 48);
-
-inline constexpr int k_ring_events = 4096;
-
-struct event_ring {
-  unsigned long long corrected, recomputed, uncorrectable, false_alarms;
-  unsigned long long written;   // events so far; the ring keeps the first k_ring_events
-  unsigned long long spare[3];  // to 64 bytes: what the host reads to know whether there is anything
-  device_event events[k_ring_events];
-};
+using ballast::cuda::device_event;
+using ballast::cuda::event_action;
+using ballast::cuda::event_ring;
+using ballast::cuda::event_seal;
+using ballast::cuda::k_ring_events;
 
 struct line_arguments {
   const void* in;
