@@ -28,6 +28,7 @@
 #include "fft/cuda/schedule.hpp"
 #include "fft/cuda/transform.hpp"
 #include "fft/problem.hpp"
+#include "support/devices.hpp"
 
 namespace ballast::fft {
 namespace {
@@ -364,26 +365,8 @@ const cuda_case& case_of(const char* token, machine where) {
   throw std::logic_error(token);
 }
 
-// Forwards to another device everything but launches.
-class forwarding_device : public ballast::cuda::device {
- public:
-  explicit forwarding_device(std::shared_ptr<ballast::cuda::device> inner) : inner_(std::move(inner)) {}
-  const ballast::cuda::capabilities& about() const noexcept override { return inner_->about(); }
-  void* allocate(std::int64_t bytes, ballast::cuda::stream on) override { return inner_->allocate(bytes, on); }
-  void release(void* memory, ballast::cuda::stream on) noexcept override { inner_->release(memory, on); }
-  bool accessible(const void* memory) const noexcept override { return inner_->accessible(memory); }
-  void copy(void* to, const void* from, std::int64_t bytes, ballast::cuda::stream on) override { inner_->copy(to, from, bytes, on); }
-  void zero(void* memory, std::int64_t bytes, ballast::cuda::stream on) override { inner_->zero(memory, bytes, on); }
-  const ballast::cuda::kernel& load(const ballast::cuda::kernel_request& wanted) override { return inner_->load(wanted); }
-  std::int64_t resident_blocks(const ballast::cuda::kernel& which) override { return inner_->resident_blocks(which); }
-  void synchronize(ballast::cuda::stream on) override { inner_->synchronize(on); }
-
- protected:
-  std::shared_ptr<ballast::cuda::device> inner_;
-};
-
 // Can repeat what was launched, as a captured graph does.
-class replaying_device final : public forwarding_device {
+class replaying_device final : public test::forwarding_device {
  public:
   using forwarding_device::forwarding_device;
   void launch(const ballast::cuda::kernel& which, std::int64_t blocks, const void* argument, std::size_t size,
@@ -480,7 +463,7 @@ TEST(fft_cuda, enqueue_and_workspace_refuse_what_does_not_fit) {
 }
 
 // Hands the argument of a pair to `change` before each launch, of so many blocks at most.
-class meddling_device final : public forwarding_device {
+class meddling_device final : public test::forwarding_device {
  public:
   meddling_device(std::shared_ptr<ballast::cuda::device> inner, std::function<void(cuda::pair_arguments&)> change,
                   std::int64_t most_blocks = 1000)

@@ -2,13 +2,10 @@
 // down what it is asked to load; then everything is compiled on all cores, into the cache that the other stages find it in. Needs no GPU.
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <map>
-#include <mutex>
 #include <set>
 #include <thread>
 
-#include "cuda/device.hpp"
 #include "cuda/driver.hpp"
 #include "cuda/jit.hpp"
 #include "device_problem.hpp"
@@ -18,56 +15,14 @@
 #include "problems.hpp"
 #include "simt/arch_checks.hpp"
 #include "stages.hpp"
+#include "support/devices.hpp"
 
 namespace ballast::gpu_check {
 namespace {
 
-// Computes nothing. Arrays may be addresses that nothing lies at: only small copies are made.
-class recorder final : public cuda::device {
- public:
-  explicit recorder(cuda::capabilities about) : about_(std::move(about)) {}
-
-  const cuda::capabilities& about() const noexcept override { return about_; }
-  void* allocate(std::int64_t bytes, cuda::stream) override {
-    void* const made = std::aligned_alloc(256, static_cast<std::size_t>((bytes + 255) / 256 * 256));
-    if (made == nullptr) throw std::bad_alloc();
-    return made;
-  }
-  void release(void* memory, cuda::stream) noexcept override { std::free(memory); }
-  bool accessible(const void*) const noexcept override { return true; }
-  void copy(void* to, const void* from, std::int64_t bytes, cuda::stream) override {
-    if (bytes <= k_small) std::memmove(to, from, static_cast<std::size_t>(bytes));
-  }
-  void zero(void* memory, std::int64_t bytes, cuda::stream) override {
-    if (bytes <= k_small) std::memset(memory, 0, static_cast<std::size_t>(bytes));
-  }
-  const cuda::kernel& load(const cuda::kernel_request& wanted) override {
-    const std::lock_guard lock(mutex_);
-    if (std::ranges::find(requests, wanted) == requests.end()) {
-      requests.push_back(wanted);
-      users.push_back(now);
-    }
-    return one_;
-  }
-  void launch(const cuda::kernel&, std::int64_t, const void*, std::size_t, cuda::stream) override {}
-  std::int64_t resident_blocks(const cuda::kernel&) override { return about_.multiprocessors; }
-  void synchronize(cuda::stream) override {}
-
-  std::vector<cuda::kernel_request> requests;
-  std::vector<std::string> users;  // the problem that asked first
-  std::string now;
-
- private:
-  static constexpr std::int64_t k_small = std::int64_t{1} << 20;
-  class nothing final : public cuda::kernel {};
-  cuda::capabilities about_;
-  nothing one_;
-  std::mutex mutex_;
-};
-
 template <class T>
-void use(recorder& device, const fft::problem& problem, fft::direction way, protection guard, const std::string& scheme) {
-  device.now = fft::to_token(problem, way) + " " + std::string(to_string(guard)) + (scheme.empty() ? "" : " " + scheme);
+void use(test::recording_device& device, const fft::problem& problem, fft::direction way, protection guard, const std::string& scheme) {
+  device.user = fft::to_token(problem, way) + " " + std::string(to_string(guard)) + (scheme.empty() ? "" : " " + scheme);
   const fft::geometry shape = fft::resolve(problem);
   execution how;
   how.backend = backend::cuda;
@@ -90,7 +45,7 @@ int kernels(const settings& wanted, const time_limit& limit) {
     if (architecture.empty()) architecture = "sm_90a";
     about = cuda::typical_capabilities(architecture);
   }
-  const auto device = std::make_shared<recorder>(about);
+  const auto device = std::make_shared<test::recording_device>(about);
   cuda::override_device(device);
   int failed = 0;
   std::set<std::string> refused;
@@ -165,7 +120,7 @@ int kernels(const settings& wanted, const time_limit& limit) {
   }
   cuda::override_device(nullptr);
   if (wanted.tokens.empty()) {
-    device->now = "instructions";
+    device->user = "instructions";
     for (const arch_checks::check& each : arch_checks::all(about.major)) (void)device->load(each.request);
   }
 

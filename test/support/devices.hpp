@@ -1,0 +1,102 @@
+// CUDA devices for tests: one that records which kernels it is asked to load, one that hands every call on to another device, and the guard
+// that makes a device the current one.
+// Layer: test harness. Needs no package, so that test/gpu can use it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/device.hpp"
+
+namespace ballast::test {
+
+// `device` is what current_device() returns while this lives.
+class current_device_guard {
+ public:
+  explicit current_device_guard(std::shared_ptr<cuda::device> device) { cuda::override_device(std::move(device)); }
+  ~current_device_guard() { cuda::override_device(nullptr); }
+  current_device_guard(const current_device_guard&) = delete;
+  current_device_guard& operator=(const current_device_guard&) = delete;
+};
+
+// Loads every kernel, launches none, and writes down what it was asked to load. Plans that run on it show which kernels they need.
+// Every address counts as device memory. Copies of more than 1 MB are left out, so that arrays may be addresses where no memory is.
+class recording_device final : public cuda::device {
+ public:
+  explicit recording_device(cuda::capabilities about) : about_(std::move(about)) {}
+
+  // Each request once, in the order in which they came; and the value that `user` had then.
+  std::vector<cuda::kernel_request> requests;
+  std::vector<std::string> users;
+  std::string user;
+
+  const cuda::capabilities& about() const noexcept override { return about_; }
+  void* allocate(std::int64_t bytes, cuda::stream) override {
+    void* const made = std::aligned_alloc(256, static_cast<std::size_t>((bytes + 255) / 256 * 256));
+    if (made == nullptr) throw std::bad_alloc();
+    return made;
+  }
+  void release(void* memory, cuda::stream) noexcept override { std::free(memory); }
+  bool accessible(const void*) const noexcept override { return true; }
+  void copy(void* to, const void* from, std::int64_t bytes, cuda::stream) override {
+    if (bytes <= k_small) std::memmove(to, from, static_cast<std::size_t>(bytes));
+  }
+  void zero(void* memory, std::int64_t bytes, cuda::stream) override {
+    if (bytes <= k_small) std::memset(memory, 0, static_cast<std::size_t>(bytes));
+  }
+  const cuda::kernel& load(const cuda::kernel_request& wanted) override {
+    const std::lock_guard lock(mutex_);
+    if (std::ranges::find(requests, wanted) == requests.end()) {
+      requests.push_back(wanted);
+      users.push_back(user);
+    }
+    return one_;
+  }
+  void launch(const cuda::kernel&, std::int64_t, const void*, std::size_t, cuda::stream) override {}
+  std::int64_t resident_blocks(const cuda::kernel&) override { return about_.multiprocessors; }
+  void synchronize(cuda::stream) override {}
+
+  // One line for each request, as the generators of simt_kernels (test/simt/CMakeLists.txt) print them.
+  void print() const {
+    for (const cuda::kernel_request& each : requests) std::printf("%s\t%s\n", each.header.c_str(), each.expression.c_str());
+  }
+
+ private:
+  static constexpr std::int64_t k_small = std::int64_t{1} << 20;
+  class nothing final : public cuda::kernel {};
+  cuda::capabilities about_;
+  nothing one_;
+  std::mutex mutex_;
+};
+
+// Hands every call on to another device. Tests derive from it to see or change some of them.
+class forwarding_device : public cuda::device {
+ public:
+  explicit forwarding_device(std::shared_ptr<cuda::device> inner) : inner_(std::move(inner)) {}
+  const cuda::capabilities& about() const noexcept override { return inner_->about(); }
+  void* allocate(std::int64_t bytes, cuda::stream on) override { return inner_->allocate(bytes, on); }
+  void release(void* memory, cuda::stream on) noexcept override { inner_->release(memory, on); }
+  bool accessible(const void* memory) const noexcept override { return inner_->accessible(memory); }
+  void copy(void* to, const void* from, std::int64_t bytes, cuda::stream on) override { inner_->copy(to, from, bytes, on); }
+  void zero(void* memory, std::int64_t bytes, cuda::stream on) override { inner_->zero(memory, bytes, on); }
+  const cuda::kernel& load(const cuda::kernel_request& wanted) override { return inner_->load(wanted); }
+  void launch(const cuda::kernel& which, std::int64_t blocks, const void* argument, std::size_t size, cuda::stream on) override {
+    inner_->launch(which, blocks, argument, size, on);
+  }
+  std::int64_t resident_blocks(const cuda::kernel& which) override { return inner_->resident_blocks(which); }
+  void synchronize(cuda::stream on) override { inner_->synchronize(on); }
+
+ protected:
+  std::shared_ptr<cuda::device> inner_;
+};
+
+}  // namespace ballast::test
