@@ -6,6 +6,7 @@
 #include <ballast/fft.hpp>
 #include <ballast/info.hpp>
 #include <ballast/kmeans.hpp>
+#include <ballast/pending_report.hpp>
 #include <ballast/qr.hpp>
 #include <ballast/report.hpp>
 #include <ballast/types.hpp>

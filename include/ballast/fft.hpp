@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <ballast/execution.hpp>
+#include <ballast/pending_report.hpp>
 #include <ballast/report.hpp>
 #include <ballast/types.hpp>
 
@@ -59,26 +60,6 @@ struct token {
 
 // The inverse of to_token. Throws invalid_argument_error that says what is wrong with `text`.
 BALLAST_API token parse_token(std::string_view text);
-
-// What was enqueued on a stream. If it is destroyed before the stream has passed the work, what its checks see is lost, and its memory goes
-// to the next execution of the plan, which must then be ordered behind this one (the same stream, or graph).
-class BALLAST_API pending_report {
- public:
-  pending_report(pending_report&&) noexcept;
-  pending_report& operator=(pending_report&&) noexcept;
-  ~pending_report();
-
-  // Waits for the stream and reports what the checks have seen since the work was enqueued or get() was last called: a captured graph may
-  // have run many times. Throws uncorrectable_error if a fault persisted and execution::throw_on_uncorrectable is set.
-  report get();
-
-  struct implementation;
-
- private:
-  friend class plan;
-  explicit pending_report(std::unique_ptr<implementation> made);
-  std::unique_ptr<implementation> implementation_;
-};
 
 // A transform, prepared: twiddle factors, checksum weights, thresholds, choice of passes. Immutable; copies share it.
 // execute calls may run at the same time from several threads.

@@ -97,6 +97,8 @@ std::shared_ptr<device> current_device();
 
 // Replaces what current_device returns and makes why_unavailable empty, until it is called with null. For tests.
 void override_device(std::shared_ptr<device> emulated);
+// What override_device has set; null: nothing.
+std::shared_ptr<device> overriding_device();
 
 // Owns device memory. The release is ordered on the stream of the allocation.
 class device_buffer {

@@ -399,6 +399,11 @@ std::shared_ptr<device> current_device() {
   return held;
 }
 
+std::shared_ptr<device> overriding_device() {
+  const std::scoped_lock lock(devices().mutex);
+  return devices().instead;
+}
+
 void override_device(std::shared_ptr<device> emulated) {
   const std::scoped_lock lock(devices().mutex);
   devices().instead = std::move(emulated);

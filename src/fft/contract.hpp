@@ -13,6 +13,7 @@
 #include <ballast/fft.hpp>
 
 #include "inject/injector.hpp"
+#include "run/pending.hpp"
 #include "run/recorder.hpp"
 
 namespace ballast::fft {
@@ -52,17 +53,6 @@ struct call {
   inject::active_injector& injector;
 };
 
-// Work that was enqueued on a stream. Destroyed only when the stream has passed it.
-class pending {
- public:
-  pending() = default;
-  pending(const pending&) = delete;
-  pending& operator=(const pending&) = delete;
-  virtual ~pending() = default;
-  // Waits for it and records what its checks have seen since they were last asked.
-  virtual void collect(run::recorder& seen) = 0;
-};
-
 // A prepared transform of one backend. `run` reads every element of `in` before it writes the elements of `out` that lie over it;
 // it is const and thread-safe.
 class transform {
@@ -74,7 +64,7 @@ class transform {
   virtual void run(const void* in, void* out, const call& how) const = 0;
 
   // The same without waiting, for operands on the device; null if the backend has no such thing. What the checks saw is collected later.
-  virtual std::unique_ptr<pending> enqueue(const void* in, void* out, const call& how) const {
+  virtual std::unique_ptr<run::pending> enqueue(const void* in, void* out, const call& how) const {
     static_cast<void>(in), static_cast<void>(out), static_cast<void>(how);
     return nullptr;
   }

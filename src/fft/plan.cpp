@@ -136,25 +136,6 @@ report execute(const plan::implementation& plan, direction way, kind wanted, pre
 
 }  // namespace
 
-struct pending_report::implementation {
-  std::shared_ptr<const fft::plan::implementation> owner;
-  std::string token;
-  inject::active_injector injector;
-  std::unique_ptr<pending> work;
-};
-
-pending_report::pending_report(std::unique_ptr<implementation> made) : implementation_(std::move(made)) {}
-pending_report::pending_report(pending_report&&) noexcept = default;
-pending_report& pending_report::operator=(pending_report&&) noexcept = default;
-pending_report::~pending_report() = default;
-
-report pending_report::get() {
-  const plan::implementation& plan = *implementation_->owner;
-  run::recorder seen(implementation_->token, plan.backend, plan.scheme, plan.how, implementation_->injector);
-  implementation_->work->collect(seen);
-  return seen.finish();
-}
-
 pending_report plan::enqueue(direction way, const void* in, void* out) const {
   const implementation& plan = *implementation_;
   const std::string token = to_token(plan.problem, way);
@@ -166,8 +147,8 @@ pending_report plan::enqueue(direction way, const void* in, void* out) const {
     return bytes{data, static_cast<std::size_t>(s.extent), static_cast<std::size_t>(width) * (s.real ? 1 : 2)};
   };
   const double scale = check_call(plan, way, token, bytes_of(in, plan.shape.input), bytes_of(out, plan.shape.output)).scale;
-  auto made = std::make_unique<pending_report::implementation>(
-      pending_report::implementation{implementation_, token, inject::active_injector(plan.how.faults, "fft"), nullptr});
+  auto made = std::make_unique<pending_report::implementation>(pending_report::implementation{
+      implementation_, plan.how, token, plan.backend, std::string(plan.scheme), inject::active_injector(plan.how.faults, "fft"), nullptr});
   run::recorder unused(token, plan.backend, plan.scheme, plan.how, made->injector);
   made->work = plan.work->enqueue(
       in, out,

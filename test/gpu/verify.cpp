@@ -508,7 +508,7 @@ void places(tally& seen, const fft::token& token, const std::string& name) {
     one_case now(seen, "places", name, "a captured graph, replayed");
     guarded(now, false, [&] {
       held.prepare(input);
-      std::optional<fft::pending_report> waiting;
+      std::optional<pending_report> waiting;
       const gpu::graph captured([&] {
         if (tested == backend::cuda) {
           waiting.emplace(plan->enqueue(token.direction, held.in(), held.out()));

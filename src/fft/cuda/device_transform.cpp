@@ -12,7 +12,7 @@ using ballast::cuda::device_buffer;
 device_transform::device_transform(const geometry& shape, precision type)
     : device_(ballast::cuda::current_device()), shape_(shape), type_(type) {}
 
-std::unique_ptr<pending> device_transform::enqueue(const void* in, void* out, const call& how) const {
+std::unique_ptr<run::pending> device_transform::enqueue(const void* in, void* out, const call& how) const {
   if (!device_->accessible(in) || !device_->accessible(out))
     throw invalid_argument_error("expected in and out in device memory, got a host pointer");
   return start(static_cast<const unsigned char*>(in), static_cast<unsigned char*>(out), how);

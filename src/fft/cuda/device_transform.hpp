@@ -12,14 +12,14 @@ namespace ballast::fft::cuda {
 class device_transform : public transform {
  public:
   void run(const void* in, void* out, const call& how) const final;
-  std::unique_ptr<pending> enqueue(const void* in, void* out, const call& how) const final;
+  std::unique_ptr<run::pending> enqueue(const void* in, void* out, const call& how) const final;
 
  protected:
   // On the current device.
   device_transform(const geometry& shape, precision type);
 
   // Enqueues the work on operands in device memory.
-  virtual std::unique_ptr<pending> start(const unsigned char* in, unsigned char* out, const call& how) const = 0;
+  virtual std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const call& how) const = 0;
 
   std::int64_t width_of(const side& s) const { return (type_ == precision::f32 ? 4 : 8) * (s.real ? 1 : 2); }
   std::int64_t bytes_of(const side& s) const { return s.extent * width_of(s); }

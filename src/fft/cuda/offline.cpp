@@ -151,7 +151,7 @@ class offline_transform final : public device_transform {
     plan->execute(in, out, on);
   }
 
-  std::unique_ptr<pending> start(const unsigned char* in, unsigned char* out, const call& how) const override;
+  std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const call& how) const override;
 
   bool protect_;
   problem problem_;
@@ -161,7 +161,7 @@ class offline_transform final : public device_transform {
 };
 
 template <class T>
-class offline_transform<T>::flight final : public pending {
+class offline_transform<T>::flight final : public run::pending {
  public:
   flight(const offline_transform& plan, const call& how)
       : plan_(plan),
@@ -267,7 +267,7 @@ void offline_transform<T>::flight::collect(run::recorder& seen) {
 }
 
 template <class T>
-std::unique_ptr<pending> offline_transform<T>::start(const unsigned char* in, unsigned char* out, const call& how) const {
+std::unique_ptr<run::pending> offline_transform<T>::start(const unsigned char* in, unsigned char* out, const call& how) const {
   auto made = std::make_unique<flight>(*this, how);
   made->out_ = out;
   made->kept_ = in;

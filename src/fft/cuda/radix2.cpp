@@ -35,7 +35,7 @@ class radix2_transform final : public device_transform {
   std::int64_t workspace_bytes() const override { return 2 * part_bytes(); }
 
  private:
-  class flight final : public pending {
+  class flight final : public run::pending {
    public:
     flight(std::shared_ptr<ballast::cuda::device> device, device_buffer memory, ballast::cuda::stream on)
         : device_(std::move(device)), memory_(std::move(memory)), stream_(on) {}
@@ -52,7 +52,7 @@ class radix2_transform final : public device_transform {
 
   std::int64_t part_bytes() const { return (2 * static_cast<std::int64_t>(sizeof(T)) * n_ * shape_.batch + 255) / 256 * 256; }
 
-  std::unique_ptr<pending> start(const unsigned char* in, unsigned char* out, const call& how) const override {
+  std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const call& how) const override {
     if (how.injector.armed_sites() != 0) throw unsupported_error("scheme v0: it has no places where faults could be injected");
     device_buffer owned;
     unsigned char* work = workspace_of(how, workspace_bytes());

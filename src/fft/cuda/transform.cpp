@@ -152,7 +152,7 @@ class cuda_transform final : public device_transform {
                     const call& how) const;
   void launch(const prepared& work, const std::array<unsigned char*, k_places>& base, std::int64_t chunk, const scratch& memory,
               const inject::device_faults& faults, bool instrumented, const call& how) const;
-  std::unique_ptr<pending> start(const unsigned char* in, unsigned char* out, const call& how) const override;
+  std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const call& how) const override;
   scratch_handle take_scratch(const call& how) const;
   void give_back(scratch_handle memory) const;
   run::device_log::entry readable(const device_event& e, const std::vector<const prepared*>& chunks) const;
@@ -394,7 +394,7 @@ const char* name_of_check(std::uint32_t what) {
 
 // One execution from its first launch until its report has been read.
 template <class T>
-class cuda_transform<T>::flight final : public pending {
+class cuda_transform<T>::flight final : public run::pending {
  public:
   flight(const cuda_transform& plan, scratch_handle memory, ballast::cuda::stream on)
       : plan_(plan), memory_(std::move(memory)), stream_(on) {}
@@ -502,7 +502,7 @@ void cuda_transform<T>::give_back(scratch_handle memory) const {
 }
 
 template <class T>
-std::unique_ptr<pending> cuda_transform<T>::start(const unsigned char* in, unsigned char* out, const call& how) const {
+std::unique_ptr<run::pending> cuda_transform<T>::start(const unsigned char* in, unsigned char* out, const call& how) const {
   const bool scaled = how.scale != 1;
   const bool instrumented = how.injector.armed_sites() != 0;
   // Of every chunk: signals of an even number of bytes to a boundary stay on it.
