@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "fft/cuda/common.hpp"
+
 namespace ballast::gpu_check {
 namespace {
 
@@ -14,27 +16,21 @@ std::string c2c(const char* type, std::int64_t n, std::int64_t batch, bool inver
 }  // namespace
 
 std::vector<timed_problem> benchmark_set(bool quick) {
-  std::vector<timed_problem> made;
-  const std::int64_t points = std::int64_t{1} << (quick ? 24 : 28);
-  for (const int e : {6, 10, 12, 13, 14, 15, 16, 17, 18, 20}) {
-    const std::int64_t n = std::int64_t{1} << e;
-    made.push_back({c2c("f32", n, points / n), false, e == 10 || e == 16});
-  }
-  if (!quick) made.push_back({"fft_c2c_f32_n16777216_b8_fwd"});
-  for (const int e : {10, 13, 14, 16, 20}) {
-    const std::int64_t n = std::int64_t{1} << e;
-    made.push_back({c2c("f64", n, points / 2 / n)});
-  }
-  made.push_back({"fft_c2c_f32_n1024_b8_fwd", true});
-  made.push_back({"fft_c2c_f32_n131072_b1_fwd", true});
+  std::vector<std::string> tokens = fft::cuda::benchmark_problems();
   if (quick) {
-    made.insert(made.end(), {{"fft_r2c_f32_n400_b16384_fwd"}, {"fft_c2c_f32_n1000_b16384_fwd"}, {"fft_r2c_f32_n320x320_b16_fwd"}});
-  } else {
-    for (const char* token :
-         {"fft_r2c_f32_n400_b262144_fwd", "fft_r2c_f32_n65536_b1024_fwd", "fft_c2c_f32_n1000_b131072_fwd", "fft_c2c_f32_n1331_b131072_fwd",
-          "fft_c2c_f32_n4099_b16384_fwd", "fft_c2c_f64_n65537_b1024_fwd", "fft_r2c_f32_n320x320_b256_fwd",
-          "fft_c2c_f64_n256x256x256_b1_fwd", "fft_c2c_f64_n200x200x200_b1_fwd", "fft_r2c_f32_n108x108x120_b1_fwd"})
-      made.push_back({token});
+    // Powers of two with a sixteenth of the points, and fewer other lengths.
+    tokens.clear();
+    constexpr std::int64_t points = 1 << 24;
+    for (const int e : {6, 10, 12, 13, 14, 15, 16, 17, 18, 20}) tokens.push_back(c2c("f32", std::int64_t{1} << e, points >> e));
+    for (const int e : {10, 13, 14, 16, 20}) tokens.push_back(c2c("f64", std::int64_t{1} << e, points / 2 >> e));
+    tokens.insert(tokens.end(), {"fft_c2c_f32_n1024_b8_fwd", "fft_c2c_f32_n131072_b1_fwd", "fft_r2c_f32_n400_b16384_fwd",
+                                 "fft_c2c_f32_n1000_b16384_fwd", "fft_r2c_f32_n320x320_b16_fwd"});
+  }
+  std::vector<timed_problem> made;
+  for (const std::string& token : tokens) {
+    const bool latency = token == "fft_c2c_f32_n1024_b8_fwd" || token == "fft_c2c_f32_n131072_b1_fwd";
+    const bool schemes = !latency && (token.starts_with("fft_c2c_f32_n1024_") || token.starts_with("fft_c2c_f32_n65536_"));
+    made.push_back({token, latency, schemes});
   }
   return made;
 }

@@ -6,7 +6,7 @@
 
 namespace ballast::gpu_check {
 
-// What docs/benchmarks/h200-fft.md shows. `latency`: so small that the time of a launch counts.
+// The benchmark set (fft/cuda/common.hpp), or with `quick` a smaller one. `latency`: so small that the time of a launch counts.
 struct timed_problem {
   std::string token;
   bool latency = false;

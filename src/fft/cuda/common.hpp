@@ -13,7 +13,7 @@ namespace ballast::fft::cuda {
 // other lines, and the usual mixed lengths; 2^24 points each.
 std::vector<std::string> tuned_problems();
 
-// Tokens of what speed is measured with.
+// Tokens of the benchmark set: what gpu-check times and docs/benchmarks/h200-fft.md shows.
 std::vector<std::string> benchmark_problems();
 
 // What the bundle holds: the kernels of common transforms on such a device, unprotected and protected. Each once.
