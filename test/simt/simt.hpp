@@ -1,4 +1,4 @@
-// CUDA's language for g++: what a .cuh source uses beyond C++, so that it compiles unchanged and runs on fibers (simt.cpp).
+// CUDA's language for g++: what a .cuh source uses beyond C++, so that it compiles unchanged and runs on fibers (scheduler.cpp).
 // Layer: test emulator. Included by cuda/arch/target.cuh where no CUDA compiler compiles; launch.hpp runs kernels.
 //
 // One host thread runs all emulated threads, one at a time, each until it waits. So plain memory is sequentially consistent here; what the
