@@ -5,14 +5,53 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "abft/verify.hpp"
+#include "core/counter_rng.hpp"
 #include "core/macros.hpp"
 
 namespace ballast::abft {
 
 // How often a tile that fails is computed again before it counts as uncorrectable.
 inline constexpr int k_repeats = 2;
+
+// The largest finite number.
+template <class T>
+inline constexpr double k_largest = sizeof(T) == 4 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;
+
+// Where ‖x‖² is summed in working precision, a sum outside of this range says nothing: it overflowed, or lost terms to underflow.
+struct squares_range {
+  double low;
+  double high;
+};
+template <class T>
+inline constexpr squares_range k_squares = sizeof(T) == 4 ? squares_range{1e-28, 1e37} : squares_range{1e-280, 1e300};
+
+// Data of a norm up to this cannot overflow where no intermediate result is more than `growth` times as large.
+template <class T>
+BALLAST_HD constexpr double overflow_norm(double growth) {
+  return k_largest<T> / growth;
+}
+
+// The hash for finding::bits, of numbers in a fixed order. Every NaN counts as the same value: which one an operation gives is not
+// determined.
+class result_hash {
+ public:
+  template <class T>
+  BALLAST_HD void add(T value) {
+    std::uint64_t word = 1;
+    if (value == value) {
+      word = 0;
+      std::memcpy(&word, &value, sizeof value);
+    }
+    made_ = core::mix64(made_ ^ word);
+  }
+  BALLAST_HD constexpr std::uint64_t bits() const { return made_ == 0 ? 1 : made_; }
+
+ private:
+  std::uint64_t made_ = 0x9e3779b97f4a7c15u;
+};
 
 // What the verification of one computation of a tile found.
 struct finding {
@@ -41,7 +80,7 @@ class attempts {
     const int number = number_++;
     bits_ = now.bits;
     if (now.judged ? now.word == k_pass : same) {
-      same_ = same;
+      same_ = same && now.judged;  // repetition alone cannot tell a false alarm
       if (failed_) return outcome::recomputed;
       if (!now.corrected) return outcome::clean;
       first_ = now;
@@ -57,7 +96,8 @@ class attempts {
   // The first failure: what an event reports. Meaningful unless the outcome is clean.
   BALLAST_HD constexpr const finding& first() const { return first_; }
 
-  // After outcome::recomputed: the last two computations gave the same bits, so the check was struck and not the data.
+  // After outcome::recomputed: the computation that passed its check gave the bits of the one before, so the check was struck and not the
+  // data.
   BALLAST_HD constexpr bool false_alarm() const { return failed_ && same_; }
 
  private:

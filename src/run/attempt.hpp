@@ -2,6 +2,8 @@
 // Layer: run. For every driver and host backend.
 #pragma once
 
+#include <optional>
+
 #include "abft/attempt.hpp"
 #include "run/recorder.hpp"
 
@@ -10,13 +12,16 @@ namespace ballast::run {
 // How often a tile may be computed again under this protection.
 constexpr int repeats_of(protection wanted) { return wanted == protection::correct ? abft::k_repeats : 0; }
 
-// Computes and verifies until a result passes: once(number) makes attempt `number` = 0, 1, … and returns its abft::finding. The outcome is
-// recorded for check `site`; `slot` is the worker's in parallel_for. Not for protection::off, which has no checks.
+// Computes and verifies until a result passes: once(number) makes attempt `number` = 0, 1, … and returns its abft::finding, or
+// std::nullopt if something that the tile rests on failed for good and was recorded itself: that ends the attempts as uncorrectable. Else
+// the outcome is recorded for check `site`; `slot` is the worker's in parallel_for. Not for protection::off, which has no checks.
 template <class Once>
 abft::outcome attempt(recorder& seen, protection wanted, const char* site, int slot, Once&& once) {
   abft::attempts state(repeats_of(wanted));
   for (int number = 0;; ++number) {
-    const abft::outcome how = state.judge(once(number));
+    const std::optional<abft::finding> found = once(number);
+    if (!found) return abft::outcome::uncorrectable;
+    const abft::outcome how = state.judge(*found);
     if (how == abft::outcome::open) continue;
     seen.settled(site, how, state, slot);
     return how;

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "abft/attempt.hpp"
 #include "abft/correct.hpp"
 #include "abft/locate.hpp"
 #include "abft/verify.hpp"
@@ -101,6 +102,67 @@ TEST(weights, are_reproducible_distinct_and_of_unit_size) {
   double squares = 0;
   for (int j = 0; j < 100; ++j) squares += std::pow(equispaced_weight(j, 100), 2);
   EXPECT_NEAR(squares, 100, 1e-12);
+}
+
+finding judged(std::uint32_t word, std::uint64_t bits) { return {.word = word, .bits = bits}; }
+finding unjudged(std::uint64_t bits) { return {.judged = false, .bits = bits}; }
+
+TEST(attempts, a_judged_tile_passes_by_its_word) {
+  attempts clean(2);
+  EXPECT_EQ(clean.judge(judged(k_pass, 0)), outcome::clean);
+
+  attempts struck(2);
+  EXPECT_EQ(struck.judge(judged(k_fail, 1)), outcome::open);
+  EXPECT_EQ(struck.judge(judged(k_pass, 2)), outcome::recomputed);
+  EXPECT_FALSE(struck.false_alarm());
+
+  attempts checker(2);
+  EXPECT_EQ(checker.judge(judged(k_fail, 1)), outcome::open);
+  EXPECT_EQ(checker.judge(judged(k_pass, 1)), outcome::recomputed);
+  EXPECT_TRUE(checker.false_alarm());
+
+  attempts persistent(2);
+  EXPECT_EQ(persistent.judge(judged(k_fail, 1)), outcome::open);
+  EXPECT_EQ(persistent.judge(judged(k_fail, 1)), outcome::open);
+  EXPECT_EQ(persistent.judge(judged(k_fail, 1)), outcome::uncorrectable);
+
+  attempts detect(0);
+  EXPECT_EQ(detect.judge(judged(k_fail, 1)), outcome::uncorrectable);
+}
+
+TEST(attempts, an_unjudged_tile_passes_by_the_same_bits_twice) {
+  attempts clean(0);
+  EXPECT_EQ(clean.judge(unjudged(1)), outcome::open);
+  EXPECT_EQ(clean.judge(unjudged(1)), outcome::clean);
+
+  attempts struck(2);
+  EXPECT_EQ(struck.judge(unjudged(1)), outcome::open);
+  EXPECT_EQ(struck.judge(unjudged(2)), outcome::open);
+  EXPECT_EQ(struck.judge(unjudged(2)), outcome::recomputed);
+  EXPECT_FALSE(struck.false_alarm()) << "the data differed";
+
+  attempts detect(0);
+  EXPECT_EQ(detect.judge(unjudged(1)), outcome::open);
+  EXPECT_EQ(detect.judge(unjudged(2)), outcome::uncorrectable);
+
+  attempts persistent(2);
+  EXPECT_EQ(persistent.judge(unjudged(1)), outcome::open);
+  EXPECT_EQ(persistent.judge(unjudged(2)), outcome::open);
+  EXPECT_EQ(persistent.judge(unjudged(3)), outcome::uncorrectable);
+}
+
+TEST(result_hash, sees_every_value_but_the_payload_of_nan) {
+  const auto of = [](double x, float y) {
+    result_hash made;
+    made.add(x);
+    made.add(y);
+    return made.bits();
+  };
+  EXPECT_EQ(of(1, 2), of(1, 2));
+  EXPECT_NE(of(1, 2), of(2, 1));
+  EXPECT_NE(of(0.0, 1), of(-0.0, 1));
+  EXPECT_EQ(of(std::nan("1"), 1), of(-std::nan("2"), 1));
+  EXPECT_NE(of(std::nan("1"), 1), of(std::numeric_limits<double>::infinity(), 1));
 }
 
 }  // namespace
