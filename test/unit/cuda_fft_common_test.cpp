@@ -53,21 +53,5 @@ TEST(common_problems, are_tokens) {
   }
 }
 
-TEST(tuning_table, gives_back_the_lines_that_it_was_given) {
-  const std::string text = "sm_90 f32 1024 rows columns checked 16.8.8 64 4 split 3 1.08\n";
-  const auto lines = tuning_table::parse(text).lines();
-  ASSERT_EQ(lines.size(), 1u);
-  const auto& [request, value] = lines.front();
-  EXPECT_EQ(request.length, 1024);
-  EXPECT_FALSE(request.wide);
-  EXPECT_FALSE(request.in_columns);
-  EXPECT_TRUE(request.out_columns);
-  EXPECT_EQ(request.check, check_form::verify_before_store);
-  EXPECT_EQ(value, (tuned_line{.radices = {16, 8, 8}, .threads = 64, .lines = 4, .split = true, .min_blocks = 3, .gain = 1.08}));
-  tuning_table again;
-  again.set(request, 9, value);
-  EXPECT_EQ(again.to_text(), text);
-}
-
 }  // namespace
 }  // namespace ballast::fft::cuda

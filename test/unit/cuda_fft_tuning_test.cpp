@@ -1,0 +1,108 @@
+// The tuning table: its text, the errors in it, and which policy a line of it gives.
+#include <string>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ballast/error.hpp>
+
+#include "fft/cuda/schedule.hpp"
+#include "unit/cuda_fft_devices.hpp"
+
+namespace ballast::fft::cuda {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(cuda_fft_tuning, comes_back_as_it_was_written) {
+  const std::string text =
+      "sm_80 f64 1000 rows columns unchecked 10.10.10 50 4 split 3 1.25\n"
+      "sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 3 1.08\n"
+      "sm_90 f64 1024 rows rows checked 16.8.8 64 4 staged_split 3 1\n";
+  const tuning_table table = tuning_table::parse("# a comment\n\n" + text);
+  EXPECT_EQ(table.to_text(), text);
+  EXPECT_EQ(tuning_table::parse(table.to_text()).to_text(), text);
+  line_request wanted;
+  wanted.length = 1024;
+  wanted.check = check_form::verify_before_store;
+  const auto found = table.find(wanted, 9);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(*found, (tuned_line{{16, 8, 8}, 64, 4, false, 3, false, 1.08}));
+  EXPECT_FALSE(table.find(wanted, 8).has_value());
+  wanted.wide = true;
+  EXPECT_TRUE(table.find(wanted, 9)->staged && table.find(wanted, 9)->split);
+  wanted.in_columns = true;
+  EXPECT_FALSE(table.find(wanted, 9).has_value());
+  EXPECT_EQ(tuning_table::parse("").to_text(), "");
+  const tuning_table& active = tuning_table::active();
+  EXPECT_EQ(tuning_table::parse(active.to_text()).to_text(), active.to_text());
+}
+
+TEST(cuda_fft_tuning, errors_name_the_line_and_what_is_wrong_with_it) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 3", "12 fields"},
+      {"sm_90 f32 n rows rows checked 16.8.8 64 4 whole 3 1", "12 fields"},
+      {"gfx90 f32 1024 rows rows checked 16.8.8 64 4 whole 3 1", "an architecture like sm_90"},
+      {"sm_x f32 1024 rows rows checked 16.8.8 64 4 whole 3 1", "an architecture like sm_90"},
+      {"sm_90 f16 1024 rows rows checked 16.8.8 64 4 whole 3 1", "f32 or f64"},
+      {"sm_90 f32 1024 row rows checked 16.8.8 64 4 whole 3 1", "rows or columns"},
+      {"sm_90 f32 1024 rows column checked 16.8.8 64 4 whole 3 1", "rows or columns"},
+      {"sm_90 f32 1024 rows rows yes 16.8.8 64 4 whole 3 1", "checked or unchecked"},
+      {"sm_90 f32 1024 rows rows checked 16.8.8 64 4 half 3 1", "whole, split, staged or staged_split"},
+      {"sm_90 f32 1024 rows rows checked 64.16 64 4 whole 3 1", "radices from 1 to 32"},
+      {"sm_90 f32 1024 rows rows checked 16.x.8 64 4 whole 3 1", "radices from 1 to 32"},
+      {"sm_90 f32 1024 rows rows checked 16.8.4 64 4 whole 3 1", "whose product is the length"},
+      {"sm_90 f32 512 rows rows checked 2.2.2.2.2.2.2.2.2 64 4 whole 3 1", "at most 8 radices"},
+      {"sm_90 f32 1024 rows rows checked 16.8.8 0 4 whole 3 1", "of at least 1"},
+      {"sm_90 f32 1024 rows rows checked 16.8.8 64 0 whole 3 1", "of at least 1"},
+      {"sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 0 1", "of at least 1"},
+  };
+  for (const auto& [line, what] : wrong) {
+    try {
+      (void)tuning_table::parse(std::string("# first\n") + line);
+      ADD_FAILURE() << "accepted: " << line;
+    } catch (const invalid_argument_error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("line 2"));
+      EXPECT_THAT(e.what(), HasSubstr(what));
+      EXPECT_THAT(e.what(), HasSubstr(line));
+    }
+  }
+}
+
+TEST(cuda_fft_tuning, a_line_that_is_in_the_table_gets_its_policy) {
+  line_request wanted;
+  wanted.length = 64;
+  wanted.count = wanted.columns = 100000;
+  tuning_table table;
+  table.set(wanted, 9, {{4, 4, 4}, 8, 16, true, 2});
+  const line_policy p = choose_policy(wanted, hopper(), table);
+  EXPECT_EQ(p.stages, 3);
+  EXPECT_EQ(p.threads, 8);
+  EXPECT_EQ(p.lines, 16);
+  EXPECT_TRUE(p.split);
+  EXPECT_EQ(p.min_blocks, 2);
+  EXPECT_NE(choose_policy(wanted, ampere(), table).stages, 3);
+  wanted.count = 4;  // fewer lines than a tile has
+  wanted.columns = 4;
+  EXPECT_LT(choose_policy(wanted, hopper(), table).lines, 16);
+}
+
+TEST(cuda_fft_tuning, gives_back_the_lines_that_it_was_given) {
+  const std::string text = "sm_90 f32 1024 rows columns checked 16.8.8 64 4 split 3 1.08\n";
+  const auto lines = tuning_table::parse(text).lines();
+  ASSERT_EQ(lines.size(), 1u);
+  const auto& [request, value] = lines.front();
+  EXPECT_EQ(request.length, 1024);
+  EXPECT_FALSE(request.wide);
+  EXPECT_FALSE(request.in_columns);
+  EXPECT_TRUE(request.out_columns);
+  EXPECT_EQ(request.check, check_form::verify_before_store);
+  EXPECT_EQ(value, (tuned_line{.radices = {16, 8, 8}, .threads = 64, .lines = 4, .split = true, .min_blocks = 3, .gain = 1.08}));
+  tuning_table again;
+  again.set(request, 9, value);
+  EXPECT_EQ(again.to_text(), text);
+}
+
+}  // namespace
+}  // namespace ballast::fft::cuda
