@@ -28,6 +28,10 @@ struct squares_range {
 template <class T>
 inline constexpr squares_range k_squares = sizeof(T) == 4 ? squares_range{1e-28, 1e37} : squares_range{1e-280, 1e300};
 
+// A column whose norm is beyond 2^±this is multiplied by a power of two first: products and squares of the others stay in range.
+template <class T>
+inline constexpr int k_moderate_exponent = sizeof(T) == 4 ? 40 : 300;
+
 // Data of a norm up to this cannot overflow where no intermediate result is more than `growth` times as large.
 template <class T>
 BALLAST_HD constexpr double overflow_norm(double growth) {
@@ -61,8 +65,14 @@ struct finding {
   std::uint64_t bits = 0;       // hash of the result, never 0; 0: not computed. Unjudged results need it
   double residual = 0;
   double threshold = 0;
-  std::int64_t index = -1;  // as in ballast::event
+  std::int64_t index = -1;      // as in ballast::event
+  const char* check = nullptr;  // the check that failed, where a tile has several: the event's site
 };
+
+// The word says failure and the numbers say pass: the comparison was struck, not the data.
+BALLAST_HD constexpr bool comparison_struck(const finding& seen) {
+  return seen.word != k_pass && seen.residual <= seen.threshold && -seen.residual <= seen.threshold;
+}
 
 // How the attempts at one tile ended. open: compute it again.
 enum class outcome : std::uint8_t { open, clean, corrected, recomputed, uncorrectable };
@@ -74,10 +84,12 @@ class attempts {
   BALLAST_HD constexpr explicit attempts(int repeats) : repeats_(repeats) {}
 
   // Judges one more computation. A judged result must pass; an unjudged one must have the bits of the computation before it, so it is
-  // always computed at least twice, and its first computation is no failure.
+  // always computed at least twice. Its first computation is a failure only if the next one gives something else.
   BALLAST_HD constexpr outcome judge(const finding& now) {
     const bool same = number_ > 0 && now.bits != 0 && now.bits == bits_;
     const int number = number_++;
+    failed_ = failed_ || (waiting_ && !same);
+    waiting_ = !now.judged && !same;
     bits_ = now.bits;
     if (now.judged ? now.word == k_pass : same) {
       same_ = same && now.judged;  // repetition alone cannot tell a false alarm
@@ -86,11 +98,17 @@ class attempts {
       first_ = now;
       return outcome::corrected;
     }
-    if (!failed_ && (now.judged || number > 0)) {
-      failed_ = true;
-      first_ = now;
-    }
+    if (!failed_) first_ = now;
+    failed_ = failed_ || now.judged;
     return number < repeats_ + (failed_ ? 0 : 1) ? outcome::open : outcome::uncorrectable;
+  }
+
+  // Computes and verifies until the outcome is not open: once(number) makes computation `number` = 0, 1, … and returns its finding.
+  template <class Once>
+  constexpr outcome settle(Once&& once) {
+    outcome how = outcome::open;
+    while (how == outcome::open) how = judge(once(number_));
+    return how;
   }
 
   // The first failure: what an event reports. Meaningful unless the outcome is clean.
@@ -104,6 +122,7 @@ class attempts {
   int repeats_;
   int number_ = 0;
   bool failed_ = false;
+  bool waiting_ = false;  // for the repetition of an unjudged computation
   bool same_ = false;
   std::uint64_t bits_ = 0;
   finding first_{};

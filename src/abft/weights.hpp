@@ -36,4 +36,7 @@ inline double equispaced_weight(std::int64_t j, std::int64_t count) {
   return static_cast<double>(j + 1) / rms;
 }
 
+// The power of two that equilibrates a column of this norm in a checksum over columns; 1 if the norm is 0, Inf or NaN.
+inline double equilibrating(double norm) { return norm > 0 && std::isfinite(norm) ? std::ldexp(1.0, -std::ilogb(norm)) : 1.0; }
+
 }  // namespace ballast::abft

@@ -14,7 +14,8 @@ constexpr int repeats_of(protection wanted) { return wanted == protection::corre
 
 // Computes and verifies until a result passes: once(number) makes attempt `number` = 0, 1, … and returns its abft::finding, or
 // std::nullopt if something that the tile rests on failed for good and was recorded itself: that ends the attempts as uncorrectable. Else
-// the outcome is recorded for check `site`; `slot` is the worker's in parallel_for. Not for protection::off, which has no checks.
+// the outcome is recorded for check `site`, or for the one that the finding names; `slot` is the worker's in parallel_for. Under
+// protection::off no check may fail.
 template <class Once>
 abft::outcome attempt(recorder& seen, protection wanted, const char* site, int slot, Once&& once) {
   abft::attempts state(repeats_of(wanted));

@@ -51,7 +51,7 @@ void recorder::settled(const char* site, abft::outcome how, const abft::attempts
   const action what = how == abft::outcome::corrected    ? action::corrected
                       : how == abft::outcome::recomputed ? action::recomputed
                                                          : action::uncorrectable;
-  detected(site, first.index, first.residual, first.threshold, what, slot);
+  detected(first.check != nullptr ? first.check : site, first.index, first.residual, first.threshold, what, slot);
   if (what == action::recomputed && seen.false_alarm()) false_alarm();
 }
 

@@ -46,7 +46,7 @@ class recorder {
   // `multiprocessor` is for devices that have them.
   void detected(const char* site, std::int64_t index, double residual, double threshold, action what, int slot, int multiprocessor = -1);
 
-  // The attempts at one tile ended so: an event unless that is clean.
+  // The attempts at one tile ended so: an event unless that is clean. `site` names the check unless the finding does.
   void settled(const char* site, abft::outcome how, const abft::attempts& seen, int slot);
 
   // Adds what a device saw.

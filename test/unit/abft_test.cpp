@@ -151,6 +151,27 @@ TEST(attempts, an_unjudged_tile_passes_by_the_same_bits_twice) {
   EXPECT_EQ(persistent.judge(unjudged(3)), outcome::uncorrectable);
 }
 
+TEST(attempts, an_unjudged_result_that_does_not_come_again_is_a_failure) {
+  attempts state(0);
+  finding odd = unjudged(1);
+  odd.residual = 4;
+  EXPECT_EQ(state.judge(odd), outcome::open);
+  EXPECT_EQ(state.judge(judged(k_pass, 0)), outcome::recomputed);
+  EXPECT_EQ(state.first().residual, 4);
+}
+
+TEST(attempts, settle_makes_the_computations) {
+  attempts state(2);
+  EXPECT_EQ(state.settle([](int number) { return judged(number < 2 ? k_fail : k_pass, 0); }), outcome::recomputed);
+}
+
+TEST(attempts, a_struck_comparison_contradicts_its_numbers) {
+  EXPECT_TRUE(comparison_struck({.word = k_fail, .residual = -0.5, .threshold = 1}));
+  EXPECT_FALSE(comparison_struck({.word = k_fail, .residual = 2, .threshold = 1}));
+  EXPECT_FALSE(comparison_struck({.word = k_fail, .residual = std::numeric_limits<double>::quiet_NaN(), .threshold = 1}));
+  EXPECT_FALSE(comparison_struck({.word = k_pass, .residual = 0.5, .threshold = 1}));
+}
+
 TEST(result_hash, sees_every_value_but_the_payload_of_nan) {
   const auto of = [](double x, float y) {
     result_hash made;
