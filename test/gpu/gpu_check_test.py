@@ -36,6 +36,13 @@ if stage == "heatmap":
     for n in range(3, 26):
         for b in range(0, 29 - n):
             row("cell", log_n=n, log_batch=b, off=1e-3, correct=1.1e-3, cufft=2e-3)
+if stage == "kernels":
+    for name, origin in (("a", "bundle"), ("b", "compiled")):
+        row("kernel", expression=name, token="t", registers=1, spills=0, stack=0, **{"from": origin, "pass": True})
+    if "--bundle" in sys.argv:
+        with open(sys.argv[sys.argv.index("--bundle") + 1], "w") as to:
+            to.write(f"[{sys.argv[0].rsplit('/', 1)[1]} {sys.argv[sys.argv.index('--arch') + 1]}]")
+        row("bundle", kernels=2)
 if stage == "heatmap" and "--quick" in sys.argv: sys.exit(9)
 '''
 
@@ -88,6 +95,38 @@ class GpuCheck(unittest.TestCase):
         for arguments in (["bake"], ["verify", "--seconds", "0"], ["verify", "fft_c2c_f32_n0_b1_fwd"], ["verify", "--what"], []):
             self.assertEqual(subprocess.run([PROGRAM, *arguments], capture_output=True).returncode, 2, arguments)
         self.assertEqual(check("--stages", "bake")[0], 2)
+        self.assertEqual(check("--budget", "0")[0], 2)
+        status, _, error = check("--only", "kmeans")
+        self.assertEqual(status, 2)
+        self.assertIn("expected some of fft, which have a CUDA backend, got kmeans", error)
+        (self.out / "text").write_text("no bundle")
+        self.assertEqual(check("--bundle", self.out / "text")[0], 2)
+        refused = subprocess.run([PROGRAM, "list", "--only", "kmeans"], capture_output=True, text=True)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("expected an algorithm with a CUDA backend (fft), got kmeans", refused.stderr)
+
+    def test_what_is_prepared_travels_and_is_found(self):
+        programs = self.out / "there" / "bin"
+        programs.mkdir(parents=True)
+        for each in self.fake.iterdir():
+            (programs / each.name).symlink_to(each)
+        bundle = self.out / "kernels.xz"
+        status, out, error = check("--programs", programs, "--out", self.out, "--prepare", bundle)
+        self.assertEqual(status, 0, error)
+        self.assertIn("kernels.xz: 4 kernels", out)
+        status, out, error = check("--programs", programs, "--out", self.out, "--bundle", bundle, "--only", "fft", "--stages", "kernels")
+        self.assertEqual(status, 0, error)
+        self.assertIn("4 kernels, 2 compiled here", out)
+        self.assertEqual((programs.parent / "share" / "ballast" / "kernels.bundle").read_text(), "[ballast-gpu-check-production sm_90a][ballast-gpu-check sm_90a]")
+
+    def test_stages_share_the_budget_and_pass_on_what_they_leave(self):
+        check("--programs", self.fake, "--out", self.out, "--stages", "bench,heatmap", "--budget", "100")
+        seconds = {}
+        for name in ("bench", "heatmap"):
+            words = (self.out / f"{name}.log").read_text().split()
+            seconds[name] = float(words[words.index("--seconds") + 1])
+        self.assertAlmostEqual(seconds["bench"], 100 * 95 / 155 - 10, delta=2)
+        self.assertAlmostEqual(seconds["heatmap"], 100 - 10, delta=5)  # bench took next to nothing
 
     def test_table_and_page(self):
         status, out, _ = check("--programs", self.fake, "--out", self.out, "--stages", "verify,bench,heatmap")

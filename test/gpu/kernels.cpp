@@ -1,40 +1,32 @@
-// Which kernels do the other stages need, do they compile, and does each keep to its budget? The plans run on a device that only writes
-// down what it is asked to load; then everything is compiled on all cores, into the cache that the other stages find it in. Needs no GPU.
-#include <algorithm>
+// Which kernels do the other stages need, do they compile, and does each keep to its budget? Needs no GPU.
 #include <atomic>
 #include <map>
-#include <set>
+#include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "algorithm.hpp"
 #include "cuda/driver.hpp"
 #include "cuda/jit.hpp"
-#include "device_problem.hpp"
-#include "fft/cuda/transform.hpp"
-#include "inject/injector.hpp"
 #include "output.hpp"
-#include "problems.hpp"
 #include "simt/arch_checks.hpp"
-#include "stages.hpp"
-#include "support/devices.hpp"
 
 namespace ballast::gpu_check {
+
 namespace {
 
-template <class T>
-void use(test::recording_device& device, const fft::problem& problem, fft::direction way, protection guard, const std::string& scheme) {
-  device.user = fft::to_token(problem, way) + " " + std::string(to_string(guard)) + (scheme.empty() ? "" : " " + scheme);
-  const fft::geometry shape = fft::resolve(problem);
-  execution how;
-  how.backend = backend::cuda;
-  how.protection = guard;
-  how.scheme = scheme;
-  const auto address = [](std::uintptr_t place) { return reinterpret_cast<void*>(place); };
-  (void)execute<T>(fft::plan(problem, how), shape, way, address(std::uintptr_t{1} << 40), address(std::uintptr_t{1} << 50));
+const char* origin_name(cuda::kernel_cache::origin from) {
+  switch (from) {
+    case cuda::kernel_cache::origin::bundle: return "bundle";
+    case cuda::kernel_cache::origin::compiler: return "compiled";
+    default: return "cached";
+  }
 }
 
 }  // namespace
 
-int kernels(const settings& wanted, const time_limit& limit) {
+int kernels(const algorithm& of, const settings& wanted, const time_limit& limit) {
   // The device here, or with an architecture named by --arch, or else of an H200.
   cuda::capabilities about;
   std::string architecture = wanted.architecture;
@@ -46,79 +38,11 @@ int kernels(const settings& wanted, const time_limit& limit) {
     about = cuda::typical_capabilities(architecture);
   }
   const auto device = std::make_shared<test::recording_device>(about);
-  cuda::override_device(device);
   int failed = 0;
-  std::set<std::string> refused;
-  const auto add_once = [&](const std::string& token, const std::vector<protection>& guards, const std::vector<std::string>& schemes,
-                            bool in_place) {
-    const fft::token parsed = fft::parse_token(token);
-    for (const std::string& scheme : schemes) {
-      for (const protection guard : guards) {
-        if (guard == protection::off && !scheme.empty()) continue;
-        for (const bool inside : {false, true}) {
-          if (inside && !in_place) continue;
-          try {
-            const fft::problem problem = inside ? in_place_problem(parsed.problem) : parsed.problem;
-            if (problem.precision == precision::f32) {
-              use<float>(*device, problem, parsed.direction, guard, scheme);
-            } else {
-              use<double>(*device, problem, parsed.direction, guard, scheme);
-            }
-          } catch (const unsupported_error& e) {
-            if (scheme.empty()) {
-              ++failed;
-              row("kernel").add("token", token).add("refused", e.what()).print();
-            } else if (refused.insert(scheme).second) {
-              row("scheme").add("scheme", scheme).add("refused", e.what()).print();
-            }
-          } catch (const std::exception& e) {
-            ++failed;
-            row("kernel").add("token", token).add("refused", e.what()).print();
-          }
-        }
-      }
-    }
-  };
-  std::vector<fft::cuda::pairing> pairings = {fft::cuda::pairing::where_it_pays};
-  if (wanted.compare_pairs)
-    pairings = {fft::cuda::pairing::where_it_pays, fft::cuda::pairing::wherever_possible, fft::cuda::pairing::never};
-  const auto add = [&](const std::string& token, const std::vector<protection>& guards, const std::vector<std::string>& schemes,
-                       bool in_place) {
-    for (const fft::cuda::pairing which : pairings) {
-      fft::cuda::override_pairing(which);
-      add_once(token, guards, schemes, in_place);
-    }
-    fft::cuda::override_pairing(fft::cuda::pairing::where_it_pays);
-  };
-  const std::vector<protection> both = {protection::off, protection::correct};
-  std::vector<std::string> schemes = wanted.schemes.empty() ? k_other_schemes : wanted.schemes;
-  std::erase(schemes, "offline");  // cuFFT's kernels, on memory that must be there
-  schemes.insert(schemes.begin(), "");
-  if (!wanted.tokens.empty()) {
-    for (const std::string& token : wanted.tokens) add(token, both, schemes, true);
-  } else if (inject::active_injector::enabled) {
-    for (const std::string& token : fault_set(wanted.quick)) add(token, both, {""}, false);
-    for (const timed_problem& each : benchmark_set(wanted.quick)) {
-      if (each.schemes) add(each.token, {protection::correct}, {""}, false);
-    }
-    for (const std::string& token : scheme_set()) add(token, both, schemes, false);
-  } else {
-    for (const timed_problem& each : benchmark_set(wanted.quick))
-      add(each.token, both, each.schemes ? schemes : std::vector<std::string>{""}, false);
-    for (const std::string& token : accuracy_set(wanted.quick)) add(token, both, {""}, true);
-    for (const std::string& token : fault_set(wanted.quick)) add(token, both, {""}, false);
-    for (const std::string& token : scheme_set()) add(token, {protection::correct}, schemes, false);
-    for (const std::string& token : sanitizer_set()) add(token, both, {""}, false);
-    if (!wanted.quick) {
-      for (const std::string& token : huge_set()) add(token, both, {""}, true);
-    }
-    for (int e = 3; e <= 25; ++e) {
-      for (int b = 0; e + b <= (wanted.quick ? 24 : 28); ++b)
-        add("fft_c2c_f32_n" + std::to_string(std::int64_t{1} << e) + "_b" + std::to_string(std::int64_t{1} << b) + "_fwd", both, {""},
-            false);
-    }
+  {
+    const test::current_device_guard guard(device);
+    failed = of.record(*device, wanted);
   }
-  cuda::override_device(nullptr);
   if (wanted.tokens.empty()) {
     device->user = "instructions";
     for (const arch_checks::check& each : arch_checks::all(about.major)) (void)device->load(each.request);
@@ -148,7 +72,7 @@ int kernels(const settings& wanted, const time_limit& limit) {
             const auto found = here ? cache.get(requests[i], about.major, about.minor, cuda::driver::available().version / 1000)
                                     : cache.get(requests[i], architecture);
             outcomes[i].made = found.made;
-            outcomes[i].from = found.from == cuda::kernel_cache::origin::compiler ? "compiled" : "cached";
+            outcomes[i].from = origin_name(found.from);
           } catch (const std::exception& e) {
             outcomes[i].wrong = e.what();
           }
@@ -173,6 +97,16 @@ int kernels(const settings& wanted, const time_limit& limit) {
       ++failed;
     }
     line.print();
+  }
+  if (!wanted.bundle.empty()) {
+    std::map<std::string, cuda::image> images;  // problems share kernels: each once
+    for (const outcome& one : outcomes) {
+      if (one.made) images.try_emplace(one.made->text, *one.made);
+    }
+    std::vector<cuda::image> list;
+    for (auto& [text, made] : images) list.push_back(std::move(made));
+    cuda::write_bundle(wanted.bundle, list);
+    row("bundle").add("kernels", list.size()).print();
   }
   if (skipped > 0) row("skipped").add("stage", "kernels").add("cases", skipped.load()).print();
   return failed;

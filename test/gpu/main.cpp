@@ -1,19 +1,19 @@
-// ballast-gpu-check: tests and times the CUDA backend of the FFT on a GPU, against more precision and against cuFFT. scripts/gpu-check
-// builds and runs it and makes a table of what it prints, one JSON object a line. Exit status: 0 all is right, 1 a check failed, 2 bad
+// ballast-gpu-check: tests and times the CUDA backends on a GPU, against more precision and against rivals. scripts/gpu-check builds
+// and runs it and makes a table of what it prints, one JSON object a line. Exit status: 0 all is right, 1 a check failed, 2 bad
 // usage, 4 no GPU to run on.
 #include <cstdio>
 #include <cstdlib>
-#include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include <ballast/error.hpp>
 
+#include "../../bench/gpu.hpp"
+#include "algorithm.hpp"
 #include "cuda/device.hpp"
-#include "device_problem.hpp"
 #include "fft/cuda/cufft.hpp"
 #include "output.hpp"
-#include "problems.hpp"
 #include "stages.hpp"
 
 namespace ballast::gpu_check {
@@ -22,35 +22,40 @@ namespace {
 constexpr int k_bad_usage = 2, k_no_gpu = 4;
 
 constexpr const char* k_usage =
-    "usage: ballast-gpu-check STAGE [--seconds S] [--quick] [--groups G,…] [--scheme NAME]… [--pairs] [--backend B] [TOKEN…]\n"
-    "stages: info, list, kernels [--arch sm_90a], verify (groups instructions, accuracy, places, layouts, clean, huge; faults only in the "
+    "usage: ballast-gpu-check STAGE [--only fft] [--seconds S] [--quick] [--groups G,…] [--scheme NAME]… [--pairs] [--backend B] [TOKEN…]\n"
+    "stages: info, algorithms, list, kernels [--arch sm_90a] [--bundle FILE], verify (groups instructions, accuracy, places, layouts, "
+    "clean, huge; faults only in the "
     "instrumented program),\n"
     "        sanitize, bench, repairs (instrumented), heatmap, tune [--table FILE]\n"
+    "--only: the algorithm whose stage it is; fft by default\n"
+    "--bundle: also write the kernels to FILE, which the programs find as ../share/ballast/kernels.bundle\n"
     "TOKEN, --scheme: these instead of the stage's own\n"
     "--pairs: bench, and kernels for it, also with every pair of passes that can be one launch, and with none\n"
     "--backend: cpu or reference instead of cuda, with the host's memory: tries the stages where there is no GPU\n";
 
-int list(const settings& wanted) {
-  const auto print = [](const char* stage, const std::vector<std::string>& tokens) {
-    for (const std::string& token : tokens) {
-      (void)fft::parse_token(token);
-      row("problem").add("stage", stage).add("token", token).print();
-    }
-  };
-  print("accuracy", accuracy_set(wanted.quick));
-  print("faults", fault_set(wanted.quick));
-  print("huge", huge_set());
-  print("sanitize", sanitizer_set());
-  std::vector<std::string> timed;
-  for (const timed_problem& each : benchmark_set(wanted.quick)) timed.push_back(each.token);
-  print("bench", timed);
-  return 0;
+const algorithm& algorithm_of(std::string_view name) {
+  std::string known;
+  for (const algorithm* each : algorithms()) {
+    if (each->name == name) return *each;
+    known += (known.empty() ? "" : ", ") + std::string(each->name);
+  }
+  throw invalid_argument_error("--only: expected an algorithm with a CUDA backend (" + known + "), got " + std::string(name));
 }
+
+}  // namespace
+
+std::span<const algorithm* const> algorithms() {
+  static const algorithm* const all[] = {&fft_algorithm()};
+  return all;
+}
+
+namespace {
 
 int run(int argc, char** argv) {
   settings wanted;
   double seconds = 1e9;
   std::string stage;
+  const algorithm* of = &fft_algorithm();
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     const auto value = [&]() -> std::string_view {
@@ -69,6 +74,10 @@ int run(int argc, char** argv) {
         throw invalid_argument_error("--seconds: expected a number above 0, got " + given);
     } else if (argument == "--arch") {
       wanted.architecture = value();
+    } else if (argument == "--bundle") {
+      wanted.bundle = value();
+    } else if (argument == "--only") {
+      of = &algorithm_of(value());
     } else if (argument == "--table") {
       wanted.table = value();
     } else if (argument == "--groups") {
@@ -81,22 +90,26 @@ int run(int argc, char** argv) {
       if (!parsed || *parsed == backend::automatic)
         throw invalid_argument_error("--backend: expected cuda, cpu or reference, got " + given);
       tested = *parsed;
-      if (tested != backend::cuda) bench::gpu::pretend();
+      if (*parsed != backend::cuda) bench::gpu::pretend();
     } else if (argument.starts_with("-")) {
       throw invalid_argument_error(std::string(argument) + ": no such option");
     } else if (stage.empty()) {
       stage = argument;
     } else {
-      (void)fft::parse_token(argument);
       wanted.tokens.emplace_back(argument);
     }
   }
-  if (stage == "list") return list(wanted);
-  const std::map<std::string, int (*)(const settings&, const time_limit&)> stages = {
-      {"info", nullptr}, {"kernels", kernels}, {"verify", verify},   {"sanitize", sanitize},
-      {"bench", bench},  {"repairs", repairs}, {"heatmap", heatmap}, {"tune", tune}};
-  const auto chosen = stages.find(stage);
-  if (chosen == stages.end()) throw invalid_argument_error("STAGE: got \"" + stage + "\"");
+  for (const std::string& token : wanted.tokens) of->check_token(token);
+  if (stage == "list") {
+    of->list(wanted);
+    return 0;
+  }
+  if (stage == "algorithms") {
+    for (const algorithm* each : algorithms()) row("algorithm").add("name", each->name).print();
+    return 0;
+  }
+  const auto chosen = of->stages.find(stage);
+  if (chosen == of->stages.end() && stage != "info" && stage != "kernels") throw invalid_argument_error("STAGE: got \"" + stage + "\"");
 
   row info("info");
   info.add("version", BALLAST_VERSION);
@@ -118,7 +131,7 @@ int run(int argc, char** argv) {
   info.print();
 
   const time_limit limit(seconds);
-  const int failed = chosen->second == nullptr ? 0 : chosen->second(wanted, limit);
+  const int failed = stage == "info" ? 0 : stage == "kernels" ? kernels(*of, wanted, limit) : chosen->second(wanted, limit);
   row("end").add("stage", stage).add("failed", failed).add("seconds", seconds - limit.left()).print();
   return failed == 0 ? 0 : 1;
 }

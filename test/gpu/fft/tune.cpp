@@ -5,9 +5,9 @@
 
 #include "device_problem.hpp"
 #include "fft/cuda/tune.hpp"
+#include "fft_stages.hpp"
 #include "output.hpp"
 #include "problems.hpp"
-#include "stages.hpp"
 
 namespace ballast::gpu_check {
 

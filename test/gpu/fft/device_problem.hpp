@@ -12,15 +12,13 @@
 #include <ballast/error.hpp>
 #include <ballast/fft.hpp>
 
-#include "../../bench/gpu.hpp"
+#include "../../../bench/gpu.hpp"
 #include "data.hpp"
+#include "stages.hpp"
 
 namespace ballast::gpu_check {
 
 namespace gpu = bench::gpu;
-
-// What the stages run: the CUDA backend, or another one to try the stages themselves.
-inline backend tested = backend::cuda;
 
 inline execution on_gpu(protection guard, const std::string& scheme = {}, const inject::plan* faults = nullptr) {
   execution how;

@@ -10,10 +10,10 @@
 #include "device_problem.hpp"
 #include "fft/cuda/cufft.hpp"
 #include "fft/cuda/transform.hpp"
+#include "fft_stages.hpp"
 #include "inject/plan.hpp"
 #include "output.hpp"
 #include "problems.hpp"
-#include "stages.hpp"
 
 namespace ballast::gpu_check {
 namespace {

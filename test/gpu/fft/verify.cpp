@@ -9,12 +9,12 @@
 
 #include "device_problem.hpp"
 #include "fft/cuda/cufft.hpp"
+#include "fft_stages.hpp"
 #include "inject/injector.hpp"
 #include "inject/plan.hpp"
 #include "output.hpp"
 #include "problems.hpp"
 #include "simt/arch_checks.hpp"
-#include "stages.hpp"
 
 namespace ballast::gpu_check {
 namespace {

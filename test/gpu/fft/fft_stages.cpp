@@ -1,0 +1,40 @@
+// The FFT as gpu-check knows it.
+#include "fft_stages.hpp"
+
+#include "algorithm.hpp"
+#include "fft/problem.hpp"
+#include "output.hpp"
+#include "problems.hpp"
+
+namespace ballast::gpu_check {
+namespace {
+
+void list(const settings& wanted) {
+  const auto print = [](const char* stage, const std::vector<std::string>& tokens) {
+    for (const std::string& token : tokens) {
+      (void)fft::parse_token(token);
+      row("problem").add("stage", stage).add("token", token).print();
+    }
+  };
+  print("accuracy", accuracy_set(wanted.quick));
+  print("faults", fault_set(wanted.quick));
+  print("huge", huge_set());
+  print("sanitize", sanitizer_set());
+  std::vector<std::string> timed;
+  for (const timed_problem& each : benchmark_set(wanted.quick)) timed.push_back(each.token);
+  print("bench", timed);
+}
+
+}  // namespace
+
+const algorithm& fft_algorithm() {
+  static const algorithm made = {
+      .name = "fft",
+      .stages = {{"verify", verify}, {"sanitize", sanitize}, {"bench", bench}, {"repairs", repairs}, {"heatmap", heatmap}, {"tune", tune}},
+      .record = record_fft,
+      .list = list,
+      .check_token = [](std::string_view text) { (void)fft::parse_token(text); }};
+  return made;
+}
+
+}  // namespace ballast::gpu_check

@@ -1,0 +1,103 @@
+// Which kernels the stages of the FFT need. Their plans run on a device that only writes down what it is asked to load.
+#include <set>
+
+#include "device_problem.hpp"
+#include "fft/cuda/transform.hpp"
+#include "fft_stages.hpp"
+#include "inject/injector.hpp"
+#include "output.hpp"
+#include "problems.hpp"
+
+namespace ballast::gpu_check {
+namespace {
+
+template <class T>
+void use(test::recording_device& device, const fft::problem& problem, fft::direction way, protection guard, const std::string& scheme) {
+  device.user = fft::to_token(problem, way) + " " + std::string(to_string(guard)) + (scheme.empty() ? "" : " " + scheme);
+  const fft::geometry shape = fft::resolve(problem);
+  execution how;
+  how.backend = backend::cuda;
+  how.protection = guard;
+  how.scheme = scheme;
+  const auto address = [](std::uintptr_t place) { return reinterpret_cast<void*>(place); };
+  (void)execute<T>(fft::plan(problem, how), shape, way, address(std::uintptr_t{1} << 40), address(std::uintptr_t{1} << 50));
+}
+
+}  // namespace
+
+int record_fft(test::recording_device& device, const settings& wanted) {
+  int failed = 0;
+  std::set<std::string> refused;
+  const auto add_once = [&](const std::string& token, const std::vector<protection>& guards, const std::vector<std::string>& schemes,
+                            bool in_place) {
+    const fft::token parsed = fft::parse_token(token);
+    for (const std::string& scheme : schemes) {
+      for (const protection guard : guards) {
+        if (guard == protection::off && !scheme.empty()) continue;
+        for (const bool inside : {false, true}) {
+          if (inside && !in_place) continue;
+          try {
+            const fft::problem problem = inside ? in_place_problem(parsed.problem) : parsed.problem;
+            if (problem.precision == precision::f32) {
+              use<float>(device, problem, parsed.direction, guard, scheme);
+            } else {
+              use<double>(device, problem, parsed.direction, guard, scheme);
+            }
+          } catch (const unsupported_error& e) {
+            if (scheme.empty()) {
+              ++failed;
+              row("kernel").add("token", token).add("refused", e.what()).print();
+            } else if (refused.insert(scheme).second) {
+              row("scheme").add("scheme", scheme).add("refused", e.what()).print();
+            }
+          } catch (const std::exception& e) {
+            ++failed;
+            row("kernel").add("token", token).add("refused", e.what()).print();
+          }
+        }
+      }
+    }
+  };
+  std::vector<fft::cuda::pairing> pairings = {fft::cuda::pairing::where_it_pays};
+  if (wanted.compare_pairs)
+    pairings = {fft::cuda::pairing::where_it_pays, fft::cuda::pairing::wherever_possible, fft::cuda::pairing::never};
+  const auto add = [&](const std::string& token, const std::vector<protection>& guards, const std::vector<std::string>& schemes,
+                       bool in_place) {
+    for (const fft::cuda::pairing which : pairings) {
+      fft::cuda::override_pairing(which);
+      add_once(token, guards, schemes, in_place);
+    }
+    fft::cuda::override_pairing(fft::cuda::pairing::where_it_pays);
+  };
+  const std::vector<protection> both = {protection::off, protection::correct};
+  std::vector<std::string> schemes = wanted.schemes.empty() ? k_other_schemes : wanted.schemes;
+  std::erase(schemes, "offline");  // cuFFT's kernels, on memory that must be there
+  schemes.insert(schemes.begin(), "");
+  if (!wanted.tokens.empty()) {
+    for (const std::string& token : wanted.tokens) add(token, both, schemes, true);
+  } else if (inject::active_injector::enabled) {
+    for (const std::string& token : fault_set(wanted.quick)) add(token, both, {""}, false);
+    for (const timed_problem& each : benchmark_set(wanted.quick)) {
+      if (each.schemes) add(each.token, {protection::correct}, {""}, false);
+    }
+    for (const std::string& token : scheme_set()) add(token, both, schemes, false);
+  } else {
+    for (const timed_problem& each : benchmark_set(wanted.quick))
+      add(each.token, both, each.schemes ? schemes : std::vector<std::string>{""}, false);
+    for (const std::string& token : accuracy_set(wanted.quick)) add(token, both, {""}, true);
+    for (const std::string& token : fault_set(wanted.quick)) add(token, both, {""}, false);
+    for (const std::string& token : scheme_set()) add(token, {protection::correct}, schemes, false);
+    for (const std::string& token : sanitizer_set()) add(token, both, {""}, false);
+    if (!wanted.quick) {
+      for (const std::string& token : huge_set()) add(token, both, {""}, true);
+    }
+    for (int e = 3; e <= 25; ++e) {
+      for (int b = 0; e + b <= (wanted.quick ? 24 : 28); ++b)
+        add("fft_c2c_f32_n" + std::to_string(std::int64_t{1} << e) + "_b" + std::to_string(std::int64_t{1} << b) + "_fwd", both, {""},
+            false);
+    }
+  }
+  return failed;
+}
+
+}  // namespace ballast::gpu_check
