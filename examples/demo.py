@@ -30,6 +30,7 @@ COMPUTATIONS = [
         "question": "150 flowers in 3 clusters",
         "command": ["kmeans", DATA / "iris.csv", "-k", "3", "--seed", "3"],
         "output": "--labels",
+        "element": "label of flower",
         "answer": lambda out: "inertia " + number(out["inertia"]) + ", clusters of " + "/".join(map(str, sorted(out["sizes"]))),
         "faults": [
             fault("kmeans.sum", seed=2, visit="last"),
@@ -43,6 +44,7 @@ COMPUTATIONS = [
         "question": "the solar cycle, from 309 years",
         "command": ["fft", DATA / "sunspots.csv", "--real"],
         "output": "-o",
+        "element": "spectrum at frequency",
         "answer": lambda out: "cycle of " + number(out["peak"]["period"]) + " years, strength " + number(out["peak"]["magnitude"]),
         "faults": [fault("fft.input"), fault("fft.stage"), fault("fft.twiddle", "random_value"), fault("fft.output", "nan", seed=3)],
     },
@@ -51,6 +53,7 @@ COMPUTATIONS = [
         "question": "employment against six causes",
         "command": ["lstsq", DATA / "longley-a.csv", DATA / "longley-b.csv"],
         "output": "-o",
+        "element": "coefficient",
         "answer": lambda out: "trend " + number(out["x"][0][6]) + " a year, residual " + number(out["residual"][0]),
         "faults": [fault("qr.panel"), fault("qr.tau", bit=52), fault("qr.trailing"), fault("qr.reflector")],
     },
@@ -73,8 +76,16 @@ def run(ballast, computation, folder, *more):
 
 
 def values(text):
-    parts = (complex(field) for line in text.split() for field in line.split(","))
-    return [x for part in parts for x in (part.real, part.imag)]
+    return [complex(field) for line in text.split() for field in line.split(",")]
+
+
+def difference(x, y):
+    """|x − y|; infinite where it is no number, or too large for one."""
+    try:
+        size = abs(x - y)
+    except OverflowError:
+        return math.inf
+    return size if math.isfinite(size) else math.inf
 
 
 def same(text, clean):
@@ -83,7 +94,15 @@ def same(text, clean):
         return False
     a, b = values(text), values(clean)
     size = max(map(abs, b))
-    return len(a) == len(b) and all(math.isfinite(x) and abs(x - y) <= 1e-9 * size for x, y in zip(a, b))
+    return len(a) == len(b) and all(difference(x, y) <= 1e-9 * size for x, y in zip(a, b))
+
+
+def wrong_figure(computation, text, clean):
+    """The element of the output that is farthest from the clean run's, with both values."""
+    a, b = values(text), values(clean)
+    at = max(range(len(b)), key=lambda i: difference(a[i], b[i]))
+    show = lambda x: f"{x:.6g}" if x.imag or "j" in text else f"{x.real:.6g}"
+    return f"{computation['element']} {at} is {show(a[at])}, should be {show(b[at])}"
 
 
 def main():
@@ -107,10 +126,11 @@ def main():
                 on, on_text = run(ballast, computation, folder, "--inject", struck)
                 found = "; ".join(f"{e['action']} at {e['site']}" + (f"[{e['index']}]" if e["index"] >= 0 else "") for e in on["report"]["events"][:2])
                 print(f"  {model} in {place}")
-                print(f"    protection off                   {computation['answer'](off)}")
+                wrong, right = not same(off_text, clean), same(on_text, clean)
+                figure = f"; {wrong_figure(computation, off_text, clean)}" if wrong else ""
+                print(f"    protection off                   {computation['answer'](off)}{figure}")
                 answer = computation["answer"](on) if on["verdict"] != "uncorrectable" else "no output"
                 print(f"    protection on                    {answer}   [{on['verdict']}: {found}]")
-                wrong, right = not same(off_text, clean), same(on_text, clean)
                 if not wrong:
                     failures.append(f"{place}: the fault did not change the unprotected result")
                 if not right or on["verdict"] not in ("corrected", "recomputed"):
