@@ -13,12 +13,6 @@
 
 namespace ballast::inject {
 
-no_injector::no_injector(const plan* faults, std::string_view operation) {
-  if (faults != nullptr)
-    throw unsupported_error(
-        fmt::format("{}: faults can be injected only by the instrumented library; this is the production library", operation));
-}
-
 fault_injector::fault_injector(const plan* faults, std::string_view operation) {
   if (faults == nullptr) return;
   const auto add = [&](const request& what, std::uint64_t number) {

@@ -3,6 +3,10 @@
 // Layer: foundation. Kernels are templates over the injector type and are instantiated with `active_injector`.
 #pragma once
 
+#if defined(BALLAST_COMPILED_ONCE)
+#error "This source sees the injector: list it under ballast_injected_sources, not ballast_sources (src/CMakeLists.txt)."
+#endif
+
 #include <atomic>
 #include <cstdint>
 #include <memory>

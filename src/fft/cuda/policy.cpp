@@ -693,7 +693,10 @@ std::string policy_expression(const line_policy& p) {
     append(text, number);
   }
   text += ",{";
-  for (int s = 0; s < k_max_stages; ++s) text += (s == 0 ? "" : ",") + std::to_string(p.radix[s]);
+  for (int s = 0; s < k_max_stages; ++s) {
+    if (s != 0) text += ',';
+    append(text, p.radix[s]);
+  }
   text += "},{";
   for (int s = 0; s < k_max_stages; ++s) {
     const exchange_layout& e = p.exchange[s];

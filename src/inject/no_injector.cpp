@@ -1,0 +1,15 @@
+// The injector of the production library: it only refuses.
+#include <ballast/error.hpp>
+
+#include "core/format.hpp"
+#include "inject/injector.hpp"
+
+namespace ballast::inject {
+
+no_injector::no_injector(const plan* faults, std::string_view operation) {
+  if (faults != nullptr)
+    throw unsupported_error(
+        fmt::format("{}: faults can be injected only by the instrumented library; this is the production library", operation));
+}
+
+}  // namespace ballast::inject
