@@ -12,7 +12,7 @@
 #include "run/dispatch.hpp"
 #include "run/recorder.hpp"
 
-namespace ballast::core {
+namespace ballast::run {
 namespace {
 
 TEST(recorder, verdict_is_the_worst_that_happened) {
@@ -131,4 +131,4 @@ TEST(names, go_both_ways) {
 }
 
 }  // namespace
-}  // namespace ballast::core
+}  // namespace ballast::run
