@@ -53,7 +53,7 @@ TEST(recorder, counts_survive_a_full_log_and_many_threads) {
   inject::active_injector none(nullptr, "fft");
   recorder seen("token", backend::cpu, "s", how, none);
   const std::int64_t many = static_cast<std::int64_t>(report::k_max_events) + 100;
-  parallel_for(2, many, [&](std::int64_t i, int slot) { seen.detected("here", i, 1, 0, action::recomputed, slot); });
+  core::parallel_for(2, many, [&](std::int64_t i, int slot) { seen.detected("here", i, 1, 0, action::recomputed, slot); });
   const report r = seen.finish();
   EXPECT_EQ(r.recomputed, static_cast<std::uint64_t>(many));
   EXPECT_EQ(r.events.size(), report::k_max_events);
