@@ -36,6 +36,10 @@ if stage == "heatmap":
     for n in range(3, 26):
         for b in range(0, 29 - n):
             row("cell", log_n=n, log_batch=b, off=1e-3, correct=1.1e-3, cufft=2e-3)
+if stage == "first_calls":
+    import os
+    for seconds in (0.1, 0.3, 2.5):
+        row("first call", token="fft_c2c_f32_n7_b2_fwd", first=seconds, again=1e-4, cache=os.listdir(os.environ["BALLAST_CACHE_DIR"]))
 if stage == "kernels":
     for name, origin in (("a", "bundle"), ("b", "compiled")):
         row("kernel", expression=name, token="t", registers=1, spills=0, stack=0, **{"from": origin, "pass": True})
@@ -129,7 +133,7 @@ class GpuCheck(unittest.TestCase):
         self.assertAlmostEqual(seconds["heatmap"], 100 - 10, delta=5)  # bench took next to nothing
 
     def test_table_and_page(self):
-        status, out, _ = check("--programs", self.fake, "--out", self.out, "--stages", "verify,bench,heatmap")
+        status, out, _ = check("--programs", self.fake, "--out", self.out, "--stages", "verify,bench,first_calls,heatmap")
         self.assertEqual(status, 1, out)  # verify failed
         lines = out.splitlines()
         self.assertLessEqual(len(lines), 100)
@@ -140,6 +144,10 @@ class GpuCheck(unittest.TestCase):
         self.assertRegex(out, r"c2c_f32_n1024_b2_fwd +1 +1.000 +95% +1.20 +1.15 +\+4.0% +1.200 +patient")
         self.assertRegex(out, r"reached +unprotected, geometric mean: ≥ 1.2× cuFFT: 1.20×")
         self.assertRegex(out, r"MISSED +f32 2\^15")
+        self.assertRegex(out, r"reached +first call of a new problem, median: ≤ 0.4 s: 0.30 s")
+        self.assertRegex(out, r"MISSED +first call of a new problem, worst: ≤ 2 s: 2.50 s")
+        first = [row for stage in self.result()["stages"] for row in stage["rows"] if row["type"] == "first call"]
+        self.assertEqual([row["cache"] for row in first], [[], [], []])  # a cache of its own, empty
         page = self.out / "page.md"
         source = self.out / "gpu-check.json"
         self.assertEqual(check("--report", source, page)[0], 0)

@@ -26,7 +26,7 @@ constexpr const char* k_usage =
     "stages: info, algorithms, list, kernels [--arch sm_90a] [--bundle FILE], verify (groups instructions, accuracy, places, layouts, "
     "clean, huge; faults only in the "
     "instrumented program),\n"
-    "        sanitize, bench, repairs (instrumented), heatmap, tune [--table FILE]\n"
+    "        sanitize, bench, repairs (instrumented), first_calls, heatmap, tune [--table FILE]\n"
     "--only: the algorithm whose stage it is; fft by default\n"
     "--bundle: also write the kernels to FILE, which the programs find as ../share/ballast/kernels.bundle\n"
     "TOKEN, --scheme: these instead of the stage's own\n"

@@ -28,12 +28,17 @@ void list(const settings& wanted) {
 }  // namespace
 
 const algorithm& fft_algorithm() {
-  static const algorithm made = {
-      .name = "fft",
-      .stages = {{"verify", verify}, {"sanitize", sanitize}, {"bench", bench}, {"repairs", repairs}, {"heatmap", heatmap}, {"tune", tune}},
-      .record = record_fft,
-      .list = list,
-      .check_token = [](std::string_view text) { (void)fft::parse_token(text); }};
+  static const algorithm made = {.name = "fft",
+                                 .stages = {{"verify", verify},
+                                            {"sanitize", sanitize},
+                                            {"bench", bench},
+                                            {"repairs", repairs},
+                                            {"heatmap", heatmap},
+                                            {"first_calls", first_calls},
+                                            {"tune", tune}},
+                                 .record = record_fft,
+                                 .list = list,
+                                 .check_token = [](std::string_view text) { (void)fft::parse_token(text); }};
   return made;
 }
 
