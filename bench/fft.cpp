@@ -14,7 +14,7 @@
 #include <ballast/ballast.hpp>
 
 #include "bench.hpp"
-#include "fft/cuda/cufft.hpp"
+#include "cuda/cufft.hpp"
 #include "gpu.hpp"
 #include "stopwatch.hpp"
 
@@ -127,7 +127,7 @@ subject make_on_gpu(const fft::token& wanted, const settings& how) {
   }
   if (how.peers) {
     for (const bool patient : {false, true}) {
-      auto plan = std::make_shared<fft::cuda::cufft_plan>(problem, wanted.direction, patient);
+      auto plan = std::make_shared<cuda::cufft_plan>(problem, wanted.direction, patient);
       made.variants.push_back({patient ? "cuFFT, PATIENT_JIT" : "cuFFT", [held, plan] {
                                  return gpu::seconds_of([&] { plan->execute(held->in.data(), held->out.data(), gpu::stream()); });
                                }});

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <new>
 
-#include <dlfcn.h>
-
 #include <ballast/error.hpp>
+
+#include "cuda/library.hpp"
 
 namespace ballast::bench::gpu {
 namespace {
@@ -49,14 +49,12 @@ struct driver {
   int (*graph_release)(void*);
 
   driver() {
-    void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      missing = std::string("no CUDA driver: ") + dlerror();
-      return;
-    }
+    const cuda::opened_library library = cuda::open_library(cuda::k_driver_library);
+    missing = library.why;
+    if (library.handle == nullptr) return;
     const auto find = [&](auto& into, const char* name) {
-      into = reinterpret_cast<std::remove_reference_t<decltype(into)>>(dlsym(library, name));
-      if (into == nullptr && missing.empty()) missing = std::string("the CUDA driver has no function ") + name;
+      if (!cuda::find_function(library.handle, name, into) && missing.empty())
+        missing = std::string("the CUDA driver has no function ") + name;
     };
     find(init, "cuInit");
     find(error_string, "cuGetErrorString");

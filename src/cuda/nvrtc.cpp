@@ -3,25 +3,24 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <type_traits>
 
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include <ballast/error.hpp>
 
 #include "core/format.hpp"
 #include "core/function_ref.hpp"
+#include "cuda/library.hpp"
 
 namespace ballast::cuda::nvrtc {
 
 compiler::compiler(void* library, std::string path) : path_(std::move(path)) {
   const auto find = [&](auto& target, const char* name) {
-    target = reinterpret_cast<std::remove_reference_t<decltype(target)>>(dlsym(library, name));
-    if (target == nullptr) throw unsupported_error(fmt::format("{}: expected NVRTC 12 or later, got a library without {}", path_, name));
+    if (!find_function(library, name, target))
+      throw unsupported_error(fmt::format("{}: expected NVRTC 12 or later, got a library without {}", path_, name));
   };
   find(functions_.describe, "nvrtcGetErrorString");
   find(functions_.version, "nvrtcVersion");
@@ -157,22 +156,6 @@ resources parse_resources(std::string_view log) {
 
 namespace {
 
-std::vector<std::string> candidates() {
-  static constexpr const char* names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-  std::vector<std::string> list(std::begin(names), std::end(names));
-  std::vector<std::string> roots;
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* value = std::getenv(variable); value != nullptr && *value != '\0') roots.emplace_back(value);
-  }
-  roots.emplace_back("/usr/local/cuda");
-  for (const std::string& root : roots) {
-    for (const char* name : names) {
-      for (const char* folder : {"lib64", "lib"}) list.push_back(fmt::format("{}/{}/{}", root, folder, name));
-    }
-  }
-  return list;
-}
-
 struct attempt {
   std::string path;
   std::unique_ptr<const compiler> opened;
@@ -190,15 +173,15 @@ std::vector<attempt>& attempts() {
 
 const compiler* find(int newest_major) {
   const std::scoped_lock lock(opening);
-  static const std::vector<std::string> paths = candidates();
+  static const std::vector<std::string> paths = library_paths(k_nvrtc_library);
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (i == attempts().size()) {
       attempt made{paths[i], nullptr, ""};
-      if (void* library = dlopen(paths[i].c_str(), RTLD_NOW | RTLD_LOCAL); library == nullptr) {
+      if (const opened_library library = open_library(paths[i]); library.handle == nullptr) {
         made.why = "not found";
       } else {
         try {
-          made.opened = std::make_unique<const compiler>(library, paths[i]);
+          made.opened = std::make_unique<const compiler>(library.handle, paths[i]);
         } catch (const unsupported_error& unfit) {
           made.why = unfit.what();
         }
@@ -222,9 +205,7 @@ std::string why_not_found(int newest_major) {
     else if (each.why != "not found")
       unfit += "; " + each.why;
   }
-  return "NVRTC was not found (libnvrtc.so.13, libnvrtc.so.12 or libnvrtc.so; in the loader's path, $CUDA_HOME, $CUDA_PATH, "
-         "/usr/local/cuda)" +
-         unfit;
+  return not_found(k_nvrtc_library) + unfit;
 }
 
 }  // namespace ballast::cuda::nvrtc

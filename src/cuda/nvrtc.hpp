@@ -83,7 +83,7 @@ class compiler {
 std::span<const char* const> options();
 
 // The newest NVRTC with at most this major version: a driver runs no code of a toolkit with a later one. Null if there is none.
-// Looked for as a shared library of that name, then under $CUDA_HOME, $CUDA_PATH and /usr/local/cuda; each name once.
+// Looked for as library.hpp says, each path once.
 const compiler* find(int newest_major);
 
 // Why find() is null: what was tried.

@@ -11,8 +11,8 @@
 
 #include "../../bench/gpu.hpp"
 #include "algorithm.hpp"
+#include "cuda/cufft.hpp"
 #include "cuda/device.hpp"
-#include "fft/cuda/cufft.hpp"
 #include "output.hpp"
 #include "stages.hpp"
 
@@ -125,8 +125,8 @@ int run(int argc, char** argv) {
         .add("driver", device.driver)
         .add("capability", std::to_string(device.major) + "." + std::to_string(device.minor));
     info.add("multiprocessors", device.multiprocessors).add("l2_bytes", device.l2_bytes).add("memory_bytes", device.memory_bytes);
-    info.add("cufft", fft::cuda::cufft_version());
-    if (!fft::cuda::why_no_cufft().empty()) info.add("no_cufft", fft::cuda::why_no_cufft());
+    info.add("cufft", cuda::cufft_version());
+    if (!cuda::why_no_cufft().empty()) info.add("no_cufft", cuda::why_no_cufft());
   }
   info.print();
 

@@ -13,8 +13,8 @@
 #include "abft/threshold.hpp"
 #include "abft/verify.hpp"
 #include "abft/weights.hpp"
+#include "cuda/cufft.hpp"
 #include "fft/checks.hpp"
-#include "fft/cuda/cufft.hpp"
 #include "fft/cuda/device_transform.hpp"
 #include "fft/cuda/offline.hpp"
 #include "fft/cuda/transform.hpp"
@@ -26,7 +26,9 @@
 namespace ballast::fft::cuda {
 namespace {
 
+using ballast::cuda::cufft_plan;
 using ballast::cuda::device_buffer;
+using ballast::cuda::why_no_cufft;
 
 class by_cufft final : public dense_transform {
  public:

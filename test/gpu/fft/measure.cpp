@@ -7,8 +7,8 @@
 #include <memory>
 #include <random>
 
+#include "cuda/cufft.hpp"
 #include "device_problem.hpp"
-#include "fft/cuda/cufft.hpp"
 #include "fft/cuda/transform.hpp"
 #include "fft_stages.hpp"
 #include "inject/plan.hpp"
@@ -137,7 +137,7 @@ variant ballast_variant(const std::string& name, const fft::token& token, const 
 variant cufft_variant(const std::string& name, const fft::token& token, bool patient) {
   variant made{name, {}};
   try {
-    auto plan = std::make_shared<fft::cuda::cufft_plan>(token.problem, token.direction, patient);
+    auto plan = std::make_shared<cuda::cufft_plan>(token.problem, token.direction, patient);
     made.run = [plan](const void* in, void* out) { plan->execute(in, out, gpu::stream()); };
   } catch (const std::exception& e) {
     made.refused = e.what();

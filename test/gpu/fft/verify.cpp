@@ -7,8 +7,8 @@
 #include <optional>
 #include <thread>
 
+#include "cuda/cufft.hpp"
 #include "device_problem.hpp"
-#include "fft/cuda/cufft.hpp"
 #include "fft_stages.hpp"
 #include "inject/injector.hpp"
 #include "inject/plan.hpp"
@@ -95,7 +95,7 @@ std::vector<T> by_cufft(const fft::problem& problem, fft::direction way, const s
   fft::problem same = problem;
   same.precision = precision_of<T>;
   const fft::geometry shape = fft::resolve(same);
-  const fft::cuda::cufft_plan plan(same, way, false);
+  const cuda::cufft_plan plan(same, way, false);
   const gpu::buffer in(static_cast<std::int64_t>(input.size() * sizeof(T)));
   std::vector<T> out(static_cast<std::size_t>(words_of_signal(shape.output) * shape.batch));
   const gpu::buffer device_out(static_cast<std::int64_t>(out.size() * sizeof(T)));

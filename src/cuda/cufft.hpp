@@ -1,5 +1,5 @@
 // NVIDIA's cuFFT: loaded at run time, never linked; its own declarations of the few functions that are needed.
-// Layer: backend "cuda", for its scheme `offline`; benchmarks and tests have it as the rival.
+// Layer: cuda. For the FFT's scheme `offline`; benchmarks and tests have it as the rival, and compile it beside library.cpp.
 // Source: cuFFT API reference, CUDA 13.0 (values of the enumerations, order of the calls).
 #pragma once
 
@@ -9,11 +9,9 @@
 
 #include <ballast/fft.hpp>
 
-namespace ballast::fft::cuda {
+namespace ballast::cuda {
 
-// Why cuFFT cannot be used, in one sentence; empty if it can be. It is looked for at $BALLAST_CUFFT (a file or a folder), else where the
-// dynamic linker looks, in /usr/local/cuda/lib64, and among Python's packages in the folders of $BALLAST_SITE_PACKAGES (separated by
-// colons).
+// Why cuFFT cannot be used, in one sentence; empty if it can be. library.hpp says where it is looked for.
 std::string why_no_cufft();
 
 // For example "12.0.0"; empty without cuFFT.
@@ -43,4 +41,4 @@ class cufft_plan {
   std::size_t workspace_ = 0;
 };
 
-}  // namespace ballast::fft::cuda
+}  // namespace ballast::cuda

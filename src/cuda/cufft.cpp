@@ -1,15 +1,13 @@
 // Loading of cuFFT and its plans.
-#include "fft/cuda/cufft.hpp"
+#include "cuda/cufft.hpp"
 
-#include <cstdlib>
-#include <filesystem>
 #include <vector>
-
-#include <dlfcn.h>
 
 #include <ballast/error.hpp>
 
-namespace ballast::fft::cuda {
+#include "cuda/library.hpp"
+
+namespace ballast::cuda {
 namespace {
 
 // cuFFT's own numbers.
@@ -34,37 +32,6 @@ const char* words(int status) {
     case 19: return "nvJitLink failed";
   }
   return "another error";
-}
-
-// The paths to try, in this order.
-std::vector<std::string> candidates() {
-  const char* const names[] = {"libcufft.so.12", "libcufft.so.11", "libcufft.so"};
-  std::vector<std::string> all;
-  const auto folder = [&](const std::filesystem::path& where) {
-    for (const char* name : names) all.push_back((where / name).string());
-  };
-  if (const char* given = std::getenv("BALLAST_CUFFT"); given != nullptr && *given != '\0') {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(given, ignored)) {
-      folder(given);
-    } else {
-      all.emplace_back(given);
-    }
-    return all;  // who names one wants that one
-  }
-  for (const char* name : names) all.emplace_back(name);
-  folder("/usr/local/cuda/lib64");
-  if (const char* given = std::getenv("BALLAST_SITE_PACKAGES"); given != nullptr) {
-    std::string rest = given;
-    while (!rest.empty()) {
-      const auto colon = rest.find(':');
-      const std::filesystem::path site = rest.substr(0, colon);
-      rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
-      folder(site / "nvidia" / "cufft" / "lib");
-      folder(site / "nvidia" / "cu13" / "lib");
-    }
-  }
-  return all;
 }
 
 }  // namespace
@@ -93,16 +60,12 @@ class cufft_library {
 
  private:
   cufft_library() {
-    for (const std::string& path : candidates()) {
-      handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (handle_ != nullptr) break;
-      if (missing.empty() || path.find('/') != std::string::npos) missing = dlerror();
-    }
-    if (handle_ == nullptr) {
-      missing = "cuFFT was not found: " + missing;
-      return;
-    }
-    missing.clear();
+    const opened_library opened = open_library(k_cufft_library);
+    missing = opened.why;
+    if (opened.handle == nullptr) return;
+    const auto find = [&](auto& into, const char* name) {
+      if (!find_function(opened.handle, name, into) && missing.empty()) missing = std::string("cuFFT has no function ") + name;
+    };
     find(create, "cufftCreate");
     find(destroy, "cufftDestroy");
     find(make_plan_many, "cufftMakePlanMany64");
@@ -114,16 +77,8 @@ class cufft_library {
     find(exec_c2r, "cufftExecC2R");
     find(exec_d2z, "cufftExecD2Z");
     find(exec_z2d, "cufftExecZ2D");
-    set_property = reinterpret_cast<decltype(set_property)>(dlsym(handle_, "cufftSetPlanPropertyInt64"));
+    find_function(opened.handle, "cufftSetPlanPropertyInt64", set_property);
   }
-
-  template <class Function>
-  void find(Function& into, const char* name) {
-    into = reinterpret_cast<Function>(dlsym(handle_, name));
-    if (into == nullptr && missing.empty()) missing = std::string("cuFFT has no function ") + name;
-  }
-
-  void* handle_ = nullptr;
 };
 
 std::string why_no_cufft() { return cufft_library::get().missing; }
@@ -193,4 +148,4 @@ void cufft_plan::execute(const void* in, void* out, void* stream) const {
   }
 }
 
-}  // namespace ballast::fft::cuda
+}  // namespace ballast::cuda
