@@ -1,10 +1,10 @@
-// What kernels run on: memory, streams, generated kernels. One implementation is the CUDA driver (runtime.cpp); the tests have another, the
-// emulator in test/simt, so that all host code of a CUDA backend runs where there is no GPU.
-// Layer: foundation.
+// What kernels run on: memory, streams, events, generated kernels, BLAS. One implementation is the CUDA driver (runtime.cpp); the tests
+// have another, the emulator in test/simt, so that all host code of a CUDA backend runs where there is no GPU. Layer: foundation.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -26,8 +26,8 @@ struct capabilities {
   bool operator==(const capabilities&) const = default;
 };
 
-// A kernel to generate: one instantiation of a template in a header of the embedded sources. It takes one argument, a plain struct by
-// value.
+// A kernel to generate: one instantiation of a template in a header of the embedded sources. It takes plain structs by value, most often
+// one.
 struct kernel_request {
   std::string header = {};      // as kernels include it: "fft/cuda/line.cuh"
   std::string expression = {};  // fully qualified: "ballast::fft::cuda::line_kernel<…>"
@@ -54,6 +54,24 @@ class kernel {
 // A cudaStream_t or CUstream; null is the default stream. Asynchronous calls take it last.
 using stream = void*;
 
+// A point in the work of a stream. Owned by the caller; not to outlive its device.
+class stream_event {
+ public:
+  stream_event() = default;
+  stream_event(const stream_event&) = delete;
+  stream_event& operator=(const stream_event&) = delete;
+  virtual ~stream_event() = default;
+};
+
+// One argument of a kernel.
+struct kernel_argument {
+  const void* data;
+  std::size_t bytes;
+};
+
+class blas;                                          // blas.hpp
+enum class blas_math : std::uint8_t { full, tf32 };  // tf32: products of f32 may be rounded to 11 bits first, on tensor cores
+
 // Thread-safe. Failures of the driver are ballast::error with the driver's words.
 class device {
  public:
@@ -71,7 +89,8 @@ class device {
   // Whether kernels can read `memory` as it is: allocated on this device (or managed), by whomever.
   virtual bool accessible(const void* memory) const noexcept = 0;
 
-  // In any direction between host and device. From or to pageable host memory it returns when the host side is free again.
+  // In any direction between host and device. From or to pageable host memory it returns when the host side is free again; from or to
+  // pinned memory it is asynchronous, and runs beside kernels of other streams.
   virtual void copy(void* to, const void* from, std::int64_t bytes, stream on) = 0;
   virtual void zero(void* memory, std::int64_t bytes, stream on) = 0;
 
@@ -79,13 +98,39 @@ class device {
   // Throws unsupported_error if it can neither be generated nor found, with the reason.
   virtual const kernel& load(const kernel_request& wanted) = 0;
 
-  // `argument` points at `size` bytes, the kernel's one argument; copied before the call returns.
-  virtual void launch(const kernel& which, std::int64_t blocks, const void* argument, std::size_t size, stream on) = 0;
+  // The arguments are copied before the call returns.
+  virtual void launch(const kernel& which, std::int64_t blocks, std::span<const kernel_argument> arguments, stream on) = 0;
+  // The same for a kernel of one argument.
+  void launch(const kernel& which, std::int64_t blocks, const void* argument, std::size_t size, stream on) {
+    const kernel_argument only{argument, size};
+    launch(which, blocks, std::span(&only, 1), on);
+  }
 
   // Blocks of this kernel that run at the same time on the whole device.
   virtual std::int64_t resident_blocks(const kernel& which) = 0;
 
   virtual void synchronize(stream on) = 0;
+
+  // Host memory that the device copies without the help of the processor. Throws std::bad_alloc. Alignment: at least 256 bytes.
+  virtual void* allocate_pinned(std::int64_t bytes) = 0;
+  virtual void release_pinned(void* memory) noexcept = 0;
+
+  // A stream that does not wait for the default stream, nor that for it. `urgent`: its blocks start before those of other streams.
+  virtual stream make_stream(bool urgent) = 0;
+  virtual void release_stream(stream made) noexcept = 0;  // what is enqueued still runs
+
+  // An event can be recorded again; what waits for it waits for what was recorded last before the call. Not `timed`: cheaper, and
+  // milliseconds() refuses it.
+  virtual std::unique_ptr<stream_event> make_event(bool timed) = 0;
+  virtual void record(stream_event& event, stream on) = 0;
+  // What is enqueued on `on` from now on starts when the stream of `event` has passed it. The host does not wait. May be captured.
+  virtual void wait(const stream_event& event, stream on) = 0;
+  virtual bool passed(const stream_event& event) = 0;  // does not wait
+  // Waits for `last`. Time on the device between two timed events, to about half a microsecond.
+  virtual double milliseconds(const stream_event& first, const stream_event& last) = 0;
+
+  // cuBLAS, its work ordered on one stream. Throws unsupported_error with why_no_cublas(). Takes milliseconds: make it once for a stream.
+  virtual std::unique_ptr<blas> make_blas(blas_math math, stream on) = 0;
 };
 
 // Why no CUDA device can be used here, in one sentence; empty if one can: no driver, no device, a driver that is too old, or neither NVRTC
@@ -129,6 +174,55 @@ class device_buffer {
   stream order_ = nullptr;
   void* memory_ = nullptr;
   std::int64_t bytes_ = 0;
+};
+
+// Owns pinned host memory. What copies it asynchronously must be done before it ends.
+class pinned_buffer {
+ public:
+  pinned_buffer() = default;
+  pinned_buffer(std::shared_ptr<device> on, std::int64_t bytes)
+      : device_(std::move(on)), memory_(device_->allocate_pinned(bytes)), bytes_(bytes) {}
+  pinned_buffer(pinned_buffer&& other) noexcept { swap(other); }
+  pinned_buffer& operator=(pinned_buffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~pinned_buffer() {
+    if (memory_ != nullptr) device_->release_pinned(memory_);
+  }
+
+  void* data() const noexcept { return memory_; }
+  std::int64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  void swap(pinned_buffer& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(memory_, other.memory_);
+    std::swap(bytes_, other.bytes_);
+  }
+  std::shared_ptr<device> device_;
+  void* memory_ = nullptr;
+  std::int64_t bytes_ = 0;
+};
+
+// Owns a stream.
+class device_stream {
+ public:
+  explicit device_stream(std::shared_ptr<device> on, bool urgent = false) : device_(std::move(on)), made_(device_->make_stream(urgent)) {}
+  device_stream(device_stream&& other) noexcept : device_(std::move(other.device_)), made_(std::exchange(other.made_, nullptr)) {}
+  device_stream& operator=(device_stream&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(made_, other.made_);
+    return *this;
+  }
+  ~device_stream() {
+    if (device_ != nullptr) device_->release_stream(made_);
+  }
+  stream get() const noexcept { return made_; }
+
+ private:
+  std::shared_ptr<device> device_;
+  stream made_ = nullptr;
 };
 
 }  // namespace ballast::cuda

@@ -1,22 +1,19 @@
 // Finds the CUDA driver and binds its functions.
 #include "cuda/driver.hpp"
 
-#include <dlfcn.h>
-
 #include <new>
-#include <type_traits>
 
 #include <ballast/error.hpp>
 
 #include "core/format.hpp"
+#include "cuda/library.hpp"
 
 namespace ballast::cuda::driver {
 
 std::string bind(void* library, api& functions) {
   std::string missing;
   const auto find = [&](auto& target, const char* name, bool needed = true) {
-    target = reinterpret_cast<std::remove_reference_t<decltype(target)>>(dlsym(library, name));
-    if (target == nullptr && needed && missing.empty()) missing = name;
+    if (!find_function(library, name, target) && needed && missing.empty()) missing = name;
   };
   find(functions.init, "cuInit");
   find(functions.driver_version, "cuDriverGetVersion");
@@ -36,6 +33,7 @@ std::string bind(void* library, api& functions) {
   find(functions.context_pop, "cuCtxPopCurrent_v2");
   find(functions.context_device, "cuCtxGetDevice");
   find(functions.context_id, "cuCtxGetId");
+  find(functions.context_priorities, "cuCtxGetStreamPriorityRange");
   find(functions.module_load, "cuModuleLoadDataEx");
   find(functions.module_unload, "cuModuleUnload");
   find(functions.module_function, "cuModuleGetFunction");
@@ -49,7 +47,18 @@ std::string bind(void* library, api& functions) {
   find(functions.copy, "cuMemcpyAsync");
   find(functions.fill, "cuMemsetD8Async");
   find(functions.pointer_get, "cuPointerGetAttributes");
+  find(functions.host_allocate, "cuMemHostAlloc");
+  find(functions.host_release, "cuMemFreeHost");
+  find(functions.stream_create, "cuStreamCreateWithPriority");
+  find(functions.stream_destroy, "cuStreamDestroy_v2");
+  find(functions.stream_wait, "cuStreamWaitEvent");
   find(functions.stream_synchronize, "cuStreamSynchronize");
+  find(functions.event_create, "cuEventCreate");
+  find(functions.event_destroy, "cuEventDestroy_v2");
+  find(functions.event_record, "cuEventRecord");
+  find(functions.event_query, "cuEventQuery");
+  find(functions.event_synchronize, "cuEventSynchronize");
+  find(functions.event_elapsed, "cuEventElapsedTime");
   find(functions.parameter, "cuFuncGetParamInfo", false);
   return missing;
 }
@@ -58,13 +67,12 @@ namespace {
 
 availability look() {
   availability made;
-  // Never closed: the driver's own threads and exit handlers live as long as the process.
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    made.why = "no NVIDIA driver: libcuda.so.1 was not found";
+  const opened_library library = open_library(k_driver_library);
+  if (library.handle == nullptr) {
+    made.why = fmt::format("no NVIDIA driver: {} was not found", k_driver_library.files[0]);
     return made;
   }
-  const std::string missing = bind(library, made.functions);
+  const std::string missing = bind(library.handle, made.functions);
   if (made.functions.driver_version != nullptr && made.functions.driver_version(&made.version) != k_success) made.version = 0;
   if (!missing.empty() || made.version < k_oldest_version) {
     made.why = fmt::format("the NVIDIA driver is too old: expected one for CUDA {}.{} or later, got one for CUDA {}.{}{}",

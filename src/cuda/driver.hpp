@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <string>
 
 namespace ballast::cuda::driver {
@@ -16,6 +17,7 @@ inline constexpr result k_invalid_value = 1;
 inline constexpr result k_out_of_memory = 2;
 inline constexpr result k_no_device = 100;
 inline constexpr result k_no_binary = 209;
+inline constexpr result k_not_ready = 600;
 
 using device_id = int;                // CUdevice
 using address = unsigned long long;   // CUdeviceptr
@@ -24,6 +26,7 @@ using module_handle = struct module_tag*;
 using function = struct function_tag*;
 using memory_pool = struct memory_pool_tag*;
 using stream_handle = void*;  // CUstream
+using event_handle = struct event_tag*;
 
 // CUdevice_attribute
 enum device_attribute : int {
@@ -55,6 +58,10 @@ inline constexpr unsigned k_memory_on_device = 2;
 
 // CUmemPool_attribute: bytes (std::uint64_t) that a pool keeps instead of giving them back at a synchronisation.
 inline constexpr int k_release_threshold = 4;
+
+// CUstream_flags, CUevent_flags
+inline constexpr unsigned k_non_blocking = 1;  // a stream that does not wait for the default one
+inline constexpr unsigned k_untimed = 2;
 
 // CUjit_option
 enum load_option : int { k_error_log = 5, k_error_log_bytes = 6 };
@@ -102,6 +109,7 @@ struct api {
   result (*context_pop)(context*);
   result (*context_device)(device_id*);
   result (*context_id)(context, unsigned long long* id);  // never the same for two contexts of a process
+  result (*context_priorities)(int* least, int* greatest);
   result (*module_load)(module_handle*, const void* image, unsigned options, const int* keys, void** values);
   result (*module_unload)(module_handle);
   result (*module_function)(function*, module_handle, const char* name);
@@ -115,7 +123,18 @@ struct api {
   result (*copy)(address to, address from, std::size_t bytes, stream_handle);
   result (*fill)(address, unsigned char value, std::size_t bytes, stream_handle);
   result (*pointer_get)(unsigned count, const pointer_attribute* attributes, void** values, address);
+  result (*host_allocate)(void** memory, std::size_t bytes, unsigned flags);
+  result (*host_release)(void*);
+  result (*stream_create)(stream_handle*, unsigned flags, int priority);
+  result (*stream_destroy)(stream_handle);
+  result (*stream_wait)(stream_handle, event_handle, unsigned flags);
   result (*stream_synchronize)(stream_handle);
+  result (*event_create)(event_handle*, unsigned flags);
+  result (*event_destroy)(event_handle);
+  result (*event_record)(event_handle, stream_handle);
+  result (*event_query)(event_handle);  // k_not_ready if its stream has not passed it
+  result (*event_synchronize)(event_handle);
+  result (*event_elapsed)(float* milliseconds, event_handle first, event_handle last);
   // Since 12.4; null before.
   result (*parameter)(function, std::size_t index, std::size_t* offset, std::size_t* bytes);
 };
@@ -139,5 +158,33 @@ void check(const api& functions, result got, const char* call);
 
 // "CUDA_ERROR_INVALID_VALUE (invalid argument)"
 std::string describe(const api& functions, result got);
+
+// Makes a context current, and at its end what was current before.
+class in_context {
+ public:
+  in_context(const api& functions, context wanted) : in_context(functions, wanted, std::nothrow) {
+    check(functions, status_, "cuCtxPushCurrent");
+  }
+  // Where nothing may be thrown: status() says whether it worked.
+  in_context(const api& functions, context wanted, std::nothrow_t) noexcept : functions_(functions) {
+    context current = nullptr;
+    status_ = functions_.context_current(&current);
+    if (status_ != k_success || current == wanted) return;
+    status_ = functions_.context_push(wanted);
+    pushed_ = status_ == k_success;
+  }
+  in_context(const in_context&) = delete;
+  in_context& operator=(const in_context&) = delete;
+  ~in_context() {
+    context ours = nullptr;
+    if (pushed_) functions_.context_pop(&ours);
+  }
+  result status() const { return status_; }
+
+ private:
+  const api& functions_;
+  result status_ = k_success;
+  bool pushed_ = false;
+};
 
 }  // namespace ballast::cuda::driver

@@ -1,6 +1,6 @@
 // The device over the CUDA driver, and which device a call gets.
-// Launches, copies, fills and stream-ordered allocations neither synchronise nor touch anything but their stream: they can be captured
-// into a CUDA graph.
+// Launches, copies, fills, stream-ordered allocations and waits for events neither synchronise nor touch anything but their stream: they
+// can be captured into a CUDA graph.
 #include "cuda/runtime.hpp"
 
 #include <algorithm>
@@ -15,38 +15,13 @@
 #include <ballast/error.hpp>
 
 #include "core/format.hpp"
+#include "cuda/blas.hpp"
 
 namespace ballast::cuda {
 
 namespace {
 
-// Makes a context current and afterwards what was current before.
-class in_context {
- public:
-  in_context(const driver::api& functions, driver::context wanted) : in_context(functions, wanted, std::nothrow) {
-    driver::check(functions, status_, "cuCtxPushCurrent");
-  }
-  // Where nothing may be thrown: status() says whether it worked.
-  in_context(const driver::api& functions, driver::context wanted, std::nothrow_t) noexcept : functions_(functions) {
-    driver::context current = nullptr;
-    status_ = functions_.context_current(&current);
-    if (status_ != driver::k_success || current == wanted) return;
-    status_ = functions_.context_push(wanted);
-    pushed_ = status_ == driver::k_success;
-  }
-  in_context(const in_context&) = delete;
-  in_context& operator=(const in_context&) = delete;
-  ~in_context() {
-    driver::context ours = nullptr;
-    if (pushed_) functions_.context_pop(&ours);
-  }
-  driver::result status() const { return status_; }
-
- private:
-  const driver::api& functions_;
-  driver::result status_;
-  bool pushed_ = false;
-};
+using driver::in_context;
 
 class driver_kernel final : public kernel {
  public:
@@ -56,8 +31,28 @@ class driver_kernel final : public kernel {
   unsigned shared = 0;
   unsigned cluster = 1;
   bool overlaps = false;
-  std::optional<std::size_t> argument_bytes;  // as the compiler laid it out, where the driver tells
+  std::optional<std::vector<std::size_t>> argument_bytes;  // as the compiler laid them out, where the driver tells
 };
+
+class driver_event final : public stream_event {
+ public:
+  driver_event(const driver::api& functions, driver::context context, bool timed) : timed(timed), functions_(functions), context_(context) {
+    const in_context scope(functions_, context_);
+    driver::check(functions_, functions_.event_create(&handle, timed ? 0 : driver::k_untimed), "cuEventCreate");
+  }
+  ~driver_event() override {
+    const in_context scope(functions_, context_, std::nothrow);
+    if (scope.status() == driver::k_success) functions_.event_destroy(handle);
+  }
+  const bool timed;
+  driver::event_handle handle = nullptr;
+
+ private:
+  const driver::api& functions_;
+  driver::context context_;
+};
+
+const driver_event& ours(const stream_event& event) { return static_cast<const driver_event&>(event); }
 
 // What a launch hands to the driver. `attributes` is storage that the configuration may point to.
 using launch_attributes = std::array<driver::launch_attribute, 3>;
@@ -166,17 +161,19 @@ class driver_device final : public device {
     return *at->second;
   }
 
-  void launch(const kernel& which, std::int64_t blocks, const void* argument, std::size_t size, stream on) override {
+  void launch(const kernel& which, std::int64_t blocks, std::span<const kernel_argument> given, stream on) override {
     const auto& ours = static_cast<const driver_kernel&>(which);
     if (blocks < 1 || blocks > k_most_blocks)
       throw error(fmt::format("{}: expected 1 to {} blocks, got {}", ours.expression, k_most_blocks, blocks));
-    if (ours.argument_bytes && *ours.argument_bytes != size)
-      throw error(fmt::format("{}: expected an argument of {} bytes, got {}", ours.expression, *ours.argument_bytes, size));
+    if (given.size() > k_most_arguments)
+      throw error(fmt::format("{}: expected at most {} arguments, got {}", ours.expression, k_most_arguments, given.size()));
+    if (ours.argument_bytes) check_arguments(ours, given);
     const in_context scope(functions_, context_);
     launch_attributes attributes{};
     const driver::launch_config config = configure(ours, blocks, on, attributes);
-    void* arguments[] = {const_cast<void*>(argument)};  // the driver reads it before the call returns
-    check(functions_.launch(&config, ours.function, arguments, nullptr), ours.expression.c_str());
+    std::array<void*, k_most_arguments> arguments{};  // the driver reads what they point at before the call returns
+    for (std::size_t i = 0; i < given.size(); ++i) arguments[i] = const_cast<void*>(given[i].data);
+    check(functions_.launch(&config, ours.function, arguments.data(), nullptr), ours.expression.c_str());
   }
 
   std::int64_t resident_blocks(const kernel& which) override {
@@ -199,12 +196,82 @@ class driver_device final : public device {
     check(functions_.stream_synchronize(on), "cuStreamSynchronize");
   }
 
+  void* allocate_pinned(std::int64_t bytes) override {
+    const in_context scope(functions_, context_);
+    void* memory = nullptr;
+    check(functions_.host_allocate(&memory, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)), 0), "cuMemHostAlloc");
+    return memory;
+  }
+
+  void release_pinned(void* memory) noexcept override {
+    const in_context scope(functions_, context_, std::nothrow);
+    if (scope.status() == driver::k_success) functions_.host_release(memory);
+  }
+
+  stream make_stream(bool urgent) override {
+    const in_context scope(functions_, context_);
+    int least = 0, greatest = 0;  // the greatest priority is the smallest number
+    check(functions_.context_priorities(&least, &greatest), "cuCtxGetStreamPriorityRange");
+    stream made = nullptr;
+    check(functions_.stream_create(&made, driver::k_non_blocking, urgent ? greatest : least), "cuStreamCreateWithPriority");
+    return made;
+  }
+
+  void release_stream(stream made) noexcept override {
+    const in_context scope(functions_, context_, std::nothrow);
+    if (scope.status() == driver::k_success) functions_.stream_destroy(made);
+  }
+
+  std::unique_ptr<stream_event> make_event(bool timed) override { return std::make_unique<driver_event>(functions_, context_, timed); }
+
+  void record(stream_event& event, stream on) override {
+    const in_context scope(functions_, context_);
+    check(functions_.event_record(ours(event).handle, on), "cuEventRecord");
+  }
+
+  void wait(const stream_event& event, stream on) override {
+    const in_context scope(functions_, context_);
+    check(functions_.stream_wait(on, ours(event).handle, 0), "cuStreamWaitEvent");
+  }
+
+  bool passed(const stream_event& event) override {
+    const in_context scope(functions_, context_);
+    const driver::result got = functions_.event_query(ours(event).handle);
+    if (got == driver::k_not_ready) return false;
+    check(got, "cuEventQuery");
+    return true;
+  }
+
+  double milliseconds(const stream_event& first, const stream_event& last) override {
+    if (!ours(first).timed || !ours(last).timed) throw error("milliseconds: expected timed events, got one that is not");
+    const in_context scope(functions_, context_);
+    check(functions_.event_synchronize(ours(last).handle), "cuEventSynchronize");
+    float elapsed = 0;
+    check(functions_.event_elapsed(&elapsed, ours(first).handle, ours(last).handle), "cuEventElapsedTime");
+    return elapsed;
+  }
+
+  std::unique_ptr<blas> make_blas(blas_math math, stream on) override {
+    return cublas::make(cublas::found(), functions_, context_, math, on);
+  }
+
  private:
+  static constexpr std::size_t k_most_arguments = 16;
   static constexpr std::int64_t k_most_blocks = std::numeric_limits<std::int32_t>::max();
   static constexpr int k_portable_cluster = 8;             // blocks; a larger one must be allowed for each kernel
   static constexpr std::int64_t k_reserved_shared = 1024;  // that a multiprocessor keeps of each block
 
   void check(driver::result got, const char* call) const { driver::check(functions_, got, call); }
+
+  static void check_arguments(const driver_kernel& which, std::span<const kernel_argument> given) {
+    const std::vector<std::size_t>& laid_out = *which.argument_bytes;
+    if (laid_out.size() != given.size())
+      throw error(fmt::format("{}: expected {} arguments, got {}", which.expression, laid_out.size(), given.size()));
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      if (laid_out[i] != given[i].bytes)
+        throw error(fmt::format("{}: expected an argument of {} bytes, got {}", which.expression, laid_out[i], given[i].bytes));
+    }
+  }
 
   void check_fits(const kernel_request& wanted) const {
     if (wanted.cluster > 1 && has_clusters_ == 0)
@@ -248,9 +315,12 @@ class driver_device final : public device {
       }
       if (wanted.cluster > k_portable_cluster)
         check(functions_.function_set(made->function, driver::k_nonportable_cluster, 1), "cuFuncSetAttribute");
-      std::size_t offset = 0, bytes = 0;
-      if (functions_.parameter != nullptr && functions_.parameter(made->function, 0, &offset, &bytes) == driver::k_success)
-        made->argument_bytes = bytes;
+      if (functions_.parameter != nullptr) {
+        std::vector<std::size_t> all;
+        std::size_t offset = 0, bytes = 0;
+        while (functions_.parameter(made->function, all.size(), &offset, &bytes) == driver::k_success) all.push_back(bytes);
+        if (!all.empty()) made->argument_bytes = std::move(all);
+      }
     } catch (...) {
       functions_.module_unload(module);
       throw;

@@ -369,11 +369,11 @@ const cuda_case& case_of(const char* token, machine where) {
 class replaying_device final : public test::forwarding_device {
  public:
   using forwarding_device::forwarding_device;
-  void launch(const ballast::cuda::kernel& which, std::int64_t blocks, const void* argument, std::size_t size,
+  void launch(const ballast::cuda::kernel& which, std::int64_t blocks, std::span<const ballast::cuda::kernel_argument> arguments,
               ballast::cuda::stream on) override {
-    const auto* const bytes = static_cast<const unsigned char*>(argument);
-    launches_.push_back({&which, blocks, {bytes, bytes + size}});
-    inner_->launch(which, blocks, argument, size, on);
+    const auto* const bytes = static_cast<const unsigned char*>(arguments.front().data);
+    launches_.push_back({&which, blocks, {bytes, bytes + arguments.front().bytes}});
+    inner_->launch(which, blocks, arguments, on);
   }
 
   void replay() {
@@ -468,8 +468,9 @@ class meddling_device final : public test::forwarding_device {
   meddling_device(std::shared_ptr<ballast::cuda::device> inner, std::function<void(cuda::pair_arguments&)> change,
                   std::int64_t most_blocks = 1000)
       : forwarding_device(std::move(inner)), change_(std::move(change)), most_blocks_(most_blocks) {}
-  void launch(const ballast::cuda::kernel& which, std::int64_t blocks, const void* argument, std::size_t size,
+  void launch(const ballast::cuda::kernel& which, std::int64_t blocks, std::span<const ballast::cuda::kernel_argument> arguments,
               ballast::cuda::stream on) override {
+    const auto [argument, size] = arguments.front();
     std::vector<unsigned char> given(static_cast<const unsigned char*>(argument), static_cast<const unsigned char*>(argument) + size);
     ASSERT_EQ(size, 2 * sizeof(cuda::line_arguments) + sizeof(cuda::pair_arguments));
     cuda::pair_arguments pair;

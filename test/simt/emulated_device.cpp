@@ -3,16 +3,20 @@
 #include "simt/emulated_device.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "ballast/error.hpp"
+#include "core/blas.hpp"
+#include "cuda/blas.hpp"
 
 namespace simt {
 namespace {
@@ -23,6 +27,9 @@ std::unordered_map<std::string, registered_kernel>& registry() {
 }
 
 constexpr std::align_val_t k_alignment{256};
+
+// Streams are numbers from here on: an address that a caller cannot have.
+constexpr std::uintptr_t k_first_stream = 0xba11a57000000000;
 
 bool part_of_word(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
@@ -139,11 +146,16 @@ const ballast::cuda::kernel& emulated_device::load(const ballast::cuda::kernel_r
   return *kernel;
 }
 
-void emulated_device::launch(const ballast::cuda::kernel& which, std::int64_t blocks, const void* argument, std::size_t size,
-                             ballast::cuda::stream) {
+void emulated_device::launch(const ballast::cuda::kernel& which, std::int64_t blocks,
+                             std::span<const ballast::cuda::kernel_argument> arguments, ballast::cuda::stream) {
   const auto& kernel = dynamic_cast<const loaded&>(which);
-  if (size != kernel.code.argument_bytes) {
-    throw error(fmt::format("launch: expected an argument of {} bytes, got {}, for {}", kernel.code.argument_bytes, size,
+  const std::vector<std::size_t>& laid_out = kernel.code.argument_bytes;
+  if (laid_out.size() != arguments.size()) {
+    throw error(fmt::format("launch: expected {} arguments, got {}, for {}", laid_out.size(), arguments.size(), kernel.request.expression));
+  }
+  for (std::size_t i = 0; i < laid_out.size(); ++i) {
+    if (laid_out[i] == arguments[i].bytes) continue;
+    throw error(fmt::format("launch: expected an argument of {} bytes, got {}, for {}", laid_out[i], arguments[i].bytes,
                             kernel.request.expression));
   }
   if (blocks < 1 || blocks > 0x7fffffff) throw error(fmt::format("launch: expected 1 to 2^31 - 1 blocks, got {}", blocks));
@@ -160,7 +172,7 @@ void emulated_device::launch(const ballast::cuda::kernel& which, std::int64_t bl
     how.alive_from_start = std::min<std::int64_t>(how.resident_blocks, kernel.request.cluster * clusters);
   }
   simt::launch(static_cast<unsigned>(blocks), static_cast<unsigned>(kernel.request.threads), kernel.request.cluster, kernel.request.shared,
-               how, [&] { kernel.code.call(kernel.code.erased, argument); });
+               how, [&] { kernel.code.call(kernel.code.erased, arguments.data()); });
 }
 
 std::int64_t emulated_device::resident_blocks(const ballast::cuda::kernel& which) {
@@ -172,7 +184,140 @@ std::int64_t emulated_device::resident_blocks(const ballast::cuda::kernel& which
   return each * about_.multiprocessors / kernel.cluster * kernel.cluster;
 }
 
-void emulated_device::synchronize(ballast::cuda::stream) {}
+// Streams that the test has not made here are those of a caller, and fine.
+void emulated_device::check_stream(ballast::cuda::stream on) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto number = reinterpret_cast<std::uintptr_t>(on);
+  if (number >= k_first_stream && number < k_first_stream + next_stream_ && !streams_.contains(on))
+    throw error("stream: expected one that is alive, got one that was released");
+}
+
+void emulated_device::synchronize(ballast::cuda::stream on) { check_stream(on); }
+
+void* emulated_device::allocate_pinned(std::int64_t bytes) {
+  void* memory = ::operator new(static_cast<std::size_t>(bytes), k_alignment);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  pinned_[memory] = bytes;
+  return memory;
+}
+
+void emulated_device::release_pinned(void* memory) noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (pinned_.erase(memory) == 0) {
+    std::fprintf(stderr, "emulated_device: pinned memory is released that was not allocated\n");
+    std::abort();
+  }
+  ::operator delete(memory, k_alignment);
+}
+
+ballast::cuda::stream emulated_device::make_stream(bool) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto made = reinterpret_cast<ballast::cuda::stream>(k_first_stream + next_stream_++);
+  streams_.insert(made);
+  return made;
+}
+
+void emulated_device::release_stream(ballast::cuda::stream made) noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (made != nullptr && streams_.erase(made) == 0) {
+    std::fprintf(stderr, "emulated_device: a stream is released that was not made\n");
+    std::abort();
+  }
+}
+
+struct emulated_device::moment : ballast::cuda::stream_event {
+  bool timed = false;
+  std::optional<std::chrono::steady_clock::time_point> recorded;
+};
+
+std::unique_ptr<ballast::cuda::stream_event> emulated_device::make_event(bool timed) {
+  auto made = std::make_unique<moment>();
+  made->timed = timed;
+  return made;
+}
+
+void emulated_device::record(ballast::cuda::stream_event& event, ballast::cuda::stream on) {
+  check_stream(on);
+  dynamic_cast<moment&>(event).recorded = std::chrono::steady_clock::now();
+}
+
+// CUDA lets work wait for an event that was never recorded: it does not wait at all, which nobody wants.
+void emulated_device::wait(const ballast::cuda::stream_event& event, ballast::cuda::stream on) {
+  check_stream(on);
+  if (!dynamic_cast<const moment&>(event).recorded) throw error("wait: expected an event that was recorded");
+}
+
+bool emulated_device::passed(const ballast::cuda::stream_event& event) {
+  if (!dynamic_cast<const moment&>(event).recorded) throw error("passed: expected an event that was recorded");
+  return true;
+}
+
+double emulated_device::milliseconds(const ballast::cuda::stream_event& first, const ballast::cuda::stream_event& last) {
+  const auto& from = dynamic_cast<const moment&>(first);
+  const auto& to = dynamic_cast<const moment&>(last);
+  if (!from.timed || !to.timed || !from.recorded || !to.recorded) throw error("milliseconds: expected timed events that were recorded");
+  return std::chrono::duration<double, std::milli>(*to.recorded - *from.recorded).count();
+}
+
+namespace {
+
+class host_blas final : public ballast::cuda::blas {
+ public:
+#define BALLAST_EMULATED_BLAS(T)                                                                                                           \
+  void gemm(char trans_a, char trans_b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, const T* B, \
+            std::int64_t ldb, T beta, T* C, std::int64_t ldc) override {                                                                   \
+    ballast::core::gemm(trans_a, trans_b, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc);                                                   \
+  }                                                                                                                                        \
+  void trmm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B,      \
+            std::int64_t ldb) override {                                                                                                   \
+    ballast::core::trmm(side, uplo, trans, diag, m, n, alpha, A, lda, B, ldb);                                                             \
+  }                                                                                                                                        \
+  void trsm(char side, char uplo, char trans, char diag, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B,      \
+            std::int64_t ldb) override {                                                                                                   \
+    ballast::core::trsm(side, uplo, trans, diag, m, n, alpha, A, lda, B, ldb);                                                             \
+  }                                                                                                                                        \
+  void syrk(char uplo, char trans, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, T beta, T* C, std::int64_t ldc)  \
+      override {                                                                                                                           \
+    symmetric(uplo, trans, n, k, alpha, A, lda, beta, C, ldc);                                                                             \
+  }
+  BALLAST_EMULATED_BLAS(float)
+  BALLAST_EMULATED_BLAS(double)
+#undef BALLAST_EMULATED_BLAS
+
+ private:
+  // The whole product, of which the triangle is taken.
+  template <class T>
+  static void symmetric(char uplo, char trans, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, T beta, T* C,
+                        std::int64_t ldc) {
+    std::vector<T> product(static_cast<std::size_t>(n * n));
+    ballast::core::gemm(trans, trans == 'N' ? 'T' : 'N', n, n, k, alpha, A, lda, A, lda, T(0), product.data(), n);
+    for (std::int64_t j = 0; j < n; ++j) {
+      for (std::int64_t i = uplo == 'U' ? 0 : j; i < (uplo == 'U' ? j + 1 : n); ++i) {
+        T& c = C[i + j * ldc];
+        c = product[static_cast<std::size_t>(i + j * n)] + (beta == 0 ? T(0) : beta * c);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ballast::cuda::blas> emulated_device::make_blas(ballast::cuda::blas_math, ballast::cuda::stream on) {
+  check_stream(on);
+  return std::make_unique<host_blas>();
+}
+
+std::int64_t emulated_device::pinned() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::int64_t bytes = 0;
+  for (const auto& each : pinned_) bytes += each.second;
+  return bytes;
+}
+
+std::int64_t emulated_device::streams() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return static_cast<std::int64_t>(streams_.size());
+}
 
 std::int64_t emulated_device::allocated() const {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "ballast/error.hpp"
+#include "cuda/blas.hpp"
 #include "simt/emulated_device.hpp"
 #include "simt/scale.cuh"
 
@@ -86,6 +87,74 @@ TEST(emulated_device, memory_is_counted_and_runs_out) {
   EXPECT_THROW(on.allocate(on.about().memory - 999, nullptr), std::bad_alloc);
   on.release(memory, nullptr);
   EXPECT_EQ(on.allocated(), 0);
+}
+
+TEST(emulated_device, takes_as_many_arguments_as_the_kernel) {
+  static int sum = 0;
+  simt::register_kernel(
+      "two_arguments", +[](std::int64_t a, std::int32_t b) { sum += static_cast<int>(a) + b; });
+  simt::emulated_device on;
+  const cuda::kernel& kernel = on.load({.expression = "two_arguments", .threads = 32});
+  const std::int64_t a = 3;
+  const std::int32_t b = 4;
+  const cuda::kernel_argument both[] = {{&a, sizeof a}, {&b, sizeof b}};
+  sum = 0;
+  on.launch(kernel, 2, both, nullptr);
+  EXPECT_EQ(sum, 2 * 32 * 7);
+  EXPECT_THROW(on.launch(kernel, 2, &a, sizeof a, nullptr), simt::error);
+  const cuda::kernel_argument turned[] = {both[1], both[0]};
+  EXPECT_THROW(on.launch(kernel, 2, turned, nullptr), simt::error);
+}
+
+TEST(emulated_device, has_streams_events_and_pinned_memory) {
+  const auto on = std::make_shared<simt::emulated_device>();
+  const auto never = on->make_event(true);
+  {
+    const cuda::device_stream side(on);
+    const cuda::pinned_buffer there(on, 64);
+    EXPECT_FALSE(on->accessible(there.data()));
+    EXPECT_EQ(on->pinned(), 64);
+    EXPECT_EQ(on->streams(), 1);
+    const auto first = on->make_event(true);
+    const auto last = on->make_event(true);
+    on->record(*first, side.get());
+    on->wait(*first, nullptr);
+    on->record(*last, side.get());
+    EXPECT_TRUE(on->passed(*last));
+    EXPECT_GE(on->milliseconds(*first, *last), 0);
+    EXPECT_THROW(on->wait(*never, side.get()), simt::error);
+    EXPECT_THROW((void)on->milliseconds(*first, *never), simt::error);
+    on->record(*never, side.get());
+    const auto untimed = on->make_event(false);
+    on->record(*untimed, side.get());
+    EXPECT_THROW((void)on->milliseconds(*first, *untimed), simt::error);
+  }
+  EXPECT_EQ(on->pinned(), 0);
+  EXPECT_EQ(on->streams(), 0);
+  const cuda::stream gone = on->make_stream(false);
+  on->release_stream(gone);
+  EXPECT_THROW(on->record(*never, gone), simt::error);
+}
+
+TEST(emulated_device, multiplies_by_the_processors_blas) {
+  simt::emulated_device on;
+  const auto made = on.make_blas(cuda::blas_math::full, nullptr);
+  // A = [1 3; 2 4], column-major.
+  const std::vector<double> A{1, 2, 3, 4};
+  std::vector<double> C(4, -1);
+  made->gemm('N', 'T', 2, 2, 2, 1.0, A.data(), 2, A.data(), 2, 0.0, C.data(), 2);
+  EXPECT_EQ(C, (std::vector<double>{10, 14, 14, 20}));
+  std::vector<double> upper{1, -1, 1, 1}, lower{1, 1, -1, 1};
+  made->syrk('U', 'N', 2, 2, 1.0, A.data(), 2, 2.0, upper.data(), 2);
+  EXPECT_EQ(upper, (std::vector<double>{12, -1, 16, 22}));
+  made->syrk('L', 'T', 2, 2, 1.0, A.data(), 2, 0.0, lower.data(), 2);
+  EXPECT_EQ(lower, (std::vector<double>{5, 11, -1, 25}));
+  std::vector<float> B{1, 2, 3, 4};
+  const std::vector<float> R{2, 0, 1, 4};
+  made->trmm('L', 'U', 'N', 'N', 2, 2, 1.0F, R.data(), 2, B.data(), 2);
+  EXPECT_EQ(B, (std::vector<float>{4, 8, 10, 16}));
+  made->trsm('L', 'U', 'N', 'N', 2, 2, 1.0F, R.data(), 2, B.data(), 2);
+  EXPECT_EQ(B, (std::vector<float>{1, 2, 3, 4}));
 }
 
 TEST(emulated_device, resident_blocks_follow_threads_shared_memory_and_clusters) {

@@ -11,10 +11,14 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <ballast/error.hpp>
+
+#include "cuda/blas.hpp"
 #include "cuda/device.hpp"
 
 namespace ballast::test {
@@ -61,9 +65,21 @@ class recording_device final : public cuda::device {
     }
     return one_;
   }
-  void launch(const cuda::kernel&, std::int64_t, const void*, std::size_t, cuda::stream) override {}
+  void launch(const cuda::kernel&, std::int64_t, std::span<const cuda::kernel_argument>, cuda::stream) override {}
   std::int64_t resident_blocks(const cuda::kernel&) override { return about_.multiprocessors; }
   void synchronize(cuda::stream) override {}
+  void* allocate_pinned(std::int64_t bytes) override { return allocate(bytes, nullptr); }
+  void release_pinned(void* memory) noexcept override { std::free(memory); }
+  cuda::stream make_stream(bool) override { return nullptr; }
+  void release_stream(cuda::stream) noexcept override {}
+  std::unique_ptr<cuda::stream_event> make_event(bool) override { return std::make_unique<cuda::stream_event>(); }
+  void record(cuda::stream_event&, cuda::stream) override {}
+  void wait(const cuda::stream_event&, cuda::stream) override {}
+  bool passed(const cuda::stream_event&) override { return true; }
+  double milliseconds(const cuda::stream_event&, const cuda::stream_event&) override { return 0; }
+  std::unique_ptr<cuda::blas> make_blas(cuda::blas_math, cuda::stream) override {
+    throw unsupported_error("recording_device: expected no call of BLAS: it computes nothing");
+  }
 
   // One line for each request, as the generators of simt_kernels (test/simt/CMakeLists.txt) print them.
   void print() const {
@@ -89,11 +105,23 @@ class forwarding_device : public cuda::device {
   void copy(void* to, const void* from, std::int64_t bytes, cuda::stream on) override { inner_->copy(to, from, bytes, on); }
   void zero(void* memory, std::int64_t bytes, cuda::stream on) override { inner_->zero(memory, bytes, on); }
   const cuda::kernel& load(const cuda::kernel_request& wanted) override { return inner_->load(wanted); }
-  void launch(const cuda::kernel& which, std::int64_t blocks, const void* argument, std::size_t size, cuda::stream on) override {
-    inner_->launch(which, blocks, argument, size, on);
+  void launch(const cuda::kernel& which, std::int64_t blocks, std::span<const cuda::kernel_argument> arguments, cuda::stream on) override {
+    inner_->launch(which, blocks, arguments, on);
   }
   std::int64_t resident_blocks(const cuda::kernel& which) override { return inner_->resident_blocks(which); }
   void synchronize(cuda::stream on) override { inner_->synchronize(on); }
+  void* allocate_pinned(std::int64_t bytes) override { return inner_->allocate_pinned(bytes); }
+  void release_pinned(void* memory) noexcept override { inner_->release_pinned(memory); }
+  cuda::stream make_stream(bool urgent) override { return inner_->make_stream(urgent); }
+  void release_stream(cuda::stream made) noexcept override { inner_->release_stream(made); }
+  std::unique_ptr<cuda::stream_event> make_event(bool timed) override { return inner_->make_event(timed); }
+  void record(cuda::stream_event& event, cuda::stream on) override { inner_->record(event, on); }
+  void wait(const cuda::stream_event& event, cuda::stream on) override { inner_->wait(event, on); }
+  bool passed(const cuda::stream_event& event) override { return inner_->passed(event); }
+  double milliseconds(const cuda::stream_event& first, const cuda::stream_event& last) override {
+    return inner_->milliseconds(first, last);
+  }
+  std::unique_ptr<cuda::blas> make_blas(cuda::blas_math math, cuda::stream on) override { return inner_->make_blas(math, on); }
 
  protected:
   std::shared_ptr<cuda::device> inner_;

@@ -29,7 +29,9 @@ static_assert(sizeof(CUdevice) == sizeof(device_id));
 static_assert(sizeof(CUdeviceptr) == sizeof(address));
 static_assert(sizeof(CUcontext) == sizeof(context) && sizeof(CUmodule) == sizeof(module_handle));
 static_assert(sizeof(CUfunction) == sizeof(function) && sizeof(CUmemoryPool) == sizeof(memory_pool));
-static_assert(sizeof(CUstream) == sizeof(stream_handle));
+static_assert(sizeof(CUstream) == sizeof(stream_handle) && sizeof(CUevent) == sizeof(event_handle));
+static_assert(CUDA_ERROR_NOT_READY == k_not_ready);
+static_assert(CU_STREAM_NON_BLOCKING == k_non_blocking && CU_EVENT_DISABLE_TIMING == k_untimed);
 
 static_assert(sizeof(CUdevice_attribute) == sizeof(device_attribute));
 static_assert(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT == static_cast<int>(k_multiprocessors));

@@ -16,6 +16,7 @@
 
 #include <ballast/error.hpp>
 
+#include "cuda/blas.hpp"
 #include "run/dispatch.hpp"
 
 namespace ballast::cuda {
@@ -35,9 +36,14 @@ struct fake_state {
   std::vector<driver::address> managed;
   std::map<int, int> function_values;  // function attributes that were set
   driver::launch_config config{};
-  unsigned cluster = 0;  // of the launch
-  int argument = 0;      // first 4 bytes of the launch's argument
-  std::size_t parameter_bytes = 8;
+  unsigned cluster = 0;     // of the launch
+  int argument = 0;         // first 4 bytes of the launch's argument
+  int second_argument = 0;  // of the second argument, if the kernel has one
+  std::vector<std::size_t> parameter_bytes = {8};
+  int events = 0;   // alive
+  int pinned = 0;   // alive
+  int streams = 0;  // alive
+  driver::result event_state = 0;
   int has_clusters = 1;
   bool out_of_memory = false;
   driver::result launch_result = 0;
@@ -51,6 +57,8 @@ driver::memory_pool const k_pool = reinterpret_cast<driver::memory_pool>(0x30);
 driver::function const k_function = reinterpret_cast<driver::function>(0x40);
 driver::module_handle const k_module = reinterpret_cast<driver::module_handle>(0x50);
 stream const k_stream = reinterpret_cast<stream>(0x60);
+stream const k_second_stream = reinterpret_cast<stream>(0x70);
+driver::event_handle const k_event = reinterpret_cast<driver::event_handle>(0x80);
 constexpr int k_device = 3;
 
 driver::api make_api() {
@@ -107,6 +115,7 @@ driver::api make_api() {
                           config->attributes[1].value.flag == driver::k_cluster_balances;
     fake.cluster = clusters ? config->attributes[0].value.cluster[0] : 0;
     std::memcpy(&fake.argument, arguments[0], sizeof fake.argument);
+    if (fake.parameter_bytes.size() > 1) std::memcpy(&fake.second_argument, arguments[1], sizeof fake.second_argument);
     return fake.launch_result;
   };
   made.resident_blocks = [](int* blocks, driver::function, int threads, std::size_t shared) {
@@ -153,9 +162,39 @@ driver::api make_api() {
   };
   made.stream_synchronize = [](driver::stream_handle) { return fake.calls.push_back("synchronize"), k_success; };
   made.parameter = [](driver::function, std::size_t index, std::size_t* offset, std::size_t* bytes) {
-    if (index != 0 || fake.parameter_bytes == 0) return k_invalid_value;
-    return *offset = 0, *bytes = fake.parameter_bytes, k_success;
+    if (index >= fake.parameter_bytes.size()) return k_invalid_value;
+    return *offset = 0, *bytes = fake.parameter_bytes[index], k_success;
   };
+  made.context_priorities = [](int* least, int* greatest) { return *least = 0, *greatest = -5, k_success; };
+  made.host_allocate = [](void** memory, std::size_t bytes, unsigned) {
+    if (fake.out_of_memory) return driver::k_out_of_memory;
+    return ++fake.pinned, *memory = std::malloc(bytes), k_success;
+  };
+  made.host_release = [](void* memory) { return --fake.pinned, std::free(memory), k_success; };
+  made.stream_create = [](driver::stream_handle* stream, unsigned flags, int priority) {
+    fake.calls.push_back("stream " + std::to_string(priority));
+    if (flags != driver::k_non_blocking) return k_invalid_value;
+    return ++fake.streams, *stream = k_second_stream, k_success;
+  };
+  made.stream_destroy = [](driver::stream_handle stream) {
+    return --fake.streams, stream == k_second_stream ? k_success : k_invalid_value;
+  };
+  made.stream_wait = [](driver::stream_handle stream, driver::event_handle event, unsigned) {
+    fake.calls.push_back(std::string("wait") + (stream == k_second_stream ? " second" : ""));
+    return event == k_event ? k_success : k_invalid_value;
+  };
+  made.event_create = [](driver::event_handle* event, unsigned flags) {
+    fake.calls.push_back(flags == driver::k_untimed ? "untimed event" : "event");
+    return ++fake.events, *event = k_event, k_success;
+  };
+  made.event_destroy = [](driver::event_handle) { return --fake.events, k_success; };
+  made.event_record = [](driver::event_handle, driver::stream_handle stream) {
+    fake.calls.push_back(stream == k_stream ? "record" : "record elsewhere");
+    return k_success;
+  };
+  made.event_query = [](driver::event_handle) { return fake.event_state; };
+  made.event_synchronize = [](driver::event_handle) { return fake.calls.push_back("synchronize event"), k_success; };
+  made.event_elapsed = [](float* milliseconds, driver::event_handle, driver::event_handle) { return *milliseconds = 1.5F, k_success; };
   return made;
 }
 
@@ -327,6 +366,66 @@ TEST_F(cuda_runtime, refuses_launches_that_cannot_be_meant) {
   fake.launch_result = 700;
   EXPECT_EQ(message<error>([&] { on->launch(plain, 1, &argument, 8, k_stream); }),
             "CUDA: a::plain: expected success, got CUDA_ERROR_FAKE (fake words)");
+}
+
+TEST_F(cuda_runtime, launches_with_several_arguments) {
+  fake.parameter_bytes = {8, 4};
+  const auto on = open();
+  const kernel& plain = on->load(k_plain);
+  const std::int64_t first = 77;
+  const std::int32_t second = 88;
+  const kernel_argument both[] = {{&first, sizeof first}, {&second, sizeof second}};
+  on->launch(plain, 1, both, k_stream);
+  EXPECT_EQ(fake.argument, 77);
+  EXPECT_EQ(fake.second_argument, 88);
+  EXPECT_THAT(message<error>([&] { on->launch(plain, 1, &first, sizeof first, k_stream); }), HasSubstr("2 arguments, got 1"));
+  const kernel_argument wrong[] = {{&first, sizeof first}, {&first, sizeof first}};
+  EXPECT_THAT(message<error>([&] { on->launch(plain, 1, wrong, k_stream); }), HasSubstr("argument of 4 bytes, got 8"));
+}
+
+TEST_F(cuda_runtime, events_time_and_order_streams) {
+  const auto on = open();
+  {
+    const device_stream second(on, true);
+    EXPECT_EQ(second.get(), k_second_stream);
+    const auto first = on->make_event(true);
+    const auto last = on->make_event(true);
+    const auto order = on->make_event(false);
+    EXPECT_THAT(fake.calls, ElementsAre("stream -5", "event", "event", "untimed event"));
+    fake.calls.clear();
+    on->record(*order, k_stream);
+    on->wait(*order, second.get());
+    EXPECT_THAT(fake.calls, ElementsAre("record", "wait second"));  // nothing that makes the host wait
+    fake.calls.clear();
+    EXPECT_EQ(on->milliseconds(*first, *last), 1.5);
+    EXPECT_THAT(fake.calls, ElementsAre("synchronize event"));
+    EXPECT_THAT(message<error>([&] { (void)on->milliseconds(*first, *order); }), HasSubstr("timed"));
+    EXPECT_TRUE(on->passed(*first));
+    fake.event_state = driver::k_not_ready;
+    EXPECT_FALSE(on->passed(*first));
+    fake.event_state = 700;
+    EXPECT_THROW((void)on->passed(*first), error);
+    EXPECT_EQ(fake.events, 3);
+    EXPECT_EQ(fake.streams, 1);
+  }
+  EXPECT_EQ(fake.events, 0);
+  EXPECT_EQ(fake.streams, 0);
+  EXPECT_TRUE(fake.contexts.empty());
+}
+
+TEST_F(cuda_runtime, pinned_memory_has_an_owner) {
+  const auto on = open();
+  {
+    pinned_buffer one(on, 100);
+    pinned_buffer other;
+    other = std::move(one);
+    EXPECT_EQ(other.bytes(), 100);
+    static_cast<char*>(other.data())[99] = 1;
+    EXPECT_EQ(fake.pinned, 1);
+  }
+  EXPECT_EQ(fake.pinned, 0);
+  fake.out_of_memory = true;
+  EXPECT_THROW(pinned_buffer(on, 1), std::bad_alloc);
 }
 
 // What may be captured into a graph: one call of the driver each, on the stream, none that waits.
