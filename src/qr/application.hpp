@@ -1,41 +1,36 @@
-// Q of a factorization, applied to columns under protection: what ormqr, orgqr and gels are made of.
+// Q of a factorization, applied to columns under protection, and the triangular solve: what ormqr, orgqr and gels are made of.
 // Layer: algorithm (driver). Backend-free.
 #pragma once
 
-#include <vector>
+#include <memory>
 
-#include "core/aligned_buffer.hpp"
-#include "core/function_ref.hpp"
-#include "qr/factorization.hpp"
+#include "abft/attempt.hpp"
+#include "qr/contract.hpp"
 
 namespace ballast::qr {
 
 template <class S>
 class orthogonal_factor {
  public:
-  // `count` reflectors of `m` rows, column-major, and their tau. Forms the factors T and verifies them against the reflectors one by one.
-  orthogonal_factor(const context& run, index m, index count, const S* V, index ldv, const S* tau);
+  // V: m × count reflectors (on.works_on it) and their tau. Forms the factors T and verifies them against the reflectors one by one.
+  orthogonal_factor(const context& run, engine<S>& on, const matrix_view<const S>& V, const S* tau);
 
-  // Columns [first, first + width) of the operand into X (m rows, leading dimension m).
-  using loader = core::function_ref<void(index first, index width, S* X)>;
-
-  // op(Q) times the loaded columns, m × columns, column-major: every block verified before it is taken over. With `unit` the operand is the
-  // identity's first columns, and work on its zeros is saved. Check run.seen.uncorrectable() before the result is used.
-  core::aligned_buffer<S> apply(bool transposed, index columns, loader load, bool unit) const;
+  // result ← op(Q) X for `result.columns` columns; result: m rows, on.works_on it, apart from X. Every block is verified before it is taken
+  // over. Check run.seen.uncorrectable() before the result is used.
+  void apply(bool transposed, const operand<S>& X, const matrix_view<S>& result) const;
 
  private:
-  void form(index k);
-  double deviation(index k, double& size) const;
-  void apply_block(bool transposed, index block, index blocks, index first, index width, loader load, bool unit, S* result) const;
+  void apply_block(applied_block<S>& X, index task, index tasks, index first) const;
 
-  const kernels<S>& kernels_;
   const context& run_;
-  const index m_, count_;
-  const S* const tau_;
-  index nb_ = 1, panels_ = 0;
-  bool finite_ = true;
-  core::aligned_buffer<S> V1_, T_;
-  std::vector<block_reflector<S>> panel_;
+  const index m_;
+  std::unique_ptr<applier<S>> work_;
+  bool protected_ = false;
 };
+
+// X ← U⁻¹ B or U⁻ᵀ B, verified by columns: the residual against what rounding explains. Operands as in engine::solve.
+template <class S>
+void solve_triangle(const context& run, engine<S>& on, bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B,
+                    const matrix_view<S>& X);
 
 }  // namespace ballast::qr

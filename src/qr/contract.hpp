@@ -1,81 +1,322 @@
-// What a backend implements for QR: the panel, the block reflector, and sums in double for the checks.
-// Layer: algorithm (contract between the driver and reference/, cpu/). Everything is column-major; `ld…` are leading dimensions.
-// Source: R. Schreiber, C. Van Loan, A storage-efficient WY representation, 1989 (H = I − V T Vᵀ).
+// What a backend of QR implements. A driver decides and sees scalars, small arrays and verdicts; the backend owns the matrix with its
+// checksums, and all loops over elements.
+// Layer: algorithm, backend-free. host/ implements it.
+//
+// Order and waiting: operations of one object take effect in the order of the calls. They may return before they are done. What an
+// operation writes through a pointer is there after wait(). Operations that return a value wait themselves; they belong to repair, which
+// is rare. An object is called by one thread at a time, but for what advance() and each() say.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
 
-#include <ballast/types.hpp>
+#include <ballast/execution.hpp>
+#include <ballast/view.hpp>
 
+#include "core/function_ref.hpp"
 #include "inject/injector.hpp"
+#include "run/recorder.hpp"
 
 namespace ballast::qr {
 
 using index = std::int64_t;
 
-// H = H_1 … H_w = I − V T Vᵀ of one panel. V is `rows` × `width`: V1, its first `width` rows, is kept apart with its ones and zeros written
-// out, since the panel's own storage has R there; V2 is below.
-template <class S>
-struct block_reflector {
-  index rows = 0;
-  index width = 0;
-  const S* V1 = nullptr;  // width × width, unit lower triangular
-  const S* V2 = nullptr;  // (rows − width) × width
-  index ldv = 0;
-  const S* T = nullptr;  // width × width, upper triangular
+// What a call runs with.
+struct context {
+  run::recorder& seen;
+  inject::active_injector& injector;
+  const execution& how;
+  backend which = backend::cpu;
+  int threads = 1;
 };
 
-// S is float or double. Stateless; safe to use from several threads at once.
+// The columns of a matrix, cut into blocks. The first `panels` blocks become panels; blocks behind them (m < n) never do.
+struct layout {
+  struct block {
+    index first = 0, width = 0;
+    bool panel = false;
+    index group = 0;  // whose checksum columns it belongs to
+  };
+  struct group {
+    index first = 0, width = 0;
+  };
+  index m = 0, n = 0, steps = 0;  // steps = min(m, n)
+  index panel_width = 0;          // the largest
+  index panels = 0;
+  std::vector<block> blocks;
+  std::vector<group> groups;  // one for each block, or with the scheme qr_update one for all columns
+  bool single_group = false;
+
+  index count() const { return static_cast<index>(blocks.size()); }
+  const block& operator[](index b) const { return blocks[static_cast<std::size_t>(b)]; }
+};
+
+// The norm of a column is norm · 2^exponent.
+struct column_size {
+  double norm = 0;
+  int exponent = 0;
+  bool finite = true;  // false: the column holds Inf or NaN
+};
+
+// What the checks of a factored panel H_1 … H_w = I − V T Vᵀ compare. Each is NaN where an element is.
+struct panel_sums {
+  double orthogonality = 0;  // of the elements of Tᵀ(VᵀV)T x − (T + Tᵀ)x, x random, the one largest for its threshold, and that threshold
+  double orthogonality_threshold = 1;
+  double reflectors = 0;  // max |τ‖v‖² − 2|; NaN if a tau is not T's diagonal to the bit
+  double data = 0;        // largest element of Qᵀc − [Rd; 0] for the two checksum columns c; 0 with a single group
+};
+
+// What the checks at the end compare, for one block. v and t are of panels alone.
+struct block_sums {
+  double v = 0;     // the largest change of a checkpoint of V
+  double t = 0;     // NaN if T or tau changed since the panel was verified
+  double rows = 0;  // the largest residual of R's rows against their checksums; of a block without a panel, of all rows
+};
+
+// The residuals r, s (m values each) of all columns against the single group's two checksums.
+struct matrix_sums {
+  double worst = 0;               // the largest of both
+  double rr = 0, rs = 0, ss = 0;  // rᵀr, rᵀs, sᵀs over worst²
+};
+
+// One factorization A = Q R, in LAPACK's storage.
 template <class S>
-class kernels {
+class factorizer {
  public:
-  virtual ~kernels() = default;
+  factorizer() = default;
+  factorizer(const factorizer&) = delete;
+  factorizer& operator=(const factorizer&) = delete;
+  virtual ~factorizer() = default;
 
-  // Householder QR of the panel A (m × w, m ≥ w) in LAPACK's storage, and the factor T (w × w, zero below the diagonal) of its block
-  // reflector. `finite` promises that A holds no Inf and no NaN: without it a column must not depend on those to its right.
-  virtual void factor_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads, bool finite) const = 0;
+  virtual void wait() {}
 
-  // T (w × w, zero below the diagonal) of the reflectors in H.V1, H.V2 with the given tau; H.T is not read.
-  virtual void triangular_factor(const block_reflector<S>& H, const S* tau, S* T) const = 0;
+  // --- The input.
 
-  // W ← Vᵀ C, C rows × n, W width × n with leading dimension width.
-  virtual void product(const block_reflector<S>& H, index n, const S* C, index ldc, S* W) const = 0;
+  // Norms of the columns: n sizes.
+  virtual void scan(column_size* sizes) = 0;
 
-  // W ← T W, or Tᵀ W if transposed; then C ← C − V W. After product(): C ← H C, or Hᵀ C.
-  virtual void update(const block_reflector<S>& H, bool transposed, index n, S* W, S* C, index ldc) const = 0;
+  // Column j is worked on as 2^shifts_j · a from here on. The unscaled input is kept.
+  virtual void scale(const int* shifts) = 0;
 
-  // B ← U⁻¹ B or U⁻ᵀ B, U n × n upper triangular, B n × k.
-  virtual void solve(bool transposed, index n, index k, const S* U, index ldu, S* B, index ldb) const = 0;
+  // The way back, for R.
+  virtual void unscale() = 0;
 
-  // C ← C − A B, A m × k, B k × n.
-  virtual void subtract_product(index m, index n, index k, const S* A, index lda, const S* B, index ldb, S* C, index ldc) const = 0;
+  // Makes the two checksum columns of every group and the certificate's product with weights d_j, d_j w_j and d_j r_j (n × 3); `squares`:
+  // for each group the larger squared norm of its checksum columns, and behind them that of the product. `keep`: restart() must be
+  // possible. Not called without protection, and then the operations leave checksums alone.
+  virtual void encode(const double* weights, bool keep, double* squares) = 0;
 
-  // y_q ← y_q − X z_q for q = 0 … count − 1: X m × w, z_q = z + q·ldz, y_q = y + q·ldy. In double. count ≤ 4.
-  virtual void subtract(index m, index w, const S* X, index ldx, int count, const double* z, index ldz, double* y, index ldy) const = 0;
+  // The input again, scaled, with its checksums.
+  virtual void restart() = 0;
 
-  // z_q ← z_q + Xᵀ y_q. In double.
-  virtual void dot(index m, index w, const S* X, index ldx, int count, const double* y, index ldy, double* z, index ldz) const = 0;
+  // The input again as it was given, after restart() has become useless.
+  virtual void give_back() = 0;
 
-  // z_j ← z_j + Σ_i x(i, j)², in double.
-  virtual void squares(index m, index w, const S* X, index ldx, double* z) const = 0;
+  // --- One pass over the panels: begin_pass, then for each panel begin, factor, measure, accept, end and advance; end_pass.
 
-  // z_jq ← z_jq + Σ_i x(i, j) y_i^q for q = 0, 1, 2, and z_j3 ← z_j3 + Σ_i x(i, j)², z_jq being z[j + q·ldz]. In double, in one pass.
-  virtual void moments(index m, index w, const S* X, index ldx, const double* y, double* z, index ldz) const = 0;
+  // The certificate's product starts anew.
+  virtual void begin_pass() = 0;
+
+  // Block k has had all its updates and becomes a panel.
+  virtual void begin_panel(index k) = 0;
+
+  // Householder QR of panel k: R, V, tau and T. `finite`: A has no Inf and no NaN; without it a column must not depend on those behind it.
+  virtual void factor_panel(index k, bool finite) = 0;
+
+  // Makes the sums of the panel's checks, checkpoints V and seals T.
+  virtual void measure_panel(index k, panel_sums* seen) = 0;
+
+  // The panel passed: its checksums become those of R, and the certificate's product goes one panel further.
+  virtual void accept_panel(index k) = 0;
+
+  // Panel k is final, verified where there is protection.
+  virtual void end_panel(index k) = 0;
+
+  // Hash of panel k with R's rows above it, as abft::finding::bits.
+  virtual std::uint64_t hash_panel(index k) = 0;
+
+  // Applies panel k to block b and to its own checksums.
+  virtual void update(index k, index b) = 0;
+
+  // Applies panel k to blocks `first` … and to their checksums (a single group's belong to them), while `ahead` runs: the lookahead, which
+  // calls this object for block first − 1. `ahead` may run on another thread. Both are done, or enqueued, on return. A backend that
+  // enqueues may put off the update of the others until `ahead` first waits.
+  virtual void advance(index k, index first, core::function_ref<void()> ahead) = 0;
+
+  // All panels are final.
+  virtual void end_pass() = 0;
+
+  // --- A block.
+
+  // The largest residual of block b against its checksums, over all rows; `finished`: over R's rows, b being a final panel.
+  virtual void measure_block(index b, bool finished, double* residual) = 0;
+
+  // Rebuilds from the checksums what the residuals place: one column, or single elements in different rows. Returns the column within the
+  // block, −1 if the fault could not be placed. To be verified again: that is what makes a wrong placing harmless.
+  virtual index correct_block(index b, bool finished, double threshold, const inject::place& where) = 0;
+
+  // Block b with its own checksums as the input has it, scaled.
+  virtual void reload(index b) = 0;
+
+  // --- The end.
+
+  // For every block.
+  virtual void measure_all(block_sums* seen) = 0;
+
+  // block_sums::v of panel k.
+  virtual void measure_v(index k, double* change) = 0;
+
+  // Places and rebuilds up to two struck elements in each column of V of panel k, to agree with the checkpoint again. False: not possible.
+  // `column` is the last struck one.
+  virtual bool repair_v(index k, index* column) = 0;
+
+  // The largest element of Qᵀ(A r) − R r.
+  virtual void measure_certificate(double* residual) = 0;
+
+  // --- A single group of checksums.
+
+  virtual void measure_matrix(matrix_sums* seen) = 0;
+
+  // Makes the factors right again where only column j of QR differs from A, by Givens rotations. All panels are to be verified again.
+  virtual void recover_column(index j) = 0;
 };
 
+// The operand of an application of Q: a matrix with m rows or less, zero rows below; or the identity's first columns.
 template <class S>
-const kernels<S>& reference_kernels();
-template <class S>
-const kernels<S>& cpu_kernels();
+struct operand {
+  matrix_view<const S> view;
+  bool identity = false;
+};
 
+// What the check of a block of columns compares.
+struct applied_sums {
+  bool checked = false;  // false: not asked for, or Inf or NaN among the numbers
+  double norm = 0;       // of the equilibrated columns (Frobenius) plus that of their checksum
+  double residual = 0;   // the largest residual of op(Q) X against its two checksums
+};
+
+// op(Q) X for one block of columns.
 template <class S>
-const kernels<S>& kernels_of(backend which) {
-  return which == backend::reference ? reference_kernels<S>() : cpu_kernels<S>();
+class applied_block {
+ public:
+  applied_block() = default;
+  applied_block(const applied_block&) = delete;
+  applied_block& operator=(const applied_block&) = delete;
+  virtual ~applied_block() = default;
+
+  virtual void wait() {}
+
+  // Loads the columns, encodes them if `check`, applies all panels, and verifies.
+  virtual void compute(bool check, applied_sums* seen) = 0;
+
+  virtual void measure(double* residual) = 0;
+
+  // As factorizer::correct_block.
+  virtual index correct(double threshold, const inject::place& where) = 0;
+
+  // As abft::finding::bits.
+  virtual std::uint64_t hash() = 0;
+
+  // Into the result.
+  virtual void store() = 0;
+};
+
+// (I − V T Vᵀ)x − H_1(H_2(… x)) of one panel for a random x: its largest element, and the size of the terms that it is made of.
+struct factor_sums {
+  double deviation = 0;
+  double size = 0;
+};
+
+// Reflectors as geqrf leaves them, to be applied in panels.
+template <class S>
+class applier {
+ public:
+  applier() = default;
+  applier(const applier&) = delete;
+  applier& operator=(const applier&) = delete;
+  virtual ~applier() = default;
+
+  virtual void wait() {}
+
+  index panel_width = 1;
+  index panels = 0;
+
+  // Whether V and tau are free of Inf and NaN.
+  virtual void scan(bool* finite) = 0;
+
+  // T of panels first … first + count − 1, and the sums of their checks if `seen` is not null.
+  virtual void form(index first, index count, factor_sums* seen) = 0;
+
+  // Columns that one block takes of an operand with `columns`.
+  virtual index block_width(index columns) const = 0;
+
+  // Block `task` of `tasks` of the product, columns first … first + width − 1 of `X`; its result goes to the same columns of `result`.
+  virtual std::unique_ptr<applied_block<S>> open(bool transposed, const operand<S>& X, index task, index tasks, index first, index width,
+                                                 matrix_view<S> result) = 0;
+
+  // Calls body(t) for t = 0 … count − 1, at once where the backend has threads, else in this order.
+  virtual void each(index count, core::function_ref<void(index)> body) = 0;
+};
+
+// What the check of one column of a triangular solve compares.
+struct solve_sums {
+  double residual = 0;  // of the elements of U x − c, or Uᵀ x − c, the one largest for its threshold, and that threshold
+  double threshold = 1;
+  bool finite = true;      // all that went in, and all that came out
+  std::uint64_t bits = 0;  // where not finite: hash of x, as abft::finding::bits
+};
+
+// One backend, for one call.
+template <class S>
+class engine {
+ public:
+  engine() = default;
+  engine(const engine&) = delete;
+  engine& operator=(const engine&) = delete;
+  virtual ~engine() = default;
+
+  virtual void wait() {}
+
+  // Whether it can work on these elements where they lie.
+  virtual bool works_on(const matrix_view<const S>& v) const = 0;
+
+  // Memory for matrices that it works on, uninitialised.
+  virtual std::shared_ptr<S> allocate(index elements) = 0;
+
+  // Element by element. Either side may be the caller's memory, with any strides.
+  virtual void copy(const matrix_view<const S>& from, const matrix_view<S>& to) = 0;
+
+  // The width of panels for min(m, n) = `steps`: two panels at least where there are two columns, so that the smallest problem is computed,
+  // and struck, the way large ones are.
+  virtual index panel_width(index steps) const = 0;
+
+  // A (works_on it) is overwritten, tau (steps elements) written. `source`: A's values, readable until the end, to go back to; if its data
+  // is null, the factorizer makes a copy where one is needed.
+  virtual std::unique_ptr<factorizer<S>> make_factorizer(const layout& shape, const matrix_view<S>& A, S* tau,
+                                                         const matrix_view<const S>& source) = 0;
+
+  // V: m × count, works_on it.
+  virtual std::unique_ptr<applier<S>> make_applier(const matrix_view<const S>& V, const S* tau) = 0;
+
+  // X ← U⁻¹ B or U⁻ᵀ B; U n × n upper triangular, X n × k (works_on both), B n × k with any strides, not X. k sums if `seen` is not null.
+  virtual void solve(bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B, const matrix_view<S>& X,
+                     solve_sums* seen) = 0;
+
+  // The first column with a zero on the diagonal of R (n × n), −1 if there is none.
+  virtual index zero_on_diagonal(const matrix_view<const S>& R) = 0;
+};
+
+// One for each backend. For reference and cpu: their kernels under the same host backend.
+namespace host {
+template <class S>
+std::unique_ptr<engine<S>> make_engine(const context& run);
 }
 
-// β, τ and v of H = I − τ [1; v] [1; v]ᵀ with H [α; x] = [β; 0], by LAPACK's conventions: τ = 0 (H = I) for x = 0, else β has the
-// opposite sign of α and 1 ≤ τ ≤ 2. `x` (n elements) is overwritten by v. Norms are safe against overflow and underflow.
 template <class S>
-S make_reflector(S& alpha, index n, S* x);
+std::unique_ptr<engine<S>> make_engine(const context& run) {
+  return host::make_engine<S>(run);
+}
 
 }  // namespace ballast::qr

@@ -1,129 +1,31 @@
-// The public functions of QR: arguments, strides, tokens, reports.
-// Layer: algorithm. See include/ballast/qr.hpp.
+// The public functions of QR: arguments, where operands lie, tokens, reports.
+// Layer: algorithm (driver). Backend-free. See include/ballast/qr.hpp.
 #include <ballast/qr.hpp>
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <limits>
-#include <numeric>
+#include <utility>
 
-#include <ballast/error.hpp>
-
-#include "core/blas.hpp"
+#include "core/aligned_buffer.hpp"
 #include "core/format.hpp"
 #include "core/parallel.hpp"
 #include "qr/application.hpp"
+#include "qr/arguments.hpp"
 #include "qr/factorization.hpp"
 #include "run/dispatch.hpp"
+#include "run/staging.hpp"
 
 namespace ballast::qr {
 
 namespace {
-
-constexpr index k_most = std::numeric_limits<int>::max();  // rows and columns that BLAS can count
 
 template <class S>
 std::string token_of(index m, index n) {
   return to_token({precision_of<S>, m, n});
 }
 
-// Sizes, null pointers, and (for what is written) elements that lie on one another.
-template <class S>
-void check_view(const matrix_view<S>& view, std::string_view name, const std::string& token, index least = 1) {
-  if (view.rows < least || view.columns < least)
-    throw invalid_argument_error(
-        fmt::format("{}: {}: expected at least {} row and column, got {} × {}", token, name, least, view.rows, view.columns));
-  if (view.rows > k_most || view.columns > k_most)
-    throw invalid_argument_error(
-        fmt::format("{}: {}: expected at most {} rows and columns, got {} × {}", token, name, k_most, view.rows, view.columns));
-  if (view.rows == 0 || view.columns == 0) return;
-  if (view.data == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected data, got a null pointer", token, name));
-  index rows = 0, columns = 0, bytes = 0;
-  if (__builtin_mul_overflow(view.rows - 1, view.row_stride, &rows) ||
-      __builtin_mul_overflow(view.columns - 1, view.column_stride, &columns) || __builtin_add_overflow(rows, columns, &bytes) ||
-      __builtin_mul_overflow(bytes, static_cast<index>(sizeof(S)), &bytes))
-    throw invalid_argument_error(
-        fmt::format("{}: {}: expected strides within 63 bits of address, got {} and {}", token, name, view.row_stride, view.column_stride));
-  if constexpr (!std::is_const_v<S>) {
-    const index rs = std::abs(view.row_stride), cs = std::abs(view.column_stride);
-    const index g = std::gcd(rs, cs);
-    const bool apart = (view.rows == 1 || rs != 0) && (view.columns == 1 || cs != 0) &&
-                       (view.rows == 1 || view.columns == 1 || cs / g >= view.rows || rs / g >= view.columns);
-    if (!apart)
-      throw invalid_argument_error(fmt::format("{}: {}: expected strides that keep its elements apart, got {} and {} for {} × {}", token,
-                                               name, view.row_stride, view.column_stride, view.rows, view.columns));
-  }
-}
-
-// First and last address of a view.
-template <class S>
-std::pair<const char*, const char*> extent(const matrix_view<S>& v) {
-  if (v.rows == 0 || v.columns == 0) return {nullptr, nullptr};
-  const index r = (v.rows - 1) * v.row_stride, c = (v.columns - 1) * v.column_stride;
-  const auto* const low = reinterpret_cast<const char*>(v.data + std::min<index>(r, 0) + std::min<index>(c, 0));
-  const auto* const high = reinterpret_cast<const char*>(v.data + std::max<index>(r, 0) + std::max<index>(c, 0) + 1);
-  return {low, high};
-}
-
-// Two views that touch the same memory. Blocks of one matrix may interleave without overlapping; their strides are the same.
-template <class S, class U>
-void check_apart(const matrix_view<S>& a, const matrix_view<U>& b, std::string_view names, const std::string& token) {
-  const auto [a0, a1] = extent(a);
-  const auto [b0, b1] = extent(b);
-  if (a0 == nullptr || b0 == nullptr || a1 <= b0 || b1 <= a0) return;
-  if (a.row_stride == b.row_stride && a.column_stride == b.column_stride && a.row_stride > 0 && a.column_stride > 0) {
-    const index offset = static_cast<const std::remove_const_t<S>*>(b.data) - static_cast<const std::remove_const_t<S>*>(a.data);
-    const index large = std::max(a.row_stride, a.column_stride), small = std::min(a.row_stride, a.column_stride);
-    const bool rows_large = a.row_stride >= a.column_stride;
-    for (index q = offset / large - 1; q <= offset / large + 1; ++q) {
-      const index rest = offset - q * large;
-      if (rest % small != 0) continue;
-      const index di = rows_large ? q : rest / small, dj = rows_large ? rest / small : q;
-      if (di < a.rows && di > -b.rows && dj < a.columns && dj > -b.columns)
-        throw invalid_argument_error(fmt::format("{}: expected {} apart in memory, got overlapping views", token, names));
-    }
-    return;
-  }
-  throw invalid_argument_error(fmt::format("{}: expected {} apart in memory, got overlapping views", token, names));
-}
-
-template <class S>
-bool is_column_major(const matrix_view<S>& v) {
-  return v.row_stride == 1 && (v.columns == 1 || (v.column_stride >= std::max<index>(v.rows, 1) && v.column_stride <= k_most));
-}
-
-// A view's elements, column-major: in place, or a copy.
-template <class S>
-struct columns_of {
-  using value = std::remove_const_t<S>;
-  columns_of(const matrix_view<S>& v, bool own) {
-    if (!own && is_column_major(v)) {
-      data = v.data;
-      ld = v.columns == 1 ? std::max<index>(v.rows, 1) : v.column_stride;
-      return;
-    }
-    copy = core::aligned_buffer<value>(core::checked_product(v.rows, v.columns));
-    ld = std::max<index>(v.rows, 1);
-    for (index j = 0; j < v.columns; ++j) {
-      for (index i = 0; i < v.rows; ++i) copy[i + j * ld] = v(i, j);
-    }
-    data = copy.data();
-  }
-  bool copied() const { return copy.size() != 0; }
-  core::aligned_buffer<value> copy;
-  S* data = nullptr;
-  index ld = 1;
-};
-
-template <class S>
-void copy_out(const S* from, index ld, const matrix_view<S>& to) {
-  for (index j = 0; j < to.columns; ++j) {
-    for (index i = 0; i < to.rows; ++i) to(i, j) = from[i + j * ld];
-  }
-}
-
 // What every call sets up.
+template <class S>
 struct call {
   call(std::string problem, const execution& how)
       : token(std::move(problem)),
@@ -131,22 +33,87 @@ struct call {
         which(run::choose_backend(how, token, "QR")),
         injector(how.faults, "qr"),
         seen(token, which, scheme, how, injector),
-        run{seen, injector, how, which, which == backend::reference ? 1 : core::thread_count(how.threads)} {
-    (void)core::thread_count(how.threads);
-  }
+        threads(core::thread_count(how.threads)),
+        run{seen, injector, how, which, which == backend::reference ? 1 : threads},
+        on(make_engine<S>(run)),
+        staging(how.stream) {}
+
+  // Nothing is committed then.
+  bool lost() const { return seen.uncorrectable() && run.how.protection == protection::correct; }
+
   std::string token;
   std::string scheme;
   backend which;
   inject::active_injector injector;
   run::recorder seen;
+  int threads;
   context run;
-  core::single_threaded_blas single;
+  std::unique_ptr<engine<S>> on;
+  run::host_staging staging;
 };
 
+// A new column-major matrix that the engine works on.
 template <class S>
-void factor_columns(const context& run, std::string_view scheme, index m, index n, S* A, index lda, S* tau, matrix_view<const S> source) {
-  factorization<S> work(run, scheme, m, n, A, lda, tau, source);
-  work.run();
+struct owned {
+  owned(engine<S>& on, index rows, index columns)
+      : memory(on.allocate(core::checked_product(rows, columns))),
+        view(column_major(memory.get(), rows, columns, std::max<index>(rows, 1))) {}
+  std::shared_ptr<S> memory;
+  matrix_view<S> view;
+};
+
+// A matrix as the engine can work on it: where it lies, or a copy.
+template <class S>
+struct placed {
+  using value = std::remove_const_t<S>;
+  placed(engine<value>& on, matrix_view<S> v) : view(v) {
+    if (v.columns <= 1) view.column_stride = std::max<index>(v.rows, 1);
+    if (on.works_on(view)) return;
+    owned<value> made(on, v.rows, v.columns);
+    on.copy(v, made.view);
+    copy = std::move(made.memory);
+    view = made.view;
+  }
+  bool copied() const { return copy != nullptr; }
+  std::shared_ptr<value> copy;
+  matrix_view<S> view;
+};
+
+// Two operands that are written. Where they interleave they are staged as one: of two copies the second would take back to the device what
+// the first has replaced.
+template <class S>
+void stage_both(run::host_staging& staging, matrix_view<S>& A, matrix_view<S>& B) {
+  const auto [a0, a1] = extent(A);
+  const auto [b0, b1] = extent(B);
+  if (a1 <= b0 || b1 <= a0) {
+    A = staging.write(A);
+    B = staging.write(B);
+    return;
+  }
+  S* const low = reinterpret_cast<S*>(const_cast<char*>(std::min(a0, b0)));
+  const auto elements = static_cast<std::size_t>(std::max(a1, b1) - std::min(a0, b0)) / sizeof(S);
+  S* const here = staging.write(std::span<S>(low, elements)).data();
+  A.data = here + (A.data - low);
+  B.data = here + (B.data - low);
+}
+
+template <class S>
+void check_rank(engine<S>& on, const matrix_view<const S>& R, const std::string& token) {
+  if (const index j = on.zero_on_diagonal(R); j >= 0)
+    throw invalid_argument_error(fmt::format("{}: A: expected full rank, got a zero on the diagonal of R in column {}", token, j));
+}
+
+// The first columns of Q into `out`; the reflectors are V's first columns, one for each tau. `out` may be V.
+template <class S>
+void form_q(call<S>& here, const matrix_view<const S>& V, std::span<const S> tau, const matrix_view<S>& out) {
+  engine<S>& on = *here.on;
+  const placed<const S> reflectors(on, V.block(0, 0, V.rows, static_cast<index>(tau.size())));
+  const orthogonal_factor<S> Q(here.run, on, reflectors.view, tau.data());
+  if (here.lost()) return;
+  const owned<S> made(on, out.rows, out.columns);
+  Q.apply(false, {.view = {}, .identity = true}, made.view);
+  if (!here.lost()) on.copy(made.view, out);
+  on.wait();
 }
 
 template <class S>
@@ -157,11 +124,17 @@ report geqrf_of(matrix_view<S> A, std::span<S> tau, const execution& how) {
   if (static_cast<index>(tau.size()) != steps)
     throw invalid_argument_error(fmt::format("{}: tau: expected {} elements, got {}", token, steps, tau.size()));
   check_apart(A, column_major(tau.data(), steps, index{1}), "A and tau", token);
-  call here(token, how);
-  columns_of<S> work(A, false);
+  call<S> here(token, how);
+  A = here.staging.write(A);
+  tau = here.staging.write(tau);
+  const placed<S> work(*here.on, A);
   const matrix_view<const S> source = work.copied() ? matrix_view<const S>(A) : matrix_view<const S>{};
-  factor_columns<S>(here.run, here.scheme, A.rows, A.columns, work.data, work.ld, tau.data(), source);
-  if (work.copied() && !(here.seen.uncorrectable() && how.protection == protection::correct)) copy_out(work.data, work.ld, A);
+  factorization<S>(here.run, *here.on, here.scheme, work.view, tau.data(), source).run();
+  if (!here.lost()) {
+    if (work.copied()) here.on->copy(work.view, A);
+    here.on->wait();
+    here.staging.commit();
+  }
   return here.seen.finish();
 }
 
@@ -176,35 +149,26 @@ report ormqr_of(side where, transpose op, matrix_view<const S> A, std::span<cons
     throw invalid_argument_error(fmt::format("{}: A: expected {} rows and {} columns or more for {} reflectors of C's {}, got {} × {}",
                                              token, order, count, count, where == side::left ? "rows" : "columns", A.rows, A.columns));
   check_apart(A, C, "A and C", token);
-  call here(token, how);
-  const columns_of<const S> V(A.block(0, 0, order, count), false);
-  const orthogonal_factor<S> Q(here.run, order, count, V.data, V.ld, tau.data());
+  call<S> here(token, how);
+  engine<S>& on = *here.on;
+  A = here.staging.read(A.block(0, 0, order, count));
+  tau = here.staging.read(tau);
+  C = here.staging.write(C);
+  const placed<const S> V(on, A);
+  const orthogonal_factor<S> Q(here.run, on, V.view, tau.data());
   // C op(Q) = (op(Q)ᵀ Cᵀ)ᵀ.
   const matrix_view<S> operand = where == side::left ? C : C.transposed();
   const bool transposed = (op == transpose::yes) == (where == side::left);
-  const auto load = [&](index first, index width, S* X) {
-    for (index j = 0; j < width; ++j) {
-      for (index i = 0; i < order; ++i) X[i + j * order] = operand(i, first + j);
+  if (!here.lost()) {
+    const owned<S> made(on, order, operand.columns);
+    Q.apply(transposed, {operand}, made.view);
+    if (!here.lost()) {
+      on.copy(made.view, operand);
+      on.wait();
+      here.staging.commit();
     }
-  };
-  if (!here.seen.uncorrectable() || how.protection != protection::correct) {
-    const core::aligned_buffer<S> made = Q.apply(transposed, operand.columns, load, false);
-    if (!here.seen.uncorrectable() || how.protection != protection::correct) copy_out(made.data(), order, operand);
   }
   return here.seen.finish();
-}
-
-// The first `columns` columns of Q into `out`, m × columns.
-template <class S>
-void form_q(call& here, index m, index columns, const S* V, index ldv, std::span<const S> tau, const matrix_view<S>& out) {
-  const orthogonal_factor<S> Q(here.run, m, static_cast<index>(tau.size()), V, ldv, tau.data());
-  if (here.seen.uncorrectable() && here.run.how.protection == protection::correct) return;
-  const auto load = [&](index first, index width, S* X) {
-    std::fill_n(X, m * width, S(0));
-    for (index j = 0; j < width; ++j) X[first + j + j * m] = 1;
-  };
-  const core::aligned_buffer<S> made = Q.apply(false, columns, load, true);
-  if (!here.seen.uncorrectable() || here.run.how.protection != protection::correct) copy_out(made.data(), m, out);
 }
 
 template <class S>
@@ -215,55 +179,12 @@ report orgqr_of(matrix_view<S> A, std::span<const S> tau, const execution& how) 
   if (A.columns > A.rows || count > A.columns)
     throw invalid_argument_error(
         fmt::format("{}: A: expected {} ≤ columns ≤ rows for {} reflectors, got {} × {}", token, count, count, A.rows, A.columns));
-  call here(token, how);
-  const columns_of<S> V(A, false);
-  form_q<S>(here, A.rows, A.columns, V.data, V.ld, tau, A);
+  call<S> here(token, how);
+  A = here.staging.write(A);
+  tau = here.staging.read(tau);
+  form_q<S>(here, A, tau, A);
+  if (!here.lost()) here.staging.commit();
   return here.seen.finish();
-}
-
-// Equal to the bit, any NaN being equal to any other.
-template <class S>
-bool same_numbers(const std::vector<S>& a, const std::vector<S>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](S x, S y) { return (x != x && y != y) || seal_of(&x, 1) == seal_of(&y, 1); });
-}
-
-// X ← U⁻¹ B or U⁻ᵀ B (n × k, in place), verified: the residual against what rounding explains.
-template <class S>
-void solve_triangle(const context& run, bool transposed, index n, index k, const S* U, index ldu, S* B, index ldb) {
-  const kernels<S>& backend_kernels = kernels_of<S>(run.which);
-  core::parallel_for(run.threads, k, [&](index c, int) {
-    S* const b = B + c * ldb;
-    const std::vector<S> right(b, b + n);
-    std::vector<S> before;
-    failure first;
-    for (int attempt = 0; attempt < k_attempts; ++attempt) {
-      std::copy(right.begin(), right.end(), b);
-      backend_kernels.solve(transposed, n, 1, U, ldu, b, ldb);
-      if (run.how.protection == protection::off) return;
-      const solve_residual now = residual_of(transposed, n, U, ldu, b, right.data());
-      const std::vector<S> made(b, b + n);
-      failure seen;
-      if (passes(run.seen, run.injector, {c, k, 0, 1}, now.worst, now.threshold, "qr.solve", c, seen)) {
-        if (attempt > 0) run.seen.detected(first.site, c, first.residual, first.threshold, action::recomputed, 0);
-        return;
-      }
-      // Inf and NaN that come again are what the data say: a number beyond the range in R, in x or between them.
-      if (!now.finite && !before.empty() && same_numbers(made, before)) return;
-      before = now.finite ? std::vector<S>() : made;
-      if (attempt == 0) first = seen;
-      if (run.how.protection == protection::detect && now.finite) break;
-    }
-    run.seen.detected(first.site, c, first.residual, first.threshold, action::uncorrectable, 0);
-  });
-}
-
-template <class S>
-void check_rank(const S* R, index ld, index n, const std::string& token) {
-  for (index j = 0; j < n; ++j) {
-    if (R[j + j * ld] == 0)
-      throw invalid_argument_error(fmt::format("{}: A: expected full rank, got a zero on the diagonal of R in column {}", token, j));
-  }
 }
 
 template <class S>
@@ -274,50 +195,36 @@ report gels_of(matrix_view<S> A, matrix_view<S> B, const execution& how) {
   const index most = std::max(A.rows, A.columns);
   if (B.rows != most) throw invalid_argument_error(fmt::format("{}: B: expected max(m, n) = {} rows, got {}", token, most, B.rows));
   check_apart(A, B, "A and B", token);
-  call here(token, how);
-  const auto lost = [&] { return here.seen.uncorrectable() && how.protection == protection::correct; };
+  call<S> here(token, how);
+  engine<S>& on = *here.on;
+  stage_both(here.staging, A, B);
   // The factors of A, or of Aᵀ: made in a copy, so that nothing is committed until all is verified, and A is there to go back to.
   const bool under = A.rows < A.columns;
   const matrix_view<S> tall = under ? A.transposed() : A;
   const index m = tall.rows, n = tall.columns, k = B.columns;
-  columns_of<S> F(tall, true);
+  const owned<S> F(on, m, n);
+  on.copy(tall, F.view);
   std::vector<S> tau(static_cast<std::size_t>(n));
-  factor_columns<S>(here.run, here.scheme, m, n, F.data, F.ld, tau.data(), matrix_view<const S>(tall));
-  if (lost()) return here.seen.finish();
-  check_rank(F.data, F.ld, n, token);
-  const orthogonal_factor<S> Q(here.run, m, n, F.data, F.ld, tau.data());
-  if (lost()) return here.seen.finish();
-  core::aligned_buffer<S> made;
-  if (!under) {
-    made = Q.apply(
-        true, k,
-        [&](index first, index width, S* X) {
-          for (index j = 0; j < width; ++j) {
-            for (index i = 0; i < m; ++i) X[i + j * m] = B(i, first + j);
-          }
-        },
-        false);
-    if (!lost()) solve_triangle(here.run, false, n, k, F.data, F.ld, made.data(), m);
+  factorization<S>(here.run, on, here.scheme, F.view, tau.data(), tall).run();
+  if (here.lost()) return here.seen.finish();
+  const matrix_view<const S> R = F.view.block(0, 0, n, n);
+  check_rank(on, R, token);
+  const orthogonal_factor<S> Q(here.run, on, F.view, tau.data());
+  if (here.lost()) return here.seen.finish();
+  const owned<S> C(on, m, k), X(on, n, k);  // under Q, and under R⁻¹
+  if (under) {
+    solve_triangle<S>(here.run, on, true, R, B.block(0, 0, n, k), X.view);
+    if (!here.lost()) Q.apply(false, {X.view}, C.view);
   } else {
-    core::aligned_buffer<S> Y(core::checked_product(n, k));
-    for (index j = 0; j < k; ++j) {
-      for (index i = 0; i < n; ++i) Y[i + j * n] = B(i, j);
-    }
-    solve_triangle(here.run, true, n, k, F.data, F.ld, Y.data(), n);
-    if (lost()) return here.seen.finish();
-    made = Q.apply(
-        false, k,
-        [&](index first, index width, S* X) {
-          for (index j = 0; j < width; ++j) {
-            std::copy_n(Y.data() + (first + j) * n, n, X + j * m);
-            std::fill_n(X + j * m + n, m - n, S(0));
-          }
-        },
-        false);
+    Q.apply(true, {B}, C.view);
+    if (!here.lost()) solve_triangle<S>(here.run, on, false, R, C.view.block(0, 0, n, k), X.view);
   }
-  if (!lost()) {
-    copy_out(F.data, F.ld, tall);
-    copy_out(made.data(), m, B);
+  if (!here.lost()) {
+    on.copy(F.view, tall);
+    on.copy(C.view, B);
+    if (!under) on.copy(X.view, B.block(0, 0, n, k));
+    on.wait();
+    here.staging.commit();
   }
   return here.seen.finish();
 }
@@ -326,14 +233,17 @@ template <class S>
 factors<S> factor_of(matrix_view<const S> A, const execution& how) {
   const std::string token = token_of<S>(A.rows, A.columns);
   check_view(A, "A", token);
-  call here(token, how);
+  call<S> here(token, how);
+  A = here.staging.read(A);
   factors<S> made;
   made.storage = matrix<S>(A.rows, A.columns, order::column_major);
   made.tau.resize(static_cast<std::size_t>(std::min(A.rows, A.columns)));
-  for (index j = 0; j < A.columns; ++j) {
-    for (index i = 0; i < A.rows; ++i) made.storage(i, j) = A(i, j);
-  }
-  factor_columns<S>(here.run, here.scheme, A.rows, A.columns, made.storage.data(), A.rows, made.tau.data(), A);
+  here.on->copy(A, made.storage.view());
+  here.on->wait();
+  const placed<S> work(*here.on, made.storage.view());
+  factorization<S>(here.run, *here.on, here.scheme, work.view, made.tau.data(), A).run();
+  if (work.copied()) here.on->copy(work.view, made.storage.view());
+  here.on->wait();
   made.report = here.seen.finish();
   return made;
 }
@@ -370,9 +280,9 @@ matrix<T> factors<T>::q(const execution& how, ballast::report* seen) const {
   const index m = storage.rows();
   const std::string token = token_of<T>(m, storage.columns());
   check_view(storage.view(), "storage", token);
-  call here(token, how);
+  call<T> here(token, how);
   matrix<T> made(m, std::min(m, storage.columns()), order::column_major);
-  form_q<T>(here, m, made.columns(), storage.data(), m, tau, made.view());
+  form_q<T>(here, storage.view(), tau, made.view());
   ballast::report all = here.seen.finish();
   if (seen != nullptr) *seen = std::move(all);
   return made;
@@ -386,24 +296,18 @@ matrix<T> factors<T>::solve(matrix_view<const T> B, const execution& how, ballas
   check_view(B, "B", token);
   if (m < n) throw invalid_argument_error(fmt::format("{}: expected at least as many rows as columns, got {} × {}", token, m, n));
   if (B.rows != m) throw invalid_argument_error(fmt::format("{}: B: expected {} rows, got {}", token, m, B.rows));
-  check_rank(storage.data(), m, n, token);
-  call here(token, how);
+  call<T> here(token, how);
+  engine<T>& on = *here.on;
+  const placed<const T> F(on, storage.view());
+  check_rank(on, F.view.block(0, 0, n, n), token);
   matrix<T> made(n, B.columns, order::column_major);
-  const auto lost = [&] { return here.seen.uncorrectable() && how.protection == protection::correct; };
-  const orthogonal_factor<T> Q(here.run, m, n, storage.data(), m, tau.data());
-  if (!lost()) {
-    core::aligned_buffer<T> C = Q.apply(
-        true, B.columns,
-        [&](index first, index width, T* X) {
-          for (index j = 0; j < width; ++j) {
-            for (index i = 0; i < m; ++i) X[i + j * m] = B(i, first + j);
-          }
-        },
-        false);
-    if (!lost()) solve_triangle(here.run, false, n, B.columns, storage.data(), m, C.data(), m);
-    if (!lost()) {
-      for (index j = 0; j < B.columns; ++j) std::copy_n(C.data() + j * m, n, made.data() + j * n);
-    }
+  const orthogonal_factor<T> Q(here.run, on, F.view, tau.data());
+  if (!here.lost()) {
+    const owned<T> C(on, m, B.columns), X(on, n, B.columns);
+    Q.apply(true, {here.staging.read(B)}, C.view);
+    if (!here.lost()) solve_triangle<T>(here.run, on, false, F.view.block(0, 0, n, n), C.view.block(0, 0, n, B.columns), X.view);
+    if (!here.lost()) on.copy(X.view, made.view());
+    on.wait();
   }
   ballast::report all = here.seen.finish();
   if (seen != nullptr) *seen = std::move(all);

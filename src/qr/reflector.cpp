@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "qr/contract.hpp"
+#include "qr/kernels.hpp"
 
 namespace ballast::qr {
 

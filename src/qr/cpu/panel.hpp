@@ -2,7 +2,7 @@
 // Layer: backend (cpu).
 #pragma once
 
-#include "qr/contract.hpp"
+#include "qr/kernels.hpp"
 
 namespace ballast::qr::cpu {
 

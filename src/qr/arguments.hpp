@@ -1,0 +1,85 @@
+// What the arguments of the public functions must be: sizes, null pointers, strides, views that lie apart in memory.
+// Layer: algorithm (driver). Looks at addresses, never at elements.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <ballast/error.hpp>
+#include <ballast/view.hpp>
+
+#include "core/format.hpp"
+#include "qr/contract.hpp"
+
+namespace ballast::qr {
+
+inline constexpr index k_most = std::numeric_limits<int>::max();  // rows and columns that BLAS can count
+
+// Throws invalid_argument_error, which names the view and the problem's token, unless it has `least` rows and columns, data, strides within
+// 63 bits and (where it is written) no two elements at one address.
+template <class S>
+void check_view(const matrix_view<S>& view, std::string_view name, const std::string& token, index least = 1) {
+  if (view.rows < least || view.columns < least)
+    throw invalid_argument_error(
+        fmt::format("{}: {}: expected at least {} row and column, got {} × {}", token, name, least, view.rows, view.columns));
+  if (view.rows > k_most || view.columns > k_most)
+    throw invalid_argument_error(
+        fmt::format("{}: {}: expected at most {} rows and columns, got {} × {}", token, name, k_most, view.rows, view.columns));
+  if (view.rows == 0 || view.columns == 0) return;
+  if (view.data == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected data, got a null pointer", token, name));
+  index rows = 0, columns = 0, bytes = 0;
+  if (__builtin_mul_overflow(view.rows - 1, view.row_stride, &rows) ||
+      __builtin_mul_overflow(view.columns - 1, view.column_stride, &columns) || __builtin_add_overflow(rows, columns, &bytes) ||
+      __builtin_mul_overflow(bytes, static_cast<index>(sizeof(S)), &bytes))
+    throw invalid_argument_error(
+        fmt::format("{}: {}: expected strides within 63 bits of address, got {} and {}", token, name, view.row_stride, view.column_stride));
+  if constexpr (!std::is_const_v<S>) {
+    const index rs = std::abs(view.row_stride), cs = std::abs(view.column_stride);
+    const index g = std::gcd(rs, cs);
+    const bool apart = (view.rows == 1 || rs != 0) && (view.columns == 1 || cs != 0) &&
+                       (view.rows == 1 || view.columns == 1 || cs / g >= view.rows || rs / g >= view.columns);
+    if (!apart)
+      throw invalid_argument_error(fmt::format("{}: {}: expected strides that keep its elements apart, got {} and {} for {} × {}", token,
+                                               name, view.row_stride, view.column_stride, view.rows, view.columns));
+  }
+}
+
+// The first address of a view and the one behind its last.
+template <class S>
+std::pair<const char*, const char*> extent(const matrix_view<S>& v) {
+  if (v.rows == 0 || v.columns == 0) return {nullptr, nullptr};
+  const index r = (v.rows - 1) * v.row_stride, c = (v.columns - 1) * v.column_stride;
+  const auto* const low = reinterpret_cast<const char*>(v.data + std::min<index>(r, 0) + std::min<index>(c, 0));
+  const auto* const high = reinterpret_cast<const char*>(v.data + std::max<index>(r, 0) + std::max<index>(c, 0) + 1);
+  return {low, high};
+}
+
+// Throws invalid_argument_error if two views share an element. Blocks of one matrix may interleave: their strides are the same.
+template <class S, class U>
+void check_apart(const matrix_view<S>& a, const matrix_view<U>& b, std::string_view names, const std::string& token) {
+  const auto [a0, a1] = extent(a);
+  const auto [b0, b1] = extent(b);
+  if (a0 == nullptr || b0 == nullptr || a1 <= b0 || b1 <= a0) return;
+  if (a.row_stride == b.row_stride && a.column_stride == b.column_stride && a.row_stride > 0 && a.column_stride > 0) {
+    const index offset = static_cast<const std::remove_const_t<S>*>(b.data) - static_cast<const std::remove_const_t<S>*>(a.data);
+    const index large = std::max(a.row_stride, a.column_stride), small = std::min(a.row_stride, a.column_stride);
+    const bool rows_large = a.row_stride >= a.column_stride;
+    for (index q = offset / large - 1; q <= offset / large + 1; ++q) {
+      const index rest = offset - q * large;
+      if (rest % small != 0) continue;
+      const index di = rows_large ? q : rest / small, dj = rows_large ? rest / small : q;
+      if (di < a.rows && di > -b.rows && dj < a.columns && dj > -b.columns)
+        throw invalid_argument_error(fmt::format("{}: expected {} apart in memory, got overlapping views", token, names));
+    }
+    return;
+  }
+  throw invalid_argument_error(fmt::format("{}: expected {} apart in memory, got overlapping views", token, names));
+}
+
+}  // namespace ballast::qr

@@ -1,0 +1,342 @@
+// Factors T of stored reflectors, and blocks of columns under Q.
+// Layer: backend (host). See applier.hpp.
+#include "qr/host/applier.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "abft/attempt.hpp"
+#include "core/parallel.hpp"
+#include "qr/host/largest.hpp"
+#include "qr/host/repair.hpp"
+#include "qr/weights.hpp"
+
+namespace ballast::qr::host {
+
+using inject::site;
+
+namespace {
+
+constexpr index k_block_columns = 96;  // of the operand that one task takes
+
+std::size_t at(index i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+// -------------------------------------------------------------------------------------------------------- one block of columns
+
+template <class S>
+class block_of_columns final : public applied_block<S> {
+ public:
+  block_of_columns(const panel_applier<S>& Q, bool transposed, const operand<S>& from, index task, index tasks, index first, index width,
+                   matrix_view<S> result)
+      : Q_(Q),
+        transposed_(transposed),
+        from_(from),
+        task_(task),
+        tasks_(tasks),
+        first_(first),
+        width_(width),
+        result_(result),
+        X_(core::checked_product(Q.m_, width + 2)),
+        W_(Q.panel_width * (width + 2)),
+        d_(at(2 * width)),
+        y_(at(2 * Q.m_)),
+        shift_(at(width), 0) {}
+
+  void compute(bool check, applied_sums* seen) override;
+  void measure(double* residual) override { *residual = residuals(); }
+  index correct(double threshold, const inject::place& where) override;
+  std::uint64_t hash() override;
+  void store() override;
+
+ private:
+  void load();
+  bool scale(double& squares);
+  double encode();
+  void transform(index columns);
+  double residuals();
+  S* checksums() { return X_.data() + width_ * Q_.m_; }
+
+  const panel_applier<S>& Q_;
+  const bool transposed_;
+  const operand<S> from_;
+  const index task_, tasks_, first_, width_;
+  const matrix_view<S> result_;
+  core::aligned_buffer<S> X_, W_;  // the columns with their two checksums; scratch of a product
+  std::vector<double> d_, y_;      // weights d_j and d_j w_j; residuals r and s
+  std::vector<int> shift_;         // columns are worked on as 2^shift · x
+};
+
+template <class S>
+void block_of_columns<S>::compute(bool check, applied_sums* seen) {
+  *seen = {};
+  load();
+  if (Q_.panels == 0) return;
+  double squares = 0;
+  const bool finite = scale(squares);
+  seen->checked = check && finite;
+  seen->norm = std::sqrt(squares);
+  if (seen->checked) seen->norm += encode();
+  transform(seen->checked ? width_ + 2 : width_);
+  if (!seen->checked) return;
+  if constexpr (inject::active_injector::enabled) Q_.run_.injector.strike(site::qr_checksum, {task_, tasks_, 0, 1}, checksums(), 2 * Q_.m_);
+  seen->residual = residuals();
+}
+
+template <class S>
+void block_of_columns<S>::load() {
+  const index m = Q_.m_;
+  for (index j = 0; j < width_; ++j) {
+    S* const x = X_.data() + j * m;
+    if (from_.identity) {
+      std::fill_n(x, m, S(0));
+      x[first_ + j] = 1;
+      continue;
+    }
+    for (index i = 0; i < from_.view.rows; ++i) x[i] = from_.view(i, first_ + j);
+    std::fill(x + from_.view.rows, x + m, S(0));
+  }
+}
+
+// Scales columns of extreme size, chooses d, and adds up the squared norms of the equilibrated columns. False where there is Inf or NaN.
+template <class S>
+bool block_of_columns<S>::scale(double& squares) {
+  const index m = Q_.m_;
+  bool finite = true;
+  for (index j = 0; j < width_; ++j) {
+    S* const x = X_.data() + j * m;
+    double own = 0;
+    Q_.kernels_.squares(m, 1, x, m, &own);
+    int e = own > 0 && std::isfinite(own) ? std::ilogb(own) / 2 : 0;
+    if (!(own >= abft::k_squares<double>.low && own <= abft::k_squares<double>.high)) {
+      largest top;
+      for (index i = 0; i < m; ++i) top.add(static_cast<double>(x[i]));
+      if (!std::isfinite(top.value())) {
+        finite = false;
+      } else if (top.value() > 0) {
+        e = std::ilogb(top.value());
+      }
+    }
+    shift_[at(j)] = std::abs(e) > abft::k_moderate_exponent<S> ? -e : 0;
+    if (shift_[at(j)] != 0) {
+      for (index i = 0; i < m; ++i) x[i] = std::ldexp(x[i], -e);
+      own = 0;
+      Q_.kernels_.squares(m, 1, x, m, &own);
+    }
+    const double length = std::sqrt(own);
+    d_[at(j)] = abft::equilibrating(length);
+    d_[at(j + width_)] = d_[at(j)] * abft::equispaced_weight(j, width_);
+    squares += length * d_[at(j)] * length * d_[at(j)];
+  }
+  return finite;
+}
+
+// The two checksum columns; returns the larger norm of theirs.
+template <class S>
+double block_of_columns<S>::encode() {
+  const index m = Q_.m_;
+  S* const c = checksums();
+  std::fill(y_.begin(), y_.end(), 0.0);
+  Q_.kernels_.subtract(m, width_, X_.data(), m, 2, d_.data(), width_, y_.data(), m);
+  double squares[2] = {};
+  for (index i = 0; i < 2 * m; ++i) {
+    c[i] = static_cast<S>(-y_[at(i)]);
+    squares[i / m] += y_[at(i)] * y_[at(i)];
+  }
+  return std::sqrt(std::max(squares[0], squares[1]));
+}
+
+// All panels in turn. Those that begin below the last one of the identity's columns leave its zeros alone.
+template <class S>
+void block_of_columns<S>::transform(index columns) {
+  const index m = Q_.m_, nb = Q_.panel_width;
+  const bool unit = from_.identity;
+  const index used = unit ? std::min(Q_.panels, (first_ + width_ - 1) / nb + 1) : Q_.panels;
+  const auto first_changed = [&](index k) { return unit ? std::max<index>(0, k * nb - first_) : 0; };
+  index struck = 0, changed = 0;
+  if constexpr (inject::active_injector::enabled) {
+    for (index k = 0; k < used; ++k) changed += width_ - first_changed(k);
+  }
+  for (index s = 0; s < used; ++s) {
+    const index k = transposed_ ? s : used - 1 - s;
+    const block_reflector<S>& H = Q_.panel_[at(k)];
+    S* const from = X_.data() + k * nb;
+    Q_.kernels_.product(H, columns, from, m, W_.data());
+    if constexpr (inject::active_injector::enabled)
+      Q_.run_.injector.strike(site::qr_product, {task_, tasks_, s, used}, W_.data(), H.width * width_);
+    Q_.kernels_.update(H, transposed_, columns, W_.data(), from, m);
+    if constexpr (inject::active_injector::enabled) {
+      // Each column's rows that this panel has changed.
+      for (index j = first_changed(k); j < width_; ++j)
+        Q_.run_.injector.strike(site::qr_q, {task_, tasks_, struck++, changed}, from + j * m, m - k * nb);
+    }
+  }
+}
+
+template <class S>
+double block_of_columns<S>::residuals() {
+  const index m = Q_.m_;
+  const S* const c = checksums();
+  for (index i = 0; i < 2 * m; ++i) y_[at(i)] = static_cast<double>(c[i]);
+  Q_.kernels_.subtract(m, width_, X_.data(), m, 2, d_.data(), width_, y_.data(), m);
+  largest size;
+  for (const double each : y_) size.add(each);
+  return size.value();
+}
+
+template <class S>
+index block_of_columns<S>::correct(double threshold, const inject::place& where) {
+  const index m = Q_.m_;
+  return repair_block<S>({.columns = width_,
+                          .X = X_.data(),
+                          .ldx = m,
+                          .full_rows = m,
+                          .c1 = checksums(),
+                          .d = d_.data(),
+                          .r = y_.data(),
+                          .s = y_.data() + m,
+                          .threshold = threshold},
+                         Q_.run_.injector, where);
+}
+
+template <class S>
+std::uint64_t block_of_columns<S>::hash() {
+  abft::result_hash made;
+  for (index i = 0; i < width_ * Q_.m_; ++i) made.add(X_[i]);
+  return made.bits();
+}
+
+template <class S>
+void block_of_columns<S>::store() {
+  for (index j = 0; j < width_; ++j) {
+    const S* const x = X_.data() + j * Q_.m_;
+    S* const to = result_.data + (first_ + j) * result_.column_stride;
+    const int e = shift_[at(j)];
+    for (index i = 0; i < Q_.m_; ++i) to[i] = e == 0 ? x[i] : std::ldexp(x[i], -e);
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------------ all panels
+
+template <class S>
+panel_applier<S>::panel_applier(const context& run, const kernels<S>& arithmetic, index panel_width, const matrix_view<const S>& V,
+                                const S* tau)
+    : run_(run), kernels_(arithmetic), m_(V.rows), count_(V.columns), tau_(tau) {
+  if (count_ == 0) return;
+  const index nb = panel_width, ldv = V.column_stride;
+  this->panel_width = nb;
+  this->panels = (count_ + nb - 1) / nb;
+  V1_ = core::aligned_buffer<S>(core::checked_product(this->panels, nb * nb));
+  T_ = core::aligned_buffer<S>(core::checked_product(this->panels, nb * nb));
+  for (index k = 0; k < this->panels; ++k) {
+    const index first = k * nb;
+    const index w = std::min(nb, count_ - first);
+    S* const V1 = V1_.data() + k * nb * nb;
+    const S* const v = V.data + first + first * ldv;
+    for (index j = 0; j < w; ++j) {
+      for (index i = 0; i < w; ++i) V1[i + j * w] = i < j ? S(0) : i == j ? S(1) : v[i + j * ldv];
+    }
+    panel_.push_back({m_ - first, w, V1, v + w, ldv, T_.data() + k * nb * nb});
+  }
+}
+
+template <class S>
+void panel_applier<S>::scan(bool* finite) {
+  std::vector<char> odd(at(this->panels), 0);
+  core::parallel_for(run_.threads, this->panels, [&](index k, int) {
+    const block_reflector<S>& H = panel_[at(k)];
+    double squares = 0;
+    for (index j = 0; j < H.width; ++j) {
+      kernels_.squares(H.width, 1, H.V1 + j * H.width, H.width, &squares);
+      if (H.rows > H.width) kernels_.squares(H.rows - H.width, 1, H.V2 + j * H.ldv, H.ldv, &squares);
+      const auto tau = static_cast<double>(tau_[k * this->panel_width + j]);
+      squares += tau * tau;
+    }
+    if (!std::isfinite(squares)) odd[at(k)] = 1;
+  });
+  *finite = std::none_of(odd.begin(), odd.end(), [](char o) { return o != 0; });
+}
+
+template <class S>
+void panel_applier<S>::form(index first, index count, factor_sums* seen) {
+  core::parallel_for(run_.threads, count, [&](index t, int) {
+    const index k = first + t, nb = this->panel_width;
+    const block_reflector<S>& H = panel_[at(k)];
+    S* const T = T_.data() + k * nb * nb;
+    kernels_.triangular_factor(H, tau_ + k * nb, T);
+    if constexpr (inject::active_injector::enabled) {
+      for (index j = 0; j < H.width; ++j) run_.injector.strike(site::qr_t, {k * nb + j, count_, 0, 1}, T + j * H.width, j + 1);
+    }
+    if (seen != nullptr) seen[t] = deviation(k);
+  });
+}
+
+// Holds for any reflectors, whatever their tau.
+template <class S>
+factor_sums panel_applier<S>::deviation(index k) const {
+  const block_reflector<S>& H = panel_[at(k)];
+  const index w = H.width;
+  const index below = H.rows - w;
+  std::vector<double> x(at(H.rows)), y, z(at(w), 0.0), tz(at(w), 0.0);
+  double norm = 0;
+  for (index i = 0; i < H.rows; ++i) {
+    x[at(i)] = random_signed(k_orthogonality_stream, static_cast<std::uint64_t>(k * this->panel_width + i));
+    norm += x[at(i)] * x[at(i)];
+  }
+  y = x;
+  double longest = std::sqrt(norm);
+  for (index j = w; j-- > 0;) {
+    double dot = 0, squares = 0;
+    kernels_.dot(w, 1, H.V1 + j * w, w, 1, y.data(), H.rows, &dot, 1);
+    kernels_.squares(w, 1, H.V1 + j * w, w, &squares);
+    if (below > 0) {
+      kernels_.dot(below, 1, H.V2 + j * H.ldv, H.ldv, 1, y.data() + w, H.rows, &dot, 1);
+      kernels_.squares(below, 1, H.V2 + j * H.ldv, H.ldv, &squares);
+    }
+    dot *= static_cast<double>(tau_[k * this->panel_width + j]);
+    kernels_.subtract(w, 1, H.V1 + j * w, w, 1, &dot, 1, y.data(), H.rows);
+    if (below > 0) kernels_.subtract(below, 1, H.V2 + j * H.ldv, H.ldv, 1, &dot, 1, y.data() + w, H.rows);
+    longest = std::max(longest, std::abs(dot) * std::sqrt(squares));
+  }
+  kernels_.dot(w, w, H.V1, w, 1, x.data(), H.rows, z.data(), w);
+  if (below > 0) kernels_.dot(below, w, H.V2, H.ldv, 1, x.data() + w, H.rows, z.data(), w);
+  factor_sums made{0, longest};
+  for (index i = 0; i < w; ++i) {
+    double sum = 0;
+    for (index j = i; j < w; ++j) {
+      const double t = static_cast<double>(H.T[i + j * w]);
+      tz[at(i)] += t * z[at(j)];
+      sum += std::abs(t * z[at(j)]);
+    }
+    made.size = std::max(made.size, sum);
+  }
+  kernels_.subtract(w, w, H.V1, w, 1, tz.data(), w, x.data(), H.rows);
+  if (below > 0) kernels_.subtract(below, w, H.V2, H.ldv, 1, tz.data(), w, x.data() + w, H.rows);
+  largest worst;
+  for (std::size_t i = 0; i < x.size(); ++i) worst.add(x[i] - y[i]);
+  made.deviation = worst.value();
+  return made;
+}
+
+// At least two blocks where there are two columns, so that two threads have work.
+template <class S>
+index panel_applier<S>::block_width(index columns) const {
+  return std::max<index>(1, std::min(k_block_columns, (columns + 1) / 2));
+}
+
+template <class S>
+std::unique_ptr<applied_block<S>> panel_applier<S>::open(bool transposed, const operand<S>& X, index task, index tasks, index first,
+                                                         index width, matrix_view<S> result) {
+  return std::make_unique<block_of_columns<S>>(*this, transposed, X, task, tasks, first, width, result);
+}
+
+template <class S>
+void panel_applier<S>::each(index count, core::function_ref<void(index)> body) {
+  core::parallel_for(run_.threads, count, [&](index t, int) { body(t); });
+}
+
+template class panel_applier<float>;
+template class panel_applier<double>;
+
+}  // namespace ballast::qr::host

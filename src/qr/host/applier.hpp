@@ -1,0 +1,40 @@
+// Q of stored reflectors in host memory, applied to blocks of columns.
+// Layer: backend (host), over kernels<S> of reference/ or cpu/. Implements applier<S>.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/aligned_buffer.hpp"
+#include "qr/contract.hpp"
+#include "qr/kernels.hpp"
+
+namespace ballast::qr::host {
+
+template <class S>
+class panel_applier final : public applier<S> {
+ public:
+  panel_applier(const context& run, const kernels<S>& arithmetic, index panel_width, const matrix_view<const S>& V, const S* tau);
+
+  void scan(bool* finite) override;
+  void form(index first, index count, factor_sums* seen) override;
+  index block_width(index columns) const override;
+  std::unique_ptr<applied_block<S>> open(bool transposed, const operand<S>& X, index task, index tasks, index first, index width,
+                                         matrix_view<S> result) override;
+  void each(index count, core::function_ref<void(index)> body) override;
+
+ private:
+  template <class>
+  friend class block_of_columns;
+
+  factor_sums deviation(index k) const;
+
+  const context& run_;
+  const kernels<S>& kernels_;
+  const index m_, count_;
+  const S* const tau_;
+  core::aligned_buffer<S> V1_, T_;
+  std::vector<block_reflector<S>> panel_;
+};
+
+}  // namespace ballast::qr::host

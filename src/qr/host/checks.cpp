@@ -1,0 +1,360 @@
+// The sums and residuals of the checks: blocks, the factored panel, the certificate, the whole matrix.
+// Layer: backend (host). See factorizer.hpp; docs/design/qr.md says what each check covers.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "abft/attempt.hpp"
+#include "abft/threshold.hpp"
+#include "core/parallel.hpp"
+#include "qr/host/factorizer.hpp"
+#include "qr/host/largest.hpp"
+#include "qr/host/repair.hpp"
+#include "qr/weights.hpp"
+
+namespace ballast::qr::host {
+
+using inject::site;
+
+namespace {
+
+constexpr index k_r_rows = 512;  // rows of R that one task takes: fixed, as k_slab_rows
+
+std::size_t at(index i) { return static_cast<std::size_t>(i); }
+
+// tz ← Tᵀ z.
+template <class S>
+void multiply_t(const block_reflector<S>& H, const double* z, double* tz) {
+  const index w = H.width;
+  for (index i = 0; i < w; ++i) {
+    double sum = 0;
+    for (index j = 0; j <= i; ++j) sum += static_cast<double>(H.T[j + i * w]) * z[j];
+    tz[i] = sum;
+  }
+}
+
+}  // namespace
+
+// -------------------------------------------------------------------------------------------------------------------- a block
+
+template <class S>
+typename blocked_factorizer<S>::extent blocked_factorizer<S>::extent_of(index b, bool finished) const {
+  return finished && shape_[b].panel ? extent{shape_[b].first, true} : extent{shape_.m, false};
+}
+
+// r and s of block b: y = [r, s], at 0 and m; as many values as the block has rows. Returns the largest.
+template <class S>
+double blocked_factorizer<S>::residuals(index b, const extent& taken, core::aligned_buffer<double>& y) const {
+  const layout::block& here = shape_[b];
+  const index m = shape_.m, n = shape_.n;
+  const S* const c = checksums(here.group);
+  const double* const d = weights_.data() + here.first;
+  const index rows = taken.full + (taken.triangle ? here.width : 0);
+  const S* const X = A_ + here.first * lda_;
+  y = core::aligned_buffer<double>(2 * m);
+  const index tasks = (rows + k_slab_rows - 1) / k_slab_rows;
+  std::vector<double> worst(at(tasks));
+  core::parallel_for(run_.threads, tasks, [&](index t, int) {
+    const index top = t * k_slab_rows;
+    const index end = std::min(top + k_slab_rows, rows);
+    for (int q = 0; q < 2; ++q) {
+      for (index i = top; i < end; ++i) y[i + q * m] = static_cast<double>(c[i + q * m]);
+    }
+    const index full = std::min(end, taken.full);
+    if (full > top) kernels_.subtract(full - top, here.width, X + top, lda_, 2, d, n, y.data() + top, m);
+    for (index i = std::max(top, taken.full); i < end; ++i) {
+      for (index j = i - taken.full; j < here.width; ++j) {
+        const double x = static_cast<double>(X[i + j * lda_]);
+        y[i] -= x * d[j];
+        y[i + m] -= x * d[j + n];
+      }
+    }
+    largest size;
+    size.add(y.data() + top, end - top);
+    size.add(y.data() + m + top, end - top);
+    worst[at(t)] = size.value();
+  });
+  largest size;
+  size.add(worst.data(), tasks);
+  return size.value();
+}
+
+template <class S>
+void blocked_factorizer<S>::measure_block(index b, bool finished, double* residual) {
+  core::aligned_buffer<double> y;
+  *residual = residuals(b, extent_of(b, finished), y);
+}
+
+template <class S>
+index blocked_factorizer<S>::correct_block(index b, bool finished, double threshold, const inject::place& where) {
+  const layout::block& here = shape_[b];
+  const extent rows = extent_of(b, finished);
+  core::aligned_buffer<double> y;
+  residuals(b, rows, y);
+  return repair_block<S>({.columns = here.width,
+                          .X = A_ + here.first * lda_,
+                          .ldx = lda_,
+                          .full_rows = rows.full,
+                          .triangle = rows.triangle,
+                          .c1 = checksums(here.group),
+                          .d = weights_.data() + here.first,
+                          .r = y.data(),
+                          .s = y.data() + shape_.m,
+                          .threshold = threshold},
+                         run_.injector, where);
+}
+
+// -------------------------------------------------------------------------------------------------------------------- a panel
+
+template <class S>
+typename blocked_factorizer<S>::slab blocked_factorizer<S>::slab_of(const block_reflector<S>& H, index t) {
+  if (t == 0) return {0, H.width, H.V1, H.width};
+  const index top = H.width + (t - 1) * k_slab_rows;
+  return {top, std::min(k_slab_rows, H.rows - top), H.V2 + (top - H.width), H.ldv};
+}
+
+// Two passes over V. Vectors beside V in the first: the certificate's product, p = V T x, and the checksums c1, c2; in the second the same
+// without p.
+template <class S>
+void blocked_factorizer<S>::measure_panel(index k, panel_sums* seen) {
+  const layout::block& b = shape_[k];
+  const index w = b.width;
+  std::vector<double> x(at(w));
+  for (index j = 0; j < w; ++j) x[at(j)] = random_signed(k_orthogonality_stream, static_cast<std::uint64_t>(b.first + j));
+  const std::vector<double> z = panel_products(k, x);
+  checkpoints_[at(k)].assign(z.begin() + 4 * w, z.begin() + 8 * w);
+  abft::result_hash seal;
+  for (index i = 0; i < w * w; ++i) seal.add(t(k)[i]);
+  T_seal_[at(k)] = seal.bits();
+  judge_orthogonality(k, x, z, seen);
+  seen->reflectors = reflector_residual(k);
+  seen->data = panel_residual(k, z);
+}
+
+// The first pass: Vᵀ times the vectors (4 × w), the checkpoint of V (4 × w) and ‖p‖².
+template <class S>
+std::vector<double> blocked_factorizer<S>::panel_products(index k, const std::vector<double>& x) const {
+  const layout::block& b = shape_[k];
+  const block_reflector<S> H = reflector(k);
+  const index m = shape_.m, w = b.width;
+  const bool checksummed = !shape_.single_group;
+  const int vectors = checksummed ? 4 : 2;
+  const S* const c = checksums(b.group) + b.first;
+  std::vector<double> tx(at(w), 0.0);
+  for (index j = 0; j < w; ++j) {
+    for (index i = 0; i <= j; ++i) tx[at(i)] -= static_cast<double>(H.T[i + j * w]) * x[at(j)];
+  }
+  const index tasks = slabs(H);
+  const index size = 9 * w;
+  std::vector<double> partial(at(tasks * size), 0.0);
+  core::parallel_for(run_.threads, tasks, [&](index task, int) {
+    const slab part = slab_of(H, task);
+    std::vector<double> y(at(4 * part.rows));
+    std::copy_n(carried_.data() + b.first + part.top, part.rows, y.data());
+    double* const p = y.data() + part.rows;
+    kernels_.subtract(part.rows, w, part.X, part.ld, 1, tx.data(), w, p, part.rows);
+    if (checksummed) {
+      for (int q = 0; q < 2; ++q) {
+        for (index i = 0; i < part.rows; ++i) y[at(i + (2 + q) * part.rows)] = static_cast<double>(c[part.top + i + q * m]);
+      }
+    }
+    double* const sums = partial.data() + task * size;
+    kernels_.dot(part.rows, w, part.X, part.ld, vectors, y.data(), part.rows, sums, w);
+    checkpoint_slab(k, part, sums + 4 * w);
+    for (index i = 0; i < part.rows; ++i) sums[8 * w] += p[i] * p[i];
+  });
+  std::vector<double> z(at(size), 0.0);
+  for (std::size_t i = 0; i < partial.size(); ++i) z[i % z.size()] += partial[i];
+  return z;
+}
+
+// Tᵀ Vᵀ V T x against (T + Tᵀ) x.
+template <class S>
+void blocked_factorizer<S>::judge_orthogonality(index k, const std::vector<double>& x, const std::vector<double>& z,
+                                                panel_sums* seen) const {
+  const block_reflector<S> H = reflector(k);
+  const index w = H.width;
+  const double* const g = z.data() + w;
+  const double p_norm = std::sqrt(z[at(8 * w)]);
+  seen->orthogonality = 0;
+  seen->orthogonality_threshold = 1;
+  for (index i = 0; i < w; ++i) {
+    double residual = 0, scale = 0;
+    for (index j = 0; j <= i; ++j) {
+      const double t = static_cast<double>(H.T[j + i * w]);
+      residual += t * (g[j] - x[at(j)]);
+      scale += std::abs(t) * (std::abs(g[j]) + p_norm + std::abs(x[at(j)]));
+    }
+    for (index j = i; j < w; ++j) {
+      const double t = static_cast<double>(H.T[i + j * w]);
+      residual -= t * x[at(j)];
+      scale += std::abs(t) * std::abs(x[at(j)]);
+    }
+    const double threshold = abft::qr_orthogonality_threshold<S>(scale, shape_.m);
+    if (!std::isfinite(residual) || !std::isfinite(threshold)) {
+      seen->orthogonality = std::numeric_limits<double>::quiet_NaN();  // no later row may take its place
+      return;
+    }
+    if (std::abs(residual) * seen->orthogonality_threshold > seen->orthogonality * threshold) {
+      seen->orthogonality = std::abs(residual);
+      seen->orthogonality_threshold = threshold;
+    }
+    if (seen->orthogonality > seen->orthogonality_threshold) return;
+  }
+}
+
+// A tau of 0 belongs to v = e₁. tau must be T's diagonal to the bit.
+template <class S>
+double blocked_factorizer<S>::reflector_residual(index k) const {
+  const layout::block& b = shape_[k];
+  const std::vector<double>& sums = checkpoints_[at(k)];
+  largest worst;
+  for (index j = 0; j < b.width; ++j) {
+    const double tau = static_cast<double>(tau_[b.first + j]);
+    const double norm = sums[at(3 * b.width + j)];
+    worst.add(tau == 0 ? norm - 1 : tau * norm - 2);
+  }
+  worst.add(taus_differ(k));
+  return worst.value();
+}
+
+// NaN if a tau of panel k is not T's diagonal to the bit, else 0.
+template <class S>
+double blocked_factorizer<S>::taus_differ(index k) const {
+  const layout::block& b = shape_[k];
+  for (index j = 0; j < b.width; ++j) {
+    if (std::memcmp(tau_ + b.first + j, t(k) + j * (b.width + 1), sizeof(S)) != 0) return std::numeric_limits<double>::quiet_NaN();
+  }
+  return 0;
+}
+
+// The second pass, y ← y − V Tᵀ z: the certificate's product, and the panel's checksums against R's over zeros.
+template <class S>
+double blocked_factorizer<S>::panel_residual(index k, const std::vector<double>& z) {
+  const layout::block& b = shape_[k];
+  const block_reflector<S> H = reflector(k);
+  const index m = shape_.m, n = shape_.n, w = b.width;
+  const bool checksummed = !shape_.single_group;
+  const int vectors = checksummed ? 3 : 1;
+  const S* const c = checksums(b.group) + b.first;
+  const double* const d = weights_.data() + b.first;
+  std::vector<double> tz(at(3 * w), 0.0);
+  for (int q = 0; q < vectors; ++q) multiply_t(H, z.data() + (q == 0 ? 0 : q + 1) * w, tz.data() + q * w);
+  head_.resize(at(2 * w));
+  const index tasks = slabs(H);
+  std::vector<double> residual(at(tasks), 0.0);
+  core::parallel_for(run_.threads, tasks, [&](index task, int) {
+    const slab part = slab_of(H, task);
+    std::vector<double> y(at(3 * part.rows));
+    std::copy_n(carried_.data() + b.first + part.top, part.rows, y.data());
+    double* const r = y.data() + part.rows;
+    if (checksummed) {
+      for (int q = 0; q < 2; ++q) {
+        for (index i = 0; i < part.rows; ++i) r[i + q * part.rows] = static_cast<double>(c[part.top + i + q * m]);
+      }
+    }
+    kernels_.subtract(part.rows, w, part.X, part.ld, vectors, tz.data(), w, y.data(), part.rows);
+    std::copy_n(y.data(), part.rows, next_.data() + b.first + part.top);
+    if (!checksummed) return;
+    if (task == 0) {
+      std::copy_n(r, 2 * w, head_.data());
+      for (int q = 0; q < 2; ++q) {
+        for (index j = 0; j < w; ++j) {
+          for (index i = 0; i <= j; ++i) r[i + q * w] -= static_cast<double>(A_[b.first + i + (b.first + j) * lda_]) * d[j + q * n];
+        }
+      }
+    }
+    largest most;
+    most.add(r, 2 * part.rows);
+    residual[at(task)] = most.value();
+  });
+  largest most;
+  most.add(residual.data(), tasks);
+  return most.value();
+}
+
+template <class S>
+void blocked_factorizer<S>::accept_panel(index k) {
+  const layout::block& b = shape_[k];
+  if (!shape_.single_group) {
+    for (int q = 0; q < 2; ++q) {
+      for (index i = 0; i < b.width; ++i) checksums(b.group)[b.first + i + q * shape_.m] = static_cast<S>(head_[at(i + q * b.width)]);
+    }
+  }
+  std::copy_n(next_.data() + b.first, shape_.m - b.first, carried_.data() + b.first);
+}
+
+// -------------------------------------------------------------------------------------------------------------------- the end
+
+template <class S>
+void blocked_factorizer<S>::measure_all(block_sums* seen) {
+  core::parallel_for(run_.threads, shape_.count(), [&](index b, int) {
+    const bool panel = shape_[b].panel;
+    if (panel) {
+      measure_v(b, &seen[b].v);
+      seen[b].t = change_of_t(b);
+    }
+    if (shape_.single_group) return;
+    if constexpr (inject::active_injector::enabled) {
+      if (!panel) run_.injector.strike(site::qr_checksum, {b, shape_.count(), 0, 1}, checksums(shape_[b].group), 2 * shape_.m);
+    }
+    measure_block(b, true, &seen[b].rows);
+  });
+}
+
+// y_q −= R · (weights of column first_weight + q) for R in A's storage; y has m rows.
+template <class S>
+void blocked_factorizer<S>::subtract_r(int count, index first_weight, double* y, index ldy) const {
+  const index m = shape_.m, n = shape_.n;
+  const double* const z = weights_.data() + first_weight * n;
+  core::parallel_for(run_.threads, (m + k_r_rows - 1) / k_r_rows, [&](index t, int) {
+    const index top = t * k_r_rows;
+    const index end = std::min(top + k_r_rows, m);
+    for (const layout::block& b : shape_.blocks) {
+      const index full = std::min(end, b.panel ? b.first : m);
+      if (full > top) kernels_.subtract(full - top, b.width, A_ + top + b.first * lda_, lda_, count, z + b.first, n, y + top, ldy);
+      if (!b.panel) continue;
+      for (index i = std::max(top, b.first); i < std::min(end, b.first + b.width); ++i) {
+        for (int q = 0; q < count; ++q) {
+          double sum = 0;
+          for (index j = i; j < b.first + b.width; ++j) sum += static_cast<double>(A_[i + j * lda_]) * z[j + q * n];
+          y[i + q * ldy] -= sum;
+        }
+      }
+    }
+  });
+}
+
+// carried_ is Qᵀ(A r) for the V that were verified, and those are the V that are stored: the checkpoints say so.
+template <class S>
+void blocked_factorizer<S>::measure_certificate(double* residual) {
+  std::vector<double> y(carried_.data(), carried_.data() + shape_.m);
+  subtract_r(1, 2, y.data(), shape_.m);
+  largest worst;
+  worst.add(y.data(), shape_.m);
+  *residual = worst.value();
+}
+
+template <class S>
+void blocked_factorizer<S>::measure_matrix(matrix_sums* seen) {
+  const index m = shape_.m;
+  if constexpr (inject::active_injector::enabled) run_.injector.strike(site::qr_checksum, {}, C_.data(), 2 * m);
+  std::vector<double> y(at(2 * m));
+  for (index i = 0; i < 2 * m; ++i) y[at(i)] = static_cast<double>(C_[i]);
+  subtract_r(2, 0, y.data(), m);
+  largest worst;
+  for (const double each : y) worst.add(each);
+  *seen = {worst.value()};
+  for (index i = 0; i < m; ++i) {
+    const double r = y[at(i)] / seen->worst, s = y[at(i + m)] / seen->worst;
+    seen->rr += r * r;
+    seen->rs += r * s;
+    seen->ss += s * s;
+  }
+}
+
+template class blocked_factorizer<float>;
+template class blocked_factorizer<double>;
+
+}  // namespace ballast::qr::host

@@ -1,0 +1,98 @@
+// The host backend of QR: memory, copies and triangular solves, over the kernels of reference/ or cpu/.
+// Layer: backend (host). Implements engine<S>.
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "abft/attempt.hpp"
+#include "core/blas.hpp"
+#include "core/parallel.hpp"
+#include "qr/host/applier.hpp"
+#include "qr/host/factorizer.hpp"
+#include "qr/host/triangle.hpp"
+
+namespace ballast::qr::host {
+
+namespace {
+
+template <class S>
+class host_engine final : public engine<S> {
+ public:
+  explicit host_engine(const context& run)
+      : run_(run), kernels_(run.which == backend::reference ? reference_kernels<S>() : cpu_kernels<S>()) {}
+
+  bool works_on(const matrix_view<const S>& v) const override {
+    return v.row_stride == 1 && v.column_stride >= std::max<index>(v.rows, 1) && v.column_stride <= std::numeric_limits<int>::max();
+  }
+
+  std::shared_ptr<S> allocate(index elements) override {
+    const auto made = std::make_shared<core::aligned_buffer<S>>(elements);
+    return {made, made->data()};
+  }
+
+  void copy(const matrix_view<const S>& from, const matrix_view<S>& to) override {
+    for (index j = 0; j < to.columns; ++j) {
+      for (index i = 0; i < to.rows; ++i) to(i, j) = from(i, j);
+    }
+  }
+
+  // Measured: docs/design/qr.md.
+  index panel_width(index steps) const override {
+    if (steps <= 1) return 1;
+    const index half = (steps + 1) / 2;
+    if (run_.which == backend::reference) return std::min<index>(half, 16);
+    const index wanted = steps >= 2048 ? 128 : steps >= 192 ? 64 : 32;
+    return std::min(half, wanted);
+  }
+
+  std::unique_ptr<factorizer<S>> make_factorizer(const layout& shape, const matrix_view<S>& A, S* tau,
+                                                 const matrix_view<const S>& source) override {
+    return std::make_unique<blocked_factorizer<S>>(run_, kernels_, shape, A, tau, source);
+  }
+
+  std::unique_ptr<applier<S>> make_applier(const matrix_view<const S>& V, const S* tau) override {
+    return std::make_unique<panel_applier<S>>(run_, kernels_, panel_width(V.columns), V, tau);
+  }
+
+  void solve(bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B, const matrix_view<S>& X,
+             solve_sums* seen) override {
+    const index n = U.rows;
+    core::parallel_for(run_.threads, B.columns, [&](index c, int) {
+      std::vector<S> right(static_cast<std::size_t>(n));
+      for (index i = 0; i < n; ++i) right[static_cast<std::size_t>(i)] = B(i, c);
+      S* const x = X.data + c * X.column_stride;
+      std::copy(right.begin(), right.end(), x);
+      kernels_.solve(transposed, n, 1, U.data, U.column_stride, x, n);
+      if (seen == nullptr) return;
+      seen[c] = residual_of(transposed, n, U.data, U.column_stride, x, right.data());
+      if (seen[c].finite) return;
+      abft::result_hash made;
+      for (index i = 0; i < n; ++i) made.add(x[i]);
+      seen[c].bits = made.bits();
+    });
+  }
+
+  index zero_on_diagonal(const matrix_view<const S>& R) override {
+    for (index j = 0; j < R.columns; ++j) {
+      if (R(j, j) == 0) return j;
+    }
+    return -1;
+  }
+
+ private:
+  const context& run_;
+  const kernels<S>& kernels_;
+  core::single_threaded_blas single_;  // Ballast's own threads call it on blocks
+};
+
+}  // namespace
+
+template <class S>
+std::unique_ptr<engine<S>> make_engine(const context& run) {
+  return std::make_unique<host_engine<S>>(run);
+}
+
+template std::unique_ptr<engine<float>> make_engine<float>(const context& run);
+template std::unique_ptr<engine<double>> make_engine<double>(const context& run);
+
+}  // namespace ballast::qr::host

@@ -1,0 +1,404 @@
+// The input and its checksums, panels and updates.
+// Layer: backend (host). See factorizer.hpp.
+#include "qr/host/factorizer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include "abft/attempt.hpp"
+#include "core/parallel.hpp"
+#include "qr/host/largest.hpp"
+#include "qr/weights.hpp"
+
+namespace ballast::qr::host {
+
+using inject::site;
+
+namespace {
+
+// Rows that one task encodes: a fixed number, so that results do not depend on the threads.
+constexpr index k_encode_rows = 512;
+
+// Checksum columns up to this many are updated by sums over slabs; more of them by the backend's products. For two columns of 200,000 rows
+// a BLAS product takes 3.7 ms, the sums 1.1 ms.
+constexpr index k_narrow = 8;
+
+// Large pages for a large buffer: its page faults would cost as much as writing it.
+template <class S>
+core::aligned_buffer<S> large_buffer(index size) {
+  core::aligned_buffer<S> made(size);
+#if defined(__linux__)
+  constexpr std::uintptr_t page = 1 << 21;
+  const auto first = (reinterpret_cast<std::uintptr_t>(made.data()) + page - 1) / page * page;
+  const auto last = reinterpret_cast<std::uintptr_t>(made.data() + size) / page * page;
+  if (last > first + page) (void)::madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);  // advice: failure changes nothing
+#endif
+  return made;
+}
+
+}  // namespace
+
+template <class S>
+blocked_factorizer<S>::blocked_factorizer(const context& run, const kernels<S>& arithmetic, const layout& shape, const matrix_view<S>& A,
+                                          S* tau, const matrix_view<const S>& source)
+    : run_(run), kernels_(arithmetic), shape_(shape), A_(A.data), lda_(A.column_stride), tau_(tau), source_(source) {
+  const index size = core::checked_product(shape.panels, shape.panel_width * shape.panel_width);
+  V1_ = core::aligned_buffer<S>(size);
+  T_ = core::aligned_buffer<S>(size);
+  T_seal_.resize(static_cast<std::size_t>(shape.panels));
+  checkpoints_.resize(static_cast<std::size_t>(shape.panels));
+}
+
+// ------------------------------------------------------------------------------------------------- the input and its checksums
+
+template <class S>
+void blocked_factorizer<S>::scan(column_size* sizes) {
+  const index m = shape_.m;
+  core::parallel_for(run_.threads, shape_.n, [&](index j, int) {
+    const S* const a = A_ + j * lda_;
+    column_size& size = sizes[j];
+    size = {};
+    double squares = 0;
+    kernels_.squares(m, 1, a, lda_, &squares);
+    if (squares >= abft::k_squares<double>.low && squares <= abft::k_squares<double>.high) {
+      size.exponent = std::ilogb(std::sqrt(squares));
+      size.norm = std::ldexp(std::sqrt(squares), -size.exponent);
+      return;
+    }
+    // Squares left the range of doubles, or the column is zero.
+    largest most;
+    for (index i = 0; i < m; ++i) most.add(static_cast<double>(a[i]));
+    size.finite = std::isfinite(most.value());
+    if (!size.finite || most.value() == 0) return;
+    size.exponent = std::ilogb(most.value());
+    squares = 0;
+    for (index i = 0; i < m; ++i) {
+      const double each = std::ldexp(static_cast<double>(a[i]), -size.exponent);
+      squares += each * each;
+    }
+    size.norm = std::sqrt(squares);
+  });
+}
+
+// The way back must not lose what scaling rounds (subnormal remainders), so the unscaled input is kept.
+template <class S>
+void blocked_factorizer<S>::scale(const int* shifts) {
+  if (source_.data == nullptr) {
+    copy_ = large_buffer<S>(core::checked_product(shape_.m, shape_.n));
+    for (index j = 0; j < shape_.n; ++j) std::copy_n(A_ + j * lda_, shape_.m, copy_.data() + j * shape_.m);
+    source_ = column_major<const S>(copy_.data(), shape_.m, shape_.n);
+  }
+  shift_.assign(shifts, shifts + shape_.n);
+  restore(true);
+}
+
+template <class S>
+void blocked_factorizer<S>::unscale() {
+  for (index j = 0; j < shape_.n; ++j) {
+    const int e = shift_[static_cast<std::size_t>(j)];
+    if (e == 0) continue;
+    for (index i = 0; i < std::min(j + 1, shape_.m); ++i) A_[i + j * lda_] = std::ldexp(A_[i + j * lda_], -e);
+  }
+}
+
+template <class S>
+S blocked_factorizer<S>::from_source(index i, index j) const {
+  const S value = source_(i, j);
+  return shift_.empty() || shift_[static_cast<std::size_t>(j)] == 0 ? value : std::ldexp(value, shift_[static_cast<std::size_t>(j)]);
+}
+
+template <class S>
+void blocked_factorizer<S>::restore(bool scaled) {
+  core::parallel_for(run_.threads, shape_.n, [&](index j, int) {
+    for (index i = 0; i < shape_.m; ++i) A_[i + j * lda_] = scaled ? from_source(i, j) : source_(i, j);
+  });
+}
+
+template <class S>
+void blocked_factorizer<S>::restart() {
+  restore(true);
+  encode_all(false);
+}
+
+template <class S>
+void blocked_factorizer<S>::give_back() {
+  restore(false);
+}
+
+template <class S>
+void blocked_factorizer<S>::encode(const double* weights, bool keep, double* squares) {
+  const index m = shape_.m;
+  const auto groups = static_cast<index>(shape_.groups.size());
+  weights_.assign(weights, weights + 3 * shape_.n);
+  C_ = large_buffer<S>(core::checked_product(m, 2 * groups));
+  product_.resize(static_cast<std::size_t>(m));
+  row_weights_ = large_buffer<double>(m);
+  core::parallel_for(run_.threads, (m + k_encode_rows - 1) / k_encode_rows, [&](index t, int) {
+    for (index i = t * k_encode_rows; i < std::min((t + 1) * k_encode_rows, m); ++i)
+      row_weights_[i] = abft::random_weight(k_weight_seed, k_checkpoint_stream, static_cast<std::uint64_t>(i));
+  });
+  carried_ = core::aligned_buffer<double>(m);
+  next_ = core::aligned_buffer<double>(m);
+  keep = keep && source_.data == nullptr;
+  if (keep) copy_ = large_buffer<S>(core::checked_product(m, shape_.n));
+  encode_all(keep);
+  if (keep) source_ = column_major<const S>(copy_.data(), m, shape_.n);
+  for (index g = 0; g < groups; ++g) {
+    double both[2] = {};
+    kernels_.squares(m, 2, checksums(g), m, both);
+    squares[g] = std::max(both[0], both[1]);
+  }
+  squares[groups] = 0;
+  for (const double each : product_) squares[groups] += each * each;
+}
+
+template <class S>
+void blocked_factorizer<S>::encode_all(bool keep) {
+  core::parallel_for(run_.threads, (shape_.m + k_encode_rows - 1) / k_encode_rows,
+                     [&](index t, int) { encode_rows(t * k_encode_rows, std::min(k_encode_rows, shape_.m - t * k_encode_rows), keep); });
+}
+
+// Checksum columns and the certificate's product for rows top … top + count − 1 of A; keeps a copy of them if asked, while they are in
+// cache.
+template <class S>
+void blocked_factorizer<S>::encode_rows(index top, index count, bool keep) {
+  const index m = shape_.m;
+  std::vector<double> y(static_cast<std::size_t>(3 * count), 0.0);
+  for (std::size_t g = 0; g < shape_.groups.size(); ++g) {
+    const layout::group& here = shape_.groups[g];
+    std::fill(y.begin(), y.begin() + 2 * count, 0.0);
+    kernels_.subtract(count, here.width, A_ + top + here.first * lda_, lda_, 3, weights_.data() + here.first, shape_.n, y.data(), count);
+    S* const c = checksums(static_cast<index>(g)) + top;
+    for (index i = 0; i < count; ++i) {
+      c[i] = static_cast<S>(-y[static_cast<std::size_t>(i)]);
+      c[i + m] = static_cast<S>(-y[static_cast<std::size_t>(i + count)]);
+    }
+    if (!keep) continue;
+    for (index j = here.first; j < here.first + here.width; ++j) std::copy_n(A_ + top + j * lda_, count, copy_.data() + top + j * m);
+  }
+  for (index i = 0; i < count; ++i) product_[static_cast<std::size_t>(top + i)] = -y[static_cast<std::size_t>(2 * count + i)];
+}
+
+template <class S>
+void blocked_factorizer<S>::reload(index b) {
+  const layout::block& here = shape_[b];
+  const index m = shape_.m;
+  for (index j = here.first; j < here.first + here.width; ++j) {
+    for (index i = 0; i < m; ++i) A_[i + j * lda_] = from_source(i, j);
+  }
+  if (shape_.single_group) return;
+  std::vector<double> y(static_cast<std::size_t>(2 * m), 0.0);
+  kernels_.subtract(m, here.width, A_ + here.first * lda_, lda_, 2, weights_.data() + here.first, shape_.n, y.data(), m);
+  S* const c = checksums(here.group);
+  for (index i = 0; i < 2 * m; ++i) c[i] = static_cast<S>(-y[static_cast<std::size_t>(i)]);
+}
+
+// ------------------------------------------------------------------------------------------------------------ panels and updates
+
+template <class S>
+block_reflector<S> blocked_factorizer<S>::reflector(index k) const {
+  const layout::block& b = shape_[k];
+  return {shape_.m - b.first, b.width, v1(k), A_ + b.first + b.width + b.first * lda_, lda_, t(k)};
+}
+
+// V1 with its ones and zeros, from the panel's storage.
+template <class S>
+void blocked_factorizer<S>::copy_v1(index k) {
+  const layout::block& b = shape_[k];
+  S* const V1 = v1(k);
+  const S* const a = A_ + b.first + b.first * lda_;
+  for (index j = 0; j < b.width; ++j) {
+    for (index i = 0; i < b.width; ++i) V1[i + j * b.width] = i < j ? S(0) : i == j ? S(1) : a[i + j * lda_];
+  }
+}
+
+template <class S>
+void blocked_factorizer<S>::begin_pass() {
+  if (!weights_.empty()) std::copy(product_.begin(), product_.end(), carried_.data());
+}
+
+template <class S>
+void blocked_factorizer<S>::begin_panel(index k) {
+  if constexpr (inject::active_injector::enabled) {
+    if (!weights_.empty() && !shape_.single_group)
+      run_.injector.strike(site::qr_checksum, {k, shape_.count(), 0, 1}, checksums(shape_[k].group), 2 * shape_.m);
+  }
+}
+
+template <class S>
+void blocked_factorizer<S>::factor_panel(index k, bool finite) {
+  const layout::block& b = shape_[k];
+  const index m = shape_.m;
+  S* const panel = A_ + b.first + b.first * lda_;
+  if constexpr (inject::active_injector::enabled) {
+    for (index j = 0; j < b.width; ++j)
+      run_.injector.strike(site::qr_panel, {b.first + j, shape_.steps, 0, 1}, panel + j * lda_, m - b.first);
+  }
+  kernels_.factor_panel(m - b.first, b.width, panel, lda_, tau_ + b.first, t(k), run_.threads, finite);
+  if constexpr (inject::active_injector::enabled) {
+    for (index j = 0; j < b.width; ++j) {
+      run_.injector.strike(site::qr_reflector, {b.first + j, std::min(m - 1, shape_.n), 0, 3}, panel + j + 1 + j * lda_,
+                           m - b.first - j - 1);
+      run_.injector.strike(site::qr_tau, {b.first + j, shape_.steps, 0, 1}, tau_ + b.first + j, 1);
+      run_.injector.strike(site::qr_t, {b.first + j, shape_.steps, 0, 2}, t(k) + j * b.width, j + 1);
+    }
+  }
+  copy_v1(k);
+}
+
+template <class S>
+void blocked_factorizer<S>::end_panel(index k) {
+  if constexpr (inject::active_injector::enabled) {
+    const layout::block& b = shape_[k];
+    const index m = shape_.m;
+    S* const panel = A_ + b.first + b.first * lda_;
+    for (index j = 0; j < b.width; ++j) {
+      run_.injector.strike(site::qr_reflector, {b.first + j, std::min(m - 1, shape_.n), 1, 3}, panel + j + 1 + j * lda_,
+                           m - b.first - j - 1);
+      run_.injector.strike(site::qr_t, {b.first + j, shape_.steps, 1, 2}, t(k) + j * b.width, j + 1);
+    }
+  }
+}
+
+template <class S>
+std::uint64_t blocked_factorizer<S>::hash_panel(index k) {
+  const layout::block& b = shape_[k];
+  abft::result_hash made;
+  for (index j = b.first; j < b.first + b.width; ++j) {
+    for (index i = 0; i < shape_.m; ++i) made.add(A_[i + j * lda_]);
+  }
+  return made.bits();
+}
+
+// C (rows blocks[k].first … of a matrix) ← H_kᵀ C. `at` not null: these are data, open to injection.
+template <class S>
+void blocked_factorizer<S>::apply(index k, index columns, S* C, index ldc, S* W, const inject::place* at) {
+  const block_reflector<S> H = reflector(k);
+  kernels_.product(H, columns, C, ldc, W);
+  if constexpr (inject::active_injector::enabled) {
+    if (at != nullptr) run_.injector.strike(site::qr_product, *at, W, H.width * columns);
+  }
+  kernels_.update(H, true, columns, W, C, ldc);
+}
+
+template <class S>
+void blocked_factorizer<S>::update_block(index k, index b) {
+  const layout::block& here = shape_[b];
+  const index row = shape_[k].first;
+  const index count = shape_.count();
+  S* const C = A_ + row + here.first * lda_;
+  // The pairs (k, b), b > k, in their order.
+  const index pairs = shape_.panels * count - shape_.panels * (shape_.panels + 1) / 2;
+  inject::place at{k * count - k * (k + 1) / 2 + b - k - 1, pairs, 0, 1};
+  // Halves of a wide block, or of the only one left: for a thread that has nothing else to do.
+  const bool alone = k + 2 == count;
+  const index parts = here.width > 64 || (alone && here.width >= 16) ? 2 : 1;
+  const index part = (here.width + parts - 1) / parts;
+  core::parallel_for(run_.threads, parts, [&](index p, int) {
+    const index columns = std::min(part, here.width - p * part);
+    core::aligned_buffer<S> W(shape_.panel_width * columns);
+    const inject::place mine{at.interval, at.intervals, p, parts};
+    apply(k, columns, C + p * part * lda_, lda_, W.data(), &mine);
+  });
+  if constexpr (inject::active_injector::enabled) {
+    for (index j = 0; j < here.width; ++j) {
+      at.step = j;
+      at.steps = here.width;
+      run_.injector.strike(site::qr_trailing, at, C + j * lda_, shape_.m - row);
+    }
+  }
+}
+
+template <class S>
+void blocked_factorizer<S>::update_checksums(index k, index first_group, index last_group) {
+  const index columns = 2 * (last_group - first_group);
+  if (weights_.empty() || columns <= 0) return;
+  S* const C = checksums(first_group) + shape_[k].first;
+  if (columns <= k_narrow) return update_narrow(k, columns, C);
+  core::aligned_buffer<S> W(shape_.panel_width * columns);
+  apply(k, columns, C, shape_.m, W.data(), nullptr);
+}
+
+// C ← H_kᵀ C for a few checksum columns (leading dimension m), in double.
+template <class S>
+void blocked_factorizer<S>::update_narrow(index k, index columns, S* C) const {
+  const block_reflector<S> H = reflector(k);
+  const index m = shape_.m;
+  const index w = H.width;
+  const index tasks = slabs(H);
+  const index size = w * columns;
+  const auto load = [&](const slab& part, std::vector<double>& y) {
+    y.resize(static_cast<std::size_t>(columns * part.rows));
+    for (index q = 0; q < columns; ++q) {
+      for (index i = 0; i < part.rows; ++i) y[static_cast<std::size_t>(i + q * part.rows)] = static_cast<double>(C[part.top + i + q * m]);
+    }
+  };
+  std::vector<double> partial(static_cast<std::size_t>(tasks * size), 0.0), z(static_cast<std::size_t>(size), 0.0),
+      tz(static_cast<std::size_t>(size), 0.0);
+  core::parallel_for(run_.threads, tasks, [&](index t, int) {
+    const slab part = slab_of(H, t);
+    std::vector<double> y;
+    load(part, y);
+    for (index q = 0; q < columns; q += 4)
+      kernels_.dot(part.rows, w, part.X, part.ld, static_cast<int>(std::min<index>(4, columns - q)), y.data() + q * part.rows, part.rows,
+                   partial.data() + t * size + q * w, w);
+  });
+  for (std::size_t i = 0; i < partial.size(); ++i) z[i % z.size()] += partial[i];
+  for (index q = 0; q < columns; ++q) {
+    for (index i = 0; i < w; ++i) {
+      for (index j = 0; j <= i; ++j)
+        tz[static_cast<std::size_t>(i + q * w)] += static_cast<double>(H.T[j + i * w]) * z[static_cast<std::size_t>(j + q * w)];
+    }
+  }
+  core::parallel_for(run_.threads, tasks, [&](index t, int) {
+    const slab part = slab_of(H, t);
+    std::vector<double> y;
+    load(part, y);
+    for (index q = 0; q < columns; q += 4)
+      kernels_.subtract(part.rows, w, part.X, part.ld, static_cast<int>(std::min<index>(4, columns - q)), tz.data() + q * w, w,
+                        y.data() + q * part.rows, part.rows);
+    for (index q = 0; q < columns; ++q) {
+      for (index i = 0; i < part.rows; ++i) C[part.top + i + q * m] = static_cast<S>(y[static_cast<std::size_t>(i + q * part.rows)]);
+    }
+  });
+}
+
+template <class S>
+void blocked_factorizer<S>::update(index k, index b) {
+  if (!shape_.single_group) update_checksums(k, b, b + 1);
+  update_block(k, b);
+}
+
+template <class S>
+void blocked_factorizer<S>::advance(index k, index first, core::function_ref<void()> ahead) {
+  const index count = shape_.count();
+  const index others = std::max<index>(0, count - first);
+  core::parallel_for(run_.threads, 2 + others, [&](index task, int) {
+    if (task == 0) {
+      ahead();
+    } else if (task == 1) {
+      shape_.single_group ? update_checksums(k, 0, 1) : update_checksums(k, first, count);
+    } else {
+      update_block(k, first + task - 2);
+    }
+  });
+}
+
+template <class S>
+void blocked_factorizer<S>::end_pass() {
+  if constexpr (inject::active_injector::enabled) {
+    const index m = shape_.m, n = shape_.n;
+    for (index j = 0; j < n; ++j) run_.injector.strike(site::qr_r, {j, n, 0, 1}, A_ + j * lda_, std::min(j + 1, m));
+    for (index j = 0; j < std::min(m - 1, n); ++j)
+      run_.injector.strike(site::qr_reflector, {j, std::min(m - 1, n), 2, 3}, A_ + j + 1 + j * lda_, m - j - 1);
+  }
+}
+
+template class blocked_factorizer<float>;
+template class blocked_factorizer<double>;
+
+}  // namespace ballast::qr::host

@@ -1,0 +1,165 @@
+// Recovery of a struck column by a rank-one update with Givens rotations, in LAPACK's storage.
+// Layer: backend (host). See factorizer.hpp.
+// Source: P. Du et al., 2011, §5; G. Golub, C. Van Loan, §12.5 (rank-one update); G. Ballard et al., 2014 (reflectors from orthonormal
+// columns: what brings Q̃JG back into LAPACK's storage).
+#include <algorithm>
+#include <cmath>
+
+#include "qr/host/factorizer.hpp"
+
+namespace ballast::qr::host {
+
+// Explicit factors on the way.
+template <class S>
+struct blocked_factorizer<S>::turned {
+  index length = 0;           // columns of Q and rows of R: steps, and one more where m > steps
+  core::aligned_buffer<S> w;  // Q̃ᵀ a_j; its tail is folded into one element
+  core::aligned_buffer<S> Q;  // m × length
+  core::aligned_buffer<S> R;  // length × n
+};
+
+// Ã = Q̃R̃ differs from A in column j. With w = Q̃ᵀa_j and R̄ = R̃ without its column j (R̃_j may be too large to subtract from):
+// A = Q̃(R̄ + w e_jᵀ). Rotations J from the bottom up turn w into a multiple of e₁ and R̄ into an upper Hessenberg matrix, G from the top
+// down brings that back to R: A = (Q̃JG) R.
+template <class S>
+void blocked_factorizer<S>::recover_column(index j) {
+  turned work = split_column(j);
+  rotate_back(j, work);
+  std::vector<S> sign(static_cast<std::size_t>(shape_.steps));
+  reflectors_of(work, sign);
+  for (index c = 0; c < shape_.n; ++c) {
+    for (index i = 0; i < shape_.m; ++i) {
+      if (i <= c && i < shape_.steps) {
+        A_[i + c * lda_] = sign[static_cast<std::size_t>(i)] * work.R[i + c * work.length];
+      } else if (c < shape_.steps) {
+        A_[i + c * lda_] = work.Q[i + c * shape_.m];
+      }
+    }
+  }
+  for (index p = 0; p < shape_.panels; ++p) {
+    copy_v1(p);
+    kernels_.triangular_factor(reflector(p), tau_ + shape_[p].first, t(p));
+  }
+}
+
+// w, Q̃ and R̄. Where m > steps, what of a_j lies outside the span of Q̃'s columns makes one column more.
+template <class S>
+typename blocked_factorizer<S>::turned blocked_factorizer<S>::split_column(index j) {
+  const index m = shape_.m, n = shape_.n, k = shape_.steps;
+  const bool spare = m > k;
+  turned made;
+  made.length = k + (spare ? 1 : 0);
+  made.w = core::aligned_buffer<S>(m);
+  core::aligned_buffer<S> W(shape_.panel_width * made.length);
+  S* const w = made.w.data();
+  for (index i = 0; i < m; ++i) w[i] = from_source(i, j);
+  for (index p = 0; p < shape_.panels; ++p) apply(p, 1, w + shape_[p].first, m, W.data(), nullptr);
+
+  made.Q = core::aligned_buffer<S>(core::checked_product(m, made.length));
+  S* const Q = made.Q.data();
+  std::fill(Q, Q + made.Q.size(), S(0));
+  for (index i = 0; i < k; ++i) Q[i + i * m] = 1;
+  if (spare) {
+    double squares = 0;
+    for (index i = k; i < m; ++i) squares += static_cast<double>(w[i]) * w[i];
+    const double norm = std::sqrt(squares);
+    for (index i = k; i < m; ++i) Q[i + k * m] = norm > 0 ? static_cast<S>(w[i] / norm) : static_cast<S>(i == k);
+    w[k] = static_cast<S>(norm);
+  }
+  for (index p = shape_.panels; p-- > 0;) {
+    const block_reflector<S> H = reflector(p);
+    S* const C = Q + shape_[p].first;
+    kernels_.product(H, made.length, C, m, W.data());
+    kernels_.update(H, false, made.length, W.data(), C, m);
+  }
+
+  made.R = core::aligned_buffer<S>(core::checked_product(made.length, n));
+  for (index c = 0; c < n; ++c) {
+    for (index i = 0; i < made.length; ++i) made.R[i + c * made.length] = i <= c && i < k && c != j ? A_[i + c * lda_] : S(0);
+  }
+  return made;
+}
+
+// The two sweeps of rotations.
+template <class S>
+void blocked_factorizer<S>::rotate_back(index j, turned& work) const {
+  const index m = shape_.m, n = shape_.n, length = work.length;
+  S* const R = work.R.data();
+  S* const w = work.w.data();
+  // Rows i and i + 1 of R, from column `first` on, and columns i and i + 1 of Q.
+  const auto rotate = [&](index i, index first, S cosine, S sine) {
+    for (index c = first; c < n; ++c) {
+      S& a = R[i + c * length];
+      S& b = R[i + 1 + c * length];
+      const S up = cosine * a + sine * b;
+      b = cosine * b - sine * a;
+      a = up;
+    }
+    S* const a = work.Q.data() + i * m;
+    S* const b = a + m;
+    for (index r = 0; r < m; ++r) {
+      const S up = cosine * a[r] + sine * b[r];
+      b[r] = cosine * b[r] - sine * a[r];
+      a[r] = up;
+    }
+  };
+  for (index i = length - 1; i-- > 0;) {
+    if (w[i + 1] == 0) continue;
+    const double size = std::hypot(static_cast<double>(w[i]), static_cast<double>(w[i + 1]));
+    rotate(i, i, static_cast<S>(w[i] / size), static_cast<S>(w[i + 1] / size));
+    w[i] = static_cast<S>(size);
+  }
+  R[j * length] += w[0];
+  for (index i = 0; i + 1 < length && i < n; ++i) {
+    const S below = R[i + 1 + i * length];
+    if (below == 0) continue;
+    const S diagonal = R[i + i * length];
+    const double size = std::hypot(static_cast<double>(diagonal), static_cast<double>(below));
+    rotate(i, i, static_cast<S>(diagonal / size), static_cast<S>(below / size));
+    R[i + 1 + i * length] = 0;
+  }
+}
+
+// Reflectors of Q's first `steps` columns: LU of Q − diag(sign), panel by panel; V is L, and tau_j = −sign_j U_jj.
+template <class S>
+void blocked_factorizer<S>::reflectors_of(turned& work, std::vector<S>& sign) {
+  const index m = shape_.m, k = shape_.steps;
+  S* const Q = work.Q.data();
+  for (index p = 0; p < shape_.panels; ++p) {
+    const layout::block& b = shape_[p];
+    const index end = b.first + b.width;
+    for (index c = b.first; c < end; ++c) {
+      S* const a = Q + c * m;
+      S& chosen = sign[static_cast<std::size_t>(c)];
+      chosen = a[c] > 0 ? S(-1) : S(1);
+      a[c] -= chosen;
+      tau_[c] = -chosen * a[c];
+      for (index i = c + 1; i < m; ++i) a[i] /= a[c];
+      for (index l = c + 1; l < end; ++l) {
+        S* const t = Q + l * m;
+        for (index i = c + 1; i < m; ++i) t[i] -= a[i] * t[c];
+      }
+    }
+    for (index l = end; l < k; ++l) {  // U12
+      S* const t = Q + l * m;
+      for (index c = b.first; c < end; ++c) {
+        for (index i = c + 1; i < end; ++i) t[i] -= Q[i + c * m] * t[c];
+      }
+    }
+    if (end < m && end < k)
+      kernels_.subtract_product(m - end, k - end, b.width, Q + end + b.first * m, m, Q + b.first + end * m, m, Q + end + end * m, m);
+  }
+  for (index c = 0; c < k; ++c) {
+    // A reflector without a tail is written as tau = 0.
+    S& flip = sign[static_cast<std::size_t>(c)];
+    if (std::all_of(Q + c + 1 + c * m, Q + m + c * m, [](S v) { return v == 0; })) {
+      tau_[c] = 0;
+      flip = -flip;
+    }
+  }
+}
+
+template class blocked_factorizer<float>;
+template class blocked_factorizer<double>;
+
+}  // namespace ballast::qr::host

@@ -1,0 +1,178 @@
+// The checks of a factorization and what follows from them: blocks, panels, and everything at the end.
+// Layer: algorithm (driver). See factorization.hpp; docs/design/qr.md says what each check covers.
+// Source: P. Du et al., 2011, §4 (checksums of the whole matrix), §5 (recovery).
+#include <algorithm>
+#include <cmath>
+
+#include "abft/locate.hpp"
+#include "abft/threshold.hpp"
+#include "abft/weights.hpp"
+#include "qr/checks.hpp"
+#include "qr/factorization.hpp"
+
+namespace ballast::qr {
+
+// Comparisons of panel k are steps of one interval: 0 to 2 when it was factored, 3 the checkpoint of V (2 with a single group, and 3 its
+// T), 4 R, 5 the entry, which the first panel does not have.
+template <class S>
+inject::place factorization<S>::panel_place(index k, index step) const {
+  return {k, shape_.count() + 1, step, shape_.single_group ? index{4} : k == 0 ? index{5} : index{6}};
+}
+
+// Verifies data that cannot be computed again: a second look, if the comparison was struck. `look` returns its finding.
+template <class S>
+template <class Look>
+typename factorization<S>::settled_check factorization<S>::look_twice(Look&& look) const {
+  settled_check made{.state = abft::attempts(repairs_ ? 1 : 0)};
+  for (;;) {
+    abft::finding seen = look();
+    seen.bits = 1;  // the same data
+    made.how = made.state.judge(seen);
+    if (made.how == abft::outcome::open && abft::comparison_struck(seen)) continue;
+    if (made.how == abft::outcome::open) made.how = abft::outcome::uncorrectable;
+    return made;
+  }
+}
+
+// `residual`: as just measured. Places and rebuilds what fails, and verifies again.
+template <class S>
+abft::finding factorization<S>::verify_block(index b, bool finished, const inject::place& where, const char* name, double residual) {
+  const layout::block& here = shape_[b];
+  const double threshold = threshold_[static_cast<std::size_t>(here.group)];
+  abft::finding seen = compare(run_, where, residual, threshold, name, here.first);
+  if (passes(seen) || !repairs_ || abft::comparison_struck(seen)) return seen;
+  const index located = work_->correct_block(b, finished, threshold, where);
+  if (located < 0) return seen;
+  work_->measure_block(b, finished, &residual);
+  work_->wait();
+  if (!passes(compare(run_, where, residual, threshold, name, here.first))) return seen;
+  seen.word = abft::k_pass;
+  seen.corrected = true;
+  seen.index = here.first + located;
+  return seen;
+}
+
+// The factored panel: Q must be orthogonal; τ‖v‖² = 2; Qᵀ applied to the checksums must give R's checksums over zeros.
+template <class S>
+abft::finding factorization<S>::verify_panel(index k) {
+  const layout::block& b = shape_[k];
+  panel_sums sums;
+  work_->measure_panel(k, &sums);
+  work_->wait();
+  abft::finding seen = compare(run_, panel_place(k, 0), sums.orthogonality, sums.orthogonality_threshold, "qr.orthogonality", b.first);
+  if (passes(seen)) seen = compare(run_, panel_place(k, 1), sums.reflectors, abft::qr_reflector_threshold<S>(shape_.m), "qr.tau", b.first);
+  if (passes(seen) && !shape_.single_group)
+    seen = compare(run_, panel_place(k, 2), sums.data, threshold_[static_cast<std::size_t>(b.group)], "qr.panel", b.first);
+  if (passes(seen)) work_->accept_panel(k);
+  return seen;
+}
+
+// ------------------------------------------------------------------------------------------------------------------ the end
+
+// Everything that can be verified once the factorization stands. Events wait until the certificate has agreed with the repairs.
+template <class S>
+abft::finding factorization<S>::finish() {
+  std::vector<block_sums> sums(shape_.blocks.size());
+  work_->measure_all(sums.data());
+  work_->wait();
+  std::vector<settled_check> seen;
+  const auto failed = [](const settled_check& each) { return each.how == abft::outcome::uncorrectable; };
+  for (index b = 0; b < shape_.count(); ++b) {
+    const block_sums& here = sums[static_cast<std::size_t>(b)];
+    if (shape_[b].panel) {
+      seen.push_back(finish_v(b, here.v));
+      if (!failed(seen.back())) seen.push_back(finish_t(b, here.t));
+    }
+    if (!shape_.single_group) seen.push_back(finish_block(b, here.rows));
+  }
+  const auto all_good = [&] { return std::none_of(seen.begin(), seen.end(), failed); };
+  if (shape_.single_group && all_good()) seen.push_back(look_twice([&] { return verify_matrix(); }));
+  if (all_good() || !repairs_) seen.push_back(finish_certificate());
+  if (repairs_ && !all_good()) return std::find_if(seen.begin(), seen.end(), failed)->state.first();
+  for (const settled_check& each : seen) run_.seen.settled("qr", each.how, each.state, 0);
+  return {};
+}
+
+template <class S>
+typename factorization<S>::settled_check factorization<S>::finish_v(index k, double change) {
+  return look_twice([&] {
+    abft::finding seen = compare(run_, panel_place(k, shape_.single_group ? 2 : 3), change, 0, "qr.checkpoint", shape_[k].first);
+    if (passes(seen) || !repairs_ || abft::comparison_struck(seen)) return seen;
+    if (!work_->repair_v(k, &seen.index)) return seen;
+    seen.word = abft::k_pass;
+    seen.corrected = true;
+    return seen;
+  });
+}
+
+template <class S>
+typename factorization<S>::settled_check factorization<S>::finish_t(index k, double change) {
+  settled_check made;
+  // With a single group this comparison is a step of its own, open to injection; else there is none left for it.
+  abft::finding seen{.residual = change, .index = shape_[k].first, .check = "qr.t"};
+  if (shape_.single_group) {
+    seen = compare(run_, panel_place(k, 3), change, 0, "qr.t", shape_[k].first);
+  } else {
+    run_.seen.checked(1);
+    if (change != 0) seen.word = abft::k_fail;
+  }
+  made.how = made.state.judge(seen);
+  return made;
+}
+
+// R's rows of block b, or all rows of a block that never became a panel. The latter can be had again from the input; R's rows of one panel
+// cannot.
+template <class S>
+typename factorization<S>::settled_check factorization<S>::finish_block(index b, double residual) {
+  if (shape_[b].panel) return look_twice([&] { return verify_block(b, true, panel_place(b, 4), "qr.r", residual); });
+  const inject::place where{b, shape_.count() + 1, 0, 1};
+  settled_check made{.state = abft::attempts(repairs_ ? abft::k_repeats : 0)};
+  made.how = made.state.settle([&](int number) {
+    if (number > 0) {
+      rebuild_block(b, shape_.panels);
+      work_->measure_block(b, true, &residual);
+      work_->wait();
+    }
+    return verify_block(b, true, where, "qr.r", residual);
+  });
+  return made;
+}
+
+template <class S>
+typename factorization<S>::settled_check factorization<S>::finish_certificate() {
+  double residual = 0;
+  work_->measure_certificate(&residual);
+  work_->wait();
+  const index last = shape_.count();
+  const inject::place where{last, last + 1, shape_.single_group ? index{1} : index{0}, shape_.single_group ? index{2} : index{1}};
+  return look_twice([&] { return compare(run_, where, residual, certificate_threshold_, "qr.certificate", -1); });
+}
+
+// The single group's checksums. One struck column is placed and recovered; then all panels are verified again.
+template <class S>
+abft::finding factorization<S>::verify_matrix() {
+  matrix_sums sums;
+  work_->measure_matrix(&sums);
+  work_->wait();
+  const index last = shape_.count();
+  abft::finding seen = compare(run_, {last, last + 1, 0, 2}, sums.worst, threshold_[0], "qr.r", -1);
+  if (passes(seen) || !repairs_ || abft::comparison_struck(seen) || !std::isfinite(sums.worst)) return seen;
+  // Place 0 stands for a fault in the first checksum itself.
+  const auto weight = [&](index l) { return l == 0 ? 0.0 : abft::equispaced_weight(l - 1, shape_.n); };
+  const index found = abft::locate_column(sums.rr, sums.rs, sums.ss, shape_.n + 1, weight).index;
+  if (found <= 0) return seen;
+  work_->recover_column(found - 1);
+  work_->begin_pass();
+  for (index k = 0; k < shape_.panels; ++k) {
+    if (!passes(verify_panel(k))) return seen;
+  }
+  seen.word = abft::k_pass;
+  seen.corrected = true;
+  seen.index = found - 1;
+  return seen;
+}
+
+template class factorization<float>;
+template class factorization<double>;
+
+}  // namespace ballast::qr
