@@ -1,156 +1,158 @@
-// What a backend of K-Means implements: the work on one block of points. The driver (driver.hpp) decides, verifies and repairs.
-// Layer: between the driver and the backends reference/ and cpu/.
-// Letters: m points × n features, k clusters; x a point and c a centroid, both scaled and centred: x = points · scale − shift.
-// Source: S. Wu, Y. Zhai, J. Huang et al., FT K-Means, 2024 (checksums in the product); docs/design/kmeans.md (this arrangement).
+// What a backend of K-Means implements: each operation is one pass over all points of a call. The driver (driver.hpp) decides what is
+// done; it sees scalars, arrays of n, k or k × n numbers and a few rows, and never loops over points.
+// Layer: algorithm, backend-free. A backend owns whatever grows with m: points, labels, projections, sums of blocks.
+// Letters: m points × n features, k clusters; x a point and c a centroid, both in the frame of the call.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include <ballast/execution.hpp>
 #include <ballast/view.hpp>
 
-#include "abft/verify.hpp"
-#include "core/aligned_buffer.hpp"
 #include "inject/injector.hpp"
+#include "kmeans/centroids.hpp"
+#include "kmeans/sums.hpp"
+#include "run/recorder.hpp"
 
 namespace ballast::kmeans {
 
-inline constexpr std::int64_t k_tile = 8;    // centroids that stand side by side in panel::packed
-inline constexpr std::int64_t k_group = 64;  // centroids that share one row check
-
-// The points, and how they are brought near the origin while they are loaded: no copy of them is ever made.
+// One call of fit, predict or transform.
 template <class T>
-struct source {
-  matrix_view<const T> points;
-  std::span<const T> weights;  // empty: all 1
-  T weight_scale = 1;          // a power of two that brings the largest weight into [1, 2)
-  T scale = 1;                 // a power of two that brings the largest coordinate to about 1, so that no square overflows or vanishes
-  std::vector<T> shift;        // n: mean · scale
+struct call {
+  matrix_view<const T> points;  // m × n, in memory that the backend can read
+  std::span<const T> weights;   // m, likewise; empty: all 1
+  std::int64_t clusters = 0;    // k
+  const execution& how;
+  run::recorder& seen;  // every check is recorded here by the code that makes it
+  inject::active_injector& injector;
+  bool strike_seeding = false;  // k-means++ shows its distances to the injector too (site kmeans.product). For tests
 };
 
-// The limits of the row checks of one block, each kept twice. Residuals are compared squared: ρ² ≤ slope²‖x‖² + offset².
-struct limits {
-  abft::guarded_threshold level;               // distances(): limit of the error of a weighted sum of distances, times that sum
-  std::vector<abft::guarded_threshold> slope;  // one for each group of k_group centroids
-  std::vector<abft::guarded_threshold> offset;
-};
-
-// The centroids as one pass uses them. Made by make_panel (panel.hpp) from the sealed centroids.
+// Coordinates near the origin: x = point · scale − shift, for points and centroids. Backends apply it while they read: no copy of the
+// points is made.
 template <class T>
-struct panel {
-  std::int64_t n = 0;
-  std::int64_t k = 0;
-  std::int64_t tiles = 0;               // ⌈k / k_tile⌉; the last one is filled up with copies of the last centroid, which never win
-  std::int64_t groups = 0;              // ⌈k / k_group⌉
-  core::aligned_buffer<T> rows;         // k × n: c
-  core::aligned_buffer<T> packed;       // tiles × n × k_tile: −2c
-  core::aligned_buffer<T> norms;        // tiles × k_tile: ‖c‖²
-  core::aligned_buffer<T> weights;      // tiles × k_tile: w, random in [1, 2), 0 for the copies
-  core::aligned_buffer<T> checksum;     // groups × n: Σ_j w_j (−2c_j), the checksum centroids
-  core::aligned_buffer<T> start;        // tiles: −Σ_j w_j ‖c_j‖², where the residual of a tile starts
-  core::aligned_buffer<T> rest;         // groups: what rounding took from Σ start
-  core::aligned_buffer<T> sum_weights;  // groups: Σ_j w_j
-  limits bounds;
+struct frame {
+  T scale = 1;           // a power of two: the largest coordinate becomes about 1, so no square overflows or vanishes
+  T weight_scale = 1;    // a power of two: the largest weight comes into [1, 2)
+  std::vector<T> shift;  // n: mean · scale
 };
 
-// Scratch of one block of up to `capacity` points. Feature f of point p is x[(p / width · n + f) · width + p mod width], `width` being
-// that of the backend: so many points stand side by side.
+// The first value of an argument that has no meaning.
 template <class T>
-struct tile {
-  std::int64_t n = 0;
-  std::int64_t capacity = 0;
-  std::int64_t width = 1;
-  std::int64_t first = 0;  // index of the first point
-  std::int64_t count = 0;  // points in use; the rest is zero
-  core::aligned_buffer<T> x;
-  core::aligned_buffer<T> weight;                 // 0 behind `count`
-  core::aligned_buffer<T> norm;                   // ‖x‖², by measure()
-  core::aligned_buffer<T> minimum;                // min_j (‖c_j‖² − 2 x·c_j), where it is asked for
-  core::aligned_buffer<T> twin;                   // the same by a chain of its own; only while a search is interrupted
-  core::aligned_buffer<std::int32_t> index;       // the lowest j of the minimum
-  core::aligned_buffer<std::int32_t> index_twin;  // the lowest j of the twin
-  core::aligned_buffer<std::int32_t> label;       // what is committed: a copy of index
-  core::aligned_buffer<T> residual;               // scratch of distances()
-  core::aligned_buffer<double> exact;             // ‖point − centroid of its label‖² · scale², from differences in double
-  core::aligned_buffer<T> distance;               // k_group × capacity, only where distances() is used
-  limits bounds;                                  // this block's copy of the panel's
-  const double* cells = nullptr;                  // block_facts::norms
+struct refused_value {
+  std::int64_t row = -1;  // −1: there is none
+  std::int64_t column = 0;
+  T value = 0;
 };
 
-// What a group of blocks adds to the next centroids, and the other side of the invariants that it is verified with.
+// What the frame is made from.
 template <class T>
-struct partial {
-  core::aligned_buffer<double> sums;           // k × n: Σ weight · x over the points of each cluster
-  core::aligned_buffer<double> weights;        // k: Σ weight; empty where all weights are 1, members telling the same
-  core::aligned_buffer<std::int64_t> members;  // k: how many points of positive weight
-  double labelled_projection = 0;              // Σ_i label_i · projection_i
-  double labelled_weight = 0;                  // Σ_i label_i · weight_i
-  double labelled_members = 0;                 // Σ label_i over the points of positive weight: an integer
-  std::int64_t changed = 0;                    // labels that differ from the previous iteration's
-  std::int64_t changed_twin = 0;
+struct ranges {
+  std::vector<double> low, high;  // n: of each feature
+  std::vector<double> sum;        // n: Σ point · 2⁻⁶⁴, which no m < 2⁶³ makes overflow
+  refused_value<T> point;         // NaN or Inf: the lowest column, and there the lowest row
+  T heaviest = 1;                 // weight
+  refused_value<T> weight;        // below 0, NaN or Inf: the lowest row
 };
 
-// What a check found first: its residual (0: every comparison passed) and the point.
-struct finding {
-  double residual = 0;
-  std::int64_t row = -1;
+// A point that is far from its centroid.
+struct far_point {
+  std::int64_t row = 0;
+  std::int64_t label = 0;
+  double weight = 0;  // · weight_scale
 };
 
-// What never changes about the points of a block, from its first load on.
-// lanes: sums over the bit patterns of x, as many as the backend likes: equal for equal x, and different after any change of one element,
-// or of several in different lanes. norms: the largest ‖x‖² of each cell of cell_points() points; row checks take their limits from it.
-inline constexpr std::int64_t k_cells = 64;
-struct block_facts {
-  std::uint64_t lanes[64] = {};
-  double norms[k_cells] = {};
-  bool operator==(const block_facts&) const = default;
-};
-
+// What a backend returns that runs all iterations of one run by itself.
 template <class T>
-std::int64_t cell_points(const tile<T>& block) {
-  return std::max(block.width, block.capacity / k_cells);
+struct descent {
+  sealed_centroids<T> centroids;
+  int iterations = 0;
+  bool converged = false;
+};
+
+// The points of one call on one backend. Detected faults are repaired inside an operation (abft::attempts) and recorded in call::seen. One
+// that stays makes the report uncorrectable; the result of the operation is then any number, and any label in [0, k).
+// Sums have an order that depends on the problem only, so results are the same bits for any number of threads.
+template <class T>
+class engine {
+ public:
+  engine() = default;
+  engine(const engine&) = delete;
+  engine& operator=(const engine&) = delete;
+  virtual ~engine() = default;
+
+  // ---- Survey ----
+
+  // Reads every point and weight once.
+  virtual ranges<T> survey() = 0;
+  // The frame of everything below.
+  virtual void place(const frame<T>& chosen) = 0;
+  // Sums over the points that no iteration changes; fit calls it once. Two sums over the same squares must agree (kmeans.variance).
+  virtual point_sums measure() = 0;
+
+  // ---- Single points ----
+
+  // The x of these rows: to[e · n + f] is feature f of rows[e].
+  virtual void read_points(std::span<const std::int64_t> rows, T* to) = 0;
+  // The rows at these places in the list of all points with a positive weight, or with weight 0. Places from 0 in order of rows.
+  virtual std::vector<std::int64_t> rows_at(std::span<const std::int64_t> places, bool positive) = 0;
+
+  // ---- Greedy k-means++ ----
+
+  // Forgets all centroids. `trials`: the most candidates of one step; 2 + ⌊ln k⌋ < 24.
+  virtual void begin_seeding(std::int64_t trials) = 0;
+  // The row at which the running sum of weights exceeds `share` · Σ weight; the last of positive weight if rounding leaves none.
+  virtual std::int64_t row_by_weight(double share) = 0;
+  // The row at which the running sum of weight · (distance to the nearest centroid)² exceeds `target`, likewise; −1 if all are 0.
+  virtual std::int64_t row_by_potential(double target) = 0;
+  // The potential Σ weight · (distance to the nearest centroid)² that each of `count` candidates would leave; count × n `rows`. What is
+  // kept of earlier centroids is verified (kmeans.closest).
+  virtual std::vector<double> try_candidates(const T* rows, std::int64_t count) = 0;
+  // Takes one more centroid and returns the potential. `candidate`: its number in the last try_candidates, whose potential it must have
+  // bit for bit (kmeans.closest); −1: it was none.
+  virtual double take_centroid(const T* row, std::int64_t candidate) = 0;
+
+  // ---- Lloyd ----
+
+  // A run starts: no point has a label.
+  virtual void begin_run() = 0;
+  // Gives each point the label of its nearest centroid, the lowest among equals, and sums the points by label. Labels are kept, as are
+  // those of the pass before, to count what changed.
+  virtual void pass(const sealed_centroids<T>& centroids) = 0;
+  // The sums of the last pass over all points. They wait in parts; each call adds up these parts anew.
+  virtual void add_sums(cluster_sums& total) = 0;
+  // The total did not pass its check: verifies each part, computes those again that fail, and returns measure() for the parts as they are
+  // now. `centroids`: of the last pass.
+  virtual point_sums repair_sums(const sealed_centroids<T>& centroids) = 0;
+  // The `count` points of positive weight farthest from the centroids of their labels, the farthest first, the lowest row among equals;
+  // fewer if there are not as many. Distances are computed twice (kmeans.relocation).
+  virtual std::vector<far_point> farthest(const sealed_centroids<T>& centroids, std::int64_t count) = 0;
+  // begin_run() and all iterations of one run with every decision and check of lloyd.cpp, for a backend that needs no host between
+  // iterations. Nothing: the driver runs them by the operations above.
+  virtual std::optional<descent<T>> descend(const sealed_centroids<T>& first, int max_iter, double tolerance) {
+    static_cast<void>(first), static_cast<void>(max_iter), static_cast<void>(tolerance);
+    return std::nullopt;
+  }
+
+  // ---- Results ----
+
+  // Labels all points; returns Σ weight · ‖x − c‖² in the units of the frame, from differences in double between the points and `plain`:
+  // k × n, the same centroids · scale without shift. The two distances of a point must agree (kmeans.inertia).
+  virtual double label(const sealed_centroids<T>& centroids, const std::vector<T>& plain) = 0;
+  // The m labels of the last pass() or label(). They are the caller's from then on.
+  virtual std::vector<std::int32_t> take_labels() = 0;
+  // The Euclidean distance of each point to each centroid in the units of the points, to `values`: m × k in host memory.
+  virtual void distances(const sealed_centroids<T>& centroids, T* values) = 0;
+};
+
+// The engine of `backend`, which can run here.
+namespace host {
+template <class T>
+std::unique_ptr<engine<T>> make_engine(const call<T>& what, ballast::backend backend);  // reference or cpu
 }
-
-// Shows the products of a block to the injector. `place` holds interval and intervals; the kernel fills in the steps.
-struct product_hook {
-  inject::active_injector* injector = nullptr;
-  inject::place place = {};
-};
-
-// The work on one block. All functions are pure functions of their arguments, so that repeating one repairs a transient fault.
-template <class T>
-struct kernels {
-  std::int64_t width;  // of tile
-
-  // x and weight from the points. Zero behind the last point.
-  void (*load)(const source<T>& from, tile<T>& block);
-  // The signature of x as it lies in the tile; and what it must be, from the points, in another order.
-  void (*sign)(const tile<T>& block, std::uint64_t* lanes);
-  void (*sign_source)(const source<T>& from, const tile<T>& block, std::uint64_t* lanes);
-  // norm of each point.
-  void (*measure)(tile<T>& block);
-  // index of each point over all centroids of the panel. With `keep` also minimum. With `protect` also index_twin; the residual of each
-  // row check is compared with its limit (by block.bounds and block.cells), and minimum with twin.
-  finding (*assign)(const panel<T>& centroids, bool protect, bool keep, const product_hook& hook, tile<T>& block);
-  // Compares label with index_twin.
-  finding (*check)(const tile<T>& block, std::int64_t k);
-  // Adds the points to the sums, weights and members of their labels. Reads the points anew. Labels must be in [0, k).
-  void (*accumulate)(const source<T>& from, const tile<T>& block, partial<T>& into);
-  // projection[p] = weight · (x · direction) for the points of the tile, in double.
-  void (*project)(const tile<T>& block, const double* direction, double* projection);
-  // Adds the labels to labelled_projection, labelled_weight and labelled_members.
-  void (*sum_labels)(const tile<T>& block, const double* projection, partial<T>& into);
-  // exact, for the labels and any k × n centroids that are scaled and shifted like `from`. Reads the points anew.
-  void (*exact)(const source<T>& from, const T* centroids, tile<T>& block);
-  // distance[j · capacity + p] = ‖x_p − c_j‖² from differences, for the centroids j of one group; with `protect` also norm and residual.
-  void (*distances)(const panel<T>& centroids, std::int64_t group, bool protect, const product_hook& hook, tile<T>& block);
-};
-
-template <class T>
-const kernels<T>& reference_kernels();
-template <class T>
-const kernels<T>& cpu_kernels();
 
 }  // namespace ballast::kmeans

@@ -1,5 +1,5 @@
-// The public face of K-Means: tokens, validation of arguments, choice of backend and scheme.
-// Layer: interface, over driver.hpp.
+// The public calls of K-Means: tokens, validation of arguments, choice of backend and scheme, operands from device memory.
+// Layer: algorithm, over driver.hpp.
 #include <ballast/kmeans.hpp>
 
 #include <charconv>
@@ -12,6 +12,7 @@
 #include "core/format.hpp"
 #include "kmeans/driver.hpp"
 #include "run/dispatch.hpp"
+#include "run/staging.hpp"
 
 namespace ballast::kmeans {
 
@@ -119,25 +120,20 @@ model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, c
       throw invalid_argument_error(
           fmt::format("{}: init: expected k-means++, random or given, got {}", token, static_cast<int>(wanted.init)));
   }
-  if (!wanted.weights.empty()) {
-    if (static_cast<std::int64_t>(wanted.weights.size()) != points.rows)
-      throw invalid_argument_error(fmt::format("{}: weights: expected {}, got {}", token, points.rows, wanted.weights.size()));
-    bool positive = false;
-    for (std::size_t i = 0; i < wanted.weights.size(); ++i) {
-      const T w = wanted.weights[i];
-      if (!(w >= 0) || !std::isfinite(w))
-        throw invalid_argument_error(fmt::format("{}: weights: expected finite numbers ≥ 0, got {} at {}", token, w, i));
-      positive = positive || w > 0;
-    }
-    if (!positive) throw invalid_argument_error(fmt::format("{}: weights: expected at least one above 0, got only zeros", token));
-  }
+  if (!wanted.weights.empty() && static_cast<std::int64_t>(wanted.weights.size()) != points.rows)
+    throw invalid_argument_error(fmt::format("{}: weights: expected {}, got {}", token, points.rows, wanted.weights.size()));
   const auto backend = run::choose_backend(how, token, "K-Means");
   const auto scheme = run::choose_scheme(how, k_scheme, {k_scheme}, token);
-  return engine<T>(points, wanted.weights, wanted.clusters, how, token, backend, scheme).fit(wanted);
+  run::host_staging bring(how.stream);
+  options<T> here = wanted;
+  if (wanted.init == init::given) here.centroids = bring.read(wanted.centroids);
+  here.weights = bring.read(wanted.weights);
+  return driver<T>(bring.read(points), here.weights, wanted.clusters, how, token, backend, scheme).fit(here);
 }
 
-template <class T>
-engine<T> engine_for(const matrix_view<const T>& points, const matrix_view<const T>& centroids, const execution& how) {
+// predict or transform: use(driver, centroids in host memory).
+template <class T, class Use>
+auto with_centroids(const matrix_view<const T>& points, const matrix_view<const T>& centroids, const execution& how, Use&& use) {
   const std::string token = token_of(points, centroids.rows);
   check_view(token, "points", points);
   check_view(token, "centroids", centroids);
@@ -145,7 +141,19 @@ engine<T> engine_for(const matrix_view<const T>& points, const matrix_view<const
   check_centroids(token, centroids, centroids.rows, points.columns);
   const auto backend = run::choose_backend(how, token, "K-Means");
   const auto scheme = run::choose_scheme(how, k_scheme, {k_scheme}, token);
-  return engine<T>(points, {}, centroids.rows, how, token, backend, scheme);
+  run::host_staging bring(how.stream);
+  driver<T> made(bring.read(points), {}, centroids.rows, how, token, backend, scheme);
+  return use(made, bring.read(centroids));
+}
+
+template <class T>
+prediction predict_any(const matrix_view<const T>& points, const matrix_view<const T>& centroids, const execution& how) {
+  return with_centroids(points, centroids, how, [](driver<T>& made, const matrix_view<const T>& here) { return made.predict(here); });
+}
+
+template <class T>
+distances<T> transform_any(const matrix_view<const T>& points, const matrix_view<const T>& centroids, const execution& how) {
+  return with_centroids(points, centroids, how, [](driver<T>& made, const matrix_view<const T>& here) { return made.transform(here); });
 }
 
 }  // namespace
@@ -158,16 +166,16 @@ model<double> fit(matrix_view<const double> points, const options<double>& wante
 }
 
 prediction predict(matrix_view<const float> points, matrix_view<const float> centroids, const execution& how) {
-  return engine_for(points, centroids, how).predict(centroids);
+  return predict_any(points, centroids, how);
 }
 prediction predict(matrix_view<const double> points, matrix_view<const double> centroids, const execution& how) {
-  return engine_for(points, centroids, how).predict(centroids);
+  return predict_any(points, centroids, how);
 }
 distances<float> transform(matrix_view<const float> points, matrix_view<const float> centroids, const execution& how) {
-  return engine_for(points, centroids, how).transform(centroids);
+  return transform_any(points, centroids, how);
 }
 distances<double> transform(matrix_view<const double> points, matrix_view<const double> centroids, const execution& how) {
-  return engine_for(points, centroids, how).transform(centroids);
+  return transform_any(points, centroids, how);
 }
 
 }  // namespace ballast::kmeans

@@ -801,8 +801,7 @@ TYPED_TEST(kmeans_backend, seeding_is_protected) {
   const auto run = [&](const inject::plan* faults, protection level) {
     execution how = this->how(2, level);
     how.faults = faults;
-    engine<T> made(points.view(), {}, 12, how, "seeding", TestFixture::k_backend, "row_checksum");
-    made.strike_seeding();
+    driver<T> made(points.view(), {}, 12, how, "seeding", TestFixture::k_backend, "row_checksum", true);
     return result<T>(made.fit(wanted));
   };
   const auto clean = run(nullptr, protection::correct);

@@ -1,12 +1,12 @@
-// The block operations of K-Means in plain loops: what a reader checks by hand, and what the other backends are tested against.
-// Layer: backend "reference". Serial, one point side by side (width 1), no SIMD.
+// The kernels of block.hpp in plain loops: what a reader checks by hand, and what the other backends are tested against.
+// Layer: kernels "reference" of the host backend. Serial, one point after another (width 1), no SIMD.
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 
 #include "abft/threshold.hpp"
-#include "kmeans/contract.hpp"
+#include "kmeans/block.hpp"
 
 namespace ballast::kmeans {
 
@@ -18,7 +18,7 @@ T coordinate(const source<T>& from, std::int64_t i, std::int64_t f) {
   return from.points(i, f) * from.scale - from.shift[static_cast<std::size_t>(f)];
 }
 
-// start + Σ_f term(f), in runs of features, so that equal terms do not err alike over long chains.
+// start + Σ_f term(f) in chains of k_kmeans_run features: equal terms round alike, and a long chain of them would add that up.
 template <class T, class Term>
 T sum_features(T start, std::int64_t n, Term&& term) {
   for (std::int64_t f = 0; f < n;) {
@@ -30,7 +30,7 @@ T sum_features(T start, std::int64_t n, Term&& term) {
 }
 
 template <class T>
-void load(const source<T>& from, tile<T>& block) {
+void load(const source<T>& from, point_block<T>& block) {
   for (std::int64_t p = 0; p < block.capacity; ++p) {
     const bool used = p < block.count;
     for (std::int64_t f = 0; f < block.n; ++f) block.x[p * block.n + f] = used ? coordinate(from, block.first + p, f) : T(0);
@@ -51,14 +51,14 @@ std::uint64_t bits_of(T value) {
 
 // One lane for each element modulo 64.
 template <class T>
-void sign(const tile<T>& block, std::uint64_t* lanes) {
+void sign(const point_block<T>& block, std::uint64_t* lanes) {
   std::fill_n(lanes, 64, 0);
   for (std::int64_t p = 0; p < block.count; ++p)
     for (std::int64_t f = 0; f < block.n; ++f) lanes[(p * block.n + f) % 64] += bits_of(block.x[p * block.n + f]);
 }
 
 template <class T>
-void sign_source(const source<T>& from, const tile<T>& block, std::uint64_t* lanes) {
+void sign_source(const source<T>& from, const point_block<T>& block, std::uint64_t* lanes) {
   std::fill_n(lanes, 64, 0);
   for (std::int64_t f = 0; f < block.n; ++f)
     for (std::int64_t p = 0; p < block.count; ++p) lanes[(p * block.n + f) % 64] += bits_of(coordinate(from, block.first + p, f));
@@ -66,18 +66,18 @@ void sign_source(const source<T>& from, const tile<T>& block, std::uint64_t* lan
 
 // ‖x‖² of point p.
 template <class T>
-T squared_norm(const tile<T>& block, std::int64_t p) {
+T squared_norm(const point_block<T>& block, std::int64_t p) {
   return sum_features(T(0), block.n, [&](std::int64_t f) { return block.x[p * block.n + f] * block.x[p * block.n + f]; });
 }
 
 template <class T>
-void measure(tile<T>& block) {
+void measure(point_block<T>& block) {
   for (std::int64_t p = 0; p < block.count; ++p) block.norm[p] = squared_norm(block, p);
 }
 
-// x · C of group g, plus what rounding took from the starts of its tiles: what Σ_tiles (start + Σ w D) must be.
+// x · C of section g, plus what rounding took from the starts of its tiles: what Σ_tiles (start + Σ w D) must be.
 template <class T>
-T encoded(const panel<T>& centroids, std::int64_t g, const tile<T>& block, std::int64_t p) {
+T encoded(const panel<T>& centroids, std::int64_t g, const point_block<T>& block, std::int64_t p) {
   return sum_features(centroids.rest[g], block.n,
                       [&](std::int64_t f) { return centroids.checksum[g * block.n + f] * block.x[p * block.n + f]; });
 }
@@ -95,9 +95,9 @@ T squared(const abft::guarded_threshold& limit) {
 }
 
 template <class T>
-finding assign(const panel<T>& centroids, bool protect, bool, const product_hook& hook, tile<T>& block) {
+row_failure assign(const panel<T>& centroids, bool protect, bool, const product_hook& hook, point_block<T>& block) {
   const std::int64_t n = block.n;
-  finding found;
+  row_failure found;
   for (std::int64_t p = 0; p < block.count; ++p) {
     T best = std::numeric_limits<T>::infinity();
     T twin = best;
@@ -108,8 +108,8 @@ finding assign(const panel<T>& centroids, bool protect, bool, const product_hook
     T sum = 0;
     const T norm = protect ? static_cast<T>(block.cells[p / cell_points(block)]) : T(0);
     for (std::int64_t t = 0; t < centroids.tiles; ++t) {
-      const std::int64_t g = t * k_tile / k_group;
-      if (protect && t * k_tile % k_group == 0) {
+      const std::int64_t g = t * k_tile / k_section;
+      if (protect && t * k_tile % k_section == 0) {
         expected = encoded(centroids, g, block, p);
         sum = 0;
       }
@@ -139,7 +139,7 @@ finding assign(const panel<T>& centroids, bool protect, bool, const product_hook
       }
       if (!protect) continue;
       sum += tile_sum;
-      if (t + 1 == centroids.tiles || (t + 1) * k_tile % k_group == 0) {
+      if (t + 1 == centroids.tiles || (t + 1) * k_tile % k_section == 0) {
         const T limit = squared<T>(block.bounds.slope[static_cast<std::size_t>(g)]) * norm +
                         squared<T>(block.bounds.offset[static_cast<std::size_t>(g)]);
         compare(sum - expected, limit, kept);
@@ -155,7 +155,7 @@ finding assign(const panel<T>& centroids, bool protect, bool, const product_hook
 }
 
 template <class T>
-finding check(const tile<T>& block, std::int64_t k) {
+row_failure check(const point_block<T>& block, std::int64_t k) {
   for (std::int64_t p = 0; p < block.count; ++p) {
     if (block.label[p] != block.index_twin[p] || block.label[p] < 0 || block.label[p] >= k)
       return {std::numeric_limits<double>::quiet_NaN(), block.first + p};
@@ -164,7 +164,7 @@ finding check(const tile<T>& block, std::int64_t k) {
 }
 
 template <class T>
-void accumulate(const source<T>& from, const tile<T>& block, partial<T>& into) {
+void accumulate(const source<T>& from, const point_block<T>& block, cluster_sums& into) {
   for (std::int64_t p = 0; p < block.count; ++p) {
     const std::int64_t j = block.label[p];
     const double weight = static_cast<double>(block.weight[p]);
@@ -176,7 +176,7 @@ void accumulate(const source<T>& from, const tile<T>& block, partial<T>& into) {
 }
 
 template <class T>
-void project(const tile<T>& block, const double* direction, double* projection) {
+void project(const point_block<T>& block, const double* direction, double* projection) {
   for (std::int64_t p = 0; p < block.count; ++p) {
     double sum = 0;
     for (std::int64_t f = 0; f < block.n; ++f) sum += direction[f] * static_cast<double>(block.x[p * block.n + f]);
@@ -185,7 +185,7 @@ void project(const tile<T>& block, const double* direction, double* projection) 
 }
 
 template <class T>
-void sum_labels(const tile<T>& block, const double* projection, partial<T>& into) {
+void sum_labels(const point_block<T>& block, const double* projection, cluster_sums& into) {
   for (std::int64_t p = 0; p < block.count; ++p) {
     const double label = block.label[p];
     into.labelled_projection += label * projection[p];
@@ -195,7 +195,7 @@ void sum_labels(const tile<T>& block, const double* projection, partial<T>& into
 }
 
 template <class T>
-void exact(const source<T>& from, const T* centroids, tile<T>& block) {
+void exact(const source<T>& from, const T* centroids, point_block<T>& block) {
   for (std::int64_t p = 0; p < block.count; ++p) {
     const T* c = centroids + block.label[p] * block.n;
     double sum = 0;
@@ -208,10 +208,10 @@ void exact(const source<T>& from, const T* centroids, tile<T>& block) {
 }
 
 template <class T>
-void distances(const panel<T>& centroids, std::int64_t group, bool protect, const product_hook& hook, tile<T>& block) {
+void distances(const panel<T>& centroids, std::int64_t section, bool protect, const product_hook& hook, point_block<T>& block) {
   const std::int64_t n = block.n;
-  const std::int64_t first = group * k_group;
-  const std::int64_t count = std::min(k_group, centroids.k - first);
+  const std::int64_t first = section * k_section;
+  const std::int64_t count = std::min(k_section, centroids.k - first);
   for (std::int64_t p = 0; p < block.count; ++p) {
     for (std::int64_t r = 0; r < count; ++r) {
       block.distance[r * block.capacity + p] = sum_features(T(0), n, [&](std::int64_t f) {
@@ -229,11 +229,11 @@ void distances(const panel<T>& centroids, std::int64_t group, bool protect, cons
     for (std::int64_t r = 0; r < count; ++r) sum += centroids.weights[first + r] * block.distance[r * block.capacity + p];
     T start = 0;
     for (std::int64_t t = first / k_tile; t * k_tile < first + count; ++t) start -= centroids.start[t];
-    const T weights = centroids.sum_weights[group];
-    const T residual = sum - (encoded(centroids, group, block, p) + start + weights * norm);
+    const T weights = centroids.sum_weights[section];
+    const T residual = sum - (encoded(centroids, section, block, p) + start + weights * norm);
     const T level = static_cast<T>(block.bounds.level.value) * (weights * norm + start);
-    const T limit = squared<T>(block.bounds.slope[static_cast<std::size_t>(group)]) * norm +
-                    squared<T>(block.bounds.offset[static_cast<std::size_t>(group)]) + level * level;
+    const T limit = squared<T>(block.bounds.slope[static_cast<std::size_t>(section)]) * norm +
+                    squared<T>(block.bounds.offset[static_cast<std::size_t>(section)]) + level * level;
     T kept = 0;
     compare(residual, 3 * limit, kept);
     block.residual[p] = kept;

@@ -1,5 +1,6 @@
-// Packing of centroids, checksum centroids and limits.
-#include "kmeans/panel.hpp"
+// Tiles of centroids, checksum centroids and limits.
+// Layer: backend "host".
+#include "kmeans/host/panel.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +9,7 @@
 #include "abft/threshold.hpp"
 #include "abft/weights.hpp"
 
-namespace ballast::kmeans {
+namespace ballast::kmeans::host {
 
 namespace {
 
@@ -24,22 +25,22 @@ T check_weight(std::int64_t j) {
 template <class T>
 void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect, panel<T>& made) {
   const std::int64_t tiles = (k + k_tile - 1) / k_tile;
-  const std::int64_t groups = (k + k_group - 1) / k_group;
+  const std::int64_t sections = (k + k_section - 1) / k_section;
   if (made.k != k || made.n != n) {
     made.n = n;
     made.k = k;
     made.tiles = tiles;
-    made.groups = groups;
+    made.sections = sections;
     made.rows = core::aligned_buffer<T>(core::checked_product(k, n));
     made.packed = core::aligned_buffer<T>(core::checked_product(core::checked_product(tiles, k_tile), n));
     made.norms = core::aligned_buffer<T>(tiles * k_tile);
     made.weights = core::aligned_buffer<T>(tiles * k_tile);
-    made.checksum = core::aligned_buffer<T>(core::checked_product(groups, n));
+    made.checksum = core::aligned_buffer<T>(core::checked_product(sections, n));
     made.start = core::aligned_buffer<T>(tiles);
-    made.rest = core::aligned_buffer<T>(groups);
-    made.sum_weights = core::aligned_buffer<T>(groups);
-    made.bounds.slope.resize(static_cast<std::size_t>(groups));
-    made.bounds.offset.resize(static_cast<std::size_t>(groups));
+    made.rest = core::aligned_buffer<T>(sections);
+    made.sum_weights = core::aligned_buffer<T>(sections);
+    made.bounds.slope.resize(static_cast<std::size_t>(sections));
+    made.bounds.offset.resize(static_cast<std::size_t>(sections));
   }
   std::copy_n(centroids, k * n, made.rows.data());
   for (std::int64_t t = 0; t < tiles; ++t) {
@@ -58,11 +59,11 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
   if (!protect) return;
 
   std::vector<double> sums(static_cast<std::size_t>(n));
-  for (std::int64_t g = 0; g < groups; ++g) {
+  for (std::int64_t g = 0; g < sections; ++g) {
     std::ranges::fill(sums, 0.0);
     double sum_norm = 0, sum_square = 0, root_norm = 0, root_square = 0, rest = 0, sum_weights = 0;
-    const std::int64_t last = std::min((g + 1) * k_group / k_tile, tiles);
-    for (std::int64_t t = g * k_group / k_tile; t < last; ++t) {
+    const std::int64_t last = std::min((g + 1) * k_section / k_tile, tiles);
+    for (std::int64_t t = g * k_section / k_tile; t < last; ++t) {
       double start = 0;
       for (std::int64_t r = 0; r < k_tile; ++r) {
         const std::int64_t j = t * k_tile + r;
@@ -93,7 +94,7 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
     const auto found = abft::kmeans_row_limits(abft::unit_roundoff<T>, n, sum_norm, sum_square, std::sqrt(root_norm),
                                                std::sqrt(root_square), std::sqrt(checksum_norm));
     // Products of subnormal numbers err absolutely, not relatively; and 0 ≤ 0 must hold where the squares of the limits underflow.
-    const double least = 64 * static_cast<double>(n + k_group) * static_cast<double>(std::numeric_limits<T>::denorm_min());
+    const double least = 64 * static_cast<double>(n + k_section) * static_cast<double>(std::numeric_limits<T>::denorm_min());
     made.bounds.slope[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.slope);
     made.bounds.offset[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.offset + least);
   }
@@ -103,9 +104,9 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
 template <class T>
 double verify_checksum(const panel<T>& made) {
   double worst = 0;
-  for (std::int64_t g = 0; g < made.groups; ++g) {
-    const std::int64_t first = g * k_group;
-    const std::int64_t last = std::min(first + k_group, made.k);
+  for (std::int64_t g = 0; g < made.sections; ++g) {
+    const std::int64_t first = g * k_section;
+    const std::int64_t last = std::min(first + k_section, made.k);
     for (std::int64_t f = 0; f < made.n; ++f) {
       double sum = 0, size = 0;
       for (std::int64_t j = last; j-- > first;) {
@@ -128,4 +129,4 @@ template void make_panel(const double*, std::int64_t, std::int64_t, bool, panel<
 template double verify_checksum(const panel<float>&);
 template double verify_checksum(const panel<double>&);
 
-}  // namespace ballast::kmeans
+}  // namespace ballast::kmeans::host

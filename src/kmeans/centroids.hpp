@@ -1,5 +1,5 @@
-// Centroids while they wait (sealed) and as a pass uses them (panel), with their checksums.
-// Layer: driver, backend-free.
+// Centroids that wait between two uses, protected by a seal and a second copy.
+// Layer: algorithm, backend-free.
 #pragma once
 
 #include <bit>
@@ -9,12 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "kmeans/contract.hpp"
-
 namespace ballast::kmeans {
 
-// A hash of the words. Each step is a permutation, so a change of one word always changes it, and of several but for one time in 2⁶⁴.
-// (Sums are not enough: alike flips of the top bit of a whole vector vanish from them.)
+// A hash of the words. Each step is a permutation: a change of one word always changes the hash, a change of several all but once in 2⁶⁴.
+// A sum would not do: an even number of flips of the top bit cancels in it.
 template <class T>
 std::uint64_t seal_of(const T* words, std::int64_t count) {
   using word = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
@@ -27,7 +25,7 @@ std::uint64_t seal_of(const T* words, std::int64_t count) {
   return made;
 }
 
-// k × n centroids that survive a fault while they wait: two copies, each checked against the seal that was made when they were verified.
+// k × n centroids in two copies. The seal is made when they have been verified; a copy that does not fit it was struck while it waited.
 template <class T>
 class sealed_centroids {
  public:
@@ -53,15 +51,5 @@ class sealed_centroids {
   std::vector<T> twin_;
   std::uint64_t seal_ = 0;
 };
-
-// Fills `made` (allocating it at first) for `k` centroids of `n` features: tiles, norms, weights; with `protect` also the checksum
-// centroids and the limits. O(kn).
-template <class T>
-void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect, panel<T>& made);
-
-// The checksum centroids once more, in another order of summation; the largest difference in units of their limit. ≤ 1 unless one of the
-// two was struck.
-template <class T>
-double verify_checksum(const panel<T>& made);
 
 }  // namespace ballast::kmeans

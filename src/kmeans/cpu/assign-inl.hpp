@@ -1,0 +1,306 @@
+// The search for the nearest centroid, with its row checks.
+// Layer: kernels "cpu" of the host backend.
+// Micro-kernel: k_rows centroids × 2 vectors of points in registers; a multiply-add takes one broadcast of −2c and one vector of x. The
+// minimum, its index, the twin minimum and the check sum are updated from the registers: no distance is stored.
+#include <algorithm>
+#include <limits>
+
+#include "kmeans/cpu/vectors-inl.hpp"
+
+// Included once for each target: no ordinary guard.
+#if defined(BALLAST_KMEANS_CPU_ASSIGN_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef BALLAST_KMEANS_CPU_ASSIGN_INL
+#undef BALLAST_KMEANS_CPU_ASSIGN_INL
+#else
+#define BALLAST_KMEANS_CPU_ASSIGN_INL
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ballast::kmeans::HWY_NAMESPACE {
+
+#if HWY_TARGET != HWY_SCALAR
+
+// 8 × 2 accumulators want 32 registers.
+#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
+constexpr int k_rows = 8;
+#else
+constexpr int k_rows = 4;
+#endif
+
+// An index in a lane of T: as the bits of an integer in f32, so that 2³¹ fit; as a number in f64, which converts to 32 bits.
+template <class T>
+HWY_INLINE vector_of<T> index_vector(std::int64_t j) {
+  const lanes_of<T> d;
+  if constexpr (sizeof(T) == 4) {
+    return hn::BitCast(d, hn::Set(integers_of<T>(), static_cast<std::int32_t>(j)));
+  } else {
+    return hn::Set(d, static_cast<T>(j));
+  }
+}
+
+template <class T>
+HWY_INLINE void store_index(vector_of<T> v, std::int32_t* to) {
+  if constexpr (sizeof(T) == 4) {
+    const integers_of<T> di;
+    hn::StoreU(hn::BitCast(di, v), di, to);
+  } else {
+    const hn::Rebind<std::int32_t, lanes_of<T> > di;
+    hn::StoreU(hn::DemoteTo(di, v), di, to);
+  }
+}
+
+template <class T>
+HWY_INLINE vector_of<T> load_index(const std::int32_t* from) {
+  const lanes_of<T> d;
+  if constexpr (sizeof(T) == 4) {
+    return hn::BitCast(d, hn::LoadU(integers_of<T>(), from));
+  } else {
+    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<std::int32_t, lanes_of<T> >(), from));
+  }
+}
+
+// What the search carries along for 2 vectors of points.
+template <class T>
+struct search {
+  vector_of<T> minimum[2];
+  vector_of<T> twin[2];
+  vector_of<T> index[2];  // of minimum, in the form of index_vector
+  vector_of<T> index_twin[2];
+  vector_of<T> sum[2];  // Σ start + Σ w D over the tiles of a section
+};
+
+template <class T>
+struct hook_buffer {
+  HWY_ALIGN T products[k_tile * k_width<T>];
+};
+
+// One tile of Rows centroids against 2 vectors of points. `packed`, `norms` and `weights` point at the first of them.
+template <class T, int Rows, bool Protect>
+HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const T* HWY_RESTRICT packed, const T* HWY_RESTRICT norms,
+                            const T* HWY_RESTRICT weights, T start, std::int64_t first, std::int64_t real, const product_hook& hook,
+                            const inject::place& here, std::int64_t points, search<T>& s) {
+  const lanes_of<T> d;
+  [[maybe_unused]] const integers_of<T> di;
+  constexpr std::int64_t lanes = k_lanes<T>;
+  vector_of<T> acc[Rows][2];
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r) acc[r][0] = acc[r][1] = hn::Set(d, norms[r]);
+  HWY_ALIGN T total[Rows * 2 * lanes];
+  for (std::int64_t f = 0;;) {
+    for (const std::int64_t end = std::min(f + k_run, n); f < end; ++f) {
+      const auto x0 = hn::Load(d, x + f * 2 * lanes);
+      const auto x1 = hn::Load(d, x + f * 2 * lanes + lanes);
+#pragma GCC unroll 8
+      for (int r = 0; r < Rows; ++r) {
+        const auto c = hn::Set(d, packed[f * k_tile + r]);
+        acc[r][0] = hn::MulAdd(c, x0, acc[r][0]);
+        acc[r][1] = hn::MulAdd(c, x1, acc[r][1]);
+      }
+    }
+    if (f > k_run) {
+#pragma GCC unroll 8
+      for (int r = 0; r < Rows; ++r)
+        for (int v = 0; v < 2; ++v) acc[r][v] = hn::Add(acc[r][v], hn::Load(d, total + (2 * r + v) * lanes));
+    }
+    if (f == n) break;
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) {
+      for (int v = 0; v < 2; ++v) {
+        hn::Store(acc[r][v], d, total + (2 * r + v) * lanes);
+        acc[r][v] = hn::Zero(d);
+      }
+    }
+  }
+  [[maybe_unused]] bool strike_minimum = false;
+  if constexpr (inject::active_injector::enabled) {
+    if (hook.injector->armed(inject::site::kmeans_product)) {
+      // Only points in use and real centroids are shown, so that every strike meets something that counts.
+      hook_buffer<T> shown;
+      const std::int64_t rows = std::clamp<std::int64_t>(real, 0, Rows);
+      for (int r = 0; r < Rows; ++r) {
+        for (int v = 0; v < 2; ++v) {
+          hn::StoreU(acc[r][v], d, shown.products + r * 2 * lanes + v * lanes);
+        }
+      }
+      for (std::int64_t r = 1; r < rows; ++r) std::copy_n(shown.products + r * 2 * lanes, points, shown.products + r * points);
+      hook.injector->strike(inject::site::kmeans_product, here, shown.products, rows * points);
+      for (std::int64_t r = rows; r-- > 1;)
+        std::copy_backward(shown.products + r * points, shown.products + (r + 1) * points, shown.products + r * 2 * lanes + points);
+      for (int r = 0; r < rows; ++r) {
+        for (int v = 0; v < 2; ++v) {
+          const auto kept = hn::LoadU(d, shown.products + r * 2 * lanes + v * lanes);
+          const auto used =
+              hn::RebindMask(d, hn::Lt(hn::Iota(di, 0), hn::Set(di, static_cast<hn::TFromD<decltype(di)> >(points - v * lanes))));
+          acc[r][v] = hn::IfThenElse(used, kept, acc[r][v]);
+        }
+      }
+    }
+    strike_minimum = hook.injector->armed(inject::site::kmeans_minimum);
+  }
+  [[maybe_unused]] vector_of<T> sum[2];
+  if constexpr (Protect) sum[0] = sum[1] = hn::Set(d, start);
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r) {
+    if constexpr (inject::active_injector::enabled) {
+      if (strike_minimum && r == std::min<std::int64_t>(real, Rows) / 2) {
+        hook_buffer<T> shown;
+        for (int v = 0; v < 2; ++v) hn::StoreU(s.minimum[v], d, shown.products + v * lanes);
+        hook.injector->strike(inject::site::kmeans_minimum, here, shown.products, points);
+        for (int v = 0; v < 2; ++v) s.minimum[v] = hn::LoadU(d, shown.products + v * lanes);
+      }
+    }
+    const auto j = index_vector<T>(first + r);
+    [[maybe_unused]] vector_of<T> w;
+    if constexpr (Protect) w = hn::Set(d, weights[r]);
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) {
+      const auto smaller = hn::Lt(acc[r][v], s.minimum[v]);
+      s.minimum[v] = hn::Min(acc[r][v], s.minimum[v]);
+      s.index[v] = hn::IfThenElse(smaller, j, s.index[v]);
+      if constexpr (Protect) {
+        s.index_twin[v] = hn::IfThenElse(hn::Lt(acc[r][v], s.twin[v]), j, s.index_twin[v]);
+        s.twin[v] = hn::Min(acc[r][v], s.twin[v]);
+        sum[v] = hn::MulAdd(w, acc[r][v], sum[v]);
+      }
+    }
+  }
+  if constexpr (Protect) {
+    s.sum[0] = hn::Add(s.sum[0], sum[0]);
+    s.sum[1] = hn::Add(s.sum[1], sum[1]);
+  }
+}
+
+template <class T, bool Protect>
+HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const product_hook& hook, point_block<T>& block) {
+  const lanes_of<T> d;
+  constexpr std::int64_t lanes = k_lanes<T>;
+  constexpr std::int64_t width = k_width<T>;
+  const std::int64_t n = block.n;
+  const std::int64_t pairs = padded(block) / width;
+  const std::int64_t cell = cell_points(block);
+  // Packed centroids that stay in the second-level cache while all points of the block pass by.
+  const std::int64_t chunk =
+      std::max<std::int64_t>(1, 384 * 1024 / (static_cast<std::int64_t>(sizeof(T)) * k_section * n)) * (k_section / k_tile);
+  row_failure found;
+  for (std::int64_t begin = 0; begin < centroids.tiles; begin += chunk) {
+    const std::int64_t end = std::min(begin + chunk, centroids.tiles);
+    for (std::int64_t pair = 0; pair < pairs; ++pair) {
+      const T* x = block.x.data() + pair * n * width;
+      const std::int64_t at = pair * width;
+      search<T> s;
+      [[maybe_unused]] vector_of<T> kept[2], expected[2];
+      [[maybe_unused]] T norm = 0;
+      if constexpr (Protect) {
+        kept[0] = kept[1] = hn::Zero(d);
+        norm = static_cast<T>(block.cells[at / cell]);
+      }
+      if (begin == 0) {
+        for (int v = 0; v < 2; ++v) {
+          s.minimum[v] = s.twin[v] = hn::Set(d, std::numeric_limits<T>::infinity());
+          s.index[v] = s.index_twin[v] = hn::Zero(d);
+        }
+      } else {
+        for (int v = 0; v < 2; ++v) {
+          s.minimum[v] = hn::Load(d, block.minimum.data() + at + v * lanes);
+          s.index[v] = load_index<T>(block.index.data() + at + v * lanes);
+          if constexpr (Protect) {
+            s.twin[v] = hn::Load(d, block.twin.data() + at + v * lanes);
+            s.index_twin[v] = load_index<T>(block.index_twin.data() + at + v * lanes);
+          }
+        }
+      }
+      inject::place here = hook.place;
+      here.steps = pairs * centroids.tiles * (k_tile / k_rows);
+      const std::int64_t points = std::min(width, block.count - at);
+      for (std::int64_t t = begin; t < end; ++t) {
+        const std::int64_t g = t * k_tile / k_section;
+        if constexpr (Protect) {
+          if (t * k_tile % k_section == 0) {
+            row_product(x, n, centroids.checksum.data() + g * n, centroids.rest[g], expected);
+            s.sum[0] = s.sum[1] = hn::Zero(d);
+          }
+        }
+        const T* packed = centroids.packed.data() + t * n * k_tile;
+        const T* norms = centroids.norms.data() + t * k_tile;
+        const T* weights = centroids.weights.data() + t * k_tile;
+        const T start = Protect ? centroids.start[t] : T(0);
+        const std::int64_t real = centroids.k - t * k_tile;
+        if constexpr (k_rows == k_tile) {
+          here.step = pair * centroids.tiles + t;
+          if (real > k_tile / 2) {
+            search_tile<T, k_tile, Protect>(x, n, packed, norms, weights, start, t * k_tile, real, hook, here, points, s);
+          } else {
+            search_tile<T, k_tile / 2, Protect>(x, n, packed, norms, weights, start, t * k_tile, real, hook, here, points, s);
+          }
+        } else {
+          for (int r = 0; r < k_tile && r < real; r += k_rows) {
+            here.step = (pair * centroids.tiles + t) * (k_tile / k_rows) + r / k_rows;
+            search_tile<T, k_rows, Protect>(x, n, packed + r, norms + r, weights + r, r == 0 ? start : T(0), t * k_tile + r, real - r, hook,
+                                            here, points, s);
+          }
+        }
+        if constexpr (Protect) {
+          if (t + 1 == centroids.tiles || (t + 1) * k_tile % k_section == 0) {
+            const auto limit = hn::Set(d, squared<T>(block.bounds.slope[static_cast<std::size_t>(g)]) * norm +
+                                              squared<T>(block.bounds.offset[static_cast<std::size_t>(g)]));
+            for (int v = 0; v < 2; ++v) kept[v] = compare(hn::Sub(s.sum[v], expected[v]), limit, kept[v]);
+          }
+        }
+      }
+      for (int v = 0; v < 2; ++v) {
+        store_index<T>(s.index[v], block.index.data() + at + v * lanes);
+        if (keep || end < centroids.tiles) hn::Store(s.minimum[v], d, block.minimum.data() + at + v * lanes);
+        if constexpr (Protect) {
+          store_index<T>(s.index_twin[v], block.index_twin.data() + at + v * lanes);
+          if (end < centroids.tiles) hn::Store(s.twin[v], d, block.twin.data() + at + v * lanes);
+          kept[v] = hn::IfThenElse(hn::Eq(s.minimum[v], s.twin[v]), kept[v], hn::Set(d, std::numeric_limits<T>::quiet_NaN()));
+          // NaN is not zero either.
+          const auto clean = hn::Eq(kept[v], hn::Zero(d));
+          if (HWY_UNLIKELY(!hn::AllTrue(d, clean)) && found.row < 0) {
+            HWY_ALIGN T shown[lanes];
+            hn::Store(kept[v], d, shown);
+            for (std::int64_t l = 0; l < lanes; ++l)
+              if (!(shown[l] == 0))
+                found = {static_cast<double>(shown[l]), std::min(block.first + at + v * lanes + l, block.first + block.count - 1)};
+          }
+        }
+      }
+    }
+  }
+  return found;
+}
+
+template <class T>
+row_failure assign(const panel<T>& centroids, bool protect, bool keep, const product_hook& hook, point_block<T>& block) {
+  return protect ? assign_with<T, true>(centroids, keep, hook, block) : assign_with<T, false>(centroids, keep, hook, block);
+}
+
+template <class T>
+HWY_NOINLINE row_failure check(const point_block<T>& block, std::int64_t k) {
+  const hn::CappedTag<std::int32_t, 64 / sizeof(std::int32_t)> di;
+  const hn::RebindToUnsigned<decltype(di)> du;
+  const std::int64_t labels = static_cast<std::int64_t>(hn::Lanes(di));
+  bool good = true;
+  std::int64_t p = 0;
+  auto largest = hn::Zero(du);
+  for (; p + labels <= block.count; p += labels) {
+    const auto label = hn::LoadU(di, block.label.data() + p);
+    good = good && hn::AllTrue(di, hn::Eq(label, hn::LoadU(di, block.index_twin.data() + p)));
+    largest = hn::Max(largest, hn::BitCast(du, label));
+  }
+  good = good && static_cast<std::int64_t>(hn::GetLane(hn::MaxOfLanes(du, largest))) < k;
+  // The rest of the points; after a failure all of them again, to find its place.
+  for (p = good ? p : 0; p < block.count; ++p) {
+    if (block.label[p] != block.index_twin[p] || block.label[p] < 0 || block.label[p] >= k)
+      return {std::numeric_limits<double>::quiet_NaN(), block.first + p};
+  }
+  // Vector and scalar code must not disagree.
+  return good ? row_failure{} : row_failure{std::numeric_limits<double>::quiet_NaN(), block.first};
+}
+
+#endif
+
+}  // namespace ballast::kmeans::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard

@@ -1,0 +1,181 @@
+// Points into a block, their signatures and their norms.
+// Layer: kernels "cpu" of the host backend.
+#include <algorithm>
+#include <vector>
+
+#include "kmeans/cpu/vectors-inl.hpp"
+
+// Included once for each target: no ordinary guard.
+#if defined(BALLAST_KMEANS_CPU_LOAD_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef BALLAST_KMEANS_CPU_LOAD_INL
+#undef BALLAST_KMEANS_CPU_LOAD_INL
+#else
+#define BALLAST_KMEANS_CPU_LOAD_INL
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ballast::kmeans::HWY_NAMESPACE {
+
+#if HWY_TARGET != HWY_SCALAR
+
+// The 16 bytes at p, p + stride, … as the 128-bit parts of one vector.
+template <class D>
+HWY_INLINE hn::Vec<D> load_parts(D d, const hn::TFromD<D>* p, std::int64_t stride) {
+  if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) == 16) {
+    return hn::LoadU(d, p);
+  } else {
+    const hn::Half<D> half;
+    constexpr std::int64_t parts = hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) / 16;
+    const auto low = load_parts(half, p, stride);
+    return hn::Combine(d, load_parts(half, p + parts / 2 * stride, stride), low);
+  }
+}
+
+// Transposes 16 / sizeof(T) features of k_lanes points into registers: out[t] holds feature t, one point a lane.
+template <class T>
+HWY_INLINE void load_transposed(const T* p, std::int64_t row_stride, vector_of<T>* out) {
+  const lanes_of<T> d;
+  if constexpr (sizeof(T) == 4) {
+    const auto a = load_parts(d, p, 4 * row_stride);
+    const auto b = load_parts(d, p + row_stride, 4 * row_stride);
+    const auto c = load_parts(d, p + 2 * row_stride, 4 * row_stride);
+    const auto e = load_parts(d, p + 3 * row_stride, 4 * row_stride);
+    const auto ac_low = hn::InterleaveLower(d, a, c);
+    const auto be_low = hn::InterleaveLower(d, b, e);
+    const auto ac_high = hn::InterleaveUpper(d, a, c);
+    const auto be_high = hn::InterleaveUpper(d, b, e);
+    out[0] = hn::InterleaveLower(d, ac_low, be_low);
+    out[1] = hn::InterleaveUpper(d, ac_low, be_low);
+    out[2] = hn::InterleaveLower(d, ac_high, be_high);
+    out[3] = hn::InterleaveUpper(d, ac_high, be_high);
+  } else {
+    const auto a = load_parts(d, p, 2 * row_stride);
+    const auto b = load_parts(d, p + row_stride, 2 * row_stride);
+    out[0] = hn::InterleaveLower(d, a, b);
+    out[1] = hn::InterleaveUpper(d, a, b);
+  }
+}
+
+template <class T>
+HWY_NOINLINE void load(const source<T>& from, point_block<T>& block) {
+  const lanes_of<T> d;
+  constexpr std::int64_t lanes = k_lanes<T>;
+  constexpr std::int64_t width = k_width<T>;
+  constexpr std::int64_t features = 16 / sizeof(T);
+  const std::int64_t n = block.n;
+  const std::int64_t all = padded(block);
+  const bool rows = from.points.column_stride == 1;
+  const std::int64_t row_stride = from.points.row_stride;
+  const auto scale = hn::Set(d, from.scale);
+  for (std::int64_t p = 0; p < all; p += lanes) {
+    T* x = block.x.data() + p / width * n * width + p % width;
+    std::int64_t f = 0;
+    if (rows && p + lanes <= block.count) {
+      const T* first = from.points.data + (block.first + p) * row_stride;
+      // The rows after these; the hardware follows no 16 streams.
+      if (row_stride == n) {
+        const auto* ahead = reinterpret_cast<const char*>(first + lanes * n);
+        for (std::int64_t byte = 0; byte < lanes * n * static_cast<std::int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(ahead + byte);
+      }
+      for (; f + features <= n; f += features) {
+        vector_of<T> v[features];
+        load_transposed(first + f, row_stride, v);
+        for (std::int64_t t = 0; t < features; ++t)
+          hn::StoreU(hn::Sub(hn::Mul(v[t], scale), hn::Set(d, from.shift[static_cast<std::size_t>(f + t)])), d, x + (f + t) * width);
+      }
+    }
+    for (; f < n; ++f) {
+      for (std::int64_t l = 0; l < lanes; ++l) x[f * width + l] = p + l < block.count ? coordinate(from, block.first + p + l, f) : T(0);
+    }
+  }
+  if (from.weights.empty()) {
+    std::fill_n(block.weight.data(), block.count, T(1));
+  } else {
+    for (std::int64_t p = 0; p < block.count; ++p)
+      block.weight[p] = from.weights[static_cast<std::size_t>(block.first + p)] * from.weight_scale;
+  }
+  std::fill(block.weight.data() + block.count, block.weight.data() + all, T(0));
+}
+
+template <class T>
+using words_of = hn::RebindToUnsigned<lanes_of<T> >;
+
+// One lane for each point modulo the width. A sum wraps at the size of T.
+template <class T>
+HWY_NOINLINE void sign(const point_block<T>& block, std::uint64_t* made) {
+  const lanes_of<T> d;
+  const words_of<T> du;
+  using word = hn::TFromD<words_of<T> >;
+  constexpr std::int64_t lanes = k_lanes<T>;
+  static_assert(k_width<T> <= 64);
+  const T* x = block.x.data();
+  const T* end = x + padded(block) * block.n;
+  // Two chains for each of the two vectors.
+  auto a0 = hn::Zero(du), a1 = a0, b0 = a0, b1 = a0;
+  for (; x + 4 * lanes <= end; x += 4 * lanes) {
+    a0 = hn::Add(a0, hn::BitCast(du, hn::Load(d, x)));
+    a1 = hn::Add(a1, hn::BitCast(du, hn::Load(d, x + lanes)));
+    b0 = hn::Add(b0, hn::BitCast(du, hn::Load(d, x + 2 * lanes)));
+    b1 = hn::Add(b1, hn::BitCast(du, hn::Load(d, x + 3 * lanes)));
+  }
+  if (x < end) {
+    a0 = hn::Add(a0, hn::BitCast(du, hn::Load(d, x)));
+    a1 = hn::Add(a1, hn::BitCast(du, hn::Load(d, x + lanes)));
+  }
+  HWY_ALIGN word sums[2 * lanes];
+  hn::Store(hn::Add(a0, b0), du, sums);
+  hn::Store(hn::Add(a1, b1), du, sums + lanes);
+  for (std::int64_t l = 0; l < 2 * lanes; ++l) made[l] = sums[l];
+}
+
+template <class T>
+HWY_NOINLINE void sign_source(const source<T>& from, const point_block<T>& block, std::uint64_t* made) {
+  const lanes_of<T> d;
+  const words_of<T> du;
+  using word = hn::TFromD<words_of<T> >;
+  constexpr std::int64_t lanes = k_lanes<T>;
+  constexpr std::int64_t width = k_width<T>;
+  const std::int64_t n = block.n;
+  std::vector<T> row(from.points.column_stride == 1 ? 0 : static_cast<std::size_t>(n));
+  const auto scale = hn::Set(d, from.scale);
+  const T* shift = from.shift.data();
+  word sums[width] = {};
+  for (std::int64_t p = 0; p < block.count; ++p) {
+    const T* x = fetch(from, block.first + p, n, row.data());
+    auto sum = hn::Zero(du);
+    std::int64_t f = 0;
+    for (; f + lanes <= n; f += lanes)
+      sum = hn::Add(sum, hn::BitCast(du, hn::Sub(hn::Mul(hn::LoadU(d, x + f), scale), hn::LoadU(d, shift + f))));
+    // Not SumOfLanes, which some compilers' headers do in signed numbers, where wrapping is undefined.
+    HWY_ALIGN word parts[lanes];
+    hn::Store(sum, du, parts);
+    word total = 0;
+    for (const word part : parts) total += part;
+    for (; f < n; ++f) {
+      const T value = x[f] * from.scale - shift[f];
+      word bits;
+      hwy::CopySameSize(&value, &bits);
+      total += bits;
+    }
+    sums[p % width] += total;
+  }
+  for (std::int64_t l = 0; l < width; ++l) made[l] = sums[l];
+}
+
+template <class T>
+HWY_NOINLINE void measure(point_block<T>& block) {
+  const lanes_of<T> d;
+  for (std::int64_t p = 0; p < padded(block); p += k_width<T>) {
+    vector_of<T> norm[2];
+    squared_norms(block.x.data() + p * block.n, block.n, norm);
+    hn::Store(norm[0], d, block.norm.data() + p);
+    hn::Store(norm[1], d, block.norm.data() + p + k_lanes<T>);
+  }
+}
+
+#endif
+
+}  // namespace ballast::kmeans::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard

@@ -1,0 +1,234 @@
+// One block of points: scratch, verified loading, labels and distances, each repeated until its checks pass; and the panel that all blocks
+// of a pass share.
+// Layer: backend "host" (engine.hpp).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "abft/threshold.hpp"
+#include "kmeans/host/engine.hpp"
+#include "kmeans/host/panel.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::kmeans::host {
+
+namespace {
+
+// A failure without a size: bits differ.
+abft::finding bits_differ(bool differ, std::int64_t index) {
+  abft::finding found;
+  found.word = differ ? abft::k_fail : abft::k_pass;
+  found.residual = std::numeric_limits<double>::quiet_NaN();
+  found.index = index;
+  return found;
+}
+
+template <class T>
+void allocate(point_block<T>& made, std::int64_t n, std::int64_t capacity, std::int64_t width) {
+  made.n = n;
+  made.capacity = capacity;
+  made.width = width;
+  made.x = core::aligned_buffer<T>(core::checked_product(capacity, n));
+  for (auto* each : {&made.weight, &made.norm, &made.minimum, &made.twin, &made.residual}) {
+    *each = core::aligned_buffer<T>(capacity);
+    std::fill_n(each->data(), capacity, T(0));
+  }
+  for (auto* each : {&made.index, &made.index_twin, &made.label}) {
+    *each = core::aligned_buffer<std::int32_t>(capacity);
+    std::fill_n(each->data(), capacity, 0);
+  }
+  made.exact = core::aligned_buffer<double>(capacity);
+}
+
+}  // namespace
+
+template <class T>
+void host_engine<T>::prepare_workers(bool with_distances) {
+  if (workers_.empty()) workers_.resize(at(threads_));
+  if (protect_ && facts_.empty()) {
+    facts_.resize(at(blocks_));
+    block_facts unknown;
+    unknown.norms[0] = -1;
+    fact_twins_.assign(at(blocks_), unknown);
+  }
+  for (worker& each : workers_) {
+    if (each.block.capacity == 0) allocate(each.block, n_, capacity_, kernels_.width);
+    if (with_distances && each.block.distance.size() == 0) each.block.distance = core::aligned_buffer<T>(k_section * capacity_);
+  }
+}
+
+// The centroids for a pass, with checksum centroids that have been verified.
+template <class T>
+void host_engine<T>::make_verified_panel(const sealed_centroids<T>& centroids, panel<T>& made) {
+  if (!protect_) return make_panel(centroids.values().data(), k_, n_, false, made);
+  const abft::outcome how = run::attempt(what_.seen, what_.how.protection, "kmeans.checksum", 0, [&](int) {
+    make_panel(centroids.values().data(), k_, n_, true, made);
+    what_.injector.strike(inject::site::kmeans_checksum, {}, made.checksum.data(), made.checksum.size());
+    abft::finding found;
+    found.residual = verify_checksum(made);
+    found.threshold = 1;
+    found.word = abft::verify(found.residual, abft::guarded_threshold(found.threshold));
+    what_.seen.checked(static_cast<std::uint64_t>(made.sections * n_));
+    return found;
+  });
+  // No data were wrong.
+  if (how == abft::outcome::recomputed) what_.seen.false_alarm();
+}
+
+template <class T>
+void host_engine<T>::load(worker& here, std::int64_t block) const {
+  here.block.first = block * capacity_;
+  here.block.count = std::min(capacity_, m_ - here.block.first);
+  kernels_.load(source_, here.block);
+}
+
+// Loads a block and verifies that x is what it was at the first load. The first load is compared with the points themselves, summed in
+// another order.
+template <class T>
+void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
+  point_block<T>& b = here.block;
+  block_facts& kept = facts_[at(block)];
+  block_facts& twin = fact_twins_[at(block)];
+  b.cells = kept.norms;
+  run::attempt(what_.seen, what_.how.protection, "kmeans.points", slot, [&](int number) {
+    load(here, block);
+    what_.injector.strike(inject::site::kmeans_points, at_block(block), b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
+    std::uint64_t found[64] = {};
+    kernels_.sign(b, found);
+    // The two copies of the facts differ if they are not known yet or one was struck while it waited. After a failure they are made again,
+    // too: they may be what is wrong.
+    if (number > 0 || !(kept == twin)) {
+      kept = {};
+      kernels_.sign_source(source_, b, kept.lanes);
+      kernels_.measure(b);
+      const std::int64_t cell = cell_points(b);
+      for (std::int64_t p = 0; p < b.count; ++p) {
+        double& largest = kept.norms[p / cell];
+        largest = std::max(largest, static_cast<double>(b.norm[p]));
+      }
+      twin = kept;
+    }
+    what_.seen.checked(1);
+    return bits_differ(!std::equal(std::begin(found), std::end(found), kept.lanes), b.first);
+  });
+}
+
+template <class T>
+void host_engine<T>::copy_labels(point_block<T>& b, const inject::place& place) const {
+  what_.injector.strike(inject::site::kmeans_index, place, b.index.data(), b.count);
+  std::copy_n(b.index.data(), b.count, b.label.data());
+  what_.injector.strike(inject::site::kmeans_label, place, b.label.data(), b.count);
+}
+
+// A label that was struck and not repaired must not reach beyond the centroids.
+template <class T>
+void host_engine<T>::keep_in_range(point_block<T>& b) const {
+  for (std::int64_t p = 0; p < b.count; ++p) {
+    if (static_cast<std::uint64_t>(static_cast<std::uint32_t>(b.label[p])) >= static_cast<std::uint64_t>(k_))
+      b.label[p] = static_cast<std::int32_t>(k_ - 1);
+  }
+}
+
+// One search over the centroids for a block that is loaded, with its checks. The bits of the labels are left to the caller.
+template <class T>
+abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, const panel<T>& centroids, bool keep) {
+  using inject::site;
+  point_block<T>& b = here.block;
+  const inject::place place = at_block(block);
+  b.bounds = centroids.bounds;
+  const auto strike = [&](std::int64_t step, std::vector<abft::guarded_threshold>& limits) {
+    what_.injector.strike(site::kmeans_threshold, {block, blocks_, step, 2}, &limits[0].value, 2 * centroids.sections);
+  };
+  strike(0, b.bounds.slope);
+  strike(1, b.bounds.offset);
+  row_failure failure = kernels_.assign(centroids, true, keep, {&what_.injector, place}, b);
+  copy_labels(b, place);
+  if (failure.row < 0) failure = kernels_.check(b, k_);
+  std::uint32_t word = abft::verify(failure.residual, abft::guarded_threshold(0));
+  for (std::int64_t s = 0; s < centroids.sections; ++s) {
+    if (abft::verify(0, b.bounds.slope[at(s)]) != abft::k_pass || abft::verify(0, b.bounds.offset[at(s)]) != abft::k_pass)
+      word = abft::k_fail;
+  }
+  what_.injector.strike(site::kmeans_comparison, place, &word, 1);
+  what_.seen.checked(static_cast<std::uint64_t>(b.count * (centroids.sections + 2)));
+  abft::finding found;
+  found.word = word;
+  found.residual = failure.residual;
+  found.threshold = centroids.bounds.offset[0].value;
+  found.index = failure.row < 0 ? b.first : failure.row;
+  return found;
+}
+
+// Labels a block. On return its labels have been verified, or the failure is recorded and they are in range.
+template <class T>
+void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const sealed_centroids<T>& origin,
+                                  bool keep) {
+  point_block<T>& b = here.block;
+  if (!protect_) {
+    const inject::place place = at_block(block);
+    load(here, block);
+    what_.injector.strike(inject::site::kmeans_points, place, b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
+    (void)kernels_.assign(shared, false, keep, {&what_.injector, place}, b);
+    copy_labels(b, place);
+    keep_in_range(b);
+    return;
+  }
+  const abft::outcome how = run::attempt(what_.seen, what_.how.protection, "kmeans.assignment", slot, [&](int number) {
+    // The shared panel may be what was struck: a repetition makes its own.
+    if (number > 0) make_panel(origin.values().data(), k_, n_, true, here.fresh);
+    load_verified(here, slot, block);
+    abft::finding found = search_block(here, block, number > 0 ? here.fresh : shared, keep);
+    // Equal labels after a failure: the check was struck. Clean blocks need no hash.
+    if (number > 0 || found.word != abft::k_pass) {
+      abft::result_hash hash;
+      for (std::int64_t p = 0; p < b.count; ++p) hash.add(b.label[p]);
+      found.bits = hash.bits();
+    }
+    return found;
+  });
+  if (how == abft::outcome::uncorrectable) keep_in_range(b);
+}
+
+// The distances of a block to one section of centroids; `origin` are all centroids of `shared`. `strike`: the injector sees them.
+template <class T>
+void host_engine<T>::distances_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const T* origin,
+                                     std::int64_t section, bool strike) {
+  point_block<T>& b = here.block;
+  const product_hook hook = {strike ? &what_.injector : &quiet_, {block, blocks_, section, shared.sections}};
+  const auto once = [&](const panel<T>& centroids) {
+    load(here, block);
+    b.bounds = centroids.bounds;
+    kernels_.distances(centroids, section, protect_, hook, b);
+  };
+  if (!protect_) return once(shared);
+  run::attempt(what_.seen, what_.how.protection, "kmeans.distance", slot, [&](int number) {
+    if (number > 0) make_panel(origin, shared.k, n_, true, here.fresh);
+    const panel<T>& centroids = number > 0 ? here.fresh : shared;
+    once(centroids);
+    abft::finding found;
+    for (std::int64_t p = 0; p < b.count; ++p) {
+      if (b.residual[p] == 0) continue;
+      found.residual = static_cast<double>(b.residual[p]);
+      found.index = b.first + p;
+    }
+    found.word = abft::verify(found.residual, abft::guarded_threshold(0));
+    found.threshold = centroids.bounds.offset[at(section)].value;
+    what_.seen.checked(static_cast<std::uint64_t>(b.count));
+    return found;
+  });
+}
+
+template void host_engine<float>::prepare_workers(bool);
+template void host_engine<float>::make_verified_panel(const sealed_centroids<float>&, panel<float>&);
+template void host_engine<float>::load(worker&, std::int64_t) const;
+template void host_engine<float>::load_verified(worker&, int, std::int64_t);
+template void host_engine<float>::assign_block(worker&, int, std::int64_t, const panel<float>&, const sealed_centroids<float>&, bool);
+template void host_engine<float>::distances_block(worker&, int, std::int64_t, const panel<float>&, const float*, std::int64_t, bool);
+template void host_engine<double>::prepare_workers(bool);
+template void host_engine<double>::make_verified_panel(const sealed_centroids<double>&, panel<double>&);
+template void host_engine<double>::load(worker&, std::int64_t) const;
+template void host_engine<double>::load_verified(worker&, int, std::int64_t);
+template void host_engine<double>::assign_block(worker&, int, std::int64_t, const panel<double>&, const sealed_centroids<double>&, bool);
+template void host_engine<double>::distances_block(worker&, int, std::int64_t, const panel<double>&, const double*, std::int64_t, bool);
+
+}  // namespace ballast::kmeans::host

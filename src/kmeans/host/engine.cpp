@@ -1,0 +1,41 @@
+// Division of a problem into blocks and groups, and the choice of kernels.
+// Layer: backend "host" (engine.hpp).
+#include "kmeans/host/engine.hpp"
+
+#include <algorithm>
+
+#include "core/parallel.hpp"
+
+namespace ballast::kmeans::host {
+
+template <class T>
+host_engine<T>::host_engine(const call<T>& what, const kernels<T>& kernels, int threads)
+    : what_(what),
+      kernels_(kernels),
+      m_(what.points.rows),
+      n_(what.points.columns),
+      k_(what.clusters),
+      threads_(threads),
+      protect_(what.how.protection != protection::off),
+      quiet_(nullptr, "kmeans") {
+  source_.points = what.points;
+  source_.weights = what.weights;
+  // A block of points, transposed, stays in the second-level cache with room for centroids. Independent of threads and kernels.
+  constexpr std::int64_t block_bytes = 96 * 1024;
+  capacity_ = std::clamp<std::int64_t>(block_bytes / (static_cast<std::int64_t>(sizeof(T)) * n_) / 64 * 64, 64, 512);
+  blocks_ = (m_ + capacity_ - 1) / capacity_;
+  // Each group has its own k × n sums: enough groups to occupy the threads, few enough that adding them up costs little beside the points.
+  groups_ = std::min(blocks_, std::clamp<std::int64_t>(m_ / (4 * k_), 8, 64));
+}
+
+template <class T>
+std::unique_ptr<engine<T>> make_engine(const call<T>& what, ballast::backend backend) {
+  const int threads = core::thread_count(what.how.threads);
+  if (backend == ballast::backend::reference) return std::make_unique<host_engine<T>>(what, reference_kernels<T>(), 1);
+  return std::make_unique<host_engine<T>>(what, cpu_kernels<T>(), threads);
+}
+
+template std::unique_ptr<engine<float>> make_engine(const call<float>&, ballast::backend);
+template std::unique_ptr<engine<double>> make_engine(const call<double>&, ballast::backend);
+
+}  // namespace ballast::kmeans::host

@@ -1,0 +1,130 @@
+// The backend of K-Means that computes on the host: all loops over points, in blocks and groups of blocks, over the kernels of reference/
+// or cpu/.
+// Layer: backend "host", behind contract.hpp.
+// A block is as many points as fit into the second-level cache; its kernels repeat bit for bit, so a block that fails its checks is
+// computed again. A group is several blocks with one set of sums, and one task of the update.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "abft/attempt.hpp"
+#include "kmeans/block.hpp"
+#include "kmeans/contract.hpp"
+
+namespace ballast::kmeans::host {
+
+template <class T>
+class host_engine final : public engine<T> {
+ public:
+  host_engine(const call<T>& what, const kernels<T>& kernels, int threads);
+
+  // survey.cpp
+  ranges<T> survey() override;
+  void place(const frame<T>& chosen) override;
+  point_sums measure() override;
+  void read_points(std::span<const std::int64_t> rows, T* to) override;
+  std::vector<std::int64_t> rows_at(std::span<const std::int64_t> places, bool positive) override;
+
+  // seeding.cpp
+  void begin_seeding(std::int64_t trials) override;
+  std::int64_t row_by_weight(double share) override;
+  std::int64_t row_by_potential(double target) override;
+  std::vector<double> try_candidates(const T* rows, std::int64_t count) override;
+  double take_centroid(const T* row, std::int64_t candidate) override;
+
+  // lloyd.cpp
+  void begin_run() override;
+  void pass(const sealed_centroids<T>& centroids) override;
+  void add_sums(cluster_sums& total) override;
+  point_sums repair_sums(const sealed_centroids<T>& centroids) override;
+  std::vector<far_point> farthest(const sealed_centroids<T>& centroids, std::int64_t count) override;
+
+  // results.cpp
+  double label(const sealed_centroids<T>& centroids, const std::vector<T>& plain) override;
+  std::vector<std::int32_t> take_labels() override { return std::move(labels_); }
+  void distances(const sealed_centroids<T>& centroids, T* values) override;
+
+ private:
+  // Scratch of one thread.
+  struct worker {
+    point_block<T> block;
+    panel<T> fresh;  // made anew for a block that failed
+  };
+  // Greedy k-means++.
+  struct seeding {
+    std::int64_t trials = 0;
+    std::vector<T> taken;            // the centroids so far
+    std::vector<T> closest;          // m: squared distance to the nearest of them
+    std::vector<double> potentials;  // of each block: Σ weight · closest
+    std::vector<double> tried;       // blocks × trials: what that would be with each candidate
+    panel<T> candidates;
+    panel<T> last;  // the centroid taken last
+  };
+
+  bool repairs() const { return what_.how.protection == protection::correct; }
+  bool stop() const { return repairs() && what_.seen.uncorrectable(); }
+  bool weighted() const { return !source_.weights.empty(); }
+  T weight_of(std::int64_t row) const { return weighted() ? source_.weights[at(row)] * source_.weight_scale : T(1); }
+  std::int64_t first_block(std::int64_t group) const { return group * blocks_ / groups_; }
+  inject::place at_block(std::int64_t block) const { return {block, blocks_, 0, 1}; }
+
+  // survey.cpp
+  struct group_ranges;
+  void survey_group(std::int64_t group, group_ranges& seen) const;
+  void measure_group(std::int64_t group);
+  point_sums add_measures() const;
+
+  // blocks.cpp
+  void prepare_workers(bool with_distances);
+  void make_verified_panel(const sealed_centroids<T>& centroids, panel<T>& made);
+  void load(worker& here, std::int64_t block) const;
+  void load_verified(worker& here, int slot, std::int64_t block);
+  void copy_labels(point_block<T>& b, const inject::place& place) const;
+  void keep_in_range(point_block<T>& b) const;
+  void assign_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const sealed_centroids<T>& origin, bool keep);
+  abft::finding search_block(worker& here, std::int64_t block, const panel<T>& centroids, bool keep);
+  void distances_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const T* origin, std::int64_t section,
+                       bool strike);
+
+  // seeding.cpp
+  std::int64_t row_from(std::int64_t first, double sum, double target, bool by_weight) const;
+  double sum_closest(std::int64_t block, const T* distance, const T* weight) const;
+  void include_block(worker& here, int slot, std::int64_t block, const panel<T>& one, const T* row, bool strike);
+  abft::outcome verify_closest(worker& here, int slot, std::int64_t block);
+
+  // lloyd.cpp
+  void sum_group(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin);
+  void sum_blocks(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin, bool again);
+
+  // results.cpp
+  abft::finding compare_distances(const point_block<T>& b, const panel<T>& shared, double limit, double forwards, double& backwards) const;
+
+  const call<T> what_;
+  const kernels<T>& kernels_;
+  std::int64_t m_, n_, k_;
+  int threads_;
+  bool protect_;
+  source<T> source_;
+  inject::active_injector quiet_;  // strikes nothing
+  std::int64_t capacity_ = 0;      // points in a block
+  std::int64_t blocks_ = 0;
+  std::int64_t groups_ = 0;
+  std::vector<worker> workers_;
+  std::vector<point_sums> measures_;     // of each group
+  std::vector<block_facts> facts_;       // of each block, from its first load on
+  std::vector<block_facts> fact_twins_;  // the same; different until then
+  panel<T> panel_;                       // of the last pass
+  std::vector<double> direction_;        // n: projection_direction
+  std::vector<double> projections_;      // m: weight · (x · direction)
+  std::vector<char> projected_;          // which blocks of them are known
+  std::vector<cluster_sums> partials_;   // of each group
+  std::vector<std::int32_t> labels_;     // m: of the last pass
+  std::vector<std::int32_t> previous_;   // m: of the pass before; −1 in the first
+  bool first_pass_ = true;
+  seeding seeding_;
+};
+
+}  // namespace ballast::kmeans::host

@@ -1,0 +1,184 @@
+// One pass of Lloyd's iteration: labels and sums of each group of blocks with their invariants; the sum of the groups; and the points
+// farthest from their centroids.
+// Layer: backend "host" (engine.hpp).
+#include <algorithm>
+#include <limits>
+
+#include "core/parallel.hpp"
+#include "kmeans/host/engine.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::kmeans::host {
+
+template <class T>
+void host_engine<T>::begin_run() {
+  prepare_workers(false);
+  labels_.assign(at(m_), 0);
+  previous_.assign(at(m_), -1);
+  first_pass_ = true;
+  if (!partials_.empty()) return;
+  partials_.resize(at(groups_));
+  for (cluster_sums& each : partials_) {
+    each.allocate(k_, n_, weighted());
+    each.label_chain = capacity_;
+  }
+  if (!protect_) return;
+  projections_.resize(at(m_));
+  projected_.assign(at(blocks_), 0);
+  direction_ = projection_direction(n_);
+}
+
+// Labels the blocks of one group and sums their points up. `again`: what is kept from earlier passes may have been struck while it waited,
+// so it is made anew.
+template <class T>
+void host_engine<T>::sum_blocks(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin, bool again) {
+  worker& here = workers_[at(slot)];
+  cluster_sums& sums = partials_[at(group)];
+  sums.clear();
+  if (again) measure_group(group);
+  for (std::int64_t block = first_block(group); block < first_block(group + 1); ++block) {
+    // These streams are needed after the search: they are fetched while it runs.
+    const std::int64_t begin = block * capacity_;
+    const std::int64_t end = std::min(begin + capacity_, m_);
+    for (std::int64_t i = begin; i < end; i += 16) __builtin_prefetch(previous_.data() + i);
+    for (std::int64_t i = begin; protect_ && i < end; i += 8) __builtin_prefetch(projections_.data() + i);
+    assign_block(here, slot, block, shared, origin, false);
+    const point_block<T>& b = here.block;
+    kernels_.accumulate(source_, b, sums);
+    const std::int32_t* before = previous_.data() + b.first;
+    std::int32_t* after = labels_.data() + b.first;
+    std::int32_t changed = 0;
+    for (std::int64_t p = 0; p < b.count; ++p) {
+      changed += b.label[p] != before[p] ? 1 : 0;
+      after[p] = b.label[p];
+    }
+    sums.changed += changed;
+    if (!protect_) continue;
+    double* projection = projections_.data() + b.first;
+    if (again || projected_[at(block)] == 0) kernels_.project(b, direction_.data(), projection);
+    projected_[at(block)] = 1;
+    kernels_.sum_labels(b, projection, sums);
+    std::int32_t same = 0;
+    for (std::int64_t p = 0; p < b.count; ++p) same += after[p] == before[p] ? 1 : 0;
+    sums.changed_twin += b.count - same;
+  }
+  const inject::place place = {group, groups_, 0, 1};
+  what_.injector.strike(inject::site::kmeans_sum, place, sums.sums.data(), sums.sums.size());
+  if (weighted()) {
+    what_.injector.strike(inject::site::kmeans_count, place, sums.weights.data(), sums.weights.size());
+  } else {
+    what_.injector.strike(inject::site::kmeans_count, place, sums.members.data(), sums.members.size());
+  }
+}
+
+template <class T>
+void host_engine<T>::sum_group(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin) {
+  if (!protect_) return sum_blocks(group, slot, shared, origin, false);
+  run::attempt(what_.seen, what_.how.protection, "kmeans.sums", slot, [&](int number) {
+    sum_blocks(group, slot, shared, origin, number > 0);
+    abft::finding found = verify_sums(partials_[at(group)], measures_[at(group)], direction_);
+    found.index = group;
+    what_.seen.checked(static_cast<std::uint64_t>(n_ + 4));
+    return found;
+  });
+}
+
+template <class T>
+void host_engine<T>::pass(const sealed_centroids<T>& centroids) {
+  if (!first_pass_) labels_.swap(previous_);
+  first_pass_ = false;
+  make_verified_panel(centroids, panel_);
+  core::parallel_for(threads_, groups_, [&](std::int64_t group, int slot) {
+    if (!stop()) sum_group(group, slot, panel_, centroids);
+  });
+}
+
+// In the order of the groups, for each element.
+template <class T>
+void host_engine<T>::add_sums(cluster_sums& total) {
+  total.clear();
+  total.label_chain = capacity_;
+  const std::int64_t rows = std::max<std::int64_t>(1, 16384 / n_);
+  core::parallel_for(threads_, (k_ + rows - 1) / rows, [&](std::int64_t task, int) {
+    const std::int64_t begin = task * rows * n_;
+    const std::int64_t end = std::min(begin + rows * n_, k_ * n_);
+    for (const cluster_sums& each : partials_) {
+      for (std::int64_t e = begin; e < end; ++e) total.sums[e] += each.sums[e];
+    }
+  });
+  for (const cluster_sums& each : partials_) {
+    // Unsigned: a number that was struck may overflow.
+    for (std::int64_t j = 0; j < k_; ++j)
+      total.members[j] =
+          static_cast<std::int64_t>(static_cast<std::uint64_t>(total.members[j]) + static_cast<std::uint64_t>(each.members[j]));
+    for (std::int64_t j = 0; j < total.weights.size(); ++j) total.weights[j] += each.weights[j];
+    total.labelled_projection += each.labelled_projection;
+    total.labelled_weight += each.labelled_weight;
+    total.labelled_members += each.labelled_members;
+    total.changed += each.changed;
+    total.changed_twin += each.changed_twin;
+  }
+}
+
+template <class T>
+point_sums host_engine<T>::repair_sums(const sealed_centroids<T>& centroids) {
+  for (std::int64_t group = 0; group < groups_; ++group) {
+    if (verify_sums(partials_[at(group)], measures_[at(group)], direction_).word != abft::k_pass) sum_group(group, 0, panel_, centroids);
+  }
+  return add_measures();
+}
+
+template <class T>
+std::vector<far_point> host_engine<T>::farthest(const sealed_centroids<T>& centroids, std::int64_t count) {
+  std::vector<double> distance(at(m_));
+  core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
+    worker& here = workers_[at(slot)];
+    load(here, block);
+    point_block<T>& b = here.block;
+    std::copy_n(labels_.data() + b.first, b.count, b.label.data());
+    const auto compute = [&] {
+      kernels_.exact(source_, centroids.values().data(), b);
+      std::copy_n(b.exact.data(), b.count, distance.begin() + b.first);
+    };
+    if (!protect_) return compute();
+    run::attempt(what_.seen, what_.how.protection, "kmeans.relocation", slot, [&](int) {
+      compute();
+      kernels_.exact(source_, centroids.values().data(), b);
+      what_.seen.checked(1);
+      abft::finding found;
+      found.word = std::equal(b.exact.data(), b.exact.data() + b.count, distance.begin() + b.first) ? abft::k_pass : abft::k_fail;
+      found.residual = std::numeric_limits<double>::quiet_NaN();
+      found.index = b.first;
+      return found;
+    });
+  });
+  std::vector<std::int64_t> order;
+  order.reserve(at(m_));
+  for (std::int64_t i = 0; i < m_; ++i) {
+    if (!(distance[at(i)] >= 0)) distance[at(i)] = -1;  // a NaN, which only an unprotected fault makes, cannot be ordered
+    if (!weighted() || source_.weights[at(i)] > 0) order.push_back(i);
+  }
+  const auto wanted = std::min<std::ptrdiff_t>(count, static_cast<std::ptrdiff_t>(order.size()));
+  std::partial_sort(order.begin(), order.begin() + wanted, order.end(), [&](std::int64_t a, std::int64_t b) {
+    return distance[at(a)] != distance[at(b)] ? distance[at(a)] > distance[at(b)] : a < b;
+  });
+  std::vector<far_point> made;
+  for (std::int64_t e = 0; e < wanted; ++e) {
+    const std::int64_t i = order[at(e)];
+    made.push_back({i, labels_[at(i)], static_cast<double>(weight_of(i))});
+  }
+  return made;
+}
+
+template void host_engine<float>::begin_run();
+template void host_engine<float>::pass(const sealed_centroids<float>&);
+template void host_engine<float>::add_sums(cluster_sums&);
+template point_sums host_engine<float>::repair_sums(const sealed_centroids<float>&);
+template std::vector<far_point> host_engine<float>::farthest(const sealed_centroids<float>&, std::int64_t);
+template void host_engine<double>::begin_run();
+template void host_engine<double>::pass(const sealed_centroids<double>&);
+template void host_engine<double>::add_sums(cluster_sums&);
+template point_sums host_engine<double>::repair_sums(const sealed_centroids<double>&);
+template std::vector<far_point> host_engine<double>::farthest(const sealed_centroids<double>&, std::int64_t);
+
+}  // namespace ballast::kmeans::host

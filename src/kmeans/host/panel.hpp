@@ -1,0 +1,21 @@
+// The centroids in the form that the kernels of a block read, with their checksums.
+// Layer: backend "host".
+#pragma once
+
+#include <cstdint>
+
+#include "kmeans/block.hpp"
+
+namespace ballast::kmeans::host {
+
+// Fills `made` (allocating it at first) for `k` centroids of `n` features: tiles, norms, weights; with `protect` also the checksum
+// centroids and the limits. O(kn).
+template <class T>
+void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect, panel<T>& made);
+
+// Sums the checksum centroids again in another order. Returns the largest difference in units of its limit: ≤ 1 unless one of the two sums
+// was struck.
+template <class T>
+double verify_checksum(const panel<T>& made);
+
+}  // namespace ballast::kmeans::host

@@ -1,0 +1,105 @@
+// What a call hands out: final labels with their inertia, and distances.
+// Layer: backend "host" (engine.hpp).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "abft/threshold.hpp"
+#include "core/parallel.hpp"
+#include "kmeans/host/engine.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::kmeans::host {
+
+// The distances of a block from differences, b.exact, against those of the search; and their sum, `forwards`, against the sum in the other
+// direction.
+template <class T>
+abft::finding host_engine<T>::compare_distances(const point_block<T>& b, const panel<T>& shared, double limit, double forwards,
+                                                double& backwards) const {
+  abft::finding found;
+  backwards = 0;
+  for (std::int64_t p = b.count; p-- > 0;) {
+    backwards += static_cast<double>(b.weight[p]) * b.exact[p];
+    const double size = static_cast<double>(b.norm[p]) + static_cast<double>(shared.norms[b.label[p]]);
+    const double residual = b.exact[p] - (static_cast<double>(b.minimum[p]) + static_cast<double>(b.norm[p]));
+    if (std::abs(residual) <= limit * size + std::numeric_limits<T>::min()) continue;
+    found.residual = std::isnan(residual) ? residual : std::abs(residual);
+    found.index = b.first + p;
+  }
+  if (!(std::abs(forwards - backwards) <= 1e-12 * backwards)) {
+    found.residual = std::numeric_limits<double>::quiet_NaN();
+    found.index = b.first;
+  }
+  found.word = abft::verify(found.residual, abft::guarded_threshold(0));
+  found.threshold = limit;
+  return found;
+}
+
+template <class T>
+double host_engine<T>::label(const sealed_centroids<T>& centroids, const std::vector<T>& plain) {
+  prepare_workers(false);
+  make_verified_panel(centroids, panel_);
+  labels_.resize(at(m_));
+  // Inertia is taken from the coordinates as they are, only scaled.
+  source<T> unshifted = source_;
+  std::ranges::fill(unshifted.shift, T(0));
+  const double limit = 2 * abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);  // x and c were rounded, too
+  std::vector<double> inertia(at(blocks_)), twin(at(blocks_));
+  core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
+    worker& here = workers_[at(slot)];
+    if (stop()) return;
+    point_block<T>& b = here.block;
+    const auto once = [&] {
+      assign_block(here, slot, block, panel_, centroids, protect_);
+      if (protect_) kernels_.measure(b);
+      std::copy_n(b.label.data(), b.count, labels_.begin() + b.first);
+      kernels_.exact(unshifted, plain.data(), b);
+      double sum = 0;
+      for (std::int64_t p = 0; p < b.count; ++p) sum += static_cast<double>(b.weight[p]) * b.exact[p];
+      inertia[at(block)] = sum;
+    };
+    if (!protect_) return once();
+    // Distances from differences see smaller faults than the row checks: after a failure the labels are made again, too.
+    run::attempt(what_.seen, what_.how.protection, "kmeans.inertia", slot, [&](int) {
+      once();
+      what_.seen.checked(static_cast<std::uint64_t>(b.count + 1));
+      return compare_distances(b, panel_, limit, inertia[at(block)], twin[at(block)]);
+    });
+  });
+  double sum = 0, backwards = 0;
+  for (std::int64_t block = 0; block < blocks_; ++block) sum += inertia[at(block)];
+  if (protect_) {
+    for (std::int64_t block = blocks_; block-- > 0;) backwards += twin[at(block)];
+    what_.seen.checked(1);
+    if (!(std::abs(sum - backwards) <= 1e-12 * std::sqrt(static_cast<double>(blocks_)) * backwards) && !what_.seen.uncorrectable())
+      what_.seen.detected("kmeans.inertia", -1, sum - backwards, 0, action::uncorrectable, 0);
+  }
+  return sum;
+}
+
+template <class T>
+void host_engine<T>::distances(const sealed_centroids<T>& centroids, T* values) {
+  prepare_workers(true);
+  make_verified_panel(centroids, panel_);
+  const double unscale = 1 / static_cast<double>(source_.scale);
+  core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
+    worker& here = workers_[at(slot)];
+    for (std::int64_t s = 0; s < panel_.sections && !stop(); ++s) {
+      distances_block(here, slot, block, panel_, centroids.values().data(), s, true);
+      const point_block<T>& b = here.block;
+      const std::int64_t last = std::min((s + 1) * k_section, k_);
+      for (std::int64_t p = 0; p < b.count; ++p) {
+        T* row = values + (b.first + p) * k_;
+        for (std::int64_t j = s * k_section; j < last; ++j)
+          row[j] = static_cast<T>(std::sqrt(static_cast<double>(b.distance[(j - s * k_section) * capacity_ + p])) * unscale);
+      }
+    }
+  });
+}
+
+template double host_engine<float>::label(const sealed_centroids<float>&, const std::vector<float>&);
+template void host_engine<float>::distances(const sealed_centroids<float>&, float*);
+template double host_engine<double>::label(const sealed_centroids<double>&, const std::vector<double>&);
+template void host_engine<double>::distances(const sealed_centroids<double>&, double*);
+
+}  // namespace ballast::kmeans::host

@@ -1,0 +1,162 @@
+// Greedy k-means++ over blocks of points: the distance of each point to its nearest centroid, and the potentials that follow from it.
+// Layer: backend "host" (engine.hpp).
+#include <algorithm>
+#include <limits>
+
+#include "core/parallel.hpp"
+#include "kmeans/host/engine.hpp"
+#include "kmeans/host/panel.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::kmeans::host {
+
+namespace {
+
+// Two sums of the same numbers in the same order: equal bits, or one of them was struck.
+abft::finding compare_potentials(double found, double expected, std::int64_t index) {
+  abft::finding made;
+  made.word = found == expected ? abft::k_pass : abft::k_fail;
+  made.residual = found - expected;
+  made.index = index;
+  return made;
+}
+
+}  // namespace
+
+template <class T>
+void host_engine<T>::begin_seeding(std::int64_t trials) {
+  prepare_workers(true);
+  seeding_.trials = trials;
+  seeding_.taken.clear();
+  seeding_.closest.assign(at(m_), std::numeric_limits<T>::max());
+  seeding_.potentials.assign(at(blocks_), 0.0);
+  seeding_.tried.assign(at(blocks_ * trials), 0.0);
+}
+
+// The first row from `first` on at which the running sum, `sum` before it, exceeds `target`; else the last that adds to it, or −1.
+template <class T>
+std::int64_t host_engine<T>::row_from(std::int64_t first, double sum, double target, bool by_weight) const {
+  std::int64_t last = -1;
+  for (std::int64_t i = first; i < m_; ++i) {
+    const double part = static_cast<double>(weight_of(i)) * (by_weight ? 1.0 : static_cast<double>(seeding_.closest[at(i)]));
+    if (!(part > 0)) continue;
+    last = i;
+    sum += part;
+    if (sum > target) break;
+  }
+  return last;
+}
+
+template <class T>
+std::int64_t host_engine<T>::row_by_weight(double share) {
+  double total = 0;
+  for (std::int64_t i = 0; i < m_; ++i) total += static_cast<double>(weight_of(i));
+  return row_from(0, 0, share * total, true);
+}
+
+template <class T>
+std::int64_t host_engine<T>::row_by_potential(double target) {
+  double sum = 0;
+  std::int64_t block = 0;
+  while (block + 1 < blocks_ && sum + seeding_.potentials[at(block)] <= target) sum += seeding_.potentials[at(block++)];
+  return row_from(block * capacity_, sum, target, false);
+}
+
+// Σ weight · closest of a block, where `distance`, if it is not null, stands for one more centroid.
+template <class T>
+double host_engine<T>::sum_closest(std::int64_t block, const T* distance, const T* weight) const {
+  const std::int64_t first = block * capacity_;
+  const std::int64_t count = std::min(capacity_, m_ - first);
+  double sum = 0;
+  for (std::int64_t p = 0; p < count; ++p) {
+    const T closest = seeding_.closest[at(first + p)];
+    const T nearest = distance == nullptr ? closest : std::min(closest, distance[p]);
+    sum += static_cast<double>(weight[p]) * static_cast<double>(nearest);
+  }
+  return sum;
+}
+
+// Adds the centroid `row`, of which `one` is the panel, to those that a block knows.
+template <class T>
+void host_engine<T>::include_block(worker& here, int slot, std::int64_t block, const panel<T>& one, const T* row, bool strike) {
+  distances_block(here, slot, block, one, row, 0, strike);
+  const point_block<T>& b = here.block;
+  for (std::int64_t p = 0; p < b.count; ++p) {
+    T& closest = seeding_.closest[at(b.first + p)];
+    closest = std::min(closest, b.distance[p]);
+  }
+  seeding_.potentials[at(block)] = sum_closest(block, nullptr, b.weight.data());
+}
+
+// Compares what a loaded block keeps with its sum. The distances, or the sum, may have been struck while they waited: then they are made
+// again from all centroids so far, and the block's distances are to the last of these.
+template <class T>
+abft::outcome host_engine<T>::verify_closest(worker& here, int slot, std::int64_t block) {
+  point_block<T>& b = here.block;
+  return run::attempt(what_.seen, what_.how.protection, "kmeans.closest", slot, [&](int number) {
+    if (number > 0) {
+      std::fill_n(seeding_.closest.begin() + b.first, b.count, std::numeric_limits<T>::max());
+      for (std::size_t c = 0; c < seeding_.taken.size(); c += at(n_)) {
+        panel<T> one;
+        make_panel(seeding_.taken.data() + c, 1, n_, true, one);
+        include_block(here, slot, block, one, seeding_.taken.data() + c, false);
+      }
+    }
+    what_.seen.checked(1);
+    return compare_potentials(sum_closest(block, nullptr, b.weight.data()), seeding_.potentials[at(block)], b.first);
+  });
+}
+
+template <class T>
+std::vector<double> host_engine<T>::try_candidates(const T* rows, std::int64_t count) {
+  make_panel(rows, count, n_, protect_, seeding_.candidates);
+  core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
+    worker& here = workers_[at(slot)];
+    const point_block<T>& b = here.block;
+    distances_block(here, slot, block, seeding_.candidates, rows, 0, what_.strike_seeding);
+    if (protect_ && verify_closest(here, slot, block) != abft::outcome::clean)
+      distances_block(here, slot, block, seeding_.candidates, rows, 0, false);
+    for (std::int64_t t = 0; t < count; ++t)
+      seeding_.tried[at(block * seeding_.trials + t)] = sum_closest(block, b.distance.data() + t * capacity_, b.weight.data());
+  });
+  std::vector<double> made(at(count), 0.0);
+  for (std::int64_t t = 0; t < count; ++t) {
+    for (std::int64_t block = 0; block < blocks_; ++block) made[at(t)] += seeding_.tried[at(block * seeding_.trials + t)];
+  }
+  return made;
+}
+
+template <class T>
+double host_engine<T>::take_centroid(const T* row, std::int64_t candidate) {
+  const auto place = static_cast<std::ptrdiff_t>(seeding_.taken.size());
+  seeding_.taken.insert(seeding_.taken.end(), row, row + n_);
+  const T* const kept = seeding_.taken.data() + place;
+  make_panel(kept, 1, n_, protect_, seeding_.last);
+  core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
+    include_block(workers_[at(slot)], slot, block, seeding_.last, kept, what_.strike_seeding);
+  });
+  // The update comes another way to the potentials of the candidate.
+  for (std::int64_t block = 0; protect_ && candidate >= 0 && block < blocks_; ++block) {
+    run::attempt(what_.seen, what_.how.protection, "kmeans.closest", 0, [&](int number) {
+      if (number > 0) include_block(workers_[0], 0, block, seeding_.last, kept, false);
+      what_.seen.checked(1);
+      return compare_potentials(seeding_.potentials[at(block)], seeding_.tried[at(block * seeding_.trials + candidate)], block * capacity_);
+    });
+  }
+  double potential = 0;
+  for (const double each : seeding_.potentials) potential += each;
+  return potential;
+}
+
+template void host_engine<float>::begin_seeding(std::int64_t);
+template std::int64_t host_engine<float>::row_by_weight(double);
+template std::int64_t host_engine<float>::row_by_potential(double);
+template std::vector<double> host_engine<float>::try_candidates(const float*, std::int64_t);
+template double host_engine<float>::take_centroid(const float*, std::int64_t);
+template void host_engine<double>::begin_seeding(std::int64_t);
+template std::int64_t host_engine<double>::row_by_weight(double);
+template std::int64_t host_engine<double>::row_by_potential(double);
+template std::vector<double> host_engine<double>::try_candidates(const double*, std::int64_t);
+template double host_engine<double>::take_centroid(const double*, std::int64_t);
+
+}  // namespace ballast::kmeans::host

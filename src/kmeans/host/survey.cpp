@@ -1,0 +1,199 @@
+// The first look at the points: ranges, the sums that later iterations are verified against, and single points.
+// Layer: backend "host" (engine.hpp).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/parallel.hpp"
+#include "kmeans/host/engine.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::kmeans::host {
+
+namespace {
+
+// Row i of the points: its address if its features are contiguous, else a copy in `row`.
+template <class T>
+const T* fetch(const matrix_view<const T>& points, std::int64_t i, std::vector<T>& row) {
+  if (points.column_stride == 1) return points.data + i * points.row_stride;
+  for (std::size_t f = 0; f < row.size(); ++f) row[f] = points(i, static_cast<std::int64_t>(f));
+  return row.data();
+}
+
+template <class T>
+refused_value<T> find_not_finite(const matrix_view<const T>& points, std::int64_t column) {
+  for (std::int64_t i = 0; i < points.rows; ++i)
+    if (!std::isfinite(points(i, column))) return {i, column, points(i, column)};
+  return {};
+}
+
+}  // namespace
+
+// Of the points as they are, n each. poison: 0, or NaN as soon as one value is not finite.
+template <class T>
+struct host_engine<T>::group_ranges {
+  std::vector<T> low, high, poison;
+  std::vector<double> sum;
+};
+
+// Row by row with a chain for each feature.
+template <class T>
+void host_engine<T>::survey_group(std::int64_t group, group_ranges& seen) const {
+  const std::int64_t begin = first_block(group) * capacity_;
+  const std::int64_t end = std::min(first_block(group + 1) * capacity_, m_);
+  std::vector<T> row(at(n_));
+  std::vector<T> low(at(n_), std::numeric_limits<T>::infinity()), high(at(n_), -std::numeric_limits<T>::infinity()), poison(at(n_), T(0));
+  seen.sum.assign(at(n_), 0.0);
+  for (std::int64_t i = begin; i < end; ++i) {
+    const T* x = fetch(source_.points, i, row);
+    for (std::int64_t f = 0; f < n_; ++f) {
+      low[at(f)] = x[f] < low[at(f)] ? x[f] : low[at(f)];
+      high[at(f)] = x[f] > high[at(f)] ? x[f] : high[at(f)];
+      poison[at(f)] += x[f] * 0;
+      seen.sum[at(f)] += static_cast<double>(x[f]) * 0x1p-64;
+    }
+  }
+  seen.low = std::move(low);
+  seen.high = std::move(high);
+  seen.poison = std::move(poison);
+}
+
+template <class T>
+ranges<T> host_engine<T>::survey() {
+  ranges<T> made;
+  T heaviest = 0;
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(source_.weights.size()) && made.weight.row < 0; ++i) {
+    const T w = source_.weights[at(i)];
+    if (!(w >= 0) || !std::isfinite(w)) made.weight = {i, 0, w};
+    heaviest = std::max(heaviest, w);
+  }
+  if (weighted()) made.heaviest = heaviest;
+
+  std::vector<group_ranges> groups(at(groups_));
+  core::parallel_for(threads_, groups_, [&](std::int64_t group, int) { survey_group(group, groups[at(group)]); });
+  made.low.assign(at(n_), std::numeric_limits<double>::infinity());
+  made.high.assign(at(n_), -std::numeric_limits<double>::infinity());
+  made.sum.assign(at(n_), 0.0);
+  for (std::int64_t f = 0; f < n_; ++f) {
+    bool finite = true;
+    for (const group_ranges& seen : groups) {
+      made.low[at(f)] = std::min(made.low[at(f)], static_cast<double>(seen.low[at(f)]));
+      made.high[at(f)] = std::max(made.high[at(f)], static_cast<double>(seen.high[at(f)]));
+      made.sum[at(f)] += seen.sum[at(f)];
+      finite = finite && seen.poison[at(f)] == 0;
+    }
+    if (!finite && made.point.row < 0) made.point = find_not_finite(source_.points, f);
+  }
+  return made;
+}
+
+template <class T>
+void host_engine<T>::place(const frame<T>& chosen) {
+  static_cast<frame<T>&>(source_) = chosen;
+}
+
+// One group's sums over x: row by row, k_survey_rows rows at a time, with a chain for each feature.
+template <class T>
+void host_engine<T>::measure_group(std::int64_t group) {
+  point_sums& seen = measures_[at(group)];
+  const std::int64_t begin = first_block(group) * capacity_;
+  const std::int64_t end = std::min(first_block(group + 1) * capacity_, m_);
+  const bool by_weight = weighted();
+  const T scale = source_.scale;
+  const T* shift = source_.shift.data();
+  seen.clear(n_, by_weight);
+  seen.count = static_cast<double>(end - begin);
+  std::vector<T> row(at(n_));
+  std::vector<double> some(at(n_)), weighted_some(seen.plain.size());
+  for (std::int64_t part = begin; part < end; part += k_survey_rows) {
+    std::ranges::fill(some, 0.0);
+    std::ranges::fill(weighted_some, 0.0);
+    double weight_sum = 0;
+    for (std::int64_t i = part; i < std::min(part + k_survey_rows, end); ++i) {
+      const T* x = fetch(source_.points, i, row);
+      double square = 0;
+      for (std::int64_t f = 0; f < n_; ++f) {
+        const double value = static_cast<double>(x[f] * scale - shift[f]);
+        some[at(f)] += value;
+        seen.squares[at(f)] += value * value;
+        square += value * value;
+      }
+      seen.total_square += square;
+      if (!by_weight) continue;
+      const double weight = static_cast<double>(weight_of(i));
+      for (std::int64_t f = 0; f < n_; ++f) weighted_some[at(f)] += weight * static_cast<double>(x[f] * scale - shift[f]);
+      weight_sum += weight;
+      seen.members += weight > 0 ? 1 : 0;
+    }
+    for (std::int64_t f = 0; f < n_; ++f) (by_weight ? seen.plain : seen.first)[at(f)] += some[at(f)];
+    for (std::size_t f = 0; f < weighted_some.size(); ++f) seen.first[f] += weighted_some[f];
+    seen.weight += weight_sum;
+  }
+  if (!by_weight) seen.weight = seen.members = seen.count;
+}
+
+template <class T>
+point_sums host_engine<T>::add_measures() const {
+  point_sums made;
+  made.clear(n_, weighted());
+  for (const point_sums& each : measures_) made.add(each);
+  return made;
+}
+
+template <class T>
+point_sums host_engine<T>::measure() {
+  measures_.resize(at(groups_));
+  core::parallel_for(threads_, groups_, [&](std::int64_t group, int slot) {
+    if (!protect_) return measure_group(group);
+    run::attempt(what_.seen, what_.how.protection, "kmeans.variance", slot, [&](int) {
+      measure_group(group);
+      const point_sums& seen = measures_[at(group)];
+      const double by_features = std::accumulate(seen.squares.begin(), seen.squares.end(), 0.0);
+      abft::finding found;
+      found.residual = by_features - seen.total_square;
+      found.threshold = 1e-12 * std::sqrt(static_cast<double>(m_)) * seen.total_square;
+      found.index = group;
+      found.word = abft::verify(found.residual, abft::guarded_threshold(found.threshold));
+      what_.seen.checked(1);
+      return found;
+    });
+  });
+  return add_measures();
+}
+
+template <class T>
+void host_engine<T>::read_points(std::span<const std::int64_t> rows, T* to) {
+  for (const std::int64_t i : rows) {
+    for (std::int64_t f = 0; f < n_; ++f) to[f] = source_.points(i, f) * source_.scale - source_.shift[at(f)];
+    to += n_;
+  }
+}
+
+template <class T>
+std::vector<std::int64_t> host_engine<T>::rows_at(std::span<const std::int64_t> places, bool positive) {
+  std::vector<std::int64_t> made(places.begin(), places.end());
+  if (!weighted()) return made;
+  std::vector<std::int64_t> rows;
+  for (std::int64_t i = 0; i < m_; ++i)
+    if ((source_.weights[at(i)] > 0) == positive) rows.push_back(i);
+  for (std::int64_t& each : made) each = rows[at(each)];
+  return made;
+}
+
+template ranges<float> host_engine<float>::survey();
+template void host_engine<float>::place(const frame<float>&);
+template void host_engine<float>::measure_group(std::int64_t);
+template point_sums host_engine<float>::add_measures() const;
+template point_sums host_engine<float>::measure();
+template void host_engine<float>::read_points(std::span<const std::int64_t>, float*);
+template std::vector<std::int64_t> host_engine<float>::rows_at(std::span<const std::int64_t>, bool);
+template ranges<double> host_engine<double>::survey();
+template void host_engine<double>::place(const frame<double>&);
+template void host_engine<double>::measure_group(std::int64_t);
+template point_sums host_engine<double>::add_measures() const;
+template point_sums host_engine<double>::measure();
+template void host_engine<double>::read_points(std::span<const std::int64_t>, double*);
+template std::vector<std::int64_t> host_engine<double>::rows_at(std::span<const std::int64_t>, bool);
+
+}  // namespace ballast::kmeans::host

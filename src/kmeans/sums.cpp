@@ -1,0 +1,117 @@
+// Sums of the update step and their invariants.
+#include "kmeans/sums.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "abft/threshold.hpp"
+#include "abft/weights.hpp"
+
+namespace ballast::kmeans {
+
+namespace {
+
+constexpr std::uint64_t k_direction_seed = 0x646972656374;
+
+}  // namespace
+
+void cluster_sums::allocate(std::int64_t k, std::int64_t n, bool weighted) {
+  sums = core::aligned_buffer<double>(core::checked_product(k, n));
+  if (weighted) weights = core::aligned_buffer<double>(k);
+  members = core::aligned_buffer<std::int64_t>(k);
+}
+
+void cluster_sums::clear() {
+  std::fill_n(sums.data(), sums.size(), 0.0);
+  std::fill_n(weights.data(), weights.size(), 0.0);
+  std::fill_n(members.data(), members.size(), 0);
+  labelled_projection = labelled_weight = labelled_members = 0;
+  changed = changed_twin = 0;
+}
+
+void point_sums::clear(std::int64_t n, bool weighted) {
+  first.assign(at(n), 0.0);
+  plain.assign(weighted ? at(n) : 0, 0.0);
+  squares.assign(at(n), 0.0);
+  total_square = weight = members = count = 0;
+}
+
+void point_sums::add(const point_sums& other) {
+  for (std::size_t f = 0; f < first.size(); ++f) {
+    first[f] += other.first[f];
+    squares[f] += other.squares[f];
+  }
+  for (std::size_t f = 0; f < plain.size(); ++f) plain[f] += other.plain[f];
+  total_square += other.total_square;
+  weight += other.weight;
+  members += other.members;
+  count += other.count;
+}
+
+std::vector<double> projection_direction(std::int64_t n) {
+  std::vector<double> made;
+  for (std::uint64_t f = 0; f < static_cast<std::uint64_t>(n); ++f)
+    made.push_back(abft::random_weight(k_direction_seed, 1, f) * (core::random_bits(k_direction_seed, 2, f) % 2 == 0 ? 1 : -1));
+  return made;
+}
+
+abft::finding verify_sums(const cluster_sums& sums, const point_sums& expected, const std::vector<double>& direction) {
+  const auto n = static_cast<std::int64_t>(direction.size());
+  const std::int64_t k = sums.members.size();
+  abft::finding found;
+  const auto compare = [&](double residual, double threshold) {
+    if (abft::verify(residual, abft::guarded_threshold(threshold)) == abft::k_pass) return;
+    found.word = abft::k_fail;
+    found.residual = residual;
+    found.threshold = threshold;
+  };
+  std::vector<double> first(at(n), 0.0), second(at(n), 0.0);
+  double first_weight = 0, second_weight = 0, first_members = 0, second_members = 0;
+  double most = 0;  // points of one cluster
+  bool in_range = true;
+  const bool weighted = sums.weights.size() != 0;
+  for (std::int64_t j = 0; j < k; ++j) {
+    const double label = static_cast<double>(j);
+    const double* row = sums.sums.data() + j * n;
+    for (std::int64_t f = 0; f < n; ++f) {
+      first[at(f)] += row[f];
+      second[at(f)] += label * row[f];
+    }
+    const double members = static_cast<double>(sums.members[j]);
+    in_range = in_range && members >= 0 && members <= expected.count;
+    most = std::max(most, members);
+    first_members += members;
+    second_members += label * members;
+    if (weighted) {
+      first_weight += sums.weights[j];
+      second_weight += label * sums.weights[j];
+    }
+  }
+  const double clusters = static_cast<double>(k);
+  const double count = expected.count;
+  const double heaviest = weighted ? 2 : 1;  // weights are below 2 in the frame
+  const double chain = most + k_survey_rows + count / k_survey_rows;
+  double labelled = 0;
+  for (std::int64_t f = 0; f < n; ++f) {
+    compare(first[at(f)] - expected.first[at(f)],
+            abft::kmeans_sum_limit(chain + clusters, count, heaviest * std::sqrt(expected.squares[at(f)])));
+    labelled += second[at(f)] * direction[at(f)];
+  }
+  // Directions are below 2 in size, of random sign. A projection is a chain of n products, and its labels are summed in chains of
+  // label_chain; the other side sums over k clusters.
+  const double longest = chain + static_cast<double>(n + sums.label_chain + k);
+  compare(labelled - sums.labelled_projection,
+          clusters * abft::kmeans_sum_limit(longest, count, 4 * heaviest * std::sqrt(expected.total_square)));
+  if (weighted) {
+    compare(first_weight - expected.weight, abft::kmeans_sum_limit(chain + clusters, 1, expected.weight));
+    compare(second_weight - sums.labelled_weight, clusters * abft::kmeans_sum_limit(longest, 1, expected.weight));
+  }
+  if (!in_range || first_members != expected.members || second_members != sums.labelled_members || sums.changed != sums.changed_twin) {
+    found.word = abft::k_fail;
+    found.residual = first_members - expected.members;
+    found.threshold = 0;
+  }
+  return found;
+}
+
+}  // namespace ballast::kmeans
