@@ -22,6 +22,10 @@ enum class init : std::uint8_t { kmeans_plus_plus, random, given };
 
 BALLAST_API std::string_view to_string(init value) noexcept;  // "k-means++", "random", "given"
 
+// Points, weights and centroids may lie in host memory or in memory of the current CUDA device (or managed memory). The backends that
+// compute on the host copy what lies on the device there first, each operand once, ordered on execution::stream. Results are in host
+// memory, and every call returns when they are complete.
+
 // T is float or double. Letters: m points × n features, k clusters.
 template <class T>
 struct options {

@@ -19,7 +19,7 @@
 
 namespace ballast::kmeans {
 
-inline constexpr std::int64_t k_tile = 8;    // centroids that stand side by side in panel::packed
+inline constexpr std::int64_t k_tile = 8;      // centroids that stand side by side in panel::packed
 inline constexpr std::int64_t k_section = 64;  // centroids that share one row check
 
 // The points of a call and their frame.
@@ -42,7 +42,7 @@ struct panel {
   std::int64_t n = 0;
   std::int64_t k = 0;
   std::int64_t tiles = 0;               // ⌈k / k_tile⌉; the last one is filled up with copies of the last centroid, which never win
-  std::int64_t sections = 0;              // ⌈k / k_section⌉
+  std::int64_t sections = 0;            // ⌈k / k_section⌉
   core::aligned_buffer<T> rows;         // k × n: c
   core::aligned_buffer<T> packed;       // tiles × n × k_tile: −2c
   core::aligned_buffer<T> norms;        // tiles × k_tile: ‖c‖²

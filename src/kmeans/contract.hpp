@@ -23,7 +23,7 @@ namespace ballast::kmeans {
 // One call of fit, predict or transform.
 template <class T>
 struct call {
-  matrix_view<const T> points;  // m × n, in memory that the backend can read
+  matrix_view<const T> points;  // m × n, in host or device memory
   std::span<const T> weights;   // m, likewise; empty: all 1
   std::int64_t clusters = 0;    // k
   const execution& how;

@@ -21,7 +21,7 @@ namespace ballast::kmeans {
 template <class T>
 class driver {
  public:
-  // `points` and `weights` in memory that the backend can read. `strike_seeding`: call::strike_seeding.
+  // `points` and `weights` in host or device memory; all other operands of a call in host memory. `strike_seeding`: call::strike_seeding.
   driver(matrix_view<const T> points, std::span<const T> weights, std::int64_t clusters, const execution& how, std::string token,
          ballast::backend backend, std::string_view scheme, bool strike_seeding = false);
 

@@ -1,4 +1,4 @@
-// The public calls of K-Means: tokens, validation of arguments, choice of backend and scheme, operands from device memory.
+// The public calls of K-Means: tokens, validation of arguments, choice of backend and scheme.
 // Layer: algorithm, over driver.hpp.
 #include <ballast/kmeans.hpp>
 
@@ -124,11 +124,11 @@ model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, c
     throw invalid_argument_error(fmt::format("{}: weights: expected {}, got {}", token, points.rows, wanted.weights.size()));
   const auto backend = run::choose_backend(how, token, "K-Means");
   const auto scheme = run::choose_scheme(how, k_scheme, {k_scheme}, token);
-  run::host_staging bring(how.stream);
+  // Centroids are a small array, which the driver reads. Points and weights are the backend's.
+  run::host_staging staging(how.stream);
   options<T> here = wanted;
-  if (wanted.init == init::given) here.centroids = bring.read(wanted.centroids);
-  here.weights = bring.read(wanted.weights);
-  return driver<T>(bring.read(points), here.weights, wanted.clusters, how, token, backend, scheme).fit(here);
+  if (wanted.init == init::given) here.centroids = staging.read(wanted.centroids);
+  return driver<T>(points, wanted.weights, wanted.clusters, how, token, backend, scheme).fit(here);
 }
 
 // predict or transform: use(driver, centroids in host memory).
@@ -141,9 +141,9 @@ auto with_centroids(const matrix_view<const T>& points, const matrix_view<const 
   check_centroids(token, centroids, centroids.rows, points.columns);
   const auto backend = run::choose_backend(how, token, "K-Means");
   const auto scheme = run::choose_scheme(how, k_scheme, {k_scheme}, token);
-  run::host_staging bring(how.stream);
-  driver<T> made(bring.read(points), {}, centroids.rows, how, token, backend, scheme);
-  return use(made, bring.read(centroids));
+  run::host_staging staging(how.stream);
+  driver<T> made(points, {}, centroids.rows, how, token, backend, scheme);
+  return use(made, staging.read(centroids));
 }
 
 template <class T>

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <set>
@@ -15,6 +16,8 @@
 
 #include "inject/plan.hpp"
 #include "kmeans/driver.hpp"
+#include "simt/emulated_device.hpp"
+#include "support/devices.hpp"
 
 namespace ballast::kmeans {
 namespace {
@@ -361,6 +364,51 @@ TYPED_TEST(kmeans_backend, any_strides) {
     const auto again = predict(view, expected.centroids.view(), this->how());
     EXPECT_EQ(again.labels, expected.labels);
   }
+}
+
+// Counts what is copied out of its memory.
+class counted_device final : public test::forwarding_device {
+ public:
+  using forwarding_device::forwarding_device;
+  std::int64_t bytes_read = 0;
+  void copy(void* to, const void* from, std::int64_t bytes, cuda::stream on) override {
+    if (accessible(from)) bytes_read += bytes;
+    forwarding_device::copy(to, from, bytes, on);
+  }
+};
+
+TYPED_TEST(kmeans_backend, operands_in_device_memory) {
+  using T = typename TestFixture::real;
+  constexpr auto size = static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t m = 300, n = 5, k = 4;
+  const auto points = clouds<T>(m, n, k, 113);
+  std::vector<T> weights(static_cast<std::size_t>(m));
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(1 + i % 3);
+  const options<T> wanted{.clusters = k, .init = init::given, .centroids = points.rows(k), .weights = weights};
+  const auto expected = fit(points.view(), wanted, this->how());
+  const auto expected_distances = transform(points.view(), points.rows(k), this->how());
+
+  const auto device = std::make_shared<counted_device>(std::make_shared<simt::emulated_device>());
+  const test::current_device_guard current(device);
+  const auto there = [&](const std::vector<T>& values) {
+    cuda::device_buffer made(device, static_cast<std::int64_t>(values.size()) * size);
+    device->copy(made.data(), values.data(), made.bytes(), nullptr);
+    return made;
+  };
+  const cuda::device_buffer x = there(points.values);
+  const cuda::device_buffer w = there(weights);
+  const auto rows = [&](std::int64_t count) { return row_major(static_cast<const T*>(x.data()), count, n); };
+  options<T> on_device = wanted;
+  on_device.centroids = rows(k);
+  on_device.weights = {static_cast<const T*>(w.data()), weights.size()};
+  const auto found = fit(rows(m), on_device, this->how());
+  EXPECT_EQ(device->bytes_read, (m * n + k * n + m) * size) << "each operand once";
+  EXPECT_EQ(found.labels, expected.labels);
+  EXPECT_EQ(found.inertia, expected.inertia);
+  EXPECT_TRUE(std::equal(found.centroids.data(), found.centroids.data() + found.centroids.size(), expected.centroids.data()));
+  EXPECT_EQ(predict(rows(m), found.centroids.view(), this->how()).labels, expected.labels);
+  const auto distances = transform(rows(m), rows(k), this->how());
+  EXPECT_TRUE(std::equal(distances.values.data(), distances.values.data() + distances.values.size(), expected_distances.values.data()));
 }
 
 TYPED_TEST(kmeans_backend, far_from_the_origin) {

@@ -17,9 +17,10 @@ host_engine<T>::host_engine(const call<T>& what, const kernels<T>& kernels, int 
       k_(what.clusters),
       threads_(threads),
       protect_(what.how.protection != protection::off),
+      staging_(what.how.stream),
       quiet_(nullptr, "kmeans") {
-  source_.points = what.points;
-  source_.weights = what.weights;
+  source_.points = staging_.read(what.points);
+  source_.weights = staging_.read(what.weights);
   // A block of points, transposed, stays in the second-level cache with room for centroids. Independent of threads and kernels.
   constexpr std::int64_t block_bytes = 96 * 1024;
   capacity_ = std::clamp<std::int64_t>(block_bytes / (static_cast<std::int64_t>(sizeof(T)) * n_) / 64 * 64, 64, 512);

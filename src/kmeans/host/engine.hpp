@@ -13,6 +13,7 @@
 #include "abft/attempt.hpp"
 #include "kmeans/block.hpp"
 #include "kmeans/contract.hpp"
+#include "run/staging.hpp"
 
 namespace ballast::kmeans::host {
 
@@ -107,6 +108,7 @@ class host_engine final : public engine<T> {
   std::int64_t m_, n_, k_;
   int threads_;
   bool protect_;
+  run::host_staging staging_;  // where points and weights lie if they came in device memory
   source<T> source_;
   inject::active_injector quiet_;  // strikes nothing
   std::int64_t capacity_ = 0;      // points in a block
