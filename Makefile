@@ -1,22 +1,32 @@
 # The two commands of the README are `make demo` and `make test`; both set everything up themselves.
-.PHONY: demo test bench format lint build clean
+.PHONY: demo test quick bench format lint build clean
 
-# What the demonstration needs, without tests and rivals.
+# What the demonstration needs: the command, without and with injection. No tests, no rivals, no kernels for a GPU.
 demo:
 	scripts/install-dependencies build
 	cmake -S . -B build/demo -G Ninja -DCMAKE_BUILD_TYPE=Release -DBALLAST_BUILD_TESTS=OFF -DBALLAST_BUILD_BENCHMARKS=OFF
-	cmake --build build/demo
+	cmake --build build/demo --target ballast-command ballast-instrumented
 	python3 examples/demo.py build/demo/bin/ballast
 
-# Everything in release; then the unit and backend tests once more under AddressSanitizer and UndefinedBehaviorSanitizer.
+# Everything in release; then the unit and backend tests under AddressSanitizer and UndefinedBehaviorSanitizer, with a sample of the longest
+# lists of cases and with the kernels that run on the emulator (BALLAST_EMULATED_TESTS in test/CMakeLists.txt).
 test:
 	scripts/install-dependencies test
 	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF
 	cmake --build --preset release
 	ctest --test-dir build/release --output-on-failure -j 2
 	cmake --preset asan
-	cmake --build --preset asan
+	cmake --build --preset asan --target tests_unit tests_backend
 	ctest --test-dir build/asan --output-on-failure -j 2 -L 'unit|backend'
+
+# After a change, in less than a minute: unit tests and a sample of one backend's. `make quick BACKEND=kmeans`; or fft, qr; or fft_cuda, which
+# compiles hundreds of kernels for the emulator the first time.
+BACKEND ?= fft
+quick:
+	test -f build/release/build.ninja || { scripts/install-dependencies test && cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF; }
+	cmake --build --preset release --target tests_unit backend_$(BACKEND)
+	ctest --test-dir build/release --output-on-failure -j 2 -R '^(unit_.*|layers)$$' & units=$$!; \
+	  BALLAST_TEST_EFFORT=sample build/release/bin/backend_$(BACKEND) --gtest_brief=1 && wait $$units
 
 # Writes docs/benchmarks/cpu.md on this machine: some minutes. Let nothing else run.
 bench:
@@ -29,11 +39,9 @@ format:
 	scripts/install-dependencies lint
 	git ls-files '*.cpp' '*.hpp' '*.cuh' | xargs clang-format -i
 
+# The format of every file, and clang-tidy on every source: many minutes. `scripts/lint changed` takes what changed since the main branch.
 lint:
-	scripts/install-dependencies build lint
-	git ls-files '*.cpp' '*.hpp' '*.cuh' | xargs clang-format --dry-run --Werror
-	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF >/dev/null
-	git ls-files 'src/*.cpp' 'tools/*.cpp' | xargs clang-tidy --quiet -p build/release
+	scripts/lint all
 
 build:
 	scripts/install-dependencies build

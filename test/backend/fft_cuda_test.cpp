@@ -38,7 +38,7 @@ namespace {
   return true;
 }();
 
-constexpr int k_orders = BALLAST_SLOW_BUILD ? 1 : 3;  // seeds of the emulator's order of threads
+const int k_orders = test::sampled() ? 1 : 3;  // seeds of the emulator's order of threads
 
 // The emulated device is current while it lives.
 class emulator {
@@ -600,13 +600,15 @@ struct struck_case {
   }
 };
 
-// Calls body(request, row) for every site of the FFT, every model and so many seeds.
+// Calls body(request, row) for every site of the FFT, every model and so many seeds. A sample tries a third of the models at each site;
+// which third depends on the case, so that the cases together try every model at every site.
 template <class Body>
-void for_every_fault(int seeds, const Body& body) {
+void for_every_fault(const cuda_case& each, int seeds, const Body& body) {
+  const auto number = static_cast<std::size_t>(&each - cuda_cases().data());
   for (const inject::site_row& row : inject::k_sites) {
     if (row.operation != "fft" && !row.operation.empty()) continue;
     for (std::size_t m = 0; m < inject::k_model_names.size(); ++m) {
-      if (BALLAST_SLOW_BUILD && (m + static_cast<std::size_t>(row.site)) % 3 != 0) continue;
+      if (test::sampled() && (m + static_cast<std::size_t>(row.site) + number) % 3 != 0) continue;
       for (int seed = 0; seed < seeds; ++seed) {
         inject::request wanted;
         wanted.site = row.site;
@@ -622,20 +624,22 @@ void for_every_fault(int seeds, const Body& body) {
 
 TEST(fft_cuda, every_site_and_model_is_survived) {
   int compared = 0, compared_passes = 0;
+  std::map<inject::site, int> found_anywhere, damaged_anywhere;
   for (const cuda_case& each : cuda_cases()) {
     if ((each.uses & k_faults) == 0) continue;
     SCOPED_TRACE(name_of(each));
     const emulator device(each.where, 9);
     with_data(each, [&]<class T>(const subject<T>& given) {
-      if (given.shape.points() * given.shape.batch > (BALLAST_SLOW_BUILD ? 5000 : 20000)) return;
+      if (given.shape.points() * given.shape.batch > (test::sampled() ? 5000 : 20000)) return;
       struck_case<T> under(given);
       const bool in_place = given.shape.kind == kind::c2c && given.shape.input == given.shape.output;
       const bool comparable = same_arithmetic(given.problem, given.way, given.scale != 1, device->about(), true);
       compared += comparable ? 1 : 0;
       compared_passes += comparable && divides(each.where) ? 1 : 0;
       std::map<inject::site, int> changed, found, damaged;
-      // Slow builds try a third of the models: as many seeds more, for one strike may find only lanes that have no element.
-      for_every_fault(BALLAST_SLOW_BUILD                                ? 6
+      // A sample tries a third of the models: as many seeds more, for one strike may find only lanes that have no element.
+      for_every_fault(each,
+                      test::sampled()                                   ? 6
                       : given.shape.points() * given.shape.batch > 1000 ? 2
                                                                         : 4,
                       [&](const inject::request& wanted, const inject::site_row& row) {
@@ -679,11 +683,18 @@ TEST(fft_cuda, every_site_and_model_is_survived) {
       for (const inject::site_row& row : inject::k_sites) {
         if (row.operation != "fft" && !row.operation.empty()) continue;
         EXPECT_EQ(changed[row.site] > 0, row.role == inject::site_role::data) << row.name;
-        if (BALLAST_SLOW_BUILD) continue;  // not every model is tried
+        found_anywhere[row.site] += found[row.site];
+        damaged_anywhere[row.site] += damaged[row.site];
+        if (test::sampled()) continue;  // not every model is tried in every case
         EXPECT_GT(found[row.site], 0) << row.name;
         EXPECT_EQ(damaged[row.site] > 0, row.role == inject::site_role::repair) << row.name;
       }
     });
+  }
+  for (const inject::site_row& row : inject::k_sites) {
+    if (row.operation != "fft" && !row.operation.empty()) continue;
+    EXPECT_GT(found_anywhere[row.site], 0) << row.name;
+    EXPECT_EQ(damaged_anywhere[row.site] > 0, row.role == inject::site_role::repair) << row.name;
   }
   EXPECT_GE(compared, 5);
   EXPECT_GE(compared_passes, 1);
@@ -707,8 +718,8 @@ TEST(fft_cuda, what_is_not_believed_is_not_stored) {
       how.workspace = {reinterpret_cast<std::byte*>(workspace.data()), nothing.size() * sizeof(float)};
       const plan watched(given.problem, how);
       int found = 0;
-      const int seeds = large || BALLAST_SLOW_BUILD || divides(each.where) ? 1 : 2;
-      for_every_fault(seeds, [&](const inject::request& wanted, const inject::site_row& row) {
+      const int seeds = large || test::sampled() || divides(each.where) ? 1 : 2;
+      for_every_fault(each, seeds, [&](const inject::request& wanted, const inject::site_row& row) {
         if (row.role == inject::site_role::repair || (large && wanted.model != inject::model::nan)) return;
         under.faults = inject::plan({wanted});
         const on_device<T> memory(given.fresh());
@@ -812,7 +823,7 @@ TEST(fft_cuda, persistent_faults_throw_and_leave_host_memory_alone) {
 }
 
 TEST(fft_cuda, random_flips_above_the_floor_are_all_found) {
-  const int trials = BALLAST_SLOW_BUILD ? 60 : 1200;
+  const int trials = test::sampled() ? 60 : 1200;
   for (const char* token : {"fft_c2c_f32_n64_b43_fwd", "fft_c2c_f64_n100_b9_fwd"}) {
     const cuda_case& each = case_of(token, machine::whole);
     SCOPED_TRACE(token);
@@ -850,7 +861,7 @@ TEST(fft_cuda, no_false_alarm_on_clean_data_of_every_kind) {
     with_data(each, [&]<class T>(subject<T> given) {
       const std::int64_t count = subject<T>::count(given.shape.input);
       const std::int64_t points = given.shape.points();
-      if (BALLAST_SLOW_BUILD && count * given.shape.batch > 3000) return;
+      if (test::sampled() && count * given.shape.batch > 3000) return;
       const plan made(given.problem, on_cuda());
       for (int which = 0; which < k_fillings; ++which) {
         SCOPED_TRACE(fmt::format("data {}", which));
@@ -890,7 +901,7 @@ TEST(fft_cuda, infinity_and_nan_are_data) {
     const emulator device(each.where, 41);
     with_data(each, [&]<class T>(subject<T> given) {
       using limits = std::numeric_limits<T>;
-      if (given.shape.batch < 2 || (BALLAST_SLOW_BUILD && given.shape.points() * given.shape.batch > 3000)) return;
+      if (given.shape.batch < 2 || (test::sampled() && given.shape.points() * given.shape.batch > 3000)) return;
       const plan made(given.problem, on_cuda());
       std::vector<T> clean = given.fresh();
       ASSERT_EQ(given.run(made, clean).verdict, verdict::clean);

@@ -16,12 +16,7 @@
 
 #include "abft/threshold.hpp"
 #include "fft/wide.hpp"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define BALLAST_SLOW_BUILD 1
-#else
-#define BALLAST_SLOW_BUILD 0
-#endif
+#include "support/effort.hpp"
 
 namespace ballast::fft {
 

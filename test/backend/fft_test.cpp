@@ -42,7 +42,7 @@ TYPED_TEST_SUITE(fft_backend, precisions);
 
 TYPED_TEST(fft_backend, every_length_is_accurate) {
   using T = TypeParam;
-  const std::int64_t step = BALLAST_SLOW_BUILD ? 37 : 1;
+  const std::int64_t step = test::sampled() ? 37 : 1;
   double worst = 0;
   for (std::int64_t n = 1; n <= 4096; n += n < 130 ? 1 : step) {
     const auto x = noise<T>(n * 2, static_cast<std::uint64_t>(n));
@@ -67,8 +67,8 @@ TYPED_TEST(fft_backend, every_length_is_accurate) {
 TYPED_TEST(fft_backend, long_lines_are_accurate_both_ways) {
   using T = TypeParam;
   std::vector<std::int64_t> lengths = {8192, 10007, 65537, 65536, 20014, 60060};
-  if (!BALLAST_SLOW_BUILD) lengths.insert(lengths.end(), {std::int64_t{1} << 20});
-  if (!BALLAST_SLOW_BUILD && sizeof(T) == 4) lengths.insert(lengths.end(), {1000003, 531441, 1000000, 823543, 4093 * 67});
+  if (!test::sampled()) lengths.insert(lengths.end(), {std::int64_t{1} << 20});
+  if (!test::sampled() && sizeof(T) == 4) lengths.insert(lengths.end(), {1000003, 531441, 1000000, 823543, 4093 * 67});
   for (const std::int64_t n : lengths) {
     const auto x = noise<T>(n, static_cast<std::uint64_t>(n));
     const auto wanted = dft(widen<T>(x));
@@ -88,7 +88,7 @@ TYPED_TEST(fft_backend, long_lines_are_accurate_both_ways) {
 
 TYPED_TEST(fft_backend, many_long_lines_are_accurate) {
   using T = TypeParam;
-  const std::int64_t n = 4096, batch = BALLAST_SLOW_BUILD ? 20 : 300;
+  const std::int64_t n = 4096, batch = test::sampled() ? 20 : 300;
   const auto x = noise<T>(n * batch, 17);
   signal<T> y(x.size());
   const report seen = plan(line_problem<T>(n, batch), on(backend::cpu, protection::correct, 2)).forward(x, y);
@@ -509,12 +509,12 @@ struct struck_transform {
 
 TYPED_TEST(fft_backend, every_site_and_model_is_survived) {
   using T = TypeParam;
-  const int seeds = BALLAST_SLOW_BUILD ? 2 : sizeof(T) == 4 ? 6 : 3;
+  const int seeds = test::sampled() ? 2 : sizeof(T) == 4 ? 6 : 3;
   for (const fault_case& c : k_fault_cases) {
     for (const backend where : k_backends) {
       for (const bool in_place : {false, true}) {
         if (in_place && c.what != kind::c2c) continue;
-        if (c.shape[0] == 10007 && (where == backend::reference || BALLAST_SLOW_BUILD)) continue;
+        if (c.shape[0] == 10007 && (where == backend::reference || test::sampled())) continue;
         // The only twiddle factors of the reference are ones here: where the zero of an imaginary part is struck with zero, nothing
         // changes.
         if (c.shape[0] == 37 && where == backend::reference) continue;
@@ -555,7 +555,7 @@ TYPED_TEST(fft_backend, every_site_and_model_is_survived) {
               ASSERT_TRUE(off_effect <= k_floor || seen.verdict != verdict::clean) << name << " effect " << off_effect;
               ASSERT_EQ(seen.detected, seen.corrected + seen.recomputed + seen.uncorrectable) << name;
             }
-            EXPECT_TRUE(changed > 0 || row.role != inject::site_role::data || BALLAST_SLOW_BUILD)
+            EXPECT_TRUE(changed > 0 || row.role != inject::site_role::data || test::sampled())
                 << row.name << " " << inject::k_model_names[m] << " " << c.shape[0] << " " << to_string(where);
             EXPECT_TRUE(found == seeds || row.role != inject::site_role::repair);
           }
@@ -567,7 +567,7 @@ TYPED_TEST(fft_backend, every_site_and_model_is_survived) {
 
 TYPED_TEST(fft_backend, random_flips_above_the_floor_are_all_found) {
   using T = TypeParam;
-  const int trials = BALLAST_SLOW_BUILD ? 200 : sizeof(T) == 4 ? 3000 : 1000;
+  const int trials = test::sampled() ? 200 : sizeof(T) == 4 ? 3000 : 1000;
   for (const backend where : k_backends) {
     struck_transform<T> subject({kind::c2c, {256}, 16}, where);
     signal<T> y(subject.clean.size()), bare(subject.clean.size());
@@ -649,7 +649,7 @@ TYPED_TEST(fft_backend, no_false_alarm_in_1e5_clean_intervals) {
   std::mt19937_64 random(5);
   std::uint64_t checks = 0;
   for (const std::int64_t n : {2, 8, 12, 16, 21, 32, 64, 67, 400}) {
-    const std::int64_t tiles = BALLAST_SLOW_BUILD ? 8 : n > 64 ? 100 : 1200;
+    const std::int64_t tiles = test::sampled() ? 8 : n > 64 ? 100 : 1200;
     signal<T> x(static_cast<std::size_t>(16 * tiles * n)), y(x.size());
     const plan complex(line_problem<T>(n, 16 * tiles), on(backend::cpu, protection::correct, 2));
     const plan forward(line_problem<T>(n, 16 * tiles, kind::r2c), on(backend::cpu, protection::correct, 2));
@@ -668,7 +668,7 @@ TYPED_TEST(fft_backend, no_false_alarm_in_1e5_clean_intervals) {
     }
   }
   // Tiles of 16 lanes with 2 comparisons each.
-  EXPECT_GE(checks / 32, BALLAST_SLOW_BUILD ? 100u : 100000u);
+  EXPECT_GE(checks / 32, test::sampled() ? 100u : 100000u);
   for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{4096}, {9216}, {3865}, {7971}, {40, 36}, {12, 18, 20}}) {
     const std::int64_t points = product(shape);
     signal<T> x(static_cast<std::size_t>(points)), y(x.size());

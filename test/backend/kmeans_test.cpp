@@ -18,18 +18,13 @@
 #include "kmeans/driver.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
+#include "support/effort.hpp"
 
 namespace ballast::kmeans {
 namespace {
 
-// What a sanitizer slows down is done on a smaller scale.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr std::int64_t k_clean_intervals = 5'000;
-constexpr std::uint64_t k_fault_seeds = 40;
-#else
-constexpr std::int64_t k_clean_intervals = 100'000;
-constexpr std::uint64_t k_fault_seeds = 400;
-#endif
+const std::int64_t k_clean_intervals = test::sampled() ? 5'000 : 100'000;
+const std::uint64_t k_fault_seeds = test::sampled() ? 40 : 400;
 
 template <class T>
 constexpr double k_u = std::numeric_limits<T>::epsilon() / 2;
@@ -659,7 +654,7 @@ inject::request fault_at(inject::site site, inject::model model, std::uint64_t s
 
 TYPED_TEST(kmeans_backend, every_site_and_model_is_repaired_and_matters) {
   using T = typename TestFixture::real;
-  constexpr int seeds = k_fault_seeds < 100 ? 1 : 6;
+  const std::uint64_t seeds = test::sampled() ? 1 : 6;
   // Several groups of several blocks and two tiles of centroids; one small problem; one with more than one group of row checks.
   for (const scene what : {scene{4000, 10, 12, 3, 0}, scene{150, 4, 3, 3, 0}, scene{1300, 3, 70, 3, 0}}) {
     const auto points = clouds<T>(what.m, what.n, what.k, 73, 0.8);
@@ -748,7 +743,7 @@ TYPED_TEST(kmeans_backend, no_false_alarm_in_1e5_clean_intervals) {
   for (unsigned round = 0; intervals < wanted; ++round) {
     for (int kind = 0; kind < 12; ++kind) {
       for (const auto [n, k] : {std::array{1, 2}, {2, 3}, {3, 9}, {5, 70}, {17, 4}, {40, 20}, {200, 6}}) {
-        const std::int64_t m = k_clean_intervals < 100'000 ? 1000 : 3000;
+        const std::int64_t m = test::sampled() ? 1000 : 3000;
         const auto points = hostile<T>(kind, m, n, round * 1000 + static_cast<unsigned>(kind));
         std::vector<T> weights;
         if (round % 2 == 1)

@@ -21,6 +21,7 @@
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
 #include "qr/host/triangle.hpp"
+#include "support/effort.hpp"
 
 extern "C" {
 void dgeqrf_(const int*, const int*, double*, const int*, double*, double*, const int*, int*);
@@ -29,12 +30,6 @@ void sgeqrf_(const int*, const int*, float*, const int*, float*, float*, const i
 
 namespace ballast::qr {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__)
-constexpr int k_effort = 1;
-#else
-constexpr int k_effort = 8;
-#endif
 
 using index = std::int64_t;
 
@@ -192,7 +187,7 @@ class qr : public testing::Test {
   static std::vector<std::pair<index, index>> shapes() {
     std::vector<std::pair<index, index>> all = {{1, 1}, {5, 1}, {1, 5}, {2, 2}, {16, 7}, {7, 16}, {40, 40}, {70, 33}, {33, 70}, {65, 64}};
     if (which == backend::cpu) all.insert(all.end(), {{150, 130}, {130, 200}, {300, 300}, {6000, 24}, {9000, 40}, {8000, 17}});
-    if (which == backend::cpu && k_effort > 1) all.push_back({5000, 200});
+    if (which == backend::cpu && !test::sampled()) all.push_back({5000, 200});
     return all;
   }
 };
@@ -230,7 +225,7 @@ TYPED_TEST(qr, factors_every_kind_of_data_accurately_and_without_alarm) {
   using T = typename TestFixture::T;
   for (const std::string& kind : k_kinds) {
     for (const auto& [m, n] : this->shapes()) {
-      if (m * n > (k_effort == 1 ? 50000 : 400000)) continue;
+      if (m * n > (test::sampled() ? 50000 : 400000)) continue;
       const dense<T> A = matrix_of_kind<T>(kind, m, n, 5);
       const factored<T> made = factor_in_place<T>(A, this->how());
       EXPECT_EQ(made.report.verdict, verdict::clean) << kind << " " << m << " × " << n << to_json(made.report);
@@ -693,7 +688,7 @@ TYPED_TEST(qr, every_fault_at_every_site_is_repaired) {
         const inject::site_row& row = inject::row_of(where);
         for (std::size_t what = 0; what < inject::k_model_names.size(); ++what) {
           const auto model = static_cast<inject::model>(what);
-          for (std::uint64_t seed = 0; seed < (k_effort == 1 ? 2u : 6u); ++seed) {
+          for (std::uint64_t seed = 0; seed < (test::sampled() ? 2u : 6u); ++seed) {
             const std::string name = fmt::format("{} {} {} × {} {} {} seed {}", scheme, to_string(this->which), m, n, row.name,
                                                  inject::k_model_names[what], seed);
             const inject::plan faults({fault(where, model, seed)});
@@ -869,7 +864,7 @@ TYPED_TEST(qr, a_hundred_thousand_clean_intervals_raise_no_alarm) {
   using T = typename TestFixture::T;
   std::uint64_t checks = 0;
   // The checks are the driver's, the same for both backends; the plain loops only make them slower.
-  const std::uint64_t wanted = (k_effort == 1 ? 10000 : 100000) / (this->which == backend::reference ? 10 : 1);
+  const std::uint64_t wanted = (test::sampled() ? 10000 : 100000) / (this->which == backend::reference ? 10 : 1);
   for (std::uint64_t seed = 0; checks < wanted; ++seed) {
     const std::string& kind = k_kinds[seed % k_kinds.size()];
     const index m = 4 + static_cast<index>(seed * 13 % 61), n = 3 + static_cast<index>(seed * 7 % 53);
@@ -940,7 +935,7 @@ TYPED_TEST(qr, least_squares_and_products_with_q_raise_no_alarm_on_clean_data) {
   };
   std::uint64_t checks = 0, solves = 0;
   // The checks are the driver's, the same for both backends; the plain loops only make them slower.
-  const std::uint64_t wanted = (k_effort == 1 ? 10000 : 100000) / (this->which == backend::reference ? 10 : 1);
+  const std::uint64_t wanted = (test::sampled() ? 10000 : 100000) / (this->which == backend::reference ? 10 : 1);
   for (std::uint64_t seed = 0; checks < wanted; ++seed) {
     const std::string& kind = kinds[seed % kinds.size()];
     const index m = 3 + static_cast<index>(seed * 13 % 41), n = 3 + static_cast<index>(seed * 7 % 43), most = std::max(m, n);

@@ -1,0 +1,24 @@
+// How much the slow tests try: every case of a long list, or a sample of it.
+// Layer: test harness. A sample keeps every site, every model and every kind of case, and takes fewer lengths, seeds and rounds. It is the
+// same in every run.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+
+namespace ballast::test {
+
+// BALLAST_TEST_EFFORT=full or =sample decides. Without it, programs under AddressSanitizer sample, and all others do not.
+inline bool sampled() {
+  static const bool chosen = [] {
+    if (const char* wanted = std::getenv("BALLAST_TEST_EFFORT")) return std::strcmp(wanted, "full") != 0;
+#if defined(__SANITIZE_ADDRESS__)
+    return true;
+#else
+    return false;
+#endif
+  }();
+  return chosen;
+}
+
+}  // namespace ballast::test
