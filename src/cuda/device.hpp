@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace ballast::cuda {
 
@@ -97,6 +98,12 @@ class device {
   // Generates, or finds in the caches; the first call for a request may take as long as a compiler.
   // Throws unsupported_error if it can neither be generated nor found, with the reason.
   virtual const kernel& load(const kernel_request& wanted) = 0;
+  // All of them, in this order; what must be compiled is compiled side by side.
+  virtual std::vector<const kernel*> load_all(std::span<const kernel_request> wanted) {
+    std::vector<const kernel*> made;
+    for (const kernel_request& each : wanted) made.push_back(&load(each));
+    return made;
+  }
 
   // The arguments are copied before the call returns.
   virtual void launch(const kernel& which, std::int64_t blocks, std::span<const kernel_argument> arguments, stream on) = 0;

@@ -8,9 +8,11 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <fstream>
 #include <limits>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include <dlfcn.h>
@@ -25,8 +27,33 @@ namespace ballast::cuda {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Null for a header that is not embedded.
+const embedded_closure* closure_of(std::string_view header) {
+  const auto all = embedded_closures();
+  const auto at = std::ranges::find(all, header, &embedded_closure::header);
+  return at == all.end() ? nullptr : &*at;
+}
+
+}  // namespace
+
+std::string_view embedded_hash(std::string_view header) {
+  const embedded_closure* const found = closure_of(header);
+  return found == nullptr ? "" : found->hash;
+}
+
+std::vector<nvrtc::source> embedded_sources(std::string_view header) {
+  std::vector<nvrtc::source> made;
+  const embedded_closure* const found = closure_of(header);
+  for (std::string_view rest = found == nullptr ? "" : found->names; !rest.empty(); rest.remove_prefix(rest.find(' ') + 1))
+    made.push_back(*std::ranges::find(embedded_sources(), rest.substr(0, rest.find(' ')), &nvrtc::source::name));
+  return made;
+}
+
 std::string request_text(const kernel_request& wanted, std::string_view architecture) {
-  return fmt::format("sources {}\noptions {}\nheader {}\narchitecture {}\nkernel {}\n", embedded_hash(), core::join(nvrtc::options(), " "),
+  static const std::string options = core::join(nvrtc::options(), " ");
+  return fmt::format("sources {}\noptions {}\nheader {}\narchitecture {}\nkernel {}\n", embedded_hash(wanted.header), options,
                      wanted.header, architecture, wanted.expression);
 }
 
@@ -245,10 +272,15 @@ bundle::bundle(fs::path file) : file_(std::move(file)) {
 }
 
 bool bundle::has_any_for(std::string_view architecture) const {
-  const std::string ours = fmt::format("sources {}\n", embedded_hash());
   const std::string line = fmt::format("\narchitecture {}\n", architecture);
-  return std::ranges::any_of(index_,
-                             [&](const auto& each) { return each.first.starts_with(ours) && each.first.find(line) != std::string::npos; });
+  return std::ranges::any_of(embedded_closures(), [&](const embedded_closure& ours) {
+    const std::string start = fmt::format("sources {}\n", ours.hash);
+    // Keys are sorted, and each begins with the hash of its sources.
+    for (auto each = index_.lower_bound(start); each != index_.end() && each->first.starts_with(start); ++each) {
+      if (each->first.find(line) != std::string::npos) return true;
+    }
+    return false;
+  });
 }
 
 std::optional<image> bundle::find(const std::string& text) const {
@@ -322,6 +354,29 @@ kernel_cache::found kernel_cache::get(const kernel_request& wanted, int major, i
   return got;
 }
 
+void kernel_cache::prepare(std::span<const kernel_request> wanted, int major, int minor, int newest_toolkit) {
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < wanted.size(); i = next++) {
+      try {
+        (void)get(wanted[i], major, minor, newest_toolkit);
+      } catch (...) {
+        const std::scoped_lock lock(mutex);
+        if (failure == nullptr) failure = std::current_exception();
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    const std::size_t threads = std::min<std::size_t>(wanted.size(), std::max(1u, std::thread::hardware_concurrency()));
+    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    work();
+  }
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
 kernel_cache::found kernel_cache::get(const kernel_request& wanted, const std::string& architecture) {
   found got;
   got.made = remembered(
@@ -341,7 +396,7 @@ kernel_cache::found kernel_cache::read_or_compile(const kernel_request& wanted, 
   const std::string text = request_text(wanted, architecture);
   const int toolkit = 1000 * with.major() + 10 * with.minor();
   if (auto kept = read(text, toolkit)) return {std::move(kept), origin::disk};
-  nvrtc::result compiled = with.compile(wanted.header, wanted.expression, architecture, embedded_sources());
+  nvrtc::result compiled = with.compile(wanted.header, wanted.expression, architecture, embedded_sources(wanted.header));
   auto made = std::make_shared<const image>(image{text, toolkit, std::move(compiled.name), std::move(compiled.image), compiled.uses});
   write(*made);
   return {std::move(made), origin::compiler};

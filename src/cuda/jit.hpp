@@ -30,8 +30,8 @@ struct image {
   bool operator==(const image&) const = default;
 };
 
-// Everything but the toolkit that decides about the code: embedded sources, options, header, expression, architecture. The same text means
-// the same code, so it is compared whole wherever an image is looked for.
+// Everything but the toolkit that decides about the code: the sources that the header includes, options, header, expression, architecture.
+// The same text means the same code, so it is compared whole wherever an image is looked for.
 std::string request_text(const kernel_request& wanted, std::string_view architecture);
 
 // The architectures whose machine code a device of this compute capability runs, the best first: its own with the instructions that later
@@ -100,6 +100,10 @@ class kernel_cache {
   // same kernel at the same time compile it once. Throws unsupported_error with the reason if it cannot be had; a compiler's refusal is
   // ballast::error.
   found get(const kernel_request& wanted, int major, int minor, int newest_toolkit);
+
+  // Makes get() for all of `wanted` immediate: what must be compiled is, side by side on all cores. Throws what get() throws, after all
+  // have been tried.
+  void prepare(std::span<const kernel_request> wanted, int major, int minor, int newest_toolkit);
 
   // For one named architecture, as bundles are made: not from the bundle. Throws unsupported_error without NVRTC.
   found get(const kernel_request& wanted, const std::string& architecture);

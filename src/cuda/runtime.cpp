@@ -10,6 +10,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include <ballast/error.hpp>
@@ -146,19 +147,25 @@ class driver_device final : public device {
   }
 
   const kernel& load(const kernel_request& wanted) override {
-    const std::string key =
-        fmt::format("{}\n{}\n{} {} {}", wanted.header, wanted.expression, wanted.threads, wanted.shared, wanted.cluster);
-    {
-      const std::scoped_lock lock(mutex_);
-      if (const auto at = loaded_.find(key); at != loaded_.end()) return *at->second;
-    }
+    if (const kernel* const known = loaded(wanted); known != nullptr) return *known;
     check_fits(wanted);
     // Without the lock: several threads may compile several kernels.
     const auto made = kernels_.get(wanted, about_.major, about_.minor, driver_version_ / 1000).made;
     const std::scoped_lock lock(mutex_);
-    auto at = loaded_.find(key);
-    if (at == loaded_.end()) at = loaded_.emplace(key, load_module(wanted, *made)).first;
+    auto at = loaded_.find(wanted);
+    if (at == loaded_.end()) at = loaded_.emplace(wanted, load_module(wanted, *made)).first;
     return *at->second;
+  }
+
+  std::vector<const kernel*> load_all(std::span<const kernel_request> wanted) override {
+    std::vector<kernel_request> missing;
+    for (const kernel_request& each : wanted) {
+      if (loaded(each) != nullptr) continue;
+      check_fits(each);
+      missing.push_back(each);
+    }
+    kernels_.prepare(missing, about_.major, about_.minor, driver_version_ / 1000);
+    return device::load_all(wanted);
   }
 
   void launch(const kernel& which, std::int64_t blocks, std::span<const kernel_argument> given, stream on) override {
@@ -261,6 +268,23 @@ class driver_device final : public device {
   static constexpr int k_portable_cluster = 8;             // blocks; a larger one must be allowed for each kernel
   static constexpr std::int64_t k_reserved_shared = 1024;  // that a multiprocessor keeps of each block
 
+  // What makes two kernels of a device: code, and how it is launched. Budgets do not.
+  struct by_what_is_loaded {
+    bool operator()(const kernel_request& a, const kernel_request& b) const {
+      const auto parts = [](const kernel_request& r) {
+        return std::tie(r.threads, r.shared, r.cluster, r.blocks, r.overlaps, r.expression, r.header);
+      };
+      return parts(a) < parts(b);
+    }
+  };
+
+  // Null if it is not loaded. All that a plan that is made again asks of this device: no text is written, no file is read.
+  const kernel* loaded(const kernel_request& wanted) {
+    const std::scoped_lock lock(mutex_);
+    const auto at = loaded_.find(wanted);
+    return at == loaded_.end() ? nullptr : at->second.get();
+  }
+
   void check(driver::result got, const char* call) const { driver::check(functions_, got, call); }
 
   static void check_arguments(const driver_kernel& which, std::span<const kernel_argument> given) {
@@ -337,7 +361,7 @@ class driver_device final : public device {
   int has_clusters_ = 0;
   driver::memory_pool pool_ = nullptr;
   std::mutex mutex_;
-  std::map<std::string, std::unique_ptr<driver_kernel>> loaded_;
+  std::map<kernel_request, std::unique_ptr<driver_kernel>, by_what_is_loaded> loaded_;
 };
 
 // Why this device cannot be used; empty if it can.

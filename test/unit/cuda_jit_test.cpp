@@ -99,17 +99,75 @@ TEST(cuda_architecture, of_bundles_is_known) {
 
 TEST(cuda_request, text_changes_with_everything_that_decides_about_the_code) {
   std::set<std::string> texts;
-  for (const kernel_request& each : {k_probe, k_doubled, kernel_request{"other.cuh", k_probe.expression, 256, 0, 1, 0}}) {
+  for (const kernel_request& each : {k_probe, k_doubled, kernel_request{"fft/cuda/line.cuh", k_probe.expression, 256, 0, 1, 0}}) {
     for (const char* architecture : {"sm_80", "sm_90a"}) texts.insert(request_text(each, architecture));
   }
   EXPECT_EQ(texts.size(), 6u);
-  EXPECT_THAT(*texts.begin(), HasSubstr(std::string(embedded_hash())));
-  EXPECT_EQ(embedded_hash().size(), 64u);
+  EXPECT_THAT(request_text(k_probe, "sm_80"), HasSubstr(std::string(embedded_hash("cuda/probe.cuh"))));
   kernel_request budget = k_probe;
   budget.registers = 40;
   budget.shared = 4096;
   EXPECT_EQ(request_text(budget, "sm_80"), request_text(k_probe, "sm_80"));
 }
+
+TEST(cuda_sources, of_a_kernel_are_what_its_header_includes) {
+  EXPECT_EQ(embedded_hash("cuda/probe.cuh").size(), 64u);
+  EXPECT_NE(embedded_hash("cuda/probe.cuh"), embedded_hash("fft/cuda/line.cuh"));
+  EXPECT_EQ(embedded_hash("no/such.cuh"), "");
+  EXPECT_TRUE(embedded_sources("no/such.cuh").empty());
+  std::set<std::string_view> names;
+  for (const nvrtc::source& each : embedded_sources("cuda/probe.cuh")) names.insert(each.name);
+  EXPECT_TRUE(names.contains("cuda/probe.cuh"));
+  EXPECT_TRUE(names.contains("cuda/arch/shared.cuh"));
+  EXPECT_TRUE(names.contains("cstdint"));
+  for (const std::string_view name : names) EXPECT_FALSE(name.starts_with("fft/")) << name;
+  for (const embedded_closure& each : embedded_closures()) EXPECT_FALSE(embedded_sources(each.header).empty()) << each.header;
+}
+
+#ifdef BALLAST_EMBED_SCRIPT
+// An edit changes the keys of the kernels that see it, and of no others.
+TEST_F(cuda_jit, keys_follow_what_a_header_includes) {
+  fs::create_directories(folder / "src" / "part");
+  fs::create_directories(folder / "std");
+  const auto write = [&](const char* name, const std::string& text) { write_all(folder / name, text); };
+  // The hashes of a.cuh and b.cuh, as the build writes them.
+  const auto hashes = [&] {
+    const std::string command = std::string(BALLAST_CMAKE) + " -DROOT=" + (folder / "src").string() +
+                                " '-DHEADERS=a.cuh|b.cuh' -DSHIMS=" + (folder / "std").string() +
+                                " -DOUTPUT=" + (folder / "made.cpp").string() + " -P " + BALLAST_EMBED_SCRIPT;
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    const std::string made = read_all(folder / "made.cpp");
+    std::vector<std::string> found;
+    for (const std::string header : {"{\"a.cuh\", \"", "{\"b.cuh\", \""}) {
+      const auto at = made.find(header);
+      found.push_back(at == std::string::npos ? "" : made.substr(at + header.size(), 64));
+    }
+    return found;
+  };
+  write("src/a.cuh", "#include \"part/own.hpp\"\n#include \"shared.hpp\"\n");
+  write("src/b.cuh", "  #  include \"shared.hpp\"\n#include \"not/here.hpp\"\n");
+  write("src/part/own.hpp", "#include \"part/deep.hpp\"\n");
+  write("src/part/deep.hpp", "int deep;\n");
+  write("src/shared.hpp", "#include <cmath>\n#include \"shared.hpp\"\n");
+  write("std/cmath", "\n");
+  const auto before = hashes();
+  EXPECT_EQ(before[0].size(), 64u);
+  EXPECT_NE(before[0], before[1]);
+  EXPECT_EQ(hashes(), before);
+  write("src/part/deep.hpp", "long deep;\n");
+  const auto own = hashes();
+  EXPECT_NE(own[0], before[0]);
+  EXPECT_EQ(own[1], before[1]);
+  write("src/shared.hpp", "int shared;\n");
+  const auto shared = hashes();
+  EXPECT_NE(shared[0], own[0]);
+  EXPECT_NE(shared[1], own[1]);
+  write("std/cmath", "int cmath;\n");
+  const auto standard = hashes();
+  EXPECT_NE(standard[0], shared[0]);
+  EXPECT_NE(standard[1], shared[1]);
+}
+#endif
 
 // --- entries ---------------------------------------------------------------------------------------------------------------------------
 
@@ -377,6 +435,21 @@ TEST_F(cuda_jit, threads_that_want_the_same_wait_for_one_compilation) {
     EXPECT_EQ(each.made, got[0].made);
   }
   EXPECT_EQ(compiled, 1);
+}
+
+TEST_F(cuda_jit, several_kernels_are_made_at_once) {
+  BALLAST_NEED_NVRTC();
+  kernel_cache cache = fresh();
+  const std::vector<kernel_request> both{k_probe, k_doubled, k_probe};
+  cache.prepare(both, 9, 0, k_any);
+  EXPECT_EQ(files().size(), 2u);
+  for (const kernel_request& each : both) EXPECT_EQ(cache.get(each, 9, 0, k_any).from, origin::memory);
+  cache.prepare({}, 9, 0, k_any);
+  // The others are there when one fails.
+  const kernel_request wrong{.header = "cuda/probe.cuh", .expression = "ballast::cuda::no_such_kernel"};
+  kernel_cache again = fresh();
+  EXPECT_THROW(again.prepare(std::vector{wrong, k_probe}, 9, 0, k_any), error);
+  EXPECT_EQ(again.get(k_probe, 9, 0, k_any).from, origin::memory);
 }
 
 TEST_F(cuda_jit, processes_that_compile_the_same_leave_whole_entries) {

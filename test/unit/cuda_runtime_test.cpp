@@ -315,6 +315,33 @@ TEST_F(cuda_runtime, loads_once_and_allows_what_the_kernel_wants) {
   EXPECT_EQ(fake.function_values, (std::map<int, int>{{driver::k_nonportable_cluster, 1}}));
 }
 
+TEST_F(cuda_runtime, loads_several_in_the_order_of_the_requests) {
+  const auto on = open();
+  const kernel& plain = on->load(k_plain);
+  fake.calls.clear();
+  const std::vector<kernel_request> wanted{k_wide, k_plain, k_wide};
+  const std::vector<const kernel*> got = on->load_all(wanted);
+  EXPECT_THAT(fake.calls, ElementsAre("load code of a::wide", "function mangled"));
+  EXPECT_THAT(got, ElementsAre(&on->load(k_wide), &plain, got[0]));
+  fake.calls.clear();
+  EXPECT_EQ(on->load_all(wanted), got);
+  EXPECT_TRUE(fake.calls.empty());
+  kernel_request absent = k_plain;
+  absent.expression = "a::absent";
+  EXPECT_THROW((void)on->load_all(std::vector{k_plain, absent}), unsupported_error);
+}
+
+// A plan that is made again costs a look into the device's own list: neither the bundle nor the cache is asked.
+TEST_F(cuda_runtime, loads_again_without_files) {
+  const auto on = open();
+  const kernel& plain = on->load(k_plain);
+  fs::remove(folder / "kernels.bundle");
+  EXPECT_EQ(&on->load(k_plain), &plain);
+  kernel_request budget = k_plain;
+  budget.registers = 40;
+  EXPECT_EQ(&on->load(budget), &plain);
+}
+
 TEST_F(cuda_runtime, refuses_what_the_device_or_the_bundle_has_not) {
   const auto on = open();
   kernel_request absent = k_plain;
