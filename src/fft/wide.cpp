@@ -49,6 +49,22 @@ std::complex<W> root_of_unity(std::int64_t k, std::int64_t n) {
   }
 }
 
+template <class W>
+std::complex<W> chirp(std::int64_t j, std::int64_t n) {
+  return root_of_unity<W>(static_cast<std::int64_t>(static_cast<__int128>(j) * j % (2 * n)), 2 * n);
+}
+
+template <class W>
+std::vector<std::complex<W>> chirp_filter(std::int64_t n, std::int64_t m, bool inverse) {
+  std::vector<std::complex<W>> made(static_cast<std::size_t>(m));
+  for (std::int64_t j = 0; j < n; ++j) {
+    const auto c = inverse ? chirp<W>(j, n) : std::conj(chirp<W>(j, n));
+    made[static_cast<std::size_t>(j)] = c;
+    if (j > 0) made[static_cast<std::size_t>(m - j)] = c;
+  }
+  return dft(std::move(made));
+}
+
 namespace {
 
 template <class W>
@@ -58,24 +74,15 @@ template <class W>
 signal<W> bluestein(const signal<W>& x) {
   const auto n = static_cast<std::int64_t>(x.size());
   const std::int64_t m = smooth_length(2 * n - 1);
-  // jk = (j² + k² − (k − j)²)/2, so y_k = c_k Σ_j (x_j c_j) conj(c_{k−j}) with the chirp c_j = e^{−πi j²/n}.
-  const auto chirp = [n](std::int64_t j) {
-    return root_of_unity<W>(static_cast<std::int64_t>(static_cast<__int128>(j) * j % (2 * n)), 2 * n);
-  };
-  signal<W> data(static_cast<std::size_t>(m)), kernel(static_cast<std::size_t>(m));
-  for (std::int64_t j = 0; j < n; ++j) {
-    const auto c = chirp(j);
-    data[static_cast<std::size_t>(j)] = multiply(x[static_cast<std::size_t>(j)], c);
-    kernel[static_cast<std::size_t>(j)] = std::conj(c);
-    kernel[static_cast<std::size_t>(j == 0 ? 0 : m - j)] = std::conj(c);
-  }
+  signal<W> data(static_cast<std::size_t>(m));
+  for (std::int64_t j = 0; j < n; ++j) data[static_cast<std::size_t>(j)] = multiply(x[static_cast<std::size_t>(j)], chirp<W>(j, n));
   data = dft(std::move(data));
-  kernel = dft(std::move(kernel));
-  for (std::size_t k = 0; k < data.size(); ++k) data[k] = std::conj(multiply(data[k], kernel[k]));
+  const signal<W> filter = chirp_filter<W>(n, m);
+  for (std::size_t k = 0; k < data.size(); ++k) data[k] = std::conj(multiply(data[k], filter[k]));
   data = dft(std::move(data));  // of the conjugate: the inverse transform's conjugate
   signal<W> y(static_cast<std::size_t>(n));
   for (std::int64_t k = 0; k < n; ++k)
-    y[static_cast<std::size_t>(k)] = multiply(std::conj(data[static_cast<std::size_t>(k)]), chirp(k)) / static_cast<W>(m);
+    y[static_cast<std::size_t>(k)] = multiply(std::conj(data[static_cast<std::size_t>(k)]), chirp<W>(k, n)) / static_cast<W>(m);
   return y;
 }
 
@@ -136,5 +143,9 @@ template std::complex<double> root_of_unity(std::int64_t, std::int64_t);
 template std::complex<long double> root_of_unity(std::int64_t, std::int64_t);
 template std::vector<std::complex<double>> dft(std::vector<std::complex<double>>);
 template std::vector<std::complex<long double>> dft(std::vector<std::complex<long double>>);
+template std::complex<double> chirp(std::int64_t, std::int64_t);
+template std::complex<long double> chirp(std::int64_t, std::int64_t);
+template std::vector<std::complex<double>> chirp_filter(std::int64_t, std::int64_t, bool);
+template std::vector<std::complex<long double>> chirp_filter(std::int64_t, std::int64_t, bool);
 
 }  // namespace ballast::fft

@@ -1,5 +1,5 @@
-// Discrete Fourier transforms in more precision than the data: what twiddle tables and checksum weights are made with, and the
-// reference backend's answer to large prime lengths. Serial and plain.
+// Discrete Fourier transforms in more precision than the data: roots of unity, chirps, whole transforms. Tables and checksum weights are
+// made with them, and the reference backend transforms large prime lengths with them. Serial and plain.
 // Layer: algorithm, backend-free.
 // Source: T. Stockham, High-speed convolution and correlation, 1966; L. Bluestein, A linear filtering approach to the DFT, 1970.
 #pragma once
@@ -38,9 +38,23 @@ constexpr std::complex<W> multiply(const std::complex<W>& x, const std::complex<
 template <class W>
 std::vector<std::complex<W>> dft(std::vector<std::complex<W>> x);
 
+// Bluestein's convolution. From jk = (j² + k² − (k − j)²)/2 the transform of n points is y_k = c_k Σ_j (x_j c_j) conj(c_{k−j}) with the
+// chirp c_j = e^{−πi j²/n}: a cyclic convolution of any length m ≥ 2n − 1.
+template <class W>
+std::complex<W> chirp(std::int64_t j, std::int64_t n);
+
+// What the transform of x c is multiplied with: the transform of conj(c) of length m, with c_{−j} = c_j. Not divided by m. `inverse`: for
+// the inverse transform of n points, which has the conjugate chirp.
+template <class W>
+std::vector<std::complex<W>> chirp_filter(std::int64_t n, std::int64_t m, bool inverse = false);
+
 extern template std::complex<double> root_of_unity(std::int64_t, std::int64_t);
 extern template std::complex<long double> root_of_unity(std::int64_t, std::int64_t);
 extern template std::vector<std::complex<double>> dft(std::vector<std::complex<double>>);
 extern template std::vector<std::complex<long double>> dft(std::vector<std::complex<long double>>);
+extern template std::complex<double> chirp(std::int64_t, std::int64_t);
+extern template std::complex<long double> chirp(std::int64_t, std::int64_t);
+extern template std::vector<std::complex<double>> chirp_filter(std::int64_t, std::int64_t, bool);
+extern template std::vector<std::complex<long double>> chirp_filter(std::int64_t, std::int64_t, bool);
 
 }  // namespace ballast::fft

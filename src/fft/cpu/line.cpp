@@ -30,6 +30,11 @@ std::vector<int> radices(std::int64_t n) {
 
 }  // namespace
 
+bool is_direct(std::int64_t n) {
+  const auto factors = prime_factors(n);
+  return factors.empty() || factors.back() <= k_largest_direct_prime;
+}
+
 template <class T>
 line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect) : form_(what), points_(static_cast<double>(n)) {
   length_ = what == form::complex ? n : n / 2;
@@ -38,11 +43,10 @@ line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect) : f
   if (what != form::complex) {
     for (std::int64_t k = 0; k <= length_; ++k) append(split_, root_of_unity<wide<T>>(k, n));
   }
-  const auto factors = prime_factors(length_);
-  if (!factors.empty() && factors.back() > k_largest_direct_prime)
-    make_convolution(length_);
-  else
+  if (is_direct(length_))
     make_stages(length_);
+  else
+    make_convolution(length_);
   stages_ = static_cast<std::int64_t>(plan_.size()) * (convolution_ > 0 ? 2 : 1);
   for (const stage& each : plan_) butterflies_ += (convolution_ > 0 ? 2 * convolution_ : length_) / each.radix;
   for (const stage& each : plan_) twiddled_ += each.twiddles >= 0 || each.radix % 2 == 1 ? (convolution_ > 0 ? 2 : 1) : 0;
@@ -74,19 +78,12 @@ void line<T>::make_stages(std::int64_t n) {
   }
 }
 
-// y_k = c_k Σ_j (x_j c_j) conj(c_{k−j}), c_j = e^{−πi j²/n}: a cyclic convolution of length M ≥ 2n − 1.
 template <class T>
 void line<T>::make_convolution(std::int64_t n) {
   convolution_ = smooth_length(2 * n - 1);
   make_stages(convolution_);
-  std::vector<std::complex<wide<T>>> kernel(static_cast<std::size_t>(convolution_));
-  for (std::int64_t j = 0; j < n; ++j) {
-    const auto c = root_of_unity<wide<T>>(static_cast<std::int64_t>(static_cast<__int128>(j) * j % (2 * n)), 2 * n);
-    append(chirp_, c);
-    kernel[static_cast<std::size_t>(j)] = std::conj(c);
-    kernel[static_cast<std::size_t>(j == 0 ? 0 : convolution_ - j)] = std::conj(c);
-  }
-  for (const auto& z : dft(std::move(kernel))) append(kernel_, z / static_cast<wide<T>>(convolution_));
+  for (std::int64_t j = 0; j < n; ++j) append(chirp_, chirp<wide<T>>(j, n));
+  for (const auto& z : chirp_filter<wide<T>>(n, convolution_)) append(filter_, z / static_cast<wide<T>>(convolution_));
 }
 
 template <class T>
@@ -209,7 +206,7 @@ T* line<T>::run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& st
   if (convolution_ > 0) {
     kernel.multiply_rows(x, y, length_, convolution_, chirp_.data(), swapped);
     done = run_stages(y, x, swapped, 0, ahead, strike);
-    kernel.multiply_rows(done, done, convolution_, convolution_, kernel_.data(), swapped);
+    kernel.multiply_rows(done, done, convolution_, convolution_, filter_.data(), swapped);
     done = run_stages(done, other(done), !swapped, static_cast<std::int64_t>(plan_.size()), ahead, strike);
     kernel.multiply_rows(done, done, length_, length_, chirp_.data(), swapped);
   } else {

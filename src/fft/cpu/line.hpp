@@ -17,6 +17,13 @@ namespace ballast::fft::cpu {
 // real_inverse: n/2 + 1 → n/2 pairs of reals, n even.
 enum class form : std::uint8_t { complex, real_forward, real_inverse };
 
+// The longest lines that a tile holds; those with a large prime factor, which are convolutions, need more than twice the rows.
+inline constexpr std::int64_t k_longest_line = 32768;
+inline constexpr std::int64_t k_longest_convolved_line = 8192;
+
+// Whether a line of n points is transformed by its own stages, without a convolution.
+bool is_direct(std::int64_t n);
+
 // Places inside `run` where faults can strike: (site, step, data). Called only in the instrumented library.
 template <class T>
 using striker = core::function_ref<void(inject::site where, std::int64_t step, T* data, std::int64_t scalars)>;
@@ -64,9 +71,9 @@ class line {
   std::int64_t convolution_ = 0;  // Bluestein's length, 0 without
   std::vector<stage> plan_;       // for convolution_ if there is one, else for length_
   std::vector<T> twiddles_, roots_;
-  std::vector<T> chirp_, kernel_;
-  std::vector<T> split_;          // e^{−2πi k/n} of the real forms
-  std::vector<T> weights_[2][2];  // [output side][swapped]
+  std::vector<T> chirp_, filter_;  // of the convolution: fft/wide.hpp
+  std::vector<T> split_;           // e^{−2πi k/n} of the real forms
+  std::vector<T> weights_[2][2];   // [output side][swapped]
   bool general_[2] = {false, false};
   std::vector<T> signed_[2];  // [swapped]
   std::vector<std::int32_t> order_;

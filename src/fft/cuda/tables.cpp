@@ -78,9 +78,7 @@ std::vector<T> table_source<T>::chirp(std::int64_t convolution, std::int64_t pad
   const bool conjugate = (convolution < 0) != mirrored;
   std::vector<T> made;
   for (std::int64_t j = 0; j < n; ++j) {
-    const auto square = static_cast<std::int64_t>(static_cast<unsigned __int128>(j) * static_cast<unsigned __int128>(j) %
-                                                  static_cast<unsigned __int128>(2 * n));
-    const auto w = fft::root_of_unity<wide<T>>(square, 2 * n);
+    const auto w = fft::chirp<wide<T>>(j, n);
     push(made, conjugate ? std::conj(w) : w);
   }
   made.resize(static_cast<std::size_t>(2 * padded_to));
@@ -89,19 +87,9 @@ std::vector<T> table_source<T>::chirp(std::int64_t convolution, std::int64_t pad
 
 template <class T>
 std::vector<T> table_source<T>::filter(std::int64_t convolution, std::int64_t padded_to) {
-  const std::int64_t n = std::abs(convolution);
-  std::vector<std::complex<wide<T>>> h(static_cast<std::size_t>(padded_to));
-  for (std::int64_t j = 0; j < n; ++j) {
-    const auto square = static_cast<std::int64_t>(static_cast<unsigned __int128>(j) * static_cast<unsigned __int128>(j) %
-                                                  static_cast<unsigned __int128>(2 * n));
-    auto w = fft::root_of_unity<wide<T>>(square, 2 * n);
-    if (convolution > 0) w = std::conj(w);
-    h[static_cast<std::size_t>(j)] = w;
-    if (j > 0) h[static_cast<std::size_t>(padded_to - j)] = w;
-  }
-  const auto spectrum = dft(std::move(h));
   std::vector<T> made;
-  for (const auto& z : spectrum) push(made, z / static_cast<wide<T>>(padded_to));
+  for (const auto& z : chirp_filter<wide<T>>(std::abs(convolution), padded_to, convolution < 0))
+    push(made, z / static_cast<wide<T>>(padded_to));
   return made;
 }
 
