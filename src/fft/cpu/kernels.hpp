@@ -1,9 +1,9 @@
 // The SIMD kernels of the FFT as a table of functions: one table for each precision and instruction set.
-// Layer: backend "cpu". kernels-inl.hpp implements them; the best set for the running CPU is chosen once.
+// Layer: backend "cpu". The *-inl.hpp files implement them; the best set for the running CPU is chosen once.
 //
 // A tile is a matrix of `rows` × 2W scalars, W = lanes: row j holds the real parts of element j of W signals, then the imaginary
-// parts. So every arithmetic loop runs over whole vectors, and a tile that is read as 2·rows × W scalars is the transpose of the W
-// signals as they lie in memory. `swapped` exchanges the roles of the two halves: a forward transform then computes the inverse.
+// parts. Every arithmetic loop runs over whole vectors. As a matrix of 2·rows × W scalars, a tile is the transpose of the W signals in
+// memory. `swapped` exchanges the roles of the two halves: a forward transform then computes the inverse.
 #pragma once
 
 #include <cstdint>
@@ -113,8 +113,8 @@ struct kernel_table {
   // Stores of verified tiles.
   void (*store_rows)(const T* tile, std::int64_t scalars, int used, T* base, std::int64_t lane_stride, bool stream);
   void (*store_columns)(const T* tile, std::int64_t rows, int used, T* base, std::int64_t row_stride, bool stream);
-  // Copies `rows` rows as they are, and seals them: a word for each lane, made of all the words of that lane. Seals go to
-  // seals[r · 1 … ] for each group of W rows.
+  // Copies `rows` rows as they are. Unless `seals` is null each group of W rows gets a seal: a word for each lane, made of all the words
+  // of that lane in the group. The seal of group r is at seals + r·W.
   void (*store_blocks)(const T* tile, std::int64_t rows, T* base, T* seals);
   void (*seal_rows)(const T* tile, std::int64_t rows, T* seal);                                // one seal over all rows
   void (*extend_seals)(const T* tile, std::int64_t rows, T* seals, std::int64_t seal_stride);  // row j extends its own seal

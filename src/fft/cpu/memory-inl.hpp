@@ -1,0 +1,234 @@
+// Loads and stores of tiles, and the seals of what waits in the workspace. Loads encode the rows that they have just read.
+// Layer: backend "cpu".
+#include <cstring>
+
+#include "fft/cpu/sums-inl.hpp"
+
+// Included once for each target: no ordinary guard.
+#if defined(BALLAST_FFT_MEMORY_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef BALLAST_FFT_MEMORY_INL
+#else
+#define BALLAST_FFT_MEMORY_INL
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ballast::fft::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+// ---- Loads ----
+
+HWY_INLINE void transpose_in(const T* base, std::int64_t lane_stride, int used, T* HWY_RESTRICT to, std::int64_t to_stride) {
+  const D d;
+  V v[W];
+  if (HWY_LIKELY(used == W)) {
+#pragma GCC unroll 16
+    for (int l = 0; l < W; ++l) v[l] = hn::LoadU(d, base + l * lane_stride);
+  } else {
+    for (int l = 0; l < W; ++l) v[l] = l < used ? hn::LoadU(d, base + l * lane_stride) : hn::Zero(d);
+  }
+  transpose(v);
+#pragma GCC unroll 16
+  for (int l = 0; l < W; ++l) hn::Store(v[l], d, to + l * to_stride);
+}
+
+void load_rows(const T* base, std::int64_t lane_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode) {
+  const std::int64_t scalars = 2 * rows;
+  begin(encode);
+  for (std::int64_t j = 0; j < rows; j += k_block) {
+    const std::int64_t end = HWY_MIN(scalars, 2 * (j + k_block));
+    std::int64_t f = 2 * j;
+    for (; f + W <= end; f += W) transpose_in(base + f, lane_stride, used, tile + f * W, W);
+    if (f < end) {
+      HWY_ALIGN T part[W * W] = {};
+      HWY_ALIGN T turned[W * W];
+      for (int l = 0; l < used; ++l) std::memcpy(part + l * W, base + l * lane_stride + f, static_cast<std::size_t>(end - f) * sizeof(T));
+      transpose_in(part, W, W, turned, W);
+      std::memcpy(tile + f * W, turned, static_cast<std::size_t>((end - f) * W) * sizeof(T));
+    }
+    encode_block(tile, j, HWY_MIN(static_cast<std::int64_t>(k_block), rows - j), encode);
+  }
+}
+
+void load_columns(const T* base, std::int64_t row_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode) {
+  const D d;
+  begin(encode);
+  for (std::int64_t j = 0; j < rows; j += k_block) {
+    const std::int64_t count = HWY_MIN(static_cast<std::int64_t>(k_block), rows - j);
+    for (std::int64_t i = j; i < j + count; ++i) {
+      const T* from = base + i * row_stride;
+      V re, im;
+      if (HWY_LIKELY(used == W)) {
+        hn::LoadInterleaved2(d, from, re, im);
+      } else {
+        HWY_ALIGN T part[2 * W] = {};
+        std::memcpy(part, from, static_cast<std::size_t>(2 * used) * sizeof(T));
+        hn::LoadInterleaved2(d, part, re, im);
+      }
+      hn::Store(re, d, tile + i * k_row);
+      hn::Store(im, d, tile + i * k_row + W);
+    }
+    encode_block(tile, j, count, encode);
+  }
+}
+
+// One step of a seal. Each step is a bijection of the seal and of each word, so a single changed word always shows; the rotation keeps
+// flips of one bit in several words from cancelling.
+template <class VU>
+HWY_INLINE VU extend(VU seal, VU re, VU im) {
+  return hn::Xor(hn::RotateRight<5>(hn::Add(seal, re)), im);
+}
+
+// A whole block: transposes it, and says whether it matches its seal.
+HWY_INLINE bool transpose_sealed(const T* HWY_RESTRICT from, T* HWY_RESTRICT to, const T* HWY_RESTRICT expected) {
+  const D d;
+  const hn::RebindToUnsigned<D> du;
+  V v[W];
+  auto seal = hn::Zero(du);
+#pragma GCC unroll 16
+  for (int l = 0; l < W; ++l) {
+    v[l] = hn::Load(d, from + l * k_row);
+    seal = extend(seal, hn::BitCast(du, v[l]), hn::BitCast(du, hn::Load(d, from + l * k_row + W)));
+  }
+  transpose(v);
+#pragma GCC unroll 16
+  for (int l = 0; l < W; ++l) hn::Store(v[l], d, to + l * k_row);
+  transpose_in(from + W, k_row, W, to + W, k_row);
+  return hn::AllTrue(du, hn::Eq(seal, hn::BitCast(du, hn::LoadU(d, expected))));
+}
+
+std::int64_t load_blocks(const T* base, std::int64_t block_stride, int used, std::int64_t rows, T* tile, const T* seals,
+                         std::int64_t seal_stride, const encoder<T>& encode) {
+  const D d;
+  const hn::RebindToUnsigned<D> du;
+  std::int64_t damaged = 0;
+  std::int64_t encoded = 0;
+  begin(encode);
+  for (std::int64_t j = 0; j < rows; j += W) {
+    const T* from = base + j / W * block_stride;
+    const std::int64_t count = HWY_MIN(static_cast<std::int64_t>(W), rows - j);
+    if (HWY_LIKELY(count == W && used == W && seals != nullptr)) {
+      damaged += transpose_sealed(from, tile + j * k_row, seals + j / W * seal_stride) ? 0 : 1;
+    } else {
+      if (seals != nullptr) {
+        auto seal = hn::Zero(du);
+        for (int l = 0; l < used; ++l)
+          seal = extend(seal, hn::BitCast(du, hn::Load(d, from + l * k_row)), hn::BitCast(du, hn::Load(d, from + l * k_row + W)));
+        const auto expected = hn::BitCast(du, hn::LoadU(d, seals + j / W * seal_stride));
+        if (!hn::AllTrue(du, hn::Eq(seal, expected))) ++damaged;
+      }
+      if (HWY_LIKELY(count == W)) {
+        transpose_in(from, k_row, used, tile + j * k_row, k_row);
+        transpose_in(from + W, k_row, used, tile + j * k_row + W, k_row);
+      } else {
+        HWY_ALIGN T turned[W * k_row];
+        transpose_in(from, k_row, used, turned, k_row);
+        transpose_in(from + W, k_row, used, turned + W, k_row);
+        std::memcpy(tile + j * k_row, turned, static_cast<std::size_t>(count * k_row) * sizeof(T));
+      }
+    }
+    const std::int64_t ready = j + count;
+    while (encoded < ready && (encoded + k_block <= ready || ready == rows)) {
+      const std::int64_t part = HWY_MIN(static_cast<std::int64_t>(k_block), ready - encoded);
+      encode_block(tile, encoded, part, encode);
+      encoded += part;
+    }
+  }
+  return damaged;
+}
+
+// ---- Stores ----
+
+void store_rows(const T* tile, std::int64_t scalars, int used, T* base, std::int64_t lane_stride, bool stream) {
+  const D d;
+  std::int64_t f = 0;
+  for (; f + W <= scalars; f += W) {
+    V v[W];
+#pragma GCC unroll 16
+    for (int i = 0; i < W; ++i) v[i] = hn::Load(d, tile + (f + i) * W);
+    transpose(v);
+    if (HWY_LIKELY(used == W)) {
+      if (stream) {
+#pragma GCC unroll 16
+        for (int l = 0; l < W; ++l) hn::Stream(v[l], d, base + l * lane_stride + f);
+      } else {
+#pragma GCC unroll 16
+        for (int l = 0; l < W; ++l) hn::StoreU(v[l], d, base + l * lane_stride + f);
+      }
+    } else {
+      for (int l = 0; l < used; ++l) hn::StoreU(v[l], d, base + l * lane_stride + f);
+    }
+  }
+  for (; f < scalars; ++f) {
+    for (int l = 0; l < used; ++l) base[l * lane_stride + f] = tile[f * W + l];
+  }
+}
+
+void store_columns(const T* tile, std::int64_t rows, int used, T* base, std::int64_t row_stride, bool stream) {
+  const D d;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const V re = hn::Load(d, tile + i * k_row);
+    const V im = hn::Load(d, tile + i * k_row + W);
+    T* to = base + i * row_stride;
+    if (HWY_LIKELY(used == W)) {
+      if (stream) {
+        HWY_ALIGN T part[2 * W];
+        hn::StoreInterleaved2(re, im, d, part);
+        hn::Stream(hn::Load(d, part), d, to);
+        hn::Stream(hn::Load(d, part + W), d, to + W);
+      } else {
+        hn::StoreInterleaved2(re, im, d, to);
+      }
+    } else {
+      for (int l = 0; l < used; ++l) {
+        to[2 * l] = tile[i * k_row + l];
+        to[2 * l + 1] = tile[i * k_row + W + l];
+      }
+    }
+  }
+}
+
+void seal_rows(const T* tile, std::int64_t rows, T* seal) {
+  const D d;
+  const hn::RebindToUnsigned<D> du;
+  auto made = hn::Zero(du);
+  for (std::int64_t i = 0; i < rows; ++i)
+    made = extend(made, hn::BitCast(du, hn::Load(d, tile + i * k_row)), hn::BitCast(du, hn::Load(d, tile + i * k_row + W)));
+  hn::StoreU(hn::BitCast(d, made), d, seal);
+}
+
+void extend_seals(const T* tile, std::int64_t rows, T* seals, std::int64_t seal_stride) {
+  const D d;
+  const hn::RebindToUnsigned<D> du;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    T* seal = seals + i * seal_stride;
+    const auto next = extend(hn::BitCast(du, hn::LoadU(d, seal)), hn::BitCast(du, hn::Load(d, tile + i * k_row)),
+                             hn::BitCast(du, hn::Load(d, tile + i * k_row + W)));
+    hn::StoreU(hn::BitCast(d, next), d, seal);
+  }
+}
+
+void store_blocks(const T* tile, std::int64_t rows, T* base, T* seals) {
+  const D d;
+  const hn::RebindToUnsigned<D> du;
+  for (std::int64_t j = 0; j < rows; j += W) {
+    auto seal = hn::Zero(du);
+    const std::int64_t end = HWY_MIN(rows, j + W);
+    for (std::int64_t i = j; i < end; ++i) {
+      const V re = hn::Load(d, tile + i * k_row);
+      const V im = hn::Load(d, tile + i * k_row + W);
+      seal = extend(seal, hn::BitCast(du, re), hn::BitCast(du, im));
+      hn::Store(re, d, base + i * k_row);
+      hn::Store(im, d, base + i * k_row + W);
+    }
+    if (seals != nullptr) hn::StoreU(hn::BitCast(d, seal), d, seals + j / W * W);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace ballast::fft::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard

@@ -1,0 +1,251 @@
+// The arithmetic of a transform: stages, products with tables, the split and join of real data.
+// Layer: backend "cpu".
+// Source: T. Stockham, 1966 (autosort stages); radix-2, 4 and 8 butterflies after J. Cooley, J. Tukey, 1965; odd ones by symmetric pairs.
+#include "fft/cpu/kernels.hpp"
+#include "fft/cpu/vectors-inl.hpp"
+
+// Included once for each target: no ordinary guard.
+#if defined(BALLAST_FFT_STAGES_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef BALLAST_FFT_STAGES_INL
+#else
+#define BALLAST_FFT_STAGES_INL
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ballast::fft::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+// ---- Stages ----
+
+HWY_INLINE void butterfly_4(complex_vector& a, complex_vector& b, complex_vector& c, complex_vector& e) {
+  const complex_vector s0 = a + c, s1 = b + e, d0 = a - c, d1 = b - e;
+  a = s0 + s1;
+  c = s0 - s1;
+  b = minus_i(d0, d1);
+  e = plus_i(d0, d1);
+}
+
+template <int R>
+HWY_INLINE void butterfly(complex_vector* x) {
+  if constexpr (R == 2) {
+    const complex_vector a = x[0];
+    x[0] = a + x[1];
+    x[1] = a - x[1];
+  } else if constexpr (R == 4) {
+    butterfly_4(x[0], x[1], x[2], x[3]);
+  } else {
+    static_assert(R == 8);
+    const D d;
+    butterfly_4(x[0], x[2], x[4], x[6]);
+    butterfly_4(x[1], x[3], x[5], x[7]);
+    // Odd half times e^{−2πi k/8}: k = 1: (1 − i)/√2, 2: −i, 3: −(1 + i)/√2.
+    const V h = hn::Set(d, static_cast<T>(0.70710678118654752440L));
+    const complex_vector o1 = {hn::Mul(h, hn::Add(x[3].re, x[3].im)), hn::Mul(h, hn::Sub(x[3].im, x[3].re))};
+    const complex_vector o3 = {hn::Mul(h, hn::Sub(x[7].im, x[7].re)), hn::Mul(h, hn::Add(x[7].re, x[7].im))};  // negated imaginary part
+    const complex_vector e0 = x[0], e1 = x[2], e2 = x[4], e3 = x[6], o0 = x[1], o2 = x[5];
+    x[0] = e0 + o0;
+    x[4] = e0 - o0;
+    x[1] = e1 + o1;
+    x[5] = e1 - o1;
+    x[2] = minus_i(e2, o2);
+    x[6] = plus_i(e2, o2);
+    x[3] = {hn::Add(e3.re, o3.re), hn::Sub(e3.im, o3.im)};
+    x[7] = {hn::Sub(e3.re, o3.re), hn::Add(e3.im, o3.im)};
+  }
+}
+
+template <int R, bool Twiddle>
+HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, std::int64_t s, const T* HWY_RESTRICT twiddles,
+                           std::int64_t re, std::int64_t im, read_ahead& ahead) {
+  const D d;
+  const std::int64_t m = n / (s * R);
+  const std::int64_t from_step = s * m * k_row;
+  const std::int64_t to_step = s * k_row;
+  for (std::int64_t i = 0; i < m; ++i) {
+    const T* HWY_RESTRICT w = twiddles + 2 * (R - 1) * i;
+    for (std::int64_t q = 0; q < s; ++q) {
+      const T* from = x + (q + s * i) * k_row;
+      T* to = y + (q + s * R * i) * k_row;
+      ahead.step();
+      complex_vector v[R];
+#pragma GCC unroll 8
+      for (int j = 0; j < R; ++j) v[j] = {hn::Load(d, from + j * from_step + re), hn::Load(d, from + j * from_step + im)};
+      butterfly<R>(v);
+#pragma GCC unroll 8
+      for (int k = 0; k < R; ++k) {
+        if constexpr (Twiddle) {
+          if (k > 0) v[k] = times(v[k], hn::Set(d, w[2 * (k - 1)]), hn::Set(d, w[2 * (k - 1) + 1]));
+        }
+        hn::Store(v[k].re, d, to + k * to_step + re);
+        hn::Store(v[k].im, d, to + k * to_step + im);
+      }
+    }
+  }
+}
+
+// Odd radix P (0: `p`). y_k = A_k − iB_k, y_{p−k} = A_k + iB_k, A_k = x_0 + Σ_j cos(2πjk/p) (x_j + x_{p−j}), B_k = Σ_j sin(2πjk/p) (x_j −
+// x_{p−j}).
+template <int P>
+HWY_INLINE void odd_stage(int p, const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, std::int64_t s, const T* HWY_RESTRICT twiddles,
+                          const T* HWY_RESTRICT roots, std::int64_t re, std::int64_t im, read_ahead& ahead) {
+  constexpr int k_most = P == 0 ? 30 : P / 2;
+  const D d;
+  const int half = P == 0 ? p / 2 : P / 2;
+  const int radix = 2 * half + 1;
+  const std::int64_t m = n / (s * radix);
+  const std::int64_t from_step = s * m * k_row;
+  const std::int64_t to_step = s * k_row;
+  for (std::int64_t i = 0; i < m; ++i) {
+    const T* w = twiddles == nullptr ? nullptr : twiddles + 2 * (radix - 1) * i;
+    for (std::int64_t q = 0; q < s; ++q) {
+      const T* from = x + (q + s * i) * k_row;
+      T* to = y + (q + s * radix * i) * k_row;
+      ahead.step();
+      const complex_vector x0 = {hn::Load(d, from + re), hn::Load(d, from + im)};
+      complex_vector sum[k_most], difference[k_most], total = x0;
+#pragma GCC unroll 4
+      for (int j = 1; j <= half; ++j) {
+        const T* low = from + j * from_step;
+        const T* high = from + (radix - j) * from_step;
+        const complex_vector a = {hn::Load(d, low + re), hn::Load(d, low + im)};
+        const complex_vector b = {hn::Load(d, high + re), hn::Load(d, high + im)};
+        sum[j - 1] = a + b;
+        difference[j - 1] = a - b;
+        total = total + sum[j - 1];
+      }
+      hn::Store(total.re, d, to + re);
+      hn::Store(total.im, d, to + im);
+#pragma GCC unroll 4
+      for (int k = 1; k <= half; ++k) {
+        complex_vector A = x0, B = {hn::Zero(d), hn::Zero(d)};
+#pragma GCC unroll 4
+        for (int j = 0; j < half; ++j) {
+          const V c = hn::Set(d, roots[2 * ((k - 1) * half + j)]);
+          const V sine = hn::Set(d, roots[2 * ((k - 1) * half + j) + 1]);
+          A = {hn::MulAdd(c, sum[j].re, A.re), hn::MulAdd(c, sum[j].im, A.im)};
+          B = {hn::MulAdd(sine, difference[j].re, B.re), hn::MulAdd(sine, difference[j].im, B.im)};
+        }
+        complex_vector first = minus_i(A, B), second = plus_i(A, B);
+        if (w != nullptr) {
+          first = times(first, hn::Set(d, w[2 * (k - 1)]), hn::Set(d, w[2 * (k - 1) + 1]));
+          second = times(second, hn::Set(d, w[2 * (radix - k - 1)]), hn::Set(d, w[2 * (radix - k - 1) + 1]));
+        }
+        hn::Store(first.re, d, to + k * to_step + re);
+        hn::Store(first.im, d, to + k * to_step + im);
+        hn::Store(second.re, d, to + (radix - k) * to_step + re);
+        hn::Store(second.im, d, to + (radix - k) * to_step + im);
+      }
+    }
+  }
+}
+
+void stage(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, const T* twiddles, const T* roots, bool swapped,
+           read_ahead& ahead) {
+  const std::int64_t re = swapped ? W : 0;
+  const std::int64_t im = W - re;
+  switch (radix) {
+    case 2:
+      return twiddles != nullptr ? even_stage<2, true>(x, y, n, s, twiddles, re, im, ahead)
+                                 : even_stage<2, false>(x, y, n, s, twiddles, re, im, ahead);
+    case 4:
+      return twiddles != nullptr ? even_stage<4, true>(x, y, n, s, twiddles, re, im, ahead)
+                                 : even_stage<4, false>(x, y, n, s, twiddles, re, im, ahead);
+    case 8:
+      return twiddles != nullptr ? even_stage<8, true>(x, y, n, s, twiddles, re, im, ahead)
+                                 : even_stage<8, false>(x, y, n, s, twiddles, re, im, ahead);
+    case 3: return odd_stage<3>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
+    case 5: return odd_stage<5>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
+    case 7: return odd_stage<7>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
+    default: return odd_stage<0>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
+  }
+}
+
+// ---- Products ----
+
+void multiply_rows(const T* x, T* y, std::int64_t rows, std::int64_t padded, const T* w, bool swapped) {
+  const D d;
+  const std::int64_t re = swapped ? W : 0;
+  const std::int64_t im = W - re;
+  for (std::int64_t j = 0; j < rows; ++j) {
+    const complex_vector v = {hn::Load(d, x + j * k_row + re), hn::Load(d, x + j * k_row + im)};
+    const complex_vector z = times(v, hn::Set(d, w[2 * j]), hn::Set(d, w[2 * j + 1]));
+    hn::Store(z.re, d, y + j * k_row + re);
+    hn::Store(z.im, d, y + j * k_row + im);
+  }
+  for (std::int64_t i = rows * k_row; i < padded * k_row; i += W) hn::Store(hn::Zero(d), d, y + i);
+}
+
+void twiddle_rows(const T* x, T* y, std::int64_t rows, const T* coarse, const T* fine, bool conjugate, bool swapped) {
+  const D d;
+  const std::int64_t re = swapped ? W : 0;
+  const std::int64_t im = W - re;
+  for (std::int64_t j = 0; j < rows; ++j) {
+    const complex_vector near = {hn::Load(d, fine + j * k_row), hn::Load(d, fine + j * k_row + W)};
+    complex_vector w = times(near, hn::Set(d, coarse[2 * j]), hn::Set(d, coarse[2 * j + 1]));
+    if (conjugate) w.im = hn::Neg(w.im);
+    const complex_vector v = {hn::Load(d, x + j * k_row + re), hn::Load(d, x + j * k_row + im)};
+    const complex_vector z = times(v, w.re, w.im);
+    hn::Store(z.re, d, y + j * k_row + re);
+    hn::Store(z.im, d, y + j * k_row + im);
+  }
+}
+
+void scale_rows(T* tile, std::int64_t rows, T factor) {
+  const D d;
+  const V f = hn::Set(d, factor);
+  for (std::int64_t i = 0; i < rows * k_row; i += W) hn::Store(hn::Mul(hn::Load(d, tile + i), f), d, tile + i);
+}
+
+// With S and D the sum and difference of z_k and conj(z_{m−k}): x_k = (S − i w_k D)/2, x_{m−k} = conj(S + i w_k D)/2.
+void split_real(const T* z, T* x, std::int64_t m, const T* w) {
+  const D d;
+  const V half = hn::Set(d, T(0.5));
+  const V r = hn::Load(d, z), i = hn::Load(d, z + W);
+  hn::Store(hn::Add(r, i), d, x);
+  hn::Store(hn::Zero(d), d, x + W);
+  hn::Store(hn::Sub(r, i), d, x + m * k_row);
+  hn::Store(hn::Zero(d), d, x + m * k_row + W);
+  for (std::int64_t k = 1; 2 * k <= m; ++k) {
+    const T* low = z + k * k_row;
+    const T* high = z + (m - k) * k_row;
+    const complex_vector a = {hn::Mul(half, hn::Load(d, low)), hn::Mul(half, hn::Load(d, low + W))};
+    const complex_vector b = {hn::Mul(half, hn::Load(d, high)), hn::Neg(hn::Mul(half, hn::Load(d, high + W)))};
+    const complex_vector S = a + b;
+    const complex_vector P = times(a - b, hn::Set(d, w[2 * k]), hn::Set(d, w[2 * k + 1]));
+    const complex_vector first = minus_i(S, P), second = plus_i(S, P);
+    hn::Store(first.re, d, x + k * k_row);
+    hn::Store(first.im, d, x + k * k_row + W);
+    hn::Store(second.re, d, x + (m - k) * k_row);
+    hn::Store(hn::Neg(second.im), d, x + (m - k) * k_row + W);
+  }
+}
+
+// The inverse, times 2: z_k = S + i conj(w_k) D, z_{m−k} = conj(S − i conj(w_k) D). The imaginary parts of x_0 and x_m are ignored.
+void join_real(const T* x, T* z, std::int64_t m, const T* w) {
+  const D d;
+  const V first_re = hn::Load(d, x), last_re = hn::Load(d, x + m * k_row);
+  hn::Store(hn::Add(first_re, last_re), d, z);
+  hn::Store(hn::Sub(first_re, last_re), d, z + W);
+  for (std::int64_t k = 1; 2 * k <= m; ++k) {
+    const T* low = x + k * k_row;
+    const T* high = x + (m - k) * k_row;
+    const complex_vector a = {hn::Load(d, low), hn::Load(d, low + W)};
+    const complex_vector b = {hn::Load(d, high), hn::Neg(hn::Load(d, high + W))};
+    const complex_vector S = a + b;
+    const complex_vector P = times(a - b, hn::Set(d, w[2 * k]), hn::Neg(hn::Set(d, w[2 * k + 1])));
+    const complex_vector first = plus_i(S, P), second = minus_i(S, P);
+    hn::Store(first.re, d, z + k * k_row);
+    hn::Store(first.im, d, z + k * k_row + W);
+    hn::Store(second.re, d, z + (m - k) * k_row);
+    hn::Store(hn::Neg(second.im), d, z + (m - k) * k_row + W);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace ballast::fft::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard

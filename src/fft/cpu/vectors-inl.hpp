@@ -1,0 +1,99 @@
+// Vectors of the CPU kernels: lanes, complex numbers, transposition in registers. For the scalar type BALLAST_FFT_SCALAR and the
+// instruction set that Highway compiles for.
+// Layer: backend "cpu".
+#include "fft/cpu/kernels.hpp"
+
+// Included once for each target: no ordinary guard.
+#if defined(BALLAST_FFT_VECTORS_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef BALLAST_FFT_VECTORS_INL
+#else
+#define BALLAST_FFT_VECTORS_INL
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ballast::fft::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using T = BALLAST_FFT_SCALAR;
+using D = hn::CappedTag<T, k_max_lanes>;
+using V = hn::Vec<D>;
+constexpr int W = static_cast<int>(hn::MaxLanes(D()));
+constexpr std::int64_t k_row = 2 * W;
+constexpr int k_in_block = HWY_MIN(W, 16 / static_cast<int>(sizeof(T)));  // lanes of one 128-bit block
+constexpr int k_blocks = W / k_in_block;
+
+// ---- Complex numbers, W at a time ----
+
+struct complex_vector {
+  V re, im;
+};
+
+HWY_INLINE complex_vector operator+(const complex_vector& x, const complex_vector& y) { return {hn::Add(x.re, y.re), hn::Add(x.im, y.im)}; }
+HWY_INLINE complex_vector operator-(const complex_vector& x, const complex_vector& y) { return {hn::Sub(x.re, y.re), hn::Sub(x.im, y.im)}; }
+// x − i y and x + i y.
+HWY_INLINE complex_vector minus_i(const complex_vector& x, const complex_vector& y) { return {hn::Add(x.re, y.im), hn::Sub(x.im, y.re)}; }
+HWY_INLINE complex_vector plus_i(const complex_vector& x, const complex_vector& y) { return {hn::Sub(x.re, y.im), hn::Add(x.im, y.re)}; }
+
+HWY_INLINE complex_vector times(const complex_vector& x, V wr, V wi) {
+  return {hn::NegMulAdd(x.im, wi, hn::Mul(x.re, wr)), hn::MulAdd(x.im, wr, hn::Mul(x.re, wi))};
+}
+
+// ---- Transposition of W × W scalars in registers ----
+
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void transpose(V*) {}
+#else
+HWY_INLINE void transpose(V* HWY_RESTRICT v) {
+  const D d;
+  V c[W];  // c[i + g·k_in_block]: block b of it holds column b·k_in_block + i of rows g·k_in_block …
+#pragma GCC unroll 16
+  for (int g = 0; g < W; g += k_in_block) {
+#if BALLAST_FFT_BITS == 32
+    {
+      const hn::Repartition<double, D> dd;
+      const auto t0 = hn::BitCast(dd, hn::InterleaveLower(d, v[g], v[g + 1]));
+      const auto t1 = hn::BitCast(dd, hn::InterleaveLower(d, v[g + 2], v[g + 3]));
+      const auto t2 = hn::BitCast(dd, hn::InterleaveUpper(d, v[g], v[g + 1]));
+      const auto t3 = hn::BitCast(dd, hn::InterleaveUpper(d, v[g + 2], v[g + 3]));
+      c[g] = hn::BitCast(d, hn::InterleaveLower(dd, t0, t1));
+      c[g + 1] = hn::BitCast(d, hn::InterleaveUpper(dd, t0, t1));
+      c[g + 2] = hn::BitCast(d, hn::InterleaveLower(dd, t2, t3));
+      c[g + 3] = hn::BitCast(d, hn::InterleaveUpper(dd, t2, t3));
+    }
+#else
+    c[g] = hn::InterleaveLower(d, v[g], v[g + 1]);
+    c[g + 1] = hn::InterleaveUpper(d, v[g], v[g + 1]);
+#endif
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < k_in_block; ++i) {
+    if constexpr (k_blocks == 1) {
+      v[i] = c[i];
+    } else if constexpr (k_blocks == 2) {
+      v[i] = hn::ConcatLowerLower(d, c[i + k_in_block], c[i]);
+      v[i + k_in_block] = hn::ConcatUpperUpper(d, c[i + k_in_block], c[i]);
+    } else {
+      const V p = c[i], q = c[i + k_in_block], r = c[i + 2 * k_in_block], s = c[i + 3 * k_in_block];
+      const V p0 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(q), p);  // p0 q0 p2 q2
+      const V p1 = hn::OddEvenBlocks(q, hn::SwapAdjacentBlocks(p));  // p1 q1 p3 q3
+      const V r0 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(s), r);
+      const V r1 = hn::OddEvenBlocks(s, hn::SwapAdjacentBlocks(r));
+      v[i] = hn::ConcatLowerLower(d, r0, p0);
+      v[i + k_in_block] = hn::ConcatLowerLower(d, r1, p1);
+      v[i + 2 * k_in_block] = hn::ConcatUpperUpper(d, r0, p0);
+      v[i + 3 * k_in_block] = hn::ConcatUpperUpper(d, r1, p1);
+    }
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace ballast::fft::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard
