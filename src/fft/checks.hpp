@@ -1,14 +1,10 @@
-// The checksum of a transform: weights on both sides, and the verification of one signal in more precision than its data has.
-// Layer: algorithm, backend-free; the reference backend's only check, the cpu backend's check of signals whose scale or special
-// values the vector code cannot judge.
+// The checksum of a transform: the constants of its check, the weights on both sides, a weighted sum above working precision.
+// Layer: algorithm, backend-free. The reference and cpu backends use all of it, the cuda backend the constants.
 // Source: TurboFFT (PPoPP 2025) section 4; docs/protection.md, "Which weights".
 #pragma once
 
-#include <cmath>
 #include <complex>
 #include <cstdint>
-#include <cstring>
-#include <limits>
 #include <vector>
 
 #include "abft/threshold.hpp"
@@ -24,9 +20,9 @@ inline constexpr int k_vectors = 2;                               // independent
 inline constexpr double k_kappa = 7.5;
 inline constexpr double k_convolution_sensitivity = 1.25;
 
-// One axis: a on the output (rounded to T, so that both sides use the same numbers), b = Wᵀa on the input. The second vector is the
-// first times random signs: a random-phase vector that is uncorrelated with it, and cheap to apply together with it. Of the elements
-// 2m and 2m + 1 one keeps its sign: order[m] is 1 if that is 2m, else −1.
+// The weights of one axis: a on the output (rounded to T, so that both sides use the same numbers), b = Wᵀa on the input. The second vector
+// is the first times random signs. It is uncorrelated with the first, and one product gives the terms of both sums. Of the elements 2m and
+// 2m + 1 one keeps its sign: order[m] is 1 if that is 2m, else −1.
 template <class T>
 struct axis_weights {
   std::vector<std::complex<wide<T>>> a[k_vectors];
@@ -70,11 +66,5 @@ struct checksum {
             static_cast<W>(high[2 * vector + 1]) + static_cast<W>(low[2 * vector + 1])};
   }
 };
-
-// Bitwise equality, but for the payload and sign of NaN.
-template <class T>
-bool same_value(T x, T y) {
-  return std::memcmp(&x, &y, sizeof(T)) == 0 || (std::isnan(x) && std::isnan(y));
-}
 
 }  // namespace ballast::fft

@@ -71,9 +71,6 @@ class transform {
   virtual std::int64_t workspace_bytes() const { return 0; }
 };
 
-// How often a tile that fails is computed again before it counts as uncorrectable.
-inline constexpr int k_repairs = 2;
-
 namespace reference {
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect);
 }

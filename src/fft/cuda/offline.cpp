@@ -21,6 +21,7 @@
 #include "fft/problem.hpp"
 #include "fft/wide.hpp"
 #include "inject/device_fault.hpp"
+#include "run/attempt.hpp"
 #include "run/recorder.hpp"
 
 namespace ballast::fft::cuda {
@@ -166,11 +167,7 @@ template <class T>
 class offline_transform<T>::flight final : public run::pending {
  public:
   flight(const offline_transform& plan, const call& how)
-      : plan_(plan),
-        way_(how.direction),
-        scale_(how.scale),
-        repairs_(how.protection == protection::correct ? k_repairs : 0),
-        stream_(how.stream) {}
+      : plan_(plan), way_(how.direction), scale_(how.scale), repairs_(run::repeats_of(how.protection)), stream_(how.stream) {}
 
   void collect(run::recorder& seen) override;
 

@@ -20,6 +20,7 @@
 #include "fft/cuda/tables.hpp"
 #include "fft/cuda/transform.hpp"
 #include "inject/device_fault.hpp"
+#include "run/attempt.hpp"
 #include "run/recorder.hpp"
 
 namespace ballast::fft::cuda {
@@ -325,7 +326,7 @@ void cuda_transform<T>::set_call(const prepared_pass& each, line_arguments& a, c
   const pass& p = each.pass;
   a.events = reinterpret_cast<event_ring*>(memory.ring);
   a.chunk = static_cast<int>(chunk);
-  a.repairs = how.protection == protection::correct ? k_repairs : 0;
+  a.repairs = run::repeats_of(how.protection);
   a.scale = how.scale;
   const double factor = p.policy.scaled ? std::abs(how.scale) : 1;
   const double points = static_cast<double>(p.policy.length);

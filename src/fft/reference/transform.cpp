@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <complex>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "fft/checks.hpp"
 #include "fft/contract.hpp"
+#include "run/attempt.hpp"
 
 namespace ballast::fft::reference {
 namespace {
@@ -41,40 +43,28 @@ class reference_transform final : public transform {
   }
 
   void run(const void* in, void* out, const call& how) const override {
-    auto& injector = how.injector;
-    const bool protect = how.protection != protection::off;
-    signal x(static_cast<std::size_t>(points_)), y, before;
-    for (std::int64_t b = 0; b < shape_.batch; ++b) {
+    signal x(static_cast<std::size_t>(points_)), y;
+    const auto compute = [&](std::int64_t b) {
       const inject::place here{b, shape_.batch, 0, 1};
-      int failures = 0;
-      double residual = 0, threshold = 0;  // of the first failure
-      for (;; ++failures) {
+      strike_loaded(how.injector, here, x);
+      transform_signal(x, y, how, b);
+      strike_stored(how.injector, here, y);
+    };
+    for (std::int64_t b = 0; b < shape_.batch; ++b) {
+      if (how.protection == protection::off) {
         gather(static_cast<const T*>(in), b, how.direction, x);
-        const judgement input = protect ? encode(in, b, how) : judgement{};
-        strike_loaded(injector, here, x);
-        transform_signal(x, y, how, b);
-        strike_stored(injector, here, y);
-        if (!protect) break;
-        const outcome seen = verify(input, y, in, b, how);
-        how.seen.checked(k_vectors);
-        if (seen.pass) break;
-        if (failures == 0) {
-          residual = seen.residual;
-          threshold = seen.threshold;
-          before = y;
-        }
-        if (how.protection == protection::detect || failures == k_repairs) {
-          how.seen.detected("fft.signal", b, residual, threshold, action::uncorrectable, 0);
-          failures = -1;
-          break;
-        }
-      }
-      if (failures < 0) continue;
-      if (failures > 0) {
-        how.seen.detected("fft.signal", b, residual, threshold, action::recomputed, 0);
-        if (std::equal(y.begin(), y.end(), before.begin(),
-                       [](auto p, auto q) { return same_value(p.real(), q.real()) && same_value(p.imag(), q.imag()); }))
-          how.seen.false_alarm();
+        compute(b);
+      } else {
+        const auto once = [&](int number) {
+          gather(static_cast<const T*>(in), b, how.direction, x);
+          const encoded input = encode(in, b, how);
+          compute(b);
+          abft::finding now = verify(input, y, b, how);
+          how.seen.checked(k_vectors);
+          if (number > 0 || !now.judged || now.word != abft::k_pass) now.bits = hash(y);
+          return now;
+        };
+        if (run::attempt(how.seen, how.protection, "fft.signal", 0, once) == abft::outcome::uncorrectable) continue;
       }
       scatter(y, b, how.direction, static_cast<T*>(out));
     }
@@ -252,16 +242,11 @@ class reference_transform final : public transform {
   }
 
   // What is known of a signal before it is transformed.
-  struct judgement {
+  struct encoded {
     checksum sums;
     double norm = 0;
     double largest = 0;
     bool finite = true;
-  };
-  struct outcome {
-    bool pass = true;
-    double residual = 0;
-    double threshold = 0;
   };
 
   // Σ (w₀ ⊗ w₁ ⊗ w₂)·z, one weight vector for each axis.
@@ -282,10 +267,10 @@ class reference_transform final : public transform {
   }
 
   // Reads the signal again: what was loaded into the tile must not vouch for itself.
-  judgement encode(const void* in, std::int64_t b, const call& how) const {
+  encoded encode(const void* in, std::int64_t b, const call& how) const {
     signal x(static_cast<std::size_t>(points_));
     gather(static_cast<const T*>(in), b, how.direction, x);
-    judgement made;
+    encoded made;
     W squares = 0;
     for (const auto& z : x) {
       squares += W(z.real()) * W(z.real()) + W(z.imag()) * W(z.imag());
@@ -298,35 +283,41 @@ class reference_transform final : public transform {
     return made;
   }
 
-  outcome verify(const judgement& input, const signal& y, const void* in, std::int64_t b, const call& how) const {
+  abft::finding verify(const encoded& input, const signal& y, std::int64_t b, const call& how) const {
     const inject::place here{b, shape_.batch, 0, 1};
-    outcome made;
+    const auto points = static_cast<double>(points_);
+    abft::finding now;
+    now.index = b;
     const bool finite = std::all_of(y.begin(), y.end(), [](auto z) { return std::isfinite(z.real()) && std::isfinite(z.imag()); });
-    const double room = static_cast<double>(std::numeric_limits<T>::max()) / (2 * static_cast<double>(points_));
-    if (!finite && (!input.finite || input.largest > room)) {
-      // No checksum can judge Inf and NaN that belong to the data: computed twice, they must agree.
-      signal x(y.size()), twice;
-      gather(static_cast<const T*>(in), b, how.direction, x);
-      transform_signal(x, twice, how, b);
-      made.pass = std::equal(y.begin(), y.end(), twice.begin(),
-                             [](auto p, auto q) { return same_value(p.real(), q.real()) && same_value(p.imag(), q.imag()); });
-      made.residual = std::numeric_limits<double>::quiet_NaN();
-      return made;
+    // No checksum can judge Inf and NaN that belong to the data.
+    if (!finite && (!input.finite || input.largest > abft::overflow_norm<T>(2 * points))) {
+      now.judged = false;
+      now.residual = std::numeric_limits<double>::quiet_NaN();
+      return now;
     }
-    abft::guarded_threshold tau(abft::fft_residual<T>(static_cast<double>(points_), input.norm, k_kappa) * std::max(how.scale, 0.0) +
-                                abft::fft_output_underflow<T>(static_cast<double>(points_)));
+    abft::guarded_threshold tau(abft::fft_residual<T>(points, input.norm, k_kappa) * std::max(how.scale, 0.0) +
+                                abft::fft_output_underflow<T>(points));
     how.injector.strike(inject::site::fft_threshold, here, &tau.value, 1);
     std::uint32_t words[k_vectors];
-    made.threshold = tau.value;
+    now.threshold = tau.value;
     for (int v = 0; v < k_vectors; ++v) {
       const std::complex<W> rho = weighted_sum(y, v, true) - input.sums.template get<W>(v) * static_cast<W>(static_cast<T>(how.scale));
       const double size = std::hypot(static_cast<double>(rho.real()), static_cast<double>(rho.imag()));
       words[v] = abft::verify(size, tau);
-      if (!(size <= made.residual)) made.residual = size;
+      if (!(size <= now.residual)) now.residual = size;
     }
     how.injector.strike(inject::site::fft_comparison, here, words, k_vectors);
-    made.pass = std::all_of(words, words + k_vectors, [](std::uint32_t word) { return word == abft::k_pass; });
-    return made;
+    if (std::any_of(words, words + k_vectors, [](std::uint32_t word) { return word != abft::k_pass; })) now.word = abft::k_fail;
+    return now;
+  }
+
+  static std::uint64_t hash(const signal& y) {
+    abft::result_hash made;
+    for (const auto& z : y) {
+      made.add(z.real());
+      made.add(z.imag());
+    }
+    return made.bits();
   }
 
   geometry shape_;

@@ -1,0 +1,213 @@
+// The steps of a convolution of one signal: gather, encode, convolve, verify, scatter.
+#include "fft/cpu/convolution.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "run/attempt.hpp"
+
+namespace ballast::fft::cpu {
+namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+// The smallest 2^k or 3·2^k that holds a convolution of n points.
+std::int64_t length_of(std::int64_t n) {
+  std::int64_t made = 1;
+  while (made < 2 * n - 1) made = core::checked_product(made, 2);
+  return made / 4 * 3 >= 2 * n - 1 ? made / 4 * 3 : made;
+}
+
+geometry line_of(std::int64_t n) {
+  geometry made;
+  made.n = {1, 1, n};
+  made.input.length = made.input.stride = {1, 1, 1};
+  made.input.length[2] = made.input.distance = made.input.extent = n;
+  made.output = made.input;
+  return made;
+}
+
+template <class T>
+void strike(const call& how, inject::site where, const inject::place& here, std::vector<std::complex<T>>& data) {
+  how.injector.strike(where, here, reinterpret_cast<T*>(data.data()), 2 * static_cast<std::int64_t>(data.size()));
+}
+
+template <class T>
+bool is_finite(const std::vector<std::complex<T>>& z) {
+  return std::all_of(z.begin(), z.end(), [](auto v) { return std::isfinite(v.real()) && std::isfinite(v.imag()); });
+}
+
+template <class T, class W>
+std::complex<W> weighted_sum(const std::vector<std::complex<T>>& z, const std::vector<std::complex<W>>& weights) {
+  std::complex<W> total = 0;
+  for (std::size_t j = 0; j < z.size(); ++j) total += multiply(std::complex<W>(z[j]), weights[j]);
+  return total;
+}
+
+template <class T>
+std::uint64_t hash(const std::vector<std::complex<T>>& z) {
+  abft::result_hash made;
+  for (const auto& v : z) {
+    made.add(v.real());
+    made.add(v.imag());
+  }
+  return made.bits();
+}
+
+}  // namespace
+
+template <class T>
+convolution<T>::convolution(const geometry& shape, bool protect) : shape_(shape), n_(shape.n[2]), length_(length_of(n_)) {
+  inner_ = std::make_unique<volume<T>>(line_of(length_), split_line(length_), protect);
+  for (std::int64_t j = 0; j < n_; ++j) chirp_.emplace_back(chirp<W>(j, n_));
+  for (const auto& z : chirp_filter<W>(n_, length_)) filter_.emplace_back(z / static_cast<W>(length_));
+  if (protect) weights_ = make_axis_weights<T>(n_, 2, n_);
+}
+
+template <class T>
+void convolution<T>::run(const void* in, void* out, const call& how) const {
+  const places all{shape_.batch * tiles_of_signal(), shape_.batch * waiting_of_signal()};
+  memory_.lend([&](workspace& mine) {
+    mine.x.resize(at(n_));
+    mine.y.resize(at(n_));
+    mine.u.resize(at(length_));
+    mine.f.resize(at(length_));
+    for (std::int64_t b = 0; b < shape_.batch; ++b)
+      run_signal({static_cast<const T*>(in), how, b, all, {(b + 1) * tiles_of_signal() - 1, all.tiles, 0, 1}}, static_cast<T*>(out), mine);
+  });
+}
+
+template <class T>
+void convolution<T>::run_signal(const item& one, T* out, workspace& mine) const {
+  const call& how = one.how;
+  if (how.protection == protection::off) {
+    compute(one, mine);
+  } else {
+    const auto once = [&](int number) -> std::optional<abft::finding> {
+      const encoded input = encode(one, mine.x);
+      if (!compute(one, mine)) return std::nullopt;
+      abft::finding now = verify(one, input, mine.y);
+      how.seen.checked(k_vectors);
+      if (number > 0 || !now.judged || now.word != abft::k_pass) now.bits = hash(mine.y);
+      return now;
+    };
+    if (run::attempt(how.seen, how.protection, "fft.end_to_end", 0, once) == abft::outcome::uncorrectable) return;
+  }
+  scatter(mine.y, one.number, how.direction, out);
+}
+
+// The inverse transform is the conjugate of the transform of the conjugate.
+template <class T>
+void convolution<T>::gather(const item& one, signal& x) const {
+  const side& from = shape_.input;
+  const bool inverse = one.how.direction == direction::inverse;
+  for (std::int64_t j = 0; j < n_; ++j) {
+    const bool mirrored = shape_.kind == kind::c2r && 2 * j > n_;
+    const std::int64_t i = one.number * from.distance + (mirrored ? n_ - j : j) * from.stride[2];
+    std::complex<T> z = from.real ? std::complex<T>(one.in[i], 0) : std::complex<T>(one.in[2 * i], one.in[2 * i + 1]);
+    if (shape_.kind == kind::c2r && (j == 0 || 2 * j == n_)) z.imag(0);
+    x[at(j)] = mirrored != inverse ? std::conj(z) : z;
+  }
+}
+
+template <class T>
+void convolution<T>::scatter(const signal& y, std::int64_t number, direction way, T* out) const {
+  const side& to = shape_.output;
+  for (std::int64_t k = 0; k < to.length[2]; ++k) {
+    const std::int64_t i = number * to.distance + k * to.stride[2];
+    const std::complex<T> z = way == direction::inverse ? std::conj(y[at(k)]) : y[at(k)];
+    if (to.real) {
+      out[i] = z.real();
+    } else {
+      out[2 * i] = z.real();
+      out[2 * i + 1] = z.imag();
+    }
+  }
+}
+
+// x is scratch: compute() reads the signal again, so that what it works on does not vouch for itself.
+template <class T>
+typename convolution<T>::encoded convolution<T>::encode(const item& one, signal& x) const {
+  gather(one, x);
+  encoded made;
+  made.finite = is_finite(x);
+  W squares = 0;
+  for (const auto& z : x) squares += W(z.real()) * W(z.real()) + W(z.imag()) * W(z.imag());
+  made.norm = static_cast<double>(std::sqrt(squares));
+  for (int v = 0; v < k_vectors; ++v) made.sums.set(v, weighted_sum(x, weights_.b[v]));
+  one.how.injector.strike(inject::site::fft_checksum, one.here, made.sums.high, 2 * k_vectors);
+  return made;
+}
+
+// y = scale · DFT(x). False if one of the long transforms could not be repaired.
+template <class T>
+bool convolution<T>::compute(const item& one, workspace& mine) const {
+  const call& how = one.how;
+  gather(one, mine.x);
+  strike(how, inject::site::fft_input, one.here, mine.x);
+  signal struck;
+  const signal* factors = &chirp_;
+  if constexpr (inject::active_injector::enabled) {
+    struck = chirp_;
+    strike(how, inject::site::fft_twiddle, one.here, struck);
+    factors = &struck;
+  }
+  for (std::int64_t j = 0; j < n_; ++j) mine.u[at(j)] = multiply(mine.x[at(j)], (*factors)[at(j)]);
+  std::fill(mine.u.begin() + static_cast<std::ptrdiff_t>(n_), mine.u.end(), std::complex<T>(0));
+  bool done = transform_long(one, direction::forward, mine.u, mine.f, 0);
+  for (std::int64_t k = 0; k < length_; ++k) mine.f[at(k)] = multiply(mine.f[at(k)], filter_[at(k)]);
+  strike(how, inject::site::fft_stage, one.here, mine.f);
+  strike(how, inject::site::fft_intermediate, {(one.number + 1) * waiting_of_signal() - 1, one.all.waiting, 0, 1}, mine.f);
+  done = transform_long(one, direction::inverse, mine.f, mine.u, 1) && done;
+  for (std::int64_t k = 0; k < n_; ++k) {
+    mine.y[at(k)] = multiply(mine.u[at(k)], (*factors)[at(k)]);
+    if (how.scale != 1) mine.y[at(k)] *= static_cast<T>(how.scale);
+  }
+  if (done) strike(how, inject::site::fft_output, one.here, mine.y);
+  return done;
+}
+
+// `which`: the first or the second long transform of the signal.
+template <class T>
+bool convolution<T>::transform_long(const item& one, direction way, const signal& from, signal& to, int which) const {
+  const call& how = one.how;
+  const call part{way, 1, false, how.protection, how.threads, how.stream, how.workspace, how.seen, how.injector};
+  const numbering where{one.all, one.number * tiles_of_signal() + which * inner_->tiles_of_signal(),
+                        one.number * waiting_of_signal() + which * inner_->waiting_of_signal()};
+  return inner_->run_part(reinterpret_cast<const T*>(from.data()), reinterpret_cast<T*>(to.data()), part, where, one.number);
+}
+
+template <class T>
+abft::finding convolution<T>::verify(const item& one, const encoded& input, const signal& y) const {
+  const call& how = one.how;
+  abft::finding now;
+  now.index = one.number;
+  if (!is_finite(y) && (!input.finite || input.norm > abft::overflow_norm<T>(16 * static_cast<double>(length_)))) {
+    now.judged = false;
+    now.residual = std::numeric_limits<double>::quiet_NaN();
+    return now;
+  }
+  const double points = static_cast<double>(n_);
+  const double scale = static_cast<double>(static_cast<T>(how.scale));
+  abft::guarded_threshold tau(abft::fft_residual<T>(points, input.norm, k_kappa * k_convolution_sensitivity) * scale +
+                              abft::fft_output_underflow<T>(points));
+  how.injector.strike(inject::site::fft_threshold, one.here, &tau.value, 2);
+  now.threshold = tau.value;
+  std::uint32_t words[k_vectors];
+  for (int v = 0; v < k_vectors; ++v) {
+    const auto rho = weighted_sum(y, weights_.a[v]) - input.sums.template get<W>(v) * static_cast<W>(scale);
+    const double size = std::hypot(static_cast<double>(rho.real()), static_cast<double>(rho.imag()));
+    words[v] = abft::verify(size, tau);
+    if (!(size <= now.residual)) now.residual = size;
+  }
+  how.injector.strike(inject::site::fft_comparison, one.here, words, k_vectors);
+  if (std::any_of(words, words + k_vectors, [](std::uint32_t word) { return word != abft::k_pass; })) now.word = abft::k_fail;
+  return now;
+}
+
+template class convolution<float>;
+template class convolution<double>;
+
+}  // namespace ballast::fft::cpu

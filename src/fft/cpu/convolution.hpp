@@ -1,0 +1,72 @@
+// A long line of a length that no tile holds and that has no split into lines that do: Bluestein's convolution of the whole line.
+// Layer: backend "cpu".
+// Source: L. Bluestein, 1970; the formula is in fft/wide.hpp.
+//
+// The two long transforms are volumes with their own protection; the products around them are covered by a check of each signal from its
+// input to its output ("fft.end_to_end").
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "fft/checks.hpp"
+#include "fft/cpu/volume.hpp"
+
+namespace ballast::fft::cpu {
+
+// Transforms of one axis, n[2].
+template <class T>
+class convolution final : public transform {
+ public:
+  convolution(const geometry& shape, bool protect);
+  void run(const void* in, void* out, const call& how) const override;
+
+ private:
+  using W = wide<T>;
+  using signal = std::vector<std::complex<T>>;
+  struct workspace {
+    signal x, y;  // n elements: input and output
+    signal u, f;  // length_ elements: the two sides of the long transforms
+  };
+  // One signal of an execution.
+  struct item {
+    const T* in;
+    const call& how;
+    std::int64_t number;  // in the batch
+    places all;
+    inject::place here;
+  };
+  // What is known of a signal before it is transformed.
+  struct encoded {
+    checksum sums;
+    double norm = 0;
+    bool finite = true;
+  };
+
+  void run_signal(const item& one, T* out, workspace& mine) const;
+  void gather(const item& one, signal& x) const;
+  encoded encode(const item& one, signal& x) const;
+  bool compute(const item& one, workspace& mine) const;
+  bool transform_long(const item& one, direction way, const signal& from, signal& to, int which) const;
+  abft::finding verify(const item& one, const encoded& input, const signal& y) const;
+  void scatter(const signal& y, std::int64_t number, direction way, T* out) const;
+
+  // Of one signal: the tiles of the two long transforms, and the signal itself as one more.
+  std::int64_t tiles_of_signal() const { return 2 * inner_->tiles_of_signal() + 1; }
+  std::int64_t waiting_of_signal() const { return 2 * inner_->waiting_of_signal() + 1; }
+
+  geometry shape_;
+  std::int64_t n_;
+  std::int64_t length_;  // of the convolution
+  std::unique_ptr<volume<T>> inner_;
+  signal chirp_, filter_;
+  axis_weights<T> weights_;
+  mutable workspace_pool<workspace> memory_;
+};
+
+extern template class convolution<float>;
+extern template class convolution<double>;
+
+}  // namespace ballast::fft::cpu

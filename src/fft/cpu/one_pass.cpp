@@ -1,0 +1,99 @@
+// The jobs of a transform in one pass: which access each side has, and what the next tile will read.
+#include "fft/cpu/one_pass.hpp"
+
+#include <algorithm>
+
+#include "core/aligned_buffer.hpp"
+
+namespace ballast::fft::cpu {
+namespace {
+
+// Real data of even length are complex lines of half of it.
+form form_of(const geometry& shape) {
+  if (shape.kind == kind::c2c || shape.n[2] % 2 == 1) return form::complex;
+  return shape.kind == kind::r2c ? form::real_forward : form::real_inverse;
+}
+
+}  // namespace
+
+template <class T>
+one_pass<T>::one_pass(const geometry& shape, bool protect)
+    : shape_(shape),
+      lanes_(kernels<T>().lanes),
+      line_(form_of(shape), shape.n[2], 2, protect),
+      tiles_(ceil_div(shape.batch, lanes_)),
+      scratch_scalars_(core::checked_product(line_.rows_scratch(), 2 * lanes_)) {}
+
+template <class T>
+void one_pass<T>::run(const void* in, void* out, const call& how) const {
+  const T* from = static_cast<const T*>(in);
+  T* to = static_cast<T*>(out);
+  const tile_job<T> common = common_job(to, how);
+  const places all{tiles_, 0};
+  memory_.lend([&](scratch_slots<T>& slots) {
+    slots.prepare(how.threads, scratch_scalars_);
+    const crew<T> workers{how, all, slots, how.threads};
+    workers.for_tiles(tiles_, line_.rows_scratch(), [&](std::int64_t tile, tile_worker<T>& worker) {
+      tile_job<T> job = common;
+      const std::int64_t first = tile * lanes_;
+      job.used = static_cast<int>(std::min<std::int64_t>(lanes_, shape_.batch - first));
+      job.from.base = from + first * common.from.lane;
+      job.to.base = to + first * common.to.lane;
+      job.stream = common.stream && job.used == lanes_;
+      job.ahead = next_tile(job, first);
+      job.interval = tile;
+      job.index = first;
+      (void)worker.process(job);
+      return true;
+    });
+  });
+}
+
+// What all tiles share.
+template <class T>
+tile_job<T> one_pass<T>::common_job(const T* out, const call& how) const {
+  const side& from = shape_.input;
+  const side& to = shape_.output;
+  const bool even = shape_.n[2] % 2 == 0;
+  const bool one_lane = shape_.batch == 1;
+  tile_job<T> job;
+  job.transform = &line_;
+  job.inverse = how.direction == direction::inverse;
+  job.scale = how.scale;
+  job.from.lane = from.distance * (from.real ? 1 : 2);
+  job.from.element = from.stride[2] * (from.real ? 1 : 2);
+  job.to.lane = to.distance * (to.real ? 1 : 2);
+  job.to.element = to.stride[2] * (to.real ? 1 : 2);
+  job.rows_stored = from.real && !even ? to.length[2] : line_.rows_out();
+  job.expand = to.real && !even;
+  if (from.real)
+    job.from.how = !even ? access::real : from.stride[2] == 1 ? access::rows : access::scalars;
+  else if (from.distance == 1 && !one_lane && (from.stride[2] == 1 || shape_.n[2] != 1))
+    job.from.how = access::columns;
+  else
+    job.from.how = from.stride[2] == 1 || shape_.n[2] == 1 ? access::rows : access::complex;
+  if (to.real)
+    job.to.how = !even ? access::real : to.stride[2] == 1 ? access::rows : access::scalars;
+  else
+    job.to.how = to.distance == 1 && !one_lane ? access::columns : to.stride[2] == 1 ? access::rows : access::complex;
+  job.stream = (job.to.how == access::rows && may_stream(to, out, how, job.to.lane)) ||
+               (job.to.how == access::columns && may_stream(to, out, how, job.to.element));
+  return job;
+}
+
+// `job` begins with signal `first`.
+template <class T>
+read_ahead one_pass<T>::next_tile(const tile_job<T>& job, std::int64_t first) const {
+  const std::int64_t after = std::min<std::int64_t>(lanes_, shape_.batch - first - lanes_);
+  if (after <= 0) return {};
+  const auto width = static_cast<std::int64_t>(sizeof(T));
+  const T* next = job.from.base + lanes_ * job.from.lane;
+  if (job.from.how == access::rows) return read_ahead(next, after, 2 * line_.rows_in() * width, job.from.lane * width);
+  if (job.from.how == access::columns) return read_ahead(next, line_.rows_in(), 2 * after * width, job.from.element * width);
+  return {};
+}
+
+template class one_pass<float>;
+template class one_pass<double>;
+
+}  // namespace ballast::fft::cpu

@@ -1,0 +1,31 @@
+// Lines that a tile holds: W signals (lanes) with all their elements go from memory through one tile and back.
+// Layer: backend "cpu".
+#pragma once
+
+#include "fft/cpu/workspace.hpp"
+
+namespace ballast::fft::cpu {
+
+// Transforms of one axis, n[2].
+template <class T>
+class one_pass final : public transform {
+ public:
+  one_pass(const geometry& shape, bool protect);
+  void run(const void* in, void* out, const call& how) const override;
+
+ private:
+  tile_job<T> common_job(const T* out, const call& how) const;
+  read_ahead next_tile(const tile_job<T>& job, std::int64_t first) const;
+
+  geometry shape_;
+  int lanes_;
+  line<T> line_;
+  std::int64_t tiles_;
+  std::int64_t scratch_scalars_;
+  mutable workspace_pool<scratch_slots<T>> memory_;
+};
+
+extern template class one_pass<float>;
+extern template class one_pass<double>;
+
+}  // namespace ballast::fft::cpu

@@ -1,0 +1,327 @@
+// Attempts at a tile, its verification, and the judgement of lanes with numbers near overflow, Inf or NaN.
+#include "fft/cpu/tile.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include <hwy/cache_control.h>
+
+#include "run/attempt.hpp"
+
+namespace ballast::fft::cpu {
+namespace {
+
+// Strikes the used lanes of `rows` rows that are `stride` apart; with halves = 1 only the real parts.
+template <class T>
+void strike_rows(inject::active_injector& injector, inject::site where, const inject::place& here, T* base, std::int64_t stride,
+                 std::int64_t rows, int used, int halves = 2) {
+  if constexpr (inject::active_injector::enabled) {
+    const int lanes = kernels<T>().lanes;
+    if (used == lanes && stride == 2 * lanes && halves == 2) {
+      injector.strike(where, here, base, rows * stride);
+      return;
+    }
+    std::vector<T> compact;
+    for (std::int64_t j = 0; j < rows; ++j) {
+      for (int half = 0; half < halves; ++half)
+        compact.insert(compact.end(), base + j * stride + half * lanes, base + j * stride + half * lanes + used);
+    }
+    if (!injector.strike(where, here, compact.data(), static_cast<std::int64_t>(compact.size()))) return;
+    const T* next = compact.data();
+    for (std::int64_t j = 0; j < rows; ++j) {
+      for (int half = 0; half < halves; ++half, next += used)
+        std::memcpy(base + j * stride + half * lanes, next, static_cast<std::size_t>(used) * sizeof(T));
+    }
+  }
+}
+
+// The factor of the norm as the data type has it.
+template <class T>
+double rounded_scale(const tile_job<T>& job) {
+  return static_cast<double>(static_cast<T>(job.scale));
+}
+
+// Lanes of a smaller norm cannot overflow.
+template <class T>
+double room(const tile_job<T>& job) {
+  return abft::overflow_norm<T>(16 * job.transform->points());
+}
+
+}  // namespace
+
+template <class T>
+tile_worker<T>::tile_worker(const call& how, const places& all, scratch<T>& mine, int slot)
+    : how_(how), all_(all), mine_(mine), slot_(slot), kernel_(kernels<T>()) {}
+
+template <class T>
+tile_worker<T>::~tile_worker() {
+  if (checks_ > 0) how_.seen.checked(checks_);
+  // Once for all the tiles of a task: a fence waits for memory.
+  if (streamed_) hwy::FlushStream();
+}
+
+template <class T>
+tile_result tile_worker<T>::process(const tile_job<T>& job) {
+  T* done = nullptr;
+  if (how_.protection == protection::off) {
+    load_tile(job, mine_.x.data(), nullptr);
+    done = transform(job);
+  } else {
+    bool damaged = false;
+    const auto once = [&](int number) -> std::optional<abft::finding> {
+      damaged = load_tile(job, mine_.x.data(), &mine_.input) != 0;
+      if (damaged) return std::nullopt;
+      set_thresholds(job);
+      strike_sums(job);
+      done = transform(job);
+      abft::finding now = verify(job, done);
+      // A tile that passes at once needs no hash.
+      if (number > 0 || !now.judged || now.word != abft::k_pass) now.bits = hash(job, done);
+      return now;
+    };
+    const abft::outcome ended = run::attempt(how_.seen, how_.protection, "fft.signal", slot_, once);
+    if (damaged) return tile_result::damaged_input;
+    if (ended == abft::outcome::uncorrectable) return tile_result::uncorrectable;
+  }
+  store_tile(job, done);
+  streamed_ = streamed_ || job.stream;
+  if (job.waiting >= 0)
+    strike_rows(how_.injector, inject::site::fft_intermediate, {job.waiting, all_.waiting, 0, 1}, job.to.base,
+                job.to.how == access::blocks ? 2 * kernel_.lanes : job.to.element, job.rows_stored, job.used);
+  return tile_result::done;
+}
+
+// ---- Transform ----
+
+template <class T>
+T* tile_worker<T>::transform(const tile_job<T>& job) {
+  strike_rows(how_.injector, inject::site::fft_input, place(job), mine_.x.data(), 2 * kernel_.lanes, job.transform->rows_in(), job.used,
+              job.from.how == access::real ? 1 : 2);
+  T* done = compute(job, mine_.x.data(), mine_.y.data());
+  // Only what is stored: a fault elsewhere would be no fault of the output.
+  strike_rows(how_.injector, inject::site::fft_output, place(job), done, 2 * kernel_.lanes, job.rows_stored, job.used,
+              job.to.how == access::real ? 1 : 2);
+  return done;
+}
+
+template <class T>
+T* tile_worker<T>::compute(const tile_job<T>& job, T* x, T* y) {
+  const line<T>& transform = *job.transform;
+  const auto strike = [&](inject::site where, std::int64_t step, T* data, std::int64_t scalars) {
+    const std::int64_t row = 2 * kernel_.lanes;
+    if (where == inject::site::fft_intermediate) {
+      if (all_.waiting == 0) strike_rows(how_.injector, where, place(job), data, row, scalars / row, job.used);
+    } else if (where == inject::site::fft_stage) {
+      strike_rows(how_.injector, where, {job.interval, all_.tiles, step, std::max<std::int64_t>(1, transform.stages())}, data, row,
+                  scalars / row, job.used);
+    } else {
+      how_.injector.strike(where, {job.interval, all_.tiles, step, transform.twiddle_steps() + (job.coarse != nullptr ? 1 : 0)}, data,
+                           scalars);
+    }
+  };
+  T* done = transform.run(x, y, job.inverse, job.ahead, strike);
+  if (job.coarse != nullptr) {
+    const T* coarse = job.coarse;
+    std::vector<T> struck;
+    if constexpr (inject::active_injector::enabled) {
+      struck.assign(coarse, coarse + 2 * transform.rows_out());
+      // Row 0 has the factor 1.
+      strike(inject::site::fft_twiddle, transform.twiddle_steps(), struck.data() + 2, static_cast<std::int64_t>(struck.size()) - 2);
+      coarse = struck.data();
+    }
+    kernel_.twiddle_rows(done, done, transform.rows_out(), coarse, job.fine, false, job.inverse);
+  }
+  if (job.scale != 1) kernel_.scale_rows(done, transform.rows_out(), static_cast<T>(job.scale));
+  return done;
+}
+
+// ---- Verification ----
+
+// Thresholds from the norms of the lanes. Norms whose squares are out of range are summed again with a scale.
+template <class T>
+void tile_worker<T>::set_thresholds(const tile_job<T>& job) {
+  constexpr abft::squares_range range = abft::k_squares<T>;
+  const double points = job.transform->points();
+  const double scale = rounded_scale(job);
+  const double kappa = k_kappa * job.transform->sensitivity();
+  const double least = abft::fft_residual<T>(points, 0, kappa) * scale + abft::fft_output_underflow<T>(points);
+  const double factor = (abft::fft_residual<T>(points, 1, kappa) - abft::fft_residual<T>(points, 0, kappa)) * scale;
+  any_special_ = false;
+  if (kernel_.set_thresholds(mine_.input, job.used, factor, least, range.low, range.high, mine_.verdicts)) return;
+  for (int l = 0; l < job.used; ++l) {
+    const double squares = mine_.input.squares[l];
+    const double norm =
+        squares > range.low && squares < range.high ? std::sqrt(squares) : careful_norm(mine_.x.data(), job.transform->rows_in(), l);
+    special_[l] = !(norm < room(job));
+    any_special_ = any_special_ || special_[l];
+    mine_.verdicts.value[l] = mine_.verdicts.twin[l] = factor * norm + least;
+  }
+}
+
+template <class T>
+abft::finding tile_worker<T>::verify(const tile_job<T>& job, T* done) {
+  const line<T>& transform = *job.transform;
+  // Twiddle factors are taken off again while the sums are made: their product is verified together with the transform.
+  signed_sum<T> sum = transform.output_weights(job.inverse, &mine_.output);
+  sum.coarse = job.coarse;
+  sum.fine = job.fine;
+  if (sum.weights != nullptr)
+    kernel_.sum_signed(done, transform.rows_out(), sum);
+  else
+    kernel_.sum_tile(done, transform.rows_out(), transform.weights(1, job.inverse, &mine_.output), false);
+  lane_verdicts& lanes = mine_.verdicts;
+  strike_lanes(inject::site::fft_threshold, job, lanes.value, lanes.twin);
+  kernel_.compare(mine_.input, mine_.output, rounded_scale(job), lanes);
+  if (any_special_) judge_special_lanes(job, done);
+  strike_lanes(inject::site::fft_comparison, job, lanes.word[0], lanes.word[1]);
+  checks_ += static_cast<std::uint64_t>(k_vectors * job.used);
+  abft::finding now;
+  std::uint64_t wrong = 0;
+  for (int l = 0; l < job.used; ++l) wrong |= (lanes.word[0][l] ^ k_lane_pass) | (lanes.word[1][l] ^ k_lane_pass);
+  if (wrong == 0 && !any_special_) return now;
+  int l = 0;
+  if (wrong != 0) {
+    while (lanes.word[0][l] == k_lane_pass && lanes.word[1][l] == k_lane_pass) ++l;
+    now.word = abft::k_fail;
+  } else {
+    while (l < job.used && !(special_[l] && repeat_[l])) ++l;
+    if (l == job.used) return now;
+    now.judged = false;
+  }
+  const int v = lanes.word[0][l] == k_lane_pass ? 1 : 0;
+  now.index = job.index + l * job.index_lane;
+  now.residual = lanes.size[v][l];
+  now.threshold = lanes.value[l];
+  return now;
+}
+
+template <class T>
+std::uint64_t tile_worker<T>::hash(const tile_job<T>& job, const T* done) const {
+  abft::result_hash made;
+  for (std::int64_t j = 0; j < 2 * job.transform->rows_out(); ++j) {
+    for (int l = 0; l < job.used; ++l) made.add(done[j * kernel_.lanes + l]);
+  }
+  return made.bits();
+}
+
+// ---- Lanes whose numbers the vector code cannot sum ----
+
+template <class T>
+double tile_worker<T>::careful_norm(const T* x, std::int64_t rows, int l) const {
+  const std::int64_t half = kernel_.lanes;
+  T largest = 0;
+  for (std::int64_t j = 0; j < 2 * rows; ++j) {
+    const T size = std::abs(x[j * half + l]);
+    if (!(size <= largest)) largest = size;
+    if (std::isnan(size)) return std::numeric_limits<double>::infinity();
+  }
+  if (largest == 0 || !std::isfinite(largest)) return static_cast<double>(largest);
+  double squares = 0;
+  for (std::int64_t j = 0; j < 2 * rows; ++j) {
+    const double part = static_cast<double>(x[j * half + l]) / static_cast<double>(largest);
+    squares += part * part;
+  }
+  return std::sqrt(squares) * static_cast<double>(largest);
+}
+
+template <class T>
+bool tile_worker<T>::is_finite(const T* tile, std::int64_t rows, int l) const {
+  for (std::int64_t j = 0; j < 2 * rows; ++j) {
+    if (!std::isfinite(tile[j * kernel_.lanes + l])) return false;
+  }
+  return true;
+}
+
+template <class T>
+std::complex<wide<T>> tile_worker<T>::wide_sum(const T* tile, std::int64_t rows, int l, const encoder<T>& encode, int vector) const {
+  using W = wide<T>;
+  std::complex<W> total = 0;
+  for (std::int64_t j = 0; j < rows; ++j) {
+    const W re = tile[j * 2 * kernel_.lanes + l];
+    const W im = tile[j * 2 * kernel_.lanes + kernel_.lanes + l];
+    if (encode.general) {
+      const T* w = encode.weights + 8 * j + 4 * vector;
+      total += std::complex<W>(W(w[0]) * re + W(w[2]) * im, W(w[1]) * re + W(w[3]) * im);
+    } else {
+      const T* w = encode.weights + 4 * j + 2 * vector;
+      total += multiply(std::complex<W>(re, im), std::complex<W>(w[0], w[1]));
+    }
+  }
+  return total;
+}
+
+// Overwrites the words of the special lanes. Those that only repetition judges pass here.
+template <class T>
+void tile_worker<T>::judge_special_lanes(const tile_job<T>& job, const T* done) {
+  // The input is read again: the transform has overwritten it, and a fault in the tile must not pass for special data.
+  T* again = mine_.need_spare();
+  load_tile(job, again, nullptr);
+  const T* judged = done;
+  if (job.coarse != nullptr) {
+    T* other = done == mine_.x.data() ? mine_.y.data() : mine_.x.data();
+    kernel_.twiddle_rows(done, other, job.transform->rows_out(), job.coarse, job.fine, true, job.inverse);
+    judged = other;
+  }
+  lane_verdicts& lanes = mine_.verdicts;
+  for (int l = 0; l < job.used; ++l) {
+    if (!special_[l]) continue;
+    const lane_judgement seen = judge_special(job, again, judged, l);
+    repeat_[l] = seen == lane_judgement::repeat;
+    lanes.word[0][l] = lanes.word[1][l] = seen == lane_judgement::fail ? ~k_lane_pass : k_lane_pass;
+  }
+}
+
+// Finite numbers near overflow are summed in more range. Of Inf and NaN that belong to the data no checksum can say anything.
+template <class T>
+typename tile_worker<T>::lane_judgement tile_worker<T>::judge_special(const tile_job<T>& job, const T* again, const T* judged,
+                                                                      int l) const {
+  const line<T>& transform = *job.transform;
+  if (!is_finite(again, transform.rows_in(), l)) return lane_judgement::repeat;
+  const double norm = careful_norm(again, transform.rows_in(), l);
+  // An overflow that the data cause needs large data.
+  if (!is_finite(judged, transform.rows_out(), l)) return norm > room(job) ? lane_judgement::repeat : lane_judgement::fail;
+  const double scale = rounded_scale(job);
+  const double tau = abft::fft_residual<T>(transform.points(), norm, k_kappa * transform.sensitivity()) * scale +
+                     abft::fft_output_underflow<T>(transform.points());
+  for (int v = 0; v < k_vectors; ++v) {
+    const auto rho = wide_sum(judged, transform.rows_out(), l, transform.weights(1, job.inverse, nullptr), v) -
+                     wide_sum(again, transform.rows_in(), l, transform.weights(0, job.inverse, nullptr), v) * static_cast<wide<T>>(scale);
+    if (!(std::abs(rho) <= static_cast<wide<T>>(tau))) return lane_judgement::fail;
+  }
+  return lane_judgement::pass;
+}
+
+// ---- Injection into the check ----
+
+template <class T>
+void tile_worker<T>::strike_sums(const tile_job<T>& job) {
+  if constexpr (inject::active_injector::enabled) {
+    double compact[4 * k_max_lanes];
+    for (int i = 0; i < 4; ++i) std::copy_n(mine_.input.high[i], job.used, compact + i * job.used);
+    if (!how_.injector.strike(inject::site::fft_checksum, place(job), compact, 4 * job.used)) return;
+    for (int i = 0; i < 4; ++i) std::copy_n(compact + i * job.used, job.used, mine_.input.high[i]);
+  }
+}
+
+// Strikes the used lanes of two arrays as one.
+template <class T>
+template <class U>
+void tile_worker<T>::strike_lanes(inject::site where, const tile_job<T>& job, U* first, U* second) {
+  if constexpr (inject::active_injector::enabled) {
+    U compact[2 * k_max_lanes];
+    std::copy_n(first, job.used, compact);
+    std::copy_n(second, job.used, compact + job.used);
+    if (!how_.injector.strike(where, place(job), compact, 2 * job.used)) return;
+    std::copy_n(compact, job.used, first);
+    std::copy_n(compact + job.used, job.used, second);
+  }
+}
+
+template class tile_worker<float>;
+template class tile_worker<double>;
+
+}  // namespace ballast::fft::cpu

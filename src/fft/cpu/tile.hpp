@@ -1,0 +1,86 @@
+// The life of a tile on one thread: load, encode, transform, verify, again if it fails, and only then store.
+// Layer: backend "cpu". Its SIMD is in kernels.hpp, its transform in line.hpp, its load and store in tile_job.hpp.
+// Source: TurboFFT, PPoPP 2025 (checksums per group); docs/design/fft.md, "What is checked, and when".
+#pragma once
+
+#include <cstdint>
+
+#include "core/aligned_buffer.hpp"
+#include "fft/cpu/tile_job.hpp"
+
+namespace ballast::fft::cpu {
+
+// What one thread works in. A worker owns its slot's scratch while it runs.
+template <class T>
+struct scratch {
+  core::aligned_buffer<T> x, y, spare;
+  std::int64_t scalars = 0;
+  lane_sums input;
+  lane_sums output;
+  lane_verdicts verdicts;
+
+  explicit scratch(std::int64_t wanted) : x(wanted), y(wanted), scalars(wanted) {}
+  T* need_spare() {
+    if (spare.size() == 0) spare = core::aligned_buffer<T>(scalars);
+    return spare.data();
+  }
+};
+
+// How many places the injection sites of a call have.
+struct places {
+  std::int64_t tiles = 0;
+  std::int64_t waiting = 0;  // tiles whose result waits in memory; 0: every tile shows itself before its last stage instead
+};
+
+// damaged_input: what waited in memory does not match its seal. uncorrectable: recorded as "fft.signal". Only done has stored anything.
+enum class tile_result : std::uint8_t { done, damaged_input, uncorrectable };
+
+// Does the tiles of one task.
+template <class T>
+class tile_worker {
+ public:
+  tile_worker(const call& how, const places& all, scratch<T>& mine, int slot);
+  ~tile_worker();
+  tile_worker(const tile_worker&) = delete;
+  tile_worker& operator=(const tile_worker&) = delete;
+
+  tile_result process(const tile_job<T>& job);
+
+ private:
+  enum class lane_judgement : std::uint8_t { pass, fail, repeat };
+
+  // Steps of one attempt.
+  T* transform(const tile_job<T>& job);
+  T* compute(const tile_job<T>& job, T* x, T* y);
+  void set_thresholds(const tile_job<T>& job);
+  abft::finding verify(const tile_job<T>& job, T* done);
+  std::uint64_t hash(const tile_job<T>& job, const T* done) const;
+
+  // Lanes whose numbers the vector code cannot sum.
+  double careful_norm(const T* x, std::int64_t rows, int l) const;
+  bool is_finite(const T* tile, std::int64_t rows, int l) const;
+  std::complex<wide<T>> wide_sum(const T* tile, std::int64_t rows, int l, const encoder<T>& encode, int vector) const;
+  void judge_special_lanes(const tile_job<T>& job, const T* done);
+  lane_judgement judge_special(const tile_job<T>& job, const T* again, const T* judged, int l) const;
+
+  inject::place place(const tile_job<T>& job) const { return {job.interval, all_.tiles, 0, 1}; }
+  void strike_sums(const tile_job<T>& job);
+  template <class U>
+  void strike_lanes(inject::site where, const tile_job<T>& job, U* first, U* second);
+
+  const call& how_;
+  const places& all_;
+  scratch<T>& mine_;
+  int slot_;
+  const kernel_table<T>& kernel_;
+  bool any_special_ = false;
+  bool special_[k_max_lanes] = {};
+  bool repeat_[k_max_lanes] = {};  // of the special ones: only repetition judges them
+  std::uint64_t checks_ = 0;
+  bool streamed_ = false;
+};
+
+extern template class tile_worker<float>;
+extern template class tile_worker<double>;
+
+}  // namespace ballast::fft::cpu

@@ -1,0 +1,84 @@
+// Signals that are larger than a tile or have several axes: volumes n₀ × n₁ × n₂, transformed axis by axis with a workspace between.
+// Layer: backend "cpu".
+// Source: D. Bailey, FFTs in external or hierarchical memory, 1990 (a long line as a matrix).
+//
+// Lines along axes 0 and 1 go from memory to the workspace, W neighbours of axis 2 to a tile; lines along axis 2 go from there to the
+// output, W neighbours of axis 1 to a tile. A long 1-D line is a matrix n₁ × n₂ with twiddle factors between the passes and its output
+// transposed. What waits in the workspace is sealed: a word for each lane of each W rows that changes with every bit of them. If a seal
+// is broken when its rows are read, the signal is computed again from the input.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/aligned_buffer.hpp"
+#include "fft/cpu/workspace.hpp"
+
+namespace ballast::fft::cpu {
+
+// A long line as a matrix.
+struct line_split {
+  std::int64_t n1, n2;  // n = n1 · n2
+};
+
+// Both factors as near to √n as they come; nothing if n has no split into lines that a tile holds.
+std::optional<line_split> split_line(std::int64_t n);
+
+// Where the tiles of one signal stand among all those of a call, by which injection counts them.
+struct numbering {
+  places all;
+  std::int64_t tile = 0;     // of the first tile
+  std::int64_t waiting = 0;  // of the first tile whose result waits in memory
+};
+
+template <class T>
+class volume final : public transform {
+ public:
+  // `split`: n[2] is a long line, the only axis. Else the axes are those of the problem.
+  volume(const geometry& shape, std::optional<line_split> split, bool protect);
+  void run(const void* in, void* out, const call& how) const override;
+
+  // One signal as a part of a larger transform; `signal` is what events call it. False: it could not be repaired; recorded, not stored.
+  bool run_part(const T* in, T* out, const call& how, const numbering& where, std::int64_t signal) const;
+
+  std::int64_t tiles_of_signal() const { return first_tiles_ + second_tiles_ + last_tiles_; }
+  std::int64_t waiting_of_signal() const { return first_tiles_ + second_tiles_; }
+
+ private:
+  // What the passes of one signal share. staging: the result of a transform in place.
+  struct signal_memory {
+    core::aligned_buffer<T> data, first_seals, seals, staging;
+  };
+  struct workspace {
+    scratch_slots<T> slots;
+    std::vector<std::unique_ptr<signal_memory>> signals;  // by slot, where each thread has a whole signal
+  };
+  class signal_run;
+
+  void make_twiddles();
+  void prepare(workspace& memory, int threads) const;
+  signal_memory& memory_of_signal(workspace& memory, int index, const call& how) const;
+
+  geometry shape_;
+  int lanes_;
+  bool long_line_;                         // the volume is a 1-D line
+  std::int64_t n_[3] = {1, 1, 1};          // lengths of the axes
+  std::int64_t in_[3] = {}, out_[3] = {};  // strides in elements of the side
+  std::int64_t width_ = 1;                 // elements of axis 2 while axes 0 and 1 are transformed
+  std::int64_t columns_ = 0;               // tiles across axis 2
+  std::int64_t groups_ = 0;                // tiles across axis 1
+  std::int64_t first_tiles_ = 0, second_tiles_ = 0, last_tiles_ = 0;
+  std::unique_ptr<line<T>> axis_[3];
+  std::vector<T> coarse_;         // twiddle factors of the long line: the first of each tile, and
+  core::aligned_buffer<T> fine_;  // from there to its lanes
+  std::int64_t scratch_scalars_ = 0;
+  std::int64_t data_scalars_ = 0;
+  mutable workspace_pool<workspace> memory_;
+};
+
+extern template class volume<float>;
+extern template class volume<double>;
+
+}  // namespace ballast::fft::cpu

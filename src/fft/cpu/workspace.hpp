@@ -1,0 +1,99 @@
+// The memory that tiles are computed in, kept by a plan from one execution to the next, and the tiles of a pass as tasks for its threads.
+// Layer: backend "cpu".
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "core/parallel.hpp"
+#include "fft/cpu/tile.hpp"
+
+namespace ballast::fft::cpu {
+
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// The scratch of each worker, made when it first runs.
+template <class T>
+class scratch_slots {
+ public:
+  // Room for workers 0 … threads − 1, whose buffers have `scalars` scalars.
+  void prepare(int threads, std::int64_t scalars) {
+    slots_.resize(std::max(slots_.size(), static_cast<std::size_t>(threads)));
+    scalars_ = scalars;
+  }
+  scratch<T>& at(int slot) {
+    auto& mine = slots_[static_cast<std::size_t>(slot)];
+    if (!mine) mine = std::make_unique<scratch<T>>(scalars_);
+    return *mine;
+  }
+
+ private:
+  std::vector<std::unique_ptr<scratch<T>>> slots_;
+  std::int64_t scalars_ = 0;
+};
+
+// The memory of executions. An execution has one workspace to itself; executions that run at the same time have different ones.
+template <class Workspace>
+class workspace_pool {
+ public:
+  template <class Use>
+  void lend(Use&& use) {
+    std::unique_ptr<Workspace> one = take();
+    use(*one);
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(one));
+  }
+
+ private:
+  std::unique_ptr<Workspace> take() {
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) return std::make_unique<Workspace>();
+    std::unique_ptr<Workspace> one = std::move(idle_.back());
+    idle_.pop_back();
+    return one;
+  }
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Workspace>> idle_;
+};
+
+// Who does the tiles of a pass.
+template <class T>
+struct crew {
+  const call& how;
+  const places& all;
+  scratch_slots<T>& slots;
+  int threads = 1;
+  int slot = -1;  // of the one worker that does all; −1: each has the slot that parallel_for gives it
+
+  // Calls body(tile, worker) for tiles 0 … tiles − 1 of `rows` rows each, in tasks of about 2048 rows. A body that returns false ends its
+  // task.
+  template <class Body>
+  void for_tiles(std::int64_t tiles, std::int64_t rows, Body&& body) const {
+    const std::int64_t group = std::max<std::int64_t>(1, std::min(ceil_div(2048, rows), ceil_div(tiles, 4 * threads)));
+    core::parallel_for(threads, ceil_div(tiles, group), [&](std::int64_t task, int own_slot) {
+      const int index = slot >= 0 ? slot : own_slot;
+      tile_worker<T> worker(how, all, slots.at(index), index);
+      for (std::int64_t tile = task * group; tile < std::min(tiles, (task + 1) * group); ++tile) {
+        if (!body(tile, worker)) return;
+      }
+    });
+  }
+};
+
+// Whether stores bypass the cache: outputs above 16 MiB, not in place, whose runs begin at whole vectors. `stride`: scalars between runs.
+template <class T>
+bool may_stream(const side& to, const T* out, const call& how, std::int64_t stride) {
+  constexpr std::int64_t least = std::int64_t{16} << 20;
+  const int lanes = kernels<T>().lanes;
+  const std::int64_t bytes = to.extent * static_cast<std::int64_t>(sizeof(T)) * (to.real ? 1 : 2);
+  const auto vector = static_cast<std::uintptr_t>(lanes) * sizeof(T);
+  return !how.in_place && bytes > least && reinterpret_cast<std::uintptr_t>(out) % vector == 0 && stride % lanes == 0;
+}
+
+}  // namespace ballast::fft::cpu
