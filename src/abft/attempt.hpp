@@ -89,10 +89,10 @@ class attempts {
     const bool same = number_ > 0 && now.bits != 0 && now.bits == bits_;
     const int number = number_++;
     failed_ = failed_ || (waiting_ && !same);
+    same_ = same && !waiting_;  // the bits of an unjudged computation only confirm it
     waiting_ = !now.judged && !same;
     bits_ = now.bits;
     if (now.judged ? now.word == k_pass : same) {
-      same_ = same && now.judged;  // repetition alone cannot tell a false alarm
       if (failed_) return outcome::recomputed;
       if (!now.corrected) return outcome::clean;
       first_ = now;
@@ -114,8 +114,8 @@ class attempts {
   // The first failure: what an event reports. Meaningful unless the outcome is clean.
   BALLAST_HD constexpr const finding& first() const { return first_; }
 
-  // After outcome::recomputed: the computation that passed its check gave the bits of the one before, so the check was struck and not the
-  // data.
+  // After outcome::recomputed: the last computation gave the bits of the one before, which had failed its check. The check was struck and
+  // not the data.
   BALLAST_HD constexpr bool false_alarm() const { return failed_ && same_; }
 
  private:

@@ -141,6 +141,11 @@ TEST(attempts, an_unjudged_tile_passes_by_the_same_bits_twice) {
   EXPECT_EQ(struck.judge(unjudged(2)), outcome::recomputed);
   EXPECT_FALSE(struck.false_alarm()) << "the data differed";
 
+  attempts checker(2);
+  EXPECT_EQ(checker.judge(judged(k_fail, 1)), outcome::open);
+  EXPECT_EQ(checker.judge(unjudged(1)), outcome::recomputed);
+  EXPECT_TRUE(checker.false_alarm());
+
   attempts detect(0);
   EXPECT_EQ(detect.judge(unjudged(1)), outcome::open);
   EXPECT_EQ(detect.judge(unjudged(2)), outcome::uncorrectable);
