@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -279,6 +280,14 @@ class engine {
 
   virtual void wait() {}
 
+  // An operand of the caller where this backend can reach it: itself, or a copy from another memory. `write`: for operands that the call
+  // also writes; commit() takes them back to the caller. A result that is not to be committed needs no call.
+  virtual matrix_view<const S> read(const matrix_view<const S>& operand) = 0;
+  virtual std::span<const S> read(std::span<const S> operand) = 0;
+  virtual matrix_view<S> write(const matrix_view<S>& operand) = 0;
+  virtual std::span<S> write(std::span<S> operand) = 0;
+  virtual void commit() = 0;
+
   // Whether it can work on these elements where they lie.
   virtual bool works_on(const matrix_view<const S>& v) const = 0;
 
@@ -308,7 +317,10 @@ class engine {
   virtual index zero_on_diagonal(const matrix_view<const S>& R) = 0;
 };
 
-// One for each backend. For reference and cpu: their kernels under the same host backend.
+// The dispatch. reference and cpu are kernels under the same host backend. A cuda backend adds its factory and its line here, and takes the
+// name of the algorithm without one away.
+inline constexpr std::string_view k_without_cuda = "QR";
+
 namespace host {
 template <class S>
 std::unique_ptr<engine<S>> make_engine(const context& run);

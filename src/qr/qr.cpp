@@ -13,7 +13,6 @@
 #include "qr/arguments.hpp"
 #include "qr/factorization.hpp"
 #include "run/dispatch.hpp"
-#include "run/staging.hpp"
 
 namespace ballast::qr {
 
@@ -30,13 +29,12 @@ struct call {
   call(std::string problem, const execution& how)
       : token(std::move(problem)),
         scheme(run::choose_scheme(how, k_block_checksum, {k_block_checksum, k_qr_update}, token)),
-        which(run::choose_backend(how, token, "QR")),
+        which(run::choose_backend(how, token, k_without_cuda)),
         injector(how.faults, "qr"),
         seen(token, which, scheme, how, injector),
         threads(core::thread_count(how.threads)),
         run{seen, injector, how, which, which == backend::reference ? 1 : threads},
-        on(make_engine<S>(run)),
-        staging(how.stream) {}
+        on(make_engine<S>(run)) {}
 
   // Nothing is committed then.
   bool lost() const { return seen.uncorrectable() && run.how.protection == protection::correct; }
@@ -49,7 +47,6 @@ struct call {
   int threads;
   context run;
   std::unique_ptr<engine<S>> on;
-  run::host_staging staging;
 };
 
 // A new column-major matrix that the engine works on.
@@ -79,20 +76,20 @@ struct placed {
   matrix_view<S> view;
 };
 
-// Two operands that are written. Where they interleave they are staged as one: of two copies the second would take back to the device what
-// the first has replaced.
+// engine::write for two operands. Where they interleave they are one piece of memory: of two copies the second would take back to the
+// caller what the first has replaced.
 template <class S>
-void stage_both(run::host_staging& staging, matrix_view<S>& A, matrix_view<S>& B) {
+void write_both(engine<S>& on, matrix_view<S>& A, matrix_view<S>& B) {
   const auto [a0, a1] = extent(A);
   const auto [b0, b1] = extent(B);
   if (a1 <= b0 || b1 <= a0) {
-    A = staging.write(A);
-    B = staging.write(B);
+    A = on.write(A);
+    B = on.write(B);
     return;
   }
   S* const low = reinterpret_cast<S*>(const_cast<char*>(std::min(a0, b0)));
   const auto elements = static_cast<std::size_t>(std::max(a1, b1) - std::min(a0, b0)) / sizeof(S);
-  S* const here = staging.write(std::span<S>(low, elements)).data();
+  S* const here = on.write(std::span<S>(low, elements)).data();
   A.data = here + (A.data - low);
   B.data = here + (B.data - low);
 }
@@ -125,15 +122,16 @@ report geqrf_of(matrix_view<S> A, std::span<S> tau, const execution& how) {
     throw invalid_argument_error(fmt::format("{}: tau: expected {} elements, got {}", token, steps, tau.size()));
   check_apart(A, column_major(tau.data(), steps, index{1}), "A and tau", token);
   call<S> here(token, how);
-  A = here.staging.write(A);
-  tau = here.staging.write(tau);
-  const placed<S> work(*here.on, A);
+  engine<S>& on = *here.on;
+  A = on.write(A);
+  tau = on.write(tau);
+  const placed<S> work(on, A);
   const matrix_view<const S> source = work.copied() ? matrix_view<const S>(A) : matrix_view<const S>{};
-  factorization<S>(here.run, *here.on, here.scheme, work.view, tau.data(), source).run();
+  factorization<S>(here.run, on, here.scheme, work.view, tau.data(), source).run();
   if (!here.lost()) {
-    if (work.copied()) here.on->copy(work.view, A);
-    here.on->wait();
-    here.staging.commit();
+    if (work.copied()) on.copy(work.view, A);
+    on.wait();
+    on.commit();
   }
   return here.seen.finish();
 }
@@ -151,9 +149,9 @@ report ormqr_of(side where, transpose op, matrix_view<const S> A, std::span<cons
   check_apart(A, C, "A and C", token);
   call<S> here(token, how);
   engine<S>& on = *here.on;
-  A = here.staging.read(A.block(0, 0, order, count));
-  tau = here.staging.read(tau);
-  C = here.staging.write(C);
+  A = on.read(A.block(0, 0, order, count));
+  tau = on.read(tau);
+  C = on.write(C);
   const placed<const S> V(on, A);
   const orthogonal_factor<S> Q(here.run, on, V.view, tau.data());
   // C op(Q) = (op(Q)ᵀ Cᵀ)ᵀ.
@@ -165,7 +163,7 @@ report ormqr_of(side where, transpose op, matrix_view<const S> A, std::span<cons
     if (!here.lost()) {
       on.copy(made.view, operand);
       on.wait();
-      here.staging.commit();
+      on.commit();
     }
   }
   return here.seen.finish();
@@ -180,10 +178,11 @@ report orgqr_of(matrix_view<S> A, std::span<const S> tau, const execution& how) 
     throw invalid_argument_error(
         fmt::format("{}: A: expected {} ≤ columns ≤ rows for {} reflectors, got {} × {}", token, count, count, A.rows, A.columns));
   call<S> here(token, how);
-  A = here.staging.write(A);
-  tau = here.staging.read(tau);
+  engine<S>& on = *here.on;
+  A = on.write(A);
+  tau = on.read(tau);
   form_q<S>(here, A, tau, A);
-  if (!here.lost()) here.staging.commit();
+  if (!here.lost()) on.commit();
   return here.seen.finish();
 }
 
@@ -197,7 +196,7 @@ report gels_of(matrix_view<S> A, matrix_view<S> B, const execution& how) {
   check_apart(A, B, "A and B", token);
   call<S> here(token, how);
   engine<S>& on = *here.on;
-  stage_both(here.staging, A, B);
+  write_both(on, A, B);
   // The factors of A, or of Aᵀ: made in a copy, so that nothing is committed until all is verified, and A is there to go back to.
   const bool under = A.rows < A.columns;
   const matrix_view<S> tall = under ? A.transposed() : A;
@@ -224,7 +223,7 @@ report gels_of(matrix_view<S> A, matrix_view<S> B, const execution& how) {
     on.copy(C.view, B);
     if (!under) on.copy(X.view, B.block(0, 0, n, k));
     on.wait();
-    here.staging.commit();
+    on.commit();
   }
   return here.seen.finish();
 }
@@ -234,16 +233,17 @@ factors<S> factor_of(matrix_view<const S> A, const execution& how) {
   const std::string token = token_of<S>(A.rows, A.columns);
   check_view(A, "A", token);
   call<S> here(token, how);
-  A = here.staging.read(A);
+  engine<S>& on = *here.on;
+  A = on.read(A);
   factors<S> made;
   made.storage = matrix<S>(A.rows, A.columns, order::column_major);
   made.tau.resize(static_cast<std::size_t>(std::min(A.rows, A.columns)));
-  here.on->copy(A, made.storage.view());
-  here.on->wait();
-  const placed<S> work(*here.on, made.storage.view());
-  factorization<S>(here.run, *here.on, here.scheme, work.view, made.tau.data(), A).run();
-  if (work.copied()) here.on->copy(work.view, made.storage.view());
-  here.on->wait();
+  on.copy(A, made.storage.view());
+  on.wait();
+  const placed<S> work(on, made.storage.view());
+  factorization<S>(here.run, on, here.scheme, work.view, made.tau.data(), A).run();
+  if (work.copied()) on.copy(work.view, made.storage.view());
+  on.wait();
   made.report = here.seen.finish();
   return made;
 }
@@ -304,7 +304,7 @@ matrix<T> factors<T>::solve(matrix_view<const T> B, const execution& how, ballas
   const orthogonal_factor<T> Q(here.run, on, F.view, tau.data());
   if (!here.lost()) {
     const owned<T> C(on, m, B.columns), X(on, n, B.columns);
-    Q.apply(true, {here.staging.read(B)}, C.view);
+    Q.apply(true, {on.read(B)}, C.view);
     if (!here.lost()) solve_triangle<T>(here.run, on, false, F.view.block(0, 0, n, n), C.view.block(0, 0, n, B.columns), X.view);
     if (!here.lost()) on.copy(X.view, made.view());
     on.wait();

@@ -361,17 +361,6 @@ TYPED_TEST(kmeans_backend, any_strides) {
   }
 }
 
-// Counts what is copied out of its memory.
-class counted_device final : public test::forwarding_device {
- public:
-  using forwarding_device::forwarding_device;
-  std::int64_t bytes_read = 0;
-  void copy(void* to, const void* from, std::int64_t bytes, cuda::stream on) override {
-    if (accessible(from)) bytes_read += bytes;
-    forwarding_device::copy(to, from, bytes, on);
-  }
-};
-
 TYPED_TEST(kmeans_backend, operands_in_device_memory) {
   using T = typename TestFixture::real;
   constexpr auto size = static_cast<std::int64_t>(sizeof(T));
@@ -383,7 +372,7 @@ TYPED_TEST(kmeans_backend, operands_in_device_memory) {
   const auto expected = fit(points.view(), wanted, this->how());
   const auto expected_distances = transform(points.view(), points.rows(k), this->how());
 
-  const auto device = std::make_shared<counted_device>(std::make_shared<simt::emulated_device>());
+  const auto device = std::make_shared<test::counted_device>(std::make_shared<simt::emulated_device>());
   const test::current_device_guard current(device);
   const auto there = [&](const std::vector<T>& values) {
     cuda::device_buffer made(device, static_cast<std::int64_t>(values.size()) * size);

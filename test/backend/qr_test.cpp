@@ -18,9 +18,12 @@
 #include <ballast/qr.hpp>
 
 #include "abft/threshold.hpp"
+#include "cuda/device.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
 #include "qr/host/triangle.hpp"
+#include "simt/emulated_device.hpp"
+#include "support/devices.hpp"
 #include "support/effort.hpp"
 
 extern "C" {
@@ -56,7 +59,7 @@ dense<T> random_matrix(index m, index n, std::uint64_t seed) {
   return A;
 }
 
-// The kinds of data on which thresholds must neither cry nor sleep.
+// The kinds of data on which no clean check may fail and no fault may pass.
 const std::vector<std::string> k_kinds = {"normal",     "constant",      "tiny",         "huge",         "columns 1e±12",
                                           "rows 1e±12", "columns 1e±30", "cauchy",       "hilbert",      "low rank",
                                           "graded",     "zero",          "zero columns", "identity",     "subnormal",
@@ -301,6 +304,98 @@ TYPED_TEST(qr, takes_any_strides_and_leaves_the_rest_alone) {
       }
     }
   }
+}
+
+// An array in the memory of an emulated device, which the host sees only through copies.
+template <class T>
+class on_device {
+ public:
+  on_device(const std::shared_ptr<cuda::device>& device, const std::vector<T>& values)
+      : device_(device), size_(values.size()), memory_(device, static_cast<std::int64_t>(size_ * sizeof(T))) {
+    device_->copy(memory_.data(), values.data(), memory_.bytes(), nullptr);
+  }
+  T* data() const { return static_cast<T*>(memory_.data()); }
+  std::vector<T> values() const {
+    std::vector<T> seen(size_);
+    device_->copy(seen.data(), memory_.data(), memory_.bytes(), nullptr);
+    return seen;
+  }
+
+ private:
+  std::shared_ptr<cuda::device> device_;
+  std::size_t size_;
+  cuda::device_buffer memory_;
+};
+
+TYPED_TEST(qr, takes_operands_in_device_memory) {
+  using T = typename TestFixture::T;
+  const auto device = std::make_shared<test::counted_device>(std::make_shared<simt::emulated_device>());
+  const test::current_device_guard current(device);
+  const index m = 30, n = 12, k = 3, ld = m + 2;
+  const dense<T> A = random_matrix<T>(ld, n, 41), B = random_matrix<T>(m, k, 42);
+  const auto list = [](const dense<T>& from) { return std::vector<T>(from.data(), from.data() + from.size()); };
+  const auto of = [](auto* data) { return column_major(data, m, n, ld); };
+
+  // Each call on the host and on the device, which must leave the same in all memory, the gaps between columns included.
+  std::vector<T> F = list(A), tau(n), Q, C = list(B), G = list(A), X = list(B);
+  EXPECT_EQ(geqrf(of(F.data()), tau, this->how()).verdict, verdict::clean);
+  Q = F;
+  (void)orgqr(of(Q.data()), tau, this->how());
+  (void)ormqr(side::left, transpose::yes, of(static_cast<const T*>(F.data())), tau, column_major(C.data(), m, k), this->how());
+  (void)gels(of(G.data()), column_major(X.data(), m, k), this->how());
+
+  const on_device<T> dF(device, list(A)), dtau(device, std::vector<T>(n)), dC(device, list(B)), dG(device, list(A)), dX(device, list(B));
+  const std::span<const T> scalars(dtau.data(), n);
+  device->bytes_read = device->bytes_written = 0;
+  EXPECT_EQ(geqrf(of(dF.data()), std::span<T>(dtau.data(), n), this->how()).verdict, verdict::clean);
+  const std::int64_t bytes = ((n - 1) * ld + m + n) * static_cast<std::int64_t>(sizeof(T));
+  EXPECT_EQ(device->bytes_read, bytes) << "each operand once";
+  EXPECT_EQ(device->bytes_written, bytes);
+  EXPECT_EQ(dF.values(), F);
+  EXPECT_EQ(dtau.values(), tau);
+  const on_device<T> dQ(device, F);
+  (void)orgqr(of(dQ.data()), scalars, this->how());
+  EXPECT_EQ(dQ.values(), Q);
+  (void)ormqr(side::left, transpose::yes, of(static_cast<const T*>(dF.data())), scalars, column_major(dC.data(), m, k), this->how());
+  EXPECT_EQ(dC.values(), C);
+  (void)gels(of(dG.data()), column_major(dX.data(), m, k), this->how());
+  EXPECT_EQ(dG.values(), G);
+  EXPECT_EQ(dX.values(), X);
+  const on_device<T> dA(device, list(A));
+  const auto made = factor(of(static_cast<const T*>(dA.data())), this->how());
+  EXPECT_EQ(made.tau, tau);
+  EXPECT_EQ(dA.values(), list(A));
+}
+
+TYPED_TEST(qr, least_squares_of_interleaved_blocks_in_device_memory) {
+  using T = typename TestFixture::T;
+  // A above B in one matrix: neither may be written back over the other.
+  const auto device = std::make_shared<simt::emulated_device>();
+  const test::current_device_guard current(device);
+  const index m = 9, n = 4, ld = 2 * m;
+  const dense<T> both = random_matrix<T>(ld, n, 43);
+  std::vector<T> here(both.data(), both.data() + both.size());
+  const on_device<T> there(device, here);
+  const auto solve = [&](T* data) { return gels(column_major(data, m, n, ld), column_major(data + m, m, n, ld), this->how()); };
+  EXPECT_EQ(solve(here.data()).verdict, verdict::clean);
+  EXPECT_EQ(solve(there.data()).verdict, verdict::clean);
+  EXPECT_EQ(there.values(), here);
+}
+
+TYPED_TEST(qr, an_uncorrectable_fault_leaves_device_memory_alone) {
+  using T = typename TestFixture::T;
+  const auto device = std::make_shared<test::counted_device>(std::make_shared<simt::emulated_device>());
+  const test::current_device_guard current(device);
+  const dense<T> A = random_matrix<T>(40, 24, 21);
+  const std::vector<T> start(A.data(), A.data() + A.size());
+  const on_device<T> F(device, start), tau(device, std::vector<T>(24));
+  const inject::plan faults({{.site = inject::site::qr_tau, .model = inject::model::stuck_at, .seed = 1}});
+  execution how = this->how();
+  how.faults = &faults;
+  device->bytes_written = 0;
+  EXPECT_THROW((void)geqrf(column_major(F.data(), 40, 24), std::span<T>(tau.data(), 24), how), uncorrectable_error);
+  EXPECT_EQ(device->bytes_written, 0);
+  EXPECT_EQ(F.values(), start);
 }
 
 TYPED_TEST(qr, does_not_depend_on_threads_scheme_of_checks_or_protection) {

@@ -128,4 +128,16 @@ class forwarding_device : public cuda::device {
   std::shared_ptr<cuda::device> inner_;
 };
 
+// Counts what is copied out of its memory and into it.
+class counted_device final : public forwarding_device {
+ public:
+  using forwarding_device::forwarding_device;
+  std::int64_t bytes_read = 0, bytes_written = 0;
+  void copy(void* to, const void* from, std::int64_t bytes, cuda::stream on) override {
+    if (accessible(from)) bytes_read += bytes;
+    if (accessible(to)) bytes_written += bytes;
+    forwarding_device::copy(to, from, bytes, on);
+  }
+};
+
 }  // namespace ballast::test

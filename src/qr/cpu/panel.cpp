@@ -244,38 +244,98 @@ void wide_tall_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt,
   core::trmm('R', 'U', 'N', 'N', left, right, S(1), T + left + left * ldt, ldt, T12, ldt);
 }
 
+namespace {
+
+// The tree over one panel A (m × w): up, tiles are factored and their R stacked, until one tile is left; down, each level's explicit Q
+// gives the level below its B.
 template <class S>
-void tall_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads) {
-  std::vector<level<S>> levels;
-  const auto open = [&](index rows, S* data, index ld) {
+class tree {
+ public:
+  tree(index m, index w, S* A, index lda, int threads) : w_(w), threads_(threads), scratch_(static_cast<std::size_t>(threads)) {
+    const index longest = std::min(m, 2 * tile_rows<S>(w));
+    for (auto& each : scratch_) each = core::aligned_buffer<S>((longest + 2 * w) * w + w);
+    identity_ = core::aligned_buffer<S>(w * w);
+    for (index i = 0; i < w * w; ++i) identity_[i] = i % (w + 1) == 0 ? S(1) : S(0);
+    open(m, A, lda);
+  }
+
+  // Factors all levels. Returns R, w × w.
+  core::aligned_buffer<S> up() {
+    for (;;) {
+      core::aligned_buffer<S> stack = factor_tiles(levels_.back());
+      const index tiles = levels_.back().tiles;
+      if (tiles == 1) return stack;
+      open(tiles * w_, stack.data(), tiles * w_);
+      levels_.back().stack = std::move(stack);
+    }
+  }
+
+  // Makes Q explicit on all levels but the lowest.
+  void down() {
+    for (std::size_t l = levels_.size(); l-- > 1;) {
+      level<S>& here = levels_[l];
+      core::parallel_for(threads_, here.tiles, [&](index i, int slot) {
+        const auto [B, ldb] = above(l, i);
+        S* const tile = here.data + here.first(i);
+        S* const M = scratch_[static_cast<std::size_t>(slot)].data();
+        tile_factor(w_, tile, here.ld, here.T.data() + i * w_ * w_, B, ldb, M);
+        expand_tile(here.count(i), w_, tile, here.ld, B, ldb, M, M + w_ * w_);
+      });
+    }
+  }
+
+  // The first w rows of Q.
+  void top_of_q(S* top) {
+    const level<S>& ground = levels_.front();
+    const auto [B, ldb] = above(0, 0);
+    core::aligned_buffer<S> M(w_ * w_);
+    tile_factor(w_, ground.data, ground.ld, ground.T.data(), B, ldb, M.data());
+    core::trmm('L', 'L', 'N', 'U', w_, w_, S(1), ground.data, ground.ld, M.data(), w_);
+    for (index j = 0; j < w_; ++j) {
+      for (index i = 0; i < w_; ++i) top[i + j * w_] = B[i + j * ldb] - M[i + j * w_];
+    }
+  }
+
+  // The lowest level makes V = Q U⁻¹ instead of Q: H [B; 0] U⁻¹ = H [B U⁻¹; 0].
+  void ground_to_v(const S* U) {
+    level<S>& ground = levels_.front();
+    core::parallel_for(threads_, ground.tiles, [&](index i, int slot) {
+      const auto [B, ldb] = above(0, i);
+      S* const tile = ground.data + ground.first(i);
+      S* const C = scratch_[static_cast<std::size_t>(slot)].data();
+      S* const M = C + w_ * w_;
+      copy_block(w_, w_, B, ldb, C, w_);
+      core::trsm('R', 'U', 'N', 'N', w_, w_, S(1), U, w_, C, w_);
+      tile_factor(w_, tile, ground.ld, ground.T.data() + i * w_ * w_, C, w_, M);
+      expand_tile(ground.count(i), w_, tile, ground.ld, C, w_, M, M + w_ * w_);
+    });
+  }
+
+ private:
+  struct block {
+    const S* data;
+    index ld;
+  };
+
+  void open(index rows, S* data, index ld) {
     level<S> made;
     made.rows = rows;
-    made.tile = tile_rows<S>(w);
+    made.tile = tile_rows<S>(w_);
     made.tiles = std::max<index>(1, rows / made.tile);
-    if (data == nullptr) {
-      made.stack = core::aligned_buffer<S>(rows * w);
-      made.data = made.stack.data();
-      made.ld = rows;
-    } else {
-      made.data = data;
-      made.ld = ld;
-    }
-    made.T = core::aligned_buffer<S>(made.tiles * w * w);
-    levels.push_back(std::move(made));
-  };
-  const index longest = std::min(m, 2 * tile_rows<S>(w));
-  std::vector<core::aligned_buffer<S>> scratch(static_cast<std::size_t>(threads));
-  for (auto& each : scratch) each = core::aligned_buffer<S>((longest + 2 * w) * w + w);
+    made.data = data;
+    made.ld = ld;
+    made.T = core::aligned_buffer<S>(made.tiles * w_ * w_);
+    levels_.push_back(std::move(made));
+  }
 
-  // Up: factor the tiles, stack their R, until one tile is left.
-  open(m, A, lda);
-  for (;;) {
-    level<S>& here = levels.back();
+  // Returns the tiles' R, one above the other.
+  core::aligned_buffer<S> factor_tiles(level<S>& here) {
+    const index w = w_;
     core::aligned_buffer<S> stack(here.tiles * w * w);
-    core::parallel_for(threads, here.tiles, [&](index i, int slot) {
+    core::parallel_for(threads_, here.tiles, [&](index i, int slot) {
       const index count = here.count(i);
       S* const tile = here.data + here.first(i);
-      S* const copy = scratch[static_cast<std::size_t>(slot)].data();
+      S* const copy = scratch_[static_cast<std::size_t>(slot)].data();
       S* const work = copy + count * w;
       copy_block(count, w, tile, here.ld, copy, count);
       recursive_panel(count, w, copy, count, work + w * w, here.T.data() + i * w * w, w, work);
@@ -284,72 +344,25 @@ void tall_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads) {
         for (index r = 0; r < w; ++r) stack[i * w + r + j * here.tiles * w] = r <= j ? copy[r + j * count] : 0;
       }
     });
-    if (here.tiles == 1) {
-      levels.push_back({});
-      levels.back().stack = std::move(stack);
-      break;
-    }
-    const index rows = here.tiles * w;
-    open(rows, stack.data(), rows);
-    levels.back().stack = std::move(stack);
-  }
-  const core::aligned_buffer<S> R = std::move(levels.back().stack);
-  levels.pop_back();
-
-  // Down: each level's explicit Q gives the one below its B. The highest level starts from the identity.
-  core::aligned_buffer<S> identity(w * w);
-  for (index i = 0; i < w * w; ++i) identity[i] = i % (w + 1) == 0 ? S(1) : S(0);
-  const auto above = [&](std::size_t l, index i, index& ldb) -> const S* {
-    if (l + 1 == levels.size()) {
-      ldb = w;
-      return identity.data();
-    }
-    ldb = levels[l + 1].ld;
-    return levels[l + 1].data + i * w;
-  };
-  for (std::size_t l = levels.size(); l-- > 1;) {
-    level<S>& here = levels[l];
-    core::parallel_for(threads, here.tiles, [&](index i, int slot) {
-      index ldb = 0;
-      const S* const B = above(l, i, ldb);
-      S* const tile = here.data + here.first(i);
-      S* const M = scratch[static_cast<std::size_t>(slot)].data();
-      tile_factor(w, tile, here.ld, here.T.data() + i * w * w, B, ldb, M);
-      expand_tile(here.count(i), w, tile, here.ld, B, ldb, M, M + w * w);
-    });
+    return stack;
   }
 
-  // The lowest level makes V instead of Q: H [B; 0] U⁻¹ = H [B U⁻¹; 0]. U comes from the first w rows of Q.
-  level<S>& ground = levels.front();
-  core::aligned_buffer<S> top(w * w), signs(w);
-  index ldb = 0;
-  {
-    const S* const B = above(0, 0, ldb);
-    core::aligned_buffer<S> M(w * w);
-    tile_factor(w, ground.data, ground.ld, ground.T.data(), B, ldb, M.data());
-    core::trmm('L', 'L', 'N', 'U', w, w, S(1), ground.data, ground.ld, M.data(), w);
-    for (index j = 0; j < w; ++j) {
-      for (index i = 0; i < w; ++i) top[i + j * w] = B[i + j * ldb] - M[i + j * w];
-    }
-    reconstruct(w, top.data(), w, T, signs.data());
-  }
-  core::parallel_for(threads, ground.tiles, [&](index i, int slot) {
-    index ld = 0;
-    const S* const B = above(0, i, ld);
-    S* const tile = ground.data + ground.first(i);
-    S* const C = scratch[static_cast<std::size_t>(slot)].data();
-    S* const M = C + w * w;
-    copy_block(w, w, B, ld, C, w);
-    core::trsm('R', 'U', 'N', 'N', w, w, S(1), top.data(), w, C, w);
-    tile_factor(w, tile, ground.ld, ground.T.data() + i * w * w, C, w, M);
-    expand_tile(ground.count(i), w, tile, ground.ld, C, w, M, M + w * w);
-  });
-  for (index j = 0; j < w; ++j) {
-    tau[j] = T[j + j * w];
-    for (index i = 0; i < w; ++i) A[i + j * lda] = i <= j ? signs[i] * R[i + j * w] : top[i + j * w];
+  // B of tile i of level l: its rows of the Q above. The highest level starts from the identity.
+  block above(std::size_t l, index i) const {
+    if (l + 1 == levels_.size()) return {identity_.data(), w_};
+    return {levels_[l + 1].data + i * w_, levels_[l + 1].ld};
   }
 
-  // LAPACK writes a reflector without a tail as tau = 0, not 2: flip the sign of its row of R.
+  const index w_;
+  const int threads_;
+  std::vector<level<S>> levels_;  // the lowest first
+  std::vector<core::aligned_buffer<S>> scratch_;
+  core::aligned_buffer<S> identity_;
+};
+
+// LAPACK writes a reflector without a tail as tau = 0, not 2: the sign of its row of R changes, and T with it.
+template <class S>
+void drop_empty_tails(index m, index w, S* A, index lda, S* tau, S* T) {
   bool flipped = false;
   for (index j = 0; j < w; ++j) {
     if (std::any_of(A + j + 1 + j * lda, A + m + j * lda, [](S v) { return v != 0; })) continue;
@@ -357,13 +370,31 @@ void tall_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads) {
     for (index c = j; c < w; ++c) A[j + c * lda] = -A[j + c * lda];
     flipped = true;
   }
-  if (flipped) {
-    for (index j = 0; j < w; ++j) {
-      for (index i = 0; i < w; ++i) top[i + j * w] = i < j ? S(0) : i == j ? S(1) : A[i + j * lda];
-    }
-    const block_reflector<S> H{m, w, top.data(), A + w, lda, nullptr};
-    cpu_kernels<S>().triangular_factor(H, tau, T);
+  if (!flipped) return;
+  core::aligned_buffer<S> V1(w * w);
+  for (index j = 0; j < w; ++j) {
+    for (index i = 0; i < w; ++i) V1[i + j * w] = i < j ? S(0) : i == j ? S(1) : A[i + j * lda];
   }
+  const block_reflector<S> H{m, w, V1.data(), A + w, lda, nullptr};
+  cpu_kernels<S>().triangular_factor(H, tau, T);
+}
+
+}  // namespace
+
+template <class S>
+void tall_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads) {
+  tree<S> tiles(m, w, A, lda, threads);
+  const core::aligned_buffer<S> R = tiles.up();
+  tiles.down();
+  core::aligned_buffer<S> top(w * w), signs(w);
+  tiles.top_of_q(top.data());
+  reconstruct(w, top.data(), w, T, signs.data());
+  tiles.ground_to_v(top.data());
+  for (index j = 0; j < w; ++j) {
+    tau[j] = T[j + j * w];
+    for (index i = 0; i < w; ++i) A[i + j * lda] = i <= j ? signs[i] * R[i + j * w] : top[i + j * w];
+  }
+  drop_empty_tails(m, w, A, lda, tau, T);
 }
 
 #define BALLAST_INSTANTIATE(S)                                                   \

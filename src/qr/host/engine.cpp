@@ -10,6 +10,7 @@
 #include "qr/host/applier.hpp"
 #include "qr/host/factorizer.hpp"
 #include "qr/host/triangle.hpp"
+#include "run/staging.hpp"
 
 namespace ballast::qr::host {
 
@@ -19,7 +20,13 @@ template <class S>
 class host_engine final : public engine<S> {
  public:
   explicit host_engine(const context& run)
-      : run_(run), kernels_(run.which == backend::reference ? reference_kernels<S>() : cpu_kernels<S>()) {}
+      : run_(run), kernels_(run.which == backend::reference ? reference_kernels<S>() : cpu_kernels<S>()), staging_(run.how.stream) {}
+
+  matrix_view<const S> read(const matrix_view<const S>& operand) override { return staging_.read(operand); }
+  std::span<const S> read(std::span<const S> operand) override { return staging_.read(operand); }
+  matrix_view<S> write(const matrix_view<S>& operand) override { return staging_.write(operand); }
+  std::span<S> write(std::span<S> operand) override { return staging_.write(operand); }
+  void commit() override { staging_.commit(); }
 
   bool works_on(const matrix_view<const S>& v) const override {
     return v.row_stride == 1 && v.column_stride >= std::max<index>(v.rows, 1) && v.column_stride <= std::numeric_limits<int>::max();
@@ -82,6 +89,7 @@ class host_engine final : public engine<S> {
  private:
   const context& run_;
   const kernels<S>& kernels_;
+  run::host_staging staging_;
   core::single_threaded_blas single_;  // Ballast's own threads call it on blocks
 };
 
