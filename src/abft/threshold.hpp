@@ -72,7 +72,7 @@ double fft_factor_underflow(double points) {
   return 6 * smallest * points;
 }
 
-// K-Means, row check: the residual of Σ_j w_j (‖c_j‖² − 2 x·c_j) over one group of centroids, every operation in working precision.
+// K-Means, row check: the residual of Σ_j w_j (‖c_j‖² − 2 x·c_j) over one section of centroids, every operation in working precision.
 // Derivation: a chain of n multiply-adds from ‖c_j‖² errs by a random walk of about u √n (‖c_j‖² + 2‖x‖‖c_j‖) at most; the errors of the
 // columns are independent, so they add up in squares with their weights; the product with the checksum centroid C errs by u √n ‖x‖‖C‖; the
 // sums over 8 columns of a tile add the same with √n replaced by less than 8. But where all terms of a chain are equal (duplicated features

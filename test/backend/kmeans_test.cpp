@@ -249,7 +249,7 @@ TYPED_TEST(kmeans_backend, follows_brute_force_from_given_centroids) {
       EXPECT_EQ(found.report.backend, TestFixture::k_backend);
       EXPECT_GT(found.report.checks, 0u);
       expect_nearest(points.view(), found.centroids.view(), found.labels, found.inertia);
-      // Beyond the rounding of one precision against another both must go the same way.
+      // A near-tie may go either way by rounding: such a case is not compared further.
       if (expected.closest_call < 1e3 * k_u<T>) continue;
       ++compared;
       EXPECT_EQ(found.iterations, expected.iterations);
@@ -644,7 +644,7 @@ inject::request fault_at(inject::site site, inject::model model, std::uint64_t s
 TYPED_TEST(kmeans_backend, every_site_and_model_is_repaired_and_matters) {
   using T = typename TestFixture::real;
   const std::uint64_t seeds = test::sampled() ? 1 : 6;
-  // Several groups of several blocks and two tiles of centroids; one small problem; one with more than one group of row checks.
+  // Several groups of several blocks and two tiles of centroids; one small problem; one with two sections of centroids.
   for (const scene what : {scene{4000, 10, 12, 3, 0}, scene{150, 4, 3, 3, 0}, scene{1300, 3, 70, 3, 0}}) {
     const auto points = clouds<T>(what.m, what.n, what.k, 73, 0.8);
     const auto clean = struck(points, what, nullptr, this->how());
@@ -655,7 +655,7 @@ TYPED_TEST(kmeans_backend, every_site_and_model_is_repaired_and_matters) {
       for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
         for (std::uint64_t seed = 0; seed < seeds; ++seed) {
           inject::request fault = fault_at(row.site, static_cast<inject::model>(model), seed);
-          // The last iteration, so that later ones do not heal what an unprotected fault did. A shift only matters before.
+          // Strikes in the last iteration: none follows that could heal the fault. A shift decides only whether another follows.
           fault.visit = row.site == inject::site::kmeans_shift ? 0 : what.max_iter - 1;
           const inject::plan faults({fault});
           SCOPED_TRACE(std::string(row.name) + " " + std::string(inject::k_model_names[model]) + " seed " + std::to_string(seed) + " m " +
@@ -726,7 +726,7 @@ data_set<T> hostile(int kind, std::int64_t m, std::int64_t n, unsigned seed) {
 
 TYPED_TEST(kmeans_backend, no_false_alarm_in_1e5_clean_intervals) {
   using T = typename TestFixture::real;
-  // The slow serial backend takes a share; the other one all.
+  // The serial backend is slow: it gets a tenth.
   const std::int64_t wanted = TestFixture::k_backend == backend::reference ? k_clean_intervals / 10 : k_clean_intervals;
   std::int64_t intervals = 0;
   for (unsigned round = 0; intervals < wanted; ++round) {

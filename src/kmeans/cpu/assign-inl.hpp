@@ -20,7 +20,7 @@ namespace ballast::kmeans::HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
 
-// 8 × 2 accumulators want 32 registers.
+// 8 × 2 accumulators need 32 vector registers.
 #if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
 constexpr int k_rows = 8;
 #else
@@ -59,7 +59,7 @@ HWY_INLINE vector_of<T> load_index(const std::int32_t* from) {
   }
 }
 
-// What the search carries along for 2 vectors of points.
+// State of the search for 2 vectors of points.
 template <class T>
 struct search {
   vector_of<T> minimum[2];
@@ -178,7 +178,7 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
   const std::int64_t n = block.n;
   const std::int64_t pairs = padded(block) / width;
   const std::int64_t cell = cell_points(block);
-  // Packed centroids that stay in the second-level cache while all points of the block pass by.
+  // So many tiles stay in the second-level cache while all points of the block pass by.
   const std::int64_t chunk =
       std::max<std::int64_t>(1, 384 * 1024 / (static_cast<std::int64_t>(sizeof(T)) * k_section * n)) * (k_section / k_tile);
   row_failure found;
@@ -254,7 +254,7 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
           store_index<T>(s.index_twin[v], block.index_twin.data() + at + v * lanes);
           if (end < centroids.tiles) hn::Store(s.twin[v], d, block.twin.data() + at + v * lanes);
           kept[v] = hn::IfThenElse(hn::Eq(s.minimum[v], s.twin[v]), kept[v], hn::Set(d, std::numeric_limits<T>::quiet_NaN()));
-          // NaN is not zero either.
+          // A NaN is not equal to 0: it is a failure.
           const auto clean = hn::Eq(kept[v], hn::Zero(d));
           if (HWY_UNLIKELY(!hn::AllTrue(d, clean)) && found.row < 0) {
             HWY_ALIGN T shown[lanes];
@@ -294,7 +294,7 @@ HWY_NOINLINE row_failure check(const point_block<T>& block, std::int64_t k) {
     if (block.label[p] != block.index_twin[p] || block.label[p] < 0 || block.label[p] >= k)
       return {std::numeric_limits<double>::quiet_NaN(), block.first + p};
   }
-  // Vector and scalar code must not disagree.
+  // A failure that only the vectors have seen is one, too.
   return good ? row_failure{} : row_failure{std::numeric_limits<double>::quiet_NaN(), block.first};
 }
 

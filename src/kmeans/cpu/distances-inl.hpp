@@ -104,7 +104,7 @@ HWY_NOINLINE void distances(const panel<T>& centroids, std::int64_t section, boo
   }
   if (struck) {
     hook.injector->strike(inject::site::kmeans_product, hook.place, block.distance.data(), block.count);
-    // What was struck is in the sums of the check as it would be had it happened in the registers.
+    // The sums of the check are made again from the struck distances, as if the fault had struck in the registers.
     const std::int64_t count = std::min(k_section, centroids.k - section * k_section);
     for (std::int64_t p = 0; protect && p < all; p += lanes) {
       auto sum = hn::Zero(d);

@@ -72,7 +72,7 @@ HWY_NOINLINE void load(const source<T>& from, point_block<T>& block) {
     std::int64_t f = 0;
     if (rows && p + lanes <= block.count) {
       const T* first = from.points.data + (block.first + p) * row_stride;
-      // The rows after these; the hardware follows no 16 streams.
+      // Fetches the next rows: the hardware does not follow 16 streams.
       if (row_stride == n) {
         const auto* ahead = reinterpret_cast<const char*>(first + lanes * n);
         for (std::int64_t byte = 0; byte < lanes * n * static_cast<std::int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(ahead + byte);

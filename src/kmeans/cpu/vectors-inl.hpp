@@ -41,7 +41,7 @@ T coordinate(const source<T>& from, std::int64_t i, std::int64_t f) {
   return from.points(i, f) * from.scale - from.shift[static_cast<std::size_t>(f)];
 }
 
-// How many points of a block the vector loops pass over: whole widths.
+// The points of a block, rounded up to whole widths: what the vector loops pass over.
 template <class T>
 std::int64_t padded(const point_block<T>& block) {
   return (block.count + k_width<T> - 1) / k_width<T> * k_width<T>;
@@ -124,7 +124,7 @@ HWY_INLINE const T* fetch(const source<T>& from, std::int64_t i, std::int64_t n,
   return row;
 }
 
-// f64 lanes: 8 of them take half a vector of f32, so that the smallest useful number of features fills a register.
+// Sums in double: 8 lanes of f64 take half a vector of f32, so 8 features fill a register.
 template <class T>
 using wide = lanes_of<double>;
 template <class T>
