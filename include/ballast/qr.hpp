@@ -20,18 +20,20 @@ namespace ballast::qr {
 enum class side : std::uint8_t { left, right };
 enum class transpose : std::uint8_t { no, yes };
 
-// All functions take float and double. A view may have any strides that keep its elements apart; column-major ones (row_stride 1) are used
-// in place, others are copied. Inf and NaN in the data pass through as the mathematics says and are no fault; such data are not verified.
-// Schemes: "block_checksum" (default): each column block carries two checksums, is verified when it becomes a panel, and panels, V, tau, T
-// and R have guards of their own. "qr_update" (the paper's): two checksums for the whole matrix, verified at the end; a struck column is
-// repaired by Givens rotations. Errors: invalid_argument_error (shapes, overlap), unsupported_error, uncorrectable_error, std::bad_alloc.
+// All functions take float and double. A view may have any strides that keep its elements apart. Column-major views (row_stride 1) are used
+// in place, others are copied. Every operand may lie in host memory or in device memory of the current CUDA device. QR computes on the
+// host: it waits for execution::stream, copies such operands to the host, and copies results back when all is verified, before it returns.
+// Inf and NaN in the data pass through as the mathematics says and are no fault; such data are not verified.
+// Schemes: "block_checksum" (default): each column block has two checksum columns and is verified when it becomes a panel; panels, V, tau,
+// T and R have checks of their own. "qr_update" (the paper's): two checksum columns for the whole matrix, verified at the end; a struck
+// column is repaired by Givens rotations.
+// Errors: invalid_argument_error (shapes, overlap, memory of another device), unsupported_error, uncorrectable_error, std::bad_alloc.
 // After an uncorrectable fault under protection::correct, arguments hold what they held before the call.
 
 // A = Q R in LAPACK's storage. On exit R is on and above the diagonal of A (m × n), the vectors v of the reflectors
 // H_j = I − tau_j v_j v_jᵀ below it (v_j(j) = 1 is not stored), Q = H_1 … H_min(m,n). tau: min(m, n) elements.
 // 2n²(m − n/3) flops for m ≥ n; memory for one copy of A with protection::correct (unless A had to be copied anyway). Covered: panel, tau,
-// T, V, trailing updates, R. With qr_update, Q after Givens rotations is formed and turned back into reflectors, so that this storage
-// always holds.
+// T, V, trailing updates, R. With qr_update, Q after Givens rotations is turned back into reflectors, so that the storage is always this.
 BALLAST_API report geqrf(matrix_view<float> A, std::span<float> tau, const execution& how = {});
 BALLAST_API report geqrf(matrix_view<double> A, std::span<double> tau, const execution& how = {});
 

@@ -18,7 +18,7 @@ orthogonal_factor<S>::orthogonal_factor(const context& run, engine<S>& on, const
   bool finite = true;
   work_->scan(&finite);
   work_->wait();
-  // Inf or NaN: nothing can be verified, and nothing is claimed.
+  // Inf and NaN make every sum Inf or NaN: no check is possible.
   protected_ = run.how.protection != protection::off && finite;
   std::vector<factor_sums> sums(static_cast<std::size_t>(work_->panels));
   work_->form(0, work_->panels, protected_ ? sums.data() : nullptr);
@@ -56,7 +56,7 @@ void orthogonal_factor<S>::apply_block(applied_block<S>& X, index task, index ta
     if (!passes(compare(run_, where, sums.residual, threshold, "qr.q", first))) return seen;
     seen.word = abft::k_pass;
     seen.corrected = true;
-    seen.bits = 0;  // it was of what failed
+    seen.bits = 0;  // they were of what failed
     seen.index = first + located;
     return seen;
   });

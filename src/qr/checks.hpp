@@ -16,7 +16,7 @@ namespace ballast::qr {
 inline abft::finding compare(const context& run, const inject::place& where, double residual, double threshold, const char* name,
                              index place) {
   run.seen.checked(1);
-  // A threshold that an infinite value made must not pass that value.
+  // An infinite value makes an infinite threshold, which must not pass it.
   if (!std::isfinite(residual) || !std::isfinite(threshold)) residual = std::numeric_limits<double>::quiet_NaN();
   abft::guarded_threshold tau(threshold);
   run.injector.strike(inject::site::qr_threshold, where, &tau.value, 1);

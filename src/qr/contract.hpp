@@ -3,8 +3,9 @@
 // Layer: algorithm, backend-free. host/ implements it.
 //
 // Order and waiting: operations of one object take effect in the order of the calls. They may return before they are done. What an
-// operation writes through a pointer is there after wait(). Operations that return a value wait themselves; they belong to repair, which
-// is rare. An object is called by one thread at a time, but for what advance() and each() say.
+// operation writes through a pointer is there after wait(); what it reads through one is read before it returns. Operations that return a
+// value wait themselves; they belong to repair, which is rare. An object is called by one thread at a time, but for what advance() and
+// each() say.
 #pragma once
 
 #include <cstdint>
@@ -112,7 +113,7 @@ class factorizer {
   // The input again, scaled, with its checksums.
   virtual void restart() = 0;
 
-  // The input again as it was given, after restart() has become useless.
+  // A and tau again as they were given, where repair has failed.
   virtual void give_back() = 0;
 
   // --- One pass over the panels: begin_pass, then for each panel begin, factor, measure, accept, end and advance; end_pass.
@@ -132,7 +133,7 @@ class factorizer {
   // The panel passed: its checksums become those of R, and the certificate's product goes one panel further.
   virtual void accept_panel(index k) = 0;
 
-  // Panel k is final, verified where there is protection.
+  // Panel k is final: it passed its checks, or there is no repair.
   virtual void end_panel(index k) = 0;
 
   // Hash of panel k with R's rows above it, as abft::finding::bits.
@@ -155,7 +156,7 @@ class factorizer {
   virtual void measure_block(index b, bool finished, double* residual) = 0;
 
   // Rebuilds from the checksums what the residuals place: one column, or single elements in different rows. Returns the column within the
-  // block, −1 if the fault could not be placed. To be verified again: that is what makes a wrong placing harmless.
+  // block, −1 if the fault could not be placed. To be verified again, so a wrong place does no harm.
   virtual index correct_block(index b, bool finished, double threshold, const inject::place& where) = 0;
 
   // Block b with its own checksums as the input has it, scaled.

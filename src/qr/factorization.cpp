@@ -68,7 +68,7 @@ bool factorization<S>::prepare_input() {
   work_->scan(sizes.data());
   work_->wait();
   finite_ = std::all_of(sizes.begin(), sizes.end(), [](const column_size& each) { return each.finite; });
-  // Inf and NaN make every sum Inf or NaN: nothing can be verified, and nothing is claimed.
+  // Inf and NaN make every sum Inf or NaN: no check is possible.
   protected_ = run_.how.protection != protection::off && finite_;
   repairs_ = protected_ && run_.how.protection == protection::correct;
   if (!finite_) return false;
@@ -134,8 +134,8 @@ abft::finding factorization<S>::pass() {
   return protected_ ? finish() : abft::finding{};
 }
 
-// Panel k verified on entry, factored, and verified again; false if that cannot be had from here. Then an earlier panel's V or T may have
-// been struck after it was verified, and all followed it.
+// Panel k verified on entry, factored, and verified again. False: no attempt passed. An earlier panel's V or T may have been struck after
+// it was verified; then all blocks behind it are wrong.
 template <class S>
 bool factorization<S>::prepare_panel(index k) {
   abft::attempts state(repairs_ ? abft::k_repeats : 0);
@@ -167,7 +167,7 @@ abft::finding factorization<S>::try_panel(index k, int number) {
   return seen;
 }
 
-// The first block's checksums were made from it a moment ago; what may have happened since, its panel's check sees.
+// The first block is not verified: its checksums were just made from it, and its panel's check covers it.
 template <class S>
 abft::finding factorization<S>::enter_panel(index k) {
   if (!protected_ || shape_.single_group || k == 0) return {};

@@ -108,7 +108,7 @@ typename factorization<S>::settled_check factorization<S>::finish_v(index k, dou
 template <class S>
 typename factorization<S>::settled_check factorization<S>::finish_t(index k, double change) {
   settled_check made;
-  // With a single group this comparison is a step of its own, open to injection; else there is none left for it.
+  // With a single group the comparison is a step of its own. Else panel_place has none for it, and it is not open to injection.
   abft::finding seen{.residual = change, .index = shape_[k].first, .check = "qr.t"};
   if (shape_.single_group) {
     seen = compare(run_, panel_place(k, 3), change, 0, "qr.t", shape_[k].first);

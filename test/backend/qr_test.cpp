@@ -4,11 +4,15 @@
 // ratios below divide by max(m, n)·u as LAPACK's own tests do, whose limit is 30.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -21,6 +25,8 @@
 #include "cuda/device.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
+#include "qr/contract.hpp"
+#include "qr/factorization.hpp"
 #include "qr/host/triangle.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
@@ -894,13 +900,14 @@ TYPED_TEST(qr, a_persistent_fault_is_reported_and_the_input_comes_back) {
   const inject::plan faults({fault(inject::site::qr_tau, inject::model::stuck_at, 1)});
   for (const order layout : {order::column_major, order::row_major}) {
     dense<T> F = copy_of<T>(A, layout);
-    std::vector<T> tau(24);
+    std::vector<T> tau(24, T(5));
     execution how = this->how();
     how.faults = &faults;
     int events = 0;
     how.on_event = [&](const event&) { ++events; };
     EXPECT_THROW((void)geqrf(F.view(), tau, how), uncorrectable_error);
     EXPECT_EQ(events, 1);
+    EXPECT_EQ(tau, std::vector<T>(24, T(5)));
     for (index j = 0; j < 24; ++j) {
       for (index i = 0; i < 40; ++i) ASSERT_EQ(F(i, j), A(i, j));
     }
@@ -1056,6 +1063,175 @@ TYPED_TEST(qr, least_squares_and_products_with_q_raise_no_alarm_on_clean_data) {
     checks += seen.checks;
   }
   EXPECT_GT(solves, wanted / 1000);
+}
+
+// ---------------------------------------------------------------------------------------------------------------- the contract
+
+// A factorizer that does everything as late as the contract allows: when it is waited for. `ahead` runs before the others are updated.
+template <class S>
+class late_factorizer final : public factorizer<S> {
+ public:
+  explicit late_factorizer(std::unique_ptr<factorizer<S>> inner) : inner_(std::move(inner)) {}
+  ~late_factorizer() override { EXPECT_TRUE(todo_.empty()) << "the driver waits for everything"; }
+
+  void wait() override {
+    const auto todo = std::exchange(todo_, {});
+    for (const auto& each : todo) each();
+    inner_->wait();
+  }
+  void scan(column_size* sizes) override {
+    later([=, this] { inner_->scan(sizes); });
+  }
+  void scale(const int* shifts) override { inner_->scale(shifts); }
+  void unscale() override {
+    later([=, this] { inner_->unscale(); });
+  }
+  void encode(const double* weights, bool keep, double* squares) override { inner_->encode(weights, keep, squares); }
+  void restart() override {
+    later([=, this] { inner_->restart(); });
+  }
+  void give_back() override {
+    later([=, this] { inner_->give_back(); });
+  }
+  void begin_pass() override {
+    later([=, this] { inner_->begin_pass(); });
+  }
+  void begin_panel(index k) override {
+    later([=, this] { inner_->begin_panel(k); });
+  }
+  void factor_panel(index k, bool finite) override {
+    later([=, this] { inner_->factor_panel(k, finite); });
+  }
+  void measure_panel(index k, panel_sums* seen) override {
+    later([=, this] { inner_->measure_panel(k, seen); });
+  }
+  void accept_panel(index k) override {
+    later([=, this] { inner_->accept_panel(k); });
+  }
+  void end_panel(index k) override {
+    later([=, this] { inner_->end_panel(k); });
+  }
+  std::uint64_t hash_panel(index k) override {
+    wait();
+    return inner_->hash_panel(k);
+  }
+  void update(index k, index b) override {
+    later([=, this] { inner_->update(k, b); });
+  }
+  void advance(index k, index first, core::function_ref<void()> ahead) override {
+    ahead();
+    later([=, this] { inner_->advance(k, first, [] {}); });
+  }
+  void end_pass() override {
+    later([=, this] { inner_->end_pass(); });
+  }
+  void measure_block(index b, bool finished, double* residual) override {
+    later([=, this] { inner_->measure_block(b, finished, residual); });
+  }
+  index correct_block(index b, bool finished, double threshold, const inject::place& where) override {
+    wait();
+    return inner_->correct_block(b, finished, threshold, where);
+  }
+  void reload(index b) override {
+    later([=, this] { inner_->reload(b); });
+  }
+  void measure_all(block_sums* seen) override {
+    later([=, this] { inner_->measure_all(seen); });
+  }
+  void measure_v(index k, double* change) override {
+    later([=, this] { inner_->measure_v(k, change); });
+  }
+  bool repair_v(index k, index* column) override {
+    wait();
+    return inner_->repair_v(k, column);
+  }
+  void measure_certificate(double* residual) override {
+    later([=, this] { inner_->measure_certificate(residual); });
+  }
+  void measure_matrix(matrix_sums* seen) override {
+    later([=, this] { inner_->measure_matrix(seen); });
+  }
+  void recover_column(index j) override {
+    later([=, this] { inner_->recover_column(j); });
+  }
+
+ private:
+  void later(std::function<void()> operation) { todo_.push_back(std::move(operation)); }
+  std::unique_ptr<factorizer<S>> inner_;
+  std::vector<std::function<void()>> todo_;
+};
+
+// The host engine with late factorizers.
+template <class S>
+class late_engine final : public engine<S> {
+ public:
+  explicit late_engine(const context& run) : inner_(host::make_engine<S>(run)) {}
+  matrix_view<const S> read(const matrix_view<const S>& operand) override { return operand; }
+  std::span<const S> read(std::span<const S> operand) override { return operand; }
+  matrix_view<S> write(const matrix_view<S>& operand) override { return operand; }
+  std::span<S> write(std::span<S> operand) override { return operand; }
+  void commit() override {}
+  bool works_on(const matrix_view<const S>& v) const override { return inner_->works_on(v); }
+  std::shared_ptr<S> allocate(index elements) override { return inner_->allocate(elements); }
+  void copy(const matrix_view<const S>& from, const matrix_view<S>& to) override { inner_->copy(from, to); }
+  index panel_width(index steps) const override { return inner_->panel_width(steps); }
+  std::unique_ptr<factorizer<S>> make_factorizer(const layout& shape, const matrix_view<S>& A, S* tau,
+                                                 const matrix_view<const S>& source) override {
+    return std::make_unique<late_factorizer<S>>(inner_->make_factorizer(shape, A, tau, source));
+  }
+  std::unique_ptr<applier<S>> make_applier(const matrix_view<const S>& V, const S* tau) override { return inner_->make_applier(V, tau); }
+  void solve(bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B, const matrix_view<S>& X,
+             solve_sums* seen) override {
+    inner_->solve(transposed, U, B, X, seen);
+  }
+  index zero_on_diagonal(const matrix_view<const S>& R) override { return inner_->zero_on_diagonal(R); }
+
+ private:
+  std::unique_ptr<engine<S>> inner_;
+};
+
+// A device may lag behind the driver as far as the contract lets it: results, repairs and reports are the same.
+TYPED_TEST(qr, operations_may_be_done_as_late_as_they_are_waited_for) {
+  using T = typename TestFixture::T;
+  const auto sites_of_a_factorization = [] {
+    std::vector<inject::site> all = sites();
+    std::erase(all, inject::site::qr_q);
+    std::erase(all, inject::site::event_log);
+    return all;
+  }();
+  for (const char* scheme : {"block_checksum", "qr_update"}) {
+    for (const auto& [m, n] : std::vector<std::pair<index, index>>{{40, 24}, {20, 33}}) {
+      for (const double scale : {1.0, 0x1p-60}) {
+        dense<T> A = random_matrix<T>(m, n, 21);
+        for (index i = 0; i < m; ++i) A(i, 3) *= static_cast<T>(scale);
+        for (const inject::site where : sites_of_a_factorization) {
+          for (const inject::model what : {inject::model::random_value, inject::model::nan, inject::model::stuck_at}) {
+            const inject::plan faults({fault(where, what, 3)});
+            execution how = this->how(scheme);
+            how.faults = &faults;
+            how.throw_on_uncorrectable = false;
+            how.threads = 1;
+            const factored<T> expected = factor_in_place<T>(A, how);
+
+            dense<T> F = copy_of<T>(A);
+            std::vector<T> tau(expected.tau.size());
+            inject::active_injector injector(how.faults, "qr");
+            run::recorder seen("qr", this->which, scheme, how, injector);
+            const context run{seen, injector, how, this->which, 1};
+            late_engine<T> on(run);
+            factorization<T>(run, on, scheme, F.view(), tau.data(), {}).run();
+            const report made = seen.finish();
+            const std::string name = fmt::format("{} {} {}", scheme, inject::row_of(where).name, scale);
+            EXPECT_EQ(made.verdict, expected.report.verdict) << name;
+            EXPECT_EQ(made.checks, expected.report.checks) << name;
+            EXPECT_EQ(made.detected, expected.report.detected) << name;
+            EXPECT_EQ(tau, expected.tau) << name;
+            EXPECT_EQ(std::memcmp(F.data(), expected.F.data(), static_cast<std::size_t>(m * n) * sizeof(T)), 0) << name;
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace ballast::qr::cpu {
 
 namespace {
 
-// Squares of the norm outside this range have lost accuracy or the whole number: such a column takes the careful path.
+// A squared norm outside this range has lost digits to underflow, or overflowed: make_reflector, which scales, takes such a column.
 template <class S>
 bool comfortable(S squares) {
   constexpr S low = sizeof(S) == 4 ? S(0x1p-80) : static_cast<S>(0x1p-900);

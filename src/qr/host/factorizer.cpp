@@ -127,6 +127,7 @@ void blocked_factorizer<S>::restart() {
 template <class S>
 void blocked_factorizer<S>::give_back() {
   restore(false);
+  std::copy(tau_copy_.begin(), tau_copy_.end(), tau_);
 }
 
 template <class S>
@@ -143,6 +144,7 @@ void blocked_factorizer<S>::encode(const double* weights, bool keep, double* squ
   });
   carried_ = core::aligned_buffer<double>(m);
   next_ = core::aligned_buffer<double>(m);
+  if (keep) tau_copy_.assign(tau_, tau_ + shape_.steps);
   keep = keep && source_.data == nullptr;
   if (keep) copy_ = large_buffer<S>(core::checked_product(m, shape_.n));
   encode_all(keep);

@@ -121,6 +121,7 @@ class blocked_factorizer final : public factorizer<S> {
 
   std::vector<int> shift_;          // columns are worked on as 2^shift · a; empty if no column needs it
   core::aligned_buffer<S> copy_;    // of the input
+  std::vector<S> tau_copy_;         // of what the caller had in tau, where repair may fail
   core::aligned_buffer<S> V1_, T_;  // panels × panel_width²
   // Empty without protection:
   std::vector<double> weights_;                   // n × 3: d_j, d_j w_j, and the certificate's

@@ -34,7 +34,7 @@ struct checked_block {
 };
 
 // Rebuilds what the residuals place: one column, or single elements in different rows. Returns the column, −1 if the fault could not be
-// placed (nothing is changed then). The caller verifies again: that is what makes a wrong placing harmless.
+// placed; nothing is changed then. The caller verifies again, so a wrong place does no harm.
 template <class S>
 index repair_block(const checked_block<S>& b, inject::active_injector& injector, const inject::place& where) {
   const index last = b.rows(b.columns - 1);
@@ -52,7 +52,7 @@ index repair_block(const checked_block<S>& b, inject::active_injector& injector,
     return j;
   };
 
-  // A column with Inf or NaN tells its place itself.
+  // A column with Inf or NaN needs no locating.
   index odd = -1;
   int odd_columns = 0;
   for (index j = 0; j < b.columns; ++j) {
@@ -86,7 +86,7 @@ index repair_block(const checked_block<S>& b, inject::active_injector& injector,
   if (found.index == 0) return -1;
   if (found.index > 0) return rebuild_column(found.index - 1);
 
-  // Faults that have not spread: each row on its own. They are few, or there is no point.
+  // Faults that have not spread: each row is located on its own. More of them than k_most are left to recomputation.
   constexpr int k_most = 64;
   std::vector<std::pair<index, index>> places;
   for (index i = 0; i < last; ++i) {

@@ -42,7 +42,7 @@ solve_sums residual_of(bool transposed, index n, const S* U, index ldu, const S*
       const double term = u * xj;
       residual[at] -= term;
       size[at] += std::abs(term);
-      // An element of x is off by the smallest number, and so is the reciprocal of the diagonal that the solve may multiply by.
+      // Underflow may take the smallest number from an element of x, and from a reciprocal of the diagonal that the solve multiplies by.
       drowned[at] += std::abs(u) * x_scale * tiny;
       if (i == j) drowned[at] += std::abs(term) * (std::abs(u) / u_scale * tiny);
     }
@@ -55,10 +55,10 @@ solve_sums residual_of(bool transposed, index n, const S* U, index ldu, const S*
     const double threshold = abft::qr_solve_threshold<S>(size[at], n) + 4 * static_cast<double>(n) * drowned[at] + lost;
     const double off = std::abs(residual[at]);
     if (!std::isfinite(off) || !std::isfinite(threshold)) {
-      made = {std::numeric_limits<double>::quiet_NaN(), threshold, false};  // a row that compares well must not follow it
+      made = {std::numeric_limits<double>::quiet_NaN(), threshold, false};  // a later row must not take its place
       break;
     }
-    // Not by products, which would underflow for small numbers.
+    // Quotients, since products would underflow for small numbers.
     if (off / threshold <= made.residual / made.threshold) continue;
     made.residual = off;
     made.threshold = threshold;
