@@ -16,7 +16,7 @@ class function_ref<Result(Arguments...)> {
  public:
   template <class Callable>
   requires(!std::is_same_v<std::remove_cvref_t<Callable>, function_ref>)
-      function_ref(Callable&& callable)  // NOLINT(google-explicit-constructor): a parameter type, meant to convert
+      function_ref(Callable&& callable)  // NOLINT(bugprone-forwarding-reference-overload): clang-tidy 14 overlooks the constraint
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
         call_([](void* object, Arguments... arguments) -> Result {
           return (*static_cast<std::remove_reference_t<Callable>*>(object))(std::forward<Arguments>(arguments)...);
