@@ -9,6 +9,7 @@
 #include <ballast/error.hpp>
 
 #include "core/counter_rng.hpp"
+#include "cuda/event_log.hpp"
 
 namespace ballast::run {
 
@@ -55,13 +56,13 @@ void recorder::settled(const char* site, abft::outcome how, const abft::attempts
   if (what == action::recomputed && seen.false_alarm()) false_alarm();
 }
 
-void recorder::add(const device_log& seen) {
+void recorder::add(const cuda::event_log& seen) {
   corrected_.fetch_add(seen.corrected);
   recomputed_.fetch_add(seen.recomputed);
   uncorrectable_.fetch_add(seen.uncorrectable);
   false_alarms_.fetch_add(seen.false_alarms);
   const std::lock_guard lock(mutex_);
-  for (const device_log::entry& each : seen.events) {
+  for (const cuda::event_log::entry& each : seen.events) {
     if (log_.size() >= report::k_max_events) return;
     entry made{each.site, each.index, std::abs(each.residual), each.threshold, static_cast<std::int64_t>(each.what), 0, each.multiprocessor,
                each.time, 0};

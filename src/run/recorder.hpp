@@ -16,23 +16,11 @@
 #include "abft/attempt.hpp"
 #include "inject/injector.hpp"
 
-namespace ballast::run {
+namespace ballast::cuda {
+struct event_log;
+}
 
-// What a device saw, as it was read back: counts, and the events that its log had room for.
-struct device_log {
-  struct entry {
-    const char* site = "";
-    std::int64_t index = -1;
-    double residual = 0;
-    double threshold = 0;
-    action what = action::uncorrectable;
-    int multiprocessor = -1;
-    double time = 0;
-    bool damaged = false;  // the entry's own hash no longer fits
-  };
-  std::uint64_t corrected = 0, recomputed = 0, uncorrectable = 0, false_alarms = 0;
-  std::vector<entry> events;
-};
+namespace ballast::run {
 
 class recorder {
  public:
@@ -49,8 +37,8 @@ class recorder {
   // The attempts at one tile ended so: an event unless that is clean. `site` names the check unless the finding does.
   void settled(const char* site, abft::outcome how, const abft::attempts& seen, int slot);
 
-  // Adds what a device saw.
-  void add(const device_log& seen);
+  // Adds what the kernels of a device logged.
+  void add(const cuda::event_log& seen);
 
   // The name of what runs the call, for its events; "cpu" unless this says another. Before the first fault.
   void runs_on(std::string device) { device_ = std::move(device); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "cuda/device.hpp"
 #include "fft/contract.hpp"
@@ -15,16 +16,14 @@ class device_transform : public transform {
   std::unique_ptr<run::pending> enqueue(const void* in, void* out, const call& how) const final;
 
  protected:
-  // On the current device.
-  device_transform(const geometry& shape, precision type);
+  device_transform(std::shared_ptr<ballast::cuda::device> on, const geometry& shape, precision type)
+      : device_(std::move(on)), shape_(shape), type_(type) {}
 
   // Enqueues the work on operands in device memory.
   virtual std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const call& how) const = 0;
 
   std::int64_t width_of(const side& s) const { return (type_ == precision::f32 ? 4 : 8) * (s.real ? 1 : 2); }
   std::int64_t bytes_of(const side& s) const { return s.extent * width_of(s); }
-  // `how.workspace` as memory for `bytes`, null if there is none. Throws invalid_argument_error if it is too small or not on the device.
-  unsigned char* workspace_of(const call& how, std::int64_t bytes) const;
 
   std::shared_ptr<ballast::cuda::device> device_;
   geometry shape_;

@@ -13,23 +13,22 @@
 #include "abft/threshold.hpp"
 #include "abft/verify.hpp"
 #include "abft/weights.hpp"
-#include "cuda/cufft.hpp"
+#include "cuda/faults.hpp"
+#include "cuda/shared_state.hpp"
+#include "cuda/workspace.hpp"
 #include "fft/checks.hpp"
 #include "fft/cuda/device_transform.hpp"
 #include "fft/cuda/offline.hpp"
 #include "fft/cuda/transform.hpp"
 #include "fft/problem.hpp"
 #include "fft/wide.hpp"
-#include "inject/device_fault.hpp"
 #include "run/attempt.hpp"
 #include "run/recorder.hpp"
 
 namespace ballast::fft::cuda {
 namespace {
 
-using ballast::cuda::cufft_plan;
-using ballast::cuda::device_buffer;
-using ballast::cuda::why_no_cufft;
+using ballast::cuda::fault_list;
 
 class by_cufft final : public dense_transform {
  public:
@@ -50,15 +49,13 @@ std::unique_ptr<dense_transform> make_dense(const problem& shape, direction way)
   return std::make_unique<by_cufft>(shape, way);
 }
 
-struct offline_argument {
-  offline_arguments arguments;
-  inject::device_faults faults;
-};
-
 template <class T>
 class offline_transform final : public device_transform {
  public:
-  offline_transform(const geometry& shape, bool protect) : device_transform(shape, precision_of<T>), protect_(protect) {
+  offline_transform(std::shared_ptr<ballast::cuda::device> on, const geometry& shape, bool protect)
+      : device_transform(std::move(on), shape, precision_of<T>),
+        protect_(protect),
+        workspaces_(device_, sums_bytes() + bytes_of(shape_.input)) {
     const std::string why = maker() ? "" : why_no_cufft();
     if (!why.empty()) throw unsupported_error("scheme offline: " + why);
     problem_.kind = shape.kind;
@@ -73,7 +70,7 @@ class offline_transform final : public device_transform {
       throw unsupported_error("scheme offline: expected a c2c transform of contiguous signals");
   }
 
-  std::int64_t workspace_bytes() const override { return sums_bytes() + bytes_of(shape_.input); }
+  std::int64_t workspace_bytes() const override { return workspaces_.bytes(); }
 
  private:
   class flight;
@@ -84,38 +81,42 @@ class offline_transform final : public device_transform {
   std::int64_t signal_bytes() const { return shape_.points() * 2 * static_cast<std::int64_t>(sizeof(T)); }
 
   // Weights of an axis: `transformed` as the other side of the transform has them.
-  const double* weights(std::size_t axis, bool transformed, direction way) const {
-    auto& slot = weights_[{axis, transformed, way}];
-    if (slot.data() == nullptr) {
-      std::vector<std::complex<double>> a[2];
-      for (std::int64_t i = 0; i < shape_.n[axis]; ++i) {
-        const abft::phase drawn = abft::random_phase(k_weight_seed, 2 * axis, static_cast<std::uint64_t>(i));
-        const std::complex<double> w(drawn.re, drawn.im);
-        a[0].push_back(w);
-        a[1].push_back(std::popcount(static_cast<std::uint64_t>(i)) % 2 != 0 ? -w : w);
-      }
-      std::vector<double> table;
-      for (auto& each : a) {
-        if (!transformed) continue;
-        const bool back = way == direction::inverse;
-        if (back) std::ranges::transform(each, each.begin(), [](const auto& z) { return std::conj(z); });
-        each = dft(std::move(each));
-        if (back) std::ranges::transform(each, each.begin(), [](const auto& z) { return std::conj(z); });
-      }
-      for (std::size_t i = 0; i < a[0].size(); ++i)
-        table.insert(table.end(), {a[0][i].real(), a[0][i].imag(), a[1][i].real(), a[1][i].imag()});
-      slot = device_buffer(device_, static_cast<std::int64_t>(table.size() * sizeof(double)));
-      device_->copy(slot.data(), table.data(), slot.bytes(), nullptr);
-      device_->synchronize(nullptr);
+  std::vector<double> weights(std::size_t axis, bool transformed, direction way) const {
+    std::vector<std::complex<double>> a[2];
+    for (std::int64_t i = 0; i < shape_.n[axis]; ++i) {
+      const abft::phase drawn = abft::random_phase(k_weight_seed, 2 * axis, static_cast<std::uint64_t>(i));
+      const std::complex<double> w(drawn.re, drawn.im);
+      a[0].push_back(w);
+      a[1].push_back(std::popcount(static_cast<std::uint64_t>(i)) % 2 != 0 ? -w : w);
     }
-    return static_cast<const double*>(slot.data());
+    for (auto& each : a) {
+      if (!transformed) continue;
+      const bool back = way == direction::inverse;
+      if (back) std::ranges::transform(each, each.begin(), [](const auto& z) { return std::conj(z); });
+      each = dft(std::move(each));
+      if (back) std::ranges::transform(each, each.begin(), [](const auto& z) { return std::conj(z); });
+    }
+    std::vector<double> table;
+    for (std::size_t i = 0; i < a[0].size(); ++i)
+      table.insert(table.end(), {a[0][i].real(), a[0][i].imag(), a[1][i].real(), a[1][i].imag()});
+    return table;
+  }
+
+  // The same on the device.
+  const double* weight_table(std::size_t axis, bool transformed, direction way) const {
+    auto& slot = weights_[{axis, transformed, way}];
+    if (!slot) {
+      const std::string name = "fft offline " + std::to_string(shape_.n[axis]) + " axis " + std::to_string(axis) +
+                               (transformed ? way == direction::inverse ? " inverse" : " forward" : "");
+      slot = ballast::cuda::share_table(device_, name, 0, [&] { return weights(axis, transformed, way); });
+    }
+    return static_cast<const double*>(slot->data());
   }
 
   // Sums signals first … first + count − 1 of `data`, the input or the output.
   void sum(const unsigned char* data, bool output, offline_sums* sums, std::int64_t first, std::int64_t count, direction way, double scale,
-           const inject::device_faults* faults, ballast::cuda::stream on) const {
-    offline_argument given{};
-    offline_arguments& a = given.arguments;
+           const fault_list& faults, ballast::cuda::stream on) const {
+    offline_arguments a{};
     a.data = const_cast<unsigned char*>(data) + first * signal_bytes();
     a.sums = sums + first;
     const ballast::cuda::kernel* kernel = nullptr;
@@ -123,12 +124,12 @@ class offline_transform final : public device_transform {
       const std::lock_guard lock(mutex_);
       for (std::size_t axis = 0; axis < 3; ++axis) {
         a.n[axis] = shape_.n[axis];
-        a.weights[axis] = a.n[axis] == 1 ? nullptr : weights(axis, !output, way);
+        a.weights[axis] = a.n[axis] == 1 ? nullptr : weight_table(axis, !output, way);
       }
       ballast::cuda::kernel_request wanted;
       wanted.header = "fft/cuda/offline.cuh";
       wanted.expression = std::string("ballast::fft::cuda::offline_kernel<") + (sizeof(T) == 8 ? "true" : "false") +
-                          ",ballast::inject::" + (faults != nullptr ? "device_injector>" : "no_device_injector>");
+                          ",ballast::inject::" + (faults.armed() ? "device_injector>" : "no_device_injector>");
       wanted.threads = k_offline_threads;
       wanted.shared = k_offline_threads / 32 * 6 * static_cast<std::int64_t>(sizeof(double));
       kernel = &device_->load(wanted);
@@ -139,8 +140,7 @@ class offline_transform final : public device_transform {
     a.all_blocks = shape_.batch * a.parts;
     a.scale = scale;
     a.output = output;
-    if (faults != nullptr) given.faults = *faults;
-    device_->launch(*kernel, count * a.parts, &given, faults != nullptr ? sizeof given : sizeof given.arguments, on);
+    ballast::cuda::launch(*device_, *kernel, count * a.parts, a, faults, on);
   }
 
   void transform_dense(const unsigned char* in, unsigned char* out, bool one, direction way, ballast::cuda::stream on) const {
@@ -157,44 +157,39 @@ class offline_transform final : public device_transform {
   std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const call& how) const override;
 
   bool protect_;
+  ballast::cuda::workspace_pool workspaces_;
   problem problem_;
   mutable std::mutex mutex_;
-  mutable std::map<std::tuple<std::size_t, bool, direction>, device_buffer> weights_;
+  mutable std::map<std::tuple<std::size_t, bool, direction>, std::shared_ptr<const ballast::cuda::device_table>> weights_;
   mutable std::map<std::pair<direction, bool>, std::unique_ptr<dense_transform>> plans_;
 };
 
 template <class T>
 class offline_transform<T>::flight final : public run::pending {
  public:
-  flight(const offline_transform& plan, const call& how)
-      : plan_(plan), way_(how.direction), scale_(how.scale), repairs_(run::repeats_of(how.protection)), stream_(how.stream) {}
-
+  flight(const offline_transform& plan, const unsigned char* in, unsigned char* out, const call& how);
   void collect(run::recorder& seen) override;
 
+ private:
   const offline_transform& plan_;
   direction way_;
   double scale_;
-  int repairs_;
+  protection protection_;
   ballast::cuda::stream stream_;
-  device_buffer owned_, faults_;
-  inject::device_faults list_;
-  bool instrumented_ = false;
-  const unsigned char* kept_ = nullptr;  // the input
-  unsigned char* out_ = nullptr;
-  offline_sums* sums_ = nullptr;
+  ballast::cuda::workspace memory_;
+  fault_list faults_;
+  const unsigned char* kept_;  // the input
+  unsigned char* out_;
+  offline_sums* sums_;
 
- private:
-  struct judgement {
-    double residual;
-    double threshold;
-    bool judged;  // false: the input is such that only repetition can tell
-    bool good;
-  };
-  judgement judge(const offline_sums& of) const {
+  abft::finding judge(const offline_sums& of, std::int64_t index) const {
     const double factor = std::abs(scale_);
     const auto points = static_cast<double>(plan_.shape_.points());
     const double norm = std::sqrt(of.square);
-    judgement made{0, 0, of.square <= 1e290 && of.square >= 1e-290, false};
+    abft::finding made;
+    made.index = index;
+    made.bits = of.hash == 0 ? 1 : of.hash;
+    made.judged = of.square <= 1e290 && of.square >= 1e-290;
     for (int v = 0; v < 4; v += 2) {
       const double rest = std::abs(of.output[v] - scale_ * of.input[v]) + std::abs(of.output[v + 1] - scale_ * of.input[v + 1]);
       if (!(rest <= made.residual)) made.residual = rest;
@@ -205,7 +200,7 @@ class offline_transform<T>::flight final : public run::pending {
     if (of.square == 0 && made.residual == 0) made.judged = true;
     // Near the largest numbers the transform may overflow where the checksum does not.
     if (norm > static_cast<double>(std::numeric_limits<T>::max()) / (8 * std::sqrt(points)) / std::max(1.0, factor)) made.judged = false;
-    made.good = made.judged && abft::verify(made.residual, tau) == abft::k_pass;
+    made.word = abft::verify(made.residual, tau);
     return made;
   }
 
@@ -214,10 +209,9 @@ class offline_transform<T>::flight final : public run::pending {
     ballast::cuda::device& device = *plan_.device_;
     device.zero(sums_ + index, sizeof(offline_sums), stream_);
     const std::int64_t at = index * plan_.signal_bytes();
-    const inject::device_faults* const faults = instrumented_ ? &list_ : nullptr;
-    plan_.sum(kept_, false, sums_, index, 1, way_, 1, faults, stream_);
+    plan_.sum(kept_, false, sums_, index, 1, way_, 1, faults_, stream_);
     plan_.transform_dense(kept_ + at, out_ + at, true, way_, stream_);
-    plan_.sum(out_, true, sums_, index, 1, way_, scale_, faults, stream_);
+    plan_.sum(out_, true, sums_, index, 1, way_, scale_, faults_, stream_);
     offline_sums made;
     device.copy(&made, sums_ + index, sizeof made, stream_);
     device.synchronize(stream_);
@@ -238,63 +232,39 @@ void offline_transform<T>::flight::collect(run::recorder& seen) {
   device.synchronize(stream_);
   seen.checked(all.size());
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const judgement first = judge(all[i]);
-    if (first.good) continue;
     const auto index = static_cast<std::int64_t>(i);
-    const auto tell = [&](action what) { seen.detected("fft.offline", index, first.residual, first.threshold, what, 0); };
-    if (repairs_ == 0 && first.judged) {
-      tell(action::uncorrectable);
-      continue;
-    }
-    bool good = false;
-    bool same = false;
-    int attempt = 0;
-    for (std::uint64_t hash = all[i].hash; !good && attempt <= repairs_ + (first.judged ? -1 : 0); ++attempt) {
-      const offline_sums now = again(index);
-      same = now.hash == hash;
-      hash = now.hash;
-      const judgement second = judge(now);
-      good = second.judged ? second.good : same;
-    }
-    if (!good) {
-      tell(action::uncorrectable);
-    } else if (first.judged || attempt > 1) {
-      tell(action::recomputed);
-      if (same && attempt == 1) seen.false_alarm();
-    }
+    (void)run::attempt(seen, protection_, "fft.offline", 0, [&](int number) { return judge(number == 0 ? all[i] : again(index), index); });
   }
 }
 
 template <class T>
-std::unique_ptr<run::pending> offline_transform<T>::start(const unsigned char* in, unsigned char* out, const call& how) const {
-  auto made = std::make_unique<flight>(*this, how);
-  made->out_ = out;
-  made->kept_ = in;
-  if (how.injector.armed_sites() != 0) {
-    const auto list = how.injector.for_device();
-    made->faults_ = device_buffer(device_, static_cast<std::int64_t>(list.size() * sizeof(inject::device_fault)), how.stream);
-    device_->copy(made->faults_.data(), list.data(), made->faults_.bytes(), how.stream);
-    made->list_ = {static_cast<inject::device_fault*>(made->faults_.data()), static_cast<std::int32_t>(list.size()),
-                   how.injector.armed_sites()};
-    made->instrumented_ = true;
-  }
-  const inject::device_faults* const faults = made->instrumented_ ? &made->list_ : nullptr;
-  unsigned char* memory = workspace_of(how, workspace_bytes());
-  if (memory == nullptr) {
-    made->owned_ = device_buffer(device_, workspace_bytes(), how.stream);
-    memory = static_cast<unsigned char*>(made->owned_.data());
-  }
-  made->sums_ = reinterpret_cast<offline_sums*>(memory);
-  device_->zero(memory, sums_bytes(), how.stream);
-  if (protect_) {
+offline_transform<T>::flight::flight(const offline_transform& plan, const unsigned char* in, unsigned char* out, const call& how)
+    : plan_(plan),
+      way_(how.direction),
+      scale_(how.scale),
+      protection_(how.protection),
+      stream_(how.stream),
+      memory_(plan.workspaces_.take(how.workspace, how.stream)),
+      faults_(plan.device_, how.injector, how.stream),
+      kept_(in),
+      out_(out),
+      sums_(reinterpret_cast<offline_sums*>(memory_.data())) {
+  ballast::cuda::device& device = *plan_.device_;
+  device.zero(sums_, plan_.sums_bytes(), stream_);
+  if (plan_.protect_) {
     // A caller may change the input before the report is taken, and in place the transform does.
-    device_->copy(memory + sums_bytes(), in, bytes_of(shape_.input), how.stream);
-    made->kept_ = memory + sums_bytes();
-    sum(in, false, made->sums_, 0, shape_.batch, how.direction, 1, faults, how.stream);
+    unsigned char* const copy = memory_.data() + plan_.sums_bytes();
+    device.copy(copy, in, plan_.bytes_of(plan_.shape_.input), stream_);
+    kept_ = copy;
+    plan_.sum(in, false, sums_, 0, plan_.shape_.batch, way_, 1, faults_, stream_);
   }
-  transform_dense(in, out, false, how.direction, how.stream);
-  if (protect_ || how.scale != 1) sum(out, true, made->sums_, 0, shape_.batch, how.direction, how.scale, faults, how.stream);
-  return made;
+  plan_.transform_dense(in, out, false, way_, stream_);
+  if (plan_.protect_ || scale_ != 1) plan_.sum(out, true, sums_, 0, plan_.shape_.batch, way_, scale_, faults_, stream_);
+}
+
+template <class T>
+std::unique_ptr<run::pending> offline_transform<T>::start(const unsigned char* in, unsigned char* out, const call& how) const {
+  return std::make_unique<flight>(*this, in, out, how);
 }
 
 }  // namespace
@@ -302,8 +272,9 @@ std::unique_ptr<run::pending> offline_transform<T>::start(const unsigned char* i
 void override_cufft(dense_transform_maker other) { maker() = std::move(other); }
 
 std::unique_ptr<transform> make_offline_transform(const geometry& shape, precision type, bool protect) {
-  if (type == precision::f32) return std::make_unique<offline_transform<float>>(shape, protect);
-  return std::make_unique<offline_transform<double>>(shape, protect);
+  const auto on = ballast::cuda::current_device();
+  if (type == precision::f32) return std::make_unique<offline_transform<float>>(on, shape, protect);
+  return std::make_unique<offline_transform<double>>(on, shape, protect);
 }
 
 }  // namespace ballast::fft::cuda

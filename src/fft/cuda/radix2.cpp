@@ -1,8 +1,11 @@
 // Version 0 of the step-wise variants: log₂n launches, each reading and writing all signals.
 #include <bit>
+#include <utility>
 
 #include <ballast/error.hpp>
 
+#include "cuda/shared_state.hpp"
+#include "cuda/workspace.hpp"
 #include "fft/cuda/device_transform.hpp"
 #include "fft/cuda/radix2.hpp"
 #include "fft/cuda/tables.hpp"
@@ -12,12 +15,13 @@
 namespace ballast::fft::cuda {
 namespace {
 
-using ballast::cuda::device_buffer;
+using ballast::cuda::workspace;
 
 template <class T>
 class radix2_transform final : public device_transform {
  public:
-  explicit radix2_transform(const geometry& shape) : device_transform(shape, precision_of<T>), n_(shape.n[2]) {
+  radix2_transform(std::shared_ptr<ballast::cuda::device> on, const geometry& shape)
+      : device_transform(std::move(on), shape, precision_of<T>), n_(shape.n[2]), workspaces_(device_, 2 * part_bytes()) {
     if (shape.kind != kind::c2c || shape.n[0] * shape.n[1] != 1 || !std::has_single_bit(static_cast<std::uint64_t>(n_)) || n_ < 2)
       throw unsupported_error("scheme v0: expected a 1-D c2c transform whose length is a power of two, at least 2");
     stages_ = std::countr_zero(static_cast<std::uint64_t>(n_));
@@ -26,18 +30,17 @@ class radix2_transform final : public device_transform {
     wanted.expression = std::string("ballast::fft::cuda::radix2_kernel<") + (sizeof(T) == 8 ? "true>" : "false>");
     wanted.threads = k_radix2_threads;
     kernel_ = &device_->load(wanted);
-    const auto roots = table_source<T>::split_twiddles(n_, stages_);  // all powers, behind coarse ones
-    roots_ = device_buffer(device_, static_cast<std::int64_t>(roots.size() * sizeof(T)));
-    device_->copy(roots_.data(), roots.data(), roots_.bytes(), nullptr);
-    device_->synchronize(nullptr);
+    // All powers, behind coarse ones.
+    roots_ = ballast::cuda::share_table(device_, (sizeof(T) == 4 ? "fft f32 roots " : "fft f64 roots ") + std::to_string(n_), 0,
+                                        [&] { return table_source<T>::split_twiddles(n_, stages_); });
   }
 
-  std::int64_t workspace_bytes() const override { return 2 * part_bytes(); }
+  std::int64_t workspace_bytes() const override { return workspaces_.bytes(); }
 
  private:
   class flight final : public run::pending {
    public:
-    flight(std::shared_ptr<ballast::cuda::device> device, device_buffer memory, ballast::cuda::stream on)
+    flight(std::shared_ptr<ballast::cuda::device> device, workspace memory, ballast::cuda::stream on)
         : device_(std::move(device)), memory_(std::move(memory)), stream_(on) {}
     void collect(run::recorder& seen) override {
       seen.runs_on(device_->about().name);
@@ -46,7 +49,7 @@ class radix2_transform final : public device_transform {
 
    private:
     std::shared_ptr<ballast::cuda::device> device_;
-    device_buffer memory_;
+    workspace memory_;
     ballast::cuda::stream stream_;
   };
 
@@ -54,14 +57,10 @@ class radix2_transform final : public device_transform {
 
   std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const call& how) const override {
     if (how.injector.armed_sites() != 0) throw unsupported_error("scheme v0: it has no places where faults could be injected");
-    device_buffer owned;
-    unsigned char* work = workspace_of(how, workspace_bytes());
-    if (work == nullptr) {
-      owned = device_buffer(device_, workspace_bytes(), how.stream);
-      work = static_cast<unsigned char*>(owned.data());
-    }
+    workspace memory = workspaces_.take(how.workspace, how.stream);
+    unsigned char* const work = memory.data();
     radix2_arguments a{};
-    a.roots = static_cast<const T*>(roots_.data()) + 2 * coarse_size_of(n_);
+    a.roots = static_cast<const T*>(roots_->data()) + 2 * coarse_size_of(n_);
     a.half = n_ / 2;
     a.butterflies = a.half * shape_.batch;
     for (int stage = 0; stage < stages_; ++stage) {
@@ -80,20 +79,22 @@ class radix2_transform final : public device_transform {
       a.turn_out = last && turned;
       device_->launch(*kernel_, (a.butterflies + k_radix2_threads - 1) / k_radix2_threads, &a, sizeof a, how.stream);
     }
-    return std::make_unique<flight>(device_, std::move(owned), how.stream);
+    return std::make_unique<flight>(device_, std::move(memory), how.stream);
   }
 
   std::int64_t n_;
   int stages_ = 0;
   const ballast::cuda::kernel* kernel_ = nullptr;
-  device_buffer roots_;
+  std::shared_ptr<const ballast::cuda::device_table> roots_;
+  ballast::cuda::workspace_pool workspaces_;
 };
 
 }  // namespace
 
 std::unique_ptr<transform> make_radix2_transform(const geometry& shape, precision type) {
-  if (type == precision::f32) return std::make_unique<radix2_transform<float>>(shape);
-  return std::make_unique<radix2_transform<double>>(shape);
+  const auto on = ballast::cuda::current_device();
+  if (type == precision::f32) return std::make_unique<radix2_transform<float>>(on, shape);
+  return std::make_unique<radix2_transform<double>>(on, shape);
 }
 
 }  // namespace ballast::fft::cuda

@@ -39,11 +39,6 @@ constexpr scheme_row k_schemes[] = {
     {"tuned", check_form::none},
 };
 
-const tuning_table& no_tuning() {
-  static const tuning_table empty;
-  return empty;
-}
-
 }  // namespace
 
 const std::vector<std::string_view>& schemes() {
@@ -68,7 +63,7 @@ std::unique_ptr<transform> make_transform(const geometry& shape, precision type,
   if (protect) options.check = row->check;
   options.transactions = row->transactions;
   options.plain = row->computes == variant::plain;
-  if (row->computes == variant::rules) options.tuned = &no_tuning();
+  if (row->computes == variant::rules) options.tuned = &tuning_table::rules();
   return make_transform(shape, type, options);
 }
 

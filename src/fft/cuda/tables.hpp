@@ -1,14 +1,10 @@
 // What kernels read besides the data: twiddle factors, chirps and filters of convolutions, checksum weights. Computed above the
-// precision of the data, rounded once, and uploaded once for a plan.
+// precision of the data and rounded once. program.cpp uploads them.
 // Layer: fft/cuda.
 #pragma once
 
-#include <map>
-#include <memory>
-#include <string>
 #include <vector>
 
-#include "cuda/device.hpp"
 #include "fft/cuda/schedule.hpp"
 
 namespace ballast::fft::cuda {
@@ -41,39 +37,5 @@ extern template struct table_source<double>;
 
 int fine_bits_of(std::int64_t order);
 std::int64_t coarse_size_of(std::int64_t order);
-
-// Device tables by name, each uploaded once.
-class table_store {
- public:
-  explicit table_store(std::shared_ptr<ballast::cuda::device> device) : device_(std::move(device)) {}
-
-  // The table `name`, made by `make` if it is not there. Copies with different `copy` lie in different memory.
-  template <class T, class Make>
-  const void* get(const std::string& name, int copy, Make&& make) {
-    const std::string key = name + (copy == 0 ? "" : "'");
-    const auto found = tables_.find(key);
-    if (found != tables_.end()) return found->second.data();
-    const std::vector<T>& values = source<T>(name, make);
-    ballast::cuda::device_buffer memory(device_, static_cast<std::int64_t>(values.size() * sizeof(T)));
-    device_->copy(memory.data(), values.data(), memory.bytes(), nullptr);
-    return tables_.emplace(key, std::move(memory)).first->second.data();
-  }
-  // Waits until all of them are there, and gives the host's copies back.
-  void finish() {
-    device_->synchronize(nullptr);
-    hosts_.clear();
-  }
-
- private:
-  template <class T, class Make>
-  const std::vector<T>& source(const std::string& name, Make&& make) {
-    auto& slot = hosts_[name];
-    if (!slot) slot = std::make_shared<std::vector<T>>(make());
-    return *std::static_pointer_cast<std::vector<T>>(slot);
-  }
-  std::shared_ptr<ballast::cuda::device> device_;
-  std::map<std::string, std::shared_ptr<void>> hosts_;
-  std::map<std::string, ballast::cuda::device_buffer> tables_;
-};
 
 }  // namespace ballast::fft::cuda

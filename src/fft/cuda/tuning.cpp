@@ -128,6 +128,11 @@ std::string tuning_table::to_text() const {
   return text.str();
 }
 
+const tuning_table& tuning_table::rules() {
+  static const tuning_table empty;
+  return empty;
+}
+
 const tuning_table& tuning_table::active() {
   static const tuning_table table = [] {
     tuning_table made = parse(k_built_in);

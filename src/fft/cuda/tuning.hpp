@@ -48,6 +48,8 @@ class tuning_table {
  public:
   // The built-in table, with the entries of $BALLAST_CACHE_DIR/tuning.txt (see cuda::default_cache_folder) over it if there is such a file.
   static const tuning_table& active();
+  // An empty one: every policy is by rule.
+  static const tuning_table& rules();
 
   // One entry a line: "sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 3 1.08": architecture, precision, length, order of load and
   // store, checked or unchecked, radices, threads of a line, lines of a tile, exchange (whole, split, and with a stage staged or
