@@ -13,7 +13,7 @@
 #include <ballast/error.hpp>
 
 #include "cuda/device.hpp"
-#include "cuda/jit.hpp"
+#include "cuda/tuning_table.hpp"
 #include "fft/cuda/common.hpp"
 #include "fft/cuda/tune.hpp"
 
@@ -47,21 +47,21 @@ void write_whole(const fs::path& file, const std::string& text) {
 int run_tune(std::vector<std::string> tokens, std::string output, bool quiet) {
   if (const std::string why = cuda::why_unavailable(); !why.empty()) throw unsupported_error(fmt::format("tune: backend cuda: {}", why));
   if (tokens.empty()) tokens = fft::cuda::tuned_problems();
-  if (output.empty()) {
-    if (cuda::default_cache_folder().empty())
-      throw invalid_argument_error("-o: expected a file, since there is no cache folder (set HOME)");
-    output = (cuda::default_cache_folder() / "tuning.txt").string();
-  }
+  if (output.empty()) output = cuda::user_tuning_file().string();
+  if (output.empty()) throw invalid_argument_error("-o: expected a file, since there is no cache folder (set HOME)");
   const fs::path file = output;
-  fft::cuda::tuning_table table;
-  if (fs::exists(file)) table = fft::cuda::tuning_table::parse(read_whole(file));
+  const std::string before = fs::exists(file) ? read_whole(file) : "";
+  auto table = fft::cuda::tuning_table::parse(before);
+  for (const std::string& warning : cuda::tuning_warnings(before, {fft::cuda::line_form::algorithm})) fmt::print(stderr, "{}\n", warning);
+  for (const std::string& warning : table.warnings()) fmt::print(stderr, "{}\n", warning);
   const bool shows = !quiet && isatty(2) != 0;
   const auto results = fft::cuda::tune(tokens, table, [&](const std::string& line) {
     if (shows) fmt::print(stderr, "{}\n", line);
   });
-  write_whole(file, fmt::format("# Made by ballast tune on an {}.\n", cuda::current_device()->about().name) + table.to_text());
+  write_whole(file, fmt::format("# Made by ballast tune on an {}.\n", cuda::current_device()->about().name) + table.to_text() +
+                        cuda::tuning_lines_of_others(before, fft::cuda::line_form::algorithm));
   if (quiet) return 0;
-  for (const fft::cuda::tuning_result& each : results) {
+  for (const cuda::tuning_result& each : results) {
     std::string policy = each.policy;
     while (policy.ends_with('\n')) policy.pop_back();
     fmt::print("{:<44} {:>9.1f} µs, by the rules {:>9.1f} µs ({:.2f}x)  {}\n", each.token, each.seconds * 1e6, each.default_seconds * 1e6,

@@ -22,9 +22,9 @@ std::string literal(const Value (&values)[Count]) {
 
 }  // namespace detail
 
-// Writes a policy as an expression that every C++20 compiler reads, in the host's process and in the kernel's: "ns::policy{.wide=true,.length=64}".
-// Members that have their default value are left out, so that the text is short and stays the same when a policy gets a new member. A policy is
-// an aggregate of bool, int, enumerations, nested policies, and arrays of these.
+// Writes a policy as an expression that every C++20 compiler reads, in the host's process and in the kernel's:
+// "ns::policy{.wide=true,.length=64}". Members that have their default value are left out, so that the text is short and stays the same
+// when a policy gets a new member. A policy is an aggregate of bool, int, enumerations, nested policies, and arrays of these.
 //
 //   policy_text(value, "ballast::kmeans::cuda::tile_policy").add("wide", &tile_policy::wide).add("points", &tile_policy::points).text()
 template <class Policy>
@@ -41,8 +41,7 @@ class policy_text {
   }
   // An enumeration: with the name of its type.
   template <class Member>
-    requires std::is_enum_v<Member>
-  policy_text& add(std::string_view name, Member Policy::*member, std::string_view type) {
+  requires std::is_enum_v<Member> policy_text& add(std::string_view name, Member Policy::*member, std::string_view type) {
     if (value_.*member == usual_.*member) return *this;
     return append(name, std::string(type) + "(" + std::to_string(static_cast<int>(value_.*member)) + ")");
   }
@@ -80,8 +79,8 @@ class policy_text {
   std::string text_;
 };
 
-// "ballast::kmeans::cuda::assign_kernel<policy,injector>": the instantiation of a template over some policies and the injector. `instrumented`:
-// the one that can be injected into.
+// "ballast::kmeans::cuda::assign_kernel<policy,injector>": the instantiation of a template over some policies and the injector.
+// `instrumented`: the one that can be injected into.
 inline std::string kernel_expression(std::string_view kernel, std::initializer_list<std::string> policies, bool instrumented) {
   std::string text(kernel);
   text += '<';

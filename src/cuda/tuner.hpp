@@ -1,6 +1,5 @@
-// The tuner: times candidates for a kernel on the device and finds the fastest. An algorithm gives the candidates, and keeps the winner with
-// its gain in its tuning table (tuning_table.hpp).
-// Layer: foundation; behind `ballast tune`.
+// The tuner: times candidates for a kernel on the device and finds the fastest. An algorithm gives the candidates, and keeps the winner
+// with its gain in its tuning table (tuning_table.hpp). Layer: foundation; behind `ballast tune`.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +22,9 @@ double seconds_of(device& on, const std::function<void()>& enqueue, stream order
 
 // One way to do the work.
 struct tuning_candidate {
-  kernel_request tuned;                      // the kernel that is being chosen. A candidate of which it spills registers is dropped
-  std::vector<kernel_request> others;        // what else a run loads
-  std::function<double()> seconds;           // of a run, by seconds_of; infinity if it cannot run
+  kernel_request tuned;                // the kernel that is being chosen. A candidate of which it spills registers is dropped
+  std::vector<kernel_request> others;  // what else a run loads
+  std::function<double()> seconds;     // of a run, by seconds_of; infinity if it cannot run
 };
 
 struct tuning_choice {

@@ -21,8 +21,8 @@ struct tuning_line {
   std::string text;
 };
 
-// All lines but empty ones and comments, which begin with #. Lines that begin with an architecture are from before lines named their algorithm:
-// they are the FFT's.
+// All lines but empty ones and comments, which begin with #. Lines that begin with an architecture are from before lines named their
+// algorithm: they are the FFT's.
 std::vector<tuning_line> tuning_lines(std::string_view text);
 
 // The lines of `text` that are not of this algorithm, as they stand there: what a tuner of this algorithm keeps when it writes the file.

@@ -26,6 +26,8 @@
 #include "backend/fft_reference.hpp"
 #include "cuda/shared_state.hpp"
 #include "fft/contract.hpp"
+#include "fft/cuda/kernels.hpp"
+#include "fft/cuda/pairs.hpp"
 #include "fft/cuda/schedule.hpp"
 #include "fft/cuda/transform.hpp"
 #include "fft/problem.hpp"

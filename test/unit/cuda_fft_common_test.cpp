@@ -7,6 +7,7 @@
 
 #include "cuda/jit.hpp"
 #include "fft/cuda/common.hpp"
+#include "fft/cuda/kernels.hpp"
 #include "fft/cuda/schedule.hpp"
 #include "fft/problem.hpp"
 

@@ -11,6 +11,7 @@
 
 #include "cuda/embedded.hpp"
 #include "cuda/nvrtc.hpp"
+#include "fft/cuda/kernels.hpp"
 #include "fft/cuda/schedule.hpp"
 #include "fft/problem.hpp"
 #include "unit/cuda_fft_devices.hpp"

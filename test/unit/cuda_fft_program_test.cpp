@@ -2,6 +2,7 @@
 #include <complex>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,9 @@ class counting_device final : public test::forwarding_device {
     ++seen.loads;
     return inner_->load(wanted);
   }
-  void launch(const ballast::cuda::kernel&, std::int64_t, const void*, std::size_t, ballast::cuda::stream) override { ++seen.launches; }
+  void launch(const ballast::cuda::kernel&, std::int64_t, std::span<const ballast::cuda::kernel_argument>, ballast::cuda::stream) override {
+    ++seen.launches;
+  }
 
  private:
   static ballast::cuda::capabilities about_an_h200(std::int64_t memory) {

@@ -10,6 +10,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "fft/cuda/choose_policy.hpp"
+#include "fft/cuda/exchange.hpp"
+#include "fft/cuda/kernels.hpp"
+#include "fft/cuda/radices.hpp"
 #include "fft/cuda/schedule.hpp"
 #include "fft/problem.hpp"
 #include "fft/wide.hpp"

@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fft/cuda/choose_policy.hpp"
 #include "fft/cuda/roots.hpp"
 #include "fft/cuda/schedule.hpp"
 #include "fft/cuda/tables.hpp"

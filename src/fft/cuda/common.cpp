@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "fft/cuda/choose_policy.hpp"
+#include "fft/cuda/kernels.hpp"
 #include "fft/cuda/schedule.hpp"
 #include "fft/problem.hpp"
 
@@ -106,7 +108,7 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
       if (factors == factor_form::separated && !behind) continue;
       line_policy formed = p;
       if (behind) formed.store_factor = factors;
-      make_room(formed);
+      make_room(formed, device);
       // Nothing uses the entries of another architecture on this one. They must compile nevertheless, with a third fewer blocks: its
       // compiler needs more registers.
       if (!tuning_table::active().find(request, device.major) && formed.min_blocks > 1) formed.min_blocks -= (formed.min_blocks + 2) / 3;

@@ -13,6 +13,7 @@
 #include "abft/threshold.hpp"
 #include "abft/verify.hpp"
 #include "abft/weights.hpp"
+#include "cuda/cufft.hpp"
 #include "cuda/faults.hpp"
 #include "cuda/shared_state.hpp"
 #include "cuda/workspace.hpp"
@@ -28,7 +29,9 @@
 namespace ballast::fft::cuda {
 namespace {
 
+using ballast::cuda::cufft_plan;
 using ballast::cuda::fault_list;
+using ballast::cuda::why_no_cufft;
 
 class by_cufft final : public dense_transform {
  public:

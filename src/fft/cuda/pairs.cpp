@@ -1,11 +1,15 @@
 // Which passes that follow each other become one launch: what the second needs of the first is found from where both look for it, and
 // bounded so that it stays in the L2 cache.
+#include "fft/cuda/pairs.hpp"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <optional>
+#include <utility>
 
-#include "fft/cuda/schedule.hpp"
-#include "fft/cuda/transform.hpp"
+#include "cuda/occupancy.hpp"
+#include "fft/cuda/choose_policy.hpp"
 
 namespace ballast::fft::cuda {
 
@@ -74,8 +78,7 @@ std::optional<line_policy> with_block(const line_policy& p, const line_request& 
 
 // By rule; but of long lines a thread holds twice as many numbers as in a pass by itself, for then a block has room for enough of them.
 line_policy line_for_pair(const line_request& wanted, const ballast::cuda::capabilities& device) {
-  static const tuning_table rules;
-  const line_policy p = choose_policy(wanted, device, rules);
+  const line_policy p = choose_policy(wanted, device, tuning_table::rules());
   if (wanted.check != check_form::none || (wanted.length != 512 && wanted.length != 1024)) return p;
   tuned_line value;
   value.radices.assign(p.radix, p.radix + p.stages);
@@ -105,7 +108,7 @@ bool agree(pass& first, pass& second, const ballast::cuda::capabilities& device)
     if (!one || !two) continue;
     const std::int64_t shared = ticket_offset(*one, *two) + k_ticket_bytes;
     if (shared > device.shared_per_block) continue;
-    const int blocks = std::min({one->min_blocks, two->min_blocks, static_cast<int>(device.shared_per_multiprocessor / (shared + 1024))});
+    const int blocks = std::min({one->min_blocks, two->min_blocks, ballast::cuda::blocks_by_shared(shared, device)});
     if (blocks < 1 || (best && blocks * threads <= least)) continue;
     least = blocks * threads;
     best = {*one, *two};

@@ -1,5 +1,5 @@
 // The compile-time parameters of one line kernel, and the argument that it takes.
-// Layer: fft/cuda. Plain structs that NVRTC, nvcc and the host compiler read alike; policy.cpp chooses them.
+// Layer: fft/cuda. Plain structs that NVRTC, nvcc and the host compiler read alike; choose_policy.cpp chooses them.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "fft/cuda/kernels.hpp"
 #include "fft/cuda/tables.hpp"
 
 namespace ballast::fft::cuda {

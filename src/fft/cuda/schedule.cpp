@@ -11,6 +11,9 @@
 
 #include <ballast/error.hpp>
 
+#include "fft/cuda/choose_policy.hpp"
+#include "fft/cuda/pairs.hpp"
+#include "fft/cuda/radices.hpp"
 #include "fft/wide.hpp"
 
 namespace ballast::fft::cuda {
@@ -426,7 +429,7 @@ class builder {
     }
     made.convolution = one.convolution;
     made.padded_to = one.padded_to;
-    make_room(p);
+    make_room(p, device_);
     made_.passes.push_back(std::move(made));
   }
 
@@ -437,28 +440,6 @@ class builder {
 };
 
 }  // namespace
-
-void make_room(line_policy& p) {
-  const bool tables = p.load_factor == factor_form::table || p.store_factor == factor_form::table;
-  // The table has lines of a small last radix as they were measured: with separated factors, or with none.
-  const bool looked_up = p.store_factor == factor_form::twiddle && p.radix[p.stages - 1] <= 8;
-  const bool mixed = !std::has_single_bit(static_cast<unsigned>(p.length));
-  const bool divided = mixed && p.store_factor == factor_form::separated;
-  const bool formed =
-      p.load == load_form::half ||
-      (p.sums() && (tables || looked_up || divided || p.store == store_form::real || (p.load == load_form::real && p.twiddles()))) ||
-      (p.wide && mixed && looked_up) || (p.wide && p.inverse && p.twiddles());
-  if (formed && p.min_blocks > 1) p.min_blocks -= std::max(1, p.min_blocks / (mixed && p.load == load_form::half ? 2 : 3));
-  if (p.mirrors() || p.load == load_form::spectrum) {
-    // What was found to be needed for a thread's numbers and their mirror images.
-    int needed = p.held() * (p.wide ? 8 : 2) + (mixed || (p.wide && p.sums()) ? 48 : 32) + (p.sums() ? 16 : 0);
-    if (p.wide && p.load == load_form::spectrum) needed += 8;
-    // A multiprocessor's 64 Ki registers are four quarters.
-    constexpr int quarter = 16384;
-    const auto registers = [&] { return quarter / 32 / (((p.block() + 31) / 32 * p.min_blocks + 3) / 4) / 8 * 8; };
-    while (p.min_blocks > 1 && registers() < needed) --p.min_blocks;
-  }
-}
 
 schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device) {
   schedule made = builder(wanted, device).build();

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "cuda/device.hpp"
@@ -86,41 +85,7 @@ struct schedule_request {
   pairing pairs = pairing::where_it_pays;
 };
 
-// Makes pairs of passes that follow each other; called by make_schedule.
-void pair_passes(schedule& made, const schedule_request& wanted, const ballast::cuda::capabilities& device);
-
-// Policies are for plain lines. Forms that were found to need more registers get fewer blocks.
-void make_room(line_policy& p);
-
+// The passes of a problem. Throws unsupported_error for lengths whose convolution is too long.
 schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device);
-
-// The policy without factors and forms: of the tuning table where that has an entry, else by rule.
-line_policy choose_policy(const line_request& wanted, const ballast::cuda::capabilities& device, const tuning_table& tuned);
-
-// The policy that `value` says: fills in swizzles. Throws std::logic_error if its parts do not fit together.
-line_policy make_policy(const line_request& wanted, const tuned_line& value);
-
-// What the tuner tries for a line: radices, threads, lines and exchanges that could be the fastest.
-std::vector<tuned_line> candidates(const line_request& wanted, const ballast::cuda::capabilities& device);
-
-// The largest prime that is a radix: its butterfly needs registers for twice as many complex numbers. Lengths with larger ones are
-// convolutions.
-int largest_prime(bool wide);
-
-// Whether one block can transform lines of this length in one pass.
-bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabilities& device);
-
-// How many blocks, as a cluster, can transform one such line in one pass if its elements lie side by side in memory; 0: none can.
-int blocks_of_line(std::int64_t length, bool wide, const ballast::cuda::capabilities& device);
-
-// The template instantiation that a policy names; `instrumented` for the kernel that can be injected into.
-std::string kernel_expression(const line_policy& policy, bool instrumented);
-ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrumented);
-ballast::cuda::kernel_request kernel_for_pair(const line_policy& first, const line_policy& second, bool instrumented);
-// Of pass i and, if they are one launch, the pass behind it.
-ballast::cuda::kernel_request kernel_for(const schedule& made, std::size_t i, bool instrumented);
-
-// Bank conflicts: the mean number of shared-memory cycles that one access of a warp takes in exchange s, over its minimum. For tests.
-double exchange_cost(const line_policy& policy, int s);
 
 }  // namespace ballast::fft::cuda

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "fft/cuda/schedule.hpp"
+#include "fft/cuda/policy.hpp"
 
 namespace ballast::fft::cuda {
 

@@ -6,13 +6,10 @@
 #include <memory>
 
 #include "fft/contract.hpp"
+#include "fft/cuda/pairs.hpp"
 #include "fft/cuda/schedule.hpp"
 
 namespace ballast::fft::cuda {
-
-// What transforms that are made from now on do about pairs of passes. For tests and comparisons.
-void override_pairing(pairing which);
-pairing chosen_pairing();
 
 struct transform_options {
   check_form check = check_form::none;

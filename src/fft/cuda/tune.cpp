@@ -1,18 +1,17 @@
-// Coordinate search: the passes of a problem in turn, the others as they are. Kernels are compiled on all cores before anything is timed.
+// Coordinate search: the passes of a problem in turn, the others as they are.
 #include "fft/cuda/tune.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cmath>
 #include <cstdio>
-#include <thread>
-
-#include <ballast/error.hpp>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <utility>
 
 #include "core/counter_rng.hpp"
 #include "cuda/device.hpp"
-#include "cuda/jit.hpp"
+#include "fft/cuda/candidates.hpp"
+#include "fft/cuda/kernels.hpp"
 #include "fft/cuda/transform.hpp"
 #include "fft/problem.hpp"
 #include "run/recorder.hpp"
@@ -22,25 +21,10 @@ namespace {
 
 using ballast::cuda::device_buffer;
 
-void load_all(ballast::cuda::device& device, const std::vector<ballast::cuda::kernel_request>& wanted) {
-  std::atomic<std::size_t> next{0};
-  std::vector<std::thread> workers;
-  for (unsigned w = 0; w < std::max(1u, std::thread::hardware_concurrency()); ++w) {
-    workers.emplace_back([&] {
-      for (std::size_t i = next++; i < wanted.size(); i = next++) {
-        try {
-          (void)device.load(wanted[i]);
-        } catch (const error&) {  // a candidate that cannot be had is not timed: the load that times it fails again, and says so
-        }
-      }
-    });
-  }
-  for (std::thread& each : workers) each.join();
-}
-
-class timer {
+// A problem with data on the device.
+class trial {
  public:
-  timer(const token& what, std::shared_ptr<ballast::cuda::device> device)
+  trial(const token& what, std::shared_ptr<ballast::cuda::device> device)
       : what_(what), shape_(resolve(what.problem)), device_(std::move(device)) {
     const std::int64_t scalar = what.problem.precision == precision::f32 ? 4 : 8;
     in_ = device_buffer(device_, shape_.input.extent * scalar * (shape_.input.real ? 1 : 2));
@@ -56,8 +40,8 @@ class timer {
     device_->synchronize(nullptr);
   }
 
-  // The least of some means; infinity if the transform cannot be made.
-  double seconds(const transform_options& options, std::string& why) const {
+  // Infinity if the transform cannot be made.
+  double seconds(const transform_options& options) const {
     try {
       const auto work = make_transform(shape_, what_.problem.precision, options);
       execution how;
@@ -65,31 +49,21 @@ class timer {
       inject::active_injector none(nullptr, "fft");
       run::recorder seen("", backend::cuda, "", how, none);
       const call one{what_.direction, 1, false, how.protection, 1, nullptr, {}, seen, none};
-      const auto time = [&](int runs) {
-        const auto start = std::chrono::steady_clock::now();
-        for (int i = 0; i < runs; ++i) (void)work->enqueue(in_.data(), out_.data(), one);
-        device_->synchronize(nullptr);
-        return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / runs;
-      };
-      (void)time(1);
-      const int runs = std::clamp(static_cast<int>(2e-3 / time(2)), 2, 500);
-      double least = time(runs);
-      for (int round = 0; round < 2; ++round) least = std::min(least, time(runs));
-      return least;
-    } catch (const std::exception& e) {
-      why = e.what();
+      return ballast::cuda::seconds_of(
+          *device_, [&] { (void)work->enqueue(in_.data(), out_.data(), one); }, nullptr);
+    } catch (const std::exception&) {  // a kernel, memory or a policy that cannot be had
       return std::numeric_limits<double>::infinity();
     }
   }
 
-  schedule passes(const transform_options& options) const {
+  std::vector<pass> passes(const transform_options& options) const {
     schedule_request wanted{.shape = shape_, .precision = what_.problem.precision, .direction = what_.direction};
     wanted.check = options.check;
     wanted.transactions = options.transactions;
     wanted.tuned = options.tuned;
     wanted.plain = options.plain;
     wanted.pairs = options.pairs;
-    return make_schedule(wanted, device_->about());
+    return make_schedule(wanted, device_->about()).passes;
   }
 
  private:
@@ -99,65 +73,62 @@ class timer {
   device_buffer in_, out_;
 };
 
+// A line at a time, so each pass is a launch.
+transform_options options_for(check_form check, const tuning_table& tuned) { return {check, 1, &tuned, false, pairing::never}; }
+
 }  // namespace
 
-std::vector<tuning_result> tune(const std::vector<std::string>& tokens, tuning_table& table,
-                                const std::function<void(const std::string&)>& progress) {
+std::vector<ballast::cuda::tuning_result> tune(const std::vector<std::string>& tokens, tuning_table& table,
+                                               const std::function<void(const std::string&)>& progress) {
   const auto device = ballast::cuda::current_device();
   const int major = device->about().major;
-  std::vector<tuning_result> results;
+  std::vector<ballast::cuda::tuning_result> results;
   for (const std::string& text : tokens) {
     const token what = parse_token(text);
-    const timer clock(what, device);
+    const trial timed(what, device);
     for (const check_form check : {check_form::none, check_form::verify_before_store}) {
-      const tuning_table rules;
-      // A line at a time, so each pass is a launch.
-      const auto options = [&](const tuning_table& tuned) { return transform_options{check, 1, &tuned, false, pairing::never}; };
-      std::string why;
-      const double by_rule = clock.seconds(options(rules), why);
-      const std::size_t count = clock.passes(options(rules)).passes.size();
-      double best = clock.seconds(options(table), why);
+      const std::string name = text + (check == check_form::none ? "" : ", checked");
+      const transform_options by_rules = options_for(check, tuning_table::rules());
+      const double by_rule = timed.seconds(by_rules);
+      double best = timed.seconds(options_for(check, table));
+      const std::size_t count = timed.passes(by_rules).size();
       for (std::size_t number = 0; number < count; ++number) {
-        const line_request request = clock.passes(options(table)).passes[number].request;
-        const auto tried = candidates(request, device->about());
-        std::vector<ballast::cuda::kernel_request> kernels;
+        const line_request request = timed.passes(options_for(check, table))[number].request;
+        const auto lines = candidates(request, device->about());
         std::vector<tuning_table> tables;
-        std::vector<std::size_t> kernel_of;
-        for (const tuned_line& one : tried) {
+        for (const tuned_line& one : lines) {
           tables.push_back(table);
           tables.back().set(request, major, one);
-          kernel_of.push_back(kernels.size() + number);
-          for (const pass& each : clock.passes(options(tables.back())).passes) kernels.push_back(kernel_for(each.policy, false));
         }
-        load_all(*device, kernels);
-        const auto architecture = ballast::cuda::runnable_architectures(major, device->about().minor).front();
-        std::optional<tuned_line> winner;
-        for (std::size_t i = 0; i < tried.size(); ++i) {
-          try {
-            // Registers in memory are not what a table should ask for, however fast one of them may be on this device.
-            if (ballast::cuda::kernels().get(kernels[kernel_of[i]], architecture).made->uses.spills > 0) continue;
-          } catch (const error&) {
-            continue;
+        std::vector<ballast::cuda::tuning_candidate> tried;
+        for (const tuning_table& with : tables) {
+          ballast::cuda::tuning_candidate one;
+          const auto passes = timed.passes(options_for(check, with));
+          for (std::size_t i = 0; i < passes.size(); ++i) {
+            auto kernel = kernel_for(passes[i].policy, false);
+            if (i == number) {
+              one.tuned = std::move(kernel);
+            } else {
+              one.others.push_back(std::move(kernel));
+            }
           }
-          const double seconds = clock.seconds(options(tables[i]), why);
-          if (seconds < best * 0.995) {
-            best = seconds;
-            winner = tried[i];
-          }
+          one.seconds = [&timed, &with, check] { return timed.seconds(options_for(check, with)); };
+          tried.push_back(std::move(one));
         }
+        const auto winner = ballast::cuda::fastest(*device, tried, best);
         if (winner) {
-          winner->gain = std::round(1000 * by_rule / best) / 1000;
-          table.set(request, major, *winner);
+          best = winner->seconds;
+          tuned_line chosen = lines[winner->index];
+          chosen.gain = ballast::cuda::noted_gain(by_rule, best);
+          table.set(request, major, chosen);
+          tuning_table only;
+          only.set(request, major, chosen);
+          results.push_back({name, only.to_text(), best, by_rule});
         }
         char line[256];
-        std::snprintf(line, sizeof line, "%s%s pass %zu of %zu: %zu candidates, %.1f us, by rule %.1f us", text.c_str(),
-                      check == check_form::none ? "" : ", checked", number + 1, count, tried.size(), best * 1e6, by_rule * 1e6);
+        std::snprintf(line, sizeof line, "%s pass %zu of %zu: %zu candidates, %.1f us, by rule %.1f us", name.c_str(), number + 1, count,
+                      lines.size(), best * 1e6, by_rule * 1e6);
         if (progress) progress(line);
-        if (winner) {
-          tuning_table only;
-          only.set(request, major, *winner);
-          results.push_back({text + (check == check_form::none ? "" : ", checked"), only.to_text(), best, by_rule});
-        }
       }
     }
   }

@@ -1,17 +1,17 @@
-// The tuning table: which policy a line gets on an architecture, where measuring found a better one than the rules of policy.cpp.
-// Layer: fft/cuda. The table that is built in comes from `ballast tune`; a user's own is read from the cache directory.
+// The tuning table of the FFT: which policy a line gets on an architecture, where measuring found a better one than the rules of
+// choose_policy.cpp.
+// Layer: fft/cuda. The table that is built in comes from `ballast tune`; a user's own is read from the cache folder.
 #pragma once
 
+#include <compare>
 #include <cstdint>
-#include <map>
+#include <iosfwd>
 #include <optional>
-#include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "cuda/device.hpp"
+#include "cuda/tuning_table.hpp"
 #include "fft/cuda/policy.hpp"
 
 namespace ballast::fft::cuda {
@@ -44,29 +44,49 @@ struct tuned_line {
   bool operator==(const tuned_line&) const = default;
 };
 
-class tuning_table {
+// A line of the table, behind its algorithm: "sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 3 1.08": architecture, precision, length,
+// order of load and store, checked or unchecked, radices, threads of a line, lines of a tile, exchange (whole, split, and with a stage
+// staged or staged_split), blocks on a multiprocessor, gain; for lines that a cluster holds also the number of its blocks and the stage
+// (from 0) whose results change blocks.
+struct line_form {
+  struct key {
+    int major = 0;
+    bool wide = false;
+    int length = 1;
+    bool in_columns = false, out_columns = false, checked = false;
+
+    auto operator<=>(const key&) const = default;
+  };
+  using value = tuned_line;
+  static constexpr std::string_view algorithm = "fft";
+  static constexpr std::string_view built_in =
+#include "fft/cuda/tuning_table.inc"
+      ;
+  static void read(std::istream& words, key& at, value& chosen);
+  static void write(std::ostream& to, const key& at, const value& chosen);
+};
+
+class tuning_table : public ballast::cuda::tuning_entries<line_form> {
+  using entries_type = ballast::cuda::tuning_entries<line_form>;
+
  public:
-  // The built-in table, with the entries of $BALLAST_CACHE_DIR/tuning.txt (see cuda::default_cache_folder) over it if there is such a file.
+  tuning_table() = default;
+  explicit tuning_table(entries_type entries) : entries_type(std::move(entries)) {}
+
+  static tuning_table parse(std::string_view text) { return tuning_table(entries_type::parse(text)); }
+  // The built-in table, with the entries of the user's file over it.
   static const tuning_table& active();
   // An empty one: every policy is by rule.
   static const tuning_table& rules();
 
-  // One entry a line: "sm_90 f32 1024 rows rows checked 16.8.8 64 4 whole 3 1.08": architecture, precision, length, order of load and
-  // store, checked or unchecked, radices, threads of a line, lines of a tile, exchange (whole, split, and with a stage staged or
-  // staged_split), blocks on a multiprocessor, gain; for lines that a cluster holds also the number of its blocks and the stage (from 0)
-  // whose results change blocks. Lines that begin with # are comments. Throws invalid_argument_error with the number of a line that it
-  // cannot read.
-  static tuning_table parse(std::string_view text);
-  std::string to_text() const;
-
-  void set(const line_request& wanted, int major, tuned_line value);
-  std::optional<tuned_line> find(const line_request& wanted, int major) const;
+  void set(const line_request& wanted, int major, tuned_line value) { entries_type::set(key_of(wanted, major), std::move(value)); }
+  std::optional<tuned_line> find(const line_request& wanted, int major) const { return entries_type::find(key_of(wanted, major)); }
   std::vector<std::pair<line_request, tuned_line>> lines() const;  // of all architectures; counts and columns are not known
 
  private:
-  using key = std::tuple<int, bool, int, bool, bool, bool>;  // major, wide, length, in columns, out columns, checked
-  static key key_of(const line_request& wanted, int major);
-  std::map<key, tuned_line> entries_;
+  static line_form::key key_of(const line_request& wanted, int major) {
+    return {major, wanted.wide, wanted.length, wanted.in_columns, wanted.out_columns, wanted.check != check_form::none};
+  }
 };
 
 }  // namespace ballast::fft::cuda

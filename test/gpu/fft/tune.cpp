@@ -24,7 +24,7 @@ int tune(const settings& wanted, const time_limit& limit) {
       continue;
     }
     try {
-      for (const fft::cuda::tuning_result& each :
+      for (const cuda::tuning_result& each :
            fft::cuda::tune({token}, table, [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); })) {
         std::string policy = each.policy;
         while (policy.ends_with('\n')) policy.pop_back();
