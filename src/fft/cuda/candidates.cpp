@@ -17,7 +17,7 @@ using ballast::cuda::blocks_by_shared;
 
 namespace {
 
-// Threads of a line, and how many a block should have at most.
+// Pairs of threads of a line and most threads of a block.
 std::vector<std::pair<int, int>> blocks_of(int threads, int others) {
   std::vector<std::pair<int, int>> made;
   for (const int block : {64, 128, 256, 512, 1024}) {

@@ -102,15 +102,15 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
     if (p.shared_bytes() > device.shared_per_block) continue;
     p.source_unit = !p.in_columns;
     p.target_unit = !p.out_columns;
-    // Lines that lie in columns on both sides are those of a pass with another one behind it.
+    // Only a pass with another one behind it has lines in columns on both sides.
     for (const factor_form factors : {factor_form::twiddle, factor_form::separated}) {
       const bool behind = p.in_columns && p.out_columns;
       if (factors == factor_form::separated && !behind) continue;
       line_policy formed = p;
       if (behind) formed.store_factor = factors;
       make_room(formed, device);
-      // Nothing uses the entries of another architecture on this one. They must compile nevertheless, with a third fewer blocks: its
-      // compiler needs more registers.
+      // Nothing uses the entries of another architecture here. They must compile nevertheless, with a third fewer blocks, since code for
+      // this architecture may need more registers.
       if (!tuning_table::active().find(request, device.major) && formed.min_blocks > 1) formed.min_blocks -= (formed.min_blocks + 2) / 3;
       made.add(kernel_for(formed, false));
     }

@@ -40,11 +40,11 @@ std::vector<warp_access> accesses(const line_policy& p, int s) {
   const int before = p.before_share(s);
   const int next = ends ? r : p.radix[s + 1];
   const bool leaves = p.cluster > 1 && s == p.cluster_after;
-  // Registers of one thread differ by constants, which a permutation of groups of 16 does not see alike: sample a few.
+  // The words of one thread differ by constants, which the masks treat differently: a few of them stand for all.
   for (int k = 0; k < r; k += std::max(1, r / 4)) {
     add(s == 0 ? p.in_columns : p.out_columns, [&](int t) {
       if (t >= p.share() / r) return -1;
-      // At the block that it is sent to; words for different blocks count as if one took them all.
+      // The place in the block that it is sent to. Words for different blocks are counted as if one block took them all.
       if (leaves) {
         const int residue = t % before + k * before;
         return p.rank_of_residue(residue) * p.share() + t / before * p.target_run() + p.place_of_residue(residue);
@@ -70,12 +70,12 @@ double cost_of(const std::vector<warp_access>& all, const exchange_layout& e, in
 
 int word_width(const line_policy& p) { return p.scalar_bytes() * (p.split ? 1 : 2); }
 
-// Where not everything is a power of two, masks cost a thread about three instructions for every access. So the cheapest layout without
-// them is taken, with gaps or none, unless `found` has clearly fewer conflicts.
+// Unless length, lines and threads are powers of two, masks cost a thread about three instructions an access. Then this returns the
+// cheapest layout without masks, with gaps or none, if `found` does not have clearly fewer conflicts.
 exchange_layout straight_or(line_policy p, int s, const exchange_layout& found, double cost) {
   const auto power = [](int n) { return std::has_single_bit(static_cast<unsigned>(n)); };
   if (power(p.length) && power(p.lines) && power(p.threads)) return found;
-  // Elsewhere it was not faster on an H200, or took more registers than there are.
+  // For these, layouts without masks were not faster on an H200, or took more registers than there are.
   if (p.wide || p.check != check_form::none || p.ragged(s) || p.ragged(s + 1)) return found;
   exchange_layout best = found;
   double least = cost + (found.mask[0] != 0 ? k_cost_of_masks : 0.0);
@@ -137,7 +137,7 @@ exchange_layout choose_exchange(line_policy p, int s) {
       }
     }
   }
-  // Where one shift after the other does not come to the minimum, both together do for powers of two.
+  // Powers of two have layouts without conflicts. If choosing one shift after the other has not found one, both are chosen together.
   if (least > 1.0001 && p.share() >= 64 && std::has_single_bit(static_cast<unsigned>(p.share() * p.lines))) {
     for (const bool columns : {p.out_columns, !p.out_columns}) {
       exchange_layout tried = best;

@@ -14,6 +14,7 @@
 #include "abft/verify.hpp"
 #include "abft/weights.hpp"
 #include "cuda/cufft.hpp"
+#include "cuda/expression.hpp"
 #include "cuda/faults.hpp"
 #include "cuda/shared_state.hpp"
 #include "cuda/workspace.hpp"
@@ -83,7 +84,7 @@ class offline_transform final : public device_transform {
   std::int64_t parts() const { return (shape_.points() + k_offline_part - 1) / k_offline_part; }
   std::int64_t signal_bytes() const { return shape_.points() * 2 * static_cast<std::int64_t>(sizeof(T)); }
 
-  // Weights of an axis: `transformed` as the other side of the transform has them.
+  // Weights of an axis on the output; `transformed`: those on the input.
   std::vector<double> weights(std::size_t axis, bool transformed, direction way) const {
     std::vector<std::complex<double>> a[2];
     for (std::int64_t i = 0; i < shape_.n[axis]; ++i) {
@@ -131,8 +132,8 @@ class offline_transform final : public device_transform {
       }
       ballast::cuda::kernel_request wanted;
       wanted.header = "fft/cuda/offline.cuh";
-      wanted.expression = std::string("ballast::fft::cuda::offline_kernel<") + (sizeof(T) == 8 ? "true" : "false") +
-                          ",ballast::inject::" + (faults.armed() ? "device_injector>" : "no_device_injector>");
+      wanted.expression =
+          ballast::cuda::kernel_expression("ballast::fft::cuda::offline_kernel", {sizeof(T) == 8 ? "true" : "false"}, faults.armed());
       wanted.threads = k_offline_threads;
       wanted.shared = k_offline_threads / 32 * 6 * static_cast<std::int64_t>(sizeof(double));
       kernel = &device_->load(wanted);
@@ -201,7 +202,7 @@ class offline_transform<T>::flight final : public run::pending {
     const abft::guarded_threshold tau(abft::fft_residual<T>(points, norm, k_kappa) * factor + abft::fft_output_underflow<T>(points));
     made.threshold = tau.value;
     if (of.square == 0 && made.residual == 0) made.judged = true;
-    // Near the largest numbers the transform may overflow where the checksum does not.
+    // Near the largest numbers the transform may overflow although the checksum does not.
     if (norm > static_cast<double>(std::numeric_limits<T>::max()) / (8 * std::sqrt(points)) / std::max(1.0, factor)) made.judged = false;
     made.word = abft::verify(made.residual, tau);
     return made;
@@ -255,7 +256,7 @@ offline_transform<T>::flight::flight(const offline_transform& plan, const unsign
   ballast::cuda::device& device = *plan_.device_;
   device.zero(sums_, plan_.sums_bytes(), stream_);
   if (plan_.protect_) {
-    // A caller may change the input before the report is taken, and in place the transform does.
+    // The report may compute a signal again. By then the caller may have changed the input; in place the transform has.
     unsigned char* const copy = memory_.data() + plan_.sums_bytes();
     device.copy(copy, in, plan_.bytes_of(plan_.shape_.input), stream_);
     kept_ = copy;

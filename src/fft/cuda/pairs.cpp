@@ -1,5 +1,5 @@
-// Which passes that follow each other become one launch: what the second needs of the first is found from where both look for it, and
-// bounded so that it stays in the L2 cache.
+// Which two passes that follow each other become one launch. What the second needs of the first is found from the addresses of both, and so
+// much of it waits at a time that it stays in the L2 cache.
 #include "fft/cuda/pairs.hpp"
 
 #include <algorithm>
@@ -15,13 +15,13 @@ namespace ballast::fft::cuda {
 
 namespace {
 
-// What of the L2 cache may hold what waits between the passes of a pair.
+// The part of the L2 cache that may hold what waits between the passes of a pair.
 std::int64_t cache_for_pairs(const ballast::cuda::capabilities& device) { return device.l2_cache * 13 / 20; }
 
-// Threads that a multiprocessor must hold.
+// Threads that a multiprocessor must hold at least.
 constexpr int k_least_threads = 512;
 
-// The elements of a line that are there, the others being zero or the mirror image of these.
+// How many elements of a line are in memory. The others are zero, or mirror images of these.
 std::int64_t loaded_of(const pass& p) {
   if (p.policy.load == load_form::half) return p.whole / 2 + 1;
   if (p.policy.load == load_form::spectrum) return p.policy.length + 1;
@@ -29,10 +29,11 @@ std::int64_t loaded_of(const pass& p) {
 }
 std::int64_t stored_of(const pass& p) { return p.policy.truncated ? p.stored : p.policy.length + (p.policy.mirrors() ? 1 : 0); }
 
-// Whether all lines of a pass have the same elements: positions do not depend on the line.
+// Whether the same elements of all lines are in memory: positions do not depend on the line.
 bool whole_lines(const line_side& s) { return s.position_column == 0 && s.position_middle == 0; }
 
-// Lines that were merged into one dimension as `rows` rows again, so that tiles end with them. False if they are not such rows.
+// Divides lines that were merged into one dimension into `rows` rows again, so that no tile spans two rows. False if they cannot be divided
+// so.
 bool divide(pass& p, std::int64_t rows) {
   if (p.middles != 1 || p.batches != 1 || rows == 1 || p.columns % rows != 0) return false;
   if (!whole_lines(p.source) || !whole_lines(p.target)) return false;
@@ -50,7 +51,7 @@ bool divide(pass& p, std::int64_t rows) {
   return true;
 }
 
-// `to` with what `line` says of threads and registers.
+// Gives `to` the threads, registers and exchanges of `line`.
 void take_line(line_policy& to, const line_policy& line) {
   to.staged = false;
   to.split = line.split;
@@ -76,7 +77,8 @@ std::optional<line_policy> with_block(const line_policy& p, const line_request& 
   return make_policy(wanted, value);
 }
 
-// By rule; but of long lines a thread holds twice as many numbers as in a pass by itself, for then a block has room for enough of them.
+// The policy by rule, except for long lines. Their threads hold twice as many numbers as in a launch of their own, so that a tile has
+// enough lines.
 line_policy line_for_pair(const line_request& wanted, const ballast::cuda::capabilities& device) {
   const line_policy p = choose_policy(wanted, device, tuning_table::rules());
   if (wanted.check != check_form::none || (wanted.length != 512 && wanted.length != 1024)) return p;
@@ -90,8 +92,8 @@ line_policy line_for_pair(const line_request& wanted, const ballast::cuda::capab
   return wanted.columns < value.lines || made.shared_bytes() + k_ticket_bytes > device.shared_per_block ? p : made;
 }
 
-// Policies of both passes with the same block, by rule: the table is for passes that wait for memory, and takes half a cache line of
-// neighbouring lines where that is enough; here it is the cache that limits. False if there are none.
+// Gives both passes policies with the same number of threads in a block, by rule. The tuning table is not used: it is for passes that wait
+// for memory, where half a cache line of neighbouring lines is enough, while the cache limits a pair. False if there are no such policies.
 bool agree(pass& first, pass& second, const ballast::cuda::capabilities& device) {
   line_request requests[] = {first.request, second.request};
   line_policy chosen[2];
@@ -122,10 +124,10 @@ bool agree(pass& first, pass& second, const ballast::cuda::capabilities& device)
 
 std::int64_t tiles_of_row(const pass& p) { return (p.columns + p.policy.lines - 1) / p.policy.lines; }
 
-// The units of two passes. Nothing if the second pass's tiles need more of the first than some of its tiles.
+// The units of two passes (pair_arguments). Nothing if the tiles of the second pass do not divide into such sets.
 struct units {
   std::int64_t count, first_tiles, second_tiles, groups;
-  std::int64_t elements;  // of one, where it waits
+  std::int64_t elements;  // between units, where they wait
   bool evenly;            // unit u begins at u · elements
 };
 std::optional<units> units_of(const pass& first, const pass& second) {
@@ -135,7 +137,7 @@ std::optional<units> units_of(const pass& first, const pass& second) {
   if (first.batches != second.batches || !equal(first.batches, to.batch, from.batch)) return {};
   const bool lines_cross = to.column == from.element && first.columns == loaded_of(second);
   const bool rows = first.middles == second.middles && equal(first.middles, to.middle, from.middle);
-  // From the first to the last element of what has no other like it: so much of the ring is needed then.
+  // A single unit needs room from its first to its last element.
   const std::int64_t extent = (first.columns - 1) * to.column + (stored_of(first) - 1) * to.element + 1;
   if (rows && lines_cross && to.element == from.column && stored_of(first) == second.columns) {
     const bool even = first.batches == 1 || first.middles == 1 || to.batch == first.middles * to.middle;
@@ -148,7 +150,7 @@ std::optional<units> units_of(const pass& first, const pass& second) {
                                      : extent,
                  even};
   }
-  // The same lines.
+  // Both passes have the same lines: a unit is one tile.
   if (rows && to.element == from.element && equal(first.columns, to.column, from.column) && first.columns == second.columns &&
       stored_of(first) == loaded_of(second) && first.policy.lines == second.policy.lines) {
     const std::int64_t count = tiles_of_row(first) * first.middles * first.batches;
@@ -159,7 +161,7 @@ std::optional<units> units_of(const pass& first, const pass& second) {
                  count > 1 ? first.policy.lines * to.column : extent,
                  first.middles == 1 && first.batches == 1 && (count == 1 || to.element < to.column)};
   }
-  // Rows of the first pass are columns of the second.
+  // Rows of the first pass are columns of the second: a unit is some rows.
   if (lines_cross && to.element == from.middle && stored_of(first) == second.middles && first.middles == second.columns &&
       equal(first.middles, to.middle, from.column) && (first.middles % second.policy.lines == 0 || first.middles < second.policy.lines)) {
     const std::int64_t lines = std::min<std::int64_t>(second.policy.lines, first.middles);
@@ -171,9 +173,9 @@ std::optional<units> units_of(const pass& first, const pass& second) {
   return {};
 }
 
-// How far ahead the first pass runs: twice as many tickets as there are blocks, so that what a tile waits for is usually done; and as many
-// until a slot is used again. False, unless `always`, if so much does not fit into the cache with blocks enough to keep multiprocessors
-// busy.
+// Chooses how far ahead the first pass runs, and the slots of the ring. The first pass is ahead by twice as many tickets as there are
+// blocks, so that what a tile waits for is usually done; a slot is used again after as many. False if so much does not fit into the cache
+// with enough blocks to keep multiprocessors busy, unless `always`.
 bool place_units(pass& first, pass& second, const units& found, bool ring, std::int64_t width, bool always,
                  const ballast::cuda::capabilities& device) {
   const std::int64_t tiles = found.first_tiles + found.second_tiles;
@@ -218,9 +220,9 @@ bool pays(const pass& first, const pass& second, const pair_arguments& pair, con
 
 bool try_pair(pass& first, pass& second, const schedule_request& wanted, const ballast::cuda::capabilities& device) {
   if (first.to != second.from || !first.repeats.empty() || !second.repeats.empty()) return false;
-  // What one unit's second pass writes, another's first may still have to read, but for calls in place.
+  // The second pass of one unit must not write what the first pass of another has still to read. Calls in place are safe.
   if (first.from == second.to && first.from != place::input && first.from != place::output) return false;
-  // Half spectra and padded lines of a split axis: which elements there are depends on the line.
+  // In half spectra and padded lines of a split axis each line has other elements in memory.
   if (first.policy.truncated && !whole_lines(first.target)) return false;
   if ((second.policy.padded || second.policy.load == load_form::half) && !whole_lines(second.source)) return false;
   pass one = first;

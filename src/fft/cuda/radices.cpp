@@ -13,7 +13,7 @@ namespace ballast::fft::cuda {
 
 namespace {
 
-constexpr int k_largest_power = 32;  // of 2, where that is asked for
+constexpr int k_largest_power = 32;  // radix that is a power of 2
 
 }  // namespace
 
@@ -68,7 +68,7 @@ int choose_threads(int length, const std::vector<int>& radices, int limit) {
       held = std::max(held, own * r);
       work += static_cast<double>(own) * r * threads;
     }
-    // Idle work counts; so does holding more than the limit, or far less.
+    // The cost is idle work, and holding more numbers than the limit or far fewer.
     double cost = work / (static_cast<double>(length) * static_cast<double>(radices.size()));
     if (held > limit) cost += 4.0 * (held - limit) / limit;
     cost += 0.02 * std::abs(std::log2(static_cast<double>(held) / limit));
@@ -86,7 +86,7 @@ bool fits_one_pass(std::int64_t length, bool wide, const ballast::cuda::capabili
   if (length > (wide ? 8192 : 16384)) return false;
   if (length * (wide ? 8 : 4) + 8192 > device.shared_per_block) return false;
   for (const std::int64_t prime : prime_factors(length)) {
-    // A large butterfly leaves room for few threads, and each thread has one.
+    // Each thread of a large radix holds one whole butterfly, so a block has room for few threads.
     if (prime > largest_prime(wide) || (prime > k_largest_product && length / prime > 256)) return false;
   }
   return true;
@@ -121,8 +121,8 @@ int most_blocks(const ballast::cuda::capabilities& device) { return device.major
 
 namespace {
 
-// Elements that a block of a cluster should hold: so few that a multiprocessor has room for four blocks. Where even 16 blocks cannot hold a
-// line so, twice as many.
+// Elements that a block of a cluster holds at most: first so few that a multiprocessor has room for four blocks; twice as many for lines
+// that 16 such blocks cannot hold.
 std::array<std::int64_t, 2> share_limits(bool wide) {
   if (wide) return {2048, 4096};
   return {4096, 8192};

@@ -1,6 +1,6 @@
-// Problems into passes. An axis is one pass if its length fits into a block, else Bailey's four-step split into two or three; lengths with
-// large prime factors are a convolution of two such transforms.
-// Source: D. Bailey, FFTs in external or hierarchical memory, 1990; L. Bluestein, A linear filtering approach to the DFT, 1970.
+// Turns problems into passes. An axis is one pass if its length fits into a block, else two or three by Bailey's four-step split. Lengths
+// with large prime factors are a convolution, which takes two such transforms. Source: D. Bailey, FFTs in external or hierarchical memory,
+// 1990; L. Bluestein, A linear filtering approach to the DFT, 1970.
 #include "fft/cuda/schedule.hpp"
 
 #include <algorithm>
@@ -55,10 +55,10 @@ std::int64_t pass::checks() const {
 
 namespace {
 
-// Whether the factors behind a pass are separated: where the last radix is small, so that what belongs to its results lies close together
-// and is shared by several butterflies, or lines are few and the time is that of lookups behind each other. Measured on an H200, with
-// strides known: 2^17 to 2^21 points become 3 to 10 % faster; real 2^16 and 2^24, with radix 16 or tables of 16 MiB, up to 30 % slower.
-// Doubles of 256 to 511 were found to need more registers than there are.
+// Whether the factors behind a pass are separated. That pays in two cases: the last radix is small, so that the factors of its results lie
+// close together and several butterflies share them; or lines are few, so that the time is that of one lookup behind the other. Measured on
+// an H200, with strides known: 2^17 to 2^21 points become 3 to 10 % faster; real 2^16 and 2^24, with radix 16 or tables of 16 MiB, up to 30
+// % slower. Doubles of 256 to 511 points were found to need more registers than there are.
 bool separates(const line_policy& p, std::int64_t order, std::int64_t lines, const ballast::cuda::capabilities& device) {
   if (p.check != check_form::none && !p.verifies()) return false;
   if (p.wide && p.length >= 256 && p.length < 512) return false;
@@ -67,8 +67,8 @@ bool separates(const line_policy& p, std::int64_t order, std::int64_t lines, con
   return bytes <= std::int64_t{5} << 20 && (radix <= 8 || lines < 16 * device.multiprocessors);
 }
 
-// Kernels of split lines are made for strides that are powers of two: addresses then differ by constants in the instructions, which reach
-// 8 MiB in both directions.
+// The stride that the kernel of a split line is made for; 0: for any. Strides that are powers of two become constants in the instructions,
+// which reach 8 MiB in both directions.
 int step_of(const line_policy& p, std::int64_t stride) {
   const bool within = stride > 1 && std::has_single_bit(static_cast<std::uint64_t>(stride)) &&
                       stride * p.length * 2 * p.scalar_bytes() <= std::int64_t{1} << 24;
@@ -98,7 +98,7 @@ struct axis_request {
   std::int64_t convolution = 0, padded_to = 0;
 };
 
-// Dimensions that one stride steps through are one. The longest run of neighbouring lines comes first.
+// Merges dimensions that one stride steps through. The one whose lines lie closest together comes first.
 std::vector<dimension> merged(std::vector<dimension> all, bool by_target) {
   std::erase_if(all, [](const dimension& d) { return d.count == 1; });
   std::ranges::sort(all, {}, by_target ? &dimension::target : &dimension::source);
@@ -125,8 +125,8 @@ class builder {
 
   schedule build() {
     const geometry& g = wanted_.shape;
-    // Axes longer than 1, in the order of their passes: the last one first, so that real data become half spectra at once; half spectra
-    // become real in the last pass of all.
+    // Axes longer than 1, in the order of their passes. The last axis comes first, so that real data become half spectra at once; for c2r
+    // it comes last, where half spectra become real.
     std::vector<std::size_t> axes;
     for (std::size_t axis : {2, 1, 0}) {
       if (g.n[axis] > 1) axes.push_back(axis);
@@ -137,10 +137,10 @@ class builder {
       axes.push_back(2);
     }
     if (g.kind == kind::r2c && axes.front() != 2) axes.insert(axes.begin(), 2);
-    // Between axes data stay in the output where that has room for them; a c2r output has not.
+    // Between axes data stay in the output. That of c2r is too small for half spectra, which wait in the workspace.
     const bool through_work = g.kind == kind::c2r && axes.size() > 1;
     const std::array<std::int64_t, 3> lengths = g.kind == kind::c2r ? g.input.length : g.output.length;
-    side between;  // dense, for what waits in the workspace
+    side between;  // in the workspace, dense
     between.length = lengths;
     between.stride = {lengths[1] * lengths[2], lengths[2], 1};
     between.distance = lengths[0] * lengths[1] * lengths[2];
@@ -193,7 +193,7 @@ class builder {
       if (real.length[other] > 1 && real.stride[other] % 2 != 0) return false;
     }
     if (wanted_.shape.batch > 1 && real.distance % 2 != 0) return false;
-    // What clusters hold must be a power of two (add_pass).
+    // In a cluster it must be a power of two (add_pass).
     const std::int64_t half = one.length / 2;
     const auto primes = prime_factors(half);
     if (!primes.empty() && primes.back() > largest_prime(wide_)) return false;
@@ -219,16 +219,16 @@ class builder {
     add_convolution(one);
   }
 
-  // Addresses of real numbers do not fit beside the sums of a cluster's block.
+  // Registers of a cluster's block do not suffice for sums and for the addresses of real numbers.
   bool loads_in_clusters(const axis_request& one) const {
     return wanted_.check == check_form::none || (one.load != load_form::real && one.load != load_form::half);
   }
 
-  // Factors of one, two or three passes over lines of length n that lie as those of `one`; empty if there are none that fit.
+  // Lengths of the one, two or three passes for lines of length n in the layout of `one`; empty if none fit.
   std::vector<std::int64_t> split_length(std::int64_t n, const axis_request& one) const {
     if (fits_one_pass(n, wide_, device_)) return {n};
-    // Two-sided checksums and the plain variant have no form for clusters. Few lines occupy few multiprocessors as clusters, and all of
-    // them as two passes: one line of 2^17 f32 points takes 6.4 instead of 10.2 us on an H200.
+    // Two-sided checksums and the plain variant have no form for clusters. As clusters, few lines occupy few multiprocessors; as two passes
+    // they occupy all: one line of 2^17 f32 points takes 6.4 instead of 10.2 us on an H200.
     const bool clusterable = wanted_.check != check_form::composite && !wanted_.plain && loads_in_clusters(one);
     if (one.source_stride == 1 && one.target_stride == 1 && clusterable &&
         lines_of(one) * blocks_of_line(n, wide_, device_) >= device_.multiprocessors)
@@ -262,7 +262,7 @@ class builder {
       add_pass(one, one.length, one.source_stride, one.target_stride, 1, 1, one.others, one.from, one.to, true, true, 0);
       return;
     }
-    // Work holds [line][n₁][n₂](…)[n_last], dense.
+    // The workspace holds [line][n₁][n₂](…)[n_last], dense.
     const std::int64_t n = one.length;
     const std::int64_t count = lines_of(one);
     const place work = place::split;
@@ -300,7 +300,7 @@ class builder {
 
   void add_convolution(const axis_request& one) {
     const std::int64_t least = 2 * one.length - 1;
-    // The shortest convolution that few passes can do: 2^a, or 3, 5, 7, 9, 15 times that.
+    // The shortest length of this form: 2^a, or 3, 5, 7, 9, 15 times that. Few passes can do it.
     std::int64_t m = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(least)));
     for (const std::int64_t odd : {3, 5, 7, 9, 15}) {
       std::int64_t tried = odd;
@@ -392,7 +392,7 @@ class builder {
     const bool on_boundaries = wide_ || (n % 2 == 0 && dims[1].source % 2 == 0 && dims[2].source % 2 == 0 && made.repeats.empty());
     wanted.stageable = wanted_.aligned.copied && read_as_it_is && on_boundaries && source == 1 && dims[0].source == n && !wanted.in_columns;
     wanted.clusterable = source == 1 && target == 1 && (!loads || loads_in_clusters(one));
-    // The halves of a cluster's runs are each other's mirror images, and a table's runs may be odd where the length is no power of two.
+    // A cluster exchanges mirror images between the halves of its runs. Runs may be odd if the length is no power of two.
     if (one.store == store_form::spectrum && !std::has_single_bit(static_cast<std::uint64_t>(n))) wanted.clusterable = false;
     made.request = wanted;
     line_policy& p = made.policy;

@@ -14,12 +14,15 @@
 
 namespace ballast::fft::cuda {
 
-// Where a pass reads and writes: the caller's arrays, or parts of the workspace: what waits between the passes of a split axis, padded
-// lines of a convolution, half spectra between the axes of a c2r transform, a ring for a part of any of these.
+// Where a pass reads and writes: the caller's arrays (input, output), or a part of the workspace.
+//   split:     between the passes of a split axis
+//   convolved: the padded lines of a convolution
+//   spectrum:  half spectra between the axes of a c2r transform
+//   ring:      what waits between the two passes of a pair; as much as is needed at a time
 enum class place : std::uint8_t { input, output, split, convolved, spectrum, ring };
 inline constexpr int k_places = 6;
 
-// Which signal line index i along a dimension belongs to: i / divisor % modulus.
+// The signal that line i along a dimension belongs to: i / divisor % modulus.
 struct signal_of_index {
   std::int64_t divisor = 1;
   std::int64_t modulus = 1;
@@ -30,12 +33,12 @@ enum class table_kind : std::uint8_t { none, chirp, filter };
 
 struct pass {
   line_policy policy;
-  line_request request;  // that the policy was chosen for
+  line_request request;  // what the policy was chosen for
   line_side source{}, target{};
   std::int64_t columns = 1, middles = 1, batches = 1;
   std::array<signal_of_index, 3> signals;  // of column, middle and batch
   struct repeat {
-    std::int64_t count, source, target;  // further dimensions, over which the host loops
+    std::int64_t count, source, target;  // one more dimension, over which the host loops
     signal_of_index signals;
   };
   std::vector<repeat> repeats;
@@ -44,12 +47,12 @@ struct pass {
   std::int64_t twiddle_order = 0;  // M of factor_form::twiddle
   table_kind load_table = table_kind::none, store_table = table_kind::none;
   std::int64_t whole = 0, unit = 1, loaded = 0, stored = 0;
-  std::int64_t convolution = 0;        // N of the transform whose chirp and filter are meant, −N of an inverse one; 0: none
-  std::int64_t padded_to = 0;          // and the length of the convolution
-  std::optional<pair_arguments> pair;  // this pass and the next one are one launch; without counters
+  std::int64_t convolution = 0;        // length N of the transform that chirp and filter are for, −N if it is inverse; 0: no convolution
+  std::int64_t padded_to = 0;          // length of the convolution
+  std::optional<pair_arguments> pair;  // if this pass and the next one are one launch; its counters are set at the launch
 
   std::int64_t lines() const;   // of all repeats
-  std::int64_t groups() const;  // of tiles, what one block takes at a time; of one repeat
+  std::int64_t groups() const;  // groups of tiles in one repeat; a block takes one group at a time
   std::int64_t checks() const;  // of all repeats
 };
 
@@ -57,16 +60,16 @@ struct schedule {
   std::vector<pass> passes;
   std::array<std::int64_t, k_places> room{};  // complex numbers that the parts of the workspace need for all signals
   std::int64_t work_elements() const;
-  std::uint32_t counters() const;  // that its launches need
+  std::uint32_t counters() const;  // of the largest pair
 };
 
-// Which passes become one launch (pairs.cpp): those for which it was measured to pay; none; or all that can, for tests.
+// Which pairs of passes become one launch (pairs.cpp): those that were measured to be faster so; none; for tests, all that can.
 enum class pairing : std::uint8_t { where_it_pays, never, wherever_possible };
 
-// Where the caller's arrays begin, and each signal in them.
+// What the addresses of the caller's arrays, and of each signal in them, allow.
 struct alignment {
-  bool copied = true;  // the input on multiples of 16 bytes, as copies in bulk need it
-  bool paired = true;  // both on multiples of a complex number, so that two reals are one
+  bool copied = true;  // the input is on multiples of 16 bytes: it can be copied in bulk
+  bool paired = true;  // both are on multiples of a complex number: two reals can be read as one
 
   auto operator<=>(const alignment&) const = default;
 };
@@ -80,7 +83,7 @@ struct schedule_request {
   check_form check = check_form::none;
   int transactions = 1;  // of composite: tiles that share one check
   const tuning_table* tuned = &tuning_table::active();
-  bool plain = false;  // no swizzle, and the same parameters for every problem
+  bool plain = false;  // scheme v1: no swizzle, and the same parameters for every problem
   alignment aligned = {};
   pairing pairs = pairing::where_it_pays;
 };

@@ -11,12 +11,12 @@
 namespace ballast::fft::cuda {
 namespace {
 
-// What a scheme is without its check: what it computes with.
+// How a scheme computes, whatever its check.
 enum class variant { best, rules, plain, radix2, cufft };
 
 struct scheme_row {
   std::string_view name;
-  check_form check;  // none: a variant without protection. cufft: any other
+  check_form check;  // none: a variant without protection. For cufft anything else, which has its own check
   int transactions = 1;
   variant computes = variant::best;
 };

@@ -1,4 +1,4 @@
-// Tables in more precision than the data, by fft/wide.hpp.
+// Tables are computed above the precision of the data (fft/wide.hpp).
 #include "fft/cuda/tables.hpp"
 
 #include <bit>
@@ -103,9 +103,9 @@ std::complex<double> last_weight(int radix, int k, int v) {
   return v == 1 && k >= weight_half(radix) ? -weight : weight;
 }
 
-// β of vector v: random phases, turned until |A(j)| is nearly the same for all j. Where A is large rounding is seen too well, where it is
-// small a fault is not. By alternating projections, on sequences with |A| constant and on sequences of this form: Gerchberg and Saxton,
-// A practical algorithm for the determination of phase from image and diffraction plane pictures, 1972.
+// β of vector v: random phases, turned until |A(j)| is nearly the same for all j. Where A is large, rounding raises the residual; where it
+// is small, faults are not seen. By alternating projections, on sequences with |A| constant and on sequences of this form: Gerchberg and
+// Saxton, A practical algorithm for the determination of phase from image and diffraction plane pictures, 1972.
 std::vector<std::complex<double>> flat_phases(std::int64_t count, int last, int v) {
   constexpr int iterations = 24;
   std::vector<std::complex<double>> made;
@@ -139,7 +139,7 @@ typename table_source<T>::weights table_source<T>::checksum_weights(const line_p
   const int first = p.stages == 1 ? 1 : p.radix[0];
   const int last = p.radix[p.stages - 1];
   const std::int64_t stride = p.length / last;
-  // Phases are rounded, and what follows from them is exact for them.
+  // Phases are rounded first. Everything else is computed from the rounded phases, so that both sides use the same.
   std::vector<std::complex<wide<T>>> own[2];
   for (const int v : {0, 1}) {
     const auto beta = flat_phases(stride / first, last, v);
