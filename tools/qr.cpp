@@ -42,7 +42,7 @@ array array_of(const matrix<T>& value) {
   return {{value.rows(), value.columns()}, value.order() == order::column_major, std::vector<T>(value.data(), value.data() + value.size())};
 }
 
-// y = A x and y = Aᵀ x in long double.
+// y = A x in long double. For Aᵀ x: A.transposed().
 template <class T>
 std::vector<long double> times(matrix_view<const T> A, const std::vector<long double>& x) {
   std::vector<long double> y(static_cast<std::size_t>(A.rows));

@@ -242,6 +242,7 @@ class applier {
 
   virtual void wait() {}
 
+  // Of the reflectors, set when it is made. No panels: Q is the identity.
   index panel_width = 1;
   index panels = 0;
 
