@@ -1,86 +1,23 @@
-// Complex numbers and transforms of 2 to 32 of them in registers: primes by their symmetric form, composite radices from these, by Good and
-// Thomas's splitting where the factors are coprime, else by Cooley and Tukey's; every constant known at compile time.
+// Transforms of 2 to 32 complex numbers in registers, with all constants known at compile time. A prime radix is computed by its symmetric
+// form, a composite one by transforms of its factors: split by Good and Thomas where the factors are coprime, else by Cooley and Tukey.
 // Layer: fft/cuda kernels.
 // Source: C. Van Loan, Computational frameworks for the fast Fourier transform, 1992, sections 1.2 and 2.1; I. Good, The interaction
 // algorithm and practical Fourier analysis, 1958.
 #pragma once
 
-#include "cuda/arch/arch.cuh"
+#include "cuda/block/complex.cuh"
+#include "cuda/block/unroll.cuh"
 #include "fft/cuda/roots.hpp"
 
 namespace ballast::fft::cuda {
 
-__device__ __forceinline__ float multiply_add(float x, float y, float z) { return fmaf(x, y, z); }
-__device__ __forceinline__ double multiply_add(double x, double y, double z) { return fma(x, y, z); }
-
-template <class T>
-struct alignas(2 * sizeof(T)) complex {
-  T re;
-  T im;
-};
-
-template <class T>
-__device__ __forceinline__ complex<T> operator+(const complex<T>& x, const complex<T>& y) {
-  return {x.re + y.re, x.im + y.im};
-}
-template <class T>
-__device__ __forceinline__ complex<T> operator-(const complex<T>& x, const complex<T>& y) {
-  return {x.re - y.re, x.im - y.im};
-}
-template <class T>
-__device__ __forceinline__ complex<T> operator*(const complex<T>& x, const complex<T>& y) {
-  return {multiply_add(x.re, y.re, -(x.im * y.im)), multiply_add(x.re, y.im, x.im * y.re)};
-}
-
-// Tables that every block reads: through the read-only cache.
-__device__ __forceinline__ complex<float> cached(const complex<float>* at) {
-  const float2 z = arch::load_table(reinterpret_cast<const float2*>(at));
-  return {z.x, z.y};
-}
-__device__ __forceinline__ complex<double> cached(const complex<double>* at) {
-  const double2 z = arch::load_table(reinterpret_cast<const double2*>(at));
-  return {z.x, z.y};
-}
-
-__device__ __forceinline__ complex<float> cached_late(const complex<float>* at) {
-  const float2 z = arch::load_table_late(reinterpret_cast<const float2*>(at));
-  return {z.x, z.y};
-}
-__device__ __forceinline__ complex<double> cached_late(const complex<double>* at) {
-  const double2 z = arch::load_table_late(reinterpret_cast<const double2*>(at));
-  return {z.x, z.y};
-}
-
-// Two complex numbers at once.
-template <class T>
-struct complex_pair {
-  complex<T> first;
-  complex<T> second;
-};
-__device__ __forceinline__ complex_pair<float> cached_pair(const float* at) {
-  const float4 z = arch::load_table(reinterpret_cast<const float4*>(at));
-  return {{z.x, z.y}, {z.z, z.w}};
-}
-__device__ __forceinline__ complex_pair<double> cached_pair(const double* at) {
-  const double2 z = arch::load_table(reinterpret_cast<const double2*>(at));
-  const double2 w = arch::load_table(reinterpret_cast<const double2*>(at) + 1);
-  return {{z.x, z.y}, {w.x, w.y}};
-}
-
-// A compile-time integer, so that loop bodies can use the index as a constant.
-template <int Value>
-struct index {
-  static constexpr int value = Value;
-};
-
-// body(index<0>), …, body(index<Count − 1>).
-template <int Count, int First = 0, class Body>
-__device__ __forceinline__ void unrolled(Body&& body) {
-  if constexpr (First < Count) {
-    body(index<First>{});
-    unrolled<Count, First + 1>(body);
-  }
-}
+using ballast::cuda::complex;
+using ballast::cuda::conjugate;
+using ballast::cuda::index;
+using ballast::cuda::multiply_add;
+using ballast::cuda::quarter_turns;
+using ballast::cuda::type_of;
+using ballast::cuda::unrolled;
 
 // x · e^{−2πi K/N}, with the trivial cases free.
 template <int K, int N, class T>

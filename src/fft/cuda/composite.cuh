@@ -1,29 +1,30 @@
-// Two-sided checksums: a block takes P.transactions tiles one after the other, stores each at once, and checks all of them together.
-// Layer: fft/cuda kernels, over the parts of line.cuh.
-// In registers: u = Σ w_g x_g, element by element, w_g = ±1; and the scalars Σ w_g ρ_g and Σ w_g c_g ρ_g, c_g = e^{2πi g/G}, ρ_g = aᵀy_g −
-// bᵀx_g. If one signal is wrong, the ratio of the two scalars is the c_g of its place. What it should be is W u less the others, which lie
-// in memory as they were stored: so it is right whatever was in its place, and v = Σ w_g y_g, with which the paper finds the difference,
-// need not be held, nor can a large fault drown it. Source: TurboFFT (PPoPP 2025) sections 4.1 to 4.3. The weights are not the paper's:
-// signs keep the rounding of equal signals from adding up, and the c_g all have the same size, so that every place is as easy to tell.
+// Two-sided checksums: a block takes a group of P.transactions tiles one after the other, stores each at once, and checks them together.
+// Layer: fft/cuda kernels, over the layers of line.cuh.
+// For signals x_g of a group with transforms y_g and residuals ρ_g = aᵀy_g − bᵀx_g, a thread keeps in registers u = Σ w_g x_g, element by
+// element, w_g = ±1, and the scalars Σ w_g ρ_g and Σ w_g c_g ρ_g, c_g = e^{2πi g/G}. If one signal is wrong, the ratio of the two scalars
+// is the c_g of its place. The right signal is the transform of u less the other signals, which are read from memory as they were stored.
+// Source: TurboFFT (PPoPP 2025) sections 4.1 to 4.3, with two differences. The paper adds the residual of v = Σ w_g y_g to the wrong
+// signal; here the signal is made anew, so no v is kept and a large fault loses no digits. The paper's weights are others: here signs keep
+// the rounding of equal signals from adding up, and all c_g have the same size, so that every place is located equally well.
 #pragma once
 
 #include "fft/cuda/line.cuh"
 
 namespace ballast::fft::cuda {
 
-// w_g < 0. Balanced over 2, 4, 8, 16 and 32 places, and as good as balanced over every second to eighth.
+// Whether w_g = −1. The signs are balanced over 2, 4, 8, 16 and 32 places, and nearly so over every second, third, … eighth place.
 BALLAST_HD constexpr bool group_weight_negative(int g) { return (0x5aaa556au >> g & 1) != 0; }
 
-// What is known of a line of a group, in shared memory. A group's line: the lines at the same place of its tiles.
+// The check of one line of a group: of the lines at the same place of the group's tiles. In shared memory.
 struct group_record {
   double rho[2][4];  // Σ w_g ρ_g and Σ w_g c_g ρ_g of both vectors
   double residual;
-  double threshold;  // squared, as all of them are here
+  double threshold;  // squared
   double norm_square;
   std::uint32_t word;     // of the check
-  std::int32_t place;     // located: which tile; −1: not one
-  std::uint32_t strange;  // bit g: what is stored of tile g is no number, or larger than any result can be
-  std::uint32_t failed;   // the tiles were computed again, and one of them still fails
+  std::int32_t place;     // the number in the group of the tile that is wrong; −1: not located
+  std::uint32_t strange;  // bit g: the stored line of tile g has a NaN, or a number larger than any result can be
+  std::uint32_t failed;   // not 0: the tiles were computed again, and one of them still fails
 };
 static_assert(sizeof(group_record) <= k_group_record_bytes);
 
@@ -40,7 +41,7 @@ struct composite_tile : line_tile<P, Injector> {
   using typename tile_type::real;
   static constexpr int k_in = P.butterflies(0) * P.radix[0];
   static constexpr int k_out = P.butterflies(tile_type::k_last) * P.radix[tile_type::k_last];
-  // Whether y can be had from what is stored: all of it, or as much as is stored.
+  // y can be computed back from the stored values (k_returns); all elements of y are stored (k_whole).
   static constexpr bool k_returns = P.store_factor != factor_form::table;
   static constexpr bool k_whole = k_returns && !P.truncated;
 
@@ -54,12 +55,14 @@ struct composite_tile : line_tile<P, Injector> {
   __device__ __forceinline__ group_record* groups() const {
     return reinterpret_cast<group_record*>(reinterpret_cast<unsigned char*>(records()) + k_record_bytes * P.lines);
   }
-  __device__ __forceinline__ rare<Injector> about(int line) const { return {launch, this->tile, P.lines, line, this->number_of(line)}; }
+  __device__ __forceinline__ line_report<Injector> about(int line) const {
+    return {launch, this->tile, P.lines, line, this->number_of(line)};
+  }
 
   template <class Body>
   __device__ __forceinline__ static void each_own_line(Body&& body) {
     for (int line = static_cast<int>(threadIdx.x); line < P.lines; line += P.block()) body(line);
-    __syncwarp();  // before the next barrier: few lanes had something to do
+    __syncwarp();  // the lanes of a warp meet again before the next barrier
   }
 
   static __device__ __forceinline__ real weight(int g) { return group_weight_negative(g) ? real(-1) : real(1); }
@@ -79,8 +82,7 @@ struct composite_tile : line_tile<P, Injector> {
     }
   }
 
-  // Tiles first … first + count − 1. A tile that has to be verified by itself ends its part of the group, so that no composite waits for
-  // it.
+  // Tiles first … first + count − 1. A tile that has to be verified by itself ends the group early; the rest is a group of its own.
   __device__ __forceinline__ void run_group(std::int64_t first, int count) {
     const std::int64_t end = first + count;
     while (first < end) {
@@ -95,7 +97,7 @@ struct composite_tile : line_tile<P, Injector> {
       }
       const bool passed = check();
       const bool again = !passed && settle(first, static_cast<int>(next - first));
-      // From here on nothing needs the composites: their registers are free.
+      // The composites are not needed any more: their registers are free.
       for (std::int64_t each = again ? first : stored ? next : next - 1; each < next; ++each) verify_alone(each);
       if (!passed) report_group(first, again);
       first = next;
@@ -111,7 +113,7 @@ struct composite_tile : line_tile<P, Injector> {
     norm = 0;
   }
 
-  // As line.cuh does it: before it is stored.
+  // Computes a tile and verifies it before it is stored, like line_kernel.
   __device__ __forceinline__ void verify_alone(std::int64_t which) {
     barrier();
     this->select(which);
@@ -122,7 +124,8 @@ struct composite_tile : line_tile<P, Injector> {
     barrier();
   }
 
-  // One transaction. Returns whether the tile is stored. If not, it has to be verified by itself, as its input would spoil the composites.
+  // One transaction. Returns whether the tile is stored. If not, it has to be verified by itself: its input is so large that the composites
+  // would lose the others.
   __device__ __forceinline__ bool add_tile(real w, const number& c) {
     constexpr real huge = P.wide ? real(1e250) : real(1e30);
     bool alone = false;
@@ -147,7 +150,7 @@ struct composite_tile : line_tile<P, Injector> {
 
   // ---- the check of a group --------------------------------------------------------------------------------------------------------
 
-  // Sums of one set over the threads of each line: body(line, aᵀy − bᵀx, ‖x‖²) in one thread of it.
+  // Adds up one set of sums over the threads of each line, and calls body(line, aᵀy − bᵀx, ‖x‖²) in one thread of the line.
   template <int Set, class Body>
   __device__ __forceinline__ void reduce(Body&& body) const {
     const double scale = P.scaled ? static_cast<double>(static_cast<real>(a.scale)) : 1;
@@ -160,16 +163,17 @@ struct composite_tile : line_tile<P, Injector> {
       sums[i] = static_cast<double>(out[Set][i]);
     }
     if constexpr (P.remaps()) {
-      this->template deposit<P.in_columns, true>(encoded, square);
+      this->deposit_encoded(encoded, square);
     } else {
       for (int i = 0; i < 4; ++i) sums[i] -= scale * encoded[i];
     }
     this->add_line(sums, square);
     if (this->leads()) body(this->line_of(P.out_columns), sums, square);
-    __syncwarp(this->warp_mask());
+    __syncwarp(warp_mask<P.block()>());
   }
 
-  // The square of the threshold of a group's line. A norm too small for its square to be exact counts as the smallest for which it is.
+  // The square of the threshold of a group's line. Norms so small that their square is not exact count as the smallest norm whose square
+  // is.
   __device__ __forceinline__ abft::guarded_threshold limit(double norm_square) const {
     constexpr double tiny = P.wide ? 1e-300 : 1e-34;
     const double square = norm_square < tiny ? tiny : norm_square;
@@ -179,15 +183,13 @@ struct composite_tile : line_tile<P, Injector> {
     return tau;
   }
 
-  // Strikes what is one for a group as if each of its tiles had it.
+  // Strikes a value that a group has once as if each of its tiles had it.
   template <class T>
   __device__ __forceinline__ void strike_group(inject::site where, T* data, int thread, int threads) const {
     if constexpr (Injector::enabled) {
       const std::int64_t first = this->tile / P.transactions * P.transactions;
-      for (std::int64_t at = first; at <= this->tile; ++at) {
-        launch.injector.template strike<1>(where, inject::device_place{a.first_tile + at, a.all_tiles, a.pass, a.passes, thread, threads},
-                                           data);
-      }
+      for (std::int64_t at = first; at <= this->tile; ++at)
+        launch.strike(index<1>{}, where, inject::device_place{a.first_tile + at, a.all_tiles, a.pass, a.passes, thread, threads}, data);
     }
   }
 
@@ -213,8 +215,8 @@ struct composite_tile : line_tile<P, Injector> {
 
   // ---- locate and correct ----------------------------------------------------------------------------------------------------------
 
-  // Some line has failed. The sums are still there: once more, with both sets; then what can be corrected is. Returns whether every tile is
-  // to be computed again.
+  // A line has failed. Adds up both sets of sums, locates the wrong tile and corrects it. Returns whether all tiles are to be computed
+  // again.
   __device__ __forceinline__ bool settle(std::int64_t first, int count) {
     reduce<0>([&](int line, const double(&rho)[4], double) {
       for (int i = 0; i < 4; ++i) groups()[line].rho[0][i] = rho[i];
@@ -229,12 +231,12 @@ struct composite_tile : line_tile<P, Injector> {
       group_record& r = groups()[line];
       if (r.word == abft::k_pass) return;
       r.failed = 0;
-      if (within(r.rho[0], limit(r.norm_square).value)) {  // the check was hit, not the data
+      if (within(r.rho[0], limit(r.norm_square).value)) {  // the check was struck, not the data
         r.word = abft::k_pass;
         this->select(first);
         const auto done = a.repairs == 0 ? event_action::uncorrectable : event_action::recomputed;
         about(line).report_event(r.residual, r.threshold, event_check::composite, done);
-        if (a.repairs != 0) about(line).count(a.events->false_alarms);
+        if (a.repairs != 0) about(line).report_false_alarm();
         return;
       }
       r.place = located(r, count);
@@ -256,7 +258,7 @@ struct composite_tile : line_tile<P, Injector> {
       const group_record& r = groups()[line];
       if (r.word == abft::k_pass) return;
       this->select(first + (r.place < 0 ? 0 : r.place));
-      rare<Injector> told = about(line);
+      line_report<Injector> told = about(line);
       if (r.place < 0) told.number = -1;
       auto done = event_action::uncorrectable;
       if (a.repairs != 0) {
@@ -271,7 +273,7 @@ struct composite_tile : line_tile<P, Injector> {
     barrier();
   }
 
-  // Whether both vectors' |Re| + |Im| are at most the root of `square`; false for NaN.
+  // Whether (|Re| + |Im|)² ≤ square for both vectors; false for NaN.
   static __device__ __forceinline__ bool within(const double* rho, double square) {
     const double first = fabs(rho[0]) + fabs(rho[1]);
     const double second = fabs(rho[2]) + fabs(rho[3]);
@@ -287,14 +289,14 @@ struct composite_tile : line_tile<P, Injector> {
       rest[i + 1] = r.rho[1][i + 1] - (im * r.rho[0][i] + re * r.rho[0][i + 1]);
     }
   }
-  // What rounding can make of that, squared: of two residuals, and of the c_g and the sums themselves.
+  // The square of the size that rounding can give to difference(): from both residuals, the c_g and the sums.
   __device__ __forceinline__ double room(const group_record& r) const {
     constexpr double u = P.wide ? 0x1p-53 : 0x1p-24;
     const double size = fabs(r.rho[0][0]) + fabs(r.rho[0][1]) + fabs(r.rho[0][2]) + fabs(r.rho[0][3]);
     return 4 * limit(r.norm_square).value + 64 * u * size * (64 * u * size);
   }
 
-  // The one place that explains both vectors' residuals in both sets, else −1.
+  // The only place that explains the residuals of both vectors in both sets, else −1.
   __device__ __forceinline__ int located(const group_record& r, int count) const {
     int found = -1;
     number c{real(1), real(0)};
@@ -310,7 +312,7 @@ struct composite_tile : line_tile<P, Injector> {
     return found;
   }
 
-  // The y of tile g that is stored, element by element: body(register, output, y).
+  // body(register, y, butterfly, element) for each output of this thread, y as it lies in memory now.
   template <class Body>
   __device__ __forceinline__ void stored_outputs(Body&& body) const {
     const line_arguments& given = a;
@@ -337,7 +339,7 @@ struct composite_tile : line_tile<P, Injector> {
     });
   }
 
-  // Residuals that are no numbers locate nothing; what is stored may.
+  // Residuals that are NaN locate nothing, but the stored values may: a line with a NaN or a huge number is the wrong one.
   __device__ __forceinline__ void find_strange(std::int64_t first, int count) {
     constexpr real huge = P.wide ? real(1e250) : real(1e30);
     const int line = this->line_of(P.out_columns);
@@ -357,12 +359,12 @@ struct composite_tile : line_tile<P, Injector> {
       for (int g = 0; g < count; ++g) {
         if (found == 1u << g) r.place = g;
       }
-      if constexpr (!k_whole) r.place = -1;  // whether the others are right cannot be seen
+      if constexpr (!k_whole) r.place = -1;  // whether the other lines are right cannot be verified
     });
     barrier();
   }
 
-  // Located signals anew, from the composite and the other signals.
+  // Makes located signals anew, from the composite and the other signals, and stores them.
   __device__ __forceinline__ void correct(std::int64_t first, int count) {
     const int line = this->line_of(P.out_columns);
     const int place = groups()[line].place;

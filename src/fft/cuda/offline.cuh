@@ -1,5 +1,5 @@
-// Checksums of whole signals in memory.
-// Layer: fft/cuda kernels; offline.cpp launches them around cuFFT.
+// Checksums of whole signals in memory, for a transform by another library.
+// Layer: fft/cuda kernels; offline.cpp launches them before and after cuFFT.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,17 @@
 
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/bits.cuh"
-#include "cuda/block/injector.cuh"
+#include "cuda/block/launch.cuh"
 #include "fft/cuda/butterfly.cuh"
 #include "fft/cuda/offline.hpp"
 
 namespace ballast::fft::cuda {
 
 template <class Injector>
-struct offline_launch {
-  offline_arguments arguments;
-  Injector injector;
-};
-template <>
-struct offline_launch<inject::no_device_injector> {
-  offline_arguments arguments;
-};
+using offline_launch = ballast::cuda::kernel_launch<offline_arguments, Injector>;
 
-// A block sums k_offline_part elements of one signal, in double whatever the data are.
+// A block adds up k_offline_part elements of one signal with their weights, in double also for float data. Thread t has elements t,
+// t + k_offline_threads, … of the part. Shared memory: partial sums of the warps; one barrier, in front of their addition.
 template <bool Wide, class Injector>
 __global__ void __launch_bounds__(k_offline_threads) offline_kernel(const __grid_constant__ offline_launch<Injector> given) {
   using real = std::conditional_t<Wide, double, float>;
@@ -42,11 +36,9 @@ __global__ void __launch_bounds__(k_offline_threads) offline_kernel(const __grid
     number z = at < a.points ? data[at] : number{real(0), real(0)};
     if (a.output != 0) {
       if (a.scale != 1) z = {z.re * scale, z.im * scale};
-      if constexpr (Injector::enabled) {
-        if (i == 0) {
-          const inject::device_place here{a.first_block + blockIdx.x, a.all_blocks, 0, 1, static_cast<int>(threadIdx.x), k_offline_threads};
-          given.injector.template strike<2>(inject::site::fft_output, here, &z.re);
-        }
+      if (i == 0) {
+        const inject::device_place here{a.first_block + blockIdx.x, a.all_blocks, 0, 1, static_cast<int>(threadIdx.x), k_offline_threads};
+        given.strike(index<2>{}, inject::site::fft_output, here, &z.re);
       }
       if ((Injector::enabled || a.scale != 1) && at < a.points) data[at] = z;
       hash += value_hash(z.re, 2 * static_cast<std::uint64_t>(at)) + value_hash(z.im, 2 * static_cast<std::uint64_t>(at) + 1);

@@ -1,11 +1,11 @@
-// Two passes in one launch. What waits between them is read again while it is still in the L2 cache, and never has to be there whole.
+// Two passes in one launch: the second reads the results of the first while they are in the L2 cache, which need not hold all of them.
 // Layer: fft/cuda kernels; tiles are those of line.cuh.
-// As many blocks as the device holds take tickets in turn; a ticket is one tile of either pass (policy.hpp: pair_arguments). A tile of the
-// second pass waits until all tiles of the first that it depends on are stored; a tile of the first that goes into a slot of the ring waits
-// until what was there has been read. Both have earlier tickets, which blocks that run have drawn before: whoever has the oldest ticket
-// that is not done waits for nobody, so somebody always goes on, however few blocks there are.
-// Order of memory: a block's stores, its barrier, one thread's releasing addition to the counter; one thread's acquiring load of it, the
-// barrier of its block, loads that do not go through L1.
+// As many blocks as the device holds take tickets; a ticket is one tile of either pass (policy.hpp: pair_arguments). A tile of the second
+// pass waits until all tiles of the first pass that it depends on are stored. A tile of the first pass waits until its slot of the ring has
+// been read. What a tile waits for has an earlier ticket, drawn by a block that runs: the block with the oldest open ticket waits for
+// nobody, so there is always progress, however few blocks there are. Order of memory, writer: the block's stores, its barrier, one thread's
+// releasing addition to the counter. Reader: one thread's acquiring load of the counter, the barrier of its block, loads that do not go
+// through L1.
 #pragma once
 
 #include "fft/cuda/line.cuh"
@@ -18,15 +18,15 @@ struct pair_launch {
   pair_arguments pair;
 };
 
-// What one thread finds out about a ticket for its block. In shared memory, behind what the tiles need.
+// A ticket, as one thread reads it for its block. In shared memory, behind the memory of the tiles.
 struct ticket_record {
   std::int64_t shift;         // line_tile::shared_shift
-  const std::uint32_t* wait;  // the counter that the tile waits for,
-  std::uint32_t least;        // until it is this
+  const std::uint32_t* wait;  // the counter that the tile waits for
+  std::uint32_t least;        // until it is at least this
   std::uint32_t* done;        // the counter that the tile is added to
   std::uint32_t tile;
   std::uint32_t kind;  // 0: no more tiles; 1, 2: the pass
-  std::uint32_t open;  // not 0: the counter was less when it was looked at
+  std::uint32_t open;  // not 0: the counter was less when the ticket was read
 };
 static_assert(2 * sizeof(ticket_record) <= k_ticket_bytes);
 
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(First.block(), First.min_blocks) pair_kernel(c
   arch::let_next_grid_start();
   const pair_arguments& p = given.pair;
   auto* const records = reinterpret_cast<ticket_record*>(arch::shared_memory() + ticket_offset(First, Second));
-  // The tickets are one thread's affair, what is done another's, in different warps where there are two.
+  // One thread reads tickets, another counts finished tiles: threads of different warps if the block has two.
   const bool reads = threadIdx.x == First.block() - 1;
   if (reads) read_ticket(p, atomicAdd(p.counters, 1u), records[0]);
   __syncthreads();
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(First.block(), First.min_blocks) pair_kernel(c
     __syncthreads();
     if (threadIdx.x == 0) arch::atomic_add_release(done, 1u);
   }
-  // The last block leaves the counters as it found them.
+  // The last block sets the counters back to 0 for the next launch.
   const bool last = threadIdx.x == 0 && arch::atomic_add_acq_rel(p.counters + 1, 1u) == gridDim.x - 1;
   if (__syncthreads_or(last) != 0) {
     for (std::uint32_t i = threadIdx.x; i < pair_counters(p.slots); i += First.block()) p.counters[i] = 0;

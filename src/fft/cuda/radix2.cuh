@@ -1,4 +1,4 @@
-// One stage of radix 2 over whole signals in memory: the least that a transform can be, to compare the others with.
+// One stage of radix 2 over whole signals in memory: the simplest transform, to compare the others with.
 // Layer: fft/cuda kernels; radix2.cpp launches one for each stage.
 // Source: TurboFFT (PPoPP 2025) section 5.1.5, version 0; T. Stockham, High-speed convolution and correlation, 1966.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace ballast::fft::cuda {
 
-// Thread i of all has butterfly i % half of signal i / half: elements j and j + half of its input. p: the product of earlier radices.
+// Thread i of the grid has butterfly j = i % half of signal i / half, with the inputs j and j + half.
 template <bool Wide>
 __global__ void __launch_bounds__(k_radix2_threads) radix2_kernel(const __grid_constant__ radix2_arguments a) {
   using real = std::conditional_t<Wide, double, float>;

@@ -1,12 +1,14 @@
-// How radices are split, and roots of unity as compile-time constants, correctly rounded but for rare ties: cosines and sines by their
-// series in double-double. Layer: fft/cuda; device and host. Source of the error-free sum and product: T. Dekker, A floating-point
-// technique for extending the available precision, 1971.
+// Roots of unity as compile-time constants, and how radices are split.
+// Layer: fft/cuda; device and host.
+// Cosines and sines come from their power series in double-double arithmetic, so they are correctly rounded except for rare ties. Source of
+// the error-free sum and product: T. Dekker, A floating-point technique for extending the available precision, 1971.
 #pragma once
 
 #include "core/macros.hpp"
 
 namespace ballast::fft::cuda {
 
+// The unevaluated sum of two doubles, |low| ≤ half a unit in the last place of high.
 struct twofold {
   double high = 0;
   double low = 0;
@@ -50,7 +52,7 @@ struct unit_root {
 // e^{−2πi k/n}.
 BALLAST_HD constexpr unit_root root_of_unity(int k, int n) {
   k %= n;
-  // The angle is reduced to an eighth of a turn: octant, and what is left as a fraction a / n of an eighth, from its nearer end.
+  // The angle is an octant and a fraction a / n of an eighth of a turn, counted from the end of the octant that lies on an axis.
   const int eighths = 8 * k;
   int octant = eighths / n;
   int a = eighths % n;
@@ -91,7 +93,7 @@ BALLAST_HD constexpr int smallest_factor(int n) {
   return n;
 }
 
-// How a radix is split: 8 = 2·4, 12 = 4·3, 16 = 4·4, 32 = 4·8, else by the smallest factor.
+// The inner factor of a composite radix: 8 = 2·4, 12 = 4·3, 16 = 4·4, 32 = 4·8, else the smallest factor.
 BALLAST_HD constexpr int inner_radix(int radix) { return radix == 12 || radix == 16 || radix == 32 ? 4 : smallest_factor(radix); }
 
 BALLAST_HD constexpr bool coprime(int m, int n) {

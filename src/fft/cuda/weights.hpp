@@ -1,22 +1,22 @@
-// Weights of the checksums of a line: what its transform must keep, and what its first butterflies must.
+// Weights of the checksums of a line, for its whole transform and for its first butterflies.
 // Layer: fft/cuda; device and host.
-// A line of N points, first radix r, last radix R; its first butterflies j < N/r have the inputs x_{j + mN/r}, m < r, and the results
-// z_k(j), k < r; its last ones j < N/R have the outputs y_{j + kN/R}, k < R.
-// Outputs: a(o) = α_j i^e(k) for output k of last butterfly j, α_j = s_{j mod r} β_{⌊j/r⌋}; s and i^e powers of i, known when a kernel is
-// compiled; β phases, random but for what tables.cpp does to keep A, below, flat. The second vector has β′ and the other sign in the upper
-// half of the k. So aᵀy is additions, and one product a butterfly. Since R and r are the outermost digits of an output's number from both
-// ends, a is a product of a function of o mod r and one of ⌊o/r⌋, and the weight that the rest of the transform gives to a result of a
-// first butterfly is
-//   Σ_{o ≡ k mod r} a(o) w_N^{jo} = s_k w_N^{jk} A(j),  A = the transform of a(0), a(r), a(2r), … over N/r points:
-// one power series in w_N^j, the same for both vectors, and A(j) and A′(j) once a butterfly. No table has the length of the line.
-// First butterflies: Σ_k s′_k z_k(j) = Σ_m ŝ_m x_{j + mN/r}, ŝ the transform of s′, all constants. What is missing in that goes into the
-// line's checksum with the factor A(j), so one comparison covers both. A line of one stage is its first butterfly: bᵀx with constants.
-// Powers of i alone have blind spots (docs/protection.md), but here they are seen through alone only by a fault within one butterfly. What
-// such a fault changes is every d-th result, d a divisor of their number, by powers of a root of unity, or what one number of the
-// butterfly's computation enters: sums, differences, cosines and sines of primes, alone or within a composite radix (a unit test makes all
-// of them from how butterfly.cuh splits). e and s′ are what a search found for just these: the larger response of both vectors to any of
-// them at the outputs is at least 0.35 of what independent phases give on the average, 0.47 up to 16; that of s′, alone, with sizes of 1/2
-// to 2, is at least 0.37 for the radices that lines have (2 to 16, 32, primes).
+// A line of N points has the first radix r and the last radix R. First butterfly j < N/r has the inputs x_{j + mN/r}, m < r, and the
+// results z_k(j), k < r. Last butterfly j < N/R has the outputs y_{j + kN/R}, k < R. Outputs: the weight of output k of last butterfly j is
+// a(o) = α_j i^e(k), with α_j = s_{j mod r} β_{⌊j/r⌋}. s and i^e are powers of i, known when a kernel is compiled. The β are random phases;
+// tables.cpp chooses them so that A below is flat. The second vector has β′ for β, and the other sign in the upper half of the k. So aᵀy is
+// additions and one product for each butterfly. Results of the first butterflies: R and r are the outermost digits of an output's number,
+// at its two ends. So a is a function of o mod r times a function of ⌊o/r⌋, and the weight that the rest of the transform gives to result k
+// of first butterfly j is
+//   Σ_{o ≡ k mod r} a(o) w_N^{jo} = s_k w_N^{jk} A(j),  A = the transform of a(0), a(r), a(2r), … over N/r points.
+// This is one power series in w_N^j for both vectors, then a product with A(j) and one with A′(j). No table has the length of the line.
+// First butterflies: Σ_k s′_k z_k(j) = Σ_m ŝ_m x_{j + mN/r}, ŝ the transform of s′; all of these are constants. The residual of this
+// equation is added to the line's checksum with the factor A(j), so one comparison covers both. A line of one stage has bᵀx with constant
+// weights. Blind spots: weights that are powers of i alone have some (docs/protection.md). Here only a fault within one butterfly sees such
+// weights alone. It changes either every d-th result by powers of a root of unity, d a divisor of their number, or the results of one
+// number of the butterfly's computation: a sum, a difference, a cosine or sine term of a prime, in a prime or a composite radix. A unit
+// test makes all of these from the way butterfly.cuh splits. e and s′ were searched for them. At the outputs the larger response of the two
+// vectors is at least 0.35 of the average for independent phases, at least 0.47 for radices up to 16. For s′ alone, with sizes from 1/2 to
+// 2, it is at least 0.37 for the radices that lines have (2 to 16, 32, primes).
 #pragma once
 
 #include <cstdint>
@@ -48,23 +48,23 @@ inline constexpr std::uint64_t k_butterfly_pattern[k_weight_patterns][2] = {
 };
 // clang-format on
 
-// Where the second vector changes its sign.
+// The first result that has the other sign in the second vector.
 BALLAST_HD constexpr int weight_half(int count) { return (count + 1) / 2; }
 
-// e(k), and of s: both have e(0) = 0.
+// e(k) for k < count: the exponents of i^e and of s. e(0) = 0.
 BALLAST_HD constexpr int weight_quarters(int count, int k) { return static_cast<int>(k_weight_pattern[count - 1] >> 2 * k & 3); }
 
-// s′.
+// s′_k = size · i^quarters.
 BALLAST_HD constexpr int butterfly_weight_bits(int count, int k) {
   return static_cast<int>(k_butterfly_pattern[count - 1][k / 16] >> 4 * (k % 16) & 15);
 }
 BALLAST_HD constexpr int butterfly_weight_quarters(int count, int k) { return butterfly_weight_bits(count, k) % 4; }
 BALLAST_HD constexpr double butterfly_weight_size(int count, int k) { return (butterfly_weight_bits(count, k) / 4 + 1) / 2.0; }
 
-// The power series in w_N^j is summed from its middle, whose power A(j) has as a factor.
+// The power series in w_N^j is summed from its middle outwards; the table's A(j) includes that power as a factor.
 BALLAST_HD constexpr int weight_centre(int radix) { return radix / 2; }
 
-// Transforms of the constant weights: what inputs are summed with.
+// The weights of the inputs of a first butterfly: transforms of the constant weights of its results.
 template <int Radix>
 struct input_weights {
   unit_root butterfly[Radix];  // ŝ
@@ -74,7 +74,7 @@ struct input_weights {
     unit_root roots[Radix];
     for (int i = 0; i < Radix; ++i) roots[i] = root_of_unity(i, Radix);
     for (int m = 0; m < Radix; ++m) {
-      for (unit_root* const sum : {&butterfly[m], &line[0][m], &line[1][m]}) *sum = {0, 0};
+      butterfly[m] = line[0][m] = line[1][m] = {0, 0};
       for (int k = 0; k < Radix; ++k) {
         const unit_root w = roots[m * k % Radix];
         const unit_root turned = turn(w, weight_quarters(Radix, k));

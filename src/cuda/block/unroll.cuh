@@ -1,0 +1,30 @@
+// Loops that are unrolled, with an index that is a constant in the body, so that it may choose registers and template arguments.
+// Layer: foundation, device code.
+#pragma once
+
+#include "cuda/arch/target.cuh"
+
+namespace ballast::cuda {
+
+// A compile-time integer as a value.
+template <int Value>
+struct index {
+  static constexpr int value = Value;
+};
+
+// A type as a value.
+template <class T>
+struct type_of {
+  using type = T;
+};
+
+// body(index<0>{}), …, body(index<Count − 1>{}).
+template <int Count, int First = 0, class Body>
+__device__ __forceinline__ void unrolled(Body&& body) {
+  if constexpr (First < Count) {
+    body(index<First>{});
+    unrolled<Count, First + 1>(body);
+  }
+}
+
+}  // namespace ballast::cuda

@@ -1,0 +1,71 @@
+// Several numbers in one load or store.
+// Layer: foundation, device code, over cuda/arch/memory.cuh.
+#pragma once
+
+#include "cuda/arch/memory.cuh"
+#include "cuda/block/complex.cuh"
+
+namespace ballast::cuda {
+
+// Four numbers that lie together in shared memory.
+template <class T>
+struct alignas(16) four {
+  T at[4];
+};
+
+template <class T>
+struct complex_pair {
+  complex<T> first;
+  complex<T> second;
+};
+
+// An element of a table that every block reads and nobody writes during the launch: through the read-only cache.
+__device__ __forceinline__ complex<float> cached(const complex<float>* at) {
+  const float2 z = arch::load_table(reinterpret_cast<const float2*>(at));
+  return {z.x, z.y};
+}
+__device__ __forceinline__ complex<double> cached(const complex<double>* at) {
+  const double2 z = arch::load_table(reinterpret_cast<const double2*>(at));
+  return {z.x, z.y};
+}
+
+// The same, but not before the barrier in front of it: a value that is read early occupies registers until it is used.
+__device__ __forceinline__ complex<float> cached_late(const complex<float>* at) {
+  const float2 z = arch::load_table_late(reinterpret_cast<const float2*>(at));
+  return {z.x, z.y};
+}
+__device__ __forceinline__ complex<double> cached_late(const complex<double>* at) {
+  const double2 z = arch::load_table_late(reinterpret_cast<const double2*>(at));
+  return {z.x, z.y};
+}
+
+// Four reals of a table as two complex numbers. `at` is aligned to 16 bytes.
+__device__ __forceinline__ complex_pair<float> cached_pair(const float* at) {
+  const float4 z = arch::load_table(reinterpret_cast<const float4*>(at));
+  return {{z.x, z.y}, {z.z, z.w}};
+}
+__device__ __forceinline__ complex_pair<double> cached_pair(const double* at) {
+  const double2 z = arch::load_table(reinterpret_cast<const double2*>(at));
+  const double2 w = arch::load_table(reinterpret_cast<const double2*>(at) + 1);
+  return {{z.x, z.y}, {w.x, w.y}};
+}
+
+// An element of the data. Shared: other blocks write or read it during the same launch.
+template <bool Shared, class T>
+__device__ __forceinline__ T load_data(const T* from) {
+  if constexpr (Shared) {
+    return arch::load_keep(from);
+  } else {
+    return arch::load_streaming(from);
+  }
+}
+template <bool Shared, class T>
+__device__ __forceinline__ void store_data(T* to, const T& value) {
+  if constexpr (Shared) {
+    arch::store_keep(to, value);
+  } else {
+    arch::store_streaming(to, value);
+  }
+}
+
+}  // namespace ballast::cuda

@@ -1,0 +1,221 @@
+// Elements of a line from memory to registers and back.
+// Layer: fft/cuda kernels; a part of line.cuh.
+#pragma once
+
+#include "cuda/block/read_ahead.cuh"
+#include "cuda/block/vector.cuh"
+#include "fft/cuda/line_real.cuh"
+
+namespace ballast::fft::cuda {
+
+template <line_policy P, class Injector>
+struct line_memory : line_real<P, Injector> {
+  using below = line_real<P, Injector>;
+  using below::a;
+  using below::ahead_parity;
+  using below::batch;
+  using below::checked_product;
+  using below::constant;
+  using below::element_from_spectrum;
+  using below::factor;
+  using below::first_column;
+  using below::forget;
+  using below::from_buffer;
+  using below::k_last;
+  using below::k_verified;
+  using below::line_of;
+  using below::middle;
+  using below::place_of;
+  using below::position_at;
+  using below::refills;
+  using below::shared;
+  using below::shared_shift;
+  using below::source_element;
+  using below::strike_factor;
+  using below::swapped;
+  using below::target_element;
+  using below::target_position;
+  using below::tile;
+  using below::valid;
+  using below::x;
+  using typename below::number;
+  using typename below::real;
+
+  using below::below;
+
+  // Element i of a line at `base`, for all forms in which it is not read as it lies: padded, real, half a spectrum, or times a factor.
+  __device__ __forceinline__ number read(std::int64_t base, int i, int line) {
+    const line_side& s = a.source;
+    number z{real(0), real(0)};
+    std::int64_t position = 0;
+    if constexpr (P.load == load_form::half || P.padded || P.load_factor == factor_form::table) position = position_at(s, i, line);
+    if constexpr (P.padded) {
+      if (position >= a.loaded) return z;
+    }
+    const std::int64_t at = base + i * (P.source_step != 0 ? P.source_step : s.element);
+    if constexpr (P.load == load_form::real) {
+      z.re = ballast::cuda::load_data<P.shared_source>(static_cast<const real*>(a.in) + at);
+    } else if constexpr (P.load == load_form::half) {
+      // Elements beyond the half are conjugates of their mirror images. Imaginary parts that must be zero are ignored.
+      const bool mirrored = 2 * position > a.whole;
+      const std::int64_t step = mirrored ? a.whole - 2 * position : 0;
+      z = ballast::cuda::load_data<P.shared_source>(static_cast<const number*>(a.in) + at + step * a.unit);
+      if (mirrored) z.im = -z.im;
+      if (position == 0 || 2 * position == a.whole) z.im = real(0);
+    } else {
+      z = ballast::cuda::load_data<P.shared_source>(static_cast<const number*>(a.in) + at);
+    }
+    z = swapped(z);
+    if constexpr (P.load_factor == factor_form::table) {
+      const auto factor_at = [&](const void* table) { return cached(static_cast<const number*>(table) + position); };
+      z = checked_product(z, factor_at(a.load_table), line, [&] { return factor_at(a.load_twin); });
+    }
+    return z;
+  }
+
+  // Tiles that lie together in memory are read ahead: the next one is copied into shared memory while this one is transformed.
+  using tile_buffer = ballast::cuda::read_ahead<number, P.tile_bytes()>;
+  __device__ __forceinline__ tile_buffer ahead() const { return {shared + P.stage_offset()}; }
+
+  // By one thread: asks for a tile. Its lines lie together, and the last tile of a row may have fewer.
+  __device__ __forceinline__ void request(std::int64_t wanted) const {
+    const std::int64_t row = P.flat ? 0 : static_cast<std::uint32_t>(wanted) / static_cast<std::uint32_t>(a.column_tiles);
+    const std::int64_t outer = P.flat ? 0 : static_cast<std::uint32_t>(row) / static_cast<std::uint32_t>(a.middles);
+    const std::int64_t column = (wanted - row * a.column_tiles) * P.lines;
+    const std::int64_t lines = a.columns - column < P.lines ? a.columns - column : P.lines;
+    const std::int64_t base = column * P.length + (row - outer * a.middles) * a.source.middle + outer * a.source.batch;
+    const auto bytes = static_cast<std::uint32_t>(lines * P.length * static_cast<std::int64_t>(sizeof(number)));
+    ahead().expect(bytes);
+    ahead().copy(ahead().words(), static_cast<const number*>(a.in) + base, bytes);
+  }
+
+  // Behind the first barrier of a tile: every thread has read its elements, so the buffer is free for the next tile.
+  __device__ __forceinline__ void refill() {
+    if constexpr (P.staged) {
+      if (threadIdx.x == 0 && refills && tile + gridDim.x < a.tiles) request(tile + gridDim.x);
+      refills = false;
+    }
+  }
+
+  __device__ __forceinline__ void read_buffer() {
+    constexpr int r = P.radix[0];
+    constexpr int stride = P.length / r;
+    ahead().wait(ahead_parity);
+    const int line = line_of(false);
+    const bool inside = valid(line);
+    const number* const from = ahead().words() + line * P.length + place_of(false);
+    unrolled<P.butterflies(0)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      const bool mine = inside && (!P.ragged(0) || place_of(false) + q * P.threads < stride);
+      unrolled<r>([&](auto ki) {
+        constexpr int k = decltype(ki)::value;
+        x[q * r + k] = mine ? swapped(from[q * P.threads + k * stride]) : number{real(0), real(0)};
+      });
+    });
+  }
+
+  // The elements of this thread's butterflies of the first stage.
+  __device__ __forceinline__ void fetch_elements() {
+    forget();
+    if constexpr (P.staged) {
+      if (from_buffer) {
+        from_buffer = false;
+        return read_buffer();
+      }
+    }
+    constexpr int r = P.radix[0];
+    constexpr int places = P.share() / r;
+    constexpr int stride = P.length / r;
+    const int own_line = line_of(P.in_columns);
+    const int t = place_of(P.in_columns);
+    // Lines beyond the last one are neither judged nor stored if lines are verified: they read the first line, without a branch.
+    constexpr bool copied = k_verified;
+    const int line = copied && !valid(own_line) ? 0 : own_line;
+    const bool inside = copied || valid(line);
+    std::int64_t base = (first_column + line) * a.source.column + middle * a.source.middle + batch * a.source.batch;
+    if constexpr (P.shared_source) base += shared_shift;
+    unrolled<P.butterflies(0)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      const bool mine = inside && (!P.ragged(0) || t + q * P.threads < places);
+      const int j = source_element(t, index<q * P.threads>{});
+      if (!mine) {
+        unrolled<r>([&](auto ki) { x[q * r + decltype(ki)::value] = number{real(0), real(0)}; });
+      } else if constexpr (P.load == load_form::complex && !P.padded && P.load_factor == factor_form::none) {
+        const std::int64_t element = P.source_unit ? 1 : P.source_step != 0 ? P.source_step : this->a.source.element;
+        const number* const from = static_cast<const number*>(this->a.in) + (base + j * element);
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          this->x[q * r + k] = this->swapped(ballast::cuda::load_data<P.shared_source>(from + k * stride * element));
+        });
+      } else if constexpr (P.load == load_form::spectrum) {
+        static_assert(P.source_unit && !P.padded && P.load_factor == factor_form::none);
+        const number* const from = static_cast<const number*>(this->a.in) + base;
+        const number own = cached(static_cast<const number*>(this->a.load_table) + j);
+        const number twin = P.check == check_form::none ? own : cached(static_cast<const number*>(this->a.load_twin) + j);
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          constexpr unit_root turn = root_of_unity(k, 2 * r);
+          number z = ballast::cuda::load_data<P.shared_source>(from + (j + k * stride));
+          number image = ballast::cuda::load_data<P.shared_source>(from + (P.length - j - k * stride));
+          // Imaginary parts that must be zero are ignored.
+          if constexpr (k == 0) {
+            if (j == 0) z.im = image.im = real(0);
+          }
+          this->x[q * r + k] = this->swapped(
+              this->element_from_spectrum(z, image, own * conjugate(this->constant(turn)), twin * conjugate(this->constant(turn))));
+        });
+      } else {
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          this->x[q * r + k] = read(base, j + k * stride, line);
+        });
+      }
+    });
+  }
+
+  // Stores the line that this thread has outputs of.
+  __device__ __forceinline__ void store() {
+    const line_side& s = a.target;
+    constexpr int r = P.radix[k_last];
+    constexpr int stride = P.length / r;
+    using out_type = typename std::conditional_t<P.store == store_form::real, type_of<real>, type_of<number>>::type;
+    const int line = line_of(P.out_columns);
+    const int t = place_of(P.out_columns);
+    const std::int64_t element = P.target_unit ? 1 : P.target_step != 0 ? P.target_step : s.element;
+    std::int64_t base = (first_column + line) * s.column + middle * s.middle + batch * s.batch;
+    if constexpr (P.shared_target) base += shared_shift;
+    unrolled<P.butterflies(k_last)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      if (P.ragged(k_last) && t + q * P.threads >= P.share() / r) return;
+      const int j = target_element(t, index<q * P.threads>{});
+      out_type* const to = static_cast<out_type*>(a.out) + (base + j * element);
+      unrolled<r>([&](auto ki) {
+        constexpr int k = decltype(ki)::value;
+        if constexpr (P.truncated) {
+          if (this->target_position(j + k * stride, line) >= this->a.stored) return;
+        }
+        number y = x[q * r + k];
+        if constexpr (!below::k_verified && P.store_factor != factor_form::none && P.store_factor != factor_form::separated) {
+          number w = this->factor(this->a.store_table, j + k * stride, line);
+          if constexpr (q == 0 && k == 0) this->strike_factor(w);
+          y = this->checked_product(y, w, line, [&] { return this->factor(this->a.store_twin, j + k * stride, line); });
+        }
+        const number z = swapped(y);
+        if constexpr (P.mirrors()) {
+          if (k == 0 && j == 0) {
+            ballast::cuda::store_data<P.shared_target>(to, number{z.re, real(0)});
+            ballast::cuda::store_data<P.shared_target>(to + P.length * element, number{z.im, real(0)});
+            return;
+          }
+        }
+        if constexpr (P.store == store_form::real) {
+          ballast::cuda::store_data<P.shared_target>(to + k * stride * element, z.re);
+        } else {
+          ballast::cuda::store_data<P.shared_target>(to + k * stride * element, z);
+        }
+      });
+    });
+  }
+};
+
+}  // namespace ballast::fft::cuda

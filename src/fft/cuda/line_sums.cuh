@@ -1,0 +1,413 @@
+// Checksums of lines: each thread adds up its inputs and outputs with their weights, then the sums of a line's threads are added up.
+// The weights and what they detect: weights.hpp.
+// Layer: fft/cuda kernels; a part of line.cuh.
+#pragma once
+
+#include "cuda/block/sums.cuh"
+#include "cuda/block/vector.cuh"
+#include "fft/cuda/line_exchange.cuh"
+#include "fft/cuda/weights.hpp"
+
+namespace ballast::fft::cuda {
+
+using ballast::cuda::add_lanes;
+using ballast::cuda::four;
+using ballast::cuda::warp_mask;
+
+template <line_policy P, class Injector>
+struct line_sums : line_exchange<P, Injector> {
+  using below = line_exchange<P, Injector>;
+  using below::a;
+  using below::barrier;
+  using below::constant;
+  using below::encoded;
+  using below::factor;
+  using below::fail_if_doubted;
+  using below::given;
+  using below::k_last;
+  using below::k_multiplied;
+  using below::k_verified;
+  using below::line_of;
+  using below::place_of;
+  using below::rank;
+  using below::shared;
+  using below::source_element;
+  using below::square;
+  using below::target_element;
+  using below::thread;
+  using below::x;
+  using typename below::number;
+  using typename below::real;
+
+  using below::below;
+
+  // Before the first butterflies: ‖x‖², and the encoded inputs of each butterfly.
+  __device__ __forceinline__ void encode_inputs() {
+    constexpr int r = P.radix[0];
+    square = 0;
+    unrolled<P.butterflies(0)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      number sum[2] = {{real(0), real(0)}, {real(0), real(0)}};
+      unrolled<r>([&](auto mi) {
+        constexpr int m = decltype(mi)::value;
+        const number z = x[q * r + m];
+        square = multiply_add(z.re, z.re, multiply_add(z.im, z.im, square));
+        constexpr input_weights<r> w;
+        if constexpr (P.stages == 1) {
+          sum[0] = multiply_add(this->constant(w.line[0][m]), z, sum[0]);
+          sum[1] = multiply_add(this->constant(w.line[1][m]), z, sum[1]);
+        } else {
+          sum[m % 2] = multiply_add(this->constant(w.butterfly[m]), z, sum[m % 2]);
+        }
+      });
+      if constexpr (P.stages == 1) {
+        const complex_pair<real> own = cached_pair(static_cast<const real*>(this->a.verify));
+        add_pair(this->encoded, own.first * sum[0], own.second * sum[1], q == 0);
+      } else {
+        this->given[q] = sum[0] + sum[1];
+      }
+    });
+    if constexpr (k_verified && P.stages == 1 && k_multiplied) fail_if_doubted(encoded[0]);
+  }
+
+  // Behind the first butterflies: their results z with the weights that the rest of the transform gives them. Each butterfly's own
+  // residual, Σ s′ₖ zₖ − Σ ŝₘ xₘ, is added with the same factor, so that one comparison covers both.
+  __device__ __forceinline__ void encode_results() {
+    constexpr int r = P.radix[0];
+    constexpr int places = P.share() / r;
+    constexpr int all = P.length / r;
+    constexpr int centre = weight_centre(r);
+    const int t = place_of(P.in_columns);
+    for (int v = 0; v < 4; ++v) encoded[v] = 0;
+    unrolled<P.butterflies(0)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      if (P.ragged(0) && t + q * P.threads >= places) return;
+      const int j = source_element(t, index<q * P.threads>{});
+      const real* const table = static_cast<const real*>(a.encode);
+      const complex_pair<real> own = cached_pair(table + 4 * j);
+      const number step = cached(reinterpret_cast<const number*>(table + 4 * all) + j);
+      const number* const z = x + q * r;
+      const number up = upper<r, centre, r - 1>(z, step);
+      const number down = lower<r, 0, centre>(z, step);
+      number made{real(0), real(0)};
+      unrolled<r>([&](auto ki) {
+        constexpr int k = decltype(ki)::value;
+        constexpr real size = static_cast<real>(butterfly_weight_size(r, k));
+        const number one = quarter_turns<butterfly_weight_quarters(r, k)>(z[k]);
+        made = {multiply_add(size, one.re, made.re), multiply_add(size, one.im, made.im)};
+      });
+      const number sum = multiply_add(conjugate(step), down, up) + (made - given[q]);
+      add_pair(encoded, own.first * sum, own.second * sum, q == 0);
+    });
+    if constexpr (k_verified && k_multiplied) fail_if_doubted(encoded[0]);
+  }
+
+  // Adds one number for each of the two weight vectors.
+  static __device__ __forceinline__ void add_pair(real (&to)[4], const number& first, const number& second, bool begins) {
+    to[0] = begins ? first.re : to[0] + first.re;
+    to[1] = begins ? first.im : to[1] + first.im;
+    to[2] = begins ? second.re : to[2] + second.re;
+    to[3] = begins ? second.im : to[3] + second.im;
+  }
+
+  // z · i^e(k), k of `Count`.
+  template <int Count, int K>
+  static __device__ __forceinline__ number turned(const number& z) {
+    return quarter_turns<weight_quarters(Count, K)>(z);
+  }
+
+  // aᵀy for both vectors. Where the outputs were multiplied by factors f of the next pass, z = f∘y, it is aᵀ(f⁻¹∘z).
+  __device__ __forceinline__ void sum_outputs(real (&sum)[4]) const {
+    constexpr int r = P.radix[k_last];
+    constexpr int half = weight_half(r);
+    constexpr int stride = P.length / r;
+    const int t = place_of(P.out_columns);
+    number step{};
+    if constexpr (P.folds()) step = conjugate(factor(a.store_twin, stride, line_of(P.out_columns)));
+    for (int v = 0; v < 4; ++v) sum[v] = 0;
+    unrolled<P.butterflies(k_last)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      if (P.ragged(k_last) && t + q * P.threads >= P.share() / r) return;
+      const int j = target_element(t, index<q * P.threads>{});
+      const number* const y = x + q * r;
+      number low{real(0), real(0)};
+      number high{real(0), real(0)};
+      if constexpr (!P.folds()) {
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          number& to = k < half ? low : high;
+          to = to + turned<r, k>(y[k]);
+        });
+      } else if constexpr (r <= 8) {
+        const number middle = conjugate(this->factor(this->a.store_twin, j + half * stride, this->line_of(P.out_columns)));
+        low = middle * (conjugate(step) * lower<r, 0, half>(y, step));
+        if constexpr (half < r) high = middle * upper<r, half, r - 1>(y, step);
+      } else {
+        low = unfolded<0, half>(y, j, step);
+        high = unfolded<half, r - half>(y, j, step);
+      }
+      const complex_pair<real> own = cached_pair(static_cast<const real*>(a.verify) + 4 * j);
+      add_pair(sum, own.first * (low + high), own.second * (low - high), q == 0);
+    });
+  }
+
+  // By Horner's scheme, with t_k = i^e(k) z_k of a butterfly of `Radix`: upper = Σ step^(k − One) t_k for k = One … Last,
+  // lower = Σ (step*)^(One − 1 − k) t_k for k = First … One − 1.
+  template <int Radix, int One, int Last>
+  static __device__ __forceinline__ number upper(const number* z, const number& step) {
+    number sum = turned<Radix, Last>(z[Last]);
+    unrolled<Last - One>([&](auto i) {
+      constexpr int k = Last - 1 - decltype(i)::value;
+      sum = multiply_add(step, sum, turned<Radix, k>(z[k]));
+    });
+    return sum;
+  }
+  template <int Radix, int First, int One>
+  static __device__ __forceinline__ number lower(const number* z, const number& step) {
+    number sum = turned<Radix, First>(z[First]);
+    unrolled<One - First - 1>([&](auto i) {
+      constexpr int k = First + 1 + decltype(i)::value;
+      sum = multiply_add(conjugate(step), sum, turned<Radix, k>(z[k]));
+    });
+    return sum;
+  }
+
+  // Σ f_k⁻¹ i^e(k) z_k for `Count` results of last butterfly j, from First on. They are a constant distance apart in the line, so their
+  // factors are a geometric sequence. Eight results at a time: the factor of the middle one is read from the twin table, the others follow
+  // by Horner's scheme in both directions, with powers of `step` up to the fourth. abft::fft_line_growth: what this adds to rounding.
+  template <int First, int Count>
+  __device__ __forceinline__ number unfolded(const number* z, int j, const number& step) const {
+    constexpr int count = Count < 8 ? Count : 8;
+    constexpr int centre = First + count / 2;
+    constexpr int r = P.radix[k_last];
+    number up = upper<r, centre, First + count - 1>(z, step);
+    if constexpr (First < centre) up = multiply_add(conjugate(step), lower<r, First, centre>(z, step), up);
+    const number middle = factor(a.store_twin, j + centre * (P.length / r), line_of(P.out_columns));
+    number sum = conjugate(middle) * up;
+    if constexpr (Count > count) sum = sum + unfolded<First + count, Count - count>(z, j, step);
+    return sum;
+  }
+
+  __device__ __forceinline__ unsigned char* partials() const { return shared + P.partial_offset(); }
+
+  // Partial sums in shared memory: four values at [slot][line], then ‖x‖² at [slot][line]. If the outputs of a line are in other threads
+  // than its inputs (remaps), the encoded inputs have slots of their own behind those of the outputs, and ‖x‖² goes with them.
+  static constexpr int k_out_slots = P.out_slots();
+  static constexpr int k_in_slots = P.in_slots();
+  template <bool Encoded, class Value>
+  __device__ __forceinline__ four<Value>* partial_values(int slot, int line) const {
+    return reinterpret_cast<four<Value>*>(partials()) + ((Encoded ? k_out_slots : 0) + slot) * P.lines + line;
+  }
+  template <class Value>
+  __device__ __forceinline__ Value* partial_norm(int slot, int line) const {
+    return reinterpret_cast<Value*>(partials()) + 4 * (k_out_slots + k_in_slots) * P.lines + slot * P.lines + line;
+  }
+
+  // The slots of a line: one for each warp that has threads of it.
+  template <bool Columns>
+  static __device__ __forceinline__ int slots_of(int line) {
+    if constexpr (P.cluster == 1 && P.lines > 1 && P.lanes_of_line(Columns) == 0)
+      return ((line + 1) * P.threads - 1) / 32 - line * P.threads / 32 + 1;
+    return P.partials(Columns);
+  }
+  // The slot of this thread.
+  template <bool Columns>
+  __device__ __forceinline__ int slot_of() const {
+    constexpr int lanes = P.lanes_of_line(Columns);
+    const int warp = static_cast<int>(thread()) / 32;
+    return Columns       ? (lanes > 1 ? warp : place_of(true))
+           : lanes == 32 ? place_of(false) / 32
+           : lanes > 0   ? 0
+                         : warp - line_of(false) * P.threads / 32;
+  }
+
+  template <bool Encoded, class Value>
+  __device__ __forceinline__ void put(int slot, int line, const Value (&value)[4], Value norm) const {
+    *partial_values<Encoded, Value>(slot, line) = four<Value>{{value[0], value[1], value[2], value[3]}};
+    if constexpr (Encoded || !P.remaps()) *partial_norm<Value>(slot, line) = norm;
+  }
+
+  // Adds up `value` and `norm` over the lanes of a warp that share a line, and writes the sums to the line's slot. In working precision,
+  // like all sums of a line (abft::fft_line_growth).
+  template <bool Columns, bool Encoded, class Value>
+  __device__ __forceinline__ void deposit(Value (&value)[4], Value norm) const {
+    constexpr int lanes = P.lanes_of_line(Columns);
+    constexpr int near = Columns ? P.lines : 1;  // distance of neighbouring lanes of a line
+    constexpr bool normed = Encoded || !P.remaps();
+    const int line = line_of(Columns);
+    const int t = place_of(Columns);
+    const int slot = slot_of<Columns>();
+    if constexpr (lanes == 0) {
+      // A line is a run of lanes of any length: each lane adds the value d lanes ahead, if it is in the run.
+      const int own = static_cast<int>(threadIdx.x % 32);
+      const int left = P.threads - t < 32 - own ? P.threads - t : 32 - own;  // lanes of the run from here on
+      unrolled<5>([&](auto level) {
+        constexpr int d = 1 << decltype(level)::value;
+        if constexpr (d < P.threads) {
+          const bool inside = d < left;
+          const int from = inside ? own + d : own;
+          for (int v = 0; v < 4; ++v) {
+            const Value other = __shfl_sync(warp_mask<P.block()>(), value[v], from);
+            if (inside) value[v] += other;
+          }
+          const Value other = __shfl_sync(warp_mask<P.block()>(), norm, from);
+          if (inside) norm += other;
+        }
+      });
+      if (own == 0 || t == 0) put<Encoded>(slot, line, value, norm);
+    } else if constexpr (lanes == 1 || !P.whole_warps()) {
+      add_lanes<P.block(), lanes, near>(value, norm);
+      if (Columns ? threadIdx.x % 32 < P.lines || lanes == 1 : t % lanes == 0) put<Encoded>(slot, line, value, norm);
+    } else {
+      // Each half of the lanes goes on with half of the values, twice; then each lane adds up one value.
+      Value* const to = partial_values<Encoded, Value>(slot, line)->at;
+      const int lane = t % lanes;
+      const bool upper = lane >= lanes / 2;
+      Value half[2];
+      for (int v = 0; v < 2; ++v) {
+        const Value other = __shfl_xor_sync(0xffffffffu, upper ? value[v] : value[2 + v], near * lanes / 2);
+        half[v] = (upper ? value[2 + v] : value[v]) + other;
+      }
+      if constexpr (lanes == 2) {
+        to[upper ? 2 : 0] = half[0];
+        to[upper ? 3 : 1] = half[1];
+        if constexpr (normed) {
+          norm += __shfl_xor_sync(0xffffffffu, norm, near);
+          if (!upper) *partial_norm<Value>(slot, line) = norm;
+        }
+      } else {
+        const bool odd = lane % (lanes / 2) >= lanes / 4;
+        Value one = (odd ? half[1] : half[0]) + __shfl_xor_sync(0xffffffffu, odd ? half[0] : half[1], near * lanes / 4);
+        if constexpr (!normed || lanes == 4) {
+          for (int d = near * lanes / 8; d >= near; d /= 2) one += __shfl_xor_sync(0xffffffffu, one, d);
+          if (lane % (lanes / 4) == 0) to[lane / (lanes / 4)] = one;
+          if constexpr (normed) {
+            for (int d = near * lanes / 2; d >= near; d /= 2) norm += __shfl_xor_sync(0xffffffffu, norm, d);
+            if (lane == 0) *partial_norm<Value>(slot, line) = norm;
+          }
+        } else {
+          // A third time: half of the lanes go on with the value, half with the norm.
+          for (int d = near * lanes / 2; d >= near * lanes / 4; d /= 2) norm += __shfl_xor_sync(0xffffffffu, norm, d);
+          const bool last = lane % (lanes / 4) >= lanes / 8;
+          const Value other = __shfl_xor_sync(0xffffffffu, last ? one : norm, near * lanes / 8);
+          one = (last ? norm : one) + other;
+          for (int d = near * lanes / 16; d >= near; d /= 2) one += __shfl_xor_sync(0xffffffffu, one, d);
+          constexpr int values = 4 * (k_out_slots + k_in_slots) * P.lines;
+          const int number = slot * P.lines + line;
+          const int word = last ? values + number : 4 * number + (Encoded ? 4 * k_out_slots * P.lines : 0) + lane / (lanes / 4);
+          Value* const place = reinterpret_cast<Value*>(partials()) + word;
+          if (lane % (lanes / 8) == 0 && (!last || lane < lanes / 4)) *place = one;
+        }
+      }
+    }
+  }
+
+  // The encoded inputs of the tile, where its outputs are in other threads.
+  template <class Value>
+  __device__ __forceinline__ void deposit_encoded(Value (&value)[4], Value norm) const {
+    deposit<P.in_columns, true>(value, norm);
+  }
+
+  // Adds up the slots of a line's outputs and subtracts those of its encoded inputs. First > 0: the outputs' slots from First on are those
+  // of the blocks of a cluster. Without Outputs the sums of the outputs are in `value` already.
+  template <bool Outputs, int First, class Value>
+  __device__ __forceinline__ void add_slots(int line, Value (&value)[4], Value& norm) const {
+    constexpr int count = !Outputs ? 0 : First > 0 ? P.cluster : P.partials(P.out_columns);
+    // Where a line has more than a few slots, its lanes share the work.
+    constexpr int near = P.out_columns ? P.lines : 1;
+    constexpr int lanes = !P.whole_warps() || P.lanes_of_line(P.out_columns) == 0 ? 1 : P.lanes_of_line(P.out_columns);
+    constexpr int most = count > k_in_slots ? count : k_in_slots;
+    constexpr int few = P.wide ? 2 : 4;
+    constexpr int share = [] {
+      int n = 1;
+      while (n < lanes && n * few < most) n *= 2;
+      return n;
+    }();
+    const int first = share == 1 ? 0 : place_of(P.out_columns) % share;
+    Value sum[4] = {};
+    Value square = 0;
+    if constexpr (k_in_slots > 0) {
+      const Value scale = P.scaled ? static_cast<Value>(static_cast<real>(a.scale)) : Value(1);
+      each_slot<k_in_slots, share>(first, slots_of<P.in_columns>(line), [&](int i) {
+        const four<Value> one = *partial_values<true, Value>(i, line);
+        for (int v = 0; v < 4; ++v) sum[v] += one.at[v];
+        square += *partial_norm<Value>(i, line);
+      });
+      for (int v = 0; v < 4; ++v) sum[v] *= -scale;
+    }
+    if constexpr (Outputs) {
+      each_slot<count, share>(first, First > 0 ? count : slots_of<P.out_columns>(line), [&](int i) {
+        const four<Value> one = *partial_values<false, Value>(First + i, line);
+        for (int v = 0; v < 4; ++v) sum[v] += one.at[v];
+        if constexpr (!P.remaps()) square += *partial_norm<Value>(First + i, line);
+      });
+    }
+    if constexpr (share > 1) add_lanes<P.block(), share, near>(sum, square);
+    for (int v = 0; v < 4; ++v) value[v] = Outputs ? sum[v] : value[v] + sum[v];
+    norm = square;
+  }
+
+  // body(i) for i = first, first + Share, … < count ≤ Count.
+  template <int Count, int Share, class Body>
+  static __device__ __forceinline__ void each_slot(int first, int count, Body&& body) {
+    if constexpr (Count <= 4 * Share) {
+      unrolled<(Count + Share - 1) / Share>([&](auto at) {
+        constexpr int ahead = Share * decltype(at)::value;
+        if (first + ahead < count) body(first + ahead);
+      });
+    } else {
+#pragma unroll 1
+      for (int i = first; i < count; i += Share) body(i);
+    }
+  }
+
+  // Makes this thread's part of aᵀy − bᵀx and of ‖x‖² the sums of its line. All threads of a line get the same bits: they add up the same
+  // numbers in the same order. At most one barrier of the block, and in clusters one of the cluster.
+  template <class Value>
+  __device__ __forceinline__ void add_line(Value (&value)[4], Value& norm) const {
+    constexpr int near = P.out_columns ? P.lines : 1;
+    const int line = line_of(P.out_columns);
+    if constexpr (P.within_warp(P.out_columns)) {
+      add_lanes<P.block(), P.lanes_of_line(P.out_columns), near>(value, norm);
+      if constexpr (k_in_slots > 0) {
+        barrier();
+        add_slots<false, 0>(line, value, norm);
+      }
+    } else {
+      deposit<P.out_columns, false>(value, norm);
+      barrier();
+      constexpr int own = P.partials(P.out_columns);
+      if constexpr (P.cluster == 1) {
+        add_slots<true, 0>(line, value, norm);
+      } else {
+        // The first warp sends the sums of this block to all blocks.
+        if (threadIdx.x < 32) {
+          add_slots<true, 0>(0, value, norm);
+          if (threadIdx.x < P.cluster) {
+            four<Value>* const to = partial_values<false, Value>(own + rank(), 0);
+            if constexpr (P.wide) {
+              arch::store_remote(reinterpret_cast<number*>(to), threadIdx.x, number{value[0], value[1]});
+              arch::store_remote(reinterpret_cast<number*>(to) + 1, threadIdx.x, number{value[2], value[3]});
+            } else {
+              arch::store_remote(to, threadIdx.x, four<Value>{{value[0], value[1], value[2], value[3]}});
+            }
+            arch::store_remote(partial_norm<Value>(own + rank(), 0), threadIdx.x, norm);
+          }
+          __syncwarp();
+        }
+        arch::cluster_sync();
+        add_slots<true, own>(0, value, norm);
+      }
+    }
+  }
+
+  // The larger |Re ρ| + |Im ρ| of the two vectors; NaN if either is.
+  template <class Value>
+  static __device__ __forceinline__ Value larger_residual(const Value (&value)[4]) {
+    const Value first = fabs(value[0]) + fabs(value[1]);
+    const Value second = fabs(value[2]) + fabs(value[3]);
+    return first <= second ? second : first == first && second != second ? second : first;
+  }
+};
+
+}  // namespace ballast::fft::cuda
