@@ -8,6 +8,7 @@
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/bits.cuh"
 #include "cuda/block/launch.cuh"
+#include "cuda/block/sums.cuh"
 #include "fft/cuda/butterfly.cuh"
 #include "fft/cuda/offline.hpp"
 
@@ -17,7 +18,7 @@ template <class Injector>
 using offline_launch = ballast::cuda::kernel_launch<offline_arguments, Injector>;
 
 // A block adds up k_offline_part elements of one signal with their weights, in double also for float data. Thread t has elements t,
-// t + k_offline_threads, … of the part. Shared memory: partial sums of the warps; one barrier, in front of their addition.
+// t + k_offline_threads, … of the part. Shared memory: partial sums of the warps; two barriers, each in front of an addition of them.
 template <bool Wide, class Injector>
 __global__ void __launch_bounds__(k_offline_threads) offline_kernel(const __grid_constant__ offline_launch<Injector> given) {
   using real = std::conditional_t<Wide, double, float>;
@@ -62,27 +63,15 @@ __global__ void __launch_bounds__(k_offline_threads) offline_kernel(const __grid
     }
     sum[4] += re * re + im * im;
   }
-  for (int d = 16; d > 0; d /= 2) {
-    for (int v = 0; v < 5; ++v) sum[v] += __shfl_xor_sync(0xffffffffu, sum[v], d);
-    hash += __shfl_xor_sync(0xffffffffu, hash, d);
-  }
-  double* const partial = reinterpret_cast<double*>(arch::shared_memory());  // [warp][5], then a hash for each warp
-  auto* const hashes = reinterpret_cast<std::uint64_t*>(partial + 5 * warps);
-  if (threadIdx.x % 32 == 0) {
-    for (int v = 0; v < 5; ++v) partial[threadIdx.x / 32 * 5 + v] = sum[v];
-    hashes[threadIdx.x / 32] = hash;
-  }
-  __syncthreads();
-  if (threadIdx.x >= 6) return;
+  // Sum v is in thread v then, and the hash in thread 0.
+  double* const partial = reinterpret_cast<double*>(arch::shared_memory());
+  const double all = ballast::cuda::add_block<k_offline_threads>(sum, partial);
+  std::uint64_t hashes[1] = {hash};
+  const std::uint64_t all_hashes =
+      ballast::cuda::add_block<k_offline_threads>(hashes, reinterpret_cast<std::uint64_t*>(partial + 5 * warps));
+  if (threadIdx.x >= 5) return;
   offline_sums& to = a.sums[signal];
-  if (threadIdx.x == 5) {
-    std::uint64_t all = 0;
-    for (int w = 0; w < warps; ++w) all += hashes[w];
-    if (a.output != 0) atomicAdd(&to.hash, static_cast<unsigned long long>(all));
-    return;
-  }
-  double all = 0;
-  for (int w = 0; w < warps; ++w) all += partial[w * 5 + threadIdx.x];
+  if (threadIdx.x == 0 && a.output != 0) atomicAdd(&to.hash, static_cast<unsigned long long>(all_hashes));
   if (threadIdx.x < 4) {
     atomicAdd((a.output != 0 ? to.output : to.input) + threadIdx.x, all);
   } else if (a.output == 0) {
