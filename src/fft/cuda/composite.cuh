@@ -95,11 +95,11 @@ struct composite_tile : line_tile<P, Injector> {
         stored = add_tile(weight(static_cast<int>(next - first)), c);
         c = next_place(c);
       }
-      const bool passed = check();
-      const bool again = !passed && settle(first, static_cast<int>(next - first));
+      const bool good = check();
+      const bool again = !good && settle(first, static_cast<int>(next - first));
       // The composites are not needed any more: their registers are free.
       for (std::int64_t each = again ? first : stored ? next : next - 1; each < next; ++each) verify_alone(each);
-      if (!passed) report_group(first, again);
+      if (!good) report_group(first, again);
       first = next;
     }
   }
@@ -193,7 +193,7 @@ struct composite_tile : line_tile<P, Injector> {
     }
   }
 
-  // Whether every line of the group passes.
+  // Whether every line of the group is good.
   __device__ __forceinline__ bool check() const {
     bool failed = false;
     reduce<0>([&](int line, double(&rho)[4], double norm_square) {
