@@ -77,6 +77,15 @@ BALLAST_HD constexpr bool comparison_struck(const finding& seen) {
 // How the attempts at one tile ended. open: compute it again.
 enum class outcome : std::uint8_t { open, clean, corrected, recomputed, uncorrectable };
 
+// The decisions of an attempt loop, for loops that keep their state themselves: kernels keep it in registers and shared memory.
+
+// Whether a computation is good: a judged one must pass; an unjudged one must have the bits of the computation before it (`same`).
+BALLAST_HD constexpr bool is_good(bool judged, std::uint32_t word, bool same) { return judged ? word == k_pass : same; }
+
+// Whether a tile is given up after computation `number` = 0, 1, …, which is not good. Without a failure so far (`failed`) it is the first
+// one of data that no checksum can judge, which are always computed once more.
+BALLAST_HD constexpr bool is_last(int number, int repeats, bool failed) { return number >= repeats + (failed ? 0 : 1); }
+
 // The state of one tile over its attempts.
 class attempts {
  public:
@@ -92,7 +101,7 @@ class attempts {
     same_ = same && !waiting_;  // the bits of an unjudged computation only confirm it
     waiting_ = !now.judged && !same;
     bits_ = now.bits;
-    if (now.judged ? now.word == k_pass : same) {
+    if (is_good(now.judged, now.word, same)) {
       if (failed_) return outcome::recomputed;
       if (!now.corrected) return outcome::clean;
       first_ = now;
@@ -100,12 +109,12 @@ class attempts {
     }
     if (!failed_) first_ = now;
     failed_ = failed_ || now.judged;
-    return number < repeats_ + (failed_ ? 0 : 1) ? outcome::open : outcome::uncorrectable;
+    return is_last(number, repeats_, failed_) ? outcome::uncorrectable : outcome::open;
   }
 
   // Computes and verifies until the outcome is not open: once(number) makes computation `number` = 0, 1, … and returns its finding.
   template <class Once>
-  constexpr outcome settle(Once&& once) {
+  BALLAST_HD constexpr outcome settle(Once&& once) {
     outcome how = outcome::open;
     while (how == outcome::open) how = judge(once(number_));
     return how;

@@ -19,6 +19,7 @@ __device__ __forceinline__ void write_event(const Launch& given, event_ring& rin
   if (at >= k_ring_events) return;
   device_event e{};
   fill(e);
+  e.time = arch::global_timer();
   e.multiprocessor = static_cast<std::uint32_t>(arch::multiprocessor_id());
   e.seal = event_seal(e);
   // The log is memory, too: what is struck here no longer fits the seal.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "abft/attempt.hpp"
 #include "abft/verify.hpp"
 #include "cuda/block/bits.cuh"
 #include "cuda/block/complex.cuh"
@@ -62,7 +63,6 @@ struct line_report {
       e.index = number + a.first_tile / a.tiles * (a.columns * a.middles * a.batches);
       e.residual = residual;
       e.threshold = threshold;
-      e.time = arch::global_timer();
       e.what = ballast::cuda::event_word(static_cast<std::uint32_t>(a.pass), static_cast<std::uint32_t>(check), action);
       e.chunk = static_cast<std::uint32_t>(a.chunk);
     });
@@ -87,7 +87,7 @@ struct line_report {
     const double limit = a.overflow * r.norm_scale * (a.overflow * r.norm_scale);
     const bool judged = r.careful_square <= limit && r.careful_square <= 1.7976931348623157e308;
     // A line that is good must come out a second time (run_verified); one that never does is given up in the end.
-    const bool good = (judged ? word == abft::k_pass : same) && attempt <= a.repairs + 2;
+    const bool good = abft::is_good(judged, word, same) && attempt <= a.repairs + 2;
     if (good) {
       r.word = abft::k_pass;
       r.settled = k_judged;
@@ -103,12 +103,13 @@ struct line_report {
       }
       return;
     }
+    // The first computation of data that no checksum can judge is no failure.
     if (r.detected == 0 && (judged || attempt > 1)) {
       r.detected = 1;
       r.residual = residual;
       r.threshold = tau.value * r.unscale * r.unscale;
     }
-    if (attempt > a.repairs + (r.detected != 0 ? 0 : 1)) {
+    if (abft::is_last(attempt - 1, a.repairs, r.detected != 0)) {
       r.settled = k_judged;
       r.word = abft::k_fail;
       report_event(r.residual, r.threshold, event_check::line, event_action::uncorrectable);

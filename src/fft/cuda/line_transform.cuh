@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "abft/attempt.hpp"
 #include "cuda/block/bits.cuh"
 #include "fft/cuda/butterfly_check.cuh"
 #include "fft/cuda/line_sums.cuh"
@@ -159,15 +160,14 @@ struct line_transform : line_sums<P, Injector> {
         abft::guarded_threshold tau = butterfly_limit<r, real>(square, a.kappa);
         if constexpr (q == 0) strike(index<1>{}, inject::site::fft_checksum, step, a.stages, &seen.size, here, P.lanes());
         if constexpr (q == 0) strike(index<1>{}, inject::site::fft_threshold, step, a.stages, &tau.value, here, P.lanes());
-        std::uint32_t word = abft::verify(seen.size * seen.size, tau);
-        const bool judged = square >= tiny && square <= huge;
-        if (!judged && !(square == 0 && seen.size == 0)) word = abft::k_fail;
+        // Squares out of range cannot be judged, but for those of zeros.
+        const bool judged = (square >= tiny && square <= huge) || (square == 0 && seen.size == 0);
+        std::uint32_t word = judged ? abft::verify(seen.size * seen.size, tau) : abft::k_fail;
         if constexpr (q == 0) strike(index<1>{}, inject::site::fft_comparison, step, a.stages, &word, here, P.lanes());
-        if (word == abft::k_pass && attempt == 0) {
+        if (attempt == 0 && abft::is_good(judged, word, false)) {
           open &= ~(1u << q);
           return;
         }
-        // What is out of range is judged by repetition.
         std::uint64_t now = 0;
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
@@ -175,14 +175,16 @@ struct line_transform : line_sums<P, Injector> {
         });
         const bool same = attempt > 0 && now == hash[q];
         hash[q] = now;
-        if (word == abft::k_pass || (!judged && same)) {
+        if (abft::is_good(judged, word, same)) {
           open &= ~(1u << q);
-          if ((detected >> q & 1) != 0 || attempt > 1)
-            report_butterfly<Injector>(launch, tile, P.lines, line, number_of(line), seen.size, tau.value, event_action::recomputed, same);
+          if ((detected >> q & 1) != 0)
+            report_butterfly<Injector>(launch, tile, P.lines, line, number_of(line), seen.size, tau.value, event_action::recomputed,
+                                       same && judged);
           return;
         }
-        if (judged) detected |= 1u << q;
-        if (attempt > a.repairs || (judged && a.repairs == 0)) {
+        // The first computation of data that no checksum can judge is no failure.
+        if (judged || attempt > 0) detected |= 1u << q;
+        if (abft::is_last(attempt, a.repairs, (detected >> q & 1) != 0)) {
           open &= ~(1u << q);
           report_butterfly<Injector>(launch, tile, P.lines, line, number_of(line), seen.size, tau.value, event_action::uncorrectable,
                                      false);
