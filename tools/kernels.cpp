@@ -1,7 +1,7 @@
 // ballast-kernels: compiles the kernels of the common problems without a GPU, and tunes them on one.
 //   bundle  writes them into one file, which the library finds beside itself, so that first calls need no compiler
 //   check   prints what each takes of the machine and fails if one spills or is over its budget
-//   ptx     prints a hash of the PTX of each, symbol names aside: a change that only moves code changes none
+//   ptx     prints a hash of the PTX of each, without names and unused constants: a change that only moves code changes none
 //   tune    `ballast tune` (tune.cpp)
 // Layer: tools, over the library's inside.
 #include <algorithm>
@@ -36,13 +36,23 @@ struct job {
 
 using kernel_list = std::vector<cuda::kernel_request> (*)(const cuda::capabilities&);
 
-// Compiles all requests for all architectures on every core; failures are kept with the job.
-// With `ptx`, to PTX instead of machine code.
-std::vector<job> compile_all(const std::vector<std::string>& architectures, kernel_list list, bool ptx = false) {
+// The catalogue: what `check` and `ptx` compile. The algorithms' kernels, and the one that calls all of src/abft.
+std::vector<cuda::kernel_request> catalogue(const cuda::capabilities& on) {
+  std::vector<cuda::kernel_request> list = fft::cuda::checked_kernels(on);
+  list.push_back({.header = "cuda/probe.cuh", .expression = "ballast::cuda::abft_kernel<64>", .threads = 64});
+  return list;
+}
+
+// Compiles all requests for all architectures on every core, of which only those whose expression contains `filter`; failures are kept
+// with the job. With `ptx`, to PTX instead of machine code.
+std::vector<job> compile_all(const std::vector<std::string>& architectures, kernel_list list, const std::string& filter = "",
+                             bool ptx = false) {
   std::vector<job> jobs;
   for (const std::string& architecture : architectures) {
     const cuda::capabilities on = cuda::typical_capabilities(architecture);
-    for (const cuda::kernel_request& wanted : list(on)) jobs.push_back({on, wanted, nullptr, ""});
+    for (const cuda::kernel_request& wanted : list(on)) {
+      if (wanted.expression.find(filter) != std::string::npos) jobs.push_back({on, wanted, nullptr, ""});
+    }
   }
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
@@ -78,23 +88,35 @@ int run_bundle(const std::vector<std::string>& architectures, const std::string&
   return 0;
 }
 
-// PTX without what names change: mangled symbols become numbers in the order of their appearance, comments and file names go.
+// PTX without what moving code changes: comments and file names go; so do the constants of headers that the kernel does not use, which the
+// compiler lists nevertheless; mangled symbols become numbers in the order of their appearance.
 std::string without_names(const std::string& ptx) {
   static const std::regex noise("//[^\n]*|_Z[A-Za-z0-9_$]+");
+  static const std::regex symbol("_Z[A-Za-z0-9_$]+");
+  std::map<std::string, int> uses;
+  for (std::sregex_iterator each(ptx.begin(), ptx.end(), symbol), end; each != end; ++each) ++uses[each->str()];
+  std::string used;
+  for (std::size_t first = 0; first < ptx.size();) {
+    const std::size_t next = std::min(ptx.find('\n', first), ptx.size() - 1) + 1;
+    const std::string line = ptx.substr(first, next - first);
+    std::smatch name;
+    if (!line.starts_with(".global ") || !std::regex_search(line, name, symbol) || uses[name.str()] > 1) used += line;
+    first = next;
+  }
   std::map<std::string, std::size_t> numbers;
   std::string made;
-  auto rest = ptx.begin();
-  for (std::sregex_iterator each(ptx.begin(), ptx.end(), noise), end; each != end; ++each) {
+  auto rest = used.cbegin();
+  for (std::sregex_iterator each(used.cbegin(), used.cend(), noise), end; each != end; ++each) {
     made.append(rest, (*each)[0].first);
     rest = (*each)[0].second;
     if (each->str().front() == '_') made += fmt::format("@{}", numbers.try_emplace(each->str(), numbers.size()).first->second);
   }
-  return made.append(rest, ptx.end());
+  return made.append(rest, used.cend());
 }
 
-int run_ptx(const std::vector<std::string>& architectures) {
+int run_ptx(const std::vector<std::string>& architectures, const std::string& filter) {
   int failures = 0;
-  for (job& each : compile_all(architectures, fft::cuda::checked_kernels, true)) {
+  for (job& each : compile_all(architectures, catalogue, filter, true)) {
     if (each.made == nullptr) {
       ++failures;
       fmt::print(stderr, "ballast-kernels: {}\n", each.failure);
@@ -108,9 +130,9 @@ int run_ptx(const std::vector<std::string>& architectures) {
   return failures == 0 ? 0 : 1;
 }
 
-int run_check(const std::vector<std::string>& architectures) {
+int run_check(const std::vector<std::string>& architectures, const std::string& filter) {
   int failures = 0;
-  const auto jobs = compile_all(architectures, fft::cuda::checked_kernels);
+  const auto jobs = compile_all(architectures, catalogue, filter);
   for (const job& each : jobs) {
     std::string verdict = each.failure;
     if (each.made != nullptr) {
@@ -137,9 +159,11 @@ int main(int argc, char** argv) {
   std::string file;
   CLI::App* bundle = app.add_subcommand("bundle", "write them into one file");
   CLI::App* check = app.add_subcommand("check", "print registers, spills and shared memory of each; fail if one is over its budget");
-  CLI::App* ptx = app.add_subcommand("ptx", "print a hash of the PTX of each, symbol names aside");
+  CLI::App* ptx = app.add_subcommand("ptx", "print a hash of the PTX of each, without names and unused constants");
   for (CLI::App* command : {bundle, check, ptx})
     command->add_option("--arch", architectures, "architectures, separated by commas")->delimiter(',')->capture_default_str();
+  std::string filter;
+  for (CLI::App* command : {check, ptx}) command->add_option("--filter", filter, "only kernels whose expression contains this text");
   bundle->add_option("-o", file, "the file to write")->required();
   std::vector<std::string> tokens;
   std::string backend = "cuda", table;
@@ -165,8 +189,8 @@ int main(int argc, char** argv) {
   }
   try {
     if (tune->parsed()) return tools::run_tune(tokens, table, quiet);
-    if (ptx->parsed()) return run_ptx(architectures);
-    return bundle->parsed() ? run_bundle(architectures, file) : run_check(architectures);
+    if (ptx->parsed()) return run_ptx(architectures, filter);
+    return bundle->parsed() ? run_bundle(architectures, file) : run_check(architectures, filter);
   } catch (const std::exception& failed) {
     fmt::print(stderr, "ballast-kernels: {}\n", failed.what());
     const bool usage =

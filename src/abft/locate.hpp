@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/macros.hpp"
+
 namespace ballast::abft {
 
 // The outcome of locate: which of the weights fits, and how well. index −1: none does, so the premise "one place" does not hold.
@@ -21,8 +23,8 @@ struct location {
 //   · r and s are collinear: rs² ≥ (1 − collinearity) · rr · ss, and
 //   · the ratio is nearer to that weight than `tolerance` of the gap to its neighbours.
 template <class Weight>
-location locate_column(double rr, double rs, double ss, std::int64_t count, Weight&& w, double collinearity = 1e-2,
-                       double tolerance = 0.45) {
+BALLAST_HD location locate_column(double rr, double rs, double ss, std::int64_t count, Weight&& w, double collinearity = 1e-2,
+                                  double tolerance = 0.45) {
   location found;
   if (!(rr > 0) || !std::isfinite(rr) || !std::isfinite(ss) || !(rs * rs >= (1 - collinearity) * rr * ss)) return found;
   found.ratio = rs / rr;

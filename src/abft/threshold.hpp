@@ -2,7 +2,6 @@
 // Layer: foundation. Host/device-neutral.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -22,7 +21,7 @@ inline constexpr double unit_roundoff = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
 // |b_j||x_j| ≤ 2√N‖x‖, which is what 6 further stages would do. kappa = worst/RMS with room: docs/design/fft.md has the measurements.
 // The second term is what gradual underflow adds: half the smallest number at each of N·log₂N operations.
 template <class T>
-double fft_residual(double points, double norm, double kappa) {
+BALLAST_HD inline double fft_residual(double points, double norm, double kappa) {
   const double stages = std::log2(points) + 1 + 6;
   const double smallest = sizeof(T) == 4 ? 0x1p-149 : 0x1p-1074;
   return kappa * (unit_roundoff<T> * std::sqrt(points * stages) * norm + smallest * points * std::sqrt(stages));
@@ -31,7 +30,7 @@ double fft_residual(double points, double norm, double kappa) {
 // How much more than √G times as large the residual of a composite of G signals may be than one signal's. Derivation: the scalars of G
 // signals are added up in working precision, in each thread a random walk of G steps at the size of its part of √g‖x‖√N, g ≤ G: with
 // uniform roundings a variance of u²G²/24 for each of the two sums, of N‖x‖² in all, which is what G/8 further stages would do.
-inline double fft_group_growth(double points, int signals) {
+BALLAST_HD inline double fft_group_growth(double points, int signals) {
   return signals == 1 ? 1 : std::sqrt(1 + signals / (8 * (std::log2(points) + 1 + 6)));
 }
 
@@ -39,7 +38,7 @@ inline double fft_group_growth(double points, int signals) {
 // part of a scaled element, at most 1 of them in |Re ρ| + |Im ρ|, and half of one in each of the 4 multiply-adds of an element of aᵀy in
 // working precision, 2 of them in all. A bound, so it needs no factor; in lines of few points it is all there is.
 template <class T>
-double fft_output_underflow(double points) {
+BALLAST_HD inline double fft_output_underflow(double points) {
   const double smallest = sizeof(T) == 4 ? 0x1p-149 : 0x1p-1074;
   return 3 * smallest * points;
 }
@@ -56,18 +55,19 @@ double fft_output_underflow(double points) {
 // both sums, 2N‖x‖², are rounded once in each part; all shares together are that, so a level has the variance 2u²N‖x‖²/3 at most and about
 // half as much where mantissas are spread: half a stage.
 // Factors f, |f| = 1: y is multiplied by f, and summed with a / f, both rounded, the latter as powers of a rounded step up to the fourth
-// (src/fft/cuda/line.cuh). A factor is a product of two rounded ones, its relative error has an RMS of about 0.8u; f and the product with
+// (src/fft/cuda/line_sums.cuh). A factor is a product of two rounded ones, its relative error has an RMS of about 0.8u; f and the product with
 // it round each number by 1u, the middle of eight powers and the step add 0.8u (1 + Σ_{i = −4…3} i²/8)^½ = 2.1u, Horner's scheme less
 // than 1u, independently: seven stages, of which four are granted, as half of the others are room.
-inline double fft_line_growth(double points, int first, int levels, bool factors) {
+BALLAST_HD inline double fft_line_growth(double points, int first, int levels, bool factors) {
   const double stages = std::log2(points) + 1 + 6;
-  return std::sqrt((std::max(stages, std::log2(points) / 2 + 1.5 * first + 0.5 * levels) + (factors ? 4 : 0)) / stages);
+  const double here = std::log2(points) / 2 + 1.5 * first + 0.5 * levels;
+  return std::sqrt(((here > stages ? here : stages) + (factors ? 4 : 0)) / stages);
 }
 
 // What gradual underflow adds to ρ by such factors: half the smallest number in each of the two roundings of a part of z_o = f_o y_o, and
 // in each of the 4 of a part in Horner's scheme and the product with the middle factor: of |Re| + |Im| at most 2 + 4 of them. A bound.
 template <class T>
-double fft_factor_underflow(double points) {
+BALLAST_HD inline double fft_factor_underflow(double points) {
   const double smallest = sizeof(T) == 4 ? 0x1p-149 : 0x1p-1074;
   return 6 * smallest * points;
 }
@@ -84,18 +84,18 @@ struct row_limits {
 };
 inline constexpr double k_kmeans_row = 2;
 inline constexpr std::int64_t k_kmeans_run = 32;  // features that are summed in one chain
-inline row_limits kmeans_row_limits(double u, std::int64_t n, double sum_norm, double sum_square, double root_norm, double root_square,
-                                    double checksum_norm) {
+BALLAST_HD inline row_limits kmeans_row_limits(double u, std::int64_t n, double sum_norm, double sum_square, double root_norm,
+                                               double root_square, double checksum_norm) {
   // sum_norm = Σ w‖c‖, sum_square = Σ w‖c‖², root_norm = √Σ w²‖c‖², root_square = √Σ w²‖c‖⁴, checksum_norm = ‖C‖.
   const double walk = k_kmeans_row * u * (std::sqrt(static_cast<double>(n)) + 8);
-  const double alike = 0.5 * u * static_cast<double>(std::min(n, k_kmeans_run));
+  const double alike = 0.5 * u * static_cast<double>(n < k_kmeans_run ? n : k_kmeans_run);
   return {walk * (2 * root_norm + checksum_norm) + alike * (2 * sum_norm + checksum_norm), walk * root_square + alike * sum_square};
 }
 
 // K-Means, distance: two evaluations of ‖x − c‖² in working precision, one of them as ‖c‖² − 2 x·c + ‖x‖², in units of ‖x‖² + ‖c‖²; a
 // weighted sum of such distances in units of the sum. Random walks as above.
 inline constexpr double k_kmeans_distance = 2;
-inline double kmeans_distance_limit(double u, std::int64_t n) {
+BALLAST_HD inline double kmeans_distance_limit(double u, std::int64_t n) {
   return k_kmeans_distance * u * (std::sqrt(static_cast<double>(n)) + 4 + static_cast<double>(n) / 8);
 }
 
@@ -104,7 +104,7 @@ inline double kmeans_distance_limit(double u, std::int64_t n) {
 // random, but for equal numbers each step errs alike, so that chain · Σ|x| ≤ chain · √count · root counts: a quarter of it, because an
 // error is at most half a unit and partial sums are half the whole on the average.
 inline constexpr double k_kmeans_sum = 8;
-inline double kmeans_sum_limit(double chain, double count, double root) {
+BALLAST_HD inline double kmeans_sum_limit(double chain, double count, double root) {
   return unit_roundoff<double> * (k_kmeans_sum * (std::sqrt(chain) + 8) + 0.25 * chain * std::sqrt(count)) * root;
 }
 
@@ -114,27 +114,27 @@ inline double kmeans_sum_limit(double chain, double count, double root) {
 // data stay near u·norm, and constant data, whose roundings all go one way, come near √m·u·norm. `norm`: ‖X diag(d)‖_F + ‖Xd‖₂. Factors:
 // docs/design/qr.md.
 template <class T>
-double qr_row_threshold(double norm, std::int64_t m) {
+BALLAST_HD inline double qr_row_threshold(double norm, std::int64_t m) {
   return (16 + 8 * std::sqrt(static_cast<double>(m))) * unit_roundoff<T> * norm;
 }
 
 // QR: |τ‖v‖² − 2|. Both factors carry a few roundings; reconstructed reflectors inherit the loss of orthogonality of their columns.
 template <class T>
-double qr_reflector_threshold(std::int64_t m) {
+BALLAST_HD inline double qr_reflector_threshold(std::int64_t m) {
   return 8 * (16 + 8 * std::sqrt(static_cast<double>(m))) * unit_roundoff<T>;
 }
 
 // QR: one element of TᵀVᵀV T x − (T + Tᵀ)x, with `size` = |T|ᵀ·(|VᵀVTx| + ‖VTx‖) + (|T| + |T|ᵀ)|x| for that element: T carries the
 // roundings of VᵀV and of a product with |T|.
 template <class T>
-double qr_orthogonality_threshold(double size, std::int64_t m) {
+BALLAST_HD inline double qr_orthogonality_threshold(double size, std::int64_t m) {
   return (16 + 8 * std::sqrt(static_cast<double>(m))) * unit_roundoff<T> * size;
 }
 
 // Triangular solve: one element of U x − c with `size` = (|U||x| + |c|) for that element: the computed x solves a system whose elements
 // are off by n·u at most (Higham, Accuracy and Stability of Numerical Algorithms, theorem 8.5).
 template <class T>
-double qr_solve_threshold(double size, std::int64_t n) {
+BALLAST_HD inline double qr_solve_threshold(double size, std::int64_t n) {
   return 4 * (static_cast<double>(n) + 8) * unit_roundoff<T> * size;
 }
 

@@ -19,7 +19,7 @@ struct phase {
 };
 
 // e^{2πiθ}, θ uniform in [0, 1): element `i` of random-phase vector `vector`.
-inline phase random_phase(std::uint64_t seed, std::uint64_t vector, std::uint64_t i) {
+BALLAST_HD inline phase random_phase(std::uint64_t seed, std::uint64_t vector, std::uint64_t i) {
   const double angle = 2 * std::numbers::pi * core::random_uniform(seed, vector, i);
   return {std::cos(angle), std::sin(angle)};
 }
@@ -31,12 +31,12 @@ BALLAST_HD constexpr double random_weight(std::uint64_t seed, std::uint64_t vect
 
 // (j + 1) / rms(1 … count), j = 0 … count − 1: equispaced, so that neighbouring columns are as far apart as columns can be, and of unit
 // root mean square, so that its residual has the noise of the unweighted one.
-inline double equispaced_weight(std::int64_t j, std::int64_t count) {
+BALLAST_HD inline double equispaced_weight(std::int64_t j, std::int64_t count) {
   const double rms = std::sqrt((static_cast<double>(count) + 1) * (2 * static_cast<double>(count) + 1) / 6);
   return static_cast<double>(j + 1) / rms;
 }
 
 // The power of two that equilibrates a column of this norm in a checksum over columns; 1 if the norm is 0, Inf or NaN.
-inline double equilibrating(double norm) { return norm > 0 && std::isfinite(norm) ? std::ldexp(1.0, -std::ilogb(norm)) : 1.0; }
+BALLAST_HD inline double equilibrating(double norm) { return norm > 0 && std::isfinite(norm) ? std::ldexp(1.0, -std::ilogb(norm)) : 1.0; }
 
 }  // namespace ballast::abft

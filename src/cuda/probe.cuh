@@ -1,9 +1,18 @@
-// The smallest real kernel: copies a buffer and sums it. With it tests show that compiling, loading, launching and copying work.
-// Layer: foundation. One thread takes elements of a grid-wide stride; a block adds what its threads summed in static shared memory.
+// The smallest real kernels, for tests. probe_kernel copies a buffer and sums it: compiling, loading, launching and copying work.
+// abft_kernel calls all of src/abft: its headers compile for devices and give what they give on the host. Layer: foundation. probe_kernel:
+// one thread takes elements of a grid-wide stride; a block adds up what its threads summed, in static shared memory. abft_kernel: thread i
+// computes case i.
 #pragma once
 
 #include <cstdint>
 
+#include "abft/attempt.hpp"
+#include "abft/correct.hpp"
+#include "abft/locate.hpp"
+#include "abft/threshold.hpp"
+#include "abft/verify.hpp"
+#include "abft/weights.hpp"
+#include "core/macros.hpp"
 #include "cuda/arch/shared.cuh"
 
 namespace ballast::cuda {
@@ -36,6 +45,46 @@ __global__ void __launch_bounds__(Policy.threads) probe_kernel(const probe_argum
     if (threadIdx.x < half) partial[threadIdx.x] += partial[threadIdx.x + half];
   }
   if (threadIdx.x == 0) arg.block_sum[blockIdx.x] = partial[0];
+}
+
+// What each function of src/abft gives for case i. random_phase is left out: sine and cosine of any angle take a stack on the device, and
+// phases are made on the host.
+struct abft_case {
+  double values[19];
+};
+
+BALLAST_HD inline abft_case abft_case_of(std::int64_t i) {
+  const double size = 1 + abft::random_weight(7, 0, static_cast<std::uint64_t>(i));
+  const double points = 16 * static_cast<double>(i + 1);
+  const abft::row_limits row = abft::kmeans_row_limits(0x1p-24, i + 3, size, 2 * size, 3 * size, 4 * size, 5 * size);
+  const auto weight = [](std::int64_t j) { return abft::equispaced_weight(j, 8); };
+  // A fault of `size` in column i % 8, seen by both residuals.
+  const double seen = size * weight(i % 8);
+  const abft::location place = abft::locate_column(size * size, size * seen, seen * seen, 8, weight);
+  // A tile that fails, and passes when it is computed again.
+  abft::attempts tile(abft::k_repeats);
+  const abft::guarded_threshold tau(size);
+  const abft::outcome first = tile.judge({.word = abft::verify(2 * size, tau), .residual = 2 * size});
+  const abft::outcome second = tile.judge({.word = abft::verify(0.5 * size, 0.5 * size, tau)});
+  return {{abft::fft_residual<float>(points, size, 8), abft::fft_group_growth(points, 8), abft::fft_output_underflow<double>(points),
+           abft::fft_line_growth(points, 16, 7, true), abft::fft_factor_underflow<float>(points), row.slope, row.offset,
+           abft::kmeans_distance_limit(0x1p-53, i + 1), abft::kmeans_sum_limit(points, 2 * points, size),
+           abft::qr_row_threshold<float>(size, i + 1), abft::qr_reflector_threshold<double>(i + 1),
+           abft::qr_orthogonality_threshold<float>(size, i + 1), abft::qr_solve_threshold<double>(size, i + 1),
+           abft::rebuild(8 * size, i % 8, 8, [&](std::int64_t j) { return j == i % 8 ? -1 : size; }), static_cast<double>(place.index),
+           place.ratio, static_cast<double>(static_cast<int>(first)), static_cast<double>(static_cast<int>(second)),
+           tile.first().residual}};
+}
+
+struct abft_argument {
+  abft_case* out;  // `count`
+  std::int64_t count;
+};
+
+template <int Threads>
+__global__ void __launch_bounds__(Threads) abft_kernel(const abft_argument arg) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * Threads + threadIdx.x;
+  if (i < arg.count) arg.out[i] = abft_case_of(i);
 }
 
 }  // namespace ballast::cuda

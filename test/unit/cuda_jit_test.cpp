@@ -335,7 +335,9 @@ TEST(cuda_nvrtc, standard_headers_have_what_kernels_use) {
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <numbers>
 #include <type_traits>
+static_assert(std::numbers::pi > 3.14159265358979);
 static_assert(sizeof(std::int64_t) == 8 && sizeof(uint32_t) == 4 && std::is_same_v<std::size_t, decltype(sizeof 1)>);
 static_assert(std::is_same_v<std::conditional_t<true, float, double>, float>);
 static_assert(std::is_same_v<std::remove_cvref_t<const int&>, int>);

@@ -1,6 +1,8 @@
 // The probe kernel from its source to its numbers: on the emulator everywhere, and by compiler, driver and device where there is one.
 #include "cuda/probe.cuh"
 
+#include <cmath>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -36,6 +38,47 @@ TEST(cuda_probe, copies_and_sums_on_the_emulator) {
   expect_probed(in, out, sums, 1);
   simt::launch({k_blocks, 1, 1}, {64, 1, 1}, 1, 0, {}, [&] { probe_kernel<probe_policy{.threads = 64, .doubled = true}>(argument); });
   expect_probed(in, out, sums, 2);
+}
+
+constexpr std::int64_t k_cases = 100;
+
+// What every case must be, beside being the same on host and device.
+void expect_sound(const abft_case& seen, std::int64_t i) {
+  EXPECT_EQ(seen.values[14], static_cast<double>(i % 8)) << "located";
+  EXPECT_EQ(static_cast<int>(seen.values[16]), static_cast<int>(abft::outcome::open));
+  EXPECT_EQ(static_cast<int>(seen.values[17]), static_cast<int>(abft::outcome::recomputed));
+}
+
+TEST(cuda_probe, abft_gives_the_same_on_the_emulator_as_on_the_host) {
+  std::vector<abft_case> out(k_cases);
+  const abft_argument argument{out.data(), k_cases};
+  simt::launch({2, 1, 1}, {64, 1, 1}, 1, 0, {}, [&] { abft_kernel<64>(argument); });
+  for (std::int64_t i = 0; i < k_cases; ++i) {
+    const abft_case expected = abft_case_of(i);
+    const abft_case& seen = out[static_cast<std::size_t>(i)];
+    EXPECT_EQ(std::memcmp(&seen, &expected, sizeof seen), 0) << i;
+    expect_sound(seen, i);
+  }
+}
+
+// Square roots are exact on both; logarithms of the device may be off by a few units in the last place.
+TEST(cuda_probe, abft_gives_the_same_on_the_device_as_on_the_host) {
+  if (const std::string why = why_unavailable(); !why.empty()) GTEST_SKIP() << why;
+  const auto on = current_device();
+  const device_buffer to(on, k_cases * static_cast<std::int64_t>(sizeof(abft_case)));
+  const abft_argument argument{static_cast<abft_case*>(to.data()), k_cases};
+  const kernel& probe = on->load({.header = "cuda/probe.cuh", .expression = "ballast::cuda::abft_kernel<64>", .threads = 64});
+  on->launch(probe, 2, &argument, sizeof argument, nullptr);
+  std::vector<abft_case> out(k_cases);
+  on->copy(out.data(), to.data(), to.bytes(), nullptr);
+  on->synchronize(nullptr);
+  for (std::int64_t i = 0; i < k_cases; ++i) {
+    const abft_case expected = abft_case_of(i);
+    const abft_case& seen = out[static_cast<std::size_t>(i)];
+    for (int v = 0; v < 19; ++v)
+      EXPECT_NEAR(seen.values[v], expected.values[v], 1e-14 * std::abs(expected.values[v]) + 1e-15) << i << " " << v;
+    expect_sound(seen, i);
+  }
 }
 
 TEST(cuda_probe, copies_and_sums_on_the_device) {

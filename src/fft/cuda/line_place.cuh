@@ -19,6 +19,7 @@ namespace ballast::fft::cuda {
 
 // The lowest of the layers that line_tile consists of, each in a file of its own, each with the one below as its base: place, factors,
 // real, memory, exchange, sums, transform, tile.
+// In nested generic lambdas GCC 12 finds a member of a base only behind `this->` or `below::`.
 template <line_policy P, class Injector>
 struct line_place {
   using real = std::conditional_t<P.wide, double, float>;

@@ -158,12 +158,12 @@ struct line_transform : line_sums<P, Injector> {
         auto seen = residual_of<r>(given + q * r, x + q * r);
         const double square = static_cast<double>(seen.square);
         abft::guarded_threshold tau = butterfly_limit<r, real>(square, a.kappa);
-        if constexpr (q == 0) strike(index<1>{}, inject::site::fft_checksum, step, a.stages, &seen.size, here, P.lanes());
-        if constexpr (q == 0) strike(index<1>{}, inject::site::fft_threshold, step, a.stages, &tau.value, here, P.lanes());
+        if constexpr (q == 0) this->strike(index<1>{}, inject::site::fft_checksum, step, this->a.stages, &seen.size, here, P.lanes());
+        if constexpr (q == 0) this->strike(index<1>{}, inject::site::fft_threshold, step, this->a.stages, &tau.value, here, P.lanes());
         // Squares out of range cannot be judged, but for those of zeros.
         const bool judged = (square >= tiny && square <= huge) || (square == 0 && seen.size == 0);
         std::uint32_t word = judged ? abft::verify(seen.size * seen.size, tau) : abft::k_fail;
-        if constexpr (q == 0) strike(index<1>{}, inject::site::fft_comparison, step, a.stages, &word, here, P.lanes());
+        if constexpr (q == 0) this->strike(index<1>{}, inject::site::fft_comparison, step, this->a.stages, &word, here, P.lanes());
         if (attempt == 0 && abft::is_good(judged, word, false)) {
           open &= ~(1u << q);
           return;
