@@ -1,4 +1,5 @@
 // QR against LAPACK's xGEQRF in OpenBLAS: the same library that Ballast takes its BLAS from, with its own threads.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <random>

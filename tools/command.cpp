@@ -1,6 +1,7 @@
 // See command.hpp.
 #include "command.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>

@@ -1,4 +1,5 @@
 // The schemes of the cuda backend under the emulator: results against a transform in double, with and without injected faults.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>

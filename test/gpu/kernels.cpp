@@ -1,4 +1,5 @@
 // Which kernels do the other stages need, do they compile, and does each keep to its budget? Needs no GPU.
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>

@@ -2,6 +2,7 @@
 #include "cuda/runtime.hpp"
 
 #include <unistd.h>
+#include <algorithm>
 
 #include <cstdlib>
 #include <cstring>

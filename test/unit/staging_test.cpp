@@ -1,5 +1,6 @@
 // run::host_staging and cuda::residence_of, with device memory of the emulator.
 #include <gtest/gtest.h>
+#include <algorithm>
 
 #include <cstring>
 #include <numeric>

@@ -1,5 +1,6 @@
 // How long does a caller wait for a problem that is new? Random problems, each planned and executed once, and then again. The script gives
 // an empty cache of kernels; the bundle stays, as a user has it.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <optional>

@@ -1,5 +1,6 @@
 // Is it right? Instructions against their twins, accuracy against more precision and against cuFFT, layouts, faults at every site, clean
 // data without a false alarm, streams.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
