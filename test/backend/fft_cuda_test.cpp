@@ -41,7 +41,7 @@ namespace {
   return true;
 }();
 
-const int k_orders = test::sampled() ? 1 : 3;  // seeds of the emulator's order of threads
+const std::uint64_t k_orders = test::sampled() ? 1 : 3;  // seeds of the emulator's order of threads
 
 // The emulated device is current while it lives.
 class emulator {
