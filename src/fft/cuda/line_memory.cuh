@@ -75,7 +75,7 @@ struct line_memory : line_real<P, Injector> {
 
   // Tiles that lie together in memory are read ahead: the next one is copied into shared memory while this one is transformed.
   using tile_buffer = ballast::cuda::read_ahead<number, P.tile_bytes()>;
-  __device__ __forceinline__ tile_buffer ahead() const { return {shared + P.stage_offset()}; }
+  __device__ __forceinline__ tile_buffer ahead() const { return {shared + P.ahead_offset()}; }
 
   // By one thread: asks for a tile. Its lines lie together, and the last tile of a row may have fewer.
   __device__ __forceinline__ void request(std::int64_t wanted) const {

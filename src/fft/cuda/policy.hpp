@@ -230,10 +230,10 @@ struct line_policy {
   BALLAST_HD constexpr std::int64_t arrival_offset() const { return partial_offset() + partial_bytes() + record_bytes(); }
   BALLAST_HD constexpr std::int64_t arrival_bytes() const { return cluster > 1 ? 8 : 0; }
   // Behind all this the copy of the next tile (`staged`), and the barrier that tells when it is whole.
-  BALLAST_HD constexpr std::int64_t stage_offset() const { return (arrival_offset() + arrival_bytes() + 127) / 128 * 128; }
+  BALLAST_HD constexpr std::int64_t ahead_offset() const { return (arrival_offset() + arrival_bytes() + 127) / 128 * 128; }
   BALLAST_HD constexpr std::int64_t tile_bytes() const { return static_cast<std::int64_t>(share()) * lines * 2 * scalar_bytes(); }
   BALLAST_HD constexpr std::int64_t shared_bytes() const {
-    return staged ? stage_offset() + tile_bytes() + 16 : arrival_offset() + arrival_bytes();
+    return staged ? ahead_offset() + tile_bytes() + 16 : arrival_offset() + arrival_bytes();
   }
   BALLAST_HD constexpr std::int64_t partial_offset() const { return (exchange_bytes() + 15) / 16 * 16; }
 };
