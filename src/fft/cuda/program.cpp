@@ -41,6 +41,15 @@ std::string name_of(const geometry& shape, precision type, const transform_optio
   return text;
 }
 
+// Of its launches, in their order.
+std::vector<ballast::cuda::kernel_request> kernels_of(const schedule& made, bool instrumented) {
+  std::vector<ballast::cuda::kernel_request> list;
+  for (std::size_t i = 0; i < made.passes.size(); ++i) {
+    if (i == 0 || !made.passes[i - 1].pair) list.push_back(kernel_for(made, i, instrumented));
+  }
+  return list;
+}
+
 }  // namespace
 
 template <class T>
@@ -115,6 +124,8 @@ const prepared& line_program<T>::prepare(direction way, bool scaled, std::int64_
     stages += each.policy.stages;
     twiddles += twiddle_steps(each);
   }
+  const std::vector<const ballast::cuda::kernel*> loaded = device_->load_all(kernels_of(made, instrumented));
+  auto next = loaded.begin();
   int stage = 0;
   int twiddle = 0;
   for (std::size_t i = 0; i < made.passes.size(); ++i) {
@@ -122,7 +133,7 @@ const prepared& line_program<T>::prepare(direction way, bool scaled, std::int64_
     // A launch of more blocks than a device can start fails: those of most kernels take one tile each.
     prepared_pass one{each, nullptr, {}, std::numeric_limits<std::int64_t>::max()};
     if (i == 0 || !made.passes[i - 1].pair) {
-      one.kernel = &device_->load(kernel_for(made, i, instrumented));
+      one.kernel = *next++;
       // Blocks that copy ahead, and those that take tickets, take one tile after the other.
       if (each.policy.staged || each.pair) one.most_blocks = device_->resident_blocks(*one.kernel);
     }
