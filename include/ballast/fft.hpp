@@ -70,6 +70,8 @@ class BALLAST_API plan {
   // stored. Only on cuda, the schemes that TurboFFT compares: "one_sided" (verified after the store), "threadblock" and
   // "multi_transaction_2", "_4", … "_32" (two-sided, corrected after the store), "thread" (every butterfly by itself), "offline" (around
   // cuFFT); and, with protection off, the variants "v0" (1-D c2c of 2^k points), "v1", "v2", "tuned". docs/design/fft-cuda.md.
+  // Backend automatic: a CUDA device if there is one; but calls with both operands on the host stay on the CPU, whatever the stream, if
+  // copying them to the device and back would take longer (docs/design/cuda.md). report::backend says what ran.
   explicit plan(fft::problem problem, ballast::execution how = {});
   ~plan();
   plan(const plan&);

@@ -7,6 +7,8 @@
 #include <ballast/error.hpp>
 
 #include "core/format.hpp"
+#include "cuda/device.hpp"
+#include "cuda/residence.hpp"
 #include "run/dispatch.hpp"
 #if defined(BALLAST_HAS_CPU)
 #include "core/parallel.hpp"
@@ -35,6 +37,36 @@ int threads_of(const execution& how) {
 #endif
 }
 
+// Nominal operations. Lengths with large prime factors take the time of about three times as many.
+double flops_of(const geometry& g) {
+  double flops = 0;
+  for (const std::int64_t n : g.n) {
+    if (n == 1) continue;
+    std::int64_t rest = n;
+    for (std::int64_t factor = 2; factor <= 13; ++factor) {
+      while (rest % factor == 0) rest /= factor;
+    }
+    flops += (g.kind == kind::c2c ? 5 : 2.5) * std::log2(static_cast<double>(n)) * (rest == 1 ? 1 : 3);
+  }
+  return flops * static_cast<double>(g.points()) * static_cast<double>(g.batch);
+}
+
+// Whether calls with operands on the host are for the cpu backend though the plan is for a device: nobody has named a backend, a scheme
+// that only cuda has, or faults, and copying takes longer.
+bool stays_here(const plan::implementation& made, const fft::problem& problem, const execution& how) {
+#if defined(BALLAST_HAS_CPU)
+  if (how.backend != backend::automatic || made.backend != backend::cuda || !how.scheme.empty() || how.faults != nullptr) return false;
+  const auto bytes = [&](const side& s) {
+    return static_cast<double>(s.extent) * (s.real ? 1 : 2) * (problem.precision == precision::f32 ? 4 : 8);
+  };
+  return run::copying_takes_longer(
+      {bytes(made.shape.input) + bytes(made.shape.output), flops_of(made.shape), problem.precision, threads_of(how)});
+#else
+  (void)made, (void)problem, (void)how;
+  return false;
+#endif
+}
+
 }  // namespace
 
 plan::plan(fft::problem problem, ballast::execution how) {
@@ -48,6 +80,7 @@ plan::plan(fft::problem problem, ballast::execution how) {
   (void)threads_of(how);
   const bool protect = how.protection != ballast::protection::off;
   made->work = make_work(made->backend, made->shape, problem.precision, protect, made->scheme);
+  if (stays_here(*made, problem, how)) made->work_here = make_work(backend::cpu, made->shape, problem.precision, protect, made->scheme);
   made->problem = std::move(problem);
   made->how = std::move(how);
   implementation_ = std::move(made);
@@ -122,10 +155,15 @@ report execute(const plan::implementation& plan, direction way, kind wanted, pre
                                              to_string(problem.precision), to_string(wanted), to_string(type)));
   const checked_call checked = check_call(plan, way, token, in, out);
   inject::active_injector injector(plan.how.faults, "fft");
-  run::recorder seen(token, plan.backend, plan.scheme, plan.how, injector);
-  plan.work->run(in.data, const_cast<void*>(out.data),
-                 call{way, checked.scale, checked.in_place, plan.how.protection, threads_of(plan.how), plan.how.stream, plan.how.workspace,
-                      seen, injector});
+  using ballast::cuda::residence;
+  const bool here = plan.work_here != nullptr && ballast::cuda::residence_of(in.data) == residence::host &&
+                    ballast::cuda::residence_of(out.data) == residence::host;
+  run::recorder seen(token, here ? backend::cpu : plan.backend, plan.scheme, plan.how, injector);
+  if (here) ballast::cuda::current_device()->synchronize(plan.how.stream);  // what is ordered there may still write pinned operands
+  (here ? plan.work_here : plan.work)
+      ->run(in.data, const_cast<void*>(out.data),
+            call{way, checked.scale, checked.in_place, plan.how.protection, threads_of(plan.how), plan.how.stream, plan.how.workspace, seen,
+                 injector});
   return seen.finish();
 }
 

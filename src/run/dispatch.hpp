@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <ballast/execution.hpp>
+#include <ballast/types.hpp>
 
 namespace ballast::run {
 
@@ -15,6 +16,18 @@ std::vector<backend> available_backends();
 // The backend for `how`: its own if it can run here, the fastest if it is automatic. Throws unsupported_error, which says why not and
 // what there is; `token` names the problem. `without_cuda` is the name of an operation that has no cuda backend, "" for one that has.
 backend choose_backend(const execution& how, std::string_view token, std::string_view without_cuda = "");
+
+// What a call costs whose operands lie on the host.
+struct host_call {
+  double bytes = 0;  // of all operands: what is copied to the device and back
+  double flops = 0;  // nominal
+  ballast::precision precision = ballast::precision::f32;
+  int threads = 1;  // of the cpu backend
+};
+
+// Whether the cpu backend will have finished before the operands have been copied to a device and back. A plain model, whose constants
+// are in dispatch.cpp: the device computes in no time. It is a guess about speed and never about results.
+bool copying_takes_longer(const host_call& what) noexcept;
 
 // `how.scheme`, or `fallback` if that is empty. Throws unsupported_error unless it is one of `known`.
 std::string_view choose_scheme(const execution& how, std::string_view fallback, const std::vector<std::string_view>& known,
