@@ -105,7 +105,6 @@ class forwarding_device : public cuda::device {
   void copy(void* to, const void* from, std::int64_t bytes, cuda::stream on) override { inner_->copy(to, from, bytes, on); }
   void zero(void* memory, std::int64_t bytes, cuda::stream on) override { inner_->zero(memory, bytes, on); }
   const cuda::kernel& load(const cuda::kernel_request& wanted) override { return inner_->load(wanted); }
-  std::vector<const cuda::kernel*> load_all(std::span<const cuda::kernel_request> wanted) override { return inner_->load_all(wanted); }
   void launch(const cuda::kernel& which, std::int64_t blocks, std::span<const cuda::kernel_argument> arguments, cuda::stream on) override {
     inner_->launch(which, blocks, arguments, on);
   }
