@@ -387,6 +387,7 @@ void tall_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads) {
   const core::aligned_buffer<S> R = tiles.up();
   tiles.down();
   core::aligned_buffer<S> top(w * w), signs(w);
+  std::fill_n(top.data(), w * w, S(0));
   tiles.top_of_q(top.data());
   reconstruct(w, top.data(), w, T, signs.data());
   tiles.ground_to_v(top.data());

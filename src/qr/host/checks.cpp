@@ -23,6 +23,13 @@ constexpr index k_r_rows = 512;  // rows of R that one task takes: fixed, as k_s
 
 std::size_t at(index i) { return static_cast<std::size_t>(i); }
 
+template <class S>
+std::uint64_t bits_of(S number) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, &number, sizeof number);
+  return word;
+}
+
 // tz ← Tᵀ z.
 template <class S>
 void multiply_t(const block_reflector<S>& H, const double* z, double* tz) {
@@ -224,7 +231,7 @@ template <class S>
 double blocked_factorizer<S>::taus_differ(index k) const {
   const layout::block& b = shape_[k];
   for (index j = 0; j < b.width; ++j) {
-    if (std::memcmp(tau_ + b.first + j, t(k) + j * (b.width + 1), sizeof(S)) != 0) return std::numeric_limits<double>::quiet_NaN();
+    if (bits_of(tau_[b.first + j]) != bits_of(t(k)[j * (b.width + 1)])) return std::numeric_limits<double>::quiet_NaN();
   }
   return 0;
 }

@@ -33,9 +33,11 @@ core::aligned_buffer<S> large_buffer(index size) {
   core::aligned_buffer<S> made(size);
 #if defined(__linux__)
   constexpr std::uintptr_t page = 1 << 21;
-  const auto first = (reinterpret_cast<std::uintptr_t>(made.data()) + page - 1) / page * page;
-  const auto last = reinterpret_cast<std::uintptr_t>(made.data() + size) / page * page;
-  if (last > first + page) (void)::madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);  // advice: failure changes nothing
+  const auto address = reinterpret_cast<std::uintptr_t>(made.data());
+  const std::uintptr_t first = (address + page - 1) / page * page;
+  const std::uintptr_t last = reinterpret_cast<std::uintptr_t>(made.data() + size) / page * page;
+  // Advice: its failure changes nothing.
+  if (last > first + page) (void)::madvise(reinterpret_cast<char*>(made.data()) + (first - address), last - first, MADV_HUGEPAGE);
 #endif
   return made;
 }
