@@ -177,7 +177,7 @@ void* cluster_map(const void* own, unsigned rank, place where) {
     fail(where, fmt::format("maps shared memory of block {} of its cluster, which has not started: no cluster barrier before", rank));
   if (peer.live == 0) fail(where, fmt::format("maps shared memory of block {} of its cluster, which has ended", rank));
   const auto* byte = static_cast<const unsigned char*>(own);
-  // One past the end of the dynamic memory may be mapped, as any pointer may be formed.
+  // A pointer to one past the end of the dynamic memory may be formed, so it may be mapped.
   if (block.dynamic.holds(own) || byte == block.dynamic.data() + block.dynamic.bytes())
     return peer.dynamic.data() + (byte - block.dynamic.data());
   for (const auto& object : block.statics) {

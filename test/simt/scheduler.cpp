@@ -55,13 +55,13 @@ stack_range new_stack() {
   char* base = next;
   next += stride;
   --left;
-  // Each such page costs two of the process's mappings, of which Linux allows 65530: the stacks of a whole large device go without.
+  // A guard page costs two of the process's mappings, of which Linux allows 65530: only the first 8192 stacks have one.
   static int unguarded_after = 8192;
   if (unguarded_after > 0) {
     --unguarded_after;
     if (mprotect(base, page, PROT_NONE) != 0) throw std::bad_alloc();
   }
-  // Tops that differ within a page: else the frames of all threads would compete for the same few sets of the first-level cache.
+  // Stack tops differ within a page. Otherwise the frames of all threads would compete for the same few sets of the first-level cache.
   colour = (colour + 1) % 32;
   return {base + page, k_stack - colour * 128};
 }
@@ -127,7 +127,7 @@ namespace {
         if (!lane->running || told == 4) continue;
         const warp_state& warp = *lane->warp;
         const bool meets = (warp.waiting >> lane->lane & 1) != 0;
-        // The first lane of a warp that waits somewhere tells enough.
+        // Of the lanes of a warp that wait at one place, the first is named.
         const bool told_before = lane->lane > 0 && warp.lanes[lane->lane - 1]->running &&
                                  warp.lanes[lane->lane - 1]->at_barrier == lane->at_barrier &&
                                  (warp.waiting >> (lane->lane - 1) & 1) == (meets ? 1u : 0u);
@@ -178,7 +178,7 @@ warp_state* any_ready_warp() {
   return nullptr;
 }
 
-// Takes the next thread to run off the ready ones; with `anywhere`, not preferably one of the same warp.
+// Takes the next thread to run from the ready ones; with `anywhere`, without preferring the same warp.
 lane_state* pick(bool anywhere) {
   const std::uint64_t drawn = now.random();
   ++now.ticks;
@@ -359,7 +359,7 @@ context::fiber lane_loop(lane_state& self, context::fiber&& from) {
     try {
       self.running = true;
       self.block->started = true;
-      blockIdx = self.block->index;  // a thread that follows itself, in the next block, has not been switched to
+      blockIdx = self.block->index;  // a thread that goes on with the next block was not switched to
       (*now.kernel)();
       next = retire(self);
     } catch (const cancelled&) {

@@ -248,8 +248,8 @@ bool same(const place& a, const place& b);
 
 // These lanes can run.
 void set_ready(warp_state& warp, unsigned lanes);
-// The running thread waits; returns when it is picked again. It may be ready itself. With `anywhere`, the next thread is not preferably one
-// of the same warp.
+// The running thread waits; returns when it is picked again. It may be ready itself. `anywhere`: the next thread is taken from all
+// warps, without preferring the same one.
 void wait(bool anywhere = false);
 
 // Lets those go on that wait at the cluster barrier, if all threads have arrived.

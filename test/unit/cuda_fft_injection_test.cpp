@@ -19,7 +19,7 @@
 namespace ballast::fft::cuda {
 namespace {
 
-// The sources with every call of strike<…>(…) taken out; how many there were is added to `removed`.
+// The sources without the calls of strike<…>(…); `removed` counts the calls.
 std::vector<std::string> without_strikes(std::span<const ballast::cuda::nvrtc::source> sources, int& removed) {
   std::vector<std::string> made;
   for (const auto& each : sources) {
@@ -31,7 +31,7 @@ std::vector<std::string> without_strikes(std::span<const ballast::cuda::nvrtc::s
         depth += text[end] == '(' ? 1 : text[end] == ')' ? -1 : 0;
         ++end;
       } while (depth != 0);
-      // Back to where the statement begins: `launch.injector.template strike<…>(…)`.
+      // Back to the start of the statement: `launch.injector.template strike<…>(…)`.
       std::size_t start = at;
       while (std::isalnum(static_cast<unsigned char>(text[start - 1])) != 0 || text[start - 1] == '.' || text[start - 1] == '_' ||
              (text[start - 1] == ' ' && text.substr(0, start).ends_with("template ")))

@@ -68,7 +68,8 @@ double counted_cost(const line_policy& p, int s) {
     if (k == r) return -2;
     if (j >= p.share() / r) return -1;
     if (p.cluster == 1 || s != p.cluster_after) return (j - j % before) * r + j % before + k * before;
-    // To the block that has its residue of outputs; what goes to different blocks has no bank in common, but counts as if it had.
+    // Each result goes to the block that has its residue of outputs. Stores to different blocks share no banks; they are counted as if they
+    // did, which can only give more.
     const int residue = j % before + k * before;
     return p.rank_of_residue(residue) * p.share() + j / before * p.target_run() + p.place_of_residue(residue);
   });
@@ -117,7 +118,7 @@ const std::vector<int>& some_lengths() {
 
 int exchanges_of(const line_policy& p) { return p.exchanges() ? std::max(1, p.stages - 1) : 0; }
 
-// Policies by rule; what was measured to be the fastest may have some.
+// For policies that the rules choose. One of the tuning table may have conflicts and be faster all the same.
 TEST(cuda_fft_exchange, powers_of_two_have_no_bank_conflicts) {
   int seen = 0;
   for (int length = 2; length <= 16384; length *= 2) {
@@ -138,7 +139,8 @@ TEST(cuda_fft_exchange, powers_of_two_have_no_bank_conflicts) {
   EXPECT_GT(seen, 200);
 }
 
-// Lines of clusters, by rule: no conflicts either, also where results arrive in other blocks; and every element has one block and place.
+// Clusters, with policies that the rules choose: no exchange has conflicts, those into other blocks included, and every element has one
+// block and one place.
 TEST(cuda_fft_exchange, clusters_have_no_bank_conflicts) {
   for (const bool wide : {false, true}) {
     for (const check_form check : {check_form::none, check_form::verify_before_store}) {
@@ -180,7 +182,7 @@ TEST(cuda_fft_exchange, clusters_have_no_bank_conflicts) {
             ASSERT_EQ(p.target_element(p.image_place(i, rank), rank), (length - o) % length);
           }
         }
-        // Their layouts are chosen for lines without images: few conflicts.
+        // Layouts are chosen for lines without mirror images: here a few conflicts remain.
         for (int s = 0; s < exchanges_of(p); ++s) {
           EXPECT_LE(exchange_cost(p, s), 1.5) << "exchange " << s;
           EXPECT_LE(counted_cost(p, s), 1.5) << "exchange " << s;

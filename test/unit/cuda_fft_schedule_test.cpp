@@ -67,7 +67,7 @@ TEST(cuda_fft_schedule, lengths_are_split_into_passes_that_fit) {
   }
 }
 
-// Each pass that reads the input reads each of its elements once, each that writes the output writes each once, and lines know their
+// A pass that reads the input reads each element once, a pass that writes the output writes each element once, and every line knows its
 // signal.
 TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
   capabilities little = hopper();
@@ -100,7 +100,7 @@ TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
         const geometry g = resolve(p);
         schedule made;
         ASSERT_NO_THROW(made = scheduled(p, natural_direction(what), *device));
-        // Signal of each element, by its place.
+        // The signal of the element at each place.
         const auto elements_of = [&](const side& s) {
           std::map<std::int64_t, std::int64_t> signal;
           for (std::int64_t b = 0; b < g.batch; ++b) {
@@ -121,10 +121,10 @@ TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
                                              {each.middles, each.source.middle, each.target.middle, each.signals[1]},
                                              {each.batches, each.source.batch, each.target.batch, each.signals[2]}};
           loops.insert(loops.end(), each.repeats.begin(), each.repeats.end());
-          // Positions, too, which tell what padding and truncation leave out.
+          // Positions say which elements padding and truncation leave out.
           const std::int64_t in_step[3] = {each.source.position_column, each.source.position_middle, 0};
           const std::int64_t out_step[3] = {each.target.position_column, each.target.position_middle, 0};
-          // Reals in pairs: two places each. Of a spectrum there is one element more.
+          // With reals in pairs an element is two reals. A spectrum has one element more.
           const std::int64_t reals_read = each.from == place::input && g.input.real && each.policy.load == load_form::complex ? 2 : 1;
           const std::int64_t reals_written = each.to == place::output && g.output.real && each.policy.store == store_form::complex ? 2 : 1;
           const std::int64_t loaded = each.policy.length + (each.policy.load == load_form::spectrum ? 1 : 0);
@@ -172,7 +172,7 @@ TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
   }
 }
 
-// Reals of even lengths are complex lines of half of them, where addresses and check allow it and that takes one pass.
+// A transform of reals of even length runs as a complex line of half the length, where alignment and check allow it and one pass suffices.
 TEST(cuda_fft_schedule, reals_go_in_pairs) {
   const auto paired = [](problem p, alignment aligned = {}, check_form check = check_form::verify_before_store) {
     schedule_request wanted;
@@ -197,7 +197,7 @@ TEST(cuda_fft_schedule, reals_go_in_pairs) {
     EXPECT_EQ(paired({.kind = what, .shape = {400}, .batch = 3}, {}, check_form::composite), 0);
     EXPECT_EQ(paired({.kind = what, .shape = {400}, .batch = 3}, {}, check_form::thread), 0);
   }
-  // A table's cluster for a length that is no power of two is not for these.
+  // A cluster that the tuning table has for a length that is no power of two is not used for reals in pairs.
   schedule_request wanted;
   wanted.shape = resolve({.kind = kind::r2c, .shape = {18432}, .batch = 1000});
   const schedule made = make_schedule(wanted, hopper());
@@ -210,7 +210,7 @@ TEST(cuda_fft_schedule, reals_go_in_pairs) {
   EXPECT_EQ(paired({.kind = kind::r2c, .shape = {8}, .batch = 2, .input = {{2}, 20}, .output = {{1}, 5}}), 0) << "not side by side";
 }
 
-// Where the elements of a tile's lines are, as its kernel finds them: on the side that two passes share.
+// The places of the elements of a tile's lines on the side that two passes share, computed as the kernel does.
 std::set<std::int64_t> places_of(const pass& p, const line_side& s, std::int64_t tile, std::int64_t elements) {
   std::set<std::int64_t> made;
   const std::int64_t column_tiles = (p.columns + p.policy.lines - 1) / p.policy.lines;
@@ -224,8 +224,8 @@ std::set<std::int64_t> places_of(const pass& p, const line_side& s, std::int64_t
   return made;
 }
 
-// What a tile of the second pass of a pair reads is written by tiles of the first that belong to the same unit, and what units write into
-// one slot of the ring stays within it.
+// In a pair of passes, what a tile of the second pass reads is written by tiles of the first pass of the same unit, and what a unit writes
+// stays within its slot of the ring.
 TEST(cuda_fft_schedule, units_of_pairs_depend_on_nothing_else) {
   capabilities little = hopper();
   little.shared_per_block = 8192 + 4 * 64;
@@ -314,7 +314,7 @@ TEST(cuda_fft_schedule, units_of_pairs_depend_on_nothing_else) {
   EXPECT_GE(tails, 1);
 }
 
-// Only where it was measured to pay.
+// Pairs are made only where a measurement showed a gain.
 TEST(cuda_fft_schedule, pairs_are_made_where_they_pay) {
   const auto paired = [](const problem& p, const capabilities& device, check_form check = check_form::none) {
     const schedule made = scheduled(p, direction::forward, device, check);
@@ -331,7 +331,7 @@ TEST(cuda_fft_schedule, pairs_are_made_where_they_pay) {
   EXPECT_FALSE(paired({.kind = kind::r2c, .shape = {1 << 18}, .batch = 1024}, hopper()));
   EXPECT_FALSE(paired({.shape = {1 << 18}, .batch = 1024, .input = {{1024}, 1}, .output = {{1024}, 1}}, hopper()));
   EXPECT_FALSE(paired({.shape = {320, 320}, .batch = 256}, hopper()));
-  // Its workspace is a part of what all signals need, and of what a chunk does.
+  // The workspace of a pair is smaller than a chunk of signals.
   const schedule made = scheduled(long_lines, direction::forward, hopper(), check_form::none);
   EXPECT_LE(made.work_elements() * 8, hopper().l2_cache);
 }

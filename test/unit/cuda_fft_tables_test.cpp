@@ -147,7 +147,8 @@ TYPED_TEST(cuda_fft_tables, chirp_and_filter_convolve_to_the_transform) {
       for (std::size_t i = x.size(); i < a.size(); ++i)
         EXPECT_EQ(number_at(chirp, i), std::complex<long double>()) << "zeros beyond the line";
       a = dft(std::move(a));
-      // The inverse by exchanged parts, as the second pass does it: its chirp is the conjugate one, and filter holds the 1/m.
+      // The inverse transform as a forward one with real and imaginary parts exchanged, as in the second pass. Its chirp is the conjugate;
+      // `filter` holds the factor 1/m.
       for (std::size_t i = 0; i < a.size(); ++i) {
         a[i] *= number_at(filter, i);
         a[i] = {a[i].imag(), a[i].real()};
@@ -172,7 +173,7 @@ TYPED_TEST(cuda_fft_tables, chirp_and_filter_convolve_to_the_transform) {
   }
 }
 
-// a of output o for both vectors, from the phases of its butterfly and which result of it it is.
+// Weight a of output o in both vectors, computed as the kernel does: from the phases of o's butterfly and the place of o in it.
 template <class T>
 std::array<std::complex<long double>, 2> weights_of(const line_policy& p, const std::vector<T>& phases, int o) {
   const int last = p.radix[p.stages - 1];
@@ -188,7 +189,7 @@ std::array<std::complex<long double>, 2> weights_of(const line_policy& p, const 
   return a;
 }
 
-// Constants of a first butterfly, for a radix that is known when the test runs.
+// The constants of a first butterfly, for a radix known at run time.
 template <int Radix = k_weight_patterns>
 std::vector<std::array<std::complex<long double>, 3>> inputs_of(int radix) {
   if constexpr (Radix == 0) {
@@ -207,7 +208,8 @@ std::complex<long double> turned(std::complex<long double> z, int quarters) {
   return z;
 }
 
-// What a kernel encodes of x: of one stage from the inputs, else from what the first butterflies make of them, and what that lacks.
+// What a kernel encodes of x. With one stage: the weighted inputs. With several: a series over the results of the first butterflies, plus
+// the difference between their weighted results and their weighted inputs.
 template <class T>
 std::array<std::complex<long double>, 2> encoded(const line_policy& p, const typename table_source<T>::weights& weights,
                                                  const std::vector<std::complex<long double>>& x) {
@@ -232,7 +234,7 @@ std::array<std::complex<long double>, 2> encoded(const line_policy& p, const typ
       results += static_cast<long double>(butterfly_weight_size(r, k)) * turned(z[at], butterfly_weight_quarters(r, k));
       series += turned(z[at], weight_quarters(r, k)) * std::pow(step, k - weight_centre(r));
     }
-    // In exact arithmetic these are the same.
+    // In exact arithmetic this difference is 0.
     EXPECT_LE(std::abs(results - given), 1e-14L * std::abs(given) + 1e-14L);
     for (const std::size_t v : {0u, 1u})
       made[v] += number_at(weights.encode, 2 * static_cast<std::size_t>(j) + v) * (series + results - given);
@@ -240,7 +242,7 @@ std::array<std::complex<long double>, 2> encoded(const line_policy& p, const typ
   return made;
 }
 
-// aᵀ(Wx) is what is encoded of x, for both vectors.
+// aᵀ(Wx) equals what is encoded of x, for both vectors.
 TYPED_TEST(cuda_fft_tables, weights_encode_what_they_verify) {
   using T = TypeParam;
   for (const int length : {1, 2, 7, 60, 64, 1000, 1024, 1331}) {
@@ -264,7 +266,7 @@ TYPED_TEST(cuda_fft_tables, weights_encode_what_they_verify) {
       }
     }
     for (const int v : {0, 1}) {
-      // Only A and the step of the series are rounded beyond a: |A(j)| is about √(N/r), and the errors of N terms add up like noise.
+      // Beyond a, only A and the step of the series are rounded. |A(j)| is about √(N/r); the errors of N terms add up like noise.
       const long double allowed = 6 * this->u * std::sqrt(static_cast<long double>(length) * norm);
       EXPECT_LE(std::abs(out[v] - in[v]), allowed) << "length " << length << " vector " << v;
       EXPECT_GT(std::abs(out[v]), 100 * allowed) << "or this would prove nothing";
@@ -275,9 +277,10 @@ TYPED_TEST(cuda_fft_tables, weights_encode_what_they_verify) {
   }
 }
 
-// What a change of one number before each stage does to the checksums, over the root of how many outputs it reaches: aᵀ taken backwards
-// through the stages. Independent random phases give 1 in the mean square, and something near 0 for the unluckiest of many numbers. Where
-// all outputs are those of one butterfly nothing is random, and the larger response must be well above 0.
+// How much a change of one number before a stage changes the checksums, divided by the root of the number of outputs that it reaches: aᵀ is
+// taken backwards through the stages. With independent random phases the mean square is 1, and the least of many values is near 0. The
+// outputs that the last stage reaches belong to one butterfly, whose phases are not random: there the larger of the two must be well above
+// 0.
 TYPED_TEST(cuda_fft_tables, every_number_before_every_stage_is_seen_by_the_weights) {
   using T = TypeParam;
   double least_of_all = 10;
@@ -321,7 +324,7 @@ TYPED_TEST(cuda_fft_tables, every_number_before_every_stage_is_seen_by_the_weigh
       EXPECT_GE(least, 0.05) << "stage " << s;
       least_of_all = std::min(least_of_all, least);
     }
-    // What the first of several stages is given and makes is seen by its own weights, times A of its butterfly.
+    // Inputs and results of the first of several stages have weights of their own, times A of their butterfly.
     if (p.stages > 1) {
       const int r = p.radix[0];
       const auto constants = inputs_of(r);
@@ -344,12 +347,12 @@ TYPED_TEST(cuda_fft_tables, every_number_before_every_stage_is_seen_by_the_weigh
 
 // ---- Weights within a butterfly ----
 
-// The exponents that weights.hpp has, for what it claims of them.
+// The exponents in weights.hpp have the properties that it claims.
 TEST(cuda_fft_weights, one_butterfly_has_no_blind_spot) {
   for (int count = 2; count <= k_weight_patterns; ++count) {
     SCOPED_TRACE(count);
     double least = 10;
-    double least_first = 10;  // of the constant weights of first butterflies, whose size is 1 in the mean square after division by `size`
+    double least_first = 10;  // of the constant weights of first butterflies; divided by √size their mean square is 1
     double size = 0;
     for (int k = 0; k < count; ++k) size += butterfly_weight_size(count, k) * butterfly_weight_size(count, k) / count;
     for (int apart = 1; apart < count; ++apart) {
@@ -371,13 +374,13 @@ TEST(cuda_fft_weights, one_butterfly_has_no_blind_spot) {
       }
     }
     EXPECT_GE(least, count <= 16 ? 0.66 : 0.35);
-    // 12 and 15 give some of this for what is within a butterfly, below.
+    // 12 and 15 give up some of this in favour of the numbers within a butterfly (next test).
     const bool used = count <= 16 || count == 17 || count == 19 || count == 23 || count == 29 || count == 31;
     EXPECT_GE(least_first, count == 12 || count == 15 ? 0.48 : used ? 0.53 : 0.39);
   }
 }
 
-// What one wrong number within a butterfly of `count` changes of its results, for each of its numbers: as butterfly.cuh computes them.
+// For each number that butterfly.cuh computes within a butterfly of `count`: how the results change if that number is wrong by 1.
 std::vector<std::vector<std::complex<double>>> faults_within(int count) {
   using results = std::vector<std::complex<double>>;
   const auto root = [](int k, int n) { return std::polar(1.0, -2 * std::numbers::pi * k / n); };
@@ -426,7 +429,7 @@ std::vector<std::vector<std::complex<double>>> faults_within(int count) {
   return made;
 }
 
-// The weights of last butterflies, and those of first ones, see every one of them.
+// The weights of last butterflies see each of them, and so do those of first butterflies.
 TEST(cuda_fft_weights, no_number_within_a_butterfly_is_a_blind_spot) {
   for (const int count : {3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 23, 29, 31, 32}) {
     SCOPED_TRACE(count);
