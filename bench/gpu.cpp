@@ -1,12 +1,13 @@
 // Binding of the few functions of libcuda.so.1 that are needed, and what is made of them.
 #include "gpu.hpp"
 
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include <ballast/error.hpp>
+
+#include "stopwatch.hpp"
 
 #include "cuda/library.hpp"
 
@@ -219,9 +220,9 @@ void synchronize() {
 
 double seconds_of(const std::function<void()>& work) {
   if (pretended) {
-    const auto begin = std::chrono::steady_clock::now();
+    const stopwatch time;
     work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return time.seconds();
   }
   static void* const start = make_event();
   static void* const stop = make_event();

@@ -1,15 +1,25 @@
-// Seconds that a callable takes.
+// Wall-clock time: for the benchmarks and for gpu-check.
 #pragma once
 
 #include <chrono>
 
 namespace ballast::bench {
 
+// Runs from its construction.
+class stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// Seconds that a callable takes.
 template <class Callable>
 double seconds_of(Callable&& work) {
-  const auto start = std::chrono::steady_clock::now();
+  const stopwatch time;
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return time.seconds();
 }
 
 }  // namespace ballast::bench

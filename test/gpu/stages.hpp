@@ -1,22 +1,23 @@
 // What every stage of ballast-gpu-check is given: its settings and its time.
 #pragma once
 
-#include <chrono>
 #include <string>
 #include <vector>
 
 #include <ballast/types.hpp>
+
+#include "../../bench/stopwatch.hpp"
 
 namespace ballast::gpu_check {
 
 class time_limit {
  public:
   explicit time_limit(double seconds) : seconds_(seconds) {}
-  double left() const { return seconds_ - std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  double left() const { return seconds_ - time_.seconds(); }
   bool over() const { return left() <= 0; }
 
  private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  bench::stopwatch time_;
   double seconds_;
 };
 

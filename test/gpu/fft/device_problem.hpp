@@ -2,10 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <complex>
 #include <cstdint>
 #include <cstring>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -13,12 +11,26 @@
 #include <ballast/fft.hpp>
 
 #include "../../../bench/gpu.hpp"
-#include "data.hpp"
+#include "fft/problem.hpp"
 #include "stages.hpp"
+#include "support/fft_data.hpp"
+#include "support/fft_tolerances.hpp"
 
 namespace ballast::gpu_check {
 
 namespace gpu = bench::gpu;
+using test::detection_floor;
+using test::distance;
+using test::distance_of;
+using test::error_bound;
+using test::execute;
+using test::in_place_problem;
+using test::noise;
+using test::pack;
+using test::reference;
+using test::scale_of;
+using test::words_of_side;
+using test::words_of_signal;
 
 inline execution on_gpu(protection guard, const std::string& scheme = {}, const inject::plan* faults = nullptr) {
   execution how;
@@ -29,33 +41,6 @@ inline execution on_gpu(protection guard, const std::string& scheme = {}, const 
   how.faults = faults;
   how.throw_on_uncorrectable = false;
   return how;
-}
-
-// Executes with data of type T wherever `in` and `out` are: spans of the extents that the layouts need.
-template <class T>
-report execute(const fft::plan& plan, const fft::geometry& shape, fft::direction way, const void* in, void* out) {
-  const auto from = static_cast<std::size_t>(shape.input.extent), to = static_cast<std::size_t>(shape.output.extent);
-  using complex = std::complex<T>;
-  if (shape.kind == fft::kind::r2c)
-    return plan.forward(std::span(static_cast<const T*>(in), from), std::span(static_cast<complex*>(out), to));
-  if (shape.kind == fft::kind::c2r)
-    return plan.inverse(std::span(static_cast<const complex*>(in), from), std::span(static_cast<T*>(out), to));
-  const std::span x(static_cast<const complex*>(in), from);
-  const std::span y(static_cast<complex*>(out), to);
-  return way == fft::direction::forward ? plan.forward(x, y) : plan.inverse(x, y);
-}
-
-// The same problem with layouts that allow in == out: real rows padded to n/2 + 1 complex elements.
-inline fft::problem in_place_problem(fft::problem problem) {
-  if (problem.kind == fft::kind::c2c) return problem;
-  std::int64_t row = 2 * (problem.shape.back() / 2 + 1);
-  fft::layout real;
-  real.strides.assign(problem.shape.size(), 1);
-  for (std::size_t axis = problem.shape.size() - 1; axis-- > 0; row *= problem.shape[axis]) real.strides[axis] = row;
-  // `row` has become the words of all axes but the first.
-  real.distance = problem.shape.size() > 1 ? real.strides[0] * problem.shape[0] : row;
-  (problem.kind == fft::kind::r2c ? problem.input : problem.output) = real;
-  return problem;
 }
 
 template <class T>
@@ -112,7 +97,7 @@ class device_problem {
   static constexpr std::int64_t k_guard = 4096;
   static constexpr unsigned char k_guard_value = 0xa5, k_poison = 0xff;
 
-  static std::int64_t bytes_of(const fft::side& side) { return side.extent * (side.real ? 1 : 2) * static_cast<std::int64_t>(sizeof(T)); }
+  static std::int64_t bytes_of(const fft::side& side) { return words_of_side(side) * static_cast<std::int64_t>(sizeof(T)); }
   static bool poisoned(const T& value) {
     unsigned char bytes[sizeof(T)];
     std::memcpy(bytes, &value, sizeof(T));

@@ -1,7 +1,6 @@
 // How long does a caller wait for a problem that is new? Random problems, each planned and executed once, and then again. The script gives
 // an empty cache of kernels; the bundle stays, as a user has it.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <optional>
 
@@ -32,12 +31,6 @@ fft::token random_problem(int i) {
   return made;
 }
 
-double seconds_of(const auto& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 template <class T>
 void measure(const fft::token& token, row& line) {
   const device_problem<T> problem(token.problem, token.direction);
@@ -47,10 +40,10 @@ void measure(const fft::token& token, row& line) {
     return plan.enqueue(problem.way(), problem.in(), problem.out());
   };
   std::vector<double> again;
-  line.add("first", seconds_of([&] { (void)plan_and_start().get(); }));
+  line.add("first", bench::seconds_of([&] { (void)plan_and_start().get(); }));
   for (int repetition = 0; repetition < 9; ++repetition) {
     std::optional<pending_report> pending;
-    again.push_back(seconds_of([&] { pending = plan_and_start(); }));
+    again.push_back(bench::seconds_of([&] { pending = plan_and_start(); }));
     (void)pending->get();
   }
   std::ranges::sort(again);

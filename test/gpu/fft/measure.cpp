@@ -46,9 +46,7 @@ void randomize(const gpu::buffer& memory, precision type) {
   gpu::synchronize();
 }
 
-std::int64_t bytes_of(const fft::side& side, precision type) {
-  return side.extent * (side.real ? 1 : 2) * (type == precision::f32 ? 4 : 8);
-}
+std::int64_t bytes_of(const fft::side& side, precision type) { return words_of_side(side) * (type == precision::f32 ? 4 : 8); }
 
 // Input and output memory that all variants of a problem share, as `sets` pairs.
 struct arena {

@@ -1,5 +1,5 @@
-// See data.hpp.
-#include "data.hpp"
+// See fft_data.hpp.
+#include "support/fft_data.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,10 +8,9 @@
 #include <numbers>
 #include <thread>
 
-#include "abft/threshold.hpp"
 #include "core/counter_rng.hpp"
 
-namespace ballast::gpu_check {
+namespace ballast::test {
 
 void in_pieces(std::int64_t count, const std::function<void(std::int64_t, std::int64_t)>& body) {
   constexpr std::int64_t worth_a_thread = 1 << 17;
@@ -42,36 +41,7 @@ std::vector<T> noise(std::int64_t count, std::uint64_t seed) {
 
 std::int64_t words_of_signal(const fft::side& side) { return side.length[0] * side.length[1] * side.length[2] * (side.real ? 1 : 2); }
 
-template <class T>
-std::vector<T> hostile(const std::string& kind, const fft::geometry& shape, std::uint64_t seed) {
-  using limits = std::numeric_limits<T>;
-  const fft::side& side = shape.input;
-  const std::int64_t words = side.extent * (side.real ? 1 : 2);
-  std::vector<T> made = noise<T>(words, seed);
-  const auto change = [&](auto&& each) {
-    in_pieces(words, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t i = first; i < last; ++i) made[static_cast<std::size_t>(i)] = each(made[static_cast<std::size_t>(i)], i);
-    });
-  };
-  const T large = sizeof(T) == 4 ? T(1e30) : T(1e200);
-  if (kind == "huge") change([&](T x, std::int64_t) { return x * large; });
-  if (kind == "tiny") change([&](T x, std::int64_t) { return x / large; });
-  if (kind == "constant") change([&](T, std::int64_t) { return T(0.7); });
-  if (kind == "impulse") change([&](T, std::int64_t i) { return i % (side.distance * (side.real ? 1 : 2)) == 2 ? T(3) : T(0); });
-  if (kind == "cauchy") {
-    const std::vector<T> other = noise<T>(words, seed + 1);
-    change([&](T x, std::int64_t i) { return x / (other[static_cast<std::size_t>(i)] + T(1e-6)); });
-  }
-  if (kind == "subnormal") change([&](T x, std::int64_t) { return static_cast<T>(std::round(x * 1000)) * limits::denorm_min(); });
-  if (kind == "zero") change([&](T, std::int64_t) { return T(0); });
-  if (kind == "scales") {  // every signal another scale
-    change([&](T x, std::int64_t i) {
-      const std::int64_t signal = i / std::max<std::int64_t>(side.distance * (side.real ? 1 : 2), 1);
-      return std::ldexp(x, static_cast<int>(signal % 9 - 4) * 15);
-    });
-  }
-  return made;
-}
+std::int64_t words_of_side(const fft::side& side) { return side.extent * (side.real ? 1 : 2); }
 
 namespace {
 
@@ -100,6 +70,82 @@ std::vector<T> pack(const fft::side& side, std::int64_t batch, const T* data) {
     T* to = made.data() + b * words;
     walk(side, b, [&](std::int64_t word, std::int64_t where) { to[word] = data[where]; });
   }
+  return made;
+}
+
+template <class T>
+std::vector<T> unpack(const fft::side& side, std::int64_t batch, const std::vector<T>& packed, T between) {
+  const std::int64_t words = words_of_signal(side);
+  std::vector<T> made(static_cast<std::size_t>(words_of_side(side)), between);
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const T* from = packed.data() + b * words;
+    walk(side, b, [&](std::int64_t word, std::int64_t where) { made[static_cast<std::size_t>(where)] = from[word]; });
+  }
+  return made;
+}
+
+fft::problem in_place_problem(fft::problem problem) {
+  if (problem.kind == fft::kind::c2c) return problem;
+  const std::size_t axes = problem.shape.size();
+  fft::layout real{std::vector<std::int64_t>(axes, 1)}, complex = real;
+  std::int64_t stride = problem.shape.back() / 2 + 1;
+  for (std::size_t axis = axes - 1; axis-- > 0; stride *= problem.shape[axis]) {
+    complex.strides[axis] = stride;
+    real.strides[axis] = 2 * stride;
+  }
+  complex.distance = stride;
+  real.distance = 2 * stride;
+  problem.input = problem.kind == fft::kind::r2c ? real : complex;
+  problem.output = problem.kind == fft::kind::r2c ? complex : real;
+  return problem;
+}
+
+template <class T>
+std::vector<T> filled(std::string_view kind, const fft::side& side, std::int64_t batch, std::uint64_t seed) {
+  const std::int64_t parts = side.real ? 1 : 2;
+  const std::int64_t words = words_of_signal(side), elements = words / parts;
+  const bool single = sizeof(T) == 4;
+  std::vector<T> made = noise<T>(words * batch, seed);
+  // body(word as double, signal, element of the signal, whether it is an imaginary part)
+  const auto change = [&](auto&& body) {
+    in_pieces(words * batch, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t i = first; i < last; ++i) {
+        T& word = made[static_cast<std::size_t>(i)];
+        word = static_cast<T>(body(static_cast<double>(word), i / words, i % words / parts, i % parts == 1));
+      }
+    });
+  };
+  using index = std::int64_t;
+  const auto times = [&](double factor) { change([=](double x, index, index, bool) { return x * factor; }); };
+  if (kind == "constant") change([](double, index, index, bool imaginary) { return imaginary ? 0.0 : 1.0; });
+  if (kind == "huge") times(single ? 1e30 : 1e300);
+  if (kind == "tiny") times(single ? 1e-30 : 1e-300);
+  if (kind == "subnormal") times(single ? 1e-41 : 1e-315);
+  if (kind == "cauchy") {
+    const std::vector<double> other = noise<double>(words * batch, seed + 1);
+    change([&](double x, index signal, index element, bool imaginary) {
+      const index at = signal * words + element * parts + (imaginary ? 1 : 0);
+      return std::clamp(x / other[static_cast<std::size_t>(at)], -1e12, 1e12);
+    });
+  }
+  if (kind == "impulse")
+    change([=](double, index, index element, bool imaginary) { return element == elements / 3 && !imaginary ? 1.0 : 0.0; });
+  if (kind == "decades") {
+    change([=](double x, index signal, index element, bool) {
+      return x * std::pow(10, 20 * core::random_uniform(seed, 2, static_cast<std::uint64_t>(signal * elements + element)) - 10);
+    });
+  }
+  if (kind == "cosine") {
+    change([=](double, index, index element, bool imaginary) {
+      return imaginary ? 0.0 : std::cos(44 * static_cast<double>(element) / static_cast<double>(elements));
+    });
+  }
+  if (kind == "nearly_one") change([](double x, index, index, bool imaginary) { return (imaginary ? 0 : 1) + 1e-6 * x; });
+  if (kind == "alternating") change([](double, index, index element, bool) { return element % 2 == 0 ? 1.0 : -1.0; });
+  if (kind == "zero") times(0);
+  if (kind == "scales") change([](double x, index signal, index, bool) { return x * (signal % 2 == 0 ? 1e-20 : 1e15); });
+  if (kind == "ramp")
+    change([](double, index, index element, bool imaginary) { return imaginary ? 0.3 : 0.1 + 1e-3 * static_cast<double>(element); });
   return made;
 }
 
@@ -196,37 +242,16 @@ distance distance_of(const T* got, const W* wanted, std::int64_t words, double f
   return {static_cast<double>(std::sqrt(difference)), static_cast<double>(std::sqrt(size))};
 }
 
-namespace {
-
-double roundoff(const fft::problem& problem) {
-  return problem.precision == precision::f32 ? abft::unit_roundoff<float> : abft::unit_roundoff<double>;
-}
-
-double log_of_points(const fft::problem& problem) {
-  double all = 0;
-  for (const auto n : problem.shape) all += std::log2(static_cast<double>(n));
-  return all;
-}
-
-}  // namespace
-
-double error_bound(const fft::problem& problem) {
-  bool powers_of_two = true;
-  for (const auto n : problem.shape) powers_of_two = powers_of_two && (n & (n - 1)) == 0;
-  return (powers_of_two ? 1 : 3) * roundoff(problem) * std::sqrt(std::max(1.0, log_of_points(problem)));
-}
-
-double detection_floor(const fft::problem& problem) { return 400 * roundoff(problem) * std::sqrt(log_of_points(problem) + 1); }
-
-#define BALLAST_GPU_CHECK_DATA(T)                                                                                                     \
+#define BALLAST_TEST_FFT_DATA(T)                                                                                                      \
   template std::vector<T> noise<T>(std::int64_t, std::uint64_t);                                                                      \
-  template std::vector<T> hostile<T>(const std::string&, const fft::geometry&, std::uint64_t);                                        \
+  template std::vector<T> filled<T>(std::string_view, const fft::side&, std::int64_t, std::uint64_t);                                 \
   template std::vector<T> pack<T>(const fft::side&, std::int64_t, const T*);                                                          \
+  template std::vector<T> unpack<T>(const fft::side&, std::int64_t, const std::vector<T>&, T);                                        \
   template std::vector<fft::wide<T>> reference<T>(const fft::problem&, fft::direction, const fft::geometry&, const T*, std::int64_t); \
   template distance distance_of<T, fft::wide<T>>(const T*, const fft::wide<T>*, std::int64_t, double);                                \
   template distance distance_of<T, T>(const T*, const T*, std::int64_t, double);
 
-BALLAST_GPU_CHECK_DATA(float)
-BALLAST_GPU_CHECK_DATA(double)
+BALLAST_TEST_FFT_DATA(float)
+BALLAST_TEST_FFT_DATA(double)
 
-}  // namespace ballast::gpu_check
+}  // namespace ballast::test
