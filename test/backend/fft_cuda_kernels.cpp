@@ -1,11 +1,13 @@
-// Prints the kernels that the cases of fft_cuda_cases.hpp need: runs their plans on a device that loads every kernel and launches none.
+// Prints the kernels that the cases of fft_cases.hpp need: runs their plans on a device that loads every kernel and launches none.
 // Layer: backend tests; what it prints is compiled into backend_fft_cuda.
 #include <complex>
 #include <memory>
 #include <vector>
 
-#include "backend/fft_cuda_cases.hpp"
+#include "backend/fft_emulator.hpp"
+#include "inject/plan.hpp"
 #include "support/devices.hpp"
+#include "support/fft_data.hpp"
 
 namespace {
 
@@ -31,14 +33,14 @@ void record(const fft::problem& problem, fft::direction way, protection guard, c
 int main() {
   fft::use_own_tuning();
   const inject::plan faults({inject::request{}});
-  for (const fft::cuda_case& each : fft::cuda_cases()) {
+  for (const fft::fft_case& each : fft::emulated_cases()) {
     fft::choose_pairing(each.where);
     const auto device = std::make_shared<test::recording_device>(fft::capabilities_of(each.where));
     const test::current_device_guard current(device);
     const fft::problem problem = each.problem();
     const bool real = problem.kind != fft::kind::c2c;
     record(problem, each.direction(), protection::correct, nullptr);
-    if (real && problem.input.strides.empty()) record(fft::padded_rows(problem), each.direction(), protection::correct, nullptr);
+    if (real && problem.input.strides.empty()) record(test::in_place_problem(problem), each.direction(), protection::correct, nullptr);
     if ((each.uses & fft::k_unaligned) != 0) record(problem, each.direction(), protection::correct, nullptr, real ? 4 : 8);
     if ((each.uses & fft::k_bare) != 0) record(problem, each.direction(), protection::off, nullptr);
     if ((each.uses & fft::k_faults) != 0) {

@@ -12,7 +12,7 @@ using namespace ballast;
 
 template <class T>
 void list(const scheme_test::scheme_case& what) {
-  const std::vector<T> in(scheme_test::input_scalars<T>(what));
+  const std::vector<T> in(static_cast<std::size_t>(scheme_test::input_words(what)));
   execution how;
   how.protection = what.protection();
   (void)scheme_test::execute<T>(what, how, in, false);

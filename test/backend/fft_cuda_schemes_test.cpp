@@ -9,86 +9,50 @@
 #include <ballast/error.hpp>
 
 #include "backend/fft_cuda_schemes.hpp"
-#include "core/counter_rng.hpp"
+#include "support/devices.hpp"
+#include "support/fft_tolerances.hpp"
 
 namespace {
 
 using namespace ballast;
 using scheme_test::scheme_case;
 
-// What each signal should become, as complex numbers.
+// What a case is compared with: the packed words of each signal in more precision.
 template <class T>
-std::vector<std::vector<std::complex<double>>> expected(const scheme_case& what, const std::vector<T>& in) {
+std::vector<std::vector<fft::wide<T>>> expected(const scheme_case& what, const std::vector<T>& in) {
   const fft::token parsed = fft::parse_token(what.token);
-  const auto n = static_cast<std::size_t>(fft::resolve(parsed.problem).points());
-  const bool inverse = parsed.direction == fft::direction::inverse;
-  std::vector<std::vector<std::complex<double>>> all;
-  for (std::size_t b = 0; b < static_cast<std::size_t>(parsed.problem.batch); ++b) {
-    std::vector<std::complex<double>> x(n);
-    for (std::size_t j = 0; j < n; ++j) {
-      if (parsed.problem.kind == fft::kind::r2c) {
-        x[j] = static_cast<double>(in[b * n + j]);
-      } else if (parsed.problem.kind == fft::kind::c2c) {
-        x[j] = {static_cast<double>(in[2 * (b * n + j)]), static_cast<double>(in[2 * (b * n + j) + 1])};
-      } else {
-        const std::size_t half = n / 2 + 1;
-        const std::size_t from = j < half ? j : n - j;
-        x[j] = {static_cast<double>(in[2 * (b * half + from)]), static_cast<double>(in[2 * (b * half + from) + 1]) * (j < half ? 1 : -1)};
-        if (j == 0 || 2 * j == n) x[j].imag(0);
-      }
-    }
-    auto y = scheme_test::by_definition(std::move(x), parsed.problem.shape, inverse ? 1 : -1);
-    if (inverse) {
-      for (auto& z : y) z /= static_cast<double>(n);
-    }
-    if (parsed.problem.kind == fft::kind::r2c) y.resize(n / 2 + 1);
-    all.push_back(std::move(y));
-  }
+  const fft::geometry shape = fft::resolve(parsed.problem);
+  std::vector<std::vector<fft::wide<T>>> all;
+  for (std::int64_t b = 0; b < shape.batch; ++b) all.push_back(test::reference<T>(parsed.problem, parsed.direction, shape, in.data(), b));
   return all;
 }
 
 // The relative error of each signal in the 2-norm; infinity where something is not a number.
 template <class T>
-std::vector<double> errors(const scheme_case& what, const std::vector<T>& out,
-                           const std::vector<std::vector<std::complex<double>>>& right) {
-  const bool real = fft::parse_token(what.token).problem.kind == fft::kind::c2r;
+std::vector<double> errors(const std::vector<T>& out, const std::vector<std::vector<fft::wide<T>>>& right) {
   std::vector<double> all;
-  std::size_t at = 0;
+  const T* at = out.data();
   for (const auto& signal : right) {
-    double off = 0;
-    double size = 0;
-    for (const auto& z : signal) {
-      std::complex<double> got(static_cast<double>(out[at++]), 0);
-      if (!real) got.imag(static_cast<double>(out[at++]));
-      off += std::norm(got - z);
-      size += std::norm(z);
-    }
-    const double error = std::sqrt(off / size);
-    all.push_back(std::isfinite(error) ? error : std::numeric_limits<double>::infinity());
+    all.push_back(test::distance_of(at, signal.data(), static_cast<std::int64_t>(signal.size())).relative());
+    at += signal.size();
   }
   return all;
 }
 
 template <class T>
 std::vector<T> some_data(const scheme_case& what) {
-  std::vector<T> in(scheme_test::input_scalars<T>(what));
-  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<T>(core::random_uniform(7, 1, i) - 0.5);
-  return in;
+  return test::noise<T>(scheme_test::input_words(what), 7);
 }
 
 class device_here {
  public:
-  explicit device_here(const scheme_case& what) : device_(std::make_shared<simt::emulated_device>(scheme_test::device_for(what))) {
-    ballast::cuda::override_device(device_);
+  explicit device_here(const scheme_case& what) : current_(std::make_shared<simt::emulated_device>(scheme_test::device_for(what))) {
     scheme_test::replace_cufft();
   }
-  ~device_here() {
-    ballast::cuda::override_device(nullptr);
-    fft::cuda::override_cufft({});
-  }
+  ~device_here() { fft::cuda::override_cufft({}); }
 
  private:
-  std::shared_ptr<simt::emulated_device> device_;
+  test::current_device_guard current_;
 };
 
 // body(case, a value of the type of its data).
@@ -107,8 +71,10 @@ void each_case(Body&& body) {
 
 bool composite(const scheme_case& what) { return what.scheme == "threadblock" || what.scheme.starts_with("multi_transaction"); }
 bool can_be_in_place(const scheme_case& what) { return fft::parse_token(what.token).problem.kind == fft::kind::c2c; }
+double allowed(const scheme_case& what) { return test::error_bound_of_kind(fft::parse_token(what.token).problem); }
+// The error of a result that was repaired: a correction adds the difference of two checksums, with their rounding errors.
 template <class T>
-constexpr double k_close = sizeof(T) == 4 ? 1e-6 : 2e-15;
+constexpr double k_repaired = sizeof(T) == 4 ? 2e-5 : 4e-14;
 
 execution with(protection level, const inject::plan* faults = nullptr) {
   execution how;
@@ -128,7 +94,7 @@ TEST(fft_cuda_schemes, are_right_and_clean_without_faults) {
       EXPECT_EQ(seen.report.verdict, verdict::clean);
       EXPECT_EQ(seen.report.scheme, what.scheme);
       EXPECT_EQ(seen.report.checks > 0, what.protect);
-      for (const double error : errors(what, seen.out, right)) ASSERT_LT(error, k_close<T>);
+      for (const double error : errors(seen.out, right)) ASSERT_LE(error, allowed(what));
     }
   });
 }
@@ -156,7 +122,7 @@ TEST(fft_cuda_schemes, are_refused_where_they_mean_nothing) {
   for (const auto name : fft::cuda::schemes()) EXPECT_NE(unknown.find(name), std::string::npos) << name;
 }
 
-// A fault that doubles or halves a number. What a composite sees it corrects, wherever the input is.
+// A fault that doubles or halves a number: what a composite sees it corrects, in place or not.
 TEST(fft_cuda_schemes, correct_what_is_struck_between_load_and_store) {
   each_case([](const scheme_case& what, auto zero) {
     using T = decltype(zero);
@@ -168,7 +134,7 @@ TEST(fft_cuda_schemes, correct_what_is_struck_between_load_and_store) {
     int runs = 0;
     for (const auto where : {inject::site::fft_input, inject::site::fft_stage, inject::site::fft_intermediate, inject::site::fft_output,
                              inject::site::fft_twiddle}) {
-      // All that these see.
+      // These schemes see nothing else.
       if (what.scheme == "thread" && where != inject::site::fft_stage) continue;
       if (what.scheme == "offline" && where != inject::site::fft_output) continue;
       for (std::uint64_t seed = 0; seed < 6; ++seed) {
@@ -181,12 +147,12 @@ TEST(fft_cuda_schemes, correct_what_is_struck_between_load_and_store) {
         EXPECT_NE(seen.report.verdict, verdict::uncorrectable);
         EXPECT_EQ(seen.report.false_alarms, 0u);
         if (seen.report.verdict == verdict::clean) {
-          ++missed;  // a word that nothing was in, or whose effect is below the floor: the result must be good in any case
+          ++missed;  // the word was not in use, or the effect is below the floor: the result must be good in any case
         } else {
           EXPECT_EQ(seen.report.detected, 1u);
           corrected += seen.report.verdict == verdict::corrected;
         }
-        for (const double error : errors(what, seen.out, right)) ASSERT_LT(error, 20 * k_close<T>);
+        for (const double error : errors(seen.out, right)) ASSERT_LT(error, k_repaired<T>);
       }
     }
     EXPECT_LE(missed, runs / 2);
@@ -194,7 +160,7 @@ TEST(fft_cuda_schemes, correct_what_is_struck_between_load_and_store) {
   });
 }
 
-// NaN, Inf and numbers of any size: no composite can express them.
+// NaN, Inf and numbers of any size: a composite cannot correct them.
 TEST(fft_cuda_schemes, never_pass_what_they_cannot_correct) {
   each_case([](const scheme_case& what, auto zero) {
     using T = decltype(zero);
@@ -219,7 +185,7 @@ TEST(fft_cuda_schemes, never_pass_what_they_cannot_correct) {
         }
         SCOPED_TRACE(to_json(seen.report));
         repaired += seen.report.verdict != verdict::clean;
-        for (const double error : errors(what, seen.out, right)) ASSERT_LT(error, 20 * k_close<T>);
+        for (const double error : errors(seen.out, right)) ASSERT_LT(error, k_repaired<T>);
       }
     }
     EXPECT_GE(repaired, 5);
@@ -244,9 +210,9 @@ TEST(fft_cuda_schemes, locate_the_signal) {
       const event& told = seen.report.events[0];
       EXPECT_EQ(told.site, "fft.composite");
       EXPECT_GT(told.residual, told.threshold);
-      const auto off = errors(what, seen.out, right);
+      const auto off = errors(seen.out, right);
       const auto worst = std::ranges::max_element(off);
-      if (*worst < k_close<T>) continue;  // it hit what is not stored
+      if (*worst < allowed(what)) continue;  // it struck a number that is not stored
       EXPECT_EQ(told.index, worst - off.begin());
       places.insert(told.index);
     }
@@ -268,7 +234,7 @@ TEST(fft_cuda_schemes, recognise_faults_of_the_check) {
       const auto seen = scheme_test::execute<T>(what, with(protection::correct, &faults), in, false);
       EXPECT_EQ(seen.report.verdict, verdict::recomputed);
       EXPECT_EQ(seen.report.false_alarms, 1u);
-      for (const double error : errors(what, seen.out, right)) ASSERT_LT(error, k_close<T>);
+      for (const double error : errors(seen.out, right)) ASSERT_LE(error, allowed(what));
     }
   });
 }
@@ -289,12 +255,12 @@ TEST(fft_cuda_schemes, repair_several_faults_out_of_place) {
       const auto seen = scheme_test::execute<T>(what, with(protection::correct, &faults), in, false);
       EXPECT_NE(seen.report.verdict, verdict::uncorrectable);
       EXPECT_NE(seen.report.verdict, verdict::clean);
-      for (const double error : errors(what, seen.out, right)) ASSERT_LT(error, 20 * k_close<T>);
+      for (const double error : errors(seen.out, right)) ASSERT_LT(error, k_repaired<T>);
     }
   });
 }
 
-// Signals that are equal, of any size, zero, or not numbers at all are no faults, in place least of all.
+// Signals that are equal, of any size, zero, or not numbers are no faults, also in place.
 TEST(fft_cuda_schemes, raise_no_alarm_for_unusual_data) {
   each_case([](const scheme_case& what, auto zero) {
     using T = decltype(zero);

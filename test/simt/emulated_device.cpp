@@ -55,6 +55,8 @@ bool register_kernel(std::string_view expression, const registered_kernel& kerne
   return true;
 }
 
+bool is_registered(std::string_view expression) { return registry().contains(normalized(expression)); }
+
 ballast::cuda::capabilities emulated_capabilities(int multiprocessors, int major) {
   const bool hopper = major >= 9;
   ballast::cuda::capabilities about;

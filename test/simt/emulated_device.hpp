@@ -31,6 +31,9 @@ struct registered_kernel {
 // calls it before main.
 bool register_kernel(std::string_view expression, const registered_kernel& kernel);
 
+// Whether a kernel is registered under this expression.
+bool is_registered(std::string_view expression);
+
 template <class... Arguments>
 bool register_kernel(std::string_view expression, void (*kernel)(Arguments...)) {
   const auto call = [](void (*erased)(), const ballast::cuda::kernel_argument* arguments) {

@@ -1,58 +1,32 @@
-// The problems that the cuda backend's FFT is tested with on the emulator: one list for the program that finds out which kernels they need
-// and for the tests that run them.
+// The problems that the FFT's backends are tested with. emulated_cases() are small: the generator (fft_cuda_kernels.cpp) makes the kernels
+// for them, and every backend runs them. host_cases() are more: the emulator runs those that need no other kernels.
 // Layer: backend tests.
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include <ballast/fft.hpp>
 
-#include "cuda/device.hpp"
-#include "fft/cuda/transform.hpp"
 #include "fft/problem.hpp"
-#include "inject/plan.hpp"
-#include "simt/emulated_device.hpp"
 
 namespace ballast::fft {
 
-// The emulated device. `single` has one multiprocessor, so that its blocks go over several tiles. `small` has so little shared memory that
-// lines of more than 64 (f32) or 32 (f64) elements take several passes, having no clusters, and so little memory that what waits between
-// them is kept below 1 MB. `clustered` has clusters, which hold lines of more than 256 (f32) or 128 (f64) elements. `paired` is `small`
-// with several blocks on a multiprocessor: passes that follow each other are one launch where they can be (on the others never), and
-// several blocks run side by side.
+// The emulated device of a case (fft_emulator.hpp); the backends of the host have no use for it. `single` has one multiprocessor, so that a
+// block processes several tiles. `small` has little shared memory and no clusters: lines of more than 64 (f32) or 32 (f64) elements take
+// several passes; and little memory: what waits between passes stays below 1 MB. `clustered` holds lines of more than 256 (f32) or 128
+// (f64) elements in clusters. `paired` is `small` with several blocks on a multiprocessor: two passes are one launch wherever that is
+// possible (never on the others), and several blocks run side by side.
 enum class machine : std::uint8_t { whole, single, small, clustered, paired };
 
-// Whether short lines already take several passes.
-inline bool divides(machine which) { return which == machine::small || which == machine::paired; }
-
-inline ballast::cuda::capabilities capabilities_of(machine which) {
-  ballast::cuda::capabilities about = simt::emulated_capabilities(which == machine::single ? 1 : 4);
-  if (divides(which)) {
-    about.shared_per_block = 8192 + 4 * 64;
-    about.shared_per_multiprocessor = which == machine::small ? about.shared_per_block : 4 * about.shared_per_block;
-    about.memory = std::int64_t{1} << 28;
-    about.major = 8;
-  }
-  if (which == machine::clustered) {
-    about.shared_per_block = 8192 + 4 * 256;
-    about.shared_per_multiprocessor = 4 * (about.shared_per_block + 1024);
-  }
-  return about;
-}
-
-inline void choose_pairing(machine which) {
-  cuda::override_pairing(which == machine::paired ? cuda::pairing::wherever_possible : cuda::pairing::never);
-}
-
-// How else than protected a case is run: without protection; with kernels that faults can be injected into, protected and not; with an
-// input that is aligned for one complex number only, or with reals that are aligned for one real only.
+// In which further ways the emulator runs a case; each needs kernels of its own. k_bare: without protection. k_faults: with kernels that
+// faults can be injected into, protected and not; the cpu backend is struck in these cases, too. k_unaligned: with an input that is aligned
+// for one complex number only, or with reals that are aligned for one real only.
 enum use : unsigned { k_protected_only = 0, k_bare = 1, k_faults = 2, k_unaligned = 4 };
 
-struct cuda_case {
-  const char* token;
+struct fft_case {
+  std::string token = {};
   machine where = machine::whole;
   unsigned uses = k_protected_only;
   fft::norm norm = norm::backward;
@@ -66,11 +40,18 @@ struct cuda_case {
     return made;
   }
   fft::direction direction() const { return parse_token(token).direction; }
+  bool strided() const { return !input.strides.empty() || !output.strides.empty(); }
 };
 
-// Batches are no multiples of the lines of a tile where tiles have more than one.
-inline const std::vector<cuda_case>& cuda_cases() {
-  static const std::vector<cuda_case> cases = {
+inline std::string name_of(const fft_case& each) {
+  constexpr const char* machines[] = {"", " single", " small", " clustered", " paired"};
+  constexpr const char* norms[] = {"", " ortho", " forward"};
+  return each.token + machines[static_cast<int>(each.where)] + norms[static_cast<int>(each.norm)] + (each.strided() ? " strided" : "");
+}
+
+// Where a tile has several lines, the batch is no multiple of them.
+inline const std::vector<fft_case>& emulated_cases() {
+  static const std::vector<fft_case> cases = {
       // One pass: every radix, powers of two and mixed ones.
       {"fft_c2c_f32_n1_b37_fwd"},
       {"fft_c2c_f64_n2_b75_fwd"},
@@ -163,8 +144,8 @@ inline const std::vector<cuda_case>& cuda_cases() {
       {"fft_r2c_f32_n1152_b3_fwd", machine::clustered, k_bare},
       {"fft_c2r_f64_n512_b5_inv", machine::clustered, k_bare | k_faults},
       {"fft_c2r_f32_n4096_b3_inv", machine::clustered, k_bare},
-      // Two passes in one launch: two of two, of one that is in place, of two and of real data and of a convolution, the last two of three,
-      // two axes; batches below and beyond what the ring holds.
+      // Two passes in one launch: of two passes, in place, of real data, of a convolution, the last two of three, two axes. Batches are
+      // smaller and larger than what the ring holds.
       {"fft_c2c_f32_n1024_b1_fwd", machine::paired, k_bare},
       {"fft_c2c_f32_n1024_b2_fwd", machine::paired},
       {"fft_c2r_f32_n12x18_b1_inv", machine::paired},
@@ -191,23 +172,58 @@ inline const std::vector<cuda_case>& cuda_cases() {
   return cases;
 }
 
-// Strides with which a real and a complex side share memory.
-inline fft::problem padded_rows(fft::problem p) {
-  const std::int64_t half = p.shape.back() / 2 + 1;
-  layout real{std::vector<std::int64_t>(p.shape.size(), 1)}, complex = real;
-  std::int64_t stride = half;
-  for (std::size_t axis = p.shape.size() - 1; axis-- > 0; stride *= p.shape[axis]) {
-    complex.strides[axis] = stride;
-    real.strides[axis] = 2 * stride;
-  }
-  real.distance = 2 * stride;
-  complex.distance = stride;
-  p.input = p.kind == kind::r2c ? real : complex;
-  p.output = p.kind == kind::r2c ? complex : real;
-  return p;
+// In both precisions every kind, one to three axes, lengths of every class, strides; complex data also in both directions and with every
+// norm.
+inline const std::vector<fft_case>& host_cases() {
+  static const std::vector<fft_case> cases = [] {
+    std::vector<fft_case> made;
+    const auto add = [&](kind what, const std::string& type, const std::string& shape, fft_case each) {
+      const std::string name = what == kind::c2c ? "fft_c2c_" : what == kind::r2c ? "fft_r2c_" : "fft_c2r_";
+      for (const char* way : {"_fwd", "_inv"}) {
+        if (what == (way[1] == 'f' ? kind::c2r : kind::r2c)) continue;
+        each.token = name + type + "_n" + shape + way;
+        made.push_back(each);
+      }
+    };
+    for (const char* type : {"f32", "f64"}) {
+      for (const char* shape : {"1_b3",    "2_b5",    "7_b20",      "8_b40",      "30_b17",    "64_b33",      "101_b9",   "360_b18",
+                                "1000_b3", "4096_b5", "8192_b2",    "6000_b2",    "8x8_b5",    "33x20_b3",    "20x33_b2", "64x96_b2",
+                                "1x40_b3", "40x1_b3", "17x5x12_b2", "6x34x18_b2", "3x1x20_b2", "16x32x64_b1", "2x3x7_b4", "5001_b2"}) {
+        for (const norm factor : {norm::backward, norm::ortho, norm::forward}) add(kind::c2c, type, shape, {.norm = factor});
+        add(kind::r2c, type, shape, {});
+        add(kind::c2r, type, shape, {});
+      }
+      for (const kind what : {kind::c2c, kind::r2c, kind::c2r}) {
+        add(what, type, "60_b21", {.input = {{1}, 64}, .output = {{3}, 200}});
+        add(what, type, "60_b21", {.input = {{21}, 1}, .output = {{21}, 1}});
+        add(what, type, "60_b21", {.input = {{2}, 130}, .output = {{40}, 1}});
+        add(what, type, "9000_b2", {.input = {{2}, 18001}, .output = {{3}, 27001}});
+        add(what, type, "9000_b2", {.input = {{1}, 9000}, .output = {{2}, 1}});
+        add(what, type, "12x20_b3", {.input = {{25, 1}, 320}, .output = {{2, 30}, 700}});
+        add(what, type, "5x12x20_b2", {.input = {{300, 25, 1}, 1600}, .output = {{1, 6, 80}, 1700}});
+        add(what, type, "67_b20", {.input = {{20}, 1}, .output = {{1}, 67}});
+        add(what, type, "10007_b1", {.input = {{2}, 0}, .output = {{1}, 0}});
+      }
+    }
+    return made;
+  }();
+  return cases;
 }
 
-// Runs before anything else in both programs: the tuning table beside this file instead of the user's own.
-inline void use_own_tuning() { setenv("BALLAST_CACHE_DIR", BALLAST_TEST_DIR "/backend/fft_cuda_tuning", 1); }
+// What the backends of the host inject every fault into, in both precisions.
+inline const std::vector<fft_case>& host_fault_cases() {
+  static const std::vector<fft_case> cases = [] {
+    std::vector<fft_case> made;
+    for (const std::string type : {"f32", "f64"}) {
+      for (const char* shape : {"64_b40", "100_b20", "37_b20", "134_b20", "4096_b2", "48x32_b2", "6x20x24_b1", "10007_b1"})
+        made.push_back({"fft_c2c_" + type + "_n" + shape + "_fwd", machine::whole, k_faults});
+      for (const char* shape : {"128_b18", "40x33_b1"})
+        made.push_back({"fft_r2c_" + type + "_n" + shape + "_fwd", machine::whole, k_faults});
+      made.push_back({"fft_c2r_" + type + "_n90_b18_inv", machine::whole, k_faults});
+    }
+    return made;
+  }();
+  return cases;
+}
 
 }  // namespace ballast::fft

@@ -1,0 +1,159 @@
+// See fft_cuda_target.hpp.
+#include "backend/fft_cuda_target.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "backend/fft_emulator.hpp"
+#include "cuda/shared_state.hpp"
+#include "fft/cuda/schedule.hpp"
+#include "support/devices.hpp"
+#include "support/effort.hpp"
+
+namespace ballast::fft {
+namespace {
+
+[[maybe_unused]] const bool ready = [] {
+  use_own_tuning();
+  return true;
+}();
+
+class emulated_target final : public target {
+ public:
+  backend where() const override { return backend::cuda; }
+  std::string_view signal_site() const override { return "fft.line"; }
+  std::shared_ptr<const void> prepare(const fft_case& which, std::uint64_t order) const override {
+    struct watched {
+      emulator device;
+      ~watched() {
+        ballast::cuda::forget_idle_states();  // the tables that the next plan would find
+        EXPECT_EQ(device->allocated(), 0) << "memory that a plan has not released";
+      }
+    };
+    return std::shared_ptr<const watched>(new watched{emulator(which.where, order)});
+  }
+  execution how(std::uint64_t, protection guard, const inject::plan* faults) const override {
+    execution made;
+    made.backend = backend::cuda;
+    made.protection = guard;
+    made.faults = faults;
+    made.throw_on_uncorrectable = false;
+    return made;
+  }
+  std::shared_ptr<void> allocate(std::size_t bytes) const override {
+    const auto held = std::make_shared<ballast::cuda::device_buffer>(ballast::cuda::current_device(), static_cast<std::int64_t>(bytes));
+    return {held, held->data()};
+  }
+  bool same_arithmetic(const test::subject<float>& given, bool tiles) const override { return compare(given, tiles); }
+  bool same_arithmetic(const test::subject<double>& given, bool tiles) const override { return compare(given, tiles); }
+
+ private:
+  template <class T>
+  static bool compare(const test::subject<T>& given, bool tiles) {
+    cuda::schedule_request wanted;
+    wanted.shape = given.shape;
+    wanted.precision = given.problem.precision;
+    wanted.direction = given.way;
+    wanted.scaled = given.scale() != 1;
+    wanted.pairs = cuda::chosen_pairing();
+    const auto& about = ballast::cuda::current_device()->about();
+    const auto bare = cuda::make_schedule(wanted, about).passes;
+    wanted.check = cuda::check_form::verify_before_store;
+    const auto checked = cuda::make_schedule(wanted, about).passes;
+    return std::ranges::equal(bare, checked, [&](const cuda::pass& x, const cuda::pass& y) {
+      return std::ranges::equal(x.policy.radix, y.policy.radix) &&
+             (!tiles || (x.policy.lines == y.policy.lines && x.policy.threads == y.policy.threads));
+    });
+  }
+};
+
+// Whether the emulator has all kernels of the problem, in every form that the tests run: as it is and with rows for in place.
+bool has_kernels(const fft_case& which, protection guard) {
+  choose_pairing(which.where);
+  const auto device = std::make_shared<test::recording_device>(capabilities_of(which.where));
+  const test::current_device_guard current(device);
+  std::vector<problem> forms = {which.problem()};
+  if (forms[0].kind != kind::c2c && !which.strided()) forms.push_back(test::in_place_problem(forms[0]));
+  for (const problem& form : forms) {
+    const plan made(form, emulated().how(1, guard));
+    const geometry shape = resolve(form);
+    const std::size_t bytes = static_cast<std::size_t>(std::max(shape.input.extent, shape.output.extent)) * 16;
+    const std::vector<std::byte> memory(2 * bytes);
+    (void)made.enqueue(which.direction(), memory.data(), const_cast<std::byte*>(memory.data()) + bytes).get();
+  }
+  return std::ranges::all_of(device->requests, [](const auto& each) { return simt::is_registered(each.expression); });
+}
+
+std::vector<run_of_case> of(const std::vector<const fft_case*>& cases, int repeats = 1) {
+  std::vector<run_of_case> made;
+  for (const fft_case* each : cases) made.push_back({*each, {&emulated()}, repeats});
+  return made;
+}
+
+}  // namespace
+
+const target& emulated() {
+  static const emulated_target only;
+  return only;
+}
+
+const fft_case& case_of(std::string_view token, machine where) {
+  for (const fft_case& each : emulated_cases()) {
+    if (each.token == token && each.where == where && !each.strided()) return each;
+  }
+  throw std::logic_error(std::string(token));
+}
+
+int orders() { return test::sampled() ? 1 : 3; }
+
+const std::vector<run_of_case>& every_run() {
+  static const std::vector<run_of_case> runs = [] {
+    std::vector<run_of_case> made;
+    for (const fft_case& each : emulated_cases()) made.push_back({each, {&emulated()}});
+    const std::size_t own = made.size();
+    for (fft_case each : host_cases()) {
+      if (!has_kernels(each, protection::correct)) continue;
+      if (has_kernels(each, protection::off)) each.uses = k_bare;
+      made.push_back({each, {&emulated()}});
+    }
+    EXPECT_GE(made.size(), own + 15) << "cases of the host that need no other kernels";
+    return made;
+  }();
+  return runs;
+}
+
+const std::vector<run_of_case>& fault_runs() {
+  static const std::vector<run_of_case> runs = [] {
+    std::vector<run_of_case> made;
+    for (const fft_case& each : emulated_cases()) {
+      const geometry shape = resolve(each.problem());
+      const std::int64_t points = shape.points() * shape.batch;
+      if ((each.uses & k_faults) == 0 || points > (test::sampled() ? 5000 : 20000)) continue;
+      // A sample tries a third of the models: as many seeds more, for one strike may find only lanes that have no element.
+      made.push_back({each, {&emulated()}, test::sampled() ? 6 : points > 1000 ? 2 : 4, test::sampled() ? 3 : 1});
+    }
+    return made;
+  }();
+  return runs;
+}
+
+const std::vector<run_of_case>& flip_runs() {
+  static const std::vector<run_of_case> runs =
+      of({&case_of("fft_c2c_f32_n64_b43_fwd", machine::whole), &case_of("fft_c2c_f64_n100_b9_fwd", machine::whole)},
+         test::sampled() ? 60 : 1200);
+  return runs;
+}
+
+const std::vector<run_of_case>& persistent_runs() {
+  static const std::vector<run_of_case> runs =
+      of({&case_of("fft_c2c_f32_n64_b43_fwd", machine::whole), &case_of("fft_c2c_f64_n32_b35_fwd", machine::whole)});
+  return runs;
+}
+
+const std::vector<run_of_case>& many_tile_runs() {
+  static const std::vector<run_of_case> runs =
+      of({&case_of("fft_c2c_f32_n256_b77_fwd", machine::single), &case_of("fft_c2c_f64_n32_b35_fwd", machine::whole)});
+  return runs;
+}
+
+}  // namespace ballast::fft

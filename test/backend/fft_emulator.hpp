@@ -1,0 +1,63 @@
+// The emulated devices of fft_cases.hpp, for the program that finds out which kernels the cases need and for the tests that run them.
+// Layer: backend tests.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+#include "backend/fft_cases.hpp"
+#include "cuda/device.hpp"
+#include "fft/cuda/transform.hpp"
+#include "simt/emulated_device.hpp"
+
+namespace ballast::fft {
+
+// Whether short lines already take several passes.
+inline bool divides(machine which) { return which == machine::small || which == machine::paired; }
+
+inline ballast::cuda::capabilities capabilities_of(machine which) {
+  ballast::cuda::capabilities about = simt::emulated_capabilities(which == machine::single ? 1 : 4);
+  if (divides(which)) {
+    about.shared_per_block = 8192 + 4 * 64;
+    about.shared_per_multiprocessor = which == machine::small ? about.shared_per_block : 4 * about.shared_per_block;
+    about.memory = std::int64_t{1} << 28;
+    about.major = 8;
+  }
+  if (which == machine::clustered) {
+    about.shared_per_block = 8192 + 4 * 256;
+    about.shared_per_multiprocessor = 4 * (about.shared_per_block + 1024);
+  }
+  return about;
+}
+
+inline void choose_pairing(machine which) {
+  cuda::override_pairing(which == machine::paired ? cuda::pairing::wherever_possible : cuda::pairing::never);
+}
+
+// An emulated device, which is the current one while this lives. `seed` decides about the order of threads.
+class emulator {
+ public:
+  explicit emulator(machine which, std::uint64_t seed = 1)
+      : device_(std::make_shared<simt::emulated_device>(capabilities_of(which), seed << 32)) {
+    choose_pairing(which);
+    if (which == machine::paired) device_->run_together(static_cast<std::int64_t>(2 + seed % 4));
+    ballast::cuda::override_device(device_);
+  }
+  ~emulator() {
+    ballast::cuda::override_device(nullptr);
+    cuda::override_pairing(cuda::pairing::where_it_pays);
+  }
+  emulator(const emulator&) = delete;
+  emulator& operator=(const emulator&) = delete;
+  const std::shared_ptr<simt::emulated_device>& operator*() const { return device_; }
+  simt::emulated_device* operator->() const { return device_.get(); }
+
+ private:
+  std::shared_ptr<simt::emulated_device> device_;
+};
+
+// Runs before anything else in both programs: the tuning table beside this file instead of the user's own.
+inline void use_own_tuning() { setenv("BALLAST_CACHE_DIR", BALLAST_TEST_DIR "/backend/fft_cuda_tuning", 1); }
+
+}  // namespace ballast::fft

@@ -1,0 +1,101 @@
+// A problem of the FFT with its data and what its transform should be: what the backend tests run.
+// Layer: test harness.
+#pragma once
+
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <ballast/fft.hpp>
+
+#include "fft/problem.hpp"
+#include "support/fft_data.hpp"
+#include "support/fft_tolerances.hpp"
+
+namespace ballast::test {
+
+// Arrays are words, strided as the problem says.
+template <class T>
+class subject {
+ public:
+  static constexpr T k_untouched = 77;  // what outputs hold before they are written
+
+  fft::problem problem;
+  fft::direction way;
+  fft::geometry shape;
+  std::vector<T> in;
+
+  subject(const fft::problem& what, fft::direction where_to, std::uint64_t seed)
+      : problem(what), way(where_to), shape(fft::resolve(problem)) {
+    set(noise<T>(words_of_signal(shape.input) * shape.batch, seed));
+  }
+
+  std::int64_t points() const { return shape.points(); }
+  std::int64_t signals() const { return shape.batch; }
+  std::int64_t out_words() const { return words_of_signal(shape.output); }  // of one signal
+  double scale() const { return scale_of(problem, way); }
+  bool can_be_in_place() const { return shape.kind == fft::kind::c2c && shape.input == shape.output; }
+
+  // Packed words of all signals. Between strided elements is NaN, which nobody must read.
+  void set(std::vector<T> packed) {
+    wanted_.clear();
+    in = unpack(shape.input, shape.batch, packed, std::numeric_limits<T>::quiet_NaN());
+  }
+
+  std::vector<T> fresh() const { return std::vector<T>(static_cast<std::size_t>(words_of_side(shape.output)), k_untouched); }
+
+  report run(const fft::plan& by, const T* from, T* to) const { return execute<T>(by, shape, way, from, to); }
+  report run(const fft::plan& by, std::vector<T>& out) const { return run(by, in.data(), out.data()); }
+
+  // The packed words of signal b of an output.
+  std::vector<T> got(const std::vector<T>& out, std::int64_t b) const {
+    fft::side one = shape.output;
+    return pack(one, 1, out.data() + b * one.distance * (one.real ? 1 : 2));
+  }
+  // And what they should be.
+  const std::vector<fft::wide<T>>& wanted(std::int64_t b) const {
+    wanted_.resize(static_cast<std::size_t>(shape.batch));
+    auto& one = wanted_[static_cast<std::size_t>(b)];
+    if (!one) one = reference<T>(problem, way, shape, in.data(), b);
+    return *one;
+  }
+  double error(const std::vector<T>& out, std::int64_t b) const {
+    return distance_of(got(out, b).data(), wanted(b).data(), out_words()).relative();
+  }
+  // What `error` may be.
+  double allowed() const { return error_bound_of_kind(problem) + (scale() == 1 ? 0 : 2 * unit_roundoff(problem.precision)); }
+
+  // What is not an element of `out` is as it was.
+  void expect_gaps_kept(const std::vector<T>& out) const {
+    const std::vector<T> ones(static_cast<std::size_t>(out_words() * shape.batch), T(1));
+    const std::vector<T> written = unpack(shape.output, shape.batch, ones, T(0));
+    for (std::size_t i = 0; i < out.size(); ++i) ASSERT_TRUE(written[i] != 0 || out[i] == k_untouched) << i;
+  }
+
+ private:
+  mutable std::vector<std::optional<std::vector<fft::wide<T>>>> wanted_;
+};
+
+// Bitwise, so that NaN equals itself.
+template <class T>
+bool same(const std::vector<T>& x, const std::vector<T>& y) {
+  return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0;
+}
+
+// ‖words‖₂.
+template <class T>
+double norm_of(const std::vector<T>& words) {
+  double squares = 0;
+  for (const T x : words) squares += static_cast<double>(x) * static_cast<double>(x);
+  return std::sqrt(squares);
+}
+
+}  // namespace ballast::test
