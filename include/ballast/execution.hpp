@@ -35,8 +35,8 @@ struct execution {
       {};                                // called after each iteration (K-Means) or panel (QR), from the calling thread; not by FFT
   const inject::plan* faults = nullptr;  // faults to inject; unsupported_error in the production library unless null
 
-  // For the cuda backend; the others take no notice. Operands that lie on the device (or in managed memory) are used where they lie; others
-  // are copied there and back. Work on the device is ordered on `stream`.
+  // Operands may lie in host memory, on the device, or in managed memory. The backend uses them where they lie if it can; else it copies
+  // them, and results back. Copies and the cuda backend's work are ordered on `stream`.
   void* stream = nullptr;               // a cudaStream_t or CUstream; null: the default stream
   std::span<std::byte> workspace = {};  // device memory to use instead of allocating; must live, and be nobody else's, while a call runs
 };

@@ -77,6 +77,9 @@ BALLAST_HD constexpr bool comparison_struck(const finding& seen) {
 // How the attempts at one tile ended. open: compute it again.
 enum class outcome : std::uint8_t { open, clean, corrected, recomputed, uncorrectable };
 
+// Whether the last computation is right and may be stored.
+BALLAST_HD constexpr bool stands(outcome how) { return how != outcome::open && how != outcome::uncorrectable; }
+
 // The decisions of an attempt loop, for loops that keep their state themselves: kernels keep it in registers and shared memory.
 
 // Whether a computation is good: a judged one must pass; an unjudged one must have the bits of the computation before it (`same`).

@@ -2,6 +2,7 @@
 // Layer: foundation, device code.
 #pragma once
 
+#include "abft/attempt.hpp"
 #include "cuda/arch/thread.cuh"
 #include "cuda/block/event_ring.hpp"
 #include "cuda/block/launch.cuh"
@@ -25,6 +26,22 @@ __device__ __forceinline__ void write_event(const Launch& given, event_ring& rin
   // The log is memory, too: what is struck here no longer fits the seal.
   given.strike(index<1>{}, inject::site::event_log, inject::device_place{0, 1, 0, 1, 0, 1}, &e.residual);
   ring.events[at] = e;
+}
+
+// The same for a tile whose attempts have ended: nothing if that is clean. `index`: of device_event; `part` and `check`: of event_word.
+template <class Launch>
+__device__ __forceinline__ void write_outcome(const Launch& given, event_ring& ring, abft::outcome how, const abft::finding& first,
+                                              std::int64_t index, std::uint32_t part = 0, std::uint32_t check = 0) {
+  if (how == abft::outcome::open || how == abft::outcome::clean) return;
+  const event_action action = how == abft::outcome::corrected    ? event_action::corrected
+                              : how == abft::outcome::recomputed ? event_action::recomputed
+                                                                 : event_action::uncorrectable;
+  write_event(given, ring, action, [&](device_event& e) {
+    e.index = index;
+    e.residual = first.residual;
+    e.threshold = first.threshold * first.threshold;
+    e.what = event_word(part, check, action);
+  });
 }
 
 }  // namespace ballast::cuda
