@@ -9,7 +9,6 @@
 #include <map>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -32,7 +31,8 @@ class driver_kernel final : public kernel {
   unsigned shared = 0;
   unsigned cluster = 1;
   bool overlaps = false;
-  std::optional<std::vector<std::size_t>> argument_bytes;  // as the compiler laid them out, where the driver tells
+  std::size_t arguments = 1;
+  std::vector<std::size_t> argument_bytes;  // of each, as the compiler laid it out; empty where the driver does not tell
 };
 
 class driver_event final : public stream_event {
@@ -174,7 +174,7 @@ class driver_device final : public device {
       throw error(fmt::format("{}: expected 1 to {} blocks, got {}", ours.expression, k_most_blocks, blocks));
     if (given.size() > k_most_arguments)
       throw error(fmt::format("{}: expected at most {} arguments, got {}", ours.expression, k_most_arguments, given.size()));
-    if (ours.argument_bytes) check_arguments(ours, given);
+    check_arguments(ours, given);
     const in_context scope(functions_, context_);
     launch_attributes attributes{};
     const driver::launch_config config = configure(ours, blocks, on, attributes);
@@ -272,7 +272,7 @@ class driver_device final : public device {
   struct by_what_is_loaded {
     bool operator()(const kernel_request& a, const kernel_request& b) const {
       const auto parts = [](const kernel_request& r) {
-        return std::tie(r.threads, r.shared, r.cluster, r.blocks, r.overlaps, r.expression, r.header);
+        return std::tie(r.threads, r.shared, r.cluster, r.blocks, r.overlaps, r.arguments, r.expression, r.header);
       };
       return parts(a) < parts(b);
     }
@@ -288,12 +288,11 @@ class driver_device final : public device {
   void check(driver::result got, const char* call) const { driver::check(functions_, got, call); }
 
   static void check_arguments(const driver_kernel& which, std::span<const kernel_argument> given) {
-    const std::vector<std::size_t>& laid_out = *which.argument_bytes;
-    if (laid_out.size() != given.size())
-      throw error(fmt::format("{}: expected {} arguments, got {}", which.expression, laid_out.size(), given.size()));
-    for (std::size_t i = 0; i < given.size(); ++i) {
-      if (laid_out[i] != given[i].bytes)
-        throw error(fmt::format("{}: expected an argument of {} bytes, got {}", which.expression, laid_out[i], given[i].bytes));
+    if (which.arguments != given.size())
+      throw error(fmt::format("{}: expected {} arguments, got {}", which.expression, which.arguments, given.size()));
+    for (std::size_t i = 0; i < which.argument_bytes.size(); ++i) {
+      if (which.argument_bytes[i] != given[i].bytes)
+        throw error(fmt::format("{}: expected an argument of {} bytes, got {}", which.expression, which.argument_bytes[i], given[i].bytes));
     }
   }
 
@@ -314,6 +313,7 @@ class driver_device final : public device {
     made->shared = static_cast<unsigned>(wanted.shared);
     made->cluster = static_cast<unsigned>(wanted.cluster);
     made->overlaps = wanted.overlaps && about_.major >= 9;
+    made->arguments = static_cast<std::size_t>(wanted.arguments);
 
     std::array<char, 4096> log{};
     const std::array keys{static_cast<int>(driver::k_error_log), static_cast<int>(driver::k_error_log_bytes)};
@@ -339,11 +339,11 @@ class driver_device final : public device {
       }
       if (wanted.cluster > k_portable_cluster)
         check(functions_.function_set(made->function, driver::k_nonportable_cluster, 1), "cuFuncSetAttribute");
-      if (functions_.parameter != nullptr) {
-        std::vector<std::size_t> all;
+      // Asking for one that the kernel does not have would be an error of the driver's, which compute-sanitizer reports.
+      for (std::size_t i = 0; functions_.parameter != nullptr && i < static_cast<std::size_t>(wanted.arguments); ++i) {
         std::size_t offset = 0, bytes = 0;
-        while (functions_.parameter(made->function, all.size(), &offset, &bytes) == driver::k_success) all.push_back(bytes);
-        if (!all.empty()) made->argument_bytes = std::move(all);
+        check(functions_.parameter(made->function, i, &offset, &bytes), "cuFuncGetParamInfo");
+        made->argument_bytes.push_back(bytes);
       }
     } catch (...) {
       functions_.module_unload(module);

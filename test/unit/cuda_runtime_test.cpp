@@ -403,7 +403,9 @@ TEST_F(cuda_runtime, refuses_launches_that_cannot_be_meant) {
 TEST_F(cuda_runtime, launches_with_several_arguments) {
   fake.parameter_bytes = {8, 4};
   const auto on = open();
-  const kernel& plain = on->load(k_plain);
+  kernel_request two = k_plain;
+  two.arguments = 2;
+  const kernel& plain = on->load(two);
   const std::int64_t first = 77;
   const std::int32_t second = 88;
   const kernel_argument both[] = {{&first, sizeof first}, {&second, sizeof second}};
