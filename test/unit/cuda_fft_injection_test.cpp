@@ -5,6 +5,7 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -19,22 +20,22 @@
 namespace ballast::fft::cuda {
 namespace {
 
-// The sources without the calls of strike<…>(…); `removed` counts the calls.
+// The sources without the calls of strike(index<…>{}, …); `removed` counts the calls.
 std::vector<std::string> without_strikes(std::span<const ballast::cuda::nvrtc::source> sources, int& removed) {
   std::vector<std::string> made;
   for (const auto& each : sources) {
     std::string text = each.text;
-    for (std::size_t at = text.find("strike<"); at != std::string::npos; at = text.find("strike<", at)) {
+    for (std::size_t at = text.find("strike(index<"); at != std::string::npos; at = text.find("strike(index<", at)) {
       std::size_t end = text.find('(', at);
       int depth = 0;
       do {
         depth += text[end] == '(' ? 1 : text[end] == ')' ? -1 : 0;
         ++end;
       } while (depth != 0);
-      // Back to the start of the statement: `launch.injector.template strike<…>(…)`.
+      // Back to the start of the statement: `this->strike(…)`, `given.strike(…)`.
       std::size_t start = at;
-      while (std::isalnum(static_cast<unsigned char>(text[start - 1])) != 0 || text[start - 1] == '.' || text[start - 1] == '_' ||
-             (text[start - 1] == ' ' && text.substr(0, start).ends_with("template ")))
+      while (std::isalnum(static_cast<unsigned char>(text[start - 1])) != 0 ||
+             std::string_view("._->").find(text[start - 1]) != std::string_view::npos)
         --start;
       if (text[end] == ';') {
         text.replace(start, end - start, "static_cast<void>(0)");
