@@ -55,8 +55,8 @@ BALLAST_HD inline double fft_output_underflow(double points) {
 // both sums, 2N‖x‖², are rounded once in each part; all shares together are that, so a level has the variance 2u²N‖x‖²/3 at most and about
 // half as much where mantissas are spread: half a stage.
 // Factors f, |f| = 1: y is multiplied by f, and summed with a / f, both rounded, the latter as powers of a rounded step up to the fourth
-// (src/fft/cuda/line_sums.cuh). A factor is a product of two rounded ones, its relative error has an RMS of about 0.8u; f and the product with
-// it round each number by 1u, the middle of eight powers and the step add 0.8u (1 + Σ_{i = −4…3} i²/8)^½ = 2.1u, Horner's scheme less
+// (src/fft/cuda/line_sums.cuh). A factor is a product of two rounded ones, its relative error has an RMS of about 0.8u; f and the product
+// with it round each number by 1u, the middle of eight powers and the step add 0.8u (1 + Σ_{i = −4…3} i²/8)^½ = 2.1u, Horner's scheme less
 // than 1u, independently: seven stages, of which four are granted, as half of the others are room.
 BALLAST_HD inline double fft_line_growth(double points, int first, int levels, bool factors) {
   const double stages = std::log2(points) + 1 + 6;
