@@ -47,7 +47,8 @@ double bank_cost(std::span<const warp_access> all, int width, Place&& place) {
   for (const warp_access& words : all) {
     if (std::ranges::all_of(words, [](int w) { return w < 0; })) continue;
     spent += bank_cycles(words, width, place);
-    least += (static_cast<int>(words.size()) * width + 127) / 128;
+    const int fewest = (static_cast<int>(words.size()) * width + 127) / 128;
+    least += fewest;
   }
   return least == 0 ? 1 : spent / least;
 }

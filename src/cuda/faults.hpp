@@ -21,8 +21,8 @@ class fault_list {
   // Uploads the faults of `injector` (inject::active_injector) in the order of the stream. Nothing if it arms no site: the production
   // library's never does.
   template <class Injector>
-  fault_list(std::shared_ptr<device> on, const Injector& injector, stream order) {
-    if (injector.armed_sites() != 0) upload(std::move(on), injector.for_device(), injector.armed_sites(), order);
+  fault_list(const std::shared_ptr<device>& on, const Injector& injector, stream order) {
+    if (injector.armed_sites() != 0) upload(on, injector.for_device(), injector.armed_sites(), order);
   }
 
   // Whether there are any: the kernels of the call must then be instrumented ones.
@@ -30,7 +30,7 @@ class fault_list {
   const inject::device_faults& faults() const noexcept { return faults_; }
 
  private:
-  void upload(std::shared_ptr<device> on, const std::vector<inject::device_fault>& list, std::uint64_t sites, stream order);
+  void upload(const std::shared_ptr<device>& on, const std::vector<inject::device_fault>& list, std::uint64_t sites, stream order);
 
   device_buffer memory_;
   inject::device_faults faults_;

@@ -468,7 +468,7 @@ fs::path default_cache_folder() {
     const char* value = std::getenv(name);
     return value == nullptr ? "" : value;
   };
-  if (const fs::path own = variable("BALLAST_CACHE_DIR"); !own.empty()) return own;
+  if (fs::path own = variable("BALLAST_CACHE_DIR"); !own.empty()) return own;
   if (const fs::path caches = variable("XDG_CACHE_HOME"); caches.is_absolute()) return caches / "ballast";
   if (const fs::path home = variable("HOME"); home.is_absolute()) return home / ".cache" / "ballast";
   return {};

@@ -114,7 +114,7 @@ class driver_device final : public device {
     const in_context scope(functions_, context_);
     driver::address memory = 0;
     check(functions_.allocate(&memory, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)), pool_, on), "cuMemAllocFromPoolAsync");
-    return reinterpret_cast<void*>(memory);
+    return reinterpret_cast<void*>(memory);  // NOLINT(performance-no-int-to-ptr): the driver gives addresses as integers
   }
 
   void release(void* memory, stream on) noexcept override {
@@ -317,6 +317,7 @@ class driver_device final : public device {
 
     std::array<char, 4096> log{};
     const std::array keys{static_cast<int>(driver::k_error_log), static_cast<int>(driver::k_error_log_bytes)};
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver takes a size in the place of a pointer
     std::array<void*, keys.size()> values{log.data(), reinterpret_cast<void*>(log.size())};
     driver::module_handle module = nullptr;
     const driver::result loaded = functions_.module_load(&module, code.code.data(), keys.size(), keys.data(), values.data());

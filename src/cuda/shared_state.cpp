@@ -96,7 +96,7 @@ void forget_idle_states() {
   dropped.swap(states().kept);
 }
 
-device_table::device_table(std::shared_ptr<device> on, const void* values, std::int64_t bytes) : memory_(on, bytes) {
+device_table::device_table(const std::shared_ptr<device>& on, const void* values, std::int64_t bytes) : memory_(on, bytes) {
   on->copy(memory_.data(), values, bytes, nullptr);
   on->synchronize(nullptr);
 }

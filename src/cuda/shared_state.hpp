@@ -43,7 +43,7 @@ void forget_idle_states();
 class device_table final : public shared_state {
  public:
   // Copies `bytes` bytes and waits until they are there.
-  device_table(std::shared_ptr<device> on, const void* values, std::int64_t bytes);
+  device_table(const std::shared_ptr<device>& on, const void* values, std::int64_t bytes);
   const void* data() const noexcept { return memory_.data(); }
   std::int64_t device_bytes() const override { return memory_.bytes(); }
 

@@ -24,7 +24,7 @@ inline constexpr double k_convolution_sensitivity = 1.25;
 // is the first times random signs. It is uncorrelated with the first, and one product gives the terms of both sums. Of the elements 2m and
 // 2m + 1 one keeps its sign: order[m] is 1 if that is 2m, else −1.
 template <class T>
-struct axis_weights {
+struct axis_weights {  // NOLINT(bugprone-reserved-identifier): clang-tidy 14 means its own name in the implicit copy
   std::vector<std::complex<wide<T>>> a[k_vectors];
   std::vector<std::complex<wide<T>>> b[k_vectors];
   std::vector<int> order;

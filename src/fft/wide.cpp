@@ -51,6 +51,7 @@ std::complex<W> root_of_unity(std::int64_t k, std::int64_t n) {
 
 template <class W>
 std::complex<W> chirp(std::int64_t j, std::int64_t n) {
+  // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): n is a length
   return root_of_unity<W>(static_cast<std::int64_t>(static_cast<__int128>(j) * j % (2 * n)), 2 * n);
 }
 

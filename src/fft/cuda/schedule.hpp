@@ -71,7 +71,7 @@ struct alignment {
   bool copied = true;  // the input is on multiples of 16 bytes: it can be copied in bulk
   bool paired = true;  // both are on multiples of a complex number: two reals can be read as one
 
-  auto operator<=>(const alignment&) const = default;
+  auto operator<=>(const alignment&) const = default;  // NOLINT(modernize-use-nullptr): as in tuning.hpp
 };
 
 // What a schedule depends on.

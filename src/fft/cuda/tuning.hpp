@@ -55,7 +55,7 @@ struct line_form {
     int length = 1;
     bool in_columns = false, out_columns = false, checked = false;
 
-    auto operator<=>(const key&) const = default;
+    auto operator<=>(const key&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 means the implicit code
   };
   using value = tuned_line;
   static constexpr std::string_view algorithm = "fft";

@@ -59,7 +59,10 @@ BALLAST_HD constexpr int butterfly_weight_bits(int count, int k) {
   return static_cast<int>(k_butterfly_pattern[count - 1][k / 16] >> 4 * (k % 16) & 15);
 }
 BALLAST_HD constexpr int butterfly_weight_quarters(int count, int k) { return butterfly_weight_bits(count, k) % 4; }
-BALLAST_HD constexpr double butterfly_weight_size(int count, int k) { return (butterfly_weight_bits(count, k) / 4 + 1) / 2.0; }
+BALLAST_HD constexpr double butterfly_weight_size(int count, int k) {
+  const int halves = butterfly_weight_bits(count, k) / 4 + 1;
+  return halves / 2.0;
+}
 
 // The power series in w_N^j is summed from its middle outwards; the table's A(j) includes that power as a factor.
 BALLAST_HD constexpr int weight_centre(int radix) { return radix / 2; }

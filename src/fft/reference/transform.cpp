@@ -218,6 +218,7 @@ class reference_transform final : public transform {
         // The factors with k = 0 or i = 0 are 1. A stage without others shows those.
         auto struck = now.twiddles;
         signal factors;
+        // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): p is a radix
         const auto nontrivial = [&](std::size_t f) { return now.m == 1 || (at(now.p) <= f && f % at(now.p) != 0); };
         for (std::size_t f = 0; f < struck.size(); ++f) {
           if (nontrivial(f)) factors.push_back(struck[f]);
