@@ -2,6 +2,8 @@
 // Layer: backend (cpu).
 #include "qr/cpu/vector.hpp"
 
+#include <algorithm>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "qr/cpu/vector.cpp"
 #include <hwy/foreach_target.h>
@@ -197,7 +199,7 @@ template <int Right, class S>
 HWY_INLINE void step_of(std::int64_t m, S* a, std::int64_t lda, S scale, const S* w, S* g) {
   const hn::ScalableTag<S> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  constexpr int Sums = Right == 0 ? 1 : Right;
+  constexpr int Sums = std::max(Right, 1);
   hn::Vec<decltype(d)> sum[Sums], weight[Sums];
   for (int l = 0; l < Right; ++l) {
     sum[l] = hn::Zero(d);
