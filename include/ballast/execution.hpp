@@ -37,8 +37,10 @@ struct execution {
 
   // Operands may lie in host memory, on the device, or in managed memory. The backend uses them where they lie if it can; else it copies
   // them, and results back. Copies and the cuda backend's work are ordered on `stream`.
-  void* stream = nullptr;               // a cudaStream_t or CUstream; null: the default stream
-  std::span<std::byte> workspace = {};  // device memory to use instead of allocating; must live, and be nobody else's, while a call runs
+  void* stream = nullptr;  // a cudaStream_t or CUstream; null: the default stream
+  // Device memory to use instead of allocating, at a multiple of 256 bytes as CUDA allocates it. It must live, and be nobody else's, while
+  // a call runs.
+  std::span<std::byte> workspace = {};
 };
 
 }  // namespace ballast

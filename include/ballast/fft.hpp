@@ -62,7 +62,8 @@ struct token {
 BALLAST_API token parse_token(std::string_view text);
 
 // A transform, prepared: twiddle factors, checksum weights, thresholds, choice of passes. Immutable; copies share it.
-// execute calls may run at the same time from several threads.
+// execute calls may run at the same time from several threads. One that was moved from can only be assigned to or destroyed: everything
+// else throws invalid_argument_error.
 class BALLAST_API plan {
  public:
   // Throws invalid_argument_error (shape, batch, strides, sizes that overflow), unsupported_error (backend, scheme), std::bad_alloc.
@@ -81,15 +82,15 @@ class BALLAST_API plan {
 
   // Transforms `in` into `out`. Spans reach at least to the last element of the layouts (invalid_argument_error if shorter).
   // In place: out.data() == in.data() (for r2c and c2r: the same address, rows padded to n/2 + 1 complex elements, and layouts
-  // that say so); any other overlap is an error. Elements of `out` between strided elements are not touched.
-  // Inf and NaN in the data give the Inf and NaN that the mathematics gives, and are no fault.
-  // Covered: a signal from the moment it lies in the tile and its checksum is made, every stage, twiddle factors, the result up to its
-  // store, the checks themselves, and, but on cuda, what waits in memory between two passes. Not covered: `in` before and while it is
-  // read, the store, `out` afterwards; on cuda also what every pass loads and stores in between, and a line's elements while they are
-  // exchanged to make the spectrum of real data, or read twice to undo that. Effects below about 400·u·√(log₂N + 1)·‖y‖
-  // can pass (docs/design/fft.md). With verify_before_store a tile that stays wrong is not stored; others may have been. Complexity
-  // O(batch · N log N) for any N.
-  // Throws uncorrectable_error if a fault persists (see execution::throw_on_uncorrectable).
+  // that say so); any other overlap is an error. Elements of `out` between strided elements are not touched. Operands in device memory lie
+  // at a multiple of their element's size (8 bytes for std::complex<float>), or the call is refused (invalid_argument_error). Inf and NaN
+  // in the data give the Inf and NaN that the mathematics gives, and are no fault. Covered: a signal from the moment it lies in the tile
+  // and its checksum is made, every stage, twiddle factors, the result up to its store, the checks themselves, and, but on cuda, what waits
+  // in memory between two passes. Not covered: `in` before and while it is read, the store, `out` afterwards; on cuda also what every pass
+  // loads and stores in between, and a line's elements while they are exchanged to make the spectrum of real data, or read twice to undo
+  // that. Effects below about 400·u·√(log₂N + 1)·‖y‖ can pass (docs/design/fft.md). With verify_before_store a tile that stays wrong is not
+  // stored; others may have been. Complexity O(batch · N log N) for any N. Throws uncorrectable_error if a fault persists (see
+  // execution::throw_on_uncorrectable).
   report forward(std::span<const std::complex<float>> in, std::span<std::complex<float>> out) const;    // c2c f32
   report forward(std::span<const std::complex<double>> in, std::span<std::complex<double>> out) const;  // c2c f64
   report forward(std::span<const float> in, std::span<std::complex<float>> out) const;                  // r2c f32
@@ -106,13 +107,14 @@ class BALLAST_API plan {
 
   // Bytes of device memory that one execution needs beside operands and tables, for execution::workspace; 0 for other backends than cuda.
   // What waits between passes is at most a 256th of the device's memory, or what one signal needs.
-  std::int64_t workspace_bytes() const noexcept;
+  std::int64_t workspace_bytes() const;
 
-  const fft::problem& problem() const noexcept;
+  const fft::problem& problem() const;
 
   struct implementation;  // src/fft/plan.hpp
 
  private:
+  const implementation& made() const;
   std::shared_ptr<const implementation> implementation_;
 };
 

@@ -18,7 +18,8 @@ class BALLAST_API pending_report {
   ~pending_report();
 
   // Waits for the stream and reports what the checks have seen since the work was enqueued or get() was last called: a captured graph may
-  // have run many times. Throws uncorrectable_error if a fault persisted and execution::throw_on_uncorrectable is set.
+  // have run many times. Throws uncorrectable_error if a fault persisted and execution::throw_on_uncorrectable is set,
+  // invalid_argument_error if this was moved from.
   report get();
 
   struct implementation;  // src/run/pending.hpp

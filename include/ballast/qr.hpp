@@ -54,7 +54,8 @@ BALLAST_API report orgqr(matrix_view<double> A, std::span<const double> tau, con
 BALLAST_API report gels(matrix_view<float> A, matrix_view<float> B, const execution& how = {});
 BALLAST_API report gels(matrix_view<double> A, matrix_view<double> B, const execution& how = {});
 
-// A factorization that owns its storage.
+// A factorization that owns its storage. r(), q() and solve() throw invalid_argument_error if storage and tau do not belong together any
+// more (changed or moved from).
 template <class T>
 class factors {
  public:

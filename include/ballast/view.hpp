@@ -4,8 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
+#include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
+
+#include <ballast/error.hpp>
 
 namespace ballast {
 
@@ -50,13 +55,28 @@ constexpr matrix_view<T> column_major(T* data, std::int64_t rows, std::int64_t c
 
 enum class order : std::uint8_t { row_major, column_major };
 
-// Owns rows × columns elements, contiguous in the given order, zero at first.
+// Owns rows × columns elements, contiguous in the given order, zero at first. Empty (0 × 0) after it was moved from.
 template <class T>
 class matrix {
  public:
   matrix() = default;
+  // Throws invalid_argument_error if a size is negative, std::bad_alloc if the elements are more than memory can hold.
   matrix(std::int64_t rows, std::int64_t columns, ballast::order order = ballast::order::row_major)
-      : rows_(rows), columns_(columns), order_(order), data_(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns)) {}
+      : rows_(rows), columns_(columns), order_(order), data_(elements(rows, columns)) {}
+  matrix(const matrix&) = default;
+  matrix(matrix&& other) noexcept
+      : rows_(std::exchange(other.rows_, 0)),
+        columns_(std::exchange(other.columns_, 0)),
+        order_(other.order_),
+        data_(std::exchange(other.data_, {})) {}
+  matrix& operator=(matrix other) noexcept {
+    rows_ = other.rows_;
+    columns_ = other.columns_;
+    order_ = other.order_;
+    data_.swap(other.data_);
+    return *this;
+  }
+  ~matrix() = default;
 
   std::int64_t rows() const { return rows_; }
   std::int64_t columns() const { return columns_; }
@@ -74,6 +94,15 @@ class matrix {
   const T& operator()(std::int64_t i, std::int64_t j) const { return view()(i, j); }
 
  private:
+  static std::size_t elements(std::int64_t rows, std::int64_t columns) {
+    if (rows < 0 || columns < 0)
+      throw invalid_argument_error("matrix: expected 0 rows and columns or more, got " + std::to_string(rows) + " × " +
+                                   std::to_string(columns));
+    const std::size_t most = std::vector<T>().max_size();
+    if (columns > 0 && static_cast<std::size_t>(rows) > most / static_cast<std::size_t>(columns)) throw std::bad_array_new_length();
+    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
+  }
+
   template <class U>
   matrix_view<U> make(U* p) const {
     return order_ == ballast::order::row_major ? row_major(p, rows_, columns_) : column_major(p, rows_, columns_);

@@ -1,6 +1,7 @@
 // A list of idle memory under a lock; executions that overlap in time get memory of their own.
 #include "cuda/workspace.hpp"
 
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -30,6 +31,8 @@ workspace workspace_pool::take(std::span<std::byte> given, stream order) const {
       throw invalid_argument_error("workspace: expected at least " + std::to_string(bytes_) + " bytes, got " +
                                    std::to_string(given.size()));
     if (!device_->accessible(given.data())) throw invalid_argument_error("workspace: expected device memory, got a host pointer");
+    if (reinterpret_cast<std::uintptr_t>(given.data()) % k_workspace_alignment != 0)
+      throw invalid_argument_error("workspace: expected memory at a multiple of " + std::to_string(k_workspace_alignment) + " bytes");
     made.memory_ = reinterpret_cast<unsigned char*>(given.data());
     return made;
   }

@@ -14,6 +14,9 @@ namespace ballast::cuda {
 
 class workspace_pool;
 
+// What a caller's memory must begin at a multiple of; CUDA's own allocations do.
+inline constexpr std::uintptr_t k_workspace_alignment = 256;
+
 // The memory of one execution. A pool's own memory goes back to it.
 class workspace {
  public:

@@ -92,7 +92,12 @@ plan::plan(plan&&) noexcept = default;
 plan& plan::operator=(const plan&) = default;
 plan& plan::operator=(plan&&) noexcept = default;
 
-const fft::problem& plan::problem() const noexcept { return implementation_->problem; }
+const plan::implementation& plan::made() const {
+  if (implementation_ == nullptr) throw invalid_argument_error("fft::plan: expected a plan, got one that was moved from");
+  return *implementation_;
+}
+
+const fft::problem& plan::problem() const { return made().problem; }
 
 namespace {
 
@@ -126,6 +131,9 @@ checked_call check_call(const plan::implementation& plan, direction way, const s
     if (span.count < static_cast<std::size_t>(needed.extent))
       throw invalid_argument_error(fmt::format("{}: {}: expected at least {} elements, got {}", token, name, needed.extent, span.count));
     if (span.data == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected data, got a null pointer", token, name));
+    const std::size_t part = problem.precision == precision::f32 ? sizeof(float) : sizeof(double);
+    if (reinterpret_cast<std::uintptr_t>(span.data) % part != 0)
+      throw invalid_argument_error(fmt::format("{}: {}: expected data at a multiple of {} bytes, got another address", token, name, part));
   };
   check_size(in, g.input, "in");
   check_size(out, g.output, "out");
@@ -175,7 +183,7 @@ report execute(const plan::implementation& plan, direction way, kind wanted, pre
 }  // namespace
 
 pending_report plan::enqueue(direction way, const void* in, void* out) const {
-  const implementation& plan = *implementation_;
+  const implementation& plan = made();
   const std::string token = to_token(plan.problem, way);
   if (plan.problem.kind != kind::c2c && way != natural_direction(plan.problem.kind))
     throw invalid_argument_error(fmt::format("{}: expected the {} direction for {}", token, to_string(natural_direction(plan.problem.kind)),
@@ -196,31 +204,31 @@ pending_report plan::enqueue(direction way, const void* in, void* out) const {
   return pending_report(std::move(made));
 }
 
-std::int64_t plan::workspace_bytes() const noexcept { return implementation_->work->workspace_bytes(); }
+std::int64_t plan::workspace_bytes() const { return made().work->workspace_bytes(); }
 
 report plan::forward(std::span<const std::complex<float>> in, std::span<std::complex<float>> out) const {
-  return execute(*implementation_, direction::forward, kind::c2c, precision::f32, in, out);
+  return execute(made(), direction::forward, kind::c2c, precision::f32, in, out);
 }
 report plan::forward(std::span<const std::complex<double>> in, std::span<std::complex<double>> out) const {
-  return execute(*implementation_, direction::forward, kind::c2c, precision::f64, in, out);
+  return execute(made(), direction::forward, kind::c2c, precision::f64, in, out);
 }
 report plan::forward(std::span<const float> in, std::span<std::complex<float>> out) const {
-  return execute(*implementation_, direction::forward, kind::r2c, precision::f32, in, out);
+  return execute(made(), direction::forward, kind::r2c, precision::f32, in, out);
 }
 report plan::forward(std::span<const double> in, std::span<std::complex<double>> out) const {
-  return execute(*implementation_, direction::forward, kind::r2c, precision::f64, in, out);
+  return execute(made(), direction::forward, kind::r2c, precision::f64, in, out);
 }
 report plan::inverse(std::span<const std::complex<float>> in, std::span<std::complex<float>> out) const {
-  return execute(*implementation_, direction::inverse, kind::c2c, precision::f32, in, out);
+  return execute(made(), direction::inverse, kind::c2c, precision::f32, in, out);
 }
 report plan::inverse(std::span<const std::complex<double>> in, std::span<std::complex<double>> out) const {
-  return execute(*implementation_, direction::inverse, kind::c2c, precision::f64, in, out);
+  return execute(made(), direction::inverse, kind::c2c, precision::f64, in, out);
 }
 report plan::inverse(std::span<const std::complex<float>> in, std::span<float> out) const {
-  return execute(*implementation_, direction::inverse, kind::c2r, precision::f32, in, out);
+  return execute(made(), direction::inverse, kind::c2r, precision::f32, in, out);
 }
 report plan::inverse(std::span<const std::complex<double>> in, std::span<double> out) const {
-  return execute(*implementation_, direction::inverse, kind::c2r, precision::f64, in, out);
+  return execute(made(), direction::inverse, kind::c2r, precision::f64, in, out);
 }
 
 }  // namespace ballast::fft

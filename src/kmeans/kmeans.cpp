@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include <ballast/error.hpp>
@@ -44,6 +45,7 @@ problem parse_token(std::string_view text) {
     std::int64_t value = 0;
     const auto [end, status] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
     if (status == std::errc::result_out_of_range) throw fail("numbers below 2^63");
+    if (rest.starts_with('0')) throw fail("numbers of at least 1 without leading zeros");
     if (status != std::errc{} || value < 1) throw fail(form);
     rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
     return value;
@@ -80,6 +82,9 @@ void check_view(const std::string& token, std::string_view name, const matrix_vi
     throw invalid_argument_error(fmt::format("{}: {}: expected a size below 2^63 bytes, got {} × {} with strides {} and {}", token, name,
                                              view.rows, view.columns, view.row_stride, view.column_stride));
   if (view.data == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected an address, got null", token, name));
+  if (reinterpret_cast<std::uintptr_t>(view.data) % sizeof(T) != 0)
+    throw invalid_argument_error(
+        fmt::format("{}: {}: expected an address at a multiple of {} bytes, an element's size, got another one", token, name, sizeof(T)));
 }
 
 template <class T>
@@ -122,6 +127,8 @@ model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, c
   }
   if (!wanted.weights.empty() && static_cast<std::int64_t>(wanted.weights.size()) != points.rows)
     throw invalid_argument_error(fmt::format("{}: weights: expected {}, got {}", token, points.rows, wanted.weights.size()));
+  if (!wanted.weights.empty() && wanted.weights.data() == nullptr)
+    throw invalid_argument_error(fmt::format("{}: weights: expected an address, got null", token));
   const auto backend = run::choose_backend(how, token, "K-Means");
   const auto scheme = run::choose_scheme(how, k_scheme, {k_scheme}, token);
   // Centroids are a small array, which the driver reads. Points and weights are the backend's.

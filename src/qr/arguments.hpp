@@ -3,9 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -33,6 +35,9 @@ void check_view(const matrix_view<S>& view, std::string_view name, const std::st
         fmt::format("{}: {}: expected at most {} rows and columns, got {} × {}", token, name, k_most, view.rows, view.columns));
   if (view.rows == 0 || view.columns == 0) return;
   if (view.data == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected data, got a null pointer", token, name));
+  if (reinterpret_cast<std::uintptr_t>(view.data) % sizeof(S) != 0)
+    throw invalid_argument_error(
+        fmt::format("{}: {}: expected data at a multiple of {} bytes, an element's size, got another address", token, name, sizeof(S)));
   index rows = 0, columns = 0, bytes = 0;
   if (__builtin_mul_overflow(view.rows - 1, view.row_stride, &rows) ||
       __builtin_mul_overflow(view.columns - 1, view.column_stride, &columns) || __builtin_add_overflow(rows, columns, &bytes) ||
@@ -48,6 +53,14 @@ void check_view(const matrix_view<S>& view, std::string_view name, const std::st
       throw invalid_argument_error(fmt::format("{}: {}: expected strides that keep its elements apart, got {} and {} for {} × {}", token,
                                                name, view.row_stride, view.column_stride, view.rows, view.columns));
   }
+}
+
+// The scalars of reflectors: `expected` of them, with data.
+template <class S>
+void check_tau(std::span<S> tau, index expected, const std::string& token) {
+  if (static_cast<index>(tau.size()) != expected)
+    throw invalid_argument_error(fmt::format("{}: tau: expected {} elements, got {}", token, expected, tau.size()));
+  if (expected > 0 && tau.data() == nullptr) throw invalid_argument_error(fmt::format("{}: tau: expected data, got a null pointer", token));
 }
 
 // The first address of a view and the one behind its last.

@@ -118,8 +118,7 @@ report geqrf_of(matrix_view<S> A, std::span<S> tau, const execution& how) {
   const std::string token = token_of<S>(A.rows, A.columns);
   check_view(A, "A", token);
   const index steps = std::min(A.rows, A.columns);
-  if (static_cast<index>(tau.size()) != steps)
-    throw invalid_argument_error(fmt::format("{}: tau: expected {} elements, got {}", token, steps, tau.size()));
+  check_tau(tau, steps, token);
   check_apart(A, column_major(tau.data(), steps, index{1}), "A and tau", token);
   call<S> here(token, how);
   engine<S>& on = *here.on;
@@ -143,6 +142,7 @@ report ormqr_of(side where, transpose op, matrix_view<const S> A, std::span<cons
   const std::string token = token_of<S>(A.rows, A.columns);
   check_view(A, "A", token, 0);
   check_view(C, "C", token);
+  check_tau(tau, count, token);
   if (A.rows != order || A.columns < count || count > order)
     throw invalid_argument_error(fmt::format("{}: A: expected {} rows and {} columns or more for {} reflectors of C's {}, got {} × {}",
                                              token, order, count, count, where == side::left ? "rows" : "columns", A.rows, A.columns));
@@ -174,6 +174,7 @@ report orgqr_of(matrix_view<S> A, std::span<const S> tau, const execution& how) 
   const std::string token = token_of<S>(A.rows, A.columns);
   check_view(A, "A", token);
   const index count = static_cast<index>(tau.size());
+  check_tau(tau, count, token);
   if (A.columns > A.rows || count > A.columns)
     throw invalid_argument_error(
         fmt::format("{}: A: expected {} ≤ columns ≤ rows for {} reflectors, got {} × {}", token, count, count, A.rows, A.columns));
@@ -266,8 +267,18 @@ report gels(matrix_view<double> A, matrix_view<double> B, const execution& how) 
 factors<float> factor(matrix_view<const float> A, const execution& how) { return factor_of(A, how); }
 factors<double> factor(matrix_view<const double> A, const execution& how) { return factor_of(A, how); }
 
+// `storage` and `tau` are the caller's to change: every use of them looks again whether they belong together.
+template <class T>
+std::string token_of_whole(const factors<T>& these) {
+  const std::string token = token_of<T>(these.storage.rows(), these.storage.columns());
+  check_view(these.storage.view(), "factors: storage", token);
+  check_tau(std::span<const T>(these.tau), std::min(these.storage.rows(), these.storage.columns()), token);
+  return token;
+}
+
 template <class T>
 matrix<T> factors<T>::r() const {
+  (void)token_of_whole(*this);
   matrix<T> made(std::min(storage.rows(), storage.columns()), storage.columns());
   for (index i = 0; i < made.rows(); ++i) {
     for (index j = i; j < made.columns(); ++j) made(i, j) = storage(i, j);
@@ -277,9 +288,8 @@ matrix<T> factors<T>::r() const {
 
 template <class T>
 matrix<T> factors<T>::q(const execution& how, ballast::report* seen) const {
+  const std::string token = token_of_whole(*this);
   const index m = storage.rows();
-  const std::string token = token_of<T>(m, storage.columns());
-  check_view(storage.view(), "storage", token);
   call<T> here(token, how);
   matrix<T> made(m, std::min(m, storage.columns()), order::column_major);
   form_q<T>(here, storage.view(), tau, made.view());
@@ -290,9 +300,8 @@ matrix<T> factors<T>::q(const execution& how, ballast::report* seen) const {
 
 template <class T>
 matrix<T> factors<T>::solve(matrix_view<const T> B, const execution& how, ballast::report* seen) const {
+  const std::string token = token_of_whole(*this);
   const index m = storage.rows(), n = storage.columns();
-  const std::string token = token_of<T>(m, n);
-  check_view(storage.view(), "storage", token);
   check_view(B, "B", token);
   if (m < n) throw invalid_argument_error(fmt::format("{}: expected at least as many rows as columns, got {} × {}", token, m, n));
   if (B.rows != m) throw invalid_argument_error(fmt::format("{}: B: expected {} rows, got {}", token, m, B.rows));

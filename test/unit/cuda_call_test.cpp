@@ -100,6 +100,9 @@ TEST(cuda_workspace, may_be_the_callers) {
   EXPECT_THROW((void)pool.take(given.first(999), nullptr), invalid_argument_error);
   std::vector<std::byte> host(1000);
   EXPECT_THROW((void)pool.take(host, nullptr), invalid_argument_error);
+  const workspace_pool small(device, 100);
+  EXPECT_NO_THROW((void)small.take(given.subspan(256), nullptr));
+  EXPECT_THROW((void)small.take(given.subspan(128), nullptr), invalid_argument_error) << "not aligned as CUDA's own allocations are";
 }
 
 // ---- Events and faults ----

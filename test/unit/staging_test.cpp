@@ -1,12 +1,14 @@
 // run::host_staging and cuda::residence_of, with device memory of the emulator.
 #include <gtest/gtest.h>
-#include <algorithm>
 
+#include <algorithm>
+#include <complex>
 #include <cstring>
 #include <numeric>
+#include <string>
 #include <vector>
 
-#include <ballast/error.hpp>
+#include <ballast/ballast.hpp>
 
 #include "cuda/device.hpp"
 #include "cuda/residence.hpp"
@@ -67,6 +69,36 @@ TEST_F(staging, what_is_only_read_is_not_copied_back) {
   std::ranges::fill(here, 7);
   staged.commit();
   EXPECT_EQ(*static_cast<std::int32_t*>(there.data()), 0);
+}
+
+TEST_F(staging, operands_on_a_device_that_are_not_aligned_are_refused_before_a_kernel_runs) {
+  const cuda::device_buffer there(device_, 4096);
+  auto* const bytes = static_cast<unsigned char*>(there.data());
+  const auto refusal = [](auto&& call) -> std::string {
+    try {
+      call();
+    } catch (const invalid_argument_error& seen) {
+      return seen.what();
+    }
+    return "no invalid_argument_error";
+  };
+  const auto check = [&](const fft::problem& what, fft::direction way, std::int64_t in, std::int64_t out, const char* message) {
+    const fft::plan plan(what, {.backend = backend::cuda});
+    EXPECT_EQ(refusal([&] { (void)plan.enqueue(way, bytes + in, bytes + 2048 + out); }), message);
+  };
+  check({.shape = {64}}, fft::direction::forward, 4, 0,
+        "in: expected device memory at a multiple of 8 bytes, an element's size, got an address 4 bytes behind one");
+  check({.shape = {64}}, fft::direction::forward, 0, 4,
+        "out: expected device memory at a multiple of 8 bytes, an element's size, got an address 4 bytes behind one");
+  check({.precision = precision::f64, .shape = {64}}, fft::direction::inverse, 8, 0,
+        "in: expected device memory at a multiple of 16 bytes, an element's size, got an address 8 bytes behind one");
+  check({.kind = fft::kind::r2c, .shape = {64}}, fft::direction::forward, 4, 4,
+        "out: expected device memory at a multiple of 8 bytes, an element's size, got an address 4 bytes behind one");
+  // The call that waits, in place.
+  const fft::plan plan({.shape = {64}}, {.backend = backend::cuda});
+  const std::span<std::complex<float>> shifted(reinterpret_cast<std::complex<float>*>(bytes + 4), 64);
+  EXPECT_EQ(refusal([&] { (void)plan.forward(shifted, shifted); }),
+            "in: expected device memory at a multiple of 8 bytes, an element's size, got an address 4 bytes behind one");
 }
 
 TEST(residence, memory_is_the_hosts_where_no_driver_is_loaded) {

@@ -22,6 +22,7 @@ class device_transform : public transform {
   // Enqueues the work on operands in device memory.
   virtual std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const call& how) const = 0;
 
+  void check_aligned(const char* name, const void* operand, const side& s) const;
   std::int64_t width_of(const side& s) const { return (type_ == precision::f32 ? 4 : 8) * (s.real ? 1 : 2); }
   std::int64_t bytes_of(const side& s) const { return s.extent * width_of(s); }
 
