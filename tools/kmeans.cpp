@@ -16,6 +16,7 @@ struct kmeans_options : common_options {
   int max_iter = 300, n_init = 1;
   double tol = 1e-4;
   std::uint64_t seed = 0;
+  bool verbose = false;
 };
 
 // A two-dimensional view of what was read; one axis means one feature.
@@ -31,6 +32,15 @@ template <class T>
 std::vector<T> real_values(array& read, const std::string& file) {
   if (read.is_complex()) throw invalid_argument_error(fmt::format("{}: expected real values, got complex ones", file));
   return std::move(read).as<T>();
+}
+
+std::string_view how_it_ended(kmeans::ending value) {
+  switch (value) {
+    case kmeans::ending::labels_unchanged: return "converged: no label changed";
+    case kmeans::ending::tolerance: return "converged: shift within --tol";
+    case kmeans::ending::max_iter: return "stopped by --max-iter";
+  }
+  return "?";
 }
 
 template <class T>
@@ -64,7 +74,13 @@ int run(const kmeans_options& wanted, array read) {
     options.weights = weights;
   }
 
-  auto model = kmeans::fit(points, options, work.how());
+  execution how = work.how();
+  if (wanted.verbose) {
+    how.on_progress = [](const progress& now) {
+      fmt::print(stderr, "run {}, iteration {}: inertia {:.10g}\n", now.run + 1, now.done, now.value);
+    };
+  }
+  auto model = kmeans::fit(points, options, how);
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
   if (work.add(model.report)) {
@@ -73,9 +89,13 @@ int run(const kmeans_options& wanted, array read) {
       // With protection off a struck label can be anything.
       if (label >= 0 && label < wanted.clusters) ++sizes[static_cast<std::size_t>(label)];
     }
-    results = {{"inertia", json_number(model.inertia)}, {"iterations", model.iterations}, {"converged", model.converged}, {"sizes", sizes}};
+    results = {{"inertia", json_number(model.inertia)},
+               {"iterations", model.iterations},
+               {"converged", model.converged()},
+               {"ended", to_string(model.ended)},
+               {"sizes", sizes}};
     lines.push_back(fmt::format("inertia {:.10g} after {} iterations ({}); points in each cluster: {}", model.inertia, model.iterations,
-                                model.converged ? "converged" : "stopped by --max-iter", fmt::join(sizes, " ")));
+                                how_it_ended(model.ended), fmt::join(sizes, " ")));
     if (!wanted.labels.empty()) work.files().write(wanted.labels, {{points.rows}, false, std::move(model.labels)});
     if (!wanted.centroids.empty()) {
       const std::vector<T> flat(model.centroids.data(), model.centroids.data() + model.centroids.size());
@@ -103,6 +123,7 @@ void add_kmeans(CLI::App& app, action_function& selected) {
   command->add_option("--weights", wanted->weights, "a file with a weight for each point");
   command->add_option("--labels", wanted->labels, "write the cluster of each point (.npy: int32)");
   command->add_option("--centroids", wanted->centroids, "write the K centroids");
+  command->add_flag("--verbose", wanted->verbose, "print the inertia of each iteration on standard error");
   wanted->add_to(*command);
   command->callback([wanted, &selected] {
     selected = [wanted] {

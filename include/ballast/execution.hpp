@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -22,6 +23,8 @@ struct progress {
   std::int64_t done = 0;
   std::int64_t total = 0;  // 0 if unknown
   const char* unit = "";
+  std::int64_t run = 0;                                     // which of several runs this is (K-Means: of n_init)
+  double value = std::numeric_limits<double>::quiet_NaN();  // what is minimised so far (K-Means: inertia), where there is such a number
 };
 
 struct execution {

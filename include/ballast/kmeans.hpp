@@ -39,19 +39,25 @@ struct options {
   std::uint64_t seed = 0;  // the same seed gives the same result, whatever the number of threads
 };
 
+// What ended a run: no label changed in its last iteration; the centroids' shift came within the tolerance; or it was the last one allowed.
+enum class ending : std::uint8_t { labels_unchanged, tolerance, max_iter };
+
+BALLAST_API std::string_view to_string(ending value) noexcept;  // "labels unchanged", "tolerance", "max_iter"
+
 template <class T>
 struct model {
   matrix<T> centroids;               // k × n, row-major
   std::vector<std::int32_t> labels;  // m values in [0, k): the nearest centroid, the lowest index among equals
   double inertia = 0;                // Σ_i weight_i ‖x_i − centroid(label_i)‖², from differences, accumulated in double
   int iterations = 0;                // of the winning run
-  bool converged = false;            // false: max_iter ended it
+  ending ended = ending::max_iter;   // likewise
   ballast::report report;
+  bool converged() const { return ended != ending::max_iter; }
 };
 
 struct prediction {
   std::vector<std::int32_t> labels;
-  double inertia = 0;
+  double inertia = 0;  // as in model
   ballast::report report;
 };
 
@@ -62,9 +68,11 @@ struct distances {
 };
 
 // Minimises inertia. `points` is m × n with any strides. Clusters that lose all their points get the point farthest from its
-// centroid. Throws invalid_argument_error (k, shapes, NaN or Inf in points, weights or centroids), uncorrectable_error.
-// One iteration costs 2mnk + 4mn flops and reads the points once; memory beyond the arguments: O(m + kn + threads).
-// Covered: distances, choice of the minimum, label, sums and counts, centroids, the decision to stop. Not covered: `points` and
+// centroid; where none is away from its centroid by more than rounding (fewer different points than clusters), they take the place of the
+// heaviest cluster and stay empty. execution::on_progress is called after each iteration, progress::value being the inertia of the
+// iteration's labels with the centroids that they were found for. Throws invalid_argument_error (k, shapes, NaN or Inf in points, weights
+// or centroids), uncorrectable_error. One iteration costs 2mnk + 4mn flops and reads the points once; memory beyond the arguments: O(m + kn
+// + threads). Covered: distances, choice of the minimum, label, sums and counts, centroids, the decision to stop. Not covered: `points` and
 // `weights` in memory before they are read, except that the first and later reads must agree in their sums.
 // Schemes: "row_checksum" (default).
 BALLAST_API model<float> fit(matrix_view<const float> points, const options<float>& wanted, const execution& how = {});
@@ -73,6 +81,11 @@ BALLAST_API model<double> fit(matrix_view<const double> points, const options<do
 // The nearest of the given k × n centroids for each point.
 BALLAST_API prediction predict(matrix_view<const float> points, matrix_view<const float> centroids, const execution& how = {});
 BALLAST_API prediction predict(matrix_view<const double> points, matrix_view<const double> centroids, const execution& how = {});
+// With weights as in options, which count in the inertia only.
+BALLAST_API prediction predict(matrix_view<const float> points, matrix_view<const float> centroids, std::span<const float> weights,
+                               const execution& how = {});
+BALLAST_API prediction predict(matrix_view<const double> points, matrix_view<const double> centroids, std::span<const double> weights,
+                               const execution& how = {});
 
 // The distance of each point to each centroid.
 BALLAST_API distances<float> transform(matrix_view<const float> points, matrix_view<const float> centroids, const execution& how = {});

@@ -11,10 +11,12 @@
 #include <vector>
 
 #include <ballast/execution.hpp>
+#include <ballast/kmeans.hpp>
 #include <ballast/view.hpp>
 
+#include "abft/verify.hpp"
 #include "inject/injector.hpp"
-#include "kmeans/centroids.hpp"
+#include "kmeans/sealed.hpp"
 #include "kmeans/sums.hpp"
 #include "run/recorder.hpp"
 
@@ -41,6 +43,12 @@ struct frame {
   std::vector<T> shift;  // n: mean · scale
 };
 
+template <class T>
+std::uint64_t seal_of(const frame<T>& value) {
+  const T scales[] = {value.scale, value.weight_scale};
+  return seal_of(scales, 2, seal_of(value.shift));
+}
+
 // The first value of an argument that has no meaning.
 template <class T>
 struct refused_value {
@@ -63,7 +71,14 @@ struct ranges {
 struct far_point {
   std::int64_t row = 0;
   std::int64_t label = 0;
-  double weight = 0;  // · weight_scale
+  double weight = 0;    // · weight_scale
+  double distance = 0;  // ‖x − c‖², in double
+};
+
+// Two sums of the same numbers that share no accumulator, and no weight once it was read. The driver compares them.
+struct summed_twice {
+  double value = 0;
+  double twin = 0;
 };
 
 // What a backend returns that runs all iterations of one run by itself.
@@ -71,7 +86,7 @@ template <class T>
 struct descent {
   sealed_centroids<T> centroids;
   int iterations = 0;
-  bool converged = false;
+  ending ended = ending::max_iter;
 };
 
 // The points of one call on one backend. Detected faults are repaired inside an operation (abft::attempts) and recorded in call::seen. One
@@ -87,11 +102,13 @@ class engine {
 
   // ---- Survey ----
 
-  // Reads every point and weight once.
+  // Reads every point and weight once. The driver verifies the ranges, and the frame that it makes of them, by measure(); a call whose
+  // frame fails surveys, places and measures again.
   virtual ranges<T> survey() = 0;
-  // The frame of everything below.
+  // The frame of everything below. It waits in the backend until the call ends: keep it sealed.
   virtual void place(const frame<T>& chosen) = 0;
-  // Sums over the points that no iteration changes; fit calls it once. Two sums over the same squares must agree (kmeans.variance).
+  // Sums over the points that no iteration changes, read anew; once for each place(), but not by predict and transform without
+  // protection. Two sums over the same squares must agree (kmeans.variance).
   virtual point_sums measure() = 0;
 
   // ---- Single points ----
@@ -121,7 +138,8 @@ class engine {
   // A run starts: no point has a label.
   virtual void begin_run() = 0;
   // Gives each point the label of its nearest centroid, the lowest among equals, and sums the points by label. Labels are kept, as are
-  // those of the pass before, to count what changed.
+  // those of the pass before, to count what changed. Whatever is made of the centroids for the pass is verified, each ‖c‖² by a second sum
+  // of its own (kmeans.checksum; site kmeans.norm): the norms that distances start from are not those that row checks start from.
   virtual void pass(const sealed_centroids<T>& centroids) = 0;
   // The sums of the last pass over all points. They wait in parts; each call adds up these parts anew.
   virtual void add_sums(cluster_sums& total) = 0;
@@ -132,8 +150,8 @@ class engine {
   // fewer if there are not as many. Distances are computed twice (kmeans.relocation).
   virtual std::vector<far_point> farthest(const sealed_centroids<T>& centroids, std::int64_t count) = 0;
   // begin_run() and all iterations of one run with every decision and check of lloyd.cpp, for a backend that needs no host between
-  // iterations. Nothing: the driver runs them by the operations above.
-  virtual std::optional<descent<T>> descend(const sealed_centroids<T>& first, int max_iter, double tolerance) {
+  // iterations. Nothing: the driver runs them by the operations above, as it does without asking where somebody watches the progress.
+  virtual std::optional<descent<T>> descend(const sealed_centroids<T>& first, int max_iter, const abft::guarded_threshold& tolerance) {
     static_cast<void>(first), static_cast<void>(max_iter), static_cast<void>(tolerance);
     return std::nullopt;
   }
@@ -142,7 +160,7 @@ class engine {
 
   // Labels all points; returns Σ weight · ‖x − c‖² in the units of the frame, from differences in double between the points and `plain`:
   // k × n, the same centroids · scale without shift. The two distances of a point must agree (kmeans.inertia).
-  virtual double label(const sealed_centroids<T>& centroids, const std::vector<T>& plain) = 0;
+  virtual summed_twice label(const sealed_centroids<T>& centroids, const std::vector<T>& plain) = 0;
   // The m labels of the last pass() or label(). They are the caller's from then on.
   virtual std::vector<std::int32_t> take_labels() = 0;
   // The Euclidean distance of each point to each centroid in the units of the points, to `values`: m × k in host memory.

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
+
+#include "run/attempt.hpp"
 
 namespace ballast::kmeans {
 
@@ -33,33 +36,39 @@ driver<T>::driver(matrix_view<const T> points, std::span<const T> weights, std::
 
 template <class T>
 model<T> driver<T>::fit(const options<T>& wanted) {
-  choose_frame(wanted.init == init::given ? wanted.centroids : matrix_view<const T>{});
-  const double tolerance = wanted.tol * mean_variance();
+  choose_frame(wanted.init == init::given ? wanted.centroids : matrix_view<const T>{}, true);
   const int runs = wanted.init == init::given ? 1 : wanted.n_init;
   run_result best;
   for (int number = 0; number < runs && !(number > 0 && stop()); ++number) {
-    run_result made = one_run(first_centroids(wanted, static_cast<std::uint64_t>(number)), wanted, tolerance);
-    if (number == 0 || made.inertia < best.inertia) best = std::move(made);
+    run_result made = one_run(wanted, number);
+    if (number == 0 || made.inertia.value < best.inertia.value) best = std::move(made);
   }
+  // The winner has waited for the other runs, and is copied once more. What is compared is the copy.
+  verify_waiting(best.centroids, "kmeans.centroid");
   model<T> result;
-  result.report = recorder_.finish();
   result.centroids = matrix<T>(k_, n_);
-  std::ranges::copy(best.centroids, result.centroids.data());
+  std::ranges::copy(best.centroids.values(), result.centroids.data());
   result.labels = std::move(best.labels);
-  result.inertia = best.inertia;
+  result.inertia = best.inertia.value;
   result.iterations = best.iterations;
-  result.converged = best.converged;
+  result.ended = best.ended;
+  if (protects() && !stop()) {
+    recorder_.checked(2);
+    constexpr double no_size = std::numeric_limits<double>::quiet_NaN();
+    if (seal_of(result.centroids.data(), k_ * n_) != best.centroids.seal())
+      recorder_.detected("kmeans.centroid", -1, no_size, 0, action::uncorrectable, 0);
+    if (!agree({result.inertia, best.inertia.twin}))
+      recorder_.detected("kmeans.inertia", -1, result.inertia - best.inertia.twin, 0, action::uncorrectable, 0);
+  }
+  result.report = recorder_.finish();
   return result;
 }
 
 template <class T>
 prediction driver<T>::predict(matrix_view<const T> centroids) {
-  choose_frame(centroids);
-  std::vector<T> rows(at(core::checked_product(k_, n_)));
-  for (std::int64_t j = 0; j < k_; ++j)
-    for (std::int64_t f = 0; f < n_; ++f) rows[at(j * n_ + f)] = centroids(j, f);
+  choose_frame(centroids, false);
   prediction made;
-  made.inertia = label(rows);
+  made.inertia = label(centroids).value;
   made.labels = engine_->take_labels();
   made.report = recorder_.finish();
   return made;
@@ -67,38 +76,60 @@ prediction driver<T>::predict(matrix_view<const T> centroids) {
 
 template <class T>
 distances<T> driver<T>::transform(matrix_view<const T> centroids) {
-  choose_frame(centroids);
-  sealed_centroids<T> sealed(into_frame(centroids));
-  verify_waiting(sealed);
+  choose_frame(centroids, false);
+  sealed_centroids<T> inner = into_frame(centroids);
+  verify_waiting_centroids(inner);
   distances<T> made;
   made.values = matrix<T>(m_, k_);
-  engine_->distances(sealed, made.values.data());
+  engine_->distances(inner, made.values.data());
   made.report = recorder_.finish();
   return made;
 }
 
-// Before a pass uses centroids that have waited: they must be what was sealed.
 template <class T>
-void driver<T>::verify_waiting(sealed_centroids<T>& centroids) {
-  injector_.strike(inject::site::kmeans_centroid, {0, 1, 1, 2}, centroids.data(), centroids.size());
-  if (!protects()) return;
-  recorder_.checked(1);
-  using state = typename sealed_centroids<T>::state;
-  const state found = repairs() ? centroids.verify() : centroids.intact() ? state::intact : state::lost;
-  if (found == state::intact) return;
-  recorder_.detected("kmeans.centroid", -1, std::numeric_limits<double>::quiet_NaN(), 0,
-                     found == state::repaired ? action::corrected : action::uncorrectable, 0);
+void driver<T>::verify_waiting_centroids(sealed_centroids<T>& centroids) {
+  injector_.strike(inject::site::kmeans_centroid, {0, 1, 1, k_centroid_steps}, centroids.exposed().data(), k_ * n_);
+  verify_waiting(centroids, "kmeans.centroid");
 }
 
-// Labels and inertia for centroids in the user's coordinates. fit ends with it, so its labels are those of predict.
+// Two sums over m numbers: rounding in double is far smaller.
 template <class T>
-double driver<T>::label(const std::vector<T>& centroids) {
-  sealed_centroids<T> sealed(into_frame(row_major(centroids.data(), k_, n_)));
-  verify_waiting(sealed);
-  std::vector<T> plain(centroids);
-  for (T& each : plain) each *= frame_.scale;
-  const double unscale = 1 / static_cast<double>(frame_.scale);
-  return engine_->label(sealed, plain) * unscale * unscale / static_cast<double>(frame_.weight_scale);
+bool driver<T>::agree(const summed_twice& inertia) const {
+  if (inertia.value == inertia.twin) return true;  // both Inf, too
+  const double limit = 1e-12 * std::sqrt(static_cast<double>(m_)) * inertia.twin + 4 * std::numeric_limits<double>::denorm_min();
+  return std::abs(inertia.value - inertia.twin) <= limit;
+}
+
+// Labels and inertia for centroids in the user's coordinates, in their units. fit ends with it, so its labels are those of predict.
+template <class T>
+summed_twice driver<T>::label(matrix_view<const T> centroids) {
+  sealed_centroids<T> inner = into_frame(centroids);
+  verify_waiting_centroids(inner);
+  verify_waiting(frame_, "kmeans.frame");
+  std::vector<T> plain;
+  plain.reserve(at(k_ * n_));
+  for (std::int64_t j = 0; j < k_; ++j)
+    for (std::int64_t f = 0; f < n_; ++f) plain.push_back(centroids(j, f) * frame_.values().scale);
+  summed_twice made;
+  const auto compute = [&] {
+    summed_twice sums = engine_->label(inner, plain);
+    injector_.strike(inject::site::kmeans_inertia, {}, &sums.value, 1);
+    made = {out_of_frame(sums.value), out_of_frame(sums.twin)};
+  };
+  if (!protects()) {
+    compute();
+    return made;
+  }
+  run::attempt(recorder_, how_.protection, "kmeans.inertia", 0, [&](int) -> std::optional<abft::finding> {
+    compute();
+    if (stop()) return std::nullopt;
+    recorder_.checked(1);
+    abft::finding found;
+    found.word = agree(made) ? abft::k_pass : abft::k_fail;
+    found.residual = made.value - made.twin;
+    return found;
+  });
+  return made;
 }
 
 // The members that are defined in this file; the other files instantiate theirs.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,6 +17,9 @@
 #include "kmeans/contract.hpp"
 
 namespace ballast::kmeans {
+
+// The steps of site kmeans.centroid: 0 as the division leaves them, 1 while they wait, 2 in the frame, 3 out of it.
+inline constexpr std::int64_t k_centroid_steps = 4;
 
 // One call of fit, predict or transform. The shapes have been validated; values are checked by the survey.
 template <class T>
@@ -31,11 +35,11 @@ class driver {
 
  private:
   struct run_result {
-    std::vector<T> centroids;  // k × n, in the user's coordinates
+    sealed_centroids<T> centroids;  // k × n, in the user's coordinates
     std::vector<std::int32_t> labels;
-    double inertia = 0;
+    summed_twice inertia;
     int iterations = 0;
-    bool converged = false;
+    ending ended = ending::max_iter;
   };
 
   bool protects() const { return how_.protection != protection::off; }
@@ -43,27 +47,40 @@ class driver {
   bool stop() const { return repairs() && recorder_.uncorrectable(); }
 
   // driver.cpp
-  void verify_waiting(sealed_centroids<T>& centroids);
-  double label(const std::vector<T>& centroids);
+  template <class Value>
+  void verify_waiting(sealed<Value>& kept, const char* check);
+  void verify_waiting_centroids(sealed_centroids<T>& centroids);
+  bool agree(const summed_twice& inertia) const;
+  summed_twice label(matrix_view<const T> centroids);
 
   // frame.cpp
-  void choose_frame(matrix_view<const T> centroids);
-  double mean_variance();
-  std::vector<T> into_frame(matrix_view<const T> centroids) const;
-  std::vector<T> out_of_frame(const std::vector<T>& centroids) const;
+  void choose_frame(matrix_view<const T> centroids, bool measured);
+  ranges<T> survey();
+  void make_frame(const ranges<T>& seen, matrix_view<const T> centroids);
+  abft::finding verify_frame(const ranges<T>& seen, matrix_view<const T> centroids) const;
+  double mean_variance(bool by_features) const;
+  abft::guarded_threshold tolerance_for(double tol);
+  sealed_centroids<T> into_frame(matrix_view<const T> centroids);
+  sealed_centroids<T> out_of_frame(const std::vector<T>& centroids);
+  double out_of_frame(double inertia) const;
+  abft::finding compare_frames(matrix_view<const T> outer, const std::vector<T>& inner) const;
 
   // seeding.cpp
-  std::vector<T> first_centroids(const options<T>& wanted, std::uint64_t run);
+  sealed_centroids<T> first_centroids(const options<T>& wanted, std::uint64_t run);
   std::vector<T> draw_different_points(std::uint64_t seed, std::uint64_t stream);
   std::vector<T> draw_plus_plus(std::uint64_t seed, std::uint64_t stream);
 
   // lloyd.cpp
-  run_result one_run(std::vector<T> first, const options<T>& wanted, double tolerance);
-  descent<T> descend(std::vector<T> first, int max_iter, double tolerance);
-  void add_sums(const sealed_centroids<T>& centroids);
+  run_result one_run(const options<T>& wanted, int number);
+  descent<T> descend(sealed_centroids<T> first, const options<T>& wanted, int number, abft::guarded_threshold tolerance);
+  sealed_centroids<T> next_centroids(const sealed_centroids<T>& old);
   void relocate(const sealed_centroids<T>& old);
   std::vector<T> divide(const std::vector<T>& old);
+  abft::finding verify_quotients(const std::vector<T>& made) const;
+  double weight_of(std::int64_t cluster) const;
+  std::int64_t heaviest_cluster() const;
   double shift_between(const std::vector<T>& a, const std::vector<T>& b);
+  double inertia_of_pass(const std::vector<T>& centroids) const;
 
   std::int64_t m_, n_, k_;
   bool weighted_;
@@ -72,10 +89,24 @@ class driver {
   inject::active_injector injector_;
   run::recorder recorder_;
   std::unique_ptr<engine<T>> engine_;
-  frame<T> frame_;
+  sealed<frame<T>> frame_;
   point_sums whole_;               // sums over all points
   cluster_sums total_;             // of the last pass
   std::vector<double> direction_;  // projection_direction
+  double pass_inertia_ = 0;        // of the last pass, where somebody watches
 };
+
+// Before something that has waited is used: it must be what was sealed.
+template <class T>
+template <class Value>
+void driver<T>::verify_waiting(sealed<Value>& kept, const char* check) {
+  if (!protects()) return;
+  recorder_.checked(1);
+  using state = typename sealed<Value>::state;
+  const state found = repairs() ? kept.verify() : kept.intact() ? state::intact : state::lost;
+  if (found == state::intact) return;
+  recorder_.detected(check, -1, std::numeric_limits<double>::quiet_NaN(), 0,
+                     found == state::repaired ? action::corrected : action::uncorrectable, 0);
+}
 
 }  // namespace ballast::kmeans

@@ -26,6 +26,15 @@ std::string_view to_string(init value) noexcept {
   return "?";
 }
 
+std::string_view to_string(ending value) noexcept {
+  switch (value) {
+    case ending::labels_unchanged: return "labels unchanged";
+    case ending::tolerance: return "tolerance";
+    case ending::max_iter: return "max_iter";
+  }
+  return "?";
+}
+
 std::string to_token(const problem& value) {
   return fmt::format("kmeans_{}_m{}_n{}_k{}", to_string(value.precision), value.m, value.n, value.k);
 }
@@ -107,6 +116,14 @@ void check_centroids(const std::string& token, const matrix_view<const T>& centr
 }
 
 template <class T>
+void check_weights(const std::string& token, std::span<const T> weights, std::int64_t m) {
+  if (!weights.empty() && static_cast<std::int64_t>(weights.size()) != m)
+    throw invalid_argument_error(fmt::format("{}: weights: expected {}, got {}", token, m, weights.size()));
+  if (!weights.empty() && weights.data() == nullptr)
+    throw invalid_argument_error(fmt::format("{}: weights: expected an address, got null", token));
+}
+
+template <class T>
 model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, const execution& how) {
   const std::string token = token_of(points, wanted.clusters);
   check_view(token, "points", points);
@@ -125,10 +142,7 @@ model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, c
       throw invalid_argument_error(
           fmt::format("{}: init: expected k-means++, random or given, got {}", token, static_cast<int>(wanted.init)));
   }
-  if (!wanted.weights.empty() && static_cast<std::int64_t>(wanted.weights.size()) != points.rows)
-    throw invalid_argument_error(fmt::format("{}: weights: expected {}, got {}", token, points.rows, wanted.weights.size()));
-  if (!wanted.weights.empty() && wanted.weights.data() == nullptr)
-    throw invalid_argument_error(fmt::format("{}: weights: expected an address, got null", token));
+  check_weights(token, wanted.weights, points.rows);
   const auto backend = run::choose_backend(how, token, "K-Means");
   const auto scheme = run::choose_scheme(how, k_scheme, {k_scheme}, token);
   // Centroids are a small array, which the driver reads. Points and weights are the backend's.
@@ -140,27 +154,31 @@ model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, c
 
 // predict or transform: use(driver, centroids in host memory).
 template <class T, class Use>
-auto with_centroids(const matrix_view<const T>& points, const matrix_view<const T>& centroids, const execution& how, Use&& use) {
+auto with_centroids(const matrix_view<const T>& points, const matrix_view<const T>& centroids, std::span<const T> weights,
+                    const execution& how, Use&& use) {
   const std::string token = token_of(points, centroids.rows);
   check_view(token, "points", points);
   check_view(token, "centroids", centroids);
   check_clusters(token, centroids.rows);
   check_centroids(token, centroids, centroids.rows, points.columns);
+  check_weights(token, weights, points.rows);
   const auto backend = run::choose_backend(how, token, "K-Means");
   const auto scheme = run::choose_scheme(how, k_scheme, {k_scheme}, token);
   run::host_staging staging(how.stream);
-  driver<T> made(points, {}, centroids.rows, how, token, backend, scheme);
+  driver<T> made(points, weights, centroids.rows, how, token, backend, scheme);
   return use(made, staging.read(centroids));
 }
 
 template <class T>
-prediction predict_any(const matrix_view<const T>& points, const matrix_view<const T>& centroids, const execution& how) {
-  return with_centroids(points, centroids, how, [](driver<T>& made, const matrix_view<const T>& here) { return made.predict(here); });
+prediction predict_any(const matrix_view<const T>& points, const matrix_view<const T>& centroids, std::span<const T> weights,
+                       const execution& how) {
+  return with_centroids(points, centroids, weights, how,
+                        [](driver<T>& made, const matrix_view<const T>& here) { return made.predict(here); });
 }
 
 template <class T>
 distances<T> transform_any(const matrix_view<const T>& points, const matrix_view<const T>& centroids, const execution& how) {
-  return with_centroids(points, centroids, how, [](driver<T>& made, const matrix_view<const T>& here) { return made.transform(here); });
+  return with_centroids(points, centroids, {}, how, [](driver<T>& made, const matrix_view<const T>& here) { return made.transform(here); });
 }
 
 }  // namespace
@@ -173,10 +191,18 @@ model<double> fit(matrix_view<const double> points, const options<double>& wante
 }
 
 prediction predict(matrix_view<const float> points, matrix_view<const float> centroids, const execution& how) {
-  return predict_any(points, centroids, how);
+  return predict_any<float>(points, centroids, {}, how);
 }
 prediction predict(matrix_view<const double> points, matrix_view<const double> centroids, const execution& how) {
-  return predict_any(points, centroids, how);
+  return predict_any<double>(points, centroids, {}, how);
+}
+prediction predict(matrix_view<const float> points, matrix_view<const float> centroids, std::span<const float> weights,
+                   const execution& how) {
+  return predict_any(points, centroids, weights, how);
+}
+prediction predict(matrix_view<const double> points, matrix_view<const double> centroids, std::span<const double> weights,
+                   const execution& how) {
+  return predict_any(points, centroids, weights, how);
 }
 distances<float> transform(matrix_view<const float> points, matrix_view<const float> centroids, const execution& how) {
   return transform_any(points, centroids, how);

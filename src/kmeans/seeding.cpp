@@ -19,13 +19,13 @@ enum stream : std::uint64_t { k_stream_pick, k_stream_candidates, k_streams };
 }  // namespace
 
 template <class T>
-std::vector<T> driver<T>::first_centroids(const options<T>& wanted, std::uint64_t run) {
+sealed_centroids<T> driver<T>::first_centroids(const options<T>& wanted, std::uint64_t run) {
   switch (wanted.init) {
     case init::given: return into_frame(wanted.centroids);
-    case init::random: return draw_different_points(wanted.seed, run * k_streams);
+    case init::random: return sealed_centroids<T>(draw_different_points(wanted.seed, run * k_streams));
     case init::kmeans_plus_plus: break;
   }
-  return draw_plus_plus(wanted.seed, run * k_streams);
+  return sealed_centroids<T>(draw_plus_plus(wanted.seed, run * k_streams));
 }
 
 // k different points, those of positive weight first: a partial Fisher–Yates shuffle of their list, of which only the touched places are
@@ -90,7 +90,7 @@ std::vector<T> driver<T>::draw_plus_plus(std::uint64_t seed, std::uint64_t strea
   return made;
 }
 
-template std::vector<float> driver<float>::first_centroids(const options<float>&, std::uint64_t);
-template std::vector<double> driver<double>::first_centroids(const options<double>&, std::uint64_t);
+template sealed_centroids<float> driver<float>::first_centroids(const options<float>&, std::uint64_t);
+template sealed_centroids<double> driver<double>::first_centroids(const options<double>&, std::uint64_t);
 
 }  // namespace ballast::kmeans

@@ -33,7 +33,7 @@ void point_sums::clear(std::int64_t n, bool weighted) {
   first.assign(at(n), 0.0);
   plain.assign(weighted ? at(n) : 0, 0.0);
   squares.assign(at(n), 0.0);
-  total_square = weight = members = count = 0;
+  total_square = weighted_square = largest_square = weight = members = count = 0;
 }
 
 void point_sums::add(const point_sums& other) {
@@ -43,6 +43,8 @@ void point_sums::add(const point_sums& other) {
   }
   for (std::size_t f = 0; f < plain.size(); ++f) plain[f] += other.plain[f];
   total_square += other.total_square;
+  weighted_square += other.weighted_square;
+  if (!(other.largest_square <= largest_square)) largest_square = other.largest_square;
   weight += other.weight;
   members += other.members;
   count += other.count;

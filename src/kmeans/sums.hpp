@@ -40,6 +40,8 @@ struct point_sums {
   std::vector<double> plain;    // n: Σ x; empty where all weights are 1
   std::vector<double> squares;  // n: Σ x²
   double total_square = 0;      // Σ ‖x‖², summed by rows
+  double weighted_square = 0;   // Σ weight · ‖x‖²
+  double largest_square = 0;    // max ‖x‖²; NaN if one is
   double weight = 0;            // Σ weight
   double members = 0;           // how many points of positive weight
   double count = 0;             // how many points

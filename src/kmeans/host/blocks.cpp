@@ -57,22 +57,38 @@ void host_engine<T>::prepare_workers(bool with_distances) {
   }
 }
 
-// The centroids for a pass, with checksum centroids that have been verified.
+template <class T>
+bool host_engine<T>::frame_intact() const {
+  return seal_of(static_cast<const frame<T>&>(source_)) == frame_.seal();
+}
+
+// The frame has waited since place().
+template <class T>
+void host_engine<T>::verify_frame() {
+  what_.seen.checked(1);
+  if (frame_intact()) return;
+  static_cast<frame<T>&>(source_) = frame_.values();
+  what_.seen.detected("kmeans.frame", -1, std::numeric_limits<double>::quiet_NaN(), 0,
+                      repairs() && frame_intact() ? action::corrected : action::uncorrectable, 0);
+}
+
+// The centroids for a pass, with norms and checksum centroids that have been verified.
 template <class T>
 void host_engine<T>::make_verified_panel(const sealed_centroids<T>& centroids, panel<T>& made) {
-  if (!protect_) return make_panel(centroids.values().data(), k_, n_, false, made);
-  const abft::outcome how = run::attempt(what_.seen, what_.how.protection, "kmeans.checksum", 0, [&](int) {
-    make_panel(centroids.values().data(), k_, n_, true, made);
+  if (!protect_) return make_panel(centroids.values().data(), k_, n_, false, made, &what_.injector);
+  verify_frame();
+  run::attempt(what_.seen, what_.how.protection, "kmeans.checksum", 0, [&](int number) {
+    make_panel(centroids.values().data(), k_, n_, true, made, &what_.injector);
     what_.injector.strike(inject::site::kmeans_checksum, {}, made.checksum.data(), made.checksum.size());
     abft::finding found;
-    found.residual = verify_checksum(made);
+    found.residual = verify_panel(made);
     found.threshold = 1;
     found.word = abft::verify(found.residual, abft::guarded_threshold(found.threshold));
-    what_.seen.checked(static_cast<std::uint64_t>(made.sections * n_));
+    // Equal norms after a failure: the checksum was struck.
+    if (number > 0 || found.word != abft::k_pass) found.bits = seal_of(made.norms.data(), made.norms.size()) | 1;
+    what_.seen.checked(static_cast<std::uint64_t>(made.sections * n_ + k_));
     return found;
   });
-  // No data were wrong.
-  if (how == abft::outcome::recomputed) what_.seen.false_alarm();
 }
 
 template <class T>
@@ -93,6 +109,8 @@ void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
   run::attempt(what_.seen, what_.how.protection, "kmeans.points", slot, [&](int number) {
     load(here, block);
     what_.injector.strike(inject::site::kmeans_points, at_block(block), b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
+    // A frame that was struck during a pass would make all that follows of it agree.
+    if (number > 0 && !frame_intact()) return bits_differ(true, b.first);
     std::uint64_t found[64] = {};
     kernels_.sign(b, found);
     // The two copies of the facts differ if they are not known yet or one was struck while it waited. After a failure they are made again,

@@ -44,7 +44,7 @@ class host_engine final : public engine<T> {
   std::vector<far_point> farthest(const sealed_centroids<T>& centroids, std::int64_t count) override;
 
   // results.cpp
-  double label(const sealed_centroids<T>& centroids, const std::vector<T>& plain) override;
+  summed_twice label(const sealed_centroids<T>& centroids, const std::vector<T>& plain) override;
   std::vector<std::int32_t> take_labels() override { return std::move(labels_); }
   void distances(const sealed_centroids<T>& centroids, T* values) override;
 
@@ -80,6 +80,8 @@ class host_engine final : public engine<T> {
 
   // blocks.cpp
   void prepare_workers(bool with_distances);
+  bool frame_intact() const;
+  void verify_frame();
   void make_verified_panel(const sealed_centroids<T>& centroids, panel<T>& made);
   void load(worker& here, std::int64_t block) const;
   void load_verified(worker& here, int slot, std::int64_t block);
@@ -110,6 +112,7 @@ class host_engine final : public engine<T> {
   bool protect_;
   run::host_staging staging_;  // where points and weights lie if they came in device memory
   source<T> source_;
+  sealed<frame<T>> frame_;         // of source_
   inject::active_injector quiet_;  // strikes nothing
   std::int64_t capacity_ = 0;      // points in a block
   std::int64_t blocks_ = 0;

@@ -165,7 +165,7 @@ std::vector<far_point> host_engine<T>::farthest(const sealed_centroids<T>& centr
   std::vector<far_point> made;
   for (std::int64_t e = 0; e < wanted; ++e) {
     const std::int64_t i = order[at(e)];
-    made.push_back({i, labels_[at(i)], static_cast<double>(weight_of(i))});
+    made.push_back({i, labels_[at(i)], static_cast<double>(weight_of(i)), distance[at(i)]});
   }
   return made;
 }

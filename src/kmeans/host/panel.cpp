@@ -23,7 +23,7 @@ T check_weight(std::int64_t j) {
 }  // namespace
 
 template <class T>
-void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect, panel<T>& made) {
+void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect, panel<T>& made, inject::active_injector* injector) {
   const std::int64_t tiles = (k + k_tile - 1) / k_tile;
   const std::int64_t sections = (k + k_section - 1) / k_section;
   if (made.k != k || made.n != n) {
@@ -56,6 +56,7 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
       made.norms[t * k_tile + r] = static_cast<T>(norm);
     }
   }
+  if (injector != nullptr) injector->strike(inject::site::kmeans_norm, {}, made.norms.data(), k);
   if (!protect) return;
 
   std::vector<double> sums(static_cast<std::size_t>(n));
@@ -102,8 +103,24 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
 }
 
 template <class T>
-double verify_checksum(const panel<T>& made) {
+double verify_panel(const panel<T>& made) {
   double worst = 0;
+  const auto expect = [&](double found, double expected, double limit) {
+    const double ratio = std::abs(found - expected) / limit;
+    if (!std::isnan(worst) && !(ratio <= worst)) worst = ratio;  // a NaN stays
+  };
+  const double least = static_cast<double>(std::numeric_limits<T>::denorm_min());
+  const double length = static_cast<double>(made.n);
+  for (std::int64_t j = 0; j < made.k; ++j) {
+    double norm = 0;
+    for (std::int64_t f = made.n; f-- > 0;) {
+      const double c = static_cast<double>(made.packed[(j / k_tile * made.n + f) * k_tile + j % k_tile]);  // −2c
+      norm += c * c;
+    }
+    norm /= 4;
+    const double rounding = (4 + std::sqrt(length) + length / 8) * abft::unit_roundoff<double>;
+    expect(static_cast<double>(made.norms[j]), norm, (1.01 * abft::unit_roundoff<T> + rounding) * norm + least);
+  }
   for (std::int64_t g = 0; g < made.sections; ++g) {
     const std::int64_t first = g * k_section;
     const std::int64_t last = std::min(first + k_section, made.k);
@@ -114,19 +131,16 @@ double verify_checksum(const panel<T>& made) {
         sum += term;
         size += std::abs(term);
       }
-      const double kept = static_cast<double>(made.checksum[g * made.n + f]);
-      const double limit = 1.01 * abft::unit_roundoff<T> * std::abs(sum) + 64 * abft::unit_roundoff<double> * size +
-                           static_cast<double>(std::numeric_limits<T>::denorm_min());
-      const double ratio = std::abs(kept - sum) / limit;
-      if (!std::isnan(worst) && !(ratio <= worst)) worst = ratio;  // a NaN stays
+      expect(static_cast<double>(made.checksum[g * made.n + f]), sum,
+             1.01 * abft::unit_roundoff<T> * std::abs(sum) + 64 * abft::unit_roundoff<double> * size + least);
     }
   }
   return worst;
 }
 
-template void make_panel(const float*, std::int64_t, std::int64_t, bool, panel<float>&);
-template void make_panel(const double*, std::int64_t, std::int64_t, bool, panel<double>&);
-template double verify_checksum(const panel<float>&);
-template double verify_checksum(const panel<double>&);
+template void make_panel(const float*, std::int64_t, std::int64_t, bool, panel<float>&, inject::active_injector*);
+template void make_panel(const double*, std::int64_t, std::int64_t, bool, panel<double>&, inject::active_injector*);
+template double verify_panel(const panel<float>&);
+template double verify_panel(const panel<double>&);
 
 }  // namespace ballast::kmeans::host

@@ -7,6 +7,7 @@
 #include "abft/threshold.hpp"
 #include "core/parallel.hpp"
 #include "kmeans/host/engine.hpp"
+#include "kmeans/host/panel.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans::host {
@@ -19,7 +20,7 @@ abft::finding host_engine<T>::compare_distances(const point_block<T>& b, const p
   abft::finding found;
   backwards = 0;
   for (std::int64_t p = b.count; p-- > 0;) {
-    backwards += static_cast<double>(b.weight[p]) * b.exact[p];
+    backwards += static_cast<double>(weight_of(b.first + p)) * b.exact[p];
     const double size = static_cast<double>(b.norm[p]) + static_cast<double>(shared.norms[b.label[p]]);
     const double residual = b.exact[p] - (static_cast<double>(b.minimum[p]) + static_cast<double>(b.norm[p]));
     if (std::abs(residual) <= limit * size + std::numeric_limits<T>::min()) continue;
@@ -36,7 +37,7 @@ abft::finding host_engine<T>::compare_distances(const point_block<T>& b, const p
 }
 
 template <class T>
-double host_engine<T>::label(const sealed_centroids<T>& centroids, const std::vector<T>& plain) {
+summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const std::vector<T>& plain) {
   prepare_workers(false);
   make_verified_panel(centroids, panel_);
   labels_.resize(at(m_));
@@ -49,8 +50,8 @@ double host_engine<T>::label(const sealed_centroids<T>& centroids, const std::ve
     worker& here = workers_[at(slot)];
     if (stop()) return;
     point_block<T>& b = here.block;
-    const auto once = [&] {
-      assign_block(here, slot, block, panel_, centroids, protect_);
+    const auto once = [&](const panel<T>& shared) {
+      assign_block(here, slot, block, shared, centroids, protect_);
       if (protect_) kernels_.measure(b);
       std::copy_n(b.label.data(), b.count, labels_.begin() + b.first);
       kernels_.exact(unshifted, plain.data(), b);
@@ -58,22 +59,19 @@ double host_engine<T>::label(const sealed_centroids<T>& centroids, const std::ve
       for (std::int64_t p = 0; p < b.count; ++p) sum += static_cast<double>(b.weight[p]) * b.exact[p];
       inertia[at(block)] = sum;
     };
-    if (!protect_) return once();
-    // Distances from differences see smaller faults than the row checks: after a failure the labels are made again, too.
-    run::attempt(what_.seen, what_.how.protection, "kmeans.inertia", slot, [&](int) {
-      once();
+    if (!protect_) return once(panel_);
+    // Distances from differences see smaller faults than the row checks: after a failure the panel and the labels are made again, too.
+    run::attempt(what_.seen, what_.how.protection, "kmeans.inertia", slot, [&](int number) {
+      if (number > 0) make_panel(centroids.values().data(), k_, n_, true, here.fresh);
+      const panel<T>& shared = number > 0 ? here.fresh : panel_;
+      once(shared);
       what_.seen.checked(static_cast<std::uint64_t>(b.count + 1));
-      return compare_distances(b, panel_, limit, inertia[at(block)], twin[at(block)]);
+      return compare_distances(b, shared, limit, inertia[at(block)], twin[at(block)]);
     });
   });
-  double sum = 0, backwards = 0;
-  for (std::int64_t block = 0; block < blocks_; ++block) sum += inertia[at(block)];
-  if (protect_) {
-    for (std::int64_t block = blocks_; block-- > 0;) backwards += twin[at(block)];
-    what_.seen.checked(1);
-    if (!(std::abs(sum - backwards) <= 1e-12 * std::sqrt(static_cast<double>(blocks_)) * backwards) && !what_.seen.uncorrectable())
-      what_.seen.detected("kmeans.inertia", -1, sum - backwards, 0, action::uncorrectable, 0);
-  }
+  summed_twice sum;
+  for (std::int64_t block = 0; block < blocks_; ++block) sum.value += inertia[at(block)];
+  for (std::int64_t block = blocks_; block-- > 0;) sum.twin += twin[at(block)];
   return sum;
 }
 
@@ -97,9 +95,9 @@ void host_engine<T>::distances(const sealed_centroids<T>& centroids, T* values) 
   });
 }
 
-template double host_engine<float>::label(const sealed_centroids<float>&, const std::vector<float>&);
+template summed_twice host_engine<float>::label(const sealed_centroids<float>&, const std::vector<float>&);
 template void host_engine<float>::distances(const sealed_centroids<float>&, float*);
-template double host_engine<double>::label(const sealed_centroids<double>&, const std::vector<double>&);
+template summed_twice host_engine<double>::label(const sealed_centroids<double>&, const std::vector<double>&);
 template void host_engine<double>::distances(const sealed_centroids<double>&, double*);
 
 }  // namespace ballast::kmeans::host

@@ -90,7 +90,8 @@ ranges<T> host_engine<T>::survey() {
 
 template <class T>
 void host_engine<T>::place(const frame<T>& chosen) {
-  static_cast<frame<T>&>(source_) = chosen;
+  frame_ = sealed<frame<T>>(chosen);
+  static_cast<frame<T>&>(source_) = frame_.values();
 }
 
 // One group's sums over x: row by row, k_survey_rows rows at a time, with a chain for each feature.
@@ -120,8 +121,10 @@ void host_engine<T>::measure_group(std::int64_t group) {
         square += value * value;
       }
       seen.total_square += square;
+      if (!(square <= seen.largest_square)) seen.largest_square = square;
       if (!by_weight) continue;
       const double weight = static_cast<double>(weight_of(i));
+      seen.weighted_square += weight * square;
       for (std::int64_t f = 0; f < n_; ++f) weighted_some[at(f)] += weight * static_cast<double>(x[f] * scale - shift[f]);
       weight_sum += weight;
       seen.members += weight > 0 ? 1 : 0;
@@ -130,7 +133,9 @@ void host_engine<T>::measure_group(std::int64_t group) {
     for (std::size_t f = 0; f < weighted_some.size(); ++f) seen.first[f] += weighted_some[f];
     seen.weight += weight_sum;
   }
-  if (!by_weight) seen.weight = seen.members = seen.count;
+  if (by_weight) return;
+  seen.weight = seen.members = seen.count;
+  seen.weighted_square = seen.total_square;
 }
 
 template <class T>
@@ -152,9 +157,13 @@ point_sums host_engine<T>::measure() {
       const double by_features = std::accumulate(seen.squares.begin(), seen.squares.end(), 0.0);
       abft::finding found;
       found.residual = by_features - seen.total_square;
-      found.threshold = 1e-12 * std::sqrt(static_cast<double>(m_)) * seen.total_square;
+      // Squares may underflow where the frame is made for centroids that are far away.
+      found.threshold = 1e-12 * std::sqrt(static_cast<double>(m_)) * seen.total_square +
+                        seen.count * static_cast<double>(n_) * std::numeric_limits<double>::denorm_min();
       found.index = group;
-      found.word = abft::verify(found.residual, abft::guarded_threshold(found.threshold));
+      // Squares that overflow say that the frame is wrong, which the driver will see.
+      if (std::isfinite(by_features) || std::isfinite(seen.total_square))
+        found.word = abft::verify(found.residual, abft::guarded_threshold(found.threshold));
       what_.seen.checked(1);
       return found;
     });

@@ -208,7 +208,7 @@ void exact(const source<T>& from, const T* centroids, point_block<T>& block) {
 }
 
 template <class T>
-void distances(const panel<T>& centroids, std::int64_t section, bool protect, const product_hook& hook, point_block<T>& block) {
+void section_distances(const panel<T>& centroids, std::int64_t section, bool protect, const product_hook& hook, point_block<T>& block) {
   const std::int64_t n = block.n;
   const std::int64_t first = section * k_section;
   const std::int64_t count = std::min(k_section, centroids.k - first);
@@ -245,7 +245,7 @@ void distances(const panel<T>& centroids, std::int64_t section, bool protect, co
 template <class T>
 const kernels<T>& reference_kernels() {
   static constexpr kernels<T> all = {1,        load<T>,       sign<T>,    sign_source<T>, measure<T>, assign<T>,
-                                     check<T>, accumulate<T>, project<T>, sum_labels<T>,  exact<T>,   distances<T>};
+                                     check<T>, accumulate<T>, project<T>, sum_labels<T>,  exact<T>,   section_distances<T>};
   return all;
 }
 

@@ -1,0 +1,64 @@
+// What waits between two uses, protected by a seal and a second copy.
+// Layer: algorithm, backend-free.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace ballast::kmeans {
+
+// A hash of the words, which continues `made`. Each step is a permutation: a change of one word always changes the hash, a change of
+// several all but once in 2⁶⁴. A sum would not do: an even number of flips of the top bit cancels in it.
+template <class T>
+std::uint64_t seal_of(const T* words, std::int64_t count, std::uint64_t made = 0x9e3779b97f4a7c15) {
+  using word = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  for (std::int64_t i = 0; i < count; ++i) {
+    word bits;
+    std::memcpy(&bits, words + i, sizeof bits);
+    made = (std::rotl(made, 23) ^ bits) * 0xbf58476d1ce4e5b9;
+  }
+  return made;
+}
+
+template <class T>
+std::uint64_t seal_of(const std::vector<T>& words) {
+  return seal_of(words.data(), static_cast<std::int64_t>(words.size()));
+}
+
+// A value in two copies. A copy that does not fit the seal was struck while it waited. Seal before the value is verified, and verify what
+// is sealed: then no moment is left in which neither protects it.
+template <class Value>
+class sealed {
+ public:
+  sealed() = default;
+  explicit sealed(Value values) : values_(std::move(values)), twin_(values_), seal_(seal_of(values_)) {}
+  const Value& values() const { return values_; }
+  Value& exposed() { return values_; }  // for the injector
+
+  bool intact() const { return seal_of(values_) == seal_; }
+  std::uint64_t seal() const { return seal_; }  // for a copy elsewhere
+
+  enum class state { intact, repaired, lost };
+  // Verifies the values, and takes them from the twin if they were hit.
+  state verify() {
+    if (intact()) return state::intact;
+    if (seal_of(twin_) != seal_) return state::lost;
+    values_ = twin_;
+    return state::repaired;
+  }
+
+ private:
+  Value values_;
+  Value twin_;
+  std::uint64_t seal_ = 0;
+};
+
+// k × n.
+template <class T>
+using sealed_centroids = sealed<std::vector<T>>;
+
+}  // namespace ballast::kmeans
