@@ -1,5 +1,5 @@
 # The two commands of the README are `make demo` and `make test`; both set everything up themselves.
-.PHONY: demo test quick bench format lint build clean
+.PHONY: demo test quick strike bench format lint build clean
 
 # What the demonstration needs: the command, without and with injection. No tests, no rivals, no kernels for a GPU.
 demo:
@@ -27,6 +27,15 @@ quick:
 	cmake --build --preset release --target tests_unit backend_$(BACKEND)
 	ctest --test-dir build/release --output-on-failure -j 2 -R '^(unit_.*|layers)$$' & units=$$!; \
 	  BALLAST_TEST_EFFORT=sample build/release/bin/backend_$(BACKEND) --gtest_brief=1 && wait $$units
+
+# Strikes registers of the running library from another process, STRIKES times each of 18 problems: some minutes with 1000. Fails if a strike
+# was silent above the floor where a check covers. docs/design/strike.md.
+STRIKES ?= 1000
+strike:
+	scripts/install-dependencies test
+	cmake -S . -B build/strike -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS=-g1 -DBALLAST_BUILD_TOOLS=OFF -DBALLAST_BUILD_BENCHMARKS=OFF
+	cmake --build build/strike --target ballast-strike
+	build/strike/bin/ballast-strike --strikes $(STRIKES) --json build/strike/strikes.json
 
 # Writes docs/benchmarks/cpu.md on this machine: some minutes. Let nothing else run.
 bench:

@@ -1,0 +1,131 @@
+// FFT under strikes: every signal of a batch of random data is one part of the result.
+#include <complex>
+#include <numbers>
+#include <optional>
+
+#include <ballast/error.hpp>
+#include <ballast/fft.hpp>
+
+#include "subject.hpp"
+#include "support/fft_tolerances.hpp"
+
+namespace ballast::strike {
+namespace {
+
+// The transform of n complex numbers `stride` apart, by the recursion of Cooley and Tukey on the smallest factor; roots[j] =
+// w^(j·root_step) of the whole length.
+template <class W>
+void transform(const std::complex<W>* x, std::int64_t stride, std::complex<W>* y, std::int64_t n,
+               const std::vector<std::complex<W>>& roots) {
+  if (n == 1) {
+    *y = *x;
+    return;
+  }
+  std::int64_t r = 2;
+  while (n % r != 0) ++r;
+  const std::int64_t rest = n / r;
+  for (std::int64_t i = 0; i < r; ++i) transform(x + i * stride, stride * r, y + i * rest, rest, roots);
+  const auto all = static_cast<std::int64_t>(roots.size());
+  const std::int64_t step = all / n;
+  std::vector<std::complex<W>> column(static_cast<std::size_t>(r));
+  for (std::int64_t k = 0; k < rest; ++k) {
+    for (std::int64_t i = 0; i < r; ++i)
+      column[static_cast<std::size_t>(i)] = y[i * rest + k] * roots[static_cast<std::size_t>(i * k * step)];
+    for (std::int64_t q = 0; q < r; ++q) {
+      std::complex<W> sum = 0;
+      for (std::int64_t i = 0; i < r; ++i)
+        sum += column[static_cast<std::size_t>(i)] * roots[static_cast<std::size_t>(i * q * rest * step % all)];
+      y[q * rest + k] = sum;
+    }
+  }
+}
+
+template <class T>
+class fft_subject final : public subject {
+ public:
+  explicit fft_subject(const fft::token& token) : problem_(token.problem), way_(token.direction) {
+    if (problem_.shape.size() != 1) throw invalid_argument_error("expected a transform of one dimension");
+    const std::int64_t n = problem_.shape[0], half = n / 2 + 1;
+    const bool from_reals = problem_.kind == fft::kind::r2c, to_reals = problem_.kind == fft::kind::c2r;
+    in_words_ = from_reals ? n : to_reals ? 2 * half : 2 * n;
+    out_words_ = to_reals ? n : from_reals ? 2 * half : 2 * n;
+    input_ = normal<T>(in_words_ * problem_.batch, 1);
+    output_.resize(static_cast<std::size_t>(out_words_ * problem_.batch));
+
+    using W = wide<T>;
+    const W turn = (way_ == fft::direction::forward ? -2 : 2) * std::numbers::pi_v<W>;
+    std::vector<std::complex<W>> roots(static_cast<std::size_t>(n)), x(roots), y(roots);
+    for (std::int64_t j = 0; j < n; ++j)
+      roots[static_cast<std::size_t>(j)] = std::polar(W(1), turn * static_cast<W>(j) / static_cast<W>(n));
+    const W scale = way_ == fft::direction::forward ? W(1) : W(1) / static_cast<W>(n);  // norm::backward
+    std::vector<W> reference;
+    std::vector<double> floors;
+    for (std::int64_t b = 0; b < problem_.batch; ++b) {
+      const T* from = input_.data() + b * in_words_;
+      for (std::int64_t j = 0; j < n; ++j) {
+        std::complex<W>& to = x[static_cast<std::size_t>(j)];
+        if (from_reals) {
+          to = from[j];
+        } else if (to_reals) {
+          const std::int64_t k = j < half ? j : n - j;
+          const bool real = k == 0 || 2 * k == n;
+          to = {from[2 * k], real ? W(0) : j < half ? W(from[2 * k + 1]) : W(-from[2 * k + 1])};
+        } else {
+          to = {from[2 * j], from[2 * j + 1]};
+        }
+      }
+      transform<W>(x.data(), 1, y.data(), n, roots);
+      double size = 0;
+      for (std::int64_t i = 0; i < out_words_; ++i) {
+        const std::complex<W>& value = y[static_cast<std::size_t>(to_reals ? i : i / 2)];
+        reference.push_back((to_reals || i % 2 == 0 ? value.real() : value.imag()) * scale);
+        size += static_cast<double>(reference.back() * reference.back());
+      }
+      floors.push_back(test::detection_floor(problem_) * std::sqrt(size));
+    }
+    judged_.emplace(std::move(reference), out_words_, std::move(floors));
+  }
+
+  void prepare(const execution& how) override { plan_.emplace(problem_, how); }
+  void reset() override { std::fill(output_.begin(), output_.end(), T(0)); }
+  report call(const execution&) override {
+    using complex = std::complex<T>;
+    const auto points = [](auto& words) {
+      using word = std::remove_reference_t<decltype(words[0])>;
+      using point = std::conditional_t<std::is_const_v<word>, const complex, complex>;
+      return std::span<point>(reinterpret_cast<point*>(words.data()), words.size() / 2);
+    };
+    const std::vector<T>& in = input_;
+    switch (problem_.kind) {
+      case fft::kind::r2c: return plan_->forward(std::span<const T>(in), points(output_));
+      case fft::kind::c2r: return plan_->inverse(points(in), std::span<T>(output_));
+      default:
+        return way_ == fft::direction::forward ? plan_->forward(points(in), points(output_)) : plan_->inverse(points(in), points(output_));
+    }
+  }
+  void keep() override { judged_->keep(output_.data()); }
+  effect judge() override {
+    effect seen;
+    judged_->judge(output_.data(), seen);
+    return seen;
+  }
+  double clean_error() const override { return judged_->clean_error(); }
+
+ private:
+  fft::problem problem_;
+  fft::direction way_;
+  std::int64_t in_words_ = 0, out_words_ = 0;
+  std::vector<T> input_, output_;
+  std::optional<judged_parts<T>> judged_;
+  std::optional<fft::plan> plan_;
+};
+
+}  // namespace
+
+std::unique_ptr<subject> make_fft(std::string_view token) {
+  const fft::token parsed = fft::parse_token(token);
+  if (parsed.problem.precision == precision::f32) return std::make_unique<fft_subject<float>>(parsed);
+  return std::make_unique<fft_subject<double>>(parsed);
+}
+
+}  // namespace ballast::strike

@@ -1,0 +1,131 @@
+// K-Means under strikes: three iterations of Lloyd's algorithm from given centroids on random data without clusters, which has points near
+// every border. Labels are judged by themselves (is there a nearer centroid?), centroids and inertia against the clean call.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <ballast/kmeans.hpp>
+
+#include "subject.hpp"
+
+namespace ballast::strike {
+namespace {
+
+constexpr int k_iterations = 3;
+// docs/protection.md: a label whose squared distance is too large by at most so many u·(‖x‖ + ‖c‖)² can pass.
+constexpr double k_label_floor = 2000;
+// Sums are in double: what is left is the rounding of a centroid, u·‖c‖, or of the inertia's terms, and room for a label that may pass.
+constexpr double k_sum_floor = 2000;
+
+template <class T>
+class kmeans_subject final : public subject {
+ public:
+  explicit kmeans_subject(const kmeans::problem& wanted) : m_(wanted.m), n_(wanted.n), k_(wanted.k), points_(normal<T>(m_ * n_, 2)) {
+    for (std::int64_t i = 0; i < m_; ++i) norms_.push_back(norm(&points_[static_cast<std::size_t>(i * n_)]));
+  }
+
+  void prepare(const execution&) override {}
+  void reset() override { got_ = {}; }
+  report call(const execution& how) override {
+    got_ = kmeans::fit(row_major(std::as_const(points_).data(), m_, n_),
+                       {.clusters = k_,
+                        .init = kmeans::init::given,
+                        .centroids = row_major(std::as_const(points_).data(), k_, n_),
+                        .max_iter = k_iterations,
+                        .tol = 0},
+                       how);
+    return got_.report;
+  }
+  void keep() override {
+    kept_ = got_;
+    effect own;
+    judge_labels(own);
+    // The rounding of a distance is what clean labels show of it; at least one unit.
+    label_rounding_ = std::max(own.roundings, 1.0);
+    error_ = own.roundings * k_unit_roundoff<T>;
+  }
+  effect judge() override {
+    effect seen;
+    if (got_.centroids.size() != kept_.centroids.size() || got_.labels.size() != kept_.labels.size()) {
+      seen.same = false;
+      seen.add(std::numeric_limits<double>::quiet_NaN(), 1, 1);
+      return seen;
+    }
+    seen.same = std::memcmp(got_.centroids.data(), kept_.centroids.data(), kept_.centroids.size() * sizeof(T)) == 0 &&
+                got_.labels == kept_.labels && std::memcmp(&got_.inertia, &kept_.inertia, sizeof got_.inertia) == 0 &&
+                got_.iterations == kept_.iterations && got_.converged == kept_.converged;
+    if (seen.same) return seen;
+    if (got_.iterations != kept_.iterations || got_.converged != kept_.converged) seen.add(std::numeric_limits<double>::quiet_NaN(), 1, 1);
+    effect labels;
+    judge_labels(labels);
+    labels.roundings /= label_rounding_;
+    seen.roundings = labels.roundings > 1 ? labels.roundings : 0;
+    seen.floors = labels.floors;
+    for (std::int64_t c = 0; c < k_; ++c) {
+      double sum = 0;
+      for (std::int64_t f = 0; f < n_; ++f) {
+        const double change = static_cast<double>(got_.centroids(c, f)) - static_cast<double>(kept_.centroids(c, f));
+        sum += change * change;
+      }
+      const double unit = k_unit_roundoff<T> * norm(kept_.centroids.data() + c * n_);
+      seen.add(std::sqrt(sum), unit, k_sum_floor * unit);
+    }
+    const double unit = k_unit_roundoff<T> * kept_.inertia;
+    seen.add(std::abs(got_.inertia - kept_.inertia), unit, k_sum_floor * unit);
+    return seen;
+  }
+  double clean_error() const override { return error_; }
+
+ private:
+  double norm(const T* x) const {
+    double sum = 0;
+    for (std::int64_t f = 0; f < n_; ++f) sum += static_cast<double>(x[f]) * static_cast<double>(x[f]);
+    return std::sqrt(sum);
+  }
+
+  // The excess of each labelled distance over the least one, both to the centroids that the same call returned. Labels that the clean call
+  // has as well, to the same centroids, need no look.
+  void judge_labels(effect& seen) const {
+    const bool centroids_same =
+        kept_.centroids.size() != 0 && std::memcmp(got_.centroids.data(), kept_.centroids.data(), kept_.centroids.size() * sizeof(T)) == 0;
+    using W = wide<T>;
+    for (std::int64_t i = 0; i < m_; ++i) {
+      const auto row = static_cast<std::size_t>(i);
+      const std::int32_t label = got_.labels[row];
+      if (centroids_same && label == kept_.labels[row]) continue;
+      if (label < 0 || label >= k_) {
+        seen.add(std::numeric_limits<double>::infinity(), 1, 1);
+        continue;
+      }
+      const auto distance = [&](std::int64_t c) {
+        W sum = 0;
+        for (std::int64_t f = 0; f < n_; ++f) {
+          const W difference = static_cast<W>(points_[static_cast<std::size_t>(i * n_ + f)]) - static_cast<W>(got_.centroids(c, f));
+          sum += difference * difference;
+        }
+        return sum;
+      };
+      W least = distance(0);
+      for (std::int64_t c = 1; c < k_; ++c) least = std::min(least, distance(c));
+      const double size = norms_[row] + norm(got_.centroids.data() + label * n_);
+      const double unit = k_unit_roundoff<T> * size * size;
+      seen.add(static_cast<double>(distance(label) - least), unit, k_label_floor * unit);
+    }
+  }
+
+  std::int64_t m_, n_, k_;
+  std::vector<T> points_;
+  std::vector<double> norms_;
+  kmeans::model<T> got_, kept_;
+  double label_rounding_ = 1, error_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<subject> make_kmeans(std::string_view token) {
+  const kmeans::problem parsed = kmeans::parse_token(token);
+  if (parsed.precision == precision::f32) return std::make_unique<kmeans_subject<float>>(parsed);
+  return std::make_unique<kmeans_subject<double>>(parsed);
+}
+
+}  // namespace ballast::strike

@@ -1,0 +1,249 @@
+// ballast-strike: strikes registers of the running library from another process, and counts what becomes of it. `make strike` runs it;
+// docs/design/strike.md says what it counts. Exit status: 0 no strike at data was silent above the floor outside of the
+// declared windows and none was repaired wrongly, 3 some were, 1 the program failed, 2 bad usage.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <map>
+
+#include <ballast/error.hpp>
+#include <ballast/info.hpp>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "campaign.hpp"
+
+namespace ballast::strike {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr int k_holes = 3;
+
+// Clopper and Pearson: the largest rate at which so few of n are seen with a chance of 1 %.
+double bound_99(std::int64_t seen, std::int64_t n) {
+  if (n == 0 || seen >= n) return 1;
+  const auto chance = [&](double p) {
+    double sum = 0;
+    const auto all = static_cast<double>(n);
+    for (std::int64_t i = 0; i <= seen; ++i) {
+      const auto k = static_cast<double>(i);
+      sum += std::exp(std::lgamma(all + 1) - std::lgamma(k + 1) - std::lgamma(all - k + 1) + k * std::log(p) + (all - k) * std::log1p(-p));
+    }
+    return sum;
+  };
+  double low = 0, high = 1;
+  for (int i = 0; i < 100; ++i) {
+    const double middle = (low + high) / 2;
+    (chance(middle) > 0.01 ? low : high) = middle;
+  }
+  return high;
+}
+
+// What docs/protection.md declares as not covered by any check: strikes in these functions, or in what is inlined in them, at operations
+// whose names begin so.
+struct window {
+  std::string_view operation, function, what;
+};
+constexpr window k_declared[] = {
+    {"fft_", "load_rows", "input while it is loaded"},
+    {"fft_", "load_columns", "input while it is loaded"},
+    {"fft_", "store_rows", "output while it is stored"},
+    {"fft_", "store_columns", "output while it is stored"},
+};
+
+bool is_bad(const strike& one) { return one.result == outcome::material || one.result == outcome::wrongly_repaired; }
+
+bool is_declared(const std::string& problem, const std::string& place) {
+  return std::ranges::any_of(k_declared, [&](const window& each) {
+    return problem.starts_with(each.operation) && place.find(each.function) != std::string::npos;
+  });
+}
+
+json counts(const tally& of, std::int64_t declared) {
+  json made = {{"strikes", of.strikes}};
+  for (int i = 0; i < k_outcomes; ++i) made[std::string(to_string(static_cast<outcome>(i)))] = of.outcomes[static_cast<std::size_t>(i)];
+  made["material_declared"] = declared;
+  made["material_bound_99"] = bound_99(of.of(outcome::material) - declared, of.strikes);
+  return made;
+}
+
+json details(const std::string& problem, const strike& one, const std::map<code_address, std::string>& places) {
+  return {{"target", to_string(one.what)},
+          {"register", name_of(one.where)},
+          {"nanoseconds", one.when.nanoseconds},
+          {"instructions", one.when.instructions},
+          {"outcome", to_string(one.result)},
+          {"detected", one.detected},
+          {"signal", one.signal},
+          {"roundings", std::isfinite(one.change.roundings) ? json(one.change.roundings) : json("inf")},
+          {"floors", std::isfinite(one.change.floors) ? json(one.change.floors) : json("inf")},
+          {"module", one.instruction.module},
+          {"offset", fmt::format("{:#x}", one.instruction.offset)},
+          {"place", places.at(one.instruction)},
+          {"declared", is_declared(problem, places.at(one.instruction))}};
+}
+
+// The columns of the table.
+constexpr const char* k_heading = "{:<28} {:<8} {:<8} {:>6} {:>7} {:>8} {:>6} {:>7} {:>7} {:>5} {:>8} {:>7} {:>6} {:>8} {:>9}\n";
+
+// `declared`: of the material ones, those in declared windows.
+void print_line(const record& of, target which, std::int64_t declared, bool first) {
+  const tally& seen = of.of(which);
+  if (seen.strikes == 0) return;
+  const auto at = [&](outcome what) { return seen.of(what); };
+  const std::int64_t material = at(outcome::material) - declared;
+  fmt::print(fmt::runtime(k_heading), first ? of.subject : "", first ? to_string(of.protection) : "", to_string(which), seen.strikes,
+             at(outcome::masked), at(outcome::repaired), at(outcome::wrongly_repaired), at(outcome::uncorrectable),
+             at(outcome::crashed) + at(outcome::failed), at(outcome::hung), at(outcome::rounding), at(outcome::below_floor), declared,
+             material, fmt::format("{:.2g}", bound_99(material, seen.strikes)));
+}
+
+// The functions of a place without its lines.
+std::string functions_of(const std::string& place) {
+  std::string made;
+  for (std::size_t i = 0; i < place.size(); ++i) {
+    if (place[i] == '(')
+      i = std::min(place.find(')', i), place.size() - 1);
+    else if (!(place[i] == ' ' && i + 1 < place.size() && place[i + 1] == '('))
+      made += place[i];
+  }
+  return made;
+}
+
+// Where material strikes at vector and mask registers fell, most frequent first.
+void print_places(const record& seen, const std::map<code_address, std::string>& places) {
+  struct group {
+    std::int64_t count = 0;
+    double least = 0, most = 0;
+    std::string line;
+  };
+  std::map<std::string, group> groups;
+  for (const strike& one : seen.worth_a_look) {
+    if (!is_bad(one) || one.what == target::general) continue;
+    const std::string& place = places.at(one.instruction);
+    group& to = groups[std::string(one.result == outcome::material ? "material: " : "wrongly repaired: ") + functions_of(place)];
+    if (to.count++ == 0 || one.change.floors < to.least) to.least = one.change.floors;
+    if (to.count == 1 || !(one.change.floors <= to.most)) {
+      to.most = one.change.floors;
+      to.line = place;
+    }
+  }
+  std::vector<std::pair<std::string, group>> order(groups.begin(), groups.end());
+  std::ranges::sort(order, [](const auto& a, const auto& b) { return a.second.count > b.second.count; });
+  for (const auto& [name, of] : order)
+    fmt::print("    {:>4} {}{}, {:.3g} to {:.3g} floors; the largest at {}\n", of.count,
+               is_declared(seen.subject, name) ? "declared window, " : "", name, of.least, of.most, of.line.substr(0, of.line.find(" < ")));
+}
+
+int run(int argc, char** argv) {
+  std::vector<std::string> names;
+  plan wanted;
+  std::int64_t unprotected = -1;
+  std::string output;
+  std::string only;
+  CLI::App app("Strikes registers of the running library from another process, at random times, and counts what becomes of it.");
+  app.add_option("PROBLEM", names,
+                 "fft_c2c_f32_n4096_b256_fwd, kmeans_f32_m20000_n32_k64, geqrf_f64_m384_n256, ormqr_…, gels_…; default: all that "
+                 "docs/design/strike.md names");
+  app.add_option("--strikes", wanted.strikes, "of each problem with protection")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--unprotected", unprotected, "strikes of each problem without; default: a tenth")->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", wanted.seed)->capture_default_str();
+  app.add_option("--threads", wanted.threads, "of the library")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--seconds", wanted.seconds, "at most, of each problem and protection");
+  app.add_option("--json", output, "where counts and every strike that was not masked or repaired go");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  if (unprotected < 0) unprotected = std::max<std::int64_t>(wanted.strikes / 10, 1);
+  if (names.empty()) names.assign(default_subjects().begin(), default_subjects().end());
+
+  json all = {{"version", information().version},
+              {"seed", wanted.seed},
+              {"threads", wanted.threads},
+              {"registers", {{"vectors", registers().vectors}, {"vector_bits", registers().vector_bits}, {"masks", registers().masks}}},
+              {"results", json::array()}};
+  fmt::print(fmt::runtime(k_heading), "problem", "protect", "target", "n", "masked", "repaired", "wrong", "uncorr.", "crashed", "hung",
+             "rounding", "<=floor", "window", "material", "99% bound");
+  // Over all problems with protection, strikes at data: what the summary says.
+  std::int64_t data = 0, windows = 0, holes = 0, wrong = 0;
+  for (const std::string& name : names) {
+    for (const protection how : {protection::correct, protection::off}) {
+      plan part = wanted;
+      part.strikes = how == protection::off ? unprotected : wanted.strikes;
+      if (part.strikes == 0) continue;
+      const record seen = strike_subject(name, how, part);
+      std::vector<code_address> addresses;
+      for (const strike& one : seen.worth_a_look) addresses.push_back(one.instruction);
+      const auto places = source_places(addresses);
+      std::array<std::int64_t, k_targets> declared{};
+      for (const strike& one : seen.worth_a_look) {
+        if (how != protection::off && one.result == outcome::material && is_declared(name, places.at(one.instruction)))
+          ++declared[static_cast<std::size_t>(one.what)];
+      }
+      bool first = true;
+      for (int i = 0; i < k_targets; ++i) {
+        const auto which = static_cast<target>(i);
+        const tally& all_of = seen.of(which);
+        const std::int64_t inside = declared[static_cast<std::size_t>(i)];
+        print_line(seen, which, inside, first);
+        first = first && all_of.strikes == 0;
+        if (how == protection::off || which == target::general || which == target::none) continue;
+        data += all_of.strikes;
+        windows += inside;
+        holes += all_of.of(outcome::material) - inside;
+        wrong += all_of.of(outcome::wrongly_repaired);
+      }
+      json entry = {{"problem", name},
+                    {"protection", to_string(how)},
+                    {"scheme", seen.scheme},
+                    {"clean_error", seen.clean_error},
+                    {"call_seconds", seen.call_seconds},
+                    {"seconds", seen.seconds},
+                    {"missed", seen.missed},
+                    {"processes", seen.processes},
+                    {"targets", json::object()},
+                    {"strikes", json::array()}};
+      for (int i = 0; i < k_targets; ++i)
+        entry["targets"][std::string(to_string(static_cast<target>(i)))] =
+            counts(seen.tallies[static_cast<std::size_t>(i)], declared[static_cast<std::size_t>(i)]);
+      for (const strike& one : seen.worth_a_look) entry["strikes"].push_back(details(name, one, places));
+      all["results"].push_back(std::move(entry));
+      if (how != protection::off) print_places(seen, places);
+      std::fflush(stdout);
+      if (!output.empty()) {  // after each: what was counted is not lost
+        std::ofstream to(output, std::ios::trunc);
+        to << all.dump(1) << '\n';
+        if (!to.flush()) throw std::runtime_error("cannot write " + output);
+      }
+    }
+  }
+  if (data > 0)
+    fmt::print(
+        "With protection, at numbers, bits and masks: {} strikes, {} silent above the floor in declared windows ({:.2f} %), {} elsewhere "
+        "(99 % bound {:.2g}), "
+        "{} wrongly repaired\n",
+        data, windows, 100.0 * static_cast<double>(windows) / static_cast<double>(data), holes, bound_99(holes, data), wrong);
+  return holes + wrong == 0 ? 0 : k_holes;
+}
+
+}  // namespace
+}  // namespace ballast::strike
+
+int main(int argc, char** argv) {
+  try {
+    return ballast::strike::run(argc, argv);
+  } catch (const ballast::invalid_argument_error& e) {
+    fmt::print(stderr, "ballast-strike: {}\n", e.what());
+    return 2;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "ballast-strike: {}\n", e.what());
+    return 1;
+  }
+}

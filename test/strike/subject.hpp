@@ -1,0 +1,109 @@
+// What is struck: a problem with its data, the call of the public interface, and the judgement of what it returned.
+// Layer: test program, over include/ballast only: it knows nothing of how the library computes or where it can inject.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ballast/execution.hpp>
+#include <ballast/report.hpp>
+#include <ballast/types.hpp>
+
+namespace ballast::strike {
+
+// How far a result is from that of the same call without a strike. Inf where it holds a NaN.
+struct effect {
+  bool same = true;      // bit by bit
+  double roundings = 0;  // in units of the clean rounding error, the largest of all parts of the result
+  double floors = 0;     // in units of the change that docs/protection.md says is never missed: above 1 is material
+
+  void add(double change, double rounding, double floor) {
+    const auto worse = [&](double& most, double unit) {
+      const double ratio = std::isnan(change) ? std::numeric_limits<double>::infinity() : change == 0 ? 0 : change / unit;
+      if (!(ratio <= most)) most = ratio;
+    };
+    worse(roundings, rounding);
+    worse(floors, floor);
+  }
+};
+
+// The result of one operation: made in the striker (data and the reference in more precision), used in the struck process.
+class subject {
+ public:
+  virtual ~subject() = default;
+  virtual void prepare(const execution& how) = 0;  // plans; not struck
+  virtual void reset() = 0;                        // restores what a call overwrites; not struck
+  virtual report call(const execution& how) = 0;   // struck
+  virtual void keep() = 0;                         // the result of the last call is the clean one: measures its rounding error
+  virtual effect judge() = 0;                      // the result of the last call against the kept one
+  virtual double clean_error() const = 0;          // relative, of the kept result
+};
+
+// Of the names that `default_subjects` has, with any sizes. Throws invalid_argument_error.
+std::unique_ptr<subject> make_subject(std::string_view name);
+std::span<const std::string_view> default_subjects();
+
+std::unique_ptr<subject> make_fft(std::string_view token);
+std::unique_ptr<subject> make_kmeans(std::string_view token);
+std::unique_ptr<subject> make_qr(std::string_view operation, std::string_view token);
+
+// The type of references.
+template <class T>
+struct wider {
+  using type = double;
+};
+template <>
+struct wider<double> {
+  using type = long double;
+};
+template <class T>
+using wide = typename wider<T>::type;
+
+template <class T>
+inline constexpr double k_unit_roundoff = sizeof(T) == 4 ? 0x1p-24 : 0x1p-53;
+
+// Normally distributed numbers, the same for the same seed.
+template <class T>
+std::vector<T> normal(std::int64_t count, std::uint64_t seed);
+
+// Parts of a result (signals, columns, rows) with their reference. A part's change is the 2-norm of its difference; its rounding is the
+// root mean square of the clean differences of all parts from the reference.
+template <class T>
+class judged_parts {
+ public:
+  // `reference` has parts × length numbers; floors: one for each part, in absolute size.
+  judged_parts(std::vector<wide<T>> reference, std::int64_t length, std::vector<double> floors)
+      : reference_(std::move(reference)), length_(length), floors_(std::move(floors)) {}
+
+  void keep(const T* got) {
+    kept_.assign(got, got + reference_.size());
+    double errors = 0, sizes = 0;
+    for (std::size_t i = 0; i < kept_.size(); ++i) {
+      const auto difference = static_cast<double>(kept_[i] - reference_[i]), size = static_cast<double>(reference_[i]);
+      errors += difference * difference;
+      sizes += size * size;
+    }
+    rounding_ = std::sqrt(errors / static_cast<double>(floors_.size()));
+    error_ = std::sqrt(errors / sizes);
+  }
+
+  void judge(const T* got, effect& seen) const;
+
+  double clean_error() const { return error_; }
+  double rounding() const { return rounding_; }
+
+ private:
+  std::vector<wide<T>> reference_;
+  std::vector<T> kept_;
+  std::int64_t length_;
+  std::vector<double> floors_;
+  double rounding_ = 0, error_ = 0;
+};
+
+}  // namespace ballast::strike
