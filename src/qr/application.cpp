@@ -18,6 +18,8 @@ orthogonal_factor<S>::orthogonal_factor(const context& run, engine<S>& on, const
   bool finite = true;
   work_->scan(&finite);
   work_->wait();
+  if (!finite) work_->scan(&finite);  // a struck scan must not switch protection off
+  work_->wait();
   // Inf and NaN make every sum Inf or NaN: no check is possible.
   protected_ = run.how.protection != protection::off && finite;
   std::vector<factor_sums> sums(static_cast<std::size_t>(work_->panels));
@@ -42,22 +44,15 @@ void orthogonal_factor<S>::apply_block(applied_block<S>& X, index task, index ta
   const inject::place where{task, tasks, 0, 1};
   run::attempt(run_.seen, run_.how.protection, "qr.q", 0, [&](int number) {
     applied_sums sums;
-    X.compute(protected_, &sums);
+    X.compute(number > 0, protected_ ? &sums : nullptr);
     X.wait();
-    if (!sums.checked) return abft::finding{};
-    const double threshold = abft::qr_row_threshold<S>(sums.norm, m_);
-    abft::finding seen = compare(run_, where, sums.residual, threshold, "qr.q", first);
-    if (!passes(seen) || number > 0) seen.bits = X.hash();
-    if (passes(seen) || run_.how.protection != protection::correct || abft::comparison_struck(seen)) return seen;
-    const index located = X.correct(threshold, where);
-    if (located < 0) return seen;
-    X.measure(&sums.residual);
-    X.wait();
-    if (!passes(compare(run_, where, sums.residual, threshold, "qr.q", first))) return seen;
-    seen.word = abft::k_pass;
-    seen.corrected = true;
-    seen.bits = 0;  // they were of what failed
-    seen.index = first + located;
+    if (!protected_) return abft::finding{};
+    const bool repairs = run_.how.protection == protection::correct;
+    const abft::tiers limits = abft::qr_application_thresholds<S>(sums.norm, m_, work_->panels * work_->panel_width);
+    abft::finding seen = compare(run_, where, sums.residual, repairs ? limits.clean : limits.wrong, "qr.q", first + sums.column);
+    // Judged by repetition: what lies between the thresholds, and columns with Inf or NaN, once the others pass.
+    seen.judged = passes(seen) ? !sums.odd : !(repairs && sums.residual <= limits.wrong);
+    if (!passes(seen) || !seen.judged || number > 0) seen.bits = X.hash();
     return seen;
   });
   X.store();
@@ -68,6 +63,7 @@ void orthogonal_factor<S>::apply(bool transposed, const operand<S>& X, const mat
   const index columns = result.columns;
   const index width = work_->block_width(columns);
   const index tasks = (columns + width - 1) / width;
+  if (protected_) work_->encode(transposed);
   work_->each(tasks, [&](index t) {
     const index first = t * width;
     const auto block = work_->open(transposed, X, t, tasks, first, std::min(width, columns - first), result);

@@ -67,20 +67,21 @@ struct panel_sums {
   double orthogonality = 0;  // of the elements of Tᵀ(VᵀV)T x − (T + Tᵀ)x, x random, the one largest for its threshold, and that threshold
   double orthogonality_threshold = 1;
   double reflectors = 0;  // max |τ‖v‖² − 2|; NaN if a tau is not T's diagonal to the bit
-  double data = 0;        // largest element of Qᵀc − [Rd; 0] for the two checksum columns c; 0 with a single group
+  double data = 0;        // ‖Qᵀc − [Rd; 0]‖, the larger of the two checksum columns c; 0 with a single group
 };
 
 // What the checks at the end compare, for one block. v and t are of panels alone.
 struct block_sums {
-  double v = 0;     // the largest change of a checkpoint of V
-  double t = 0;     // NaN if T or tau changed since the panel was verified
-  double rows = 0;  // the largest residual of R's rows against their checksums; of a block without a panel, of all rows
+  double v = 0;  // the largest change of a checkpoint of V
+  double t = 0;  // NaN if T or tau changed since the panel was verified
+  double rows =
+      0;  // of a block without a panel: ‖residual‖, as measure_block's. Of a panel: NaN if R's rows changed since they were verified
 };
 
 // The residuals r, s (m values each) of all columns against the single group's two checksums.
 struct matrix_sums {
-  double worst = 0;               // the largest of both
-  double rr = 0, rs = 0, ss = 0;  // rᵀr, rᵀs, sᵀs over worst²
+  double norm = 0;                // the larger of both
+  double rr = 0, rs = 0, ss = 0;  // rᵀr, rᵀs, sᵀs over norm²
 };
 
 // One factorization A = Q R, in LAPACK's storage.
@@ -96,21 +97,23 @@ class factorizer {
 
   // --- The input.
 
-  // Norms of the columns: n sizes.
+  // Norms of the columns: n sizes. scan_r: of R's columns as they are stored.
   virtual void scan(column_size* sizes) = 0;
+  virtual void scan_r(column_size* sizes) = 0;
 
-  // Column j is worked on as 2^shifts_j · a from here on. The unscaled input is kept.
+  // Column j is worked on as 2^shifts_j · a from here on, until unscale() or restart(). The unscaled input is kept.
   virtual void scale(const int* shifts) = 0;
 
   // The way back, for R.
   virtual void unscale() = 0;
 
-  // Makes the two checksum columns of every group and the certificate's product with weights d_j, d_j w_j and d_j r_j (n × 3); `squares`:
-  // for each group the larger squared norm of its checksum columns, and behind them that of the product. `keep`: restart() must be
-  // possible. Not called without protection, and then the operations leave checksums alone.
+  // Makes the two checksum columns of every group and the certificate's product with weights d_j ε_j, d_j ε_j ρ_j and d_j r_j (n × 3), from
+  // one reading of the input each, and not from the numbers that are worked on where the input lies elsewhere. `squares`: for each group
+  // the larger squared norm of its checksum columns, and behind them that of the product. `keep`: restart() must be possible. Not called
+  // without protection, and then the operations leave checksums alone.
   virtual void encode(const double* weights, bool keep, double* squares) = 0;
 
-  // The input again, scaled, with its checksums.
+  // The input again, as it was given, not scaled and not encoded.
   virtual void restart() = 0;
 
   // A and tau again as they were given, where repair has failed.
@@ -127,7 +130,7 @@ class factorizer {
   // Householder QR of panel k: R, V, tau and T. `finite`: A has no Inf and no NaN; without it a column must not depend on those behind it.
   virtual void factor_panel(index k, bool finite) = 0;
 
-  // Makes the sums of the panel's checks, checkpoints V and seals T.
+  // Makes the sums of the panel's checks, checkpoints V, and seals T and R's last rows.
   virtual void measure_panel(index k, panel_sums* seen) = 0;
 
   // The panel passed: its checksums become those of R, and the certificate's product goes one panel further.
@@ -136,8 +139,8 @@ class factorizer {
   // Panel k is final: it passed its checks, or there is no repair.
   virtual void end_panel(index k) = 0;
 
-  // Hash of panel k with R's rows above it, as abft::finding::bits.
-  virtual std::uint64_t hash_panel(index k) = 0;
+  // Hash of all rows of block b, as abft::finding::bits.
+  virtual std::uint64_t hash_block(index b) = 0;
 
   // Applies panel k to block b and to its own checksums.
   virtual void update(index k, index b) = 0;
@@ -152,12 +155,18 @@ class factorizer {
 
   // --- A block.
 
-  // The largest residual of block b against its checksums, over all rows; `finished`: over R's rows, b being a final panel.
+  // ‖residual‖ of block b against its checksums, the larger of the two, over all rows, after R's rows above
+  // a panel were sealed; `finished`: over R's rows, b being a final panel.
   virtual void measure_block(index b, bool finished, double* residual) = 0;
 
   // Rebuilds from the checksums what the residuals place: one column, or single elements in different rows. Returns the column within the
-  // block, −1 if the fault could not be placed. To be verified again, so a wrong place does no harm.
+  // block, −1 if the fault could not be placed. Several changed columns can look like another one, and the checksums agree with the wrong
+  // repair: measure_independent() must confirm it.
   virtual index correct_block(index b, bool finished, double threshold, const inject::place& where) = 0;
+
+  // ‖residual‖ of block b, as measure_block's, against a checksum with the certificate's weights that is made now from the input and taken
+  // through the panels that the block has passed.
+  virtual void measure_independent(index b, bool finished, double* residual) = 0;
 
   // Block b with its own checksums as the input has it, scaled.
   virtual void reload(index b) = 0;
@@ -174,7 +183,7 @@ class factorizer {
   // `column` is the last struck one.
   virtual bool repair_v(index k, index* column) = 0;
 
-  // The largest element of Qᵀ(A r) − R r.
+  // ‖Qᵀ(A r) − R r‖.
   virtual void measure_certificate(double* residual) = 0;
 
   // --- A single group of checksums.
@@ -192,11 +201,12 @@ struct operand {
   bool identity = false;
 };
 
-// What the check of a block of columns compares.
+// What the check of a block of columns compares: aᵀ(op(Q) x) with (op(Q)ᵀa)ᵀx for some random a.
 struct applied_sums {
-  bool checked = false;  // false: not asked for, or Inf or NaN among the numbers
-  double norm = 0;       // of the equilibrated columns (Frobenius) plus that of their checksum
-  double residual = 0;   // the largest residual of op(Q) X against its two checksums
+  double residual = 0;  // of the column whose residual is the largest for its norm, and that norm
+  double norm = 0;
+  index column = 0;  // within the block
+  bool odd = false;  // there are columns with Inf or NaN, which have no check
 };
 
 // op(Q) X for one block of columns.
@@ -210,13 +220,9 @@ class applied_block {
 
   virtual void wait() {}
 
-  // Loads the columns, encodes them if `check`, applies all panels, and verifies.
-  virtual void compute(bool check, applied_sums* seen) = 0;
-
-  virtual void measure(double* residual) = 0;
-
-  // As factorizer::correct_block.
-  virtual index correct(double threshold, const inject::place& where) = 0;
+  // Loads the columns, and encodes them from another reading if `seen` is not null; applies all panels, and verifies. `again`: with vectors
+  // op(Q)ᵀa of its own, since those of encode() may have been struck.
+  virtual void compute(bool again, applied_sums* seen) = 0;
 
   // As abft::finding::bits.
   virtual std::uint64_t hash() = 0;
@@ -251,6 +257,9 @@ class applier {
 
   // T of panels first … first + count − 1, and the sums of their checks if `seen` is not null.
   virtual void form(index first, index count, factor_sums* seen) = 0;
+
+  // Makes op(Q)ᵀa, with which the blocks are checked.
+  virtual void encode(bool transposed) = 0;
 
   // Columns that one block takes of an operand with `columns`.
   virtual index block_width(index columns) const = 0;

@@ -3,6 +3,7 @@
 #include "qr/factorization.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "abft/threshold.hpp"
@@ -47,33 +48,43 @@ factorization<S>::factorization(const context& run, engine<S>& on, std::string_v
 
 template <class S>
 void factorization<S>::run() {
-  const bool scaled = prepare_input();
-  if (protected_) encode();
   run::attempt(run_.seen, run_.how.protection, "qr", 0, [&](int number) {
     if (number > 0) work_->restart();
-    return pass();
+    const bool scaled = prepare_input();
+    if (protected_) encode();
+    abft::finding seen = pass();
+    if (!passes(seen)) return seen;
+    if (scaled) work_->unscale();
+    return protected_ ? verify_norms() : seen;
   });
-  if (repairs_ && run_.seen.uncorrectable()) {
-    work_->give_back();
-  } else if (scaled) {
-    work_->unscale();
-  }
+  if (repairs_ && run_.seen.uncorrectable()) work_->give_back();
   work_->wait();
 }
 
 // Scans the columns, decides what protection is possible, and scales columns of extreme size: whether it did.
 template <class S>
 bool factorization<S>::prepare_input() {
-  std::vector<column_size> sizes(static_cast<std::size_t>(shape_.n));
+  std::vector<column_size>& sizes = sizes_;
+  sizes.resize(static_cast<std::size_t>(shape_.n));
   work_->scan(sizes.data());
   work_->wait();
-  finite_ = std::all_of(sizes.begin(), sizes.end(), [](const column_size& each) { return each.finite; });
+  const auto odd = [](const column_size& each) { return !each.finite; };
+  finite_ = std::none_of(sizes.begin(), sizes.end(), odd);
+  if (!finite_) {
+    // A struck scan must not switch protection off.
+    std::vector<column_size> again(sizes.size());
+    work_->scan(again.data());
+    work_->wait();
+    for (std::size_t j = 0; j < sizes.size(); ++j) sizes[j] = odd(sizes[j]) ? again[j] : sizes[j];
+    finite_ = std::none_of(sizes.begin(), sizes.end(), odd);
+  }
   // Inf and NaN make every sum Inf or NaN: no check is possible.
   protected_ = run_.how.protection != protection::off && finite_;
   repairs_ = protected_ && run_.how.protection == protection::correct;
   if (!finite_) return false;
   const auto extreme = [](const column_size& each) { return std::abs(each.exponent) > abft::k_moderate_exponent<S>; };
   std::vector<int> shifts;
+  norms_.clear();
   for (const column_size& each : sizes) {
     shifts.push_back(extreme(each) ? -each.exponent : 0);
     norms_.push_back(std::ldexp(each.norm, each.exponent + shifts.back()));
@@ -89,29 +100,30 @@ void factorization<S>::encode() {
   const index n = shape_.n;
   std::vector<double> weights(at(3 * n)), norm;
   double total = 0;
+  ratio_.resize(at(n));
   for (const layout::group& g : shape_.groups) {
-    double squares = 0;
+    const column_weights drawn(g.first, g.width);
+    std::array<double, 3> squares{};  // of the columns with each weight
     for (index l = 0; l < g.width; ++l) {
       const index j = g.first + l;
-      const double size = norms_[at(j)];
-      const double d = abft::equilibrating(size);
-      const double random = random_signed(k_certificate_stream, static_cast<std::uint64_t>(j));
-      weights[at(j)] = d;
-      weights[at(n + j)] = d * abft::equispaced_weight(l, g.width);
-      weights[at(2 * n + j)] = d * random;
-      squares += (d * size) * (d * size);
-      total += (d * size * random) * (d * size * random);
+      const double d = abft::equilibrating(norms_[at(j)]);
+      ratio_[at(j)] = drawn.ratio[at(l)];
+      weights[at(j)] = d * drawn.sign[at(l)];
+      weights[at(n + j)] = weights[at(j)] * drawn.ratio[at(l)];
+      weights[at(2 * n + j)] = d * random_signed(k_certificate_stream, static_cast<std::uint64_t>(j));
+      for (index q = 0; q < 3; ++q) squares[at(q)] += std::pow(weights[at(q * n + j)] * norms_[at(j)], 2);
     }
-    norm.push_back(std::sqrt(squares));
+    norm.push_back(std::sqrt(*std::max_element(squares.begin(), squares.end())));
+    total += squares[2];
   }
   std::vector<double> squares(shape_.groups.size() + 1);
   work_->encode(weights.data(), repairs_, squares.data());
   work_->wait();
-  // Columns that point the same way add up in their checksum, and their roundings with them. With one group for the whole matrix, hundreds
-  // of equal columns make the same error.
+  // Columns that point the same way, weights considered, add up in their checksum, and their roundings with them.
+  threshold_.clear();
   for (std::size_t g = 0; g < norm.size(); ++g)
-    threshold_.push_back(abft::qr_row_threshold<S>(norm[g] + (shape_.single_group ? 4 : 1) * std::sqrt(squares[g]), shape_.m));
-  certificate_threshold_ = abft::qr_row_threshold<S>(std::sqrt(total) + std::sqrt(squares.back()), shape_.m);
+    threshold_.push_back(abft::qr_residual_thresholds<S>(norm[g] + std::sqrt(squares[g]), shape_.m, shape_.groups[g].width));
+  certificate_threshold_ = abft::qr_residual_thresholds<S>(std::sqrt(total) + std::sqrt(squares.back()), shape_.m, n).wrong;
 }
 
 // One whole factorization. A finding that fails: it must be done again from the input, because of this.
@@ -141,8 +153,18 @@ bool factorization<S>::prepare_panel(index k) {
   abft::attempts state(repairs_ ? abft::k_repeats : 0);
   const abft::outcome how = state.settle([&](int number) {
     if (number > 0) rebuild_block(k, k);
-    return try_panel(k, number);
+    work_->begin_panel(k);
+    const settled_check entry = enter_panel(k);
+    // With protection::detect the computation goes on.
+    if (repairs_ && entry.how == abft::outcome::uncorrectable) return entry.state.first();
+    run_.seen.settled("qr.panel_entry", entry.how, entry.state, 0);
+    work_->factor_panel(k, finite_);
+    abft::finding seen = protected_ ? verify_panel(k) : abft::finding{};
+    if (repairs_ && (!passes(seen) || number > 0)) seen.bits = work_->hash_block(k);
+    return seen;
   });
+  if (protected_ && abft::stands(how)) work_->accept_panel(k);
+  if (abft::stands(how) || !repairs_) work_->end_panel(k);
   if (repairs_ && how == abft::outcome::uncorrectable) {
     restart_ = state.first();
     return false;
@@ -151,30 +173,19 @@ bool factorization<S>::prepare_panel(index k) {
   return true;
 }
 
-template <class S>
-abft::finding factorization<S>::try_panel(index k, int number) {
-  work_->begin_panel(k);
-  const abft::finding entry = enter_panel(k);
-  if (!passes(entry) && repairs_) return entry;
-  // With protection::detect the computation goes on.
-  if (!passes(entry) || entry.corrected)
-    run_.seen.detected(entry.check, entry.index, entry.residual, entry.threshold,
-                       entry.corrected ? action::corrected : action::uncorrectable, 0);
-  work_->factor_panel(k, finite_);
-  abft::finding seen = protected_ ? verify_panel(k) : abft::finding{};
-  if (repairs_ && (!passes(seen) || number > 0)) seen.bits = work_->hash_panel(k);
-  if (passes(seen) || !repairs_) work_->end_panel(k);
-  return seen;
-}
-
 // The first block is not verified: its checksums were just made from it, and its panel's check covers it.
 template <class S>
-abft::finding factorization<S>::enter_panel(index k) {
-  if (!protected_ || shape_.single_group || k == 0) return {};
-  double residual = 0;
-  work_->measure_block(k, false, &residual);
-  work_->wait();
-  return verify_block(k, false, panel_place(k, 5), "qr.panel_entry", residual);
+typename factorization<S>::settled_check factorization<S>::enter_panel(index k) {
+  settled_check made{.state = abft::attempts(repairs_ ? abft::k_repeats : 0)};
+  if (!protected_ || shape_.single_group || k == 0) return made;
+  made.how = made.state.settle([&](int number) {
+    if (number > 0) rebuild_block(k, k);
+    double residual = 0;
+    work_->measure_block(k, false, &residual);
+    work_->wait();
+    return verify_block(k, false, panel_place(k, 5), "qr.panel_entry", residual);
+  });
+  return made;
 }
 
 // Block b as it was after panel upto − 1, from the input.

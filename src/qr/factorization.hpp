@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "abft/attempt.hpp"
+#include "abft/threshold.hpp"
 #include "qr/contract.hpp"
 
 namespace ballast::qr {
@@ -37,11 +38,11 @@ class factorization {
   void encode();
   abft::finding pass();
   bool prepare_panel(index k);
-  abft::finding enter_panel(index k);
-  abft::finding try_panel(index k, int number);
+  settled_check enter_panel(index k);
   void rebuild_block(index b, index upto);
 
   // verification.cpp
+  abft::finding compare_tiers(const inject::place& where, double residual, const abft::tiers& limits, const char* name, index b);
   abft::finding verify_panel(index k);
   abft::finding verify_block(index b, bool finished, const inject::place& where, const char* name, double residual);
   abft::finding finish();
@@ -49,6 +50,7 @@ class factorization {
   settled_check finish_t(index k, double change);
   settled_check finish_block(index b, double residual);
   abft::finding verify_matrix();
+  abft::finding verify_norms();
   settled_check finish_certificate();
   template <class Look>
   settled_check look_twice(Look&& look) const;
@@ -58,10 +60,12 @@ class factorization {
   layout shape_;
   std::unique_ptr<factorizer<S>> work_;
   bool finite_ = true;
-  bool protected_ = false;         // checks are made
-  bool repairs_ = false;           // and what fails is repaired
-  std::vector<double> norms_;      // of the columns, as they are worked on
-  std::vector<double> threshold_;  // of the rows of each group
+  bool protected_ = false;              // checks are made
+  bool repairs_ = false;                // and what fails is repaired
+  std::vector<column_size> sizes_;      // of the columns of the input
+  std::vector<double> norms_;           // the same, as they are worked on
+  std::vector<double> ratio_;           // of the second checksum's weights to the first's
+  std::vector<abft::tiers> threshold_;  // of each group
   double certificate_threshold_ = 0;
   abft::finding restart_;  // why the pass must be repeated from the input
 };

@@ -3,10 +3,10 @@
 // Source: P. Du et al., 2011, §4 (checksums of the whole matrix), §5 (recovery).
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "abft/locate.hpp"
 #include "abft/threshold.hpp"
-#include "abft/weights.hpp"
 #include "qr/checks.hpp"
 #include "qr/factorization.hpp"
 
@@ -34,18 +34,35 @@ typename factorization<S>::settled_check factorization<S>::look_twice(Look&& loo
   }
 }
 
+// A residual of block b. Between the two thresholds, the bits of the block decide; without repair it passes.
+template <class S>
+abft::finding factorization<S>::compare_tiers(const inject::place& where, double residual, const abft::tiers& limits, const char* name,
+                                              index b) {
+  abft::finding seen = compare(run_, where, residual, repairs_ ? limits.clean : limits.wrong, name, shape_[b].first);
+  if (passes(seen) || !repairs_) return seen;
+  seen.judged = !(residual <= limits.wrong);
+  if (!seen.judged) seen.bits = work_->hash_block(b);
+  return seen;
+}
+
 // `residual`: as just measured. Places and rebuilds what fails, and verifies again.
 template <class S>
 abft::finding factorization<S>::verify_block(index b, bool finished, const inject::place& where, const char* name, double residual) {
   const layout::block& here = shape_[b];
-  const double threshold = threshold_[static_cast<std::size_t>(here.group)];
-  abft::finding seen = compare(run_, where, residual, threshold, name, here.first);
-  if (passes(seen) || !repairs_ || abft::comparison_struck(seen)) return seen;
+  const abft::tiers& limits = threshold_[static_cast<std::size_t>(here.group)];
+  abft::finding seen = compare_tiers(where, residual, limits, name, b);
+  if (passes(seen) || !seen.judged || !repairs_) return seen;
+  const double threshold = limits.clean;
   const index located = work_->correct_block(b, finished, threshold, where);
   if (located < 0) return seen;
+  double independent = 0;
   work_->measure_block(b, finished, &residual);
+  work_->measure_independent(b, finished, &independent);
   work_->wait();
-  if (!passes(compare(run_, where, residual, threshold, name, here.first))) return seen;
+  // The weights that placed the column agree with any place on a line of errors that they take for one; the independent ones do not.
+  if (!passes(compare(run_, where, residual, threshold, name, here.first)) ||
+      !passes(compare(run_, where, independent, threshold, name, here.first)))
+    return seen;
   seen.word = abft::k_pass;
   seen.corrected = true;
   seen.index = here.first + located;
@@ -62,8 +79,7 @@ abft::finding factorization<S>::verify_panel(index k) {
   abft::finding seen = compare(run_, panel_place(k, 0), sums.orthogonality, sums.orthogonality_threshold, "qr.orthogonality", b.first);
   if (passes(seen)) seen = compare(run_, panel_place(k, 1), sums.reflectors, abft::qr_reflector_threshold<S>(shape_.m), "qr.tau", b.first);
   if (passes(seen) && !shape_.single_group)
-    seen = compare(run_, panel_place(k, 2), sums.data, threshold_[static_cast<std::size_t>(b.group)], "qr.panel", b.first);
-  if (passes(seen)) work_->accept_panel(k);
+    seen = compare_tiers(panel_place(k, 2), sums.data, threshold_[static_cast<std::size_t>(b.group)], "qr.panel", k);
   return seen;
 }
 
@@ -120,8 +136,8 @@ typename factorization<S>::settled_check factorization<S>::finish_t(index k, dou
   return made;
 }
 
-// R's rows of block b, or all rows of a block that never became a panel. The latter can be had again from the input; R's rows of one panel
-// cannot.
+// R's rows of block b: to the bit what was verified, or rebuilt. Or all rows of a block that never became a panel, and can be had again
+// from the input.
 template <class S>
 typename factorization<S>::settled_check factorization<S>::finish_block(index b, double residual) {
   if (shape_[b].panel) return look_twice([&] { return verify_block(b, true, panel_place(b, 4), "qr.r", residual); });
@@ -144,7 +160,7 @@ typename factorization<S>::settled_check factorization<S>::finish_certificate() 
   work_->measure_certificate(&residual);
   work_->wait();
   const index last = shape_.count();
-  const inject::place where{last, last + 1, shape_.single_group ? index{1} : index{0}, shape_.single_group ? index{2} : index{1}};
+  const inject::place where{last, last + 1, shape_.single_group ? index{1} : index{0}, shape_.single_group ? index{3} : index{2}};
   return look_twice([&] { return compare(run_, where, residual, certificate_threshold_, "qr.certificate", -1); });
 }
 
@@ -155,21 +171,52 @@ abft::finding factorization<S>::verify_matrix() {
   work_->measure_matrix(&sums);
   work_->wait();
   const index last = shape_.count();
-  abft::finding seen = compare(run_, {last, last + 1, 0, 2}, sums.worst, threshold_[0], "qr.r", -1);
-  if (passes(seen) || !repairs_ || abft::comparison_struck(seen) || !std::isfinite(sums.worst)) return seen;
-  // Place 0 stands for a fault in the first checksum itself.
-  const auto weight = [&](index l) { return l == 0 ? 0.0 : abft::equispaced_weight(l - 1, shape_.n); };
+  abft::finding seen = compare(run_, {last, last + 1, 0, 3}, sums.norm, threshold_[0].wrong, "qr.r", -1);
+  if (passes(seen) || !repairs_ || abft::comparison_struck(seen) || !std::isfinite(sums.norm)) return seen;
+  // Place 0 stands for a fault in the first checksum itself. A wrong place is found by the certificate, whose weights are others.
+  const auto weight = [&](index l) { return l == 0 ? 0.0 : ratio_[static_cast<std::size_t>(l - 1)]; };
   const index found = abft::locate_column(sums.rr, sums.rs, sums.ss, shape_.n + 1, weight).index;
   if (found <= 0) return seen;
   work_->recover_column(found - 1);
   work_->begin_pass();
   for (index k = 0; k < shape_.panels; ++k) {
     if (!passes(verify_panel(k))) return seen;
+    work_->accept_panel(k);
   }
   seen.word = abft::k_pass;
   seen.corrected = true;
   seen.index = found - 1;
   return seen;
+}
+
+// Orthogonal transformations keep norms: column j of R must be as long as column j of the input. This is what shows that the scan, which
+// decides scales, weights and thresholds, and the scaling there and back were right.
+template <class S>
+abft::finding factorization<S>::verify_norms() {
+  std::vector<column_size> made(sizes_.size());
+  work_->scan_r(made.data());
+  work_->wait();
+  double residual = 0, threshold = 1;
+  index worst = 0;
+  for (std::size_t j = 0; j < made.size(); ++j) {
+    const column_size& was = sizes_[j];
+    // R has Inf where the norm of a finite column has left the range.
+    if (!made[j].finite && was.norm > 0 && was.exponent + std::ilogb(was.norm) >= std::numeric_limits<S>::max_exponent - 1) continue;
+    const double off = made[j].finite ? std::abs(std::ldexp(made[j].norm, made[j].exponent - was.exponent) - was.norm)
+                                      : std::numeric_limits<double>::quiet_NaN();
+    // The smallest number is what scaling back may take from each element.
+    const double lost =
+        std::sqrt(static_cast<double>(shape_.m)) * std::ldexp(static_cast<double>(std::numeric_limits<S>::denorm_min()), -was.exponent);
+    const double limit = abft::qr_norm_threshold<S>(was.norm, shape_.m) + lost;
+    if (off * threshold <= residual * limit) continue;
+    residual = off;
+    threshold = limit;
+    worst = static_cast<index>(j);
+    if (!(off <= limit)) break;
+  }
+  const index last = shape_.count();
+  return compare(run_, {last, last + 1, shape_.single_group ? index{2} : index{1}, shape_.single_group ? index{3} : index{2}}, residual,
+                 threshold, "qr.norm", worst);
 }
 
 template class factorization<float>;

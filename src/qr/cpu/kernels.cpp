@@ -29,7 +29,7 @@ class blas_kernels final : public kernels<S> {
     const index w = H.width;
     core::aligned_buffer<S> G(w * w);  // Vᵀ V
     core::gemm('T', 'N', w, w, w, S(1), H.V1, w, H.V1, w, S(0), G.data(), w);
-    if (H.rows > w) core::gemm('T', 'N', w, w, H.rows - w, S(1), H.V2, H.ldv, H.V2, H.ldv, S(1), G.data(), w);
+    cpu::add_product(H.rows - w, w, w, H.V2, H.ldv, H.V2, H.ldv, G.data(), w);
     for (index j = 0; j < w; ++j) {
       for (index i = 0; i < w; ++i) T[i + j * w] = i == j ? tau[j] : S(0);
       for (index i = 0; i < j; ++i) {
@@ -42,7 +42,7 @@ class blas_kernels final : public kernels<S> {
 
   void product(const block_reflector<S>& H, index n, const S* C, index ldc, S* W) const override {
     core::gemm('T', 'N', H.width, n, H.width, S(1), H.V1, H.width, C, ldc, S(0), W, H.width);
-    if (H.rows > H.width) core::gemm('T', 'N', H.width, n, H.rows - H.width, S(1), H.V2, H.ldv, C + H.width, ldc, S(1), W, H.width);
+    cpu::add_product(H.rows - H.width, H.width, n, H.V2, H.ldv, C + H.width, ldc, W, H.width);
   }
 
   void update(const block_reflector<S>& H, bool transposed, index n, S* W, S* C, index ldc) const override {

@@ -43,9 +43,12 @@ void base_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt) {
     } else {
       tau[j] = make_reflector(a[0], tail, a + 1);
       for (index l = 1; l <= right; ++l) {
-        S sum = 0;
-        for (index i = 1; i <= tail; ++i) sum += a[i] * a[i + l * lda];
-        g[l] = sum;
+        g[l] = 0;
+        for (index top = 1; top <= tail; top += k_product_rows) {
+          S sum = 0;
+          for (index i = top; i < std::min(top + k_product_rows, tail + 1); ++i) sum += a[i] * a[i + l * lda];
+          g[l] += sum;
+        }
       }
     }
     for (index l = 1; l <= right; ++l) {
@@ -56,12 +59,17 @@ void base_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt) {
     if (tail > 0) vector::panel_step(tail, static_cast<int>(right + 1), a + 1, lda, scale, weight, g);
   }
   // T: column j is −tau_j T Vᵀ v_j above the diagonal, tau_j on it.
+  for (index i = 0; i + 1 < w; ++i) {
+    if (m > w) vector::first_dots(m - w, static_cast<int>(w - i), A + w + i * lda, lda, g);
+    for (index j = i + 1; j < w; ++j) {
+      S sum = A[j + i * lda];
+      for (index r = j + 1; r < w; ++r) sum += A[r + i * lda] * A[r + j * lda];
+      T[i + j * ldt] = m > w ? sum + g[j - i] : sum;
+    }
+  }
   for (index j = 0; j < w; ++j) {
     S* const t = T + j * ldt;
     t[j] = tau[j];
-    if (j == 0) continue;
-    for (index i = 0; i < j; ++i) t[i] = A[j + i * lda];
-    if (m > j + 1) core::gemv('T', m - j - 1, j, S(1), A + j + 1, lda, A + j + 1 + j * lda, 1, S(1), t, 1);
     for (index i = 0; i < j; ++i) {
       S sum = 0;
       for (index l = i; l < j; ++l) sum += T[i + l * ldt] * t[l];
@@ -91,7 +99,7 @@ void recursive_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt,
   S* const W = work;  // left × right
   copy_block(left, right, C, lda, W, left);
   core::trmm('L', 'L', 'T', 'U', left, right, S(1), A, lda, W, left);
-  if (m > left) core::gemm('T', 'N', left, right, m - left, S(1), A + left, lda, C + left, lda, S(1), W, left);
+  add_product(m - left, left, right, A + left, lda, C + left, lda, W, left);
   core::trmm('L', 'U', 'T', 'N', left, right, S(1), T, ldt, W, left);
   if (m > left) core::gemm('N', 'N', m - left, right, left, S(-1), A + left, lda, W, left, S(1), C + left, lda);
   core::trmm('L', 'L', 'N', 'U', left, right, S(1), A, lda, W, left);
@@ -108,7 +116,7 @@ void recursive_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt,
     for (index i = 0; i < left; ++i) T12[i + j * ldt] = A[left + j + i * lda];
   }
   core::trmm('R', 'L', 'N', 'U', left, right, S(1), V_right, lda, T12, ldt);
-  if (m > w) core::gemm('T', 'N', left, right, m - w, S(1), A + w, lda, C + w, lda, S(1), T12, ldt);
+  add_product(m - w, left, right, A + w, lda, C + w, lda, T12, ldt);
   core::trmm('L', 'U', 'N', 'N', left, right, S(-1), T, ldt, T12, ldt);
   core::trmm('R', 'U', 'N', 'N', left, right, S(1), T + left + left * ldt, ldt, T12, ldt);
 }
@@ -193,8 +201,9 @@ void slabbed_product(index m, index a, index b, const S* X, index ldx, const S* 
   const index tasks = (m + k_slab - 1) / k_slab;
   core::aligned_buffer<S> partial(tasks * a * b);
   core::parallel_for(threads, tasks, [&](index t, int) {
-    core::gemm('T', 'N', a, b, std::min(k_slab, m - t * k_slab), S(1), X + t * k_slab, ldx, Y + t * k_slab, ldy, S(0),
-               partial.data() + t * a * b, a);
+    S* const own = partial.data() + t * a * b;
+    std::fill_n(own, a * b, S(0));
+    add_product(std::min(k_slab, m - t * k_slab), a, b, X + t * k_slab, ldx, Y + t * k_slab, ldy, own, a);
   });
   for (index t = 0; t < tasks; ++t) {
     for (index j = 0; j < b; ++j) {

@@ -2,9 +2,21 @@
 // Layer: backend (cpu).
 #pragma once
 
+#include <algorithm>
+
+#include "core/blas.hpp"
 #include "qr/kernels.hpp"
 
 namespace ballast::qr::cpu {
+
+// W ← W + Xᵀ Y (X m × a, Y m × b), in runs of rows that are added up one after the other: a long product sums each element plainly, and the
+// roundings of equal terms all go one way. The BLAS cuts products itself into runs of about twice this length.
+inline constexpr index k_product_rows = 128;
+template <class S>
+void add_product(index m, index a, index b, const S* X, index ldx, const S* Y, index ldy, S* W, index ldw) {
+  for (index top = 0; top < m; top += k_product_rows)
+    core::gemm('T', 'N', a, b, std::min(k_product_rows, m - top), S(1), X + top, ldx, Y + top, ldy, S(1), W, ldw);
+}
 
 // Recursive Householder QR of A (m × w, m ≥ w) on the calling thread; T (leading dimension ldt) is written on and above its diagonal.
 // `work`: w² elements. Source: E. Elmroth, F. Gustavson, 2000.

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "abft/attempt.hpp"
 #include "core/parallel.hpp"
 #include "qr/host/largest.hpp"
-#include "qr/host/repair.hpp"
+#include "qr/host/slabs.hpp"
 #include "qr/weights.hpp"
 
 namespace ballast::qr::host {
@@ -18,6 +19,7 @@ using inject::site;
 namespace {
 
 constexpr index k_block_columns = 96;  // of the operand that one task takes
+constexpr int k_vectors = 4;           // random a: two miss one in a hundred faults of five thresholds, four one in ten thousand
 
 std::size_t at(index i) { return static_cast<std::size_t>(i); }
 
@@ -38,50 +40,44 @@ class block_of_columns final : public applied_block<S> {
         first_(first),
         width_(width),
         result_(result),
-        X_(core::checked_product(Q.m_, width + 2)),
-        W_(Q.panel_width * (width + 2)),
-        d_(at(2 * width)),
-        y_(at(2 * Q.m_)),
-        shift_(at(width), 0) {}
+        X_(core::checked_product(Q.m_, width)),
+        W_(Q.panel_width * width),
+        norm_(at(width)),
+        encoded_(at(k_vectors * width)),
+        shift_(at(width), 0),
+        odd_(at(width), 0) {}
 
-  void compute(bool check, applied_sums* seen) override;
-  void measure(double* residual) override { *residual = residuals(); }
-  index correct(double threshold, const inject::place& where) override;
+  void compute(bool again, applied_sums* seen) override;
   std::uint64_t hash() override;
   void store() override;
 
  private:
   void load();
-  bool scale(double& squares);
-  double encode();
-  void transform(index columns);
-  double residuals();
-  S* checksums() { return X_.data() + width_ * Q_.m_; }
+  void scale();
+  void encode(bool again);
+  void transform();
+  void verify(applied_sums& seen);
 
   const panel_applier<S>& Q_;
   const bool transposed_;
   const operand<S> from_;
   const index task_, tasks_, first_, width_;
   const matrix_view<S> result_;
-  core::aligned_buffer<S> X_, W_;  // the columns with their two checksums; scratch of a product
-  std::vector<double> d_, y_;      // weights d_j and d_j w_j; residuals r and s
+  core::aligned_buffer<S> X_, W_;  // the columns; scratch of a product
+  std::vector<double> norm_;       // of the columns, as they are worked on
+  std::vector<double> encoded_;    // width × k_vectors: what aᵀ times the result must be
   std::vector<int> shift_;         // columns are worked on as 2^shift · x
+  std::vector<char> odd_;          // columns with Inf or NaN
 };
 
 template <class S>
-void block_of_columns<S>::compute(bool check, applied_sums* seen) {
-  *seen = {};
+void block_of_columns<S>::compute(bool again, applied_sums* seen) {
   load();
   if (Q_.panels == 0) return;
-  double squares = 0;
-  const bool finite = scale(squares);
-  seen->checked = check && finite;
-  seen->norm = std::sqrt(squares);
-  if (seen->checked) seen->norm += encode();
-  transform(seen->checked ? width_ + 2 : width_);
-  if (!seen->checked) return;
-  if constexpr (inject::active_injector::enabled) Q_.run_.injector.strike(site::qr_checksum, {task_, tasks_, 0, 1}, checksums(), 2 * Q_.m_);
-  seen->residual = residuals();
+  scale();
+  if (seen != nullptr) encode(again);
+  transform();
+  if (seen != nullptr) verify(*seen);
 }
 
 template <class S>
@@ -99,21 +95,21 @@ void block_of_columns<S>::load() {
   }
 }
 
-// Scales columns of extreme size, chooses d, and adds up the squared norms of the equilibrated columns. False where there is Inf or NaN.
+// Scales columns of extreme size, and finds those with Inf or NaN.
 template <class S>
-bool block_of_columns<S>::scale(double& squares) {
+void block_of_columns<S>::scale() {
   const index m = Q_.m_;
-  bool finite = true;
   for (index j = 0; j < width_; ++j) {
     S* const x = X_.data() + j * m;
     double own = 0;
     Q_.kernels_.squares(m, 1, x, m, &own);
     int e = own > 0 && std::isfinite(own) ? std::ilogb(own) / 2 : 0;
+    odd_[at(j)] = 0;
     if (!(own >= abft::k_squares<double>.low && own <= abft::k_squares<double>.high)) {
       largest top;
-      for (index i = 0; i < m; ++i) top.add(static_cast<double>(x[i]));
+      top.add(x, m);
       if (!std::isfinite(top.value())) {
-        finite = false;
+        odd_[at(j)] = 1;
       } else if (top.value() > 0) {
         e = std::ilogb(top.value());
       }
@@ -124,32 +120,39 @@ bool block_of_columns<S>::scale(double& squares) {
       own = 0;
       Q_.kernels_.squares(m, 1, x, m, &own);
     }
-    const double length = std::sqrt(own);
-    d_[at(j)] = abft::equilibrating(length);
-    d_[at(j + width_)] = d_[at(j)] * abft::equispaced_weight(j, width_);
-    squares += length * d_[at(j)] * length * d_[at(j)];
+    norm_[at(j)] = std::sqrt(own);
   }
-  return finite;
 }
 
-// The two checksum columns; returns the larger norm of theirs.
+// bᵀx for b = op(Q)ᵀa. The operand is read again: what was loaded wrong must not agree.
 template <class S>
-double block_of_columns<S>::encode() {
-  const index m = Q_.m_;
-  S* const c = checksums();
-  std::fill(y_.begin(), y_.end(), 0.0);
-  Q_.kernels_.subtract(m, width_, X_.data(), m, 2, d_.data(), width_, y_.data(), m);
-  double squares[2] = {};
-  for (index i = 0; i < 2 * m; ++i) {
-    c[i] = static_cast<S>(-y_[at(i)]);
-    squares[i / m] += y_[at(i)] * y_[at(i)];
+void block_of_columns<S>::encode(bool again) {
+  const index m = Q_.m_, rows = from_.view.rows;
+  core::aligned_buffer<double> own;
+  if (again) own = Q_.under_q(transposed_);
+  const double* const b = again ? own.data() : Q_.b_.data();
+  std::fill(encoded_.begin(), encoded_.end(), 0.0);
+  std::vector<S> column;
+  for (index j = 0; j < width_; ++j) {
+    double* const to = encoded_.data() + j;
+    if (from_.identity) {
+      for (index q = 0; q < k_vectors; ++q) to[q * width_] = b[first_ + j + q * m];
+      continue;
+    }
+    const int e = shift_[at(j)];
+    const S* x = &from_.view(0, first_ + j);
+    if (e != 0 || from_.view.row_stride != 1) {
+      column.resize(at(rows));
+      for (index i = 0; i < rows; ++i) column[at(i)] = e == 0 ? from_.view(i, first_ + j) : std::ldexp(from_.view(i, first_ + j), e);
+      x = column.data();
+    }
+    Q_.kernels_.dot(rows, 1, x, rows, k_vectors, b, m, to, width_);
   }
-  return std::sqrt(std::max(squares[0], squares[1]));
 }
 
 // All panels in turn. Those that begin below the last one of the identity's columns leave its zeros alone.
 template <class S>
-void block_of_columns<S>::transform(index columns) {
+void block_of_columns<S>::transform() {
   const index m = Q_.m_, nb = Q_.panel_width;
   const bool unit = from_.identity;
   const index used = unit ? std::min(Q_.panels, (first_ + width_ - 1) / nb + 1) : Q_.panels;
@@ -162,10 +165,10 @@ void block_of_columns<S>::transform(index columns) {
     const index k = transposed_ ? s : used - 1 - s;
     const block_reflector<S>& H = Q_.panel_[at(k)];
     S* const from = X_.data() + k * nb;
-    Q_.kernels_.product(H, columns, from, m, W_.data());
+    Q_.kernels_.product(H, width_, from, m, W_.data());
     if constexpr (inject::active_injector::enabled)
       Q_.run_.injector.strike(site::qr_product, {task_, tasks_, s, used}, W_.data(), H.width * width_);
-    Q_.kernels_.update(H, transposed_, columns, W_.data(), from, m);
+    Q_.kernels_.update(H, transposed_, width_, W_.data(), from, m);
     if constexpr (inject::active_injector::enabled) {
       // Each column's rows that this panel has changed.
       for (index j = first_changed(k); j < width_; ++j)
@@ -175,35 +178,37 @@ void block_of_columns<S>::transform(index columns) {
 }
 
 template <class S>
-double block_of_columns<S>::residuals() {
+void block_of_columns<S>::verify(applied_sums& seen) {
   const index m = Q_.m_;
-  const S* const c = checksums();
-  for (index i = 0; i < 2 * m; ++i) y_[at(i)] = static_cast<double>(c[i]);
-  Q_.kernels_.subtract(m, width_, X_.data(), m, 2, d_.data(), width_, y_.data(), m);
-  largest size;
-  for (const double each : y_) size.add(each);
-  return size.value();
-}
-
-template <class S>
-index block_of_columns<S>::correct(double threshold, const inject::place& where) {
-  const index m = Q_.m_;
-  return repair_block<S>({.columns = width_,
-                          .X = X_.data(),
-                          .ldx = m,
-                          .full_rows = m,
-                          .c1 = checksums(),
-                          .d = d_.data(),
-                          .r = y_.data(),
-                          .s = y_.data() + m,
-                          .threshold = threshold},
-                         Q_.run_.injector, where);
+  if constexpr (inject::active_injector::enabled)
+    Q_.run_.injector.strike(site::qr_checksum, {task_, tasks_, 0, 1}, encoded_.data(), k_vectors * width_);
+  std::vector<double> found(at(k_vectors * width_), 0.0);
+  Q_.kernels_.dot(m, width_, X_.data(), m, k_vectors, Q_.a_.data(), m, found.data(), width_);
+  seen = {};
+  for (index j = 0; j < width_; ++j) {
+    largest off;
+    for (index q = 0; q < k_vectors; ++q) {
+      const double expected = encoded_[at(j + q * width_)];
+      // Both readings must agree that the column is odd.
+      off.add(odd_[at(j)] == 0          ? found[at(j + q * width_)] - expected
+              : std::isfinite(expected) ? std::numeric_limits<double>::quiet_NaN()
+                                        : 0.0);
+    }
+    seen.odd |= odd_[at(j)] != 0;
+    const double norm = odd_[at(j)] == 0 ? norm_[at(j)] : 0, residual = off.value();
+    if (j > 0 && residual * seen.norm <= seen.residual * norm) continue;
+    seen.residual = residual;
+    seen.norm = norm;
+    seen.column = j;
+    if (!std::isfinite(residual)) break;  // no later column may take its place
+  }
 }
 
 template <class S>
 std::uint64_t block_of_columns<S>::hash() {
+  const index m = Q_.m_;
   abft::result_hash made;
-  for (index i = 0; i < width_ * Q_.m_; ++i) made.add(X_[i]);
+  for (index i = 0; i < width_ * m; ++i) made.add(X_[i]);
   return made.bits();
 }
 
@@ -317,6 +322,28 @@ factor_sums panel_applier<S>::deviation(index k) const {
   for (std::size_t i = 0; i < x.size(); ++i) worst.add(x[i] - y[i]);
   made.deviation = worst.value();
   return made;
+}
+
+// op(Q)ᵀa for all a.
+template <class S>
+core::aligned_buffer<double> panel_applier<S>::under_q(bool transposed) const {
+  core::aligned_buffer<double> b(k_vectors * m_);
+  std::copy_n(a_.data(), k_vectors * m_, b.data());
+  for (index s = 0; s < this->panels; ++s) {
+    const index k = transposed ? this->panels - 1 - s : s;
+    apply_narrow(kernels_, run_.threads, panel_[at(k)], !transposed, k_vectors, b.data() + k * this->panel_width, m_);
+  }
+  return b;
+}
+
+template <class S>
+void panel_applier<S>::encode(bool transposed) {
+  a_ = core::aligned_buffer<double>(k_vectors * m_);
+  for (index q = 0; q < k_vectors; ++q) {
+    for (index i = 0; i < m_; ++i)
+      a_[i + q * m_] = random_signed(k_application_stream + static_cast<std::uint64_t>(q), static_cast<std::uint64_t>(i));
+  }
+  b_ = under_q(transposed);
 }
 
 // At least two blocks where there are two columns, so that two threads have work.

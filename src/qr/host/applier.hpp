@@ -18,6 +18,7 @@ class panel_applier final : public applier<S> {
 
   void scan(bool* finite) override;
   void form(index first, index count, factor_sums* seen) override;
+  void encode(bool transposed) override;
   index block_width(index columns) const override;
   std::unique_ptr<applied_block<S>> open(bool transposed, const operand<S>& X, index task, index tasks, index first, index width,
                                          matrix_view<S> result) override;
@@ -28,12 +29,14 @@ class panel_applier final : public applier<S> {
   friend class block_of_columns;
 
   factor_sums deviation(index k) const;
+  core::aligned_buffer<double> under_q(bool transposed) const;
 
   const context& run_;
   const kernels<S>& kernels_;
   const index m_, count_;
   const S* const tau_;
   core::aligned_buffer<S> V1_, T_;
+  core::aligned_buffer<double> a_, b_;  // m × k_vectors: random a, and op(Q)ᵀ times them
   std::vector<block_reflector<S>> panel_;
 };
 

@@ -79,7 +79,7 @@ class guarded_column {
 
 // c1, c2, c3 and ‖v‖² of each column of V (4 × width) over one slab.
 template <class S>
-void blocked_factorizer<S>::checkpoint_slab(index k, const slab& part, double* sums) const {
+void blocked_factorizer<S>::checkpoint_slab(index k, const slab<S>& part, double* sums) const {
   const layout::block& b = shape_[k];
   std::fill_n(sums, 4 * b.width, 0.0);
   kernels_.moments(part.rows, b.width, part.X, part.ld, row_weights_.data() + b.first + part.top, sums, b.width);

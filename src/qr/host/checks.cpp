@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "abft/attempt.hpp"
 #include "abft/threshold.hpp"
@@ -23,22 +24,33 @@ constexpr index k_r_rows = 512;  // rows of R that one task takes: fixed, as k_s
 
 std::size_t at(index i) { return static_cast<std::size_t>(i); }
 
+double sum_of_squares(const double* y, index count) {
+  // In lanes that a compiler can keep in registers.
+  double lanes[8] = {};
+  index i = 0;
+  for (; i + 8 <= count; i += 8) {
+    for (int l = 0; l < 8; ++l) lanes[l] += y[i + l] * y[i + l];
+  }
+  for (; i < count; ++i) lanes[0] += y[i] * y[i];
+  return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+}
+
+// The larger of the norms of `count` vectors, whose sums of squares are the sums over `tasks` of squares[q + count · task]. NaN stays.
+double largest_norm(const std::vector<double>& squares, int count) {
+  largest norm;
+  for (int q = 0; q < count; ++q) {
+    double sum = 0;
+    for (std::size_t t = static_cast<std::size_t>(q); t < squares.size(); t += static_cast<std::size_t>(count)) sum += squares[t];
+    norm.add(std::sqrt(sum));
+  }
+  return norm.value();
+}
+
 template <class S>
 std::uint64_t bits_of(S number) {
   std::uint64_t word = 0;
   std::memcpy(&word, &number, sizeof number);
   return word;
-}
-
-// tz ← Tᵀ z.
-template <class S>
-void multiply_t(const block_reflector<S>& H, const double* z, double* tz) {
-  const index w = H.width;
-  for (index i = 0; i < w; ++i) {
-    double sum = 0;
-    for (index j = 0; j <= i; ++j) sum += static_cast<double>(H.T[j + i * w]) * z[j];
-    tz[i] = sum;
-  }
 }
 
 }  // namespace
@@ -50,46 +62,50 @@ typename blocked_factorizer<S>::extent blocked_factorizer<S>::extent_of(index b,
   return finished && shape_[b].panel ? extent{shape_[b].first, true} : extent{shape_.m, false};
 }
 
-// r and s of block b: y = [r, s], at 0 and m; as many values as the block has rows. Returns the largest.
+// r and s of block b: y = [r, s], at 0 and m; as many values as the block has rows. Returns the larger norm.
 template <class S>
 double blocked_factorizer<S>::residuals(index b, const extent& taken, core::aligned_buffer<double>& y) const {
+  const index m = shape_.m;
+  const S* const c = checksums(shape_[b].group);
+  y = core::aligned_buffer<double>(2 * m);
+  core::parallel_for(run_.threads, (m + k_slab_rows - 1) / k_slab_rows, [&](index t, int) {
+    const index top = t * k_slab_rows;
+    for (index q = 0; q < 2; ++q)
+      std::transform(c + top + q * m, c + std::min(top + k_slab_rows, m) + q * m, y.data() + top + q * m,
+                     [](S each) { return static_cast<double>(each); });
+  });
+  return subtract_block(b, taken, 2, 0, y.data());
+}
+
+// y_q ← y_q − block b times weights first_weight + q, for `count` vectors of m values. Returns the largest norm of theirs.
+template <class S>
+double blocked_factorizer<S>::subtract_block(index b, const extent& taken, int count, index first_weight, double* y) const {
   const layout::block& here = shape_[b];
   const index m = shape_.m, n = shape_.n;
-  const S* const c = checksums(here.group);
-  const double* const d = weights_.data() + here.first;
+  const double* const z = weights_.data() + first_weight * n + here.first;
   const index rows = taken.full + (taken.triangle ? here.width : 0);
   const S* const X = A_ + here.first * lda_;
-  y = core::aligned_buffer<double>(2 * m);
   const index tasks = (rows + k_slab_rows - 1) / k_slab_rows;
-  std::vector<double> worst(at(tasks));
+  std::vector<double> squares(at(tasks * count));
   core::parallel_for(run_.threads, tasks, [&](index t, int) {
     const index top = t * k_slab_rows;
     const index end = std::min(top + k_slab_rows, rows);
-    for (int q = 0; q < 2; ++q) {
-      for (index i = top; i < end; ++i) y[i + q * m] = static_cast<double>(c[i + q * m]);
-    }
     const index full = std::min(end, taken.full);
-    if (full > top) kernels_.subtract(full - top, here.width, X + top, lda_, 2, d, n, y.data() + top, m);
+    if (full > top) kernels_.subtract(full - top, here.width, X + top, lda_, count, z, n, y + top, m);
     for (index i = std::max(top, taken.full); i < end; ++i) {
       for (index j = i - taken.full; j < here.width; ++j) {
-        const double x = static_cast<double>(X[i + j * lda_]);
-        y[i] -= x * d[j];
-        y[i + m] -= x * d[j + n];
+        for (int q = 0; q < count; ++q) y[i + q * m] -= static_cast<double>(X[i + j * lda_]) * z[j + q * n];
       }
     }
-    largest size;
-    size.add(y.data() + top, end - top);
-    size.add(y.data() + m + top, end - top);
-    worst[at(t)] = size.value();
+    for (int q = 0; q < count; ++q) squares[at(q + t * count)] = sum_of_squares(y + top + q * m, end - top);
   });
-  largest size;
-  size.add(worst.data(), tasks);
-  return size.value();
+  return largest_norm(squares, count);
 }
 
 template <class S>
 void blocked_factorizer<S>::measure_block(index b, bool finished, double* residual) {
   core::aligned_buffer<double> y;
+  if (shape_[b].panel && !finished) R_seal_[at(2 * b)] = seal_of_r(b, 0, shape_[b].first);
   *residual = residuals(b, extent_of(b, finished), y);
 }
 
@@ -106,20 +122,27 @@ index blocked_factorizer<S>::correct_block(index b, bool finished, double thresh
                           .triangle = rows.triangle,
                           .c1 = checksums(here.group),
                           .d = weights_.data() + here.first,
+                          .e = weights_.data() + shape_.n + here.first,
                           .r = y.data(),
                           .s = y.data() + shape_.m,
                           .threshold = threshold},
                          run_.injector, where);
 }
 
-// -------------------------------------------------------------------------------------------------------------------- a panel
-
 template <class S>
-typename blocked_factorizer<S>::slab blocked_factorizer<S>::slab_of(const block_reflector<S>& H, index t) {
-  if (t == 0) return {0, H.width, H.V1, H.width};
-  const index top = H.width + (t - 1) * k_slab_rows;
-  return {top, std::min(k_slab_rows, H.rows - top), H.V2 + (top - H.width), H.ldv};
+void blocked_factorizer<S>::measure_independent(index b, bool finished, double* residual) {
+  const layout::block& here = shape_[b];
+  const index m = shape_.m;
+  const index passed = !here.panel ? shape_.panels : finished ? b + 1 : b;
+  core::aligned_buffer<double> y(m);
+  std::fill_n(y.data(), m, 0.0);
+  subtract_input(0, m, here.first, here.width, 1, 2, y.data(), m);
+  for (index i = 0; i < m; ++i) y[i] = -y[i];
+  for (index k = 0; k < passed; ++k) apply_narrow(kernels_, run_.threads, reflector(k), true, 1, y.data() + shape_[k].first, m);
+  *residual = subtract_block(b, extent_of(b, finished), 1, 2, y.data());
 }
+
+// -------------------------------------------------------------------------------------------------------------------- a panel
 
 // Two passes over V. Vectors beside V in the first: the certificate's product, p = V T x, and the checksums c1, c2; in the second the same
 // without p.
@@ -134,6 +157,7 @@ void blocked_factorizer<S>::measure_panel(index k, panel_sums* seen) {
   abft::result_hash seal;
   for (index i = 0; i < w * w; ++i) seal.add(t(k)[i]);
   T_seal_[at(k)] = seal.bits();
+  if (!shape_.single_group) R_seal_[at(2 * k + 1)] = seal_of_r(k, b.first, w);
   judge_orthogonality(k, x, z, seen);
   seen->reflectors = reflector_residual(k);
   seen->data = panel_residual(k, z);
@@ -156,7 +180,7 @@ std::vector<double> blocked_factorizer<S>::panel_products(index k, const std::ve
   const index size = 9 * w;
   std::vector<double> partial(at(tasks * size), 0.0);
   core::parallel_for(run_.threads, tasks, [&](index task, int) {
-    const slab part = slab_of(H, task);
+    const slab<S> part = slab_of(H, task);
     std::vector<double> y(at(4 * part.rows));
     std::copy_n(carried_.data() + b.first + part.top, part.rows, y.data());
     double* const p = y.data() + part.rows;
@@ -247,12 +271,12 @@ double blocked_factorizer<S>::panel_residual(index k, const std::vector<double>&
   const S* const c = checksums(b.group) + b.first;
   const double* const d = weights_.data() + b.first;
   std::vector<double> tz(at(3 * w), 0.0);
-  for (int q = 0; q < vectors; ++q) multiply_t(H, z.data() + (q == 0 ? 0 : q + 1) * w, tz.data() + q * w);
+  for (int q = 0; q < vectors; ++q) multiply_t(H, true, z.data() + (q == 0 ? 0 : q + 1) * w, tz.data() + q * w);
   head_.resize(at(2 * w));
   const index tasks = slabs(H);
-  std::vector<double> residual(at(tasks), 0.0);
+  std::vector<double> squares(at(2 * tasks), 0.0);
   core::parallel_for(run_.threads, tasks, [&](index task, int) {
-    const slab part = slab_of(H, task);
+    const slab<S> part = slab_of(H, task);
     std::vector<double> y(at(3 * part.rows));
     std::copy_n(carried_.data() + b.first + part.top, part.rows, y.data());
     double* const r = y.data() + part.rows;
@@ -272,13 +296,9 @@ double blocked_factorizer<S>::panel_residual(index k, const std::vector<double>&
         }
       }
     }
-    largest most;
-    most.add(r, 2 * part.rows);
-    residual[at(task)] = most.value();
+    for (index q = 0; q < 2; ++q) squares[at(q + 2 * task)] = sum_of_squares(r + q * part.rows, part.rows);
   });
-  largest most;
-  most.add(residual.data(), tasks);
-  return most.value();
+  return largest_norm(squares, 2);
 }
 
 template <class S>
@@ -306,8 +326,38 @@ void blocked_factorizer<S>::measure_all(block_sums* seen) {
     if constexpr (inject::active_injector::enabled) {
       if (!panel) run_.injector.strike(site::qr_checksum, {b, shape_.count(), 0, 1}, checksums(shape_[b].group), 2 * shape_.m);
     }
-    measure_block(b, true, &seen[b].rows);
+    if (panel) {
+      const index first = shape_[b].first, w = shape_[b].width;
+      // The first panel has no rows above it, and no check on entry that would seal them.
+      const bool same = (b == 0 || seal_of_r(b, 0, first) == R_seal_[at(2 * b)]) && seal_of_r(b, first, w) == R_seal_[at(2 * b + 1)];
+      seen[b].rows = same ? 0 : std::numeric_limits<double>::quiet_NaN();
+    } else {
+      measure_block(b, true, &seen[b].rows);
+    }
   });
+}
+
+// Of rows top … top + rows − 1 of block k that belong to R: a changed number always shows, several unless the sum of their words in a
+// column stays.
+template <class S>
+std::uint64_t blocked_factorizer<S>::seal_of_r(index k, index top, index rows) const {
+  using word = std::conditional_t<sizeof(S) == 4, std::uint32_t, std::uint64_t>;
+  const layout::block& b = shape_[k];
+  std::vector<std::uint64_t> sums(at(b.width));
+  core::parallel_for(run_.threads, b.width, [&](index l, int) {
+    const S* const r = A_ + top + (b.first + l) * lda_;
+    const index count = std::min(rows, b.first + l + 1 - top);
+    std::uint64_t sum = 0;
+    for (index i = 0; i < count; ++i) {
+      word each;
+      std::memcpy(&each, r + i, sizeof each);
+      sum += each;
+    }
+    sums[at(l)] = sum;
+  });
+  std::uint64_t seal = 0;
+  for (const std::uint64_t sum : sums) seal = core::mix64(seal ^ sum);
+  return seal;
 }
 
 // y_q −= R · (weights of column first_weight + q) for R in A's storage; y has m rows.
@@ -338,9 +388,7 @@ template <class S>
 void blocked_factorizer<S>::measure_certificate(double* residual) {
   std::vector<double> y(carried_.data(), carried_.data() + shape_.m);
   subtract_r(1, 2, y.data(), shape_.m);
-  largest worst;
-  worst.add(y.data(), shape_.m);
-  *residual = worst.value();
+  *residual = std::sqrt(sum_of_squares(y.data(), shape_.m));
 }
 
 template <class S>
@@ -350,11 +398,9 @@ void blocked_factorizer<S>::measure_matrix(matrix_sums* seen) {
   std::vector<double> y(at(2 * m));
   for (index i = 0; i < 2 * m; ++i) y[at(i)] = static_cast<double>(C_[i]);
   subtract_r(2, 0, y.data(), m);
-  largest worst;
-  for (const double each : y) worst.add(each);
-  *seen = {worst.value()};
+  *seen = {largest_norm({sum_of_squares(y.data(), m), sum_of_squares(y.data() + m, m)}, 2)};
   for (index i = 0; i < m; ++i) {
-    const double r = y[at(i)] / seen->worst, s = y[at(i + m)] / seen->worst;
+    const double r = y[at(i)] / seen->norm, s = y[at(i + m)] / seen->norm;
     seen->rr += r * r;
     seen->rs += r * s;
     seen->ss += s * s;

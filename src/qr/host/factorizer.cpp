@@ -52,38 +52,45 @@ blocked_factorizer<S>::blocked_factorizer(const context& run, const kernels<S>& 
   V1_ = core::aligned_buffer<S>(size);
   T_ = core::aligned_buffer<S>(size);
   T_seal_.resize(static_cast<std::size_t>(shape.panels));
+  R_seal_.resize(static_cast<std::size_t>(2 * shape.panels));
   checkpoints_.resize(static_cast<std::size_t>(shape.panels));
 }
 
 // ------------------------------------------------------------------------------------------------- the input and its checksums
 
 template <class S>
+column_size blocked_factorizer<S>::size_of(index rows, const S* a) const {
+  column_size size;
+  double squares = 0;
+  kernels_.squares(rows, 1, a, lda_, &squares);
+  if (squares >= abft::k_squares<double>.low && squares <= abft::k_squares<double>.high) {
+    size.exponent = std::ilogb(std::sqrt(squares));
+    size.norm = std::ldexp(std::sqrt(squares), -size.exponent);
+    return size;
+  }
+  // Squares left the range of doubles, or the column is zero.
+  largest most;
+  most.add(a, rows);
+  size.finite = std::isfinite(most.value());
+  if (!size.finite || most.value() == 0) return size;
+  size.exponent = std::ilogb(most.value());
+  squares = 0;
+  for (index i = 0; i < rows; ++i) {
+    const double each = std::ldexp(static_cast<double>(a[i]), -size.exponent);
+    squares += each * each;
+  }
+  size.norm = std::sqrt(squares);
+  return size;
+}
+
+template <class S>
 void blocked_factorizer<S>::scan(column_size* sizes) {
-  const index m = shape_.m;
-  core::parallel_for(run_.threads, shape_.n, [&](index j, int) {
-    const S* const a = A_ + j * lda_;
-    column_size& size = sizes[j];
-    size = {};
-    double squares = 0;
-    kernels_.squares(m, 1, a, lda_, &squares);
-    if (squares >= abft::k_squares<double>.low && squares <= abft::k_squares<double>.high) {
-      size.exponent = std::ilogb(std::sqrt(squares));
-      size.norm = std::ldexp(std::sqrt(squares), -size.exponent);
-      return;
-    }
-    // Squares left the range of doubles, or the column is zero.
-    largest most;
-    for (index i = 0; i < m; ++i) most.add(static_cast<double>(a[i]));
-    size.finite = std::isfinite(most.value());
-    if (!size.finite || most.value() == 0) return;
-    size.exponent = std::ilogb(most.value());
-    squares = 0;
-    for (index i = 0; i < m; ++i) {
-      const double each = std::ldexp(static_cast<double>(a[i]), -size.exponent);
-      squares += each * each;
-    }
-    size.norm = std::sqrt(squares);
-  });
+  core::parallel_for(run_.threads, shape_.n, [&](index j, int) { sizes[j] = size_of(shape_.m, A_ + j * lda_); });
+}
+
+template <class S>
+void blocked_factorizer<S>::scan_r(column_size* sizes) {
+  core::parallel_for(run_.threads, shape_.n, [&](index j, int) { sizes[j] = size_of(std::min(j + 1, shape_.m), A_ + j * lda_); });
 }
 
 // The way back must not lose what scaling rounds (subnormal remainders), so the unscaled input is kept.
@@ -105,6 +112,7 @@ void blocked_factorizer<S>::unscale() {
     if (e == 0) continue;
     for (index i = 0; i < std::min(j + 1, shape_.m); ++i) A_[i + j * lda_] = std::ldexp(A_[i + j * lda_], -e);
   }
+  shift_.clear();
 }
 
 template <class S>
@@ -122,8 +130,8 @@ void blocked_factorizer<S>::restore(bool scaled) {
 
 template <class S>
 void blocked_factorizer<S>::restart() {
-  restore(true);
-  encode_all(false);
+  restore(false);
+  shift_.clear();
 }
 
 template <class S>
@@ -146,10 +154,11 @@ void blocked_factorizer<S>::encode(const double* weights, bool keep, double* squ
   });
   carried_ = core::aligned_buffer<double>(m);
   next_ = core::aligned_buffer<double>(m);
-  if (keep) tau_copy_.assign(tau_, tau_ + shape_.steps);
+  if (keep && tau_copy_.empty()) tau_copy_.assign(tau_, tau_ + shape_.steps);
   keep = keep && source_.data == nullptr;
   if (keep) copy_ = large_buffer<S>(core::checked_product(m, shape_.n));
-  encode_all(keep);
+  core::parallel_for(run_.threads, (m + k_encode_rows - 1) / k_encode_rows,
+                     [&](index t, int) { encode_rows(t * k_encode_rows, std::min(k_encode_rows, m - t * k_encode_rows), keep); });
   if (keep) source_ = column_major<const S>(copy_.data(), m, shape_.n);
   for (index g = 0; g < groups; ++g) {
     double both[2] = {};
@@ -160,14 +169,27 @@ void blocked_factorizer<S>::encode(const double* weights, bool keep, double* squ
   for (const double each : product_) squares[groups] += each * each;
 }
 
+// y_q ← y_q − rows top … top + rows − 1 of columns first … of the input, as they are worked on, times weights first_weight + q.
 template <class S>
-void blocked_factorizer<S>::encode_all(bool keep) {
-  core::parallel_for(run_.threads, (shape_.m + k_encode_rows - 1) / k_encode_rows,
-                     [&](index t, int) { encode_rows(t * k_encode_rows, std::min(k_encode_rows, shape_.m - t * k_encode_rows), keep); });
+void blocked_factorizer<S>::subtract_input(index top, index rows, index first, index width, int count, index first_weight, double* y,
+                                           index ldy) const {
+  const double* const z = weights_.data() + first_weight * shape_.n;
+  if (source_.data == nullptr) return kernels_.subtract(rows, width, A_ + top + first * lda_, lda_, count, z + first, shape_.n, y, ldy);
+  if (source_.row_stride == 1 && shift_.empty())
+    return kernels_.subtract(rows, width, &source_(top, first), source_.column_stride, count, z + first, shape_.n, y, ldy);
+  constexpr index k_columns = 32;
+  std::vector<S> read(static_cast<std::size_t>(rows * std::min(width, k_columns)));
+  for (index from = first; from < first + width; from += k_columns) {
+    const index columns = std::min(k_columns, first + width - from);
+    for (index j = 0; j < columns; ++j) {
+      for (index i = 0; i < rows; ++i) read[static_cast<std::size_t>(i + j * rows)] = from_source(top + i, from + j);
+    }
+    kernels_.subtract(rows, columns, read.data(), rows, count, z + from, shape_.n, y, ldy);
+  }
 }
 
-// Checksum columns and the certificate's product for rows top … top + count − 1 of A; keeps a copy of them if asked, while they are in
-// cache.
+// Checksum columns and the certificate's product for rows top … top + count − 1 of A; keeps a copy of them if asked. Each reads for itself,
+// the later ones while the rows are in cache.
 template <class S>
 void blocked_factorizer<S>::encode_rows(index top, index count, bool keep) {
   const index m = shape_.m;
@@ -175,7 +197,8 @@ void blocked_factorizer<S>::encode_rows(index top, index count, bool keep) {
   for (std::size_t g = 0; g < shape_.groups.size(); ++g) {
     const layout::group& here = shape_.groups[g];
     std::fill(y.begin(), y.begin() + 2 * count, 0.0);
-    kernels_.subtract(count, here.width, A_ + top + here.first * lda_, lda_, 3, weights_.data() + here.first, shape_.n, y.data(), count);
+    subtract_input(top, count, here.first, here.width, 2, 0, y.data(), count);
+    subtract_input(top, count, here.first, here.width, 1, 2, y.data() + 2 * count, count);
     S* const c = checksums(static_cast<index>(g)) + top;
     for (index i = 0; i < count; ++i) {
       c[i] = static_cast<S>(-y[static_cast<std::size_t>(i)]);
@@ -196,7 +219,7 @@ void blocked_factorizer<S>::reload(index b) {
   }
   if (shape_.single_group) return;
   std::vector<double> y(static_cast<std::size_t>(2 * m), 0.0);
-  kernels_.subtract(m, here.width, A_ + here.first * lda_, lda_, 2, weights_.data() + here.first, shape_.n, y.data(), m);
+  subtract_input(0, m, here.first, here.width, 2, 0, y.data(), m);
   S* const c = checksums(here.group);
   for (index i = 0; i < 2 * m; ++i) c[i] = static_cast<S>(-y[static_cast<std::size_t>(i)]);
 }
@@ -269,10 +292,10 @@ void blocked_factorizer<S>::end_panel(index k) {
 }
 
 template <class S>
-std::uint64_t blocked_factorizer<S>::hash_panel(index k) {
-  const layout::block& b = shape_[k];
+std::uint64_t blocked_factorizer<S>::hash_block(index b) {
+  const layout::block& here = shape_[b];
   abft::result_hash made;
-  for (index j = b.first; j < b.first + b.width; ++j) {
+  for (index j = here.first; j < here.first + here.width; ++j) {
     for (index i = 0; i < shape_.m; ++i) made.add(A_[i + j * lda_]);
   }
   return made.bits();
@@ -322,53 +345,9 @@ void blocked_factorizer<S>::update_checksums(index k, index first_group, index l
   const index columns = 2 * (last_group - first_group);
   if (weights_.empty() || columns <= 0) return;
   S* const C = checksums(first_group) + shape_[k].first;
-  if (columns <= k_narrow) return update_narrow(k, columns, C);
+  if (columns <= k_narrow) return apply_narrow(kernels_, run_.threads, reflector(k), true, columns, C, shape_.m);
   core::aligned_buffer<S> W(shape_.panel_width * columns);
   apply(k, columns, C, shape_.m, W.data(), nullptr);
-}
-
-// C ← H_kᵀ C for a few checksum columns (leading dimension m), in double.
-template <class S>
-void blocked_factorizer<S>::update_narrow(index k, index columns, S* C) const {
-  const block_reflector<S> H = reflector(k);
-  const index m = shape_.m;
-  const index w = H.width;
-  const index tasks = slabs(H);
-  const index size = w * columns;
-  const auto load = [&](const slab& part, std::vector<double>& y) {
-    y.resize(static_cast<std::size_t>(columns * part.rows));
-    for (index q = 0; q < columns; ++q) {
-      for (index i = 0; i < part.rows; ++i) y[static_cast<std::size_t>(i + q * part.rows)] = static_cast<double>(C[part.top + i + q * m]);
-    }
-  };
-  std::vector<double> partial(static_cast<std::size_t>(tasks * size), 0.0), z(static_cast<std::size_t>(size), 0.0),
-      tz(static_cast<std::size_t>(size), 0.0);
-  core::parallel_for(run_.threads, tasks, [&](index t, int) {
-    const slab part = slab_of(H, t);
-    std::vector<double> y;
-    load(part, y);
-    for (index q = 0; q < columns; q += 4)
-      kernels_.dot(part.rows, w, part.X, part.ld, static_cast<int>(std::min<index>(4, columns - q)), y.data() + q * part.rows, part.rows,
-                   partial.data() + t * size + q * w, w);
-  });
-  for (std::size_t i = 0; i < partial.size(); ++i) z[i % z.size()] += partial[i];
-  for (index q = 0; q < columns; ++q) {
-    for (index i = 0; i < w; ++i) {
-      for (index j = 0; j <= i; ++j)
-        tz[static_cast<std::size_t>(i + q * w)] += static_cast<double>(H.T[j + i * w]) * z[static_cast<std::size_t>(j + q * w)];
-    }
-  }
-  core::parallel_for(run_.threads, tasks, [&](index t, int) {
-    const slab part = slab_of(H, t);
-    std::vector<double> y;
-    load(part, y);
-    for (index q = 0; q < columns; q += 4)
-      kernels_.subtract(part.rows, w, part.X, part.ld, static_cast<int>(std::min<index>(4, columns - q)), tz.data() + q * w, w,
-                        y.data() + q * part.rows, part.rows);
-    for (index q = 0; q < columns; ++q) {
-      for (index i = 0; i < part.rows; ++i) C[part.top + i + q * m] = static_cast<S>(y[static_cast<std::size_t>(i + q * part.rows)]);
-    }
-  });
 }
 
 template <class S>

@@ -8,6 +8,7 @@
 
 #include "core/aligned_buffer.hpp"
 #include "qr/contract.hpp"
+#include "qr/host/slabs.hpp"
 #include "qr/kernels.hpp"
 
 namespace ballast::qr::host {
@@ -20,6 +21,7 @@ class blocked_factorizer final : public factorizer<S> {
 
   // factorizer.cpp
   void scan(column_size* sizes) override;
+  void scan_r(column_size* sizes) override;
   void scale(const int* shifts) override;
   void unscale() override;
   void encode(const double* weights, bool keep, double* squares) override;
@@ -29,7 +31,7 @@ class blocked_factorizer final : public factorizer<S> {
   void begin_panel(index k) override;
   void factor_panel(index k, bool finite) override;
   void end_panel(index k) override;
-  std::uint64_t hash_panel(index k) override;
+  std::uint64_t hash_block(index b) override;
   void update(index k, index b) override;
   void advance(index k, index first, core::function_ref<void()> ahead) override;
   void end_pass() override;
@@ -40,6 +42,7 @@ class blocked_factorizer final : public factorizer<S> {
   void accept_panel(index k) override;
   void measure_block(index b, bool finished, double* residual) override;
   index correct_block(index b, bool finished, double threshold, const inject::place& where) override;
+  void measure_independent(index b, bool finished, double* residual) override;
   void measure_all(block_sums* seen) override;
   void measure_certificate(double* residual) override;
   void measure_matrix(matrix_sums* seen) override;
@@ -57,18 +60,13 @@ class blocked_factorizer final : public factorizer<S> {
     index full = 0;
     bool triangle = false;
   };
-  // Rows top … top + rows − 1 of V: V1, or k_slab_rows rows of V2.
-  struct slab {
-    index top = 0, rows = 0;
-    const S* X = nullptr;
-    index ld = 0;
-  };
 
   // The input and its checksums.
+  column_size size_of(index rows, const S* a) const;
   S from_source(index i, index j) const;
   void restore(bool scaled);
-  void encode_all(bool keep);
   void encode_rows(index top, index count, bool keep);
+  void subtract_input(index top, index rows, index first, index width, int count, index first_weight, double* y, index ldy) const;
 
   // Panels and updates.
   block_reflector<S> reflector(index k) const;
@@ -76,7 +74,6 @@ class blocked_factorizer final : public factorizer<S> {
   void apply(index k, index columns, S* C, index ldc, S* W, const inject::place* at);
   void update_block(index k, index b);
   void update_checksums(index k, index first_group, index last_group);
-  void update_narrow(index k, index columns, S* C) const;
   S* checksums(index group) { return C_.data() + 2 * group * shape_.m; }
   const S* checksums(index group) const { return C_.data() + 2 * group * shape_.m; }
   S* v1(index k) { return V1_.data() + k * shape_.panel_width * shape_.panel_width; }
@@ -84,20 +81,18 @@ class blocked_factorizer final : public factorizer<S> {
   S* t(index k) { return T_.data() + k * shape_.panel_width * shape_.panel_width; }
   const S* t(index k) const { return T_.data() + k * shape_.panel_width * shape_.panel_width; }
 
-  // Sums over slabs of V. k_slab_rows is fixed, so that sums do not depend on the threads; a slab stays in a core's cache while several
-  // sums pass over it.
-  static constexpr index k_slab_rows = 1024;
-  static index slabs(const block_reflector<S>& H) { return 1 + (H.rows - H.width + k_slab_rows - 1) / k_slab_rows; }
-  static slab slab_of(const block_reflector<S>& H, index t);
-  void checkpoint_slab(index k, const slab& part, double* sums) const;
+  // The checkpoint of V.
+  void checkpoint_slab(index k, const slab<S>& part, double* sums) const;
   void checkpoint(index k, std::vector<double>& sums) const;
   double change_of_v(index k, std::vector<double>& sums);
   double change_of_t(index k) const;
+  std::uint64_t seal_of_r(index k, index top, index rows) const;
   bool repair_column_of_v(index k, index l, const std::vector<double>& sums, std::vector<index>& order);
 
   // Residuals.
   extent extent_of(index b, bool finished) const;
   double residuals(index b, const extent& rows, core::aligned_buffer<double>& y) const;
+  double subtract_block(index b, const extent& rows, int count, index first_weight, double* y) const;
   void subtract_r(int count, index first_weight, double* y, index ldy) const;
   std::vector<double> panel_products(index k, const std::vector<double>& x) const;
   void judge_orthogonality(index k, const std::vector<double>& x, const std::vector<double>& z, panel_sums* seen) const;
@@ -124,13 +119,14 @@ class blocked_factorizer final : public factorizer<S> {
   std::vector<S> tau_copy_;         // of what the caller had in tau, where repair may fail
   core::aligned_buffer<S> V1_, T_;  // panels × panel_width²
   // Empty without protection:
-  std::vector<double> weights_;                   // n × 3: d_j, d_j w_j, and the certificate's
+  std::vector<double> weights_;                   // n × 3: as encode() has them
   core::aligned_buffer<S> C_;                     // m × 2 groups: the checksum columns
   std::vector<double> product_;                   // A times the certificate's weights
   core::aligned_buffer<double> carried_, next_;   // product_ under the panels' transformations so far, and while one is verified
   core::aligned_buffer<double> row_weights_;      // of the checkpoint: random
   std::vector<std::vector<double>> checkpoints_;  // of V by panel: c1, c2, c3, ‖v‖² of each column
   std::vector<std::uint64_t> T_seal_;             // by panel
+  std::vector<std::uint64_t> R_seal_;             // by panel, of R's rows above it and of those within it
   std::vector<double> head_;                      // checksums of R's rows of the panel that is being verified, w × 2
 };
 

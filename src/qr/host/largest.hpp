@@ -17,18 +17,19 @@ class largest {
     nan_ |= size != size;
     if (size > most_) most_ = size;
   }
-  void add(const double* x, index count) {
+  template <class T>
+  void add(const T* x, index count) {
     // Branch-free, in lanes that a compiler can keep in registers.
     double most[8] = {}, sum[8] = {};
     index i = 0;
     for (; i + 8 <= count; i += 8) {
       for (int l = 0; l < 8; ++l) {
-        const double size = std::abs(x[i + l]);
+        const double size = std::abs(static_cast<double>(x[i + l]));
         most[l] = size > most[l] ? size : most[l];
         sum[l] += size - size;  // NaN for NaN and Inf
       }
     }
-    for (; i < count; ++i) add(x[i]);
+    for (; i < count; ++i) add(static_cast<double>(x[i]));
     for (int l = 0; l < 8; ++l) {
       add(most[l]);
       nan_ |= sum[l] != sum[l];

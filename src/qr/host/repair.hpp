@@ -9,14 +9,13 @@
 
 #include "abft/correct.hpp"
 #include "abft/locate.hpp"
-#include "abft/weights.hpp"
 #include "qr/contract.hpp"
 #include "qr/host/largest.hpp"
 
 namespace ballast::qr::host {
 
-// A block X (its element (i, j) is there for i < rows(j)) with checksums c1 = Σ_j d_j x_j and c2 = Σ_j d_j w_j x_j, w equispaced, and the
-// residuals r, s of both (m values each).
+// A block X (its element (i, j) is there for i < rows(j)) with checksums c1 = Σ_j d_j x_j and c2 = Σ_j e_j x_j, and the residuals r, s of
+// both (m values each). One changed column j makes s = (e_j / d_j) r.
 template <class S>
 struct checked_block {
   index columns = 0;
@@ -26,6 +25,7 @@ struct checked_block {
   bool triangle = false;
   const S* c1 = nullptr;
   const double* d = nullptr;
+  const double* e = nullptr;
   const double* r = nullptr;
   const double* s = nullptr;
   double threshold = 0;
@@ -34,7 +34,7 @@ struct checked_block {
 };
 
 // Rebuilds what the residuals place: one column, or single elements in different rows. Returns the column, −1 if the fault could not be
-// placed; nothing is changed then. The caller verifies again, so a wrong place does no harm.
+// placed; nothing is changed then. The caller verifies again, with weights that did not place it.
 template <class S>
 index repair_block(const checked_block<S>& b, inject::active_injector& injector, const inject::place& where) {
   const index last = b.rows(b.columns - 1);
@@ -81,7 +81,7 @@ index repair_block(const checked_block<S>& b, inject::active_injector& injector,
     ss += s * s;
   }
   // Place 0 stands for the checksum c1 itself: a fault there gives r and no s.
-  const auto weight = [&](index l) { return l == 0 ? 0.0 : abft::equispaced_weight(l - 1, b.columns); };
+  const auto weight = [&](index l) { return l == 0 ? 0.0 : b.e[l - 1] / b.d[l - 1]; };
   const abft::location found = abft::locate_column(rr, rs, ss, b.columns + 1, weight);
   if (found.index == 0) return -1;
   if (found.index > 0) return rebuild_column(found.index - 1);
