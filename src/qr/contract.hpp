@@ -308,6 +308,13 @@ class engine {
   // Element by element. Either side may be the caller's memory, with any strides.
   virtual void copy(const matrix_view<const S>& from, const matrix_view<S>& to) = 0;
 
+  // As copy(), times 2^(rows_i + columns_j).
+  virtual void copy_scaled(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns) = 0;
+
+  // The exponent of the largest number in each column of X, where row i counts as 2^rows_i · x; 0 if all are zero, or one is Inf or NaN.
+  // `upper`: on and above the diagonal only.
+  virtual void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) = 0;
+
   // The width of panels for min(m, n) = `steps`: two panels at least where there are two columns, so that the smallest problem is computed,
   // and struck, the way large ones are.
   virtual index panel_width(index steps) const = 0;

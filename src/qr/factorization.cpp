@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "abft/threshold.hpp"
+#include "core/aligned_buffer.hpp"
 #include "qr/checks.hpp"
 #include "qr/weights.hpp"
 #include "run/attempt.hpp"
@@ -43,22 +44,38 @@ template <class S>
 factorization<S>::factorization(const context& run, engine<S>& on, std::string_view scheme, const matrix_view<S>& A, S* tau,
                                 const matrix_view<const S>& source)
     : run_(run),
+      on_(on),
+      A_(A),
       shape_(layout_of(A.rows, A.columns, on.panel_width(std::min(A.rows, A.columns)), scheme == k_qr_update)),
       work_(on.make_factorizer(shape_, A, tau, source)) {}
 
 template <class S>
-void factorization<S>::run() {
+void factorization<S>::run(bool keep_r) {
   run::attempt(run_.seen, run_.how.protection, "qr", 0, [&](int number) {
     if (number > 0) work_->restart();
     const bool scaled = prepare_input();
     if (protected_) encode();
     abft::finding seen = pass();
     if (!passes(seen)) return seen;
+    if (keep_r) keep(scaled);
     if (scaled) work_->unscale();
     return protected_ ? verify_norms() : seen;
   });
   if (repairs_ && run_.seen.uncorrectable()) work_->give_back();
   work_->wait();
+}
+
+template <class S>
+void factorization<S>::keep(bool scaled) {
+  const index n = shape_.n;
+  worked_r_ = A_.block(0, 0, n, n);
+  if (!scaled) return;
+  if (!kept_r_) kept_r_ = on_.allocate(core::checked_product(n, n));
+  const matrix_view<S> kept = column_major(kept_r_.get(), n, n);
+  work_->wait();
+  on_.copy(worked_r_, kept);
+  on_.wait();
+  worked_r_ = kept;
 }
 
 // Scans the columns, decides what protection is possible, and scales columns of extreme size: whether it did.
@@ -81,16 +98,19 @@ bool factorization<S>::prepare_input() {
   // Inf and NaN make every sum Inf or NaN: no check is possible.
   protected_ = run_.how.protection != protection::off && finite_;
   repairs_ = protected_ && run_.how.protection == protection::correct;
-  if (!finite_) return false;
+  shifts_.clear();
+  if (!finite_) {
+    shifts_.resize(sizes.size(), 0);
+    return false;
+  }
   const auto extreme = [](const column_size& each) { return std::abs(each.exponent) > abft::k_moderate_exponent<S>; };
-  std::vector<int> shifts;
   norms_.clear();
   for (const column_size& each : sizes) {
-    shifts.push_back(extreme(each) ? -each.exponent : 0);
-    norms_.push_back(std::ldexp(each.norm, each.exponent + shifts.back()));
+    shifts_.push_back(extreme(each) ? -each.exponent : 0);
+    norms_.push_back(std::ldexp(each.norm, each.exponent + shifts_.back()));
   }
   if (std::none_of(sizes.begin(), sizes.end(), extreme)) return false;
-  work_->scale(shifts.data());
+  work_->scale(shifts_.data());
   return true;
 }
 

@@ -23,8 +23,15 @@ class factorization {
   factorization(const context& run, engine<S>& on, std::string_view scheme, const matrix_view<S>& A, S* tau,
                 const matrix_view<const S>& source);
 
-  // After an uncorrectable fault (run.seen.uncorrectable()) with protection::correct, A holds the input again.
-  void run();
+  // After an uncorrectable fault (run.seen.uncorrectable()) with protection::correct, A holds the input again. `keep_r`: worked_r() is
+  // wanted.
+  void run(bool keep_r = false);
+
+  // A's columns were worked on as 2^shift · a: n numbers, zeros for columns of a moderate size.
+  const std::vector<int>& shifts() const { return shifts_; }
+
+  // R (n × n, m ≥ n) of the columns as they were worked on: in A, or beside it where columns were scaled.
+  const matrix_view<const S>& worked_r() const { return worked_r_; }
 
  private:
   // A check at the end whose event waits until all of them agree.
@@ -35,6 +42,7 @@ class factorization {
 
   // factorization.cpp
   bool prepare_input();
+  void keep(bool scaled);
   void encode();
   abft::finding pass();
   bool prepare_panel(index k);
@@ -57,6 +65,8 @@ class factorization {
   inject::place panel_place(index k, index step) const;
 
   const context& run_;
+  engine<S>& on_;
+  const matrix_view<S> A_;
   layout shape_;
   std::unique_ptr<factorizer<S>> work_;
   bool finite_ = true;
@@ -67,6 +77,9 @@ class factorization {
   std::vector<double> ratio_;           // of the second checksum's weights to the first's
   std::vector<abft::tiers> threshold_;  // of each group
   double certificate_threshold_ = 0;
+  std::vector<int> shifts_;
+  std::shared_ptr<S> kept_r_;
+  matrix_view<const S> worked_r_;
   abft::finding restart_;  // why the pass must be repeated from the input
 };
 

@@ -12,6 +12,7 @@
 #include "qr/application.hpp"
 #include "qr/arguments.hpp"
 #include "qr/factorization.hpp"
+#include "run/attempt.hpp"
 #include "run/dispatch.hpp"
 
 namespace ballast::qr {
@@ -52,6 +53,7 @@ struct call {
 // A new column-major matrix that the engine works on.
 template <class S>
 struct owned {
+  owned() = default;
   owned(engine<S>& on, index rows, index columns)
       : memory(on.allocate(core::checked_product(rows, columns))),
         view(column_major(memory.get(), rows, columns, std::max<index>(rows, 1))) {}
@@ -99,6 +101,81 @@ void check_rank(engine<S>& on, const matrix_view<const S>& R, const std::string&
   if (const index j = on.zero_on_diagonal(R); j >= 0)
     throw invalid_argument_error(fmt::format("{}: A: expected full rank, got a zero on the diagonal of R in column {}", token, j));
 }
+
+// Least squares from A's factors, or Aᵀ's. Numbers near the ends of the range must not overflow on the way, nor underflow: R is of A's
+// columns times 2^rows, and right-hand sides of extreme size are scaled by powers of two before and back after.
+template <class S>
+class least_squares {
+ public:
+  // `R`: n × n, of columns times 2^rows; `B`: m × k.
+  least_squares(call<S>& here, const orthogonal_factor<S>& Q, index m, const matrix_view<const S>& R, std::vector<int> rows, bool under,
+                const matrix_view<const S>& B)
+      : on_(*here.on),
+        under_(under),
+        rows_(std::move(rows)),
+        columns_(static_cast<std::size_t>(B.columns), 0),
+        C_(on_, m, B.columns),
+        X_(on_, R.rows, B.columns) {
+    const matrix_view<const S> right = under ? B.block(0, 0, R.rows, B.columns) : B;
+    const owned<S> scaled = scale(here, right);
+    const matrix_view<const S> D = scaled.memory ? scaled.view : right;
+    if (here.lost()) return;
+    if (under) {
+      solve_triangle<S>(here.run, on_, true, R, D, X_.view);
+      if (!here.lost()) Q.apply(false, {X_.view}, C_.view);
+    } else {
+      Q.apply(true, {D}, C_.view);
+      if (!here.lost()) solve_triangle<S>(here.run, on_, false, R, C_.view.block(0, 0, R.rows, B.columns), X_.view);
+    }
+  }
+
+  // The solution, as gels leaves it in B.
+  void store(const matrix_view<S>& B) const {
+    const std::vector<int> same(static_cast<std::size_t>(B.rows), 0);
+    on_.copy_scaled(C_.view, B, same.data(), columns_.data());
+    if (!under_) store_solution(B.block(0, 0, X_.view.rows, B.columns));
+  }
+  // X of an overdetermined system alone.
+  void store_solution(const matrix_view<S>& X) const { on_.copy_scaled(X_.view, X, rows_.data(), columns_.data()); }
+
+ private:
+  // A scaled copy of the right-hand sides, if one is needed; columns_: the way back.
+  owned<S> scale(call<S>& here, const matrix_view<const S>& right) {
+    const std::vector<int> same(static_cast<std::size_t>(right.rows), 0);
+    const std::vector<int>& rows = under_ ? rows_ : same;
+    owned<S> made;
+    run::attempt(here.seen, here.run.how.protection, "qr.scale", 0, [&](int) {
+      std::vector<int> found(columns_.size()), seen(columns_.size()), shifts(columns_.size());
+      on_.exponents(right, false, rows.data(), found.data());
+      on_.wait();
+      const auto extreme = [](int e) { return std::abs(e) > abft::k_moderate_exponent<S>; };
+      std::transform(found.begin(), found.end(), shifts.begin(), [&](int e) { return extreme(e) ? -e : 0; });
+      std::transform(shifts.begin(), shifts.end(), columns_.begin(), [](int e) { return -e; });
+      const auto zero = [](int e) { return e == 0; };
+      if (std::all_of(rows.begin(), rows.end(), zero) && std::all_of(shifts.begin(), shifts.end(), zero)) {
+        made = {};
+        return abft::finding{};
+      }
+      made = owned<S>(on_, right.rows, right.columns);
+      on_.copy_scaled(right, made.view, rows.data(), shifts.data());
+      on_.exponents(made.view, false, same.data(), seen.data());
+      on_.wait();
+      // A column must not be scaled to nothing because its exponent was found wrong.
+      abft::finding judged;
+      for (std::size_t j = 0; j < seen.size(); ++j) {
+        if (seen[j] != found[j] + shifts[j]) judged.word = abft::k_fail;
+      }
+      return judged;
+    });
+    return made;
+  }
+
+  engine<S>& on_;
+  const bool under_;
+  const std::vector<int> rows_;
+  std::vector<int> columns_;
+  const owned<S> C_, X_;  // under Q, and under R⁻¹
+};
 
 // The first columns of Q into `out`; the reflectors are V's first columns, one for each tau. `out` may be V.
 template <class S>
@@ -201,28 +278,20 @@ report gels_of(matrix_view<S> A, matrix_view<S> B, const execution& how) {
   // The factors of A, or of Aᵀ: made in a copy, so that nothing is committed until all is verified, and A is there to go back to.
   const bool under = A.rows < A.columns;
   const matrix_view<S> tall = under ? A.transposed() : A;
-  const index m = tall.rows, n = tall.columns, k = B.columns;
+  const index m = tall.rows, n = tall.columns;
   const owned<S> F(on, m, n);
   on.copy(tall, F.view);
   std::vector<S> tau(static_cast<std::size_t>(n));
-  factorization<S>(here.run, on, here.scheme, F.view, tau.data(), tall).run();
+  factorization<S> made(here.run, on, here.scheme, F.view, tau.data(), tall);
+  made.run(true);
   if (here.lost()) return here.seen.finish();
-  const matrix_view<const S> R = F.view.block(0, 0, n, n);
-  check_rank(on, R, token);
+  check_rank(on, made.worked_r(), token);
   const orthogonal_factor<S> Q(here.run, on, F.view, tau.data());
   if (here.lost()) return here.seen.finish();
-  const owned<S> C(on, m, k), X(on, n, k);  // under Q, and under R⁻¹
-  if (under) {
-    solve_triangle<S>(here.run, on, true, R, B.block(0, 0, n, k), X.view);
-    if (!here.lost()) Q.apply(false, {X.view}, C.view);
-  } else {
-    Q.apply(true, {B}, C.view);
-    if (!here.lost()) solve_triangle<S>(here.run, on, false, R, C.view.block(0, 0, n, k), X.view);
-  }
+  const least_squares<S> solved(here, Q, m, made.worked_r(), made.shifts(), under, B);
   if (!here.lost()) {
     on.copy(F.view, tall);
-    on.copy(C.view, B);
-    if (!under) on.copy(X.view, B.block(0, 0, n, k));
+    solved.store(B);
     on.wait();
     on.commit();
   }
@@ -308,14 +377,25 @@ matrix<T> factors<T>::solve(matrix_view<const T> B, const execution& how, ballas
   call<T> here(token, how);
   engine<T>& on = *here.on;
   const placed<const T> F(on, storage.view());
-  check_rank(on, F.view.block(0, 0, n, n), token);
+  // R with columns of a moderate size.
+  matrix_view<const T> R = F.view.block(0, 0, n, n);
+  const std::vector<int> same(static_cast<std::size_t>(n), 0);
+  std::vector<int> shifts(same);
+  on.exponents(R, true, same.data(), shifts.data());
+  on.wait();
+  for (int& e : shifts) e = std::abs(e) > abft::k_moderate_exponent<T> ? -e : 0;
+  owned<T> moderate;
+  if (shifts != same) {
+    moderate = owned<T>(on, n, n);
+    on.copy_scaled(R, moderate.view, same.data(), shifts.data());
+    R = moderate.view;
+  }
+  check_rank(on, R, token);
   matrix<T> made(n, B.columns, order::column_major);
   const orthogonal_factor<T> Q(here.run, on, F.view, tau.data());
   if (!here.lost()) {
-    const owned<T> C(on, m, B.columns), X(on, n, B.columns);
-    Q.apply(true, {on.read(B)}, C.view);
-    if (!here.lost()) solve_triangle<T>(here.run, on, false, F.view.block(0, 0, n, n), C.view.block(0, 0, n, B.columns), X.view);
-    if (!here.lost()) on.copy(X.view, made.view());
+    const least_squares<T> solved(here, Q, m, R, shifts, false, on.read(B));
+    if (!here.lost()) solved.store_solution(made.view());
     on.wait();
   }
   ballast::report all = here.seen.finish();

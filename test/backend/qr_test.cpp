@@ -1173,6 +1173,12 @@ class engine_over final : public engine<S> {
   bool works_on(const matrix_view<const S>& v) const override { return inner_->works_on(v); }
   std::shared_ptr<S> allocate(index elements) override { return inner_->allocate(elements); }
   void copy(const matrix_view<const S>& from, const matrix_view<S>& to) override { inner_->copy(from, to); }
+  void copy_scaled(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns) override {
+    inner_->copy_scaled(from, to, rows, columns);
+  }
+  void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) override {
+    inner_->exponents(X, upper, rows, columns);
+  }
   index panel_width(index steps) const override { return inner_->panel_width(steps); }
   std::unique_ptr<factorizer<S>> make_factorizer(const layout& shape, const matrix_view<S>& A, S* tau,
                                                  const matrix_view<const S>& source) override {
@@ -1426,6 +1432,88 @@ TYPED_TEST(qr, very_wide_matrices_raise_no_alarm) {
   }
 }
 
+// LAPACK scales A and B as a whole. Each case has a solution that is known.
+TYPED_TEST(qr, least_squares_at_the_ends_of_the_range) {
+  using T = typename TestFixture::T;
+  constexpr bool single = sizeof(T) == 4;
+  const auto power = [](double e) { return static_cast<T>(std::pow(10.0, single ? e / 8 : e)); };
+  const auto expect = [&](const dense<T>& A0, const std::vector<double>& x, const dense<T>& B0, const std::string& name) {
+    for (const char* scheme : {"block_checksum", "qr_update"}) {
+      for (const protection level : {protection::off, protection::correct}) {
+        execution how = this->how(scheme);
+        how.protection = level;
+        how.throw_on_uncorrectable = false;
+        dense<T> A = A0, B = B0;
+        const report seen = gels(A.view(), B.view(), how);
+        EXPECT_EQ(seen.verdict, verdict::clean) << name << to_json(seen);
+        EXPECT_EQ(seen.detected, 0u) << name << to_json(seen);
+        for (std::size_t i = 0; i < x.size(); ++i)
+          EXPECT_NEAR(static_cast<double>(B(static_cast<index>(i), 0)) / x[i], 1, 300 * abft::unit_roundoff<T>) << name << " " << i;
+        // The factors are in A's units: they may be Inf, or subnormal and inaccurate.
+        if (A0.rows() < A0.columns() || !(std::abs(A0(0, 0)) >= std::numeric_limits<T>::min() / abft::unit_roundoff<T>)) continue;
+        const auto made = factor(matrix_view<const T>(A0.view()), how);
+        const matrix<T> again = made.solve(B0.view(), how);
+        for (std::size_t i = 0; i < x.size() && std::isfinite(made.storage(0, 0)); ++i)
+          EXPECT_NEAR(static_cast<double>(again(static_cast<index>(i), 0)) / x[i], 1, 300 * abft::unit_roundoff<T>) << name << " " << i;
+      }
+    }
+  };
+  const auto of = [](index m, index n, std::initializer_list<T> rows) {
+    dense<T> made(m, n, order::column_major);
+    index at = 0;
+    for (const T each : rows) {
+      made(at / n, at % n) = each;
+      ++at;
+    }
+    return made;
+  };
+  {
+    const T big = power(200), small = power(-120);
+    expect(of(2, 2, {big, 1, 0, small}), {(1 - 1 / static_cast<double>(small)) / static_cast<double>(big), 1 / static_cast<double>(small)},
+           of(2, 1, {1, 1}), "graded triangle");
+    expect(of(2, 2, {power(60), 0, 0, power(-150)}), {1 / static_cast<double>(power(60)), 1 / static_cast<double>(power(-150))},
+           of(2, 1, {1, 1}), "graded diagonal");
+  }
+  // A x = B for the x of ones, with A scaled to either end; and B with it, or alone.
+  const index m = 12, n = 5;
+  std::mt19937_64 bits(3);
+  std::uniform_int_distribution<int> digits(-8, 8);
+  dense<T> base(m, n, order::column_major);
+  for (index j = 0; j < n; ++j) {
+    for (index i = 0; i < m; ++i) base(i, j) = static_cast<T>(digits(bits) + (i == j ? 40 : 0));
+  }
+  const int top = std::numeric_limits<T>::max_exponent, bottom = std::numeric_limits<T>::min_exponent - std::numeric_limits<T>::digits;
+  for (const int scale : {0, top - 8, top - 7, bottom + 12, bottom + 40, -top / 2, top / 2}) {
+    for (const bool under : {false, true}) {
+      const index rows = under ? n : m, columns = under ? m : n;
+      dense<T> A(rows, columns, order::column_major), B(m, 1, order::column_major);
+      for (index i = 0; i < rows; ++i) {
+        for (index j = 0; j < columns; ++j) A(i, j) = std::ldexp(under ? base(j, i) : base(i, j), scale);
+      }
+      std::vector<double> x(static_cast<std::size_t>(columns), 1);
+      if (under) {
+        // The solution of least norm is in the range of Aᵀ: x = Aᵀ 1 / 2^scale.
+        for (index j = 0; j < m; ++j) {
+          x[static_cast<std::size_t>(j)] = 0;
+          for (index i = 0; i < n; ++i) x[static_cast<std::size_t>(j)] += static_cast<double>(base(j, i));
+        }
+        x[static_cast<std::size_t>(m - 1)] += 0;
+      }
+      for (index i = 0; i < rows; ++i) {
+        double sum = 0;
+        for (index j = 0; j < columns; ++j) sum += static_cast<double>(under ? base(j, i) : base(i, j)) * x[static_cast<std::size_t>(j)];
+        B(i, 0) = static_cast<T>(std::ldexp(sum, under ? scale - 8 : scale));
+      }
+      if (under) {
+        for (double& each : x) each = std::ldexp(each, -8);
+      }
+      std::erase_if(x, [](double each) { return each == 0; });
+      if (x.size() != static_cast<std::size_t>(columns)) continue;
+      expect(A, x, B, fmt::format("2^{} {}", scale, under ? "under" : "over"));
+    }
+  }
+}
+
 TYPED_TEST(qr, columns_that_become_subnormal_are_factored) {
   using T = typename TestFixture::T;
   const T small = std::numeric_limits<T>::min() / 1024;
@@ -1566,6 +1654,12 @@ class late_engine final : public engine<S> {
   bool works_on(const matrix_view<const S>& v) const override { return inner_->works_on(v); }
   std::shared_ptr<S> allocate(index elements) override { return inner_->allocate(elements); }
   void copy(const matrix_view<const S>& from, const matrix_view<S>& to) override { inner_->copy(from, to); }
+  void copy_scaled(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns) override {
+    inner_->copy_scaled(from, to, rows, columns);
+  }
+  void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) override {
+    inner_->exponents(X, upper, rows, columns);
+  }
   index panel_width(index steps) const override { return inner_->panel_width(steps); }
   std::unique_ptr<factorizer<S>> make_factorizer(const layout& shape, const matrix_view<S>& A, S* tau,
                                                  const matrix_view<const S>& source) override {

@@ -1,6 +1,7 @@
 // The CPU backend of QR: BLAS for the products, recursive and tall-skinny panels, Highway for the checks' sums.
 // Layer: backend (cpu). BLAS runs on the calling thread: the driver hands out blocks.
 #include <algorithm>
+#include <cmath>
 
 #include "core/aligned_buffer.hpp"
 #include "core/blas.hpp"
@@ -52,6 +53,11 @@ class blas_kernels final : public kernels<S> {
   }
 
   void solve(bool transposed, index n, index k, const S* U, index ldu, S* B, index ldb) const override {
+    // The BLAS multiplies by reciprocals of the diagonal, and that of a number below this is Inf.
+    constexpr S smallest = sizeof(S) == 4 ? static_cast<S>(0x1p-120) : static_cast<S>(0x1p-1000);
+    for (index j = 0; j < n; ++j) {
+      if (std::abs(U[j + j * ldu]) < smallest) return reference_kernels<S>().solve(transposed, n, k, U, ldu, B, ldb);
+    }
     core::trsm('L', 'U', transposed ? 'T' : 'N', 'N', n, k, S(1), U, ldu, B, ldb);
   }
 

@@ -1,6 +1,7 @@
 // The host backend of QR: memory, copies and triangular solves, over the kernels of reference/ or cpu/.
 // Layer: backend (host). Implements engine<S>.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -40,6 +41,28 @@ class host_engine final : public engine<S> {
   void copy(const matrix_view<const S>& from, const matrix_view<S>& to) override {
     for (index j = 0; j < to.columns; ++j) {
       for (index i = 0; i < to.rows; ++i) to(i, j) = from(i, j);
+    }
+  }
+
+  void copy_scaled(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns) override {
+    for (index j = 0; j < to.columns; ++j) {
+      for (index i = 0; i < to.rows; ++i) {
+        const int e = rows[i] + columns[j];
+        to(i, j) = e == 0 ? from(i, j) : std::ldexp(from(i, j), e);
+      }
+    }
+  }
+
+  void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) override {
+    for (index j = 0; j < X.columns; ++j) {
+      int most = std::numeric_limits<int>::min();
+      bool odd = false;
+      for (index i = 0; i < (upper ? std::min(j + 1, X.rows) : X.rows); ++i) {
+        const S x = X(i, j);
+        odd |= !std::isfinite(x);
+        if (x != 0 && !odd) most = std::max(most, std::ilogb(x) + rows[i]);
+      }
+      columns[j] = odd || most == std::numeric_limits<int>::min() ? 0 : most;
     }
   }
 
