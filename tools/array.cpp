@@ -7,12 +7,13 @@
 #include <charconv>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <ballast/error.hpp>
+
+#include "terminal.hpp"
 
 namespace ballast::tools {
 
@@ -21,14 +22,7 @@ static_assert(std::endian::native == std::endian::little, "the .npy code reads a
 namespace {
 
 [[noreturn]] void bad(const std::filesystem::path& file, const std::string& what) {
-  throw invalid_argument_error(fmt::format("{}: {}", file.string(), what));
-}
-
-// What a damaged file holds may not be text: other bytes than printable ASCII are shown as \\xNN.
-std::string printable(std::string_view text) {
-  std::string made;
-  for (const char c : text) made += c >= ' ' && c <= '~' ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-  return made;
+  throw invalid_argument_error(fmt::format("{}: {}", printable(file), what));
 }
 
 std::int64_t product(const std::vector<std::int64_t>& shape) {
@@ -189,90 +183,149 @@ array read_npy(const std::filesystem::path& file, std::ifstream& in, std::uint64
 // ---- .csv -----------------------------------------------------------------------------------------------------------------------------
 
 // Reads the number at the start of `text` and removes it; from_chars takes no leading plus.
-bool take_number(std::string_view& text, double& value) {
-  if (text.starts_with('+')) text.remove_prefix(1);
+std::errc take_number(std::string_view& text, double& value) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc{}) return false;  // also what is too large or too small for a double
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return true;
+  if (status == std::errc{}) text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return status;
 }
 
-// 1.5, 2j, 1.5-2j
-bool parse_value(std::string_view text, std::complex<double>& value, bool& is_complex) {
-  double first = 0;
-  if (!take_number(text, first)) return false;
+// 1.5, 2j, 1.5-2j. Returns result_out_of_range for what is too large or too small for a double, invalid_argument for what is no number.
+std::errc parse_value(std::string_view text, std::complex<double>& value, bool& is_complex) {
+  double first = 0, second = 0;
+  if (const auto status = take_number(text, first); status != std::errc{}) return status;
   value = first;
-  if (text.empty()) return true;
+  if (text.empty()) return {};
   is_complex = true;
-  if (text == "j") {
-    value = {0, first};
-    return true;
-  }
-  if (text.front() != '+' && text.front() != '-') return false;
-  double second = 0;
-  if (!take_number(text, second) || text != "j") return false;
+  value = {0, first};
+  if (text == "j") return {};
+  if (text.front() != '+' && text.front() != '-') return std::errc::invalid_argument;
+  if (const auto status = take_number(text, second); status != std::errc{}) return status;
   value = {first, second};
-  return true;
+  return text == "j" ? std::errc{} : std::errc::invalid_argument;
 }
+
+bool is_space(char c) { return c == ' ' || c == '\r'; }
 
 std::string_view trim(std::string_view text) {
-  const auto is_space = [](char c) { return c == ' ' || c == '\r' || c == '"'; };
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
   return text;
 }
 
-array read_csv(const std::filesystem::path& file, std::ifstream& in) {
-  std::vector<std::complex<double>> values;
-  std::int64_t rows = 0, columns = 0, number = 0;
-  bool any_complex = false, may_be_header = true;
-  std::string line;
-  while (std::getline(in, line)) {
-    ++number;
-    if (line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);  // byte order mark
-    const std::string_view content = trim(line);
-    if (content.empty() || content.starts_with('#')) continue;
-    if (line.find('\0') != std::string::npos) bad(file, fmt::format("line {}: expected text, got a zero byte", number));
-    std::int64_t column = 0;
-    bool is_header = false;
-    std::string_view rest = content;
-    for (bool more = true; more; ++column) {
-      const auto separator = rest.find_first_of(",;\t");
-      more = separator != std::string_view::npos;
-      const std::string_view field = trim(rest.substr(0, separator));
-      rest = more ? rest.substr(separator + 1) : std::string_view{};
-      std::complex<double> value;
-      if (!parse_value(field, value, any_complex)) {
-        if (may_be_header && (is_header || column == 0)) {
-          is_header = true;
-          any_complex = false;
-          continue;
-        }
-        bad(file, fmt::format("line {}, column {}: expected a number, got \"{}\"", number, column + 1, printable(field)));
-      }
-      if (is_header)
-        bad(file, fmt::format("line {}, column {}: expected a name in the header line, got \"{}\"", number, column + 1, printable(field)));
-      values.push_back(value);
+// What reads a file of separated values line by line. A file has one separator; a field may be in double quotes, which a separator inside
+// does not end (RFC 4180).
+class csv_reader {
+ public:
+  explicit csv_reader(const std::filesystem::path& file) : file_(file) {}
+
+  array read(std::ifstream& in) {
+    for (std::string line; std::getline(in, line);) {
+      ++number_;
+      if (number_ == 1 && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);  // byte order mark
+      if (line.find('\0') != std::string::npos) refuse("expected text, got a zero byte");
+      const std::string_view content = trim(line);
+      if (!content.empty() && content.front() != '#') take_line(content);
     }
-    may_be_header = false;
-    if (is_header) continue;
-    if (rows == 0) columns = column;
-    if (column != columns) bad(file, fmt::format("line {}: expected {} columns as in the lines before, got {}", number, columns, column));
-    ++rows;
+    if (in.bad()) bad(file_, "could not be read to its end");
+    if (rows_ == 0) bad(file_, "expected at least one line of numbers, got none");
+    array made;
+    made.shape = columns_ == 1 ? std::vector<std::int64_t>{rows_} : std::vector<std::int64_t>{rows_, columns_};
+    if (complex_) {
+      made.values = std::move(values_);
+    } else {
+      std::vector<double> real(values_.size());
+      std::ranges::transform(values_, real.begin(), [](const auto& each) { return each.real(); });
+      made.values = std::move(real);
+    }
+    return made;
   }
-  if (in.bad()) bad(file, "could not be read to its end");
-  if (rows == 0) bad(file, "expected at least one line of numbers, got none");
-  array made;
-  made.shape = columns == 1 ? std::vector<std::int64_t>{rows} : std::vector<std::int64_t>{rows, columns};
-  if (any_complex) {
-    made.values = std::move(values);
-  } else {
-    std::vector<double> real(values.size());
-    std::ranges::transform(values, real.begin(), [](const auto& each) { return each.real(); });
-    made.values = std::move(real);
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) { bad(file_, fmt::format("line {}: {}", number_, what)); }
+  [[noreturn]] void refuse(std::size_t column, const std::string& what) {
+    bad(file_, fmt::format("line {}, column {}: {}", number_, column + 1, what));
   }
-  return made;
-}
+
+  // The fields of a line without quotes and spaces around them.
+  void split(std::string_view line) {
+    fields_.clear();
+    for (bool more = true; more;) {
+      while (!line.empty() && is_space(line.front())) line.remove_prefix(1);
+      std::string_view field;
+      if (line.starts_with('"')) {
+        // Two quotes in a quoted field stand for one; no number has one, so such a field is only looked for its end.
+        std::size_t end = line.find('"', 1);
+        while (end != std::string_view::npos && line.substr(end).starts_with("\"\"")) end = line.find('"', end + 2);
+        if (end == std::string_view::npos) refuse(fields_.size(), "expected a closing quote, got none on this line");
+        field = line.substr(1, end - 1);
+        line = line.substr(end + 1);
+        while (!line.empty() && is_space(line.front())) line.remove_prefix(1);
+        if (!line.empty() && k_separators.find(line.front()) == std::string_view::npos)
+          refuse(fields_.size(), fmt::format("expected a separator behind the closing quote, got \"{}\"", printable(line)));
+      }
+      const auto end = line.find_first_of(k_separators);
+      if (field.data() == nullptr) field = line.substr(0, end);
+      fields_.push_back(trim(field));
+      more = end != std::string_view::npos;
+      if (!more) continue;
+      if (separator_ == '\0') separator_ = line[end];
+      if (separator_ != line[end])
+        refuse(fields_.size() - 1,
+               fmt::format("expected one kind of separator in the file, got '{}' and '{}' (numbers have a decimal point)",
+                           separator_ == '\t' ? "tab" : std::string(1, separator_), line[end] == '\t' ? "tab" : std::string(1, line[end])));
+      line.remove_prefix(end + 1);
+    }
+  }
+
+  void take_line(std::string_view line) {
+    split(line);
+    if (columns_ == 0) {
+      columns_ = static_cast<std::int64_t>(fields_.size());
+      if (is_header()) return;
+    }
+    if (static_cast<std::int64_t>(fields_.size()) != columns_)
+      refuse(fmt::format("expected {} columns as in the lines before, got {}", columns_, fields_.size()));
+    for (std::size_t column = 0; column < fields_.size(); ++column) {
+      std::complex<double> value;
+      const std::errc status = parse_value(fields_[column], value, complex_);
+      if (status == std::errc::result_out_of_range)
+        refuse(column, fmt::format("expected a number that a double can hold, got \"{}\"", printable(fields_[column])));
+      if (status != std::errc{}) refuse(column, fmt::format("expected a number, got \"{}\"", printable(fields_[column])));
+      values_.push_back(value);
+    }
+    ++rows_;
+  }
+
+  // What begins like a number is no name: a first line of damaged numbers is not to be skipped as a header.
+  static bool is_name(std::string_view field) {
+    std::complex<double> value;
+    bool is_complex = false;
+    return !field.empty() && std::string_view("+-.0123456789").find(field.front()) == std::string_view::npos &&
+           parse_value(field, value, is_complex) != std::errc{};
+  }
+
+  // Whether the first line has names; some may be empty.
+  bool is_header() {
+    if (std::ranges::none_of(fields_, is_name)) return false;
+    for (std::size_t column = 0; column < fields_.size(); ++column) {
+      if (!fields_[column].empty() && !is_name(fields_[column]))
+        refuse(column, fmt::format("expected a name as in the rest of this header (or a line of numbers only), got \"{}\"",
+                                   printable(fields_[column])));
+    }
+    return true;
+  }
+
+  static constexpr std::string_view k_separators = ",;\t";
+
+  const std::filesystem::path& file_;
+  std::int64_t number_ = 0;  // of the line
+  char separator_ = '\0';    // none was seen yet
+  std::vector<std::string_view> fields_;
+  std::int64_t rows_ = 0, columns_ = 0;
+  std::vector<std::complex<double>> values_;
+  bool complex_ = false;
+};
 
 template <class T>
 std::string csv_field(const T& value) {
@@ -343,10 +396,10 @@ array read_array(const std::filesystem::path& file) {
   if (kind == std::filesystem::file_type::directory) bad(file, "expected a file, got a folder");
   const std::string ending = file.extension().string();
   if (ending != ".npy" && ending != ".csv")
-    bad(file, fmt::format("expected a name that ends in .npy or .csv, got \"{}\"", file.filename().string()));
+    bad(file, fmt::format("expected a name that ends in .npy or .csv, got \"{}\"", printable(file.filename())));
   std::ifstream in(file, std::ios::binary);
   if (!in) bad(file, "cannot be opened for reading");
-  if (ending == ".csv") return read_csv(file, in);
+  if (ending == ".csv") return csv_reader(file).read(in);
   const std::uint64_t size = std::filesystem::file_size(file, status);
   if (status) bad(file, "expected a regular file, got one without a size");
   return read_npy(file, in, size);
@@ -355,42 +408,45 @@ array read_array(const std::filesystem::path& file) {
 void check_writable_kind(const std::filesystem::path& file, std::size_t axes) {
   const std::string ending = file.extension().string();
   if (ending != ".npy" && ending != ".csv")
-    bad(file, fmt::format("expected a name that ends in .npy or .csv, got \"{}\"", file.filename().string()));
+    bad(file, fmt::format("expected a name that ends in .npy or .csv, got \"{}\"", printable(file.filename())));
   if (ending == ".csv" && axes > 2) bad(file, fmt::format(".csv: expected an array of at most 2 axes, got {}", axes));
 }
 
-void write_array(const std::filesystem::path& file, const std::filesystem::path& kind, const array& value) {
-  std::ofstream out(file, std::ios::binary);
-  std::visit(
-      [&](const auto& held) {
-        using T = typename std::decay_t<decltype(held)>::value_type;
-        if (kind.extension() == ".npy") {
-          const char* descr = std::array{"<f4", "<f8", "<c8", "<c16", "<i4"}[value.values.index()];
-          std::string shape;
-          for (const auto each : value.shape) shape += fmt::format("{}, ", each);
-          std::string header =
-              fmt::format("{{'descr': '{}', 'fortran_order': {}, 'shape': ({}), }}", descr, value.fortran ? "True" : "False", shape);
-          header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');
-          header += '\n';
-          const char start[10] = {
-              '\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<char>(header.size() & 255), static_cast<char>(header.size() >> 8)};
-          out.write(start, 10);
-          out << header;
-          out.write(reinterpret_cast<const char*>(held.data()), static_cast<std::streamsize>(held.size() * sizeof(T)));
-        } else {
-          const std::int64_t rows = value.shape.empty() ? 1 : value.shape[0];
-          const std::int64_t columns = value.shape.size() == 2 ? value.shape[1] : 1;
-          const std::int64_t row = value.fortran ? 1 : columns, column = value.fortran ? rows : 1;
-          for (std::int64_t i = 0; i < rows; ++i) {
-            for (std::int64_t j = 0; j < columns; ++j)
-              out << (j > 0 ? "," : "") << csv_field(held[static_cast<std::size_t>(i * row + j * column)]);
-            out << '\n';
+outputs::content content_of(const std::filesystem::path& file, array value) {
+  const bool csv = file.extension() == ".csv";
+  return [csv, value = std::move(value)](const auto& put) {
+    std::visit(
+        [&](const auto& held) {
+          using T = typename std::decay_t<decltype(held)>::value_type;
+          if (csv) {
+            const std::int64_t rows = value.shape.empty() ? 1 : value.shape[0];
+            const std::int64_t columns = value.shape.size() == 2 ? value.shape[1] : 1;
+            const std::int64_t row = value.fortran ? 1 : columns, column = value.fortran ? rows : 1;
+            for (std::int64_t i = 0; i < rows; ++i) {
+              std::string line;
+              for (std::int64_t j = 0; j < columns; ++j) {
+                if (j > 0) line += ',';
+                line += csv_field(held[static_cast<std::size_t>(i * row + j * column)]);
+              }
+              put(line += '\n');
+            }
+          } else {
+            const char* descr = std::array{"<f4", "<f8", "<c8", "<c16", "<i4"}[value.values.index()];
+            std::string shape;
+            for (const auto each : value.shape) shape += fmt::format("{}, ", each);
+            std::string header =
+                fmt::format("{{'descr': '{}', 'fortran_order': {}, 'shape': ({}), }}", descr, value.fortran ? "True" : "False", shape);
+            header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');
+            header += '\n';
+            const char start[10] = {
+                '\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<char>(header.size() & 255), static_cast<char>(header.size() >> 8)};
+            put({start, sizeof start});
+            put(header);
+            put({reinterpret_cast<const char*>(held.data()), held.size() * sizeof(T)});
           }
-        }
-      },
-      value.values);
-  out.close();
-  if (!out) throw error(fmt::format("{}: could not be written in full", kind.string()));
+        },
+        value.values);
+  };
 }
 
 }  // namespace ballast::tools

@@ -10,6 +10,8 @@
 #include <variant>
 #include <vector>
 
+#include "outputs.hpp"
+
 namespace ballast::tools {
 
 struct array {
@@ -33,15 +35,16 @@ struct array {
 std::string to_string(const std::vector<std::int64_t>& shape);
 
 // Reads a .npy or .csv file by its name's ending. .npy: little-endian f4, f8, c8 or c16; the header is checked against the size of the file
-// before anything is allocated. .csv: numbers separated by comma, semicolon or tab; lines that begin with # and empty lines are skipped;
-// the first other line may be a header of names; complex numbers as 1.5-2j; a single column gives a one-dimensional array. Always double or
-// complex double. Throws invalid_argument_error that names file, place, what was expected and what was got.
+// before anything is allocated. .csv: numbers with a decimal point, one separator for the whole file (comma, semicolon or tab), fields in
+// double quotes or not; lines that begin with # and empty lines are skipped; the first other line may be a header of names, none of which
+// begins like a number; complex numbers as 1.5-2j; a single column gives a one-dimensional array. Always double or complex double. Throws
+// invalid_argument_error that names file, line and column, what was expected and what was got.
 array read_array(const std::filesystem::path& file);
 
 // Throws invalid_argument_error unless the name ends in .npy or .csv and, for .csv, an array of `axes` axes fits (at most 2).
 void check_writable_kind(const std::filesystem::path& file, std::size_t axes);
 
-// Writes to `file`, whose kind is told by `kind` (the name of the final file). Throws error if it cannot be written in full.
-void write_array(const std::filesystem::path& file, const std::filesystem::path& kind, const array& value);
+// The bytes of an array for a file of this name, .npy or .csv.
+outputs::content content_of(const std::filesystem::path& file, array value);
 
 }  // namespace ballast::tools

@@ -10,6 +10,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "terminal.hpp"
+#include "usage.hpp"
+
 #if defined(BALLAST_INSTRUMENTED)
 #include "inject/plan.hpp"
 #endif
@@ -17,18 +20,17 @@
 namespace ballast::tools {
 
 void common_options::add_to(CLI::App& command) {
-  command.add_option("--precision", precision, "of the computation; default: that of INPUT (.csv: f64)")
-      ->check(CLI::IsMember({"f32", "f64"}));
+  command.add_option("--precision", precision, "of the computation; default: that of INPUT (.csv: f64)")->check(one_of({"f32", "f64"}));
   command
       .add_option("--backend", backend,
                   "what computes; auto: a GPU where the operation has a cuda backend and one can be used (`ballast info`), else the CPU")
-      ->check(CLI::IsMember({"auto", "reference", "cpu", "cuda"}))
+      ->check(one_of({"auto", "reference", "cpu", "cuda"}))
       ->capture_default_str();
   command.add_option("--protect", protect, "off: compute only; detect: report faults; correct: repair them")
-      ->check(CLI::IsMember({"off", "detect", "correct"}))
+      ->check(one_of({"off", "detect", "correct"}))
       ->capture_default_str();
   command.add_option("--scheme", scheme, "how faults are found and repaired; an unknown name lists what there is for the operation");
-  command.add_option("--threads", threads, "0: all cores")->check(CLI::Range(0, 4096))->capture_default_str();
+  command.add_option("--threads", threads, "at most so many; 0: all cores")->check(integer_in(0))->capture_default_str();
   command
       .add_option(
           "--inject", inject,
@@ -89,10 +91,17 @@ invocation::invocation(const common_options& options, std::string operation) : o
   for (const std::string& each : options.inject) faults_->plan.add(inject::parse_request(each));
   if (!options.inject.empty()) how_.faults = &faults_->plan;
 #endif
-  if (!options.events.empty()) files_.reserve(options.events, 0);
+  if (!options.events.empty()) files_.reserve(options.events);
 }
 
 invocation::~invocation() = default;
+
+void invocation::reserve(const std::string& file, std::size_t axes) {
+  check_writable_kind(file, axes);
+  files_.reserve(file);
+}
+
+void invocation::write(const std::string& file, array value) { files_.write(file, content_of(file, std::move(value))); }
 
 bool invocation::add(const report& seen) {
   if (report_) {
@@ -109,7 +118,7 @@ int invocation::finish(const nlohmann::ordered_json& results, const std::vector<
   if (!options_.events.empty()) {
     std::string log;
     for (const event& each : seen.events) log += to_json(each) + "\n";
-    files_.write_text(options_.events, log);
+    files_.write(options_.events, std::move(log));
   }
   files_.commit();
   if (options_.json) {
@@ -144,7 +153,6 @@ int invocation::finish(const nlohmann::ordered_json& results, const std::vector<
   if (failed)
     fmt::print(stderr, "ballast {}: {}: {} fault(s) could not be repaired; no output was written\n", operation_, seen.problem,
                seen.uncorrectable);
-  std::fflush(stdout);
   return failed ? k_uncorrectable : k_done;
 }
 
@@ -159,10 +167,10 @@ void run_sibling(const std::string& name, const std::vector<std::string>& argume
     for (const auto& each : arguments) argv.push_back(const_cast<char*>(each.c_str()));
     argv.push_back(nullptr);
     execv(program.c_str(), argv.data());
-    throw unsupported_error(fmt::format("{}: {}", program.string(), std::strerror(errno)));
+    throw unsupported_error(fmt::format("{}: {}", printable(program), std::strerror(errno)));
   }
-  throw unsupported_error(
-      fmt::format("{} is not installed: expected it in {} or {}", name, here.string(), (here.parent_path() / "libexec/ballast").string()));
+  throw unsupported_error(fmt::format("{} is not installed: expected it in {} or {}", name, printable(here),
+                                      printable(here.parent_path() / "libexec/ballast")));
 }
 
 nlohmann::ordered_json json_number(double value) {

@@ -2,7 +2,9 @@
 // Layer: tools, over the public API.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 
 #include <ballast/ballast.hpp>
 
+#include "array.hpp"
 #include "outputs.hpp"
 
 namespace ballast::tools {
@@ -45,7 +48,11 @@ class invocation {
   invocation& operator=(const invocation&) = delete;
 
   const execution& how() const { return how_; }
-  outputs& files() { return files_; }
+
+  // outputs::reserve and write for an array; `axes`: of the array, of which .csv can hold 2. Throws what they throw, and
+  // invalid_argument_error for a name that ends in neither .npy nor .csv.
+  void reserve(const std::string& file, std::size_t axes);
+  void write(const std::string& file, array value);
 
   // Adds the report of a call that ran under how(). Returns false if it was uncorrectable: its results must not be used.
   bool add(const report& seen);

@@ -1,11 +1,14 @@
 // ballast fft
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
 #include "array.hpp"
 #include "command.hpp"
+#include "terminal.hpp"
+#include "usage.hpp"
 
 namespace ballast::tools {
 namespace {
@@ -98,8 +101,9 @@ template <class T, class In, class Out>
 int run(const fft_options& wanted, array read, fft::kind kind) {
   invocation work(wanted, "fft");
   const std::size_t rank = read.shape.size();
-  if (rank == 0) throw invalid_argument_error(fmt::format("{}: expected an array with at least one axis, got a scalar", wanted.input));
-  if (!wanted.output.empty()) work.files().reserve(wanted.output, rank);
+  if (rank == 0)
+    throw invalid_argument_error(fmt::format("{}: expected an array with at least one axis, got a scalar", printable(wanted.input)));
+  if (!wanted.output.empty()) work.reserve(wanted.output, rank);
   const auto axes = resolve_axes(wanted, rank);
   const std::size_t last = axes.back();
 
@@ -117,7 +121,7 @@ int run(const fft_options& wanted, array read, fft::kind kind) {
   for (const auto length : real_shape) {
     if (length < 1)
       throw invalid_argument_error(
-          fmt::format("{}: expected axes of at least one element, got shape {}", wanted.input, to_string(read.shape)));
+          fmt::format("{}: expected axes of at least one element, got shape {}", printable(wanted.input), to_string(read.shape)));
   }
   array result;
   result.shape = out_shape;
@@ -163,7 +167,7 @@ int run(const fft_options& wanted, array read, fft::kind kind) {
     }
     if (!wanted.output.empty()) {
       result.values = std::move(out);
-      work.files().write(wanted.output, result);
+      work.write(wanted.output, result);
     }
   }
   return work.finish(results, lines);
@@ -173,7 +177,8 @@ template <class T>
 int run(const fft_options& wanted, array read) {
   if (!wanted.real) return run<T, std::complex<T>, std::complex<T>>(wanted, std::move(read), fft::kind::c2c);
   if (wanted.inverse) return run<T, std::complex<T>, T>(wanted, std::move(read), fft::kind::c2r);
-  if (read.is_complex()) throw invalid_argument_error(fmt::format("{}: --real: expected real values, got complex ones", wanted.input));
+  if (read.is_complex())
+    throw invalid_argument_error(fmt::format("{}: --real: expected real values, got complex ones", printable(wanted.input)));
   return run<T, T, std::complex<T>>(wanted, std::move(read), fft::kind::r2c);
 }
 
@@ -186,12 +191,12 @@ void add_fft(CLI::App& app, action_function& selected) {
   command->add_option("-o,--output", wanted->output, "write the result");
   command->add_flag("--inverse", wanted->inverse, "inverse transform");
   command->add_flag("--real", wanted->real, "real input gives the non-redundant half of the spectrum; with --inverse the other way round");
-  command->add_option("--axes", wanted->axes, "1 to 3 axes, for instance 0,1; negative ones count from the end")->delimiter(',');
-  command->add_option("--norm", wanted->norm, "where 1/N goes")
-      ->check(CLI::IsMember({"backward", "ortho", "forward"}))
-      ->capture_default_str();
+  command->add_option("--axes", wanted->axes, "1 to 3 axes, for instance 0,1; negative ones count from the end")
+      ->delimiter(',')
+      ->check(integer_in(std::numeric_limits<int>::min()));
+  command->add_option("--norm", wanted->norm, "where 1/N goes")->check(one_of({"backward", "ortho", "forward"}))->capture_default_str();
   command->add_option("--length", wanted->length, "with --real --inverse: the length of the real axis; default: the even one")
-      ->check(CLI::PositiveNumber);
+      ->check(integer_in<std::int64_t>(1));
   wanted->add_to(*command);
   command->callback([wanted, &selected] {
     selected = [wanted] {

@@ -3,12 +3,15 @@
 #include <fmt/ranges.h>
 
 #include "command.hpp"
+#include "terminal.hpp"
 
 namespace ballast::tools {
 namespace {
 
 int run_info(bool json) {
   const library_information info = information();
+  // What the environment and the file system have named goes to a terminal and into JSON.
+  const auto text = [](const std::string& value) { return printable(value); };
   std::vector<std::string_view> backends;
   for (const backend each : info.backends) backends.push_back(to_string(each));
   if (json) {
@@ -25,14 +28,14 @@ int run_info(bool json) {
                          {"memory", each.memory}});
     const cuda_information& cuda = info.cuda;
     const nlohmann::ordered_json accelerator = {{"available", cuda.unavailable.empty()},
-                                                {"unavailable", cuda.unavailable},
+                                                {"unavailable", text(cuda.unavailable)},
                                                 {"driver", cuda.driver},
-                                                {"compiler", cuda.compiler},
-                                                {"without_compiler", cuda.without_compiler},
-                                                {"bundle", cuda.bundle},
+                                                {"compiler", text(cuda.compiler)},
+                                                {"without_compiler", text(cuda.without_compiler)},
+                                                {"bundle", text(cuda.bundle)},
                                                 {"bundle_kernels", cuda.bundle_kernels},
-                                                {"cache", cuda.cache},
-                                                {"cache_state", cuda.cache_state}};
+                                                {"cache", text(cuda.cache)},
+                                                {"cache_state", text(cuda.cache_state)}};
     const nlohmann::ordered_json out = {{"version", info.version}, {"backends", backends}, {"devices", devices},      {"cuda", accelerator},
                                         {"simd", info.simd},       {"blas", info.blas},    {"threads", info.threads}, {"sites", sites},
                                         {"site_details", details}, {"models", info.models}};
@@ -40,7 +43,7 @@ int run_info(bool json) {
     return k_done;
   }
   const cuda_information& cuda = info.cuda;
-  const auto either = [](const std::string& text, const std::string& otherwise) { return text.empty() ? otherwise : text; };
+  const auto either = [&](const std::string& value, const std::string& otherwise) { return value.empty() ? otherwise : text(value); };
   fmt::print("Ballast {}\nbackends  {}\nSIMD      {}\nBLAS      {}\nthreads   {}\n", info.version, fmt::join(backends, ", "), info.simd,
              info.blas, info.threads);
   fmt::print("CUDA      {}\n", either(cuda.unavailable, "available"));
@@ -49,9 +52,9 @@ int run_info(bool json) {
                each.multiprocessors, static_cast<double>(each.memory) / (1 << 30));
   fmt::print("  driver    {}\n  compiler  {}\n  bundle    {}\n  cache     {}\n",
              cuda.driver.empty() ? "none" : fmt::format("for CUDA {}", cuda.driver),
-             cuda.compiler.empty() ? cuda.without_compiler : fmt::format("NVRTC {}", cuda.compiler),
-             cuda.bundle.empty() ? "none" : fmt::format("{} ({} kernels)", cuda.bundle, cuda.bundle_kernels),
-             cuda.cache.empty() ? cuda.cache_state : fmt::format("{} ({})", cuda.cache, cuda.cache_state));
+             cuda.compiler.empty() ? text(cuda.without_compiler) : fmt::format("NVRTC {}", text(cuda.compiler)),
+             cuda.bundle.empty() ? "none" : fmt::format("{} ({} kernels)", text(cuda.bundle), cuda.bundle_kernels),
+             cuda.cache.empty() ? text(cuda.cache_state) : fmt::format("{} ({})", text(cuda.cache), text(cuda.cache_state)));
   fmt::print("models    {}\nsites\n", fmt::join(info.models, ", "));
   std::string last;
   for (const site_information& each : info.sites) {

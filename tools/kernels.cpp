@@ -8,7 +8,9 @@
 #include <atomic>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <map>
+#include <optional>
 #include <regex>
 #include <string>
 #include <thread>
@@ -21,7 +23,10 @@
 
 #include "cuda/jit.hpp"
 #include "fft/cuda/common.hpp"
+#include "outputs.hpp"
+#include "terminal.hpp"
 #include "tune.hpp"
+#include "usage.hpp"
 
 namespace {
 
@@ -72,7 +77,10 @@ std::vector<job> compile_all(const std::vector<std::string>& architectures, kern
   return jobs;
 }
 
-int run_bundle(const std::vector<std::string>& architectures, const std::string& file) {
+int run_bundle(const std::vector<std::string>& architectures, const std::filesystem::path& file) {
+  tools::outputs files;
+  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
+  files.reserve(file);
   std::vector<cuda::image> images;
   for (const job& each : compile_all(architectures, fft::cuda::common_kernels)) {
     if (each.made == nullptr) {
@@ -83,8 +91,11 @@ int run_bundle(const std::vector<std::string>& architectures, const std::string&
     const auto same = [&](const cuda::image& other) { return other.text == each.made->text; };
     if (std::ranges::none_of(images, same)) images.push_back(*each.made);
   }
-  cuda::write_bundle(file, images);
-  fmt::print("{}: {} kernels\n", file, images.size());
+  files.write(file, [&](const auto& put) {
+    for (const cuda::image& each : images) put(cuda::pack(each));
+  });
+  files.commit();
+  fmt::print("{}: {} kernels\n", tools::printable(file), images.size());
   return 0;
 }
 
@@ -150,9 +161,7 @@ int run_check(const std::vector<std::string>& architectures, const std::string& 
   return failures == 0 ? 0 : 1;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app{"Compiles Ballast's kernels for the common problems; needs NVRTC, but no GPU. Tunes them on a GPU.", "ballast-kernels"};
   app.require_subcommand(1);
   std::vector<std::string> architectures{"sm_80", "sm_90a"};
@@ -179,22 +188,17 @@ int main(int argc, char** argv) {
           return refused.what();
         }
       });
-  tune->add_option("--backend", backend, "what is tuned")->check(CLI::IsMember({"cuda"}))->capture_default_str();
+  tune->add_option("--backend", backend, "what is tuned")->check(tools::one_of({"cuda"}))->capture_default_str();
   tune->add_option("-o,--output", table, "the table to add to; default: the one that plans read, tuning.txt in the cache folder");
   tune->add_flag("--quiet", quiet, "print nothing but errors");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  }
-  try {
-    if (tune->parsed()) return tools::run_tune(tokens, table, quiet);
-    if (ptx->parsed()) return run_ptx(architectures, filter);
-    return bundle->parsed() ? run_bundle(architectures, file) : run_check(architectures, filter);
-  } catch (const std::exception& failed) {
-    fmt::print(stderr, "ballast-kernels: {}\n", failed.what());
-    const bool usage =
-        dynamic_cast<const invalid_argument_error*>(&failed) != nullptr || dynamic_cast<const unsupported_error*>(&failed) != nullptr;
-    return usage ? 2 : 1;
-  }
+  if (const std::optional<int> ended = tools::parse_command_line(app, argc, argv)) return *ended;
+  if (tune->parsed()) return tools::run_tune(tokens, table, quiet);
+  if (ptx->parsed()) return run_ptx(architectures, filter);
+  return bundle->parsed() ? run_bundle(architectures, file) : run_check(architectures, filter);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return tools::run_program("ballast-kernels", [&] { return run(argc, argv); });
 }

@@ -6,6 +6,8 @@
 
 #include "array.hpp"
 #include "command.hpp"
+#include "terminal.hpp"
+#include "usage.hpp"
 
 namespace ballast::tools {
 namespace {
@@ -23,14 +25,15 @@ struct kmeans_options : common_options {
 template <class T>
 matrix_view<const T> points_of(const array& read, const std::vector<T>& values, const std::string& file) {
   if (read.shape.empty() || read.shape.size() > 2)
-    throw invalid_argument_error(fmt::format("{}: expected points × features (1 or 2 axes), got shape {}", file, to_string(read.shape)));
+    throw invalid_argument_error(
+        fmt::format("{}: expected points × features (1 or 2 axes), got shape {}", printable(file), to_string(read.shape)));
   const auto strides = read.strides();
   return {values.data(), read.shape[0], read.shape.size() == 2 ? read.shape[1] : 1, strides[0], read.shape.size() == 2 ? strides[1] : 1};
 }
 
 template <class T>
 std::vector<T> real_values(array& read, const std::string& file) {
-  if (read.is_complex()) throw invalid_argument_error(fmt::format("{}: expected real values, got complex ones", file));
+  if (read.is_complex()) throw invalid_argument_error(fmt::format("{}: expected real values, got complex ones", printable(file)));
   return std::move(read).as<T>();
 }
 
@@ -46,8 +49,8 @@ std::string_view how_it_ended(kmeans::ending value) {
 template <class T>
 int run(const kmeans_options& wanted, array read) {
   invocation work(wanted, "kmeans");
-  if (!wanted.labels.empty()) work.files().reserve(wanted.labels, 1);
-  if (!wanted.centroids.empty()) work.files().reserve(wanted.centroids, 2);
+  if (!wanted.labels.empty()) work.reserve(wanted.labels, 1);
+  if (!wanted.centroids.empty()) work.reserve(wanted.centroids, 2);
   const std::vector<T> values = real_values<T>(read, wanted.input);
   const auto points = points_of(read, values, wanted.input);
 
@@ -96,10 +99,10 @@ int run(const kmeans_options& wanted, array read) {
                {"sizes", sizes}};
     lines.push_back(fmt::format("inertia {:.10g} after {} iterations ({}); points in each cluster: {}", model.inertia, model.iterations,
                                 how_it_ended(model.ended), fmt::join(sizes, " ")));
-    if (!wanted.labels.empty()) work.files().write(wanted.labels, {{points.rows}, false, std::move(model.labels)});
+    if (!wanted.labels.empty()) work.write(wanted.labels, {{points.rows}, false, std::move(model.labels)});
     if (!wanted.centroids.empty()) {
       const std::vector<T> flat(model.centroids.data(), model.centroids.data() + model.centroids.size());
-      work.files().write(wanted.centroids, {{model.centroids.rows(), model.centroids.columns()}, false, flat});
+      work.write(wanted.centroids, {{model.centroids.rows(), model.centroids.columns()}, false, flat});
     }
   }
   return work.finish(results, lines);
@@ -111,15 +114,18 @@ void add_kmeans(CLI::App& app, action_function& selected) {
   auto wanted = std::make_shared<kmeans_options>();
   CLI::App* command = app.add_subcommand("kmeans", "Cluster the rows of INPUT (points × features) into K clusters");
   command->add_option("INPUT", wanted->input, ".npy or .csv")->required();
-  command->add_option("-k", wanted->clusters, "number of clusters")->required();
+  command->add_option("-k", wanted->clusters, "number of clusters")->required()->check(integer_in<std::int64_t>(1));
   command->add_option("--init", wanted->init, "k-means++, random, or a file with K first centroids")->capture_default_str();
-  command->add_option("--max-iter", wanted->max_iter, "Lloyd iterations of one run")->capture_default_str();
+  command->add_option("--max-iter", wanted->max_iter, "Lloyd iterations of one run")->check(integer_in(1))->capture_default_str();
   command
       ->add_option("--tol", wanted->tol,
                    "stop when the centroids' summed squared shift is below this times the mean variance of the features")
+      ->check(number())
       ->capture_default_str();
-  command->add_option("--n-init", wanted->n_init, "runs; the best one is kept")->capture_default_str();
-  command->add_option("--seed", wanted->seed, "the same seed gives the same result")->capture_default_str();
+  command->add_option("--n-init", wanted->n_init, "runs; the best one is kept")->check(integer_in(1))->capture_default_str();
+  command->add_option("--seed", wanted->seed, "the same seed gives the same result")
+      ->check(integer_in<std::uint64_t>(0))
+      ->capture_default_str();
   command->add_option("--weights", wanted->weights, "a file with a weight for each point");
   command->add_option("--labels", wanted->labels, "write the cluster of each point (.npy: int32)");
   command->add_option("--centroids", wanted->centroids, "write the K centroids");

@@ -1,17 +1,16 @@
 // The `ballast` command.
 // Built twice: `ballast` over the production library, and `ballast-instrumented` over the one that can inject faults. The former hands a
 // command line with --inject to the latter, so that what users run and time contains no injector.
-#include <cstdio>
-#include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <ballast/ballast.hpp>
 
 #include "command.hpp"
+#include "usage.hpp"
 
 namespace {
 
@@ -31,46 +30,19 @@ int run(int argc, char** argv) {
   tools::add_bench(app, selected);
   tools::add_tune(app, selected);
   tools::add_info(app, selected);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? tools::k_done : tools::k_bad_usage;
+  if (const std::optional<int> ended = tools::parse_command_line(app, argc, argv)) return *ended;
+#if !defined(BALLAST_INSTRUMENTED)
+  // Only what was parsed tells an option from an operand or from an argument of another program.
+  for (const CLI::App* command : app.get_subcommands()) {
+    const CLI::Option* const inject = command->get_option_no_throw("--inject");
+    if (inject != nullptr && inject->count() > 0) tools::run_sibling("ballast-instrumented", {argv + 1, argv + argc});
   }
+#endif
   return selected();
 }
-
-#if !defined(BALLAST_INSTRUMENTED)
-bool wants_injection(const std::vector<std::string>& arguments) {
-  for (const std::string& each : arguments) {
-    if (each == "bench" || each == "tune") return false;
-    if (each == "--inject" || each.starts_with("--inject=")) return true;
-  }
-  return false;
-}
-#endif
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto fail = [](int status, const char* what) {
-    fmt::print(stderr, "ballast: {}\n", what);
-    return status;
-  };
-  try {
-#if !defined(BALLAST_INSTRUMENTED)
-    const std::vector<std::string> arguments(argv + 1, argv + argc);
-    if (wants_injection(arguments)) tools::run_sibling("ballast-instrumented", arguments);
-#endif
-    return run(argc, argv);
-  } catch (const invalid_argument_error& e) {
-    return fail(tools::k_bad_usage, e.what());
-  } catch (const unsupported_error& e) {
-    return fail(tools::k_bad_usage, e.what());
-  } catch (const std::bad_alloc&) {
-    return fail(tools::k_bad_usage, "not enough memory for this problem on this machine");
-  } catch (const std::length_error&) {
-    return fail(tools::k_bad_usage, "not enough memory for this problem on this machine");
-  } catch (const std::exception& e) {
-    return fail(tools::k_failure, e.what());
-  }
+  return tools::run_program("ballast", [&] { return run(argc, argv); });
 }

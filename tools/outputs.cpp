@@ -1,75 +1,330 @@
-// See outputs.hpp.
+// See outputs.hpp. A temporary file is used by its descriptor only, and names are looked up in folders that were opened once: what others
+// do with names meanwhile is not followed.
 #include "outputs.hpp"
 
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
+#include <random>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <ballast/error.hpp>
 
+#include "terminal.hpp"
+
 namespace ballast::tools {
 
-outputs::~outputs() {
-  for (const entry& each : entries_) {
-    std::error_code nothing_more_to_do;
-    std::filesystem::remove(each.temporary, nothing_more_to_do);
-  }
+namespace fs = std::filesystem;
+
+namespace {
+
+[[noreturn]] void refuse(const fs::path& file, const std::string& what) {
+  throw invalid_argument_error(fmt::format("{}: {}", printable(file), what));
 }
 
-void outputs::reserve(const std::filesystem::path& file, std::size_t axes) {
-  if (axes > 0) check_writable_kind(file, axes);
-  for (const entry& each : entries_) {
-    if (each.final == file)
-      throw invalid_argument_error(fmt::format("{}: expected a different file for each output, got the same twice", file.string()));
+[[noreturn]] void fail(const fs::path& file, int reason) { throw error(fmt::format("{}: {}", printable(file), std::strerror(reason))); }
+
+// A descriptor that is closed at the end.
+class descriptor {
+ public:
+  explicit descriptor(int number = -1) : number_(number) {}
+  descriptor(descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  descriptor& operator=(descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
   }
-  std::error_code status;
-  if (std::filesystem::is_directory(file, status))
-    throw invalid_argument_error(fmt::format("{}: expected a file to write, got a folder", file.string()));
-  if (std::filesystem::exists(file, status) && access(file.c_str(), W_OK) != 0)
-    throw invalid_argument_error(fmt::format("{}: cannot be overwritten: {}", file.string(), std::strerror(errno)));
-  entry made;
-  made.final = file;
-  made.temporary = file;
-  made.temporary += fmt::format(".{}.partial", getpid());
-  const int handle = open(made.temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (handle < 0) throw invalid_argument_error(fmt::format("{}: cannot be written: {}", file.string(), std::strerror(errno)));
-  close(handle);
+  ~descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  int get() const { return number_; }
+  explicit operator bool() const { return number_ >= 0; }
+  // Closes it now: some filesystems report only here that data were lost. Returns 0 or errno.
+  int close() {
+    const int number = std::exchange(number_, -1);
+    return number >= 0 && ::close(number) != 0 ? errno : 0;
+  }
+
+ private:
+  int number_;
+};
+
+bool same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+
+// --- what a signal removes -------------------------------------------------------------------------------------------------------------
+
+// The temporary files that exist. A place is claimed, then filled; only what is filled is removed.
+struct temporary_file {
+  std::atomic<bool> claimed{false}, filled{false};
+  int folder = -1;
+  std::array<char, 64> name{};
+};
+std::array<temporary_file, 16> temporary_files;
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+
+std::atomic<bool> names_are_given{false};
+std::atomic<int> waiting_signal{0};
+
+void end_by(int number) {
+  std::signal(number, SIG_DFL);
+  std::raise(number);
+}
+
+extern "C" void on_signal(int number) {
+  if (names_are_given) {
+    waiting_signal = number;
+    return;
+  }
+  for (const temporary_file& each : temporary_files) {
+    if (each.filled) unlinkat(each.folder, each.name.data(), 0);
+  }
+  end_by(number);
+}
+
+void watch_signals() {
+  static const bool once = [] {
+    for (const int number :
+         {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGABRT, SIGPIPE, SIGXCPU, SIGXFSZ, SIGALRM, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
+      struct sigaction now {};
+      if (sigaction(number, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) continue;  // nohup: an ignored signal stays ignored
+      struct sigaction wanted {};
+      wanted.sa_handler = on_signal;
+      wanted.sa_flags = SA_RESTART;
+      sigaction(number, &wanted, nullptr);
+    }
+    return true;
+  }();
+  (void)once;
+}
+
+}  // namespace
+
+// --- one output ------------------------------------------------------------------------------------------------------------------------
+
+class outputs::entry {
+ public:
+  explicit entry(fs::path file) : file_(std::move(file)) {
+    look();
+    if (through_) {
+      if (!stream_ && access(file_.c_str(), W_OK) != 0) refuse(file_, fmt::format("cannot be written: {}", std::strerror(errno)));
+    } else {
+      make_temporary();
+      drop_temporary();
+    }
+  }
+  ~entry() { drop_temporary(); }
+
+  const fs::path& file() const { return file_; }
+  bool through() const { return through_; }
+  bool same(const entry& other) const {
+    if (exists_ != other.exists_) return false;
+    return exists_ ? same_file(about_, other.about_) : same_file(about_folder_, other.about_folder_) && name_ == other.name_;
+  }
+
+  content filled;
+
+  void write() {
+    if (!through_) make_temporary();
+    if (through_ && !stream_) {
+      stream_ = descriptor(open(file_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));  // waits for the reader of a FIFO
+      if (!stream_) fail(file_, errno);
+      struct stat now {};
+      if (fstat(stream_.get(), &now) != 0 || !same_file(now, about_))
+        throw error(fmt::format("{}: was replaced meanwhile", printable(file_)));
+    }
+    filled([&](std::string_view bytes) { put(bytes); });
+    flush();
+    if (const int reason = stream_.close(); reason != 0) fail(file_, reason);
+  }
+
+  // Gives the temporary file its name, and the name of the temporary file to what was there, if anything was.
+  void place() {
+    struct stat now {};
+    const bool there = fstatat(folder_.get(), name_.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0;
+    if (there && S_ISDIR(now.st_mode)) throw error(fmt::format("{}: expected a file to replace, got a folder", printable(file_)));
+    exchanged_ = there && renameat2(folder_.get(), temporary_->name.data(), folder_.get(), name_.c_str(), RENAME_EXCHANGE) == 0;
+    if (!exchanged_) {
+      if (renameat(folder_.get(), temporary_->name.data(), folder_.get(), name_.c_str()) != 0) fail(file_, errno);
+      forget_temporary();
+    }
+    created_ = !there;
+    placed_ = true;
+  }
+
+  void take_back() noexcept {
+    if (!placed_) return;
+    if (exchanged_) {
+      renameat2(folder_.get(), temporary_->name.data(), folder_.get(), name_.c_str(), RENAME_EXCHANGE);
+    } else if (created_) {
+      unlinkat(folder_.get(), name_.c_str(), 0);
+    }
+    placed_ = false;
+  }
+
+ private:
+  // Finds out what lies at `file_` and where its folder is. Links are followed here, once, by the kernel with its protections.
+  void look() {
+    fs::path real = file_;
+    const descriptor at(open(file_.c_str(), O_PATH | O_CLOEXEC));
+    if (at) {
+      exists_ = true;
+      if (fstat(at.get(), &about_) != 0) refuse(file_, std::strerror(errno));
+      if (S_ISDIR(about_.st_mode)) refuse(file_, "expected a file to write, got a folder");
+      through_ = !S_ISREG(about_.st_mode);
+      // The file that a standard stream goes to is written through that stream, behind what it holds.
+      for (const int number : {1, 2}) {
+        struct stat about {};
+        if (stream_ || fstat(number, &about) != 0 || !same_file(about, about_)) continue;
+        stream_ = descriptor(fcntl(number, F_DUPFD_CLOEXEC, 3));
+        through_ = true;
+      }
+      if (through_) return;
+      if (access(file_.c_str(), W_OK) != 0) refuse(file_, fmt::format("cannot be overwritten: {}", std::strerror(errno)));
+      std::error_code failure;
+      real = fs::canonical(file_, failure);
+      if (failure) refuse(file_, failure.message());
+    } else if (errno != ENOENT || !file_.has_filename()) {
+      refuse(file_, fmt::format("cannot be written: {}", std::strerror(errno)));
+    }
+    const fs::path parent = real.has_parent_path() ? real.parent_path() : fs::path(".");
+    name_ = real.filename().native();
+    folder_ = descriptor(open(parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!folder_ || fstat(folder_.get(), &about_folder_) != 0) refuse(file_, fmt::format("cannot be written: {}", std::strerror(errno)));
+  }
+
+  void make_temporary() {
+    watch_signals();
+    std::random_device random;
+    for (temporary_file& each : temporary_files) {
+      if (!each.claimed.exchange(true)) {
+        temporary_ = &each;
+        break;
+      }
+    }
+    if (temporary_ == nullptr) throw error(fmt::format("{}: expected at most {} outputs", printable(file_), temporary_files.size()));
+    const auto made = fmt::format_to_n(temporary_->name.data(), temporary_->name.size() - 1, ".ballast-{:08x}{:08x}{:08x}{:08x}.partial",
+                                       random(), random(), random(), random());
+    *made.out = '\0';
+    temporary_->folder = folder_.get();
+    temporary_->filled = true;  // before it exists: nobody else has a file of this name
+    stream_ = descriptor(
+        openat(folder_.get(), temporary_->name.data(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, exists_ ? 0600 : 0666));
+    if (!stream_) {
+      const int reason = errno;
+      forget_temporary();
+      refuse(file_, fmt::format("cannot be written: {}", std::strerror(reason)));
+    }
+    if (!exists_) return;
+    struct stat mine {};
+    const bool theirs = fstat(stream_.get(), &mine) == 0 && (mine.st_uid != about_.st_uid || mine.st_gid != about_.st_gid);
+    if ((theirs && fchown(stream_.get(), about_.st_uid, about_.st_gid) != 0) || fchmod(stream_.get(), about_.st_mode & 07777) != 0) {
+      const int reason = errno;
+      drop_temporary();
+      refuse(file_,
+             fmt::format("expected a file that can be replaced by one of the same owner and mode, got one of user {} and group {}: {}",
+                         about_.st_uid, about_.st_gid, std::strerror(reason)));
+    }
+  }
+
+  void drop_temporary() noexcept {
+    if (temporary_ == nullptr) return;
+    unlinkat(folder_.get(), temporary_->name.data(), 0);
+    forget_temporary();
+    stream_.close();
+  }
+
+  void forget_temporary() noexcept {
+    temporary_->filled = false;
+    temporary_->claimed = false;
+    temporary_ = nullptr;
+  }
+
+  void put(std::string_view bytes) {
+    constexpr std::size_t block = 1 << 20;
+    if (waiting_.size() + bytes.size() > block) flush();
+    if (bytes.size() > block) return write_now(bytes);
+    waiting_ += bytes;
+  }
+
+  void flush() {
+    write_now(waiting_);
+    waiting_.clear();
+  }
+
+  void write_now(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(stream_.get(), bytes.data(), bytes.size());
+      if (written < 0 && errno != EINTR)
+        throw error(fmt::format("{}: could not be written in full: {}", printable(file_), std::strerror(errno)));
+      if (written > 0) bytes.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+
+  fs::path file_;
+  bool exists_ = false, through_ = false;
+  struct stat about_ {};  // of the file, if it exists
+  struct stat about_folder_ {};
+  descriptor folder_, stream_;
+  std::string name_;     // in the folder
+  std::string waiting_;  // to be written
+  temporary_file* temporary_ = nullptr;
+  bool placed_ = false, exchanged_ = false, created_ = false;
+};
+
+// --- all of them -----------------------------------------------------------------------------------------------------------------------
+
+outputs::outputs() = default;
+outputs::~outputs() = default;
+
+void outputs::reserve(const fs::path& file) {
+  auto made = std::make_unique<entry>(file);
+  for (const auto& each : entries_) {
+    if (each->same(*made)) refuse(file, "expected a different file for each output, got the same twice");
+  }
   entries_.push_back(std::move(made));
 }
 
-outputs::entry& outputs::find(const std::filesystem::path& file) {
-  for (entry& each : entries_) {
-    if (each.final == file) return each;
+outputs::entry& outputs::find(const fs::path& file) {
+  for (const auto& each : entries_) {
+    if (each->file() == file) return *each;
   }
-  throw error(fmt::format("{}: was not reserved", file.string()));
+  throw error(fmt::format("{}: was not reserved", printable(file)));
 }
 
-void outputs::write(const std::filesystem::path& file, const array& value) {
-  entry& target = find(file);
-  write_array(target.temporary, target.final, value);
-  target.written = true;
-}
+void outputs::write(const fs::path& file, content filled) { find(file).filled = std::move(filled); }
 
-void outputs::write_text(const std::filesystem::path& file, const std::string& text) {
-  entry& target = find(file);
-  std::ofstream out(target.temporary, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw error(fmt::format("{}: could not be written in full", file.string()));
-  target.written = true;
+void outputs::write(const fs::path& file, std::string text) {
+  write(file, [text = std::move(text)](const auto& put) { put(text); });
 }
 
 void outputs::commit() {
-  for (entry& each : entries_) {
-    if (!each.written) continue;
-    std::error_code status;
-    std::filesystem::rename(each.temporary, each.final, status);
-    if (status) throw error(fmt::format("{}: {}", each.final.string(), status.message()));
-    each.written = false;
+  std::vector<entry*> regular;
+  for (const bool through : {false, true}) {
+    for (const auto& each : entries_) {
+      if (!each->filled || each->through() != through) continue;
+      each->write();
+      if (!through) regular.push_back(each.get());
+    }
   }
+  names_are_given = true;
+  std::exception_ptr failure;
+  try {
+    for (entry* const each : regular) each->place();
+  } catch (...) {
+    failure = std::current_exception();
+    for (entry* const each : regular) each->take_back();
+  }
+  entries_.clear();  // with the temporary files, or what was replaced
+  names_are_given = false;
+  if (const int number = waiting_signal.exchange(0); number != 0) end_by(number);
+  if (failure != nullptr) std::rethrow_exception(failure);
 }
 
 }  // namespace ballast::tools

@@ -7,6 +7,7 @@
 
 #include "array.hpp"
 #include "command.hpp"
+#include "terminal.hpp"
 
 namespace ballast::tools {
 namespace {
@@ -22,12 +23,12 @@ struct lstsq_options : common_options {
 // What was read as a matrix, column-major; one axis is one column.
 template <class T>
 matrix<T> matrix_of(array read, const std::string& file) {
-  if (read.is_complex()) throw invalid_argument_error(fmt::format("{}: expected real values, got complex ones", file));
+  if (read.is_complex()) throw invalid_argument_error(fmt::format("{}: expected real values, got complex ones", printable(file)));
   if (read.shape.empty() || read.shape.size() > 2)
-    throw invalid_argument_error(fmt::format("{}: expected a matrix (1 or 2 axes), got shape {}", file, to_string(read.shape)));
+    throw invalid_argument_error(fmt::format("{}: expected a matrix (1 or 2 axes), got shape {}", printable(file), to_string(read.shape)));
   const std::int64_t rows = read.shape[0], columns = read.shape.size() == 2 ? read.shape[1] : 1;
   if (rows == 0 || columns == 0)
-    throw invalid_argument_error(fmt::format("{}: expected a matrix with elements, got shape {}", file, to_string(read.shape)));
+    throw invalid_argument_error(fmt::format("{}: expected a matrix with elements, got shape {}", printable(file), to_string(read.shape)));
   const auto strides = read.strides();
   const std::vector<T> values = std::move(read).as<T>();
   const matrix_view<const T> view{values.data(), rows, columns, strides[0], columns == 1 ? rows : strides[1]};
@@ -78,8 +79,8 @@ std::vector<long double> random_vector(std::mt19937_64& random, std::int64_t siz
 template <class T>
 int run_qr(const qr_options& wanted, array read) {
   invocation work(wanted, "qr");
-  if (!wanted.q.empty()) work.files().reserve(wanted.q, 2);
-  if (!wanted.r.empty()) work.files().reserve(wanted.r, 2);
+  if (!wanted.q.empty()) work.reserve(wanted.q, 2);
+  if (!wanted.r.empty()) work.reserve(wanted.r, 2);
   const matrix<T> A = matrix_of<T>(std::move(read), wanted.input);
   const auto factors = qr::factor(A.view(), work.how());
   nlohmann::ordered_json results;
@@ -114,8 +115,8 @@ int run_qr(const qr_options& wanted, array read) {
                  {"orthogonality", json_number(static_cast<double>(orthogonality))}};
       lines.push_back(
           fmt::format("‖A − QR‖/‖A‖ ≈ {:.3g}, ‖QᵀQ − I‖ ≈ {:.3g}", static_cast<double>(residual), static_cast<double>(orthogonality)));
-      if (!wanted.q.empty()) work.files().write(wanted.q, array_of(Q));
-      if (!wanted.r.empty()) work.files().write(wanted.r, array_of(R));
+      if (!wanted.q.empty()) work.write(wanted.q, array_of(Q));
+      if (!wanted.r.empty()) work.write(wanted.r, array_of(R));
     }
   }
   return work.finish(results, lines);
@@ -124,12 +125,12 @@ int run_qr(const qr_options& wanted, array read) {
 template <class T>
 int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
   invocation work(wanted, "lstsq");
-  if (!wanted.x.empty()) work.files().reserve(wanted.x, 2);
+  if (!wanted.x.empty()) work.reserve(wanted.x, 2);
   const matrix<T> A = matrix_of<T>(std::move(read_a), wanted.a);
   const matrix<T> B = matrix_of<T>(std::move(read_b), wanted.b);
   if (A.rows() != B.rows())
-    throw invalid_argument_error(
-        fmt::format("expected {} ({} rows) and {} to have as many rows, got {}", wanted.a, A.rows(), wanted.b, B.rows()));
+    throw invalid_argument_error(fmt::format("expected {} ({} rows) and {} to have as many rows, got {}", printable(wanted.a), A.rows(),
+                                             printable(wanted.b), B.rows()));
   const std::int64_t m = A.rows(), n = A.columns(), p = B.columns();
   matrix<T> factored = A;
   matrix<T> solution(std::max(m, n), p, order::column_major);
@@ -162,7 +163,7 @@ int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
     }
     results = {{"residual", norms}};
     if (n * p <= 10000) results["x"] = values;  // a list for each right-hand side; larger ones go to -o
-    if (!wanted.x.empty()) work.files().write(wanted.x, array_of(X));
+    if (!wanted.x.empty()) work.write(wanted.x, array_of(X));
   }
   return work.finish(results, lines);
 }

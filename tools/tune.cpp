@@ -16,6 +16,8 @@
 #include "cuda/tuning_table.hpp"
 #include "fft/cuda/common.hpp"
 #include "fft/cuda/tune.hpp"
+#include "outputs.hpp"
+#include "terminal.hpp"
 
 namespace ballast::tools {
 namespace {
@@ -24,22 +26,10 @@ namespace fs = std::filesystem;
 
 std::string read_whole(const fs::path& file) {
   std::ifstream from(file);
-  if (!from) throw invalid_argument_error(fmt::format("{}: cannot be read", file.string()));
+  if (!from) throw invalid_argument_error(fmt::format("{}: cannot be read", printable(file)));
   std::ostringstream text;
   text << from.rdbuf();
   return text.str();
-}
-
-void write_whole(const fs::path& file, const std::string& text) {
-  std::error_code ignored;
-  if (file.has_parent_path()) fs::create_directories(file.parent_path(), ignored);
-  const fs::path partial = file.string() + "." + std::to_string(getpid()) + ".partial";
-  {
-    std::ofstream to(partial);
-    to << text;
-    if (!to.flush()) throw invalid_argument_error(fmt::format("{}: cannot be written", partial.string()));
-  }
-  fs::rename(partial, file);
 }
 
 }  // namespace
@@ -50,16 +40,24 @@ int run_tune(std::vector<std::string> tokens, std::string output, bool quiet) {
   if (output.empty()) output = cuda::user_tuning_file().string();
   if (output.empty()) throw invalid_argument_error("-o: expected a file, since there is no cache folder (set HOME)");
   const fs::path file = output;
-  const std::string before = fs::exists(file) ? read_whole(file) : "";
+  std::error_code ignored;
+  if (file.has_parent_path()) fs::create_directories(file.parent_path(), ignored);
+  outputs files;
+  files.reserve(file);
+  const std::string before = fs::is_regular_file(file) ? read_whole(file) : "";
   auto table = fft::cuda::tuning_table::parse(before);
-  for (const std::string& warning : cuda::tuning_warnings(before, {fft::cuda::line_form::algorithm})) fmt::print(stderr, "{}\n", warning);
-  for (const std::string& warning : table.warnings()) fmt::print(stderr, "{}\n", warning);
+  const auto warn = [](const std::vector<std::string>& all) {
+    for (const std::string& each : all) fmt::print(stderr, "{}\n", printable(each));
+  };
+  warn(cuda::tuning_warnings(before, {fft::cuda::line_form::algorithm}));
+  warn(table.warnings());
   const bool shows = !quiet && isatty(2) != 0;
   const auto results = fft::cuda::tune(tokens, table, [&](const std::string& line) {
     if (shows) fmt::print(stderr, "{}\n", line);
   });
-  write_whole(file, fmt::format("# Made by ballast tune on an {}.\n", cuda::current_device()->about().name) + table.to_text() +
+  files.write(file, fmt::format("# Made by ballast tune on an {}.\n", cuda::current_device()->about().name) + table.to_text() +
                         cuda::tuning_lines_of_others(before, fft::cuda::line_form::algorithm));
+  files.commit();
   if (quiet) return 0;
   for (const cuda::tuning_result& each : results) {
     std::string policy = each.policy;
@@ -67,7 +65,7 @@ int run_tune(std::vector<std::string> tokens, std::string output, bool quiet) {
     fmt::print("{:<44} {:>9.1f} µs, by the rules {:>9.1f} µs ({:.2f}x)  {}\n", each.token, each.seconds * 1e6, each.default_seconds * 1e6,
                each.default_seconds / each.seconds, policy);
   }
-  fmt::print("{}: {} entries better than the rules\n", file.string(), results.size());
+  fmt::print("{}: {} entries better than the rules\n", printable(file), results.size());
   return 0;
 }
 

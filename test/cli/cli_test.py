@@ -5,10 +5,13 @@ Usage: cli_test.py PATH_OF_BALLAST [unittest's arguments]
 
 import json
 import os
+import signal
+import stat
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -242,6 +245,37 @@ class Files(WithFolder):
             run("fft", path, "-o", self.dir / "out.npy")
             np.testing.assert_allclose(np.load(self.dir / "out.npy"), np.fft.fft([[1, 2], [3, 4]]))
 
+    def test_csv_that_is_not_what_it_seems_is_refused_with_line_and_reason(self):
+        path = self.dir / "x.csv"
+        for text, *parts in (
+            ("1,5;2,5\n", "line 1, column 2", "one kind of separator", "decimal point"),
+            ("1;2\n3,4\n", "line 2, column 1", "one kind of separator"),
+            ("1\t2\n3;4\n", "line 2", "'tab' and ';'"),
+            ('"1,5"\n', "line 1, column 1", 'got "1,5"'),
+            ('1,"2,5"\n', "line 1, column 2", 'got "2,5"'),
+            ('1,"2\n', "line 1, column 2", "closing quote"),
+            ('1,"2"3\n', "line 1, column 2", "separator behind the closing quote"),
+            ("1.0.0\n2\n", "line 1, column 1", 'got "1.0.0"'),
+            ("# a comment\n12:30,1\n13:30,2\n", "line 2, column 1", 'got "12:30"'),
+            ("0x10,0x20\n1,2\n", "line 1, column 1", 'got "0x10"'),
+            ("1 2 3\n4 5 6\n", "line 1, column 1", 'got "1 2 3"'),
+            ("1e999,2\n1,2\n", "line 1, column 1", "a double can hold"),
+            ("x,2.5\n1,2\n", "line 1, column 2", "a name as in the rest of this header"),
+            ("x\n1,2\n", "line 2", "expected 1 columns", "got 2"),
+            ("x,y\n1,2\nz,4\n", "line 3, column 1", 'got "z"'),
+            ("1,2,\n", "line 1, column 3", 'got ""'),
+        ):
+            with self.subTest(text=text):
+                path.write_text(text)
+                done = run("fft", path, "-o", self.dir / "out.npy", status=2)
+                for part in ("x.csv: ", *parts):
+                    self.assertIn(part, done.stderr)
+                self.assertFalse((self.dir / "out.npy").exists())
+        for text in ('"length, cm";"a ""b"""\n1;2\n3;4\n', ",y\n1,2\n3,4\n", 'x,y\n"1","2"\n"3",4\n', "°C,µ\n1,2\n3,4\n"):
+            path.write_text(text)
+            run("fft", path, "-o", self.dir / "out.npy")
+            np.testing.assert_allclose(np.load(self.dir / "out.npy"), np.fft.fft([[1, 2], [3, 4]]))
+
     def test_unwritable_places(self):
         source = self.save("in.npy", np.ones(4))
         for place in (self.dir / "no" / "such" / "folder.npy", self.dir, self.dir / "out.txt", "/proc/out.npy"):
@@ -258,6 +292,192 @@ class Files(WithFolder):
         np.testing.assert_allclose(np.load(self.dir / "out.npy"), np.fft.fft(np.arange(4.0)), atol=1e-14)
         run("fft", self.save("scalar.npy", np.array(1.0)), status=2)
         run("fft", self.save("empty.npy", np.zeros((3, 0))), status=2)
+
+
+class Outputs(WithFolder):
+    """What lies at the place of an output, what signals leave behind, and what others do there meanwhile."""
+
+    STRIKE = ("--inject", "site=fft.stage,model=bit_flip,bit=62,seed=1")
+
+    def setUp(self):
+        super().setUp()
+        self.matrix = self.save("a.npy", self.random.normal(size=(5, 3)))
+        self.q, self.r, self.fifo = self.dir / "q.npy", self.dir / "r.npy", self.dir / "events"
+
+    def partial(self):
+        return [each for each in self.dir.iterdir() if "partial" in each.name]
+
+    def start_and_stop_before_names_are_given(self, *before):
+        """A run with two files and a FIFO that nobody reads: it waits when the files are complete under their temporary names."""
+        os.mkfifo(self.fifo)
+        running = subprocess.Popen([*before, BALLAST, "qr", self.matrix, "--q", self.q, "--r", self.r, "--events", self.fifo],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(running.stderr.close)
+        self.addCleanup(running.wait)
+        self.addCleanup(running.kill)
+        end = time.monotonic() + 20
+        while len(self.partial()) < 2 or any(each.stat().st_size == 0 for each in self.partial()):
+            self.assertIsNone(running.poll(), "it did not wait for the reader of the FIFO")
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+        return running
+
+    def go_on(self, running):
+        with open(self.fifo) as events:
+            events.read()
+        return running.communicate(timeout=60)[1]
+
+    def test_fifos_and_devices_are_written_through(self):
+        os.mkfifo(self.fifo)
+        with subprocess.Popen([BALLAST, "fft", DATA / "sunspots.csv", "--events", self.fifo, "--quiet", *self.STRIKE]) as running:
+            reader = os.open(self.fifo, os.O_RDONLY | os.O_NONBLOCK)
+            running.wait(60)
+            self.assertEqual(running.returncode, 0)
+            self.assertEqual(json.loads(os.read(reader, 1 << 16))["action"], "recomputed")
+            os.close(reader)
+        self.assertTrue(stat.S_ISFIFO(self.fifo.stat().st_mode))
+        ours, theirs = os.openpty()
+        name = os.ttyname(theirs)
+        run("fft", DATA / "sunspots.csv", "--events", name, *self.STRIKE)
+        self.assertTrue(stat.S_ISCHR(os.stat(name).st_mode))
+        self.assertIn(b"recomputed", os.read(ours, 1 << 16))
+        os.close(ours)
+        os.close(theirs)
+
+    def test_arrays_go_into_a_fifo(self):
+        path = self.dir / "pipe.csv"
+        os.mkfifo(path)
+        with subprocess.Popen([BALLAST, "fft", DATA / "sunspots.csv", "-o", path, "--quiet"]) as running:
+            self.assertEqual(len(path.read_text().split()), 309)
+            self.assertEqual(running.wait(60), 0)
+
+    def test_the_file_of_standard_output_is_written_through(self):
+        log, link = self.dir / "log", self.dir / "stdout"
+        link.symlink_to("/proc/self/fd/1")  # as /dev/stdout, which a command that fails here would replace
+        with open(log, "w") as out:
+            out.write("before\n")
+            out.flush()
+            subprocess.run([BALLAST, "fft", DATA / "sunspots.csv", "--events", link, *self.STRIKE], stdout=out, check=True)
+            out.write("after\n")
+        lines = log.read_text().splitlines()
+        self.assertEqual((lines[0], lines[-1]), ("before", "after"))
+        self.assertEqual(json.loads(lines[1])["action"], "recomputed")
+        self.assertIn("verdict recomputed", "".join(lines))
+
+    def test_what_standard_output_does_not_take_is_a_failure(self):
+        for arguments in (("fft", DATA / "sunspots.csv"), ("fft", DATA / "sunspots.csv", "--json"), ("info",), ("--help",), ("--version",)):
+            with self.subTest(arguments=arguments), open("/dev/full", "w") as full:
+                done = subprocess.run([BALLAST, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("No space left", done.stderr)
+        # A closed one: no output file may become it.
+        out = self.dir / "out.npy"
+        done = subprocess.run(["sh", "-c", '"$0" fft "$1" -o "$2" >&-', BALLAST, DATA / "sunspots.csv", out], stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("standard output", done.stderr)
+        self.assertEqual(np.load(out).shape, (309,))
+
+    def test_signals_leave_nothing_behind(self):
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGABRT, signal.SIGQUIT):
+            with self.subTest(signal=number):
+                self.q.write_bytes(b"precious")
+                running = self.start_and_stop_before_names_are_given()
+                running.send_signal(number)
+                self.assertEqual(running.wait(60), -number)
+                self.assertEqual(self.partial(), [])
+                self.assertEqual(self.q.read_bytes(), b"precious")
+                self.assertFalse(self.r.exists())
+                self.fifo.unlink()
+
+    def test_what_a_killed_run_leaves_blocks_nobody(self):
+        running = self.start_and_stop_before_names_are_given()
+        running.kill()
+        running.wait()
+        left = len(self.partial())
+        self.assertGreater(left, 0)
+        run("qr", self.matrix, "--q", self.q, "--r", self.r)
+        self.assertEqual(len(self.partial()), left)
+        self.assertEqual(np.load(self.q).shape, (5, 3))
+
+    def test_an_ignored_signal_stays_ignored(self):
+        running = self.start_and_stop_before_names_are_given("sh", "-c", 'trap "" HUP; exec "$0" "$@"')
+        running.send_signal(signal.SIGHUP)
+        self.assertEqual(self.go_on(running), "")
+        self.assertEqual(running.returncode, 0)
+        self.assertTrue(self.q.exists())
+
+    def test_a_set_of_outputs_appears_together_or_not_at_all(self):
+        for existed in (True, False):
+            with self.subTest(existed=existed):
+                if existed:
+                    self.q.write_bytes(b"precious")
+                else:
+                    self.q.unlink()
+                running = self.start_and_stop_before_names_are_given()
+                self.r.mkdir()
+                said = self.go_on(running)
+                self.assertEqual(running.returncode, 1)
+                self.assertIn("r.npy: expected a file to replace, got a folder", said)
+                self.assertEqual(self.q.read_bytes() if self.q.exists() else None, b"precious" if existed else None)
+                self.assertEqual(self.partial(), [])
+                self.r.rmdir()
+                self.fifo.unlink()
+
+    def test_replacing_keeps_mode_and_owner(self):
+        os.umask(0o022)
+        self.q.write_bytes(b"old")
+        self.q.chmod(0o640)
+        if os.geteuid() == 0:
+            os.chown(self.q, 12345, 23456)
+        before = self.q.stat()
+        run("qr", self.matrix, "--q", self.q, "--r", self.r)
+        after = self.q.stat()
+        self.assertEqual(np.load(self.q).shape, (5, 3))
+        self.assertEqual((after.st_mode, after.st_uid, after.st_gid), (before.st_mode, before.st_uid, before.st_gid))
+        self.assertEqual(stat.S_IMODE(self.r.stat().st_mode), 0o644)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs files of two users")
+    def test_a_file_of_another_user_is_not_taken_from_them(self):
+        self.dir.chmod(0o777)
+        self.matrix.chmod(0o644)
+        self.q.write_bytes(b"precious")
+        self.q.chmod(0o666)
+
+        def as_another():
+            os.setgroups([])
+            os.setgid(12345)
+            os.setuid(12345)
+
+        done = subprocess.run([BALLAST, "qr", self.matrix, "--q", self.q], capture_output=True, text=True, preexec_fn=as_another, cwd="/")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("same owner", done.stderr)
+        self.assertEqual((self.q.read_bytes(), self.q.stat().st_uid), (b"precious", 0))
+        self.assertEqual(self.partial(), [])
+
+    def test_links(self):
+        """The file that a link names is replaced, not the link; a link that comes later is not followed."""
+        target = self.dir / "target.npy"
+        target.write_bytes(b"old")
+        self.q.symlink_to("target.npy")
+        run("qr", self.matrix, "--q", self.q)
+        self.assertTrue(self.q.is_symlink())
+        self.assertEqual(np.load(target).shape, (5, 3))
+        run("qr", self.matrix, "--q", self.q, "--r", target, status=2)
+        self.q.unlink()
+        victim = self.dir / "victim"
+        victim.write_bytes(b"precious")
+        running = self.start_and_stop_before_names_are_given()
+        self.q.symlink_to(victim)
+        for each in self.partial():
+            each.unlink()
+            each.symlink_to(victim)
+        self.go_on(running)
+        self.assertEqual(victim.read_bytes(), b"precious")
+
+    def test_long_names(self):
+        path = self.dir / ("n" * 251 + ".npy")
+        run("qr", self.matrix, "--q", path)
+        self.assertEqual(np.load(path).shape, (5, 3))
 
 
 class Usage(WithFolder):
@@ -281,6 +501,37 @@ class Usage(WithFolder):
                 done = run(*arguments, status=2)
                 self.assertTrue(done.stderr.strip())
                 self.assertEqual(done.stdout, "")
+
+    def test_bad_usage_gets_proper_messages(self):
+        iris = DATA / "iris.csv"
+        for arguments, message in (
+            (("kmeans", iris, "-k", 3, "--seed", "-1"), 'ballast kmeans: --seed: expected an integer of at least 0, got "-1"'),
+            (("kmeans", iris, "-k", "072"), 'ballast kmeans: -k: expected an integer of at least 1, got "072"'),
+            (("kmeans", iris, "-k", 3, "--tol", "small"), 'ballast kmeans: --tol: expected a number, got "small"'),
+            (("fft", iris, "--length", "0"), 'ballast fft: --length: expected an integer of at least 1, got "0"'),
+            (("fft", iris, "--axes", "0,x"), 'ballast fft: --axes: expected an integer, got "x"'),
+            (("fft", iris, "--threads", "1e3"), 'ballast fft: --threads: expected an integer of at least 0, got "1e3"'),
+            (("fft", iris, "--protect", "maybe"), 'ballast fft: --protect: expected one of off, detect, correct, got "maybe"'),
+            (("fft", iris, "--colour", "red"), "ballast fft: not expected: --colour red"),
+            (("nonsense",), 'ballast: expected a subcommand (kmeans, fft, qr, lstsq, bench, tune, info), got "nonsense"'),
+            ((), "ballast: expected a subcommand (kmeans, fft, qr, lstsq, bench, tune, info), got none"),
+            (("tune", "fft_c2c_f32_n072_b1_fwd"), "072"),
+        ):
+            with self.subTest(arguments=arguments):
+                self.assertIn(message, run(*arguments, status=2).stderr)
+
+    def test_bytes_of_names_reach_terminal_and_json_escaped(self):
+        name = os.fsencode(self.dir) + b"/\x1b[31m\xff\ny\xe2\x80\xae\xc3\xa9.npy"
+        shown = "/\\x1b[31m\\xff\\ny\\u{202e}é.npy"
+        for arguments in (("fft", name), ("fft", DATA / "iris.csv", "-o", name + b".txt"), ("fft", DATA / "iris.csv", name),
+                          ("fft", DATA / "iris.csv", "--backend", name), (name,)):
+            done = subprocess.run([BALLAST, *arguments], capture_output=True)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(shown, done.stderr.decode())
+        folder = self.dir / "\udcff\x1b"
+        done = subprocess.run([BALLAST, "info", "--json"], capture_output=True, env={**os.environ, "BALLAST_CACHE_DIR": folder})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(json.loads(done.stdout)["cuda"]["cache"].endswith("/\\xff\\x1b"))
 
     def test_cuda_computes_or_says_why_not(self):
         values = self.random.normal(size=(40, 1000)).astype("f4")
@@ -414,6 +665,13 @@ class Injection(WithFolder):
                     if result is None or not np.array_equal(result, clean, equal_nan=True):
                         return True
         return False
+
+    def test_faults_are_injected_whatever_other_arguments_say(self):
+        for word in ("tune", "bench"):
+            seen = json.loads(subprocess.run([BALLAST, "fft", DATA / "sunspots.csv", "--events", word, "--json", "--inject",
+                                              "site=fft.stage,model=bit_flip,bit=62,seed=1"], capture_output=True, text=True, check=True, cwd=self.dir).stdout)
+            self.assertEqual(seen["report"]["detected"], 1)
+            self.assertIn("recomputed", (self.dir / word).read_text())
 
     def test_event_log_and_status_3(self):
         log = self.dir / "events.jsonl"

@@ -1,0 +1,85 @@
+// See terminal.hpp.
+#include "terminal.hpp"
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+namespace ballast::tools {
+
+namespace {
+
+struct decoded {
+  std::uint32_t character = 0;
+  std::size_t bytes = 0;  // 0: not UTF-8
+};
+
+// The first character of `text` by the table of well-formed sequences in the Unicode Standard, section 3.9.
+decoded first_character(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return {lead, 1};
+  const std::size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4) return {};
+  std::uint32_t character = lead & (0xffu >> (bytes + 1));
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xc0u) != 0x80u) return {};
+    character = character << 6 | (byte(i) & 0x3fu);
+  }
+  constexpr std::uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (character < least[bytes] || character > 0x10ffff || (character >= 0xd800 && character <= 0xdfff)) return {};
+  return {character, bytes};
+}
+
+// Characters that end a line or turn the direction of what follows.
+bool deceives(std::uint32_t c) {
+  return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string made;
+  while (!text.empty()) {
+    const auto [character, bytes] = first_character(text);
+    if (bytes == 0) {
+      made += fmt::format("\\x{:02x}", static_cast<unsigned char>(text.front()));
+    } else if (character == '\n') {
+      made += "\\n";
+    } else if (character == '\t') {
+      made += "\\t";
+    } else if (character < ' ' || (character >= 0x7f && character <= 0x9f)) {
+      made += fmt::format("\\x{:02x}", character);
+    } else if (deceives(character)) {
+      made += fmt::format("\\u{{{:x}}}", character);
+    } else {
+      made += text.substr(0, bytes);
+    }
+    text.remove_prefix(bytes == 0 ? 1 : bytes);
+  }
+  return made;
+}
+
+std::string printable(const std::filesystem::path& file) { return printable(std::string_view(file.native())); }
+
+void open_standard_streams() {
+  for (int stream = 0; stream < 3; ++stream) {
+    // The other direction than the stream's, so that its use is an error.
+    if (fcntl(stream, F_GETFD) == -1 && errno == EBADF && open("/dev/null", stream == 0 ? O_WRONLY : O_RDONLY) != stream) return;
+  }
+}
+
+int checked_output(const char* program, int status) {
+  errno = 0;
+  const bool lost = std::ferror(stdout) != 0;
+  if (std::fflush(stdout) == 0 && !lost) return status;
+  fmt::print(stderr, "{}: standard output could not be written in full: {}\n", program,
+             errno != 0 ? std::strerror(errno) : "an earlier write failed");
+  return status == 0 ? 1 : status;
+}
+
+}  // namespace ballast::tools
