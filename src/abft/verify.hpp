@@ -21,18 +21,22 @@ struct guarded_threshold {
 inline constexpr std::uint32_t k_pass = 0x5aa5c33c;
 inline constexpr std::uint32_t k_fail = 0xa55a3cc3;
 
-// k_pass if |residual| ≤ threshold and both copies of the threshold agree. Written so that NaN and Inf fail.
+// Whether both copies agree on a number. An infinite threshold would pass everything.
+BALLAST_HD inline bool is_sound(const guarded_threshold& tau) { return tau.value == tau.twin && tau.value <= 0x1.fffffffffffffp1023; }
+
+// k_pass if |residual| ≤ threshold and both copies of the threshold agree. Written so that NaN and Inf fail, on either side.
 BALLAST_HD inline std::uint32_t verify(double residual, const guarded_threshold& tau) {
   const double size = residual < 0 ? -residual : residual;
-  const bool agree = tau.value == tau.twin;  // a NaN threshold fails as well
-  return size <= tau.value && size <= tau.twin && agree ? k_pass : k_fail;
+  return size <= tau.value && size <= tau.twin && is_sound(tau) ? k_pass : k_fail;
 }
 
-// The same for a complex residual: |ρ|² against τ².
+// The same for a complex residual: |ρ|² against τ², whose squares must not overflow.
 BALLAST_HD inline std::uint32_t verify(double residual_re, double residual_im, const guarded_threshold& tau) {
   const double size = residual_re * residual_re + residual_im * residual_im;
-  const bool agree = tau.value == tau.twin;
-  return size <= tau.value * tau.value && size <= tau.twin * tau.twin && agree ? k_pass : k_fail;
+  guarded_threshold squared;
+  squared.value = tau.value * tau.value;
+  squared.twin = tau.twin * tau.twin;
+  return tau.value == tau.twin ? verify(size, squared) : k_fail;
 }
 
 }  // namespace ballast::abft

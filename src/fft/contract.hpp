@@ -43,7 +43,8 @@ struct geometry {
 // Everything about one execution but the data.
 struct call {
   fft::direction direction = fft::direction::forward;
-  double scale = 1;  // the factor of the norm
+  double scale = 1;        // the factor of the norm
+  double check_scale = 1;  // the same, computed apart, for checks: what the data were multiplied with does not vouch for itself
   bool in_place = false;
   ballast::protection protection = ballast::protection::correct;
   int threads = 1;

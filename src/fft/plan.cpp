@@ -118,20 +118,14 @@ bool layouts_agree(const geometry& g) {
          agree(g.batch, real.distance, complex.distance);
 }
 
-struct checked_call {
-  double scale;
-  bool in_place;
-};
-
-// Checks where the operands lie, for problems of any kind.
-checked_call check_call(const plan::implementation& plan, direction way, const std::string& token, const bytes& in, const bytes& out) {
-  const fft::problem& problem = plan.problem;
+// Checks where the operands lie, for problems of any kind. Whether the transform is in place.
+bool check_call(const plan::implementation& plan, const std::string& token, const bytes& in, const bytes& out) {
   const geometry& g = plan.shape;
   const auto check_size = [&](const bytes& span, const side& needed, std::string_view name) {
     if (span.count < static_cast<std::size_t>(needed.extent))
       throw invalid_argument_error(fmt::format("{}: {}: expected at least {} elements, got {}", token, name, needed.extent, span.count));
     if (span.data == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected data, got a null pointer", token, name));
-    const std::size_t part = problem.precision == precision::f32 ? sizeof(float) : sizeof(double);
+    const std::size_t part = plan.problem.precision == precision::f32 ? sizeof(float) : sizeof(double);
     if (reinterpret_cast<std::uintptr_t>(span.data) % part != 0)
       throw invalid_argument_error(fmt::format("{}: {}: expected data at a multiple of {} bytes, got another address", token, name, part));
   };
@@ -149,10 +143,15 @@ checked_call check_call(const plan::implementation& plan, direction way, const s
         fmt::format("{}: in place: expected layouts that give each signal the same bytes in and out{}, got different ones", token,
                     g.kind == kind::c2c ? "" : " (real rows padded to n/2 + 1 complex elements)"));
 
-  const double points = static_cast<double>(g.points());
-  const double whole =
-      way == direction::forward ? (problem.norm == norm::forward ? 1 / points : 1) : (problem.norm == norm::backward ? 1 / points : 1);
-  return {problem.norm == norm::ortho ? 1 / std::sqrt(points) : whole, overlap};
+  return overlap;
+}
+
+// The factor of the norm is computed once for the data and once for the checks.
+call call_of(const plan::implementation& plan, direction way, bool in_place, run::recorder& seen, inject::active_injector& injector) {
+  const double scale = norm_factor(plan.shape, plan.problem.norm, way);
+  const double check_scale = norm_factor(plan.shape, plan.problem.norm, way);
+  return {way,  scale,   check_scale, in_place, plan.how.protection, threads_of(plan.how), plan.how.stream, plan.how.workspace,
+          seen, injector};
 }
 
 report execute(const plan::implementation& plan, direction way, kind wanted, precision type, const bytes& in, const bytes& out) {
@@ -161,17 +160,14 @@ report execute(const plan::implementation& plan, direction way, kind wanted, pre
   if (problem.kind != wanted || problem.precision != type)
     throw invalid_argument_error(fmt::format("{}: expected data for {} {}, got data for {} {}", token, to_string(problem.kind),
                                              to_string(problem.precision), to_string(wanted), to_string(type)));
-  const checked_call checked = check_call(plan, way, token, in, out);
+  const bool in_place = check_call(plan, token, in, out);
   inject::active_injector injector(plan.how.faults, "fft");
   using ballast::cuda::residence;
   const bool here = plan.work_here != nullptr && ballast::cuda::residence_of(in.data) == residence::host &&
                     ballast::cuda::residence_of(out.data) == residence::host;
   run::recorder seen(token, here ? backend::cpu : plan.backend, plan.scheme, plan.how, injector);
   if (here) ballast::cuda::current_device()->synchronize(plan.how.stream);  // what is ordered there may still write pinned operands
-  (here ? plan.work_here : plan.work)
-      ->run(in.data, const_cast<void*>(out.data),
-            call{way, checked.scale, checked.in_place, plan.how.protection, threads_of(plan.how), plan.how.stream, plan.how.workspace, seen,
-                 injector});
+  (here ? plan.work_here : plan.work)->run(in.data, const_cast<void*>(out.data), call_of(plan, way, in_place, seen, injector));
   return seen.finish();
 }
 
@@ -192,13 +188,11 @@ pending_report plan::enqueue(direction way, const void* in, void* out) const {
   const auto bytes_of = [&](const void* data, const side& s) {
     return bytes{data, static_cast<std::size_t>(s.extent), static_cast<std::size_t>(width) * (s.real ? 1 : 2)};
   };
-  const double scale = check_call(plan, way, token, bytes_of(in, plan.shape.input), bytes_of(out, plan.shape.output)).scale;
+  (void)check_call(plan, token, bytes_of(in, plan.shape.input), bytes_of(out, plan.shape.output));
   auto made = std::make_unique<pending_report::implementation>(pending_report::implementation{
       implementation_, plan.how, token, plan.backend, std::string(plan.scheme), inject::active_injector(plan.how.faults, "fft"), nullptr});
   run::recorder unused(token, plan.backend, plan.scheme, plan.how, made->injector);
-  made->work = plan.work->enqueue(
-      in, out,
-      call{way, scale, in == out, plan.how.protection, threads_of(plan.how), plan.how.stream, plan.how.workspace, unused, made->injector});
+  made->work = plan.work->enqueue(in, out, call_of(plan, way, in == out, unused, made->injector));
   if (!made->work)
     throw unsupported_error(fmt::format("{}: expected the cuda backend for enqueue, got {}", token, to_string(plan.backend)));
   return pending_report(std::move(made));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -172,6 +173,12 @@ side resolve_side(const problem& value, const layout& given, bool is_input, std:
 }
 
 }  // namespace
+
+double norm_factor(const geometry& shape, norm wanted, direction way) {
+  const double points = static_cast<double>(shape.points());
+  if (wanted == norm::ortho) return 1 / std::sqrt(points);
+  return wanted == (way == direction::forward ? norm::forward : norm::backward) ? 1 / points : 1;
+}
 
 geometry resolve(const problem& value) {
   const std::string token = to_token(value, natural_direction(value.kind));

@@ -32,6 +32,7 @@ class emulated_target final : public target {
     };
     return std::shared_ptr<const watched>(new watched{emulator(which.where, order)});
   }
+  double floor() const override { return test::k_floor; }
   execution how(std::uint64_t, protection guard, const inject::plan* faults) const override {
     execution made;
     made.backend = backend::cuda;

@@ -14,6 +14,7 @@ class host_target final : public target {
   backend where() const override { return which_; }
   std::string_view signal_site() const override { return "fft.signal"; }
   std::shared_ptr<const void> prepare(const fft_case&, std::uint64_t) const override { return nullptr; }
+  double floor() const override { return test::k_host_floor; }
   execution how(std::uint64_t order, protection guard, const inject::plan* faults) const override {
     execution made;
     made.backend = which_;

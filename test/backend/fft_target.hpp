@@ -36,6 +36,7 @@ class target {
   // Threads may run in different orders, numbered from 1: with more threads on the host, with another seed on the emulator. Results must be
   // the same bits for all of them. What a case needs in an order is there as long as the result of `prepare` lives.
   virtual std::shared_ptr<const void> prepare(const fft_case& which, std::uint64_t order) const = 0;
+  virtual double floor() const = 0;  // in units of effect_unit
   virtual execution how(std::uint64_t order, protection guard, const inject::plan* faults = nullptr) const = 0;
   // Memory that the backend computes in. The host can read it.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) const = 0;

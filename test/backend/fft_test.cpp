@@ -22,7 +22,6 @@
 namespace ballast::fft {
 namespace {
 
-using test::k_floor;
 using test::same;
 using test::subject;
 
@@ -164,10 +163,10 @@ TEST(fft, every_site_and_model_is_survived) {
               ASSERT_EQ(wanted.model, inject::model::stuck_at) << to_json(seen);
               continue;
             }
-            ASSERT_LE(under.effect(out), seen.verdict == verdict::clean ? k_floor : 0) << to_json(seen);
+            ASSERT_LE(under.effect(out), seen.verdict == verdict::clean ? on.floor() : 0) << to_json(seen);
             // A struck check must not spoil data.
             ASSERT_TRUE(data || under.effect(out) == 0);
-            ASSERT_TRUE(!comparable || off_effect <= k_floor || seen.verdict != verdict::clean) << "effect " << off_effect;
+            ASSERT_TRUE(!comparable || off_effect <= on.floor() || seen.verdict != verdict::clean) << "effect " << off_effect;
             if (emulated) {
               ASSERT_TRUE(row.role != inject::site_role::checker || seen.false_alarms == seen.recomputed) << to_json(seen);
             }
@@ -216,8 +215,8 @@ TEST(fft, random_flips_above_the_floor_are_all_found) {
       std::vector<T> bare = given.fresh(), out = given.fresh();
       (void)given.run(under.bare, bare);
       const report seen = given.run(under.guarded, out);
-      ASSERT_LE(under.effect(out), k_floor) << trial;
-      if (under.effect(bare) > k_floor) {
+      ASSERT_LE(under.effect(out), on.floor()) << trial;
+      if (under.effect(bare) > on.floor()) {
         ++above;
         ASSERT_EQ(seen.verdict, verdict::recomputed) << trial << " effect " << under.effect(bare);
       }

@@ -81,7 +81,7 @@ class fft_subject final : public subject {
         reference.push_back((to_reals || i % 2 == 0 ? value.real() : value.imag()) * scale);
         size += static_cast<double>(reference.back() * reference.back());
       }
-      floors.push_back(test::detection_floor(problem_) * std::sqrt(size));
+      floors.push_back(test::k_host_floor * test::effect_unit(problem_) * std::sqrt(size));
     }
     judged_.emplace(std::move(reference), out_words_, std::move(floors));
   }

@@ -35,9 +35,12 @@ inline double error_bound_of_kind(const fft::problem& problem) { return error_bo
 
 // The unit that the effect of a fault is measured in, relative to the norm of a signal: the error of a clean transform is about 0.4 of it.
 inline double effect_unit(const fft::problem& problem) { return unit_roundoff(problem.precision) * std::sqrt(log_of_points(problem) + 1); }
-// Effects of more than so many units are never missed. Derivation: a threshold is at most 11 units, and a random-phase checksum of an
-// effect of 400 is below 11 in all of its four components with a chance of (11/400)⁴ = 6·10⁻⁷.
+// Effects of more than so many units are never missed on a GPU. Derivation: a threshold is at most 11 units, and a random-phase checksum of
+// an effect of 400 is below 11 in all of its four components with a chance of (11/400)⁴ = 6·10⁻⁷.
 inline constexpr double k_floor = 400;
+// The same on the host. Derivation: every single number has a response of at least 1/4, and results whose residual is above half of a
+// threshold, 4 to 10 units, must come out twice: docs/design/fft.md, "Floor".
+inline constexpr double k_host_floor = 60;
 inline double detection_floor(const fft::problem& problem) { return k_floor * effect_unit(problem); }
 
 }  // namespace ballast::test

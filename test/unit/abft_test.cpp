@@ -27,6 +27,12 @@ TEST(verify, nan_and_inf_fail) {
   EXPECT_EQ(verify(std::numeric_limits<double>::quiet_NaN(), tau), k_fail);
   EXPECT_EQ(verify(std::numeric_limits<double>::infinity(), tau), k_fail);
   EXPECT_EQ(verify(0.0, guarded_threshold(std::numeric_limits<double>::quiet_NaN())), k_fail);
+  const guarded_threshold infinite(std::numeric_limits<double>::infinity());
+  for (const double residual : {0.0, 1.0, std::numeric_limits<double>::infinity()}) {
+    EXPECT_EQ(verify(residual, infinite), k_fail);
+    EXPECT_EQ(verify(residual, residual, infinite), k_fail);
+    EXPECT_EQ(verify(residual, 0.0, guarded_threshold(1e200)), k_fail) << "its square overflows";
+  }
   EXPECT_EQ(verify(std::numeric_limits<double>::quiet_NaN(), 0.0, guarded_threshold(1)), k_fail);
   EXPECT_EQ(verify(0.0, std::numeric_limits<double>::quiet_NaN(), guarded_threshold(1)), k_fail);
 }

@@ -3,7 +3,7 @@
 // Source: L. Bluestein, 1970; the formula is in fft/wide.hpp.
 //
 // The two long transforms are volumes with their own protection; the products around them are covered by a check of each signal from its
-// input to its output ("fft.end_to_end").
+// input to its output ("fft.end_to_end"), and are made twice, the second time with other tables: the bits must agree.
 #pragma once
 
 #include <complex>
@@ -48,7 +48,10 @@ class convolution final : public transform {
   void run_signal(const item& one, T* out, workspace& mine) const;
   void gather(const item& one, signal& x) const;
   encoded encode(const item& one, signal& x) const;
-  bool compute(const item& one, workspace& mine) const;
+  // What became of a computation. failed: one of the long transforms could not be repaired. differs: a product came out differently the
+  // second time.
+  enum class computed : std::uint8_t { done, failed, differs };
+  computed compute(const item& one, workspace& mine) const;
   bool transform_long(const item& one, direction way, const signal& from, signal& to, int which) const;
   abft::finding verify(const item& one, const encoded& input, const signal& y) const;
   void scatter(const signal& y, std::int64_t number, direction way, T* out) const;
@@ -61,7 +64,11 @@ class convolution final : public transform {
   std::int64_t n_;
   std::int64_t length_;  // of the convolution
   std::unique_ptr<volume<T>> inner_;
-  signal chirp_, filter_;
+  // The second set is the check's.
+  struct factor_tables {
+    signal chirp, filter;
+  };
+  factor_tables factors_[2];
   axis_weights<T> weights_;
   mutable workspace_pool<workspace> memory_;
 };

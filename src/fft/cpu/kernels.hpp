@@ -13,8 +13,7 @@ namespace ballast::fft::cpu {
 inline constexpr int k_max_lanes = 16;
 inline constexpr int k_block = 16;  // rows summed in working precision before the sum is promoted
 
-// Weighted sums of the lanes of a tile. Weights are rows of 4 scalars (a₀.re, a₀.im, a₁.re, a₁.im) for complex-linear checks, or of 8
-// (for each vector: what re adds to (re, im) of the sum, then what im adds) for real-linear ones.
+// Weighted sums of the lanes of a tile: re and im of both vectors.
 struct alignas(64) lane_sums {
   double high[4][k_max_lanes];
   double low[4][k_max_lanes];   // what high lost to rounding; kept for double data only
@@ -26,10 +25,13 @@ struct alignas(64) lane_verdicts {
   double value[k_max_lanes];           // thresholds
   double twin[k_max_lanes];            // and their copies
   double size[2][k_max_lanes];         // |residual|, as |re| + |im|
-  std::uint64_t word[2][k_max_lanes];  // k_lane_pass, or anything else
+  std::uint64_t word[2][k_max_lanes];  // k_lane_pass, k_lane_repeat, or anything else
 };
 inline constexpr std::uint64_t k_lane_pass = 0x5aa5c33c3cc3a55a;
+inline constexpr std::uint64_t k_lane_repeat = 0xa5c33c5aa53c5ac3;  // right if it comes out the same again, bit by bit
 
+// The input side. Weights are rows of 4 scalars (b₀.re, b₀.im, b₁.re, b₁.im) for complex-linear checks, or of 8 (for each vector: what re
+// adds to (re, im) of the sum, then what im adds) for real-linear ones.
 template <class T>
 struct encoder {
   const T* weights = nullptr;  // null: do not encode
@@ -37,14 +39,14 @@ struct encoder {
   lane_sums* sums = nullptr;
 };
 
-// The output side of a complex-linear line. Its second weight vector is the first times random signs ε, so that both sums come from
-// one product a row: Σ a₀x and Σ εa₀x are the sum and the difference of the sums over the rows with ε = 1 and ε = −1. Of each pair of rows
-// one has each sign: order[m] is 1 if the second one of pair m has ε = 1. Weights: rows of (a₀.re, a₀.im), within a pair ε = 1 first.
-// With `coarse`, rows are freed of their twiddle factors on the way (see twiddle_rows).
+// The output side of a line: weights of both vectors in one (fft/weights.hpp). The sums are those of the first half of the rows plus and
+// minus those of the second. Weights: a row has 2 scalars (re, im) if the check is complex-linear, else 4 (what the real part adds to re
+// and im of the sum, then what the imaginary part does). With `coarse`, rows are freed of their twiddle factors on the way (see
+// twiddle_rows).
 template <class T>
-struct signed_sum {
+struct output_sum {
   const T* weights = nullptr;
-  const std::int32_t* order = nullptr;
+  bool general = false;
   lane_sums* sums = nullptr;
   const T* coarse = nullptr;
   const T* fine = nullptr;
@@ -98,13 +100,12 @@ struct kernel_table {
   // load_rows: lane l is 2·rows contiguous scalars at base + l·lane_stride. load_columns: row j is `used` contiguous complex numbers.
   void (*load_rows)(const T* base, std::int64_t lane_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode);
   void (*load_columns)(const T* base, std::int64_t row_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode);
-  // load_blocks: row-wise from blocks that store_block wrote: block t holds elements tW … tW + W − 1 of each lane, lane l in its row l.
-  // Returns the number of blocks whose seal (at seals + t·seal_stride) does not match what was read.
+  // load_blocks: row-wise from blocks that store_blocks wrote: block t holds elements tW … tW + W − 1 of each lane, lane l in its row l.
+  // Returns the number of blocks whose seal (at seals + t·seal_stride) does not match what lies in the tile now.
   std::int64_t (*load_blocks)(const T* base, std::int64_t block_stride, int used, std::int64_t rows, T* tile, const T* seals,
                               std::int64_t seal_stride, const encoder<T>& encode);
-  void (*sum_tile)(const T* tile, std::int64_t rows, const encoder<T>& encode, bool with_squares);  // starts from zero
-
-  void (*sum_signed)(const T* tile, std::int64_t rows, const signed_sum<T>& encode);  // starts from zero
+  void (*sum_tile)(const T* tile, std::int64_t rows, const encoder<T>& encode);    // starts from zero
+  void (*sum_outputs)(const T* tile, std::int64_t rows, const output_sum<T>& of);  // starts from zero
 
   // threshold = factor · √squares + least, for each lane. False if some of the `used` squares are outside [low, high] or NaN.
   bool (*set_thresholds)(const lane_sums& input, int used, double factor, double least, double low, double high, lane_verdicts& to);
@@ -113,11 +114,13 @@ struct kernel_table {
   // Stores of verified tiles.
   void (*store_rows)(const T* tile, std::int64_t scalars, int used, T* base, std::int64_t lane_stride, bool stream);
   void (*store_columns)(const T* tile, std::int64_t rows, int used, T* base, std::int64_t row_stride, bool stream);
-  // Copies `rows` rows as they are. Unless `seals` is null each group of W rows gets a seal: a word for each lane, made of all the words
-  // of that lane in the group. The seal of group r is at seals + r·W.
-  void (*store_blocks)(const T* tile, std::int64_t rows, T* base, T* seals);
-  void (*seal_rows)(const T* tile, std::int64_t rows, T* seal);                                // one seal over all rows
-  void (*extend_seals)(const T* tile, std::int64_t rows, T* seals, std::int64_t seal_stride);  // row j extends its own seal
+
+  // Seals: words that change with every bit of what they are made of. seal_blocks: one word for each W rows, of their first `used` lanes.
+  // It is the same for those numbers transposed, as load_blocks sees them. seal_rows: a word for each lane, of all rows. extend_seals: row
+  // j extends `from` to `to`, of a word for each lane.
+  void (*seal_blocks)(const T* tile, std::int64_t rows, int used, T* seals);
+  void (*seal_rows)(const T* tile, std::int64_t rows, T* seal);
+  void (*extend_seals)(const T* tile, std::int64_t rows, const T* from, T* to);
 
   // One stage of the transform of length n = radix · s · m, s being the product of the radices done. twiddles: m rows of radix − 1 complex
   // numbers, null for m = 1. roots: for odd radices cos and sin of 2πjk/radix, j, k = 1 … (radix − 1)/2.
@@ -127,7 +130,9 @@ struct kernel_table {
   // y_j = x_j · w_j (or with the conjugate), w a table of complex numbers; rows from `rows` to `padded` become zero.
   void (*multiply_rows)(const T* x, T* y, std::int64_t rows, std::int64_t padded, const T* w, bool swapped);
   // Row j times coarse[j] · fine[j][lane], the twiddle factors between the two passes of a large transform, or their conjugates.
-  void (*twiddle_rows)(const T* x, T* y, std::int64_t rows, const T* coarse, const T* fine, bool conjugate, bool swapped);
+  // Unless `seals` is null, the results are sealed as seal_blocks does.
+  void (*twiddle_rows)(const T* x, T* y, std::int64_t rows, const T* coarse, const T* fine, bool conjugate, bool swapped, int used,
+                       T* seals);
   void (*scale_rows)(T* tile, std::int64_t rows, T factor);
   // Between the complex transform of length m and the half spectrum (m + 1 rows) of a real one of length 2m. w_k = e^{−2πi k/2m}.
   void (*split_real)(const T* z, T* x, std::int64_t m, const T* w);

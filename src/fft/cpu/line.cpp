@@ -36,7 +36,8 @@ bool is_direct(std::int64_t n) {
 }
 
 template <class T>
-line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect) : form_(what), points_(static_cast<double>(n)) {
+line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, bool half_spectrum)
+    : form_(what), half_spectrum_(half_spectrum), points_(static_cast<double>(n)) {
   length_ = what == form::complex ? n : n / 2;
   rows_in_ = what == form::real_inverse ? length_ + 1 : length_;
   rows_out_ = what == form::real_forward ? length_ + 1 : length_;
@@ -88,73 +89,59 @@ void line<T>::make_convolution(std::int64_t n) {
 
 template <class T>
 void line<T>::make_weights(std::int64_t n, std::uint64_t stream) {
-  const bool forward_real = form_ == form::real_forward;
-  const bool inverse_real = form_ == form::real_inverse;
-  // a weighs the outputs: n complex numbers, n/2 + 1 of a half spectrum, or n reals.
-  const auto made = make_axis_weights<T>(n, stream, forward_real ? rows_out_ : n);
-  general_[0] = form_ != form::complex;
-  general_[1] = inverse_real;
+  const auto made = make_axis_weights<T>(n, choose_weights(form_, n, stream), rows_out_);
   // The kept half of a spectrum stands for the whole: its norm is up to √2 larger than what is summed.
-  sensitivity_ = (inverse_real ? std::sqrt(2.0) : 1) * (convolution_ > 0 ? k_convolution_sensitivity : 1);
+  const bool half = form_ == form::real_inverse || half_spectrum_;
+  sensitivity_ = (half ? std::sqrt(2.0) : 1) * (convolution_ > 0 ? k_convolution_sensitivity : 1);
   const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
   for (const bool swapped : {false, true}) {
-    auto& in = weights_[0][swapped];
-    auto& out = weights_[1][swapped];
+    auto& in = input_weights_[swapped];
+    auto& out = output_weights_[swapped];
     const auto turned = [&](std::complex<wide<T>> z) { return swapped && form_ == form::complex ? std::conj(z) : z; };
-    for (std::int64_t j = 0; j < rows_in_; ++j) {
+    for (std::int64_t j = 0; j < rows_encoded(); ++j) {
       for (int v = 0; v < k_vectors; ++v) {
         const auto& b = made.b[v];
-        if (form_ == form::complex) {
-          append(in, turned(b[at(j)]));
-        } else if (forward_real) {
+        if (form_ == form::real_forward) {
           append(in, b[at(2 * j)]);
           append(in, b[at(2 * j + 1)]);
-        } else {
-          // x_j = Σ_k c_k Re(X_k e^{2πi jk/n}), c_k = 1 for k = 0 and n/2, else 2.
-          const wide<T> half = j == 0 || 2 * j == n ? wide<T>(0.5) : wide<T>(1);
+        } else if (half) {
+          // z_j stands for itself and for its mirror image conj(z_j); the weights of an inverse transform are b backwards.
           const auto mirror = b[at((n - j) % n)];
-          const auto difference = (b[at(j)] - mirror) * half;
-          append(in, (b[at(j)] + mirror) * half);
-          append(in, std::complex<wide<T>>(difference.imag(), -difference.real()));
+          const auto own = form_ == form::complex ? turned(b[at(j)]) : mirror;
+          const auto other = form_ == form::complex ? turned(mirror) : b[at(j)];
+          const auto difference = own - other;
+          append(in, j == 0 || 2 * j == n ? own : own + other);
+          append(in, std::complex<wide<T>>(-difference.imag(), difference.real()));
+        } else {
+          append(in, turned(b[at(j)]));
         }
       }
     }
     for (std::int64_t k = 0; k < rows_out_; ++k) {
-      for (int v = 0; v < k_vectors; ++v) {
-        const auto& a = made.a[v];
-        if (inverse_real) {
-          append(out, a[at(2 * k)]);
-          append(out, a[at(2 * k + 1)]);
-        } else {
-          append(out, turned(a[at(k)]));
-        }
+      const auto& a = made.a[0];
+      if (form_ == form::real_inverse) {
+        append(out, a[at(2 * k)]);
+        append(out, a[at(2 * k + 1)]);
+      } else {
+        append(out, turned(a[at(k)]));
       }
-    }
-    if (inverse_real) continue;
-    for (std::int64_t k = 0; k < rows_out_; k += 2) {
-      const bool pair = k + 1 < rows_out_;
-      const std::int64_t swap = made.order[at(k / 2)] < 0 && pair ? 1 : 0;
-      if (!swapped) order_.push_back(static_cast<std::int32_t>(swap));
-      append(signed_[swapped], turned(made.a[0][at(k + swap)]));
-      if (pair) append(signed_[swapped], turned(made.a[0][at(k + 1 - swap)]));
     }
   }
 }
 
 template <class T>
-signed_sum<T> line<T>::output_weights(bool swapped, lane_sums* sums) const {
-  signed_sum<T> made;
-  if (general_[1]) return made;
-  made.weights = signed_[swapped].data();
-  made.order = order_.data();
+output_sum<T> line<T>::output_weights(bool swapped, lane_sums* sums) const {
+  output_sum<T> made;
+  made.weights = output_weights_[swapped].data();
+  made.general = form_ == form::real_inverse;
   made.sums = sums;
   made.swapped = swapped;
   return made;
 }
 
 template <class T>
-encoder<T> line<T>::weights(int output_side, bool swapped, lane_sums* sums) const {
-  return {weights_[output_side][swapped].data(), general_[output_side], sums};
+encoder<T> line<T>::input_weights(bool swapped, lane_sums* sums) const {
+  return {input_weights_[swapped].data(), form_ != form::complex || half_spectrum_, sums};
 }
 
 template <class T>

@@ -13,13 +13,11 @@
 
 namespace ballast::fft::cpu {
 
-// What a line takes and gives, as rows of a tile. complex: n → n. real_forward: n/2 pairs of reals → n/2 + 1, n even.
-// real_inverse: n/2 + 1 → n/2 pairs of reals, n even.
-enum class form : std::uint8_t { complex, real_forward, real_inverse };
-
 // The longest lines that a tile holds; those with a large prime factor, which are convolutions, need more than twice the rows.
 inline constexpr std::int64_t k_longest_line = 32768;
 inline constexpr std::int64_t k_longest_convolved_line = 8192;
+// Each of the two that make a line of up to 2^40 points; those above k_longest_line leave the second-level cache.
+inline constexpr std::int64_t k_longest_split_line = std::int64_t{1} << 20;
 
 // Whether a line of n points is transformed by its own stages, without a convolution.
 bool is_direct(std::int64_t n);
@@ -31,8 +29,10 @@ using striker = core::function_ref<void(inject::site where, std::int64_t step, T
 template <class T>
 class line {
  public:
-  // `stream` makes the weights of the lines of one problem independent. Without `protect` there are no weights.
-  line(form what, std::int64_t n, std::uint64_t stream, bool protect);
+  // Rows of a tile are what fft/weights.hpp says of `what`. `stream` makes the weights of the lines of one problem independent. Without
+  // `protect` there are no weights. half_spectrum: of a complex line of odd length, the input is n/2 + 1 rows, of which the tile makes the
+  // others (expand_spectrum); they are encoded before that.
+  line(form what, std::int64_t n, std::uint64_t stream, bool protect, bool half_spectrum = false);
 
   // Transforms the tile x (rows_in rows), with y as scratch; both have rows_scratch rows. Returns where the result (rows_out rows) is.
   // `ahead` is fetched meanwhile. With `swapped`, the halves of the rows exchange their roles: the inverse transform. Real forms know their
@@ -40,6 +40,7 @@ class line {
   T* run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& strike) const;
 
   std::int64_t rows_in() const { return rows_in_; }
+  std::int64_t rows_encoded() const { return half_spectrum_ ? rows_in_ / 2 + 1 : rows_in_; }
   std::int64_t rows_out() const { return rows_out_; }
   std::int64_t rows_scratch() const { return rows_scratch_; }
   std::int64_t stages() const { return stages_; }           // steps of inject::site::fft_stage
@@ -48,10 +49,9 @@ class line {
   double points() const { return points_; }
   double sensitivity() const { return sensitivity_; }  // what κ is multiplied with for this kind of line
 
-  // Sums of a tile before (side 0) and after (side 1) the transform into `sums`.
-  encoder<T> weights(int output_side, bool swapped, lane_sums* sums) const;
-  // The faster form of the output side; has weights only if the output is complex.
-  signed_sum<T> output_weights(bool swapped, lane_sums* sums) const;
+  // Sums of a tile before and after the transform into `sums`.
+  encoder<T> input_weights(bool swapped, lane_sums* sums) const;
+  output_sum<T> output_weights(bool swapped, lane_sums* sums) const;
 
  private:
   struct stage {
@@ -71,12 +71,10 @@ class line {
   std::int64_t convolution_ = 0;  // Bluestein's length, 0 without
   std::vector<stage> plan_;       // for convolution_ if there is one, else for length_
   std::vector<T> twiddles_, roots_;
-  std::vector<T> chirp_, filter_;  // of the convolution: fft/wide.hpp
-  std::vector<T> split_;           // e^{−2πi k/n} of the real forms
-  std::vector<T> weights_[2][2];   // [output side][swapped]
-  bool general_[2] = {false, false};
-  std::vector<T> signed_[2];  // [swapped]
-  std::vector<std::int32_t> order_;
+  std::vector<T> chirp_, filter_;                        // of the convolution: fft/wide.hpp
+  std::vector<T> split_;                                 // e^{−2πi k/n} of the real forms
+  std::vector<T> input_weights_[2], output_weights_[2];  // [swapped]
+  bool half_spectrum_ = false;
   std::int64_t rows_in_ = 1, rows_out_ = 1, rows_scratch_ = 1, stages_ = 0, twiddled_ = 0, butterflies_ = 0;
   double points_ = 1, sensitivity_ = 1;
 };

@@ -1,4 +1,4 @@
-// Loads and stores of tiles, and the seals of what waits in the workspace. Loads encode the rows that they have just read.
+// Loads and stores of tiles. Loads encode the rows that they have just read, and seal those that waited in the workspace.
 // Layer: backend "cpu".
 #include <cstring>
 
@@ -73,66 +73,31 @@ void load_columns(const T* base, std::int64_t row_stride, int used, std::int64_t
   }
 }
 
-// One step of a seal. Each step is a bijection of the seal and of each word, so a single changed word always shows; the rotation keeps
-// flips of one bit in several words from cancelling.
-template <class VU>
-HWY_INLINE VU extend(VU seal, VU re, VU im) {
-  return hn::Xor(hn::RotateRight<5>(hn::Add(seal, re)), im);
-}
-
-// A whole block: transposes it, and says whether it matches its seal.
-HWY_INLINE bool transpose_sealed(const T* HWY_RESTRICT from, T* HWY_RESTRICT to, const T* HWY_RESTRICT expected) {
-  const D d;
-  const hn::RebindToUnsigned<D> du;
-  V v[W];
-  auto seal = hn::Zero(du);
-#pragma GCC unroll 16
-  for (int l = 0; l < W; ++l) {
-    v[l] = hn::Load(d, from + l * k_row);
-    seal = extend(seal, hn::BitCast(du, v[l]), hn::BitCast(du, hn::Load(d, from + l * k_row + W)));
-  }
-  transpose(v);
-#pragma GCC unroll 16
-  for (int l = 0; l < W; ++l) hn::Store(v[l], d, to + l * k_row);
-  transpose_in(from + W, k_row, W, to + W, k_row);
-  return hn::AllTrue(du, hn::Eq(seal, hn::BitCast(du, hn::LoadU(d, expected))));
-}
-
 std::int64_t load_blocks(const T* base, std::int64_t block_stride, int used, std::int64_t rows, T* tile, const T* seals,
                          std::int64_t seal_stride, const encoder<T>& encode) {
-  const D d;
-  const hn::RebindToUnsigned<D> du;
   std::int64_t damaged = 0;
-  std::int64_t encoded = 0;
   begin(encode);
   for (std::int64_t j = 0; j < rows; j += W) {
     const T* from = base + j / W * block_stride;
     const std::int64_t count = HWY_MIN(static_cast<std::int64_t>(W), rows - j);
-    if (HWY_LIKELY(count == W && used == W && seals != nullptr)) {
-      damaged += transpose_sealed(from, tile + j * k_row, seals + j / W * seal_stride) ? 0 : 1;
+    if (HWY_LIKELY(count == W)) {
+      transpose_in(from, k_row, used, tile + j * k_row, k_row);
+      transpose_in(from + W, k_row, used, tile + j * k_row + W, k_row);
     } else {
-      if (seals != nullptr) {
-        auto seal = hn::Zero(du);
-        for (int l = 0; l < used; ++l)
-          seal = extend(seal, hn::BitCast(du, hn::Load(d, from + l * k_row)), hn::BitCast(du, hn::Load(d, from + l * k_row + W)));
-        const auto expected = hn::BitCast(du, hn::LoadU(d, seals + j / W * seal_stride));
-        if (!hn::AllTrue(du, hn::Eq(seal, expected))) ++damaged;
-      }
-      if (HWY_LIKELY(count == W)) {
-        transpose_in(from, k_row, used, tile + j * k_row, k_row);
-        transpose_in(from + W, k_row, used, tile + j * k_row + W, k_row);
-      } else {
-        HWY_ALIGN T turned[W * k_row];
-        transpose_in(from, k_row, used, turned, k_row);
-        transpose_in(from + W, k_row, used, turned + W, k_row);
-        std::memcpy(tile + j * k_row, turned, static_cast<std::size_t>(count * k_row) * sizeof(T));
-      }
+      HWY_ALIGN T turned[W * k_row];
+      transpose_in(from, k_row, used, turned, k_row);
+      transpose_in(from + W, k_row, used, turned + W, k_row);
+      std::memcpy(tile + j * k_row, turned, static_cast<std::size_t>(count * k_row) * sizeof(T));
     }
+    // Seals and sums are made of what lies in the tile, not of what was read from the workspace.
     const std::int64_t ready = j + count;
-    while (encoded < ready && (encoded + k_block <= ready || ready == rows)) {
-      const std::int64_t part = HWY_MIN(static_cast<std::int64_t>(k_block), ready - encoded);
-      encode_block(tile, encoded, part, encode);
-      encoded += part;
+    if (ready % k_block != 0 && ready != rows) continue;
+    const std::int64_t first = (ready - 1) / k_block * k_block;
+    T found[k_block / W];
+    encode_block(tile, first, ready - first, encode, seals == nullptr ? nullptr : found);
+    if (seals == nullptr) continue;
+    for (std::int64_t i = first; i < ready; i += W) {
+      if (std::memcmp(found + (i - first) / W, seals + i / W * seal_stride, sizeof(T)) != 0) ++damaged;
     }
   }
   return damaged;
@@ -186,43 +151,6 @@ void store_columns(const T* tile, std::int64_t rows, int used, T* base, std::int
         to[2 * l + 1] = tile[i * k_row + W + l];
       }
     }
-  }
-}
-
-void seal_rows(const T* tile, std::int64_t rows, T* seal) {
-  const D d;
-  const hn::RebindToUnsigned<D> du;
-  auto made = hn::Zero(du);
-  for (std::int64_t i = 0; i < rows; ++i)
-    made = extend(made, hn::BitCast(du, hn::Load(d, tile + i * k_row)), hn::BitCast(du, hn::Load(d, tile + i * k_row + W)));
-  hn::StoreU(hn::BitCast(d, made), d, seal);
-}
-
-void extend_seals(const T* tile, std::int64_t rows, T* seals, std::int64_t seal_stride) {
-  const D d;
-  const hn::RebindToUnsigned<D> du;
-  for (std::int64_t i = 0; i < rows; ++i) {
-    T* seal = seals + i * seal_stride;
-    const auto next = extend(hn::BitCast(du, hn::LoadU(d, seal)), hn::BitCast(du, hn::Load(d, tile + i * k_row)),
-                             hn::BitCast(du, hn::Load(d, tile + i * k_row + W)));
-    hn::StoreU(hn::BitCast(d, next), d, seal);
-  }
-}
-
-void store_blocks(const T* tile, std::int64_t rows, T* base, T* seals) {
-  const D d;
-  const hn::RebindToUnsigned<D> du;
-  for (std::int64_t j = 0; j < rows; j += W) {
-    auto seal = hn::Zero(du);
-    const std::int64_t end = HWY_MIN(rows, j + W);
-    for (std::int64_t i = j; i < end; ++i) {
-      const V re = hn::Load(d, tile + i * k_row);
-      const V im = hn::Load(d, tile + i * k_row + W);
-      seal = extend(seal, hn::BitCast(du, re), hn::BitCast(du, im));
-      hn::Store(re, d, base + i * k_row);
-      hn::Store(im, d, base + i * k_row + W);
-    }
-    if (seals != nullptr) hn::StoreU(hn::BitCast(d, seal), d, seals + j / W * W);
   }
 }
 

@@ -20,7 +20,7 @@ template <class T>
 one_pass<T>::one_pass(const geometry& shape, bool protect)
     : shape_(shape),
       lanes_(kernels<T>().lanes),
-      line_(form_of(shape), shape.n[2], 2, protect),
+      line_(form_of(shape), shape.n[2], 2, protect, shape.kind == kind::c2r && shape.n[2] % 2 == 1),
       tiles_(ceil_div(shape.batch, lanes_)),
       scratch_scalars_(core::checked_product(line_.rows_scratch(), 2 * lanes_)) {}
 
@@ -60,6 +60,7 @@ tile_job<T> one_pass<T>::common_job(const T* out, const call& how) const {
   job.transform = &line_;
   job.inverse = how.direction == direction::inverse;
   job.scale = how.scale;
+  job.check_scale = how.check_scale;
   job.from.lane = from.distance * (from.real ? 1 : 2);
   job.from.element = from.stride[2] * (from.real ? 1 : 2);
   job.to.lane = to.distance * (to.real ? 1 : 2);

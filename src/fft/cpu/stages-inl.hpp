@@ -2,6 +2,7 @@
 // Layer: backend "cpu".
 // Source: T. Stockham, 1966 (autosort stages); radix-2, 4 and 8 butterflies after J. Cooley, J. Tukey, 1965; odd ones by symmetric pairs.
 #include "fft/cpu/kernels.hpp"
+#include "fft/cpu/seals-inl.hpp"
 #include "fft/cpu/vectors-inl.hpp"
 
 // Included once for each target: no ordinary guard.
@@ -177,18 +178,24 @@ void multiply_rows(const T* x, T* y, std::int64_t rows, std::int64_t padded, con
   for (std::int64_t i = rows * k_row; i < padded * k_row; i += W) hn::Store(hn::Zero(d), d, y + i);
 }
 
-void twiddle_rows(const T* x, T* y, std::int64_t rows, const T* coarse, const T* fine, bool conjugate, bool swapped) {
+void twiddle_rows(const T* x, T* y, std::int64_t rows, const T* coarse, const T* fine, bool conjugate, bool swapped, int used, T* seals) {
   const D d;
   const std::int64_t re = swapped ? W : 0;
   const std::int64_t im = W - re;
-  for (std::int64_t j = 0; j < rows; ++j) {
-    const complex_vector near = {hn::Load(d, fine + j * k_row), hn::Load(d, fine + j * k_row + W)};
-    complex_vector w = times(near, hn::Set(d, coarse[2 * j]), hn::Set(d, coarse[2 * j + 1]));
-    if (conjugate) w.im = hn::Neg(w.im);
-    const complex_vector v = {hn::Load(d, x + j * k_row + re), hn::Load(d, x + j * k_row + im)};
-    const complex_vector z = times(v, w.re, w.im);
-    hn::Store(z.re, d, y + j * k_row + re);
-    hn::Store(z.im, d, y + j * k_row + im);
+  for (std::int64_t group = 0; group < rows; group += W) {
+    const std::int64_t end = HWY_MIN(rows, group + W);
+    seal_vector seal = hn::Zero(words());
+    for (std::int64_t j = group; j < end; ++j) {
+      const complex_vector near = {hn::Load(d, fine + j * k_row), hn::Load(d, fine + j * k_row + W)};
+      complex_vector w = times(near, hn::Set(d, coarse[2 * j]), hn::Set(d, coarse[2 * j + 1]));
+      if (conjugate) w.im = hn::Neg(w.im);
+      const complex_vector v = {hn::Load(d, x + j * k_row + re), hn::Load(d, x + j * k_row + im)};
+      const complex_vector z = times(v, w.re, w.im);
+      hn::Store(z.re, d, y + j * k_row + re);
+      hn::Store(z.im, d, y + j * k_row + im);
+      if (seals != nullptr) seal = seal_next(seal, swapped ? complex_vector{z.im, z.re} : z);
+    }
+    if (seals != nullptr) store_seal(seal, end - group, used, seals + group / W);
   }
 }
 

@@ -2,8 +2,9 @@
 // Layer: backend "cpu". Sums run in working precision over k_block rows, then in double (double data: in double with the lost part kept).
 #include <cstring>
 
+#include "fft/checks.hpp"
 #include "fft/cpu/kernels.hpp"
-#include "fft/cpu/vectors-inl.hpp"
+#include "fft/cpu/seals-inl.hpp"
 
 // Included once for each target: no ordinary guard.
 #if defined(BALLAST_FFT_SUMS_INL) == defined(HWY_TARGET_TOGGLE)
@@ -46,50 +47,53 @@ HWY_INLINE void promote_into(double* HWY_RESTRICT high, double* HWY_RESTRICT low
 #endif
 }
 
-// Adds `rows` ≤ k_block rows to the sums. `y` is the accumulator of what the imaginary parts give: shorter dependency chains.
-template <bool General, bool Squares>
-HWY_INLINE void sum_block(const T* HWY_RESTRICT tile, std::int64_t rows, const T* HWY_RESTRICT w, lane_sums& sums) {
+// Adds `rows` ≤ k_block rows to the sums. `y` is the accumulator of what the imaginary parts give: shorter dependency chains. With Seal,
+// the seals of all W rows go to `seals`.
+template <bool General, bool Seal>
+HWY_INLINE void sum_block(const T* HWY_RESTRICT tile, std::int64_t rows, const T* HWY_RESTRICT w, lane_sums& sums, T* HWY_RESTRICT seals) {
   const D d;
   V x0 = hn::Zero(d), x1 = x0, x2 = x0, x3 = x0, y0 = x0, y1 = x0, y2 = x0, y3 = x0, nr = x0, ni = x0;
-  for (std::int64_t j = 0; j < rows; ++j) {
-    const V re = hn::Load(d, tile + j * k_row);
-    const V im = hn::Load(d, tile + j * k_row + W);
-    if constexpr (General) {
-      x0 = hn::MulAdd(hn::Set(d, w[8 * j]), re, x0);
-      x1 = hn::MulAdd(hn::Set(d, w[8 * j + 1]), re, x1);
-      y0 = hn::MulAdd(hn::Set(d, w[8 * j + 2]), im, y0);
-      y1 = hn::MulAdd(hn::Set(d, w[8 * j + 3]), im, y1);
-      x2 = hn::MulAdd(hn::Set(d, w[8 * j + 4]), re, x2);
-      x3 = hn::MulAdd(hn::Set(d, w[8 * j + 5]), re, x3);
-      y2 = hn::MulAdd(hn::Set(d, w[8 * j + 6]), im, y2);
-      y3 = hn::MulAdd(hn::Set(d, w[8 * j + 7]), im, y3);
-    } else {
-      const V r0 = hn::Set(d, w[4 * j]), i0 = hn::Set(d, w[4 * j + 1]), r1 = hn::Set(d, w[4 * j + 2]), i1 = hn::Set(d, w[4 * j + 3]);
-      x0 = hn::MulAdd(r0, re, x0);
-      x1 = hn::MulAdd(i0, re, x1);
-      y0 = hn::NegMulAdd(i0, im, y0);
-      y1 = hn::MulAdd(r0, im, y1);
-      x2 = hn::MulAdd(r1, re, x2);
-      x3 = hn::MulAdd(i1, re, x3);
-      y2 = hn::NegMulAdd(i1, im, y2);
-      y3 = hn::MulAdd(r1, im, y3);
-    }
-    if constexpr (Squares) {
+  for (std::int64_t group = 0; group < rows; group += Seal ? W : k_block) {
+    const std::int64_t end = HWY_MIN(rows, group + (Seal ? W : k_block));
+    seal_vector seal = hn::Zero(words());
+    for (std::int64_t j = group; j < end; ++j) {
+      const complex_vector v = complex_at(tile, j);
+      const V re = v.re, im = v.im;
+      if constexpr (Seal) seal = seal_next(seal, v);
+      if constexpr (General) {
+        x0 = hn::MulAdd(hn::Set(d, w[8 * j]), re, x0);
+        x1 = hn::MulAdd(hn::Set(d, w[8 * j + 1]), re, x1);
+        y0 = hn::MulAdd(hn::Set(d, w[8 * j + 2]), im, y0);
+        y1 = hn::MulAdd(hn::Set(d, w[8 * j + 3]), im, y1);
+        x2 = hn::MulAdd(hn::Set(d, w[8 * j + 4]), re, x2);
+        x3 = hn::MulAdd(hn::Set(d, w[8 * j + 5]), re, x3);
+        y2 = hn::MulAdd(hn::Set(d, w[8 * j + 6]), im, y2);
+        y3 = hn::MulAdd(hn::Set(d, w[8 * j + 7]), im, y3);
+      } else {
+        const V r0 = hn::Set(d, w[4 * j]), i0 = hn::Set(d, w[4 * j + 1]), r1 = hn::Set(d, w[4 * j + 2]), i1 = hn::Set(d, w[4 * j + 3]);
+        x0 = hn::MulAdd(r0, re, x0);
+        x1 = hn::MulAdd(i0, re, x1);
+        y0 = hn::NegMulAdd(i0, im, y0);
+        y1 = hn::MulAdd(r0, im, y1);
+        x2 = hn::MulAdd(r1, re, x2);
+        x3 = hn::MulAdd(i1, re, x3);
+        y2 = hn::NegMulAdd(i1, im, y2);
+        y3 = hn::MulAdd(r1, im, y3);
+      }
       nr = hn::MulAdd(re, re, nr);
       ni = hn::MulAdd(im, im, ni);
     }
+    if constexpr (Seal) store_seal(seal, end - group, W, seals + group / W);
   }
   promote_into(sums.high[0], sums.low[0], hn::Add(x0, y0));
   promote_into(sums.high[1], sums.low[1], hn::Add(x1, y1));
   promote_into(sums.high[2], sums.low[2], hn::Add(x2, y2));
   promote_into(sums.high[3], sums.low[3], hn::Add(x3, y3));
-  if constexpr (Squares) {
 #if BALLAST_FFT_BITS == 32
-    promote_into(sums.squares, nullptr, hn::Add(nr, ni));
+  promote_into(sums.squares, nullptr, hn::Add(nr, ni));
 #else
-    hn::StoreU(hn::Add(hn::LoadU(d, sums.squares), hn::Add(nr, ni)), d, sums.squares);
+  hn::StoreU(hn::Add(hn::LoadU(d, sums.squares), hn::Add(nr, ni)), d, sums.squares);
 #endif
-  }
 }
 
 HWY_INLINE void clear(lane_sums& sums) {
@@ -102,77 +106,81 @@ HWY_INLINE void begin(const encoder<T>& encode) {
   if (encode.weights != nullptr) clear(*encode.sums);
 }
 
-HWY_INLINE void encode_block(const T* tile, std::int64_t first, std::int64_t rows, const encoder<T>& encode) {
+// Encodes rows first … first + rows − 1 of a tile. Unless `seals` is null, their seals go there.
+HWY_INLINE void encode_block(const T* tile, std::int64_t first, std::int64_t rows, const encoder<T>& encode, T* seals = nullptr) {
+  const bool together = seals != nullptr && encode.weights != nullptr && !encode.general;
+  if (seals != nullptr && !together) seal_blocks(tile + first * k_row, rows, W, seals);
   if (encode.weights == nullptr) return;
-  if (encode.general)
-    sum_block<true, true>(tile + first * k_row, rows, encode.weights + 8 * first, *encode.sums);
+  const T* w = encode.weights + (encode.general ? 8 : 4) * first;
+  if (together)
+    sum_block<false, true>(tile + first * k_row, rows, w, *encode.sums, seals);
+  else if (encode.general)
+    sum_block<true, false>(tile + first * k_row, rows, w, *encode.sums, nullptr);
   else
-    sum_block<false, true>(tile + first * k_row, rows, encode.weights + 4 * first, *encode.sums);
+    sum_block<false, false>(tile + first * k_row, rows, w, *encode.sums, nullptr);
 }
 
-void sum_tile(const T* tile, std::int64_t rows, const encoder<T>& encode, bool with_squares) {
+void sum_tile(const T* tile, std::int64_t rows, const encoder<T>& encode) {
   clear(*encode.sums);
-  for (std::int64_t j = 0; j < rows; j += k_block) {
-    const std::int64_t count = HWY_MIN(static_cast<std::int64_t>(k_block), rows - j);
-    if (with_squares)
-      encode_block(tile, j, count, encode);
-    else if (encode.general)
-      sum_block<true, false>(tile + j * k_row, count, encode.weights + 8 * j, *encode.sums);
-    else
-      sum_block<false, false>(tile + j * k_row, count, encode.weights + 4 * j, *encode.sums);
-  }
+  for (std::int64_t j = 0; j < rows; j += k_block) encode_block(tile, j, HWY_MIN(static_cast<std::int64_t>(k_block), rows - j), encode);
 }
 
 template <bool Untwiddle>
-HWY_INLINE complex_vector row_of(const T* HWY_RESTRICT tile, std::int64_t j, const signed_sum<T>& encode) {
+HWY_INLINE complex_vector row_of(const T* HWY_RESTRICT tile, std::int64_t j, const output_sum<T>& of) {
   const D d;
-  complex_vector v = {hn::Load(d, tile + j * k_row), hn::Load(d, tile + j * k_row + W)};
+  complex_vector v = complex_at(tile, j);
   if constexpr (Untwiddle) {
-    const complex_vector near = {hn::Load(d, encode.fine + j * k_row), hn::Load(d, encode.fine + j * k_row + W)};
-    const complex_vector w = times(near, hn::Set(d, encode.coarse[2 * j]), hn::Set(d, encode.coarse[2 * j + 1]));
-    v = times(v, w.re, encode.swapped ? w.im : hn::Neg(w.im));  // swapped data were turned the other way
+    const complex_vector near = {hn::Load(d, of.fine + j * k_row), hn::Load(d, of.fine + j * k_row + W)};
+    const complex_vector w = times(near, hn::Set(d, of.coarse[2 * j]), hn::Set(d, of.coarse[2 * j + 1]));
+    v = times(v, w.re, of.swapped ? w.im : hn::Neg(w.im));  // swapped data were turned the other way
   }
   return v;
 }
 
-template <bool Untwiddle>
-HWY_INLINE void sum_pairs(const T* HWY_RESTRICT tile, std::int64_t rows, const signed_sum<T>& encode) {
-  const D d;
-  lane_sums& sums = *encode.sums;
-  for (std::int64_t first = 0; first < rows; first += 2 * k_block) {
-    V pr = hn::Zero(d), pi = pr, qr = pr, qi = pr;  // ε = 1: what the real and the imaginary parts give to re and im
-    V mr = pr, mi = pr, nr = pr, ni = pr;           // ε = −1
-    const std::int64_t end = HWY_MIN(rows, first + 2 * k_block);
-    std::int64_t j = first;
-    for (; j + 1 < end; j += 2) {
-      const T* w = encode.weights + 2 * j;
-      const std::int64_t swap = encode.order[j / 2];
-      const complex_vector plus = row_of<Untwiddle>(tile, j + swap, encode);
-      const complex_vector minus = row_of<Untwiddle>(tile, j + 1 - swap, encode);
-      const V a = hn::Set(d, w[0]), b = hn::Set(d, w[1]), c = hn::Set(d, w[2]), e = hn::Set(d, w[3]);
-      pr = hn::MulAdd(a, plus.re, pr);
-      pi = hn::MulAdd(b, plus.re, pi);
-      qr = hn::NegMulAdd(b, plus.im, qr);
-      qi = hn::MulAdd(a, plus.im, qi);
-      mr = hn::MulAdd(c, minus.re, mr);
-      mi = hn::MulAdd(e, minus.re, mi);
-      nr = hn::NegMulAdd(e, minus.im, nr);
-      ni = hn::MulAdd(c, minus.im, ni);
-    }
-    if (j < end) {
-      const complex_vector plus = row_of<Untwiddle>(tile, j, encode);
-      const V a = hn::Set(d, encode.weights[2 * j]), b = hn::Set(d, encode.weights[2 * j + 1]);
-      pr = hn::MulAdd(a, plus.re, pr);
-      pi = hn::MulAdd(b, plus.re, pi);
-      qr = hn::NegMulAdd(b, plus.im, qr);
-      qi = hn::MulAdd(a, plus.im, qi);
-    }
-    promote_into(sums.high[0], sums.low[0], hn::Add(pr, qr));
-    promote_into(sums.high[1], sums.low[1], hn::Add(pi, qi));
-    promote_into(sums.high[2], sums.low[2], hn::Add(mr, nr));
-    promote_into(sums.high[3], sums.low[3], hn::Add(mi, ni));
+// What the real and the imaginary parts of rows give to re and im of their sum.
+struct row_sums {
+  V re_re, re_im, im_re, im_im;
+
+  template <bool General>
+  HWY_INLINE void add(const T* HWY_RESTRICT w, const complex_vector& v) {
+    const D d;
+    const V a = hn::Set(d, w[0]), b = hn::Set(d, w[1]);
+    re_re = hn::MulAdd(a, v.re, re_re);
+    re_im = hn::MulAdd(b, v.re, re_im);
+    im_re = General ? hn::MulAdd(hn::Set(d, w[2]), v.im, im_re) : hn::NegMulAdd(b, v.im, im_re);
+    im_im = hn::MulAdd(General ? hn::Set(d, w[3]) : a, v.im, im_im);
   }
-  // From the sums over each sign to their sum and difference, in place.
+};
+
+// Adds rows `first` … `last` − 1 to the sums of their half. Odd and even rows apart: shorter chains.
+template <bool General, bool Untwiddle>
+HWY_INLINE void sum_half(const T* HWY_RESTRICT tile, std::int64_t first, std::int64_t last, const output_sum<T>& of, int half) {
+  constexpr int k_row_weights = General ? 4 : 2;
+  const V zero = hn::Zero(D());
+  lane_sums& sums = *of.sums;
+  for (std::int64_t block = first; block < last; block += 2 * k_block) {
+    const std::int64_t end = HWY_MIN(last, block + 2 * k_block);
+    row_sums even = {zero, zero, zero, zero}, odd = even;
+    std::int64_t j = block;
+    for (; j + 1 < end; j += 2) {
+      even.template add<General>(of.weights + k_row_weights * j, row_of<Untwiddle>(tile, j, of));
+      odd.template add<General>(of.weights + k_row_weights * (j + 1), row_of<Untwiddle>(tile, j + 1, of));
+    }
+    if (j < end) even.template add<General>(of.weights + k_row_weights * j, row_of<Untwiddle>(tile, j, of));
+    promote_into(sums.high[2 * half], sums.low[2 * half], hn::Add(even.re_re, even.im_re));
+    promote_into(sums.high[2 * half + 1], sums.low[2 * half + 1], hn::Add(even.re_im, even.im_im));
+    promote_into(sums.high[2 * half], sums.low[2 * half], hn::Add(odd.re_re, odd.im_re));
+    promote_into(sums.high[2 * half + 1], sums.low[2 * half + 1], hn::Add(odd.re_im, odd.im_im));
+  }
+}
+
+template <bool General, bool Untwiddle>
+HWY_INLINE void sum_halves(const T* HWY_RESTRICT tile, std::int64_t rows, const output_sum<T>& of) {
+  const std::int64_t middle = (rows + 1) / 2;
+  sum_half<General, Untwiddle>(tile, 0, middle, of, 0);
+  sum_half<General, Untwiddle>(tile, middle, rows, of, 1);
+  // From the sums of the halves to their sum and difference, in place.
+  lane_sums& sums = *of.sums;
   for (int part = 0; part < 2; ++part) {
     for (int l = 0; l < W; ++l) {
       const double p = sums.high[part][l], m = sums.high[2 + part][l];
@@ -187,12 +195,14 @@ HWY_INLINE void sum_pairs(const T* HWY_RESTRICT tile, std::int64_t rows, const s
   }
 }
 
-void sum_signed(const T* tile, std::int64_t rows, const signed_sum<T>& encode) {
-  clear(*encode.sums);
-  if (encode.coarse != nullptr)
-    sum_pairs<true>(tile, rows, encode);
+void sum_outputs(const T* tile, std::int64_t rows, const output_sum<T>& of) {
+  clear(*of.sums);
+  if (of.coarse != nullptr)
+    sum_halves<false, true>(tile, rows, of);
+  else if (of.general)
+    sum_halves<true, false>(tile, rows, of);
   else
-    sum_pairs<false>(tile, rows, encode);
+    sum_halves<false, false>(tile, rows, of);
 }
 
 // ---- Verdicts ----
@@ -229,9 +239,12 @@ void compare(const lane_sums& input, const lane_sums& output, double scale, lane
       }
       const auto size = hn::Add(hn::Abs(re), hn::Abs(im));
       const auto value = hn::Load(d, to.value + l), twin = hn::Load(d, to.twin + l);
-      const auto pass = hn::And(hn::And(hn::Le(size, value), hn::Le(size, twin)), hn::Eq(value, twin));  // false for NaN
+      const auto sound = hn::And(hn::Eq(value, twin), hn::Le(value, hn::Set(d, abft::k_largest<double>)));
+      const auto pass = hn::And(hn::And(hn::Le(size, value), hn::Le(size, twin)), sound);  // false for NaN and Inf
       hn::Store(size, d, to.size[v] + l);
-      hn::Store(hn::IfThenElse(hn::RebindMask(du, pass), hn::Set(du, k_lane_pass), hn::Set(du, ~k_lane_pass)), du, to.word[v] + l);
+      const auto small = hn::And(pass, hn::Le(size, hn::Mul(twin, hn::Set(d, k_repeat_share))));
+      const auto word = hn::IfThenElse(hn::RebindMask(du, pass), hn::Set(du, k_lane_repeat), hn::Set(du, ~k_lane_pass));
+      hn::Store(hn::IfThenElse(hn::RebindMask(du, small), hn::Set(du, k_lane_pass), word), du, to.word[v] + l);
     }
   }
 }

@@ -39,10 +39,10 @@ void strike_rows(inject::active_injector& injector, inject::site where, const in
   }
 }
 
-// The factor of the norm as the data type has it.
+// The factor of the norm as the data type has it, from the twin of the one that the data are multiplied with.
 template <class T>
 double rounded_scale(const tile_job<T>& job) {
-  return static_cast<double>(static_cast<T>(job.scale));
+  return static_cast<double>(static_cast<T>(job.check_scale));
 }
 
 // Lanes of a smaller norm cannot overflow.
@@ -67,9 +67,10 @@ tile_worker<T>::~tile_worker() {
 template <class T>
 tile_result tile_worker<T>::process(const tile_job<T>& job) {
   T* done = nullptr;
+  T* seals = job.to.seals == nullptr ? nullptr : mine_.need_seals(seal_scalars(job));
   if (how_.protection == protection::off) {
     load_tile(job, mine_.x.data(), nullptr);
-    done = transform(job);
+    done = transform(job, nullptr);
   } else {
     bool damaged = false;
     const auto once = [&](int number) -> std::optional<abft::finding> {
@@ -77,7 +78,7 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
       if (damaged) return std::nullopt;
       set_thresholds(job);
       strike_sums(job);
-      done = transform(job);
+      done = transform(job, seals);
       abft::finding now = verify(job, done);
       // A tile that passes at once needs no hash.
       if (number > 0 || !now.judged || now.word != abft::k_pass) now.bits = hash(job, done);
@@ -87,7 +88,7 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
     if (damaged) return tile_result::damaged_input;
     if (ended == abft::outcome::uncorrectable) return tile_result::uncorrectable;
   }
-  store_tile(job, done);
+  store_tile(job, done, seals);
   streamed_ = streamed_ || job.stream;
   if (job.waiting >= 0)
     strike_rows(how_.injector, inject::site::fft_intermediate, {job.waiting, all_.waiting, 0, 1}, job.to.base,
@@ -98,10 +99,10 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
 // ---- Transform ----
 
 template <class T>
-T* tile_worker<T>::transform(const tile_job<T>& job) {
+T* tile_worker<T>::transform(const tile_job<T>& job, T* seals) {
   strike_rows(how_.injector, inject::site::fft_input, place(job), mine_.x.data(), 2 * kernel_.lanes, job.transform->rows_in(), job.used,
               job.from.how == access::real ? 1 : 2);
-  T* done = compute(job, mine_.x.data(), mine_.y.data());
+  T* done = compute(job, mine_.x.data(), mine_.y.data(), seals);
   // Only what is stored: a fault elsewhere would be no fault of the output.
   strike_rows(how_.injector, inject::site::fft_output, place(job), done, 2 * kernel_.lanes, job.rows_stored, job.used,
               job.to.how == access::real ? 1 : 2);
@@ -109,7 +110,7 @@ T* tile_worker<T>::transform(const tile_job<T>& job) {
 }
 
 template <class T>
-T* tile_worker<T>::compute(const tile_job<T>& job, T* x, T* y) {
+T* tile_worker<T>::compute(const tile_job<T>& job, T* x, T* y, T* seals) {
   const line<T>& transform = *job.transform;
   const auto strike = [&](inject::site where, std::int64_t step, T* data, std::int64_t scalars) {
     const std::int64_t row = 2 * kernel_.lanes;
@@ -119,13 +120,13 @@ T* tile_worker<T>::compute(const tile_job<T>& job, T* x, T* y) {
       strike_rows(how_.injector, where, {job.interval, all_.tiles, step, std::max<std::int64_t>(1, transform.stages())}, data, row,
                   scalars / row, job.used);
     } else {
-      how_.injector.strike(where, {job.interval, all_.tiles, step, transform.twiddle_steps() + (job.coarse != nullptr ? 1 : 0)}, data,
-                           scalars);
+      how_.injector.strike(where, {job.interval, all_.tiles, step, transform.twiddle_steps() + (job.factors.coarse != nullptr ? 1 : 0)},
+                           data, scalars);
     }
   };
   T* done = transform.run(x, y, job.inverse, job.ahead, strike);
-  if (job.coarse != nullptr) {
-    const T* coarse = job.coarse;
+  if (job.factors.coarse != nullptr) {
+    const T* coarse = job.factors.coarse;
     std::vector<T> struck;
     if constexpr (inject::active_injector::enabled) {
       struck.assign(coarse, coarse + 2 * transform.rows_out());
@@ -133,7 +134,9 @@ T* tile_worker<T>::compute(const tile_job<T>& job, T* x, T* y) {
       strike(inject::site::fft_twiddle, transform.twiddle_steps(), struck.data() + 2, static_cast<std::int64_t>(struck.size()) - 2);
       coarse = struck.data();
     }
-    kernel_.twiddle_rows(done, done, transform.rows_out(), coarse, job.fine, false, job.inverse);
+    kernel_.twiddle_rows(done, done, transform.rows_out(), coarse, job.factors.fine, false, job.inverse, job.used, seals);
+  } else if (seals != nullptr) {
+    make_seals(job, done, seals);
   }
   if (job.scale != 1) kernel_.scale_rows(done, transform.rows_out(), static_cast<T>(job.scale));
   return done;
@@ -166,13 +169,10 @@ template <class T>
 abft::finding tile_worker<T>::verify(const tile_job<T>& job, T* done) {
   const line<T>& transform = *job.transform;
   // Twiddle factors are taken off again while the sums are made: their product is verified together with the transform.
-  signed_sum<T> sum = transform.output_weights(job.inverse, &mine_.output);
-  sum.coarse = job.coarse;
-  sum.fine = job.fine;
-  if (sum.weights != nullptr)
-    kernel_.sum_signed(done, transform.rows_out(), sum);
-  else
-    kernel_.sum_tile(done, transform.rows_out(), transform.weights(1, job.inverse, &mine_.output), false);
+  output_sum<T> sum = transform.output_weights(job.inverse, &mine_.output);
+  sum.coarse = job.check.coarse;
+  sum.fine = job.check.fine;
+  kernel_.sum_outputs(done, transform.rows_out(), sum);
   lane_verdicts& lanes = mine_.verdicts;
   strike_lanes(inject::site::fft_threshold, job, lanes.value, lanes.twin);
   kernel_.compare(mine_.input, mine_.output, rounded_scale(job), lanes);
@@ -182,20 +182,28 @@ abft::finding tile_worker<T>::verify(const tile_job<T>& job, T* done) {
   abft::finding now;
   std::uint64_t wrong = 0;
   for (int l = 0; l < job.used; ++l) wrong |= (lanes.word[0][l] ^ k_lane_pass) | (lanes.word[1][l] ^ k_lane_pass);
-  if (wrong == 0 && !any_special_) return now;
-  int l = 0;
-  if (wrong != 0) {
-    while (lanes.word[0][l] == k_lane_pass && lanes.word[1][l] == k_lane_pass) ++l;
+  if (wrong == 0) return now;
+  // A lane that fails decides; else one that must come out the same again.
+  const auto passes = [&](int v, int l) { return lanes.word[v][l] == k_lane_pass || lanes.word[v][l] == k_lane_repeat; };
+  int l = 0, v = 0;
+  const auto find = [&](auto&& found) {
+    for (l = 0; l < job.used; ++l) {
+      for (v = 0; v < k_vectors; ++v) {
+        if (found()) return true;
+      }
+    }
+    return false;
+  };
+  if (find([&] { return !passes(v, l); })) {
     now.word = abft::k_fail;
+    now.threshold = lanes.value[l];
   } else {
-    while (l < job.used && !(special_[l] && repeat_[l])) ++l;
-    if (l == job.used) return now;
+    find([&] { return lanes.word[v][l] == k_lane_repeat; });
     now.judged = false;
+    now.threshold = lanes.value[l] * k_repeat_share;
   }
-  const int v = lanes.word[0][l] == k_lane_pass ? 1 : 0;
   now.index = job.index + l * job.index_lane;
   now.residual = lanes.size[v][l];
-  now.threshold = lanes.value[l];
   return now;
 }
 
@@ -237,41 +245,54 @@ bool tile_worker<T>::is_finite(const T* tile, std::int64_t rows, int l) const {
 }
 
 template <class T>
-std::complex<wide<T>> tile_worker<T>::wide_sum(const T* tile, std::int64_t rows, int l, const encoder<T>& encode, int vector) const {
+typename tile_worker<T>::wide_sums tile_worker<T>::wide_sum(const T* tile, int l, const encoder<T>& encode, std::int64_t rows) const {
   using W = wide<T>;
-  std::complex<W> total = 0;
+  wide_sums total = {};
   for (std::int64_t j = 0; j < rows; ++j) {
     const W re = tile[j * 2 * kernel_.lanes + l];
     const W im = tile[j * 2 * kernel_.lanes + kernel_.lanes + l];
-    if (encode.general) {
-      const T* w = encode.weights + 8 * j + 4 * vector;
-      total += std::complex<W>(W(w[0]) * re + W(w[2]) * im, W(w[1]) * re + W(w[3]) * im);
-    } else {
-      const T* w = encode.weights + 4 * j + 2 * vector;
-      total += multiply(std::complex<W>(re, im), std::complex<W>(w[0], w[1]));
+    for (int v = 0; v < k_vectors; ++v) {
+      const T* w = encode.weights + (encode.general ? 8 * j + 4 * v : 4 * j + 2 * v);
+      total[static_cast<std::size_t>(v)] += encode.general ? std::complex<W>(W(w[0]) * re + W(w[2]) * im, W(w[1]) * re + W(w[3]) * im)
+                                                           : multiply(std::complex<W>(re, im), std::complex<W>(w[0], w[1]));
     }
   }
   return total;
 }
 
-// Overwrites the words of the special lanes. Those that only repetition judges pass here.
+template <class T>
+typename tile_worker<T>::wide_sums tile_worker<T>::wide_sum(const T* tile, int l, const output_sum<T>& of, std::int64_t rows) const {
+  using W = wide<T>;
+  std::complex<W> half[2] = {};
+  for (std::int64_t j = 0; j < rows; ++j) {
+    const W re = tile[j * 2 * kernel_.lanes + l];
+    const W im = tile[j * 2 * kernel_.lanes + kernel_.lanes + l];
+    const T* w = of.weights + (of.general ? 4 : 2) * j;
+    half[j < second_half(rows) ? 0 : 1] += of.general ? std::complex<W>(W(w[0]) * re + W(w[2]) * im, W(w[1]) * re + W(w[3]) * im)
+                                                      : multiply(std::complex<W>(re, im), std::complex<W>(w[0], w[1]));
+  }
+  return {half[0] + half[1], half[0] - half[1]};
+}
+
+// Overwrites the words of the special lanes.
 template <class T>
 void tile_worker<T>::judge_special_lanes(const tile_job<T>& job, const T* done) {
   // The input is read again: the transform has overwritten it, and a fault in the tile must not pass for special data.
   T* again = mine_.need_spare();
   load_tile(job, again, nullptr);
   const T* judged = done;
-  if (job.coarse != nullptr) {
+  if (job.check.coarse != nullptr) {
     T* other = done == mine_.x.data() ? mine_.y.data() : mine_.x.data();
-    kernel_.twiddle_rows(done, other, job.transform->rows_out(), job.coarse, job.fine, true, job.inverse);
+    kernel_.twiddle_rows(done, other, job.transform->rows_out(), job.check.coarse, job.check.fine, true, job.inverse, job.used, nullptr);
     judged = other;
   }
   lane_verdicts& lanes = mine_.verdicts;
   for (int l = 0; l < job.used; ++l) {
     if (!special_[l]) continue;
     const lane_judgement seen = judge_special(job, again, judged, l);
-    repeat_[l] = seen == lane_judgement::repeat;
-    lanes.word[0][l] = lanes.word[1][l] = seen == lane_judgement::fail ? ~k_lane_pass : k_lane_pass;
+    lanes.word[0][l] = lanes.word[1][l] = seen == lane_judgement::fail     ? ~k_lane_pass
+                                          : seen == lane_judgement::repeat ? k_lane_repeat
+                                                                           : k_lane_pass;
   }
 }
 
@@ -287,12 +308,15 @@ typename tile_worker<T>::lane_judgement tile_worker<T>::judge_special(const tile
   const double scale = rounded_scale(job);
   const double tau = abft::fft_residual<T>(transform.points(), norm, k_kappa * transform.sensitivity()) * scale +
                      abft::fft_output_underflow<T>(transform.points());
-  for (int v = 0; v < k_vectors; ++v) {
-    const auto rho = wide_sum(judged, transform.rows_out(), l, transform.weights(1, job.inverse, nullptr), v) -
-                     wide_sum(again, transform.rows_in(), l, transform.weights(0, job.inverse, nullptr), v) * static_cast<wide<T>>(scale);
-    if (!(std::abs(rho) <= static_cast<wide<T>>(tau))) return lane_judgement::fail;
+  lane_judgement found = lane_judgement::pass;
+  const wide_sums output = wide_sum(judged, l, transform.output_weights(job.inverse, nullptr), transform.rows_out());
+  const wide_sums input = wide_sum(again, l, transform.input_weights(job.inverse, nullptr), transform.rows_encoded());
+  for (std::size_t v = 0; v < output.size(); ++v) {
+    const double size = static_cast<double>(std::abs(output[v] - input[v] * static_cast<wide<T>>(scale)));
+    if (!(size <= tau)) return lane_judgement::fail;
+    if (!(size <= tau * k_repeat_share)) found = lane_judgement::repeat;
   }
-  return lane_judgement::pass;
+  return found;
 }
 
 // ---- Injection into the check ----

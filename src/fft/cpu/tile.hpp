@@ -3,6 +3,8 @@
 // Source: TurboFFT, PPoPP 2025 (checksums per group); docs/design/fft.md, "What is checked, and when".
 #pragma once
 
+#include <array>
+#include <complex>
 #include <cstdint>
 
 #include "core/aligned_buffer.hpp"
@@ -13,7 +15,7 @@ namespace ballast::fft::cpu {
 // What one thread works in. A worker owns its slot's scratch while it runs.
 template <class T>
 struct scratch {
-  core::aligned_buffer<T> x, y, spare;
+  core::aligned_buffer<T> x, y, spare, seals;
   std::int64_t scalars = 0;
   lane_sums input;
   lane_sums output;
@@ -23,6 +25,10 @@ struct scratch {
   T* need_spare() {
     if (spare.size() == 0) spare = core::aligned_buffer<T>(scalars);
     return spare.data();
+  }
+  T* need_seals(std::int64_t wanted) {
+    if (seals.size() < wanted) seals = core::aligned_buffer<T>(wanted);
+    return seals.data();
   }
 };
 
@@ -50,8 +56,8 @@ class tile_worker {
   enum class lane_judgement : std::uint8_t { pass, fail, repeat };
 
   // Steps of one attempt.
-  T* transform(const tile_job<T>& job);
-  T* compute(const tile_job<T>& job, T* x, T* y);
+  T* transform(const tile_job<T>& job, T* seals);
+  T* compute(const tile_job<T>& job, T* x, T* y, T* seals);
   void set_thresholds(const tile_job<T>& job);
   abft::finding verify(const tile_job<T>& job, T* done);
   std::uint64_t hash(const tile_job<T>& job, const T* done) const;
@@ -59,7 +65,9 @@ class tile_worker {
   // Lanes whose numbers the vector code cannot sum.
   double careful_norm(const T* x, std::int64_t rows, int l) const;
   bool is_finite(const T* tile, std::int64_t rows, int l) const;
-  std::complex<wide<T>> wide_sum(const T* tile, std::int64_t rows, int l, const encoder<T>& encode, int vector) const;
+  using wide_sums = std::array<std::complex<wide<T>>, k_vectors>;
+  wide_sums wide_sum(const T* tile, int l, const encoder<T>& encode, std::int64_t rows) const;
+  wide_sums wide_sum(const T* tile, int l, const output_sum<T>& of, std::int64_t rows) const;
   void judge_special_lanes(const tile_job<T>& job, const T* done);
   lane_judgement judge_special(const tile_job<T>& job, const T* again, const T* judged, int l) const;
 
@@ -75,7 +83,6 @@ class tile_worker {
   const kernel_table<T>& kernel_;
   bool any_special_ = false;
   bool special_[k_max_lanes] = {};
-  bool repeat_[k_max_lanes] = {};  // of the special ones: only repetition judges them
   std::uint64_t checks_ = 0;
   bool streamed_ = false;
 };

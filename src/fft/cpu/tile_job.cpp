@@ -75,7 +75,7 @@ std::int64_t load_own_rows(const place_of<const T>& from, std::int64_t rows, T* 
   std::memcpy(x, from.base, static_cast<std::size_t>(rows * 2 * kernel.lanes) * sizeof(T));
   if (from.seals == nullptr) return 0;
   alignas(128) T seal[k_max_lanes];
-  kernel.seal_rows(from.base, rows, seal);
+  kernel.seal_rows(x, rows, seal);
   return std::memcmp(seal, from.seals, static_cast<std::size_t>(kernel.lanes) * sizeof(T)) != 0;
 }
 
@@ -84,7 +84,6 @@ template <class T>
 void expand_spectrum(std::int64_t length, std::int64_t loaded, T* x) {
   const int lanes = kernels<T>().lanes;
   const std::int64_t row = 2 * lanes;
-  std::fill_n(x + lanes, lanes, T(0));
   for (std::int64_t k = 1; k < loaded; ++k) {
     const T* low = x + k * row;
     T* high = x + (length - k) * row;
@@ -103,12 +102,11 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
   const line<T>& transform = *job.transform;
   const place_of<const T>& from = job.from;
   const std::int64_t row = 2 * kernel.lanes;
-  const std::int64_t rows = job.expand ? transform.rows_in() / 2 + 1 : transform.rows_in();
-  const bool self_conjugate = transform.is_real_inverse();
-  // Rows that change after they are read are encoded when they are complete.
-  const bool late = self_conjugate || job.expand;
-  const encoder<T> encode = sums == nullptr ? encoder<T>{} : transform.weights(0, job.inverse, sums);
-  const encoder<T> early = late ? encoder<T>{} : encode;
+  const std::int64_t rows = transform.rows_encoded();
+  // Rows that change after they are read are encoded then.
+  const bool half = transform.is_real_inverse() || job.expand;
+  const encoder<T> encode = sums == nullptr ? encoder<T>{} : transform.input_weights(job.inverse, sums);
+  const encoder<T> early = half ? encoder<T>{} : encode;
   std::int64_t damaged = 0;
   switch (from.how) {
     case access::rows: kernel.load_rows(from.base, from.lane, job.used, rows, x, early); break;
@@ -118,42 +116,61 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
       break;
     case access::own_rows:
       damaged = load_own_rows(from, rows, x);
-      if (early.weights != nullptr) kernel.sum_tile(x, rows, early, true);
+      if (early.weights != nullptr) kernel.sum_tile(x, rows, early);
       break;
     default:
       gather(job, rows, x);
-      if (early.weights != nullptr) kernel.sum_tile(x, rows, early, true);
+      if (early.weights != nullptr) kernel.sum_tile(x, rows, early);
   }
-  if (self_conjugate) {
+  if (half) {
+    // What is its own mirror image is real, whatever the imaginary parts say.
     std::fill_n(x + kernel.lanes, kernel.lanes, T(0));
-    std::fill_n(x + (rows - 1) * row + kernel.lanes, kernel.lanes, T(0));
+    if (!job.expand) std::fill_n(x + (rows - 1) * row + kernel.lanes, kernel.lanes, T(0));
+    if (encode.weights != nullptr) kernel.sum_tile(x, rows, encode);
   }
   if (job.expand) expand_spectrum(transform.rows_in(), rows, x);
-  if (late && encode.weights != nullptr) kernel.sum_tile(x, transform.rows_in(), encode, true);
   return damaged;
 }
 
 template <class T>
-void store_tile(const tile_job<T>& job, const T* done) {
+std::int64_t seal_scalars(const tile_job<T>& job) {
+  const std::int64_t lanes = kernels<T>().lanes;
+  return job.to.how == access::blocks ? (job.rows_stored + lanes - 1) / lanes : job.rows_stored * lanes;
+}
+
+template <class T>
+void make_seals(const tile_job<T>& job, const T* done, T* seals) {
+  if (job.to.how == access::blocks)
+    kernels<T>().seal_blocks(done, job.rows_stored, job.used, seals);
+  else
+    kernels<T>().extend_seals(done, job.rows_stored, job.to.seals, seals);
+}
+
+template <class T>
+void store_tile(const tile_job<T>& job, const T* done, const T* seals) {
   const auto& kernel = kernels<T>();
   const place_of<T>& to = job.to;
   const std::int64_t row = 2 * kernel.lanes;
   switch (to.how) {
     case access::rows: kernel.store_rows(done, 2 * job.rows_stored, job.used, to.base, to.lane, job.stream); break;
     case access::columns: kernel.store_columns(done, job.rows_stored, job.used, to.base, to.element, job.stream); break;
-    case access::blocks: kernel.store_blocks(done, job.rows_stored, to.base, to.seals); break;
+    case access::blocks: std::memcpy(to.base, done, static_cast<std::size_t>(job.rows_stored * row) * sizeof(T)); break;
     case access::own_rows:
       for (std::int64_t j = 0; j < job.rows_stored; ++j)
         std::memcpy(to.base + j * to.element, done + j * row, static_cast<std::size_t>(row) * sizeof(T));
-      if (to.seals != nullptr) kernel.extend_seals(done, job.rows_stored, to.seals, to.seal_stride);
       break;
     default: scatter(job, done);
   }
+  if (to.seals != nullptr) std::memcpy(to.seals, seals, static_cast<std::size_t>(seal_scalars(job)) * sizeof(T));
 }
 
 template std::int64_t load_tile(const tile_job<float>& job, float* x, lane_sums* sums);
 template std::int64_t load_tile(const tile_job<double>& job, double* x, lane_sums* sums);
-template void store_tile(const tile_job<float>& job, const float* done);
-template void store_tile(const tile_job<double>& job, const double* done);
+template std::int64_t seal_scalars(const tile_job<float>& job);
+template std::int64_t seal_scalars(const tile_job<double>& job);
+template void make_seals(const tile_job<float>& job, const float* done, float* seals);
+template void make_seals(const tile_job<double>& job, const double* done, double* seals);
+template void store_tile(const tile_job<float>& job, const float* done, const float* seals);
+template void store_tile(const tile_job<double>& job, const double* done, const double* seals);
 
 }  // namespace ballast::fft::cpu

@@ -32,6 +32,13 @@ struct place_of {
   std::int64_t seal_stride = 0;
 };
 
+// Twiddle factors between two passes: coarse[row] · fine[row][lane].
+template <class T>
+struct factors_of {
+  const T* coarse = nullptr;
+  const T* fine = nullptr;
+};
+
 template <class T>
 struct tile_job {
   const line<T>* transform = nullptr;
@@ -40,10 +47,11 @@ struct tile_job {
   int used = 0;  // lanes
   std::int64_t rows_stored = 0;
   bool inverse = false;
-  bool expand = false;        // real_inverse of odd length: rows beyond the half spectrum are made in the tile
-  const T* coarse = nullptr;  // twiddle factors after the transform
-  const T* fine = nullptr;
+  bool expand = false;    // half a spectrum is loaded, its other rows are made in the tile
+  factors_of<T> factors;  // after the transform, and
+  factors_of<T> check;    // their twins, which the check takes them off with
   double scale = 1;
+  double check_scale = 1;
   bool stream = false;
   read_ahead ahead;  // what the next tile will read
   std::int64_t interval = 0;
@@ -52,17 +60,30 @@ struct tile_job {
   std::int64_t index_lane = 1;
 };
 
-// Loads the tile of `job` into x, and unless `sums` is null encodes it there. Returns the number of seals that do not match.
+// Loads the tile of `job` into x, and unless `sums` is null encodes it there. Returns the number of seals that do not match what lies in x.
 template <class T>
 std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums);
 
-// Stores the first rows_stored rows of a tile.
+// The number of scalars of `seals` in make_seals.
 template <class T>
-void store_tile(const tile_job<T>& job, const T* done);
+std::int64_t seal_scalars(const tile_job<T>& job);
+
+// Seals a tile whose result waits in memory. Done before the tile is verified, so that a change meets the check or the seal. The seals go
+// to the tile's place when it is stored.
+template <class T>
+void make_seals(const tile_job<T>& job, const T* done, T* seals);
+
+// Stores the first rows_stored rows of a tile, and its seals, if it has any.
+template <class T>
+void store_tile(const tile_job<T>& job, const T* done, const T* seals);
 
 extern template std::int64_t load_tile(const tile_job<float>& job, float* x, lane_sums* sums);
 extern template std::int64_t load_tile(const tile_job<double>& job, double* x, lane_sums* sums);
-extern template void store_tile(const tile_job<float>& job, const float* done);
-extern template void store_tile(const tile_job<double>& job, const double* done);
+extern template std::int64_t seal_scalars(const tile_job<float>& job);
+extern template std::int64_t seal_scalars(const tile_job<double>& job);
+extern template void make_seals(const tile_job<float>& job, const float* done, float* seals);
+extern template void make_seals(const tile_job<double>& job, const double* done, double* seals);
+extern template void store_tile(const tile_job<float>& job, const float* done, const float* seals);
+extern template void store_tile(const tile_job<double>& job, const double* done, const double* seals);
 
 }  // namespace ballast::fft::cpu

@@ -42,6 +42,12 @@ HWY_INLINE complex_vector times(const complex_vector& x, V wr, V wi) {
   return {hn::NegMulAdd(x.im, wi, hn::Mul(x.re, wr)), hn::MulAdd(x.im, wr, hn::Mul(x.re, wi))};
 }
 
+// Row `row` of a tile.
+HWY_INLINE complex_vector complex_at(const T* HWY_RESTRICT tile, std::int64_t row) {
+  const D d;
+  return {hn::Load(d, tile + row * k_row), hn::Load(d, tile + row * k_row + W)};
+}
+
 // ---- Transposition of W × W scalars in registers ----
 
 #if HWY_TARGET == HWY_SCALAR

@@ -16,7 +16,7 @@ std::optional<line_split> split_line(std::int64_t n) {
   for (std::int64_t p = 2; p * p <= n; ++p) {
     if (n % p != 0) continue;
     const std::int64_t q = n / p;
-    if (q > (is_direct(q) ? k_longest_line : k_longest_convolved_line)) continue;
+    if (q > (is_direct(q) ? k_longest_split_line : k_longest_convolved_line)) continue;
     // A convolution costs about five transforms.
     const std::int64_t cost = (is_direct(p) ? p : 5 * p) + (is_direct(q) ? q : 5 * q);
     if (cost < best_cost) {
@@ -39,7 +39,8 @@ volume<T>::volume(const geometry& shape, std::optional<line_split> split, bool p
     out_[1] = shape_.output.stride[2];
     out_[2] = n_[1] * shape_.output.stride[2];
     width_ = n_[2];
-    make_twiddles();
+    make_factors(factors_[0]);
+    if (protect) make_factors(factors_[1]);
   } else {
     for (std::size_t axis = 0; axis < 3; ++axis) {
       n_[axis] = shape_.n[axis];
@@ -51,7 +52,8 @@ volume<T>::volume(const geometry& shape, std::optional<line_split> split, bool p
   if (n_[0] > 1) axis_[0] = std::make_unique<line<T>>(form::complex, n_[0], 0, protect);
   axis_[1] = std::make_unique<line<T>>(form::complex, n_[1], 1, protect);
   const bool half = shape_.kind == kind::c2r && !long_line_ && n_[2] % 2 == 0;
-  axis_[2] = std::make_unique<line<T>>(half ? form::real_inverse : form::complex, n_[2], 2, protect);
+  const bool odd_half = shape_.kind == kind::c2r && !long_line_ && n_[2] % 2 == 1;
+  axis_[2] = std::make_unique<line<T>>(half ? form::real_inverse : form::complex, n_[2], 2, protect, odd_half);
   columns_ = ceil_div(width_, lanes_);
   groups_ = ceil_div(n_[1], lanes_);
   first_tiles_ = n_[0] > 1 ? columns_ * n_[1] : 0;
@@ -64,21 +66,21 @@ volume<T>::volume(const geometry& shape, std::optional<line_split> split, bool p
 }
 
 template <class T>
-void volume<T>::make_twiddles() {
+void volume<T>::make_factors(factor_tables& made) const {
   const std::int64_t n = shape_.n[2];
-  fine_ = core::aligned_buffer<T>(n_[1] * 2 * lanes_);
+  made.fine = core::aligned_buffer<T>(n_[1] * 2 * lanes_);
   for (std::int64_t k = 0; k < n_[1]; ++k) {
     for (int l = 0; l < lanes_; ++l) {
       const auto w = root_of_unity<wide<T>>(k * l, n);
-      fine_[(2 * k) * lanes_ + l] = static_cast<T>(w.real());
-      fine_[(2 * k + 1) * lanes_ + l] = static_cast<T>(w.imag());
+      made.fine[(2 * k) * lanes_ + l] = static_cast<T>(w.real());
+      made.fine[(2 * k + 1) * lanes_ + l] = static_cast<T>(w.imag());
     }
   }
   for (std::int64_t first = 0; first < width_; first += lanes_) {
     for (std::int64_t k = 0; k < n_[1]; ++k) {
       const auto w = root_of_unity<wide<T>>(first * k, n);
-      coarse_.push_back(static_cast<T>(w.real()));
-      coarse_.push_back(static_cast<T>(w.imag()));
+      made.coarse.push_back(static_cast<T>(w.real()));
+      made.coarse.push_back(static_cast<T>(w.imag()));
     }
   }
 }
@@ -96,7 +98,7 @@ typename volume<T>::signal_memory& volume<T>::memory_of_signal(workspace& memory
     mine = std::make_unique<signal_memory>();
     mine->data = core::aligned_buffer<T>(data_scalars_);
     if (how.protection != protection::off) {
-      mine->seals = core::aligned_buffer<T>(second_tiles_ * groups_ * lanes_);
+      mine->seals = core::aligned_buffer<T>(second_tiles_ * groups_);
       mine->first_seals = core::aligned_buffer<T>(second_tiles_ * lanes_);
     }
   }
@@ -139,7 +141,7 @@ class volume<T>::signal_run {
     return protect_ ? mine_.first_seals.data() + (column * v_.n_[0] + plane) * v_.lanes_ : nullptr;
   }
   T* seals_at(std::int64_t column, std::int64_t plane, std::int64_t group) const {
-    return protect_ ? mine_.seals.data() + ((column * v_.n_[0] + plane) * v_.groups_ + group) * v_.lanes_ : nullptr;
+    return protect_ ? mine_.seals.data() + (column * v_.n_[0] + plane) * v_.groups_ + group : nullptr;
   }
 
   const volume& v_;
@@ -269,7 +271,6 @@ void volume<T>::signal_run::first_pass() {
       job.to.base = rows_at(column, 0) + i1 * row;
       job.to.element = n1 * row;
       job.to.seals = seals;
-      job.to.seal_stride = v_.lanes_;
       job.used = lanes_at(v_.width_, column);
       job.interval = where_.tile + column * n1 + i1;
       job.waiting = where_.waiting + column * n1 + i1;
@@ -300,8 +301,11 @@ void volume<T>::signal_run::second_pass() {
     job.to.seals = seals_at(column, k0, 0);
     job.used = lanes_at(v_.width_, column);
     if (v_.long_line_) {
-      job.coarse = v_.coarse_.data() + column * 2 * v_.n_[1];
-      job.fine = v_.fine_.data();
+      const auto of = [&](const factor_tables& tables) {
+        return factors_of<T>{tables.coarse.data() + column * 2 * v_.n_[1], tables.fine.data()};
+      };
+      job.factors = of(v_.factors_[0]);
+      if (protect_) job.check = of(v_.factors_[1]);
     }
     job.interval = where_.tile + v_.first_tiles_ + tile;
     job.waiting = where_.waiting + v_.first_tiles_ + tile;
@@ -327,9 +331,10 @@ tile_job<T> volume<T>::signal_run::last_job() const {
   const call& how = workers_.how;
   tile_job<T> job = job_for(2);
   job.scale = how.scale;
+  job.check_scale = how.check_scale;
   job.from.how = access::blocks;
   job.from.element = v_.n_[0] * v_.n_[1] * 2 * v_.lanes_;
-  job.from.seal_stride = v_.n_[0] * v_.groups_ * v_.lanes_;
+  job.from.seal_stride = v_.n_[0] * v_.groups_;
   job.to.lane = stride_[1] * out_unit_;
   job.to.element = stride_[2] * out_unit_;
   if (to_.real) {

@@ -57,7 +57,13 @@ class volume final : public transform {
   };
   class signal_run;
 
-  void make_twiddles();
+  // Twiddle factors of the long line: the first of each tile, and from there to its lanes.
+  struct factor_tables {
+    std::vector<T> coarse;
+    core::aligned_buffer<T> fine;
+  };
+
+  void make_factors(factor_tables& made) const;
   void prepare(workspace& memory, int threads) const;
   signal_memory& memory_of_signal(workspace& memory, int index, const call& how) const;
 
@@ -71,8 +77,7 @@ class volume final : public transform {
   std::int64_t groups_ = 0;                // tiles across axis 1
   std::int64_t first_tiles_ = 0, second_tiles_ = 0, last_tiles_ = 0;
   std::unique_ptr<line<T>> axis_[3];
-  std::vector<T> coarse_;         // twiddle factors of the long line: the first of each tile, and
-  core::aligned_buffer<T> fine_;  // from there to its lanes
+  factor_tables factors_[2];  // the second set is the check's
   std::int64_t scratch_scalars_ = 0;
   std::int64_t data_scalars_ = 0;
   mutable workspace_pool<workspace> memory_;

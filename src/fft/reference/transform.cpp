@@ -38,7 +38,11 @@ class reference_transform final : public transform {
         stages_.push_back(make_stage(axis, shape.n[axis], s, p));
         s *= p;
       }
-      if (protect) weights_[axis] = make_axis_weights<T>(shape.n[axis], axis, shape.n[axis]);
+      if (protect) {
+        const bool direct = factors.empty() || factors.back() <= k_largest_direct_prime;
+        const auto chosen = direct ? choose_weights(form::complex, shape.n[axis], axis) : draw_weights(form::complex, shape.n[axis], axis);
+        weights_[axis] = make_axis_weights<T>(shape.n[axis], chosen, shape.n[axis]);
+      }
     }
   }
 
@@ -296,19 +300,27 @@ class reference_transform final : public transform {
       now.residual = std::numeric_limits<double>::quiet_NaN();
       return now;
     }
-    abft::guarded_threshold tau(abft::fft_residual<T>(points, input.norm, k_kappa) * std::max(how.scale, 0.0) +
+    abft::guarded_threshold tau(abft::fft_residual<T>(points, input.norm, k_kappa) * std::max(how.check_scale, 0.0) +
                                 abft::fft_output_underflow<T>(points));
     how.injector.strike(inject::site::fft_threshold, here, &tau.value, 1);
     std::uint32_t words[k_vectors];
     now.threshold = tau.value;
+    bool small = true;
     for (int v = 0; v < k_vectors; ++v) {
-      const std::complex<W> rho = weighted_sum(y, v, true) - input.sums.template get<W>(v) * static_cast<W>(static_cast<T>(how.scale));
+      const std::complex<W> rho =
+          weighted_sum(y, v, true) - input.sums.template get<W>(v) * static_cast<W>(static_cast<T>(how.check_scale));
       const double size = std::hypot(static_cast<double>(rho.real()), static_cast<double>(rho.imag()));
       words[v] = abft::verify(size, tau);
       if (!(size <= now.residual)) now.residual = size;
+      small = small && size <= k_repeat_share * tau.twin;
     }
     how.injector.strike(inject::site::fft_comparison, here, words, k_vectors);
-    if (std::any_of(words, words + k_vectors, [](std::uint32_t word) { return word != abft::k_pass; })) now.word = abft::k_fail;
+    if (std::any_of(words, words + k_vectors, [](std::uint32_t word) { return word != abft::k_pass; })) {
+      now.word = abft::k_fail;
+    } else if (!small) {
+      now.judged = false;
+      now.threshold *= k_repeat_share;
+    }
     return now;
   }
 

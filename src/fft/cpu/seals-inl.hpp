@@ -1,0 +1,100 @@
+// Seals of what waits in the workspace: words that change with every bit of it.
+// Layer: backend "cpu".
+#include <cstring>
+
+#include "fft/cpu/kernels.hpp"
+#include "fft/cpu/vectors-inl.hpp"
+
+// Included once for each target: no ordinary guard.
+#if defined(BALLAST_FFT_SEALS_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef HWY_TARGET_TOGGLE
+#undef BALLAST_FFT_SEALS_INL
+#else
+#define BALLAST_FFT_SEALS_INL
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ballast::fft::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+// ---- Blocks ----
+
+// The seal of a block of `rows` ≤ W rows: all its words joined by exclusive or, those in row r and lane l turned by (rows − 1 − r) +
+// (2W − rows − l) bits, imaginary parts by half a word more. Rows and lanes count alike, so the transposed block has the same seal. One
+// changed word always shows, and so do equal flips in all words of a register, which meet different bits.
+using words = hn::RebindToUnsigned<D>;
+using seal_vector = hn::Vec<words>;
+constexpr int k_bits = 8 * static_cast<int>(sizeof(T));
+
+HWY_INLINE seal_vector seal_next(seal_vector seal, const complex_vector& row) {
+  const words d;
+  return hn::Xor3(hn::RotateRight<k_bits - 1>(seal), hn::BitCast(d, row.re), hn::RotateRight<k_bits / 2>(hn::BitCast(d, row.im)));
+}
+
+HWY_INLINE void store_seal(seal_vector seal, std::int64_t rows, int used, T* to) {
+  using word = hn::TFromD<words>;
+  const words d;
+  const auto left = hn::Sub(hn::Set(d, static_cast<word>(2 * W - rows)), hn::Iota(d, 0));
+  const auto right = hn::Sub(hn::Set(d, static_cast<word>(k_bits)), left);
+  const auto turned = hn::Or(hn::Shl(seal, left), hn::Shr(seal, right));
+  HWY_ALIGN word lanes[W];
+  hn::Store(hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(used)), turned), d, lanes);
+  // Two words of f32 at a time.
+  constexpr int k_pairs = W * static_cast<int>(sizeof(T)) / 8;
+  std::uint64_t joined = 0;
+  if constexpr (k_pairs == 0) std::memcpy(&joined, lanes, sizeof(T));
+#pragma GCC unroll 8
+  for (int l = 0; l < k_pairs; ++l) {
+    std::uint64_t pair;
+    std::memcpy(&pair, reinterpret_cast<const char*>(lanes) + 8 * l, sizeof pair);
+    joined ^= pair;
+  }
+  const word made = static_cast<word>(sizeof(T) == 4 ? joined ^ joined >> 32 : joined);
+  std::memcpy(to, &made, sizeof made);
+}
+
+// The seals of all W of `rows` rows, the last ones of fewer; of the first `used` lanes.
+void seal_blocks(const T* HWY_RESTRICT tile, std::int64_t rows, int used, T* HWY_RESTRICT seals) {
+  for (std::int64_t j = 0; j < rows; j += W) {
+    const std::int64_t count = HWY_MIN(static_cast<std::int64_t>(W), rows - j);
+    seal_vector seal = hn::Zero(words());
+    for (std::int64_t i = j; i < j + count; ++i) seal = seal_next(seal, complex_at(tile, i));
+    store_seal(seal, count, used, seals + j / W);
+  }
+}
+
+// ---- Rows ----
+
+// One step of the seal of rows: a bijection of the seal and of each word, so a single changed word always shows. The rotation keeps flips
+// of one bit in several words from cancelling.
+template <class VU>
+HWY_INLINE VU extend(VU seal, VU re, VU im) {
+  return hn::Xor(hn::RotateRight<5>(hn::Add(seal, re)), im);
+}
+
+void seal_rows(const T* tile, std::int64_t rows, T* seal) {
+  const D d;
+  const hn::RebindToUnsigned<D> du;
+  auto made = hn::Zero(du);
+  for (std::int64_t i = 0; i < rows; ++i)
+    made = extend(made, hn::BitCast(du, hn::Load(d, tile + i * k_row)), hn::BitCast(du, hn::Load(d, tile + i * k_row + W)));
+  hn::StoreU(hn::BitCast(d, made), d, seal);
+}
+
+void extend_seals(const T* tile, std::int64_t rows, const T* from, T* to) {
+  const D d;
+  const hn::RebindToUnsigned<D> du;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const auto next = extend(hn::BitCast(du, hn::LoadU(d, from + i * W)), hn::BitCast(du, hn::Load(d, tile + i * k_row)),
+                             hn::BitCast(du, hn::Load(d, tile + i * k_row + W)));
+    hn::StoreU(hn::BitCast(d, next), d, to + i * W);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace ballast::fft::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard

@@ -1,0 +1,393 @@
+// The protection of the FFT on the CPU from outside of its sites: every single number of a line changed, the sums inside of its last
+// butterflies, sealed tiles, tables and factors that are wrong from the start.
+#include <array>
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <cstring>
+#include <numbers>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <ballast/error.hpp>
+
+#include "core/aligned_buffer.hpp"
+#include "fft/cpu/tile.hpp"
+#include "fft/cpu/volume.hpp"
+#include "fft/weights.hpp"
+#include "run/recorder.hpp"
+#include "support/effort.hpp"
+#include "support/fft_subject.hpp"
+
+namespace ballast::fft {
+namespace {
+
+using cpu::kernels;
+using cpu::line;
+using number = std::complex<double>;
+
+template <class T>
+class fft_protection : public testing::Test {};
+using precisions = testing::Types<float, double>;
+TYPED_TEST_SUITE(fft_protection, precisions);
+
+// ---- Weights ----
+
+std::int64_t rows_of(form what, std::int64_t n) { return what == form::complex ? n : what == form::real_forward ? n / 2 + 1 : n / 2; }
+std::int64_t inputs_of(form what, std::int64_t n) { return what == form::complex ? n : what == form::real_forward ? n / 2 : n / 2 + 1; }
+
+// The responses of the inputs are those of a transform in more precision of the weights: the steps of the search are the line's.
+TEST(fft_weights, are_followed_through_the_line_as_it_is) {
+  for (const form what : {form::complex, form::real_forward, form::real_inverse}) {
+    for (const std::int64_t n : {2, 4, 6, 8, 10, 14, 30, 64, 90, 134, 250, 432, 1001, 1024}) {
+      if (what != form::complex && n % 2 == 1) continue;
+      const output_weights chosen = choose_weights(what, n, 1);
+      const auto seen = input_responses(what, n, chosen);
+      ASSERT_EQ(seen.size(), static_cast<std::size_t>(inputs_of(what, n)));
+      const std::int64_t unit = what == form::real_inverse ? 2 : 1;
+      for (int v = 0; v < 2; ++v) {
+        std::vector<number> a(static_cast<std::size_t>(n));
+        for (std::size_t k = 0; k < chosen.a.size(); ++k) {
+          ASSERT_NEAR(std::abs(chosen.a[k]), 1, 1e-12);
+          if ((static_cast<std::int64_t>(k) / unit < second_half(rows_of(what, n))) == (v == 0)) a[k] = chosen.a[k];
+        }
+        const auto b = dft(a);
+        for (std::size_t j = 0; j < seen.size(); ++j) {
+          const std::size_t last = static_cast<std::size_t>(n) - 1, mirrored = j == 0 ? 0 : last + 1 - j;
+          const bool alone = j == 0 || j == mirrored;
+          const number to_real = what == form::complex ? b[j] : what == form::real_forward ? b[2 * j] : alone ? b[j] : b[j] + b[mirrored];
+          const number to_imaginary = what == form::complex        ? number(0, 1) * b[j]
+                                      : what == form::real_forward ? b[2 * j + 1]
+                                                                   : number(0, 1) * (b[mirrored] - b[j]);
+          EXPECT_LE(std::abs(seen[j].real[v] - to_real), 1e-11) << n << " " << j;
+          EXPECT_LE(std::abs(seen[j].imaginary[v] - to_imaginary), 1e-11) << n << " " << j;
+        }
+      }
+    }
+  }
+}
+
+// By the definition: what a number between two stages gives to the outputs is q, q + s, q + 2s, … times powers of a root of unity.
+TEST(fft_weights, every_number_between_stages_responds) {
+  for (const std::int64_t n : {1, 2, 3, 8, 12, 45, 61, 64, 96, 100, 122, 135, 243}) {
+    const output_weights chosen = choose_weights(form::complex, n, 2);
+    EXPECT_GE(chosen.least_response, k_least_response);
+    double least = 1e300;
+    std::int64_t s = 1;
+    auto radices = prime_factors(n);
+    radices.push_back(1);
+    for (const std::int64_t p : radices) {
+      const std::int64_t m = n / s;
+      for (std::int64_t q = 0; q < s; ++q) {
+        for (std::int64_t i = 0; i < m; ++i) {
+          number sums[2] = {};
+          for (std::int64_t k = 0; k < m; ++k) {
+            const number w = std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(i * k % m) / static_cast<double>(m));
+            sums[q + s * k < second_half(n) ? 0 : 1] += w * chosen.a[static_cast<std::size_t>(q + s * k)];
+          }
+          const double response = std::max(std::abs(sums[0] + sums[1]), std::abs(sums[0] - sums[1])) / std::sqrt(static_cast<double>(m));
+          least = std::min(least, response);
+        }
+      }
+      s *= p;
+    }
+    EXPECT_GE(least, k_least_response) << n;
+    if ((n & (n - 1)) == 0) {
+      EXPECT_NEAR(chosen.least_response, 1, 1e-9) << n;
+    }
+  }
+}
+
+TEST(fft_weights, are_found_for_every_length) {
+  const std::int64_t step = test::sampled() ? 53 : 7;
+  for (const form what : {form::complex, form::real_forward, form::real_inverse}) {
+    for (std::int64_t n = 1; n <= 2048; n += n < 150 ? 1 : step) {
+      if (what != form::complex && n % 2 == 1) continue;
+      EXPECT_GE(choose_weights(what, n, 2).least_response, k_least_response) << n;
+    }
+  }
+}
+
+// ---- Lines ----
+
+// A tile of one line in all lanes, run with a change of one number in each lane and compared as the library does.
+template <class T>
+class struck_line {
+ public:
+  struck_line(form what, std::int64_t n, std::uint64_t seed)
+      : by_(what, n, 2, true), points_(static_cast<double>(n)), lanes_(kernels<T>().lanes), data_(scalars()), x_(scalars()), y_(scalars()) {
+    const auto noise = test::noise<T>(2 * by_.rows_in(), seed);
+    for (std::int64_t j = 0; j < 2 * by_.rows_in(); ++j) {
+      for (std::int64_t l = 0; l < lanes_; ++l) data_[j * lanes_ + l] = noise[static_cast<std::size_t>(j)];
+    }
+    // The imaginary parts that a half spectrum must not have.
+    if (what == form::real_inverse) {
+      for (std::int64_t l = 0; l < lanes_; ++l) data_[lanes_ + l] = data_[(2 * by_.rows_in() - 1) * lanes_ + l] = 0;
+    }
+    kernels<T>().sum_tile(data_.data(), by_.rows_in(), by_.input_weights(false, &input_));
+    clean_ = run([](inject::site, std::int64_t, T*, std::int64_t) {}, [](T*) {});
+    double squares = 0;
+    for (std::int64_t j = 0; j < 2 * by_.rows_out(); ++j)
+      squares += std::pow(static_cast<double>(clean_[static_cast<std::size_t>(j * lanes_)]), 2);
+    size_ = std::sqrt(squares);
+  }
+
+  const line<T>& by() const { return by_; }
+  std::int64_t lanes() const { return lanes_; }
+  // The effect that nothing of is missed, as ‖Δy‖.
+  double floor() const { return test::k_host_floor * abft::unit_roundoff<T> * std::sqrt(std::log2(points_) + 1) * size_; }
+
+  template <class Striker, class After>
+  std::vector<T> run(const Striker& strike, const After& after) {
+    std::memcpy(x_.data(), data_.data(), static_cast<std::size_t>(scalars()) * sizeof(T));
+    T* done = by_.run(x_.data(), y_.data(), false, {}, strike);
+    after(done);
+    kernels<T>().sum_outputs(done, by_.rows_out(), by_.output_weights(false, &output_));
+    return {done, done + 2 * by_.rows_out() * lanes_};
+  }
+  // Whether lane l of the last run fails its check, and the norm of what differs from the clean result there.
+  bool seen(std::int64_t l) {
+    cpu::lane_verdicts verdicts;
+    const double kappa = k_kappa * by_.sensitivity();
+    const double least = abft::fft_residual<T>(points_, 0, kappa) + abft::fft_output_underflow<T>(points_);
+    const double factor = abft::fft_residual<T>(points_, 1, kappa) - abft::fft_residual<T>(points_, 0, kappa);
+    kernels<T>().set_thresholds(input_, static_cast<int>(lanes_), factor, least, 0, 1e300, verdicts);
+    kernels<T>().compare(input_, output_, 1, verdicts);
+    return verdicts.word[0][l] != cpu::k_lane_pass || verdicts.word[1][l] != cpu::k_lane_pass;
+  }
+  double effect(const std::vector<T>& result, std::int64_t l) const {
+    double squares = 0;
+    for (std::int64_t j = 0; j < 2 * by_.rows_out(); ++j) {
+      const auto at = static_cast<std::size_t>(j * lanes_ + l);
+      squares += std::pow(static_cast<double>(result[at]) - static_cast<double>(clean_[at]), 2);
+    }
+    return std::sqrt(squares);
+  }
+
+ private:
+  std::int64_t scalars() const { return by_.rows_scratch() * 2 * lanes_; }
+
+  line<T> by_;
+  double points_;
+  std::int64_t lanes_;
+  core::aligned_buffer<T> data_, x_, y_;
+  cpu::lane_sums input_, output_;
+  std::vector<T> clean_;
+  double size_ = 0;
+};
+
+// Every real and imaginary part behind every stage, one in each lane at a time, changed by what gives an effect a little above the floor.
+TYPED_TEST(fft_protection, a_change_of_any_number_behind_a_stage_is_seen) {
+  using T = TypeParam;
+  struct line_case {
+    form what;
+    std::int64_t n;
+  };
+  const std::vector<line_case> cases = {{form::complex, 64},       {form::complex, 816},      {form::complex, 2048},
+                                        {form::complex, 45},       {form::complex, 122},      {form::complex, 375},
+                                        {form::complex, 67},       {form::real_forward, 256}, {form::real_forward, 180},
+                                        {form::real_inverse, 256}, {form::real_inverse, 90},  {form::real_forward, 134}};
+  for (const auto& [what, n] : cases) {
+    if (test::sampled() && n > 400) continue;
+    struck_line<T> given(what, n, static_cast<std::uint64_t>(n));
+    const std::int64_t lanes = given.lanes();
+    int missed = 0, struck = 0;
+    for (std::int64_t step = 0; step < given.by().stages(); ++step) {
+      std::int64_t numbers = lanes;
+      double gain = 0;  // from a change behind this stage to its effect: 0 until it is known
+      for (std::int64_t first = 0; first < numbers; first += lanes) {
+        // Twice: with a change that is too large to drown in rounding, to know its effect, and with one at the floor.
+        std::array<double, cpu::k_max_lanes> change;
+        change.fill(1e3);
+        for (const bool known : {false, true}) {
+          const auto result = given.run(
+              [&](inject::site where, std::int64_t at, T* data, std::int64_t scalars) {
+                if (where != inject::site::fft_stage || at != step) return;
+                numbers = scalars / lanes;
+                for (std::int64_t l = 0; l < lanes && first + l < numbers; ++l)
+                  data[(first + l) * lanes + l] += static_cast<T>(change[static_cast<std::size_t>(l)]);
+              },
+              [](T*) {});
+          for (std::int64_t l = 0; l < lanes && first + l < numbers; ++l) {
+            const double effect = given.effect(result, l);
+            if (!known) {
+              gain = effect / 1e3;
+              // Numbers that no output needs.
+              change[static_cast<std::size_t>(l)] = gain > 1e-4 ? 1.02 * given.floor() / gain : 0;
+            } else if (effect >= given.floor()) {
+              ++struck;
+              missed += given.seen(l) ? 0 : 1;
+            }
+          }
+        }
+      }
+    }
+    EXPECT_EQ(missed, 0) << "of " << struck << ", form " << static_cast<int>(what) << " n " << n;
+    EXPECT_GT(struck, n) << n;
+  }
+}
+
+// A wrong sum or difference in a last butterfly changes output k and k + n/2 by the same, with equal or with opposite signs.
+TYPED_TEST(fft_protection, a_wrong_sum_in_a_last_butterfly_is_seen_at_every_length) {
+  using T = TypeParam;
+  const std::int64_t step = test::sampled() || sizeof(T) == 8 ? 34 : 2;
+  for (std::int64_t n = 2; n <= 2048; n += step) {
+    if (!cpu::is_direct(n)) continue;
+    struck_line<T> given(form::complex, n, 3);
+    const std::int64_t lanes = given.lanes(), half = n / 2;
+    const T change = static_cast<T>(1.1 * given.floor() / std::numbers::sqrt2);
+    for (std::int64_t first = 0; first < 2 * half; first += lanes) {
+      (void)given.run([](inject::site, std::int64_t, T*, std::int64_t) {},
+                      [&](T* done) {
+                        for (std::int64_t l = 0; l < lanes && first + l < 2 * half; ++l) {
+                          const std::int64_t k = (first + l) / 2;
+                          done[2 * k * lanes + l] += change;
+                          done[2 * (k + half) * lanes + l] += (first + l) % 2 == 0 ? change : -change;
+                        }
+                      });
+      for (std::int64_t l = 0; l < lanes && first + l < 2 * half; ++l) ASSERT_TRUE(given.seen(l)) << n << " " << (first + l) / 2;
+    }
+  }
+}
+
+// ---- Seals ----
+
+// A tile is sealed before it is verified. What changes in it after that is seen when it is loaded again, by other lanes.
+TYPED_TEST(fft_protection, a_sealed_tile_may_not_change_before_it_is_loaded_again) {
+  using T = TypeParam;
+  const auto& kernel = kernels<T>();
+  const std::int64_t lanes = kernel.lanes, row = 2 * lanes;
+  for (const std::int64_t rows : {std::int64_t{1}, lanes - 1, lanes, 2 * lanes + 3}) {
+    for (const int used : {1, kernel.lanes}) {
+      if (rows < 1) continue;
+      const std::int64_t groups = (rows + lanes - 1) / lanes;
+      core::aligned_buffer<T> tile(groups * lanes * row), loaded(lanes * row);
+      const auto noise = test::noise<T>(groups * lanes * row, 5);
+      std::copy(noise.begin(), noise.end(), tile.data());
+      std::vector<T> seals(static_cast<std::size_t>(groups));
+      kernel.seal_blocks(tile.data(), rows, used, seals.data());
+      const auto damaged = [&](std::int64_t group) {
+        const int count = static_cast<int>(std::min(lanes, rows - group * lanes));
+        return kernel.load_blocks(tile.data() + group * lanes * row, 0, count, used, loaded.data(), seals.data() + group, 0, {});
+      };
+      for (std::int64_t group = 0; group < groups; ++group) ASSERT_EQ(damaged(group), 0) << rows << " " << used;
+      for (std::int64_t j = 0; j < rows; ++j) {
+        for (int part = 0; part < 2; ++part) {
+          for (int l = 0; l < used; ++l) {
+            T& one = tile[j * row + part * lanes + l];
+            const T kept = one;
+            one = std::nextafter(kept, T(9));
+            ASSERT_EQ(damaged(j / lanes), 1) << rows << " " << used << " row " << j << " lane " << l;
+            one = kept;
+          }
+          // The same bit in all lanes of a register.
+          T before[cpu::k_max_lanes];
+          T* const all = tile.data() + j * row + part * lanes;
+          std::copy_n(all, lanes, before);
+          for (int l = 0; l < used; ++l) all[l] = -all[l];
+          ASSERT_EQ(damaged(j / lanes), 1) << rows << " " << used << " row " << j;
+          std::copy_n(before, lanes, all);
+        }
+      }
+    }
+  }
+}
+
+// ---- Tables and factors ----
+
+// One tile of lines of 32 points through a worker, with factors between passes.
+template <class T>
+cpu::tile_result process(double scale, double check_scale, const std::vector<T>& coarse, const std::vector<T>& check) {
+  constexpr std::int64_t n = 32;
+  const int lanes = kernels<T>().lanes;
+  const line<T> by(form::complex, n, 1, true);
+  const auto in = test::noise<T>(2 * n * lanes, 3);
+  std::vector<T> out(in.size());
+  core::aligned_buffer<T> fine(2 * n * lanes);
+  for (std::int64_t j = 0; j < 2 * n; ++j) std::fill_n(fine.data() + j * lanes, lanes, static_cast<T>(1 - j % 2));
+  inject::active_injector injector(nullptr, "fft");
+  execution how;
+  how.throw_on_uncorrectable = false;
+  run::recorder seen("", backend::cpu, "", how, injector);
+  const call one{direction::forward, scale, check_scale, false, protection::correct, 1, nullptr, {}, seen, injector};
+  const cpu::places all{1, 0};
+  cpu::scratch<T> mine(by.rows_scratch() * 2 * lanes);
+  cpu::tile_job<T> job;
+  job.transform = &by;
+  job.from = {.how = cpu::access::columns, .base = in.data(), .lane = 2, .element = 2 * lanes};
+  job.to = {.how = cpu::access::columns, .base = out.data(), .lane = 2, .element = 2 * lanes};
+  job.used = lanes;
+  job.rows_stored = n;
+  job.scale = one.scale;
+  job.check_scale = one.check_scale;
+  job.factors = {coarse.data(), fine.data()};
+  job.check = {check.data(), fine.data()};
+  return cpu::tile_worker<T>(one, all, mine, 0).process(job);
+}
+
+// Factors that are multiplied with the data and taken off again by the check must not be the same words: a phase would cancel.
+TYPED_TEST(fft_protection, wrong_factors_do_not_vouch_for_themselves) {
+  using T = TypeParam;
+  std::vector<T> right;
+  for (std::int64_t k = 0; k < 32; ++k) {
+    right.push_back(static_cast<T>(std::cos(0.1 * static_cast<double>(k))));
+    right.push_back(static_cast<T>(std::sin(0.1 * static_cast<double>(k))));
+  }
+  EXPECT_EQ(process<T>(1, 1, right, right), cpu::tile_result::done);
+  EXPECT_EQ(process<T>(0.25, 0.25, right, right), cpu::tile_result::done);
+  for (std::size_t k = 0; k < 32; ++k) {
+    std::vector<T> wrong = right;
+    wrong[2 * k] = -right[2 * k + 1];  // a quarter of a turn
+    wrong[2 * k + 1] = right[2 * k];
+    EXPECT_EQ(process<T>(1, 1, wrong, right), cpu::tile_result::uncorrectable) << k;
+  }
+  for (const double factor : {4.0, 0.5, -1.0, 1 + 1e-3})
+    EXPECT_EQ(process<T>(factor, 1, right, right), cpu::tile_result::uncorrectable) << factor;
+}
+
+TYPED_TEST(fft_protection, a_wrong_norm_factor_is_seen_by_every_backend) {
+  using T = TypeParam;
+  for (const char* shape : {"64_b3", "4096_b2", "8209_b1", "12x18_b2"}) {
+    const auto token = parse_token(fmt::format("fft_c2c_{}_n{}_fwd", sizeof(T) == 4 ? "f32" : "f64", shape));
+    const test::subject<T> given(token.problem, direction::forward, 4);
+    for (const backend where : {backend::reference, backend::cpu}) {
+      if (where == backend::reference && given.points() > 4096) continue;
+      const auto make = where == backend::cpu ? cpu::make_transform : reference::make_transform;
+      const auto by = make(given.shape, token.problem.precision, true);
+      inject::active_injector injector(nullptr, "fft");
+      execution how;
+      how.throw_on_uncorrectable = false;
+      for (const double factor : {1.0, 4.0}) {
+        run::recorder seen("", where, "", how, injector);
+        std::vector<T> out = given.fresh();
+        by->run(given.in.data(), out.data(),
+                call{direction::forward, factor, 1, false, protection::correct, 1, nullptr, {}, seen, injector});
+        EXPECT_EQ(seen.finish().verdict, factor == 1 ? verdict::clean : verdict::uncorrectable) << shape << " " << to_string(where);
+      }
+    }
+  }
+}
+
+// ---- Lengths ----
+
+TEST(fft_lengths, lines_beyond_two_short_ones_are_split_or_refused) {
+  for (const int bits : {31, 32, 33}) {
+    const auto split = cpu::split_line(std::int64_t{1} << bits);
+    ASSERT_TRUE(split) << bits;
+    EXPECT_EQ(split->n1 * split->n2, std::int64_t{1} << bits);
+  }
+  // The largest prime below 2^31, and twice it.
+  for (const std::int64_t n : {std::int64_t{2147483647}, std::int64_t{4294967294}}) {
+    fft::problem one{.kind = kind::c2c, .precision = precision::f32, .shape = {n}};
+    execution how;
+    how.backend = backend::cpu;
+    EXPECT_THROW(plan(one, how), unsupported_error) << n;
+  }
+}
+
+}  // namespace
+}  // namespace ballast::fft
