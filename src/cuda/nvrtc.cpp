@@ -77,7 +77,7 @@ std::span<const char* const> options() {
 }
 
 result compiler::compile(std::string_view header, const std::string& expression, std::string_view architecture,
-                         std::span<const source> sources) const {
+                         std::span<const source> sources, std::span<const char* const> more) const {
   const std::string text = fmt::format("#include \"{}\"\n", header);
   std::vector<const char*> texts;
   std::vector<std::string> names;
@@ -107,6 +107,7 @@ result compiler::compile(std::string_view header, const std::string& expression,
   const std::string target = fmt::format("--gpu-architecture={}", architecture);
   std::vector<const char*> list(options().begin(), options().end());
   list.push_back(target.c_str());
+  list.insert(list.end(), more.begin(), more.end());
   status compiled = 0;
   on_large_stack([&] { compiled = functions_.compile(made, static_cast<int>(list.size()), list.data()); });
 

@@ -47,9 +47,9 @@ class compiler {
   const std::vector<int>& architectures() const { return architectures_; }  // 10 · major + minor, ascending
 
   // Instantiates `expression`, whose template is in `header`. `architecture`: "sm_90a", or "compute_90" for PTX. Thread-safe.
-  // Throws ballast::error with the compiler's log.
-  result compile(std::string_view header, const std::string& expression, std::string_view architecture,
-                 std::span<const source> sources) const;
+  // `more`: options beside those of options(). Throws ballast::error with the compiler's log.
+  result compile(std::string_view header, const std::string& expression, std::string_view architecture, std::span<const source> sources,
+                 std::span<const char* const> more = {}) const;
 
  private:
   using status = int;                   // nvrtcResult; 0: success

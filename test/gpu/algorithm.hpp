@@ -3,7 +3,9 @@
 
 #include <map>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "stages.hpp"
 #include "support/devices.hpp"
@@ -21,6 +23,8 @@ struct algorithm {
   void (*list)(const settings& wanted);
   // Throws invalid_argument_error unless `text` is a problem token.
   void (*check_token)(std::string_view text);
+  // The problems of the stage `strike`: run with the default scheme, protected and not.
+  std::vector<std::string> (*strike_set)(bool quick);
 };
 
 const algorithm& fft_algorithm();
@@ -30,5 +34,13 @@ std::span<const algorithm* const> algorithms();
 // The stage `kernels`, the same for all. Rows of type "kernel": what each needs of the machine. Compiles what `of` records, on all cores,
 // into the cache that the other stages find it in, and writes it to the bundle that `wanted` names. Needs no GPU.
 int kernels(const algorithm& of, const settings& wanted, const time_limit& limit);
+
+// The stage `struck_kernels`, the same for all: the kernels of the stage `strike`, rewritten so that they can be struck (strike/ptx.hpp).
+// Compiles and assembles them on all cores into the bundle that `wanted` names. Rows of type "struck kernel". Needs no GPU; needs NVRTC and
+// ptxas.
+int struck_kernels(const algorithm& of, const settings& wanted, const time_limit& limit);
+
+// The requests of those kernels, each once, on such a device.
+std::vector<cuda::kernel_request> strike_requests(const algorithm& of, const settings& wanted, const cuda::capabilities& about);
 
 }  // namespace ballast::gpu_check

@@ -40,6 +40,19 @@ if stage == "first_calls":
     import os
     for seconds in (0.1, 0.3, 2.5):
         row("first call", token="fft_c2c_f32_n7_b2_fwd", first=seconds, again=1e-4, cache=os.listdir(os.environ["BALLAST_CACHE_DIR"]))
+if stage == "strike":
+    row("struck kernels", kernels=3, compiled=0)
+    for guard, material in (("correct", 2), ("off", 70)):
+        row("strike", token="fft_c2c_f32_n1024_b64_fwd", protection=guard, strikes=100, missed=3, masked=20, repaired=5, wrong=1, uncorrectable=0, rounding=1, below_floor=1,
+            window=0, material=material, bound_99=0.08, **{"pass": guard == "off"})
+    row("strike place", token="fft_c2c_f32_n1024_b64_fwd", material=2, wrong=1, window=0, floors=3.5, site="add.rn.f32 %f1, %f2, %f3;\tline.cuh:7 < line.cuh:9")
+    row("end", stage=stage, failed=1)
+    sys.exit(1)
+if stage == "struck_kernels":
+    row("struck kernel", expression="a", sites=9, **{"pass": True})
+    with open(sys.argv[sys.argv.index("--bundle") + 1], "w") as to:
+        to.write("[struck]")
+    row("bundle", kernels=1)
 if stage == "kernels":
     for name, origin in (("a", "bundle"), ("b", "compiled")):
         row("kernel", expression=name, token="t", registers=1, spills=0, stack=0, **{"from": origin, "pass": True})
@@ -117,11 +130,11 @@ class GpuCheck(unittest.TestCase):
         bundle = self.out / "kernels.xz"
         status, out, error = check("--programs", programs, "--out", self.out, "--prepare", bundle)
         self.assertEqual(status, 0, error)
-        self.assertIn("kernels.xz: 4 kernels", out)
+        self.assertIn("kernels.xz: 5 kernels", out)
         status, out, error = check("--programs", programs, "--out", self.out, "--bundle", bundle, "--only", "fft", "--stages", "kernels")
         self.assertEqual(status, 0, error)
         self.assertIn("4 kernels, 2 compiled here", out)
-        self.assertEqual((programs.parent / "share" / "ballast" / "kernels.bundle").read_text(), "[ballast-gpu-check-production sm_90a][ballast-gpu-check sm_90a]")
+        self.assertEqual((programs.parent / "share" / "ballast" / "kernels.bundle").read_text(), "[ballast-gpu-check-production sm_90a][ballast-gpu-check sm_90a][struck]")
 
     def test_stages_share_the_budget_and_pass_on_what_they_leave(self):
         check("--programs", self.fake, "--out", self.out, "--stages", "bench,heatmap", "--budget", "100")
@@ -159,6 +172,13 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(check("--report", source, page)[0], 0)
         self.assertTrue(page.read_text().startswith(text.rstrip()))
         self.assertTrue(page.read_text().endswith("## Reasons\n\nSome.\n"))
+
+    def test_strikes_have_a_table_and_their_places(self):
+        status, out, _ = check("--programs", self.fake, "--out", self.out, "--stages", "strike")
+        self.assertEqual(status, 1, out)
+        self.assertRegex(out, r"fft_c2c_f32_n1024_b64_fwd +correct +100 +20 +5 +1 +0 +1 +1 +0 +2 +0.08")
+        self.assertIn("2 silent, 1 wrong, 3.5 floors: add.rn.f32 %f1, %f2, %f3; line.cuh:7 < line.cuh:9", out)
+        self.assertLessEqual(max(map(len, out.splitlines())), 110)
 
     def test_a_stage_that_breaks_does_not_stop_the_others(self):
         status, out, _ = check("--programs", self.fake, "--out", self.out, "--stages", "heatmap,bench", "--quick")

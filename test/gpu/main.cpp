@@ -22,11 +22,13 @@ namespace {
 constexpr int k_bad_usage = 2, k_no_gpu = 4;
 
 constexpr const char* k_usage =
-    "usage: ballast-gpu-check STAGE [--only fft] [--seconds S] [--quick] [--groups G,…] [--scheme NAME]… [--pairs] [--backend B] [TOKEN…]\n"
+    "usage: ballast-gpu-check STAGE [--only fft] [--seconds S] [--quick] [--groups G,…] [--scheme NAME]… [--pairs] [--strikes N] "
+    "[--backend B] [TOKEN…]\n"
     "stages: info, algorithms, list, kernels [--arch sm_90a] [--bundle FILE], verify (groups instructions, accuracy, places, layouts, "
     "clean, huge; faults only in the "
     "instrumented program),\n"
-    "        sanitize, bench, repairs (instrumented), first_calls, heatmap, tune [--table FILE]\n"
+    "        sanitize, bench, repairs (instrumented), first_calls, heatmap, tune [--table FILE],\n"
+    "        struck_kernels [--arch sm_90a] --bundle FILE, strike [--strikes N]\n"
     "--only: the algorithm whose stage it is; fft by default\n"
     "--bundle: also write the kernels to FILE, which the programs find as ../share/ballast/kernels.bundle\n"
     "TOKEN, --scheme: these instead of the stage's own\n"
@@ -72,6 +74,12 @@ int run(int argc, char** argv) {
       seconds = std::strtod(given.c_str(), &end);
       if (given.empty() || *end != '\0' || !(seconds > 0))
         throw invalid_argument_error("--seconds: expected a number above 0, got " + given);
+    } else if (argument == "--strikes") {
+      const std::string given(value());
+      char* end = nullptr;
+      wanted.strikes = std::strtoll(given.c_str(), &end, 10);
+      if (given.empty() || *end != '\0' || wanted.strikes < 1)
+        throw invalid_argument_error("--strikes: expected a number above 0, got " + given);
     } else if (argument == "--arch") {
       wanted.architecture = value();
     } else if (argument == "--bundle") {
@@ -109,12 +117,13 @@ int run(int argc, char** argv) {
     return 0;
   }
   const auto chosen = of->stages.find(stage);
-  if (chosen == of->stages.end() && stage != "info" && stage != "kernels") throw invalid_argument_error("STAGE: got \"" + stage + "\"");
+  const bool compiles = stage == "kernels" || stage == "struck_kernels";  // needs no GPU
+  if (chosen == of->stages.end() && stage != "info" && !compiles) throw invalid_argument_error("STAGE: got \"" + stage + "\"");
 
   row info("info");
   info.add("version", BALLAST_VERSION);
   const std::string missing = tested == backend::cuda ? cuda::why_unavailable() : "";
-  if (!missing.empty() && stage != "kernels") {
+  if (!missing.empty() && !compiles) {
     info.add("unavailable", missing).print();
     std::fprintf(stderr, "ballast-gpu-check: %s: cannot run here: %s\n", stage.c_str(), missing.c_str());
     return k_no_gpu;
@@ -131,7 +140,10 @@ int run(int argc, char** argv) {
   info.print();
 
   const time_limit limit(seconds);
-  const int failed = stage == "info" ? 0 : stage == "kernels" ? kernels(*of, wanted, limit) : chosen->second(wanted, limit);
+  const int failed = stage == "info"             ? 0
+                     : stage == "kernels"        ? kernels(*of, wanted, limit)
+                     : stage == "struck_kernels" ? struck_kernels(*of, wanted, limit)
+                                                 : chosen->second(wanted, limit);
   row("end").add("stage", stage).add("failed", failed).add("seconds", seconds - limit.left()).print();
   return failed == 0 ? 0 : 1;
 }

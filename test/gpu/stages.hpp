@@ -1,6 +1,7 @@
 // What every stage of ballast-gpu-check is given: its settings and its time.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct settings {
   std::string architecture = {};          // of kernels, without a GPU: "sm_90a"
   std::string table = {};                 // the file that tune writes
   std::string bundle = {};                // the file that kernels writes; empty: none
+  std::int64_t strikes = 20'000;          // of strike, for each problem with protection
   std::string groups = {};                // of verify, separated by commas; empty: all
 };
 

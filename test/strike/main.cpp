@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "campaign.hpp"
+#include "support/bound.hpp"
 
 namespace ballast::strike {
 namespace {
@@ -23,26 +24,6 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr int k_holes = 3;
-
-// Clopper and Pearson: the largest rate at which so few of n are seen with a chance of 1 %.
-double bound_99(std::int64_t seen, std::int64_t n) {
-  if (n == 0 || seen >= n) return 1;
-  const auto chance = [&](double p) {
-    double sum = 0;
-    const auto all = static_cast<double>(n);
-    for (std::int64_t i = 0; i <= seen; ++i) {
-      const auto k = static_cast<double>(i);
-      sum += std::exp(std::lgamma(all + 1) - std::lgamma(k + 1) - std::lgamma(all - k + 1) + k * std::log(p) + (all - k) * std::log1p(-p));
-    }
-    return sum;
-  };
-  double low = 0, high = 1;
-  for (int i = 0; i < 100; ++i) {
-    const double middle = (low + high) / 2;
-    (chance(middle) > 0.01 ? low : high) = middle;
-  }
-  return high;
-}
 
 // What docs/protection.md declares as not covered by any check: strikes in these functions, or in what is inlined in them, at operations
 // whose names begin so.
@@ -68,7 +49,7 @@ json counts(const tally& of, std::int64_t declared) {
   json made = {{"strikes", of.strikes}};
   for (int i = 0; i < k_outcomes; ++i) made[std::string(to_string(static_cast<outcome>(i)))] = of.outcomes[static_cast<std::size_t>(i)];
   made["material_declared"] = declared;
-  made["material_bound_99"] = bound_99(of.of(outcome::material) - declared, of.strikes);
+  made["material_bound_99"] = test::bound_99(of.of(outcome::material) - declared, of.strikes);
   return made;
 }
 
@@ -100,7 +81,7 @@ void print_line(const record& of, target which, std::int64_t declared, bool firs
   fmt::print(fmt::runtime(k_heading), first ? of.subject : "", first ? to_string(of.protection) : "", to_string(which), seen.strikes,
              at(outcome::masked), at(outcome::repaired), at(outcome::wrongly_repaired), at(outcome::uncorrectable),
              at(outcome::crashed) + at(outcome::failed), at(outcome::hung), at(outcome::rounding), at(outcome::below_floor), declared,
-             material, fmt::format("{:.2g}", bound_99(material, seen.strikes)));
+             material, fmt::format("{:.2g}", test::bound_99(material, seen.strikes)));
 }
 
 // The functions of a place without its lines.
@@ -229,7 +210,7 @@ int run(int argc, char** argv) {
         "With protection, at numbers, bits and masks: {} strikes, {} silent above the floor in declared windows ({:.2f} %), {} elsewhere "
         "(99 % bound {:.2g}), "
         "{} wrongly repaired\n",
-        data, windows, 100.0 * static_cast<double>(windows) / static_cast<double>(data), holes, bound_99(holes, data), wrong);
+        data, windows, 100.0 * static_cast<double>(windows) / static_cast<double>(data), holes, test::bound_99(holes, data), wrong);
   return holes + wrong == 0 ? 0 : k_holes;
 }
 

@@ -12,10 +12,17 @@
 namespace ballast::strike {
 namespace {
 
-// docs/protection.md: a change of an element of a block of nb columns above so many u times the norm of its column is not missed.
-double floor_of(std::int64_t m, std::int64_t n) {
+// Floors of docs/protection.md, times u and the norm of a column. A change of a column in a block while it is factored; what becomes of it
+// in R, V and tau is up to the condition of the matrix times as much, which for a random one is about (√m + √n)/(√m − √n).
+double floor_of_factors(std::int64_t m, std::int64_t n) {
   const double block = n >= 2048 ? 128 : n >= 192 ? 64 : 32;
-  return (32 + 16 * std::sqrt(static_cast<double>(m))) * 2 * std::sqrt(block);
+  const double rows = std::sqrt(static_cast<double>(m)), columns = std::sqrt(static_cast<double>(n));
+  const double condition = m > n ? (rows + columns) / (rows - columns) : static_cast<double>(n);
+  return (12 + 2 * std::log2(static_cast<double>(m))) * 2 * std::sqrt(block) * condition;
+}
+// A change of a column to which k reflectors are applied.
+double floor_of_product(std::int64_t m, std::int64_t k) {
+  return 48 + 8 * std::sqrt(static_cast<double>(k)) + 4 * std::log2(static_cast<double>(m));
 }
 
 // x[r] for r ≥ j minus tau times its projection on the reflector j of `factors` (LAPACK's storage, m rows).
@@ -67,12 +74,14 @@ class qr_subject final : public subject {
       taus.assign(tau_.begin(), tau_.end());
     } else {
       tau_.resize(taus.size());
-      judged_factors_.emplace(factors, m_, floors_of(given_, n_));
-      judged_tau_.emplace(std::vector<W>(taus), 1, std::vector<double>(taus.size(), floor_of(m_, n_) * k_unit_roundoff<T>));
+      judged_factors_.emplace(factors, m_, floors_of(given_, n_, floor_of_factors(m_, n_)));
+      judged_tau_.emplace(std::vector<W>(taus), 1, std::vector<double>(taus.size(), floor_of_factors(m_, n_) * k_unit_roundoff<T>));
     }
     if (operation_ != "geqrf") {
       std::vector<W> b(right_.begin(), right_.end());
-      std::vector<double> floors = floors_of(right_, columns_);
+      // A solution has what both parts let pass.
+      std::vector<double> floors =
+          floors_of(right_, columns_, floor_of_product(m_, n_) + (operation_ == "gels" ? floor_of_factors(m_, n_) : 0));
       for (std::int64_t c = 0; c < columns_; ++c) {
         W* x = b.data() + c * m_;
         for (std::int64_t j = 0; j < n_; ++j) reflect(factors, m_, j, taus[static_cast<std::size_t>(j)], x);
@@ -113,7 +122,7 @@ class qr_subject final : public subject {
   double clean_error() const override { return judged_right_ ? judged_right_->clean_error() : judged_factors_->clean_error(); }
 
  private:
-  std::vector<double> floors_of(const std::vector<T>& a, std::int64_t columns) const {
+  std::vector<double> floors_of(const std::vector<T>& a, std::int64_t columns, double floor) const {
     std::vector<double> made;
     for (std::int64_t c = 0; c < columns; ++c) {
       double sum = 0;
@@ -121,7 +130,7 @@ class qr_subject final : public subject {
         const auto value = static_cast<double>(a[static_cast<std::size_t>(c * m_ + r)]);
         sum += value * value;
       }
-      made.push_back(floor_of(m_, n_) * k_unit_roundoff<T> * std::sqrt(sum));
+      made.push_back(floor * k_unit_roundoff<T> * std::sqrt(sum));
     }
     return made;
   }

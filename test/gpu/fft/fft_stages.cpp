@@ -20,6 +20,7 @@ void list(const settings& wanted) {
   print("faults", fault_set(wanted.quick));
   print("huge", huge_set());
   print("sanitize", sanitizer_set());
+  print("strike", strike_set(wanted.quick));
   std::vector<std::string> timed;
   for (const timed_problem& each : benchmark_set(wanted.quick)) timed.push_back(each.token);
   print("bench", timed);
@@ -35,10 +36,12 @@ const algorithm& fft_algorithm() {
                                             {"repairs", repairs},
                                             {"heatmap", heatmap},
                                             {"first_calls", first_calls},
+                                            {"strike", strike},
                                             {"tune", tune}},
                                  .record = record_fft,
                                  .list = list,
-                                 .check_token = [](std::string_view text) { (void)fft::parse_token(text); }};
+                                 .check_token = [](std::string_view text) { (void)fft::parse_token(text); },
+                                 .strike_set = strike_set};
   return made;
 }
 

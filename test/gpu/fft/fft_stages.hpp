@@ -23,6 +23,9 @@ int bench(const settings& wanted, const time_limit& limit);
 int repairs(const settings& wanted, const time_limit& limit);
 // Rows of type "first call": seconds until the first result of a problem that is new, and until the same plan is made and enqueued again.
 int first_calls(const settings& wanted, const time_limit& limit);
+// Rows of type "strike": what becomes of single bits that change behind single instructions; "strike place": where those fell that no check
+// saw.
+int strike(const settings& wanted, const time_limit& limit);
 // Rows of type "cell": ballast off and protected, and cuFFT, by length and batch.
 int heatmap(const settings& wanted, const time_limit& limit);
 

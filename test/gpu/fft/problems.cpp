@@ -88,6 +88,13 @@ std::vector<std::string> fault_set(bool quick) {
 
 std::vector<std::string> scheme_set() { return {"fft_c2c_f32_n1024_b67_fwd", "fft_c2c_f64_n65536_b3_fwd"}; }
 
+std::vector<std::string> strike_set(bool quick) {
+  if (quick) return {"fft_c2c_f32_n1024_b64_fwd", "fft_r2c_f32_n400_b128_fwd"};
+  return {"fft_c2c_f32_n1024_b64_fwd",  "fft_c2c_f32_n1000_b64_fwd", "fft_c2c_f32_n8192_b8_fwd",  "fft_c2c_f64_n1024_b32_fwd",
+          "fft_c2c_f32_n262144_b1_fwd", "fft_c2c_f64_n65536_b1_fwd", "fft_c2c_f32_n1009_b32_fwd", "fft_r2c_f32_n400_b128_fwd",
+          "fft_r2c_f32_n1000_b64_fwd",  "fft_c2r_f64_n1000_b32_inv"};
+}
+
 std::vector<std::string> sanitizer_set() {
   return {"fft_c2c_f32_n8_b37_fwd",    "fft_c2c_f32_n1024_b5_fwd",   "fft_c2c_f64_n4096_b3_inv",  "fft_c2c_f32_n32768_b3_fwd",
           "fft_c2c_f64_n16384_b2_fwd", "fft_c2c_f32_n524288_b1_fwd", "fft_c2c_f32_n1000_b5_fwd",  "fft_c2c_f32_n1009_b3_fwd",

@@ -21,6 +21,9 @@ std::vector<std::string> huge_set();
 std::vector<std::string> fault_set(bool quick);
 // What the schemes that are not the default are tried on.
 std::vector<std::string> scheme_set();
+// What is struck instruction by instruction: one pass in registers and staged in shared memory, several passes, a convolution, reals; small
+// batches, since each strike is a call.
+std::vector<std::string> strike_set(bool quick);
 // Small enough for compute-sanitizer.
 std::vector<std::string> sanitizer_set();
 
