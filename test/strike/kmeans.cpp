@@ -53,9 +53,10 @@ class kmeans_subject final : public subject {
     }
     seen.same = std::memcmp(got_.centroids.data(), kept_.centroids.data(), kept_.centroids.size() * sizeof(T)) == 0 &&
                 got_.labels == kept_.labels && std::memcmp(&got_.inertia, &kept_.inertia, sizeof got_.inertia) == 0 &&
-                got_.iterations == kept_.iterations && got_.converged == kept_.converged;
+                got_.iterations == kept_.iterations && got_.converged() == kept_.converged();
     if (seen.same) return seen;
-    if (got_.iterations != kept_.iterations || got_.converged != kept_.converged) seen.add(std::numeric_limits<double>::quiet_NaN(), 1, 1);
+    if (got_.iterations != kept_.iterations || got_.converged() != kept_.converged())
+      seen.add(std::numeric_limits<double>::quiet_NaN(), 1, 1);
     effect labels;
     judge_labels(labels);
     labels.roundings /= label_rounding_;
