@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <mutex>
 #include <numbers>
 #include <stdexcept>
+#include <tuple>
 #include <variant>
 
 #include "core/counter_rng.hpp"
@@ -422,7 +425,7 @@ class search {
     auto next = weak.rbegin();  // found from the end of the line to its start
     for (std::size_t i = 0;; ++i) {
       for (; next != weak.rend() && next->array == i; ++next) {
-        const double more = (1.1 * next->wanted - next->found) / (0.5 * next->effect);
+        const double more = (1.25 * next->wanted - next->found) / (0.5 * next->effect);
         for (int v = 0; v < 2; ++v) {
           const number share = next->found > 0 ? more / next->found * std::conj(next->sums[v]) : number(more);
           const auto k = at(next->place);
@@ -529,8 +532,10 @@ output_weights drawn_for(form what, std::int64_t n, std::uint64_t stream, std::u
 
 output_weights draw_weights(form what, std::int64_t n, std::uint64_t stream) { return drawn_for(what, n, stream, 0); }
 
-output_weights choose_weights(form what, std::int64_t n, std::uint64_t stream) {
-  constexpr int k_rounds = 8, k_sweeps = 40;
+namespace {
+
+output_weights search_weights(form what, std::int64_t n, std::uint64_t stream) {
+  constexpr int k_rounds = 8, k_sweeps = 60;
   search by(what, n);
   for (std::uint64_t round = 0; round < k_rounds; ++round) {
     output_weights made = drawn_for(what, n, stream, round);
@@ -543,6 +548,25 @@ output_weights choose_weights(form what, std::int64_t n, std::uint64_t stream) {
     }
   }
   throw std::runtime_error(fmt::format("no weights for a line of {} points", n));
+}
+
+}  // namespace
+
+output_weights choose_weights(form what, std::int64_t n, std::uint64_t stream) {
+  // Lines that take long to examine are remembered, a few of them.
+  constexpr std::size_t k_most = 64;
+  static std::mutex mutex;
+  static std::map<std::tuple<form, std::int64_t, std::uint64_t>, output_weights> known;
+  const auto key = std::make_tuple(what, n, stream);
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto found = known.find(key); found != known.end()) return found->second;
+  }
+  output_weights made = search_weights(what, n, stream);
+  const std::lock_guard lock(mutex);
+  if (known.size() >= k_most) known.clear();
+  known.emplace(key, made);
+  return made;
 }
 
 std::vector<input_response> input_responses(form what, std::int64_t n, const output_weights& weights) {

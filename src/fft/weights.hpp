@@ -1,7 +1,7 @@
 // The weights of a line's two checksums. They are chosen when a plan is made, so that no single wrong number of the line is invisible to
 // both: every number that it computes is followed to the outputs, sums inside of butterflies included.
 // Layer: algorithm, backend-free. The reference and cpu backends use it.
-// Source: M. Golay, Complementary series, 1961; W. Rudin, H. Shapiro, 1951; docs/design/fft.md, "Weights".
+// Source: M. Golay, Complementary series, 1961; H. Shapiro, 1951; W. Rudin, 1959; docs/design/fft.md, "Weights".
 #pragma once
 
 #include <complex>
@@ -30,7 +30,8 @@ constexpr std::int64_t second_half(std::int64_t rows) { return (rows + 1) / 2; }
 inline constexpr double k_least_response = 0.25;
 
 // Weights with k_least_response. `stream` makes the lines of one problem independent. O(n log n) for each of a few tries: powers of two
-// need one. Throws std::runtime_error if there are none, which happens at no length that was tried (docs/design/fft.md).
+// need one. The last ones are remembered. Thread-safe. Throws std::runtime_error if there are none, which happens at no length that was
+// tried (docs/design/fft.md).
 output_weights choose_weights(form what, std::int64_t n, std::uint64_t stream);
 
 // The first of those tries, unexamined: for lines whose numbers are verified in other ways, too. least_response is 0.
