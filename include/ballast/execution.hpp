@@ -29,7 +29,10 @@ struct progress {
 
 struct execution {
   ballast::backend backend = ballast::backend::automatic;
-  int threads = 0;  // 0: every core that the process may use. Results do not depend on it.
+  // At most so many; 0: every core that the process may use. Fewer where the process cannot have so many, one alone in a process that was
+  // forked from one that has computed with several. Results do not depend on it. A process that was forked while another thread was inside
+  // Ballast cannot use it: every call throws unsupported_error.
+  int threads = 0;
   ballast::protection protection = ballast::protection::correct;
   std::string scheme = {};                          // empty: the default of the algorithm for this problem
   bool throw_on_uncorrectable = true;               // false: return the report with verdict uncorrectable instead

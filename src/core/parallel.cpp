@@ -1,35 +1,125 @@
 // parallel_for over oneTBB task arenas.
 #include "core/parallel.hpp"
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
+#include <vector>
 
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/info.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/partitioner.h>
 #include <oneapi/tbb/task_arena.h>
+#include <pthread.h>
+#include <sys/stat.h>
 
 #include <ballast/error.hpp>
 
+#include "core/fork.hpp"
 #include "core/format.hpp"
 
 namespace ballast::core {
 
-int thread_count(int requested) {
-  if (requested < 0) throw invalid_argument_error(fmt::format("threads: expected 0 (all cores) or more, got {}", requested));
-  return requested > 0 ? requested : oneapi::tbb::info::default_concurrency();
-}
-
 namespace {
 
-// Arenas are costly to make and cheap to keep: one for each number of threads that was ever asked for.
-oneapi::tbb::task_arena& arena(int threads) {
+// What oneTBB has workers for on any machine; more than cores gain nothing.
+constexpr int k_most_threads = 256;
+
+// Where threads wait until all that can be made have been.
+struct gate {
+  std::mutex mutex;
+  std::condition_variable came, opened;
+  std::size_t arrived = 0;
+  bool open = false;
+};
+
+void* wait_at(void* at) {
+  auto& here = *static_cast<gate*>(at);
+  // The allocator maps memory of its own for a thread, and keeps it. Volatile, or the compiler leaves both calls out.
+  void* volatile some = std::malloc(1024);
+  std::free(some);
+  std::unique_lock lock(here.mutex);
+  ++here.arrived;
+  here.came.notify_one();
+  here.opened.wait(lock, [&] { return here.open; });
+  return nullptr;
+}
+
+// Of this process; 0 where the system does not tell.
+std::int64_t living_threads() {
+  struct stat about {};
+  return stat("/proc/self/task", &about) == 0 ? static_cast<std::int64_t>(about.st_nlink) - 2 : 0;
+}
+
+// How many threads, of `wanted` with the calling one, this process can have. oneTBB ends the process when it cannot make a worker, so as
+// many are made here first, all at the same time. If there are not so many, half of them are left to the data and to others.
+int possible_threads(int wanted) {
+  gate here;
+  std::vector<pthread_t> made;
+  made.reserve(static_cast<std::size_t>(wanted));
+  const std::int64_t before = living_threads();
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return 1;
+  pthread_attr_setstacksize(&attributes, std::size_t{8} << 20);  // twice what oneTBB's workers have: room for what they allocate
+  pthread_t one{};
+  while (static_cast<int>(made.size()) < wanted - 1 && pthread_create(&one, &attributes, wait_at, &here) == 0) {
+    made.push_back(one);
+    std::unique_lock lock(here.mutex);
+    here.came.wait(lock, [&] { return here.arrived == made.size(); });
+  }
+  pthread_attr_destroy(&attributes);
+  {
+    const std::lock_guard lock(here.mutex);
+    here.open = true;
+  }
+  here.opened.notify_all();
+  for (const pthread_t each : made) pthread_join(each, nullptr);
+  // A joined thread counts against the limits until the kernel has put it away.
+  for (int tries = 0; living_threads() > before && tries < 100; ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const int count = static_cast<int>(made.size());
+  return count == wanted - 1 ? wanted : 1 + count / 2;
+}
+
+// Has oneTBB make its workers now, while there is room for them, instead of when data fill it: each task waits for the others.
+void start_workers(oneapi::tbb::task_arena& arena, int threads) {
+  using control = oneapi::tbb::global_control;
+  const int there_can_be = std::min(threads, static_cast<int>(control::active_value(control::max_allowed_parallelism)));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);  // workers may be busy for others
+  std::atomic<int> there{0};
+  arena.execute([&] {
+    oneapi::tbb::parallel_for(
+        oneapi::tbb::blocked_range<int>(0, there_can_be, 1),
+        [&](const oneapi::tbb::blocked_range<int>&) {
+          there.fetch_add(1);
+          while (there < there_can_be && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+        },
+        oneapi::tbb::simple_partitioner());
+  });
+  workers_exist();
+}
+
+// Arenas are costly to make and cheap to keep: one for each number of threads that was ever asked for. Null: the calling thread alone.
+oneapi::tbb::task_arena* arena(int threads) {
   static std::mutex mutex;
   static auto& arenas =
       *new std::map<int, std::unique_ptr<oneapi::tbb::task_arena>>;  // never destroyed: workers may outlive static objects
   const std::lock_guard lock(mutex);
+  static int there = 1, possible = std::numeric_limits<int>::max();
+  threads = std::min(threads, possible);
+  if (threads > there) {
+    const int found = possible_threads(threads);
+    if (found < threads) possible = std::max(found, there);
+    threads = std::min(threads, possible);
+  }
+  if (threads <= 1) return nullptr;
   // A caller may ask for more threads than there are cores; oneTBB would run fewer, with a warning on stderr.
   static int allowed = oneapi::tbb::info::default_concurrency();
   static std::unique_ptr<oneapi::tbb::global_control> more;
@@ -41,17 +131,28 @@ oneapi::tbb::task_arena& arena(int threads) {
   }
   auto& found = arenas[threads];
   if (!found) found = std::make_unique<oneapi::tbb::task_arena>(threads);
-  return *found;
+  if (threads > there) {
+    there = threads;
+    start_workers(*found, threads);
+  }
+  return found.get();
 }
 
 }  // namespace
 
+int thread_count(int requested) {
+  if (requested < 0) throw invalid_argument_error(fmt::format("threads: expected 0 (all cores) or more, got {}", requested));
+  const int cores = oneapi::tbb::info::default_concurrency();
+  return requested > 0 ? std::min(requested, std::max(cores, k_most_threads)) : cores;
+}
+
 void parallel_for(int threads, std::int64_t tasks, function_ref<void(std::int64_t, int)> body) {
-  if (threads <= 1 || tasks <= 1) {
+  oneapi::tbb::task_arena* const on = threads <= 1 || tasks <= 1 || without_workers() ? nullptr : arena(threads);
+  if (on == nullptr) {
     for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
     return;
   }
-  arena(threads).execute([&] {
+  on->execute([&] {
     oneapi::tbb::parallel_for(
         oneapi::tbb::blocked_range<std::int64_t>(0, tasks, 1),
         [&](const oneapi::tbb::blocked_range<std::int64_t>& range) {

@@ -6,6 +6,7 @@
 
 #include <ballast/error.hpp>
 
+#include "core/fork.hpp"
 #include "core/format.hpp"
 #include "cuda/device.hpp"
 #include "cuda/residence.hpp"
@@ -70,6 +71,7 @@ bool stays_here(const plan::implementation& made, const fft::problem& problem, c
 }  // namespace
 
 plan::plan(fft::problem problem, ballast::execution how) {
+  const core::active_call here;
   auto made = std::make_shared<implementation>();
   made->shape = resolve(problem);
   const std::string token = to_token(problem, natural_direction(problem.kind));

@@ -14,6 +14,7 @@
 #include <ballast/report.hpp>
 
 #include "abft/attempt.hpp"
+#include "core/fork.hpp"
 #include "inject/injector.hpp"
 
 namespace ballast::cuda {
@@ -67,6 +68,7 @@ class recorder {
     std::uint64_t hash() const noexcept;
   };
 
+  core::active_call call_;
   report head_;
   std::string device_ = "cpu";
   const execution& how_;

@@ -5,6 +5,7 @@ Usage: cli_test.py PATH_OF_BALLAST [unittest's arguments]
 
 import json
 import os
+import resource
 import signal
 import stat
 import struct
@@ -480,6 +481,43 @@ class Outputs(WithFolder):
         self.assertEqual(np.load(path).shape, (5, 3))
 
 
+class Limits(WithFolder):
+    """More threads than a process can have: fewer are used, or memory is short and the command says so."""
+
+    def run_limited(self, kind, most, *arguments, user=None):
+        def limit():
+            if user is not None:
+                os.setgroups([])
+                os.setgid(user)
+                os.setuid(user)
+            resource.setrlimit(kind, (most, most))
+
+        return subprocess.run([BALLAST, *map(str, arguments)], capture_output=True, text=True, preexec_fn=limit, cwd="/", timeout=100)
+
+    def test_threads_under_a_limit_of_memory(self):
+        source = self.save("p.npy", self.random.normal(size=(20000, 8)).astype("f4"))
+        for megabytes in (300, 400, 600, 1000, 2000, 4000, 8000):
+            for threads in (8, 64, 4096):
+                with self.subTest(megabytes=megabytes, threads=threads):
+                    done = self.run_limited(resource.RLIMIT_AS, megabytes << 20, "kmeans", source, "-k", 5, "--max-iter", 3, "--threads", threads)
+                    self.assertIn(done.returncode, (0, 2) if megabytes < 1000 else (0,), done.stderr)
+                    if done.returncode == 2:
+                        self.assertIn("not enough memory", done.stderr)
+
+    @unittest.skipUnless(os.geteuid() == 0, "limits of processes are those of a user without others")
+    def test_threads_under_a_limit_of_processes(self):
+        self.dir.chmod(0o755)
+        source = self.save("p.npy", self.random.normal(size=(20000, 8)).astype("f4"))
+        clean = run_json("kmeans", source, "-k", 5, "--max-iter", 3)
+        for processes in (os.cpu_count() + 1, os.cpu_count() + 3, 40):
+            for threads in (2, 64, 4096):
+                with self.subTest(processes=processes, threads=threads):
+                    done = self.run_limited(resource.RLIMIT_NPROC, processes, "kmeans", source, "-k", 5, "--max-iter", 3, "--json", "--threads", threads,
+                                            user=45678)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertEqual(json.loads(done.stdout)["inertia"], clean["inertia"])
+
+
 class Usage(WithFolder):
     def test_help_and_version(self):
         self.assertIn("kmeans", run("--help").stdout)
@@ -585,6 +623,15 @@ class Usage(WithFolder):
             self.assertEqual(cuda["cache"], str(folder))
             self.assertTrue(cuda["cache_state"].startswith(state), cuda["cache_state"])
         self.assertFalse((self.dir / "new").exists())
+        shared = self.dir / "shared"
+        shared.mkdir()
+        shared.chmod(0o775)
+        for folder, state in (("relative/cache", "writable"), ("shared", "not writable: ")):
+            done = subprocess.run([BALLAST, "info", "--json"], capture_output=True, text=True, env={**os.environ, "BALLAST_CACHE_DIR": folder}, cwd=self.dir)
+            cuda = json.loads(done.stdout)["cuda"]
+            self.assertEqual(cuda["cache"], str(self.dir / folder))
+            self.assertTrue(cuda["cache_state"].startswith(state), cuda["cache_state"])
+        self.assertIn("expected that only user", cuda["cache_state"])
 
     def test_quiet_prints_nothing(self):
         done = run("fft", DATA / "sunspots.csv", "--quiet")

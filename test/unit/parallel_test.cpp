@@ -1,4 +1,5 @@
 // parallel_for: every task once, slots exclusive, exceptions and nesting.
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 #include <vector>
@@ -52,6 +53,7 @@ TEST(parallel_for, nothing_to_do) {
 TEST(thread_count, zero_means_all_and_negative_is_an_error) {
   EXPECT_GE(thread_count(0), 1);
   EXPECT_EQ(thread_count(3), 3);
+  EXPECT_LE(thread_count(1000000), std::max(256, thread_count(0)));
   EXPECT_THROW(thread_count(-1), invalid_argument_error);
 }
 
