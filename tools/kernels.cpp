@@ -13,6 +13,7 @@
 #include <optional>
 #include <regex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -72,7 +73,11 @@ std::vector<job> compile_all(const std::vector<std::string>& architectures, kern
   };
   {
     std::vector<std::jthread> threads;
-    for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
+    try {
+      for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) threads.emplace_back(work);
+    } catch (const std::system_error&) {  // the process may have no more threads: these will do
+    }
+    work();
   }
   return jobs;
 }

@@ -13,6 +13,7 @@
 #include <ballast/error.hpp>
 
 #include "cuda/device.hpp"
+#include "cuda/private_folder.hpp"
 #include "cuda/tuning_table.hpp"
 #include "fft/cuda/common.hpp"
 #include "fft/cuda/tune.hpp"
@@ -40,8 +41,7 @@ int run_tune(std::vector<std::string> tokens, std::string output, bool quiet) {
   if (output.empty()) output = cuda::user_tuning_file().string();
   if (output.empty()) throw invalid_argument_error("-o: expected a file, since there is no cache folder (set HOME)");
   const fs::path file = output;
-  std::error_code ignored;
-  if (file.has_parent_path()) fs::create_directories(file.parent_path(), ignored);
+  if (file.has_parent_path()) (void)cuda::private_folder(file.parent_path()).make();  // the cache's, perhaps; reserve() says what is wrong
   outputs files;
   files.reserve(file);
   const std::string before = fs::is_regular_file(file) ? read_whole(file) : "";

@@ -120,27 +120,15 @@ std::int64_t register_budget(const kernel_request& wanted, const capabilities& o
 
 // --- entries ---------------------------------------------------------------------------------------------------------------------------
 //
-// magic (8 bytes), version (u32), bytes of the body (u64), FNV-1a-128 of the body (16 bytes), body. Numbers are little-endian.
+// magic (8 bytes), version (u32), bytes of the body (u64), SHA-256 of the body (64 hexadecimal digits), body. Numbers are little-endian.
 // Body: text, toolkit, name, registers, spills, stack, static shared, code; strings with their length (u64) in front, numbers as i32.
 
 namespace {
 
 constexpr std::string_view k_magic("BALLASTK");
-constexpr std::uint32_t k_version = 1;
-constexpr std::size_t k_head = 8 + 4 + 8 + 16;
+constexpr std::uint32_t k_version = 2;
+constexpr std::size_t k_head = 8 + 4 + 8 + k_digest_digits;
 constexpr std::uint64_t k_longest_text = 1 << 20;
-
-// FNV-1a with 128 bits (G. Fowler, L. C. Noll, K.-P. Vo): names files and finds damage. Nothing depends on
-// its having no collisions: the text of a request is stored and compared.
-std::array<char, 16> fnv128(std::string_view data) {
-  __extension__ using wide = unsigned __int128;
-  constexpr wide prime = (wide{1} << 88) + 0x13b;
-  wide hash = (wide{0x6c62272e07bb0142u} << 64) + 0x62b821756295c58du;
-  for (const char each : data) hash = (hash ^ static_cast<unsigned char>(each)) * prime;
-  std::array<char, 16> bytes{};
-  for (int i = 0; i < 16; ++i) bytes[static_cast<std::size_t>(i)] = static_cast<char>(hash >> (8 * i));
-  return bytes;
-}
 
 template <class Number>
 void put(std::string& to, Number value) {
@@ -181,14 +169,6 @@ std::optional<std::uint64_t> body_bytes(std::string_view head) {
   return bytes;
 }
 
-std::optional<std::string> read_file(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return std::nullopt;
-  std::string content((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (in.bad()) return std::nullopt;
-  return content;
-}
-
 // Whole or not at all, also for processes that read meanwhile or write the same: a name of its own, then rename. Returns why not, or "".
 std::string write_file(const fs::path& file, std::string_view content) {
   static std::atomic<unsigned> count{0};
@@ -212,7 +192,7 @@ std::string write_file(const fs::path& file, std::string_view content) {
 
 }  // namespace
 
-std::string pack(const image& value) {
+std::string pack(const image& value, digest_function digest) {
   std::string body;
   put(body, value.text);
   put(body, std::int32_t{value.toolkit});
@@ -223,17 +203,16 @@ std::string pack(const image& value) {
   std::string entry(k_magic);
   put(entry, k_version);
   put(entry, static_cast<std::uint64_t>(body.size()));
-  const auto sum = fnv128(body);
-  entry.append(sum.data(), sum.size());
-  return entry + body;
+  const std::string sum = digest(body);
+  if (sum.size() != k_digest_digits) throw unsupported_error(why_no_sha256());
+  return entry + sum + body;
 }
 
-std::optional<image> unpack(std::string_view bytes) {
+std::optional<image> unpack(std::string_view bytes, digest_function digest) {
   const auto length = body_bytes(bytes);
   if (!length || bytes.size() < k_head || bytes.size() - k_head != *length) return std::nullopt;
   std::string_view body = bytes.substr(k_head);
-  const auto sum = fnv128(body);
-  if (bytes.substr(k_head - sum.size(), sum.size()) != std::string_view(sum.data(), sum.size())) return std::nullopt;
+  if (bytes.substr(k_head - k_digest_digits, k_digest_digits) != digest(body)) return std::nullopt;
   image value;
   std::array<std::int32_t, 4> uses{};
   std::int32_t toolkit = 0;
@@ -283,13 +262,13 @@ bool bundle::has_any_for(std::string_view architecture) const {
   });
 }
 
-std::optional<image> bundle::find(const std::string& text) const {
+std::optional<image> bundle::find(const std::string& text, digest_function digest) const {
   const auto at = index_.find(text);
   if (at == index_.end()) return std::nullopt;
   std::ifstream in(file_, std::ios::binary);
   std::string entry(static_cast<std::size_t>(at->second.bytes), '\0');
   if (!in.seekg(at->second.offset) || !in.read(entry.data(), at->second.bytes)) return std::nullopt;
-  auto value = unpack(entry);
+  auto value = unpack(entry, digest);
   if (!value || value->text != text) return std::nullopt;
   return value;
 }
@@ -298,12 +277,15 @@ void write_bundle(const fs::path& file, std::span<const image> images) {
   std::string content;
   for (const image& each : images) content += pack(each);
   if (file.has_parent_path()) fs::create_directories(file.parent_path());
+  std::error_code nothing;
+  if (fs::exists(file, nothing) && !fs::is_regular_file(file, nothing))
+    throw error(fmt::format("{}: expected a file to replace, got something else", file.string()));
   if (const std::string failure = write_file(file, content); !failure.empty()) throw error(failure);
 }
 
 // --- cache -----------------------------------------------------------------------------------------------------------------------------
 
-kernel_cache::kernel_cache(settings wanted) : settings_(std::move(wanted)), bundle_(settings_.bundle) {}
+kernel_cache::kernel_cache(settings wanted) : settings_(std::move(wanted)), folder_(settings_.folder), bundle_(settings_.bundle) {}
 
 // One image, while it is made and afterwards.
 struct kernel_cache::pending {
@@ -336,12 +318,15 @@ kernel_cache::found kernel_cache::get(const kernel_request& wanted, int major, i
       fmt::format("toolkit {}\n{}", newest_toolkit, request_text(wanted, architectures.front())),
       [&]() -> found {
         for (const std::string& each : architectures) {
-          auto ready = bundle_.find(request_text(wanted, each));
+          auto ready = bundle_.find(request_text(wanted, each), settings_.digest);
           if (ready && ready->toolkit / 1000 <= newest_toolkit) return {std::make_shared<const image>(std::move(*ready)), origin::bundle};
         }
         const auto refuse = [&](const std::string& reason) {
-          throw unsupported_error(fmt::format("{}: the kernel is not in the bundle ({}) and cannot be compiled: {}", wanted.expression,
-                                              bundle_.size() == 0 ? "there is none" : bundle_.file().string(), reason));
+          throw unsupported_error(fmt::format(
+              "{}: the kernel is not in the bundle ({}) and cannot be compiled: {}", wanted.expression,
+              bundle_.size() == 0 ? "there is none"
+                                  : bundle_.file().string() + (can_check() ? "" : ", which cannot be checked: " + why_no_sha256()),
+              reason));
         };
         const nvrtc::compiler* with = settings_.compiler(newest_toolkit);
         if (with == nullptr) refuse(nvrtc::why_not_found(newest_toolkit));
@@ -371,7 +356,10 @@ void kernel_cache::prepare(std::span<const kernel_request> wanted, int major, in
   {
     std::vector<std::jthread> others;
     const std::size_t threads = std::min<std::size_t>(wanted.size(), std::max(1u, std::thread::hardware_concurrency()));
-    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    try {
+      for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    } catch (const std::system_error&) {  // the process may have no more threads: these will do
+    }
     work();
   }
   if (failure != nullptr) std::rethrow_exception(failure);
@@ -402,37 +390,34 @@ kernel_cache::found kernel_cache::read_or_compile(const kernel_request& wanted, 
   return {std::move(made), origin::compiler};
 }
 
-fs::path kernel_cache::file_of(const std::string& text, int toolkit) const {
-  std::string name;
-  for (const char each : fnv128(fmt::format("toolkit {}\n{}", toolkit, text)))
-    name += fmt::format("{:02x}", static_cast<unsigned char>(each));
-  return settings_.folder / (name + ".kernel");
+bool kernel_cache::can_check() const { return !settings_.digest("").empty(); }
+
+std::string kernel_cache::name_of(const std::string& text, int toolkit) const {
+  return settings_.digest(fmt::format("toolkit {}\n{}", toolkit, text)) + ".kernel";
 }
 
-// Null for anything but the whole entry that was asked for: a damaged one is compiled again and replaced.
+// Null for anything but the whole entry that was asked for: a damaged one, and one that others could have written, is compiled again and
+// replaced.
 std::shared_ptr<const image> kernel_cache::read(const std::string& text, int toolkit) const {
-  if (settings_.folder.empty()) return nullptr;
-  const auto content = read_file(file_of(text, toolkit));
+  if (folder_.path().empty() || !can_check()) return nullptr;
+  const auto content = folder_.read(name_of(text, toolkit));
   if (!content) return nullptr;
-  auto value = unpack(*content);
+  auto value = unpack(*content, settings_.digest);
   if (!value || value->text != text || value->toolkit != toolkit) return nullptr;
   return std::make_shared<const image>(std::move(*value));
 }
 
 // A cache that cannot be written makes calls slower, not wrong: `ballast info` says so, the call goes on.
 void kernel_cache::write(const image& made) {
-  if (settings_.folder.empty()) return;
-  std::error_code failure;
-  fs::create_directories(settings_.folder, failure);
-  const std::string why = failure ? fmt::format("{}: {}", settings_.folder.string(), failure.message())
-                                  : write_file(file_of(made.text, made.toolkit), pack(made));
+  if (folder_.path().empty() || !can_check()) return;
+  const std::string why = folder_.write(name_of(made.text, made.toolkit), pack(made, settings_.digest));
   const std::scoped_lock lock(mutex_);
   write_failure_ = why;
 }
 
 std::string kernel_cache::why_not(int major, int minor, int newest_toolkit) const {
   const auto architectures = runnable_architectures(major, minor);
-  if (std::ranges::any_of(architectures, [&](const std::string& each) { return bundle_.has_any_for(each); })) return "";
+  if (can_check() && std::ranges::any_of(architectures, [&](const std::string& each) { return bundle_.has_any_for(each); })) return "";
   const nvrtc::compiler* with = settings_.compiler(newest_toolkit);
   if (with == nullptr)
     return fmt::format("no kernels for compute capability {}.{}: {}, and {}", major, minor,
@@ -445,22 +430,11 @@ std::string kernel_cache::why_not(int major, int minor, int newest_toolkit) cons
 }
 
 std::string kernel_cache::folder_state() const {
-  if (settings_.folder.empty()) return "off: none of BALLAST_CACHE_DIR, XDG_CACHE_HOME and HOME is set";
-  {
-    const std::scoped_lock lock(mutex_);
-    if (!write_failure_.empty()) return "not writable: " + write_failure_;
-  }
-  // What exists of the path must be a folder to write in; the rest would be made.
-  for (fs::path existing = settings_.folder;; existing = existing.parent_path()) {
-    std::error_code failure;
-    const auto status = fs::status(existing, failure);
-    if (status.type() == fs::file_type::not_found && existing.has_parent_path() && existing != existing.parent_path()) continue;
-    if (failure && status.type() != fs::file_type::not_found)
-      return fmt::format("not writable: {}: {}", existing.string(), failure.message());
-    if (!fs::is_directory(status)) return fmt::format("not writable: {} is not a folder", existing.string());
-    if (::access(existing.c_str(), W_OK | X_OK) != 0) return fmt::format("not writable: {}: {}", existing.string(), std::strerror(errno));
-    return "writable";
-  }
+  if (folder_.path().empty()) return "off: none of BALLAST_CACHE_DIR, XDG_CACHE_HOME and HOME is set";
+  if (!can_check()) return "off: " + why_no_sha256();
+  if (const std::string why = folder_.refusal(); !why.empty()) return "not writable: " + why;
+  const std::scoped_lock lock(mutex_);
+  return write_failure_.empty() ? "writable" : "not writable: " + write_failure_;
 }
 
 fs::path default_cache_folder() {

@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "cuda/device.hpp"
+#include "cuda/digest.hpp"
 #include "cuda/nvrtc.hpp"
+#include "cuda/private_folder.hpp"
 
 namespace ballast::cuda {
 
@@ -53,10 +55,10 @@ std::int64_t register_budget(const kernel_request& wanted, const capabilities& o
 // or wants more shared memory than a block has; empty if it keeps within all of them. What the compiler did not say is over any budget.
 std::string over_budget(const image& made, const kernel_request& wanted, const capabilities& on);
 
-// An image as the bundle and the cache store it, with a checksum.
-std::string pack(const image& value);
+// An image as the bundle and the cache store it, with a cryptographic digest. Throws unsupported_error where there is no library for it.
+std::string pack(const image& value, digest_function digest = sha256);
 // Nothing if `bytes` is not exactly one whole, undamaged entry.
-std::optional<image> unpack(std::string_view bytes);
+std::optional<image> unpack(std::string_view bytes, digest_function digest = sha256);
 
 // A file of packed images, one after the other.
 class bundle {
@@ -66,7 +68,7 @@ class bundle {
   const std::filesystem::path& file() const { return file_; }
   std::size_t size() const { return index_.size(); }
   bool has_any_for(std::string_view architecture) const;  // made of this library's sources
-  std::optional<image> find(const std::string& text) const;
+  std::optional<image> find(const std::string& text, digest_function digest = sha256) const;
 
  private:
   struct place {
@@ -77,7 +79,7 @@ class bundle {
   std::map<std::string, place, std::less<>> index_;
 };
 
-// Writes it under a temporary name and renames it. Throws ballast::error.
+// Writes it under a temporary name and renames it. Throws ballast::error, also if something else than a file is there.
 void write_bundle(const std::filesystem::path& file, std::span<const image> images);
 
 class kernel_cache {
@@ -87,6 +89,7 @@ class kernel_cache {
     std::filesystem::path bundle;  // empty: none
     // The compiler for code that drivers of this major version run; nvrtc::find but in tests.
     std::function<const nvrtc::compiler*(int newest_major)> compiler = nvrtc::find;
+    digest_function digest = sha256;  // but in tests
   };
   enum class origin : std::uint8_t { memory, bundle, disk, compiler };
   struct found {
@@ -112,19 +115,22 @@ class kernel_cache {
   std::string why_not(int major, int minor, int newest_toolkit) const;
 
   const cuda::bundle& bundled() const { return bundle_; }
-  const std::filesystem::path& folder() const { return settings_.folder; }
-  // "writable", or why entries cannot be kept there. Writes nothing.
+  const std::filesystem::path& folder() const { return folder_.path(); }
+  // "writable", or why entries cannot be kept there: a folder that others can write is not read either. Writes nothing.
   std::string folder_state() const;
 
  private:
   std::shared_ptr<const image> remembered(const std::string& text, const std::function<found()>& make, origin& from);
   found read_or_compile(const kernel_request& wanted, const std::string& architecture, const nvrtc::compiler& with);
-  std::filesystem::path file_of(const std::string& text, int toolkit) const;
+  std::string name_of(const std::string& text, int toolkit) const;
   std::shared_ptr<const image> read(const std::string& text, int toolkit) const;
   void write(const image& made);
 
+  bool can_check() const;  // whether there is a library for digests
+
   struct pending;
   settings settings_;
+  private_folder folder_;
   cuda::bundle bundle_;
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<pending>> images_;

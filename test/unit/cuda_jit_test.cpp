@@ -1,6 +1,7 @@
 // The run-time compiler, the formats of bundle and cache, and the cache's behaviour among threads, processes and damage.
 #include "cuda/jit.hpp"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -365,6 +366,89 @@ TEST(cuda_nvrtc, refusal_carries_the_compilers_log) {
     EXPECT_THAT(seen.what(), HasSubstr("missing.cuh"));
     EXPECT_THAT(seen.what(), HasSubstr("kernel for sm_80"));
   }
+}
+
+// --- who can write the cache -----------------------------------------------------------------------------------------------------------
+
+TEST(digest, is_sha_256) {
+  ASSERT_EQ(why_no_sha256(), "");
+  EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(sha256(std::string(1000000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST_F(cuda_jit, an_entry_carries_the_digest_of_its_body) {
+  const std::string entry = pack(sample("a"));
+  EXPECT_EQ(entry.substr(20, 64), sha256(std::string_view(entry).substr(84)));
+  // The checksum of earlier versions could be kept by whoever changed the code; entries of other forms are not read.
+  EXPECT_FALSE(unpack(entry, [](std::string_view) { return std::string(64, '0'); }));
+  const digest_function none = [](std::string_view) { return std::string(); };
+  EXPECT_FALSE(unpack(entry, none));
+  EXPECT_THROW((void)pack(sample("a"), none), unsupported_error);
+}
+
+TEST_F(cuda_jit, without_a_digest_nothing_is_kept_and_nothing_read) {
+  write_bundle(folder / "kernels.bundle", std::vector{sample(request_text(k_probe, "sm_80"))});
+  const kernel_cache cache({.folder = folder / "cache",
+                            .bundle = folder / "kernels.bundle",
+                            .compiler = [](int) -> const nvrtc::compiler* { return nullptr; },
+                            .digest = [](std::string_view) { return std::string(); }});
+  EXPECT_THAT(cache.folder_state(), testing::StartsWith("off: "));
+  EXPECT_NE(cache.why_not(8, 0, 13), "");
+  EXPECT_FALSE(fs::exists(folder / "cache"));
+}
+
+TEST_F(cuda_jit, a_folder_or_entry_that_others_can_write_is_not_read) {
+  const private_folder own(folder);
+  EXPECT_EQ(own.write("entry", "mine"), "");
+  EXPECT_EQ(own.read("entry"), "mine");
+  for (const auto who : {fs::perms::group_write, fs::perms::others_write}) {
+    fs::permissions(folder / "entry", who, fs::perm_options::add);
+    EXPECT_EQ(own.read("entry"), std::nullopt);
+    EXPECT_EQ(own.write("entry", "again"), "") << "and is replaced";
+    EXPECT_EQ(own.read("entry"), "again");
+    fs::permissions(folder, who, fs::perm_options::add);
+    EXPECT_EQ(own.read("entry"), std::nullopt);
+    EXPECT_THAT(own.write("entry", "mine"), HasSubstr("expected that only user"));
+    EXPECT_THAT(kernel_cache({.folder = folder, .bundle = {}}).folder_state(), HasSubstr("expected that only user"));
+    fs::permissions(folder, who, fs::perm_options::remove);
+  }
+  if (geteuid() == 0) {
+    ASSERT_EQ(chown((folder / "entry").c_str(), 12345, 12345), 0);
+    EXPECT_EQ(own.read("entry"), std::nullopt);
+    EXPECT_EQ(own.write("entry", "mine"), "");
+    ASSERT_EQ(chown(folder.c_str(), 12345, 12345), 0);
+    EXPECT_EQ(own.read("entry"), std::nullopt);
+    EXPECT_THAT(own.write("entry", "mine"), HasSubstr("got owner 12345"));
+    ASSERT_EQ(chown(folder.c_str(), 0, 0), 0);
+  }
+  // A link, a FIFO and a folder in place of an entry.
+  fs::create_symlink(folder / "entry", folder / "link");
+  EXPECT_EQ(own.read("link"), std::nullopt);
+  ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
+  EXPECT_EQ(own.read("fifo"), std::nullopt);
+  EXPECT_EQ(own.read("."), std::nullopt);
+}
+
+TEST_F(cuda_jit, a_folder_is_made_for_this_user_alone_also_a_relative_one) {
+  const mode_t before = umask(002);
+  const fs::path here = fs::current_path();
+  fs::current_path(folder);
+  const private_folder relative("deep/cache/");
+  EXPECT_EQ(kernel_cache({.folder = "other", .bundle = {}}).folder_state(), "writable");
+  EXPECT_FALSE(fs::exists("deep") || fs::exists("other"));
+  fs::current_path(here);
+  EXPECT_EQ(relative.refusal(), "");
+  EXPECT_EQ(relative.write("entry", "mine"), "");
+  EXPECT_EQ(relative.read("entry"), "mine");
+  umask(before);
+  EXPECT_EQ(fs::status(folder / "deep" / "cache").permissions(), fs::perms::owner_all);
+  EXPECT_EQ(fs::status(folder / "deep" / "cache" / "entry").permissions(), fs::perms::owner_read | fs::perms::owner_write);
+}
+
+TEST_F(cuda_jit, a_bundle_replaces_no_device) {
+  ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
+  EXPECT_THROW(write_bundle(folder / "fifo", std::vector{sample("a")}), error);
+  EXPECT_TRUE(fs::is_fifo(folder / "fifo"));
 }
 
 // --- cache on disk ---------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,137 @@
+// See private_folder.hpp.
+#include "cuda/private_folder.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/format.hpp"
+
+namespace ballast::cuda {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+class descriptor {
+ public:
+  explicit descriptor(int number) : number_(number) {}
+  descriptor(descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  descriptor& operator=(descriptor&&) = delete;
+  ~descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  int get() const { return number_; }
+  explicit operator bool() const { return number_ >= 0; }
+  int close() { return ::close(std::exchange(number_, -1)); }
+
+ private:
+  int number_;
+};
+
+// Whether only this user and root can write it. Where there is an access control list, the bits of the group are the most that it allows.
+bool is_private(const struct stat& about) {
+  return (about.st_uid == ::geteuid() || about.st_uid == 0) && (about.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+std::string why_not_private(const fs::path& path, const struct stat& about) {
+  return fmt::format("{}: expected that only user {} and root can write it, got owner {} and mode {:04o}", path.string(), ::geteuid(),
+                     about.st_uid, static_cast<unsigned>(about.st_mode) & 07777U);
+}
+
+std::string because(const fs::path& path, int reason) { return fmt::format("{}: {}", path.string(), std::strerror(reason)); }
+
+descriptor open_folder(const fs::path& path, std::string& why) {
+  descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct stat about {};
+  if (!folder || ::fstat(folder.get(), &about) != 0) {
+    why = because(path, errno);
+  } else if (!is_private(about)) {
+    why = why_not_private(path, about);
+  }
+  return folder;
+}
+
+}  // namespace
+
+private_folder::private_folder(const fs::path& path) {
+  if (path.empty()) return;
+  std::error_code failure;
+  path_ = fs::absolute(path, failure).lexically_normal();
+  if (failure) path_ = path;
+  if (!path_.has_filename()) path_ = path_.parent_path();  // "cache/"
+}
+
+std::optional<std::string> private_folder::read(const std::string& name) const {
+  if (path_.empty()) return std::nullopt;
+  std::string why;
+  const descriptor folder = open_folder(path_, why);
+  if (!why.empty()) return std::nullopt;
+  const descriptor file(::openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat about {};
+  if (!file || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode) || !is_private(about)) return std::nullopt;
+  std::string content(static_cast<std::size_t>(about.st_size), '\0');
+  for (std::size_t have = 0; have < content.size();) {
+    const ssize_t got = ::read(file.get(), content.data() + have, content.size() - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return std::nullopt;
+    have += static_cast<std::size_t>(got);
+  }
+  return content;
+}
+
+std::string private_folder::make() const {
+  std::error_code failure;
+  fs::create_directories(path_.parent_path(), failure);
+  if (failure) return fmt::format("{}: {}", path_.parent_path().string(), failure.message());
+  if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) return because(path_, errno);
+  std::string why;
+  (void)open_folder(path_, why);
+  return why;
+}
+
+std::string private_folder::write(const std::string& name, std::string_view content) const {
+  if (std::string why = make(); !why.empty()) return why;
+  std::string why;
+  const descriptor folder = open_folder(path_, why);
+  if (!why.empty()) return why;
+  static std::atomic<unsigned> count{0};
+  std::random_device random;
+  const std::string partial = fmt::format("{}.{:08x}{:08x}.{}.partial", name, random(), random(), count++);
+  descriptor file(::openat(folder.get(), partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file) return because(path_ / partial, errno);
+  int reason = 0;
+  while (!content.empty() && reason == 0) {
+    const ssize_t written = ::write(file.get(), content.data(), content.size());
+    if (written < 0 && errno != EINTR) reason = errno;
+    if (written > 0) content.remove_prefix(static_cast<std::size_t>(written));
+  }
+  if (file.close() != 0 && reason == 0) reason = errno;
+  if (reason == 0 && ::renameat(folder.get(), partial.c_str(), folder.get(), name.c_str()) != 0) reason = errno;
+  if (reason == 0) return "";
+  ::unlinkat(folder.get(), partial.c_str(), 0);
+  return because(path_ / name, reason);
+}
+
+std::string private_folder::refusal() const {
+  // What exists of the path must be a folder to write in; the rest would be made.
+  for (fs::path existing = path_;; existing = existing.parent_path()) {
+    struct stat about {};
+    if (::stat(existing.c_str(), &about) != 0) {
+      if (errno == ENOENT && existing != existing.parent_path()) continue;
+      return because(existing, errno);
+    }
+    if (!S_ISDIR(about.st_mode)) return fmt::format("{} is not a folder", existing.string());
+    if (existing == path_ && !is_private(about)) return why_not_private(existing, about);
+    return ::access(existing.c_str(), W_OK | X_OK) == 0 ? "" : because(existing, errno);
+  }
+}
+
+}  // namespace ballast::cuda
