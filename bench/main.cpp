@@ -196,7 +196,10 @@ int main(int argc, char** argv) {
   int count = 2;
   benchmark::Initialize(&count, fixed);
   try {
-    return ballast::bench::run(argc, argv);
+    const int status = ballast::bench::run(argc, argv);
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    fmt::print(stderr, "ballast bench: standard output could not be written in full\n");
+    return 1;
   } catch (const ballast::invalid_argument_error& e) {
     fmt::print(stderr, "ballast bench: {}\n", e.what());
     return 2;

@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <fstream>
 #include <limits>
@@ -16,7 +14,6 @@
 #include <utility>
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <ballast/error.hpp>
 
@@ -169,27 +166,6 @@ std::optional<std::uint64_t> body_bytes(std::string_view head) {
   return bytes;
 }
 
-// Whole or not at all, also for processes that read meanwhile or write the same: a name of its own, then rename. Returns why not, or "".
-std::string write_file(const fs::path& file, std::string_view content) {
-  static std::atomic<unsigned> count{0};
-  const fs::path partial = fmt::format("{}.{}.{}.partial", file.string(), ::getpid(), count++);
-  errno = 0;
-  std::ofstream out(partial, std::ios::binary | std::ios::trunc);
-  out.write(content.data(), static_cast<std::streamsize>(content.size()));
-  out.close();
-  std::error_code failure;
-  if (!out) {
-    const std::string why = errno != 0 ? std::strerror(errno) : "write failed";
-    fs::remove(partial, failure);
-    return fmt::format("{}: {}", partial.string(), why);
-  }
-  fs::rename(partial, file, failure);
-  if (!failure) return "";
-  std::error_code ignored;  // the first failure is the one to tell
-  fs::remove(partial, ignored);
-  return fmt::format("{}: {}", file.string(), failure.message());
-}
-
 }  // namespace
 
 std::string pack(const image& value, digest_function digest) {
@@ -277,10 +253,7 @@ void write_bundle(const fs::path& file, std::span<const image> images) {
   std::string content;
   for (const image& each : images) content += pack(each);
   if (file.has_parent_path()) fs::create_directories(file.parent_path());
-  std::error_code nothing;
-  if (fs::exists(file, nothing) && !fs::is_regular_file(file, nothing))
-    throw error(fmt::format("{}: expected a file to replace, got something else", file.string()));
-  if (const std::string failure = write_file(file, content); !failure.empty()) throw error(failure);
+  if (const std::string failure = replace_file(file, content); !failure.empty()) throw error(failure);
 }
 
 // --- cache -----------------------------------------------------------------------------------------------------------------------------

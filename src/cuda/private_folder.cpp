@@ -59,7 +59,37 @@ descriptor open_folder(const fs::path& path, std::string& why) {
   return folder;
 }
 
+// Writes under a name that nobody knows, by a descriptor, and renames. Returns why not, or "".
+std::string write_in(const descriptor& folder, const fs::path& file, std::string_view content, mode_t mode) {
+  static std::atomic<unsigned> count{0};
+  std::random_device random;
+  const std::string name = file.filename().native();
+  const std::string partial = fmt::format(".{:08x}{:08x}{:08x}.{}.partial", random(), random(), random(), count++);
+  descriptor made(::openat(folder.get(), partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+  if (!made) return because(file, errno);
+  int reason = 0;
+  while (!content.empty() && reason == 0) {
+    const ssize_t written = ::write(made.get(), content.data(), content.size());
+    if (written < 0 && errno != EINTR) reason = errno;
+    if (written > 0) content.remove_prefix(static_cast<std::size_t>(written));
+  }
+  if (made.close() != 0 && reason == 0) reason = errno;
+  if (reason == 0 && ::renameat(folder.get(), partial.c_str(), folder.get(), name.c_str()) != 0) reason = errno;
+  if (reason == 0) return "";
+  ::unlinkat(folder.get(), partial.c_str(), 0);
+  return because(file, reason);
+}
+
 }  // namespace
+
+std::string replace_file(const fs::path& file, std::string_view content) {
+  std::error_code nothing;
+  if (fs::exists(file, nothing) && !fs::is_regular_file(file, nothing))
+    return fmt::format("{}: expected a file to replace, got something else", file.string());
+  const fs::path parent = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  const descriptor folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return folder ? write_in(folder, file, content, 0666) : because(parent, errno);
+}
 
 private_folder::private_folder(const fs::path& path) {
   if (path.empty()) return;
@@ -98,26 +128,10 @@ std::string private_folder::make() const {
 }
 
 std::string private_folder::write(const std::string& name, std::string_view content) const {
-  if (std::string why = make(); !why.empty()) return why;
-  std::string why;
-  const descriptor folder = open_folder(path_, why);
+  std::string why = make();
   if (!why.empty()) return why;
-  static std::atomic<unsigned> count{0};
-  std::random_device random;
-  const std::string partial = fmt::format("{}.{:08x}{:08x}.{}.partial", name, random(), random(), count++);
-  descriptor file(::openat(folder.get(), partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!file) return because(path_ / partial, errno);
-  int reason = 0;
-  while (!content.empty() && reason == 0) {
-    const ssize_t written = ::write(file.get(), content.data(), content.size());
-    if (written < 0 && errno != EINTR) reason = errno;
-    if (written > 0) content.remove_prefix(static_cast<std::size_t>(written));
-  }
-  if (file.close() != 0 && reason == 0) reason = errno;
-  if (reason == 0 && ::renameat(folder.get(), partial.c_str(), folder.get(), name.c_str()) != 0) reason = errno;
-  if (reason == 0) return "";
-  ::unlinkat(folder.get(), partial.c_str(), 0);
-  return because(path_ / name, reason);
+  const descriptor folder = open_folder(path_, why);
+  return why.empty() ? write_in(folder, path_ / name, content, 0600) : why;
 }
 
 std::string private_folder::refusal() const {

@@ -36,4 +36,7 @@ class private_folder {
   std::filesystem::path path_;
 };
 
+// Replaces a file anywhere, whole or not at all; nothing but a file is replaced. Returns why not, or "".
+std::string replace_file(const std::filesystem::path& file, std::string_view content);
+
 }  // namespace ballast::cuda
