@@ -95,14 +95,17 @@ class attempts {
   // `repeats`: how often the tile may be computed again. 0 is protection::detect: the first failure is the last word.
   BALLAST_HD constexpr explicit attempts(int repeats) : repeats_(repeats) {}
 
-  // Judges one more computation. A judged result must pass; an unjudged one must have the bits of the computation before it, so it is
-  // always computed at least twice. Its first computation is a failure only if the next one gives something else.
+  // Judges one more computation. A judged result must pass; an unjudged one must have the bits of one of the two computations before it, so
+  // it is always computed at least twice, and the second may be the struck one. Its first computation is a failure only if the next one
+  // gives something else.
   BALLAST_HD constexpr outcome judge(const finding& now) {
-    const bool same = number_ > 0 && now.bits != 0 && now.bits == bits_;
+    const bool again = number_ > 0 && now.bits != 0 && now.bits == bits_;
+    const bool same = again || (number_ > 1 && now.bits != 0 && now.bits == before_);
     const int number = number_++;
-    failed_ = failed_ || (waiting_ && !same);
-    same_ = same && !waiting_;  // the bits of an unjudged computation only confirm it
+    failed_ = failed_ || (waiting_ && !again);
+    same_ = again && !waiting_;  // the bits of an unjudged computation only confirm it
     waiting_ = !now.judged && !same;
+    before_ = bits_;
     bits_ = now.bits;
     if (is_good(now.judged, now.word, same)) {
       if (failed_) return outcome::recomputed;
@@ -136,7 +139,7 @@ class attempts {
   bool failed_ = false;
   bool waiting_ = false;  // for the repetition of an unjudged computation
   bool same_ = false;
-  std::uint64_t bits_ = 0;
+  std::uint64_t bits_ = 0, before_ = 0;
   finding first_{};
 };
 

@@ -147,6 +147,12 @@ TEST(attempts, an_unjudged_tile_passes_by_the_same_bits_twice) {
   EXPECT_EQ(struck.judge(unjudged(2)), outcome::recomputed);
   EXPECT_FALSE(struck.false_alarm()) << "the data differed";
 
+  attempts second(2);
+  EXPECT_EQ(second.judge(unjudged(1)), outcome::open);
+  EXPECT_EQ(second.judge(judged(k_fail, 2)), outcome::open);
+  EXPECT_EQ(second.judge(unjudged(1)), outcome::recomputed) << "two of three agree";
+  EXPECT_FALSE(second.false_alarm());
+
   attempts checker(2);
   EXPECT_EQ(checker.judge(judged(k_fail, 1)), outcome::open);
   EXPECT_EQ(checker.judge(unjudged(1)), outcome::recomputed);
