@@ -22,21 +22,8 @@ orthogonal_factor<S>::orthogonal_factor(const context& run, engine<S>& on, const
   work_->wait();
   // Inf and NaN make every sum Inf or NaN: no check is possible.
   protected_ = run.how.protection != protection::off && finite;
-  std::vector<factor_sums> sums(static_cast<std::size_t>(work_->panels));
-  work_->form(0, work_->panels, protected_ ? sums.data() : nullptr);
+  work_->form();
   work_->wait();
-  if (!protected_) return;
-  for (index k = 0; k < work_->panels; ++k) {
-    factor_sums& here = sums[static_cast<std::size_t>(k)];
-    run::attempt(run.seen, run.how.protection, "qr.t", 0, [&](int number) {
-      if (number > 0) {
-        work_->form(k, 1, &here);
-        work_->wait();
-      }
-      return compare(run, {k, work_->panels, 0, 1}, here.deviation, abft::qr_orthogonality_threshold<S>(here.size, m_), "qr.t",
-                     k * work_->panel_width);
-    });
-  }
 }
 
 template <class S>

@@ -12,7 +12,7 @@ namespace ballast::qr {
 template <class S>
 class orthogonal_factor {
  public:
-  // V: m × count reflectors (on.works_on it) and their tau. Forms the factors T and verifies them against the reflectors one by one.
+  // V: m × count reflectors (on.works_on it) and their tau. Forms the factors T; the check of what they are applied to covers them.
   orthogonal_factor(const context& run, engine<S>& on, const matrix_view<const S>& V, const S* tau);
 
   // result ← op(Q) X for `result.columns` columns; result: m rows, on.works_on it, apart from X. Every block is verified before it is taken

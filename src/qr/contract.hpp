@@ -220,8 +220,8 @@ class applied_block {
 
   virtual void wait() {}
 
-  // Loads the columns, and encodes them from another reading if `seen` is not null; applies all panels, and verifies. `again`: with vectors
-  // op(Q)ᵀa of its own, since those of encode() may have been struck.
+  // Loads the columns, and encodes them from another reading if `seen` is not null; applies all panels, and verifies. `again`: with T
+  // and op(Q)ᵀa of its own, since those of form() and encode() may have been struck.
   virtual void compute(bool again, applied_sums* seen) = 0;
 
   // As abft::finding::bits.
@@ -229,12 +229,6 @@ class applied_block {
 
   // Into the result.
   virtual void store() = 0;
-};
-
-// (I − V T Vᵀ)x − H_1(H_2(… x)) of one panel for a random x: its largest element, and the size of the terms that it is made of.
-struct factor_sums {
-  double deviation = 0;
-  double size = 0;
 };
 
 // Reflectors as geqrf leaves them, to be applied in panels.
@@ -255,10 +249,10 @@ class applier {
   // Whether V and tau are free of Inf and NaN.
   virtual void scan(bool* finite) = 0;
 
-  // T of panels first … first + count − 1, and the sums of their checks if `seen` is not null.
-  virtual void form(index first, index count, factor_sums* seen) = 0;
+  // T of all panels.
+  virtual void form() = 0;
 
-  // Makes op(Q)ᵀa, with which the blocks are checked.
+  // Makes op(Q)ᵀa, with which the blocks are checked, from V and tau: T, and what else the products are made of, must not serve both.
   virtual void encode(bool transposed) = 0;
 
   // Columns that one block takes of an operand with `columns`.

@@ -53,7 +53,15 @@ HWY_INLINE void subtract_rows(std::int64_t m, std::int64_t w, const S* X, std::i
         }
       }
       for (std::int64_t c = j; c < j + wide; ++c) {
-        for (std::int64_t r = i; r < end; ++r) {
+        std::int64_t r = i;
+        for (; r + lanes <= end; r += lanes) {
+          const auto x = load_wide(d, X + r + c * ldx);
+          for (int q = 0; q < Count; ++q) {
+            double* const yq = y + r + q * ldy;
+            hn::StoreU(hn::NegMulAdd(x, hn::Set(d, z[c + q * ldz]), hn::LoadU(d, yq)), d, yq);
+          }
+        }
+        for (; r < end; ++r) {
           for (int q = 0; q < Count; ++q) y[r + q * ldy] -= static_cast<double>(X[r + c * ldx]) * z[c + q * ldz];
         }
       }

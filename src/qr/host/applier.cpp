@@ -9,7 +9,6 @@
 #include "abft/attempt.hpp"
 #include "core/parallel.hpp"
 #include "qr/host/largest.hpp"
-#include "qr/host/slabs.hpp"
 #include "qr/weights.hpp"
 
 namespace ballast::qr::host {
@@ -55,10 +54,11 @@ class block_of_columns final : public applied_block<S> {
   void load();
   void scale();
   void encode(bool again);
-  void transform();
+  void transform(const panel_set<S>& panels);
   void verify(applied_sums& seen);
 
   const panel_applier<S>& Q_;
+  panel_set<S> own_;  // of a block that is computed again
   const bool transposed_;
   const operand<S> from_;
   const index task_, tasks_, first_, width_;
@@ -76,7 +76,9 @@ void block_of_columns<S>::compute(bool again, applied_sums* seen) {
   if (Q_.panels == 0) return;
   scale();
   if (seen != nullptr) encode(again);
-  transform();
+  // What was made once for all blocks may have been struck.
+  if (again) own_ = Q_.make_panels();
+  transform(again ? own_ : Q_.shared_);
   if (seen != nullptr) verify(*seen);
 }
 
@@ -152,7 +154,7 @@ void block_of_columns<S>::encode(bool again) {
 
 // All panels in turn. Those that begin below the last one of the identity's columns leave its zeros alone.
 template <class S>
-void block_of_columns<S>::transform() {
+void block_of_columns<S>::transform(const panel_set<S>& panels) {
   const index m = Q_.m_, nb = Q_.panel_width;
   const bool unit = from_.identity;
   const index used = unit ? std::min(Q_.panels, (first_ + width_ - 1) / nb + 1) : Q_.panels;
@@ -163,7 +165,7 @@ void block_of_columns<S>::transform() {
   }
   for (index s = 0; s < used; ++s) {
     const index k = transposed_ ? s : used - 1 - s;
-    const block_reflector<S>& H = Q_.panel_[at(k)];
+    const block_reflector<S>& H = panels.all[at(k)];
     S* const from = X_.data() + k * nb;
     Q_.kernels_.product(H, width_, from, m, W_.data());
     if constexpr (inject::active_injector::enabled)
@@ -227,112 +229,76 @@ void block_of_columns<S>::store() {
 template <class S>
 panel_applier<S>::panel_applier(const context& run, const kernels<S>& arithmetic, index panel_width, const matrix_view<const S>& V,
                                 const S* tau)
-    : run_(run), kernels_(arithmetic), m_(V.rows), count_(V.columns), tau_(tau) {
-  if (count_ == 0) return;
-  const index nb = panel_width, ldv = V.column_stride;
-  this->panel_width = nb;
-  this->panels = (count_ + nb - 1) / nb;
-  V1_ = core::aligned_buffer<S>(core::checked_product(this->panels, nb * nb));
-  T_ = core::aligned_buffer<S>(core::checked_product(this->panels, nb * nb));
-  for (index k = 0; k < this->panels; ++k) {
-    const index first = k * nb;
-    const index w = std::min(nb, count_ - first);
-    S* const V1 = V1_.data() + k * nb * nb;
-    const S* const v = V.data + first + first * ldv;
-    for (index j = 0; j < w; ++j) {
-      for (index i = 0; i < w; ++i) V1[i + j * w] = i < j ? S(0) : i == j ? S(1) : v[i + j * ldv];
-    }
-    panel_.push_back({m_ - first, w, V1, v + w, ldv, T_.data() + k * nb * nb});
-  }
+    : run_(run), kernels_(arithmetic), m_(V.rows), V_(V), tau_(tau) {
+  if (V.columns == 0) return;
+  this->panel_width = panel_width;
+  this->panels = (V.columns + panel_width - 1) / panel_width;
 }
 
 template <class S>
 void panel_applier<S>::scan(bool* finite) {
-  std::vector<char> odd(at(this->panels), 0);
-  core::parallel_for(run_.threads, this->panels, [&](index k, int) {
-    const block_reflector<S>& H = panel_[at(k)];
+  std::vector<char> odd(at(V_.columns), 0);
+  core::parallel_for(run_.threads, V_.columns, [&](index j, int) {
     double squares = 0;
-    for (index j = 0; j < H.width; ++j) {
-      kernels_.squares(H.width, 1, H.V1 + j * H.width, H.width, &squares);
-      if (H.rows > H.width) kernels_.squares(H.rows - H.width, 1, H.V2 + j * H.ldv, H.ldv, &squares);
-      const auto tau = static_cast<double>(tau_[k * this->panel_width + j]);
-      squares += tau * tau;
-    }
-    if (!std::isfinite(squares)) odd[at(k)] = 1;
+    if (j + 1 < m_) kernels_.squares(m_ - j - 1, 1, &V_(j + 1, j), V_.column_stride, &squares);
+    const auto tau = static_cast<double>(tau_[j]);
+    if (!std::isfinite(squares + tau * tau)) odd[at(j)] = 1;
   });
   *finite = std::none_of(odd.begin(), odd.end(), [](char o) { return o != 0; });
 }
 
 template <class S>
-void panel_applier<S>::form(index first, index count, factor_sums* seen) {
-  core::parallel_for(run_.threads, count, [&](index t, int) {
-    const index k = first + t, nb = this->panel_width;
-    const block_reflector<S>& H = panel_[at(k)];
-    S* const T = T_.data() + k * nb * nb;
-    kernels_.triangular_factor(H, tau_ + k * nb, T);
+panel_set<S> panel_applier<S>::make_panels() const {
+  const index nb = this->panel_width, ldv = V_.column_stride;
+  panel_set<S> made;
+  made.V1 = core::aligned_buffer<S>(core::checked_product(this->panels, nb * nb));
+  made.T = core::aligned_buffer<S>(core::checked_product(this->panels, nb * nb));
+  made.all.resize(at(this->panels));
+  core::parallel_for(run_.threads, this->panels, [&](index k, int) {
+    const index first = k * nb;
+    const index w = std::min(nb, V_.columns - first);
+    S* const V1 = made.V1.data() + k * nb * nb;
+    S* const T = made.T.data() + k * nb * nb;
+    const S* const v = V_.data + first + first * ldv;
+    for (index j = 0; j < w; ++j) {
+      for (index i = 0; i < w; ++i) V1[i + j * w] = i < j ? S(0) : i == j ? S(1) : v[i + j * ldv];
+    }
+    made.all[at(k)] = {m_ - first, w, V1, v + w, ldv, T};
+    kernels_.triangular_factor(made.all[at(k)], tau_ + first, T);
     if constexpr (inject::active_injector::enabled) {
-      for (index j = 0; j < H.width; ++j) run_.injector.strike(site::qr_t, {k * nb + j, count_, 0, 1}, T + j * H.width, j + 1);
+      for (index j = 0; j < w; ++j) run_.injector.strike(site::qr_t, {first + j, V_.columns, 0, 1}, T + j * w, j + 1);
     }
-    if (seen != nullptr) seen[t] = deviation(k);
   });
-}
-
-// Holds for any reflectors, whatever their tau.
-template <class S>
-factor_sums panel_applier<S>::deviation(index k) const {
-  const block_reflector<S>& H = panel_[at(k)];
-  const index w = H.width;
-  const index below = H.rows - w;
-  std::vector<double> x(at(H.rows)), y, z(at(w), 0.0), tz(at(w), 0.0);
-  double norm = 0;
-  for (index i = 0; i < H.rows; ++i) {
-    x[at(i)] = random_signed(k_orthogonality_stream, static_cast<std::uint64_t>(k * this->panel_width + i));
-    norm += x[at(i)] * x[at(i)];
-  }
-  y = x;
-  double longest = std::sqrt(norm);
-  for (index j = w; j-- > 0;) {
-    double dot = 0, squares = 0;
-    kernels_.dot(w, 1, H.V1 + j * w, w, 1, y.data(), H.rows, &dot, 1);
-    kernels_.squares(w, 1, H.V1 + j * w, w, &squares);
-    if (below > 0) {
-      kernels_.dot(below, 1, H.V2 + j * H.ldv, H.ldv, 1, y.data() + w, H.rows, &dot, 1);
-      kernels_.squares(below, 1, H.V2 + j * H.ldv, H.ldv, &squares);
-    }
-    dot *= static_cast<double>(tau_[k * this->panel_width + j]);
-    kernels_.subtract(w, 1, H.V1 + j * w, w, 1, &dot, 1, y.data(), H.rows);
-    if (below > 0) kernels_.subtract(below, 1, H.V2 + j * H.ldv, H.ldv, 1, &dot, 1, y.data() + w, H.rows);
-    longest = std::max(longest, std::abs(dot) * std::sqrt(squares));
-  }
-  kernels_.dot(w, w, H.V1, w, 1, x.data(), H.rows, z.data(), w);
-  if (below > 0) kernels_.dot(below, w, H.V2, H.ldv, 1, x.data() + w, H.rows, z.data(), w);
-  factor_sums made{0, longest};
-  for (index i = 0; i < w; ++i) {
-    double sum = 0;
-    for (index j = i; j < w; ++j) {
-      const double t = static_cast<double>(H.T[i + j * w]);
-      tz[at(i)] += t * z[at(j)];
-      sum += std::abs(t * z[at(j)]);
-    }
-    made.size = std::max(made.size, sum);
-  }
-  kernels_.subtract(w, w, H.V1, w, 1, tz.data(), w, x.data(), H.rows);
-  if (below > 0) kernels_.subtract(below, w, H.V2, H.ldv, 1, tz.data(), w, x.data() + w, H.rows);
-  largest worst;
-  for (std::size_t i = 0; i < x.size(); ++i) worst.add(x[i] - y[i]);
-  made.deviation = worst.value();
   return made;
 }
 
-// op(Q)ᵀa for all a.
+template <class S>
+void panel_applier<S>::form() {
+  shared_ = make_panels();
+}
+
+// op(Q)ᵀa for all a, by one reflector after the other: of what the products use, nothing but V and tau themselves. H_j is symmetric, so
+// op(Q) decides the order only.
 template <class S>
 core::aligned_buffer<double> panel_applier<S>::under_q(bool transposed) const {
   core::aligned_buffer<double> b(k_vectors * m_);
   std::copy_n(a_.data(), k_vectors * m_, b.data());
-  for (index s = 0; s < this->panels; ++s) {
-    const index k = transposed ? this->panels - 1 - s : s;
-    apply_narrow(kernels_, run_.threads, panel_[at(k)], !transposed, k_vectors, b.data() + k * this->panel_width, m_);
-  }
+  constexpr int together = 2;
+  core::parallel_for(run_.threads, k_vectors / together, [&](index task, int) {
+    double* const y = b.data() + task * together * m_;
+    for (index s = 0; s < V_.columns; ++s) {
+      const index j = transposed ? V_.columns - 1 - s : s;
+      const index below = m_ - j - 1;
+      double sum[together];
+      for (int q = 0; q < together; ++q) sum[q] = y[j + q * m_];
+      if (below > 0) kernels_.dot(below, 1, &V_(j + 1, j), V_.column_stride, together, y + j + 1, m_, sum, 1);
+      for (int q = 0; q < together; ++q) {
+        sum[q] *= static_cast<double>(tau_[j]);
+        y[j + q * m_] -= sum[q];
+      }
+      if (below > 0) kernels_.subtract(below, 1, &V_(j + 1, j), V_.column_stride, together, sum, 1, y + j + 1, m_);
+    }
+  });
   return b;
 }
 

@@ -11,13 +11,20 @@
 
 namespace ballast::qr::host {
 
+// Reflectors in panels: V1 with its ones and zeros, and the factors T.
+template <class S>
+struct panel_set {
+  core::aligned_buffer<S> V1, T;
+  std::vector<block_reflector<S>> all;
+};
+
 template <class S>
 class panel_applier final : public applier<S> {
  public:
   panel_applier(const context& run, const kernels<S>& arithmetic, index panel_width, const matrix_view<const S>& V, const S* tau);
 
   void scan(bool* finite) override;
-  void form(index first, index count, factor_sums* seen) override;
+  void form() override;
   void encode(bool transposed) override;
   index block_width(index columns) const override;
   std::unique_ptr<applied_block<S>> open(bool transposed, const operand<S>& X, index task, index tasks, index first, index width,
@@ -28,16 +35,16 @@ class panel_applier final : public applier<S> {
   template <class>
   friend class block_of_columns;
 
-  factor_sums deviation(index k) const;
+  panel_set<S> make_panels() const;
   core::aligned_buffer<double> under_q(bool transposed) const;
 
   const context& run_;
   const kernels<S>& kernels_;
-  const index m_, count_;
+  const index m_;
+  const matrix_view<const S> V_;
   const S* const tau_;
-  core::aligned_buffer<S> V1_, T_;
+  panel_set<S> shared_;
   core::aligned_buffer<double> a_, b_;  // m × k_vectors: random a, and op(Q)ᵀ times them
-  std::vector<block_reflector<S>> panel_;
 };
 
 }  // namespace ballast::qr::host
