@@ -492,7 +492,8 @@ class Limits(WithFolder):
                 os.setuid(user)
             resource.setrlimit(kind, (most, most))
 
-        return subprocess.run([BALLAST, *map(str, arguments)], capture_output=True, text=True, preexec_fn=limit, cwd="/", timeout=100)
+        return subprocess.run([BALLAST, *map(str, arguments)], capture_output=True, text=True, preexec_fn=limit, cwd="/", timeout=100,
+                              env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})  # it makes its own when it is loaded, and ends where it cannot
 
     def test_threads_under_a_limit_of_memory(self):
         source = self.save("p.npy", self.random.normal(size=(20000, 8)).astype("f4"))
@@ -509,7 +510,7 @@ class Limits(WithFolder):
         self.dir.chmod(0o755)
         source = self.save("p.npy", self.random.normal(size=(20000, 8)).astype("f4"))
         clean = run_json("kmeans", source, "-k", 5, "--max-iter", 3)
-        for processes in (os.cpu_count() + 1, os.cpu_count() + 3, 40):
+        for processes in (2, 5, 40):
             for threads in (2, 64, 4096):
                 with self.subTest(processes=processes, threads=threads):
                     done = self.run_limited(resource.RLIMIT_NPROC, processes, "kmeans", source, "-k", 5, "--max-iter", 3, "--json", "--threads", threads,
