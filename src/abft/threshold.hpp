@@ -76,19 +76,20 @@ BALLAST_HD inline double fft_factor_underflow(double points) {
 // Derivation: a chain of n multiply-adds from ‖c_j‖² errs by a random walk of about u √n (‖c_j‖² + 2‖x‖‖c_j‖) at most; the errors of the
 // columns are independent, so they add up in squares with their weights; the product with the checksum centroid C errs by u √n ‖x‖‖C‖; the
 // sums over 8 columns of a tile add the same with √n replaced by less than 8. But where all terms of a chain are equal (duplicated features
-// of few bits) its steps err alike, and alike in all columns: half the length of a chain, at most k_kmeans_run, with sums instead of roots
-// of sums of squares. That part is a bound and needs no factor; κ of the other: docs/design/kmeans.md, "Calibration".
+// of few bits) its steps err alike, and alike in all columns: half the length of a chain, at most k_kmeans_run, and of the sum of spans of
+// k_kmeans_run chains, with sums instead of roots of sums of squares. That part is a bound and needs no factor; κ of the other:
+// docs/design/kmeans.md, "Calibration".
 struct row_limits {
   double slope;  // times ‖x‖
   double offset;
 };
 inline constexpr double k_kmeans_row = 2;
-inline constexpr std::int64_t k_kmeans_run = 32;  // features that are summed in one chain
+inline constexpr std::int64_t k_kmeans_run = 32;  // features that are summed in one chain, and chains in one span
 BALLAST_HD inline row_limits kmeans_row_limits(double u, std::int64_t n, double sum_norm, double sum_square, double root_norm,
                                                double root_square, double checksum_norm) {
   // sum_norm = Σ w‖c‖, sum_square = Σ w‖c‖², root_norm = √Σ w²‖c‖², root_square = √Σ w²‖c‖⁴, checksum_norm = ‖C‖.
   const double walk = k_kmeans_row * u * (std::sqrt(static_cast<double>(n)) + 8);
-  const double alike = 0.5 * u * static_cast<double>(n < k_kmeans_run ? n : k_kmeans_run);
+  const double alike = 0.5 * u * static_cast<double>((n < k_kmeans_run ? n : k_kmeans_run) + n / (k_kmeans_run * k_kmeans_run));
   return {walk * (2 * root_norm + checksum_norm) + alike * (2 * sum_norm + checksum_norm), walk * root_square + alike * sum_square};
 }
 

@@ -5,7 +5,7 @@
 // Source: S. Wu, Y. Zhai, J. Huang et al., FT K-Means, 2024 (checksums in the product); docs/design/kmeans.md (this arrangement).
 #pragma once
 
-#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -20,7 +20,25 @@
 namespace ballast::kmeans {
 
 inline constexpr std::int64_t k_tile = 8;      // centroids that stand side by side in panel::packed
-inline constexpr std::int64_t k_section = 64;  // centroids that share one row check
+inline constexpr std::int64_t k_section = 64;  // centroids that share one row check, at most
+
+// The index of a centroid as a lane of T holds it: the bits of an integer in f32, so that 2³¹ fit; a number in f64.
+template <class T>
+T name_of(std::int32_t index) {
+  if constexpr (sizeof(T) == 4) {
+    return std::bit_cast<T>(index);
+  } else {
+    return static_cast<T>(index);
+  }
+}
+template <class T>
+std::int32_t index_of(T name) {
+  if constexpr (sizeof(T) == 4) {
+    return std::bit_cast<std::int32_t>(name);
+  } else {
+    return static_cast<std::int32_t>(name);
+  }
+}
 
 // The points of a call and their frame.
 template <class T>
@@ -36,21 +54,29 @@ struct limits {
   std::vector<abft::guarded_threshold> offset;
 };
 
-// The centroids as one pass uses them, in tiles of k_tile and sections of k_section centroids. Made by make_panel (host/panel.hpp).
+// The centroids as one pass uses them, in columns: tiles of k_tile and sections of up to k_section of them. Made by make_panel
+// (host/panel.hpp). Columns stand in the order of the centroids. Only where norms differ so much that the products of near centroids would
+// drown in the row check of far ones, sections hold centroids of like norms, in their order within a section, and are `sorted`.
+// What fills a tile up are copies of another centroid, of weight 0 and without a name: a search that ends at one has failed.
 template <class T>
 struct panel {
   std::int64_t n = 0;
   std::int64_t k = 0;
-  std::int64_t tiles = 0;               // ⌈k / k_tile⌉; the last one is filled up with copies of the last centroid, which never win
-  std::int64_t sections = 0;            // ⌈k / k_section⌉
-  core::aligned_buffer<T> rows;         // k × n: c
-  core::aligned_buffer<T> packed;       // tiles × n × k_tile: −2c
-  core::aligned_buffer<T> norms;        // tiles × k_tile: ‖c‖²
-  core::aligned_buffer<T> weights;      // tiles × k_tile: w, random in [1, 2), 0 for the copies
-  core::aligned_buffer<T> checksum;     // sections × n: Σ_j w_j (−2c_j), the checksum centroids
-  core::aligned_buffer<T> start;        // tiles: −Σ_j w_j ‖c_j‖², where the residual of a tile starts
-  core::aligned_buffer<T> rest;         // sections: what rounding took from Σ start
-  core::aligned_buffer<T> sum_weights;  // sections: Σ_j w_j
+  std::int64_t tiles = 0;
+  std::int64_t sections = 0;
+  bool by_norm = false;                  // sorting is allowed
+  bool sorted = false;                   // equal distances in two sections must be compared by name
+  std::vector<std::int64_t> first_tile;  // sections + 1
+  std::vector<std::int64_t> used;        // tiles: columns that are centroids; they come first
+  core::aligned_buffer<T> rows;          // k × n: c, in the order of the centroids
+  core::aligned_buffer<T> packed;        // tiles × n × k_tile: −2c
+  core::aligned_buffer<T> norms;         // tiles × k_tile: ‖c‖²
+  core::aligned_buffer<T> names[2];      // tiles × k_tile: name_of(index) for each of the two searches; −1 for the copies
+  core::aligned_buffer<T> weights;       // tiles × k_tile: w, random in [1, 2), 0 for the copies
+  core::aligned_buffer<T> checksum;      // sections × n: Σ_j w_j (−2c_j), the checksum centroids
+  core::aligned_buffer<T> start;         // tiles: −Σ_j w_j ‖c_j‖², where the residual of a tile starts
+  core::aligned_buffer<T> rest;          // sections: what rounding took from Σ start
+  core::aligned_buffer<T> sum_weights;   // sections: Σ_j w_j
   limits bounds;
 };
 
@@ -75,7 +101,7 @@ struct point_block {
   core::aligned_buffer<double> exact;             // ‖point − centroid of its label‖² · scale², from differences in double
   core::aligned_buffer<T> distance;               // k_section × capacity, only where distances() is used
   limits bounds;                                  // this block's copy of the panel's
-  const double* cells = nullptr;                  // block_facts::norms
+  const T* squares = nullptr;                     // capacity: ‖x‖² as of the first load; row checks take their limits from it
 };
 
 // The first row that fails a check of a block: its residual (0: none fails) and its point.
@@ -84,20 +110,12 @@ struct row_failure {
   std::int64_t row = -1;
 };
 
-// What never changes about the points of a block, from its first load on.
-// lanes: sums over the bit patterns of x, as many as the kernels like: equal for equal x, and different after any change of one element,
-// or of several in different lanes. norms: the largest ‖x‖² of each cell of cell_points() points; row checks take their limits from it.
-inline constexpr std::int64_t k_cells = 64;
+// What never changes about the points of a block, from its first load on: sums over the bit patterns of x, as many as the kernels like.
+// Equal for equal x, and different after any change of one element, or of several in different lanes.
 struct block_facts {
   std::uint64_t lanes[64] = {};
-  double norms[k_cells] = {};
   bool operator==(const block_facts&) const = default;
 };
-
-template <class T>
-std::int64_t cell_points(const point_block<T>& block) {
-  return std::max(block.width, block.capacity / k_cells);
-}
 
 // Shows the products of a block to the injector. `place` holds interval and intervals; the kernel fills in the steps.
 struct product_hook {
@@ -118,7 +136,7 @@ struct kernels {
   // norm of each point.
   void (*measure)(point_block<T>& block);
   // index of each point over all centroids of the panel. With `keep` also minimum. With `protect` also index_twin; the residual of each
-  // row check is compared with its limit (by block.bounds and block.cells), and minimum with twin.
+  // row check is compared with its limit (by block.bounds and block.squares), and minimum with twin.
   row_failure (*assign)(const panel<T>& centroids, bool protect, bool keep, const product_hook& hook, point_block<T>& block);
   // Compares label with index_twin.
   row_failure (*check)(const point_block<T>& block, std::int64_t k);
@@ -130,7 +148,7 @@ struct kernels {
   void (*sum_labels)(const point_block<T>& block, const double* projection, cluster_sums& into);
   // exact, for the labels and any k × n centroids that are scaled and shifted like `from`. Reads the points anew.
   void (*exact)(const source<T>& from, const T* centroids, point_block<T>& block);
-  // distance[j · capacity + p] = ‖x_p − c_j‖² from differences, for the centroids j of one section; with `protect` also residual.
+  // distance[j · capacity + p] = ‖x_p − c_j‖² from differences, for the columns j of one section; with `protect` also residual.
   void (*distances)(const panel<T>& centroids, std::int64_t section, bool protect, const product_hook& hook, point_block<T>& block);
 };
 

@@ -92,18 +92,20 @@ abft::finding verify_sums(const cluster_sums& sums, const point_sums& expected, 
   const double clusters = static_cast<double>(k);
   const double count = expected.count;
   const double heaviest = weighted ? 2 : 1;  // weights are below 2 in the frame
+  // A square below the smallest number is lost, so numbers below its root are allowed for.
+  const auto root_of = [&](double squares) { return std::sqrt(squares) + 0x1p-537 * std::sqrt(count); };
   const double chain = most + k_survey_rows + count / k_survey_rows;
   double labelled = 0;
   for (std::int64_t f = 0; f < n; ++f) {
     compare(first[at(f)] - expected.first[at(f)],
-            abft::kmeans_sum_limit(chain + clusters, count, heaviest * std::sqrt(expected.squares[at(f)])));
+            abft::kmeans_sum_limit(chain + clusters, count, heaviest * root_of(expected.squares[at(f)])));
     labelled += second[at(f)] * direction[at(f)];
   }
   // Directions are below 2 in size, of random sign. A projection is a chain of n products, and its labels are summed in chains of
   // label_chain; the other side sums over k clusters.
   const double longest = chain + static_cast<double>(n + sums.label_chain + k);
   compare(labelled - sums.labelled_projection,
-          clusters * abft::kmeans_sum_limit(longest, count, 4 * heaviest * std::sqrt(expected.total_square)));
+          clusters * abft::kmeans_sum_limit(longest, count, 4 * heaviest * root_of(expected.total_square)));
   if (weighted) {
     compare(first_weight - expected.weight, abft::kmeans_sum_limit(chain + clusters, 1, expected.weight));
     compare(second_weight - sums.labelled_weight, clusters * abft::kmeans_sum_limit(longest, 1, expected.weight));

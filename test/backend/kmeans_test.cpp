@@ -441,6 +441,149 @@ TYPED_TEST(kmeans_backend, data_of_any_size_and_kind) {
   }
 }
 
+// Where there is nothing to gain by it, no cluster is relocated, and the run ends.
+TYPED_TEST(kmeans_backend, fewer_different_points_than_clusters) {
+  using T = typename TestFixture::real;
+  const auto run = [&](const data_set<T>& points, std::int64_t k, init way, double tol) {
+    options<T> wanted{.clusters = k, .init = way, .tol = tol, .seed = 3};
+    if (way == init::given) wanted.centroids = points.rows(k);
+    return fit(points.view(), wanted, this->how());
+  };
+  // A point that occurs twice is two of the first centroids: one iteration, one cluster without points.
+  const data_set<T> five{5, 2, {0, 0, 1, 1, 1, 1, 1, 0, 0, 1}};
+  const auto one = run(five, 5, init::given, 1e-4);
+  EXPECT_EQ(one.report.verdict, verdict::clean);
+  EXPECT_EQ(one.iterations, 1);
+  EXPECT_EQ(one.ended, ending::tolerance);
+  EXPECT_EQ(one.labels, (std::vector<std::int32_t>{0, 1, 1, 3, 4}));
+  EXPECT_EQ(one.inertia, 0);
+  // Values whose sums round.
+  for (const std::int64_t distinct : {1, 3, 7}) {
+    for (const std::int64_t m : {20, 400, 20000}) {
+      data_set<T> points{m, 3, std::vector<T>(static_cast<std::size_t>(m * 3))};
+      for (std::size_t i = 0; i < points.values.size(); ++i)
+        points.values[i] = static_cast<T>(0.1 * static_cast<double>((i / 3 * 5) % static_cast<std::size_t>(distinct)) +
+                                          1000.3 * static_cast<double>(i % 3));
+      for (const init way : {init::given, init::random, init::kmeans_plus_plus}) {
+        SCOPED_TRACE(std::to_string(distinct) + " of " + std::to_string(m) + " " + std::string(to_string(way)));
+        const auto found = run(points, 12, way, 0);
+        EXPECT_EQ(found.report.verdict, verdict::clean) << to_json(found.report);
+        EXPECT_TRUE(found.converged());
+        EXPECT_LE(found.iterations, 12);
+        EXPECT_EQ(std::set<std::int32_t>(found.labels.begin(), found.labels.end()).size(), static_cast<std::size_t>(distinct));
+        EXPECT_LE(found.inertia, static_cast<double>(m) * std::pow(16 * k_u<T> * 3000, 2));
+      }
+    }
+  }
+}
+
+TYPED_TEST(kmeans_backend, a_run_says_what_ended_it) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(1000, 3, 8, 101, 1.0);
+  const auto run = [&](int max_iter, double tol) {
+    return fit(points.view(), {.clusters = 8, .init = init::given, .centroids = points.rows(8), .max_iter = max_iter, .tol = tol},
+               this->how());
+  };
+  EXPECT_EQ(run(300, 0).ended, ending::labels_unchanged);
+  EXPECT_EQ(run(300, 0.05).ended, ending::tolerance);
+  EXPECT_EQ(run(2, 0).ended, ending::max_iter);
+  EXPECT_FALSE(run(2, 0).converged());
+}
+
+TYPED_TEST(kmeans_backend, progress_tells_the_inertia_of_each_iteration) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(1200, 5, 9, 131, 0.7, 30);
+  std::vector<T> weights(1200);
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(0.25 + static_cast<double>(i % 7));
+  for (const bool weighted : {false, true}) {
+    options<T> wanted{.clusters = 9, .init = init::given, .centroids = points.rows(9), .max_iter = 6, .tol = 0};
+    if (weighted) wanted.weights = weights;
+    std::vector<progress> seen;
+    execution how = this->how();
+    how.on_progress = [&](const progress& now) { seen.push_back(now); };
+    const auto found = fit(points.view(), wanted, how);
+    ASSERT_EQ(seen.size(), static_cast<std::size_t>(found.iterations));
+    const std::span<const T> used = wanted.weights;
+    const auto start = predict(points.view(), points.rows(9), used, this->how());
+    // From sums: the points' own squares cancel, so it has the rounding of centred coordinates.
+    const double slack = 1e3 * k_u<T>;
+    EXPECT_NEAR(seen[0].value, start.inertia, slack * start.inertia);
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      EXPECT_EQ(seen[i].done, static_cast<std::int64_t>(i) + 1);
+      EXPECT_EQ(seen[i].total, 6);
+      EXPECT_EQ(seen[i].run, 0);
+      if (i == 0) continue;
+      wanted.max_iter = static_cast<int>(i);
+      const auto before = fit(points.view(), wanted, this->how());
+      EXPECT_NEAR(seen[i].value, before.inertia, slack * before.inertia);
+      wanted.max_iter = 6;
+    }
+  }
+  std::vector<std::int64_t> runs;
+  execution how = this->how();
+  how.on_progress = [&](const progress& now) { runs.push_back(now.run); };
+  (void)fit(points.view(), {.clusters = 9, .n_init = 3, .max_iter = 2, .tol = 0}, how);
+  EXPECT_EQ(runs, (std::vector<std::int64_t>{0, 0, 1, 1, 2, 2}));
+}
+
+TYPED_TEST(kmeans_backend, weights_count_in_the_inertia_of_predict) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(700, 4, 5, 137);
+  std::vector<T> weights(700);
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(static_cast<double>(i % 5) * 1.5);
+  const auto plain = predict(points.view(), points.rows(6), this->how());
+  const auto found = predict(points.view(), points.rows(6), std::span<const T>(weights), this->how());
+  EXPECT_EQ(found.report.verdict, verdict::clean);
+  EXPECT_EQ(found.labels, plain.labels);
+  expect_nearest<T>(points.view(), points.rows(6), found.labels, found.inertia, weights);
+  weights.pop_back();
+  EXPECT_THROW((void)predict(points.view(), points.rows(6), std::span<const T>(weights), this->how()), invalid_argument_error);
+}
+
+// Data that are hard on rounding and range, and no fault.
+TYPED_TEST(kmeans_backend, hard_data_are_not_refused) {
+  using T = typename TestFixture::real;
+  const auto expect_clean = [&](const data_set<T>& points, std::int64_t k, const char* what) {
+    for (const init way : {init::given, init::random, init::kmeans_plus_plus}) {
+      SCOPED_TRACE(std::string(what) + " " + std::string(to_string(way)));
+      options<T> wanted{.clusters = k, .init = way, .max_iter = 10, .seed = 1};
+      if (way == init::given) wanted.centroids = points.rows(k);
+      const auto found = fit(points.view(), wanted, this->how());
+      EXPECT_EQ(found.report.verdict, verdict::clean) << to_json(found.report);
+      const auto again = predict(points.view(), found.centroids.view(), this->how());
+      EXPECT_EQ(again.report.verdict, verdict::clean) << to_json(again.report);
+      EXPECT_EQ(again.labels, found.labels);
+      EXPECT_EQ(transform(points.view(), found.centroids.view(), this->how()).report.verdict, verdict::clean);
+    }
+  };
+  // Long rows of equal terms.
+  for (const std::int64_t n : {3000, 100000}) {
+    for (const double value : {1.0, 0.1, 1e-3, 7.7}) {
+      data_set<T> two{2, n, std::vector<T>(static_cast<std::size_t>(2 * n), T(0))};
+      std::fill_n(two.values.begin() + n, n, static_cast<T>(value));
+      expect_clean(two, 1, "two rows, one of them 0");
+      expect_clean(two, 2, "two rows, one of them 0");
+      data_set<T> ten{10, n, std::vector<T>(static_cast<std::size_t>(10 * n))};
+      for (std::size_t e = 0; e < ten.values.size(); ++e)
+        ten.values[e] = static_cast<T>(value * static_cast<double>(e / static_cast<std::size_t>(n)));
+      expect_clean(ten, 3, "ten rows of equal numbers");
+    }
+    std::mt19937_64 random(5);
+    std::normal_distribution<double> normal;
+    data_set<T> two{2, n, std::vector<T>(static_cast<std::size_t>(2 * n), T(0))};
+    for (std::int64_t f = 0; f < n; ++f) two.values[static_cast<std::size_t>(n + f)] = static_cast<T>(normal(random));
+    expect_clean(two, 2, "two rows, one of them 0, one normal");
+  }
+  // One value of another order of magnitude: the others are the same beside it.
+  for (const double outlier : sizeof(T) == 4 ? std::vector{1e15, -1e25, 1e37} : std::vector{1e15, -1e100, 1e170, 1e300}) {
+    for (const std::int64_t k : {3, 9, 70}) {
+      auto points = clouds<T>(900, 5, 9, 139);
+      points.values[1234] = static_cast<T>(outlier);
+      expect_clean(points, k, "one outlier");
+    }
+  }
+}
+
 TYPED_TEST(kmeans_backend, centroids_far_beyond_the_data) {
   using T = typename TestFixture::real;
   const auto points = clouds<T>(200, 3, 4, 41);
@@ -651,7 +794,7 @@ TYPED_TEST(kmeans_backend, every_site_and_model_is_repaired_and_matters) {
   using T = typename TestFixture::real;
   const std::uint64_t seeds = test::sampled() ? 1 : 6;
   // Several groups of several blocks and two tiles of centroids; one small problem; one with two sections of centroids.
-  for (const scene what : {scene{4000, 10, 12, 3, 0}, scene{150, 4, 3, 3, 0}, scene{1300, 3, 70, 3, 0}}) {
+  for (const scene what : {scene{4000, 10, 12, 3, 0}, scene{150, 4, 3, 3, 0}, scene{1300, 8, 70, 3, 0}}) {
     const auto points = clouds<T>(what.m, what.n, what.k, 73, 0.8);
     const auto clean = struck(points, what, nullptr, this->how());
     ASSERT_EQ(clean.report.verdict, verdict::clean);
@@ -803,6 +946,86 @@ TYPED_TEST(kmeans_backend, what_is_not_seen_is_below_the_floor) {
   }
   EXPECT_GT(detected, 0);
   EXPECT_GT(unseen, 0) << "flips of low bits are below any floor";
+}
+
+// A centroid that is far away does not hide what happens to near ones: their floor is that of their own norms.
+TYPED_TEST(kmeans_backend, far_centroids_do_not_hide_faults_of_near_ones) {
+  using T = typename TestFixture::real;
+  constexpr double k_floor = 2000;
+  const std::int64_t m = 600, n = 6, k = 12;
+  for (const double far : {1e3, 3e4}) {
+    // 8 near clusters and 4 far ones. Every 50th point is at a far one.
+    auto points = clouds<T>(m, n, 8, 83, 0.4);
+    auto centroids = clouds<T>(k, n, 8, 83, 0.4);
+    std::vector<bool> away(static_cast<std::size_t>(m));
+    for (std::int64_t i = 0; i < m; i += 50) {
+      away[static_cast<std::size_t>(i)] = true;
+      // Of both signs, so that the mean stays near.
+      for (std::int64_t f = 0; f < n; ++f)
+        points.values[static_cast<std::size_t>(i * n + f)] += static_cast<T>((i / 50 % 2 == 0 ? far : -far) * (f == i / 100 % 2 ? 1 : 0.5));
+    }
+    for (std::int64_t j = 8; j < k; ++j)
+      for (std::int64_t f = 0; f < n; ++f)
+        centroids.values[static_cast<std::size_t>(j * n + f)] += static_cast<T>((j % 2 == 0 ? far : -far) * (f == j / 2 % 2 ? 1 : 0.5));
+    // An order in which near and far ones stand side by side.
+    for (const std::int64_t j : {0, 2, 5})
+      std::swap_ranges(centroids.values.begin() + j * n, centroids.values.begin() + (j + 1) * n, centroids.values.begin() + (11 - j) * n);
+    const auto clean = predict(points.view(), centroids.view(), this->how());
+    ASSERT_EQ(clean.report.verdict, verdict::clean);
+    expect_nearest(points.view(), matrix_view<const T>(centroids.view()), clean.labels, clean.inertia);
+    const auto distance = [&](std::int64_t i, std::int32_t j) {
+      return square_distance(points.view(), i, [&](std::int64_t f) { return centroids.values[static_cast<std::size_t>(j * n + f)]; });
+    };
+    const auto square = [&](const data_set<T>& of, std::int64_t row) {
+      return square_distance(of.view(), row, [](std::int64_t) { return 0.0; });
+    };
+    int detected = 0, harmless = 0;
+    for (std::uint64_t seed = 0; seed < 2 * k_fault_seeds; ++seed) {
+      inject::request fault;
+      fault.site = inject::site::kmeans_product;
+      fault.seed = seed;
+      const inject::plan faults({fault});
+      execution how = this->how();
+      how.faults = &faults;
+      const auto found = predict(points.view(), centroids.view(), how);
+      ASSERT_NE(found.report.verdict, verdict::uncorrectable);
+      (found.report.detected > 0 ? detected : harmless) += 1;
+      for (std::int64_t i = 0; i < m; ++i) {
+        const auto p = static_cast<std::size_t>(i);
+        const double size =
+            std::pow(std::sqrt(square(points, i)) + std::sqrt(square(centroids, clean.labels[p])) + (away[p] ? 4 * far : 1), 2);
+        ASSERT_LE(distance(i, found.labels[p]) - distance(i, clean.labels[p]), k_floor * k_u<T> * size)
+            << "seed " << seed << " point " << i;
+      }
+    }
+    EXPECT_GT(detected, harmless / 4);
+  }
+}
+
+// Equal distances to centroids of different norms, which do not share a row check.
+TYPED_TEST(kmeans_backend, ties_between_near_and_far_centroids_go_to_the_lowest_index) {
+  using T = typename TestFixture::real;
+  const std::vector<T> points = {0, 1, -1, 64, -64, 0};  // of mean 0: no distance is rounded
+  for (const bool reversed : {false, true}) {
+    std::vector<T> centroids = {0, 2, 126, 0, 2, -2, 130, -126, 2};
+    if (reversed) std::ranges::reverse(centroids);
+    const auto found = predict(row_major<const T>(points.data(), 6, 1), row_major<const T>(centroids.data(), 9, 1), this->how());
+    const auto bare =
+        predict(row_major<const T>(points.data(), 6, 1), row_major<const T>(centroids.data(), 9, 1), this->how(2, protection::off));
+    EXPECT_EQ(found.report.verdict, verdict::clean);
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      std::int32_t nearest = 0;
+      for (std::size_t j = 1; j < 9; ++j)
+        if (std::abs(points[i] - centroids[j]) < std::abs(points[i] - centroids[static_cast<std::size_t>(nearest)]))
+          nearest = static_cast<std::int32_t>(j);
+      EXPECT_EQ(found.labels[i], nearest) << points[i];
+    }
+    EXPECT_EQ(found.labels, bare.labels);
+    const auto far = transform(row_major<const T>(points.data(), 6, 1), row_major<const T>(centroids.data(), 9, 1), this->how());
+    for (std::int64_t i = 0; i < 6; ++i)
+      for (std::int64_t j = 0; j < 9; ++j)
+        EXPECT_NEAR(far.values(i, j), std::abs(points[static_cast<std::size_t>(i)] - centroids[static_cast<std::size_t>(j)]), 1e-4);
+  }
 }
 
 TYPED_TEST(kmeans_backend, predict_and_transform_are_protected) {

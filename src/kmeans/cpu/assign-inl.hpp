@@ -27,17 +27,6 @@ constexpr int k_rows = 8;
 constexpr int k_rows = 4;
 #endif
 
-// An index in a lane of T: as the bits of an integer in f32, so that 2³¹ fit; as a number in f64, which converts to 32 bits.
-template <class T>
-HWY_INLINE vector_of<T> index_vector(std::int64_t j) {
-  const lanes_of<T> d;
-  if constexpr (sizeof(T) == 4) {
-    return hn::BitCast(d, hn::Set(integers_of<T>(), static_cast<std::int32_t>(j)));
-  } else {
-    return hn::Set(d, static_cast<T>(j));
-  }
-}
-
 template <class T>
 HWY_INLINE void store_index(vector_of<T> v, std::int32_t* to) {
   if constexpr (sizeof(T) == 4) {
@@ -64,7 +53,7 @@ template <class T>
 struct search {
   vector_of<T> minimum[2];
   vector_of<T> twin[2];
-  vector_of<T> index[2];  // of minimum, in the form of index_vector
+  vector_of<T> index[2];  // of minimum, in the form of name_of
   vector_of<T> index_twin[2];
   vector_of<T> sum[2];  // Σ start + Σ w D over the tiles of a section
 };
@@ -74,19 +63,64 @@ struct hook_buffer {
   HWY_ALIGN T products[k_tile * k_width<T>];
 };
 
-// One tile of Rows centroids against 2 vectors of points. `packed`, `norms` and `weights` point at the first of them.
+template <class T, bool Protect>
+HWY_INLINE void begin_search(search<T>& s) {
+  const lanes_of<T> d;
+  for (int v = 0; v < 2; ++v) {
+    s.minimum[v] = hn::Set(d, std::numeric_limits<T>::infinity());
+    s.index[v] = hn::Zero(d);
+    if constexpr (!Protect) continue;
+    s.twin[v] = s.minimum[v];
+    s.index_twin[v] = hn::Zero(d);
+  }
+}
+
+// The nearer of two centroids from two sections, the lower index among equals.
+template <class T>
+HWY_INLINE void join(vector_of<T> minimum, vector_of<T> index, vector_of<T>& into, vector_of<T>& into_index) {
+  const auto lower = [&] {
+    if constexpr (sizeof(T) == 4) {
+      const integers_of<T> di;
+      return hn::RebindMask(lanes_of<T>(), hn::Lt(hn::BitCast(di, index), hn::BitCast(di, into_index)));
+    } else {
+      return hn::Lt(index, into_index);
+    }
+  }();
+  const auto nearer = hn::Or(hn::Lt(minimum, into), hn::And(hn::Eq(minimum, into), lower));
+  into = hn::IfThenElse(nearer, minimum, into);
+  into_index = hn::IfThenElse(nearer, index, into_index);
+}
+
+// Where the columns of some centroids begin in a panel.
+template <class T>
+struct tile_columns {
+  const T* packed;
+  const T* norms;
+  const T* names;  // for one search,
+  const T* twins;  // and for the other
+  const T* weights;
+};
+
+// One tile of Rows centroids against 2 vectors of points. The two searches share no register but the distances, which the row check has.
 template <class T, int Rows, bool Protect>
-HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const T* HWY_RESTRICT packed, const T* HWY_RESTRICT norms,
-                            const T* HWY_RESTRICT weights, T start, std::int64_t first, std::int64_t real, const product_hook& hook,
-                            const inject::place& here, std::int64_t points, search<T>& s) {
+HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_columns<T>& columns, T start, std::int64_t real,
+                            const product_hook& hook, const inject::place& here, std::int64_t points, search<T>& s) {
   const lanes_of<T> d;
   [[maybe_unused]] const integers_of<T> di;
   constexpr std::int64_t lanes = k_lanes<T>;
   vector_of<T> acc[Rows][2];
 #pragma GCC unroll 8
-  for (int r = 0; r < Rows; ++r) acc[r][0] = acc[r][1] = hn::Set(d, norms[r]);
+  for (int r = 0; r < Rows; ++r) acc[r][0] = acc[r][1] = hn::Set(d, columns.norms[r]);
+  // Sums of chains in a span, and of spans.
   HWY_ALIGN T total[Rows * 2 * lanes];
-  for (std::int64_t f = 0;;) {
+  HWY_ALIGN T grand[Rows * 2 * lanes];
+  const T* HWY_RESTRICT packed = columns.packed;
+  const auto add = [&](const T* sums) {
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r)
+      for (int v = 0; v < 2; ++v) acc[r][v] = hn::Add(acc[r][v], hn::Load(d, sums + (2 * r + v) * lanes));
+  };
+  for (std::int64_t f = 0, span = 0;;) {
     for (const std::int64_t end = std::min(f + k_run, n); f < end; ++f) {
       const auto x0 = hn::Load(d, x + f * 2 * lanes);
       const auto x1 = hn::Load(d, x + f * 2 * lanes + lanes);
@@ -97,16 +131,18 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const T* HW
         acc[r][1] = hn::MulAdd(c, x1, acc[r][1]);
       }
     }
-    if (f > k_run) {
-#pragma GCC unroll 8
-      for (int r = 0; r < Rows; ++r)
-        for (int v = 0; v < 2; ++v) acc[r][v] = hn::Add(acc[r][v], hn::Load(d, total + (2 * r + v) * lanes));
+    if (f - span > k_run) add(total);
+    T* to = total;
+    if (f == n || f - span == k_run * k_run) {
+      if (span > 0) add(grand);
+      if (f == n) break;
+      to = grand;
+      span = f;
     }
-    if (f == n) break;
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
       for (int v = 0; v < 2; ++v) {
-        hn::Store(acc[r][v], d, total + (2 * r + v) * lanes);
+        hn::Store(acc[r][v], d, to + (2 * r + v) * lanes);
         acc[r][v] = hn::Zero(d);
       }
     }
@@ -149,16 +185,19 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const T* HW
         for (int v = 0; v < 2; ++v) s.minimum[v] = hn::LoadU(d, shown.products + v * lanes);
       }
     }
-    const auto j = index_vector<T>(first + r);
-    [[maybe_unused]] vector_of<T> w;
-    if constexpr (Protect) w = hn::Set(d, weights[r]);
+    const auto j = hn::Set(d, columns.names[r]);
+    [[maybe_unused]] vector_of<T> w, j_twin;
+    if constexpr (Protect) {
+      w = hn::Set(d, columns.weights[r]);
+      j_twin = hn::Set(d, columns.twins[r]);
+    }
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
       const auto smaller = hn::Lt(acc[r][v], s.minimum[v]);
       s.minimum[v] = hn::Min(acc[r][v], s.minimum[v]);
       s.index[v] = hn::IfThenElse(smaller, j, s.index[v]);
       if constexpr (Protect) {
-        s.index_twin[v] = hn::IfThenElse(hn::Lt(acc[r][v], s.twin[v]), j, s.index_twin[v]);
+        s.index_twin[v] = hn::IfThenElse(hn::Lt(acc[r][v], s.twin[v]), j_twin, s.index_twin[v]);
         s.twin[v] = hn::Min(acc[r][v], s.twin[v]);
         sum[v] = hn::MulAdd(w, acc[r][v], sum[v]);
       }
@@ -177,29 +216,21 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
   constexpr std::int64_t width = k_width<T>;
   const std::int64_t n = block.n;
   const std::int64_t pairs = padded(block) / width;
-  const std::int64_t cell = cell_points(block);
-  // So many tiles stay in the second-level cache while all points of the block pass by.
-  const std::int64_t chunk =
-      std::max<std::int64_t>(1, 384 * 1024 / (static_cast<std::int64_t>(sizeof(T)) * k_section * n)) * (k_section / k_tile);
+  // So many sections stay in the second-level cache while all points of the block pass by.
+  const std::int64_t chunk = std::max<std::int64_t>(1, 384 * 1024 / (static_cast<std::int64_t>(sizeof(T)) * k_section * n));
   row_failure found;
-  for (std::int64_t begin = 0; begin < centroids.tiles; begin += chunk) {
-    const std::int64_t end = std::min(begin + chunk, centroids.tiles);
+  for (std::int64_t begin = 0; begin < centroids.sections; begin += chunk) {
+    const std::int64_t end = std::min(begin + chunk, centroids.sections);
+    const bool all = end == centroids.sections;
     for (std::int64_t pair = 0; pair < pairs; ++pair) {
       const T* x = block.x.data() + pair * n * width;
       const std::int64_t at = pair * width;
       search<T> s;
+      [[maybe_unused]] search<T> before;
       [[maybe_unused]] vector_of<T> kept[2], expected[2];
-      [[maybe_unused]] T norm = 0;
-      if constexpr (Protect) {
-        kept[0] = kept[1] = hn::Zero(d);
-        norm = static_cast<T>(block.cells[at / cell]);
-      }
-      if (begin == 0) {
-        for (int v = 0; v < 2; ++v) {
-          s.minimum[v] = s.twin[v] = hn::Set(d, std::numeric_limits<T>::infinity());
-          s.index[v] = s.index_twin[v] = hn::Zero(d);
-        }
-      } else {
+      if constexpr (Protect) kept[0] = kept[1] = hn::Zero(d);
+      begin_search<T, Protect>(s);
+      if (begin > 0) {
         for (int v = 0; v < 2; ++v) {
           s.minimum[v] = hn::Load(d, block.minimum.data() + at + v * lanes);
           s.index[v] = load_index<T>(block.index.data() + at + v * lanes);
@@ -212,47 +243,60 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
       inject::place here = hook.place;
       here.steps = pairs * centroids.tiles * (k_tile / k_rows);
       const std::int64_t points = std::min(width, block.count - at);
-      for (std::int64_t t = begin; t < end; ++t) {
-        const std::int64_t g = t * k_tile / k_section;
+      for (std::int64_t g = begin; g < end; ++g) {
         if constexpr (Protect) {
-          if (t * k_tile % k_section == 0) {
-            row_product(x, n, centroids.checksum.data() + g * n, centroids.rest[g], expected);
-            s.sum[0] = s.sum[1] = hn::Zero(d);
+          row_product(x, n, centroids.checksum.data() + g * n, centroids.rest[g], expected);
+          s.sum[0] = s.sum[1] = hn::Zero(d);
+          if (HWY_UNLIKELY(centroids.sorted)) {
+            before = s;
+            begin_search<T, Protect>(s);
           }
         }
-        const T* packed = centroids.packed.data() + t * n * k_tile;
-        const T* norms = centroids.norms.data() + t * k_tile;
-        const T* weights = centroids.weights.data() + t * k_tile;
-        const T start = Protect ? centroids.start[t] : T(0);
-        const std::int64_t real = centroids.k - t * k_tile;
-        if constexpr (k_rows == k_tile) {
-          here.step = pair * centroids.tiles + t;
-          if (real > k_tile / 2) {
-            search_tile<T, k_tile, Protect>(x, n, packed, norms, weights, start, t * k_tile, real, hook, here, points, s);
+        const std::int64_t last = centroids.first_tile[static_cast<std::size_t>(g) + 1];
+        for (std::int64_t t = centroids.first_tile[static_cast<std::size_t>(g)]; t < last; ++t) {
+          const T start = Protect ? centroids.start[t] : T(0);
+          const std::int64_t real = centroids.used[static_cast<std::size_t>(t)];
+          const auto columns = [&](std::int64_t r) {
+            const std::int64_t column = t * k_tile + r;
+            return tile_columns<T>{centroids.packed.data() + t * n * k_tile + r, centroids.norms.data() + column,
+                                   centroids.names[0].data() + column, centroids.names[1].data() + column,
+                                   centroids.weights.data() + column};
+          };
+          if constexpr (k_rows == k_tile) {
+            here.step = pair * centroids.tiles + t;
+            if (real > k_tile / 2) {
+              search_tile<T, k_tile, Protect>(x, n, columns(0), start, real, hook, here, points, s);
+            } else {
+              search_tile<T, k_tile / 2, Protect>(x, n, columns(0), start, real, hook, here, points, s);
+            }
           } else {
-            search_tile<T, k_tile / 2, Protect>(x, n, packed, norms, weights, start, t * k_tile, real, hook, here, points, s);
-          }
-        } else {
-          for (int r = 0; r < k_tile && r < real; r += k_rows) {
-            here.step = (pair * centroids.tiles + t) * (k_tile / k_rows) + r / k_rows;
-            search_tile<T, k_rows, Protect>(x, n, packed + r, norms + r, weights + r, r == 0 ? start : T(0), t * k_tile + r, real - r, hook,
-                                            here, points, s);
+            for (int r = 0; r < k_tile && r < real; r += k_rows) {
+              here.step = (pair * centroids.tiles + t) * (k_tile / k_rows) + r / k_rows;
+              search_tile<T, k_rows, Protect>(x, n, columns(r), r == 0 ? start : T(0), real - r, hook, here, points, s);
+            }
           }
         }
         if constexpr (Protect) {
-          if (t + 1 == centroids.tiles || (t + 1) * k_tile % k_section == 0) {
-            const auto limit = hn::Set(d, squared<T>(block.bounds.slope[static_cast<std::size_t>(g)]) * norm +
-                                              squared<T>(block.bounds.offset[static_cast<std::size_t>(g)]));
-            for (int v = 0; v < 2; ++v) kept[v] = compare(hn::Sub(s.sum[v], expected[v]), limit, kept[v]);
+          const auto slope = hn::Set(d, squared<T>(block.bounds.slope[static_cast<std::size_t>(g)]));
+          const auto offset = hn::Set(d, squared<T>(block.bounds.offset[static_cast<std::size_t>(g)]));
+          for (int v = 0; v < 2; ++v) {
+            const auto limit = hn::MulAdd(slope, hn::LoadU(d, block.squares + at + v * lanes), offset);
+            kept[v] = compare(hn::Sub(s.sum[v], expected[v]), limit, kept[v]);
+          }
+          if (HWY_UNLIKELY(centroids.sorted)) {
+            for (int v = 0; v < 2; ++v) {
+              join<T>(before.minimum[v], before.index[v], s.minimum[v], s.index[v]);
+              join<T>(before.twin[v], before.index_twin[v], s.twin[v], s.index_twin[v]);
+            }
           }
         }
       }
       for (int v = 0; v < 2; ++v) {
         store_index<T>(s.index[v], block.index.data() + at + v * lanes);
-        if (keep || end < centroids.tiles) hn::Store(s.minimum[v], d, block.minimum.data() + at + v * lanes);
+        if (keep || !all) hn::Store(s.minimum[v], d, block.minimum.data() + at + v * lanes);
         if constexpr (Protect) {
           store_index<T>(s.index_twin[v], block.index_twin.data() + at + v * lanes);
-          if (end < centroids.tiles) hn::Store(s.twin[v], d, block.twin.data() + at + v * lanes);
+          if (!all) hn::Store(s.twin[v], d, block.twin.data() + at + v * lanes);
           kept[v] = hn::IfThenElse(hn::Eq(s.minimum[v], s.twin[v]), kept[v], hn::Set(d, std::numeric_limits<T>::quiet_NaN()));
           // A NaN is not equal to 0: it is a failure.
           const auto clean = hn::Eq(kept[v], hn::Zero(d));

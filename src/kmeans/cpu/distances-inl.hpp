@@ -86,15 +86,15 @@ HWY_NOINLINE void distances(const panel<T>& centroids, std::int64_t section, boo
   constexpr std::int64_t width = k_width<T>;
   const std::int64_t n = block.n;
   const std::int64_t all = padded(block);
-  const std::int64_t first = section * (k_section / k_tile);
-  const std::int64_t last = std::min(first + k_section / k_tile, centroids.tiles);
+  const std::int64_t first = centroids.first_tile[static_cast<std::size_t>(section)];
+  const std::int64_t last = centroids.first_tile[static_cast<std::size_t>(section) + 1];
   const bool struck = inject::active_injector::enabled && hook.injector->armed(inject::site::kmeans_product);
   for (std::int64_t p = 0; p < all; p += width) {
     const T* x = block.x.data() + p * n;
     vector_of<T> sum[2];
     sum[0] = sum[1] = hn::Zero(d);
     for (std::int64_t t = first; t < last; ++t) {
-      for (int r = 0; r < k_tile && t * k_tile + r < centroids.k; r += 4) {
+      for (int r = 0; r < centroids.used[static_cast<std::size_t>(t)]; r += 4) {
         distance_tile<T, 4>(x, n, centroids.packed.data() + t * n * k_tile + r, centroids.weights.data() + t * k_tile + r, block.capacity,
                             block.distance.data() + ((t - first) * k_tile + r) * block.capacity + p, sum);
       }
@@ -105,12 +105,12 @@ HWY_NOINLINE void distances(const panel<T>& centroids, std::int64_t section, boo
   if (struck) {
     hook.injector->strike(inject::site::kmeans_product, hook.place, block.distance.data(), block.count);
     // The sums of the check are made again from the struck distances, as if the fault had struck in the registers.
-    const std::int64_t count = std::min(k_section, centroids.k - section * k_section);
     for (std::int64_t p = 0; protect && p < all; p += lanes) {
       auto sum = hn::Zero(d);
-      for (std::int64_t j = 0; j < count; ++j)
-        sum = hn::MulAdd(hn::Set(d, centroids.weights[section * k_section + j]),
-                         hn::Load(d, block.distance.data() + j * block.capacity + p), sum);
+      for (std::int64_t j = 0; j < (last - first) * k_tile; ++j) {
+        const T weight = centroids.weights[first * k_tile + j];
+        if (weight != 0) sum = hn::MulAdd(hn::Set(d, weight), hn::Load(d, block.distance.data() + j * block.capacity + p), sum);
+      }
       hn::Store(sum, d, block.residual.data() + p);
     }
   }

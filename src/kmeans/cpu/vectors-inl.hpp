@@ -54,24 +54,30 @@ HWY_INLINE void row_product(const T* HWY_RESTRICT x, std::int64_t n, const T* HW
   constexpr std::int64_t lanes = k_lanes<T>;
   auto sum0 = hn::Set(d, start), sum1 = sum0;
   for (std::int64_t f = 0; f < n;) {
-    auto a0 = hn::Zero(d), a1 = a0, b0 = a0, b1 = a0;
-    const std::int64_t end = std::min(f + k_run, n);
-    for (; f + 2 <= end; f += 2) {
-      const auto even = hn::Set(d, c[f]);
-      const auto odd = hn::Set(d, c[f + 1]);
-      a0 = hn::MulAdd(even, hn::Load(d, x + f * 2 * lanes), a0);
-      a1 = hn::MulAdd(even, hn::Load(d, x + f * 2 * lanes + lanes), a1);
-      b0 = hn::MulAdd(odd, hn::Load(d, x + (f + 1) * 2 * lanes), b0);
-      b1 = hn::MulAdd(odd, hn::Load(d, x + (f + 1) * 2 * lanes + lanes), b1);
+    auto part0 = hn::Zero(d), part1 = part0;
+    const std::int64_t span = std::min(f + k_run * k_run, n);
+    while (f < span) {
+      auto a0 = hn::Zero(d), a1 = a0, b0 = a0, b1 = a0;
+      const std::int64_t end = std::min(f + k_run, n);
+      for (; f + 2 <= end; f += 2) {
+        const auto even = hn::Set(d, c[f]);
+        const auto odd = hn::Set(d, c[f + 1]);
+        a0 = hn::MulAdd(even, hn::Load(d, x + f * 2 * lanes), a0);
+        a1 = hn::MulAdd(even, hn::Load(d, x + f * 2 * lanes + lanes), a1);
+        b0 = hn::MulAdd(odd, hn::Load(d, x + (f + 1) * 2 * lanes), b0);
+        b1 = hn::MulAdd(odd, hn::Load(d, x + (f + 1) * 2 * lanes + lanes), b1);
+      }
+      if (f < end) {
+        const auto last = hn::Set(d, c[f]);
+        a0 = hn::MulAdd(last, hn::Load(d, x + f * 2 * lanes), a0);
+        a1 = hn::MulAdd(last, hn::Load(d, x + f * 2 * lanes + lanes), a1);
+        ++f;
+      }
+      part0 = hn::Add(part0, hn::Add(a0, b0));
+      part1 = hn::Add(part1, hn::Add(a1, b1));
     }
-    if (f < end) {
-      const auto last = hn::Set(d, c[f]);
-      a0 = hn::MulAdd(last, hn::Load(d, x + f * 2 * lanes), a0);
-      a1 = hn::MulAdd(last, hn::Load(d, x + f * 2 * lanes + lanes), a1);
-      ++f;
-    }
-    sum0 = hn::Add(sum0, hn::Add(a0, b0));
-    sum1 = hn::Add(sum1, hn::Add(a1, b1));
+    sum0 = hn::Add(sum0, part0);
+    sum1 = hn::Add(sum1, part1);
   }
   out[0] = sum0;
   out[1] = sum1;

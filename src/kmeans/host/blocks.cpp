@@ -48,8 +48,9 @@ void host_engine<T>::prepare_workers(bool with_distances) {
   if (protect_ && facts_.empty()) {
     facts_.resize(at(blocks_));
     block_facts unknown;
-    unknown.norms[0] = -1;
+    unknown.lanes[0] = 1;
     fact_twins_.assign(at(blocks_), unknown);
+    squares_ = core::aligned_buffer<T>(core::checked_product(blocks_, capacity_));
   }
   for (worker& each : workers_) {
     if (each.block.capacity == 0) allocate(each.block, n_, capacity_, kernels_.width);
@@ -75,6 +76,7 @@ void host_engine<T>::verify_frame() {
 // The centroids for a pass, with norms and checksum centroids that have been verified.
 template <class T>
 void host_engine<T>::make_verified_panel(const sealed_centroids<T>& centroids, panel<T>& made) {
+  made.by_norm = true;
   if (!protect_) return make_panel(centroids.values().data(), k_, n_, false, made, &what_.injector);
   verify_frame();
   run::attempt(what_.seen, what_.how.protection, "kmeans.checksum", 0, [&](int number) {
@@ -105,7 +107,8 @@ void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
   point_block<T>& b = here.block;
   block_facts& kept = facts_[at(block)];
   block_facts& twin = fact_twins_[at(block)];
-  b.cells = kept.norms;
+  T* const squares = squares_.data() + block * capacity_;
+  b.squares = squares;
   run::attempt(what_.seen, what_.how.protection, "kmeans.points", slot, [&](int number) {
     load(here, block);
     what_.injector.strike(inject::site::kmeans_points, at_block(block), b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
@@ -119,11 +122,7 @@ void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
       kept = {};
       kernels_.sign_source(source_, b, kept.lanes);
       kernels_.measure(b);
-      const std::int64_t cell = cell_points(b);
-      for (std::int64_t p = 0; p < b.count; ++p) {
-        double& largest = kept.norms[p / cell];
-        largest = std::max(largest, static_cast<double>(b.norm[p]));
-      }
+      std::copy_n(b.norm.data(), capacity_, squares);
       twin = kept;
     }
     what_.seen.checked(1);
@@ -193,6 +192,7 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
   }
   const abft::outcome how = run::attempt(what_.seen, what_.how.protection, "kmeans.assignment", slot, [&](int number) {
     // The shared panel may be what was struck: a repetition makes its own.
+    here.fresh.by_norm = shared.by_norm;
     if (number > 0) make_panel(origin.values().data(), k_, n_, true, here.fresh);
     load_verified(here, slot, block);
     abft::finding found = search_block(here, block, number > 0 ? here.fresh : shared, keep);
@@ -207,7 +207,8 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
   if (how == abft::outcome::uncorrectable) keep_in_range(b);
 }
 
-// The distances of a block to one section of centroids; `origin` are all centroids of `shared`. `strike`: the injector sees them.
+// The distances of a block to one section of centroids, by column; `origin` are all centroids of `shared`. `strike`: the injector sees
+// them.
 template <class T>
 void host_engine<T>::distances_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const T* origin,
                                      std::int64_t section, bool strike) {
@@ -220,6 +221,7 @@ void host_engine<T>::distances_block(worker& here, int slot, std::int64_t block,
   };
   if (!protect_) return once(shared);
   run::attempt(what_.seen, what_.how.protection, "kmeans.distance", slot, [&](int number) {
+    here.fresh.by_norm = shared.by_norm;
     if (number > 0) make_panel(origin, shared.k, n_, true, here.fresh);
     const panel<T>& centroids = number > 0 ? here.fresh : shared;
     once(centroids);

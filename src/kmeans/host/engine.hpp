@@ -103,7 +103,8 @@ class host_engine final : public engine<T> {
   void sum_blocks(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin, bool again);
 
   // results.cpp
-  abft::finding compare_distances(const point_block<T>& b, const panel<T>& shared, double limit, double forwards, double& backwards) const;
+  abft::finding compare_distances(const point_block<T>& b, const std::vector<double>& norms, double limit, double forwards,
+                                  double& backwards) const;
 
   const call<T> what_;
   const kernels<T>& kernels_;
@@ -121,6 +122,7 @@ class host_engine final : public engine<T> {
   std::vector<point_sums> measures_;     // of each group
   std::vector<block_facts> facts_;       // of each block, from its first load on
   std::vector<block_facts> fact_twins_;  // the same; different until then
+  core::aligned_buffer<T> squares_;      // blocks × capacity: ‖x‖², likewise
   panel<T> panel_;                       // of the last pass
   std::vector<double> direction_;        // n: projection_direction
   std::vector<double> projections_;      // m: weight · (x · direction)

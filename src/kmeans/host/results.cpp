@@ -15,13 +15,13 @@ namespace ballast::kmeans::host {
 // The distances of a block from differences, b.exact, against those of the search; and their sum, `forwards`, against the sum in the other
 // direction.
 template <class T>
-abft::finding host_engine<T>::compare_distances(const point_block<T>& b, const panel<T>& shared, double limit, double forwards,
+abft::finding host_engine<T>::compare_distances(const point_block<T>& b, const std::vector<double>& norms, double limit, double forwards,
                                                 double& backwards) const {
   abft::finding found;
   backwards = 0;
   for (std::int64_t p = b.count; p-- > 0;) {
     backwards += static_cast<double>(weight_of(b.first + p)) * b.exact[p];
-    const double size = static_cast<double>(b.norm[p]) + static_cast<double>(shared.norms[b.label[p]]);
+    const double size = static_cast<double>(b.norm[p]) + norms[at(b.label[p])];
     const double residual = b.exact[p] - (static_cast<double>(b.minimum[p]) + static_cast<double>(b.norm[p]));
     if (std::abs(residual) <= limit * size + std::numeric_limits<T>::min()) continue;
     found.residual = std::isnan(residual) ? residual : std::abs(residual);
@@ -45,6 +45,9 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const s
   source<T> unshifted = source_;
   std::ranges::fill(unshifted.shift, T(0));
   const double limit = 2 * abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);  // x and c were rounded, too
+  std::vector<double> norms(at(k_), 0.0);                                            // ‖c‖²
+  for (std::int64_t e = 0; e < k_ * n_; ++e)
+    norms[at(e / n_)] += static_cast<double>(centroids.values()[at(e)]) * static_cast<double>(centroids.values()[at(e)]);
   std::vector<double> inertia(at(blocks_)), twin(at(blocks_));
   core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
     worker& here = workers_[at(slot)];
@@ -66,7 +69,7 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const s
       const panel<T>& shared = number > 0 ? here.fresh : panel_;
       once(shared);
       what_.seen.checked(static_cast<std::uint64_t>(b.count + 1));
-      return compare_distances(b, shared, limit, inertia[at(block)], twin[at(block)]);
+      return compare_distances(b, norms, limit, inertia[at(block)], twin[at(block)]);
     });
   });
   summed_twice sum;
@@ -85,11 +88,14 @@ void host_engine<T>::distances(const sealed_centroids<T>& centroids, T* values) 
     for (std::int64_t s = 0; s < panel_.sections && !stop(); ++s) {
       distances_block(here, slot, block, panel_, centroids.values().data(), s, true);
       const point_block<T>& b = here.block;
-      const std::int64_t last = std::min((s + 1) * k_section, k_);
+      const std::int64_t first = panel_.first_tile[at(s)] * k_tile, last = panel_.first_tile[at(s) + 1] * k_tile;
       for (std::int64_t p = 0; p < b.count; ++p) {
         T* row = values + (b.first + p) * k_;
-        for (std::int64_t j = s * k_section; j < last; ++j)
-          row[j] = static_cast<T>(std::sqrt(static_cast<double>(b.distance[(j - s * k_section) * capacity_ + p])) * unscale);
+        for (std::int64_t column = first; column < last; ++column) {
+          const std::int32_t j = index_of(panel_.names[0][column]);
+          if (j < 0) continue;
+          row[j] = static_cast<T>(std::sqrt(static_cast<double>(b.distance[(column - first) * capacity_ + p])) * unscale);
+        }
       }
     }
   });

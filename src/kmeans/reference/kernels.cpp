@@ -18,13 +18,18 @@ T coordinate(const source<T>& from, std::int64_t i, std::int64_t f) {
   return from.points(i, f) * from.scale - from.shift[static_cast<std::size_t>(f)];
 }
 
-// start + Σ_f term(f) in chains of k_kmeans_run features: equal terms round alike, and a long chain of them would add that up.
+// start + Σ_f term(f) in chains of k_kmeans_run features, and as many chains in a span: equal terms round alike, and a long chain of them
+// would add that up.
 template <class T, class Term>
 T sum_features(T start, std::int64_t n, Term&& term) {
   for (std::int64_t f = 0; f < n;) {
-    T run = 0;
-    for (const std::int64_t end = std::min(f + abft::k_kmeans_run, n); f < end; ++f) run += term(f);
-    start += run;
+    T part = 0;
+    for (const std::int64_t span = std::min(f + abft::k_kmeans_run * abft::k_kmeans_run, n); f < span;) {
+      T run = 0;
+      for (const std::int64_t end = std::min(f + abft::k_kmeans_run, n); f < end; ++f) run += term(f);
+      part += run;
+    }
+    start += part;
   }
   return start;
 }
@@ -94,61 +99,63 @@ T squared(const abft::guarded_threshold& limit) {
   return value * value;
 }
 
+// The smallest distance so far, and the index of its centroid.
+template <class T>
+struct nearest {
+  T distance = std::numeric_limits<T>::infinity();
+  std::int32_t index = 0;
+  void see(T other, std::int32_t its_index) {
+    if (other < distance) *this = {other, its_index};
+  }
+  // From another section, which may hold lower indexes.
+  void join(const nearest& other) {
+    if (other.distance < distance || (other.distance == distance && other.index < index)) *this = other;
+  }
+};
+
 template <class T>
 row_failure assign(const panel<T>& centroids, bool protect, bool, const product_hook& hook, point_block<T>& block) {
   const std::int64_t n = block.n;
   row_failure found;
   for (std::int64_t p = 0; p < block.count; ++p) {
-    T best = std::numeric_limits<T>::infinity();
-    T twin = best;
-    std::int32_t index = 0;
-    std::int32_t index_twin = 0;
+    nearest<T> best, twin;
     T kept = 0;
-    T expected = 0;
-    T sum = 0;
-    const T norm = protect ? static_cast<T>(block.cells[p / cell_points(block)]) : T(0);
-    for (std::int64_t t = 0; t < centroids.tiles; ++t) {
-      const std::int64_t g = t * k_tile / k_section;
-      if (protect && t * k_tile % k_section == 0) {
-        expected = encoded(centroids, g, block, p);
-        sum = 0;
-      }
-      const std::int64_t real = std::min(k_tile, centroids.k - t * k_tile);
-      T product[k_tile];
-      for (std::int64_t r = 0; r < real; ++r) {
-        product[r] = sum_features(centroids.norms[t * k_tile + r], n,
-                                  [&](std::int64_t f) { return centroids.packed[(t * n + f) * k_tile + r] * block.x[p * n + f]; });
-      }
-      inject::place here = hook.place;
-      here.step = p * centroids.tiles + t;
-      here.steps = block.count * centroids.tiles;
-      hook.injector->strike(inject::site::kmeans_product, here, product, real);
-      T tile_sum = protect ? centroids.start[t] : T(0);
-      for (std::int64_t r = 0; r < real; ++r) {
-        if (r == real / 2) hook.injector->strike(inject::site::kmeans_minimum, here, &best, 1);
-        if (product[r] < best) {
-          best = product[r];
-          index = static_cast<std::int32_t>(t * k_tile + r);
+    for (std::int64_t g = 0; g < centroids.sections; ++g) {
+      nearest<T> here_best, here_twin;
+      T sum = 0;
+      for (std::int64_t t = centroids.first_tile[static_cast<std::size_t>(g)]; t < centroids.first_tile[static_cast<std::size_t>(g) + 1];
+           ++t) {
+        const std::int64_t real = centroids.used[static_cast<std::size_t>(t)];
+        T product[k_tile];
+        for (std::int64_t r = 0; r < real; ++r) {
+          product[r] = sum_features(centroids.norms[t * k_tile + r], n,
+                                    [&](std::int64_t f) { return centroids.packed[(t * n + f) * k_tile + r] * block.x[p * n + f]; });
         }
-        if (!protect) continue;
-        if (product[r] < twin) {
-          twin = product[r];
-          index_twin = static_cast<std::int32_t>(t * k_tile + r);
+        inject::place here = hook.place;
+        here.step = p * centroids.tiles + t;
+        here.steps = block.count * centroids.tiles;
+        hook.injector->strike(inject::site::kmeans_product, here, product, real);
+        T tile_sum = protect ? centroids.start[t] : T(0);
+        for (std::int64_t r = 0; r < real; ++r) {
+          if (r == real / 2) hook.injector->strike(inject::site::kmeans_minimum, here, &here_best.distance, 1);
+          here_best.see(product[r], index_of(centroids.names[0][t * k_tile + r]));
+          if (!protect) continue;
+          here_twin.see(product[r], index_of(centroids.names[1][t * k_tile + r]));
+          tile_sum += centroids.weights[t * k_tile + r] * product[r];
         }
-        tile_sum += centroids.weights[t * k_tile + r] * product[r];
+        sum += tile_sum;
       }
+      best.join(here_best);
       if (!protect) continue;
-      sum += tile_sum;
-      if (t + 1 == centroids.tiles || (t + 1) * k_tile % k_section == 0) {
-        const T limit = squared<T>(block.bounds.slope[static_cast<std::size_t>(g)]) * norm +
-                        squared<T>(block.bounds.offset[static_cast<std::size_t>(g)]);
-        compare(sum - expected, limit, kept);
-      }
+      twin.join(here_twin);
+      const T limit = squared<T>(block.bounds.slope[static_cast<std::size_t>(g)]) * block.squares[p] +
+                      squared<T>(block.bounds.offset[static_cast<std::size_t>(g)]);
+      compare(sum - encoded(centroids, g, block, p), limit, kept);
     }
-    block.minimum[p] = best;
-    block.index[p] = index;
-    block.index_twin[p] = index_twin;
-    if (protect && !(best == twin)) kept = std::numeric_limits<T>::quiet_NaN();
+    block.minimum[p] = best.distance;
+    block.index[p] = best.index;
+    block.index_twin[p] = twin.index;
+    if (protect && !(best.distance == twin.distance)) kept = std::numeric_limits<T>::quiet_NaN();
     if (!(kept == 0) && found.row < 0) found = {kept, block.first + p};
   }
   return found;
@@ -210,15 +217,21 @@ void exact(const source<T>& from, const T* centroids, point_block<T>& block) {
 template <class T>
 void section_distances(const panel<T>& centroids, std::int64_t section, bool protect, const product_hook& hook, point_block<T>& block) {
   const std::int64_t n = block.n;
-  const std::int64_t first = section * k_section;
-  const std::int64_t count = std::min(k_section, centroids.k - first);
+  const std::int64_t first = centroids.first_tile[static_cast<std::size_t>(section)];
+  const std::int64_t last = centroids.first_tile[static_cast<std::size_t>(section) + 1];
+  const T* weights = centroids.weights.data() + first * k_tile;
+  const auto each_column = [&](auto&& use) {
+    for (std::int64_t t = first; t < last; ++t)
+      for (std::int64_t r = 0; r < centroids.used[static_cast<std::size_t>(t)]; ++r) use((t - first) * k_tile + r);
+  };
   for (std::int64_t p = 0; p < block.count; ++p) {
-    for (std::int64_t r = 0; r < count; ++r) {
-      block.distance[r * block.capacity + p] = sum_features(T(0), n, [&](std::int64_t f) {
-        const T difference = block.x[p * n + f] - centroids.rows[(first + r) * n + f];
+    each_column([&](std::int64_t column) {
+      const T* c = centroids.rows.data() + index_of(centroids.names[0][first * k_tile + column]) * n;
+      block.distance[column * block.capacity + p] = sum_features(T(0), n, [&](std::int64_t f) {
+        const T difference = block.x[p * n + f] - c[f];
         return difference * difference;
       });
-    }
+    });
   }
   inject::place here = hook.place;
   hook.injector->strike(inject::site::kmeans_product, here, block.distance.data(), block.count);
@@ -226,12 +239,12 @@ void section_distances(const panel<T>& centroids, std::int64_t section, bool pro
   for (std::int64_t p = 0; p < block.count; ++p) {
     const T norm = squared_norm(block, p);
     T sum = 0;
-    for (std::int64_t r = 0; r < count; ++r) sum += centroids.weights[first + r] * block.distance[r * block.capacity + p];
+    each_column([&](std::int64_t column) { sum += weights[column] * block.distance[column * block.capacity + p]; });
     T start = 0;
-    for (std::int64_t t = first / k_tile; t * k_tile < first + count; ++t) start -= centroids.start[t];
-    const T weights = centroids.sum_weights[section];
-    const T residual = sum - (encoded(centroids, section, block, p) + start + weights * norm);
-    const T level = static_cast<T>(block.bounds.level.value) * (weights * norm + start);
+    for (std::int64_t t = first; t < last; ++t) start -= centroids.start[t];
+    const T all = centroids.sum_weights[section];
+    const T residual = sum - (encoded(centroids, section, block, p) + start + all * norm);
+    const T level = static_cast<T>(block.bounds.level.value) * (all * norm + start);
     const T limit = squared<T>(block.bounds.slope[static_cast<std::size_t>(section)]) * norm +
                     squared<T>(block.bounds.offset[static_cast<std::size_t>(section)]) + level * level;
     T kept = 0;
