@@ -109,6 +109,10 @@ BALLAST_HD inline double kmeans_sum_limit(double chain, double count, double roo
   return unit_roundoff<double> * (k_kmeans_sum * (std::sqrt(chain) + 8) + 0.25 * chain * std::sqrt(count)) * root;
 }
 
+// K-Means, sums of the squares of m × n numbers in double, by columns and by rows, in units of the sum. Rounding of rows is a random walk,
+// within parts of 64 of them and over these; of one row's n numbers it may be that of equal terms.
+BALLAST_HD inline double kmeans_square_limit(double m, double n) { return 1e-12 * std::sqrt(m) + unit_roundoff<double> * n; }
+
 // Two thresholds of one residual. Up to `clean` it is rounding. Above `wrong` it is a fault. Between them nobody can tell: the data may be
 // of a kind whose roundings all go one way. They are computed again, and accepted if they come out the same to the bit.
 struct tiers {

@@ -133,6 +133,8 @@ struct kernels {
   // The signature of x as it lies in the block; and what it must be, from the points, in another order.
   void (*sign)(const point_block<T>& block, std::uint64_t* lanes);
   void (*sign_source)(const source<T>& from, const point_block<T>& block, std::uint64_t* lanes);
+  // Adds x of `count` rows from `first` on to `sums` and x² to `squares`, n each, and writes the ‖x‖² of each row to `norms`; in double.
+  void (*sum_rows)(const source<T>& from, std::int64_t first, std::int64_t count, double* sums, double* squares, double* norms);
   // norm of each point.
   void (*measure)(point_block<T>& block);
   // index of each point over all centroids of the panel. With `keep` also minimum. With `protect` also index_twin; the residual of each

@@ -212,9 +212,10 @@ abft::guarded_threshold driver<T>::tolerance_for(double tol) {
     compute();
     kept = abft::guarded_threshold(made);
     recorder_.checked(1);
-    // Both sums of squares are within 10⁻¹² √m of each other (kmeans.variance), and m variances of less than rounding may be cut off at 0.
+    // As many roundings as for kmeans.variance, and once more for variances of less than rounding that are cut off at 0.
     const double m = static_cast<double>(m_), twin = tol * mean_variance(false);
-    const double limit = 2e-12 * std::sqrt(m) * tol * (whole_.total_square / m / static_cast<double>(n_));
+    const double limit =
+        2 * abft::kmeans_square_limit(m, static_cast<double>(n_)) * tol * (whole_.total_square / m / static_cast<double>(n_));
     abft::finding found;
     // tol may be so large that both are Inf, or NaN.
     if (!(kept.value == twin || (std::isnan(kept.value) && std::isnan(twin)))) found.residual = kept.value - twin;

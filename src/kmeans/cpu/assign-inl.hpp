@@ -91,6 +91,14 @@ HWY_INLINE void join(vector_of<T> minimum, vector_of<T> index, vector_of<T>& int
   into_index = hn::IfThenElse(nearer, index, into_index);
 }
 
+template <class V, int Rows, class T>
+HWY_INLINE void add_to(V (&acc)[Rows][2], const T* HWY_RESTRICT sums) {
+  const lanes_of<T> d;
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < 2; ++v) acc[r][v] = hn::Add(acc[r][v], hn::Load(d, sums + (2 * r + v) * k_lanes<T>));
+}
+
 // Where the columns of some centroids begin in a panel.
 template <class T>
 struct tile_columns {
@@ -115,11 +123,6 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
   HWY_ALIGN T total[Rows * 2 * lanes];
   HWY_ALIGN T grand[Rows * 2 * lanes];
   const T* HWY_RESTRICT packed = columns.packed;
-  const auto add = [&](const T* sums) {
-#pragma GCC unroll 8
-    for (int r = 0; r < Rows; ++r)
-      for (int v = 0; v < 2; ++v) acc[r][v] = hn::Add(acc[r][v], hn::Load(d, sums + (2 * r + v) * lanes));
-  };
   for (std::int64_t f = 0, span = 0;;) {
     for (const std::int64_t end = std::min(f + k_run, n); f < end; ++f) {
       const auto x0 = hn::Load(d, x + f * 2 * lanes);
@@ -131,10 +134,10 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
         acc[r][1] = hn::MulAdd(c, x1, acc[r][1]);
       }
     }
-    if (f - span > k_run) add(total);
+    if (f - span > k_run) add_to(acc, total);
     T* to = total;
-    if (f == n || f - span == k_run * k_run) {
-      if (span > 0) add(grand);
+    if (HWY_UNLIKELY(f == n || f - span == k_run * k_run)) {
+      if (HWY_UNLIKELY(span > 0)) add_to(acc, grand);
       if (f == n) break;
       to = grand;
       span = f;

@@ -163,6 +163,37 @@ HWY_NOINLINE void sign_source(const source<T>& from, const point_block<T>& block
 }
 
 template <class T>
+HWY_NOINLINE void sum_rows(const source<T>& from, std::int64_t first, std::int64_t count, double* HWY_RESTRICT sums,
+                           double* HWY_RESTRICT squares, double* HWY_RESTRICT norms) {
+  const wide<T> d;
+  const narrow<T> dn;
+  constexpr std::int64_t lanes = k_lanes<double>;
+  const std::int64_t n = from.points.columns;
+  std::vector<T> row(from.points.column_stride == 1 ? 0 : static_cast<std::size_t>(n));
+  const auto scale = hn::Set(dn, from.scale);
+  const T* shift = from.shift.data();
+  for (std::int64_t p = 0; p < count; ++p) {
+    const T* x = fetch(from, first + p, n, row.data());
+    auto norm = hn::Zero(d);
+    std::int64_t f = 0;
+    for (; f + lanes <= n; f += lanes) {
+      const auto value = promoted<T>(hn::Sub(hn::Mul(hn::LoadU(dn, x + f), scale), hn::LoadU(dn, shift + f)));
+      hn::StoreU(hn::Add(hn::LoadU(d, sums + f), value), d, sums + f);
+      hn::StoreU(hn::MulAdd(value, value, hn::LoadU(d, squares + f)), d, squares + f);
+      norm = hn::MulAdd(value, value, norm);
+    }
+    double total = f > 0 ? hn::GetLane(hn::SumOfLanes(d, norm)) : 0.0;
+    for (; f < n; ++f) {
+      const double value = static_cast<double>(x[f] * from.scale - shift[f]);
+      sums[f] += value;
+      squares[f] += value * value;
+      total += value * value;
+    }
+    norms[p] = total;
+  }
+}
+
+template <class T>
 HWY_NOINLINE void measure(point_block<T>& block) {
   const lanes_of<T> d;
   for (std::int64_t p = 0; p < padded(block); p += k_width<T>) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "abft/threshold.hpp"
 #include "core/parallel.hpp"
 #include "kmeans/host/engine.hpp"
 #include "run/attempt.hpp"
@@ -111,18 +112,15 @@ void host_engine<T>::measure_group(std::int64_t group) {
     std::ranges::fill(some, 0.0);
     std::ranges::fill(weighted_some, 0.0);
     double weight_sum = 0;
-    for (std::int64_t i = part; i < std::min(part + k_survey_rows, end); ++i) {
-      const T* x = fetch(source_.points, i, row);
-      double square = 0;
-      for (std::int64_t f = 0; f < n_; ++f) {
-        const double value = static_cast<double>(x[f] * scale - shift[f]);
-        some[at(f)] += value;
-        seen.squares[at(f)] += value * value;
-        square += value * value;
-      }
+    const std::int64_t rows = std::min(k_survey_rows, end - part);
+    double norms[k_survey_rows];
+    kernels_.sum_rows(source_, part, rows, some.data(), seen.squares.data(), norms);
+    for (std::int64_t i = part; i < part + rows; ++i) {
+      const double square = norms[i - part];
       seen.total_square += square;
       if (!(square <= seen.largest_square)) seen.largest_square = square;
       if (!by_weight) continue;
+      const T* x = fetch(source_.points, i, row);
       const double weight = static_cast<double>(weight_of(i));
       seen.weighted_square += weight * square;
       for (std::int64_t f = 0; f < n_; ++f) weighted_some[at(f)] += weight * static_cast<double>(x[f] * scale - shift[f]);
@@ -158,7 +156,7 @@ point_sums host_engine<T>::measure() {
       abft::finding found;
       found.residual = by_features - seen.total_square;
       // Squares may underflow where the frame is made for centroids that are far away.
-      found.threshold = 1e-12 * std::sqrt(static_cast<double>(m_)) * seen.total_square +
+      found.threshold = abft::kmeans_square_limit(static_cast<double>(m_), static_cast<double>(n_)) * seen.total_square +
                         seen.count * static_cast<double>(n_) * std::numeric_limits<double>::denorm_min();
       found.index = group;
       // Squares that overflow say that the frame is wrong, which the driver will see.

@@ -69,6 +69,19 @@ void sign_source(const source<T>& from, const point_block<T>& block, std::uint64
     for (std::int64_t p = 0; p < block.count; ++p) lanes[(p * block.n + f) % 64] += bits_of(coordinate(from, block.first + p, f));
 }
 
+template <class T>
+void sum_rows(const source<T>& from, std::int64_t first, std::int64_t count, double* sums, double* squares, double* norms) {
+  for (std::int64_t p = 0; p < count; ++p) {
+    norms[p] = 0;
+    for (std::int64_t f = 0; f < from.points.columns; ++f) {
+      const double value = static_cast<double>(coordinate(from, first + p, f));
+      sums[f] += value;
+      squares[f] += value * value;
+      norms[p] += value * value;
+    }
+  }
+}
+
 // ‖x‖² of point p.
 template <class T>
 T squared_norm(const point_block<T>& block, std::int64_t p) {
@@ -257,8 +270,8 @@ void section_distances(const panel<T>& centroids, std::int64_t section, bool pro
 
 template <class T>
 const kernels<T>& reference_kernels() {
-  static constexpr kernels<T> all = {1,        load<T>,       sign<T>,    sign_source<T>, measure<T>, assign<T>,
-                                     check<T>, accumulate<T>, project<T>, sum_labels<T>,  exact<T>,   section_distances<T>};
+  static constexpr kernels<T> all = {1,        load<T>,       sign<T>,    sign_source<T>, sum_rows<T>, measure<T>,          assign<T>,
+                                     check<T>, accumulate<T>, project<T>, sum_labels<T>,  exact<T>,    section_distances<T>};
   return all;
 }
 
