@@ -79,18 +79,30 @@ BALLAST_HD inline double fft_factor_underflow(double points) {
 // of few bits) its steps err alike, and alike in all columns: half the length of a chain, at most k_kmeans_run, and of the sum of spans of
 // k_kmeans_run chains, with sums instead of roots of sums of squares. That part is a bound and needs no factor; κ of the other:
 // docs/design/kmeans.md, "Calibration".
+// The lower tier: `doubt` times the limit is a tenth of the walk alone. A residual above it, and above k_kmeans_doubt times the root mean
+// square of the other residuals of its block and section, each in units of its limit, is no failure, but its block is computed twice and
+// the labels must be the same. The root mean square stands for what rounding does to these data, the tenth of the walk for residuals that
+// are 0 but for a few. Residuals are not quite normal, as rounding follows each point's own partial sums: of blocks of random data 0 to
+// 0.5 % are computed twice, of twelve hostile kinds 1.6 %.
 struct row_limits {
   double slope;  // times ‖x‖
   double offset;
+  double doubt;
 };
 inline constexpr double k_kmeans_row = 2;
+inline constexpr double k_kmeans_doubt = 7;
 inline constexpr std::int64_t k_kmeans_run = 32;  // features that are summed in one chain, and chains in one span
 BALLAST_HD inline row_limits kmeans_row_limits(double u, std::int64_t n, double sum_norm, double sum_square, double root_norm,
                                                double root_square, double checksum_norm) {
   // sum_norm = Σ w‖c‖, sum_square = Σ w‖c‖², root_norm = √Σ w²‖c‖², root_square = √Σ w²‖c‖⁴, checksum_norm = ‖C‖.
   const double walk = k_kmeans_row * u * (std::sqrt(static_cast<double>(n)) + 8);
   const double alike = 0.5 * u * static_cast<double>((n < k_kmeans_run ? n : k_kmeans_run) + n / (k_kmeans_run * k_kmeans_run));
-  return {walk * (2 * root_norm + checksum_norm) + alike * (2 * sum_norm + checksum_norm), walk * root_square + alike * sum_square};
+  const row_limits random = {walk * (2 * root_norm + checksum_norm), walk * root_square, 0.1};
+  const double slope = random.slope + alike * (2 * sum_norm + checksum_norm), offset = random.offset + alike * sum_square;
+  // A centroid at the origin has limits of 0.
+  const double share =
+      slope > 0 && offset > 0 ? (random.slope / slope < random.offset / offset ? random.slope / slope : random.offset / offset) : 1;
+  return {slope, offset, random.doubt * share};
 }
 
 // K-Means, distance: two evaluations of ‖x − c‖² in working precision, one of them as ‖c‖² − 2 x·c + ‖x‖², in units of ‖x‖² + ‖c‖²; a

@@ -12,6 +12,7 @@
 
 #include <ballast/view.hpp>
 
+#include "abft/threshold.hpp"
 #include "abft/verify.hpp"
 #include "core/aligned_buffer.hpp"
 #include "inject/injector.hpp"
@@ -52,6 +53,7 @@ struct limits {
   abft::guarded_threshold level;               // distances(): limit of the error of a weighted sum of distances, times that sum
   std::vector<abft::guarded_threshold> slope;  // one for each section
   std::vector<abft::guarded_threshold> offset;
+  std::vector<double> doubt;  // abft::row_limits, of each section
 };
 
 // The centroids as one pass uses them, in columns: tiles of k_tile and sections of up to k_section of them. Made by make_panel
@@ -101,8 +103,16 @@ struct point_block {
   core::aligned_buffer<double> exact;             // ‖point − centroid of its label‖² · scale², from differences in double
   core::aligned_buffer<T> distance;               // k_section × capacity, only where distances() is used
   limits bounds;                                  // this block's copy of the panel's
+  bool doubtful = false;                          // a residual stands out (abft::row_limits::doubt)
+  std::vector<T> spread;                          // scratch of the search: what residuals of each section there are
   const T* squares = nullptr;                     // capacity: ‖x‖² as of the first load; row checks take their limits from it
 };
+
+// Whether the largest squared residual of a section stands out; `sum` of `count` others, all in units of their limits of doubt.
+inline bool stands_out(double largest, double sum, std::int64_t count) {
+  constexpr double ratio = abft::k_kmeans_doubt * abft::k_kmeans_doubt;
+  return largest > 1 && (count == 0 || largest * static_cast<double>(count) > ratio * sum);
+}
 
 // The first row that fails a check of a block: its residual (0: none fails) and its point.
 struct row_failure {
@@ -138,7 +148,7 @@ struct kernels {
   // norm of each point.
   void (*measure)(point_block<T>& block);
   // index of each point over all centroids of the panel. With `keep` also minimum. With `protect` also index_twin; the residual of each
-  // row check is compared with its limit (by block.bounds and block.squares), and minimum with twin.
+  // row check is compared with its limit (by block.bounds and block.squares), and minimum with twin; doubtful says whether one stands out.
   row_failure (*assign)(const panel<T>& centroids, bool protect, bool keep, const product_hook& hook, point_block<T>& block);
   // Compares label with index_twin.
   row_failure (*check)(const point_block<T>& block, std::int64_t k);

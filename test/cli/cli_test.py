@@ -5,6 +5,7 @@ Usage: cli_test.py PATH_OF_BALLAST [unittest's arguments]
 
 import json
 import os
+import re
 import resource
 import signal
 import stat
@@ -133,6 +134,18 @@ class Kmeans(WithFolder):
             results.append((seen["inertia"], seen["iterations"], seen["sizes"]))
         self.assertEqual(results[0], results[1])
         self.assertEqual(run_json("kmeans", DATA / "iris.csv", "-k", 4, "--backend", "reference")["backend"], "reference")
+
+    def test_verbose_tells_each_iteration_and_what_ended_the_run(self):
+        done = run("kmeans", DATA / "iris.csv", "-k", 3, "--n-init", 2, "--max-iter", 4, "--tol", 0, "--verbose", "--json")
+        told = re.findall(r"^run (\d), iteration (\d): inertia ([0-9.]+)$", done.stderr, re.M)
+        self.assertEqual([(int(r), int(i)) for r, i, _ in told], [(r, i) for r in (1, 2) for i in (1, 2, 3, 4)])
+        for r in (0, 4):
+            values = [float(value) for _, _, value in told[r:r + 4]]
+            self.assertEqual(values, sorted(values, reverse=True))
+        seen = json.loads(done.stdout)
+        self.assertEqual((seen["converged"], seen["ended"]), (False, "max_iter"))
+        self.assertEqual(run_json("kmeans", DATA / "iris.csv", "-k", 3, "--tol", 0)["ended"], "labels unchanged")
+        self.assertEqual(run_json("kmeans", DATA / "iris.csv", "-k", 3, "--tol", 10)["ended"], "tolerance")
 
     def test_given_centroids_and_weights(self):
         points = np.array([[0.0], [1.0], [10.0], [11.0]])

@@ -91,6 +91,16 @@ HWY_INLINE void join(vector_of<T> minimum, vector_of<T> index, vector_of<T>& int
   into_index = hn::IfThenElse(nearer, index, into_index);
 }
 
+// To a few digits.
+template <class T>
+HWY_INLINE vector_of<T> reciprocal(vector_of<T> v) {
+  if constexpr (sizeof(T) == 4) {
+    return hn::ApproximateReciprocal(v);
+  } else {
+    return hn::Div(hn::Set(lanes_of<T>(), T(1)), v);
+  }
+}
+
 template <class V, int Rows, class T>
 HWY_INLINE void add_to(V (&acc)[Rows][2], const T* HWY_RESTRICT sums) {
   const lanes_of<T> d;
@@ -222,6 +232,8 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
   // So many sections stay in the second-level cache while all points of the block pass by.
   const std::int64_t chunk = std::max<std::int64_t>(1, 384 * 1024 / (static_cast<std::int64_t>(sizeof(T)) * k_section * n));
   row_failure found;
+  // Squared residuals in units of their limits of doubt: of each section, vector and lane the largest, and the sum.
+  if constexpr (Protect) block.spread.assign(static_cast<std::size_t>(4 * centroids.sections * lanes), T(0));
   for (std::int64_t begin = 0; begin < centroids.sections; begin += chunk) {
     const std::int64_t end = std::min(begin + chunk, centroids.sections);
     const bool all = end == centroids.sections;
@@ -282,9 +294,17 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
         if constexpr (Protect) {
           const auto slope = hn::Set(d, squared<T>(block.bounds.slope[static_cast<std::size_t>(g)]));
           const auto offset = hn::Set(d, squared<T>(block.bounds.offset[static_cast<std::size_t>(g)]));
+          const T share = static_cast<T>(block.bounds.doubt[static_cast<std::size_t>(g)]);
+          const auto doubt = hn::Set(d, share * share);
+          const auto least = hn::Set(d, std::numeric_limits<T>::min());
           for (int v = 0; v < 2; ++v) {
             const auto limit = hn::MulAdd(slope, hn::LoadU(d, block.squares + at + v * lanes), offset);
-            kept[v] = compare(hn::Sub(s.sum[v], expected[v]), limit, kept[v]);
+            const auto residual = hn::Sub(s.sum[v], expected[v]);
+            kept[v] = compare(residual, limit, kept[v]);
+            const auto ratio = hn::Mul(hn::Mul(residual, residual), reciprocal<T>(hn::Max(hn::Mul(limit, doubt), least)));
+            T* const seen = block.spread.data() + (4 * g + 2 * v) * lanes;
+            hn::StoreU(hn::Max(hn::LoadU(d, seen), ratio), d, seen);
+            hn::StoreU(hn::Add(hn::LoadU(d, seen + lanes), ratio), d, seen + lanes);
           }
           if (HWY_UNLIKELY(centroids.sorted)) {
             for (int v = 0; v < 2; ++v) {
@@ -312,6 +332,20 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
           }
         }
       }
+    }
+  }
+  if constexpr (Protect) {
+    // A register that was struck serves one pair of vectors, so the largest of each lane may all be wrong. The others are what rounding
+    // does.
+    block.doubtful = false;
+    for (std::int64_t g = 0; g < centroids.sections; ++g) {
+      const T* const seen = block.spread.data() + 4 * g * lanes;
+      const auto largest0 = hn::LoadU(d, seen), largest1 = hn::LoadU(d, seen + 2 * lanes);
+      const auto most = hn::MaxOfLanes(d, hn::Max(largest0, largest1));
+      const auto rest =
+          hn::SumOfLanes(d, hn::Add(hn::Sub(hn::LoadU(d, seen + lanes), largest0), hn::Sub(hn::LoadU(d, seen + 3 * lanes), largest1)));
+      if (stands_out(static_cast<double>(hn::GetLane(most)), static_cast<double>(hn::GetLane(rest)), width * (pairs - 1)))
+        block.doubtful = true;
     }
   }
   return found;

@@ -196,6 +196,14 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
     if (number > 0) make_panel(origin.values().data(), k_, n_, true, here.fresh);
     load_verified(here, slot, block);
     abft::finding found = search_block(here, block, number > 0 ? here.fresh : shared, keep);
+    if (found.word == abft::k_pass && b.doubtful) {
+      // Rounding, most likely. Then another search with another panel comes to the same labels.
+      here.labels.assign(b.label.data(), b.label.data() + b.count);
+      make_panel(origin.values().data(), k_, n_, true, here.fresh);
+      load_verified(here, slot, block);
+      found = search_block(here, block, here.fresh, keep);
+      if (!std::equal(here.labels.begin(), here.labels.end(), b.label.data())) found = bits_differ(true, b.first);
+    }
     // Equal labels after a failure: the check was struck. Clean blocks need no hash.
     if (number > 0 || found.word != abft::k_pass) {
       abft::result_hash hash;

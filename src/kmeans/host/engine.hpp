@@ -52,7 +52,8 @@ class host_engine final : public engine<T> {
   // Scratch of one thread.
   struct worker {
     point_block<T> block;
-    panel<T> fresh;  // made anew for a block that failed
+    panel<T> fresh;                    // made anew for a block that failed
+    std::vector<std::int32_t> labels;  // of a block in doubt
   };
   // Greedy k-means++.
   struct seeding {

@@ -86,6 +86,7 @@ void arrange(const std::vector<std::vector<std::int32_t>>& classes, panel<T>& ma
   made.sections = sections;
   made.bounds.slope.resize(static_cast<std::size_t>(sections));
   made.bounds.offset.resize(static_cast<std::size_t>(sections));
+  made.bounds.doubt.resize(static_cast<std::size_t>(sections));
   for (auto& names : made.names) {
     std::fill_n(names.data(), names.size(), name_of<T>(-1));
     std::size_t t = 0;
@@ -158,6 +159,7 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
     const double least = 64 * static_cast<double>(n + k_section) * static_cast<double>(std::numeric_limits<T>::denorm_min());
     made.bounds.slope[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.slope);
     made.bounds.offset[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.offset + least);
+    made.bounds.doubt[static_cast<std::size_t>(g)] = found.doubt;
   }
   made.bounds.level = abft::guarded_threshold(abft::kmeans_distance_limit(abft::unit_roundoff<T>, n));
 }

@@ -130,6 +130,8 @@ template <class T>
 row_failure assign(const panel<T>& centroids, bool protect, bool, const product_hook& hook, point_block<T>& block) {
   const std::int64_t n = block.n;
   row_failure found;
+  // Squared residuals in units of their limits of doubt: of each section the largest, and the sum.
+  block.spread.assign(static_cast<std::size_t>(2 * centroids.sections), T(0));
   for (std::int64_t p = 0; p < block.count; ++p) {
     nearest<T> best, twin;
     T kept = 0;
@@ -163,13 +165,24 @@ row_failure assign(const panel<T>& centroids, bool protect, bool, const product_
       twin.join(here_twin);
       const T limit = squared<T>(block.bounds.slope[static_cast<std::size_t>(g)]) * block.squares[p] +
                       squared<T>(block.bounds.offset[static_cast<std::size_t>(g)]);
-      compare(sum - encoded(centroids, g, block, p), limit, kept);
+      const T residual = sum - encoded(centroids, g, block, p);
+      compare(residual, limit, kept);
+      const double doubt = block.bounds.doubt[static_cast<std::size_t>(g)];
+      const double ratio = static_cast<double>(residual * residual) /
+                           std::max(static_cast<double>(limit) * doubt * doubt, static_cast<double>(std::numeric_limits<T>::min()));
+      block.spread[static_cast<std::size_t>(2 * g)] = std::max(block.spread[static_cast<std::size_t>(2 * g)], static_cast<T>(ratio));
+      block.spread[static_cast<std::size_t>(2 * g + 1)] += static_cast<T>(ratio);
     }
     block.minimum[p] = best.distance;
     block.index[p] = best.index;
     block.index_twin[p] = twin.index;
     if (protect && !(best.distance == twin.distance)) kept = std::numeric_limits<T>::quiet_NaN();
     if (!(kept == 0) && found.row < 0) found = {kept, block.first + p};
+  }
+  block.doubtful = false;
+  for (std::size_t g = 0; protect && g < block.spread.size(); g += 2) {
+    const double largest = static_cast<double>(block.spread[g]), sum = static_cast<double>(block.spread[g + 1]);
+    if (stands_out(largest, sum - largest, block.count - 1)) block.doubtful = true;
   }
   return found;
 }
