@@ -25,7 +25,8 @@ namespace ballast::strike {
 namespace {
 
 constexpr int k_clean_calls = 3;
-constexpr int k_steps = 31;  // of a moment by time
+constexpr std::int64_t k_most_missed = 10'000;  // in a row: then something else is wrong than a busy machine
+constexpr int k_steps = 31;                     // of a moment by time
 // A stop comes later than it was asked for. So the struck process waits for so many nanoseconds in front of each call: then also the
 // beginning of a call is struck.
 constexpr std::int64_t k_lead = 500'000;
@@ -127,7 +128,8 @@ class campaign {
       strike one = drawn();
       if (!deliver(one)) {
         ++made_.missed;
-        if (++useless > 1000) throw std::runtime_error(made_.subject + ": 1000 strikes in a row missed the call");
+        if (++useless > k_most_missed)
+          throw std::runtime_error(fmt::format("{}: {} strikes in a row missed the call", made_.subject, useless));
         continue;
       }
       useless = 0;
