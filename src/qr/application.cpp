@@ -42,7 +42,7 @@ void orthogonal_factor<S>::apply_block(applied_block<S>& X, index task, index ta
     if (!passes(seen) || !seen.judged || number > 0) seen.bits = X.hash();
     return seen;
   });
-  X.store();
+  X.unscale();
 }
 
 template <class S>

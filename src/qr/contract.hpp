@@ -220,15 +220,15 @@ class applied_block {
 
   virtual void wait() {}
 
-  // Loads the columns, and encodes them from another reading if `seen` is not null; applies all panels, and verifies. `again`: with T
-  // and op(Q)ᵀa of its own, since those of form() and encode() may have been struck.
+  // Loads the columns into their place in the result, and encodes them from another reading if `seen` is not null; applies all panels, and
+  // verifies. `again`: with T and op(Q)ᵀa of its own, since those of form() and encode() may have been struck.
   virtual void compute(bool again, applied_sums* seen) = 0;
 
   // As abft::finding::bits.
   virtual std::uint64_t hash() = 0;
 
-  // Into the result.
-  virtual void store() = 0;
+  // The way back, where columns of extreme size were scaled.
+  virtual void unscale() = 0;
 };
 
 // Reflectors as geqrf leaves them, to be applied in panels.

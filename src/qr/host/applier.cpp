@@ -38,8 +38,8 @@ class block_of_columns final : public applied_block<S> {
         tasks_(tasks),
         first_(first),
         width_(width),
-        result_(result),
-        X_(core::checked_product(Q.m_, width)),
+        X_(result.data + first * result.column_stride),
+        ldx_(result.column_stride),
         W_(Q.panel_width * width),
         norm_(at(width)),
         encoded_(at(k_vectors * width)),
@@ -48,7 +48,7 @@ class block_of_columns final : public applied_block<S> {
 
   void compute(bool again, applied_sums* seen) override;
   std::uint64_t hash() override;
-  void store() override;
+  void unscale() override;
 
  private:
   void load();
@@ -62,12 +62,13 @@ class block_of_columns final : public applied_block<S> {
   const bool transposed_;
   const operand<S> from_;
   const index task_, tasks_, first_, width_;
-  const matrix_view<S> result_;
-  core::aligned_buffer<S> X_, W_;  // the columns; scratch of a product
-  std::vector<double> norm_;       // of the columns, as they are worked on
-  std::vector<double> encoded_;    // width × k_vectors: what aᵀ times the result must be
-  std::vector<int> shift_;         // columns are worked on as 2^shift · x
-  std::vector<char> odd_;          // columns with Inf or NaN
+  S* const X_;  // the columns, in the result: no store lies behind the check
+  const index ldx_;
+  core::aligned_buffer<S> W_;    // scratch of a product
+  std::vector<double> norm_;     // of the columns, as they are worked on
+  std::vector<double> encoded_;  // width × k_vectors: what aᵀ times the result must be
+  std::vector<int> shift_;       // columns are worked on as 2^shift · x
+  std::vector<char> odd_;        // columns with Inf or NaN
 };
 
 template <class S>
@@ -86,7 +87,7 @@ template <class S>
 void block_of_columns<S>::load() {
   const index m = Q_.m_;
   for (index j = 0; j < width_; ++j) {
-    S* const x = X_.data() + j * m;
+    S* const x = X_ + j * ldx_;
     if (from_.identity) {
       std::fill_n(x, m, S(0));
       x[first_ + j] = 1;
@@ -102,7 +103,7 @@ template <class S>
 void block_of_columns<S>::scale() {
   const index m = Q_.m_;
   for (index j = 0; j < width_; ++j) {
-    S* const x = X_.data() + j * m;
+    S* const x = X_ + j * ldx_;
     double own = 0;
     Q_.kernels_.squares(m, 1, x, m, &own);
     int e = own > 0 && std::isfinite(own) ? std::ilogb(own) / 2 : 0;
@@ -166,15 +167,15 @@ void block_of_columns<S>::transform(const panel_set<S>& panels) {
   for (index s = 0; s < used; ++s) {
     const index k = transposed_ ? s : used - 1 - s;
     const block_reflector<S>& H = panels.all[at(k)];
-    S* const from = X_.data() + k * nb;
-    Q_.kernels_.product(H, width_, from, m, W_.data());
+    S* const from = X_ + k * nb;
+    Q_.kernels_.product(H, width_, from, ldx_, W_.data());
     if constexpr (inject::active_injector::enabled)
       Q_.run_.injector.strike(site::qr_product, {task_, tasks_, s, used}, W_.data(), H.width * width_);
-    Q_.kernels_.update(H, transposed_, width_, W_.data(), from, m);
+    Q_.kernels_.update(H, transposed_, width_, W_.data(), from, ldx_);
     if constexpr (inject::active_injector::enabled) {
       // Each column's rows that this panel has changed.
       for (index j = first_changed(k); j < width_; ++j)
-        Q_.run_.injector.strike(site::qr_q, {task_, tasks_, struck++, changed}, from + j * m, m - k * nb);
+        Q_.run_.injector.strike(site::qr_q, {task_, tasks_, struck++, changed}, from + j * ldx_, m - k * nb);
     }
   }
 }
@@ -185,7 +186,7 @@ void block_of_columns<S>::verify(applied_sums& seen) {
   if constexpr (inject::active_injector::enabled)
     Q_.run_.injector.strike(site::qr_checksum, {task_, tasks_, 0, 1}, encoded_.data(), k_vectors * width_);
   std::vector<double> found(at(k_vectors * width_), 0.0);
-  Q_.kernels_.dot(m, width_, X_.data(), m, k_vectors, Q_.a_.data(), m, found.data(), width_);
+  Q_.kernels_.dot(m, width_, X_, ldx_, k_vectors, Q_.a_.data(), m, found.data(), width_);
   seen = {};
   for (index j = 0; j < width_; ++j) {
     largest off;
@@ -210,17 +211,17 @@ template <class S>
 std::uint64_t block_of_columns<S>::hash() {
   const index m = Q_.m_;
   abft::result_hash made;
-  for (index i = 0; i < width_ * m; ++i) made.add(X_[i]);
+  for (index j = 0; j < width_; ++j) {
+    for (index i = 0; i < m; ++i) made.add(X_[i + j * ldx_]);
+  }
   return made.bits();
 }
 
 template <class S>
-void block_of_columns<S>::store() {
+void block_of_columns<S>::unscale() {
   for (index j = 0; j < width_; ++j) {
-    const S* const x = X_.data() + j * Q_.m_;
-    S* const to = result_.data + (first_ + j) * result_.column_stride;
     const int e = shift_[at(j)];
-    for (index i = 0; i < Q_.m_; ++i) to[i] = e == 0 ? x[i] : std::ldexp(x[i], -e);
+    for (index i = 0; e != 0 && i < Q_.m_; ++i) X_[i + j * ldx_] = std::ldexp(X_[i + j * ldx_], -e);
   }
 }
 
