@@ -297,6 +297,46 @@ TYPED_TEST(fft_protection, a_sealed_tile_may_not_change_before_it_is_loaded_agai
   }
 }
 
+// What a store returns is the parity of the numbers that were verified, unless one of them is another by then.
+TYPED_TEST(fft_protection, what_is_stored_is_what_was_verified) {
+  using T = TypeParam;
+  const auto& kernel = kernels<T>();
+  const std::int64_t lanes = kernel.lanes, row = 2 * lanes;
+  for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{7}, lanes, 2 * lanes + 3, std::int64_t{50}}) {
+    core::aligned_buffer<T> tile(rows * row);
+    const auto noise = test::noise<T>(rows * row, 6);
+    std::copy(noise.begin(), noise.end(), tile.data());
+    std::vector<T> out(noise.size()), weights(static_cast<std::size_t>(2 * rows), T(1));
+    cpu::lane_sums sums;
+    cpu::output_sum<T> of;
+    of.weights = weights.data();
+    of.sums = &sums;
+    kernel.sum_outputs(tile.data(), rows, of);
+    const std::uint64_t verified = cpu::parity_of<T>(sums);
+    const auto by_rows = [&] { return kernel.store_rows(tile.data(), 2 * rows, kernel.lanes, out.data(), 2 * rows, false); };
+    const auto by_columns = [&] { return kernel.store_columns(tile.data(), rows, kernel.lanes, out.data(), row, false); };
+    EXPECT_EQ(by_rows(), verified) << rows;
+    EXPECT_EQ(by_columns(), verified) << rows;
+    for (std::int64_t i = 0; i < rows * row; ++i) {
+      const T kept = tile[i];
+      tile[i] = std::nextafter(kept, T(9));
+      ASSERT_NE(by_rows(), verified) << rows << " " << i;
+      ASSERT_NE(by_columns(), verified) << rows << " " << i;
+      tile[i] = kept;
+    }
+    // Sums of numbers that were read as they are in memory pass.
+    const std::vector<T> in_weights(static_cast<std::size_t>(4 * rows), T(1));
+    for (const int used : {1, kernel.lanes}) {
+      const cpu::encoder<T> encode{in_weights.data(), false, &sums};
+      kernel.load_rows(noise.data(), 2 * rows, used, rows, tile.data(), encode);
+      EXPECT_FALSE(std::isnan(sums.high[0][0])) << rows << " " << used;
+      kernel.load_columns(noise.data(), row, used, rows, tile.data(), encode);
+      EXPECT_FALSE(std::isnan(sums.high[0][0])) << rows << " " << used;
+    }
+    std::copy(noise.begin(), noise.end(), tile.data());
+  }
+}
+
 // ---- Tables and factors ----
 
 // One tile of lines of 32 points through a worker, with factors between passes.

@@ -18,6 +18,7 @@ struct alignas(64) lane_sums {
   double high[4][k_max_lanes];
   double low[4][k_max_lanes];   // what high lost to rounding; kept for double data only
   double squares[k_max_lanes];  // Σ|x|², from the encode side only
+  std::uint64_t parity[8];      // of all words that were summed, in pieces: see parity_of
 };
 
 // One comparison for each lane and weight vector, as abft::guarded_threshold and abft::verify do it for a single one.
@@ -92,12 +93,21 @@ struct read_ahead {
   }
 };
 
+// All words of a tile joined by exclusive or, however they lie: what was read or stored in another order has the same.
+template <class T>
+std::uint64_t parity_of(const lane_sums& sums) {
+  std::uint64_t joined = 0;
+  for (const std::uint64_t piece : sums.parity) joined ^= piece;
+  return sizeof(T) == 4 ? (joined ^ joined >> 32) & 0xffffffffu : joined;
+}
+
 template <class T>
 struct kernel_table {
   int lanes;
 
-  // Loads: `used` lanes (the others become zero), `rows` rows, and the sums of them. Strides in scalars.
-  // load_rows: lane l is 2·rows contiguous scalars at base + l·lane_stride. load_columns: row j is `used` contiguous complex numbers.
+  // Loads: `used` lanes (the others become zero), `rows` rows, and the sums of them. Strides in scalars. load_rows and load_columns read
+  // the source twice: if its parity is not that of the numbers that were encoded, the sums become NaN. load_rows: lane l is 2·rows
+  // contiguous scalars at base + l·lane_stride. load_columns: row j is `used` contiguous complex numbers.
   void (*load_rows)(const T* base, std::int64_t lane_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode);
   void (*load_columns)(const T* base, std::int64_t row_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode);
   // load_blocks: row-wise from blocks that store_blocks wrote: block t holds elements tW … tW + W − 1 of each lane, lane l in its row l.
@@ -111,9 +121,9 @@ struct kernel_table {
   bool (*set_thresholds)(const lane_sums& input, int used, double factor, double least, double low, double high, lane_verdicts& to);
   void (*compare)(const lane_sums& input, const lane_sums& output, double scale, lane_verdicts& to);
 
-  // Stores of verified tiles.
-  void (*store_rows)(const T* tile, std::int64_t scalars, int used, T* base, std::int64_t lane_stride, bool stream);
-  void (*store_columns)(const T* tile, std::int64_t rows, int used, T* base, std::int64_t row_stride, bool stream);
+  // Stores of verified tiles. Return the parity of what was stored.
+  std::uint64_t (*store_rows)(const T* tile, std::int64_t scalars, int used, T* base, std::int64_t lane_stride, bool stream);
+  std::uint64_t (*store_columns)(const T* tile, std::int64_t rows, int used, T* base, std::int64_t row_stride, bool stream);
 
   // Seals: words that change with every bit of what they are made of. seal_blocks: one word for each W rows, of their first `used` lanes.
   // It is the same for those numbers transposed, as load_blocks sees them. seal_rows: a word for each lane, of all rows. extend_seals: row

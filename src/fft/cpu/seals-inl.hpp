@@ -18,22 +18,43 @@ namespace ballast::fft::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
+using words = hn::RebindToUnsigned<D>;
+using word = hn::TFromD<words>;
+using word_vector = hn::Vec<words>;
+constexpr int k_bits = 8 * static_cast<int>(sizeof(T));
+
+// ---- Parities ----
+
+HWY_INLINE word_vector join(word_vector parity, V x, V y) {
+  const words d;
+  return hn::Xor3(parity, hn::BitCast(d, x), hn::BitCast(d, y));
+}
+
+HWY_INLINE void add_parity(word_vector parity, lane_sums& sums) {
+  const words d;
+  word* const to = reinterpret_cast<word*>(sums.parity);
+  hn::StoreU(hn::Xor(hn::LoadU(d, to), parity), d, to);
+}
+
+// All lanes of a parity in one word.
+HWY_INLINE std::uint64_t joined(word_vector parity) {
+  lane_sums sums;
+  std::memset(sums.parity, 0, sizeof sums.parity);
+  hn::StoreU(parity, words(), reinterpret_cast<word*>(sums.parity));
+  return parity_of<T>(sums);
+}
+
 // ---- Blocks ----
 
 // The seal of a block of `rows` ≤ W rows: all its words joined by exclusive or, those in row r and lane l turned by (rows − 1 − r) +
 // (2W − rows − l) bits, imaginary parts by half a word more. Rows and lanes count alike, so the transposed block has the same seal. One
 // changed word always shows, and so do equal flips in all words of a register, which meet different bits.
-using words = hn::RebindToUnsigned<D>;
-using seal_vector = hn::Vec<words>;
-constexpr int k_bits = 8 * static_cast<int>(sizeof(T));
-
-HWY_INLINE seal_vector seal_next(seal_vector seal, const complex_vector& row) {
+HWY_INLINE word_vector seal_next(word_vector seal, const complex_vector& row) {
   const words d;
   return hn::Xor3(hn::RotateRight<k_bits - 1>(seal), hn::BitCast(d, row.re), hn::RotateRight<k_bits / 2>(hn::BitCast(d, row.im)));
 }
 
-HWY_INLINE void store_seal(seal_vector seal, std::int64_t rows, int used, T* to) {
-  using word = hn::TFromD<words>;
+HWY_INLINE void store_seal(word_vector seal, std::int64_t rows, int used, T* to) {
   const words d;
   const auto left = hn::Sub(hn::Set(d, static_cast<word>(2 * W - rows)), hn::Iota(d, 0));
   const auto right = hn::Sub(hn::Set(d, static_cast<word>(k_bits)), left);
@@ -58,7 +79,7 @@ HWY_INLINE void store_seal(seal_vector seal, std::int64_t rows, int used, T* to)
 void seal_blocks(const T* HWY_RESTRICT tile, std::int64_t rows, int used, T* HWY_RESTRICT seals) {
   for (std::int64_t j = 0; j < rows; j += W) {
     const std::int64_t count = HWY_MIN(static_cast<std::int64_t>(W), rows - j);
-    seal_vector seal = hn::Zero(words());
+    word_vector seal = hn::Zero(words());
     for (std::int64_t i = j; i < j + count; ++i) seal = seal_next(seal, complex_at(tile, i));
     store_seal(seal, count, used, seals + j / W);
   }

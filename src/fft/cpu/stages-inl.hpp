@@ -184,7 +184,7 @@ void twiddle_rows(const T* x, T* y, std::int64_t rows, const T* coarse, const T*
   const std::int64_t im = W - re;
   for (std::int64_t group = 0; group < rows; group += W) {
     const std::int64_t end = HWY_MIN(rows, group + W);
-    seal_vector seal = hn::Zero(words());
+    word_vector seal = hn::Zero(words());
     for (std::int64_t j = group; j < end; ++j) {
       const complex_vector near = {hn::Load(d, fine + j * k_row), hn::Load(d, fine + j * k_row + W)};
       complex_vector w = times(near, hn::Set(d, coarse[2 * j]), hn::Set(d, coarse[2 * j + 1]));

@@ -53,13 +53,17 @@ template <bool General, bool Seal>
 HWY_INLINE void sum_block(const T* HWY_RESTRICT tile, std::int64_t rows, const T* HWY_RESTRICT w, lane_sums& sums, T* HWY_RESTRICT seals) {
   const D d;
   V x0 = hn::Zero(d), x1 = x0, x2 = x0, x3 = x0, y0 = x0, y1 = x0, y2 = x0, y3 = x0, nr = x0, ni = x0;
+  word_vector parity = hn::Zero(words());
   for (std::int64_t group = 0; group < rows; group += Seal ? W : k_block) {
     const std::int64_t end = HWY_MIN(rows, group + (Seal ? W : k_block));
-    seal_vector seal = hn::Zero(words());
+    word_vector seal = hn::Zero(words());
     for (std::int64_t j = group; j < end; ++j) {
       const complex_vector v = complex_at(tile, j);
       const V re = v.re, im = v.im;
-      if constexpr (Seal) seal = seal_next(seal, v);
+      if constexpr (Seal)
+        seal = seal_next(seal, v);
+      else
+        parity = join(parity, re, im);
       if constexpr (General) {
         x0 = hn::MulAdd(hn::Set(d, w[8 * j]), re, x0);
         x1 = hn::MulAdd(hn::Set(d, w[8 * j + 1]), re, x1);
@@ -85,6 +89,7 @@ HWY_INLINE void sum_block(const T* HWY_RESTRICT tile, std::int64_t rows, const T
     }
     if constexpr (Seal) store_seal(seal, end - group, W, seals + group / W);
   }
+  if constexpr (!Seal) add_parity(parity, sums);
   promote_into(sums.high[0], sums.low[0], hn::Add(x0, y0));
   promote_into(sums.high[1], sums.low[1], hn::Add(x1, y1));
   promote_into(sums.high[2], sums.low[2], hn::Add(x2, y2));
@@ -100,6 +105,7 @@ HWY_INLINE void clear(lane_sums& sums) {
   std::memset(sums.high, 0, sizeof sums.high);
   if constexpr (sizeof(T) == 8) std::memset(sums.low, 0, sizeof sums.low);
   std::memset(sums.squares, 0, sizeof sums.squares);
+  std::memset(sums.parity, 0, sizeof sums.parity);
 }
 
 HWY_INLINE void begin(const encoder<T>& encode) {
@@ -161,12 +167,19 @@ HWY_INLINE void sum_half(const T* HWY_RESTRICT tile, std::int64_t first, std::in
   for (std::int64_t block = first; block < last; block += 2 * k_block) {
     const std::int64_t end = HWY_MIN(last, block + 2 * k_block);
     row_sums even = {zero, zero, zero, zero}, odd = even;
+    word_vector parity = hn::Zero(words());
+    const auto add = [&](row_sums& to, std::int64_t j) HWY_ATTR {
+      const complex_vector v = row_of<Untwiddle>(tile, j, of);
+      to.template add<General>(of.weights + k_row_weights * j, v);
+      if constexpr (!Untwiddle) parity = join(parity, v.re, v.im);
+    };
     std::int64_t j = block;
     for (; j + 1 < end; j += 2) {
-      even.template add<General>(of.weights + k_row_weights * j, row_of<Untwiddle>(tile, j, of));
-      odd.template add<General>(of.weights + k_row_weights * (j + 1), row_of<Untwiddle>(tile, j + 1, of));
+      add(even, j);
+      add(odd, j + 1);
     }
-    if (j < end) even.template add<General>(of.weights + k_row_weights * j, row_of<Untwiddle>(tile, j, of));
+    if (j < end) add(even, j);
+    if constexpr (!Untwiddle) add_parity(parity, sums);
     promote_into(sums.high[2 * half], sums.low[2 * half], hn::Add(even.re_re, even.im_re));
     promote_into(sums.high[2 * half + 1], sums.low[2 * half + 1], hn::Add(even.re_im, even.im_im));
     promote_into(sums.high[2 * half], sums.low[2 * half], hn::Add(odd.re_re, odd.im_re));

@@ -88,8 +88,24 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
     if (damaged) return tile_result::damaged_input;
     if (ended == abft::outcome::uncorrectable) return tile_result::uncorrectable;
   }
-  store_tile(job, done, seals);
   streamed_ = streamed_ || job.stream;
+  // The tile is as it was verified: what was changed on its way to the output is stored again.
+  const auto store = [&] {
+    const auto stored = store_tile(job, done, seals);
+    return abft::finding{
+        .word = !stored || *stored == parity_of<T>(mine_.output) ? abft::k_pass : abft::k_fail, .residual = 1, .index = job.index};
+  };
+  const abft::finding stored = store();
+  if (stored.word == abft::k_pass || how_.protection == protection::off) return settled(job);
+  const auto again = [&](int number) { return std::optional(number == 0 ? stored : store()); };
+  if (run::attempt(how_.seen, how_.protection, "fft.output", slot_, again) == abft::outcome::uncorrectable)
+    return tile_result::uncorrectable;
+  return settled(job);
+}
+
+// A tile is stored. Where its result waits in memory, it may be struck there.
+template <class T>
+tile_result tile_worker<T>::settled(const tile_job<T>& job) {
   if (job.waiting >= 0)
     strike_rows(how_.injector, inject::site::fft_intermediate, {job.waiting, all_.waiting, 0, 1}, job.to.base,
                 job.to.how == access::blocks ? 2 * kernel_.lanes : job.to.element, job.rows_stored, job.used);

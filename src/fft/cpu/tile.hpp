@@ -55,6 +55,8 @@ class tile_worker {
  private:
   enum class lane_judgement : std::uint8_t { pass, fail, repeat };
 
+  tile_result settled(const tile_job<T>& job);
+
   // Steps of one attempt.
   T* transform(const tile_job<T>& job, T* seals);
   T* compute(const tile_job<T>& job, T* x, T* y, T* seals);

@@ -147,13 +147,14 @@ void make_seals(const tile_job<T>& job, const T* done, T* seals) {
 }
 
 template <class T>
-void store_tile(const tile_job<T>& job, const T* done, const T* seals) {
+std::optional<std::uint64_t> store_tile(const tile_job<T>& job, const T* done, const T* seals) {
   const auto& kernel = kernels<T>();
   const place_of<T>& to = job.to;
   const std::int64_t row = 2 * kernel.lanes;
+  std::optional<std::uint64_t> parity;
   switch (to.how) {
-    case access::rows: kernel.store_rows(done, 2 * job.rows_stored, job.used, to.base, to.lane, job.stream); break;
-    case access::columns: kernel.store_columns(done, job.rows_stored, job.used, to.base, to.element, job.stream); break;
+    case access::rows: parity = kernel.store_rows(done, 2 * job.rows_stored, job.used, to.base, to.lane, job.stream); break;
+    case access::columns: parity = kernel.store_columns(done, job.rows_stored, job.used, to.base, to.element, job.stream); break;
     case access::blocks: std::memcpy(to.base, done, static_cast<std::size_t>(job.rows_stored * row) * sizeof(T)); break;
     case access::own_rows:
       for (std::int64_t j = 0; j < job.rows_stored; ++j)
@@ -162,6 +163,7 @@ void store_tile(const tile_job<T>& job, const T* done, const T* seals) {
     default: scatter(job, done);
   }
   if (to.seals != nullptr) std::memcpy(to.seals, seals, static_cast<std::size_t>(seal_scalars(job)) * sizeof(T));
+  return job.used == kernel.lanes && job.check.coarse == nullptr && job.rows_stored == job.transform->rows_out() ? parity : std::nullopt;
 }
 
 template std::int64_t load_tile(const tile_job<float>& job, float* x, lane_sums* sums);
@@ -170,7 +172,7 @@ template std::int64_t seal_scalars(const tile_job<float>& job);
 template std::int64_t seal_scalars(const tile_job<double>& job);
 template void make_seals(const tile_job<float>& job, const float* done, float* seals);
 template void make_seals(const tile_job<double>& job, const double* done, double* seals);
-template void store_tile(const tile_job<float>& job, const float* done, const float* seals);
-template void store_tile(const tile_job<double>& job, const double* done, const double* seals);
+template std::optional<std::uint64_t> store_tile(const tile_job<float>& job, const float* done, const float* seals);
+template std::optional<std::uint64_t> store_tile(const tile_job<double>& job, const double* done, const double* seals);
 
 }  // namespace ballast::fft::cpu

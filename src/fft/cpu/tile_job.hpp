@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "fft/cpu/line.hpp"
 
@@ -73,9 +74,10 @@ std::int64_t seal_scalars(const tile_job<T>& job);
 template <class T>
 void make_seals(const tile_job<T>& job, const T* done, T* seals);
 
-// Stores the first rows_stored rows of a tile, and its seals, if it has any.
+// Stores the first rows_stored rows of a tile, and its seals, if it has any. The parity of what was stored, where
+// that is the whole tile by a SIMD kernel.
 template <class T>
-void store_tile(const tile_job<T>& job, const T* done, const T* seals);
+std::optional<std::uint64_t> store_tile(const tile_job<T>& job, const T* done, const T* seals);
 
 extern template std::int64_t load_tile(const tile_job<float>& job, float* x, lane_sums* sums);
 extern template std::int64_t load_tile(const tile_job<double>& job, double* x, lane_sums* sums);
@@ -83,7 +85,7 @@ extern template std::int64_t seal_scalars(const tile_job<float>& job);
 extern template std::int64_t seal_scalars(const tile_job<double>& job);
 extern template void make_seals(const tile_job<float>& job, const float* done, float* seals);
 extern template void make_seals(const tile_job<double>& job, const double* done, double* seals);
-extern template void store_tile(const tile_job<float>& job, const float* done, const float* seals);
-extern template void store_tile(const tile_job<double>& job, const double* done, const double* seals);
+extern template std::optional<std::uint64_t> store_tile(const tile_job<float>& job, const float* done, const float* seals);
+extern template std::optional<std::uint64_t> store_tile(const tile_job<double>& job, const double* done, const double* seals);
 
 }  // namespace ballast::fft::cpu
