@@ -13,9 +13,9 @@ namespace {
 
 constexpr int k_iterations = 3;
 // docs/protection.md: a label whose squared distance is too large by at most so many u·(‖x‖ + ‖c‖)² can pass.
-constexpr double k_label_floor = 2000;
-// Sums are in double: what is left is the rounding of a centroid, u·‖c‖, or of the inertia's terms, and room for a label that may pass.
-constexpr double k_sum_floor = 2000;
+constexpr double k_label_floor = 100;
+// Sums are in double and verified: what is left is the rounding of a centroid, u·‖c‖, or of the inertia's terms, times some room.
+constexpr double k_sum_floor = 16;
 
 template <class T>
 class kmeans_subject final : public subject {
