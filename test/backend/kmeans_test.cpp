@@ -1156,6 +1156,35 @@ TYPED_TEST(kmeans_backend, seeding_is_protected) {
   EXPECT_GT(changed, 0);
 }
 
+// Given centroids on their way into the frame, and those of a run on their way out of it.
+TYPED_TEST(kmeans_backend, centroids_come_in_and_go_out_unchanged) {
+  using T = typename TestFixture::real;
+  const scene what{600, 5, 6, 4, 0};
+  const auto points = clouds<T>(what.m, what.n, what.k, 149, 0.8, 3);
+  const auto clean = struck(points, what, nullptr, this->how());
+  const auto labels = predict(points.view(), points.rows(what.k), this->how());
+  int detected = 0, fits = 0, predictions = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    for (const auto model : {inject::model::bit_flip, inject::model::zero, inject::model::nan}) {
+      const inject::plan faults({fault_at(inject::site::kmeans_centroid, model, seed)});
+      execution how = this->how();
+      how.faults = &faults;
+      const auto found = struck(points, what, &faults, this->how());
+      EXPECT_TRUE(found.close(clean, 5)) << to_json(found.report);
+      const auto again = predict(points.view(), points.rows(what.k), how);
+      EXPECT_EQ(again.labels, labels.labels);
+      EXPECT_EQ(again.inertia, labels.inertia);
+      detected += found.report.detected > 0 && again.report.detected > 0;
+      how.protection = protection::off;
+      fits += !struck(points, what, &faults, how).same(clean);
+      predictions += predict(points.view(), points.rows(what.k), how).inertia != labels.inertia;
+    }
+  }
+  EXPECT_GT(detected, 0);
+  EXPECT_GT(fits, 0);
+  EXPECT_GT(predictions, 0);
+}
+
 TYPED_TEST(kmeans_backend, a_premature_or_missed_stop_is_prevented) {
   using T = typename TestFixture::real;
   const auto points = clouds<T>(1000, 3, 8, 101, 1.0);
