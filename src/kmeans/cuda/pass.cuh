@@ -1,0 +1,825 @@
+// One pass over the points: labels, and the sums of the points of each cluster. docs/design/kmeans-cuda.md has the derivations.
+// Layer: backend "cuda" of K-Means, device code.
+// Contract: labels[i] is the nearest of the given centroids, the lowest among equals: in f64 by arithmetic in f64; in f32 by f32
+// coordinates and distances in double, whatever the tensor cores' rounding. A row whose checks fail is decided anew from other copies of
+// its operands. Effects below section_limits on a score can pass its check; they decide nothing where two centroids are farther apart than
+// that. Source: S. Wu, Y. Ding, Y. Zhai et al., FT K-Means, 2024, for checksums in a fused product; the exact labels, the fixed-point sums
+// and the checks per row are ours.
+//
+// A warp owns 8, 16 or more rows at a time and needs no other warp; a block meets only to empty its sums.
+#pragma once
+
+#include "abft/attempt.hpp"
+#include "abft/threshold.hpp"
+#include "cuda/block/event_writer.cuh"
+#include "cuda/block/sums.cuh"
+#include "kmeans/cuda/fixed.cuh"
+#include "kmeans/cuda/pass.hpp"
+#include "kmeans/cuda/tensor.cuh"
+
+namespace ballast::kmeans::cuda {
+
+using ballast::cuda::index;
+using ballast::cuda::unrolled;
+
+// What a lane knows of one of its rows. The four lanes of a row see different columns.
+template <class T>
+struct row_search {
+  T first;   // the largest score of these columns, in f32 with an ordinal in its last bits
+  T second;  // the next, where it is known by its column
+  T guard;   // no column that is not listed has a larger score
+  T twin;    // the largest score by a chain of its own
+  T sum;     // Σ w · score of the section
+  int first_index;
+  int second_index;
+};
+
+// The scores of f32 carry the ordinal of their column within the section: 2 · tile + column % 2.
+inline constexpr std::uint32_t k_ordinal_mask = 0x7f;
+inline constexpr float k_ordinal_error = 0x1p-16f;  // of a score that carries one, relatively
+
+template <class T>
+__device__ __forceinline__ T lowest_score() {
+  return sizeof(T) == 4 ? static_cast<T>(-3e38) : static_cast<T>(-1e308);
+}
+
+// Keeps the two largest of a lane's sections.
+__device__ __forceinline__ void enter(row_search<float>& row, float key, float section_guard, int column) {
+  row.guard = fmaxf(row.guard, section_guard);
+  if (key > row.first) {
+    row.guard = fmaxf(row.guard, row.second);
+    row.second = row.first;
+    row.second_index = row.first_index;
+    row.first = key;
+    row.first_index = column;
+  } else if (key > row.second) {
+    row.guard = fmaxf(row.guard, row.second);
+    row.second = key;
+    row.second_index = column;
+  } else {
+    row.guard = fmaxf(row.guard, key);
+  }
+}
+
+// ‖x − c‖² in double by a whole warp, the same in all lanes.
+template <class T>
+__device__ __forceinline__ double exact_distance(const T* x, const T* c, int n) {
+  double sum = 0;
+  for (int f = static_cast<int>(threadIdx.x % 32); f < n; f += 32) {
+    const double d = static_cast<double>(x[f]) - static_cast<double>(c[f]);
+    sum = fma(d, d, sum);
+  }
+  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+  return sum;
+}
+
+template <class T>
+__device__ __forceinline__ T score_error(const score_bound<T>& bound, T square) {
+  const T norm = sqrt(square), reach = min(bound.largest, 2 * norm + bound.smallest);
+  return fma(bound.product * norm, reach, bound.sum * (norm + reach) * reach);
+}
+
+struct nearest {
+  double distance;
+  int index;
+};
+
+// The nearest of all centroids by a whole warp, the lowest index among equals; the same in all lanes.
+template <class T>
+__device__ __noinline__ nearest scan(const T* x, const T* rows, int n, int stride, int k) {
+  nearest best{1e308, 0};
+  for (int j = static_cast<int>(threadIdx.x % 32); j < k; j += 32) {
+    const T* const c = rows + static_cast<std::int64_t>(j) * stride;
+    double sum = 0;
+    for (int f = 0; f < n; ++f) {
+      const double d = static_cast<double>(x[f]) - static_cast<double>(c[f]);
+      sum = fma(d, d, sum);
+    }
+    if (sum < best.distance) best = {sum, j};
+  }
+  for (int distance = 16; distance > 0; distance /= 2) {
+    const double other = __shfl_xor_sync(0xffffffffu, best.distance, distance);
+    const int where = __shfl_xor_sync(0xffffffffu, best.index, distance);
+    if (other < best.distance || (other == best.distance && where < best.index)) best = {other, where};
+  }
+  return best;
+}
+
+template <class T, pass_policy P, class Injector>
+struct pass {
+  using fragment = tensor<T>;
+  using vector = typename fragment::vector;
+  using launch = ballast::cuda::kernel_launch<pass_arguments<T>, Injector>;
+
+  static constexpr int k_groups = P.fragments * fragment::k_halves;  // of 8 rows
+  static constexpr int k_rows = 8 * k_groups;                        // of a warp
+  static constexpr int k_threads = 32 * P.warps;
+  static constexpr int k_rows_of_block = k_rows * P.warps;
+  static constexpr bool k_checks = P.check;
+  static constexpr int k_slabs = P.slabs > 0 ? P.slabs : 1;  // in registers
+  // Where rows are added up: lanes for a row, and rows that a lane sees of 8.
+  static constexpr int k_stride = P.slabs > 0 ? P.slabs* k_slab<T> : 32;
+  static constexpr int k_width = k_stride >= 32 ? 32 : k_stride >= 16 ? 16 : 8;
+  static constexpr int k_steps = 8 * k_width / 32;
+
+  // Shared memory.
+  struct memory {
+    unsigned long long* block;  // 64 words
+    std::int32_t* limbs;        // (word, limb) × k × columns
+    std::uint32_t* members;     // k
+  };
+
+  const launch& given;
+  const pass_arguments<T>& a;
+  memory shared;
+  int lane, g, t;
+  // What this thread adds up.
+  unsigned changed = 0, same = 0, rows_members = 0;
+  unsigned long long rows_signature = 0, labelled_signature = 0, labelled_members = 0;
+  double inertia = 0;
+
+  __device__ __forceinline__ explicit pass(const launch& from)
+      : given(from), a(from.arguments), lane(static_cast<int>(threadIdx.x % 32)), g(lane / 4), t(lane % 4) {
+    unsigned char* const at = arch::shared_memory();
+    shared.block = reinterpret_cast<unsigned long long*>(at);
+    shared.limbs = reinterpret_cast<std::int32_t*>(at + 64 * 8);
+    shared.members = reinterpret_cast<std::uint32_t*>(shared.limbs + 2 * P.words * a.centroids.shape.k * a.points.columns);
+  }
+
+  __device__ __forceinline__ std::int64_t last_row() const { return a.points.m - 1; }
+  __device__ __forceinline__ inject::device_place here(std::int64_t tile, std::int64_t tiles, int step = 0, int steps = 1) const {
+    return {tile, tiles, step, steps, static_cast<int>(threadIdx.x), k_threads};
+  }
+
+  __device__ __forceinline__ const T* row(std::int64_t i) const { return a.points.x + (i < a.points.m ? i : last_row()) * a.points.stride; }
+  __device__ __forceinline__ const T* centroid(int j) const { return a.centroids.rows + static_cast<std::int64_t>(j) * a.points.stride; }
+
+  __device__ __forceinline__ vector load_rows(std::int64_t first, int group, int slab) const {
+    return arch::load_table(reinterpret_cast<const vector*>(row(first + 8 * group + g) + slab * k_slab<T>) + t);
+  }
+
+  // The scores of one group of tiles for all rows of the warp, from where they start. `in_registers`: the slabs of the rows.
+  template <int Tiles>
+  __device__ __forceinline__ void multiply(std::int64_t first, int first_tile, const vector (&in_registers)[k_slabs][k_groups],
+                                           T (&scores)[Tiles][P.fragments][fragment::k_scores], T (&weights)[Tiles][2]) const {
+    const panel<T>& c = a.centroids;
+    for (int i = 0; i < Tiles; ++i) {
+      const T* const at = c.columns + (static_cast<std::int64_t>(first_tile + i) * k_tile_columns + 2 * t) * 2;
+      T start[2];
+      if constexpr (sizeof(T) == 4) {
+        const float4 both = arch::load_table(reinterpret_cast<const float4*>(at));
+        start[0] = both.x, weights[i][0] = both.y, start[1] = both.z, weights[i][1] = both.w;
+      } else {
+        const double2 one = arch::load_table(reinterpret_cast<const double2*>(at));
+        const double2 two = arch::load_table(reinterpret_cast<const double2*>(at) + 1);
+        start[0] = one.x, weights[i][0] = one.y, start[1] = two.x, weights[i][1] = two.y;
+      }
+      for (int r = 0; r < P.fragments; ++r) {
+        for (int v = 0; v < fragment::k_scores; ++v) scores[i][r][v] = start[v % 2];
+      }
+    }
+    const vector* const packed =
+        reinterpret_cast<const vector*>(c.packed) + static_cast<std::int64_t>(first_tile) * c.shape.slabs * 32 + lane;
+    const auto step = [&](int slab, const vector(&rows)[k_groups]) {
+#pragma unroll
+      for (int i = 0; i < Tiles; ++i) {
+        const vector column = arch::load_table(packed + (i * c.shape.slabs + slab) * 32);
+#pragma unroll
+        for (int r = 0; r < P.fragments; ++r) {
+          vector own[fragment::k_halves];
+          for (int h = 0; h < fragment::k_halves; ++h) own[h] = rows[r * fragment::k_halves + h];
+          fragment::multiply_add(scores[i][r], own, column);
+        }
+      }
+    };
+    if constexpr (P.slabs > 0) {
+#pragma unroll
+      for (int slab = 0; slab < P.slabs; ++slab) step(slab, in_registers[slab]);
+    } else {
+      for (int slab = 0; slab < c.shape.slabs; ++slab) {
+        vector rows[k_groups];
+        for (int q = 0; q < k_groups; ++q) rows[q] = load_rows(first, q, slab);
+        step(slab, rows);
+      }
+    }
+  }
+
+  // Takes the scores of one tile of centroids into account. key, next: the two largest of the section.
+  __device__ __forceinline__ void search(row_search<T> (&rows)[k_groups], T (&key)[k_groups], T (&next)[k_groups],
+                                         const T (&scores)[P.fragments][fragment::k_scores], const T (&weights)[2], int column,
+                                         std::uint32_t ordinal) const {
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) {
+#pragma unroll
+      for (int v = 0; v < 2; ++v) {
+        const T score = scores[q / fragment::k_halves][q % fragment::k_halves * 2 + v];
+        if constexpr (k_checks) {
+          rows[q].sum = fma(weights[v], score, rows[q].sum);
+          rows[q].twin = max(rows[q].twin, score);
+        }
+        if constexpr (sizeof(T) == 4) {
+          const float carrying =
+              ballast::cuda::from_bits<float>((ballast::cuda::bits(score) & ~k_ordinal_mask) | (ordinal + static_cast<std::uint32_t>(v)));
+          next[q] = fmaxf(next[q], fminf(key[q], carrying));
+          key[q] = fmaxf(key[q], carrying);
+        } else if (score > rows[q].first) {
+          rows[q].first = score;
+          rows[q].first_index = column + v;
+        }
+      }
+    }
+  }
+
+  // A check of a row failed. The lanes of other rows may be elsewhere: no warp-wide operations.
+  __device__ __forceinline__ bool passes(T residual, T limit) const { return residual * residual <= limit; }
+
+  // Labels the rows from `first` on. Returns bit q of `bad` for a group of 8 rows in which this lane's row failed a check.
+  __device__ __forceinline__ void find(std::int64_t first, std::int64_t tile, std::int64_t tiles, row_search<T> (&rows)[k_groups],
+                                       const T (&norm)[k_groups], const T (&projection)[k_groups], check (&failed)[k_groups],
+                                       unsigned& bad) {
+    vector in_registers[k_slabs][k_groups];
+    if constexpr (P.slabs > 0) {
+#pragma unroll
+      for (int slab = 0; slab < P.slabs; ++slab) {
+        for (int q = 0; q < k_groups; ++q) in_registers[slab][q] = load_rows(first, q, slab);
+      }
+      if constexpr (Injector::enabled) {
+        for (int slab = 0; slab < P.slabs; ++slab) {
+          for (int q = 0; q < k_groups; ++q)
+            given.strike(index<1>{}, inject::site::kmeans_points, here(tile, tiles, slab * k_groups + q, P.slabs * k_groups),
+                         &in_registers[slab][q].x);
+        }
+      }
+    }
+    for (row_search<T>& each : rows) each = {lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), 0, 0, 0};
+    const panel_shape& shape = a.centroids.shape;
+    for (int section = 0; section < shape.sections; ++section) {
+      T key[k_groups], next[k_groups];
+      for (int q = 0; q < k_groups; ++q) {
+        key[q] = next[q] = lowest_score<T>();
+        rows[q].sum = 0;
+      }
+      T scores[P.tiles][P.fragments][fragment::k_scores], weights[P.tiles][2];
+      for (int group = 0; group < shape.section_tiles; group += P.tiles) {
+        multiply<P.tiles>(first, section * shape.section_tiles + group, in_registers, scores, weights);
+        if constexpr (Injector::enabled) {
+          for (int i = 0; i < P.tiles; ++i) {
+            for (int r = 0; r < P.fragments; ++r)
+              given.strike(index<fragment::k_scores>{},
+                           k_checks && group + i == shape.data_tiles ? inject::site::kmeans_checksum : inject::site::kmeans_product,
+                           here(tile, tiles, section * shape.section_tiles + group + i, shape.tiles()), scores[i][r]);
+          }
+        }
+        const bool last = k_checks && group + P.tiles == shape.section_tiles;
+#pragma unroll
+        for (int i = 0; i < P.tiles; ++i) {
+          if (i == P.tiles - 1 && last) break;
+          const int in_section = group + i;
+          search(rows, key, next, scores[i], weights[i], (section * shape.data_tiles + in_section) * k_tile_columns + 2 * t,
+                 static_cast<std::uint32_t>(2 * in_section));
+        }
+        if (Injector::enabled && group == 0) {
+          for (int q = 0; q < k_groups; ++q)
+            given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, section, shape.sections),
+                         sizeof(T) == 4 ? &key[q] : &rows[q].first);
+        }
+      }
+      if constexpr (sizeof(T) == 4) {
+        for (int q = 0; q < k_groups; ++q) {
+          const int ordinal = static_cast<int>(ballast::cuda::bits(key[q]) & k_ordinal_mask);
+          enter(rows[q], key[q], next[q], (section * shape.data_tiles + ordinal / 2) * k_tile_columns + 2 * t + ordinal % 2);
+        }
+      }
+      if constexpr (k_checks) verify_section(section, tile, tiles, scores[P.tiles - 1], rows, norm, projection, failed, bad);
+    }
+    if constexpr (Injector::enabled) {
+      for (int q = 0; q < k_groups; ++q)
+        given.strike(index<1>{}, inject::site::kmeans_index, here(tile, tiles, q, k_groups),
+                     reinterpret_cast<std::uint32_t*>(&rows[q].first_index));
+    }
+  }
+
+  // Compares the weighted sum of a section's scores with the columns of its check tile, and the points' projection with what was computed
+  // from other loads.
+  __device__ __forceinline__ void verify_section(int section, std::int64_t tile, std::int64_t tiles,
+                                                 const T (&columns)[P.fragments][fragment::k_scores], row_search<T> (&rows)[k_groups],
+                                                 const T (&norm)[k_groups], const T (&projection)[k_groups], check (&failed)[k_groups],
+                                                 unsigned& bad) const {
+    section_limits<T> limits = a.centroids.limits[2 * section];
+    const section_limits<T> twin = a.centroids.limits[2 * section + 1];
+    given.strike(index<1>{}, inject::site::kmeans_threshold, here(tile, tiles, section, a.centroids.shape.sections), &limits.row_offset);
+    const bool agree = limits == twin;
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) {
+      const T c0 = columns[q / fragment::k_halves][q % fragment::k_halves * 2];
+      const T c1 = columns[q / fragment::k_halves][q % fragment::k_halves * 2 + 1];
+      T residual = (t == 0 ? c0 + c1 : t == 1 ? c0 : T(0)) - rows[q].sum;
+      residual += __shfl_xor_sync(0xffffffffu, residual, 1);
+      residual += __shfl_xor_sync(0xffffffffu, residual, 2);
+      const T off = __shfl_sync(0xffffffffu, c1, 4 * g + 1) - projection[q];
+      T word = passes(residual, fma(limits.row_slope, norm[q], limits.row_offset)) && agree ? T(1) : T(0);
+      given.strike(index<1>{}, inject::site::kmeans_comparison,
+                   here(tile, tiles, section * k_groups + q, a.centroids.shape.sections * k_groups), &word);
+      // The four lanes of a row have compared the same numbers, and must agree: one that was struck counts as a failure.
+      const unsigned together = __ballot_sync(0xffffffffu, word == T(1)) >> (4 * g) & 15u;
+      const bool row_passes = together == 15u;
+      const bool projection_passes = passes(off, limits.projection_slope * norm[q] + T(1e-37));
+      if (!row_passes || !projection_passes) {
+        if ((bad >> q & 1u) == 0) failed[q] = row_passes ? check::projection : check::row;
+        bad |= 1u << q;
+      }
+    }
+  }
+
+  struct decision {
+    int label;
+    T score;
+  };
+
+  // The second look at 8 rows: those with `look` are decided by exact distances, to the centroids that are listed (bit l: first_index of
+  // lane l of the row, bit 4 + l: its second_index) or, with `all`, to all of them. `wrong`: because a check failed.
+  __device__ __noinline__ static decision look_again(const launch& given, std::int64_t first, bool look, bool all, bool wrong,
+                                                     unsigned listed, int first_index, int second_index, check failed, decision before,
+                                                     T norm) {
+    const pass_arguments<T>& a = given.arguments;
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    unsigned rows_left = __ballot_sync(0xffffffffu, look && lane % 4 == 0);
+    while (rows_left != 0) {
+      const int owner = __ffs(static_cast<int>(rows_left)) - 1;
+      rows_left &= rows_left - 1;
+      const T* const x = a.points.x + (first + owner / 4) * a.points.stride;
+      const auto search_all = [&] { return scan(x, a.centroids.rows, a.points.n, a.points.stride, a.centroids.shape.k); };
+      nearest found{1e308, 0};
+      if (__shfl_sync(0xffffffffu, static_cast<int>(all), owner) == 0) {
+        const unsigned which = __shfl_sync(0xffffffffu, listed, owner);
+        for (int l = 0; l < 8; ++l) {
+          if ((which >> l & 1u) == 0) continue;
+          const int j = __shfl_sync(0xffffffffu, l < 4 ? first_index : second_index, owner + l % 4);
+          if (static_cast<unsigned>(j) >= static_cast<unsigned>(a.centroids.shape.k)) continue;
+          const double d = exact_distance(x, a.centroids.rows + static_cast<std::int64_t>(j) * a.points.stride, a.points.n);
+          if (d < found.distance || (d == found.distance && j < found.index)) found = {d, j};
+        }
+        if (lane == 0) atomicAdd(&a.totals->looks, 1ull);
+      } else {
+        found = search_all();
+        if (lane == 0) atomicAdd(&a.totals->scans, 1ull);
+        if (__shfl_sync(0xffffffffu, static_cast<int>(wrong), owner) != 0) {
+          // A check failed: what is decided instead must come out twice.
+          bool stands = false;
+          for (int number = 0; number < a.repeats && !stands; ++number) {
+            const nearest again = search_all();
+            stands = again.index == found.index && again.distance == found.distance;
+            found = again;
+          }
+          if (lane == owner) report(given, failed, first + owner / 4, stands);
+        }
+      }
+      if (lane / 4 == owner / 4) before = {found.index, static_cast<T>(0.5 * (static_cast<double>(norm) - found.distance))};
+    }
+    return before;
+  }
+
+  // The labels of the rows, exact. `bad`: rows that failed a check. On return label[q] and score[q] of the four lanes of a row are the
+  // same.
+  __device__ __forceinline__ void decide(std::int64_t first, std::int64_t tile, std::int64_t tiles, const row_search<T> (&rows)[k_groups],
+                                         const T (&norm)[k_groups], check (&failed)[k_groups], unsigned bad, int (&label)[k_groups],
+                                         T (&score)[k_groups], T (&error)[k_groups]) {
+    const score_bound<T> bound = a.centroids.bound[0];
+    const score_bound<T> bound_twin = a.centroids.bound[1];
+    const bool agree = bound == bound_twin;
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) {
+      T best = rows[q].first, twin = k_checks ? rows[q].twin : rows[q].first;
+      for (int distance = 1; distance <= 2; distance *= 2) {
+        best = max(best, __shfl_xor_sync(0xffffffffu, best, distance));
+        if (k_checks) twin = max(twin, __shfl_xor_sync(0xffffffffu, twin, distance));
+      }
+      error[q] = score_error(bound, norm[q]);
+      const T carried = sizeof(T) == 4 ? static_cast<T>(k_ordinal_error) * abs(best) : T(0);
+      bool wrong = (bad >> q & 1u) != 0;
+      if (k_checks && !(abs(best - twin) <= carried && agree)) {
+        if (!wrong) failed[q] = check::minimum;
+        wrong = true;
+      }
+      unsigned listed, also = 0, hidden = 0;
+      if constexpr (sizeof(T) == 4) {
+        const float least = best - 2 * (error[q] + carried);
+        listed = __ballot_sync(0xffffffffu, rows[q].first >= least) >> (4 * g) & 15u;
+        also = __ballot_sync(0xffffffffu, rows[q].second >= least) >> (4 * g) & 15u;
+        hidden = __ballot_sync(0xffffffffu, rows[q].guard >= least) >> (4 * g) & 15u;
+      } else {
+        listed = __ballot_sync(0xffffffffu, rows[q].first == best) >> (4 * g) & 15u;
+      }
+      // Equal scores in f64: the lowest index.
+      int index = (listed >> t & 1u) != 0 ? rows[q].first_index : 0x7fffffff;
+      index = min(index, __shfl_xor_sync(0xffffffffu, index, 1));
+      index = min(index, __shfl_xor_sync(0xffffffffu, index, 2));
+      label[q] = index;
+      score[q] = best;
+      const bool several = sizeof(T) == 4 && __popc(listed) + __popc(also) != 1;
+      // All lanes of a row know the same of it but for `wrong`.
+      wrong = (__ballot_sync(0xffffffffu, wrong) >> (4 * g) & 15u) != 0 || listed == 0;
+      const bool all = wrong || hidden != 0;
+      const bool look = (all || several) && first + 8 * q + g < a.points.m;
+      if (__any_sync(0xffffffffu, look)) {
+        const decision made = look_again(given, first + 8 * q, look, all, wrong, listed | also << 4, rows[q].first_index,
+                                         rows[q].second_index, failed[q], decision{label[q], score[q]}, norm[q]);
+        label[q] = made.label;
+        score[q] = made.score;
+      }
+    }
+    if constexpr (Injector::enabled) {
+      for (int q = 0; q < k_groups; ++q)
+        given.strike(index<1>{}, inject::site::kmeans_label, here(tile, tiles, q, k_groups), reinterpret_cast<std::uint32_t*>(&label[q]));
+    }
+    // A label that was struck must not reach beyond the centroids; the distance tells.
+    for (int q = 0; q < k_groups; ++q) {
+      if (static_cast<unsigned>(label[q]) >= static_cast<unsigned>(a.centroids.shape.k)) label[q] = a.centroids.shape.k - 1;
+    }
+  }
+
+  __device__ __noinline__ static void report(const launch& given, check which, std::int64_t i, bool repaired) {
+    ballast::cuda::write_outcome(given, *given.arguments.events, repaired ? abft::outcome::recomputed : abft::outcome::uncorrectable,
+                                 abft::finding{}, i, 0, static_cast<std::uint32_t>(which));
+  }
+
+  // Adds a number to the sum of column `f`, `times` is 1 or −1.
+  __device__ __forceinline__ void add(int j, int f, T value, T rest, int times) const {
+    std::int32_t hi[P.words], lo[P.words];
+    const T unit = a.points.unit[f], step = step_of<T>(a.points.bits);
+    if constexpr (P.weighted) {
+      split<P.words>(value, rest, unit, step, hi, lo);
+    } else {
+      split<P.words>(value, unit, step, hi, lo);
+    }
+    const int k = a.centroids.shape.k;
+#pragma unroll
+    for (int w = 0; w < P.words; ++w) {
+      if constexpr (P.sums == sum_memory::shared) {
+        std::int32_t* const at = shared.limbs + (2 * w * k + j) * a.points.columns + f;
+        atomicAdd(at, times * hi[w]);
+        atomicAdd(at + static_cast<std::int64_t>(k) * a.points.columns, times * lo[w]);
+      } else if constexpr (P.sums == sum_memory::global) {
+        atomicAdd(a.sums + (static_cast<std::int64_t>(j) * P.words + w) * a.points.columns + f,
+                  static_cast<unsigned long long>(times * word_of(hi[w], lo[w], a.points.bits)));
+      }
+    }
+  }
+  // A point of positive weight, and its weight.
+  __device__ __forceinline__ void add_member(int j, T weight, int times) const {
+    if constexpr (P.sums == sum_memory::shared) {
+      atomicAdd(shared.members + j, static_cast<std::uint32_t>(times));
+    } else if constexpr (P.sums == sum_memory::global) {
+      atomicAdd(a.members + j, static_cast<unsigned long long>(static_cast<long long>(times)));
+    }
+    if constexpr (P.weighted) add(j, a.points.n, weight, T(0), times);
+  }
+  // One feature of one point.
+  __device__ __forceinline__ void add_feature(int j, int f, T x, T weight, int times) const {
+    if constexpr (P.weighted) {
+      const T product = rounded_product(weight, x);
+      add(j, f, product, product_rest(weight, x, product), times);
+    } else {
+      add(j, f, x, T(0), times);
+    }
+  }
+  __device__ __forceinline__ T weight_of(std::int64_t i) const {
+    if constexpr (P.weighted) return arch::load_table(a.points.weight + i);
+    return T(1);
+  }
+
+  // Adds 8 rows to the sums of their labels, and returns ‖x − c‖² of row g. Lanes side by side take features side by side.
+  __device__ __forceinline__ T add_rows(std::int64_t first, int label) const {
+    const int n = a.points.n;
+    T part[k_steps];
+    // The rows of a lane are such that reduce_rows leaves row g in the lanes of row g.
+    const int line = lane / k_width, column = lane % k_width;
+#pragma unroll
+    for (int r = 0; r < k_steps; ++r) {
+      const int own = line * k_steps + r;
+      const int j = __shfl_sync(0xffffffffu, label, 4 * own);
+      const std::int64_t i = first + own;
+      const bool there = i < a.points.m;
+      const T* const x = row(i);
+      const T* const c = centroid(j);
+      const T weight = weight_of(there ? i : last_row());
+      T sum = 0;
+      for (int f = column; f < n; f += k_width) {
+        const T value = arch::load_table(x + f);
+        if constexpr (k_checks) {
+          const T d = value - arch::load_table(c + f);
+          sum = fma(d, d, sum);
+        }
+        if (P.sums != sum_memory::none && there) add_feature(j, f, value, weight, 1);
+      }
+      if (P.sums != sum_memory::none && there && column == 0 && weight > 0) add_member(j, weight, 1);
+      part[r] = sum;
+    }
+    return k_checks ? reduce_rows(part) : T(0);
+  }
+
+  // Sums over the lanes of each row: the lanes of row g get row g's.
+  __device__ __forceinline__ T reduce_rows(T (&part)[k_steps]) const {
+    unrolled<3>([&](auto level) {
+      constexpr int half = 4 >> decltype(level)::value;  // rows that each lane keeps
+      constexpr int distance = 16 >> decltype(level)::value;
+      if constexpr (k_steps > half) {
+        const bool upper = (lane & distance) != 0;
+#pragma unroll
+        for (int r = 0; r < half; ++r) {
+          const T keep = upper ? part[r + half] : part[r];
+          const T give = upper ? part[r] : part[r + half];
+          part[r] = keep + __shfl_xor_sync(0xffffffffu, give, distance);
+        }
+      }
+    });
+    T sum = part[0];
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    return sum + __shfl_xor_sync(0xffffffffu, sum, 1);
+  }
+
+  // Decides a row again whose distance does not fit its score, and moves it to where it belongs. By a whole warp.
+  __device__ __noinline__ static nearest move_row(const launch& given, std::int64_t i, int from) {
+    const pass self(given);
+    const pass_arguments<T>& a = given.arguments;
+    const T* const x = self.row(i);
+    const auto search_all = [&] { return scan(x, a.centroids.rows, a.points.n, a.points.stride, a.centroids.shape.k); };
+    nearest found = search_all();
+    bool stands = false;
+    for (int number = 0; number < a.repeats && !stands; ++number) {
+      const nearest again = search_all();
+      stands = again.index == found.index && again.distance == found.distance;
+      found = again;
+    }
+    if (self.lane == 0) report(given, check::distance, i, stands);
+    if (found.index == from || P.sums == sum_memory::none) return found;
+    const T weight = self.weight_of(i);
+    for (int f = self.lane; f < a.points.n; f += 32) {
+      self.add_feature(from, f, x[f], weight, -1);
+      self.add_feature(found.index, f, x[f], weight, 1);
+    }
+    if (self.lane == 0 && weight > 0) {
+      self.add_member(from, weight, -1);
+      self.add_member(found.index, weight, 1);
+    }
+    return found;
+  }
+
+  // One tile of the warp: labels, sums, and what is counted.
+  __device__ __forceinline__ void work(std::int64_t first, std::int64_t tile, std::int64_t tiles) {
+    if (first >= a.points.m) return;
+    T norm[k_groups], projection[k_groups];
+    for (int q = 0; q < k_groups; ++q) {
+      const std::int64_t i = min(first + 8 * q + g, last_row());
+      norm[q] = arch::load_table(a.points.norm + i);
+      projection[q] = k_checks ? arch::load_table(a.points.projection + i) : T(0);
+    }
+    row_search<T> rows[k_groups];
+    check failed[k_groups] = {};
+    unsigned bad = 0;
+    find(first, tile, tiles, rows, norm, projection, failed, bad);
+    int label[k_groups];
+    T score[k_groups], error[k_groups];
+    decide(first, tile, tiles, rows, norm, failed, bad, label, score, error);
+    const T rounding = static_cast<T>(abft::kmeans_distance_limit(abft::unit_roundoff<T>, a.points.n));
+#pragma unroll 1
+    for (int q = 0; q < k_groups; ++q) {
+      const std::int64_t begin = first + 8 * q;
+      if (begin >= a.points.m) break;
+      // Registers cannot be indexed by q.
+      int own_label = label[0];
+      T own_score = score[0], own_error = error[0], own_norm = norm[0];
+#pragma unroll
+      for (int p = 1; p < k_groups; ++p) {
+        if (p == q) own_label = label[p], own_score = score[p], own_error = error[p], own_norm = norm[p];
+      }
+      // The label that add_rows takes is the one that its distance judges, so it is the one that is stored.
+      own_label = __shfl_sync(0xffffffffu, own_label, 4 * g);
+      const bool there = begin + g < a.points.m;
+      if constexpr (k_checks || P.sums != sum_memory::none) {
+        const T distance = add_rows(begin, own_label);
+        double exact = static_cast<double>(distance);
+        if constexpr (k_checks) {
+          const T expected = own_norm - 2 * own_score;
+          const T carried = sizeof(T) == 4 ? 4 * static_cast<T>(k_ordinal_error) * abs(own_score) : T(0);
+          const T limit = 2 * own_error + carried + rounding * (own_norm + abs(own_score)) + static_cast<T>(1e-37);
+          unsigned wrong = __ballot_sync(0xffffffffu, !(abs(distance - expected) <= limit) && there);
+          while (wrong != 0) {
+            const int owner = (__ffs(static_cast<int>(wrong)) - 1) / 4 * 4;
+            wrong &= ~(15u << owner);
+            const nearest found = move_row(given, begin + owner / 4, __shfl_sync(0xffffffffu, own_label, owner));
+            if (lane / 4 == owner / 4) {
+              own_label = found.index;
+              own_score = static_cast<T>(0.5 * (static_cast<double>(own_norm) - found.distance));
+              exact = found.distance;
+            }
+          }
+        }
+        if (t == q % 4 && there) inertia += static_cast<double>(weight_of(begin + g)) * exact;
+      }
+      if (t == q % 4 && there) commit(begin + g, own_label, own_score);
+    }
+  }
+
+  // Stores the label of row i, by one lane.
+  __device__ __forceinline__ void commit(std::int64_t i, int label, T score) {
+    const int before = a.previous != nullptr ? a.previous[i] : -1;
+    changed += before != label ? 1 : 0;
+    if (before == label) ++same;
+    a.labels[i] = label;
+    if (a.scores != nullptr) a.scores[i] = score;
+    if constexpr (k_checks && P.sums != sum_memory::none) {
+      const unsigned long long signature = a.points.signature[i];
+      const unsigned member = weight_of(i) > 0 ? 1 : 0;
+      rows_signature += signature;
+      labelled_signature += static_cast<unsigned long long>(label) * signature;
+      rows_members += member;
+      labelled_members += static_cast<unsigned>(label) * member;
+    }
+  }
+
+  // ---- Sums in shared memory ----
+
+  __device__ __forceinline__ int entries() const { return a.centroids.shape.k * a.points.columns; }
+
+  __device__ __forceinline__ void clear_sums() const {
+    for (int e = static_cast<int>(threadIdx.x); e < 2 * P.words * entries(); e += k_threads) shared.limbs[e] = 0;
+    for (int j = static_cast<int>(threadIdx.x); j < a.centroids.shape.k; j += k_threads) shared.members[j] = 0;
+  }
+  __device__ __forceinline__ std::int64_t word(int e, int w) const {
+    return word_of(shared.limbs[2 * w * entries() + e], shared.limbs[(2 * w + 1) * entries() + e], a.points.bits);
+  }
+
+  struct marks {
+    unsigned long long signature, labelled_signature, members, labelled_members;
+    int changed;  // by how much more labels differ from the pass before
+  };
+
+  // Whether the block's sums have the signature of the rows that were added to them; all threads get the answer. Called by all.
+  __device__ __forceinline__ bool sums_fit(const marks& expected) const {
+    unsigned long long off[4] = {0 - expected.signature, 0 - expected.labelled_signature, 0 - expected.members,
+                                 0 - expected.labelled_members};
+    for (int e = static_cast<int>(threadIdx.x); e < entries(); e += k_threads) {
+      const int j = e / a.points.columns, f = e % a.points.columns;
+      unsigned long long sum = 0;
+      for (int w = 0; w < P.words; ++w) sum += signature_weight(f, w) * static_cast<unsigned long long>(word(e, w));
+      off[0] += sum;
+      off[1] += static_cast<unsigned long long>(j) * sum;
+    }
+    for (int j = static_cast<int>(threadIdx.x); j < a.centroids.shape.k; j += k_threads) {
+      off[2] += shared.members[j];
+      off[3] += static_cast<unsigned long long>(j) * shared.members[j];
+    }
+    const unsigned long long total = ballast::cuda::add_block<k_threads>(off, shared.block);
+    return __syncthreads_or(threadIdx.x < 4 && total != 0) == 0;
+  }
+
+  // Adds the block's sums to those of all blocks and clears them.
+  __device__ __forceinline__ void flush() const {
+    for (int e = static_cast<int>(threadIdx.x); e < entries(); e += k_threads) {
+      const int j = e / a.points.columns, f = e % a.points.columns;
+      for (int w = 0; w < P.words; ++w) {
+        const std::int64_t value = word(e, w);
+        if (value != 0)
+          atomicAdd(a.sums + (static_cast<std::int64_t>(j) * P.words + w) * a.points.columns + f, static_cast<unsigned long long>(value));
+      }
+    }
+    for (int j = static_cast<int>(threadIdx.x); j < a.centroids.shape.k; j += k_threads) {
+      if (shared.members[j] != 0) atomicAdd(a.members + j, static_cast<unsigned long long>(shared.members[j]));
+    }
+    __syncthreads();
+    clear_sums();
+    __syncthreads();
+  }
+
+  // Decides and adds the rows of the tiles [from, to) of this block again: the sums, or a label on its way to memory, may have been struck.
+  __device__ __noinline__ static marks add_again(const launch& given, std::int64_t from, std::int64_t to) {
+    return pass(given).add_interval(from, to);
+  }
+  __device__ __forceinline__ marks add_interval(std::int64_t from, std::int64_t to) const {
+    clear_sums();
+    __syncthreads();
+    marks expected{};
+    for (std::int64_t tile = from; tile < to; tile += gridDim.x) {
+      const std::int64_t first = tile * k_rows_of_block + static_cast<std::int64_t>(threadIdx.x / 32) * k_rows;
+#pragma unroll 1
+      for (std::int64_t begin = first; begin < min(first + k_rows, a.points.m); begin += 8) {
+        int label = 0;
+#pragma unroll 1
+        for (int r = 0; r < 8; ++r) {
+          const nearest found = scan(row(begin + r), a.centroids.rows, a.points.n, a.points.stride, a.centroids.shape.k);
+          if (g == r) label = found.index;
+        }
+        static_cast<void>(add_rows(begin, label));
+        const std::int64_t i = begin + g;
+        if (t != 0 || i >= a.points.m) continue;
+        const std::int32_t old = a.labels[i];
+        if (old != label) {
+          const std::int32_t before = a.previous != nullptr ? a.previous[i] : -1;
+          expected.changed += (before != label ? 1 : 0) - (before != old ? 1 : 0);
+          a.labels[i] = label;
+        }
+        const unsigned member = weight_of(i) > 0 ? 1 : 0;
+        expected.signature += a.points.signature[i];
+        expected.labelled_signature += static_cast<unsigned long long>(label) * a.points.signature[i];
+        expected.members += member;
+        expected.labelled_members += static_cast<unsigned>(label) * member;
+      }
+    }
+    __syncthreads();
+    return expected;
+  }
+
+  // Verifies the sums of the tiles [from, to) and empties them. Called by all threads.
+  __device__ __forceinline__ void close_interval(std::int64_t from, std::int64_t to, marks& mark) {
+    __syncthreads();  // all rows have been added
+    if constexpr (Injector::enabled) {
+      const std::int64_t tiles = (a.points.m + k_rows_of_block - 1) / k_rows_of_block;
+      if (static_cast<int>(threadIdx.x) < entries())
+        given.strike(index<1>{}, inject::site::kmeans_sum, here(from, tiles), reinterpret_cast<std::uint32_t*>(shared.limbs + threadIdx.x));
+      if (static_cast<int>(threadIdx.x) < a.centroids.shape.k)
+        given.strike(index<1>{}, inject::site::kmeans_count, here(from, tiles), shared.members + threadIdx.x);
+      __syncthreads();
+    }
+    if constexpr (k_checks) {
+      bool fits = sums_fit({rows_signature - mark.signature, labelled_signature - mark.labelled_signature, rows_members - mark.members,
+                            labelled_members - mark.labelled_members, 0});
+      if (!fits) {
+        marks made{};
+        for (int number = 0; number < a.repeats && !fits; ++number) {
+          made = add_again(given, from, to);
+          changed += static_cast<unsigned>(made.changed);
+          same -= static_cast<unsigned>(made.changed);
+          fits = sums_fit(made);
+        }
+        // What was counted for these rows may be what was wrong.
+        rows_signature = mark.signature + made.signature;
+        labelled_signature = mark.labelled_signature + made.labelled_signature;
+        rows_members = static_cast<unsigned>(mark.members + made.members);
+        labelled_members = mark.labelled_members + made.labelled_members;
+        if (threadIdx.x == 0) report(given, check::sums, from * k_rows_of_block, fits);
+      }
+      mark = {rows_signature, labelled_signature, rows_members, labelled_members, 0};
+    }
+    flush();
+  }
+
+  // Asks for the rows of the warp's next tile.
+  __device__ __forceinline__ void prefetch(std::int64_t first) const {
+    const T* const begin = a.points.x + first * a.points.stride;
+    const T* const end = a.points.x + min(first + k_rows, a.points.m) * a.points.stride;
+    constexpr int line = 128 / sizeof(T);
+    for (const T* at = begin + lane * line; at < end; at += 32 * line) arch::prefetch_l2(at);
+  }
+
+  __device__ __forceinline__ void run() {
+    const std::int64_t tiles = (a.points.m + k_rows_of_block - 1) / k_rows_of_block;
+    constexpr int most = k_flush_rows / k_rows_of_block > 0 ? k_flush_rows / k_rows_of_block : 1;
+    static_assert(k_rows_of_block <= k_flush_rows);
+    marks mark{};
+    if constexpr (P.sums == sum_memory::shared) {
+      clear_sums();
+      __syncthreads();
+    }
+    std::int64_t from = blockIdx.x;
+    int since = 0;
+    for (std::int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+      const std::int64_t first = tile * k_rows_of_block + static_cast<std::int64_t>(threadIdx.x / 32) * k_rows;
+      prefetch(first + static_cast<std::int64_t>(gridDim.x) * k_rows_of_block);
+      work(first, tile, tiles);
+      if constexpr (P.sums == sum_memory::shared) {
+        if (++since == most) {
+          close_interval(from, tile + 1, mark);
+          from = tile + gridDim.x;
+          since = 0;
+        }
+      }
+    }
+    if constexpr (P.sums == sum_memory::shared) {
+      if (since > 0) close_interval(from, tiles, mark);
+    }
+    finish();
+  }
+
+  // Adds what the threads have counted to the totals.
+  __device__ __forceinline__ void finish() {
+    unsigned long long counted[6] = {changed, same, rows_members, labelled_members, rows_signature, labelled_signature};
+    __syncthreads();
+    const unsigned long long total = ballast::cuda::add_block<k_threads>(counted, shared.block);
+    if (threadIdx.x < 6 && total != 0) atomicAdd(reinterpret_cast<unsigned long long*>(a.totals) + threadIdx.x, total);
+    __syncthreads();
+    double spent[1] = {inertia};
+    const double sum = ballast::cuda::add_block<k_threads>(spent, reinterpret_cast<double*>(shared.block));
+    if (threadIdx.x == 0) a.inertia[blockIdx.x] = sum;
+  }
+};
+
+template <class T, pass_policy P, class Injector>
+__global__ void __launch_bounds__(32 * P.warps, P.blocks)
+    pass_kernel(const __grid_constant__ ballast::cuda::kernel_launch<pass_arguments<T>, Injector> given) {
+  arch::wait_for_previous_grid();
+  if (given.arguments.state != nullptr && given.arguments.state->reason != 0) return;
+  pass<T, P, Injector>(given).run();
+}
+
+}  // namespace ballast::kmeans::cuda

@@ -1,0 +1,52 @@
+// The pass kernel's policy and arguments.
+// Layer: backend "cuda" of K-Means, shared by host and kernels.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/block/event_ring.hpp"
+#include "kmeans/cuda/panel.hpp"
+#include "kmeans/cuda/points.hpp"
+
+namespace ballast::kmeans::cuda {
+
+// Where a pass adds up the points of each cluster.
+enum class sum_memory : int { none, shared, global };
+
+struct pass_policy {
+  int slabs = 1;      // of x that a lane keeps in registers: those of a whole row; 0: rows are read again for each group of tiles
+  int tiles = 2;      // whose scores a warp computes at a time: a group. Divides panel_shape::section_tiles
+  int fragments = 1;  // matrix fragments of rows (16 in f32, 8 in f64) of a warp
+  int warps = 8;      // of a block
+  int blocks = 2;     // per multiprocessor, for the register budget
+  int words = 1;      // of a sum
+  sum_memory sums = sum_memory::shared;
+  bool weighted = false;
+  bool check = true;
+  bool operator==(const pass_policy&) const = default;
+};
+
+template <class T>
+struct pass_arguments {
+  placed_points<T> points;
+  panel<T> centroids;
+  std::int32_t* labels;          // m
+  const std::int32_t* previous;  // m: of the pass before. May be `labels`
+  T* scores;                     // m: the score of the label; null: not wanted
+  unsigned long long* sums;      // k × words × columns
+  unsigned long long* members;   // k
+  pass_totals* totals;
+  double* inertia;  // of each block: Σ weight · ‖x − c‖²
+  ballast::cuda::event_ring* events;
+  const loop_state* state;  // null: no iterations on the device
+  int repeats;              // abft::attempts
+};
+
+// Bytes of dynamic shared memory: limbs of the sums, members, and what the block adds up.
+template <class T>
+constexpr std::int64_t pass_shared_bytes(const pass_policy& p, std::int64_t k, std::int64_t columns) {
+  const std::int64_t block = 64 * 8;
+  return block + (p.sums == sum_memory::shared ? k * (columns * 8 * p.words + 4) : 0);
+}
+
+}  // namespace ballast::kmeans::cuda

@@ -1,0 +1,373 @@
+// The pass over the points and the update on the emulated device, against brute force in long double: exact labels also for near ties,
+// exact sums, iterations without the host, and faults.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "abft/threshold.hpp"
+#include "cuda/device_call.hpp"
+#include "inject/injector.hpp"
+#include "inject/plan.hpp"
+#include "kmeans/cuda/fixed.cuh"
+#include "kmeans/cuda/lloyd.hpp"
+#include "kmeans/cuda/tensor.cuh"
+#include "support/devices.hpp"
+#include "unit/cuda_kmeans_problems.hpp"
+
+namespace ballast::kmeans::cuda {
+namespace {
+
+using device_pointer = std::shared_ptr<ballast::cuda::device>;
+
+template <class Value>
+ballast::cuda::device_buffer upload(const device_pointer& on, const std::vector<Value>& values) {
+  ballast::cuda::device_buffer made(on, static_cast<std::int64_t>(std::max<std::size_t>(1, values.size()) * sizeof(Value)));
+  on->copy(made.data(), values.data(), static_cast<std::int64_t>(values.size() * sizeof(Value)), nullptr);
+  return made;
+}
+template <class Value>
+std::vector<Value> download(const device_pointer& on, const void* from, std::int64_t count) {
+  std::vector<Value> made(static_cast<std::size_t>(count));
+  on->copy(made.data(), from, count * static_cast<std::int64_t>(sizeof(Value)), nullptr);
+  return made;
+}
+
+// Points as prepare.cuh leaves them, made on the host.
+template <class T>
+struct points_on_device {
+  std::int64_t m;
+  int n;
+  std::vector<T> values, weights;  // m × n, m
+  std::vector<ballast::cuda::device_buffer> memory;
+  lloyd_problem<T> problem;
+
+  points_on_device(const device_pointer& on, std::int64_t m_, int n_, std::int64_t k, std::vector<T> given, std::vector<T> by, int words,
+                   bool check, int repeats)
+      : m(m_), n(n_), values(std::move(given)), weights(std::move(by)) {
+    const bool weighted = !weights.empty();
+    placed_points<T>& p = problem.points;
+    p.m = m;
+    p.n = n;
+    p.stride = static_cast<int>(padded_features<T>(n));
+    p.columns = n + (weighted ? 1 : 0);
+    p.words = words;
+    p.bits = limb_bits(m);
+    const auto size = [](auto value) { return static_cast<std::size_t>(value); };
+    std::vector<T> x(size(m * p.stride)), norm(size(m)), projection(size(m)), unit(size(p.columns)), direction(size(p.stride));
+    std::vector<std::uint64_t> signature(size(m));
+    std::vector<unsigned long long> expected(size(p.columns * words));
+    std::mt19937_64 random(1);
+    for (int f = 0; f < n; ++f)
+      direction[size(f)] = static_cast<T>((random() % 2 == 0 ? 1 : -1) * (1 + static_cast<double>(random() % 256) / 256));
+    const auto product = [&](std::int64_t i, int f) {
+      const T w = weighted ? weights[size(i)] : T(1);
+      return f == n ? w : w * values[size(i * n + f)];
+    };
+    for (int f = 0; f < p.columns; ++f) {
+      T largest = 0;
+      for (std::int64_t i = 0; i < m; ++i) largest = std::max(largest, std::abs(product(i, f)));
+      unit[size(f)] = largest > 0 ? std::ldexp(T(1), p.bits - 1 - std::ilogb(largest)) : T(1);
+    }
+    double spread = 0;
+    for (std::int64_t i = 0; i < m; ++i) {
+      double square = 0, along = 0;
+      for (int f = 0; f < p.columns; ++f) {
+        const T w = weighted ? weights[size(i)] : T(1);
+        std::int32_t hi[2] = {}, lo[2] = {};
+        const T value = product(i, f);
+        const T rest = weighted && f < n ? product_rest(w, values[size(i * n + f)], value) : T(0);
+        if (words == 1) {
+          std::int32_t h[1], l[1];
+          if (weighted)
+            split<1>(value, rest, unit[size(f)], step_of<T>(p.bits), h, l);
+          else
+            split<1>(value, unit[size(f)], step_of<T>(p.bits), h, l);
+          hi[0] = h[0], lo[0] = l[0];
+        } else if (weighted) {
+          split<2>(value, rest, unit[size(f)], step_of<T>(p.bits), hi, lo);
+        } else {
+          split<2>(value, unit[size(f)], step_of<T>(p.bits), hi, lo);
+        }
+        if (weighted && !(w > 0)) continue;
+        for (int v = 0; v < words; ++v) {
+          const auto word = static_cast<unsigned long long>(word_of(hi[v], lo[v], p.bits));
+          signature[size(i)] += signature_weight(f, v) * word;
+          expected[size(v * p.columns + f)] += word;
+        }
+      }
+      for (int f = 0; f < n; ++f) {
+        const T value = values[size(i * n + f)];
+        x[size(i * p.stride + f)] = value;
+        square += static_cast<double>(value) * static_cast<double>(value);
+        along += static_cast<double>(chopped(value)) * static_cast<double>(direction[size(f)]);
+      }
+      norm[size(i)] = static_cast<T>(square);
+      projection[size(i)] = static_cast<T>(along);
+      spread += square;
+      problem.members += !weighted || weights[size(i)] > 0 ? 1 : 0;
+    }
+    const auto keep = [&]<class Value>(const std::vector<Value>& each) {
+      memory.push_back(upload(on, each));
+      return static_cast<const Value*>(memory.back().data());
+    };
+    p.x = keep(x);
+    p.weight = weighted ? keep(weights) : nullptr;
+    p.norm = keep(norm);
+    p.projection = keep(projection);
+    p.signature = keep(signature);
+    p.unit = keep(unit);
+    p.direction = keep(direction);
+    problem.k = k;
+    problem.expected = keep(expected);
+    problem.spread = std::sqrt(spread / static_cast<double>(m));
+    problem.check = check;
+    problem.repeats = repeats;
+  }
+
+  long double distance(std::int64_t i, const T* c) const {
+    long double sum = 0;
+    for (int f = 0; f < n; ++f) {
+      const long double d = static_cast<long double>(values[static_cast<std::size_t>(i * n + f)]) - static_cast<long double>(c[f]);
+      sum += d * d;
+    }
+    return sum;
+  }
+  // The labels that are right: those whose distance is the least but for `slack` of it.
+  bool is_nearest(std::int64_t i, int label, const std::vector<T>& centroids, long double slack) const {
+    const auto k = static_cast<std::int64_t>(centroids.size()) / n;
+    if (label < 0 || label >= k) return false;
+    long double least = distance(i, centroids.data());
+    for (std::int64_t j = 1; j < k; ++j) least = std::min(least, distance(i, centroids.data() + j * n));
+    return distance(i, centroids.data() + label * static_cast<std::int64_t>(n)) <= least * (1 + slack);
+  }
+};
+
+template <class T>
+std::vector<T> normal_numbers(std::int64_t count, unsigned seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::vector<T> made(static_cast<std::size_t>(count));
+  for (T& each : made) each = static_cast<T>(normal(random));
+  return made;
+}
+
+class kmeans_pass : public testing::Test {
+ protected:
+  const std::shared_ptr<simt::emulated_device> device_ = std::make_shared<simt::emulated_device>();
+  const test::current_device_guard guard_{device_};
+
+  struct call_state {
+    inject::active_injector injector;
+    ballast::cuda::device_call call;
+    call_state(const device_pointer& on, const inject::plan* faults)
+        : injector(faults, "kmeans"),
+          call(on, ballast::cuda::workspace_pool(on, ballast::cuda::k_ring_bytes).take({}, nullptr), injector, nullptr) {}
+    ballast::cuda::event_log events() {
+      return call.collect([](const ballast::cuda::device_event& e, ballast::cuda::event_log::entry& to) {
+        to.index = e.index;
+        to.site = "x";
+        to.residual = check_number(e);
+      });
+    }
+    static double check_number(const ballast::cuda::device_event& e) { return static_cast<double>(ballast::cuda::check_of(e.what)); }
+  };
+
+  // Labels and sums of one pass. Slack: relative room for distances.
+  template <class T>
+  void expect_right_pass(const pass_problem& what, std::int64_t m, std::vector<T> values, std::vector<T> weights,
+                         const std::vector<T>& centroids) {
+    call_state state(device_, nullptr);
+    points_on_device<T> points(device_, m, static_cast<int>(what.n), what.k, std::move(values), std::move(weights), what.words, what.check,
+                               2);
+    lloyd<T> made(device_, state.call, points.problem);
+    made.begin_run();
+    made.set_centroids(centroids, centroids);
+    made.pass(true);
+    const auto labels = download<std::int32_t>(device_, made.labels(), m);
+    const long double slack = sizeof(T) == 4 ? 1e-15L : 1e-9L * static_cast<long double>(what.n);
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < m; ++i) wrong += points.is_nearest(i, labels[static_cast<std::size_t>(i)], centroids, slack) ? 0 : 1;
+    EXPECT_EQ(wrong, 0);
+    cluster_sums sums;
+    sums.allocate(what.k, what.n, what.weighted);
+    EXPECT_TRUE(made.read_sums(sums));
+    EXPECT_EQ(sums.changed, m);
+    std::vector<long double> right(static_cast<std::size_t>(what.k * what.n)), size(right.size());
+    std::vector<std::int64_t> members(static_cast<std::size_t>(what.k));
+    long double inertia = 0;
+    for (std::int64_t i = 0; i < m; ++i) {
+      const auto j = static_cast<std::int64_t>(labels[static_cast<std::size_t>(i)]);
+      const long double w = what.weighted ? static_cast<long double>(points.weights[static_cast<std::size_t>(i)]) : 1;
+      members[static_cast<std::size_t>(j)] += w > 0 ? 1 : 0;
+      inertia += w * points.distance(i, centroids.data() + j * what.n);
+      for (std::int64_t f = 0; f < what.n; ++f)
+        right[static_cast<std::size_t>(j * what.n + f)] +=
+            w * static_cast<long double>(points.values[static_cast<std::size_t>(i * what.n + f)]);
+    }
+    for (std::int64_t j = 0; j < what.k; ++j) {
+      EXPECT_EQ(sums.members[j], members[static_cast<std::size_t>(j)]);
+      for (std::int64_t f = 0; f < what.n; ++f)
+        EXPECT_NEAR(sums.sums[j * what.n + f], static_cast<double>(right[static_cast<std::size_t>(j * what.n + f)]),
+                    1e-10 * static_cast<double>(m))
+            << j << " " << f;
+    }
+    if (what.check) {
+      EXPECT_NEAR(made.inertia(), static_cast<double>(inertia), 1e-5 * static_cast<double>(inertia));
+    }
+    const auto log = state.events();
+    EXPECT_EQ(log.events.size(), 0u) << (log.events.empty() ? 0 : log.events[0].residual);
+  }
+};
+
+TEST_F(kmeans_pass, labels_and_sums_are_right) {
+  for (const pass_problem& each : tested_passes()) {
+    SCOPED_TRACE(testing::Message() << (each.f64 ? "f64" : "f32") << " n " << each.n << " k " << each.k << " words " << each.words
+                                    << " check " << each.check);
+    const std::int64_t m = 300;
+    const auto run = [&]<class T>(T) {
+      std::vector<T> weights;
+      if (each.weighted) {
+        weights = normal_numbers<T>(m, 9);
+        for (T& w : weights) w = std::min(T(1.9), std::abs(w));
+        weights[3] = 0;
+      }
+      expect_right_pass<T>(each, m, normal_numbers<T>(m * each.n, 1), weights, normal_numbers<T>(each.k * each.n, 2));
+    };
+    if (each.f64)
+      run(0.0);
+    else
+      run(0.0f);
+  }
+}
+
+// Centroids in pairs that differ by few units in the last place: only exact distances tell them apart.
+TEST_F(kmeans_pass, near_ties_are_decided_exactly) {
+  const pass_problem what{false, 20, 37, 1, false, true};
+  auto centroids = normal_numbers<float>(what.k * what.n, 2);
+  for (std::int64_t j = 1; j < what.k; j += 2) {
+    for (std::int64_t f = 0; f < what.n; ++f)
+      centroids[static_cast<std::size_t>(j * what.n + f)] =
+          std::nextafter(centroids[static_cast<std::size_t>((j - 1) * what.n + f)], f % 2 == 0 ? 10.0f : -10.0f);
+  }
+  expect_right_pass<float>(what, 200, normal_numbers<float>(200 * what.n, 5), {}, centroids);
+}
+
+template <class T>
+std::vector<double> lloyd_by_definition(const std::vector<T>& values, std::int64_t n, std::vector<double> c, int iterations) {
+  const auto k = static_cast<std::int64_t>(c.size()) / n, m = static_cast<std::int64_t>(values.size()) / n;
+  for (int it = 0; it < iterations; ++it) {
+    std::vector<double> sums(c.size()), count(static_cast<std::size_t>(k));
+    for (std::int64_t i = 0; i < m; ++i) {
+      std::int64_t best = 0;
+      double least = 1e300;
+      for (std::int64_t j = 0; j < k; ++j) {
+        double d = 0;
+        for (std::int64_t f = 0; f < n; ++f)
+          d += std::pow(static_cast<double>(values[static_cast<std::size_t>(i * n + f)]) - c[static_cast<std::size_t>(j * n + f)], 2);
+        if (d < least) least = d, best = j;
+      }
+      ++count[static_cast<std::size_t>(best)];
+      for (std::int64_t f = 0; f < n; ++f)
+        sums[static_cast<std::size_t>(best * n + f)] += static_cast<double>(values[static_cast<std::size_t>(i * n + f)]);
+    }
+    for (std::size_t e = 0; e < c.size(); ++e) c[e] = static_cast<double>(static_cast<T>(sums[e] / count[e / static_cast<std::size_t>(n)]));
+  }
+  return c;
+}
+
+TEST_F(kmeans_pass, iterations_run_without_the_host) {
+  const pass_problem what{false, 20, 37, 1, false, true};
+  const std::int64_t m = 600;
+  const auto values = normal_numbers<float>(m * what.n, 1);
+  const std::vector<float> first(values.begin(), values.begin() + what.k * what.n);
+  call_state state(device_, nullptr);
+  points_on_device<float> points(device_, m, static_cast<int>(what.n), what.k, values, {}, 1, true, 2);
+  lloyd<float> made(device_, state.call, points.problem);
+  made.begin_run();
+  made.set_centroids(first, first);
+  const stretch ran = made.run(5, 0, {});
+  EXPECT_EQ(ran.iterations, 5);
+  EXPECT_EQ(ran.reason, stop_reason::none);
+  std::vector<float> centroids;
+  EXPECT_TRUE(made.read_centroids(centroids));
+  const auto right = lloyd_by_definition(values, what.n, std::vector<double>(first.begin(), first.end()), 5);
+  for (std::size_t e = 0; e < right.size(); ++e) EXPECT_NEAR(static_cast<double>(centroids[e]), right[e], 2e-7 * (1 + std::abs(right[e])));
+  const stretch rest = made.run(100, 0, {});
+  EXPECT_EQ(rest.reason, stop_reason::labels_unchanged);
+  EXPECT_LT(rest.iterations, 60);
+  EXPECT_TRUE(state.events().events.empty());
+}
+
+// A fault at each site, many places and models: labels and sums are right with protection, and for some of them wrong without.
+TEST_F(kmeans_pass, faults_are_repaired) {
+  const std::int64_t m = 300;
+  for (const bool f64 : {false, true}) {
+    const auto run = [&]<class T>(T) {
+      const auto values = normal_numbers<T>(m * 20, 1);
+      const auto centroids = normal_numbers<T>(37 * 20, 2);
+      for (const char* site : {"kmeans.points", "kmeans.product", "kmeans.minimum", "kmeans.index", "kmeans.label", "kmeans.sum",
+                               "kmeans.count", "kmeans.checksum", "kmeans.threshold", "kmeans.comparison", "kmeans.centroid"}) {
+        int wrong[2] = {}, seen[2] = {}, given_up[2] = {};
+        for (const bool check : {true, false}) {
+          for (int seed = 0; seed < 24; ++seed) {
+            const std::string model = seed % 3 == 0   ? "bit_flip"
+                                      : seed % 3 == 1 ? "random_value"
+                                                      : "bit_flip,bit=" + std::to_string(f64 ? 58 : 28);
+            const inject::plan faults(
+                {inject::parse_request("site=" + std::string(site) + ",model=" + model + ",seed=" + std::to_string(seed))});
+            const pass_problem what{f64, 20, 37, f64 ? 2 : 1, false, check};
+            call_state state(device_, &faults);
+            points_on_device<T> points(device_, m, 20, 37, values, {}, what.words, check, 2);
+            lloyd<T> made(device_, state.call, points.problem);
+            made.begin_run();
+            made.set_centroids(centroids, centroids);
+            made.pass(true);
+            const auto labels = download<std::int32_t>(device_, made.labels(), m);
+            bool right = true;
+            for (std::int64_t i = 0; i < m; ++i)
+              right = right && points.is_nearest(i, labels[static_cast<std::size_t>(i)], centroids, 1e-4L);
+            cluster_sums sums;
+            sums.allocate(37, 20, false);
+            const bool fit = made.read_sums(sums);
+            if (right) {
+              for (std::int64_t j = 0; j < 37; ++j) right = right && sums.members[j] == std::count(labels.begin(), labels.end(), j);
+              std::vector<double> expected(37 * 20);
+              for (std::int64_t i = 0; i < m; ++i) {
+                for (std::int64_t f = 0; f < 20; ++f)
+                  expected[static_cast<std::size_t>(labels[static_cast<std::size_t>(i)] * 20 + f)] +=
+                      static_cast<double>(values[static_cast<std::size_t>(i * 20 + f)]);
+              }
+              for (std::int64_t e = 0; e < 37 * 20; ++e)
+                right = right && std::abs(sums.sums[e] - expected[static_cast<std::size_t>(e)]) < 1e-8;
+            }
+            const auto log = state.events();
+            given_up[check] += log.uncorrectable > 0 ? 1 : 0;
+            wrong[check] += right ? 0 : 1;
+            seen[check] += log.recomputed > 0 ? 1 : 0;
+            EXPECT_TRUE(!check || fit) << site << " " << model << " " << seed;
+          }
+        }
+        const bool reaches_labels = std::string_view(site) != "kmeans.checksum" && std::string_view(site) != "kmeans.threshold" &&
+                                    std::string_view(site) != "kmeans.comparison" && std::string_view(site) != "kmeans.centroid";
+        EXPECT_EQ(wrong[1], 0) << site << (f64 ? " f64" : " f32");
+        EXPECT_EQ(given_up[1], 0) << site;
+        if (reaches_labels) EXPECT_GT(wrong[0], 0) << site << (f64 ? " f64" : " f32");
+        if (std::string_view(site) != "kmeans.centroid") EXPECT_GT(seen[1], 0) << site << (f64 ? " f64" : " f32");
+        std::printf("%s %s: off %d wrong; on %d wrong, %d seen\n", f64 ? "f64" : "f32", site, wrong[0], wrong[1], seen[1]);
+      }
+    };
+    if (f64)
+      run(0.0);
+    else
+      run(0.0f);
+  }
+}
+
+}  // namespace
+}  // namespace ballast::kmeans::cuda
