@@ -15,6 +15,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -24,6 +25,7 @@
 
 #include "cuda/jit.hpp"
 #include "fft/cuda/common.hpp"
+#include "kmeans/cuda/kernels.hpp"
 #include "outputs.hpp"
 #include "terminal.hpp"
 #include "tune.hpp"
@@ -45,7 +47,15 @@ using kernel_list = std::vector<cuda::kernel_request> (*)(const cuda::capabiliti
 // The catalogue: what `check` and `ptx` compile. The algorithms' kernels, and the one that calls all of src/abft.
 std::vector<cuda::kernel_request> catalogue(const cuda::capabilities& on) {
   std::vector<cuda::kernel_request> list = fft::cuda::checked_kernels(on);
+  for (cuda::kernel_request& each : kmeans::cuda::engine_kernels()) list.push_back(std::move(each));
   list.push_back({.header = "cuda/probe.cuh", .expression = "ballast::cuda::abft_kernel<64>", .threads = 64});
+  return list;
+}
+
+// What the bundle holds.
+std::vector<cuda::kernel_request> common(const cuda::capabilities& on) {
+  std::vector<cuda::kernel_request> list = fft::cuda::common_kernels(on);
+  for (cuda::kernel_request& each : kmeans::cuda::engine_kernels()) list.push_back(std::move(each));
   return list;
 }
 
@@ -87,7 +97,7 @@ int run_bundle(const std::vector<std::string>& architectures, const std::filesys
   if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
   files.reserve(file);
   std::vector<cuda::image> images;
-  for (const job& each : compile_all(architectures, fft::cuda::common_kernels)) {
+  for (const job& each : compile_all(architectures, common)) {
     if (each.made == nullptr) {
       fmt::print(stderr, "ballast-kernels: {}\n", each.failure);
       return 1;

@@ -172,5 +172,9 @@ namespace host {
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const call<T>& what, ballast::backend backend);  // reference or cpu
 }
+namespace cuda {
+template <class T>
+std::unique_ptr<engine<T>> make_engine(const call<T>& what);
+}
 
 }  // namespace ballast::kmeans

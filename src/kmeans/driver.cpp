@@ -16,6 +16,7 @@ namespace {
 // One line for each backend.
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const call<T>& what, ballast::backend backend) {
+  if (backend == ballast::backend::cuda) return cuda::make_engine(what);
   return host::make_engine(what, backend);
 }
 

@@ -11,6 +11,8 @@
 
 #include "core/aligned_buffer.hpp"
 #include "core/format.hpp"
+#include "core/parallel.hpp"
+#include "cuda/residence.hpp"
 #include "kmeans/driver.hpp"
 #include "run/dispatch.hpp"
 #include "run/staging.hpp"
@@ -76,6 +78,7 @@ problem parse_token(std::string_view text) {
 namespace {
 
 constexpr std::string_view k_scheme = "row_checksum";
+constexpr double k_usual_iterations = 20;  // of a run: a guess, for the choice of a backend
 
 // Checks a view: not empty, not null, and its farthest element within 63 bits.
 template <class T>
@@ -123,6 +126,26 @@ void check_weights(const std::string& token, std::span<const T> weights, std::in
     throw invalid_argument_error(fmt::format("{}: weights: expected an address, got null", token));
 }
 
+// The backend for so many passes over the points, and `results` bytes that go to the host. An automatic choice stays on the host where that
+// is done before host operands have been copied to a device.
+template <class T>
+backend choose_backend(const matrix_view<const T>& points, std::int64_t k, double passes, double results, const execution& how,
+                       const std::string& token) {
+  const backend chosen = run::choose_backend(how, token);
+#if defined(BALLAST_HAS_CPU)
+  if (how.backend != backend::automatic || chosen != backend::cuda || how.faults != nullptr ||
+      ballast::cuda::residence_of(points.data) != ballast::cuda::residence::host)
+    return chosen;
+  const double elements = static_cast<double>(points.rows) * static_cast<double>(points.columns);
+  if (run::copying_takes_longer({elements * static_cast<double>(sizeof(T)) + results, 2 * elements * static_cast<double>(k) * passes,
+                                 precision_of<T>, core::thread_count(how.threads)}))
+    return backend::cpu;
+#else
+  static_cast<void>(points), static_cast<void>(k), static_cast<void>(passes), static_cast<void>(results);
+#endif
+  return chosen;
+}
+
 template <class T>
 model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, const execution& how) {
   const std::string token = token_of(points, wanted.clusters);
@@ -143,7 +166,8 @@ model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, c
           fmt::format("{}: init: expected k-means++, random or given, got {}", token, static_cast<int>(wanted.init)));
   }
   check_weights(token, wanted.weights, points.rows);
-  const auto backend = run::choose_backend(how, token, "K-Means");
+  const auto backend =
+      choose_backend(points, wanted.clusters, k_usual_iterations * wanted.n_init, 4 * static_cast<double>(points.rows), how, token);
   const auto scheme = run::choose_scheme(how, k_scheme, {k_scheme}, token);
   // Centroids are a small array, which the driver reads. Points and weights are the backend's.
   run::host_staging staging(how.stream);
@@ -152,17 +176,17 @@ model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, c
   return driver<T>(points, wanted.weights, wanted.clusters, how, token, backend, scheme).fit(here);
 }
 
-// predict or transform: use(driver, centroids in host memory).
+// predict or transform: use(driver, centroids in host memory). `result_of_row`: bytes.
 template <class T, class Use>
 auto with_centroids(const matrix_view<const T>& points, const matrix_view<const T>& centroids, std::span<const T> weights,
-                    const execution& how, Use&& use) {
+                    double result_of_row, const execution& how, Use&& use) {
   const std::string token = token_of(points, centroids.rows);
   check_view(token, "points", points);
   check_view(token, "centroids", centroids);
   check_clusters(token, centroids.rows);
   check_centroids(token, centroids, centroids.rows, points.columns);
   check_weights(token, weights, points.rows);
-  const auto backend = run::choose_backend(how, token, "K-Means");
+  const auto backend = choose_backend(points, centroids.rows, 1, result_of_row * static_cast<double>(points.rows), how, token);
   const auto scheme = run::choose_scheme(how, k_scheme, {k_scheme}, token);
   run::host_staging staging(how.stream);
   driver<T> made(points, weights, centroids.rows, how, token, backend, scheme);
@@ -172,13 +196,14 @@ auto with_centroids(const matrix_view<const T>& points, const matrix_view<const 
 template <class T>
 prediction predict_any(const matrix_view<const T>& points, const matrix_view<const T>& centroids, std::span<const T> weights,
                        const execution& how) {
-  return with_centroids(points, centroids, weights, how,
+  return with_centroids(points, centroids, weights, 4, how,
                         [](driver<T>& made, const matrix_view<const T>& here) { return made.predict(here); });
 }
 
 template <class T>
 distances<T> transform_any(const matrix_view<const T>& points, const matrix_view<const T>& centroids, const execution& how) {
-  return with_centroids(points, centroids, {}, how, [](driver<T>& made, const matrix_view<const T>& here) { return made.transform(here); });
+  return with_centroids(points, centroids, {}, static_cast<double>(sizeof(T)) * static_cast<double>(centroids.rows), how,
+                        [](driver<T>& made, const matrix_view<const T>& here) { return made.transform(here); });
 }
 
 }  // namespace

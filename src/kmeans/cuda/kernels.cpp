@@ -1,0 +1,158 @@
+// Names, threads and shared memory of the kernels.
+#include "kmeans/cuda/kernels.hpp"
+
+#include <string>
+#include <type_traits>
+
+#include "cuda/expression.hpp"
+#include "kmeans/cuda/source.hpp"
+
+namespace ballast::kmeans::cuda {
+
+namespace {
+
+template <class T>
+constexpr const char* k_type = std::is_same_v<T, float> ? "float" : "double";
+
+const char* const k_prefix = "ballast::kmeans::cuda::";
+
+template <class T>
+std::string work_name(typename kernel_names<T>::work what) {
+  using work = typename kernel_names<T>::work;
+  const std::string type = k_type<T>;
+  switch (what) {
+    case work::ranges: return k_prefix + ("ranges_work<" + type + ">");
+    case work::sizes: return k_prefix + ("sizes_work<" + type + ">");
+    case work::totals_one_word: return k_prefix + ("totals_work<" + type + ",1>");
+    case work::totals_two_words: break;
+  }
+  return k_prefix + ("totals_work<" + type + ",2>");
+}
+
+template <class T>
+std::int64_t work_bytes(typename kernel_names<T>::work what) {
+  using work = typename kernel_names<T>::work;
+  const std::size_t each = what == work::ranges  ? sizeof(column_ranges<T>)
+                           : what == work::sizes ? sizeof(column_sizes)
+                                                 : sizeof(column_totals);
+  return static_cast<std::int64_t>(each) * k_column_threads;
+}
+
+std::string kernel(const char* name) { return std::string(k_prefix) + name; }
+
+}  // namespace
+
+template <class T>
+auto kernel_names<T>::columns(work what, bool instrumented) -> request {
+  return {.header = "kmeans/cuda/columns.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("columns_kernel"), {k_type<T>, work_name<T>(what)}, instrumented),
+          .threads = k_column_threads,
+          .shared = work_bytes<T>(what)};
+}
+
+template <class T>
+auto kernel_names<T>::fold(work what) -> request {
+  return {.header = "kmeans/cuda/columns.cuh",
+          .expression = kernel("fold_kernel<") + work_name<T>(what) + ">",
+          .threads = k_column_threads,
+          .shared = work_bytes<T>(what)};
+}
+
+template <class T>
+auto kernel_names<T>::find() -> request {
+  return {.header = "kmeans/cuda/columns.cuh", .expression = kernel("find_kernel<") + k_type<T> + ">", .threads = k_column_threads};
+}
+
+template <class T>
+auto kernel_names<T>::place(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/rows.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("place_kernel"), {k_type<T>}, instrumented),
+          .threads = k_row_threads,
+          .shared = static_cast<std::int64_t>(sizeof(T)) * (k_row_threads * k_place_elements + 32)};
+}
+
+template <class T>
+auto kernel_names<T>::facts(int words, bool instrumented) -> request {
+  return {.header = "kmeans/cuda/rows.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("facts_kernel"), {k_type<T>, std::to_string(words)}, instrumented),
+          .threads = k_row_threads,
+          .shared = k_row_threads * std::int64_t{16 + 2 * static_cast<int>(sizeof(T)) + 8} +
+                    2 * static_cast<std::int64_t>(sizeof(block_squares))};
+}
+
+template <class T>
+auto kernel_names<T>::gather() -> request {
+  return {.header = "kmeans/cuda/rows.cuh", .expression = kernel("gather_kernel<") + k_type<T> + ">", .threads = k_row_threads};
+}
+
+template <class T>
+auto kernel_names<T>::distances(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/distances.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("distances_kernel"), {k_type<T>}, instrumented),
+          .threads = k_row_threads};
+}
+
+template <class T>
+auto kernel_names<T>::finish() -> request {
+  return {.header = "kmeans/cuda/distances.cuh", .expression = kernel("finish_kernel<") + k_type<T> + ">", .threads = k_row_threads};
+}
+
+template <class T>
+auto kernel_names<T>::exact(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/distances.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("exact_kernel"), {k_type<T>}, instrumented),
+          .threads = k_row_threads,
+          .shared = (2 * k_row_threads + 2) * 8};
+}
+
+template <class T>
+auto kernel_names<T>::labelled(int words) -> request {
+  return {.header = "kmeans/cuda/distances.cuh",
+          .expression = kernel("labelled_kernel<") + k_type<T> + "," + std::to_string(words) + ">",
+          .threads = k_row_threads,
+          .shared = 3 * k_row_threads * 8};
+}
+
+template <class T>
+auto kernel_names<T>::seeding(int trials, bool instrumented) -> request {
+  return {.header = "kmeans/cuda/seeding.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("seeding_kernel"), {k_type<T>}, instrumented),
+          .threads = k_seed_threads,
+          .shared = seeding_shared_bytes<T>(trials)};
+}
+
+template <class T>
+auto kernel_names<T>::all(int words, bool instrumented) -> std::vector<request> {
+  const work totals = words == 1 ? work::totals_one_word : work::totals_two_words;
+  std::vector<request> made;
+  for (const work what : {work::ranges, work::sizes, totals}) {
+    made.push_back(columns(what, instrumented));
+    made.push_back(fold(what));
+  }
+  made.push_back(find());
+  made.push_back(place(instrumented));
+  made.push_back(facts(words, instrumented));
+  made.push_back(gather());
+  made.push_back(distances(instrumented));
+  made.push_back(finish());
+  made.push_back(exact(instrumented));
+  made.push_back(labelled(words));
+  made.push_back(seeding(8, instrumented));
+  return made;
+}
+
+template struct kernel_names<float>;
+template struct kernel_names<double>;
+
+std::vector<ballast::cuda::kernel_request> engine_kernels() {
+  std::vector<ballast::cuda::kernel_request> made = kernel_names<float>::all(1, false);
+  for (const auto& more : {kernel_names<double>::all(2, false)}) made.insert(made.end(), more.begin(), more.end());
+  // Features of f32 with few large values.
+  made.push_back(kernel_names<float>::columns(kernel_names<float>::work::totals_two_words, false));
+  made.push_back(kernel_names<float>::fold(kernel_names<float>::work::totals_two_words));
+  made.push_back(kernel_names<float>::facts(2, false));
+  made.push_back(kernel_names<float>::labelled(2));
+  return made;
+}
+
+}  // namespace ballast::kmeans::cuda

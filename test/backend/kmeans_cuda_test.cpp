@@ -1,0 +1,327 @@
+// The cuda backend of K-Means on the emulator: each operation of contract.hpp beside the reference backend, and faults in its kernels.
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <ballast/error.hpp>
+#include <ballast/kmeans.hpp>
+
+#include "inject/plan.hpp"
+#include "kmeans/contract.hpp"
+#include "simt/emulated_device.hpp"
+#include "support/devices.hpp"
+#include "support/effort.hpp"
+
+namespace ballast::kmeans {
+namespace {
+
+template <class T>
+constexpr double k_u = std::numeric_limits<T>::epsilon() / 2;
+
+// One engine of a backend with the call that it belongs to.
+template <class T>
+struct subject {
+  execution how;
+  inject::active_injector injector;
+  run::recorder seen;
+  std::unique_ptr<engine<T>> made;
+
+  subject(ballast::backend backend, matrix_view<const T> points, std::span<const T> weights, std::int64_t k,
+          protection level = protection::correct, const inject::plan* faults = nullptr, bool strike_seeding = false)
+      : how{.backend = backend, .threads = 1, .protection = level, .throw_on_uncorrectable = false, .faults = faults},
+        injector(faults, "kmeans"),
+        seen("test", backend, "row_checksum", how, injector) {
+    const call<T> what{points, weights, k, how, seen, injector, strike_seeding};
+    made = backend == backend::cuda ? cuda::make_engine(what) : host::make_engine(what, backend);
+  }
+  engine<T>* operator->() { return made.get(); }
+};
+
+template <class T>
+class kmeans_cuda : public testing::Test {
+ protected:
+  const std::shared_ptr<simt::emulated_device> device_ = std::make_shared<simt::emulated_device>();
+  const test::current_device_guard guard_{device_};
+};
+using reals = testing::Types<float, double>;
+struct names {
+  template <class T>
+  static std::string GetName(int) {
+    return sizeof(T) == 4 ? "f32" : "f64";
+  }
+};
+TYPED_TEST_SUITE(kmeans_cuda, reals, names);
+
+template <class T>
+std::vector<T> clouds(std::int64_t m, std::int64_t n, unsigned seed, double offset = 1) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::vector<T> made(static_cast<std::size_t>(m * n));
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t f = 0; f < n; ++f)
+      made[static_cast<std::size_t>(i * n + f)] = static_cast<T>(offset + 3 * static_cast<double>((i * 7 + f) % 5) + normal(random));
+  return made;
+}
+
+template <class T>
+std::vector<T> some_weights(std::int64_t m) {
+  std::vector<T> made;
+  for (std::int64_t i = 0; i < m; ++i) made.push_back(static_cast<T>(i % 5 == 0 ? 0 : 0.3 * static_cast<double>(i % 7 + 1)));
+  return made;
+}
+
+template <class T>
+frame<T> frame_of(std::int64_t n, bool weighted) {
+  frame<T> made{T(0.0625), weighted ? T(0.5) : T(1), {}};
+  for (std::int64_t f = 0; f < n; ++f) made.shift.push_back(static_cast<T>(0.3 + 0.01 * static_cast<double>(f)));
+  return made;
+}
+
+void expect_close(const std::vector<double>& a, const std::vector<double>& b, double slack) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], slack);
+}
+
+struct size {
+  std::int64_t m, n;
+};
+const size k_sizes[] = {{1, 1}, {5, 3}, {300, 8}, {1100, 17}, {700, 40}, {2500, 2}};
+
+TYPED_TEST(kmeans_cuda, surveys_and_measures_as_the_reference_does) {
+  using T = TypeParam;
+  for (const auto [m, n] : k_sizes) {
+    for (const bool weighted : {false, true}) {
+      if (weighted && m == 1) continue;
+      SCOPED_TRACE(std::to_string(m) + " x " + std::to_string(n) + (weighted ? " weighted" : ""));
+      const std::vector<T> x = clouds<T>(m, n, 1);
+      std::vector<T> turned(x.size());
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t f = 0; f < n; ++f) turned[static_cast<std::size_t>((n - 1 - f) * m + i)] = x[static_cast<std::size_t>(i * n + f)];
+      const std::vector<T> w = weighted ? some_weights<T>(m) : std::vector<T>{};
+      const auto dense = row_major(x.data(), m, n);
+      const matrix_view<const T> columns{turned.data() + (n - 1) * m, m, n, 1, -m};
+      subject<T> expected(backend::reference, dense, w, 3);
+      point_sums first;
+      for (const auto& view : {dense, columns}) {
+        subject<T> found(backend::cuda, view, w, 3);
+        const ranges<T> a = expected->survey(), b = found->survey();
+        EXPECT_EQ(a.low, b.low);
+        EXPECT_EQ(a.high, b.high);
+        EXPECT_EQ(a.heaviest, b.heaviest);
+        EXPECT_EQ(b.point.row, -1);
+        EXPECT_EQ(b.weight.row, -1);
+        for (std::int64_t f = 0; f < n; ++f) EXPECT_NEAR(a.sum[at(f)] * 0x1p64, b.sum[at(f)] * 0x1p64, 1e-12 * static_cast<double>(m));
+        const frame<T> chosen = frame_of<T>(n, weighted);
+        expected->place(chosen);
+        found->place(chosen);
+        const point_sums c = expected->measure(), d = found->measure();
+        const double slack = 1e-10 * static_cast<double>(m);
+        expect_close(c.first, d.first, slack);
+        expect_close(c.plain, d.plain, slack);
+        expect_close(c.squares, d.squares, slack);
+        EXPECT_NEAR(c.total_square, d.total_square, slack * static_cast<double>(n));
+        EXPECT_NEAR(c.weighted_square, d.weighted_square, slack * static_cast<double>(n));
+        EXPECT_NEAR(c.largest_square, d.largest_square, 1e-12 * c.largest_square);
+        EXPECT_NEAR(c.weight, d.weight, slack);
+        EXPECT_EQ(c.members, d.members);
+        EXPECT_EQ(c.count, d.count);
+        if (&view == &dense) first = d;
+        const std::vector<std::int64_t> rows = {0, m - 1, m / 2};
+        std::vector<T> p(static_cast<std::size_t>(3 * n)), q(p);
+        expected->read_points(rows, p.data());
+        found->read_points(rows, q.data());
+        EXPECT_EQ(p, q);
+        const std::vector<std::int64_t> places = {0, (m - 1) / 8};
+        EXPECT_EQ(expected->rows_at(places, true), found->rows_at(places, true));
+        EXPECT_EQ(found.seen.finish().verdict, verdict::clean);
+      }
+    }
+  }
+}
+
+TYPED_TEST(kmeans_cuda, finds_the_first_value_without_meaning) {
+  using T = TypeParam;
+  const std::int64_t m = 1500, n = 5;
+  for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    std::vector<T> x = clouds<T>(m, n, 2), w = some_weights<T>(m);
+    x[1203 * n + 4] = x[1200 * n + 3] = x[700 * n + 4] = static_cast<T>(bad);
+    w[1100] = w[801] = static_cast<T>(bad);
+    subject<T> found(backend::cuda, row_major(x.data(), m, n), w, 3);
+    const ranges<T> seen = found->survey();
+    EXPECT_EQ(seen.point.row, 1200);
+    EXPECT_EQ(seen.point.column, 3);
+    EXPECT_EQ(std::isnan(seen.point.value), std::isnan(bad));
+    EXPECT_EQ(seen.weight.row, 801);
+    EXPECT_EQ(found.seen.finish().verdict, verdict::clean);
+  }
+  std::vector<T> x = clouds<T>(m, n, 2), w = some_weights<T>(m);
+  w[1301] = -1;
+  subject<T> found(backend::cuda, row_major(x.data(), m, n), w, 3);
+  EXPECT_EQ(found->survey().weight.row, 1301);
+}
+
+template <class T>
+std::vector<std::int64_t> seed(subject<T>& on, std::int64_t n, std::int64_t k, std::vector<double>& potentials, bool whole = true) {
+  (void)on->survey();
+  on->place(frame_of<T>(n, false));
+  std::vector<std::int64_t> chosen;
+  std::vector<T> row(static_cast<std::size_t>(n)), drawn(static_cast<std::size_t>(3 * n));
+  on->begin_seeding(3);
+  chosen.push_back(on->row_by_weight(0.37));
+  on->read_points({&chosen[0], 1}, row.data());
+  double potential = on->take_centroid(row.data(), -1);
+  for (std::int64_t j = 1; j < k; ++j) {
+    std::int64_t rows[3];
+    for (int t = 0; t < 3; ++t) rows[t] = on->row_by_potential(potential * std::fmod(0.1234 * static_cast<double>(3 * j + t + 1), 1.0));
+    on->read_points(rows, drawn.data());
+    const std::vector<double> left = on->try_candidates(drawn.data(), 3);
+    const auto best = std::min_element(left.begin(), left.end()) - left.begin();
+    potential = on->take_centroid(drawn.data() + best * n, best);
+    if (whole && !on.seen.uncorrectable()) {
+      EXPECT_EQ(potential, left[static_cast<std::size_t>(best)]);
+    }
+    chosen.push_back(rows[best]);
+    potentials.push_back(potential);
+  }
+  return chosen;
+}
+
+TYPED_TEST(kmeans_cuda, seeding_makes_the_choices_of_the_reference) {
+  using T = TypeParam;
+  for (const auto [m, n] : {size{60, 2}, {1300, 9}, {600, 33}}) {
+    for (const bool weighted : {false, true}) {
+      const std::vector<T> x = clouds<T>(m, n, 3), w = weighted ? some_weights<T>(m) : std::vector<T>{};
+      std::vector<double> a, b;
+      subject<T> expected(backend::reference, row_major(x.data(), m, n), w, 12), found(backend::cuda, row_major(x.data(), m, n), w, 12);
+      EXPECT_EQ(seed(expected, n, 12, a), seed(found, n, 12, b));
+      for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e2 * k_u<T> * a[i]);
+      EXPECT_EQ(found.seen.finish().verdict, verdict::clean);
+    }
+  }
+}
+
+inject::request fault_at(inject::site site, inject::model model, std::uint64_t seed, std::int64_t visit) {
+  inject::request made;
+  made.site = site;
+  made.model = model;
+  made.seed = seed;
+  made.visit = visit;
+  if (model == inject::model::bit_flip || model == inject::model::two_bits || model == inject::model::vector_mask) made.bit = 62;
+  return made;
+}
+
+TYPED_TEST(kmeans_cuda, seeding_is_protected) {
+  using T = TypeParam;
+  const std::int64_t m = 900, n = 4;
+  const std::vector<T> x = clouds<T>(m, n, 5);
+  const auto points = row_major(x.data(), m, n);
+  std::vector<double> right;
+  subject<T> clean(backend::cuda, points, {}, 6);
+  const std::vector<std::int64_t> expected = seed(clean, n, 6, right);
+  int changed = 0;
+  for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
+    for (std::uint64_t number = 0; number < (test::sampled() ? 2u : 5u); ++number) {
+      const inject::plan faults(
+          {fault_at(inject::site::kmeans_product, static_cast<inject::model>(model), number, static_cast<std::int64_t>(number) * 2)});
+      SCOPED_TRACE(std::string(inject::k_model_names[model]) + " " + std::to_string(number));
+      std::vector<double> a, b;
+      subject<T> found(backend::cuda, points, {}, 6, protection::correct, &faults, true);
+      const std::vector<std::int64_t> chosen = seed(found, n, 6, a);
+      const report seen = found.seen.finish();
+      EXPECT_GT(seen.detected, 0u);
+      if (seen.verdict != verdict::uncorrectable) {
+        EXPECT_EQ(chosen, expected);
+        EXPECT_EQ(a, right);
+      }
+      subject<T> bare(backend::cuda, points, {}, 6, protection::off, &faults, true);
+      changed += seed(bare, n, 6, b, false) != expected || b != right;
+    }
+  }
+  EXPECT_GT(changed, 0);
+}
+
+// A fault in any of the kernels that prepare the points: the ranges, the placed points, the facts, the totals.
+TYPED_TEST(kmeans_cuda, preparation_is_protected) {
+  using T = TypeParam;
+  const std::int64_t m = 1500, n = 6;
+  const std::vector<T> x = clouds<T>(m, n, 7), w = some_weights<T>(m);
+  const auto points = row_major(x.data(), m, n);
+  int detected = 0, changed = 0;
+  for (const bool weighted : {false, true}) {
+    const std::vector<T>& weights = weighted ? w : std::vector<T>{};
+    const auto prepare = [&](subject<T>& on) {
+      (void)on->survey();
+      std::vector<double> made;
+      on->place(frame_of<T>(n, weighted));
+      const point_sums sums = on->measure();
+      std::vector<T> rows(static_cast<std::size_t>(m * n));
+      std::vector<std::int64_t> all;
+      for (std::int64_t i = 0; i < m; ++i) all.push_back(i);
+      on->read_points(all, rows.data());
+      for (const auto* more : {&sums.first, &sums.plain, &sums.squares}) made.insert(made.end(), more->begin(), more->end());
+      made.push_back(sums.total_square);
+      made.insert(made.end(), rows.begin(), rows.end());
+      return made;
+    };
+    subject<T> clean(backend::cuda, points, weights, 3);
+    const std::vector<double> expected = prepare(clean);
+    EXPECT_EQ(clean.seen.finish().verdict, verdict::clean);
+    for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
+      for (std::uint64_t number = 0; number < (test::sampled() ? 3u : 8u); ++number) {
+        const auto visit = static_cast<std::int64_t>(number % 5);
+        const inject::plan faults({fault_at(inject::site::kmeans_points, static_cast<inject::model>(model), number, visit)});
+        SCOPED_TRACE(std::string(inject::k_model_names[model]) + " " + std::to_string(number));
+        subject<T> found(backend::cuda, points, weights, 3, protection::correct, &faults);
+        const std::vector<double> made = prepare(found);
+        const report seen = found.seen.finish();
+        detected += seen.detected > 0;
+        if (seen.verdict != verdict::uncorrectable) {
+          EXPECT_EQ(made, expected);
+        }
+        subject<T> bare(backend::cuda, points, weights, 3, protection::off, &faults);
+        const bool matters = prepare(bare) != expected;
+        changed += matters;
+        if (seen.detected == 0) {
+          EXPECT_FALSE(matters);
+        }
+      }
+    }
+  }
+  EXPECT_GT(detected, 0);
+  EXPECT_GT(changed, 0);
+}
+
+TYPED_TEST(kmeans_cuda, transform_is_that_of_the_reference_and_protected) {
+  using T = TypeParam;
+  for (const auto [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1}, {100, 3, 7}, {600, 20, 70}, {65, 33, 150}}) {
+    const std::vector<T> x = clouds<T>(m, n, 8), c = clouds<T>(k, n, 9);
+    const auto points = row_major(x.data(), m, n), centroids = row_major(c.data(), k, n);
+    const auto expected = transform(points, centroids, {.backend = backend::reference});
+    const auto found = transform(points, centroids, {.backend = backend::cuda});
+    EXPECT_EQ(found.report.verdict, verdict::clean);
+    EXPECT_EQ(found.report.backend, backend::cuda);
+    for (std::size_t e = 0; e < found.values.size(); ++e)
+      EXPECT_NEAR(found.values.data()[e], expected.values.data()[e], 1e2 * k_u<T> * (1 + expected.values.data()[e]));
+    if (m < 600) continue;
+    for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
+      const inject::plan faults({fault_at(inject::site::kmeans_product, static_cast<inject::model>(model), model, 0)});
+      execution how{.backend = backend::cuda, .throw_on_uncorrectable = false, .faults = &faults};
+      const auto struck = transform(points, centroids, how);
+      const auto equal = [&](const matrix<T>& a) { return std::equal(a.data(), a.data() + a.size(), found.values.data()); };
+      EXPECT_GT(struck.report.detected, 0u) << inject::k_model_names[model];
+      if (struck.report.verdict != verdict::uncorrectable) {
+        EXPECT_TRUE(equal(struck.values));
+      }
+      how.protection = protection::off;
+      EXPECT_FALSE(equal(transform(points, centroids, how).values)) << inject::k_model_names[model];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ballast::kmeans
