@@ -59,8 +59,10 @@ struct points_on_device {
     p.words = words;
     p.bits = limb_bits(m);
     const auto size = [](auto value) { return static_cast<std::size_t>(value); };
-    std::vector<T> x(size(m * p.stride)), norm(size(m)), projection(size(m)), unit(size(p.columns)), direction(size(p.stride));
-    std::vector<std::uint64_t> signature(size(m));
+    const auto rows = padded_rows(m);
+    std::vector<T> x(size(rows * p.stride)), norm(size(rows)), projection(size(rows)), unit(size(p.stride + 1), T(1)),
+        direction(size(p.stride));
+    std::vector<std::uint64_t> signature(size(rows));
     std::vector<unsigned long long> expected(size(p.columns * words));
     std::mt19937_64 random(1);
     for (int f = 0; f < n; ++f)
@@ -105,7 +107,7 @@ struct points_on_device {
         const T value = values[size(i * n + f)];
         x[size(i * p.stride + f)] = value;
         square += static_cast<double>(value) * static_cast<double>(value);
-        along += static_cast<double>(chopped(value)) * static_cast<double>(direction[size(f)]);
+        along += static_cast<double>(tensor_rounded(value)) * static_cast<double>(direction[size(f)]);
       }
       norm[size(i)] = static_cast<T>(square);
       projection[size(i)] = static_cast<T>(along);
@@ -117,7 +119,9 @@ struct points_on_device {
       return static_cast<const Value*>(memory.back().data());
     };
     p.x = keep(x);
-    p.weight = weighted ? keep(weights) : nullptr;
+    std::vector<T> padded = weights;
+    padded.resize(size(rows));
+    p.weight = weighted ? keep(padded) : nullptr;
     p.norm = keep(norm);
     p.projection = keep(projection);
     p.signature = keep(signature);

@@ -13,10 +13,9 @@ constexpr int k_most_in_registers = 4;  // slabs
 
 std::int64_t stride_of(const pass_problem& what) { return what.f64 ? padded_features<double>(what.n) : padded_features<float>(what.n); }
 int slab_of(const pass_problem& what) { return what.f64 ? k_slab<double> : k_slab<float>; }
-std::int64_t columns_of(const pass_problem& what) { return what.n + (what.weighted ? 1 : 0); }
 
 std::int64_t shared_bytes(const pass_problem& what, const pass_policy& chosen) {
-  return pass_shared_bytes<float>(chosen, what.k, columns_of(what));
+  return what.f64 ? pass_shared_bytes<double>(chosen, what.k, what.n) : pass_shared_bytes<float>(chosen, what.k, what.n);
 }
 
 std::string text_of(const pass_policy& p) {

@@ -15,12 +15,13 @@ constexpr std::int64_t k_most_blocks = 16384;  // of a pass, for the inertia of 
 }  // namespace
 
 template <class T>
-lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const lloyd_problem<T>& what)
+lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const lloyd_problem<T>& what,
+                const pass_policy* chosen)
     : device_(std::move(on)), call_(call), what_(what) {
   const placed_points<T>& points = what_.points;
   problem_ = {sizeof(T) == 8, points.n, what_.k, points.words, points.weight != nullptr, what_.check, true};
   // Both kinds of passes share a panel: the group of tiles and the checks are the same.
-  with_sums_.policy = choose_pass(problem_, device_->about());
+  with_sums_.policy = chosen != nullptr ? *chosen : choose_pass(problem_, device_->about());
   pass_problem labels = problem_;
   labels.sums = false;
   labels_only_.policy = with_sums_.policy;
@@ -226,6 +227,14 @@ double lloyd<T>::inertia() const {
   double sum = 0;
   for (const double each : parts) sum += each;
   return sum;
+}
+
+template <class T>
+std::pair<std::uint64_t, std::uint64_t> lloyd<T>::looks() const {
+  pass_totals totals{};
+  device_->copy(&totals, at<void>(place_.totals[last_sums_]), sizeof totals, call_.order());
+  call_.wait();
+  return {totals.looks, totals.scans};
 }
 
 template <class T>

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "cuda/device_call.hpp"
-#include "kmeans/centroids.hpp"
 #include "kmeans/cuda/choose_policy.hpp"
 #include "kmeans/sums.hpp"
 
@@ -38,8 +38,9 @@ using iteration_done = std::function<void(int number, double inertia, double shi
 template <class T>
 class lloyd {
  public:
-  // `call` and what `what` points to outlive this.
-  lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const lloyd_problem<T>& what);
+  // `call` and what `what` points to outlive this. `chosen`: instead of choose_pass, for the tuner.
+  lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const lloyd_problem<T>& what,
+        const pass_policy* chosen = nullptr);
 
   // A run starts: no point has a label.
   void begin_run();
@@ -55,6 +56,8 @@ class lloyd {
   // The sums of the last pass, verified against what is expected of all points: false if they do not fit.
   bool read_sums(cluster_sums& total) const;
   double inertia() const;
+  // Of the last pass: rows that got a second look, and rows for which all centroids were looked at.
+  std::pair<std::uint64_t, std::uint64_t> looks() const;
 
   // Iterations from the centroids that were set, at most `most` of them. Ends early when the device finds a reason; on failure the
   // centroids are those of the last good iteration.

@@ -11,6 +11,7 @@
 
 #include "abft/attempt.hpp"
 #include "abft/threshold.hpp"
+#include "cuda/arch/atomic.cuh"
 #include "cuda/block/event_writer.cuh"
 #include "cuda/block/sums.cuh"
 #include "kmeans/cuda/fixed.cuh"
@@ -38,6 +39,14 @@ struct row_search {
 inline constexpr std::uint32_t k_ordinal_mask = 0x7f;
 inline constexpr float k_ordinal_error = 0x1p-16f;  // of a score that carries one, relatively
 
+template <class T>
+__device__ __forceinline__ T largest_distance() {
+  return sizeof(T) == 4 ? static_cast<T>(3e38) : static_cast<T>(1e308);
+}
+template <class T>
+__device__ __forceinline__ T smallest_normal() {
+  return sizeof(T) == 4 ? static_cast<T>(0x1p-126) : static_cast<T>(0x1p-1022);
+}
 template <class T>
 __device__ __forceinline__ T lowest_score() {
   return sizeof(T) == 4 ? static_cast<T>(-3e38) : static_cast<T>(-1e308);
@@ -84,24 +93,91 @@ struct nearest {
   int index;
 };
 
-// The nearest of all centroids by a whole warp, the lowest index among equals; the same in all lanes.
-template <class T>
-__device__ __noinline__ nearest scan(const T* x, const T* rows, int n, int stride, int k) {
-  nearest best{1e308, 0};
-  for (int j = static_cast<int>(threadIdx.x % 32); j < k; j += 32) {
-    const T* const c = rows + static_cast<std::int64_t>(j) * stride;
-    double sum = 0;
-    for (int f = 0; f < n; ++f) {
-      const double d = static_cast<double>(x[f]) - static_cast<double>(c[f]);
-      sum = fma(d, d, sum);
+// Sums over the lanes of each of 8 rows, of which each lane has Steps: the lanes 4g … 4g + 3 get row g's. With Steps < 8, lanes
+// 32 / (8 / Steps) apart have different rows.
+template <int Steps, class T>
+__device__ __forceinline__ T reduce_rows(T (&part)[Steps]) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  unrolled<3>([&](auto level) {
+    constexpr int half = 4 >> decltype(level)::value;  // rows that each lane keeps
+    constexpr int distance = 16 >> decltype(level)::value;
+    if constexpr (Steps > half) {
+      const bool upper = (lane & distance) != 0;
+#pragma unroll
+      for (int r = 0; r < half; ++r) {
+        const T keep = upper ? part[r + half] : part[r];
+        const T give = upper ? part[r] : part[r + half];
+        part[r] = keep + __shfl_xor_sync(0xffffffffu, give, distance);
+      }
     }
-    if (sum < best.distance) best = {sum, j};
+  });
+  T sum = part[0];
+  sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+  return sum + __shfl_xor_sync(0xffffffffu, sum, 1);
+}
+
+// Calls seen(j, ‖x − c_j‖²) for centroids in working precision, 8 at a time, each by the four lanes of a row; j = −1: none is left. Columns
+// 2t and 2t + 1 of each tile for the bits t of `which`.
+template <class T, class Seen>
+__device__ __forceinline__ void for_distances(const T* x, const T* rows, int n, int stride, int k, unsigned which, Seen&& seen) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int each = 2 * __popc(which);  // columns of a tile
+  const int count = (k + k_tile_columns - 1) / k_tile_columns * each;
+  const auto column = [&](int u) {
+    int t = 0;
+    for (int left = u % each / 2; t < 3; ++t) {
+      if ((which >> t & 1u) == 0) continue;
+      if (left == 0) break;
+      --left;
+    }
+    const int j = u / each * k_tile_columns + 2 * t + u % 2;
+    return u < count && j < k ? j : -1;
+  };
+  for (int first = 0; first < count; first += 8) {
+    const int own = column(first + lane / 4);
+    T part[8];
+    const T* c[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      part[i] = 0;
+      c[i] = rows + static_cast<std::int64_t>(max(__shfl_sync(0xffffffffu, own, 4 * i), 0)) * stride;
+    }
+    for (int f = lane; f < n; f += 32) {
+      const T value = x[f];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const T d = value - c[i][f];
+        part[i] = fma(d, d, part[i]);
+      }
+    }
+    seen(own, reduce_rows(part));
   }
-  for (int distance = 16; distance > 0; distance /= 2) {
-    const double other = __shfl_xor_sync(0xffffffffu, best.distance, distance);
-    const int where = __shfl_xor_sync(0xffffffffu, best.index, distance);
-    if (other < best.distance || (other == best.distance && where < best.index)) best = {other, where};
-  }
+}
+
+// The nearest of all centroids, or of the columns of `which`, by a whole warp, the lowest index among equals; the same in all lanes. Those
+// whose distances in working precision are too close to tell are compared in double.
+template <class T>
+__device__ __noinline__ nearest scan(const T* x, const T* rows, int n, int stride, int k, unsigned which) {
+  T least = largest_distance<T>();
+  for_distances(x, rows, n, stride, k, which, [&](int j, T distance) {
+    if (j >= 0) least = min(least, distance);
+  });
+  for (int distance = 16; distance > 0; distance /= 2) least = min(least, __shfl_xor_sync(0xffffffffu, least, distance));
+  // Roundings of a difference, its square and the sums over the features of a lane and over lanes, all of positive numbers; for two of
+  // them.
+  const T unit = static_cast<T>(abft::unit_roundoff<T>);
+  const T most = least + least * (2 * unit * static_cast<T>(n / 32 + 10)) + static_cast<T>(n) * smallest_normal<T>();
+  nearest best{1e308, 0};
+  for_distances(x, rows, n, stride, k, which, [&](int j, T distance) {
+    unsigned close = __ballot_sync(0xffffffffu, j >= 0 && distance <= most && threadIdx.x % 4 == 0);
+    while (close != 0) {
+      const int owner = __ffs(static_cast<int>(close)) - 1;
+      close &= close - 1;
+      const int candidate = __shfl_sync(0xffffffffu, j, owner);
+      const double exact = exact_distance(x, rows + static_cast<std::int64_t>(candidate) * stride, n);
+      if (exact < best.distance || (exact == best.distance && candidate < best.index)) best = {exact, candidate};
+    }
+  });
   return best;
 }
 
@@ -109,6 +185,7 @@ template <class T, pass_policy P, class Injector>
 struct pass {
   using fragment = tensor<T>;
   using vector = typename fragment::vector;
+  using operand = typename fragment::rows;
   using launch = ballast::cuda::kernel_launch<pass_arguments<T>, Injector>;
 
   static constexpr int k_groups = P.fragments * fragment::k_halves;  // of 8 rows
@@ -119,13 +196,13 @@ struct pass {
   static constexpr int k_slabs = P.slabs > 0 ? P.slabs : 1;  // in registers
   // Where rows are added up: lanes for a row, and rows that a lane sees of 8.
   static constexpr int k_stride = P.slabs > 0 ? P.slabs* k_slab<T> : 32;
-  static constexpr int k_width = k_stride >= 32 ? 32 : k_stride >= 16 ? 16 : 8;
+  static constexpr int k_width = k_stride % 32 == 0 ? 32 : k_stride % 16 == 0 ? 16 : 8;
   static constexpr int k_steps = 8 * k_width / 32;
 
   // Shared memory.
   struct memory {
-    unsigned long long* block;  // 64 words
-    std::int32_t* limbs;        // (word, limb) × k × columns
+    unsigned long long* block;  // k_block_words
+    std::int32_t* limbs;        // (word, limb) × k × pitch
     std::uint32_t* members;     // k
   };
 
@@ -142,25 +219,34 @@ struct pass {
       : given(from), a(from.arguments), lane(static_cast<int>(threadIdx.x % 32)), g(lane / 4), t(lane % 4) {
     unsigned char* const at = arch::shared_memory();
     shared.block = reinterpret_cast<unsigned long long*>(at);
-    shared.limbs = reinterpret_cast<std::int32_t*>(at + 64 * 8);
-    shared.members = reinterpret_cast<std::uint32_t*>(shared.limbs + 2 * P.words * a.centroids.shape.k * a.points.columns);
+    shared.limbs = reinterpret_cast<std::int32_t*>(at + k_block_words * 8);
+    shared.members = reinterpret_cast<std::uint32_t*>(shared.limbs + 2 * P.words * entries());
   }
 
-  __device__ __forceinline__ std::int64_t last_row() const { return a.points.m - 1; }
   __device__ __forceinline__ inject::device_place here(std::int64_t tile, std::int64_t tiles, int step = 0, int steps = 1) const {
     return {tile, tiles, step, steps, static_cast<int>(threadIdx.x), k_threads};
   }
 
-  __device__ __forceinline__ const T* row(std::int64_t i) const { return a.points.x + (i < a.points.m ? i : last_row()) * a.points.stride; }
-  __device__ __forceinline__ const T* centroid(int j) const { return a.centroids.rows + static_cast<std::int64_t>(j) * a.points.stride; }
+  // Rows behind the last point are there, and 0.
+  __device__ __forceinline__ int stride() const { return P.slabs > 0 ? P.slabs * k_slab<T> : a.points.stride; }
+  __device__ __forceinline__ const T* row(std::int64_t i) const { return a.points.x + i * stride(); }
 
-  __device__ __forceinline__ vector load_rows(std::int64_t first, int group, int slab) const {
-    return arch::load_table(reinterpret_cast<const vector*>(row(first + 8 * group + g) + slab * k_slab<T>) + t);
+  // One slab of the rows from `from` on.
+  __device__ __forceinline__ void load_slab(const T* from, int slab, operand (&to)[P.fragments]) const {
+#pragma unroll
+    for (int r = 0; r < P.fragments; ++r) {
+      vector own[fragment::k_halves];
+#pragma unroll
+      for (int h = 0; h < fragment::k_halves; ++h)
+        own[h] = arch::load_table(
+            reinterpret_cast<const vector*>(from + (8 * (r * fragment::k_halves + h) + g) * stride() + slab * k_slab<T>) + t);
+      to[r] = fragment::rounded(own);
+    }
   }
 
   // The scores of one group of tiles for all rows of the warp, from where they start. `in_registers`: the slabs of the rows.
   template <int Tiles>
-  __device__ __forceinline__ void multiply(std::int64_t first, int first_tile, const vector (&in_registers)[k_slabs][k_groups],
+  __device__ __forceinline__ void multiply(const T* from, int first_tile, const operand (&in_registers)[k_slabs][P.fragments],
                                            T (&scores)[Tiles][P.fragments][fragment::k_scores], T (&weights)[Tiles][2]) const {
     const panel<T>& c = a.centroids;
     for (int i = 0; i < Tiles; ++i) {
@@ -180,16 +266,12 @@ struct pass {
     }
     const vector* const packed =
         reinterpret_cast<const vector*>(c.packed) + static_cast<std::int64_t>(first_tile) * c.shape.slabs * 32 + lane;
-    const auto step = [&](int slab, const vector(&rows)[k_groups]) {
+    const auto step = [&](int slab, const operand (&rows)[P.fragments]) {
 #pragma unroll
       for (int i = 0; i < Tiles; ++i) {
         const vector column = arch::load_table(packed + (i * c.shape.slabs + slab) * 32);
 #pragma unroll
-        for (int r = 0; r < P.fragments; ++r) {
-          vector own[fragment::k_halves];
-          for (int h = 0; h < fragment::k_halves; ++h) own[h] = rows[r * fragment::k_halves + h];
-          fragment::multiply_add(scores[i][r], own, column);
-        }
+        for (int r = 0; r < P.fragments; ++r) fragment::multiply_add(scores[i][r], rows[r], column);
       }
     };
     if constexpr (P.slabs > 0) {
@@ -197,10 +279,19 @@ struct pass {
       for (int slab = 0; slab < P.slabs; ++slab) step(slab, in_registers[slab]);
     } else {
       for (int slab = 0; slab < c.shape.slabs; ++slab) {
-        vector rows[k_groups];
-        for (int q = 0; q < k_groups; ++q) rows[q] = load_rows(first, q, slab);
+        operand rows[P.fragments];
+        load_slab(from, slab, rows);
         step(slab, rows);
       }
+    }
+  }
+
+  static constexpr int k_operand_words = sizeof(T) == 4 ? 8 : 2;
+  __device__ static __forceinline__ auto words_of(operand& of) {
+    if constexpr (sizeof(T) == 4) {
+      return &of.at[0][0];
+    } else {
+      return of.at;
     }
   }
 
@@ -237,17 +328,16 @@ struct pass {
   __device__ __forceinline__ void find(std::int64_t first, std::int64_t tile, std::int64_t tiles, row_search<T> (&rows)[k_groups],
                                        const T (&norm)[k_groups], const T (&projection)[k_groups], check (&failed)[k_groups],
                                        unsigned& bad) {
-    vector in_registers[k_slabs][k_groups];
+    const T* const from = row(first);
+    operand in_registers[k_slabs][P.fragments];
     if constexpr (P.slabs > 0) {
 #pragma unroll
-      for (int slab = 0; slab < P.slabs; ++slab) {
-        for (int q = 0; q < k_groups; ++q) in_registers[slab][q] = load_rows(first, q, slab);
-      }
+      for (int slab = 0; slab < P.slabs; ++slab) load_slab(from, slab, in_registers[slab]);
       if constexpr (Injector::enabled) {
         for (int slab = 0; slab < P.slabs; ++slab) {
-          for (int q = 0; q < k_groups; ++q)
-            given.strike(index<1>{}, inject::site::kmeans_points, here(tile, tiles, slab * k_groups + q, P.slabs * k_groups),
-                         &in_registers[slab][q].x);
+          for (int r = 0; r < P.fragments; ++r)
+            given.strike(index<k_operand_words>{}, inject::site::kmeans_points,
+                         here(tile, tiles, slab * P.fragments + r, P.slabs * P.fragments), words_of(in_registers[slab][r]));
         }
       }
     }
@@ -261,7 +351,7 @@ struct pass {
       }
       T scores[P.tiles][P.fragments][fragment::k_scores], weights[P.tiles][2];
       for (int group = 0; group < shape.section_tiles; group += P.tiles) {
-        multiply<P.tiles>(first, section * shape.section_tiles + group, in_registers, scores, weights);
+        multiply<P.tiles>(from, section * shape.section_tiles + group, in_registers, scores, weights);
         if constexpr (Injector::enabled) {
           for (int i = 0; i < P.tiles; ++i) {
             for (int r = 0; r < P.fragments; ++r)
@@ -336,11 +426,10 @@ struct pass {
     T score;
   };
 
-  // The second look at 8 rows: those with `look` are decided by exact distances, to the centroids that are listed (bit l: first_index of
-  // lane l of the row, bit 4 + l: its second_index) or, with `all`, to all of them. `wrong`: because a check failed.
-  __device__ __noinline__ static decision look_again(const launch& given, std::int64_t first, bool look, bool all, bool wrong,
-                                                     unsigned listed, int first_index, int second_index, check failed, decision before,
-                                                     T norm) {
+  // The second look at 8 rows: those with `look` are decided by exact distances to the centroids that are `open`: bit l: first_index of
+  // lane l of the row, bit 4 + l: its second_index, bit 8 + l: all columns of that lane. `wrong`: a check failed, so to all centroids.
+  __device__ __noinline__ static decision look_again(const launch& given, std::int64_t first, bool look, bool wrong, unsigned open,
+                                                     int first_index, int second_index, check failed, decision before, T norm) {
     const pass_arguments<T>& a = given.arguments;
     const int lane = static_cast<int>(threadIdx.x % 32);
     unsigned rows_left = __ballot_sync(0xffffffffu, look && lane % 4 == 0);
@@ -348,31 +437,34 @@ struct pass {
       const int owner = __ffs(static_cast<int>(rows_left)) - 1;
       rows_left &= rows_left - 1;
       const T* const x = a.points.x + (first + owner / 4) * a.points.stride;
-      const auto search_all = [&] { return scan(x, a.centroids.rows, a.points.n, a.points.stride, a.centroids.shape.k); };
+      const auto search_all = [&](unsigned which) {
+        return scan(x, a.centroids.rows, a.points.n, a.points.stride, a.centroids.shape.k, which);
+      };
+      const unsigned candidates = __shfl_sync(0xffffffffu, open, owner);
+      const bool failure = __shfl_sync(0xffffffffu, static_cast<int>(wrong), owner) != 0;
       nearest found{1e308, 0};
-      if (__shfl_sync(0xffffffffu, static_cast<int>(all), owner) == 0) {
-        const unsigned which = __shfl_sync(0xffffffffu, listed, owner);
+      if (failure || candidates >> 8 != 0) {
+        found = search_all(failure ? 15u : candidates >> 8);
+        if (lane == 0) arch::add_global(&a.totals->scans, 1);
+      }
+      if (failure) {
+        // What is decided instead must come out twice.
+        bool stands = false;
+        for (int number = 0; number < a.repeats && !stands; ++number) {
+          const nearest again = search_all(15u);
+          stands = again.index == found.index && again.distance == found.distance;
+          found = again;
+        }
+        if (lane == owner) report(given, failed, first + owner / 4, stands);
+      } else {
         for (int l = 0; l < 8; ++l) {
-          if ((which >> l & 1u) == 0) continue;
+          if ((candidates >> l & 1u) == 0) continue;
           const int j = __shfl_sync(0xffffffffu, l < 4 ? first_index : second_index, owner + l % 4);
           if (static_cast<unsigned>(j) >= static_cast<unsigned>(a.centroids.shape.k)) continue;
           const double d = exact_distance(x, a.centroids.rows + static_cast<std::int64_t>(j) * a.points.stride, a.points.n);
           if (d < found.distance || (d == found.distance && j < found.index)) found = {d, j};
         }
-        if (lane == 0) atomicAdd(&a.totals->looks, 1ull);
-      } else {
-        found = search_all();
-        if (lane == 0) atomicAdd(&a.totals->scans, 1ull);
-        if (__shfl_sync(0xffffffffu, static_cast<int>(wrong), owner) != 0) {
-          // A check failed: what is decided instead must come out twice.
-          bool stands = false;
-          for (int number = 0; number < a.repeats && !stands; ++number) {
-            const nearest again = search_all();
-            stands = again.index == found.index && again.distance == found.distance;
-            found = again;
-          }
-          if (lane == owner) report(given, failed, first + owner / 4, stands);
-        }
+        if (lane == 0) arch::add_global(&a.totals->looks, 1);
       }
       if (lane / 4 == owner / 4) before = {found.index, static_cast<T>(0.5 * (static_cast<double>(norm) - found.distance))};
     }
@@ -419,10 +511,9 @@ struct pass {
       const bool several = sizeof(T) == 4 && __popc(listed) + __popc(also) != 1;
       // All lanes of a row know the same of it but for `wrong`.
       wrong = (__ballot_sync(0xffffffffu, wrong) >> (4 * g) & 15u) != 0 || listed == 0;
-      const bool all = wrong || hidden != 0;
-      const bool look = (all || several) && first + 8 * q + g < a.points.m;
+      const bool look = (wrong || several || hidden != 0) && first + 8 * q + g < a.points.m;
       if (__any_sync(0xffffffffu, look)) {
-        const decision made = look_again(given, first + 8 * q, look, all, wrong, listed | also << 4, rows[q].first_index,
+        const decision made = look_again(given, first + 8 * q, look, wrong, listed | also << 4 | hidden << 8, rows[q].first_index,
                                          rows[q].second_index, failed[q], decision{label[q], score[q]}, norm[q]);
         label[q] = made.label;
         score[q] = made.score;
@@ -443,45 +534,48 @@ struct pass {
                                  abft::finding{}, i, 0, static_cast<std::uint32_t>(which));
   }
 
-  // Adds a number to the sum of column `f`, `times` is 1 or −1.
-  __device__ __forceinline__ void add(int j, int f, T value, T rest, int times) const {
+  // Where sums lie in shared memory: in planes (word, limb) of k rows, padded like the points, so that one offset serves both.
+  __device__ __forceinline__ int pitch() const { return stride() + (P.weighted ? 1 : 0); }
+  __device__ __forceinline__ int entries() const { return a.centroids.shape.k * pitch(); }
+
+  // Adds a number to the sum of column f of cluster j, or takes it away again; `at` = j · pitch + f.
+  __device__ __forceinline__ void add(int j, int f, int at, T value, T rest, T unit, bool away = false) const {
     std::int32_t hi[P.words], lo[P.words];
-    const T unit = a.points.unit[f], step = step_of<T>(a.points.bits);
+    const T step = step_of<T>(a.points.bits);
     if constexpr (P.weighted) {
       split<P.words>(value, rest, unit, step, hi, lo);
     } else {
       split<P.words>(value, unit, step, hi, lo);
     }
-    const int k = a.centroids.shape.k;
 #pragma unroll
     for (int w = 0; w < P.words; ++w) {
       if constexpr (P.sums == sum_memory::shared) {
-        std::int32_t* const at = shared.limbs + (2 * w * k + j) * a.points.columns + f;
-        atomicAdd(at, times * hi[w]);
-        atomicAdd(at + static_cast<std::int64_t>(k) * a.points.columns, times * lo[w]);
+        atomicAdd(shared.limbs + 2 * w * entries() + at, away ? -hi[w] : hi[w]);
+        atomicAdd(shared.limbs + (2 * w + 1) * entries() + at, away ? -lo[w] : lo[w]);
       } else if constexpr (P.sums == sum_memory::global) {
-        atomicAdd(a.sums + (static_cast<std::int64_t>(j) * P.words + w) * a.points.columns + f,
-                  static_cast<unsigned long long>(times * word_of(hi[w], lo[w], a.points.bits)));
+        const std::int64_t word = word_of(hi[w], lo[w], a.points.bits);
+        arch::add_global(a.sums + (static_cast<std::int64_t>(j) * P.words + w) * a.points.columns + f,
+                  static_cast<unsigned long long>(away ? -word : word));
       }
     }
   }
-  // A point of positive weight, and its weight.
-  __device__ __forceinline__ void add_member(int j, T weight, int times) const {
-    if constexpr (P.sums == sum_memory::shared) {
-      atomicAdd(shared.members + j, static_cast<std::uint32_t>(times));
-    } else if constexpr (P.sums == sum_memory::global) {
-      atomicAdd(a.members + j, static_cast<unsigned long long>(static_cast<long long>(times)));
-    }
-    if constexpr (P.weighted) add(j, a.points.n, weight, T(0), times);
-  }
-  // One feature of one point.
-  __device__ __forceinline__ void add_feature(int j, int f, T x, T weight, int times) const {
+  __device__ __forceinline__ void add_feature(int j, int f, int at, T x, T weight, T unit, bool away = false) const {
     if constexpr (P.weighted) {
       const T product = rounded_product(weight, x);
-      add(j, f, product, product_rest(weight, x, product), times);
+      add(j, f, at, product, product_rest(weight, x, product), unit, away);
     } else {
-      add(j, f, x, T(0), times);
+      add(j, f, at, x, T(0), unit, away);
     }
+  }
+  // Counts a point, by one lane. Points of weight 0 are not counted.
+  __device__ __forceinline__ void add_member(int j, T weight, bool away = false) const {
+    if (!(weight > 0)) return;
+    if constexpr (P.sums == sum_memory::shared) {
+      atomicAdd(shared.members + j, away ? 0xffffffffu : 1u);
+    } else if constexpr (P.sums == sum_memory::global) {
+      arch::add_global(a.members + j, away ? ~0ull : 1ull);
+    }
+    if constexpr (P.weighted) add(j, a.points.n, j * pitch() + pitch() - 1, weight, T(0), a.points.unit[a.points.n], away);
   }
   __device__ __forceinline__ T weight_of(std::int64_t i) const {
     if constexpr (P.weighted) return arch::load_table(a.points.weight + i);
@@ -490,52 +584,48 @@ struct pass {
 
   // Adds 8 rows to the sums of their labels, and returns ‖x − c‖² of row g. Lanes side by side take features side by side.
   __device__ __forceinline__ T add_rows(std::int64_t first, int label) const {
-    const int n = a.points.n;
-    T part[k_steps];
     // The rows of a lane are such that reduce_rows leaves row g in the lanes of row g.
     const int line = lane / k_width, column = lane % k_width;
+    const T* const x = row(first + line * k_steps) + column;
+    const T* const c = a.centroids.rows + column;
+    int own[k_steps];
+    T part[k_steps], weight[k_steps];
 #pragma unroll
     for (int r = 0; r < k_steps; ++r) {
-      const int own = line * k_steps + r;
-      const int j = __shfl_sync(0xffffffffu, label, 4 * own);
-      const std::int64_t i = first + own;
-      const bool there = i < a.points.m;
-      const T* const x = row(i);
-      const T* const c = centroid(j);
-      const T weight = weight_of(there ? i : last_row());
-      T sum = 0;
-      for (int f = column; f < n; f += k_width) {
-        const T value = arch::load_table(x + f);
-        if constexpr (k_checks) {
-          const T d = value - arch::load_table(c + f);
-          sum = fma(d, d, sum);
-        }
-        if (P.sums != sum_memory::none && there) add_feature(j, f, value, weight, 1);
+      own[r] = __shfl_sync(0xffffffffu, label, 4 * (line * k_steps + r));
+      weight[r] = weight_of(first + line * k_steps + r);
+      part[r] = 0;
+    }
+    const auto each = [&](int offset) {
+      const int f = column + offset;
+      if (P.slabs == 0 && f >= a.points.n) return;
+      const T unit = P.sums != sum_memory::none ? arch::load_table(a.points.unit + f) : T(0);
+      T value[k_steps], near[k_steps];
+#pragma unroll
+      for (int r = 0; r < k_steps; ++r) value[r] = arch::load_table(x + r * stride() + offset);
+      if constexpr (k_checks) {
+#pragma unroll
+        for (int r = 0; r < k_steps; ++r) near[r] = arch::load_table(c + own[r] * stride() + offset);
       }
-      if (P.sums != sum_memory::none && there && column == 0 && weight > 0) add_member(j, weight, 1);
-      part[r] = sum;
+#pragma unroll
+      for (int r = 0; r < k_steps; ++r) {
+        if constexpr (k_checks) {
+          const T d = value[r] - near[r];
+          part[r] = fma(d, d, part[r]);
+        }
+        if constexpr (P.sums != sum_memory::none) {
+          if (f < a.points.n) add_feature(own[r], f, own[r] * pitch() + f, value[r], weight[r], unit);
+        }
+      }
+    };
+    if constexpr (P.slabs > 0) {
+#pragma unroll
+      for (int offset = 0; offset < k_stride; offset += k_width) each(offset);
+    } else {
+#pragma unroll 1
+      for (int offset = 0; offset < a.points.n; offset += k_width) each(offset);
     }
     return k_checks ? reduce_rows(part) : T(0);
-  }
-
-  // Sums over the lanes of each row: the lanes of row g get row g's.
-  __device__ __forceinline__ T reduce_rows(T (&part)[k_steps]) const {
-    unrolled<3>([&](auto level) {
-      constexpr int half = 4 >> decltype(level)::value;  // rows that each lane keeps
-      constexpr int distance = 16 >> decltype(level)::value;
-      if constexpr (k_steps > half) {
-        const bool upper = (lane & distance) != 0;
-#pragma unroll
-        for (int r = 0; r < half; ++r) {
-          const T keep = upper ? part[r + half] : part[r];
-          const T give = upper ? part[r] : part[r + half];
-          part[r] = keep + __shfl_xor_sync(0xffffffffu, give, distance);
-        }
-      }
-    });
-    T sum = part[0];
-    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    return sum + __shfl_xor_sync(0xffffffffu, sum, 1);
   }
 
   // Decides a row again whose distance does not fit its score, and moves it to where it belongs. By a whole warp.
@@ -543,7 +633,7 @@ struct pass {
     const pass self(given);
     const pass_arguments<T>& a = given.arguments;
     const T* const x = self.row(i);
-    const auto search_all = [&] { return scan(x, a.centroids.rows, a.points.n, a.points.stride, a.centroids.shape.k); };
+    const auto search_all = [&] { return scan(x, a.centroids.rows, a.points.n, a.points.stride, a.centroids.shape.k, 15u); };
     nearest found = search_all();
     bool stands = false;
     for (int number = 0; number < a.repeats && !stands; ++number) {
@@ -555,12 +645,12 @@ struct pass {
     if (found.index == from || P.sums == sum_memory::none) return found;
     const T weight = self.weight_of(i);
     for (int f = self.lane; f < a.points.n; f += 32) {
-      self.add_feature(from, f, x[f], weight, -1);
-      self.add_feature(found.index, f, x[f], weight, 1);
+      self.add_feature(from, f, from * self.pitch() + f, x[f], weight, a.points.unit[f], true);
+      self.add_feature(found.index, f, found.index * self.pitch() + f, x[f], weight, a.points.unit[f]);
     }
-    if (self.lane == 0 && weight > 0) {
-      self.add_member(from, weight, -1);
-      self.add_member(found.index, weight, 1);
+    if (self.lane == 0) {
+      self.add_member(from, weight, true);
+      self.add_member(found.index, weight);
     }
     return found;
   }
@@ -570,7 +660,7 @@ struct pass {
     if (first >= a.points.m) return;
     T norm[k_groups], projection[k_groups];
     for (int q = 0; q < k_groups; ++q) {
-      const std::int64_t i = min(first + 8 * q + g, last_row());
+      const std::int64_t i = first + 8 * q + g;
       norm[q] = arch::load_table(a.points.norm + i);
       projection[q] = k_checks ? arch::load_table(a.points.projection + i) : T(0);
     }
@@ -598,6 +688,7 @@ struct pass {
       const bool there = begin + g < a.points.m;
       if constexpr (k_checks || P.sums != sum_memory::none) {
         const T distance = add_rows(begin, own_label);
+        if (P.sums != sum_memory::none && t == 0 && there) add_member(own_label, weight_of(begin + g));
         double exact = static_cast<double>(distance);
         if constexpr (k_checks) {
           const T expected = own_norm - 2 * own_score;
@@ -640,8 +731,6 @@ struct pass {
 
   // ---- Sums in shared memory ----
 
-  __device__ __forceinline__ int entries() const { return a.centroids.shape.k * a.points.columns; }
-
   __device__ __forceinline__ void clear_sums() const {
     for (int e = static_cast<int>(threadIdx.x); e < 2 * P.words * entries(); e += k_threads) shared.limbs[e] = 0;
     for (int j = static_cast<int>(threadIdx.x); j < a.centroids.shape.k; j += k_threads) shared.members[j] = 0;
@@ -660,7 +749,9 @@ struct pass {
     unsigned long long off[4] = {0 - expected.signature, 0 - expected.labelled_signature, 0 - expected.members,
                                  0 - expected.labelled_members};
     for (int e = static_cast<int>(threadIdx.x); e < entries(); e += k_threads) {
-      const int j = e / a.points.columns, f = e % a.points.columns;
+      const int j = e / pitch(), at = e % pitch();
+      const int f = P.weighted && at == pitch() - 1 ? a.points.n : at;
+      if (f >= a.points.columns) continue;
       unsigned long long sum = 0;
       for (int w = 0; w < P.words; ++w) sum += signature_weight(f, w) * static_cast<unsigned long long>(word(e, w));
       off[0] += sum;
@@ -677,15 +768,17 @@ struct pass {
   // Adds the block's sums to those of all blocks and clears them.
   __device__ __forceinline__ void flush() const {
     for (int e = static_cast<int>(threadIdx.x); e < entries(); e += k_threads) {
-      const int j = e / a.points.columns, f = e % a.points.columns;
+      const int j = e / pitch(), at = e % pitch();
+      const int f = P.weighted && at == pitch() - 1 ? a.points.n : at;
+      if (f >= a.points.columns) continue;
       for (int w = 0; w < P.words; ++w) {
         const std::int64_t value = word(e, w);
         if (value != 0)
-          atomicAdd(a.sums + (static_cast<std::int64_t>(j) * P.words + w) * a.points.columns + f, static_cast<unsigned long long>(value));
+          arch::add_global(a.sums + (static_cast<std::int64_t>(j) * P.words + w) * a.points.columns + f, static_cast<unsigned long long>(value));
       }
     }
     for (int j = static_cast<int>(threadIdx.x); j < a.centroids.shape.k; j += k_threads) {
-      if (shared.members[j] != 0) atomicAdd(a.members + j, static_cast<unsigned long long>(shared.members[j]));
+      if (shared.members[j] != 0) arch::add_global(a.members + j, static_cast<unsigned long long>(shared.members[j]));
     }
     __syncthreads();
     clear_sums();
@@ -707,12 +800,13 @@ struct pass {
         int label = 0;
 #pragma unroll 1
         for (int r = 0; r < 8; ++r) {
-          const nearest found = scan(row(begin + r), a.centroids.rows, a.points.n, a.points.stride, a.centroids.shape.k);
+          const nearest found = scan(row(begin + r), a.centroids.rows, a.points.n, a.points.stride, a.centroids.shape.k, 15u);
           if (g == r) label = found.index;
         }
         static_cast<void>(add_rows(begin, label));
         const std::int64_t i = begin + g;
         if (t != 0 || i >= a.points.m) continue;
+        add_member(label, weight_of(i));
         const std::int32_t old = a.labels[i];
         if (old != label) {
           const std::int32_t before = a.previous != nullptr ? a.previous[i] : -1;
@@ -806,7 +900,7 @@ struct pass {
     unsigned long long counted[6] = {changed, same, rows_members, labelled_members, rows_signature, labelled_signature};
     __syncthreads();
     const unsigned long long total = ballast::cuda::add_block<k_threads>(counted, shared.block);
-    if (threadIdx.x < 6 && total != 0) atomicAdd(reinterpret_cast<unsigned long long*>(a.totals) + threadIdx.x, total);
+    if (threadIdx.x < 6 && total != 0) arch::add_global(reinterpret_cast<unsigned long long*>(a.totals) + threadIdx.x, total);
     __syncthreads();
     double spent[1] = {inertia};
     const double sum = ballast::cuda::add_block<k_threads>(spent, reinterpret_cast<double*>(shared.block));

@@ -42,11 +42,13 @@ struct pass_arguments {
   int repeats;              // abft::attempts
 };
 
+inline constexpr int k_block_words = 8 * 32;  // of 8 bytes: what the warps of a block add up
+
 // Bytes of dynamic shared memory: limbs of the sums, members, and what the block adds up.
 template <class T>
-constexpr std::int64_t pass_shared_bytes(const pass_policy& p, std::int64_t k, std::int64_t columns) {
-  const std::int64_t block = 64 * 8;
-  return block + (p.sums == sum_memory::shared ? k * (columns * 8 * p.words + 4) : 0);
+constexpr std::int64_t pass_shared_bytes(const pass_policy& p, std::int64_t k, std::int64_t n) {
+  const std::int64_t pitch = padded_features<T>(n) + (p.weighted ? 1 : 0);
+  return k_block_words * 8 + (p.sums == sum_memory::shared ? k * (pitch * 8 * p.words + 4) : 0);
 }
 
 }  // namespace ballast::kmeans::cuda

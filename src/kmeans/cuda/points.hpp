@@ -19,16 +19,20 @@ BALLAST_HD constexpr std::int64_t padded_features(std::int64_t n) {
   return (n + k_slab<T> - 1) / k_slab<T> * k_slab<T>;
 }
 
-// Device memory. Made by prepare (prepare.cuh) and constant over all iterations.
+// Rows that are allocated and 0 behind the last point, so that kernels need not look where the points end before they load.
+inline constexpr std::int64_t k_row_block = 1024;
+BALLAST_HD constexpr std::int64_t padded_rows(std::int64_t m) { return (m + k_row_block - 1) / k_row_block * k_row_block; }
+
+// Device memory. Made by prepare (prepare.cuh) and constant over all iterations. Arrays of m have padded_rows(m) elements.
 // x and the facts come from two separate loads of the given points, in different threads: a fault in one shows against the other.
 template <class T>
 struct placed_points {
-  const T* x;           // m × stride, row-major, in the frame (contract.hpp), 0 behind feature n
-  const T* weight;      // m, in the frame; null: all 1
-  const T* norm;        // m: ‖x‖², rounded once
-  const T* projection;  // m: Σ_f chopped(x_f) · direction_f, rounded once; chopped(): what a tensor core sees of x, x itself in f64
+  const T* x;                      // m × stride, row-major, in the frame (contract.hpp), 0 behind feature n
+  const T* weight;                 // m, in the frame; null: all 1
+  const T* norm;                   // m: ‖x‖², rounded once
+  const T* projection;             // m: Σ_f tensor_rounded(x_f) · direction_f (tensor.cuh), rounded once
   const std::uint64_t* signature;  // m: Σ_c Σ_w signature_weight(c, w) · word w of column c, modulo 2^64 (fixed.hpp)
-  const T* unit;                   // columns: powers of two
+  const T* unit;                   // stride + 1: powers of two for the columns; 1 for the rest
   const T* direction;              // stride: random ±[1, 2) with 8 bits behind the point, 0 behind feature n
   std::int64_t m;
   int n;

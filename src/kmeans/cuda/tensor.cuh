@@ -12,24 +12,35 @@
 
 namespace ballast::kmeans::cuda {
 
+// A number as a product sees it: in f32 rounded to the 11 bits of TF32.
+__device__ __forceinline__ float tensor_rounded(float value) { return ballast::cuda::from_bits<float>(arch::to_tf32(value)); }
+__device__ __forceinline__ double tensor_rounded(double value) { return value; }
+
 template <class T>
 struct tensor;
 
-// TF32: operands lose their last 13 bits, products are exact, sums are in f32.
+// TF32: products of rounded numbers are exact, sums are in f32.
 template <>
 struct tensor<float> {
   using vector = float4;
   static constexpr int k_halves = 2;  // groups of 8 rows in a fragment
   static constexpr int k_scores = 4;  // of a lane: (row g, column 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
 
-  __device__ static __forceinline__ void multiply_add(float (&scores)[4], const vector (&rows)[2], const vector& column) {
+  // One slab of a fragment's rows, in the order of the instruction's registers.
+  struct rows {
+    std::uint32_t at[2][4];
+  };
+  __device__ static __forceinline__ rows rounded(const vector (&of)[2]) {
+    using arch::to_tf32;
+    return {{{to_tf32(of[0].x), to_tf32(of[1].x), to_tf32(of[0].y), to_tf32(of[1].y)},
+             {to_tf32(of[0].z), to_tf32(of[1].z), to_tf32(of[0].w), to_tf32(of[1].w)}}};
+  }
+  __device__ static __forceinline__ void multiply_add(float (&scores)[4], const rows& a, const vector& column) {
     using ballast::cuda::bits;
-    const std::uint32_t a0[4] = {bits(rows[0].x), bits(rows[1].x), bits(rows[0].y), bits(rows[1].y)};
     const std::uint32_t b0[2] = {bits(column.x), bits(column.y)};
-    arch::mma_m16n8k8_tf32(scores, a0, b0);
-    const std::uint32_t a1[4] = {bits(rows[0].z), bits(rows[1].z), bits(rows[0].w), bits(rows[1].w)};
+    arch::mma_m16n8k8_tf32(scores, a.at[0], b0);
     const std::uint32_t b1[2] = {bits(column.z), bits(column.w)};
-    arch::mma_m16n8k8_tf32(scores, a1, b1);
+    arch::mma_m16n8k8_tf32(scores, a.at[1], b1);
   }
 };
 
@@ -39,18 +50,14 @@ struct tensor<double> {
   static constexpr int k_halves = 1;
   static constexpr int k_scores = 2;  // (g, 2t), (g, 2t + 1)
 
-  __device__ static __forceinline__ void multiply_add(double (&scores)[2], const vector (&rows)[1], const vector& column) {
-    arch::mma_m8n8k4_f64(scores, rows[0].x, column.x);
-    arch::mma_m8n8k4_f64(scores, rows[0].y, column.y);
+  struct rows {
+    double at[2];
+  };
+  __device__ static __forceinline__ rows rounded(const vector (&of)[1]) { return {{of[0].x, of[0].y}}; }
+  __device__ static __forceinline__ void multiply_add(double (&scores)[2], const rows& a, const vector& column) {
+    arch::mma_m8n8k4_f64(scores, a.at[0], column.x);
+    arch::mma_m8n8k4_f64(scores, a.at[1], column.y);
   }
 };
-
-// A number as tensor cores see it when its bits are passed as they are.
-__device__ __forceinline__ float chopped(float value) { return ballast::cuda::from_bits<float>(ballast::cuda::bits(value) & 0xffffe000u); }
-__device__ __forceinline__ double chopped(double value) { return value; }
-
-// Rounded so that tensor cores see all of it.
-__device__ __forceinline__ float tensor_rounded(float value) { return ballast::cuda::from_bits<float>(arch::to_tf32(value)); }
-__device__ __forceinline__ double tensor_rounded(double value) { return value; }
 
 }  // namespace ballast::kmeans::cuda

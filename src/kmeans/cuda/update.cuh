@@ -254,14 +254,14 @@ struct update {
         sum += word;
         mine[0] += static_cast<unsigned long long>(first + c) * (word * factor);
       }
-      atomicAdd(a.column_sums + e, sum);
+      arch::add_global(a.column_sums + e, sum);
     }
     for (int c = static_cast<int>(threadIdx.x); c < count; c += k_threads) {
       mine[1] += a.members[first + c];
       mine[2] += static_cast<unsigned long long>(first + c) * a.members[first + c];
     }
     for (int v = 0; v < 3; ++v) {
-      if (mine[v] != 0) atomicAdd(a.column_sums + P.words * columns + v, mine[v]);
+      if (mine[v] != 0) arch::add_global(a.column_sums + P.words * columns + v, mine[v]);
     }
     for (std::int64_t e = threadIdx.x; e < static_cast<std::int64_t>(count) * P.words * columns; e += k_threads)
       a.next_sums[static_cast<std::int64_t>(first) * P.words * columns + e] = 0;
@@ -306,8 +306,8 @@ struct update {
     }
     const double u = abft::unit_roundoff<T>;
     score_bound<T> bound;
-    // Points are chopped to 11 bits, centroids are rounded to 11 bits, and their errors multiply.
-    bound.product = sizeof(T) == 4 ? static_cast<T>(0x1p-10 + 0x1p-11 + 0x1p-20) : T(0);
+    // Points and centroids are rounded to 11 bits, and their errors multiply.
+    bound.product = sizeof(T) == 4 ? static_cast<T>(0x1p-10 + 0x1p-20) : T(0);
     bound.sum = static_cast<T>(u * (8 + static_cast<double>(n)));
     bound.largest = static_cast<T>(largest * (1 + 4 * u));
     bound.smallest = static_cast<T>(smallest_norm * (1 + 4 * u));
