@@ -27,8 +27,8 @@ __device__ __forceinline__ std::uint32_t atomic_add_acq_rel(std::uint32_t* at, s
 #endif
 }
 
-// Adds to a number in global memory; no order with other accesses. Where the compiler cannot see that an address is global, atomicAdd has code
-// for shared memory, too.
+// Adds to a number in global memory; no order with other accesses. Where the compiler cannot see that an address is global, atomicAdd has
+// code for shared memory, too.
 __device__ __forceinline__ void add_global(unsigned long long* at, unsigned long long value) {
 #if BALLAST_DEVICE_CODE
   asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");

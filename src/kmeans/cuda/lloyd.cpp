@@ -52,10 +52,10 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   place_.packed = take(std::int64_t{shape_.tiles()} * shape_.slabs * 32 * k_vector<T> * size);
   place_.columns = take(std::int64_t{shape_.tiles()} * k_tile_columns * 2 * size);
   for (int i = 0; i < 2; ++i) {
-    place_.rows[i] = take(k * stride * size);
+    place_.rows[i] = take((k + 1) * stride * size);
     place_.twins[i] = take(k * stride * size);
-    place_.sums[i] = take(k * columns * 8);
-    place_.members[i] = take(k * 8);
+    place_.sums[i] = take((k + 1) * columns * 8);
+    place_.members[i] = take((k + 1) * 8);
     place_.totals[i] = take(sizeof(pass_totals));
   }
   place_.limits = take(std::int64_t{shape_.sections} * 2 * static_cast<std::int64_t>(sizeof(section_limits<T>)));
@@ -157,8 +157,8 @@ void lloyd<T>::set_centroids(const std::vector<T>& values, const std::vector<T>&
 // An update clears what the next pass adds to. The host may have done other passes since.
 template <class T>
 void lloyd<T>::clear_sums() {
-  device_->zero(at<void>(place_.sums[sums_]), what_.k * what_.points.columns * what_.points.words * 8, call_.order());
-  device_->zero(at<void>(place_.members[sums_]), what_.k * 8, call_.order());
+  device_->zero(at<void>(place_.sums[sums_]), (what_.k + 1) * what_.points.columns * what_.points.words * 8, call_.order());
+  device_->zero(at<void>(place_.members[sums_]), (what_.k + 1) * 8, call_.order());
   device_->zero(at<void>(place_.totals[sums_]), sizeof(pass_totals), call_.order());
 }
 

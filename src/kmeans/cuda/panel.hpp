@@ -59,7 +59,7 @@ template <class T>
 struct panel {
   T* packed;                  // tiles × slabs × 32 × k_vector: lane l has features k_vector · (l % 4) … of column l / 4
   T* columns;                 // tiles × 8 × 2: start of the score, weight w in the row check
-  T* rows;                    // k × stride: c as it is, another copy: what distances are computed from
+  T* rows;                    // (k + 1) × stride: c as it is, another copy: what distances are computed from; the last row is 0
   section_limits<T>* limits;  // sections × 2: each twice
   score_bound<T>* bound;      // 2: twice
   panel_shape shape;

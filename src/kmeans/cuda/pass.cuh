@@ -82,9 +82,15 @@ __device__ __forceinline__ double exact_distance(const T* x, const T* c, int n) 
   return sum;
 }
 
+// √square, or a little more.
+__device__ __forceinline__ float norm_above(float square) { return arch::sqrt_fast(square) * (1 + 0x1p-20f); }
+__device__ __forceinline__ double norm_above(double square) {
+  return static_cast<double>(norm_above(static_cast<float>(square)) * (1 + 0x1p-20f)) + 1e-30;
+}
+
 template <class T>
 __device__ __forceinline__ T score_error(const score_bound<T>& bound, T square) {
-  const T norm = sqrt(square), reach = min(bound.largest, 2 * norm + bound.smallest);
+  const T norm = norm_above(square), reach = min(bound.largest, 2 * norm + bound.smallest);
   return fma(bound.product * norm, reach, bound.sum * (norm + reach) * reach);
 }
 
@@ -181,6 +187,27 @@ __device__ __noinline__ nearest scan(const T* x, const T* rows, int n, int strid
   return best;
 }
 
+// What a thread adds up over its rows.
+struct tally {
+  unsigned changed, same;
+  unsigned long long members, labelled_members, signature, labelled_signature;
+  double inertia;
+};
+
+// A row whose label needs more than the scores of the tensor cores. It waits in shared memory until its warp has enough of them or ends, so
+// that the loop over tiles stays short. Until then its label is k, a cluster of which nobody asks.
+struct postponed {
+  std::int64_t row;
+  std::int32_t candidate[3];
+  std::uint32_t what;
+};
+// postponed::what
+inline constexpr std::uint32_t k_candidates = 3;  // mask: how many there are
+inline constexpr std::uint32_t k_failed = 4;      // a check failed: all centroids are looked at
+inline constexpr std::uint32_t k_added = 8;       // the row has been added to cluster candidate[0], and was judged wrong
+inline constexpr int k_check_shift = 8;           // which check failed
+inline constexpr int k_lanes_shift = 16;          // lanes whose columns are looked at, all of them
+
 template <class T, pass_policy P, class Injector>
 struct pass {
   using fragment = tensor<T>;
@@ -190,6 +217,7 @@ struct pass {
 
   static constexpr int k_groups = P.fragments * fragment::k_halves;  // of 8 rows
   static constexpr int k_rows = 8 * k_groups;                        // of a warp
+  static constexpr int k_queued_rows = 2 * k_rows;                   // that a tile may add to the queue: looks, and distances that fail
   static constexpr int k_threads = 32 * P.warps;
   static constexpr int k_rows_of_block = k_rows * P.warps;
   static constexpr bool k_checks = P.check;
@@ -203,23 +231,23 @@ struct pass {
   struct memory {
     unsigned long long* block;  // k_block_words
     std::int32_t* limbs;        // (word, limb) × k × pitch
-    std::uint32_t* members;     // k
+    std::uint32_t* members;     // k + 1
+    postponed* queue;           // of this warp
   };
 
   const launch& given;
   const pass_arguments<T>& a;
   memory shared;
   int lane, g, t;
-  // What this thread adds up.
-  unsigned changed = 0, same = 0, rows_members = 0;
-  unsigned long long rows_signature = 0, labelled_signature = 0, labelled_members = 0;
-  double inertia = 0;
+  tally counted{};
+  int waiting = 0;  // rows in the queue of this warp
 
   __device__ __forceinline__ explicit pass(const launch& from)
       : given(from), a(from.arguments), lane(static_cast<int>(threadIdx.x % 32)), g(lane / 4), t(lane % 4) {
     unsigned char* const at = arch::shared_memory();
     shared.block = reinterpret_cast<unsigned long long*>(at);
-    shared.limbs = reinterpret_cast<std::int32_t*>(at + k_block_words * 8);
+    shared.queue = reinterpret_cast<postponed*>(at + k_block_words * 8) + static_cast<int>(threadIdx.x / 32) * pass_queue_rows<T>(P);
+    shared.limbs = reinterpret_cast<std::int32_t*>(at + k_block_words * 8 + P.warps * pass_queue_rows<T>(P) * k_postponed_bytes);
     shared.members = reinterpret_cast<std::uint32_t*>(shared.limbs + 2 * P.words * entries());
   }
 
@@ -266,7 +294,7 @@ struct pass {
     }
     const vector* const packed =
         reinterpret_cast<const vector*>(c.packed) + static_cast<std::int64_t>(first_tile) * c.shape.slabs * 32 + lane;
-    const auto step = [&](int slab, const operand (&rows)[P.fragments]) {
+    const auto step = [&](int slab, const operand(&rows)[P.fragments]) {
 #pragma unroll
       for (int i = 0; i < Tiles; ++i) {
         const vector column = arch::load_table(packed + (i * c.shape.slabs + slab) * 32);
@@ -421,64 +449,13 @@ struct pass {
     }
   }
 
-  struct decision {
-    int label;
-    T score;
-  };
-
-  // The second look at 8 rows: those with `look` are decided by exact distances to the centroids that are `open`: bit l: first_index of
-  // lane l of the row, bit 4 + l: its second_index, bit 8 + l: all columns of that lane. `wrong`: a check failed, so to all centroids.
-  __device__ __noinline__ static decision look_again(const launch& given, std::int64_t first, bool look, bool wrong, unsigned open,
-                                                     int first_index, int second_index, check failed, decision before, T norm) {
-    const pass_arguments<T>& a = given.arguments;
-    const int lane = static_cast<int>(threadIdx.x % 32);
-    unsigned rows_left = __ballot_sync(0xffffffffu, look && lane % 4 == 0);
-    while (rows_left != 0) {
-      const int owner = __ffs(static_cast<int>(rows_left)) - 1;
-      rows_left &= rows_left - 1;
-      const T* const x = a.points.x + (first + owner / 4) * a.points.stride;
-      const auto search_all = [&](unsigned which) {
-        return scan(x, a.centroids.rows, a.points.n, a.points.stride, a.centroids.shape.k, which);
-      };
-      const unsigned candidates = __shfl_sync(0xffffffffu, open, owner);
-      const bool failure = __shfl_sync(0xffffffffu, static_cast<int>(wrong), owner) != 0;
-      nearest found{1e308, 0};
-      if (failure || candidates >> 8 != 0) {
-        found = search_all(failure ? 15u : candidates >> 8);
-        if (lane == 0) arch::add_global(&a.totals->scans, 1);
-      }
-      if (failure) {
-        // What is decided instead must come out twice.
-        bool stands = false;
-        for (int number = 0; number < a.repeats && !stands; ++number) {
-          const nearest again = search_all(15u);
-          stands = again.index == found.index && again.distance == found.distance;
-          found = again;
-        }
-        if (lane == owner) report(given, failed, first + owner / 4, stands);
-      } else {
-        for (int l = 0; l < 8; ++l) {
-          if ((candidates >> l & 1u) == 0) continue;
-          const int j = __shfl_sync(0xffffffffu, l < 4 ? first_index : second_index, owner + l % 4);
-          if (static_cast<unsigned>(j) >= static_cast<unsigned>(a.centroids.shape.k)) continue;
-          const double d = exact_distance(x, a.centroids.rows + static_cast<std::int64_t>(j) * a.points.stride, a.points.n);
-          if (d < found.distance || (d == found.distance && j < found.index)) found = {d, j};
-        }
-        if (lane == 0) arch::add_global(&a.totals->looks, 1);
-      }
-      if (lane / 4 == owner / 4) before = {found.index, static_cast<T>(0.5 * (static_cast<double>(norm) - found.distance))};
-    }
-    return before;
-  }
-
-  // The labels of the rows, exact. `bad`: rows that failed a check. On return label[q] and score[q] of the four lanes of a row are the
-  // same.
+  // The labels of the rows; `bad`: rows that failed a check. Rows that need a second look go into the queue and get the label k. On return
+  // the four lanes of a row have the same label, score and error.
   __device__ __forceinline__ void decide(std::int64_t first, std::int64_t tile, std::int64_t tiles, const row_search<T> (&rows)[k_groups],
-                                         const T (&norm)[k_groups], check (&failed)[k_groups], unsigned bad, int (&label)[k_groups],
+                                         const T (&norm)[k_groups], const check (&failed)[k_groups], unsigned bad, int (&label)[k_groups],
                                          T (&score)[k_groups], T (&error)[k_groups]) {
     const score_bound<T> bound = a.centroids.bound[0];
-    const score_bound<T> bound_twin = a.centroids.bound[1];
-    const bool agree = bound == bound_twin;
+    const bool agree = bound == a.centroids.bound[1];
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
       T best = rows[q].first, twin = k_checks ? rows[q].twin : rows[q].first;
@@ -488,11 +465,6 @@ struct pass {
       }
       error[q] = score_error(bound, norm[q]);
       const T carried = sizeof(T) == 4 ? static_cast<T>(k_ordinal_error) * abs(best) : T(0);
-      bool wrong = (bad >> q & 1u) != 0;
-      if (k_checks && !(abs(best - twin) <= carried && agree)) {
-        if (!wrong) failed[q] = check::minimum;
-        wrong = true;
-      }
       unsigned listed, also = 0, hidden = 0;
       if constexpr (sizeof(T) == 4) {
         const float least = best - 2 * (error[q] + carried);
@@ -506,27 +478,108 @@ struct pass {
       int index = (listed >> t & 1u) != 0 ? rows[q].first_index : 0x7fffffff;
       index = min(index, __shfl_xor_sync(0xffffffffu, index, 1));
       index = min(index, __shfl_xor_sync(0xffffffffu, index, 2));
-      label[q] = index;
+      given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_label, here(tile, tiles, q, k_groups),
+                   reinterpret_cast<std::uint32_t*>(&index));
+      // A label that was struck must not reach beyond the centroids; the distance tells.
+      label[q] = static_cast<unsigned>(index) < static_cast<unsigned>(a.centroids.shape.k) ? index : a.centroids.shape.k - 1;
       score[q] = best;
-      const bool several = sizeof(T) == 4 && __popc(listed) + __popc(also) != 1;
+
+      check why = failed[q];
+      bool wrong = (bad >> q & 1u) != 0;
+      if (!wrong && (listed == 0 || (k_checks && !(abs(best - twin) <= carried && agree)))) {
+        wrong = true;
+        why = check::minimum;
+      }
       // All lanes of a row know the same of it but for `wrong`.
-      wrong = (__ballot_sync(0xffffffffu, wrong) >> (4 * g) & 15u) != 0 || listed == 0;
+      wrong = (__ballot_sync(0xffffffffu, wrong) >> (4 * g) & 15u) != 0;
+      const bool several = sizeof(T) == 4 && __popc(listed) + __popc(also) != 1;
       const bool look = (wrong || several || hidden != 0) && first + 8 * q + g < a.points.m;
       if (__any_sync(0xffffffffu, look)) {
-        const decision made = look_again(given, first + 8 * q, look, wrong, listed | also << 4 | hidden << 8, rows[q].first_index,
-                                         rows[q].second_index, failed[q], decision{label[q], score[q]}, norm[q]);
-        label[q] = made.label;
-        score[q] = made.score;
+        postponed entry{first + 8 * q + g, {}, 0};
+        unsigned count = 0;
+        for (int l = 0; l < 8; ++l) {
+          const int j = __shfl_sync(0xffffffffu, l < 4 ? rows[q].first_index : rows[q].second_index, l & 3, 4);
+          if (((l < 4 ? listed : also) >> (l & 3) & 1u) == 0) continue;
+          if (count == 0) entry.candidate[0] = j;
+          if (count == 1) entry.candidate[1] = j;
+          if (count == 2) entry.candidate[2] = j;
+          ++count;
+        }
+        entry.what = wrong       ? k_failed | static_cast<std::uint32_t>(why) << k_check_shift
+                     : count > 3 ? 15u << k_lanes_shift
+                                 : count | hidden << k_lanes_shift;
+        postpone(look, entry);
+        if (look) label[q] = a.centroids.shape.k;
       }
     }
-    if constexpr (Injector::enabled) {
-      for (int q = 0; q < k_groups; ++q)
-        given.strike(index<1>{}, inject::site::kmeans_label, here(tile, tiles, q, k_groups), reinterpret_cast<std::uint32_t*>(&label[q]));
+  }
+
+  // Puts a row into the queue of the warp: by the first lane of each row with `put`. Called by the whole warp.
+  __device__ __forceinline__ void postpone(bool put, const postponed& entry) {
+    const unsigned all = __ballot_sync(0xffffffffu, put && t == 0);
+    if (put && t == 0) shared.queue[waiting + __popc(all & ((1u << lane) - 1))] = entry;
+    waiting += __popc(all);
+  }
+
+  // The exact label of a row of the queue. By a whole warp.
+  __device__ __forceinline__ static nearest choose(const pass_arguments<T>& a, const T* x, const postponed& entry) {
+    const unsigned lanes = (entry.what & k_failed) != 0 ? 15u : entry.what >> k_lanes_shift;
+    nearest found{1e308, 0};
+    if (lanes != 0) found = scan(x, a.centroids.rows, a.points.n, a.points.stride, a.centroids.shape.k, lanes);
+    const int count = (entry.what & k_failed) != 0 ? 0 : static_cast<int>(entry.what & k_candidates);
+    for (int l = 0; l < count; ++l) {
+      const int j = l == 0 ? entry.candidate[0] : l == 1 ? entry.candidate[1] : entry.candidate[2];
+      if (static_cast<unsigned>(j) >= static_cast<unsigned>(a.centroids.shape.k)) continue;
+      const double d = exact_distance(x, a.centroids.rows + static_cast<std::int64_t>(j) * a.points.stride, a.points.n);
+      if (d < found.distance || (d == found.distance && j < found.index)) found = {d, j};
     }
-    // A label that was struck must not reach beyond the centroids; the distance tells.
-    for (int q = 0; q < k_groups; ++q) {
-      if (static_cast<unsigned>(label[q]) >= static_cast<unsigned>(a.centroids.shape.k)) label[q] = a.centroids.shape.k - 1;
+    return found;
+  }
+
+  // Decides the rows of this warp's queue, adds them and stores their labels. What is decided must come out twice.
+  __device__ __noinline__ static tally decide_queue(const launch& given, int waiting) {
+    pass self(given);
+    const pass_arguments<T>& a = given.arguments;
+    __syncwarp();  // the queue is there
+    for (int e = 0; e < waiting; ++e) {
+      postponed entry = self.shared.queue[e];
+      const T* const x = self.row(entry.row);
+      nearest found = choose(a, x, entry);
+      if constexpr (k_checks) {
+        bool stands = false;
+        for (int number = 0; number <= a.repeats && !stands; ++number) {
+          const nearest again = choose(a, x, entry);
+          stands = again.index == found.index && again.distance == found.distance;
+          if (!stands && (entry.what & k_failed) == 0)
+            entry.what |= k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift;
+          found = again;
+        }
+        if ((entry.what & k_failed) != 0 && self.lane == 0)
+          report(given, static_cast<check>(entry.what >> k_check_shift & 0xff), entry.row, stands && a.repeats > 0);
+      }
+      if (self.lane == 0)
+        arch::add_global((entry.what & k_failed) != 0 || entry.what >> k_lanes_shift != 0 ? &a.totals->scans : &a.totals->looks, 1);
+      if (P.sums != sum_memory::none) {
+        if ((entry.what & k_added) != 0) self.add_row(entry.row, entry.candidate[0], true);
+        self.add_row(entry.row, found.index, false);
+      }
+      if (self.lane == 0)
+        self.commit(entry.row, found.index, static_cast<T>(0.5 * (static_cast<double>(a.points.norm[entry.row]) - found.distance)),
+                    found.distance);
     }
+    __syncwarp();  // the queue has been read
+    return self.counted;
+  }
+  __device__ __forceinline__ void empty_queue() {
+    const tally made = decide_queue(given, waiting);
+    waiting = 0;
+    counted.changed += made.changed;
+    counted.same += made.same;
+    counted.members += made.members;
+    counted.labelled_members += made.labelled_members;
+    counted.signature += made.signature;
+    counted.labelled_signature += made.labelled_signature;
+    counted.inertia += made.inertia;
   }
 
   __device__ __noinline__ static void report(const launch& given, check which, std::int64_t i, bool repaired) {
@@ -536,7 +589,7 @@ struct pass {
 
   // Where sums lie in shared memory: in planes (word, limb) of k rows, padded like the points, so that one offset serves both.
   __device__ __forceinline__ int pitch() const { return stride() + (P.weighted ? 1 : 0); }
-  __device__ __forceinline__ int entries() const { return a.centroids.shape.k * pitch(); }
+  __device__ __forceinline__ int entries() const { return (a.centroids.shape.k + 1) * pitch(); }
 
   // Adds a number to the sum of column f of cluster j, or takes it away again; `at` = j · pitch + f.
   __device__ __forceinline__ void add(int j, int f, int at, T value, T rest, T unit, bool away = false) const {
@@ -555,7 +608,7 @@ struct pass {
       } else if constexpr (P.sums == sum_memory::global) {
         const std::int64_t word = word_of(hi[w], lo[w], a.points.bits);
         arch::add_global(a.sums + (static_cast<std::int64_t>(j) * P.words + w) * a.points.columns + f,
-                  static_cast<unsigned long long>(away ? -word : word));
+                         static_cast<unsigned long long>(away ? -word : word));
       }
     }
   }
@@ -628,31 +681,12 @@ struct pass {
     return k_checks ? reduce_rows(part) : T(0);
   }
 
-  // Decides a row again whose distance does not fit its score, and moves it to where it belongs. By a whole warp.
-  __device__ __noinline__ static nearest move_row(const launch& given, std::int64_t i, int from) {
-    const pass self(given);
-    const pass_arguments<T>& a = given.arguments;
-    const T* const x = self.row(i);
-    const auto search_all = [&] { return scan(x, a.centroids.rows, a.points.n, a.points.stride, a.centroids.shape.k, 15u); };
-    nearest found = search_all();
-    bool stands = false;
-    for (int number = 0; number < a.repeats && !stands; ++number) {
-      const nearest again = search_all();
-      stands = again.index == found.index && again.distance == found.distance;
-      found = again;
-    }
-    if (self.lane == 0) report(given, check::distance, i, stands);
-    if (found.index == from || P.sums == sum_memory::none) return found;
-    const T weight = self.weight_of(i);
-    for (int f = self.lane; f < a.points.n; f += 32) {
-      self.add_feature(from, f, from * self.pitch() + f, x[f], weight, a.points.unit[f], true);
-      self.add_feature(found.index, f, found.index * self.pitch() + f, x[f], weight, a.points.unit[f]);
-    }
-    if (self.lane == 0) {
-      self.add_member(from, weight, true);
-      self.add_member(found.index, weight);
-    }
-    return found;
+  // Adds one row to the sums of cluster j, or takes it away. By a whole warp.
+  __device__ __forceinline__ void add_row(std::int64_t i, int j, bool away) const {
+    const T* const x = row(i);
+    const T weight = weight_of(i);
+    for (int f = lane; f < a.points.n; f += 32) add_feature(j, f, j * pitch() + f, x[f], weight, a.points.unit[f], away);
+    if (lane == 0) add_member(j, weight, away);
   }
 
   // One tile of the warp: labels, sums, and what is counted.
@@ -685,47 +719,47 @@ struct pass {
       }
       // The label that add_rows takes is the one that its distance judges, so it is the one that is stored.
       own_label = __shfl_sync(0xffffffffu, own_label, 4 * g);
-      const bool there = begin + g < a.points.m;
+      bool decided = begin + g < a.points.m && own_label < a.centroids.shape.k;
+      T distance = 0;
       if constexpr (k_checks || P.sums != sum_memory::none) {
-        const T distance = add_rows(begin, own_label);
-        if (P.sums != sum_memory::none && t == 0 && there) add_member(own_label, weight_of(begin + g));
-        double exact = static_cast<double>(distance);
+        distance = add_rows(begin, own_label);
+        if constexpr (P.sums != sum_memory::none) {
+          if (t == 0 && decided) add_member(own_label, weight_of(begin + g));
+        }
         if constexpr (k_checks) {
           const T expected = own_norm - 2 * own_score;
           const T carried = sizeof(T) == 4 ? 4 * static_cast<T>(k_ordinal_error) * abs(own_score) : T(0);
           const T limit = 2 * own_error + carried + rounding * (own_norm + abs(own_score)) + static_cast<T>(1e-37);
-          unsigned wrong = __ballot_sync(0xffffffffu, !(abs(distance - expected) <= limit) && there);
-          while (wrong != 0) {
-            const int owner = (__ffs(static_cast<int>(wrong)) - 1) / 4 * 4;
-            wrong &= ~(15u << owner);
-            const nearest found = move_row(given, begin + owner / 4, __shfl_sync(0xffffffffu, own_label, owner));
-            if (lane / 4 == owner / 4) {
-              own_label = found.index;
-              own_score = static_cast<T>(0.5 * (static_cast<double>(own_norm) - found.distance));
-              exact = found.distance;
-            }
+          const bool fails = decided && !(abs(distance - expected) <= limit);
+          if (__any_sync(0xffffffffu, fails)) {
+            // The four lanes of a row must agree.
+            const bool row_fails = (__ballot_sync(0xffffffffu, fails) >> (4 * g) & 15u) != 0;
+            postpone(row_fails,
+                     {begin + g, {own_label}, k_failed | k_added | static_cast<std::uint32_t>(check::distance) << k_check_shift});
+            if (row_fails) decided = false;
           }
         }
-        if (t == q % 4 && there) inertia += static_cast<double>(weight_of(begin + g)) * exact;
       }
-      if (t == q % 4 && there) commit(begin + g, own_label, own_score);
+      if (t == q % 4 && decided) commit(begin + g, own_label, own_score, static_cast<double>(distance));
     }
   }
 
   // Stores the label of row i, by one lane.
-  __device__ __forceinline__ void commit(std::int64_t i, int label, T score) {
+  __device__ __forceinline__ void commit(std::int64_t i, int label, T score, double distance) {
+    const T weight = weight_of(i);
     const int before = a.previous != nullptr ? a.previous[i] : -1;
-    changed += before != label ? 1 : 0;
-    if (before == label) ++same;
+    counted.changed += before != label ? 1 : 0;
+    if (before == label) ++counted.same;
+    counted.inertia += static_cast<double>(weight) * distance;
     a.labels[i] = label;
     if (a.scores != nullptr) a.scores[i] = score;
     if constexpr (k_checks && P.sums != sum_memory::none) {
       const unsigned long long signature = a.points.signature[i];
-      const unsigned member = weight_of(i) > 0 ? 1 : 0;
-      rows_signature += signature;
-      labelled_signature += static_cast<unsigned long long>(label) * signature;
-      rows_members += member;
-      labelled_members += static_cast<unsigned>(label) * member;
+      const unsigned member = weight > 0 ? 1 : 0;
+      counted.signature += signature;
+      counted.labelled_signature += static_cast<unsigned long long>(label) * signature;
+      counted.members += member;
+      counted.labelled_members += static_cast<unsigned>(label) * member;
     }
   }
 
@@ -733,7 +767,7 @@ struct pass {
 
   __device__ __forceinline__ void clear_sums() const {
     for (int e = static_cast<int>(threadIdx.x); e < 2 * P.words * entries(); e += k_threads) shared.limbs[e] = 0;
-    for (int j = static_cast<int>(threadIdx.x); j < a.centroids.shape.k; j += k_threads) shared.members[j] = 0;
+    for (int j = static_cast<int>(threadIdx.x); j <= a.centroids.shape.k; j += k_threads) shared.members[j] = 0;
   }
   __device__ __forceinline__ std::int64_t word(int e, int w) const {
     return word_of(shared.limbs[2 * w * entries() + e], shared.limbs[(2 * w + 1) * entries() + e], a.points.bits);
@@ -751,7 +785,7 @@ struct pass {
     for (int e = static_cast<int>(threadIdx.x); e < entries(); e += k_threads) {
       const int j = e / pitch(), at = e % pitch();
       const int f = P.weighted && at == pitch() - 1 ? a.points.n : at;
-      if (f >= a.points.columns) continue;
+      if (f >= a.points.columns || j == a.centroids.shape.k) continue;
       unsigned long long sum = 0;
       for (int w = 0; w < P.words; ++w) sum += signature_weight(f, w) * static_cast<unsigned long long>(word(e, w));
       off[0] += sum;
@@ -770,11 +804,12 @@ struct pass {
     for (int e = static_cast<int>(threadIdx.x); e < entries(); e += k_threads) {
       const int j = e / pitch(), at = e % pitch();
       const int f = P.weighted && at == pitch() - 1 ? a.points.n : at;
-      if (f >= a.points.columns) continue;
+      if (f >= a.points.columns || j == a.centroids.shape.k) continue;
       for (int w = 0; w < P.words; ++w) {
         const std::int64_t value = word(e, w);
         if (value != 0)
-          arch::add_global(a.sums + (static_cast<std::int64_t>(j) * P.words + w) * a.points.columns + f, static_cast<unsigned long long>(value));
+          arch::add_global(a.sums + (static_cast<std::int64_t>(j) * P.words + w) * a.points.columns + f,
+                           static_cast<unsigned long long>(value));
       }
     }
     for (int j = static_cast<int>(threadIdx.x); j < a.centroids.shape.k; j += k_threads) {
@@ -836,24 +871,24 @@ struct pass {
       __syncthreads();
     }
     if constexpr (k_checks) {
-      bool fits = sums_fit({rows_signature - mark.signature, labelled_signature - mark.labelled_signature, rows_members - mark.members,
-                            labelled_members - mark.labelled_members, 0});
+      bool fits = sums_fit({counted.signature - mark.signature, counted.labelled_signature - mark.labelled_signature,
+                            counted.members - mark.members, counted.labelled_members - mark.labelled_members, 0});
       if (!fits) {
         marks made{};
         for (int number = 0; number < a.repeats && !fits; ++number) {
           made = add_again(given, from, to);
-          changed += static_cast<unsigned>(made.changed);
-          same -= static_cast<unsigned>(made.changed);
+          counted.changed += static_cast<unsigned>(made.changed);
+          counted.same -= static_cast<unsigned>(made.changed);
           fits = sums_fit(made);
         }
         // What was counted for these rows may be what was wrong.
-        rows_signature = mark.signature + made.signature;
-        labelled_signature = mark.labelled_signature + made.labelled_signature;
-        rows_members = static_cast<unsigned>(mark.members + made.members);
-        labelled_members = mark.labelled_members + made.labelled_members;
+        counted.signature = mark.signature + made.signature;
+        counted.labelled_signature = mark.labelled_signature + made.labelled_signature;
+        counted.members = mark.members + made.members;
+        counted.labelled_members = mark.labelled_members + made.labelled_members;
         if (threadIdx.x == 0) report(given, check::sums, from * k_rows_of_block, fits);
       }
-      mark = {rows_signature, labelled_signature, rows_members, labelled_members, 0};
+      mark = {counted.signature, counted.labelled_signature, counted.members, counted.labelled_members, 0};
     }
     flush();
   }
@@ -881,14 +916,17 @@ struct pass {
       const std::int64_t first = tile * k_rows_of_block + static_cast<std::int64_t>(threadIdx.x / 32) * k_rows;
       prefetch(first + static_cast<std::int64_t>(gridDim.x) * k_rows_of_block);
       work(first, tile, tiles);
+      if (waiting + k_queued_rows > pass_queue_rows<T>(P)) empty_queue();
       if constexpr (P.sums == sum_memory::shared) {
         if (++since == most) {
+          empty_queue();
           close_interval(from, tile + 1, mark);
           from = tile + gridDim.x;
           since = 0;
         }
       }
     }
+    empty_queue();
     if constexpr (P.sums == sum_memory::shared) {
       if (since > 0) close_interval(from, tiles, mark);
     }
@@ -897,12 +935,13 @@ struct pass {
 
   // Adds what the threads have counted to the totals.
   __device__ __forceinline__ void finish() {
-    unsigned long long counted[6] = {changed, same, rows_members, labelled_members, rows_signature, labelled_signature};
+    unsigned long long sums[6] = {counted.changed,          counted.same,      counted.members,
+                                  counted.labelled_members, counted.signature, counted.labelled_signature};
     __syncthreads();
-    const unsigned long long total = ballast::cuda::add_block<k_threads>(counted, shared.block);
+    const unsigned long long total = ballast::cuda::add_block<k_threads>(sums, shared.block);
     if (threadIdx.x < 6 && total != 0) arch::add_global(reinterpret_cast<unsigned long long*>(a.totals) + threadIdx.x, total);
     __syncthreads();
-    double spent[1] = {inertia};
+    double spent[1] = {counted.inertia};
     const double sum = ballast::cuda::add_block<k_threads>(spent, reinterpret_cast<double*>(shared.block));
     if (threadIdx.x == 0) a.inertia[blockIdx.x] = sum;
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "core/macros.hpp"
 #include "cuda/block/event_ring.hpp"
 #include "kmeans/cuda/panel.hpp"
 #include "kmeans/cuda/points.hpp"
@@ -43,12 +44,20 @@ struct pass_arguments {
 };
 
 inline constexpr int k_block_words = 8 * 32;  // of 8 bytes: what the warps of a block add up
+inline constexpr int k_postponed_bytes = 24;  // of a row in a queue
 
-// Bytes of dynamic shared memory: limbs of the sums, members, and what the block adds up.
+// Rows that the queue of a warp has room for: those of three tiles, of which one may add each row twice.
+template <class T>
+BALLAST_HD constexpr int pass_queue_rows(const pass_policy& p) {
+  return 3 * p.fragments * (sizeof(T) == 4 ? 16 : 8);
+}
+
+// Bytes of dynamic shared memory: what the block adds up, the queues, limbs of the sums, members; of one more cluster for rows that wait.
 template <class T>
 constexpr std::int64_t pass_shared_bytes(const pass_policy& p, std::int64_t k, std::int64_t n) {
   const std::int64_t pitch = padded_features<T>(n) + (p.weighted ? 1 : 0);
-  return k_block_words * 8 + (p.sums == sum_memory::shared ? k * (pitch * 8 * p.words + 4) : 0);
+  const std::int64_t always = k_block_words * 8 + std::int64_t{p.warps} * pass_queue_rows<T>(p) * k_postponed_bytes;
+  return always + (p.sums == sum_memory::shared ? (k + 1) * (pitch * 8 * p.words + 4) : 0);
 }
 
 }  // namespace ballast::kmeans::cuda
