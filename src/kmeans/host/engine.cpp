@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include <ballast/error.hpp>
+
 #include "core/parallel.hpp"
 
 namespace ballast::kmeans::host {
@@ -31,9 +33,12 @@ host_engine<T>::host_engine(const call<T>& what, const kernels<T>& kernels, int 
 
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const call<T>& what, ballast::backend backend) {
-  const int threads = core::thread_count(what.how.threads);
   if (backend == ballast::backend::reference) return std::make_unique<host_engine<T>>(what, reference_kernels<T>(), 1);
-  return std::make_unique<host_engine<T>>(what, cpu_kernels<T>(), threads);
+#if defined(BALLAST_HAS_CPU)
+  return std::make_unique<host_engine<T>>(what, cpu_kernels<T>(), core::thread_count(what.how.threads));
+#else
+  throw unsupported_error("backend: expected one that was built (cuda, reference), got cpu");
+#endif
 }
 
 template std::unique_ptr<engine<float>> make_engine(const call<float>&, ballast::backend);
