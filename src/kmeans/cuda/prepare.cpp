@@ -144,6 +144,7 @@ void cuda_engine<T>::choose_units() {
     const double mean = each.size / static_cast<double>(m_);
     if (each.largest > std::ldexp(mean, k_wide_ratio)) placed_.words = 2;
   }
+  units_.resize(at(placed_.stride) + 1, T(1));
   unit_ = upload(units_);
   placed_.unit = static_cast<const T*>(unit_.data());
 }
@@ -180,13 +181,19 @@ void cuda_engine<T>::place(const frame<T>& chosen) {
   placed_.n = static_cast<int>(n_);
   placed_.stride = static_cast<int>(padded_features<T>(n_));
   placed_.columns = static_cast<int>(columns());
-  x_ = allocate(core::checked_product(m_, placed_.stride) * size);
+  // Rows behind the last point are 0.
+  const auto rows = [&](std::int64_t bytes) {
+    buffer made = allocate(core::checked_product(padded_rows(m_), bytes));
+    device_->zero(static_cast<unsigned char*>(made.data()) + m_ * bytes, (padded_rows(m_) - m_) * bytes, call_.order());
+    return made;
+  };
+  x_ = rows(placed_.stride * size);
   placed_.x = static_cast<const T*>(x_.data());
-  if (weighted()) weight_ = allocate(m_ * size);
+  if (weighted()) weight_ = rows(size);
   placed_.weight = static_cast<const T*>(weight_.data());
-  norm_ = allocate(m_ * size);
-  projection_ = allocate(m_ * size);
-  signature_ = allocate(m_ * 8);
+  norm_ = rows(size);
+  projection_ = rows(size);
+  signature_ = rows(8);
   placed_.norm = static_cast<const T*>(norm_.data());
   placed_.projection = static_cast<const T*>(projection_.data());
   placed_.signature = static_cast<const std::uint64_t*>(signature_.data());

@@ -120,7 +120,7 @@ __device__ __forceinline__ row_facts<T> facts_of(const placed_points<T>& p, T we
     const T product = weighted ? rounded_product(weight, value) : value;
     made.signature += word_signature<Words>(p, f, product, weighted ? product_rest(weight, value, product) : T(0));
     norm.add(value);
-    projection.add_product(chopped(value), p.direction[f]);
+    projection.add_product(tensor_rounded(value), p.direction[f]);
   }
   if (weighted) made.signature += word_signature<Words>(p, p.n, weight, T(0));
   made.square = norm.value();
