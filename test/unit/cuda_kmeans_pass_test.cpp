@@ -361,9 +361,8 @@ TEST_F(kmeans_pass, faults_are_repaired) {
                                     std::string_view(site) != "kmeans.comparison" && std::string_view(site) != "kmeans.centroid";
         EXPECT_EQ(wrong[1], 0) << site << (f64 ? " f64" : " f32");
         EXPECT_EQ(given_up[1], 0) << site;
-        if (reaches_labels) EXPECT_GT(wrong[0], 0) << site << (f64 ? " f64" : " f32");
-        if (std::string_view(site) != "kmeans.centroid") EXPECT_GT(seen[1], 0) << site << (f64 ? " f64" : " f32");
-        std::printf("%s %s: off %d wrong; on %d wrong, %d seen\n", f64 ? "f64" : "f32", site, wrong[0], wrong[1], seen[1]);
+        EXPECT_GE(wrong[0], reaches_labels ? 1 : 0) << site << (f64 ? " f64" : " f32");
+        EXPECT_GE(seen[1], std::string_view(site) != "kmeans.centroid" ? 1 : 0) << site << (f64 ? " f64" : " f32");
       }
     };
     if (f64)

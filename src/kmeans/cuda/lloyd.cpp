@@ -63,6 +63,7 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   place_.column_sums = take((columns + 4) * 8);
   place_.sections = take(std::int64_t{shape_.sections} * static_cast<std::int64_t>(sizeof(section_result)));
   place_.ticket = take(4);
+  place_.factors = take(columns * 8);
   place_.inertia = take(k_most_blocks * 8);
   place_.state = take(sizeof(loop_state));
   place_.given = take(k * points.n * size);
@@ -70,6 +71,11 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   place_.bytes = end;
   memory_ = ballast::cuda::device_buffer(device_, end, call_.order());
   device_->zero(memory_.data(), end, call_.order());
+  std::vector<unsigned long long> factors;
+  for (int w = 0; w < points.words; ++w) {
+    for (int c = 0; c < points.columns; ++c) factors.push_back(signature_weight(c, w));
+  }
+  device_->copy(at<void>(place_.factors), factors.data(), columns * 8, call_.order());
   for (auto& each : labels_) each = ballast::cuda::device_buffer(device_, points.m * 4, call_.order());
 }
 
@@ -135,6 +141,7 @@ void lloyd<T>::launch_pass(const kernels& with, bool on_device, T* scores) {
   a.sums = at<unsigned long long>(place_.sums[sums_]);
   a.members = at<unsigned long long>(place_.members[sums_]);
   a.totals = at<pass_totals>(place_.totals[sums_]);
+  a.factors = at<unsigned long long>(place_.factors);
   a.inertia = at<double>(place_.inertia);
   a.events = call_.events();
   a.state = on_device ? at<loop_state>(place_.state) : nullptr;
@@ -212,11 +219,11 @@ bool lloyd<T>::read_sums(cluster_sums& total) const {
     if (total.weights.size() != 0) total.weights[j] = value(points.n);
     total.members[j] = static_cast<std::int64_t>(members[static_cast<std::size_t>(j)]);
   }
-  total.changed = static_cast<std::int64_t>(totals.changed);
-  total.changed_twin = points.m - static_cast<std::int64_t>(totals.same);
+  total.changed = static_cast<std::int64_t>(totals.changed());
+  total.changed_twin = points.m - static_cast<std::int64_t>(totals.same());
   if (!what_.check) return true;
-  return found == expected && labelled == totals.labelled_signature && all == what_.members && all == totals.members &&
-         labelled_members == totals.labelled_members && total.changed == total.changed_twin;
+  return found == expected && labelled == totals.quantities[1] && all == what_.members &&
+         all + (labelled_members << 32) == totals.quantities[2] && total.changed == total.changed_twin;
 }
 
 template <class T>

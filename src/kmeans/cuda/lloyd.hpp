@@ -92,8 +92,8 @@ class lloyd {
   ballast::cuda::device_buffer memory_;
   ballast::cuda::device_buffer labels_[2];
   struct {
-    std::int64_t packed, columns, rows[2], twins[2], limits, bound, sums[2], members[2], totals[2], column_sums, sections, ticket, inertia,
-        state, given, given_twin, bytes;
+    std::int64_t packed, columns, rows[2], twins[2], limits, bound, sums[2], members[2], totals[2], column_sums, sections, ticket, factors,
+        inertia, state, given, given_twin, bytes;
   } place_{};
   int current_ = 0;    // of labels_
   int rows_ = 0;       // which rows the panel is made of

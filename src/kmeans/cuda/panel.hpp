@@ -65,16 +65,16 @@ struct panel {
   panel_shape shape;
 };
 
-// What the blocks of a pass add up in integers.
+// What the blocks of a pass add up in integers: over all points, modulo 2^64.
 struct pass_totals {
-  unsigned long long changed;             // labels that differ from the pass before
-  unsigned long long same;                // and those that do not
-  unsigned long long members;             // points of positive weight
-  unsigned long long labelled_members;    // Σ label over them
-  unsigned long long signature;           // Σ signature
-  unsigned long long labelled_signature;  // Σ label · signature
-  unsigned long long looks;               // rows that got a second look
-  unsigned long long scans;               // and those for which all centroids were looked at
+  // Σ signature; Σ label · signature; points of positive weight, and in the upper half Σ label over them; labels that are as before, and in
+  // the upper half those that differ.
+  unsigned long long quantities[4];
+  unsigned long long looks;  // rows that got a second look
+  unsigned long long scans;  // and those for which many centroids were looked at
+
+  BALLAST_HD constexpr unsigned long long same() const { return quantities[3] & 0xffffffffu; }
+  BALLAST_HD constexpr unsigned long long changed() const { return quantities[3] >> 32; }
 };
 
 // Kinds of checks, for events.

@@ -187,10 +187,17 @@ __device__ __noinline__ nearest scan(const T* x, const T* rows, int n, int strid
   return best;
 }
 
-// What a thread adds up over its rows.
+// What the threads add up over rows. The four lanes of a row share the work: lane t adds up quantity t.
+enum class quantity : int {
+  signature,           // Σ signature
+  labelled_signature,  // Σ label · signature
+  members,             // points of positive weight, and Σ label over them, modulo 2^32, in the upper half
+  changes,             // labels that are as before, and in the upper half those that differ
+};
+inline constexpr int k_quantities = 4;
+
 struct tally {
-  unsigned changed, same;
-  unsigned long long members, labelled_members, signature, labelled_signature;
+  unsigned long long sum;  // of the lane's quantity
   double inertia;
 };
 
@@ -239,14 +246,20 @@ struct pass {
   const pass_arguments<T>& a;
   memory shared;
   int lane, g, t;
+  int warp;  // by a shuffle, which tells the compiler that it is the same in all lanes
   tally counted{};
   int waiting = 0;  // rows in the queue of this warp
 
   __device__ __forceinline__ explicit pass(const launch& from)
-      : given(from), a(from.arguments), lane(static_cast<int>(threadIdx.x % 32)), g(lane / 4), t(lane % 4) {
+      : given(from),
+        a(from.arguments),
+        lane(static_cast<int>(threadIdx.x % 32)),
+        g(lane / 4),
+        t(lane % 4),
+        warp(__shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0)) {
     unsigned char* const at = arch::shared_memory();
     shared.block = reinterpret_cast<unsigned long long*>(at);
-    shared.queue = reinterpret_cast<postponed*>(at + k_block_words * 8) + static_cast<int>(threadIdx.x / 32) * pass_queue_rows<T>(P);
+    shared.queue = reinterpret_cast<postponed*>(at + k_block_words * 8) + warp * pass_queue_rows<T>(P);
     shared.limbs = reinterpret_cast<std::int32_t*>(at + k_block_words * 8 + P.warps * pass_queue_rows<T>(P) * k_postponed_bytes);
     shared.members = reinterpret_cast<std::uint32_t*>(shared.limbs + 2 * P.words * entries());
   }
@@ -474,10 +487,16 @@ struct pass {
       } else {
         listed = __ballot_sync(0xffffffffu, rows[q].first == best) >> (4 * g) & 15u;
       }
-      // Equal scores in f64: the lowest index.
-      int index = (listed >> t & 1u) != 0 ? rows[q].first_index : 0x7fffffff;
-      index = min(index, __shfl_xor_sync(0xffffffffu, index, 1));
-      index = min(index, __shfl_xor_sync(0xffffffffu, index, 2));
+      int index = rows[q].first_index;
+      if constexpr (sizeof(T) == 4) {
+        // If several are listed the row gets a second look.
+        index = __shfl_sync(0xffffffffu, index, __ffs(static_cast<int>(listed)) - 1, 4);
+      } else {
+        // Equal scores: the lowest index.
+        if ((listed >> t & 1u) == 0) index = 0x7fffffff;
+        index = min(index, __shfl_xor_sync(0xffffffffu, index, 1));
+        index = min(index, __shfl_xor_sync(0xffffffffu, index, 2));
+      }
       given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_label, here(tile, tiles, q, k_groups),
                    reinterpret_cast<std::uint32_t*>(&index));
       // A label that was struck must not reach beyond the centroids; the distance tells.
@@ -563,7 +582,7 @@ struct pass {
         if ((entry.what & k_added) != 0) self.add_row(entry.row, entry.candidate[0], true);
         self.add_row(entry.row, found.index, false);
       }
-      if (self.lane == 0)
+      if (self.lane < 4)
         self.commit(entry.row, found.index, static_cast<T>(0.5 * (static_cast<double>(a.points.norm[entry.row]) - found.distance)),
                     found.distance);
     }
@@ -573,12 +592,7 @@ struct pass {
   __device__ __forceinline__ void empty_queue() {
     const tally made = decide_queue(given, waiting);
     waiting = 0;
-    counted.changed += made.changed;
-    counted.same += made.same;
-    counted.members += made.members;
-    counted.labelled_members += made.labelled_members;
-    counted.signature += made.signature;
-    counted.labelled_signature += made.labelled_signature;
+    counted.sum += made.sum;
     counted.inertia += made.inertia;
   }
 
@@ -740,27 +754,29 @@ struct pass {
           }
         }
       }
-      if (t == q % 4 && decided) commit(begin + g, own_label, own_score, static_cast<double>(distance));
+      if (decided) commit(begin + g, own_label, own_score, static_cast<double>(distance));
     }
   }
 
-  // Stores the label of row i, by one lane.
+  // What lane t adds up for row i with this label.
+  __device__ __forceinline__ unsigned long long quantity_of(std::int64_t i, int label, T weight) const {
+    if (t <= static_cast<int>(quantity::labelled_signature)) {
+      if constexpr (!k_checks || P.sums == sum_memory::none) return 0;
+      const unsigned long long signature = arch::load_table(a.points.signature + i);
+      return t == 0 ? signature : static_cast<unsigned long long>(label) * signature;
+    }
+    if (t == static_cast<int>(quantity::members)) return weight > 0 ? 1ull + (static_cast<unsigned long long>(label) << 32) : 0;
+    const int before = a.previous != nullptr ? arch::load_table(a.previous + i) : -1;
+    return before == label ? 1ull : 1ull << 32;
+  }
+
+  // Stores the label of row i; by the four lanes of a row.
   __device__ __forceinline__ void commit(std::int64_t i, int label, T score, double distance) {
     const T weight = weight_of(i);
-    const int before = a.previous != nullptr ? a.previous[i] : -1;
-    counted.changed += before != label ? 1 : 0;
-    if (before == label) ++counted.same;
-    counted.inertia += static_cast<double>(weight) * distance;
-    a.labels[i] = label;
-    if (a.scores != nullptr) a.scores[i] = score;
-    if constexpr (k_checks && P.sums != sum_memory::none) {
-      const unsigned long long signature = a.points.signature[i];
-      const unsigned member = weight > 0 ? 1 : 0;
-      counted.signature += signature;
-      counted.labelled_signature += static_cast<unsigned long long>(label) * signature;
-      counted.members += member;
-      counted.labelled_members += static_cast<unsigned>(label) * member;
-    }
+    counted.sum += quantity_of(i, label, weight);
+    if (t == 0) counted.inertia += static_cast<double>(weight) * distance;
+    if (t == 1) a.labels[i] = label;
+    if (t == 2 && a.scores != nullptr) a.scores[i] = score;
   }
 
   // ---- Sums in shared memory ----
@@ -773,30 +789,26 @@ struct pass {
     return word_of(shared.limbs[2 * w * entries() + e], shared.limbs[(2 * w + 1) * entries() + e], a.points.bits);
   }
 
-  struct marks {
-    unsigned long long signature, labelled_signature, members, labelled_members;
-    int changed;  // by how much more labels differ from the pass before
-  };
-
-  // Whether the block's sums have the signature of the rows that were added to them; all threads get the answer. Called by all.
-  __device__ __forceinline__ bool sums_fit(const marks& expected) const {
-    unsigned long long off[4] = {0 - expected.signature, 0 - expected.labelled_signature, 0 - expected.members,
-                                 0 - expected.labelled_members};
-    for (int e = static_cast<int>(threadIdx.x); e < entries(); e += k_threads) {
+  // Whether the block's sums have the signature of the rows that were added to them: `expected` is this thread's part of quantity t. All
+  // threads get the answer. Called by all.
+  __device__ __forceinline__ bool sums_fit(unsigned long long expected) const {
+    unsigned long long off[3] = {};
+    for (int e = static_cast<int>(threadIdx.x); e < a.centroids.shape.k * pitch(); e += k_threads) {
       const int j = e / pitch(), at = e % pitch();
       const int f = P.weighted && at == pitch() - 1 ? a.points.n : at;
-      if (f >= a.points.columns || j == a.centroids.shape.k) continue;
+      if (f >= a.points.columns) continue;
       unsigned long long sum = 0;
-      for (int w = 0; w < P.words; ++w) sum += signature_weight(f, w) * static_cast<unsigned long long>(word(e, w));
+      for (int w = 0; w < P.words; ++w)
+        sum += arch::load_table(a.factors + w * a.points.columns + f) * static_cast<unsigned long long>(word(e, w));
       off[0] += sum;
       off[1] += static_cast<unsigned long long>(j) * sum;
     }
-    for (int j = static_cast<int>(threadIdx.x); j < a.centroids.shape.k; j += k_threads) {
-      off[2] += shared.members[j];
-      off[3] += static_cast<unsigned long long>(j) * shared.members[j];
-    }
+    for (int j = static_cast<int>(threadIdx.x); j < a.centroids.shape.k; j += k_threads)
+      off[2] += shared.members[j] + (static_cast<unsigned long long>(j) * shared.members[j] << 32);
+    // In the upper half of the members only the sum modulo 2^32 has a meaning.
+    for (int v = 0; v < 3; ++v) off[v] -= t == v ? expected : 0;
     const unsigned long long total = ballast::cuda::add_block<k_threads>(off, shared.block);
-    return __syncthreads_or(threadIdx.x < 4 && total != 0) == 0;
+    return __syncthreads_or(threadIdx.x < 3 && total != 0) == 0;
   }
 
   // Adds the block's sums to those of all blocks and clears them.
@@ -821,15 +833,16 @@ struct pass {
   }
 
   // Decides and adds the rows of the tiles [from, to) of this block again: the sums, or a label on its way to memory, may have been struck.
-  __device__ __noinline__ static marks add_again(const launch& given, std::int64_t from, std::int64_t to) {
+  // Returns this thread's part of quantity t over these rows, for t = changes the difference that new labels make.
+  __device__ __noinline__ static unsigned long long add_again(const launch& given, std::int64_t from, std::int64_t to) {
     return pass(given).add_interval(from, to);
   }
-  __device__ __forceinline__ marks add_interval(std::int64_t from, std::int64_t to) const {
+  __device__ __forceinline__ unsigned long long add_interval(std::int64_t from, std::int64_t to) const {
     clear_sums();
     __syncthreads();
-    marks expected{};
+    unsigned long long sum = 0;
     for (std::int64_t tile = from; tile < to; tile += gridDim.x) {
-      const std::int64_t first = tile * k_rows_of_block + static_cast<std::int64_t>(threadIdx.x / 32) * k_rows;
+      const std::int64_t first = tile * k_rows_of_block + static_cast<std::int64_t>(warp) * k_rows;
 #pragma unroll 1
       for (std::int64_t begin = first; begin < min(first + k_rows, a.points.m); begin += 8) {
         int label = 0;
@@ -840,27 +853,26 @@ struct pass {
         }
         static_cast<void>(add_rows(begin, label));
         const std::int64_t i = begin + g;
-        if (t != 0 || i >= a.points.m) continue;
-        add_member(label, weight_of(i));
-        const std::int32_t old = a.labels[i];
-        if (old != label) {
-          const std::int32_t before = a.previous != nullptr ? a.previous[i] : -1;
-          expected.changed += (before != label ? 1 : 0) - (before != old ? 1 : 0);
+        const bool there = i < a.points.m;
+        const T weight = weight_of(i);
+        const std::int32_t old = there ? a.labels[i] : label;
+        __syncwarp();  // all lanes of a row have read its old label
+        if (!there) continue;
+        if (t == 0) add_member(label, weight);
+        if (t == static_cast<int>(quantity::changes)) {
+          sum += quantity_of(i, label, weight) - quantity_of(i, old, weight);
           a.labels[i] = label;
+        } else {
+          sum += quantity_of(i, label, weight);
         }
-        const unsigned member = weight_of(i) > 0 ? 1 : 0;
-        expected.signature += a.points.signature[i];
-        expected.labelled_signature += static_cast<unsigned long long>(label) * a.points.signature[i];
-        expected.members += member;
-        expected.labelled_members += static_cast<unsigned>(label) * member;
       }
     }
     __syncthreads();
-    return expected;
+    return sum;
   }
 
   // Verifies the sums of the tiles [from, to) and empties them. Called by all threads.
-  __device__ __forceinline__ void close_interval(std::int64_t from, std::int64_t to, marks& mark) {
+  __device__ __forceinline__ void close_interval(std::int64_t from, std::int64_t to, unsigned long long& mark) {
     __syncthreads();  // all rows have been added
     if constexpr (Injector::enabled) {
       const std::int64_t tiles = (a.points.m + k_rows_of_block - 1) / k_rows_of_block;
@@ -871,24 +883,17 @@ struct pass {
       __syncthreads();
     }
     if constexpr (k_checks) {
-      bool fits = sums_fit({counted.signature - mark.signature, counted.labelled_signature - mark.labelled_signature,
-                            counted.members - mark.members, counted.labelled_members - mark.labelled_members, 0});
+      bool fits = sums_fit(counted.sum - mark);
       if (!fits) {
-        marks made{};
         for (int number = 0; number < a.repeats && !fits; ++number) {
-          made = add_again(given, from, to);
-          counted.changed += static_cast<unsigned>(made.changed);
-          counted.same -= static_cast<unsigned>(made.changed);
-          fits = sums_fit(made);
+          const unsigned long long made = add_again(given, from, to);
+          // What was counted for these rows may be what was wrong.
+          counted.sum = (t == static_cast<int>(quantity::changes) ? counted.sum : mark) + made;
+          fits = sums_fit(counted.sum - mark);
         }
-        // What was counted for these rows may be what was wrong.
-        counted.signature = mark.signature + made.signature;
-        counted.labelled_signature = mark.labelled_signature + made.labelled_signature;
-        counted.members = mark.members + made.members;
-        counted.labelled_members = mark.labelled_members + made.labelled_members;
         if (threadIdx.x == 0) report(given, check::sums, from * k_rows_of_block, fits);
       }
-      mark = {counted.signature, counted.labelled_signature, counted.members, counted.labelled_members, 0};
+      mark = counted.sum;
     }
     flush();
   }
@@ -905,7 +910,7 @@ struct pass {
     const std::int64_t tiles = (a.points.m + k_rows_of_block - 1) / k_rows_of_block;
     constexpr int most = k_flush_rows / k_rows_of_block > 0 ? k_flush_rows / k_rows_of_block : 1;
     static_assert(k_rows_of_block <= k_flush_rows);
-    marks mark{};
+    unsigned long long mark = 0;
     if constexpr (P.sums == sum_memory::shared) {
       clear_sums();
       __syncthreads();
@@ -913,7 +918,7 @@ struct pass {
     std::int64_t from = blockIdx.x;
     int since = 0;
     for (std::int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-      const std::int64_t first = tile * k_rows_of_block + static_cast<std::int64_t>(threadIdx.x / 32) * k_rows;
+      const std::int64_t first = tile * k_rows_of_block + static_cast<std::int64_t>(warp) * k_rows;
       prefetch(first + static_cast<std::int64_t>(gridDim.x) * k_rows_of_block);
       work(first, tile, tiles);
       if (waiting + k_queued_rows > pass_queue_rows<T>(P)) empty_queue();
@@ -935,11 +940,11 @@ struct pass {
 
   // Adds what the threads have counted to the totals.
   __device__ __forceinline__ void finish() {
-    unsigned long long sums[6] = {counted.changed,          counted.same,      counted.members,
-                                  counted.labelled_members, counted.signature, counted.labelled_signature};
+    unsigned long long sums[k_quantities];
+    for (int v = 0; v < k_quantities; ++v) sums[v] = t == v ? counted.sum : 0;
     __syncthreads();
     const unsigned long long total = ballast::cuda::add_block<k_threads>(sums, shared.block);
-    if (threadIdx.x < 6 && total != 0) arch::add_global(reinterpret_cast<unsigned long long*>(a.totals) + threadIdx.x, total);
+    if (threadIdx.x < k_quantities && total != 0) arch::add_global(a.totals->quantities + threadIdx.x, total);
     __syncthreads();
     double spent[1] = {counted.inertia};
     const double sum = ballast::cuda::add_block<k_threads>(spent, reinterpret_cast<double*>(shared.block));

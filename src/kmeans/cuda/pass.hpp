@@ -37,7 +37,8 @@ struct pass_arguments {
   unsigned long long* sums;      // k × words × columns
   unsigned long long* members;   // k
   pass_totals* totals;
-  double* inertia;  // of each block: Σ weight · ‖x − c‖²
+  const unsigned long long* factors;  // words × columns: signature_weight
+  double* inertia;                    // of each block: Σ weight · ‖x − c‖²
   ballast::cuda::event_ring* events;
   const loop_state* state;  // null: no iterations on the device
   int repeats;              // abft::attempts

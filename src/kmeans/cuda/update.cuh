@@ -279,9 +279,9 @@ struct update {
       if (threadIdx.x == 0) {
         const unsigned long long* const sums = a.column_sums + P.words * columns;
         const pass_totals& t = *a.totals;
-        fits = fits && arch::load_keep(sums) == t.labelled_signature && arch::load_keep(sums + 1) == a.expected_members &&
-               arch::load_keep(sums + 1) == t.members && arch::load_keep(sums + 2) == t.labelled_members &&
-               t.changed + t.same == static_cast<unsigned long long>(a.points.m);
+        const unsigned long long members = arch::load_keep(sums + 1), labelled = arch::load_keep(sums + 2);
+        fits = fits && arch::load_keep(sums) == t.quantities[1] && members == a.expected_members &&
+               members + (labelled << 32) == t.quantities[2] && t.changed() + t.same() == static_cast<unsigned long long>(a.points.m);
       }
     }
     const bool wrong = __syncthreads_or(fits ? 0 : 1) != 0;
@@ -330,9 +330,11 @@ struct update {
         reason = stop_reason::empty_cluster;
       } else {
         state.shift = shift;
-        state.changed = a.totals->changed;
+        state.changed = a.totals->changed();
         ++state.iterations;
-        reason = a.totals->changed == 0 ? stop_reason::labels_unchanged : shift <= a.tolerance ? stop_reason::tolerance : stop_reason::none;
+        reason = a.totals->changed() == 0 ? stop_reason::labels_unchanged
+                 : shift <= a.tolerance   ? stop_reason::tolerance
+                                          : stop_reason::none;
       }
     }
     state.reason = static_cast<std::uint32_t>(reason);
