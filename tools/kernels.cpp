@@ -47,7 +47,7 @@ using kernel_list = std::vector<cuda::kernel_request> (*)(const cuda::capabiliti
 // The catalogue: what `check` and `ptx` compile. The algorithms' kernels, and the one that calls all of src/abft.
 std::vector<cuda::kernel_request> catalogue(const cuda::capabilities& on) {
   std::vector<cuda::kernel_request> list = fft::cuda::checked_kernels(on);
-  for (cuda::kernel_request& each : kmeans::cuda::engine_kernels()) list.push_back(std::move(each));
+  for (cuda::kernel_request& each : kmeans::cuda::checked_kernels(on)) list.push_back(std::move(each));
   list.push_back({.header = "cuda/probe.cuh", .expression = "ballast::cuda::abft_kernel<64>", .threads = 64});
   return list;
 }
@@ -55,7 +55,7 @@ std::vector<cuda::kernel_request> catalogue(const cuda::capabilities& on) {
 // What the bundle holds.
 std::vector<cuda::kernel_request> common(const cuda::capabilities& on) {
   std::vector<cuda::kernel_request> list = fft::cuda::common_kernels(on);
-  for (cuda::kernel_request& each : kmeans::cuda::engine_kernels()) list.push_back(std::move(each));
+  for (cuda::kernel_request& each : kmeans::cuda::checked_kernels(on)) list.push_back(std::move(each));
   return list;
 }
 

@@ -28,6 +28,7 @@ struct algorithm {
 };
 
 const algorithm& fft_algorithm();
+const algorithm& kmeans_algorithm();
 
 std::span<const algorithm* const> algorithms();
 

@@ -1,8 +1,12 @@
 // Names, threads and shared memory of the kernels.
 #include "kmeans/cuda/kernels.hpp"
 
+#include <algorithm>
 #include <string>
 #include <type_traits>
+#include <utility>
+
+#include <ballast/kmeans.hpp>
 
 #include "cuda/expression.hpp"
 #include "kmeans/cuda/source.hpp"
@@ -144,14 +148,47 @@ auto kernel_names<T>::all(int words, bool instrumented) -> std::vector<request> 
 template struct kernel_names<float>;
 template struct kernel_names<double>;
 
-std::vector<ballast::cuda::kernel_request> engine_kernels() {
-  std::vector<ballast::cuda::kernel_request> made = kernel_names<float>::all(1, false);
-  for (const auto& more : {kernel_names<double>::all(2, false)}) made.insert(made.end(), more.begin(), more.end());
-  // Features of f32 with few large values.
-  made.push_back(kernel_names<float>::columns(kernel_names<float>::work::totals_two_words, false));
-  made.push_back(kernel_names<float>::fold(kernel_names<float>::work::totals_two_words));
-  made.push_back(kernel_names<float>::facts(2, false));
-  made.push_back(kernel_names<float>::labelled(2));
+std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, const ballast::cuda::capabilities& on, bool instrumented) {
+  std::vector<ballast::cuda::kernel_request> made =
+      what.f64 ? kernel_names<double>::all(what.words, instrumented) : kernel_names<float>::all(what.words, instrumented);
+  // Seeding is not struck unless a test asks for it.
+  if (instrumented) made.push_back(what.f64 ? kernel_names<double>::seeding(8, false) : kernel_names<float>::seeding(8, false));
+  pass_problem with_sums = what;
+  with_sums.sums = true;
+  const pass_policy chosen = choose_pass(with_sums, on);
+  made.push_back(pass_request(with_sums, chosen, instrumented));
+  made.push_back(update_request(with_sums, instrumented));
+  pass_problem labels = what;
+  labels.sums = false;
+  pass_policy without = chosen;
+  without.sums = sum_memory::none;
+  made.push_back(pass_request(labels, without, instrumented));
+  return made;
+}
+
+std::vector<std::string> benchmark_problems() {
+  return {"kmeans_f32_m131072_n8_k8",       "kmeans_f32_m131072_n64_k8",     "kmeans_f32_m131072_n128_k128",
+          "kmeans_f32_m1048576_n16_k64",    "kmeans_f32_m10485760_n32_k64",  "kmeans_f32_m1048576_n128_k128",
+          "kmeans_f32_m1048576_n64_k1024",  "kmeans_f32_m262144_n256_k1024", "kmeans_f32_m65536_n1024_k256",
+          "kmeans_f32_m4194304_n128_k1000", "kmeans_f64_m1048576_n16_k64",   "kmeans_f64_m1048576_n128_k128",
+          "kmeans_f64_m4194304_n128_k1000"};
+}
+
+std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& on) {
+  std::vector<ballast::cuda::kernel_request> made;
+  const auto add = [&](const pass_problem& what) {
+    for (ballast::cuda::kernel_request& each : kernels_of(what, on, false)) {
+      if (std::ranges::find(made, each) == made.end()) made.push_back(std::move(each));
+    }
+  };
+  for (const std::string& token : benchmark_problems()) {
+    const problem each = parse_token(token);
+    const bool f64 = each.precision == precision::f64;
+    for (const bool check : {true, false}) add({f64, each.n, each.k, f64 ? 2 : 1, false, check, true});
+  }
+  add({false, 16, 64, 2, false, true, true});
+  add({false, 16, 64, 1, true, true, true});
+  add({true, 16, 64, 2, true, true, true});
   return made;
 }
 

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "cuda/device.hpp"
+#include "kmeans/cuda/choose_policy.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -31,7 +33,14 @@ struct kernel_names {
   static std::vector<request> all(int words, bool instrumented);
 };
 
-// The kernels around a pass, for every precision: in the bundle, and checked for registers and spills.
-std::vector<ballast::cuda::kernel_request> engine_kernels();
+// What a problem loads: fit, predict and transform. `sums` of the problem is ignored.
+std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, const ballast::cuda::capabilities& on, bool instrumented);
+
+// Tokens of the benchmark set: what gpu-check times.
+std::vector<std::string> benchmark_problems();
+
+// The kernels of the benchmark set, with and without protection, and those of features with few large values: in the bundle, and checked
+// for registers and spills. Each once.
+std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& on);
 
 }  // namespace ballast::kmeans::cuda

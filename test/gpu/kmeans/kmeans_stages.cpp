@@ -1,0 +1,115 @@
+// K-Means as gpu-check knows it: its problems and their kernels.
+#include "kmeans_stages.hpp"
+
+#include "algorithm.hpp"
+#include "core/counter_rng.hpp"
+#include "inject/injector.hpp"
+#include "kmeans/cuda/kernels.hpp"
+#include "output.hpp"
+
+namespace ballast::gpu_check {
+namespace clusters {
+
+std::vector<std::string> verified_set(bool quick) {
+  std::vector<std::string> made = {"kmeans_f32_m1000_n1_k1",  "kmeans_f32_m5000_n3_k7",    "kmeans_f32_m1797_n64_k10",
+                                   "kmeans_f32_m20000_n8_k8", "kmeans_f32_m20001_n17_k33", "kmeans_f32_m10000_n40_k300",
+                                   "kmeans_f64_m5000_n3_k7",  "kmeans_f64_m1797_n64_k10",  "kmeans_f64_m10001_n17_k33"};
+  if (quick) return made;
+  for (const char* more : {"kmeans_f32_m131072_n8_k8", "kmeans_f32_m131072_n128_k128", "kmeans_f32_m65536_n256_k1024",
+                           "kmeans_f32_m16384_n1024_k256", "kmeans_f64_m65536_n128_k128", "kmeans_f64_m16384_n300_k100"})
+    made.emplace_back(more);
+  return made;
+}
+
+std::vector<std::string> sanitized_set() { return {"kmeans_f32_m1500_n5_k7", "kmeans_f32_m1200_n40_k90", "kmeans_f64_m1500_n5_k7"}; }
+
+std::vector<std::string> timed_set(bool quick) {
+  std::vector<std::string> made = kmeans::cuda::benchmark_problems();
+  if (quick) made.resize(4);
+  return made;
+}
+
+template <class T>
+std::vector<T> points_of(const kmeans::problem& what, std::int64_t centres, std::uint64_t seed) {
+  // The sum of four uniform numbers of 16 bits, with variance 1.
+  const auto normal = [&](std::uint64_t stream, std::uint64_t i) {
+    const std::uint64_t bits = core::random_bits(seed, stream, i);
+    double sum = 0;
+    for (int part = 0; part < 4; ++part) sum += static_cast<double>(bits >> (16 * part) & 0xffff) * 0x1p-16;
+    return (sum - 2) * 1.7320508;
+  };
+  std::vector<T> made(static_cast<std::size_t>(what.m * what.n));
+  for (std::int64_t i = 0; i < what.m; ++i) {
+    const std::uint64_t centre =
+        centres > 0 ? core::random_bits(seed, 9, static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(centres) : 0;
+    for (std::int64_t f = 0; f < what.n; ++f) {
+      const auto e = static_cast<std::uint64_t>(i * what.n + f);
+      double x = normal(1, e);
+      if (centres > 0) x = 0.4 * x + 2 * normal(2, centre * static_cast<std::uint64_t>(what.n) + static_cast<std::uint64_t>(f));
+      made[e] = static_cast<T>(x);
+    }
+  }
+  return made;
+}
+
+template std::vector<float> points_of(const kmeans::problem&, std::int64_t, std::uint64_t);
+template std::vector<double> points_of(const kmeans::problem&, std::int64_t, std::uint64_t);
+
+namespace {
+
+// Each problem with and without protection; those that are struck also with kernels that can be.
+int record(test::recording_device& on, const settings& wanted) {
+  const auto add = [&](const std::string& token, bool weighted, bool wide) {
+    const kmeans::problem what = kmeans::parse_token(token);
+    const bool f64 = what.precision == precision::f64;
+    on.user = token;
+    for (const bool check : {true, false}) {
+      for (const ballast::cuda::kernel_request& each : kmeans::cuda::kernels_of(
+               {f64, what.n, what.k, f64 || wide ? 2 : 1, weighted, check, true}, on.about(), inject::active_injector::enabled))
+        (void)on.load(each);
+      if (inject::active_injector::enabled)
+        for (const ballast::cuda::kernel_request& each :
+             kmeans::cuda::kernels_of({f64, what.n, what.k, f64 || wide ? 2 : 1, weighted, check, true}, on.about(), false))
+          (void)on.load(each);
+    }
+  };
+  if (!wanted.tokens.empty()) {
+    for (const std::string& token : wanted.tokens) add(token, false, false);
+    return 0;
+  }
+  for (const std::string& token : verified_set(wanted.quick)) add(token, false, false);
+  for (const std::string& token : sanitized_set()) {
+    add(token, false, false);
+    add(token, true, false);
+    add(token, false, true);
+  }
+  if (!inject::active_injector::enabled)
+    for (const std::string& token : timed_set(wanted.quick)) add(token, false, false);
+  return 0;
+}
+
+void list(const settings& wanted) {
+  const auto print = [](const char* stage, const std::vector<std::string>& tokens) {
+    for (const std::string& token : tokens) {
+      (void)kmeans::parse_token(token);
+      row("problem").add("stage", stage).add("token", token).print();
+    }
+  };
+  print("accuracy", verified_set(wanted.quick));
+  print("sanitize", sanitized_set());
+  print("bench", timed_set(wanted.quick));
+}
+
+}  // namespace
+}  // namespace clusters
+
+const algorithm& kmeans_algorithm() {
+  static const algorithm made = {.name = "kmeans",
+                                 .stages = {{"verify", clusters::verify}, {"sanitize", clusters::sanitize}, {"bench", clusters::bench}},
+                                 .record = clusters::record,
+                                 .list = clusters::list,
+                                 .check_token = [](std::string_view text) { (void)kmeans::parse_token(text); }};
+  return made;
+}
+
+}  // namespace ballast::gpu_check

@@ -1,0 +1,31 @@
+// The stages of K-Means. Each prints rows (output.hpp) until it is done or its time is over.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ballast/kmeans.hpp>
+
+#include "stages.hpp"
+#include "support/devices.hpp"
+
+namespace ballast::gpu_check::clusters {
+
+// Rows of type "check": one for each case, with `pass`. Returns the failed cases. Groups: accuracy, clean, faults.
+int verify(const settings& wanted, const time_limit& limit);
+// A few calls of small problems in every manner, for compute-sanitizer.
+int sanitize(const settings& wanted, const time_limit& limit);
+// Rows of type "iteration": milliseconds of one Lloyd iteration, and of the preparation of the points, without protection and with it.
+int bench(const settings& wanted, const time_limit& limit);
+
+// What is verified, sanitized and timed: tokens.
+std::vector<std::string> verified_set(bool quick);
+std::vector<std::string> sanitized_set();
+std::vector<std::string> timed_set(bool quick);
+
+// m × n numbers, nearly normal, around `centres` centres, or around 0 if that is 0. The same for the same arguments.
+template <class T>
+std::vector<T> points_of(const kmeans::problem& what, std::int64_t centres, std::uint64_t seed);
+
+}  // namespace ballast::gpu_check::clusters

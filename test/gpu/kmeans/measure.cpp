@@ -1,0 +1,121 @@
+// How fast is it? One Lloyd iteration: the difference between runs of many and of few, of the same points on the device.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "../../../bench/gpu.hpp"
+#include "kmeans/contract.hpp"
+#include "kmeans_stages.hpp"
+#include "output.hpp"
+
+namespace ballast::gpu_check::clusters {
+namespace {
+
+namespace gpu = bench::gpu;
+
+constexpr int k_few = 4, k_many = 36, k_rounds = 5;
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+// One engine with its call.
+template <class T>
+struct runner {
+  execution how;
+  inject::active_injector injector;
+  run::recorder seen;
+  std::unique_ptr<kmeans::engine<T>> engine;
+  kmeans::frame<T> frame;
+
+  runner(matrix_view<const T> points, std::int64_t k, protection level)
+      : how{.backend = backend::cuda, .protection = level, .stream = gpu::stream()},
+        injector(nullptr, "kmeans"),
+        seen("bench", backend::cuda, "row_checksum", how, injector),
+        engine(kmeans::cuda::make_engine(kmeans::call<T>{points, {}, k, how, seen, injector})) {
+    frame.scale = T(0.25);
+    frame.shift.assign(static_cast<std::size_t>(points.columns), T(0));
+  }
+  // Milliseconds until the points are ready for iterations.
+  double prepare() {
+    const time_limit clock(0);
+    (void)engine->survey();
+    engine->place(frame);
+    (void)engine->measure();
+    gpu::synchronize();
+    return -clock.left() * 1e3;
+  }
+  // Milliseconds of so many iterations, and how many there were.
+  std::pair<double, int> run(const kmeans::sealed_centroids<T>& first, int iterations) {
+    gpu::synchronize();
+    const time_limit clock(0);
+    const auto made = engine->descend(first, iterations, abft::guarded_threshold(0.0));
+    return {-clock.left() * 1e3, made ? made->iterations : 0};
+  }
+};
+
+template <class T>
+int time(const std::string& token) {
+  const kmeans::problem what = kmeans::parse_token(token);
+  const std::vector<T> values = points_of<T>(what, 0, 11);
+  const gpu::buffer there(static_cast<std::int64_t>(values.size() * sizeof(T)));
+  gpu::copy(there.data(), values.data(), there.bytes());
+  gpu::synchronize();
+  const auto points = row_major(static_cast<const T*>(there.data()), what.m, what.n);
+  std::vector<T> start(values.begin(), values.begin() + what.k * what.n);
+  for (T& each : start) each *= T(0.25);
+  const kmeans::sealed_centroids<T> first(std::move(start));
+  int failed = 0;
+  runner<T> off(points, what.k, protection::off), correct(points, what.k, protection::correct);
+  std::vector<double> prepared[2], iterations[2];
+  for (int round = -1; round < k_rounds; ++round) {
+    for (const int which : {0, 1}) {
+      runner<T>& now = which == 0 ? off : correct;
+      const double preparation = now.prepare();
+      const auto few = now.run(first, k_few), many = now.run(first, k_many);
+      if (round < 0 || many.second <= few.second) continue;
+      prepared[which].push_back(preparation);
+      iterations[which].push_back((many.first - few.first) / (many.second - few.second));
+    }
+  }
+  for (const int which : {0, 1}) {
+    row line("iteration");
+    line.add("token", token).add("variant", which == 0 ? "off" : "correct");
+    if (iterations[which].empty()) {
+      line.add("refused", "no difference between few and many iterations");
+      ++failed;
+    } else {
+      line.add("milliseconds", median(iterations[which])).add("low", *std::ranges::min_element(iterations[which]));
+      line.add("high", *std::ranges::max_element(iterations[which])).add("preparation", median(prepared[which]));
+    }
+    line.print();
+  }
+  if (correct.seen.finish().verdict != verdict::clean) {
+    row("check").add("group", "bench").add("token", token).add("manner", "clean").add("pass", false).add("wrong", "a false alarm").print();
+    ++failed;
+  }
+  return failed;
+}
+
+}  // namespace
+
+int bench(const settings& wanted, const time_limit& limit) {
+  int failed = 0, skipped = 0;
+  for (const std::string& token : wanted.tokens.empty() ? timed_set(wanted.quick) : wanted.tokens) {
+    if (limit.over()) {
+      ++skipped;
+      continue;
+    }
+    try {
+      failed += kmeans::parse_token(token).precision == precision::f32 ? time<float>(token) : time<double>(token);
+    } catch (const std::exception& e) {
+      row("iteration").add("token", token).add("variant", "all").add("refused", e.what()).print();
+      ++failed;
+    }
+  }
+  if (skipped > 0) row("skipped").add("stage", "bench").add("cases", skipped).print();
+  return failed;
+}
+
+}  // namespace ballast::gpu_check::clusters

@@ -1,0 +1,333 @@
+// Is it right? Labels, sums and distances against the reference backend, clean data without a false alarm, faults at every site.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "../../../bench/gpu.hpp"
+#include "inject/injector.hpp"
+#include "inject/plan.hpp"
+#include "kmeans_stages.hpp"
+#include "output.hpp"
+
+namespace ballast::gpu_check::clusters {
+namespace {
+
+namespace gpu = bench::gpu;
+
+struct tally {
+  int failed = 0;
+  int skipped = 0;
+};
+
+// One case: printed when it ends. A failure says what was wrong.
+class one_case {
+ public:
+  one_case(tally& seen, std::string_view group, std::string_view token, std::string_view manner) : seen_(seen), line_("check") {
+    line_.add("group", group).add("token", token).add("manner", manner);
+  }
+  ~one_case() {
+    line_.add("seconds", -clock_.left()).add("pass", wrong_.empty());
+    if (!wrong_.empty()) {
+      line_.add("wrong", wrong_);
+      ++seen_.failed;
+    }
+    line_.print();
+  }
+  row& line() { return line_; }
+  void expect(bool holds, const std::string& what) {
+    if (!holds) wrong_ += (wrong_.empty() ? "" : "; ") + what;
+  }
+  template <class Body>
+  void guarded(const Body& body) {
+    try {
+      body();
+    } catch (const std::exception& e) {
+      expect(false, e.what());
+    }
+  }
+
+ private:
+  tally& seen_;
+  row line_;
+  std::string wrong_;
+  time_limit clock_{0};
+};
+
+template <class T>
+constexpr double k_u = std::numeric_limits<T>::epsilon() / 2;
+
+execution on(backend which, protection level = protection::correct, const inject::plan* faults = nullptr) {
+  return {.backend = which,
+          .threads = 1,
+          .protection = level,
+          .throw_on_uncorrectable = false,
+          .faults = faults,
+          .stream = which == tested ? gpu::stream() : nullptr};
+}
+
+// Points on the host and on the device.
+template <class T>
+struct subject {
+  kmeans::problem what;
+  std::vector<T> values, weights;
+  gpu::buffer there, weights_there;
+
+  subject(const std::string& token, std::int64_t centres, bool weighted = false) : what(kmeans::parse_token(token)) {
+    values = points_of<T>(what, centres, 5);
+    if (weighted)
+      for (std::int64_t i = 0; i < what.m; ++i) weights.push_back(static_cast<T>(i % 4 == 0 ? 0 : 0.25 * static_cast<double>(i % 7 + 1)));
+    upload();
+  }
+  void upload() {
+    const auto copied = [](const std::vector<T>& from) {
+      if (from.empty()) return gpu::buffer();
+      gpu::buffer made(static_cast<std::int64_t>(from.size() * sizeof(T)));
+      gpu::copy(made.data(), from.data(), made.bytes());
+      return made;
+    };
+    there = copied(values);
+    weights_there = copied(weights);
+    gpu::synchronize();
+  }
+  matrix_view<const T> host() const { return row_major(values.data(), what.m, what.n); }
+  matrix_view<const T> device() const { return row_major(static_cast<const T*>(there.data()), what.m, what.n); }
+  matrix_view<const T> first() const { return row_major(values.data(), what.k, what.n); }
+  std::span<const T> device_weights() const { return {static_cast<const T*>(weights_there.data()), weights.size()}; }
+  kmeans::options<T> options(int iterations, bool given, std::span<const T> w) const {
+    kmeans::options<T> made;
+    made.clusters = what.k;
+    made.weights = w;
+    made.max_iter = iterations;
+    made.tol = 0;
+    made.seed = 7;
+    if (given) {
+      made.init = kmeans::init::given;
+      made.centroids = first();
+    }
+    return made;
+  }
+};
+
+template <class T>
+double square_distance(matrix_view<const T> x, std::int64_t i, matrix_view<const T> c, std::int64_t j) {
+  double sum = 0;
+  for (std::int64_t f = 0; f < x.columns; ++f) {
+    const double d = static_cast<double>(x(i, f)) - static_cast<double>(c(j, f));
+    sum += d * d;
+  }
+  return sum;
+}
+
+std::string text(double value) {
+  char made[32];
+  std::snprintf(made, sizeof made, "%.3g", value);
+  return made;
+}
+
+void expect_clean(one_case& now, const report& seen) {
+  now.expect(seen.backend == tested, "ran on " + std::string(to_string(seen.backend)));
+  now.expect(seen.verdict == verdict::clean,
+             "verdict " + std::string(to_string(seen.verdict)) + " (" + std::to_string(seen.detected) + " detected)");
+}
+
+// Labels differ from the reference's only where two centroids are equally near but for rounding in the precision of the data.
+template <class T>
+void compare_labels(one_case& now, const subject<T>& held, const kmeans::prediction& ours, const kmeans::prediction& right) {
+  std::int64_t different = 0, wrong = 0;
+  for (std::int64_t i = 0; i < held.what.m; ++i) {
+    const auto p = static_cast<std::size_t>(i);
+    if (ours.labels[p] == right.labels[p]) continue;
+    ++different;
+    const double a = square_distance(held.host(), i, held.first(), ours.labels[p]),
+                 b = square_distance(held.host(), i, held.first(), right.labels[p]);
+    wrong += a - b > 16 * k_u<T> * (std::sqrt(static_cast<double>(held.what.n)) + 4) * (a + b + static_cast<double>(held.what.n)) ? 1 : 0;
+  }
+  now.line().add("near_ties", different);
+  now.expect(wrong == 0, std::to_string(wrong) + " labels are wrong");
+  now.expect(std::abs(ours.inertia - right.inertia) <= 1e-6 * right.inertia + 1e-300,
+             "inertia " + text(ours.inertia) + " for " + text(right.inertia));
+}
+
+template <class T>
+void accuracy(tally& seen, const std::string& token) {
+  const subject<T> held(token, 0);
+  {
+    one_case now(seen, "accuracy", token, "predict");
+    now.guarded([&] {
+      const auto ours = kmeans::predict(held.device(), held.first(), on(tested));
+      expect_clean(now, ours.report);
+      compare_labels(now, held, ours, kmeans::predict(held.host(), held.first(), on(backend::reference)));
+    });
+  }
+  {
+    one_case now(seen, "accuracy", token, "fit, 3 iterations");
+    now.guarded([&] {
+      const auto ours = kmeans::fit(held.device(), held.options(3, true, {}), on(tested));
+      expect_clean(now, ours.report);
+      const auto bare = kmeans::fit(held.device(), held.options(3, true, {}), on(tested, protection::off));
+      const auto right = kmeans::fit(held.host(), held.options(3, true, {}), on(backend::reference));
+      now.line().add("error", std::abs(ours.inertia / right.inertia - 1));
+      now.expect(std::abs(ours.inertia - right.inertia) <= 1e-4 * right.inertia,
+                 "inertia " + text(ours.inertia) + " for " + text(right.inertia));
+      now.expect(ours.iterations == right.iterations, "iterations " + std::to_string(ours.iterations));
+      now.expect(ours.labels == bare.labels && ours.inertia == bare.inertia, "protection changes the result");
+    });
+  }
+  if (held.what.m * held.what.n * held.what.k > std::int64_t{1} << 31) return;
+  {
+    one_case now(seen, "accuracy", token, "transform");
+    now.guarded([&] {
+      const auto ours = kmeans::transform(held.device(), held.first(), on(tested));
+      const auto right = kmeans::transform(held.host(), held.first(), on(backend::reference));
+      expect_clean(now, ours.report);
+      double worst = 0;
+      for (std::size_t e = 0; e < right.values.size(); ++e)
+        worst = std::max(worst, std::abs(static_cast<double>(ours.values.data()[e]) - static_cast<double>(right.values.data()[e])) /
+                                    (1 + static_cast<double>(right.values.data()[e])));
+      now.line().add("error", worst);
+      now.expect(worst <= 64 * k_u<T> * std::sqrt(static_cast<double>(held.what.n) + 8), "distances differ by " + text(worst));
+    });
+  }
+  {
+    one_case now(seen, "accuracy", token, "k-means++");
+    now.guarded([&] {
+      const auto ours = kmeans::fit(held.device(), held.options(1, false, {}), on(tested));
+      const auto right = kmeans::fit(held.host(), held.options(1, false, {}), on(backend::reference));
+      expect_clean(now, ours.report);
+      now.expect(std::abs(ours.inertia - right.inertia) <= 1e-3 * right.inertia + 1e-300,
+                 "inertia " + text(ours.inertia) + " for " + text(right.inertia) + ": other choices");
+    });
+  }
+}
+
+// Hostile data: no alarm.
+template <class T>
+void clean(tally& seen, const std::string& token, int kind) {
+  static constexpr const char* names[] = {"constant", "large", "small", "outliers", "sorted, far from the origin", "near ties", "weights"};
+  subject<T> held(token, kind == 6 ? 5 : 0, kind == 6);
+  for (std::size_t e = 0; e < held.values.size(); ++e) {
+    T& x = held.values[e];
+    switch (kind) {
+      case 0: x = T(-7.7); break;
+      case 1: x *= T(1e30); break;
+      case 2: x *= T(1e-30); break;
+      case 3: x *= e % 97 == 0 ? T(1e6) : T(1); break;
+      case 4: x = static_cast<T>(static_cast<double>(e) / static_cast<double>(held.values.size()) + 1e4); break;
+      case 5:
+        x = static_cast<T>(static_cast<double>(e / static_cast<std::size_t>(held.what.n) % 2) + 4 * k_u<T> * static_cast<double>(x));
+        break;
+      default: break;
+    }
+  }
+  held.upload();
+  one_case now(seen, "clean", token, names[kind]);
+  now.guarded([&] {
+    const auto found = kmeans::fit(held.device(), held.options(12, false, held.device_weights()), on(tested));
+    expect_clean(now, found.report);
+    now.expect(std::isfinite(found.inertia), "inertia is not finite");
+  });
+}
+
+template <class T>
+void faults(tally& seen, const std::string& token, const settings& wanted, const time_limit& limit) {
+  const subject<T> held(token, 5);
+  const auto run = [&](const inject::plan* plan, protection level) {
+    return kmeans::fit(held.device(), held.options(3, true, {}), on(tested, level, plan));
+  };
+  const auto right = run(nullptr, protection::correct);
+  const auto close = [&](const auto& found) {
+    return found.labels == right.labels && std::abs(found.inertia - right.inertia) <= 64 * k_u<T> * right.inertia;
+  };
+  for (const inject::site_row& site : inject::k_sites) {
+    if (!site.operation.empty() && site.operation != "kmeans") continue;
+    one_case now(seen, "faults", token, site.name);
+    int trials = 0, corrected = 0, recomputed = 0, uncorrectable = 0, silent = 0;
+    now.guarded([&] {
+      for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
+        for (std::uint64_t seed = 0; seed < (wanted.quick ? 1u : 3u) && !limit.over(); ++seed) {
+          inject::request fault;
+          fault.site = site.site;
+          fault.model = static_cast<inject::model>(model);
+          fault.seed = seed;
+          fault.visit = static_cast<std::int64_t>(seed);
+          if (fault.model == inject::model::bit_flip || fault.model == inject::model::two_bits || fault.model == inject::model::vector_mask)
+            fault.bit = 62;
+          const inject::plan plan({fault});
+          const auto found = run(&plan, protection::correct);
+          ++trials;
+          corrected += found.report.corrected > 0;
+          recomputed += found.report.recomputed > 0;
+          uncorrectable += found.report.verdict == verdict::uncorrectable;
+          const bool wrong = found.report.verdict != verdict::uncorrectable && !close(found);
+          silent += wrong && found.report.detected == 0;
+          now.expect(!wrong, std::string(inject::k_model_names[model]) + " " + std::to_string(seed) + ": another result");
+          now.expect(found.report.verdict != verdict::uncorrectable || fault.model == inject::model::stuck_at,
+                     std::string(inject::k_model_names[model]) + " " + std::to_string(seed) + ": uncorrectable");
+        }
+      }
+    });
+    now.line()
+        .add("trials", trials)
+        .add("corrected", corrected)
+        .add("recomputed", recomputed)
+        .add("uncorrectable", uncorrectable)
+        .add("silent", silent);
+  }
+}
+
+template <class Body>
+void by_precision(const std::string& token, const Body& body) {
+  if (kmeans::parse_token(token).precision == precision::f32) {
+    body(float());
+  } else {
+    body(double());
+  }
+}
+
+bool includes(const settings& wanted, std::string_view group) {
+  return wanted.groups.empty() || ("," + wanted.groups + ",").find("," + std::string(group) + ",") != std::string::npos;
+}
+
+}  // namespace
+
+int verify(const settings& wanted, const time_limit& limit) {
+  tally seen;
+  const std::vector<std::string> tokens = wanted.tokens.empty() ? verified_set(wanted.quick) : wanted.tokens;
+  const auto each = [&](const std::vector<std::string>& list, const auto& body) {
+    for (const std::string& token : list) {
+      if (limit.over()) {
+        ++seen.skipped;
+      } else {
+        by_precision(token, [&](auto zero) { body(zero, token); });
+      }
+    }
+  };
+  const bool only_faults = inject::active_injector::enabled && !wanted.groups.empty();
+  if (includes(wanted, "clean") && !only_faults)
+    each(sanitized_set(), [&](auto zero, const std::string& token) {
+      for (int kind = 0; kind < 7; ++kind) clean<decltype(zero)>(seen, token, kind);
+    });
+  if (includes(wanted, "accuracy") && !only_faults)
+    each(tokens, [&](auto zero, const std::string& token) { accuracy<decltype(zero)>(seen, token); });
+  if (inject::active_injector::enabled && includes(wanted, "faults"))
+    each(wanted.tokens.empty() ? sanitized_set() : wanted.tokens,
+         [&](auto zero, const std::string& token) { faults<decltype(zero)>(seen, token, wanted, limit); });
+  if (seen.skipped > 0) row("skipped").add("stage", "verify").add("cases", seen.skipped).print();
+  return seen.failed;
+}
+
+int sanitize(const settings& wanted, const time_limit& limit) {
+  tally seen;
+  for (const std::string& token : wanted.tokens.empty() ? sanitized_set() : wanted.tokens) {
+    if (limit.over()) {
+      ++seen.skipped;
+      continue;
+    }
+    by_precision(token, [&](auto zero) { accuracy<decltype(zero)>(seen, token); });
+  }
+  if (seen.skipped > 0) row("skipped").add("stage", "sanitize").add("cases", seen.skipped).print();
+  return seen.failed;
+}
+
+}  // namespace ballast::gpu_check::clusters
