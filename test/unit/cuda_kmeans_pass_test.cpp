@@ -262,6 +262,16 @@ TEST_F(kmeans_pass, near_ties_are_decided_exactly) {
   expect_right_pass<float>(what, 200, normal_numbers<float>(200 * what.n, 5), {}, centroids);
 }
 
+// Equal points in the middle of the frame: all scores of the centroid there are exactly 0.
+TEST_F(kmeans_pass, points_at_a_centroid_at_the_origin) {
+  const pass_problem what{false, 20, 37, 1, false, true};
+  auto centroids = normal_numbers<float>(what.k * what.n, 2);
+  std::fill_n(centroids.begin() + 5 * what.n, what.n, 0.0f);
+  auto values = normal_numbers<float>(200 * what.n, 5);
+  std::fill_n(values.begin(), 100 * what.n, 0.0f);
+  expect_right_pass<float>(what, 200, values, {}, centroids);
+}
+
 template <class T>
 std::vector<double> lloyd_by_definition(const std::vector<T>& values, std::int64_t n, std::vector<double> c, int iterations) {
   const auto k = static_cast<std::int64_t>(c.size()) / n, m = static_cast<std::int64_t>(values.size()) / n;

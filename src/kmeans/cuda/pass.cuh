@@ -477,7 +477,8 @@ struct pass {
         if (k_checks) twin = max(twin, __shfl_xor_sync(0xffffffffu, twin, distance));
       }
       error[q] = score_error(bound, norm[q]);
-      const T carried = sizeof(T) == 4 ? static_cast<T>(k_ordinal_error) * abs(best) : T(0);
+      // A score of exactly 0 becomes a number below all normal ones.
+      const T carried = sizeof(T) == 4 ? static_cast<T>(k_ordinal_error) * abs(best) + smallest_normal<T>() : T(0);
       unsigned listed, also = 0, hidden = 0;
       if constexpr (sizeof(T) == 4) {
         const float least = best - 2 * (error[q] + carried);
