@@ -39,6 +39,7 @@ struct kernel_request {
   int blocks = 0;         // that are meant to run side by side on a multiprocessor: the rest of its shared memory becomes cache. 0: any
   int registers = 0;      // budget of a thread; more fails the build-time check. 0: what the launch bound leaves
   int spills = 0;         // and the bytes that a thread may store and load because it has too few
+  int stack = 0;          // bytes of stack for calls of functions that are not inlined
   int arguments = 1;      // that the kernel takes; each launch must give as many
 
   bool operator==(const kernel_request&) const = default;

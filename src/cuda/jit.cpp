@@ -103,7 +103,7 @@ std::string over_budget(const image& made, const kernel_request& wanted, const c
   if (uses.registers > budget) reasons.push_back(fmt::format("{} registers of {}", uses.registers, budget));
   if (uses.spills > wanted.spills) reasons.push_back(fmt::format("{} bytes of spills", uses.spills));
   // More than is spilled: of arrays that are not in registers.
-  if (uses.stack > std::min(uses.spills, wanted.spills)) reasons.push_back(fmt::format("{} bytes of stack", uses.stack));
+  if (uses.stack > std::min(uses.spills, wanted.spills) + wanted.stack) reasons.push_back(fmt::format("{} bytes of stack", uses.stack));
   if (const std::int64_t shared = uses.static_shared + wanted.shared; shared > on.shared_per_block)
     reasons.push_back(fmt::format("{} bytes of shared memory of {}", shared, on.shared_per_block));
   return core::join(reasons, ", ");

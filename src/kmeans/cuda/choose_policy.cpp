@@ -10,6 +10,8 @@ namespace ballast::kmeans::cuda {
 namespace {
 
 constexpr int k_most_in_registers = 4;  // slabs
+constexpr int k_spills = 2560;          // bytes that a pass may spill
+constexpr int k_stack = 512;            // bytes of stack for its calls, and for those of an update
 
 std::int64_t stride_of(const pass_problem& what) { return what.f64 ? padded_features<double>(what.n) : padded_features<float>(what.n); }
 int slab_of(const pass_problem& what) { return what.f64 ? k_slab<double> : k_slab<float>; }
@@ -107,6 +109,9 @@ ballast::cuda::kernel_request pass_request(const pass_problem& what, const pass_
   made.threads = 32 * chosen.warps;
   made.shared = shared_bytes(what, chosen);
   made.blocks = chosen.blocks;
+  // Calls of the functions for rows that wait, and for what failed, cost registers around them; the loops over tiles spill little.
+  made.spills = k_spills;
+  made.stack = k_stack;
   return made;
 }
 
@@ -117,6 +122,7 @@ ballast::cuda::kernel_request update_request(const pass_problem& what, bool inst
   made.expression = ballast::cuda::kernel_expression("ballast::kmeans::cuda::update_kernel",
                                                      {what.f64 ? "double" : "float", text_of(chosen)}, instrumented);
   made.threads = chosen.threads;
+  made.stack = k_stack;
   return made;
 }
 

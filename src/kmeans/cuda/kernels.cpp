@@ -15,6 +15,10 @@ namespace ballast::kmeans::cuda {
 
 namespace {
 
+// Bytes of stack and of spills that the kernels of a row or column may have: calls for division and roots in f64.
+constexpr int k_stack = 512;
+constexpr int k_spills = 256;
+
 template <class T>
 constexpr const char* k_type = std::is_same_v<T, float> ? "float" : "double";
 
@@ -163,6 +167,9 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, 
   pass_policy without = chosen;
   without.sums = sum_memory::none;
   made.push_back(pass_request(labels, without, instrumented));
+  for (ballast::cuda::kernel_request& each : made) {
+    if (each.stack == 0) each.stack = k_stack, each.spills = k_spills;
+  }
   return made;
 }
 
@@ -181,14 +188,15 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
       if (std::ranges::find(made, each) == made.end()) made.push_back(std::move(each));
     }
   };
-  for (const std::string& token : benchmark_problems()) {
+  // A pass takes the compilers ten seconds: one problem for each place of the points (in registers, read again) and of the sums.
+  for (const char* token :
+       {"kmeans_f32_m131072_n8_k8", "kmeans_f32_m131072_n128_k128", "kmeans_f32_m1048576_n64_k1024", "kmeans_f64_m1048576_n16_k64"}) {
     const problem each = parse_token(token);
     const bool f64 = each.precision == precision::f64;
-    for (const bool check : {true, false}) add({f64, each.n, each.k, f64 ? 2 : 1, false, check, true});
+    add({f64, each.n, each.k, f64 ? 2 : 1, false, true, true});
   }
-  add({false, 16, 64, 2, false, true, true});
+  add({false, 16, 64, 1, false, false, true});
   add({false, 16, 64, 1, true, true, true});
-  add({true, 16, 64, 2, true, true, true});
   return made;
 }
 

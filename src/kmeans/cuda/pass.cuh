@@ -466,7 +466,7 @@ struct pass {
   // the four lanes of a row have the same label, score and error.
   __device__ __forceinline__ void decide(std::int64_t first, std::int64_t tile, std::int64_t tiles, const row_search<T> (&rows)[k_groups],
                                          const T (&norm)[k_groups], const check (&failed)[k_groups], unsigned bad, int (&label)[k_groups],
-                                         T (&score)[k_groups], T (&error)[k_groups]) {
+                                         T (&score)[k_groups], T (&runner_up)[k_groups], T (&error)[k_groups]) {
     const score_bound<T> bound = a.centroids.bound[0];
     const bool agree = bound == a.centroids.bound[1];
 #pragma unroll
@@ -503,6 +503,14 @@ struct pass {
       // A label that was struck must not reach beyond the centroids; the distance tells.
       label[q] = static_cast<unsigned>(index) < static_cast<unsigned>(a.centroids.shape.k) ? index : a.centroids.shape.k - 1;
       score[q] = best;
+      if constexpr (sizeof(T) == 4 && k_checks) {
+        const bool leads = rows[q].first == best;
+        runner_up[q] = leads ? max(rows[q].second, rows[q].guard) : rows[q].first;
+        for (int distance = 1; distance <= 2; distance *= 2)
+          runner_up[q] = max(runner_up[q], __shfl_xor_sync(0xffffffffu, runner_up[q], distance));
+      } else {
+        runner_up[q] = lowest_score<T>();
+      }
 
       check why = failed[q];
       bool wrong = (bad >> q & 1u) != 0;
@@ -718,8 +726,8 @@ struct pass {
     unsigned bad = 0;
     find(first, tile, tiles, rows, norm, projection, failed, bad);
     int label[k_groups];
-    T score[k_groups], error[k_groups];
-    decide(first, tile, tiles, rows, norm, failed, bad, label, score, error);
+    T score[k_groups], runner_up[k_groups], error[k_groups];
+    decide(first, tile, tiles, rows, norm, failed, bad, label, score, runner_up, error);
     const T rounding = static_cast<T>(abft::kmeans_distance_limit(abft::unit_roundoff<T>, a.points.n));
 #pragma unroll 1
     for (int q = 0; q < k_groups; ++q) {
@@ -727,10 +735,10 @@ struct pass {
       if (begin >= a.points.m) break;
       // Registers cannot be indexed by q.
       int own_label = label[0];
-      T own_score = score[0], own_error = error[0], own_norm = norm[0];
+      T own_score = score[0], own_runner_up = runner_up[0], own_error = error[0], own_norm = norm[0];
 #pragma unroll
       for (int p = 1; p < k_groups; ++p) {
-        if (p == q) own_label = label[p], own_score = score[p], own_error = error[p], own_norm = norm[p];
+        if (p == q) own_label = label[p], own_score = score[p], own_runner_up = runner_up[p], own_error = error[p], own_norm = norm[p];
       }
       // The label that add_rows takes is the one that its distance judges, so it is the one that is stored.
       own_label = __shfl_sync(0xffffffffu, own_label, 4 * g);
@@ -744,8 +752,11 @@ struct pass {
         if constexpr (k_checks) {
           const T expected = own_norm - 2 * own_score;
           const T carried = sizeof(T) == 4 ? 4 * static_cast<T>(k_ordinal_error) * abs(own_score) : T(0);
-          const T limit = 2 * own_error + carried + rounding * (own_norm + abs(own_score)) + static_cast<T>(1e-37);
-          const bool fails = decided && !(abs(distance - expected) <= limit);
+          const T room = rounding * (own_norm + abs(own_score)) + static_cast<T>(1e-37);
+          const T limit = 2 * own_error + carried + room;
+          // The distance is that of the score; and nearer than any other centroid can be, so no other label has it.
+          const bool nearest = sizeof(T) == 8 || distance <= own_norm - 2 * (own_runner_up + own_error) + room;
+          const bool fails = decided && !(abs(distance - expected) <= limit && nearest);
           if (__any_sync(0xffffffffu, fails)) {
             // The four lanes of a row must agree.
             const bool row_fails = (__ballot_sync(0xffffffffu, fails) >> (4 * g) & 15u) != 0;
