@@ -12,13 +12,15 @@ namespace ballast::cuda {
 
 namespace {
 
-using pointer_attribute = int (*)(void* value, int attribute, std::uint64_t pointer);
+// The call for several attributes answers 0 for memory that the driver does not know, where that for a single one is an error of the
+// program, which tools report.
+using pointer_attributes = int (*)(unsigned count, int* attributes, void** values, std::uint64_t pointer);
 
 // Null where nobody has loaded the driver. Looked up anew each time until then, for the application may load it later.
-pointer_attribute loaded_driver() noexcept {
+pointer_attributes loaded_driver() noexcept {
   void* const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) return nullptr;
-  const auto found = reinterpret_cast<pointer_attribute>(dlsym(library, "cuPointerGetAttribute"));
+  const auto found = reinterpret_cast<pointer_attributes>(dlsym(library, "cuPointerGetAttributes"));
   dlclose(library);  // gives back what RTLD_NOLOAD has counted; whoever loaded it keeps it
   return found;
 }
@@ -28,13 +30,14 @@ pointer_attribute loaded_driver() noexcept {
 residence residence_of(const void* memory) noexcept {
   if (const std::shared_ptr<device> instead = overriding_device(); instead != nullptr)
     return instead->accessible(memory) ? residence::device : residence::host;
-  const pointer_attribute ask = loaded_driver();
+  const pointer_attributes ask = loaded_driver();
   if (ask == nullptr) return residence::host;
   const auto address = reinterpret_cast<std::uint64_t>(memory);
   std::uint64_t managed = 0, type = 0;  // wide enough for whatever width the driver writes
-  if (ask(&managed, driver::k_is_managed, address) == 0 && static_cast<std::uint8_t>(managed) != 0) return residence::managed;
-  // Pageable host memory is unknown to the driver; so is all memory before cuInit.
-  if (ask(&type, driver::k_memory_type, address) != 0) return residence::host;
+  int wanted[] = {driver::k_is_managed, driver::k_memory_type};
+  void* values[] = {&managed, &type};
+  if (ask(2, wanted, values, address) != 0) return residence::host;  // before cuInit all memory is unknown
+  if (static_cast<std::uint8_t>(managed) != 0) return residence::managed;
   return static_cast<std::uint32_t>(type) == driver::k_memory_on_device ? residence::device : residence::host;
 }
 

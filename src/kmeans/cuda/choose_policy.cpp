@@ -122,6 +122,7 @@ ballast::cuda::kernel_request update_request(const pass_problem& what, bool inst
   made.expression = ballast::cuda::kernel_expression("ballast::kmeans::cuda::update_kernel",
                                                      {what.f64 ? "double" : "float", text_of(chosen)}, instrumented);
   made.threads = chosen.threads;
+  made.spills = 64;
   made.stack = k_stack;
   return made;
 }

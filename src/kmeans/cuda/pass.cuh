@@ -205,9 +205,11 @@ struct tally {
 // that the loop over tiles stays short. Until then its label is k, a cluster of which nobody asks.
 struct postponed {
   std::int64_t row;
+  double most;  // no candidate has a larger distance
   std::int32_t candidate[3];
   std::uint32_t what;
 };
+static_assert(sizeof(postponed) == k_postponed_bytes);
 // postponed::what
 inline constexpr std::uint32_t k_candidates = 3;  // mask: how many there are
 inline constexpr std::uint32_t k_failed = 4;      // a check failed: all centroids are looked at
@@ -523,7 +525,9 @@ struct pass {
       const bool several = sizeof(T) == 4 && __popc(listed) + __popc(also) != 1;
       const bool look = (wrong || several || hidden != 0) && first + 8 * q + g < a.points.m;
       if (__any_sync(0xffffffffu, look)) {
-        postponed entry{first + 8 * q + g, {}, 0};
+        // A candidate's score is at most 2 (error + carried) below the best one; its distance tells whether it is the column of that score.
+        postponed entry{first + 8 * q + g, 0, {}, 0};
+        entry.most = static_cast<double>(norm[q] - 2 * best + 6 * (error[q] + carried) + distance_room(norm[q], best));
         unsigned count = 0;
         for (int l = 0; l < 8; ++l) {
           const int j = __shfl_sync(0xffffffffu, l < 4 ? rows[q].first_index : rows[q].second_index, l & 3, 4);
@@ -549,16 +553,25 @@ struct pass {
     waiting += __popc(all);
   }
 
-  // The exact label of a row of the queue. By a whole warp.
-  __device__ __forceinline__ static nearest choose(const pass_arguments<T>& a, const T* x, const postponed& entry) {
+  // What rounding may add to a distance in working precision, of a point with this square and a centroid with this score.
+  __device__ __forceinline__ T distance_room(T square, T score) const {
+    return static_cast<T>(abft::kmeans_distance_limit(abft::unit_roundoff<T>, a.points.n)) * (square + abs(score)) + static_cast<T>(1e-37);
+  }
+
+  // The exact label of a row of the queue. By a whole warp. `fits`: all candidates are as near as their scores say.
+  __device__ __forceinline__ static nearest choose(const pass_arguments<T>& a, const T* x, const postponed& entry, bool& fits) {
     const unsigned lanes = (entry.what & k_failed) != 0 ? 15u : entry.what >> k_lanes_shift;
     nearest found{1e308, 0};
     if (lanes != 0) found = scan(x, a.centroids.rows, a.points.n, a.points.stride, a.centroids.shape.k, lanes);
     const int count = (entry.what & k_failed) != 0 ? 0 : static_cast<int>(entry.what & k_candidates);
     for (int l = 0; l < count; ++l) {
       const int j = l == 0 ? entry.candidate[0] : l == 1 ? entry.candidate[1] : entry.candidate[2];
-      if (static_cast<unsigned>(j) >= static_cast<unsigned>(a.centroids.shape.k)) continue;
+      if (static_cast<unsigned>(j) >= static_cast<unsigned>(a.centroids.shape.k)) {
+        fits = false;
+        continue;
+      }
       const double d = exact_distance(x, a.centroids.rows + static_cast<std::int64_t>(j) * a.points.stride, a.points.n);
+      fits = fits && d <= entry.most;
       if (d < found.distance || (d == found.distance && j < found.index)) found = {d, j};
     }
     return found;
@@ -572,14 +585,16 @@ struct pass {
     for (int e = 0; e < waiting; ++e) {
       postponed entry = self.shared.queue[e];
       const T* const x = self.row(entry.row);
-      nearest found = choose(a, x, entry);
+      bool fits = true;
+      nearest found = choose(a, x, entry, fits);
       if constexpr (k_checks) {
         bool stands = false;
+        const auto fail = [&] { entry.what |= k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift; };
+        if (!fits && (entry.what & k_failed) == 0) fail();
         for (int number = 0; number <= a.repeats && !stands; ++number) {
-          const nearest again = choose(a, x, entry);
+          const nearest again = choose(a, x, entry, fits);
           stands = again.index == found.index && again.distance == found.distance;
-          if (!stands && (entry.what & k_failed) == 0)
-            entry.what |= k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift;
+          if (!stands && (entry.what & k_failed) == 0) fail();
           found = again;
         }
         if ((entry.what & k_failed) != 0 && self.lane == 0)
@@ -728,7 +743,6 @@ struct pass {
     int label[k_groups];
     T score[k_groups], runner_up[k_groups], error[k_groups];
     decide(first, tile, tiles, rows, norm, failed, bad, label, score, runner_up, error);
-    const T rounding = static_cast<T>(abft::kmeans_distance_limit(abft::unit_roundoff<T>, a.points.n));
 #pragma unroll 1
     for (int q = 0; q < k_groups; ++q) {
       const std::int64_t begin = first + 8 * q;
@@ -752,7 +766,7 @@ struct pass {
         if constexpr (k_checks) {
           const T expected = own_norm - 2 * own_score;
           const T carried = sizeof(T) == 4 ? 4 * static_cast<T>(k_ordinal_error) * abs(own_score) : T(0);
-          const T room = rounding * (own_norm + abs(own_score)) + static_cast<T>(1e-37);
+          const T room = distance_room(own_norm, own_score);
           const T limit = 2 * own_error + carried + room;
           // The distance is that of the score; and nearer than any other centroid can be, so no other label has it.
           const bool nearest = sizeof(T) == 8 || distance <= own_norm - 2 * (own_runner_up + own_error) + room;
@@ -761,7 +775,7 @@ struct pass {
             // The four lanes of a row must agree.
             const bool row_fails = (__ballot_sync(0xffffffffu, fails) >> (4 * g) & 15u) != 0;
             postpone(row_fails,
-                     {begin + g, {own_label}, k_failed | k_added | static_cast<std::uint32_t>(check::distance) << k_check_shift});
+                     {begin + g, 0, {own_label}, k_failed | k_added | static_cast<std::uint32_t>(check::distance) << k_check_shift});
             if (row_fails) decided = false;
           }
         }

@@ -45,7 +45,7 @@ struct pass_arguments {
 };
 
 inline constexpr int k_block_words = 8 * 32;  // of 8 bytes: what the warps of a block add up
-inline constexpr int k_postponed_bytes = 24;  // of a row in a queue
+inline constexpr int k_postponed_bytes = 32;  // of a row in a queue
 
 // Rows that the queue of a warp has room for: those of three tiles, of which one may add each row twice.
 template <class T>
