@@ -375,12 +375,12 @@ TYPED_TEST(kmeans_backend, operands_in_device_memory) {
   const auto device = std::make_shared<test::counted_device>(std::make_shared<simt::emulated_device>());
   const test::current_device_guard current(device);
   const auto there = [&](const std::vector<T>& values) {
-    cuda::device_buffer made(device, static_cast<std::int64_t>(values.size()) * size);
+    ballast::cuda::device_buffer made(device, static_cast<std::int64_t>(values.size()) * size);
     device->copy(made.data(), values.data(), made.bytes(), nullptr);
     return made;
   };
-  const cuda::device_buffer x = there(points.values);
-  const cuda::device_buffer w = there(weights);
+  const ballast::cuda::device_buffer x = there(points.values);
+  const ballast::cuda::device_buffer w = there(weights);
   const auto rows = [&](std::int64_t count) { return row_major(static_cast<const T*>(x.data()), count, n); };
   options<T> on_device = wanted;
   on_device.centroids = rows(k);

@@ -108,7 +108,8 @@ const algorithm& kmeans_algorithm() {
                                  .stages = {{"verify", clusters::verify}, {"sanitize", clusters::sanitize}, {"bench", clusters::bench}},
                                  .record = clusters::record,
                                  .list = clusters::list,
-                                 .check_token = [](std::string_view text) { (void)kmeans::parse_token(text); }};
+                                 .check_token = [](std::string_view text) { (void)kmeans::parse_token(text); },
+                                 .strike_set = [](bool) { return std::vector<std::string>(); }};
   return made;
 }
 
