@@ -35,7 +35,7 @@ COMPUTATIONS = [
         "faults": [
             fault("kmeans.sum", seed=2, visit="last"),
             fault("kmeans.count", "zero", visit="last"),
-            fault("kmeans.centroid", visit="last"),
+            fault("kmeans.centroid", seed=5, visit="last"),
             fault("kmeans.shift", "zero"),
         ],
     },

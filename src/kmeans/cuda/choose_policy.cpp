@@ -75,13 +75,14 @@ pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilit
     }
   }
   made.sums = what.sums ? sum_memory::shared : sum_memory::none;
-  if (made.sums == sum_memory::shared) {
-    const std::int64_t wanted = shared_bytes(what, made);
-    if (wanted > on.shared_per_block) {
+  if (made.sums == sum_memory::shared && 2 * (shared_bytes(what, made) + 1024) > on.shared_per_multiprocessor) {
+    // One block, then: with as many warps as have room for their queues.
+    made.blocks = 1;
+    made.warps = 16;
+    if (shared_bytes(what, made) > on.shared_per_block) made.warps = 8;
+    if (shared_bytes(what, made) > on.shared_per_block) {
       made.sums = sum_memory::global;
-    } else if (2 * (wanted + 1024) > on.shared_per_multiprocessor) {
-      made.blocks = 1;
-      made.warps = 16;
+      made.blocks = 2;
     }
   }
   return made;
