@@ -628,7 +628,7 @@ class Usage(WithFolder):
                 self.assertIn("(cpu, reference), got cuda", done.stderr)
                 self.assertIn(cuda["unavailable"], done.stderr)
             self.assertIn(cuda["unavailable"], run("info").stdout)
-        done = run("qr", DATA / "longley.csv", "--backend", "cuda", status=2)
+        done = run("qr", DATA / "longley-a.csv", "--backend", "cuda", status=2)
         self.assertIn("QR has no CUDA backend", done.stderr)
 
     def test_a_cache_that_cannot_be_written_is_told(self):
