@@ -97,7 +97,12 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
   };
   const abft::finding stored = store();
   if (stored.word == abft::k_pass || how_.protection == protection::off) return settled(job);
-  const auto again = [&](int number) { return std::optional(number == 0 ? stored : store()); };
+  // What was stored may be wrong, or the parity that was made with the sums: the tile is verified again, which makes the parity anew.
+  const auto again = [&](int number) -> std::optional<abft::finding> {
+    if (number == 0) return stored;
+    const abft::finding now = verify(job, done);
+    return now.word == abft::k_pass ? store() : now;
+  };
   if (run::attempt(how_.seen, how_.protection, "fft.output", slot_, again) == abft::outcome::uncorrectable)
     return tile_result::uncorrectable;
   return settled(job);
