@@ -72,9 +72,9 @@ struct distances {
 // heaviest cluster and stay empty. execution::on_progress is called after each iteration, progress::value being the inertia of the
 // iteration's labels with the centroids that they were found for. Throws invalid_argument_error (k, shapes, NaN or Inf in points, weights
 // or centroids), uncorrectable_error. One iteration costs 2mnk + 4mn flops and reads the points once; memory beyond the arguments: O(m + kn
-// + threads). Covered: distances, choice of the minimum, label, sums and counts, centroids, the decision to stop. Not covered: `points` and
-// `weights` in memory before they are read, except that the first and later reads must agree in their sums.
-// Schemes: "row_checksum" (default).
+// + threads) on CPUs; on CUDA also a copy of the points with rows padded to 64 bytes. Covered: distances, choice of the minimum, label,
+// sums and counts, centroids, the decision to stop. Not covered: `points` and `weights` in memory before they are read, except that the
+// first and later reads must agree in their sums. Schemes: "row_checksum" (default).
 BALLAST_API model<float> fit(matrix_view<const float> points, const options<float>& wanted, const execution& how = {});
 BALLAST_API model<double> fit(matrix_view<const double> points, const options<double>& wanted, const execution& how = {});
 

@@ -60,6 +60,8 @@ class driver {
   abft::finding verify_frame(const ranges<T>& seen, matrix_view<const T> centroids) const;
   double mean_variance(bool by_features) const;
   abft::guarded_threshold tolerance_for(double tol);
+  template <class Element, class Compare>
+  sealed_centroids<T> carry(std::int64_t step, const Element& element, const Compare& compare);
   sealed_centroids<T> into_frame(matrix_view<const T> centroids);
   sealed_centroids<T> out_of_frame(const std::vector<T>& centroids);
   double out_of_frame(double inertia) const;

@@ -250,18 +250,18 @@ abft::finding driver<T>::compare_frames(matrix_view<const T> outer, const std::v
   return found;
 }
 
+// Centroids on their way between the user's coordinates and the frame: element(e) makes one, compare(made) says whether all are right.
+// `step`: of site kmeans.centroid.
 template <class T>
-sealed_centroids<T> driver<T>::into_frame(matrix_view<const T> centroids) {
+template <class Element, class Compare>
+sealed_centroids<T> driver<T>::carry(std::int64_t step, const Element& element, const Compare& compare) {
   verify_waiting(frame_, "kmeans.frame");
   sealed_centroids<T> made;
   const auto compute = [&] {
-    const frame<T>& chosen = frame_.values();
-    std::vector<T> inner(at(core::checked_product(k_, n_)));
-    for (std::int64_t j = 0; j < k_; ++j)
-      for (std::int64_t f = 0; f < n_; ++f)
-        inner[at(j * n_ + f)] = std::clamp(centroids(j, f) * chosen.scale - chosen.shift[at(f)], -k_far<T>, k_far<T>);
-    injector_.strike(inject::site::kmeans_centroid, {0, 1, 2, k_centroid_steps}, inner.data(), k_ * n_);
-    made = sealed_centroids<T>(std::move(inner));
+    std::vector<T> values(at(core::checked_product(k_, n_)));
+    for (std::int64_t e = 0; e < k_ * n_; ++e) values[at(e)] = element(e);
+    injector_.strike(inject::site::kmeans_centroid, {0, 1, step, k_centroid_steps}, values.data(), k_ * n_);
+    made = sealed_centroids<T>(std::move(values));
   };
   if (!protects()) {
     compute();
@@ -270,34 +270,32 @@ sealed_centroids<T> driver<T>::into_frame(matrix_view<const T> centroids) {
   run::attempt(recorder_, how_.protection, "kmeans.centroid", 0, [&](int) {
     compute();
     recorder_.checked(static_cast<std::uint64_t>(k_ * n_));
-    return compare_frames(centroids, made.values());
+    return compare(made.values());
   });
   return made;
 }
 
 template <class T>
+sealed_centroids<T> driver<T>::into_frame(matrix_view<const T> centroids) {
+  return carry(
+      2,
+      [&](std::int64_t e) {
+        const frame<T>& chosen = frame_.values();
+        return std::clamp(centroids(e / n_, e % n_) * chosen.scale - chosen.shift[at(e % n_)], -k_far<T>, k_far<T>);
+      },
+      [&](const std::vector<T>& made) { return compare_frames(centroids, made); });
+}
+
+template <class T>
 sealed_centroids<T> driver<T>::out_of_frame(const std::vector<T>& centroids) {
-  verify_waiting(frame_, "kmeans.frame");
-  sealed_centroids<T> made;
-  const auto compute = [&] {
-    const frame<T>& chosen = frame_.values();
-    const double unscale = 1 / static_cast<double>(chosen.scale);
-    std::vector<T> outer(centroids.size());
-    for (std::int64_t e = 0; e < k_ * n_; ++e)
-      outer[at(e)] = static_cast<T>((static_cast<double>(centroids[at(e)]) + static_cast<double>(chosen.shift[at(e % n_)])) * unscale);
-    injector_.strike(inject::site::kmeans_centroid, {0, 1, 3, k_centroid_steps}, outer.data(), k_ * n_);
-    made = sealed_centroids<T>(std::move(outer));
-  };
-  if (!protects()) {
-    compute();
-    return made;
-  }
-  run::attempt(recorder_, how_.protection, "kmeans.centroid", 0, [&](int) {
-    compute();
-    recorder_.checked(static_cast<std::uint64_t>(k_ * n_));
-    return compare_frames(row_major<const T>(made.values().data(), k_, n_), centroids);
-  });
-  return made;
+  return carry(
+      3,
+      [&](std::int64_t e) {
+        const frame<T>& chosen = frame_.values();
+        const double unscale = 1 / static_cast<double>(chosen.scale);
+        return static_cast<T>((static_cast<double>(centroids[at(e)]) + static_cast<double>(chosen.shift[at(e % n_)])) * unscale);
+      },
+      [&](const std::vector<T>& made) { return compare_frames(row_major<const T>(made.data(), k_, n_), centroids); });
 }
 
 // An inertia in the units of the points and weights.

@@ -1165,11 +1165,11 @@ class struck_kernels final : public kernels<S> {
   mutable std::array<std::atomic<int>, 6> calls_{};
 };
 
-// The host engine over other kernels.
+// The host engine, every call handed on. Tests derive from it to replace some of them.
 template <class S>
-class engine_over final : public engine<S> {
+class forwarding_engine : public engine<S> {
  public:
-  engine_over(const context& run, const kernels<S>& arithmetic) : run_(run), kernels_(arithmetic), inner_(host::make_engine<S>(run)) {}
+  explicit forwarding_engine(const context& run) : inner_(host::make_engine<S>(run)) {}
   matrix_view<const S> read(const matrix_view<const S>& operand) override { return operand; }
   std::span<const S> read(std::span<const S> operand) override { return operand; }
   matrix_view<S> write(const matrix_view<S>& operand) override { return operand; }
@@ -1187,21 +1187,35 @@ class engine_over final : public engine<S> {
   index panel_width(index steps) const override { return inner_->panel_width(steps); }
   std::unique_ptr<factorizer<S>> make_factorizer(const layout& shape, const matrix_view<S>& A, S* tau,
                                                  const matrix_view<const S>& source) override {
-    return std::make_unique<host::blocked_factorizer<S>>(run_, kernels_, shape, A, tau, source);
+    return inner_->make_factorizer(shape, A, tau, source);
   }
-  std::unique_ptr<applier<S>> make_applier(const matrix_view<const S>& V, const S* tau) override {
-    return std::make_unique<host::panel_applier<S>>(run_, kernels_, panel_width(V.columns), V, tau);
-  }
+  std::unique_ptr<applier<S>> make_applier(const matrix_view<const S>& V, const S* tau) override { return inner_->make_applier(V, tau); }
   void solve(bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B, const matrix_view<S>& X,
              solve_sums* seen) override {
     inner_->solve(transposed, U, B, X, seen);
   }
   index zero_on_diagonal(const matrix_view<const S>& R) override { return inner_->zero_on_diagonal(R); }
 
+ protected:
+  std::unique_ptr<engine<S>> inner_;
+};
+
+// The host engine over other kernels.
+template <class S>
+class engine_over final : public forwarding_engine<S> {
+ public:
+  engine_over(const context& run, const kernels<S>& arithmetic) : forwarding_engine<S>(run), run_(run), kernels_(arithmetic) {}
+  std::unique_ptr<factorizer<S>> make_factorizer(const layout& shape, const matrix_view<S>& A, S* tau,
+                                                 const matrix_view<const S>& source) override {
+    return std::make_unique<host::blocked_factorizer<S>>(run_, kernels_, shape, A, tau, source);
+  }
+  std::unique_ptr<applier<S>> make_applier(const matrix_view<const S>& V, const S* tau) override {
+    return std::make_unique<host::panel_applier<S>>(run_, kernels_, panel_width(V.columns), V, tau);
+  }
+
  private:
   const context& run_;
   const kernels<S>& kernels_;
-  std::unique_ptr<engine<S>> inner_;
 };
 
 // One call with such kernels: made(run, engine) does it.
@@ -1655,37 +1669,13 @@ class late_factorizer final : public factorizer<S> {
 
 // The host engine with late factorizers.
 template <class S>
-class late_engine final : public engine<S> {
+class late_engine final : public forwarding_engine<S> {
  public:
-  explicit late_engine(const context& run) : inner_(host::make_engine<S>(run)) {}
-  matrix_view<const S> read(const matrix_view<const S>& operand) override { return operand; }
-  std::span<const S> read(std::span<const S> operand) override { return operand; }
-  matrix_view<S> write(const matrix_view<S>& operand) override { return operand; }
-  std::span<S> write(std::span<S> operand) override { return operand; }
-  void commit() override {}
-  bool works_on(const matrix_view<const S>& v) const override { return inner_->works_on(v); }
-  std::shared_ptr<S> allocate(index elements) override { return inner_->allocate(elements); }
-  void copy(const matrix_view<const S>& from, const matrix_view<S>& to) override { inner_->copy(from, to); }
-  void copy_scaled(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns) override {
-    inner_->copy_scaled(from, to, rows, columns);
-  }
-  void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) override {
-    inner_->exponents(X, upper, rows, columns);
-  }
-  index panel_width(index steps) const override { return inner_->panel_width(steps); }
+  using forwarding_engine<S>::forwarding_engine;
   std::unique_ptr<factorizer<S>> make_factorizer(const layout& shape, const matrix_view<S>& A, S* tau,
                                                  const matrix_view<const S>& source) override {
-    return std::make_unique<late_factorizer<S>>(inner_->make_factorizer(shape, A, tau, source));
+    return std::make_unique<late_factorizer<S>>(this->inner_->make_factorizer(shape, A, tau, source));
   }
-  std::unique_ptr<applier<S>> make_applier(const matrix_view<const S>& V, const S* tau) override { return inner_->make_applier(V, tau); }
-  void solve(bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B, const matrix_view<S>& X,
-             solve_sums* seen) override {
-    inner_->solve(transposed, U, B, X, seen);
-  }
-  index zero_on_diagonal(const matrix_view<const S>& R) override { return inner_->zero_on_diagonal(R); }
-
- private:
-  std::unique_ptr<engine<S>> inner_;
 };
 
 // A device may lag behind the driver as far as the contract lets it: results, repairs and reports are the same.

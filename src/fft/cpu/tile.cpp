@@ -101,7 +101,9 @@ tile_result tile_worker<T>::process(const tile_job<T>& job) {
   const auto again = [&](int number) -> std::optional<abft::finding> {
     if (number == 0) return stored;
     const abft::finding now = verify(job, done);
-    return now.word == abft::k_pass ? store() : now;
+    if (now.word != abft::k_pass) return now;
+    if (!now.judged) return stored;  // no checksum can say that the tile is still what was verified
+    return store();
   };
   if (run::attempt(how_.seen, how_.protection, "fft.output", slot_, again) == abft::outcome::uncorrectable)
     return tile_result::uncorrectable;

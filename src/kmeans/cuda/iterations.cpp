@@ -108,7 +108,7 @@ std::optional<descent<T>> cuda_engine<T>::descend(const sealed_centroids<T>& fir
   stretch seen;
   int failures = 0;
   for (;;) {
-    seen = runs.run(max_iter - made.iterations, tolerance.value, {});
+    seen = runs.run(max_iter - made.iterations, tolerance.value);
     collect();
     made.iterations += seen.iterations;
     const bool fails = seen.reason == stop_reason::failure;

@@ -15,13 +15,12 @@ constexpr std::int64_t k_most_blocks = 16384;  // of a pass, for the inertia of 
 }  // namespace
 
 template <class T>
-lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const lloyd_problem<T>& what,
-                const pass_policy* chosen)
+lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const lloyd_problem<T>& what)
     : device_(std::move(on)), call_(call), what_(what) {
   const placed_points<T>& points = what_.points;
   problem_ = {sizeof(T) == 8, points.n, what_.k, points.words, points.weight != nullptr, what_.check, true};
   // Both kinds of passes share a panel: the group of tiles and the checks are the same.
-  with_sums_.policy = chosen != nullptr ? *chosen : choose_pass(problem_, device_->about());
+  with_sums_.policy = choose_pass(problem_, device_->about());
   pass_problem labels = problem_;
   labels.sums = false;
   labels_only_.policy = with_sums_.policy;
@@ -129,7 +128,7 @@ void lloyd<T>::launch_update(bool given, bool on_device, double tolerance) {
 }
 
 template <class T>
-void lloyd<T>::launch_pass(const kernels& with, bool on_device, T* scores) {
+void lloyd<T>::launch_pass(const kernels& with, bool on_device) {
   const int before = current_;
   current_ = 1 - current_;
   pass_arguments<T> a{};
@@ -137,7 +136,6 @@ void lloyd<T>::launch_pass(const kernels& with, bool on_device, T* scores) {
   a.centroids = panel_of(rows_);
   a.labels = labels();
   a.previous = first_pass_ ? nullptr : static_cast<const std::int32_t*>(labels_[before].data());
-  a.scores = scores;
   a.sums = at<unsigned long long>(place_.sums[sums_]);
   a.members = at<unsigned long long>(place_.members[sums_]);
   a.totals = at<pass_totals>(place_.totals[sums_]);
@@ -170,9 +168,9 @@ void lloyd<T>::clear_sums() {
 }
 
 template <class T>
-void lloyd<T>::pass(bool sums, T* scores) {
+void lloyd<T>::pass(bool sums) {
   clear_sums();
-  launch_pass(sums ? with_sums_ : labels_only_, false, scores);
+  launch_pass(sums ? with_sums_ : labels_only_, false);
 }
 
 template <class T>
@@ -245,17 +243,17 @@ std::pair<std::uint64_t, std::uint64_t> lloyd<T>::looks() const {
 }
 
 template <class T>
-stretch lloyd<T>::run(int most, double tolerance, const iteration_done& done) {
+stretch lloyd<T>::run(int most, double tolerance) {
   loop_state state{};
   device_->zero(at<void>(place_.state), sizeof state, call_.order());
   stretch made;
   while (made.iterations < most && made.reason == stop_reason::none) {
     // Iterations in flight: few at first, for many runs are short. Kernels behind the last one return at once.
-    const int wanted = done ? 1 : std::min(most - made.iterations, made.iterations < 8 ? 4 : 16);
+    const int wanted = std::min(most - made.iterations, made.iterations < 8 ? 4 : 16);
     const int rows = rows_, sums = sums_, last_sums = last_sums_, labels = current_;
     for (int i = 0; i < wanted; ++i) {
       if (made.iterations + i == 0) clear_sums();
-      launch_pass(with_sums_, true, nullptr);
+      launch_pass(with_sums_, true);
       launch_update(false, true, tolerance);
     }
     device_->copy(&state, at<void>(place_.state), sizeof state, call_.order());
@@ -275,7 +273,6 @@ stretch lloyd<T>::run(int most, double tolerance, const iteration_done& done) {
     } else {
       last_sums_ = last_sums;
     }
-    if (done && complete > 0) done(made.iterations, state.inertia, state.shift);
   }
   return made;
 }

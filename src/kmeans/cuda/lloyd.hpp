@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -32,24 +31,20 @@ struct stretch {
   int iterations = 0;
 };
 
-// What a run tells about one iteration.
-using iteration_done = std::function<void(int number, double inertia, double shift)>;
-
 template <class T>
 class lloyd {
  public:
-  // `call` and what `what` points to outlive this. `chosen`: instead of choose_pass, for the tuner.
-  lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const lloyd_problem<T>& what,
-        const pass_policy* chosen = nullptr);
+  // `call` and what `what` points to outlive this.
+  lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const lloyd_problem<T>& what);
 
   // A run starts: no point has a label.
   void begin_run();
 
   // The panel for these centroids: k × n, in the frame, and the second copy of them.
   void set_centroids(const std::vector<T>& values, const std::vector<T>& twin);
-  // Labels for them, and with `sums` the sums of the points by label. `scores`: m in device memory; null: not wanted.
+  // Labels for them, and with `sums` the sums of the points by label.
   // The labels of the pass before are kept for the count of changes.
-  void pass(bool sums, T* scores = nullptr);
+  void pass(bool sums);
 
   // The labels of the last pass: m, in device memory.
   std::int32_t* labels() const { return static_cast<std::int32_t*>(labels_[current_].data()); }
@@ -61,7 +56,7 @@ class lloyd {
 
   // Iterations from the centroids that were set, at most `most` of them. Ends early when the device finds a reason; on failure the
   // centroids are those of the last good iteration.
-  stretch run(int most, double tolerance, const iteration_done& done);
+  stretch run(int most, double tolerance);
   // The centroids after run(), k × n in the frame. False if the two copies differ.
   bool read_centroids(std::vector<T>& values) const;
 
@@ -75,7 +70,7 @@ class lloyd {
   };
   void clear_sums();
   panel<T> panel_of(int which) const;
-  void launch_pass(const kernels& with, bool on_device, T* scores);
+  void launch_pass(const kernels& with, bool on_device);
   void launch_update(bool given, bool on_device, double tolerance);
   template <class Value>
   Value* at(std::int64_t offset) const {

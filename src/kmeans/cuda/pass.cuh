@@ -15,13 +15,13 @@
 #include "cuda/block/event_writer.cuh"
 #include "cuda/block/sums.cuh"
 #include "kmeans/cuda/fixed.cuh"
+#include "kmeans/cuda/nearest.cuh"
 #include "kmeans/cuda/pass.hpp"
 #include "kmeans/cuda/tensor.cuh"
 
 namespace ballast::kmeans::cuda {
 
 using ballast::cuda::index;
-using ballast::cuda::unrolled;
 
 // What a lane knows of one of its rows. The four lanes of a row see different columns.
 template <class T>
@@ -39,14 +39,6 @@ struct row_search {
 inline constexpr std::uint32_t k_ordinal_mask = 0x7f;
 inline constexpr float k_ordinal_error = 0x1p-16f;  // of a score that carries one, relatively
 
-template <class T>
-__device__ __forceinline__ T largest_distance() {
-  return sizeof(T) == 4 ? static_cast<T>(3e38) : static_cast<T>(1e308);
-}
-template <class T>
-__device__ __forceinline__ T smallest_normal() {
-  return sizeof(T) == 4 ? static_cast<T>(0x1p-126) : static_cast<T>(0x1p-1022);
-}
 template <class T>
 __device__ __forceinline__ T lowest_score() {
   return sizeof(T) == 4 ? static_cast<T>(-3e38) : static_cast<T>(-1e308);
@@ -70,18 +62,6 @@ __device__ __forceinline__ void enter(row_search<float>& row, float key, float s
   }
 }
 
-// ‖x − c‖² in double by a whole warp, the same in all lanes.
-template <class T>
-__device__ __forceinline__ double exact_distance(const T* x, const T* c, int n) {
-  double sum = 0;
-  for (int f = static_cast<int>(threadIdx.x % 32); f < n; f += 32) {
-    const double d = static_cast<double>(x[f]) - static_cast<double>(c[f]);
-    sum = fma(d, d, sum);
-  }
-  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-  return sum;
-}
-
 // √square, or a little more.
 __device__ __forceinline__ float norm_above(float square) { return arch::sqrt_fast(square) * (1 + 0x1p-20f); }
 __device__ __forceinline__ double norm_above(double square) {
@@ -92,99 +72,6 @@ template <class T>
 __device__ __forceinline__ T score_error(const score_bound<T>& bound, T square) {
   const T norm = norm_above(square), reach = min(bound.largest, 2 * norm + bound.smallest);
   return fma(bound.product * norm, reach, bound.sum * (norm + reach) * reach);
-}
-
-struct nearest {
-  double distance;
-  int index;
-};
-
-// Sums over the lanes of each of 8 rows, of which each lane has Steps: the lanes 4g … 4g + 3 get row g's. With Steps < 8, lanes
-// 32 / (8 / Steps) apart have different rows.
-template <int Steps, class T>
-__device__ __forceinline__ T reduce_rows(T (&part)[Steps]) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  unrolled<3>([&](auto level) {
-    constexpr int half = 4 >> decltype(level)::value;  // rows that each lane keeps
-    constexpr int distance = 16 >> decltype(level)::value;
-    if constexpr (Steps > half) {
-      const bool upper = (lane & distance) != 0;
-#pragma unroll
-      for (int r = 0; r < half; ++r) {
-        const T keep = upper ? part[r + half] : part[r];
-        const T give = upper ? part[r] : part[r + half];
-        part[r] = keep + __shfl_xor_sync(0xffffffffu, give, distance);
-      }
-    }
-  });
-  T sum = part[0];
-  sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-  return sum + __shfl_xor_sync(0xffffffffu, sum, 1);
-}
-
-// Calls seen(j, ‖x − c_j‖²) for centroids in working precision, 8 at a time, each by the four lanes of a row; j = −1: none is left. Columns
-// 2t and 2t + 1 of each tile for the bits t of `which`.
-template <class T, class Seen>
-__device__ __forceinline__ void for_distances(const T* x, const T* rows, int n, int stride, int k, unsigned which, Seen&& seen) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  const int each = 2 * __popc(which);  // columns of a tile
-  const int count = (k + k_tile_columns - 1) / k_tile_columns * each;
-  const auto column = [&](int u) {
-    int t = 0;
-    for (int left = u % each / 2; t < 3; ++t) {
-      if ((which >> t & 1u) == 0) continue;
-      if (left == 0) break;
-      --left;
-    }
-    const int j = u / each * k_tile_columns + 2 * t + u % 2;
-    return u < count && j < k ? j : -1;
-  };
-  for (int first = 0; first < count; first += 8) {
-    const int own = column(first + lane / 4);
-    T part[8];
-    const T* c[8];
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      part[i] = 0;
-      c[i] = rows + static_cast<std::int64_t>(max(__shfl_sync(0xffffffffu, own, 4 * i), 0)) * stride;
-    }
-    for (int f = lane; f < n; f += 32) {
-      const T value = x[f];
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const T d = value - c[i][f];
-        part[i] = fma(d, d, part[i]);
-      }
-    }
-    seen(own, reduce_rows(part));
-  }
-}
-
-// The nearest of all centroids, or of the columns of `which`, by a whole warp, the lowest index among equals; the same in all lanes. Those
-// whose distances in working precision are too close to tell are compared in double.
-template <class T>
-__device__ __noinline__ nearest scan(const T* x, const T* rows, int n, int stride, int k, unsigned which) {
-  T least = largest_distance<T>();
-  for_distances(x, rows, n, stride, k, which, [&](int j, T distance) {
-    if (j >= 0) least = min(least, distance);
-  });
-  for (int distance = 16; distance > 0; distance /= 2) least = min(least, __shfl_xor_sync(0xffffffffu, least, distance));
-  // Roundings of a difference, its square and the sums over the features of a lane and over lanes, all of positive numbers; for two of
-  // them.
-  const T unit = static_cast<T>(abft::unit_roundoff<T>);
-  const T most = least + least * (2 * unit * static_cast<T>(n / 32 + 10)) + static_cast<T>(n) * smallest_normal<T>();
-  nearest best{1e308, 0};
-  for_distances(x, rows, n, stride, k, which, [&](int j, T distance) {
-    unsigned close = __ballot_sync(0xffffffffu, j >= 0 && distance <= most && threadIdx.x % 4 == 0);
-    while (close != 0) {
-      const int owner = __ffs(static_cast<int>(close)) - 1;
-      close &= close - 1;
-      const int candidate = __shfl_sync(0xffffffffu, j, owner);
-      const double exact = exact_distance(x, rows + static_cast<std::int64_t>(candidate) * stride, n);
-      if (exact < best.distance || (exact == best.distance && candidate < best.index)) best = {exact, candidate};
-    }
-  });
-  return best;
 }
 
 // What the threads add up over rows. The four lanes of a row share the work: lane t adds up quantity t.
@@ -606,9 +493,7 @@ struct pass {
         if ((entry.what & k_added) != 0) self.add_row(entry.row, entry.candidate[0], true);
         self.add_row(entry.row, found.index, false);
       }
-      if (self.lane < 4)
-        self.commit(entry.row, found.index, static_cast<T>(0.5 * (static_cast<double>(a.points.norm[entry.row]) - found.distance)),
-                    found.distance);
+      if (self.lane < 4) self.commit(entry.row, found.index, found.distance);
     }
     __syncwarp();  // the queue has been read
     return self.counted;
@@ -780,7 +665,7 @@ struct pass {
           }
         }
       }
-      if (decided) commit(begin + g, own_label, own_score, static_cast<double>(distance));
+      if (decided) commit(begin + g, own_label, static_cast<double>(distance));
     }
   }
 
@@ -797,12 +682,11 @@ struct pass {
   }
 
   // Stores the label of row i; by the four lanes of a row.
-  __device__ __forceinline__ void commit(std::int64_t i, int label, T score, double distance) {
+  __device__ __forceinline__ void commit(std::int64_t i, int label, double distance) {
     const T weight = weight_of(i);
     counted.sum += quantity_of(i, label, weight);
     if (t == 0) counted.inertia += static_cast<double>(weight) * distance;
     if (t == 1) a.labels[i] = label;
-    if (t == 2 && a.scores != nullptr) a.scores[i] = score;
   }
 
   // ---- Sums in shared memory ----
@@ -874,7 +758,16 @@ struct pass {
         int label = 0;
 #pragma unroll 1
         for (int r = 0; r < 8; ++r) {
-          const nearest found = scan(row(begin + r), a.centroids.rows, a.points.n, a.points.stride, a.centroids.shape.k, 15u);
+          const auto search_all = [&] {
+            return scan(row(begin + r), a.centroids.rows, a.points.n, a.points.stride, a.centroids.shape.k, 15u);
+          };
+          nearest found = search_all();
+          for (int number = 0; number < a.repeats; ++number) {
+            const nearest again = search_all();
+            const bool same = again.index == found.index && again.distance == found.distance;
+            found = again;
+            if (same) break;
+          }
           if (g == r) label = found.index;
         }
         static_cast<void>(add_rows(begin, label));

@@ -33,7 +33,6 @@ struct pass_arguments {
   panel<T> centroids;
   std::int32_t* labels;          // m
   const std::int32_t* previous;  // m: of the pass before. May be `labels`
-  T* scores;                     // m: the score of the label; null: not wanted
   unsigned long long* sums;      // k × words × columns
   unsigned long long* members;   // k
   pass_totals* totals;

@@ -13,6 +13,7 @@
 #include "fft_stages.hpp"
 #include "inject/injector.hpp"
 #include "inject/plan.hpp"
+#include "one_case.hpp"
 #include "output.hpp"
 #include "problems.hpp"
 #include "simt/arch_checks.hpp"
@@ -23,38 +24,6 @@ namespace {
 // ‖errors‖ may exceed cuFFT's by what chance gives in this many outputs.
 constexpr double k_rival_room = 1.05;
 constexpr std::int64_t k_rival_points = 1 << 14;
-
-struct tally {
-  int failed = 0;
-  int skipped = 0;
-};
-
-// One case: printed when it ends. A failure says what was wrong.
-class one_case {
- public:
-  one_case(tally& seen, std::string_view group, std::string_view token, std::string_view manner) : seen_(seen), line_("check") {
-    line_.add("group", group).add("token", token).add("manner", manner);
-  }
-  ~one_case() {
-    line_.add("seconds", -clock_.left()).add("pass", wrong_.empty());
-    if (!wrong_.empty()) {
-      line_.add("wrong", wrong_);
-      ++seen_.failed;
-    }
-    line_.print();
-  }
-  row& line() { return line_; }
-  void fail(const std::string& what) { wrong_ += (wrong_.empty() ? "" : "; ") + what; }
-  void expect(bool holds, const std::string& what) {
-    if (!holds) fail(what);
-  }
-
- private:
-  tally& seen_;
-  row line_;
-  std::string wrong_;
-  time_limit clock_{0};
-};
 
 std::string text(double value) {
   char made[32];

@@ -8,51 +8,13 @@
 #include "inject/injector.hpp"
 #include "inject/plan.hpp"
 #include "kmeans_stages.hpp"
+#include "one_case.hpp"
 #include "output.hpp"
 
 namespace ballast::gpu_check::clusters {
 namespace {
 
 namespace gpu = bench::gpu;
-
-struct tally {
-  int failed = 0;
-  int skipped = 0;
-};
-
-// One case: printed when it ends. A failure says what was wrong.
-class one_case {
- public:
-  one_case(tally& seen, std::string_view group, std::string_view token, std::string_view manner) : seen_(seen), line_("check") {
-    line_.add("group", group).add("token", token).add("manner", manner);
-  }
-  ~one_case() {
-    line_.add("seconds", -clock_.left()).add("pass", wrong_.empty());
-    if (!wrong_.empty()) {
-      line_.add("wrong", wrong_);
-      ++seen_.failed;
-    }
-    line_.print();
-  }
-  row& line() { return line_; }
-  void expect(bool holds, const std::string& what) {
-    if (!holds) wrong_ += (wrong_.empty() ? "" : "; ") + what;
-  }
-  template <class Body>
-  void guarded(const Body& body) {
-    try {
-      body();
-    } catch (const std::exception& e) {
-      expect(false, e.what());
-    }
-  }
-
- private:
-  tally& seen_;
-  row line_;
-  std::string wrong_;
-  time_limit clock_{0};
-};
 
 template <class T>
 constexpr double k_u = std::numeric_limits<T>::epsilon() / 2;
