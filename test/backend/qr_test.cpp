@@ -1210,7 +1210,7 @@ class engine_over final : public forwarding_engine<S> {
     return std::make_unique<host::blocked_factorizer<S>>(run_, kernels_, shape, A, tau, source);
   }
   std::unique_ptr<applier<S>> make_applier(const matrix_view<const S>& V, const S* tau) override {
-    return std::make_unique<host::panel_applier<S>>(run_, kernels_, panel_width(V.columns), V, tau);
+    return std::make_unique<host::panel_applier<S>>(run_, kernels_, this->panel_width(V.columns), V, tau);
   }
 
  private:
