@@ -11,6 +11,12 @@
 
 namespace ballast::qr {
 
+namespace {
+
+constexpr index k_solve_columns = 32;  // that a triangular solve takes at once
+
+}  // namespace
+
 template <class S>
 orthogonal_factor<S>::orthogonal_factor(const context& run, engine<S>& on, const matrix_view<const S>& V, const S* tau)
     : run_(run), m_(V.rows), work_(on.make_applier(V, tau)) {
@@ -63,20 +69,24 @@ template <class S>
 void solve_triangle(const context& run, engine<S>& on, bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B,
                     const matrix_view<S>& X) {
   const bool checked = run.how.protection != protection::off;
-  std::vector<solve_sums> sums(static_cast<std::size_t>(B.columns));
-  on.solve(transposed, U, B, X, checked ? sums.data() : nullptr);
+  // At least two blocks where there are two columns, so that two threads have work.
+  const index width = std::max<index>(1, std::min(k_solve_columns, (B.columns + 1) / 2));
+  const index blocks = (B.columns + width - 1) / width;
+  std::vector<solve_sums> sums(static_cast<std::size_t>(blocks));
+  on.solve(transposed, U, B, X, width, checked ? sums.data() : nullptr);
   on.wait();
   if (!checked) return;
-  for (index c = 0; c < B.columns; ++c) {
-    solve_sums& here = sums[static_cast<std::size_t>(c)];
+  for (index t = 0; t < blocks; ++t) {
+    solve_sums& here = sums[static_cast<std::size_t>(t)];
+    const index first = t * width, columns = std::min(width, B.columns - first);
     run::attempt(run.seen, run.how.protection, "qr.solve", 0, [&](int number) {
       if (number > 0) {
-        on.solve(transposed, U, B.block(0, c, B.rows, 1), X.block(0, c, X.rows, 1), &here);
+        on.solve(transposed, U, B.block(0, first, B.rows, columns), X.block(0, first, X.rows, columns), width, &here);
         on.wait();
       }
-      abft::finding seen = compare(run, {c, B.columns, 0, 1}, here.residual, here.threshold, "qr.solve", c);
+      abft::finding seen = compare(run, {t, blocks, 0, 1}, here.residual, here.threshold, "qr.solve", first + here.column);
       // Inf and NaN that come again are what the data say: a number beyond the range in R, in x or between them.
-      seen.judged = here.finite;
+      seen.judged = !(passes(seen) && here.odd);
       seen.bits = here.bits;
       return seen;
     });

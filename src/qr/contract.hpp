@@ -133,6 +133,9 @@ class factorizer {
   // Makes the sums of the panel's checks, checkpoints V, and seals T and R's last rows.
   virtual void measure_panel(index k, panel_sums* seen) = 0;
 
+  // `orthogonality` and `reflectors` alone, from V, T and tau as they are now.
+  virtual void measure_reflectors(index k, panel_sums* seen) = 0;
+
   // The panel passed: its checksums become those of R, and the certificate's product goes one panel further.
   virtual void accept_panel(index k) = 0;
 
@@ -180,7 +183,8 @@ class factorizer {
   virtual void measure_v(index k, double* change) = 0;
 
   // Places and rebuilds up to two struck elements in each column of V of panel k, to agree with the checkpoint again. False: not possible.
-  // `column` is the last struck one.
+  // `column` is the last struck one. A checkpoint that was made of a number read wrong agrees with a V that never was:
+  // measure_reflectors() must confirm that V is wrong before, and right behind it.
   virtual bool repair_v(index k, index* column) = 0;
 
   // ‖Qᵀ(A r) − R r‖.
@@ -266,12 +270,13 @@ class applier {
   virtual void each(index count, core::function_ref<void(index)> body) = 0;
 };
 
-// What the check of one column of a triangular solve compares.
+// What the check of a triangular solve compares, for one block of columns.
 struct solve_sums {
-  double residual = 0;  // of the elements of U x − c, or Uᵀ x − c, the one largest for its threshold, and that threshold
+  double residual = 0;  // of the elements of op(U) X − B, the one largest for its threshold, and that threshold
   double threshold = 1;
-  bool finite = true;      // all that went in, and all that came out
-  std::uint64_t bits = 0;  // where not finite: hash of x, as abft::finding::bits
+  index column = 0;        // within the block, of that element
+  bool odd = false;        // there are columns with Inf or NaN, in what went in or what came out, which have no check
+  std::uint64_t bits = 0;  // where odd: hash of X, as abft::finding::bits
 };
 
 // One backend, for one call.
@@ -321,8 +326,9 @@ class engine {
   // V: m × count, works_on it.
   virtual std::unique_ptr<applier<S>> make_applier(const matrix_view<const S>& V, const S* tau) = 0;
 
-  // X ← U⁻¹ B or U⁻ᵀ B; U n × n upper triangular, X n × k (works_on both), B n × k with any strides, not X. k sums if `seen` is not null.
-  virtual void solve(bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B, const matrix_view<S>& X,
+  // X ← U⁻¹ B or U⁻ᵀ B; U n × n upper triangular, X n × k (works_on both), B n × k with any strides, not X. In blocks of `width` columns,
+  // each by itself: the last one may be narrower. Sums for each block if `seen` is not null, from another reading of B.
+  virtual void solve(bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B, const matrix_view<S>& X, index width,
                      solve_sums* seen) = 0;
 
   // The first column with a zero on the diagonal of R (n × n), −1 if there is none.

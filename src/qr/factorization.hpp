@@ -54,6 +54,7 @@ class factorization {
   abft::finding verify_panel(index k);
   abft::finding verify_block(index b, bool finished, const inject::place& where, const char* name, double residual);
   abft::finding finish();
+  abft::finding verify_reflectors(index k, const panel_sums& sums) const;
   settled_check finish_v(index k, double change);
   settled_check finish_t(index k, double change);
   settled_check finish_block(index b, double residual);

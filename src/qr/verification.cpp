@@ -76,8 +76,7 @@ abft::finding factorization<S>::verify_panel(index k) {
   panel_sums sums;
   work_->measure_panel(k, &sums);
   work_->wait();
-  abft::finding seen = compare(run_, panel_place(k, 0), sums.orthogonality, sums.orthogonality_threshold, "qr.orthogonality", b.first);
-  if (passes(seen)) seen = compare(run_, panel_place(k, 1), sums.reflectors, abft::qr_reflector_threshold<S>(shape_.m), "qr.tau", b.first);
+  abft::finding seen = verify_reflectors(k, sums);
   if (passes(seen) && !shape_.single_group)
     seen = compare_tiers(panel_place(k, 2), sums.data, threshold_[static_cast<std::size_t>(b.group)], "qr.panel", k);
   return seen;
@@ -109,12 +108,29 @@ abft::finding factorization<S>::finish() {
   return {};
 }
 
+// Q orthogonal, τ‖v‖² = 2.
+template <class S>
+abft::finding factorization<S>::verify_reflectors(index k, const panel_sums& sums) const {
+  const index first = shape_[k].first;
+  const abft::finding seen = compare(run_, panel_place(k, 0), sums.orthogonality, sums.orthogonality_threshold, "qr.orthogonality", first);
+  if (!passes(seen)) return seen;
+  return compare(run_, panel_place(k, 1), sums.reflectors, abft::qr_reflector_threshold<S>(shape_.m), "qr.tau", first);
+}
+
+// V and its checkpoint differ, and one of them is wrong. V's own equations, read anew, say which: they must fail before the repair and hold
+// behind it. A change that is too small for them is repaired by computing all again.
 template <class S>
 typename factorization<S>::settled_check factorization<S>::finish_v(index k, double change) {
+  const auto good = [&] {
+    panel_sums sums;
+    work_->measure_reflectors(k, &sums);
+    work_->wait();
+    return passes(verify_reflectors(k, sums));
+  };
   return look_twice([&] {
     abft::finding seen = compare(run_, panel_place(k, shape_.single_group ? 2 : 3), change, 0, "qr.checkpoint", shape_[k].first);
     if (passes(seen) || !repairs_ || abft::comparison_struck(seen)) return seen;
-    if (!work_->repair_v(k, &seen.index)) return seen;
+    if (good() || !work_->repair_v(k, &seen.index) || !good()) return seen;
     seen.word = abft::k_pass;
     seen.corrected = true;
     return seen;

@@ -69,39 +69,43 @@ HWY_INLINE void subtract_rows(std::int64_t m, std::int64_t w, const S* X, std::i
   }
 }
 
+// Rows top … end − 1 of `Columns` columns from a on.
+template <int Count, int Columns, class S>
+HWY_INLINE void dot_chunk(std::int64_t top, std::int64_t end, const S* a, std::int64_t lda, const double* y, std::int64_t ldy, double* z,
+                          std::int64_t ldz) {
+  const hn::ScalableTag<double> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  hn::Vec<decltype(d)> sum[Count][Columns];
+  for (int q = 0; q < Count; ++q) {
+    for (int c = 0; c < Columns; ++c) sum[q][c] = hn::Zero(d);
+  }
+  std::int64_t i = top;
+  for (; i + lanes <= end; i += lanes) {
+    hn::Vec<decltype(d)> x[Columns];
+    for (int c = 0; c < Columns; ++c) x[c] = load_wide(d, a + i + c * lda);
+    for (int q = 0; q < Count; ++q) {
+      const auto p = hn::LoadU(d, y + i + q * ldy);
+      for (int c = 0; c < Columns; ++c) sum[q][c] = hn::MulAdd(x[c], p, sum[q][c]);
+    }
+  }
+  for (int q = 0; q < Count; ++q) {
+    for (int c = 0; c < Columns; ++c) {
+      double total = hn::GetLane(hn::SumOfLanes(d, sum[q][c]));
+      for (std::int64_t r = i; r < end; ++r) total += static_cast<double>(a[r + c * lda]) * y[r + q * ldy];
+      z[c + q * ldz] += total;
+    }
+  }
+}
+
 template <int Count, class S>
 HWY_INLINE void dot_rows(std::int64_t m, std::int64_t w, const S* X, std::int64_t ldx, const double* y, std::int64_t ldy, double* z,
                          std::int64_t ldz) {
-  const hn::ScalableTag<double> d;
-  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
   constexpr std::int64_t chunk = 512;
   for (std::int64_t top = 0; top < m; top += chunk) {
     const std::int64_t end = HWY_MIN(top + chunk, m);
-    for (std::int64_t j = 0; j < w; j += 2) {
-      const bool pair = j + 1 < w;
-      const S* const a = X + j * ldx;
-      const S* const b = pair ? a + ldx : a;
-      hn::Vec<decltype(d)> sa[Count], sb[Count];
-      for (int q = 0; q < Count; ++q) sa[q] = sb[q] = hn::Zero(d);
-      std::int64_t i = top;
-      for (; i + lanes <= end; i += lanes) {
-        const auto xa = load_wide(d, a + i), xb = load_wide(d, b + i);
-        for (int q = 0; q < Count; ++q) {
-          const auto p = hn::LoadU(d, y + i + q * ldy);
-          sa[q] = hn::MulAdd(xa, p, sa[q]);
-          sb[q] = hn::MulAdd(xb, p, sb[q]);
-        }
-      }
-      for (int q = 0; q < Count; ++q) {
-        double ta = hn::GetLane(hn::SumOfLanes(d, sa[q])), tb = hn::GetLane(hn::SumOfLanes(d, sb[q]));
-        for (std::int64_t r = i; r < end; ++r) {
-          ta += static_cast<double>(a[r]) * y[r + q * ldy];
-          tb += static_cast<double>(b[r]) * y[r + q * ldy];
-        }
-        z[j + q * ldz] += ta;
-        if (pair) z[j + 1 + q * ldz] += tb;
-      }
-    }
+    std::int64_t j = 0;
+    for (; j + 2 <= w; j += 2) dot_chunk<Count, 2>(top, end, X + j * ldx, ldx, y, ldy, z + j, ldz);
+    if (j < w) dot_chunk<Count, 1>(top, end, X + j * ldx, ldx, y, ldy, z + j, ldz);
   }
 }
 

@@ -284,13 +284,14 @@ template <class S>
 core::aligned_buffer<double> panel_applier<S>::under_q(bool transposed) const {
   core::aligned_buffer<double> b(k_vectors * m_);
   std::copy_n(a_.data(), k_vectors * m_, b.data());
-  constexpr int together = 2;
+  // All at once read V once; in two tasks, for two threads, they give the same numbers.
+  const int together = run_.threads > 1 ? k_vectors / 2 : k_vectors;
   core::parallel_for(run_.threads, k_vectors / together, [&](index task, int) {
     double* const y = b.data() + task * together * m_;
     for (index s = 0; s < V_.columns; ++s) {
       const index j = transposed ? V_.columns - 1 - s : s;
       const index below = m_ - j - 1;
-      double sum[together];
+      double sum[k_vectors];
       for (int q = 0; q < together; ++q) sum[q] = y[j + q * m_];
       if (below > 0) kernels_.dot(below, 1, &V_(j + 1, j), V_.column_stride, together, y + j + 1, m_, sum, 1);
       for (int q = 0; q < together; ++q) {

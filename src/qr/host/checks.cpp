@@ -150,17 +150,31 @@ template <class S>
 void blocked_factorizer<S>::measure_panel(index k, panel_sums* seen) {
   const layout::block& b = shape_[k];
   const index w = b.width;
-  std::vector<double> x(at(w));
-  for (index j = 0; j < w; ++j) x[at(j)] = random_signed(k_orthogonality_stream, static_cast<std::uint64_t>(b.first + j));
-  const std::vector<double> z = panel_products(k, x);
+  const std::vector<double> z = judge_reflectors(k, seen);
   checkpoints_[at(k)].assign(z.begin() + 4 * w, z.begin() + 8 * w);
   abft::result_hash seal;
   for (index i = 0; i < w * w; ++i) seal.add(t(k)[i]);
   T_seal_[at(k)] = seal.bits();
   if (!shape_.single_group) R_seal_[at(2 * k + 1)] = seal_of_r(k, b.first, w);
-  judge_orthogonality(k, x, z, seen);
-  seen->reflectors = reflector_residual(k);
   seen->data = panel_residual(k, z);
+}
+
+template <class S>
+void blocked_factorizer<S>::measure_reflectors(index k, panel_sums* seen) {
+  copy_v1(k);
+  (void)judge_reflectors(k, seen);
+}
+
+// What V, T and tau say of each other. Returns panel_products.
+template <class S>
+std::vector<double> blocked_factorizer<S>::judge_reflectors(index k, panel_sums* seen) const {
+  const layout::block& b = shape_[k];
+  std::vector<double> x(at(b.width));
+  for (index j = 0; j < b.width; ++j) x[at(j)] = random_signed(k_orthogonality_stream, static_cast<std::uint64_t>(b.first + j));
+  std::vector<double> z = panel_products(k, x);
+  judge_orthogonality(k, x, z, seen);
+  seen->reflectors = reflector_residual(k, z.data() + 7 * b.width);
+  return z;
 }
 
 // The first pass: Vᵀ times the vectors (4 × w), the checkpoint of V (4 × w) and ‖p‖².
@@ -235,16 +249,14 @@ void blocked_factorizer<S>::judge_orthogonality(index k, const std::vector<doubl
   }
 }
 
-// A tau of 0 belongs to v = e₁. tau must be T's diagonal to the bit.
+// A tau of 0 belongs to v = e₁. tau must be T's diagonal to the bit. `squares`: ‖v‖² of each column.
 template <class S>
-double blocked_factorizer<S>::reflector_residual(index k) const {
+double blocked_factorizer<S>::reflector_residual(index k, const double* squares) const {
   const layout::block& b = shape_[k];
-  const std::vector<double>& sums = checkpoints_[at(k)];
   largest worst;
   for (index j = 0; j < b.width; ++j) {
     const double tau = static_cast<double>(tau_[b.first + j]);
-    const double norm = sums[at(3 * b.width + j)];
-    worst.add(tau == 0 ? norm - 1 : tau * norm - 2);
+    worst.add(tau == 0 ? squares[j] - 1 : tau * squares[j] - 2);
   }
   worst.add(taus_differ(k));
   return worst.value();

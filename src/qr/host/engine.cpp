@@ -18,10 +18,15 @@ namespace ballast::qr::host {
 namespace {
 
 template <class S>
+const kernels<S>& kernels_of(const context& run) {
+  return run.which == backend::reference ? reference_kernels<S>() : cpu_kernels<S>();
+}
+
+template <class S>
 class host_engine final : public engine<S> {
  public:
   explicit host_engine(const context& run)
-      : run_(run), kernels_(run.which == backend::reference ? reference_kernels<S>() : cpu_kernels<S>()), staging_(run.how.stream) {}
+      : run_(run), kernels_(kernels_of<S>(run)), wide_(kernels_of<double>(run)), staging_(run.how.stream) {}
 
   matrix_view<const S> read(const matrix_view<const S>& operand) override { return staging_.read(operand); }
   std::span<const S> read(std::span<const S> operand) override { return staging_.read(operand); }
@@ -84,21 +89,23 @@ class host_engine final : public engine<S> {
     return std::make_unique<panel_applier<S>>(run_, kernels_, panel_width(V.columns), V, tau);
   }
 
-  void solve(bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B, const matrix_view<S>& X,
+  void solve(bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B, const matrix_view<S>& X, index width,
              solve_sums* seen) override {
     const index n = U.rows;
-    core::parallel_for(run_.threads, B.columns, [&](index c, int) {
-      std::vector<S> right(static_cast<std::size_t>(n));
-      for (index i = 0; i < n; ++i) right[static_cast<std::size_t>(i)] = B(i, c);
-      S* const x = X.data + c * X.column_stride;
-      std::copy(right.begin(), right.end(), x);
-      kernels_.solve(transposed, n, 1, U.data, U.column_stride, x, n);
+    core::parallel_for(run_.threads, (B.columns + width - 1) / width, [&](index t, int) {
+      const index first = t * width, columns = std::min(width, B.columns - first);
+      const matrix_view<const S> right = B.block(0, first, n, columns);
+      const matrix_view<S> made = X.block(0, first, n, columns);
+      copy(right, made);
+      kernels_.solve(transposed, n, columns, U.data, U.column_stride, made.data, made.column_stride);
       if (seen == nullptr) return;
-      seen[c] = residual_of(transposed, n, U.data, U.column_stride, x, right.data());
-      if (seen[c].finite) return;
-      abft::result_hash made;
-      for (index i = 0; i < n; ++i) made.add(x[i]);
-      seen[c].bits = made.bits();
+      seen[t] = residual_of<S>(wide_, transposed, U, made, right);
+      if (!seen[t].odd) return;
+      abft::result_hash hash;
+      for (index c = 0; c < columns; ++c) {
+        for (index i = 0; i < n; ++i) hash.add(made(i, c));
+      }
+      seen[t].bits = hash.bits();
     });
   }
 
@@ -112,6 +119,7 @@ class host_engine final : public engine<S> {
  private:
   const context& run_;
   const kernels<S>& kernels_;
+  const kernels<double>& wide_;  // of checks
   run::host_staging staging_;
   core::single_threaded_blas single_;  // Ballast's own threads call it on blocks
 };

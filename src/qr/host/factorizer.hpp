@@ -39,6 +39,7 @@ class blocked_factorizer final : public factorizer<S> {
 
   // checks.cpp
   void measure_panel(index k, panel_sums* seen) override;
+  void measure_reflectors(index k, panel_sums* seen) override;
   void accept_panel(index k) override;
   void measure_block(index b, bool finished, double* residual) override;
   index correct_block(index b, bool finished, double threshold, const inject::place& where) override;
@@ -96,7 +97,8 @@ class blocked_factorizer final : public factorizer<S> {
   void subtract_r(int count, index first_weight, double* y, index ldy) const;
   std::vector<double> panel_products(index k, const std::vector<double>& x) const;
   void judge_orthogonality(index k, const std::vector<double>& x, const std::vector<double>& z, panel_sums* seen) const;
-  double reflector_residual(index k) const;
+  std::vector<double> judge_reflectors(index k, panel_sums* seen) const;
+  double reflector_residual(index k, const double* squares) const;
   double taus_differ(index k) const;
   double panel_residual(index k, const std::vector<double>& z);
 

@@ -1,68 +1,150 @@
-// The check of a triangular solve.
-// Layer: backend (host).
+// The check of a triangular solve: residuals of a block of right-hand sides by two matrix products in double.
+// Layer: backend (host), over kernels<double>.
 // Source: docs/design/qr.md; N. Higham, Accuracy and Stability of Numerical Algorithms, theorem 8.5.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "abft/threshold.hpp"
+#include "core/aligned_buffer.hpp"
 #include "qr/contract.hpp"
 #include "qr/host/largest.hpp"
+#include "qr/kernels.hpp"
 
 namespace ballast::qr::host {
 
-// The residual of U x = c, or Uᵀ x = c, against what rounding explains. Scaled by powers of two where doubles would overflow.
+// op(U) = U or Uᵀ, n × n, times a power of two that keeps products with it in the range of doubles.
 template <class S>
-solve_sums residual_of(bool transposed, index n, const S* U, index ldu, const S* x, const S* c) {
-  largest u_size, x_size;
-  for (index j = 0; j < n; ++j) {
-    for (index i = 0; i <= j; ++i) u_size.add(static_cast<double>(U[i + j * ldu]));
-    x_size.add(static_cast<double>(x[j]));
-    x_size.add(static_cast<double>(c[j]));
+class scaled_triangle {
+ public:
+  scaled_triangle(bool transposed, index n, const S* U, index ldu) : transposed_(transposed), n_(n), U_(U), ldu_(ldu) {
+    add_rows();
+    // A sum of a row is no smaller than its elements. One that is not moderate may be of elements that are, or have overflowed.
+    if (*std::max_element(rows_.begin(), rows_.end()) <= 0x1p400 && std::none_of(rows_.begin(), rows_.end(), is_nan)) return;
+    largest size;
+    for (index j = 0; j < n; ++j) size.add(U + j * ldu, j + 1);
+    finite_ = std::isfinite(size.value());
+    if (!finite_ || !(size.value() > 0x1p400)) return;
+    scale_ = std::ldexp(1.0, -std::ilogb(size.value()));
+    add_rows();
   }
+
+  bool finite() const { return finite_; }
+  double scale() const { return scale_; }
+  double row_sum(index i) const { return rows_[static_cast<std::size_t>(i)]; }  // Σ_j |op(U)_ij|
+  double diagonal(index i) const { return std::abs(static_cast<double>(U_[i + i * ldu_])) * scale_; }
+
+  // Columns first … first + width − 1 of op(U), in those rows where they are not zero throughout: to D and their sizes to A. Returns the
+  // first such row and their number, which is the leading dimension.
+  struct rows {
+    index first = 0, count = 0;
+  };
+  rows columns(index first, index width, double* D, double* A) const {
+    const rows taken = transposed_ ? rows{first, n_ - first} : rows{0, first + width};
+    std::fill_n(D, taken.count * width, 0.0);
+    for (index c = 0; c < (transposed_ ? taken.count : width); ++c) {
+      const S* const u = U_ + (first + c) * ldu_;  // a column of U
+      if (transposed_) {
+        for (index j = 0; j < std::min(width, c + 1); ++j) D[c + j * taken.count] = static_cast<double>(u[first + j]) * scale_;
+      } else {
+        for (index i = 0; i <= first + c; ++i) D[i + c * taken.count] = static_cast<double>(u[i]) * scale_;
+      }
+    }
+    for (index i = 0; i < taken.count * width; ++i) A[i] = std::abs(D[i]);
+    return taken;
+  }
+
+ private:
+  static bool is_nan(double x) { return x != x; }
+  void add_rows() {
+    rows_.assign(static_cast<std::size_t>(n_), 0.0);
+    for (index j = 0; j < n_; ++j) {
+      double sum = 0;
+      for (index i = 0; i <= j; ++i) {
+        const double size = std::abs(static_cast<double>(U_[i + j * ldu_])) * scale_;
+        transposed_ ? sum += size : rows_[static_cast<std::size_t>(i)] += size;
+      }
+      if (transposed_) rows_[static_cast<std::size_t>(j)] = sum;
+    }
+  }
+
+  const bool transposed_;
+  const index n_;
+  const S* const U_;
+  const index ldu_;
+  bool finite_ = true;
+  double scale_ = 1;
+  std::vector<double> rows_;
+};
+
+// The residuals of op(U) X = B, n × k, against what rounding explains: op(U) X and |op(U)||X| by blocks of columns of op(U). Columns of X
+// and B are scaled by powers of two where doubles would overflow. 4n²k flops.
+template <class S>
+solve_sums residual_of(const kernels<double>& arithmetic, bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& X,
+                       const matrix_view<const S>& B) {
+  constexpr index k_width = 64;
+  const index n = X.rows, k = X.columns;
+  const scaled_triangle<S> triangle(transposed, n, U.data, U.column_stride);
   solve_sums made;
-  made.finite = std::isfinite(u_size.value()) && std::isfinite(x_size.value());
-  double u_scale = 1, x_scale = 1;
-  if (made.finite && u_size.value() > 0x1p400) u_scale = std::ldexp(1.0, -std::ilogb(u_size.value()));
-  if (made.finite && x_size.value() > 0x1p400) x_scale = std::ldexp(1.0, -std::ilogb(x_size.value()));
-  constexpr double tiny = std::numeric_limits<S>::denorm_min();
-  std::vector<double> residual(static_cast<std::size_t>(n)), size(residual), drowned(residual);
-  for (index i = 0; i < n; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    residual[at] = static_cast<double>(c[i]) * x_scale * u_scale;
-    size[at] = std::abs(residual[at]);
+  if (!triangle.finite()) {
+    made.odd = true;
+    return made;
   }
-  for (index j = 0; j < n; ++j) {
-    const double xj = static_cast<double>(x[j]) * x_scale;
-    for (index i = transposed ? j : 0; i < (transposed ? n : j + 1); ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      const double u = static_cast<double>(transposed ? U[j + i * ldu] : U[i + j * ldu]) * u_scale;
-      const double term = u * xj;
-      residual[at] -= term;
-      size[at] += std::abs(term);
-      // Underflow may take the smallest number from an element of x, and from a reciprocal of the diagonal that the solve multiplies by.
-      drowned[at] += std::abs(u) * x_scale * tiny;
-      if (i == j) drowned[at] += std::abs(term) * (std::abs(u) / u_scale * tiny);
+  core::aligned_buffer<double> x(n * k), minus_size(n * k), residual(n * k), size(n * k), D(n * k_width), A(n * k_width);
+  std::vector<double> x_scale(static_cast<std::size_t>(k), 1.0);
+  std::vector<char> odd(static_cast<std::size_t>(k), 0);
+  for (index c = 0; c < k; ++c) {
+    largest most;
+    most.add(&X(0, c), n);
+    for (index i = 0; i < n; ++i) most.add(static_cast<double>(B(i, c)));
+    double& scale = x_scale[static_cast<std::size_t>(c)];
+    odd[static_cast<std::size_t>(c)] = !std::isfinite(most.value());
+    if (!std::isfinite(most.value()))
+      scale = 0;  // the column does not disturb the products of others
+    else if (most.value() > 0x1p400)
+      scale = std::ldexp(1.0, -std::ilogb(most.value()));
+    for (index i = 0; i < n; ++i) {
+      const index at = i + c * n;
+      x[at] = scale == 0 ? 0 : static_cast<double>(X(i, c)) * scale;
+      minus_size[at] = -std::abs(x[at]);
+      residual[at] = scale == 0 ? 0 : static_cast<double>(B(i, c)) * scale * triangle.scale();
+      size[at] = std::abs(residual[at]);
     }
   }
-  // What products lost to underflow, here (in double) and in the solve.
-  const double lost = 4 * static_cast<double>(n) *
-                      (std::numeric_limits<double>::min() + static_cast<double>(std::numeric_limits<S>::min()) * x_scale * u_scale);
-  for (index i = 0; i < n; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    const double threshold = abft::qr_solve_threshold<S>(size[at], n) + 4 * static_cast<double>(n) * drowned[at] + lost;
-    const double off = std::abs(residual[at]);
-    if (!std::isfinite(off) || !std::isfinite(threshold)) {
-      made = {std::numeric_limits<double>::quiet_NaN(), threshold, false};  // a later row must not take its place
-      break;
+  for (index first = 0; first < n; first += k_width) {
+    const index width = std::min(k_width, n - first);
+    const auto rows = triangle.columns(first, width, D.data(), A.data());
+    arithmetic.subtract_product(rows.count, k, width, D.data(), rows.count, x.data() + first, n, residual.data() + rows.first, n);
+    arithmetic.subtract_product(rows.count, k, width, A.data(), rows.count, minus_size.data() + first, n, size.data() + rows.first, n);
+  }
+  // What underflow may take: the smallest number from an element of x, and from a reciprocal of the diagonal that the solve multiplies by;
+  // and from products, here (in double) and in the solve. All in units of the smallest normal number, since arithmetic with subnormal
+  // numbers is slow.
+  constexpr double smallest = std::numeric_limits<S>::min(), step = std::numeric_limits<S>::epsilon();
+  constexpr double in_double = std::numeric_limits<double>::min() / smallest;
+  for (index c = 0; c < k; ++c) {
+    const double scale = x_scale[static_cast<std::size_t>(c)];
+    made.odd |= odd[static_cast<std::size_t>(c)] != 0;
+    for (index i = 0; i < n && odd[static_cast<std::size_t>(c)] == 0; ++i) {
+      const index at = i + c * n;
+      const double d = triangle.diagonal(i);
+      const double drowned = step * (triangle.row_sum(i) * scale + d * std::abs(x[at]) * (d / triangle.scale()));
+      const double threshold = abft::qr_solve_threshold<S>(size[at], n) +
+                               4 * static_cast<double>(n) * smallest * (in_double + scale * triangle.scale() + drowned);
+      const double off = std::abs(residual[at]);
+      if (!std::isfinite(off) || !std::isfinite(threshold)) {
+        made.odd = true;
+        break;
+      }
+      // Quotients, since products would underflow for small numbers.
+      if (off / threshold <= made.residual / made.threshold) continue;
+      made.residual = off;
+      made.threshold = threshold;
+      made.column = c;
     }
-    // Quotients, since products would underflow for small numbers.
-    if (off / threshold <= made.residual / made.threshold) continue;
-    made.residual = off;
-    made.threshold = threshold;
-    if (made.residual > made.threshold) break;
   }
   return made;
 }
