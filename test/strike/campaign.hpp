@@ -10,6 +10,7 @@
 
 #include <ballast/types.hpp>
 
+#include "interrupt.hpp"
 #include "place.hpp"
 #include "registers.hpp"
 #include "subject.hpp"
@@ -18,7 +19,7 @@ namespace ballast::strike {
 
 // What is struck. numbers: exponent, sign or one of the six upper mantissa bits of a number in a vector register. bits: any bit of one.
 // masks: any bit of a mask register. general: any bit of a general register, or of one that the compiler keeps in a vector register:
-// addresses and counters, which no checksum covers. none: the thread is stopped all the same; nothing may come of it.
+// addresses and counters, which no checksum covers. none: the thread is interrupted all the same; nothing may come of it.
 enum class target : std::uint8_t { numbers, bits, masks, general, none };
 inline constexpr int k_targets = 5;
 std::string_view to_string(target value);
@@ -42,19 +43,12 @@ enum class outcome : std::uint8_t {
 inline constexpr int k_outcomes = 10;
 std::string_view to_string(outcome value);
 
-// When in a call. First a time from shortly before its beginning, then single instructions of the thread that was stopped: a stop alone
-// prefers what follows slow instructions.
-struct moment {
-  std::int64_t nanoseconds = 0;
-  int instructions = 0;
-  std::uint64_t thread = 0;  // of those that run
-};
-
 struct strike {
   target what = target::numbers;
   register_bit where;
   moment when;
   code_address instruction;  // the next one at the time of the strike
+  code_address caller;       // in this program, where the instruction is in a library of the system
   outcome result = outcome::masked;
   effect change;
   std::uint64_t detected = 0;
@@ -79,14 +73,14 @@ struct record {
   ballast::protection protection = ballast::protection::correct;
   std::array<tally, k_targets> tallies;
   std::vector<strike> worth_a_look;  // all but masked, repaired and rounding
-  std::int64_t missed = 0;           // the call was over, or no thread was running, when its time came
+  std::int64_t missed = 0;           // the call was over, or the thread did not work, when its time came
   std::int64_t processes = 0;
   double clean_error = 0, call_seconds = 0, seconds = 0;
   std::string scheme;
   const tally& of(target which) const { return tallies[static_cast<std::size_t>(which)]; }
 };
 
-// Throws std::runtime_error if clean calls are not clean and the same each time, or if this system does not let processes be traced.
+// Throws std::runtime_error if clean calls are not clean and the same each time.
 record strike_subject(const std::string& name, protection how, const plan& wanted);
 
 }  // namespace ballast::strike

@@ -1,4 +1,4 @@
-// ballast-strike: strikes registers of the running library from another process, and counts what becomes of it. `make strike` runs it;
+// ballast-strike: strikes registers of the running library from outside, and counts what becomes of it. `make strike` runs it;
 // docs/design/strike.md says what it counts. Exit status: 0 no strike at data was silent above the floor outside of the
 // declared windows and none was repaired wrongly, 3 some were, 1 the program failed, 2 bad usage.
 #include <algorithm>
@@ -55,6 +55,11 @@ json counts(const tally& of, std::int64_t declared) {
   return made;
 }
 
+// Where a strike was: in a library of the system, by whom it was called, too.
+std::string place_of(const strike& one, const std::map<code_address, std::string>& places) {
+  return places.at(one.instruction) + (one.caller.module.empty() ? "" : " < " + places.at(one.caller));
+}
+
 json details(const std::string& problem, const strike& one, const std::map<code_address, std::string>& places) {
   return {{"target", to_string(one.what)},
           {"register", name_of(one.where)},
@@ -67,8 +72,8 @@ json details(const std::string& problem, const strike& one, const std::map<code_
           {"floors", std::isfinite(one.change.floors) ? json(one.change.floors) : json("inf")},
           {"module", one.instruction.module},
           {"offset", fmt::format("{:#x}", one.instruction.offset)},
-          {"place", places.at(one.instruction)},
-          {"declared", is_declared(problem, places.at(one.instruction))}};
+          {"place", place_of(one, places)},
+          {"declared", is_declared(problem, place_of(one, places))}};
 }
 
 // The columns of the table.
@@ -108,7 +113,7 @@ void print_places(const record& seen, const std::map<code_address, std::string>&
   std::map<std::string, group> groups;
   for (const strike& one : seen.worth_a_look) {
     if (!is_bad(one) || one.what == target::general) continue;
-    const std::string& place = places.at(one.instruction);
+    const std::string place = place_of(one, places);
     group& to = groups[std::string(one.result == outcome::material ? "material: " : "wrongly repaired: ") + functions_of(place)];
     if (to.count++ == 0 || one.change.floors < to.least) to.least = one.change.floors;
     if (to.count == 1 || !(one.change.floors <= to.most)) {
@@ -129,9 +134,9 @@ int run(int argc, char** argv) {
   std::int64_t unprotected = -1;
   std::string output;
   std::string only;
-  CLI::App app("Strikes registers of the running library from another process, at random times, and counts what becomes of it.");
+  CLI::App app("Strikes registers of the running library from outside, at random times, and counts what becomes of it.");
   app.add_option("PROBLEM", names,
-                 "fft_c2c_f32_n4096_b256_fwd, kmeans_f32_m20000_n32_k64, geqrf_f64_m384_n256, ormqr_…, gels_…; default: all that "
+                 "fft_c2c_f32_n4096_b64_fwd, kmeans_f32_m8000_n32_k64, geqrf_f64_m384_n256, ormqr_…, gels_…; default: all that "
                  "docs/design/strike.md names");
   app.add_option("--strikes", wanted.strikes, "of each problem with protection")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--unprotected", unprotected, "strikes of each problem without; default: a tenth")->check(CLI::NonNegativeNumber);
@@ -163,11 +168,14 @@ int run(int argc, char** argv) {
       if (part.strikes == 0) continue;
       const record seen = strike_subject(name, how, part);
       std::vector<code_address> addresses;
-      for (const strike& one : seen.worth_a_look) addresses.push_back(one.instruction);
+      for (const strike& one : seen.worth_a_look) {
+        addresses.push_back(one.instruction);
+        addresses.push_back(one.caller);
+      }
       const auto places = source_places(addresses);
       std::array<std::int64_t, k_targets> declared{};
       for (const strike& one : seen.worth_a_look) {
-        if (how != protection::off && one.result == outcome::material && is_declared(name, places.at(one.instruction)))
+        if (how != protection::off && one.result == outcome::material && is_declared(name, place_of(one, places)))
           ++declared[static_cast<std::size_t>(one.what)];
       }
       bool first = true;

@@ -1,19 +1,13 @@
-// Registers of a stopped thread by PTRACE_GETREGS and PTRACE_GETREGSET.
+// Registers in the frame of a signal.
 #include "registers.hpp"
 
 #include <cpuid.h>
-#include <elf.h>
-#include <sys/ptrace.h>
-#include <sys/uio.h>
-#include <sys/user.h>
+#include <ucontext.h>
 
-#include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
-#include <stdexcept>
-#include <vector>
 
 namespace ballast::strike {
 namespace {
@@ -22,7 +16,9 @@ namespace {
 constexpr int k_sse = 1, k_upper_ymm = 2, k_masks = 5, k_upper_zmm = 6, k_high_zmm = 7;
 constexpr std::size_t k_xmm_offset = 160;      // in the legacy area
 constexpr std::size_t k_present_offset = 512;  // XSTATE_BV
-constexpr std::size_t k_most = 16384;
+// What the kernel writes into bytes of the legacy area that are left to software: FP_XSTATE_MAGIC1, and where the size of all is.
+constexpr std::size_t k_software_offset = 464;
+constexpr std::uint32_t k_extended = 0x46505853;
 
 struct layout {
   std::uint64_t enabled = 0;
@@ -47,16 +43,11 @@ const layout& areas() {
 
 bool has(int component) { return ((areas().enabled >> static_cast<unsigned>(component)) & 1U) != 0; }
 
-[[noreturn]] void refused(const char* what) { throw std::runtime_error(std::string(what) + ": " + std::strerror(errno)); }
-
 constexpr const char* k_general_names[] = {"rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp",
                                            "r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15"};
 
-unsigned long long& general(user_regs_struct& all, int index) {
-  unsigned long long* const places[] = {&all.rax, &all.rbx, &all.rcx, &all.rdx, &all.rsi, &all.rdi, &all.rbp, &all.rsp,
-                                        &all.r8,  &all.r9,  &all.r10, &all.r11, &all.r12, &all.r13, &all.r14, &all.r15};
-  return *places[index];
-}
+constexpr int k_general_places[] = {REG_RAX, REG_RBX, REG_RCX, REG_RDX, REG_RSI, REG_RDI, REG_RBP, REG_RSP,
+                                    REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
 
 // The component that holds a bit of a vector or mask register, and the bit's place in its area.
 struct stored {
@@ -72,27 +63,48 @@ stored stored_at(const register_bit& place) {
   return {k_upper_zmm, index * 256 + bit - 256};
 }
 
-std::uint64_t word(const std::vector<unsigned char>& state, std::size_t at) {
-  std::uint64_t made = 0;
-  std::memcpy(&made, state.data() + at, sizeof made);
-  return made;
-}
+// The state of a thread as a handler finds it.
+class saved_state {
+ public:
+  saved_state(unsigned char* state, std::size_t size) : state_(state), size_(size) {}
+
+  unsigned char* byte_of(const stored& place) { return state_ + begin(place.component) + place.bit / 8; }
+  bool has(const stored& place) const { return begin(place.component) + place.bit / 8 < size_; }
+
+  // A component in its initial state is all zero, whatever its area holds.
+  bool present(int component) const {
+    return component == k_sse || ((word_at(k_present_offset) >> static_cast<unsigned>(component)) & 1U) != 0;
+  }
+  void make_present(int component) {
+    if (!present(component)) std::memset(state_ + begin(component), 0, areas().size[static_cast<std::size_t>(component)]);
+    const std::uint64_t all = word_at(k_present_offset) | 1ULL << static_cast<unsigned>(component);
+    std::memcpy(state_ + k_present_offset, &all, sizeof all);
+  }
+  std::uint64_t word(const stored& place) const { return present(place.component) ? word_at(begin(place.component) + place.bit / 8) : 0; }
+
+ private:
+  static std::size_t begin(int component) {
+    return component == k_sse ? k_xmm_offset : areas().offset[static_cast<std::size_t>(component)];
+  }
+  std::uint64_t word_at(std::size_t at) const {
+    std::uint64_t made = 0;
+    std::memcpy(&made, state_ + at, sizeof made);
+    return made;
+  }
+  unsigned char* state_;
+  std::size_t size_;
+};
 
 // Whether the vector register holds an integer or an address: 64 bits and zeros above, as a move from a general register leaves them, that
-// are a small integer or, read as a double, subnormal.
-bool holds_integer(const std::vector<unsigned char>& state, int index, std::uint64_t present) {
-  const int bits = registers().vector_bits;
-  for (int bit = 64; bit < bits; bit += 64) {
-    const auto [component, at] = stored_at({register_kind::vector, index, bit});
-    const bool there = component == k_sse || ((present >> static_cast<unsigned>(component)) & 1U) != 0;
-    const std::size_t begin = component == k_sse ? k_xmm_offset : areas().offset[static_cast<std::size_t>(component)];
-    if (there && word(state, begin + at / 8) != 0) return false;
+// are, read as a number, subnormal or, as negative integers, NaN.
+bool holds_integer(const saved_state& state, int index) {
+  for (int bit = 64; bit < registers().vector_bits; bit += 64) {
+    if (state.word(stored_at({register_kind::vector, index, bit})) != 0) return false;
   }
-  const auto [component, at] = stored_at({register_kind::vector, index, 0});
-  const std::size_t begin = component == k_sse ? k_xmm_offset : areas().offset[static_cast<std::size_t>(component)];
-  const std::uint64_t value = word(state, begin + at / 8);
+  const std::uint64_t value = state.word(stored_at({register_kind::vector, index, 0}));
   const bool two_words = (value >> 32U) != 0;
-  return two_words ? value < (1ULL << 52U) : value != 0 && value < (1ULL << 23U);
+  return two_words ? value < (1ULL << 52U) || value > (0xfffULL << 52U)
+                   : value != 0 && (value < (1ULL << 23U) || value > (0x1ffULL << 23U));
 }
 
 }  // namespace
@@ -120,36 +132,22 @@ std::string name_of(const register_bit& place) {
   return (registers().vector_bits == 512 ? "zmm" : registers().vector_bits == 256 ? "ymm" : "xmm") + number + bit;
 }
 
-position position_of(pid_t thread) {
-  user_regs_struct all{};
-  if (ptrace(PTRACE_GETREGS, thread, nullptr, &all) != 0) refused("PTRACE_GETREGS");
-  return {all.rip, static_cast<long long>(all.orig_rax) >= 0};
-}
-
-bool flip(pid_t thread, const register_bit& place) {
+bool flip(void* context, const register_bit& place) {
+  mcontext_t& saved = static_cast<ucontext_t*>(context)->uc_mcontext;
   if (place.kind == register_kind::general) {
-    user_regs_struct all{};
-    if (ptrace(PTRACE_GETREGS, thread, nullptr, &all) != 0) refused("PTRACE_GETREGS");
-    general(all, place.index) ^= 1ULL << static_cast<unsigned>(place.bit);
-    if (ptrace(PTRACE_SETREGS, thread, nullptr, &all) != 0) refused("PTRACE_SETREGS");
+    saved.gregs[k_general_places[place.index]] ^= static_cast<greg_t>(1ULL << static_cast<unsigned>(place.bit));
     return true;
   }
-  std::vector<unsigned char> state(k_most);
-  iovec window{state.data(), state.size()};
-  if (ptrace(PTRACE_GETREGSET, thread, NT_X86_XSTATE, &window) != 0) refused("PTRACE_GETREGSET");
-  const auto [component, bit] = stored_at(place);
-  const auto number = static_cast<std::size_t>(component);
-  const std::size_t begin = component == k_sse ? k_xmm_offset : areas().offset[number];
-  if (begin + bit / 8 >= window.iov_len) throw std::runtime_error("PTRACE_GETREGSET: the register is not in what the kernel gives");
-  std::uint64_t present = 0;
-  std::memcpy(&present, state.data() + k_present_offset, sizeof present);
-  if (component != k_sse && ((present >> number) & 1U) == 0)  // in its initial state: all zero, whatever the area holds
-    std::fill_n(state.begin() + static_cast<std::ptrdiff_t>(begin), areas().size[number], static_cast<unsigned char>(0));
-  present |= 1ULL << number;
-  std::memcpy(state.data() + k_present_offset, &present, sizeof present);
-  const bool whole = place.kind == register_kind::vector && place.bit < 64 && holds_integer(state, place.index, present);
-  state[begin + bit / 8] ^= static_cast<unsigned char>(1U << (bit % 8));
-  if (ptrace(PTRACE_SETREGSET, thread, NT_X86_XSTATE, &window) != 0) refused("PTRACE_SETREGSET");
+  auto* const state = reinterpret_cast<unsigned char*>(saved.fpregs);
+  std::uint32_t magic = 0, size = 0;
+  std::memcpy(&magic, state + k_software_offset, sizeof magic);
+  std::memcpy(&size, state + k_software_offset + 16, sizeof size);
+  saved_state all(state, magic == k_extended ? size : k_present_offset);
+  const stored at = stored_at(place);
+  if (!all.has(at)) std::abort();  // registers() has said that it is there
+  const bool whole = place.kind == register_kind::vector && place.bit < 64 && holds_integer(all, place.index);
+  if (magic == k_extended) all.make_present(at.component);
+  *all.byte_of(at) ^= static_cast<unsigned char>(1U << (at.bit % 8));
   return whole;
 }
 

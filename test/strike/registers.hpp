@@ -1,8 +1,7 @@
-// The registers of a stopped thread that a strike can change: general, vector (xmm, ymm and zmm are parts of one) and mask registers.
-// Layer: test program. x86-64 under Linux, by ptrace; the layout is that of XSAVE (Intel's manual, volume 1, chapter 13).
+// The registers of an interrupted thread that a strike can change: general, vector (xmm, ymm and zmm are parts of one) and mask registers.
+// Layer: test program. x86-64 under Linux: what a signal's handler finds; the layout is that of XSAVE (Intel's manual, volume 1, chapter
+// 13).
 #pragma once
-
-#include <sys/types.h>
 
 #include <cstdint>
 #include <string>
@@ -31,16 +30,9 @@ const register_set& registers();
 
 std::string name_of(const register_bit& place);  // "zmm5 bit 30", "r12 bit 3"
 
-// Where the stopped thread is, and whether it is inside of a system call.
-struct position {
-  std::uint64_t address = 0;
-  bool in_kernel = false;
-};
-position position_of(pid_t thread);
-
-// Changes the bit in the stopped thread. True if it belongs to an address or an integer: a general register, or a vector register whose
-// lowest 64 bits alone are not zero and make no number of the arithmetic, where compilers keep general registers that they have no room
-// for. Throws std::runtime_error if the kernel refuses.
-bool flip(pid_t thread, const register_bit& place);
+// Changes the bit in `context`, the third argument of a signal's handler: the thread goes on with it. True if it belongs to an address or
+// an integer: a general register, or a vector register whose lowest 64 bits alone are not zero and make no number of the arithmetic, where
+// compilers keep general registers that they have no room for. May be called by a handler.
+bool flip(void* context, const register_bit& place);
 
 }  // namespace ballast::strike
