@@ -14,6 +14,7 @@
 
 #include "core/counter_rng.hpp"
 #include "core/format.hpp"
+#include "fft/cyclic.hpp"
 #include "fft/wide.hpp"
 
 namespace ballast::fft {
@@ -147,13 +148,39 @@ struct prime_results : prime_butterfly {
   }
 };
 
-// y_k = x_k · table_k. Of the longer side, what is beyond the shorter one is zero or not used.
+// y_k = x_k · table[k / same]. Of the longer side, what is beyond the shorter one is zero or not used.
 struct product {
   numbers table;
+  std::int64_t same;
 
   template <class Body>
   void each(Body&& body) const {
-    for (std::int64_t k = 0; k < static_cast<std::int64_t>(table.size()); ++k) body(group<1>{{k}, {k}, {table[at(k)]}});
+    for (std::int64_t k = 0; k < same * static_cast<std::int64_t>(table.size()); ++k) body(group<1>{{k}, {k}, {table[at(k / same)]}});
+  }
+};
+
+// The same for Rader's spectrum, whose last `same` numbers are x_0: they become y_0 and join the first ones, of the power 0.
+struct cyclic_product {
+  numbers table;
+  std::int64_t same;
+
+  template <class Body>
+  void each(Body&& body) const {
+    const std::int64_t alone = same * static_cast<std::int64_t>(table.size());
+    for (std::int64_t q = 0; q < same; ++q) body(group<2>{{q, alone + q}, {q, alone + q}, {table[0], 1, 1, 1}});
+    for (std::int64_t k = same; k < alone; ++k) body(group<1>{{k}, {k}, {table[at(k / same)]}});
+  }
+};
+
+// Numbers k·same … (k + 1)·same − 1 are those of order[k].
+struct permutation {
+  std::vector<std::int64_t> order;
+  std::int64_t same;
+
+  template <class Body>
+  void each(Body&& body) const {
+    for (std::int64_t k = 0; k < same * static_cast<std::int64_t>(order.size()); ++k)
+      body(group<1>{{order[at(k / same)] * same + k % same}, {k}, {1}});
   }
 };
 
@@ -194,18 +221,22 @@ struct conjugation {
 
 struct step {
   std::int64_t from, to;  // sizes of the arrays
-  std::variant<pairs, prime_differences, prime_sums, prime_results, product, mirror_sums, mirror_results, conjugation> what;
+  std::variant<pairs, prime_differences, prime_sums, prime_results, product, cyclic_product, permutation, mirror_sums, mirror_results,
+               conjugation>
+      what;
+  std::int64_t kept = 0;  // the last ones stay as they are
 };
 
 class line_steps {
  public:
   line_steps(form what, std::int64_t n) : form_(what), m_(what == form::complex ? n : n / 2) {
     if (what == form::real_inverse) join();
-    const auto factors = prime_factors(m_);
-    if (factors.empty() || factors.back() <= k_largest_direct_prime)
-      transform(m_, false);
-    else
-      convolution();
+    const std::int64_t convolved = convolved_part(m_);
+    transform({m_}, m_, 1, false);
+    if (is_cyclic(convolved))
+      convolution_of_prime(convolved);
+    else if (convolved > 1)
+      convolution(convolved);
     if (what == form::real_forward) split();
     if (what == form::real_inverse) add(m_, m_, conjugation{0, m_});
   }
@@ -218,43 +249,61 @@ class line_steps {
 
  private:
   template <class What>
-  void add(std::int64_t from, std::int64_t to, What&& what) {
-    all_.push_back({from, to, std::forward<What>(what)});
+  void add(std::int64_t from, std::int64_t to, What&& what, std::int64_t kept = 0) {
+    all_.push_back({from + kept, to + kept, std::forward<What>(what), kept});
   }
 
-  void transform(std::int64_t n, bool inverse) {
-    std::int64_t s = 1;
-    for (const std::int64_t p : prime_factors(n)) {
-      const std::int64_t m = n / (s * p);
-      numbers factors;
-      for (std::int64_t i = 0; i < m; ++i) {
-        for (std::int64_t k = p == 2 ? 1 : 0; k < p; ++k) {
-          const number w = root_of_unity<double>(i * k, m * p);
-          factors.push_back(inverse ? std::conj(w) : w);
+  // A transform over coprime factors of n/s in turn, but for what of them is a convolution. s is the product of the radices done. `kept`
+  // more numbers lie behind the n.
+  void transform(const std::vector<std::int64_t>& coprime, std::int64_t n, std::int64_t s, bool inverse, std::int64_t kept = 0) {
+    std::int64_t others = n / s;
+    for (std::int64_t left : coprime) {
+      others /= left;
+      for (const std::int64_t p : prime_factors(left / convolved_part(left))) {
+        left /= p;
+        const std::int64_t m = left * others;
+        numbers factors;
+        for (std::int64_t i = 0; i < m; ++i) {
+          for (std::int64_t k = p == 2 ? 1 : 0; k < p; ++k) {
+            const number w = root_of_unity<double>(i / others * k, left * p);
+            factors.push_back(inverse ? std::conj(w) : w);
+          }
         }
+        if (p == 2) {
+          add(n, n, pairs{s, m, std::move(factors)}, kept);
+        } else {
+          const prime_butterfly common{p, s, m};
+          add(n, n, prime_differences{common}, kept);
+          add(n, n, prime_sums{common}, kept);
+          add(n, n, prime_results{common, inverse, std::move(factors)}, kept);
+        }
+        s *= p;
       }
-      if (p == 2) {
-        add(n, n, pairs{s, m, std::move(factors)});
-      } else {
-        const prime_butterfly common{p, s, m};
-        add(n, n, prime_differences{common});
-        add(n, n, prime_sums{common});
-        add(n, n, prime_results{common, inverse, std::move(factors)});
-      }
-      s *= p;
     }
   }
 
-  void convolution() {
-    const std::int64_t length = smooth_length(2 * m_ - 1);
-    numbers turn, filter = chirp_filter<double>(m_, length);
-    for (std::int64_t j = 0; j < m_; ++j) turn.push_back(chirp<double>(j, m_));
+  // Of p points, the last factor.
+  void convolution(std::int64_t p) {
+    const std::int64_t s = m_ / p, length = smooth_length(2 * p - 1), padded = s * length;
+    numbers turn, filter = chirp_filter<double>(p, length);
+    for (std::int64_t j = 0; j < p; ++j) turn.push_back(chirp<double>(j, p));
     for (auto& z : filter) z /= static_cast<double>(length);
-    add(m_, length, product{turn});
-    transform(length, false);
-    add(length, length, product{std::move(filter)});
-    transform(length, true);
-    add(length, m_, product{std::move(turn)});
+    add(m_, padded, product{turn, s});
+    transform({length}, padded, s, false);
+    add(padded, padded, product{std::move(filter), s});
+    transform({length}, padded, s, true);
+    add(padded, m_, product{std::move(turn), s});
+  }
+
+  void convolution_of_prime(std::int64_t p) {
+    const std::int64_t s = m_ / p;
+    cyclic_convolution made = make_cyclic(p);
+    add(m_, m_, permutation{std::move(made.input), s});
+    transform(made.factors, m_ - s, s, false, s);
+    add(m_, m_, cyclic_product{cyclic_filter<double>(made), s});
+    std::ranges::reverse(made.factors);
+    transform(made.factors, m_ - s, s, true, s);
+    add(m_, m_, permutation{std::move(made.output), s});
   }
 
   void split() {
@@ -338,6 +387,17 @@ void forward_ends(const mirror_sums& now, const array& in, array& out) {
   }
 }
 
+void keep(const step& now, const array& from, std::int64_t from_size, array& to, std::int64_t to_size) {
+  for (std::int64_t k = 1; k <= now.kept; ++k) {
+    const auto source = at(from_size - k), target = at(to_size - k);
+    for (int v = 0; v < 2; ++v) {
+      to.direct[v][target] = from.direct[v][source];
+      if (to.real()) to.turned[v][target] = from.turned[v][source];
+    }
+    to.effect[target] = from.effect[source];
+  }
+}
+
 array follow_back(const step& now, const array& out) {
   if (const auto* turn = std::get_if<conjugation>(&now.what)) {
     array in = out;
@@ -364,6 +424,7 @@ array follow_back(const step& now, const array& out) {
         if constexpr (std::is_same_v<What, mirror_sums>) backward_ends(what, out, in);
       },
       now.what);
+  keep(now, out, now.to, in, now.from);
   return in;
 }
 
@@ -386,6 +447,7 @@ array follow_on(const step& now, array in) {
         if constexpr (std::is_same_v<What, mirror_sums>) forward_ends(what, in, out);
       },
       now.what);
+  keep(now, in, now.from, out, now.to);
   return out;
 }
 

@@ -11,7 +11,8 @@
 namespace ballast::fft {
 
 // What a line takes and gives. complex: n → n. real_forward: n/2 pairs of reals → n/2 + 1, n even. real_inverse: n/2 + 1 → n/2 pairs of
-// reals, n even. Lengths with a prime factor above k_largest_direct_prime are convolutions of smooth_length(2n − 1) points.
+// reals, n even. Prime factors above k_largest_direct_prime, in one p, are convolutions: of p − 1 points if is_cyclic(p), else of
+// smooth_length(2p − 1).
 enum class form : std::uint8_t { complex, real_forward, real_inverse };
 
 // Both vectors in one: a₀ = a; a₁ = a for the outputs of the first half, −a for those of the second. |a_k| = 1. Halves share no element,

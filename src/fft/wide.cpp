@@ -15,6 +15,12 @@ std::vector<std::int64_t> prime_factors(std::int64_t n) {
   return found;
 }
 
+std::int64_t convolved_part(std::int64_t n) {
+  std::int64_t made = 1;
+  for (const std::int64_t p : prime_factors(n)) made *= p > k_largest_direct_prime ? p : 1;
+  return made;
+}
+
 std::int64_t smooth_length(std::int64_t least) {
   for (std::int64_t m = least;; ++m) {
     std::int64_t rest = m;

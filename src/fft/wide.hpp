@@ -15,11 +15,14 @@ namespace ballast::fft {
 template <class T>
 using wide = std::conditional_t<sizeof(T) == 4, double, long double>;
 
-// Primes up to this are transformed by the definition, larger ones by Bluestein's convolution.
-inline constexpr std::int64_t k_largest_direct_prime = 61;
+// Primes up to this are transformed by the definition, larger ones by a convolution.
+inline constexpr std::int64_t k_largest_direct_prime = 113;
 
 // The prime factors of n in ascending order.
 std::vector<std::int64_t> prime_factors(std::int64_t n);
+
+// The product of the prime factors above k_largest_direct_prime: the part of a transform of n points that is a convolution. 1: none.
+std::int64_t convolved_part(std::int64_t n);
 
 // The smallest m ≥ least with no prime factor above 5.
 std::int64_t smooth_length(std::int64_t least);

@@ -101,7 +101,7 @@ TYPED_TEST(fft_host, no_false_alarm_in_1e5_clean_intervals) {
     checks += seen.checks;
     return seen.verdict == verdict::clean;
   };
-  for (const std::int64_t n : {2, 8, 12, 16, 21, 32, 64, 67, 400}) {
+  for (const std::int64_t n : {2, 8, 12, 16, 21, 32, 64, 67, 211, 263, 400}) {
     const std::int64_t signals = 16 * (test::sampled() ? 8 : n > 64 ? 100 : 1200);
     subject<T> complex(line_problem<T>(n, signals), direction::forward, 1);
     subject<T> real(line_problem<T>(n, signals, kind::r2c), direction::forward, 1);

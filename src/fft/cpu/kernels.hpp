@@ -137,13 +137,18 @@ struct kernel_table {
   void (*stage)(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, const T* twiddles, const T* roots, bool swapped,
                 read_ahead& ahead);
 
-  // y_j = x_j · w_j (or with the conjugate), w a table of complex numbers; rows from `rows` to `padded` become zero.
-  void (*multiply_rows)(const T* x, T* y, std::int64_t rows, std::int64_t padded, const T* w, bool swapped);
+  // Row j of y is that of x times w[j / same] (or the conjugate), w a table of complex numbers; `rows` is a multiple of `same`. Rows from
+  // `rows` to `padded` become zero.
+  void (*multiply_rows)(const T* x, T* y, std::int64_t rows, std::int64_t padded, const T* w, std::int64_t same, bool swapped);
   // Row j times coarse[j] · fine[j][lane], the twiddle factors between the two passes of a large transform, or their conjugates.
   // Unless `seals` is null, the results are sealed as seal_blocks does.
   void (*twiddle_rows)(const T* x, T* y, std::int64_t rows, const T* coarse, const T* fine, bool conjugate, bool swapped, int used,
                        T* seals);
   void (*scale_rows)(T* tile, std::int64_t rows, T factor);
+  // Rows k·same … (k + 1)·same − 1 of y are those of x from order[k]·same on.
+  void (*permute_rows)(const T* x, T* y, std::int64_t groups, std::int64_t same, const std::int64_t* order);
+  // (u, v) becomes (factor·u + v, u + v).
+  void (*mix_rows)(T* u, T* v, std::int64_t rows, T factor);
   // Between the complex transform of length m and the half spectrum (m + 1 rows) of a real one of length 2m. w_k = e^{−2πi k/2m}.
   void (*split_real)(const T* z, T* x, std::int64_t m, const T* w);
   void (*join_real)(const T* x, T* z, std::int64_t m, const T* w);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fft/cyclic.hpp"
+
 namespace ballast::fft::cpu {
 
 namespace {
@@ -30,10 +32,7 @@ std::vector<int> radices(std::int64_t n) {
 
 }  // namespace
 
-bool is_direct(std::int64_t n) {
-  const auto factors = prime_factors(n);
-  return factors.empty() || factors.back() <= k_largest_direct_prime;
-}
+bool is_direct(std::int64_t n) { return convolved_part(n) == 1; }
 
 template <class T>
 line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, bool half_spectrum)
@@ -44,47 +43,75 @@ line<T>::line(form what, std::int64_t n, std::uint64_t stream, bool protect, boo
   if (what != form::complex) {
     for (std::int64_t k = 0; k <= length_; ++k) append(split_, root_of_unity<wide<T>>(k, n));
   }
-  if (is_direct(length_))
-    make_stages(length_);
-  else
-    make_convolution(length_);
-  stages_ = static_cast<std::int64_t>(plan_.size()) * (convolution_ > 0 ? 2 : 1);
-  for (const stage& each : plan_) butterflies_ += (convolution_ > 0 ? 2 * convolution_ : length_) / each.radix;
-  for (const stage& each : plan_) twiddled_ += each.twiddles >= 0 || each.radix % 2 == 1 ? (convolution_ > 0 ? 2 : 1) : 0;
-  rows_scratch_ = std::max({rows_in_, rows_out_, convolution_});
+  const std::int64_t convolved = convolved_part(length_);
+  make_stages({length_}, length_, 1, plan_);
+  if (is_cyclic(convolved))
+    make_convolution_of_prime(convolved);
+  else if (convolved > 1)
+    make_convolution(convolved);
+  for (const auto* stages : {&plan_, &inner_[0], &inner_[1]}) {
+    for (const stage& each : *stages) {
+      ++stages_;
+      butterflies_ += each.rows / each.radix;
+      twiddled_ += each.twiddles >= 0 || each.radix % 2 == 1 ? 1 : 0;
+    }
+  }
+  rows_scratch_ = std::max({rows_in_, rows_out_, padded_});
   if (protect) make_weights(n, stream);
 }
 
+// The stages of a transform over coprime factors of rows/s in turn, but for what of them is a convolution. s is the product of the radices
+// done.
 template <class T>
-void line<T>::make_stages(std::int64_t n) {
-  std::int64_t s = 1;
-  for (const int radix : radices(n)) {
-    const std::int64_t left = n / s;
-    const std::int64_t m = left / radix;
-    stage made{radix, s, -1, static_cast<std::int64_t>(roots_.size()), 0};
-    if (radix % 2 == 1) {
-      for (std::int64_t k = 1; k <= radix / 2; ++k) {
-        for (std::int64_t j = 1; j <= radix / 2; ++j) append(roots_, std::conj(root_of_unity<wide<T>>(j * k, radix)));
+void line<T>::make_stages(const std::vector<std::int64_t>& coprime, std::int64_t rows, std::int64_t s, std::vector<stage>& to) {
+  std::int64_t others = rows / s;
+  for (std::int64_t left : coprime) {
+    others /= left;
+    for (const int radix : radices(left / convolved_part(left))) {
+      stage made{radix, rows, s, -1, static_cast<std::int64_t>(roots_.size()), 0, 0};
+      if (radix % 2 == 1) {
+        for (std::int64_t k = 1; k <= radix / 2; ++k) {
+          for (std::int64_t j = 1; j <= radix / 2; ++j) append(roots_, std::conj(root_of_unity<wide<T>>(j * k, radix)));
+        }
       }
-    }
-    if (m > 1) {
-      made.twiddles = static_cast<std::int64_t>(twiddles_.size());
-      for (std::int64_t i = 0; i < m; ++i) {
-        for (std::int64_t k = 1; k < radix; ++k) append(twiddles_, root_of_unity<wide<T>>(i * k, left));
+      if (left > radix) {
+        made.twiddles = static_cast<std::int64_t>(twiddles_.size());
+        for (std::int64_t i = 0; i < left / radix * others; ++i) {
+          for (std::int64_t k = 1; k < radix; ++k) append(twiddles_, root_of_unity<wide<T>>(i / others * k, left));
+        }
+        made.count = static_cast<std::int64_t>(twiddles_.size()) - made.twiddles;
+        made.trivial = 2 * (radix - 1) * others;
       }
-      made.count = static_cast<std::int64_t>(twiddles_.size()) - made.twiddles;
+      to.push_back(made);
+      left /= radix;
+      s *= radix;
     }
-    plan_.push_back(made);
-    s *= radix;
   }
 }
 
+// Of the last factor of the line.
 template <class T>
-void line<T>::make_convolution(std::int64_t n) {
-  convolution_ = smooth_length(2 * n - 1);
-  make_stages(convolution_);
-  for (std::int64_t j = 0; j < n; ++j) append(chirp_, chirp<wide<T>>(j, n));
-  for (const auto& z : chirp_filter<wide<T>>(n, convolution_)) append(filter_, z / static_cast<wide<T>>(convolution_));
+void line<T>::make_convolution(std::int64_t p) {
+  together_ = length_ / p;
+  const std::int64_t length = smooth_length(2 * p - 1);
+  padded_ = together_ * length;
+  make_stages({length}, padded_, together_, inner_[0]);
+  inner_[1] = inner_[0];
+  for (std::int64_t j = 0; j < p; ++j) append(chirp_, chirp<wide<T>>(j, p));
+  for (const auto& z : chirp_filter<wide<T>>(p, length)) append(filter_, z / static_cast<wide<T>>(length));
+}
+
+template <class T>
+void line<T>::make_convolution_of_prime(std::int64_t p) {
+  cyclic_convolution made = make_cyclic(p);
+  together_ = length_ / p;
+  padded_ = length_ - together_;
+  make_stages(made.factors, padded_, together_, inner_[0]);
+  std::ranges::reverse(made.factors);
+  make_stages(made.factors, padded_, together_, inner_[1]);
+  for (const auto& z : cyclic_filter<wide<T>>(made)) append(filter_, z);
+  order_in_ = std::move(made.input);
+  order_out_ = std::move(made.output);
 }
 
 template <class T>
@@ -92,7 +119,7 @@ void line<T>::make_weights(std::int64_t n, std::uint64_t stream) {
   const auto made = make_axis_weights<T>(n, choose_weights(form_, n, stream), rows_out_);
   // The kept half of a spectrum stands for the whole: its norm is up to √2 larger than what is summed.
   const bool half = form_ == form::real_inverse || half_spectrum_;
-  sensitivity_ = (half ? std::sqrt(2.0) : 1) * (convolution_ > 0 ? k_convolution_sensitivity : 1);
+  sensitivity_ = (half ? std::sqrt(2.0) : 1) * (padded_ > 0 ? k_convolution_sensitivity : 1);
   const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
   for (const bool swapped : {false, true}) {
     auto& in = input_weights_[swapped];
@@ -145,37 +172,62 @@ encoder<T> line<T>::input_weights(bool swapped, lane_sums* sums) const {
 }
 
 template <class T>
-T* line<T>::run_stages(T* x, T* y, bool swapped, std::int64_t first_step, read_ahead& ahead, const striker<T>& strike) const {
+T* line<T>::run_stages(const std::vector<stage>& stages, T* x, T* y, bool swapped, steps& at, read_ahead& ahead,
+                       const striker<T>& strike) const {
   const auto& kernel = kernels<T>();
-  const std::int64_t n = convolution_ > 0 ? convolution_ : length_;
-  const std::int64_t scalars = n * 2 * kernel.lanes;
-  std::int64_t twiddled = first_step > 0 ? twiddled_ / 2 : 0;
-  std::int64_t step = first_step;
-  for (const stage& now : plan_) {
+  for (const stage& now : stages) {
     const T* twiddles = now.twiddles < 0 ? nullptr : twiddles_.data() + now.twiddles;
     if constexpr (inject::active_injector::enabled) {
-      if (step == stages_ - 1) strike(inject::site::fft_intermediate, 0, x, scalars);
+      const std::int64_t scalars = now.rows * 2 * kernel.lanes;
+      if (at.stage == stages_ - 1) strike(inject::site::fft_intermediate, 0, x, scalars);
       std::vector<T> struck(twiddles, twiddles + now.count);
       // Without twiddle factors, an odd butterfly's own factors are struck.
       const std::int64_t half = now.radix % 2 == 1 ? now.radix / 2 : 0;
       std::vector<T> roots(roots_.begin() + now.roots, roots_.begin() + now.roots + 2 * half * half);
-      // The first radix − 1 factors are 1.
-      const std::int64_t trivial = 2 * (now.radix - 1);
       if (now.count > 0)
-        strike(inject::site::fft_twiddle, twiddled++, struck.data() + trivial, now.count - trivial);
+        strike(inject::site::fft_twiddle, at.twiddle++, struck.data() + now.trivial, now.count - now.trivial);
       else if (!roots.empty())
-        strike(inject::site::fft_twiddle, twiddled++, roots.data(), static_cast<std::int64_t>(roots.size()));
-      kernel.stage(now.radix, x, y, n, now.s, now.count > 0 ? struck.data() : nullptr, roots.data(), swapped, ahead);
-      strike(inject::site::fft_stage, step, y, scalars);
+        strike(inject::site::fft_twiddle, at.twiddle++, roots.data(), static_cast<std::int64_t>(roots.size()));
+      kernel.stage(now.radix, x, y, now.rows, now.s, now.count > 0 ? struck.data() : nullptr, roots.data(), swapped, ahead);
+      strike(inject::site::fft_stage, at.stage++, y, scalars);
     } else {
-      kernel.stage(now.radix, x, y, n, now.s, twiddles, roots_.data() + now.roots, swapped, ahead);
+      kernel.stage(now.radix, x, y, now.rows, now.s, twiddles, roots_.data() + now.roots, swapped, ahead);
     }
     std::swap(x, y);
-    ++step;
   }
-  (void)twiddled;
-  (void)scalars;
+  (void)at;
   return x;
+}
+
+template <class T>
+T* line<T>::convolve(T* x, T* y, bool swapped, steps& at, read_ahead& ahead, const striker<T>& strike) const {
+  const auto& kernel = kernels<T>();
+  const auto other = [&](const T* p) { return p == x ? y : x; };
+  kernel.multiply_rows(x, y, length_, padded_, chirp_.data(), together_, swapped);
+  T* done = run_stages(inner_[0], y, x, swapped, at, ahead, strike);
+  kernel.multiply_rows(done, done, padded_, padded_, filter_.data(), together_, swapped);
+  done = run_stages(inner_[1], done, other(done), !swapped, at, ahead, strike);
+  kernel.multiply_rows(done, done, length_, length_, chirp_.data(), together_, swapped);
+  return done;
+}
+
+template <class T>
+T* line<T>::convolve_cyclically(T* x, T* y, bool swapped, steps& at, read_ahead& ahead, const striker<T>& strike) const {
+  const auto& kernel = kernels<T>();
+  const auto other = [&](const T* p) { return p == x ? y : x; };
+  const std::int64_t row = 2 * kernel.lanes, first = together_ * row;
+  const auto points = static_cast<std::int64_t>(order_in_.size());
+  kernel.permute_rows(x, y, points, together_, order_in_.data());
+  T* const alone = y + padded_ * row;  // x_0, then y_0: behind the rows of the transforms
+  T* done = run_stages(inner_[0], y, x, swapped, at, ahead, strike);
+  kernel.mix_rows(done, alone, together_, filter_[0]);
+  kernel.multiply_rows(done + first, done + first, padded_ - together_, padded_ - together_, filter_.data() + 2, together_, swapped);
+  done = run_stages(inner_[1], done, other(done), !swapped, at, ahead, strike);
+  T* const to = other(done);
+  constexpr std::int64_t k_first[] = {0};
+  kernel.permute_rows(alone, to, 1, together_, k_first);
+  kernel.permute_rows(done, to + first, points - 1, together_, order_out_.data() + 1);
+  return to;
 }
 
 template <class T>
@@ -189,20 +241,15 @@ T* line<T>::run(T* x, T* y, bool swapped, read_ahead ahead, const striker<T>& st
     swapped = true;
   }
   const auto other = [&](const T* p) { return p == x ? y : x; };
-  T* done = x;
-  if (convolution_ > 0) {
-    kernel.multiply_rows(x, y, length_, convolution_, chirp_.data(), swapped);
-    done = run_stages(y, x, swapped, 0, ahead, strike);
-    kernel.multiply_rows(done, done, convolution_, convolution_, filter_.data(), swapped);
-    done = run_stages(done, other(done), !swapped, static_cast<std::int64_t>(plan_.size()), ahead, strike);
-    kernel.multiply_rows(done, done, length_, length_, chirp_.data(), swapped);
-  } else {
-    done = run_stages(x, y, swapped, 0, ahead, strike);
-    if constexpr (inject::active_injector::enabled) {
-      if (stages_ == 0) {
-        strike(inject::site::fft_intermediate, 0, done, length_ * 2 * kernel.lanes);
-        strike(inject::site::fft_stage, 0, done, length_ * 2 * kernel.lanes);
-      }
+  steps at;
+  T* done = run_stages(plan_, x, y, swapped, at, ahead, strike);
+  if (padded_ > 0)
+    done = order_in_.empty() ? convolve(done, other(done), swapped, at, ahead, strike)
+                             : convolve_cyclically(done, other(done), swapped, at, ahead, strike);
+  if constexpr (inject::active_injector::enabled) {
+    if (stages_ == 0) {
+      strike(inject::site::fft_intermediate, 0, done, length_ * 2 * kernel.lanes);
+      strike(inject::site::fft_stage, 0, done, length_ * 2 * kernel.lanes);
     }
   }
   if (form_ == form::real_forward) {

@@ -1,6 +1,8 @@
-// The transform of one line: its stages and tables, and its run on a tile, W lines side by side.
+// The transform of one line: its stages and tables, and its run on a tile, W lines side by side. What large prime factors leave after the
+// stages of the others is a convolution, of all s transforms of p points at once: element j of transform q is in row q + s·j.
 // Layer: backend "cpu".
-// Source: T. Stockham, 1966; L. Bluestein, 1970; J. Cooley, P. Lewis, P. Welch, 1970 (real data by half-length complex transforms).
+// Source: T. Stockham, 1966; L. Bluestein, 1970; C. Rader, 1968; J. Cooley, P. Lewis, P. Welch, 1970 (real data by half-length complex
+// transforms).
 #pragma once
 
 #include <cstdint>
@@ -56,22 +58,34 @@ class line {
  private:
   struct stage {
     int radix;
+    std::int64_t rows;  // of all transforms
     std::int64_t s;
     std::int64_t twiddles;  // offset into twiddles_, −1 for none
     std::int64_t roots;     // offset into roots_
-    std::int64_t count;     // scalars of twiddles
+    std::int64_t count;     // scalars of twiddles, and
+    std::int64_t trivial;   // how many of the first are those of factors 1
   };
-  void make_stages(std::int64_t n);
-  void make_convolution(std::int64_t n);
+  // The counters of the sites while a line runs.
+  struct steps {
+    std::int64_t stage = 0, twiddle = 0;
+  };
+  void make_stages(const std::vector<std::int64_t>& coprime, std::int64_t rows, std::int64_t s, std::vector<stage>& to);
+  void make_convolution(std::int64_t p);
+  void make_convolution_of_prime(std::int64_t p);
   void make_weights(std::int64_t n, std::uint64_t stream);
-  T* run_stages(T* x, T* y, bool swapped, std::int64_t first_step, read_ahead& ahead, const striker<T>& strike) const;
+  T* run_stages(const std::vector<stage>& stages, T* x, T* y, bool swapped, steps& at, read_ahead& ahead, const striker<T>& strike) const;
+  T* convolve(T* x, T* y, bool swapped, steps& at, read_ahead& ahead, const striker<T>& strike) const;
+  T* convolve_cyclically(T* x, T* y, bool swapped, steps& at, read_ahead& ahead, const striker<T>& strike) const;
 
   form form_;
-  std::int64_t length_ = 1;       // of the complex transform
-  std::int64_t convolution_ = 0;  // Bluestein's length, 0 without
-  std::vector<stage> plan_;       // for convolution_ if there is one, else for length_
+  std::int64_t length_ = 1;      // of the complex transform
+  std::int64_t together_ = 1;    // convolutions at once, and
+  std::int64_t padded_ = 0;      // the rows of the transforms within all of them; 0 without
+  std::vector<stage> plan_;      // of the stages before them, and
+  std::vector<stage> inner_[2];  // of the transforms within them, there and back
   std::vector<T> twiddles_, roots_;
   std::vector<T> chirp_, filter_;                        // of the convolution: fft/wide.hpp
+  std::vector<std::int64_t> order_in_, order_out_;       // of a cyclic one, which has no chirp: fft/cyclic.hpp
   std::vector<T> split_;                                 // e^{−2πi k/n} of the real forms
   std::vector<T> input_weights_[2], output_weights_[2];  // [swapped]
   bool half_spectrum_ = false;

@@ -86,12 +86,47 @@ HWY_INLINE void even_stage(const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int6
   }
 }
 
+// Sums of h terms are made of partial sums of so many: terms that are added one by one round as √(h/2), so as √(k_part/2 + h/(2 k_part)).
+constexpr int k_part = 8;
+
+// A = x_0 + Σ_j cos_j sum_j and B = Σ_j sin_j difference_j, `roots` being pairs (cos_j, sin_j).
+HWY_INLINE void pair_sums(const complex_vector& x0, const complex_vector* HWY_RESTRICT sum, const complex_vector* HWY_RESTRICT difference,
+                          int half, const T* HWY_RESTRICT roots, complex_vector& A, complex_vector& B) {
+  const D d;
+  const complex_vector zero = {hn::Zero(d), hn::Zero(d)};
+  A = x0;
+  B = zero;
+  const auto add_term = [&](int j, complex_vector& a, complex_vector& b) HWY_ATTR {
+    const V c = hn::Set(d, roots[2 * j]);
+    const V sine = hn::Set(d, roots[2 * j + 1]);
+    a = {hn::MulAdd(c, sum[j].re, a.re), hn::MulAdd(c, sum[j].im, a.im)};
+    b = {hn::MulAdd(sine, difference[j].re, b.re), hn::MulAdd(sine, difference[j].im, b.im)};
+  };
+  // The terms of a part that begins at `first`.
+  const auto add_part = [&](int first, complex_vector& a, complex_vector& b) HWY_ATTR {
+    if (first + k_part <= half) {
+#pragma GCC unroll 8
+      for (int j = first; j < first + k_part; ++j) add_term(j, a, b);
+    } else {
+#pragma GCC unroll 4
+      for (int j = first; j < half; ++j) add_term(j, a, b);
+    }
+  };
+  add_part(0, A, B);
+  for (int first = k_part; first < half; first += k_part) {
+    complex_vector a = zero, b = zero;
+    add_part(first, a, b);
+    A = A + a;
+    B = B + b;
+  }
+}
+
 // Odd radix P (0: `p`). y_k = A_k − iB_k, y_{p−k} = A_k + iB_k, A_k = x_0 + Σ_j cos(2πjk/p) (x_j + x_{p−j}), B_k = Σ_j sin(2πjk/p) (x_j −
 // x_{p−j}).
 template <int P>
 HWY_INLINE void odd_stage(int p, const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std::int64_t n, std::int64_t s, const T* HWY_RESTRICT twiddles,
                           const T* HWY_RESTRICT roots, std::int64_t re, std::int64_t im, read_ahead& ahead) {
-  constexpr int k_most = P == 0 ? 30 : P / 2;
+  constexpr int k_most = (P == 0 ? static_cast<int>(k_largest_direct_prime) : P) / 2;
   const D d;
   const int half = P == 0 ? p / 2 : P / 2;
   const int radix = 2 * half + 1;
@@ -105,29 +140,28 @@ HWY_INLINE void odd_stage(int p, const T* HWY_RESTRICT x, T* HWY_RESTRICT y, std
       T* to = y + (q + s * radix * i) * k_row;
       ahead.step();
       const complex_vector x0 = {hn::Load(d, from + re), hn::Load(d, from + im)};
-      complex_vector sum[k_most], difference[k_most], total = x0;
+      complex_vector sum[k_most], difference[k_most];
+      const auto add_pairs = [&](int first, int last, complex_vector part) HWY_ATTR {
 #pragma GCC unroll 4
-      for (int j = 1; j <= half; ++j) {
-        const T* low = from + j * from_step;
-        const T* high = from + (radix - j) * from_step;
-        const complex_vector a = {hn::Load(d, low + re), hn::Load(d, low + im)};
-        const complex_vector b = {hn::Load(d, high + re), hn::Load(d, high + im)};
-        sum[j - 1] = a + b;
-        difference[j - 1] = a - b;
-        total = total + sum[j - 1];
-      }
+        for (int j = first; j < last; ++j) {
+          const T* low = from + (j + 1) * from_step;
+          const T* high = from + (radix - j - 1) * from_step;
+          const complex_vector a = {hn::Load(d, low + re), hn::Load(d, low + im)};
+          const complex_vector b = {hn::Load(d, high + re), hn::Load(d, high + im)};
+          sum[j] = a + b;
+          difference[j] = a - b;
+          part = part + sum[j];
+        }
+        return part;
+      };
+      complex_vector total = add_pairs(0, HWY_MIN(half, k_part), x0);
+      for (int j = k_part; j < half; j += k_part) total = total + add_pairs(j, HWY_MIN(half, j + k_part), {hn::Zero(d), hn::Zero(d)});
       hn::Store(total.re, d, to + re);
       hn::Store(total.im, d, to + im);
 #pragma GCC unroll 4
       for (int k = 1; k <= half; ++k) {
-        complex_vector A = x0, B = {hn::Zero(d), hn::Zero(d)};
-#pragma GCC unroll 4
-        for (int j = 0; j < half; ++j) {
-          const V c = hn::Set(d, roots[2 * ((k - 1) * half + j)]);
-          const V sine = hn::Set(d, roots[2 * ((k - 1) * half + j) + 1]);
-          A = {hn::MulAdd(c, sum[j].re, A.re), hn::MulAdd(c, sum[j].im, A.im)};
-          B = {hn::MulAdd(sine, difference[j].re, B.re), hn::MulAdd(sine, difference[j].im, B.im)};
-        }
+        complex_vector A, B;
+        pair_sums(x0, sum, difference, half, roots + 2 * (k - 1) * half, A, B);
         complex_vector first = minus_i(A, B), second = plus_i(A, B);
         if (w != nullptr) {
           first = times(first, hn::Set(d, w[2 * (k - 1)]), hn::Set(d, w[2 * (k - 1) + 1]));
@@ -159,21 +193,26 @@ void stage(int radix, const T* x, T* y, std::int64_t n, std::int64_t s, const T*
     case 3: return odd_stage<3>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
     case 5: return odd_stage<5>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
     case 7: return odd_stage<7>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
+    case 11: return odd_stage<11>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
+    case 13: return odd_stage<13>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
     default: return odd_stage<0>(radix, x, y, n, s, twiddles, roots, re, im, ahead);
   }
 }
 
 // ---- Products ----
 
-void multiply_rows(const T* x, T* y, std::int64_t rows, std::int64_t padded, const T* w, bool swapped) {
+void multiply_rows(const T* x, T* y, std::int64_t rows, std::int64_t padded, const T* w, std::int64_t same, bool swapped) {
   const D d;
   const std::int64_t re = swapped ? W : 0;
   const std::int64_t im = W - re;
-  for (std::int64_t j = 0; j < rows; ++j) {
-    const complex_vector v = {hn::Load(d, x + j * k_row + re), hn::Load(d, x + j * k_row + im)};
-    const complex_vector z = times(v, hn::Set(d, w[2 * j]), hn::Set(d, w[2 * j + 1]));
-    hn::Store(z.re, d, y + j * k_row + re);
-    hn::Store(z.im, d, y + j * k_row + im);
+  for (std::int64_t first = 0; first < rows; first += same, w += 2) {
+    const V wr = hn::Set(d, w[0]), wi = hn::Set(d, w[1]);
+    for (std::int64_t j = first; j < first + same; ++j) {
+      const complex_vector v = {hn::Load(d, x + j * k_row + re), hn::Load(d, x + j * k_row + im)};
+      const complex_vector z = times(v, wr, wi);
+      hn::Store(z.re, d, y + j * k_row + re);
+      hn::Store(z.im, d, y + j * k_row + im);
+    }
   }
   for (std::int64_t i = rows * k_row; i < padded * k_row; i += W) hn::Store(hn::Zero(d), d, y + i);
 }
@@ -203,6 +242,25 @@ void scale_rows(T* tile, std::int64_t rows, T factor) {
   const D d;
   const V f = hn::Set(d, factor);
   for (std::int64_t i = 0; i < rows * k_row; i += W) hn::Store(hn::Mul(hn::Load(d, tile + i), f), d, tile + i);
+}
+
+void permute_rows(const T* x, T* y, std::int64_t groups, std::int64_t same, const std::int64_t* order) {
+  const D d;
+  const std::int64_t scalars = same * k_row;
+  for (std::int64_t k = 0; k < groups; ++k, y += scalars) {
+    const T* from = x + order[k] * scalars;
+    for (std::int64_t i = 0; i < scalars; i += W) hn::Store(hn::Load(d, from + i), d, y + i);
+  }
+}
+
+void mix_rows(T* u, T* v, std::int64_t rows, T factor) {
+  const D d;
+  const V f = hn::Set(d, factor);
+  for (std::int64_t i = 0; i < rows * k_row; i += W) {
+    const V a = hn::Load(d, u + i), b = hn::Load(d, v + i);
+    hn::Store(hn::MulAdd(f, a, b), d, u + i);
+    hn::Store(hn::Add(a, b), d, v + i);
+  }
 }
 
 // With S and D the sum and difference of z_k and conj(z_{m−k}): x_k = (S − i w_k D)/2, x_{m−k} = conj(S + i w_k D)/2.

@@ -39,7 +39,7 @@ class reference_transform final : public transform {
         s *= p;
       }
       if (protect) {
-        const bool direct = factors.empty() || factors.back() <= k_largest_direct_prime;
+        const bool direct = convolved_part(shape.n[axis]) == 1;
         const auto chosen = direct ? choose_weights(form::complex, shape.n[axis], axis) : draw_weights(form::complex, shape.n[axis], axis);
         weights_[axis] = make_axis_weights<T>(shape.n[axis], chosen, shape.n[axis]);
       }

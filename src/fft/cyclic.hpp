@@ -1,0 +1,36 @@
+// Transforms of a prime number of points as cyclic convolutions: which element goes where, and the filter.
+// Layer: algorithm, backend-free. The cpu backend uses it, and the search for its weights.
+// Source: C. Rader, Discrete Fourier transforms when the number of data samples is prime, 1968; I. Good, The interaction algorithm and
+// practical Fourier analysis, 1958.
+//
+// With a primitive root g of p, y_0 = Σ_j x_j, and for n < p − 1: y_{g^−n} = x_0 + Σ_j x_{g^j} e^{−2πi g^{j−n}/p}, a cyclic convolution of
+// p − 1 points. As its elements are put in an order of their own anyway, its transforms are split into coprime factors, which need no
+// twiddle factors between them: less rounding and less work.
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <vector>
+
+namespace ballast::fft {
+
+// Whether the convolution needs none within it: p is a prime, and the prime factors of p − 1 are at most k_largest_direct_prime.
+bool is_cyclic(std::int64_t p);
+
+// p rows: p − 1 of the transforms, and behind them x_0, which becomes y_0.
+struct cyclic_convolution {
+  std::vector<std::int64_t> factors;  // prime powers whose product is p − 1, in the order of the transform there; that back has the reverse
+  std::vector<std::int64_t> input;    // the element of x in each row
+  std::vector<std::int64_t> powers;  // the element of the filter that belongs to each row of the spectrum
+  std::vector<std::int64_t> output;  // the row of each element of y
+};
+cyclic_convolution make_cyclic(std::int64_t p);
+
+// For each row of the spectrum, divided by p − 1.
+template <class W>
+std::vector<std::complex<W>> cyclic_filter(const cyclic_convolution& of);
+
+extern template std::vector<std::complex<double>> cyclic_filter(const cyclic_convolution&);
+extern template std::vector<std::complex<long double>> cyclic_filter(const cyclic_convolution&);
+
+}  // namespace ballast::fft
