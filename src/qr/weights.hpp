@@ -1,4 +1,4 @@
-// The weights of QR's checks: of checksum columns, and random ones.
+// The weights of QR's checksum columns.
 // Layer: algorithm, backend-free.
 // Source: docs/design/qr.md, "Weights".
 #pragma once
@@ -10,25 +10,9 @@
 
 #include "abft/weights.hpp"
 #include "core/counter_rng.hpp"
+#include "qr/random.hpp"
 
 namespace ballast::qr {
-
-// Streams of random weights; the seed is any number.
-inline constexpr std::uint64_t k_weight_seed = 0x5152;
-enum weight_stream : std::uint64_t {
-  k_certificate_stream,
-  k_orthogonality_stream,
-  k_checkpoint_stream,
-  k_sign_stream,
-  k_ratio_stream,
-  k_application_stream  // and those behind it
-};
-
-// In ±[1, 2).
-inline double random_signed(std::uint64_t which, std::uint64_t i) {
-  const double size = abft::random_weight(k_weight_seed, which, i);
-  return core::random_bits(k_weight_seed, which + 16, i) & 1 ? -size : size;
-}
 
 // Weights ε_l and ε_l ρ_l of the two checksums over columns first … first + count − 1, before the columns are equilibrated. ε_l = ±1, half
 // of them each, so that what equal columns have in common cancels. ρ_l: equispaced in size with both signs, as far apart as places can be,

@@ -8,7 +8,7 @@
 
 #include "abft/attempt.hpp"
 #include "core/parallel.hpp"
-#include "qr/host/largest.hpp"
+#include "qr/largest.hpp"
 #include "qr/weights.hpp"
 
 namespace ballast::qr::host {

@@ -10,8 +10,8 @@
 #include "abft/threshold.hpp"
 #include "core/parallel.hpp"
 #include "qr/host/factorizer.hpp"
-#include "qr/host/largest.hpp"
-#include "qr/host/repair.hpp"
+#include "qr/largest.hpp"
+#include "qr/repair.hpp"
 #include "qr/weights.hpp"
 
 namespace ballast::qr::host {
@@ -331,7 +331,8 @@ void blocked_factorizer<S>::measure_all(block_sums* seen) {
   core::parallel_for(run_.threads, shape_.count(), [&](index b, int) {
     const bool panel = shape_[b].panel;
     if (panel) {
-      measure_v(b, &seen[b].v);
+      std::vector<double> sums;
+      seen[b].v = change_of_v(b, sums);
       seen[b].t = change_of_t(b);
     }
     if (shape_.single_group) return;

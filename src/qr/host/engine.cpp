@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "abft/attempt.hpp"
+#if defined(BALLAST_HAS_CPU)
 #include "core/blas.hpp"
+#endif
 #include "core/parallel.hpp"
 #include "qr/host/applier.hpp"
 #include "qr/host/factorizer.hpp"
@@ -18,8 +20,11 @@ namespace ballast::qr::host {
 namespace {
 
 template <class S>
-const kernels<S>& kernels_of(const context& run) {
-  return run.which == backend::reference ? reference_kernels<S>() : cpu_kernels<S>();
+const kernels<S>& kernels_of([[maybe_unused]] const context& run) {
+#if defined(BALLAST_HAS_CPU)
+  if (run.which != backend::reference) return cpu_kernels<S>();
+#endif
+  return reference_kernels<S>();
 }
 
 template <class S>
@@ -121,7 +126,9 @@ class host_engine final : public engine<S> {
   const kernels<S>& kernels_;
   const kernels<double>& wide_;  // of checks
   run::host_staging staging_;
+#if defined(BALLAST_HAS_CPU)
   core::single_threaded_blas single_;  // Ballast's own threads call it on blocks
+#endif
 };
 
 }  // namespace

@@ -49,7 +49,6 @@ class blocked_factorizer final : public factorizer<S> {
   void measure_matrix(matrix_sums* seen) override;
 
   // checkpoint.cpp
-  void measure_v(index k, double* change) override;
   bool repair_v(index k, index* column) override;
 
   // givens.cpp
@@ -88,7 +87,6 @@ class blocked_factorizer final : public factorizer<S> {
   double change_of_v(index k, std::vector<double>& sums);
   double change_of_t(index k) const;
   std::uint64_t seal_of_r(index k, index top, index rows) const;
-  bool repair_column_of_v(index k, index l, const std::vector<double>& sums, std::vector<index>& order);
 
   // Residuals.
   extent extent_of(index b, bool finished) const;

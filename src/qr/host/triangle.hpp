@@ -11,8 +11,8 @@
 #include "abft/threshold.hpp"
 #include "core/aligned_buffer.hpp"
 #include "qr/contract.hpp"
-#include "qr/host/largest.hpp"
 #include "qr/kernels.hpp"
+#include "qr/largest.hpp"
 
 namespace ballast::qr::host {
 

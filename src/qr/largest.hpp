@@ -1,5 +1,5 @@
 // The largest of many numbers in size, where a NaN must not be lost.
-// Layer: backend (host).
+// Layer: algorithm, backend-free.
 #pragma once
 
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "qr/contract.hpp"
 
-namespace ballast::qr::host {
+namespace ballast::qr {
 
 // The largest |x|, NaN if there is one.
 class largest {
@@ -42,4 +42,4 @@ class largest {
   bool nan_ = false;
 };
 
-}  // namespace ballast::qr::host
+}  // namespace ballast::qr

@@ -1,5 +1,5 @@
 // Repair of a block from its two checksum columns.
-// Layer: backend (host).
+// Layer: algorithm, backend-free.
 // Source: docs/protection.md; abft/locate.hpp and abft/correct.hpp for the mathematics.
 #pragma once
 
@@ -10,9 +10,9 @@
 #include "abft/correct.hpp"
 #include "abft/locate.hpp"
 #include "qr/contract.hpp"
-#include "qr/host/largest.hpp"
+#include "qr/largest.hpp"
 
-namespace ballast::qr::host {
+namespace ballast::qr {
 
 // A block X (its element (i, j) is there for i < rows(j)) with checksums c1 = Σ_j d_j x_j and c2 = Σ_j e_j x_j, and the residuals r, s of
 // both (m values each). One changed column j makes s = (e_j / d_j) r.
@@ -103,4 +103,4 @@ index repair_block(const checked_block<S>& b, inject::active_injector& injector,
   return j;
 }
 
-}  // namespace ballast::qr::host
+}  // namespace ballast::qr

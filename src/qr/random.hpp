@@ -1,0 +1,30 @@
+// Random numbers of QR's checks, as the host and a device make them.
+// Layer: algorithm, backend-free. Host/device-neutral.
+#pragma once
+
+#include <cstdint>
+
+#include "abft/weights.hpp"
+#include "core/counter_rng.hpp"
+#include "core/macros.hpp"
+
+namespace ballast::qr {
+
+// Streams of random weights; the seed is any number.
+inline constexpr std::uint64_t k_weight_seed = 0x5152;
+enum weight_stream : std::uint64_t {
+  k_certificate_stream,
+  k_orthogonality_stream,
+  k_checkpoint_stream,
+  k_sign_stream,
+  k_ratio_stream,
+  k_application_stream  // and those behind it
+};
+
+// In ±[1, 2).
+BALLAST_HD inline double random_signed(std::uint64_t which, std::uint64_t i) {
+  const double size = abft::random_weight(k_weight_seed, which, i);
+  return core::random_bits(k_weight_seed, which + 16, i) & 1 ? -size : size;
+}
+
+}  // namespace ballast::qr
