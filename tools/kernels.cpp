@@ -27,6 +27,7 @@
 #include "fft/cuda/common.hpp"
 #include "kmeans/cuda/kernels.hpp"
 #include "outputs.hpp"
+#include "qr/cuda/kernels.hpp"
 #include "terminal.hpp"
 #include "tune.hpp"
 #include "usage.hpp"
@@ -48,6 +49,7 @@ using kernel_list = std::vector<cuda::kernel_request> (*)(const cuda::capabiliti
 std::vector<cuda::kernel_request> catalogue(const cuda::capabilities& on) {
   std::vector<cuda::kernel_request> list = fft::cuda::checked_kernels(on);
   for (cuda::kernel_request& each : kmeans::cuda::checked_kernels(on)) list.push_back(std::move(each));
+  for (cuda::kernel_request& each : qr::cuda::checked_kernels(on)) list.push_back(std::move(each));
   list.push_back({.header = "cuda/probe.cuh", .expression = "ballast::cuda::abft_kernel<64>", .threads = 64});
   return list;
 }
@@ -56,6 +58,7 @@ std::vector<cuda::kernel_request> catalogue(const cuda::capabilities& on) {
 std::vector<cuda::kernel_request> common(const cuda::capabilities& on) {
   std::vector<cuda::kernel_request> list = fft::cuda::common_kernels(on);
   for (cuda::kernel_request& each : kmeans::cuda::checked_kernels(on)) list.push_back(std::move(each));
+  for (cuda::kernel_request& each : qr::cuda::checked_kernels(on)) list.push_back(std::move(each));
   return list;
 }
 

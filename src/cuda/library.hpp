@@ -27,6 +27,10 @@ inline constexpr library_name k_cufft_library{"cuFFT", {"libcufft.so.12", "libcu
 inline constexpr library_name k_cublas_library{
     "cuBLAS", {"libcublas.so.13", "libcublas.so.12", "libcublas.so"}, "BALLAST_CUBLAS", "cublas"};
 
+// A rival of tests and benchmarks.
+inline constexpr library_name k_cusolver_library{
+    "cuSOLVER", {"libcusolver.so.12", "libcusolver.so.11", "libcusolver.so"}, "BALLAST_CUSOLVER", "cusolver"};
+
 // What may be opened, in this order: $variable alone if it is set; the loader's path; for libraries of the toolkit lib64 and lib of
 // $CUDA_HOME, $CUDA_PATH and /usr/local/cuda, and nvidia/<package>/lib and nvidia/cu13/lib of each folder in $BALLAST_SITE_PACKAGES
 // (separated by colons).

@@ -1,6 +1,6 @@
 // What a backend of QR implements. A driver decides and sees scalars, small arrays and verdicts; the backend owns the matrix with its
 // checksums, and all loops over elements.
-// Layer: algorithm, backend-free. host/ implements it.
+// Layer: algorithm, backend-free. host/ and cuda/ implement it.
 //
 // Order and waiting: operations of one object take effect in the order of the calls. They may return before they are done. What an
 // operation writes through a pointer is there after wait(); what it reads through one is read before it returns. Operations that return a
@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include <ballast/execution.hpp>
@@ -179,9 +178,6 @@ class factorizer {
   // For every block.
   virtual void measure_all(block_sums* seen) = 0;
 
-  // block_sums::v of panel k.
-  virtual void measure_v(index k, double* change) = 0;
-
   // Places and rebuilds up to two struck elements in each column of V of panel k, to agree with the checkpoint again. False: not possible.
   // `column` is the last struck one. A checkpoint that was made of a number read wrong agrees with a V that never was:
   // measure_reflectors() must confirm that V is wrong before, and right behind it.
@@ -335,18 +331,19 @@ class engine {
   virtual index zero_on_diagonal(const matrix_view<const S>& R) = 0;
 };
 
-// The dispatch. reference and cpu are kernels under the same host backend. A cuda backend adds its factory and its line here, and takes the
-// name of the algorithm without one away.
-inline constexpr std::string_view k_without_cuda = "QR";
-
+// The dispatch. reference and cpu are kernels under the same host backend.
 namespace host {
+template <class S>
+std::unique_ptr<engine<S>> make_engine(const context& run);
+}
+namespace cuda {
 template <class S>
 std::unique_ptr<engine<S>> make_engine(const context& run);
 }
 
 template <class S>
 std::unique_ptr<engine<S>> make_engine(const context& run) {
-  return host::make_engine<S>(run);
+  return run.which == backend::cuda ? cuda::make_engine<S>(run) : host::make_engine<S>(run);
 }
 
 }  // namespace ballast::qr

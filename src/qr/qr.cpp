@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <charconv>
 #include <utility>
+#include <vector>
 
 #include "core/aligned_buffer.hpp"
 #include "core/format.hpp"
 #include "core/parallel.hpp"
+#include "cuda/blas.hpp"
+#include "cuda/residence.hpp"
 #include "qr/application.hpp"
 #include "qr/arguments.hpp"
 #include "qr/factorization.hpp"
@@ -24,13 +27,40 @@ std::string token_of(index m, index n) {
   return to_token({precision_of<S>, m, n});
 }
 
-// What every call sets up.
+// The backend of a call. Where none is named: cuda, unless it lacks something (the scheme, cuBLAS), or the operands lie on the host and the
+// cpu is done before they have been copied.
+template <class S>
+backend choose_backend(const execution& how, const std::string& token, const void* operand, index m, index n) {
+  const auto here = [&](std::string_view without) { return run::choose_backend(how, token, without); };
+  if (how.backend != backend::automatic) return here("");
+  if (how.scheme == k_qr_update) return here("QR with the scheme qr_update");
+  const backend best = here("");
+  if (best != backend::cuda) return best;
+  if (ballast::cuda::overriding_device() == nullptr && !ballast::cuda::why_no_cublas().empty()) return here("QR without cuBLAS");
+#if defined(BALLAST_HAS_CPU)
+  const double large = static_cast<double>(std::max(m, n)), small = static_cast<double>(std::min(m, n));
+  if (how.scheme.empty() && how.faults == nullptr && ballast::cuda::residence_of(operand) == ballast::cuda::residence::host &&
+      run::copying_takes_longer(
+          {2 * large * small * sizeof(S), 2 * small * small * (large - small / 3), precision_of<S>, core::thread_count(how.threads)}))
+    return backend::cpu;
+#else
+  static_cast<void>(operand), static_cast<void>(m), static_cast<void>(n);
+#endif
+  return best;
+}
+
+std::vector<std::string_view> schemes_of(backend which) {
+  if (which == backend::cuda) return {k_block_checksum};
+  return {k_block_checksum, k_qr_update};
+}
+
+// What every call sets up. `operand`: where the matrix lies.
 template <class S>
 struct call {
-  call(std::string problem, const execution& how)
+  call(std::string problem, const execution& how, const void* operand, index m, index n)
       : token(std::move(problem)),
-        scheme(run::choose_scheme(how, k_block_checksum, {k_block_checksum, k_qr_update}, token)),
-        which(run::choose_backend(how, token, k_without_cuda)),
+        which(choose_backend<S>(how, token, operand, m, n)),
+        scheme(run::choose_scheme(how, k_block_checksum, schemes_of(which), token)),
         injector(how.faults, "qr"),
         seen(token, which, scheme, how, injector),
         threads(core::thread_count(how.threads)),
@@ -41,8 +71,8 @@ struct call {
   bool lost() const { return seen.uncorrectable() && run.how.protection == protection::correct; }
 
   std::string token;
-  std::string scheme;
   backend which;
+  std::string scheme;
   inject::active_injector injector;
   run::recorder seen;
   int threads;
@@ -197,7 +227,7 @@ report geqrf_of(matrix_view<S> A, std::span<S> tau, const execution& how) {
   const index steps = std::min(A.rows, A.columns);
   check_tau(tau, steps, token);
   check_apart(A, column_major(tau.data(), steps, index{1}), "A and tau", token);
-  call<S> here(token, how);
+  call<S> here(token, how, A.data, A.rows, A.columns);
   engine<S>& on = *here.on;
   A = on.write(A);
   tau = on.write(tau);
@@ -224,7 +254,7 @@ report ormqr_of(side where, transpose op, matrix_view<const S> A, std::span<cons
     throw invalid_argument_error(fmt::format("{}: A: expected {} rows and {} columns or more for {} reflectors of C's {}, got {} × {}",
                                              token, order, count, count, where == side::left ? "rows" : "columns", A.rows, A.columns));
   check_apart(A, C, "A and C", token);
-  call<S> here(token, how);
+  call<S> here(token, how, A.data, A.rows, A.columns);
   engine<S>& on = *here.on;
   A = on.read(A.block(0, 0, order, count));
   tau = on.read(tau);
@@ -255,7 +285,7 @@ report orgqr_of(matrix_view<S> A, std::span<const S> tau, const execution& how) 
   if (A.columns > A.rows || count > A.columns)
     throw invalid_argument_error(
         fmt::format("{}: A: expected {} ≤ columns ≤ rows for {} reflectors, got {} × {}", token, count, count, A.rows, A.columns));
-  call<S> here(token, how);
+  call<S> here(token, how, A.data, A.rows, A.columns);
   engine<S>& on = *here.on;
   A = on.write(A);
   tau = on.read(tau);
@@ -272,7 +302,7 @@ report gels_of(matrix_view<S> A, matrix_view<S> B, const execution& how) {
   const index most = std::max(A.rows, A.columns);
   if (B.rows != most) throw invalid_argument_error(fmt::format("{}: B: expected max(m, n) = {} rows, got {}", token, most, B.rows));
   check_apart(A, B, "A and B", token);
-  call<S> here(token, how);
+  call<S> here(token, how, A.data, A.rows, A.columns);
   engine<S>& on = *here.on;
   write_both(on, A, B);
   // The factors of A, or of Aᵀ: made in a copy, so that nothing is committed until all is verified, and A is there to go back to.
@@ -281,12 +311,12 @@ report gels_of(matrix_view<S> A, matrix_view<S> B, const execution& how) {
   const index m = tall.rows, n = tall.columns;
   const owned<S> F(on, m, n);
   on.copy(tall, F.view);
-  std::vector<S> tau(static_cast<std::size_t>(n));
-  factorization<S> made(here.run, on, here.scheme, F.view, tau.data(), tall);
+  const std::shared_ptr<S> tau = on.allocate(n);
+  factorization<S> made(here.run, on, here.scheme, F.view, tau.get(), tall);
   made.run(true);
   if (here.lost()) return here.seen.finish();
   check_rank(on, made.worked_r(), token);
-  const orthogonal_factor<S> Q(here.run, on, F.view, tau.data());
+  const orthogonal_factor<S> Q(here.run, on, F.view, tau.get());
   if (here.lost()) return here.seen.finish();
   const least_squares<S> solved(here, Q, m, made.worked_r(), made.shifts(), under, B);
   if (!here.lost()) {
@@ -302,7 +332,7 @@ template <class S>
 factors<S> factor_of(matrix_view<const S> A, const execution& how) {
   const std::string token = token_of<S>(A.rows, A.columns);
   check_view(A, "A", token);
-  call<S> here(token, how);
+  call<S> here(token, how, A.data, A.rows, A.columns);
   engine<S>& on = *here.on;
   A = on.read(A);
   factors<S> made;
@@ -311,9 +341,10 @@ factors<S> factor_of(matrix_view<const S> A, const execution& how) {
   on.copy(A, made.storage.view());
   on.wait();
   const placed<S> work(on, made.storage.view());
-  factorization<S>(here.run, on, here.scheme, work.view, made.tau.data(), A).run();
+  factorization<S>(here.run, on, here.scheme, work.view, on.write(std::span<S>(made.tau)).data(), A).run();
   if (work.copied()) on.copy(work.view, made.storage.view());
   on.wait();
+  if (!here.lost()) on.commit();
   made.report = here.seen.finish();
   return made;
 }
@@ -359,9 +390,9 @@ template <class T>
 matrix<T> factors<T>::q(const execution& how, ballast::report* seen) const {
   const std::string token = token_of_whole(*this);
   const index m = storage.rows();
-  call<T> here(token, how);
+  call<T> here(token, how, storage.data(), m, storage.columns());
   matrix<T> made(m, std::min(m, storage.columns()), order::column_major);
-  form_q<T>(here, storage.view(), tau, made.view());
+  form_q<T>(here, storage.view(), here.on->read(std::span<const T>(tau)), made.view());
   ballast::report all = here.seen.finish();
   if (seen != nullptr) *seen = std::move(all);
   return made;
@@ -374,7 +405,7 @@ matrix<T> factors<T>::solve(matrix_view<const T> B, const execution& how, ballas
   check_view(B, "B", token);
   if (m < n) throw invalid_argument_error(fmt::format("{}: expected at least as many rows as columns, got {} × {}", token, m, n));
   if (B.rows != m) throw invalid_argument_error(fmt::format("{}: B: expected {} rows, got {}", token, m, B.rows));
-  call<T> here(token, how);
+  call<T> here(token, how, storage.data(), m, n);
   engine<T>& on = *here.on;
   const placed<const T> F(on, storage.view());
   // R with columns of a moderate size.
@@ -392,7 +423,7 @@ matrix<T> factors<T>::solve(matrix_view<const T> B, const execution& how, ballas
   }
   check_rank(on, R, token);
   matrix<T> made(n, B.columns, order::column_major);
-  const orthogonal_factor<T> Q(here.run, on, F.view, tau.data());
+  const orthogonal_factor<T> Q(here.run, on, F.view, on.read(std::span<const T>(tau)).data());
   if (!here.lost()) {
     const least_squares<T> solved(here, Q, m, R, shifts, false, on.read(B));
     if (!here.lost()) solved.store_solution(made.view());

@@ -1,0 +1,309 @@
+// Factors T of stored reflectors, and blocks of columns under Q.
+// Layer: backend "cuda" of QR. See applier.hpp.
+#include "qr/cuda/applier.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "abft/attempt.hpp"
+#include "qr/largest.hpp"
+#include "qr/random.hpp"
+
+namespace ballast::qr::cuda {
+
+using inject::site;
+
+namespace {
+
+constexpr index k_block_columns = 1024;  // of the operand that one task takes
+
+std::size_t at(index i) { return static_cast<std::size_t>(i); }
+index tiles(index rows, index columns) { return (rows + 31) / 32 * ((columns + 31) / 32); }
+index slabs(index rows) { return (rows + k_threads - 1) / k_threads; }
+
+}  // namespace
+
+// -------------------------------------------------------------------------------------------------------- one block of columns
+
+template <class S>
+class block_of_columns final : public applied_block<S> {
+ public:
+  block_of_columns(device_applier<S>& Q, bool transposed, const operand<S>& from, index task, index tasks, index first, index width,
+                   matrix_view<S> result)
+      : Q_(Q),
+        on_(Q.on_),
+        transposed_(transposed),
+        from_(from),
+        task_(task),
+        tasks_(tasks),
+        first_(first),
+        width_(width),
+        X_(result.data + first * result.column_stride),
+        ldx_(result.column_stride),
+        norm_(at(width)),
+        shift_(at(width), 0),
+        odd_(at(width), 0) {
+    if (Q.panels == 0) return;
+    W_ = on_.template allocate_of<S>(2 * Q.panel_width * width);
+    sums_ = on_.template allocate_of<double>(2 * k_vectors * width);
+    sizes_ = on_.template allocate_of<column_result>(width);
+    shifts_ = on_.template allocate_of<int>(width);
+  }
+
+  void wait() override { on_.wait(); }
+  void compute(bool again, applied_sums* seen) override;
+  std::uint64_t hash() override;
+  void unscale() override;
+
+ private:
+  using buffer = ballast::cuda::device_buffer;
+  void load();
+  void scale();
+  void shift(int sign);
+  void transform(const buffer& T);
+  void dots(const S* X, index row_stride, index column_stride, index rows, const int* shifts, const double* b, double* to);
+  void judge(const double* encoded, const double* found, applied_sums& seen) const;
+  bool shifted() const {
+    return std::any_of(shift_.begin(), shift_.end(), [](int e) { return e != 0; });
+  }
+
+  device_applier<S>& Q_;
+  session<S>& on_;
+  const bool transposed_;
+  const operand<S> from_;
+  const index task_, tasks_, first_, width_;
+  S* const X_;  // the columns, in the result: no store lies behind the check
+  const index ldx_;
+  buffer W_, sums_, sizes_, shifts_;
+  std::vector<double> norm_;  // of the columns, as they are worked on
+  std::vector<int> shift_;    // columns are worked on as 2^shift · x
+  std::vector<char> odd_;     // columns with Inf or NaN
+};
+
+template <class S>
+void block_of_columns<S>::compute(bool again, applied_sums* seen) {
+  load();
+  if (Q_.panels == 0) return;
+  scale();
+  // What was made once for all blocks may have been struck.
+  const buffer own_t = again ? Q_.make_t() : buffer();
+  const buffer own_b = again && seen != nullptr ? Q_.under_q(transposed_) : buffer();
+  transform(again ? own_t : Q_.T_);
+  if (seen == nullptr) return;
+  // bᵀx for b = op(Q)ᵀa, from another reading of the operand: what was loaded wrong must not agree.
+  on_.join();
+  double* const encoded = static_cast<double*>(sums_.data());
+  double* const found = encoded + k_vectors * width_;
+  const auto* const b = static_cast<const double*>((again ? own_b : Q_.b_).data());
+  const bool unit = from_.identity;
+  dots(unit ? nullptr : &from_.view(0, first_), from_.view.row_stride, from_.view.column_stride, unit ? Q_.m_ : from_.view.rows,
+       shifted() ? static_cast<const int*>(shifts_.data()) : nullptr, b, encoded);
+  on_.strike(site::qr_checksum, {task_, tasks_, 0, 1}, encoded, k_vectors * width_);
+  dots(X_, 1, ldx_, Q_.m_, nullptr, static_cast<const double*>(Q_.a_.data()), found);
+  on_.template fetch<double>(encoded, 2 * k_vectors * width_,
+                             [this, seen](const double* made) { judge(made, made + k_vectors * width_, *seen); });
+}
+
+template <class S>
+void block_of_columns<S>::load() {
+  const index m = Q_.m_;
+  const bool unit = from_.identity;
+  on_.launch(
+      work::copy, tiles(m, width_),
+      copy_arguments<S>{unit ? nullptr : from_.view.data + first_ * from_.view.column_stride, from_.view.row_stride,
+                        from_.view.column_stride, X_, 1, ldx_, m, width_, unit ? m : from_.view.rows, first_, nullptr, nullptr, 1, false});
+}
+
+template <class S>
+void block_of_columns<S>::shift(int sign) {
+  on_.launch(
+      work::copy, tiles(Q_.m_, width_),
+      copy_arguments<S>{X_, 1, ldx_, X_, 1, ldx_, Q_.m_, width_, Q_.m_, 0, nullptr, static_cast<const int*>(shifts_.data()), sign, false});
+}
+
+// Scales columns of extreme size, and finds those with Inf or NaN.
+template <class S>
+void block_of_columns<S>::scale() {
+  auto* const sizes = static_cast<column_result*>(sizes_.data());
+  on_.launch(work::scan, width_, scan_arguments<S>{X_, ldx_, Q_.m_, 0, false, false, sizes});
+  on_.template fetch<column_result>(sizes, width_, [this](const column_result* made) {
+    for (index j = 0; j < width_; ++j) {
+      const int e = made[j].exponent;
+      odd_[at(j)] = made[j].finite == 0 ? 1 : 0;
+      shift_[at(j)] = std::abs(e) > abft::k_moderate_exponent<S> ? -e : 0;
+      norm_[at(j)] = std::ldexp(made[j].norm, e + shift_[at(j)]);
+    }
+  });
+  on_.wait();
+  if (!shifted()) return;
+  on_.copy(shifts_.data(), shift_.data(), width_ * static_cast<index>(sizeof(int)));
+  shift(1);
+}
+
+template <class S>
+void block_of_columns<S>::dots(const S* X, index row_stride, index column_stride, index rows, const int* shifts, const double* b,
+                               double* to) {
+  on_.launch(work::dots, width_, dots_arguments<S>{X, row_stride, column_stride, rows, first_, width_, shifts, b, Q_.m_, to});
+}
+
+// All panels in turn. Those that begin below the last one of the identity's columns leave its zeros alone.
+template <class S>
+void block_of_columns<S>::transform(const buffer& T) {
+  const index m = Q_.m_, nb = Q_.panel_width;
+  const bool unit = from_.identity;
+  const index used = unit ? std::min(Q_.panels, (first_ + width_ - 1) / nb + 1) : Q_.panels;
+  const auto first_changed = [&](index k) { return unit ? std::max<index>(0, k * nb - first_) : 0; };
+  index struck = 0, changed = 0;
+  for (index k = 0; k < used; ++k) changed += width_ - first_changed(k);
+  ballast::cuda::blas& products = on_.blas(on_.main());
+  for (index s = 0; s < used; ++s) {
+    const index k = transposed_ ? s : used - 1 - s, w = Q_.width_of(k), rows = m - k * nb;
+    Q_.form_v(k);
+    const S* const V = static_cast<const S*>(Q_.scratch_.data());
+    S* const W = static_cast<S*>(W_.data());
+    S* const TW = W + nb * width_;
+    S* const from = X_ + k * nb;
+    products.gemm('T', 'N', w, width_, rows, S(1), V, rows, from, ldx_, S(0), W, w);
+    on_.strike(site::qr_product, {task_, tasks_, s, used}, W, w * width_);
+    products.gemm(transposed_ ? 'T' : 'N', 'N', w, width_, w, S(1), Q_.T_of(T, k), w, W, w, S(0), TW, w);
+    products.gemm('N', 'N', rows, width_, w, S(-1), V, rows, TW, w, S(1), from, ldx_);
+    // Each column's rows that this panel has changed.
+    for (index j = first_changed(k); j < width_ && on_.armed(site::qr_q); ++j)
+      on_.strike(site::qr_q, {task_, tasks_, struck++, changed}, from + j * ldx_, rows);
+  }
+}
+
+template <class S>
+void block_of_columns<S>::judge(const double* encoded, const double* found, applied_sums& seen) const {
+  seen = {};
+  for (index j = 0; j < width_; ++j) {
+    largest off;
+    for (index q = 0; q < k_vectors; ++q) {
+      const double expected = encoded[j + q * width_];
+      // Both readings must agree that the column is odd.
+      off.add(odd_[at(j)] == 0          ? found[j + q * width_] - expected
+              : std::isfinite(expected) ? std::numeric_limits<double>::quiet_NaN()
+                                        : 0.0);
+    }
+    seen.odd |= odd_[at(j)] != 0;
+    const double norm = odd_[at(j)] == 0 ? norm_[at(j)] : 0, residual = off.value();
+    if (j > 0 && residual * seen.norm <= seen.residual * norm) continue;
+    seen.residual = residual;
+    seen.norm = norm;
+    seen.column = j;
+    if (!std::isfinite(residual)) break;  // no later column may take its place
+  }
+}
+
+template <class S>
+std::uint64_t block_of_columns<S>::hash() {
+  const buffer sum = on_.template allocate_of<unsigned long long>(1);
+  auto* const to = static_cast<unsigned long long*>(sum.data());
+  on_.device()->zero(to, sizeof *to, on_.main());
+  on_.launch(work::hash, width_, hash_arguments<S>{X_, ldx_, Q_.m_, false, to});
+  std::uint64_t made = 0;
+  on_.template fetch<unsigned long long>(to, 1, [&made](const unsigned long long* seen) { made = *seen; });
+  on_.wait();
+  return made != 0 ? made : 1;
+}
+
+template <class S>
+void block_of_columns<S>::unscale() {
+  if (shifted()) shift(-1);
+}
+
+// ------------------------------------------------------------------------------------------------------------------ all panels
+
+template <class S>
+device_applier<S>::device_applier(session<S>& on, index panel_width, const matrix_view<const S>& V, const S* tau)
+    : on_(on), m_(V.rows), V_(V), tau_(tau) {
+  if (V.columns == 0) return;
+  this->panel_width = panel_width;
+  this->panels = (V.columns + panel_width - 1) / panel_width;
+  scratch_ = on_.template allocate_of<S>(core::checked_product(m_ + panel_width, panel_width));
+}
+
+template <class S>
+void device_applier<S>::scan(bool* finite) {
+  const index count = V_.columns;
+  const buffer sizes = on_.template allocate_of<column_result>(count + 1);
+  auto* const to = static_cast<column_result*>(sizes.data());
+  on_.launch(work::scan, count, scan_arguments<S>{V_.data, V_.column_stride, m_, 1, false, true, to});
+  on_.launch(work::scan, 1, scan_arguments<S>{tau_, count, count, 0, false, false, to + count});
+  on_.template fetch<column_result>(to, count + 1, [finite, count](const column_result* made) {
+    *finite = std::all_of(made, made + count + 1, [](const column_result& each) { return each.finite != 0; });
+  });
+}
+
+template <class S>
+void device_applier<S>::form_v(index k) const {
+  const index first = k * this->panel_width, rows = m_ - first, w = width_of(k);
+  on_.launch(work::form_v, slabs(rows * w),
+             form_v_arguments<S>{V_.data + first + first * V_.column_stride, V_.column_stride, rows, static_cast<int>(w),
+                                 static_cast<S*>(scratch_.data())});
+}
+
+template <class S>
+auto device_applier<S>::make_t() const -> buffer {
+  const index nb = this->panel_width;
+  buffer made = on_.template allocate_of<S>(core::checked_product(this->panels, nb * nb));
+  ballast::cuda::blas& products = on_.blas(on_.main());
+  for (index k = 0; k < this->panels; ++k) {
+    const index first = k * nb, rows = m_ - first, w = width_of(k);
+    const S* const V = static_cast<const S*>(scratch_.data());
+    S* const G = static_cast<S*>(scratch_.data()) + m_ * nb;
+    form_v(k);
+    products.gemm('T', 'N', w, w, rows, S(1), V, rows, V, rows, S(0), G, w);
+    on_.launch(work::form_t, 1, form_t_arguments<S>{G, tau_ + first, static_cast<int>(w), T_of(made, k)});
+    for (index j = 0; j < w && on_.armed(site::qr_t); ++j)
+      on_.strike(site::qr_t, {first + j, V_.columns, 0, 1}, T_of(made, k) + j * w, j + 1);
+  }
+  return made;
+}
+
+template <class S>
+void device_applier<S>::form() {
+  T_ = make_t();
+}
+
+template <class S>
+auto device_applier<S>::under_q(bool transposed) const -> buffer {
+  buffer made = on_.template allocate_of<double>(k_vectors * m_);
+  on_.copy(made.data(), a_.data(), made.bytes());
+  on_.fork();
+  // H_j is symmetric, so op(Q) decides the order only.
+  on_.launch_chain({V_.data, V_.column_stride, m_, V_.columns, tau_, transposed, static_cast<double*>(made.data())}, on_.beside());
+  return made;
+}
+
+template <class S>
+void device_applier<S>::encode(bool transposed) {
+  a_ = on_.template allocate_of<double>(k_vectors * m_);
+  for (index q = 0; q < k_vectors; ++q)
+    on_.launch(work::random, slabs(m_),
+               random_arguments{static_cast<double*>(a_.data()) + q * m_, m_, k_application_stream + static_cast<std::uint64_t>(q), true});
+  b_ = under_q(transposed);
+}
+
+// At least two blocks where there are two columns, so that a fault costs half of them.
+template <class S>
+index device_applier<S>::block_width(index columns) const {
+  return std::max<index>(1, std::min(k_block_columns, (columns + 1) / 2));
+}
+
+template <class S>
+std::unique_ptr<applied_block<S>> device_applier<S>::open(bool transposed, const operand<S>& X, index task, index tasks, index first,
+                                                          index width, matrix_view<S> result) {
+  return std::make_unique<block_of_columns<S>>(*this, transposed, X, task, tasks, first, width, result);
+}
+
+template <class S>
+void device_applier<S>::each(index count, core::function_ref<void(index)> body) {
+  for (index t = 0; t < count; ++t) body(t);
+}
+
+template class device_applier<float>;
+template class device_applier<double>;
+
+}  // namespace ballast::qr::cuda

@@ -1,0 +1,327 @@
+// What the kernels of QR take.
+// Layer: backend "cuda" of QR, shared by host and kernels. Plain structs. Matrices are column-major unless strides say otherwise.
+#pragma once
+
+#include <cstdint>
+
+namespace ballast::qr::cuda {
+
+inline constexpr int k_inner = 32;       // columns that one launch of the panel kernel factors
+inline constexpr int k_most_wide = 128;  // columns of the widest panel
+inline constexpr int k_threads = 256;    // of a block of every kernel but the panel's
+inline constexpr int k_vectors = 4;      // random vectors that check an application of Q
+
+// Reflectors as they are stored: v_j has a one on the diagonal of V and zeros above it; what is stored there is R's.
+template <class S>
+struct reflectors {
+  const S* V;  // rows × width
+  std::int64_t ldv;
+  std::int64_t rows;
+  int width;
+  const S* T;  // width × width, upper triangular
+  std::int64_t ldt;
+};
+
+// A Householder QR of up to k_inner columns.
+template <class S>
+struct panel_arguments {
+  S* A;  // rows × width
+  std::int64_t lda;
+  std::int64_t rows;
+  int width;
+  S* tau;
+  S* T;  // width × width, zero below the diagonal
+  std::int64_t ldt;
+  std::int64_t slab;  // rows of a block
+  S* pivots;          // 2 × rows: scratch where the slab does not fit into shared memory; null: it does
+};
+
+// The columns of a matrix in blocks, as qr::layout has them: of `width` columns, beginning anew behind the last panel.
+struct block_list {
+  std::int64_t steps, columns;
+  int width;
+};
+
+// Sums over the rows of V.
+template <class S>
+struct products_arguments {
+  reflectors<S> h = {};
+  const double* y = nullptr;   // of rows; null: none
+  const double* tx = nullptr;  // of width: p = V tx; null: none
+  const S* c = nullptr;        // two columns of rows; null: none
+  std::int64_t ldc = 0;
+  const double* weights = nullptr;  // of rows: the checkpoint of V; null: none
+  double* partial = nullptr;        // of each block 8 · width + 1: Vᵀ times y, p, c1, c2; Σv, Σwv, Σw²v, Σv²; ‖p‖²
+};
+
+struct fold_arguments {
+  const double* partial;  // blocks × count
+  std::int64_t blocks;
+  std::int64_t count;
+  double* to;  // count
+};
+
+// As qr::panel_sums.
+struct panel_result {
+  double orthogonality, orthogonality_threshold, reflectors, data;
+};
+
+template <class S>
+struct judge_arguments {
+  reflectors<S> h;
+  std::int64_t m;  // of the whole matrix
+  const S* tau;
+  const double* x;     // width
+  const double* sums;  // as products_arguments::partial, added up
+  double* tz;          // 3 × width: Tᵀ times the sums of y, c1, c2
+  double* checkpoint;  // 4 × width; null: not kept
+  panel_result* to;
+};
+
+// y ← y − V tz.
+template <class S>
+struct transformed_arguments {
+  reflectors<S> h = {};
+  const double* tz = nullptr;  // of y, c1, c2, width each
+  const double* y = nullptr;
+  double* next = nullptr;
+  const S* c = nullptr;  // null: y alone
+  std::int64_t ldc;
+  const double* d = nullptr;  // width × 2: the weights of R's columns
+  std::int64_t ldd;
+  double* head = nullptr;     // 2 × width: what c1 and c2 become in R's rows
+  double* squares = nullptr;  // 2 of each block: of c1 and c2 without R's part
+};
+
+// z = T x or Tᵀ x.
+template <class S>
+struct small_arguments {
+  reflectors<S> h;
+  bool transposed;
+  const double* x;
+  double* z;
+};
+
+// Blocks of columns times weights.
+template <class S>
+struct weigh_arguments {
+  const S* X = nullptr;
+  std::int64_t row_stride = 0, column_stride = 0;
+  const int* shifts = nullptr;  // of each column: it counts as 2^shift · x; null: none
+  std::int64_t rows = 0;
+  block_list blocks = {};
+  std::int64_t first_block;   // of those that the launch takes
+  int chunks = 0;             // how many
+  bool r = false;             // R's rows of panels alone
+  const double* z = nullptr;  // n × count
+  std::int64_t ldz;
+  int count = 0;  // 1 or 2
+  // What the products are taken from, count columns of ldi, 2 · ldi for each block; null: none, and they are not negated.
+  const S* init = nullptr;
+  const double* from = nullptr;  // the same in double, one column
+  std::int64_t ldi;
+  S* to_column = nullptr;     // count columns of ldi rows, 2 · ldi for each block; null: none
+  double* to = nullptr;       // count columns of ldi, count · ldi for each block; null: none
+  double* squares = nullptr;  // count for each block of threads; null: none
+};
+
+// Sums over chunks.
+struct combine_arguments {
+  const double* parts;  // chunks × rows
+  int chunks;
+  std::int64_t rows;
+  const double* from;  // what they are taken from; null: none, and the sum is stored
+  double* to;          // null: not stored
+  double* squares;     // one for each block of threads; null: none
+};
+
+// The largest of `count` norms, NaN if there is one; for each chunk.
+struct norm_arguments {
+  const double* squares;  // chunks × blocks × count
+  std::int64_t blocks;
+  int count;
+  double* to;  // one for each chunk
+};
+
+// Σ of a hash of each number, added to *to.
+template <class S>
+struct hash_arguments {
+  const S* X;  // the first row
+  std::int64_t ld;
+  std::int64_t rows;
+  bool upper;  // of column l rows 0 … l alone
+  unsigned long long* to;
+};
+
+struct changes_arguments {
+  const double* now;
+  const double* kept;
+  std::int64_t stride;  // of a panel
+  int most;             // numbers of a panel, but of the last …
+  int last;
+  double* to;  // one for each panel
+};
+
+// Checksums of R's rows, to their place.
+template <class S>
+struct take_arguments {
+  const double* head;  // width × 2
+  int width;
+  S* to;
+  std::int64_t ld;
+};
+
+// Whether tau is T's diagonal to the bit: 0 for each panel where it is.
+template <class S>
+struct taus_arguments {
+  const S* tau;
+  const S* T;  // panels × width²; the last panel's may have fewer columns
+  std::int64_t width;
+  std::int64_t steps;
+  double* to;
+};
+
+template <class S>
+struct copy_arguments {
+  const S* from;  // null: the identity, whose first column is `first`
+  std::int64_t from_row, from_column;
+  S* to;
+  std::int64_t to_row, to_column;
+  std::int64_t rows, columns;
+  std::int64_t there;  // rows of `from`; zero behind them
+  std::int64_t first;
+  const int* row_shifts;  // null: none
+  const int* column_shifts;
+  int sign;    // of the shifts
+  bool upper;  // on and above the diagonal alone
+};
+
+// The norm of a column is norm · 2^exponent, as qr::column_size.
+struct column_result {
+  double norm;
+  int exponent;
+  int finite;
+};
+
+template <class S>
+struct scan_arguments {
+  const S* X;
+  std::int64_t ld;
+  std::int64_t rows;
+  std::int64_t first;  // with a triangle: of column j rows first + j … rows − 1 (lower), or 0 … j (upper)
+  bool upper, lower;
+  column_result* to;
+};
+
+template <class S>
+struct exponents_arguments {
+  const S* X;
+  std::int64_t row_stride, column_stride;
+  std::int64_t rows;
+  bool upper;
+  const int* row_shifts;
+  int* to;
+};
+
+template <class S>
+struct diagonal_arguments {
+  const S* R;
+  std::int64_t ld;
+  std::int64_t n;
+  double small;
+  long long* to;  // the first zero, −1 if there is none; and whether one is smaller than `small`
+};
+
+// V with its ones and zeros.
+template <class S>
+struct form_v_arguments {
+  const S* from;
+  std::int64_t ld;
+  std::int64_t rows;
+  int width;
+  S* to;  // rows × width
+};
+
+template <class S>
+struct form_t_arguments {
+  const S* G;  // VᵀV, width × width
+  const S* tau;
+  int width;
+  S* T;
+};
+
+// weights[i] = random number i of the stream.
+struct random_arguments {
+  double* to;
+  std::int64_t count;
+  std::uint64_t stream;
+  bool with_sign;
+};
+
+template <class S>
+struct strike_arguments {
+  S* data;
+  std::int64_t count;
+  std::int64_t interval, intervals;
+  std::int32_t step, steps;
+  std::int32_t where;  // an inject::site
+};
+
+// y ← op(Q)ᵀ y for k_vectors vectors, one reflector after the other.
+template <class S>
+struct chain_arguments {
+  const S* V;
+  std::int64_t ldv;
+  std::int64_t rows;
+  std::int64_t count;
+  const S* tau;
+  bool last_first;
+  double* y;  // rows × k_vectors
+};
+
+// to[j + q · columns] = Σ_i b(i, q) x(i, j).
+template <class S>
+struct dots_arguments {
+  const S* X;  // null: the identity, whose first column is `first`
+  std::int64_t row_stride, column_stride;
+  std::int64_t rows;
+  std::int64_t first;
+  std::int64_t columns;
+  const int* shifts;
+  const double* b;
+  std::int64_t ldb;
+  double* to;
+};
+
+template <class S>
+struct solve_arguments {
+  const S* U;
+  std::int64_t ldu;
+  std::int64_t n;
+  bool transposed;
+  S* X;  // the right-hand sides, overwritten
+  std::int64_t ldx;
+  double* rest;  // n for each of them
+};
+
+// As qr::solve_sums.
+struct solve_result {
+  double residual, threshold;
+  unsigned long long bits;
+  int finite;
+};
+
+template <class S>
+struct solve_check_arguments {
+  const S* U;
+  std::int64_t ldu;
+  std::int64_t n;
+  bool transposed;
+  const S* X;
+  std::int64_t ldx;
+  const S* C;
+  std::int64_t row_stride, column_stride;
+  solve_result* to;
+};
+
+}  // namespace ballast::qr::cuda

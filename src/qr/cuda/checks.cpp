@@ -1,0 +1,394 @@
+// The sums and residuals of the checks, and repair.
+// Layer: backend "cuda" of QR. See factorizer.hpp; docs/design/qr.md says what each check covers.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <ballast/error.hpp>
+
+#include "qr/checkpoint_repair.hpp"
+#include "qr/cuda/factorizer.hpp"
+#include "qr/repair.hpp"
+
+namespace ballast::qr::cuda {
+
+using inject::site;
+
+namespace {
+
+std::size_t at(index i) { return static_cast<std::size_t>(i); }
+index slabs(index rows) { return (rows + k_threads - 1) / k_threads; }
+
+}  // namespace
+
+// At least so many doubles; what was there is lost where that is more than before.
+template <class S>
+double* device_factorizer<S>::numbers(buffer& of, index count) {
+  const index bytes = core::checked_product(count, static_cast<index>(sizeof(double)));
+  if (of.bytes() < bytes) of = on_.allocate(bytes);
+  return static_cast<double*>(of.data());
+}
+
+// -------------------------------------------------------------------------------------------------------------------- seals
+
+template <class S>
+void device_factorizer<S>::hash(const S* X, index ld, index rows, index columns, bool upper, unsigned long long* to) {
+  if (rows <= 0) return;
+  on_.launch(work::hash, columns, hash_arguments<S>{X, ld, rows, upper, to});
+}
+
+// Of R's rows above panel k, or of those within it.
+template <class S>
+void device_factorizer<S>::seal_r(index k, bool within, unsigned long long* to) {
+  const layout::block& b = shape_[k];
+  const S* const column = A_ + b.first * lda_;
+  on_.device()->zero(to, sizeof *to, on_.main());
+  if (within) {
+    hash(column + b.first, lda_, b.width, b.width, true, to);
+  } else {
+    hash(column, lda_, b.first, b.width, false, to);
+  }
+}
+
+// -------------------------------------------------------------------------------------------------------------------- a block
+
+// y = init − block b times weights first_weight …, `count` vectors of m values; their largest norm.
+template <class S>
+void device_factorizer<S>::weigh_block(index b, bool finished, const S* init, const double* from, int count, index first_weight, double* y,
+                                       double* norm) {
+  const index m = shape_.m;
+  double* const squares = numbers(partial_, count * slabs(m));
+  on_.launch(work::weigh, slabs(m),
+             weigh_arguments<S>{.X = A_,
+                                .row_stride = 1,
+                                .column_stride = lda_,
+                                .shifts = nullptr,
+                                .rows = m,
+                                .blocks = blocks(),
+                                .first_block = b,
+                                .chunks = 1,
+                                .r = finished,
+                                .z = weights() + first_weight * shape_.n,
+                                .ldz = shape_.n,
+                                .count = count,
+                                .init = init,
+                                .from = from,
+                                .ldi = m,
+                                .to = y,
+                                .squares = squares});
+  if (norm != nullptr) on_.launch(work::norm, 1, norm_arguments{squares, slabs(m), count, norm});
+}
+
+template <class S>
+void device_factorizer<S>::measure_block(index b, bool finished, double* residual) {
+  if (shape_[b].panel && !finished) seal_r(b, false, static_cast<unsigned long long*>(seals_.data()) + 3 * b + 1);
+  double* const norm = numbers(sums_, 1);
+  weigh_block(b, finished, checksums(shape_[b].group), nullptr, 2, 0, nullptr, norm);
+  on_.template fetch<double>(norm, 1, [residual](const double* made) { *residual = *made; });
+}
+
+template <class S>
+std::vector<S> device_factorizer<S>::read_block(index b) {
+  const layout::block& here = shape_[b];
+  std::vector<S> made(at(shape_.m * here.width));
+  const auto bytes = static_cast<index>(made.size() * sizeof(S));
+  buffer packed = on_.allocate(bytes);
+  copy_columns(column_major<const S>(A_, shape_.m, shape_.n, lda_), here.first, here.width, static_cast<S*>(packed.data()), shape_.m,
+               false);
+  on_.copy(made.data(), packed.data(), bytes);
+  on_.wait();
+  return made;
+}
+
+// The numbers of one block come to the host, which places and rebuilds: repair is rare.
+template <class S>
+index device_factorizer<S>::correct_block(index b, bool finished, double threshold, const inject::place& where) {
+  const layout::block& here = shape_[b];
+  const index m = shape_.m, w = here.width;
+  double* const y = numbers(vectors_, 2 * m);
+  weigh_block(b, finished, checksums(here.group), nullptr, 2, 0, y, nullptr);
+  std::vector<double> r(at(2 * m)), d(at(w)), e(at(w));
+  std::vector<S> c(at(m));
+  on_.copy(r.data(), y, 2 * m * static_cast<index>(sizeof(double)));
+  on_.copy(d.data(), weights() + here.first, w * static_cast<index>(sizeof(double)));
+  on_.copy(e.data(), weights() + shape_.n + here.first, w * static_cast<index>(sizeof(double)));
+  on_.copy(c.data(), checksums(here.group), m * static_cast<index>(sizeof(S)));
+  std::vector<S> X = read_block(b);
+  const bool triangle = finished && here.panel;
+  const index found = repair_block<S>({.columns = w,
+                                       .X = X.data(),
+                                       .ldx = m,
+                                       .full_rows = triangle ? here.first : m,
+                                       .triangle = triangle,
+                                       .c1 = c.data(),
+                                       .d = d.data(),
+                                       .e = e.data(),
+                                       .r = r.data(),
+                                       .s = r.data() + m,
+                                       .threshold = threshold},
+                                      on_.run().injector, where);
+  if (found < 0) return found;
+  const buffer back = on_.upload(X.data(), m * w);
+  copy_columns(column_major<const S>(static_cast<const S*>(back.data()), m, w), 0, w, A_ + here.first * lda_, lda_, false);
+  return found;
+}
+
+template <class S>
+void device_factorizer<S>::measure_independent(index b, bool finished, double* residual) {
+  const layout::block& here = shape_[b];
+  const index m = shape_.m;
+  const index passed = !here.panel ? shape_.panels : finished ? b + 1 : b;
+  double* const y = numbers(vectors_, 2 * m);
+  double* const next = y + m;
+  on_.launch(work::weigh, slabs(m),
+             weigh_arguments<S>{.X = source_.data,
+                                .row_stride = source_.row_stride,
+                                .column_stride = source_.column_stride,
+                                .shifts = shifts(),
+                                .rows = m,
+                                .blocks = blocks(),
+                                .first_block = b,
+                                .chunks = 1,
+                                .r = false,
+                                .z = weights() + 2 * shape_.n,
+                                .ldz = shape_.n,
+                                .count = 1,
+                                .ldi = m,
+                                .to = y});
+  for (index k = 0; k < passed; ++k) {
+    const reflectors<S> h = reflector(k);
+    double* const sums = numbers(sums_, 9 * nb() + 1);
+    double* const tz = sums + 8 * h.width + 1;
+    products({.h = h, .y = y + shape_[k].first}, sums);
+    on_.launch(work::small, 1, small_arguments<S>{h, true, sums, tz});
+    on_.launch(work::transformed, slabs(h.rows),
+               transformed_arguments<S>{.h = h, .tz = tz, .y = y + shape_[k].first, .next = next + shape_[k].first});
+    on_.copy(y + shape_[k].first, next + shape_[k].first, h.rows * static_cast<index>(sizeof(double)));
+  }
+  double* const norm = numbers(sums_, 1);
+  weigh_block(b, finished, nullptr, y, 1, 2, nullptr, norm);
+  on_.template fetch<double>(norm, 1, [residual](const double* made) { *residual = *made; });
+}
+
+// -------------------------------------------------------------------------------------------------------------------- a panel
+
+template <class S>
+void device_factorizer<S>::products(const products_arguments<S>& given, double* sums) {
+  const index blocks = slabs(given.h.rows), count = 8 * given.h.width + 1;
+  products_arguments<S> all = given;
+  all.partial = numbers(partial_, blocks * count);
+  on_.launch(work::products, blocks, all);
+  on_.launch(work::fold, (count + k_threads / 32 - 1) / (k_threads / 32), fold_arguments{all.partial, blocks, count, sums});
+}
+
+template <class S>
+panel_result* device_factorizer<S>::panel_results() {
+  if (results_.bytes() < static_cast<index>(sizeof(panel_result))) results_ = on_.template allocate_of<panel_result>(1);
+  return static_cast<panel_result*>(results_.data());
+}
+
+// The first pass over V, and what V, T and tau say of each other. Returns Tᵀ times the sums of carried_, c1 and c2. `checkpoint`: null, or
+// where the sums over V are kept.
+template <class S>
+double* device_factorizer<S>::judge(index k, bool checksummed, double* checkpoint, panel_result* to) {
+  const layout::block& b = shape_[k];
+  const reflectors<S> h = reflector(k);
+  const index w = b.width, m = shape_.m;
+  double* const tx = numbers(sums_, 12 * nb() + 8);
+  double* const sums = tx + w;
+  double* const tz = sums + 8 * w + 1;
+  const double* const x = static_cast<const double*>(random_.data()) + b.first;
+  on_.launch(work::small, 1, small_arguments<S>{h, false, x, tx});
+  products({.h = h,
+            .y = static_cast<const double*>(carried_.data()) + b.first,
+            .tx = tx,
+            .c = checksummed ? checksums(b.group) + b.first : nullptr,
+            .ldc = m,
+            .weights = static_cast<const double*>(row_weights_.data()) + b.first},
+           sums);
+  on_.launch(work::judge, 1, judge_arguments<S>{h, m, tau_ + b.first, x, sums, tz, checkpoint, to});
+  return tz;
+}
+
+// Two passes over V, as host::blocked_factorizer makes them.
+template <class S>
+void device_factorizer<S>::measure_panel(index k, panel_sums* seen) {
+  const layout::block& b = shape_[k];
+  const reflectors<S> h = reflector(k);
+  const index w = b.width, m = shape_.m;
+  panel_result* const to = panel_results();
+  const double* const tz = judge(k, true, static_cast<double*>(checkpoints_.data()) + 4 * nb() * k, to);
+  auto* const seals = static_cast<unsigned long long*>(seals_.data()) + 3 * k;
+  on_.device()->zero(seals, sizeof *seals, on_.main());
+  hash(T(k), w, w, w, false, seals);
+  seal_r(k, true, seals + 2);
+  double* const squares = numbers(partial_, 2 * slabs(h.rows));
+  on_.launch(work::transformed, slabs(h.rows),
+             transformed_arguments<S>{.h = h,
+                                      .tz = tz,
+                                      .y = static_cast<const double*>(carried_.data()) + b.first,
+                                      .next = static_cast<double*>(next_.data()) + b.first,
+                                      .c = checksums(b.group) + b.first,
+                                      .ldc = m,
+                                      .d = weights() + b.first,
+                                      .ldd = shape_.n,
+                                      .head = static_cast<double*>(head_.data()),
+                                      .squares = squares});
+  on_.launch(work::norm, 1, norm_arguments{squares, slabs(h.rows), 2, &to->data});
+  on_.template fetch<panel_result>(to, 1, [seen](const panel_result* made) {
+    *seen = {made->orthogonality, made->orthogonality_threshold, made->reflectors, made->data};
+  });
+}
+
+template <class S>
+void device_factorizer<S>::measure_reflectors(index k, panel_sums* seen) {
+  panel_result* const to = panel_results();
+  (void)judge(k, false, nullptr, to);
+  on_.template fetch<panel_result>(to, 1, [seen](const panel_result* made) {
+    seen->orthogonality = made->orthogonality;
+    seen->orthogonality_threshold = made->orthogonality_threshold;
+    seen->reflectors = made->reflectors;
+  });
+}
+
+template <class S>
+void device_factorizer<S>::accept_panel(index k) {
+  const layout::block& b = shape_[k];
+  on_.launch(
+      work::take, 1,
+      take_arguments<S>{static_cast<const double*>(head_.data()), static_cast<int>(b.width), checksums(b.group) + b.first, shape_.m});
+  on_.copy(static_cast<double*>(carried_.data()) + b.first, static_cast<const double*>(next_.data()) + b.first,
+           (shape_.m - b.first) * static_cast<index>(sizeof(double)));
+}
+
+// -------------------------------------------------------------------------------------------------------------------- the end
+
+// The sums over V as it is stored now, T, tau and R as they are stored now: the same bits, or they have changed.
+template <class S>
+void device_factorizer<S>::measure_all(block_sums* seen) {
+  const index panels = shape_.panels, count = shape_.count(), m = shape_.m;
+  auto* const kept = static_cast<unsigned long long*>(seals_.data());
+  auto* const now = kept + 3 * panels;
+  on_.device()->zero(now, 3 * panels * static_cast<index>(sizeof *now), on_.main());
+  double* const sums = numbers(sums_, 9 * nb() + 1);
+  double* const again = static_cast<double*>(again_.data());
+  for (index k = 0; k < panels; ++k) {
+    const reflectors<S> h = reflector(k);
+    products({.h = h, .weights = static_cast<const double*>(row_weights_.data()) + shape_[k].first}, sums);
+    on_.copy(again + 4 * nb() * k, sums + 4 * h.width, 4 * h.width * static_cast<index>(sizeof(double)));
+    hash(T(k), h.width, h.width, h.width, false, now + 3 * k);
+    if (k > 0) seal_r(k, false, now + 3 * k + 1);
+    seal_r(k, true, now + 3 * k + 2);
+  }
+  const index others = count - panels;
+  double* const ends = numbers(vectors_, panels + others);
+  const index last = 4 * shape_[panels - 1].width;
+  on_.launch(work::changes, panels,
+             changes_arguments{again, static_cast<const double*>(checkpoints_.data()), 4 * nb(), static_cast<int>(4 * nb()),
+                               static_cast<int>(last), ends});
+  if (others > 0) {
+    for (index b = panels; b < count; ++b) on_.strike(site::qr_checksum, {b, count, 0, 1}, checksums(shape_[b].group), 2 * m);
+    double* const squares = numbers(partial_, 2 * slabs(m) * others);
+    on_.launch(work::weigh, slabs(m) * others,
+               weigh_arguments<S>{.X = A_,
+                                  .row_stride = 1,
+                                  .column_stride = lda_,
+                                  .rows = m,
+                                  .blocks = blocks(),
+                                  .first_block = panels,
+                                  .chunks = static_cast<int>(others),
+                                  .r = true,
+                                  .z = weights(),
+                                  .ldz = shape_.n,
+                                  .count = 2,
+                                  .init = checksums(shape_[panels].group),
+                                  .ldi = m,
+                                  .squares = squares});
+    on_.launch(work::norm, others, norm_arguments{squares, slabs(m), 2, ends + panels});
+  }
+  on_.template fetch<double>(ends, panels + others, [seen, panels, others](const double* made) {
+    for (index k = 0; k < panels; ++k) seen[k].v = made[k];
+    for (index b = panels; b < panels + others; ++b) seen[b].rows = made[b];
+  });
+  on_.template fetch<unsigned long long>(kept, 6 * panels, [seen, panels](const unsigned long long* made) {
+    for (index k = 0; k < panels; ++k) {
+      const auto changed = [&](index which) { return made[3 * k + which] != made[3 * (panels + k) + which]; };
+      constexpr double odd = std::numeric_limits<double>::quiet_NaN();
+      seen[k].t = changed(0) ? odd : 0;
+      // The first panel has no rows above it.
+      seen[k].rows = (k > 0 && changed(1)) || changed(2) ? odd : 0;
+    }
+  });
+  // Tau must still be T's diagonal.
+  if (results_.bytes() < panels * static_cast<index>(sizeof(double))) results_ = on_.template allocate_of<double>(panels);
+  auto* const differ = static_cast<double*>(results_.data());
+  on_.launch(work::taus, panels, taus_arguments<S>{tau_, T(0), nb(), shape_.steps, differ});
+  on_.template fetch<double>(differ, panels, [seen, panels](const double* made) {
+    for (index k = 0; k < panels; ++k) {
+      if (made[k] != 0) seen[k].t = std::numeric_limits<double>::quiet_NaN();
+    }
+  });
+}
+
+template <class S>
+bool device_factorizer<S>::repair_v(index k, index* column) {
+  const layout::block& b = shape_[k];
+  const reflectors<S> h = reflector(k);
+  const index m = shape_.m, w = b.width;
+  double* const sums = numbers(sums_, 9 * nb() + 1);
+  products({.h = h, .weights = static_cast<const double*>(row_weights_.data()) + b.first}, sums);
+  std::vector<double> now(at(4 * w)), kept(at(4 * w)), weight(at(m));
+  on_.copy(now.data(), sums + 4 * w, 4 * w * static_cast<index>(sizeof(double)));
+  on_.copy(kept.data(), static_cast<const double*>(checkpoints_.data()) + 4 * nb() * k, 4 * w * static_cast<index>(sizeof(double)));
+  on_.copy(weight.data(), row_weights_.data(), m * static_cast<index>(sizeof(double)));
+  std::vector<S> V = read_block(k);
+  checkpoint_repair<S> repair(m, weight.data());
+  for (index l = 0; l < w; ++l) {
+    if (!repair.column(V.data() + l * m, b.first + l, kept.data() + l, now.data() + l, w, column)) return false;
+  }
+  const buffer back = on_.upload(V.data(), m * w);
+  copy_columns(column_major<const S>(static_cast<const S*>(back.data()), m, w), 0, w, A_ + b.first * lda_, lda_, false);
+  return true;
+}
+
+// carried_ is Qᵀ(A r) for the V that were verified, and those are the V that are stored: the checkpoints say so.
+template <class S>
+void device_factorizer<S>::measure_certificate(double* residual) {
+  const index m = shape_.m, count = shape_.count();
+  double* const parts = numbers(parts_, m * count);
+  on_.launch(work::weigh, slabs(m) * count,
+             weigh_arguments<S>{.X = A_,
+                                .row_stride = 1,
+                                .column_stride = lda_,
+                                .rows = m,
+                                .blocks = blocks(),
+                                .first_block = 0,
+                                .chunks = static_cast<int>(count),
+                                .r = true,
+                                .z = weights() + 2 * shape_.n,
+                                .ldz = shape_.n,
+                                .count = 1,
+                                .ldi = m,
+                                .to = parts});
+  double* const squares = numbers(partial_, slabs(m));
+  on_.launch(work::combine, slabs(m),
+             combine_arguments{parts, static_cast<int>(count), m, static_cast<const double*>(carried_.data()), nullptr, squares});
+  double* const norm = numbers(sums_, 1);
+  on_.launch(work::norm, 1, norm_arguments{squares, slabs(m), 1, norm});
+  on_.template fetch<double>(norm, 1, [residual](const double* made) { *residual = *made; });
+}
+
+template <class S>
+void device_factorizer<S>::measure_matrix(matrix_sums*) {
+  throw unsupported_error("qr_update: expected a host backend, got cuda");
+}
+
+template <class S>
+void device_factorizer<S>::recover_column(index) {
+  throw unsupported_error("qr_update: expected a host backend, got cuda");
+}
+
+template class device_factorizer<float>;
+template class device_factorizer<double>;
+
+}  // namespace ballast::qr::cuda

@@ -1,0 +1,401 @@
+// The input and its checksums, panels and updates.
+// Layer: backend "cuda" of QR. See factorizer.hpp.
+#include "qr/cuda/factorizer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "qr/random.hpp"
+
+namespace ballast::qr::cuda {
+
+using inject::site;
+
+namespace {
+
+// Columns of a section: products of so many run near the device's rate, and a block that is computed again costs as many times its own.
+constexpr index k_section_columns = 1024;
+
+index tiles(index rows, index columns) { return (rows + 31) / 32 * ((columns + 31) / 32); }
+index slabs(index rows) { return (rows + k_threads - 1) / k_threads; }
+
+}  // namespace
+
+template <class S>
+device_factorizer<S>::device_factorizer(session<S>& on, const layout& shape, const matrix_view<S>& A, S* tau,
+                                        const matrix_view<const S>& source)
+    : on_(on), shape_(shape), A_(A.data), lda_(A.column_stride), tau_(tau), source_(source) {
+  T_ = on_.template allocate_of<S>(core::checked_product(shape.panels, nb() * nb()));
+  for (int i = 0; i < 2; ++i) V_[i] = on_.template allocate_of<S>(core::checked_product(shape.m, nb()));
+  // Of every span, and of all checksum columns.
+  const index columns = std::max(std::min(shape.n, k_section_columns + nb()), 2 * static_cast<index>(shape.groups.size()));
+  for (buffer& each : W_) each = on_.template allocate_of<S>(2 * nb() * columns);
+}
+
+template <class S>
+S* device_factorizer<S>::scratch(buffer& of, index elements) {
+  const index bytes = elements * static_cast<index>(sizeof(S));
+  if (of.bytes() < bytes) of = on_.allocate(bytes);
+  return static_cast<S*>(of.data());
+}
+
+// ------------------------------------------------------------------------------------------------- the input and its checksums
+
+template <class S>
+void device_factorizer<S>::scan_columns(const S* X, index ld, index rows, index columns, bool upper, column_size* sizes) {
+  if (results_.bytes() < columns * static_cast<index>(sizeof(column_result))) results_ = on_.template allocate_of<column_result>(columns);
+  auto* const to = static_cast<column_result*>(results_.data());
+  on_.launch(work::scan, columns, scan_arguments<S>{X, ld, rows, 0, upper, false, to});
+  on_.template fetch<column_result>(to, columns, [sizes, columns](const column_result* made) {
+    for (index j = 0; j < columns; ++j) sizes[j] = {made[j].norm, made[j].exponent, made[j].finite != 0};
+  });
+}
+
+template <class S>
+void device_factorizer<S>::scan(column_size* sizes) {
+  scan_columns(A_, lda_, shape_.m, shape_.n, false, sizes);
+}
+
+template <class S>
+void device_factorizer<S>::scan_r(column_size* sizes) {
+  scan_columns(A_, lda_, shape_.m, shape_.n, true, sizes);
+}
+
+template <class S>
+void device_factorizer<S>::copy_columns(const matrix_view<const S>& from, index first, index width, S* to, index ld, bool scaled) {
+  on_.launch(work::copy, tiles(shape_.m, width),
+             copy_arguments<S>{from.data + first * from.column_stride, from.row_stride, from.column_stride, to, 1, ld, shape_.m, width,
+                               shape_.m, 0, nullptr, scaled && shifts() != nullptr ? shifts() + first : nullptr, 1, false});
+}
+
+template <class S>
+void device_factorizer<S>::keep_source() {
+  if (source_.data != nullptr) return;
+  copy_ = on_.template allocate_of<S>(core::checked_product(shape_.m, shape_.n));
+  S* const to = static_cast<S*>(copy_.data());
+  copy_columns(column_major<const S>(A_, shape_.m, shape_.n, lda_), 0, shape_.n, to, shape_.m, false);
+  source_ = column_major<const S>(to, shape_.m, shape_.n);
+}
+
+// The way back must not lose what scaling rounds (subnormal remainders), so the unscaled input is kept.
+template <class S>
+void device_factorizer<S>::scale(const int* shifts) {
+  on_.join();
+  keep_source();
+  shifts_ = on_.upload(shifts, shape_.n);
+  copy_columns(source_, 0, shape_.n, A_, lda_, true);
+}
+
+template <class S>
+void device_factorizer<S>::unscale() {
+  const index rows = std::min(shape_.m, shape_.n);
+  on_.launch(work::copy, tiles(rows, shape_.n),
+             copy_arguments<S>{A_, 1, lda_, A_, 1, lda_, rows, shape_.n, rows, 0, nullptr, shifts(), -1, true});
+  shifts_ = {};
+}
+
+template <class S>
+void device_factorizer<S>::restart() {
+  on_.join();
+  copy_columns(source_, 0, shape_.n, A_, lda_, false);
+  shifts_ = {};
+}
+
+template <class S>
+void device_factorizer<S>::give_back() {
+  on_.join();
+  copy_columns(source_, 0, shape_.n, A_, lda_, false);
+  if (tau_copy_.data() != nullptr) on_.copy(tau_, tau_copy_.data(), tau_copy_.bytes());
+}
+
+// Checksum columns and the certificate's product; each reads for itself.
+template <class S>
+void device_factorizer<S>::encode(const double* weights, bool keep, double* squares) {
+  const index m = shape_.m, n = shape_.n, groups = static_cast<index>(shape_.groups.size());
+  const bool fresh = !checked();
+  weights_ = on_.upload(weights, 3 * n);
+  if (fresh) {
+    C_ = on_.template allocate_of<S>(core::checked_product(m, 2 * groups));
+    for (buffer* each : {&product_, &carried_, &next_, &row_weights_}) *each = on_.template allocate_of<double>(m);
+    random_ = on_.template allocate_of<double>(n);
+    checkpoints_ = on_.template allocate_of<double>(4 * nb() * shape_.panels);
+    again_ = on_.template allocate_of<double>(4 * nb() * shape_.panels);
+    seals_ = on_.template allocate_of<unsigned long long>(6 * shape_.panels);
+    head_ = on_.template allocate_of<double>(2 * nb());
+    const auto random = [&](const buffer& to, index count, std::uint64_t stream, bool with_sign) {
+      on_.launch(work::random, slabs(count), random_arguments{static_cast<double*>(to.data()), count, stream, with_sign});
+    };
+    random(row_weights_, m, k_checkpoint_stream, false);
+    random(random_, n, k_orthogonality_stream, true);
+    if (keep) {
+      tau_copy_ = on_.template allocate_of<S>(shape_.steps);
+      on_.copy(tau_copy_.data(), tau_, tau_copy_.bytes());
+    }
+  }
+  const matrix_view<const S> from = source_.data != nullptr ? source_ : column_major<const S>(A_, m, n, lda_);
+  weigh_arguments<S> given{.X = from.data,
+                           .row_stride = from.row_stride,
+                           .column_stride = from.column_stride,
+                           .shifts = source_.data != nullptr ? shifts() : nullptr,
+                           .rows = m,
+                           .blocks = blocks(),
+                           .first_block = 0,
+                           .chunks = static_cast<int>(groups),
+                           .r = false,
+                           .z = this->weights(),
+                           .ldz = n,
+                           .count = 2,
+                           .ldi = m,
+                           .to_column = static_cast<S*>(C_.data())};
+  on_.launch(work::weigh, slabs(m) * groups, given);
+  given.z += 2 * n;
+  given.count = 1;
+  given.to_column = nullptr;
+  given.to = numbers(parts_, m * groups);
+  on_.launch(work::weigh, slabs(m) * groups, given);
+  on_.launch(work::combine, slabs(m),
+             combine_arguments{given.to, static_cast<int>(groups), m, nullptr, static_cast<double*>(product_.data()), nullptr});
+  if (keep) keep_source();
+  const index columns = 2 * groups + 1;
+  if (results_.bytes() < columns * static_cast<index>(sizeof(column_result))) results_ = on_.template allocate_of<column_result>(columns);
+  auto* const to = static_cast<column_result*>(results_.data());
+  on_.launch(work::scan, 2 * groups, scan_arguments<S>{static_cast<const S*>(C_.data()), m, m, 0, false, false, to});
+  on_.launch(work::scan_double, 1,
+             scan_arguments<double>{static_cast<const double*>(product_.data()), m, m, 0, false, false, to + 2 * groups});
+  on_.template fetch<column_result>(to, columns, [squares, groups](const column_result* made) {
+    const auto square = [&](index c) { return made[c].finite != 0 ? std::pow(std::ldexp(made[c].norm, made[c].exponent), 2) : NAN; };
+    for (index g = 0; g < groups; ++g) {
+      const double a = square(2 * g), b = square(2 * g + 1);
+      squares[g] = a != a || a > b ? a : b;
+    }
+    squares[groups] = square(2 * groups);
+  });
+}
+
+template <class S>
+void device_factorizer<S>::reload(index b) {
+  const layout::block& here = shape_[b];
+  copy_columns(source_, here.first, here.width, A_ + here.first * lda_, lda_, true);
+  on_.launch(work::weigh, slabs(shape_.m),
+             weigh_arguments<S>{.X = source_.data,
+                                .row_stride = source_.row_stride,
+                                .column_stride = source_.column_stride,
+                                .shifts = shifts(),
+                                .rows = shape_.m,
+                                .blocks = blocks(),
+                                .first_block = b,
+                                .chunks = 1,
+                                .r = false,
+                                .z = weights(),
+                                .ldz = shape_.n,
+                                .count = 2,
+                                .ldi = shape_.m,
+                                .to_column = checksums(here.group)});
+}
+
+// ------------------------------------------------------------------------------------------------------------ panels and updates
+
+template <class S>
+reflectors<S> device_factorizer<S>::reflector(index k) const {
+  const layout::block& b = shape_[k];
+  return {A_ + b.first + b.first * lda_, lda_, shape_.m - b.first, static_cast<int>(b.width), T(k), b.width};
+}
+
+template <class S>
+void device_factorizer<S>::form_v(index k, S* to, stream on) {
+  const reflectors<S> h = reflector(k);
+  on_.launch(work::form_v, slabs(h.rows * h.width), form_v_arguments<S>{h.V, h.ldv, h.rows, h.width, to}, on);
+}
+
+template <class S>
+void device_factorizer<S>::begin_pass() {
+  formed_ = -1;
+  if (checked()) on_.copy(carried_.data(), product_.data(), carried_.bytes());
+}
+
+template <class S>
+void device_factorizer<S>::begin_panel(index k) {
+  if (checked()) on_.strike(site::qr_checksum, {k, shape_.count(), 0, 1}, checksums(shape_[k].group), 2 * shape_.m);
+}
+
+// Parts of k_inner columns, each by one launch; products apply it to the columns behind it.
+template <class S>
+void device_factorizer<S>::factor_panel(index k, bool) {
+  const layout::block& b = shape_[k];
+  const index m = shape_.m, rows = m - b.first, w = b.width;
+  S* const panel = A_ + b.first + b.first * lda_;
+  for (index j = 0; j < w && on_.armed(site::qr_panel); ++j)
+    on_.strike(site::qr_panel, {b.first + j, shape_.steps, 0, 1}, panel + j * lda_, rows);
+  ballast::cuda::blas& products = on_.blas(on_.main());
+  const bool whole = w <= k_inner;
+  S* const V = whole ? nullptr : scratch(inner_, rows * k_inner + k_inner * k_inner + 2 * k_inner * w);
+  S* const part_t = whole ? T(k) : V + rows * k_inner;
+  S* const W = whole ? nullptr : part_t + k_inner * k_inner;
+  for (index p = 0; p < w; p += k_inner) {
+    const index width = std::min<index>(k_inner, w - p), height = rows - p, right = w - p - width;
+    S* const part = panel + p + p * lda_;
+    const auto plan = on_.plan_panel(height, static_cast<int>(width));
+    S* const pivots = plan.resident ? nullptr : scratch(pivots_, 2 * rows);
+    on_.launch_panel(plan.team, {part, lda_, height, static_cast<int>(width), tau_ + b.first + p, part_t, width, plan.slab, pivots});
+    if (right == 0) continue;
+    on_.launch(work::form_v, slabs(height * width), form_v_arguments<S>{part, lda_, height, static_cast<int>(width), V});
+    S* const C = part + width * lda_;
+    S* const TW = W + width * right;
+    products.gemm('T', 'N', width, right, height, S(1), V, height, C, lda_, S(0), W, width);
+    products.gemm('T', 'N', width, right, width, S(1), part_t, width, W, width, S(0), TW, width);
+    products.gemm('N', 'N', height, right, width, S(-1), V, height, TW, width, S(1), C, lda_);
+  }
+  if (!whole) {
+    // T of the whole panel, from VᵀV.
+    S* const all = static_cast<S*>(V_[k % 2].data());
+    form_v(k, all, on_.main());
+    S* const G = scratch(small_, nb() * nb());
+    products.gemm('T', 'N', w, w, rows, S(1), all, rows, all, rows, S(0), G, w);
+    on_.launch(work::form_t, 1, form_t_arguments<S>{G, tau_ + b.first, static_cast<int>(w), T(k)});
+  }
+  if (formed_ % 2 == k % 2) formed_ = -1;
+  for (index j = 0; j < w; ++j) {
+    if (!on_.armed(site::qr_reflector) && !on_.armed(site::qr_tau) && !on_.armed(site::qr_t)) break;
+    on_.strike(site::qr_reflector, {b.first + j, std::min(m - 1, shape_.n), 0, 3}, panel + j + 1 + j * lda_, rows - j - 1);
+    on_.strike(site::qr_tau, {b.first + j, shape_.steps, 0, 1}, tau_ + b.first + j, 1);
+    on_.strike(site::qr_t, {b.first + j, shape_.steps, 0, 2}, T(k) + j * w, j + 1);
+  }
+}
+
+template <class S>
+void device_factorizer<S>::end_panel(index k) {
+  const layout::block& b = shape_[k];
+  S* const panel = A_ + b.first + b.first * lda_;
+  for (index j = 0; j < b.width; ++j) {
+    if (!on_.armed(site::qr_reflector) && !on_.armed(site::qr_t)) break;
+    on_.strike(site::qr_reflector, {b.first + j, std::min(shape_.m - 1, shape_.n), 1, 3}, panel + j + 1 + j * lda_,
+               shape_.m - b.first - j - 1);
+    on_.strike(site::qr_t, {b.first + j, shape_.steps, 1, 2}, T(k) + j * b.width, j + 1);
+  }
+}
+
+// The columns that panel k updates together with block b.
+template <class S>
+typename device_factorizer<S>::span device_factorizer<S>::section_of(index k, index b) const {
+  if (b == k + 1) return {shape_[b].first, shape_[b].width};
+  const index each = std::max<index>(1, k_section_columns / nb());
+  const index begin = std::max(b / each * each, k + 2), end = std::min((b / each + 1) * each, shape_.count());
+  return {shape_[begin].first, shape_[end - 1].first + shape_[end - 1].width - shape_[begin].first};
+}
+
+// C ← H_kᵀ C for so many columns, beginning with row blocks[k].first; V is H_k's. VᵀC of the blocks `struck` is open to injection.
+template <class S>
+void device_factorizer<S>::apply(index k, const S* V, span columns, S* C, index ldc, S* W, stream on, span struck) {
+  const index rows = shape_.m - shape_[k].first, w = shape_[k].width, n = columns.width;
+  ballast::cuda::blas& products = on_.blas(on);
+  S* const TW = W + w * n;
+  products.gemm('T', 'N', w, n, rows, S(1), V, rows, C, ldc, S(0), W, w);
+  for (index b = struck.first; b < struck.first + struck.width && on_.armed(site::qr_product); ++b)
+    on_.strike(site::qr_product, pair_place(k, b), W + (shape_[b].first - columns.first) * w, w * shape_[b].width, on);
+  products.gemm('T', 'N', w, n, w, S(1), T(k), w, W, w, S(0), TW, w);
+  products.gemm('N', 'N', rows, n, w, S(-1), V, rows, TW, w, S(1), C, ldc);
+}
+
+// The pairs (k, b), b > k, in their order.
+template <class S>
+inject::place device_factorizer<S>::pair_place(index k, index b) const {
+  const index count = shape_.count();
+  return {k * count - k * (k + 1) / 2 + b - k - 1, shape_.panels * count - shape_.panels * (shape_.panels + 1) / 2, 0, 1};
+}
+
+template <class S>
+void device_factorizer<S>::strike_updated(index k, index b, stream on) {
+  const layout::block& here = shape_[b];
+  const index row = shape_[k].first;
+  inject::place at = pair_place(k, b);
+  at.steps = here.width;
+  for (; at.step < here.width && on_.armed(site::qr_trailing); ++at.step)
+    on_.strike(site::qr_trailing, at, A_ + row + (here.first + at.step) * lda_, shape_.m - row, on);
+}
+
+template <class S>
+void device_factorizer<S>::update_checksums(index k, const S* V, index first_group, index last_group, S* W, stream on) {
+  if (!checked() || first_group >= last_group) return;
+  apply(k, V, {0, 2 * (last_group - first_group)}, checksums(first_group) + shape_[k].first, shape_.m, W, on, {});
+}
+
+template <class S>
+void device_factorizer<S>::update(index k, index b) {
+  const layout::block& here = shape_[b];
+  const index row = shape_[k].first;
+  const S* V = static_cast<const S*>(V_[k % 2].data());
+  if (formed_ != k) {
+    S* const made = scratch(V_[2], shape_.m * nb());
+    form_v(k, made, on_.main());
+    V = made;
+  }
+  S* const W = static_cast<S*>(W_[0].data());
+  update_checksums(k, V, b, b + 1, W, on_.main());
+  const span all = section_of(k, b);
+  if (all.width == here.width) {
+    apply(k, V, all, A_ + row + here.first * lda_, lda_, W, on_.main(), {b, 1});
+  } else {
+    // Computed again: in a product of the shape, and at a place of the alignment, that it had.
+    constexpr index line = 256 / static_cast<index>(sizeof(S));
+    S* const memory = scratch(section_, lda_ * all.width + line);
+    S* const C = memory + reinterpret_cast<std::uintptr_t>(A_ + row + all.first * lda_) % 256 / sizeof(S);
+    S* const own = C + (here.first - all.first) * lda_;
+    const index rows = shape_.m - row;
+    const auto move = [&](const S* from, S* to) {
+      on_.launch(work::copy, tiles(rows, here.width),
+                 copy_arguments<S>{from, 1, lda_, to, 1, lda_, rows, here.width, rows, 0, nullptr, nullptr, 1, false});
+    };
+    on_.device()->zero(C, (rows + lda_ * (all.width - 1)) * static_cast<index>(sizeof(S)), on_.main());
+    move(A_ + row + here.first * lda_, own);
+    apply(k, V, all, C, lda_, W, on_.main(), {b, 1});
+    move(own, A_ + row + here.first * lda_);
+  }
+  strike_updated(k, b, on_.main());
+}
+
+template <class S>
+void device_factorizer<S>::advance(index k, index first, core::function_ref<void()> ahead) {
+  const index count = shape_.count();
+  on_.join();  // block k + 1 has had its other updates
+  form_v(k, static_cast<S*>(V_[k % 2].data()), on_.main());
+  formed_ = k;
+  on_.fork();
+  const S* const V = static_cast<const S*>(V_[k % 2].data());
+  S* const W = static_cast<S*>(W_[1].data());
+  const index row = shape_[k].first;
+  for (index b = first; b < count;) {
+    const span all = section_of(k, b);
+    const index begin = b;
+    while (b < count && shape_[b].first < all.first + all.width) ++b;
+    apply(k, V, all, A_ + row + all.first * lda_, lda_, W, on_.beside(), {begin, b - begin});
+  }
+  update_checksums(k, V, first, count, W, on_.beside());
+  for (index b = first; b < count; ++b) strike_updated(k, b, on_.beside());
+  ahead();
+}
+
+template <class S>
+void device_factorizer<S>::end_pass() {
+  on_.join();
+  const index m = shape_.m, n = shape_.n;
+  for (index j = 0; j < n && on_.armed(site::qr_r); ++j) on_.strike(site::qr_r, {j, n, 0, 1}, A_ + j * lda_, std::min(j + 1, m));
+  for (index j = 0; j < std::min(m - 1, n) && on_.armed(site::qr_reflector); ++j)
+    on_.strike(site::qr_reflector, {j, std::min(m - 1, n), 2, 3}, A_ + j + 1 + j * lda_, m - j - 1);
+}
+
+template <class S>
+std::uint64_t device_factorizer<S>::hash_block(index b) {
+  const layout::block& here = shape_[b];
+  auto* const to = reinterpret_cast<unsigned long long*>(numbers(sums_, 1));
+  on_.device()->zero(to, sizeof *to, on_.main());
+  hash(A_ + here.first * lda_, lda_, shape_.m, here.width, false, to);
+  std::uint64_t made = 0;
+  on_.template fetch<unsigned long long>(to, 1, [&made](const unsigned long long* seen) { made = *seen; });
+  on_.wait();
+  return made != 0 ? made : 1;
+}
+
+template class device_factorizer<float>;
+template class device_factorizer<double>;
+
+}  // namespace ballast::qr::cuda

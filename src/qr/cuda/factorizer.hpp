@@ -1,0 +1,123 @@
+// One protected factorization in device memory: the matrix, checksum columns, T, checkpoints, seals and the kept input.
+// Layer: backend "cuda" of QR. Implements factorizer<S>, whose header says what each operation does; the host sees scalars, and the numbers
+// of a block that is repaired.
+// Source: docs/design/qr-cuda.md.
+#pragma once
+
+#include <vector>
+
+#include "qr/contract.hpp"
+#include "qr/cuda/session.hpp"
+
+namespace ballast::qr::cuda {
+
+template <class S>
+class device_factorizer final : public factorizer<S> {
+ public:
+  device_factorizer(session<S>& on, const layout& shape, const matrix_view<S>& A, S* tau, const matrix_view<const S>& source);
+
+  ~device_factorizer() override { on_.settle(); }
+
+  void wait() override { on_.wait(); }
+
+  // factorizer.cpp
+  void scan(column_size* sizes) override;
+  void scan_r(column_size* sizes) override;
+  void scale(const int* shifts) override;
+  void unscale() override;
+  void encode(const double* weights, bool keep, double* squares) override;
+  void restart() override;
+  void give_back() override;
+  void begin_pass() override;
+  void begin_panel(index k) override;
+  void factor_panel(index k, bool finite) override;
+  void end_panel(index k) override;
+  std::uint64_t hash_block(index b) override;
+  void update(index k, index b) override;
+  void advance(index k, index first, core::function_ref<void()> ahead) override;
+  void end_pass() override;
+  void reload(index b) override;
+
+  // checks.cpp
+  void measure_panel(index k, panel_sums* seen) override;
+  void measure_reflectors(index k, panel_sums* seen) override;
+  void accept_panel(index k) override;
+  void measure_block(index b, bool finished, double* residual) override;
+  index correct_block(index b, bool finished, double threshold, const inject::place& where) override;
+  void measure_independent(index b, bool finished, double* residual) override;
+  void measure_all(block_sums* seen) override;
+  bool repair_v(index k, index* column) override;
+  void measure_certificate(double* residual) override;
+  void measure_matrix(matrix_sums* seen) override;
+  void recover_column(index j) override;
+
+ private:
+  using buffer = ballast::cuda::device_buffer;
+  using stream = ballast::cuda::stream;
+
+  // The columns that one product updates: of whole sections of the matrix, but for the block that is looked ahead at. A block that is
+  // computed again gets products of the same shapes at the same places, so that it gets the same bits.
+  struct span {
+    index first = 0, width = 0;
+  };
+
+  // factorizer.cpp
+  bool checked() const { return weights_.data() != nullptr; }
+  reflectors<S> reflector(index k) const;
+  S* T(index k) const { return static_cast<S*>(T_.data()) + k * nb() * nb(); }
+  S* checksums(index group) const { return static_cast<S*>(C_.data()) + 2 * group * shape_.m; }
+  const double* weights() const { return static_cast<const double*>(weights_.data()); }
+  const int* shifts() const { return static_cast<const int*>(shifts_.data()); }
+  index nb() const { return shape_.panel_width; }
+  block_list blocks() const { return {shape_.steps, shape_.n, static_cast<int>(nb())}; }
+  void scan_columns(const S* X, index ld, index rows, index columns, bool upper, column_size* sizes);
+  void copy_columns(const matrix_view<const S>& from, index first, index width, S* to, index ld, bool scaled);
+  void keep_source();
+  void form_v(index k, S* to, stream on);
+  span section_of(index k, index b) const;
+  void apply(index k, const S* V, span columns, S* C, index ldc, S* W, stream on, span struck);
+  inject::place pair_place(index k, index b) const;
+  void strike_updated(index k, index b, stream on);
+  void update_checksums(index k, const S* V, index first_group, index last_group, S* W, stream on);
+  S* scratch(buffer& of, index elements);
+
+  // checks.cpp
+  void products(const products_arguments<S>& given, double* sums);
+  double* judge(index k, bool checksummed, double* checkpoint, panel_result* to);
+  panel_result* panel_results();
+  void hash(const S* X, index ld, index rows, index columns, bool upper, unsigned long long* to);
+  void seal_r(index k, bool within, unsigned long long* to);
+  void weigh_block(index b, bool finished, const S* init, const double* from, int count, index first_weight, double* y, double* norm);
+  double* numbers(buffer& of, index count);
+  std::vector<S> read_block(index b);
+
+  session<S>& on_;
+  const layout& shape_;
+  S* const A_;
+  const index lda_;
+  S* const tau_;
+  matrix_view<const S> source_;
+
+  buffer copy_;        // of the input
+  buffer tau_copy_;    // of what the caller had in tau, where repair may fail
+  buffer T_;           // panels × nb²
+  buffer V_[3];        // of two panels in turn, and of one whose updates are repeated
+  index formed_ = -1;  // the panel whose V is in its turn's place
+  buffer W_[2];        // VᵀC, and times T: on the main stream, and beside it
+  buffer inner_;       // V and T of a part of a panel, and what they make
+  buffer pivots_;
+  buffer shifts_;   // columns are worked on as 2^shift · a; empty if no column needs it
+  buffer section_;  // where a block is computed again: a section of the matrix
+  // Empty without protection:
+  buffer weights_;               // n × 3: as encode() has them
+  buffer C_;                     // m × 2 groups: the checksum columns
+  buffer product_;               // A times the certificate's weights
+  buffer carried_, next_;        // product_ under the panels' transformations so far, and while one is verified
+  buffer row_weights_, random_;  // of the checkpoint, and x of the check of orthogonality
+  buffer checkpoints_, again_;   // of V by panel: c1, c2, c3, ‖v‖² of each column
+  buffer seals_;                 // by panel: T, R's rows above it, those within it; and the same again
+  buffer head_;                  // checksums of R's rows of the panel that is being verified, w × 2
+  buffer partial_, sums_, small_, parts_, results_, vectors_;
+};
+
+}  // namespace ballast::qr::cuda

@@ -1,0 +1,153 @@
+// Requests: templates, threads and shared memory.
+// Layer: backend "cuda" of QR.
+#include "qr/cuda/kernels.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace ballast::qr::cuda {
+
+namespace {
+
+constexpr const char* k_prefix = "ballast::qr::cuda::";
+
+template <class S>
+constexpr const char* k_type = sizeof(S) == 4 ? "float" : "double";
+
+struct row {
+  const char* header;
+  const char* name;
+  bool typed;
+};
+
+row row_of(work what) {
+  switch (what) {
+    case work::copy: return {"qr/cuda/matrix.cuh", "copy_kernel", true};
+    case work::scan:
+    case work::scan_double: return {"qr/cuda/matrix.cuh", "scan_kernel", true};
+    case work::exponents: return {"qr/cuda/matrix.cuh", "exponents_kernel", true};
+    case work::diagonal: return {"qr/cuda/matrix.cuh", "diagonal_kernel", true};
+    case work::form_v: return {"qr/cuda/matrix.cuh", "form_v_kernel", true};
+    case work::form_t: return {"qr/cuda/matrix.cuh", "form_t_kernel", true};
+    case work::random: return {"qr/cuda/matrix.cuh", "random_kernel", false};
+    case work::products: return {"qr/cuda/checks.cuh", "products_kernel", true};
+    case work::fold: return {"qr/cuda/checks.cuh", "fold_kernel", false};
+    case work::small: return {"qr/cuda/checks.cuh", "small_kernel", true};
+    case work::judge: return {"qr/cuda/checks.cuh", "judge_kernel", true};
+    case work::transformed: return {"qr/cuda/checks.cuh", "transformed_kernel", true};
+    case work::weigh: return {"qr/cuda/checks.cuh", "weigh_kernel", true};
+    case work::combine: return {"qr/cuda/checks.cuh", "combine_kernel", false};
+    case work::norm: return {"qr/cuda/checks.cuh", "norm_kernel", false};
+    case work::hash: return {"qr/cuda/checks.cuh", "hash_kernel", true};
+    case work::changes: return {"qr/cuda/checks.cuh", "changes_kernel", false};
+    case work::take: return {"qr/cuda/checks.cuh", "take_kernel", true};
+    case work::taus: return {"qr/cuda/checks.cuh", "taus_kernel", true};
+    case work::dots: return {"qr/cuda/checks.cuh", "dots_kernel", true};
+    case work::solve: return {"qr/cuda/solve.cuh", "solve_kernel", true};
+    default: return {"qr/cuda/solve.cuh", "solve_check_kernel", true};
+  }
+}
+
+std::string expression(const char* name, const std::string& parameters) {
+  return std::string(k_prefix) + name + (parameters.empty() ? "" : "<" + parameters + ">");
+}
+
+}  // namespace
+
+// As panel_memory in panel.cuh, which cannot be included here: panel.cuh compares.
+std::int64_t panel_front(int which) {
+  const auto [blocks, threads] = k_teams[which];
+  return 8 * (std::int64_t{2} * blocks * k_inner + 2 * k_inner + 3 * k_inner + k_inner * k_inner + threads / 32 + 5);
+}
+
+std::int64_t panel_room(int which, const ballast::cuda::capabilities& on) {
+  constexpr std::int64_t small = 96 << 10;
+  const std::int64_t all = on.shared_per_block - 1024;
+  return k_teams[which].blocks == 1 ? std::min(small, all) : all;
+}
+
+template <class S>
+int widest_panel(const ballast::cuda::capabilities& on) {
+  return k_most_wide * k_most_wide * static_cast<std::int64_t>(sizeof(S)) <= on.shared_per_block ? k_most_wide : k_most_wide / 2;
+}
+template int widest_panel<float>(const ballast::cuda::capabilities&);
+template int widest_panel<double>(const ballast::cuda::capabilities&);
+
+template <class S>
+auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> request {
+  const row here = row_of(what);
+  request made{.header = here.header,
+               .expression = expression(here.name, here.typed ? what == work::scan_double ? "double" : k_type<S> : ""),
+               .threads = k_threads};
+  if (what == work::copy) made.shared = 32 * 33 * static_cast<std::int64_t>(sizeof(S));
+  const std::int64_t widest = widest_panel<S>(on);
+  if (what == work::form_t) made.shared = widest * widest * static_cast<std::int64_t>(sizeof(S));
+  return made;
+}
+
+template <class S>
+auto kernel_names<S>::panel(int which, const ballast::cuda::capabilities& on) -> request {
+  const auto [blocks, threads] = k_teams[which];
+  return {.header = "qr/cuda/panel.cuh",
+          .expression = expression("panel_kernel", std::string(k_type<S>) + "," + std::to_string(blocks) + "," + std::to_string(threads)),
+          .threads = threads,
+          .shared = panel_room(which, on),
+          .cluster = blocks,
+          .spills = 96,
+          .stack = 48};  // calls of divisions and roots where a tail is scaled
+}
+
+template <class S>
+auto kernel_names<S>::chain(int which) -> request {
+  const auto [blocks, threads] = k_chain_teams[which];
+  constexpr std::int64_t front = 8 * (2 * 8 * k_inner + 5 * k_inner + k_inner * k_inner + 64);
+  return {.header = "qr/cuda/panel.cuh",
+          .expression = expression("chain_kernel", std::string(k_type<S>) + "," + std::to_string(blocks) + "," + std::to_string(threads)),
+          .threads = threads,
+          .shared = front,
+          .cluster = blocks};
+}
+
+template <class S>
+auto kernel_names<S>::strike() -> request {
+  return {.header = "qr/cuda/matrix.cuh", .expression = expression("strike_kernel", k_type<S>), .threads = 32};
+}
+
+template <class S>
+bool kernel_names<S>::runs(int which, const ballast::cuda::capabilities& on) {
+  return k_teams[which].blocks == 1 || on.major >= 9;
+}
+
+template <class S>
+auto kernel_names<S>::all(const ballast::cuda::capabilities& on, bool instrumented) -> std::vector<request> {
+  std::vector<request> made;
+  for (int w = 0; w < static_cast<int>(work::count); ++w) made.push_back(of(static_cast<work>(w), on));
+  for (int t = 0; t < k_team_count; ++t) {
+    if (runs(t, on)) made.push_back(panel(t, on));
+  }
+  for (int t = 0; t < k_chain_team_count; ++t) {
+    if (k_chain_teams[t].blocks == 1 || on.major >= 9) made.push_back(chain(t));
+  }
+  if (instrumented) {
+    made.push_back(strike());
+    if (sizeof(S) == 4) made.push_back(kernel_names<double>::strike());  // sums in double are struck, too
+  }
+  return made;
+}
+
+template struct kernel_names<float>;
+template struct kernel_names<double>;
+
+std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& on) {
+  std::vector<ballast::cuda::kernel_request> made;
+  const auto add = [&](std::vector<ballast::cuda::kernel_request> list) {
+    for (ballast::cuda::kernel_request& each : list) {
+      if (std::ranges::find(made, each) == made.end()) made.push_back(std::move(each));
+    }
+  };
+  add(kernel_names<float>::all(on, false));
+  add(kernel_names<double>::all(on, false));
+  return made;
+}
+
+}  // namespace ballast::qr::cuda

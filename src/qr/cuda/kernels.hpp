@@ -1,0 +1,76 @@
+// The kernels of QR by name.
+// Layer: backend "cuda" of QR.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cuda/device.hpp"
+#include "qr/cuda/arguments.hpp"
+
+namespace ballast::qr::cuda {
+
+// Shapes of the cluster that factors a panel: how many blocks, their threads, and the shared memory of each on such a device.
+struct team {
+  int blocks;
+  int threads;
+};
+inline constexpr team k_teams[] = {{1, 128}, {4, 256}, {8, 512}, {16, 512}};
+inline constexpr int k_team_count = 4;
+inline constexpr team k_chain_teams[] = {{1, 128}, {8, 512}};
+inline constexpr int k_chain_team_count = 2;
+
+enum class work {
+  copy,
+  scan,
+  scan_double,
+  exponents,
+  diagonal,
+  form_v,
+  form_t,
+  random,
+  products,
+  fold,
+  small,
+  judge,
+  transformed,
+  weigh,
+  combine,
+  norm,
+  hash,
+  changes,
+  take,
+  taus,
+  dots,
+  solve,
+  solve_check,
+  count
+};
+
+// Columns of the widest panel on such a device: its T fits into the shared memory of a block.
+template <class S>
+int widest_panel(const ballast::cuda::capabilities& on);
+
+// S: float or double.
+template <class S>
+struct kernel_names {
+  using request = ballast::cuda::kernel_request;
+  static request of(work what, const ballast::cuda::capabilities& on);
+  static request panel(int which, const ballast::cuda::capabilities& on);  // of k_teams
+  static request chain(int which);                                         // of k_chain_teams
+  static request strike();
+  // Which of k_teams can run on such a device.
+  static bool runs(int which, const ballast::cuda::capabilities& on);
+  // All of them that can run there; the strikes of tests among them if `instrumented`.
+  static std::vector<request> all(const ballast::cuda::capabilities& on, bool instrumented);
+};
+
+// Bytes of shared memory that the panel's slab and what stands in front of it may take.
+std::int64_t panel_room(int which, const ballast::cuda::capabilities& on);
+// Of them, those in front of the slab.
+std::int64_t panel_front(int which);
+
+// The kernels of both precisions: in the bundle, and checked for registers and spills. Each once.
+std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& on);
+
+}  // namespace ballast::qr::cuda

@@ -1,0 +1,206 @@
+// Lanes that calls share one after the other, launches, strikes.
+// Layer: backend "cuda" of QR (session.hpp).
+#include "qr/cuda/session.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+
+#include "cuda/shared_state.hpp"
+
+namespace ballast::qr::cuda {
+
+namespace {
+
+constexpr std::int64_t k_pinned = 1 << 18;  // bytes
+
+}  // namespace
+
+struct lane {
+  explicit lane(const std::shared_ptr<ballast::cuda::device>& on)
+      : main(on, true),
+        beside(on, false),
+        main_blas(on->make_blas(ballast::cuda::blas_math::full, main.get())),
+        beside_blas(on->make_blas(ballast::cuda::blas_math::full, beside.get())),
+        forked(on->make_event(false)),
+        joined(on->make_event(false)),
+        pinned(on, k_pinned) {}
+  ballast::cuda::device_stream main, beside;
+  std::unique_ptr<ballast::cuda::blas> main_blas, beside_blas;
+  std::unique_ptr<ballast::cuda::stream_event> forked, joined;
+  ballast::cuda::pinned_buffer pinned;
+};
+
+namespace {
+
+// A block with fewer rows than this waits for the others longer than it computes.
+constexpr std::int64_t k_rows_of_block[] = {0, 192, 1536, 4096};
+
+class lane_pool final : public ballast::cuda::shared_state {
+ public:
+  explicit lane_pool(std::shared_ptr<ballast::cuda::device> on) : device_(std::move(on)) {}
+  std::int64_t device_bytes() const override { return 0; }
+  std::unique_ptr<lane> take() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        std::unique_ptr<lane> made = std::move(idle_.back());
+        idle_.pop_back();
+        return made;
+      }
+    }
+    return std::make_unique<lane>(device_);
+  }
+  void give(std::unique_ptr<lane> back) {
+    const std::lock_guard lock(mutex_);
+    if (idle_.size() < 4) idle_.push_back(std::move(back));
+  }
+
+ private:
+  std::shared_ptr<ballast::cuda::device> device_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<lane>> idle_;
+};
+
+std::shared_ptr<lane_pool> pool_of(const std::shared_ptr<ballast::cuda::device>& on) {
+  return std::static_pointer_cast<lane_pool>(
+      ballast::cuda::find_or_make_kept(on, "qr lanes", [&] { return std::make_shared<lane_pool>(on); }));
+}
+
+}  // namespace
+
+template <class S>
+session<S>::session(const context& run) : run_(run), device_(ballast::cuda::current_device()), lane_(pool_of(device_)->take()) {
+  run_.seen.runs_on(device_->about().name);
+  // What the caller has enqueued comes first.
+  if (run_.how.stream != lane_->main.get()) {
+    device_->record(*lane_->joined, run_.how.stream);
+    device_->wait(*lane_->joined, main());
+  }
+  faults_ = ballast::cuda::fault_list(device_, run_.injector, main());
+  const ballast::cuda::capabilities& about = device_->about();
+  kernels_ = device_->load_all(kernel_names<S>::all(about, faults_.armed()));
+  for (int t = 0; t < k_team_count; ++t) {
+    if (kernel_names<S>::runs(t, about)) panels_[t] = &device_->load(kernel_names<S>::panel(t, about));
+    // A device may have no group of so many multiprocessors.
+    if (panels_[t] != nullptr && device_->resident_blocks(*panels_[t]) < k_teams[t].blocks) panels_[t] = nullptr;
+  }
+  for (int t = 0; t < k_chain_team_count; ++t) {
+    if (k_chain_teams[t].blocks == 1 || about.major >= 9) chains_[t] = &device_->load(kernel_names<S>::chain(t));
+  }
+}
+
+template <class S>
+session<S>::~session() {
+  settle();
+  try {
+    device_->synchronize(main());
+    pool_of(device_)->give(std::move(lane_));
+  } catch (const std::exception&) {
+    lane_.reset();  // what failed was reported by the call that met it
+  }
+}
+
+template <class S>
+void session<S>::settle() noexcept {
+  try {
+    join();
+  } catch (const std::exception&) {
+    return;  // the device is lost, and with it what was to be waited for
+  }
+}
+
+template <class S>
+ballast::cuda::stream session<S>::main() const {
+  return lane_->main.get();
+}
+
+template <class S>
+ballast::cuda::stream session<S>::beside() const {
+  return lane_->beside.get();
+}
+
+template <class S>
+ballast::cuda::blas& session<S>::blas(stream on) const {
+  return on == main() ? *lane_->main_blas : *lane_->beside_blas;
+}
+
+template <class S>
+void session<S>::fork() {
+  device_->record(*lane_->forked, main());
+  device_->wait(*lane_->forked, beside());
+}
+
+template <class S>
+void session<S>::join() {
+  device_->record(*lane_->joined, beside());
+  device_->wait(*lane_->joined, main());
+}
+
+template <class S>
+void session<S>::wait() {
+  device_->synchronize(main());
+  const auto todo = std::exchange(pending_, {});
+  for (const auto& each : todo) each();
+  landed_ = 0;
+  more_.clear();
+}
+
+template <class S>
+void* session<S>::landing(std::int64_t bytes) {
+  const std::int64_t room = (bytes + 63) / 64 * 64;
+  if (landed_ + room <= lane_->pinned.bytes()) {
+    void* const made = static_cast<std::byte*>(lane_->pinned.data()) + landed_;
+    landed_ += room;
+    return made;
+  }
+  more_.emplace_back(bytes);
+  return more_.back().data();
+}
+
+template <class S>
+auto session<S>::plan_panel(std::int64_t rows, int width) const -> panel_plan {
+  panel_plan made;
+  for (int t = 0; t < k_team_count; ++t) {
+    if (panels_[t] != nullptr && rows > k_rows_of_block[t]) made.team = t;
+  }
+  const int blocks = k_teams[made.team].blocks;
+  // Slabs end at a line of memory.
+  const std::int64_t each = (rows + blocks - 1) / blocks;
+  made.slab = (each + 15) / 16 * 16;
+  const std::int64_t bytes = panel_front(made.team) + (width + 2) * made.slab * static_cast<std::int64_t>(sizeof(S));
+  made.resident = bytes <= panel_room(made.team, device_->about());
+  return made;
+}
+
+template <class S>
+void session<S>::launch_panel(int team, const panel_arguments<S>& given) const {
+  device_->launch(*panels_[team], k_teams[team].blocks, &given, sizeof given, main());
+}
+
+template <class S>
+void session<S>::launch_chain(const chain_arguments<S>& given, stream on) const {
+  const int which = given.rows > k_rows_of_block[1] && chains_[1] != nullptr ? 1 : 0;
+  device_->launch(*chains_[which], k_chain_teams[which].blocks, &given, sizeof given, on);
+}
+
+template <class S>
+template <class T>
+void session<S>::strike_armed(inject::site where, const inject::place& here, T* data, std::int64_t count, stream on) const {
+  const strike_arguments<T> given{data,
+                                  count,
+                                  here.interval,
+                                  here.intervals,
+                                  static_cast<std::int32_t>(here.step),
+                                  static_cast<std::int32_t>(here.steps),
+                                  static_cast<std::int32_t>(where)};
+  ballast::cuda::launch(*device_, device_->load(kernel_names<T>::strike()), 1, given, faults_, on);
+}
+
+template class session<float>;
+template class session<double>;
+template void session<float>::strike_armed(inject::site, const inject::place&, float*, std::int64_t, stream) const;
+template void session<float>::strike_armed(inject::site, const inject::place&, double*, std::int64_t, stream) const;
+template void session<double>::strike_armed(inject::site, const inject::place&, double*, std::int64_t, stream) const;
+
+}  // namespace ballast::qr::cuda

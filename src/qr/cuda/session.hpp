@@ -1,0 +1,124 @@
+// One call of QR on a device: two streams with their BLAS, memory, launches, strikes, and numbers on their way to the host.
+// Layer: backend "cuda" of QR. Everything is ordered on the stream `main`, but for what is put on `beside`, which waits and is waited for
+// by events.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/aligned_buffer.hpp"
+#include "cuda/blas.hpp"
+#include "cuda/device.hpp"
+#include "cuda/faults.hpp"
+#include "qr/contract.hpp"
+#include "qr/cuda/kernels.hpp"
+
+namespace ballast::qr::cuda {
+
+// Streams and BLAS, which take long to make: a device keeps those of past calls for the next ones.
+struct lane;
+
+template <class S>
+class session {
+ public:
+  using buffer = ballast::cuda::device_buffer;
+  using stream = ballast::cuda::stream;
+
+  explicit session(const context& run);
+  ~session();
+  session(const session&) = delete;
+  session& operator=(const session&) = delete;
+
+  const context& run() const { return run_; }
+  const std::shared_ptr<ballast::cuda::device>& device() const { return device_; }
+  stream main() const;
+  stream beside() const;
+  ballast::cuda::blas& blas(stream on) const;
+
+  // What is enqueued on `beside` from now on waits for what `main` has now; and the other way round.
+  void fork();
+  void join();
+  // Before memory is given back, which is ordered on `main`: what an exception may have left beside it ends first.
+  void settle() noexcept;
+
+  buffer allocate(std::int64_t bytes) const { return {device_, bytes, main()}; }
+  template <class T>
+  buffer allocate_of(std::int64_t count) const {
+    return allocate(core::checked_product(count, static_cast<std::int64_t>(sizeof(T))));
+  }
+  template <class T>
+  buffer upload(const T* values, std::int64_t count) const {
+    buffer made = allocate_of<T>(std::max<std::int64_t>(count, 1));
+    if (count > 0) device_->copy(made.data(), values, count * static_cast<std::int64_t>(sizeof(T)), main());
+    return made;
+  }
+  void copy(void* to, const void* from, std::int64_t bytes) const { device_->copy(to, from, bytes, main()); }
+
+  // `count` numbers are on their way to the host; use() gets them when they are waited for, in the order of the calls.
+  template <class T, class Use>
+  void fetch(const void* from, std::int64_t count, Use&& use) {
+    const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(T));
+    void* const there = landing(bytes);
+    device_->copy(there, from, bytes, main());
+    pending_.push_back([there, use = std::forward<Use>(use)] { use(static_cast<const T*>(there)); });
+  }
+  void wait();
+
+  template <class Arguments>
+  void launch(work what, std::int64_t blocks, const Arguments& given) const {
+    launch(what, blocks, given, main());
+  }
+  template <class Arguments>
+  void launch(work what, std::int64_t blocks, const Arguments& given, stream on) const {
+    device_->launch(*kernels_[static_cast<std::size_t>(what)], blocks, &given, sizeof given, on);
+  }
+  void launch_panel(int team, const panel_arguments<S>& given) const;
+  void launch_chain(const chain_arguments<S>& given, stream on) const;
+  // The cluster for a panel of so many rows and columns, and rows of each of its blocks; `resident`: whether they fit into shared memory.
+  struct panel_plan {
+    int team = 0;
+    std::int64_t slab = 0;
+    bool resident = false;
+  };
+  panel_plan plan_panel(std::int64_t rows, int width) const;
+
+  // Shows data to the injector of the call, as inject::fault_injector::strike does, on stream `on`.
+  template <class T>
+  void strike(inject::site where, const inject::place& here, T* data, std::int64_t count, stream on) const {
+    if constexpr (inject::active_injector::enabled) {
+      if (count > 0 && run_.injector.armed(where)) strike_armed(where, here, data, count, on);
+    }
+  }
+  template <class T>
+  void strike(inject::site where, const inject::place& here, T* data, std::int64_t count) const {
+    strike(where, here, data, count, main());
+  }
+  bool armed(inject::site where) const {
+    if constexpr (inject::active_injector::enabled) return run_.injector.armed(where);
+    return false;
+  }
+
+ private:
+  // Host memory for numbers that are fetched, until they are waited for: pinned as long as there is room.
+  void* landing(std::int64_t bytes);
+  template <class T>
+  void strike_armed(inject::site where, const inject::place& here, T* data, std::int64_t count, stream on) const;
+
+  const context& run_;
+  std::shared_ptr<ballast::cuda::device> device_;
+  std::unique_ptr<lane> lane_;
+  std::vector<const ballast::cuda::kernel*> kernels_;
+  const ballast::cuda::kernel* panels_[k_team_count] = {};
+  const ballast::cuda::kernel* chains_[k_chain_team_count] = {};
+  ballast::cuda::fault_list faults_;
+  std::vector<std::function<void()>> pending_;
+  std::int64_t landed_ = 0;  // bytes of the lane's pinned memory that are taken
+  std::vector<core::aligned_buffer<std::byte>> more_;
+};
+
+}  // namespace ballast::qr::cuda

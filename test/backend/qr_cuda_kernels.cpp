@@ -1,0 +1,15 @@
+// Prints the kernels of QR on cuda; what it prints is compiled into backend_qr_cuda.
+// Layer: backend tests.
+#include <cstdio>
+
+#include "qr/cuda/kernels.hpp"
+#include "simt/emulated_device.hpp"
+
+int main() {
+  using namespace ballast::qr::cuda;
+  const auto print = [](const auto& list) {
+    for (const ballast::cuda::kernel_request& each : list) std::printf("%s\t%s\n", each.header.c_str(), each.expression.c_str());
+  };
+  print(kernel_names<float>::all(simt::emulated_capabilities(), true));
+  print(kernel_names<double>::all(simt::emulated_capabilities(), true));
+}
