@@ -29,6 +29,7 @@ struct algorithm {
 
 const algorithm& fft_algorithm();
 const algorithm& kmeans_algorithm();
+const algorithm& qr_algorithm();
 
 std::span<const algorithm* const> algorithms();
 

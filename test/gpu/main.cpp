@@ -22,7 +22,7 @@ namespace {
 constexpr int k_bad_usage = 2, k_no_gpu = 4;
 
 constexpr const char* k_usage =
-    "usage: ballast-gpu-check STAGE [--only fft|kmeans] [--seconds S] [--quick] [--groups G,…] [--scheme NAME]… [--pairs] [--strikes N] "
+    "usage: ballast-gpu-check STAGE [--only fft|kmeans|qr] [--seconds S] [--quick] [--groups G,…] [--scheme NAME]… [--pairs] [--strikes N] "
     "[--backend B] [TOKEN…]\n"
     "stages: info, algorithms, list, kernels [--arch sm_90a] [--bundle FILE], verify (groups instructions, accuracy, places, layouts, "
     "clean, huge; faults only in the "
@@ -47,7 +47,7 @@ const algorithm& algorithm_of(std::string_view name) {
 }  // namespace
 
 std::span<const algorithm* const> algorithms() {
-  static const algorithm* const all[] = {&fft_algorithm(), &kmeans_algorithm()};
+  static const algorithm* const all[] = {&fft_algorithm(), &kmeans_algorithm(), &qr_algorithm()};
   return all;
 }
 

@@ -1,0 +1,222 @@
+// How fast is it? geqrf in device memory, without protection and with it, beside cuSOLVER's two interfaces, in turn within one run.
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+
+#include "../../../bench/gpu.hpp"
+#include "cuda/library.hpp"
+#include "output.hpp"
+#include "qr_stages.hpp"
+
+namespace ballast::gpu_check::factors {
+namespace {
+
+namespace gpu = bench::gpu;
+using index = std::int64_t;
+
+constexpr int k_rounds = 3;
+
+// cuSOLVER's geqrf. Source: cuSOLVER API reference, CUDA 12 and 13.
+class cusolver {
+ public:
+  // Why it cannot be used; empty if it can.
+  static std::string why_not() { return library().why; }
+
+  cusolver() {
+    check(library().create(&handle_), "cusolverDnCreate");
+    check(library().set_stream(handle_, gpu::stream()), "cusolverDnSetStream");
+    check(library().create_params(&params_), "cusolverDnCreateParams");
+  }
+  cusolver(const cusolver&) = delete;
+  cusolver& operator=(const cusolver&) = delete;
+  ~cusolver() {
+    library().destroy_params(params_);
+    library().destroy(handle_);
+  }
+
+  // One factorization with the interface of 32-bit sizes; workspace is made by prepare().
+  template <class T>
+  void prepare(index m, index n, T* A, T* tau) {
+    int elements = 0;
+    const auto& f = routines<T>();
+    check(f.buffer(handle_, static_cast<int>(m), static_cast<int>(n), A, static_cast<int>(m), &elements), "geqrf_bufferSize");
+    elements_ = elements;
+    small_ = gpu::buffer(std::max<index>(1, index{elements} * static_cast<index>(sizeof(T))));
+    std::size_t on_device = 0, on_host = 0;
+    check(library().x_buffer(handle_, params_, m, n, type<T>, A, m, type<T>, tau, type<T>, &on_device, &on_host), "Xgeqrf_bufferSize");
+    large_ = gpu::buffer(std::max<index>(1, static_cast<index>(on_device)));
+    host_.resize(std::max<std::size_t>(1, on_host));
+    on_host_ = on_host;
+    on_device_ = on_device;
+    info_ = gpu::buffer(4);
+  }
+  template <class T>
+  void run(index m, index n, T* A, T* tau) {
+    check(routines<T>().geqrf(handle_, static_cast<int>(m), static_cast<int>(n), A, static_cast<int>(m), tau,
+                              static_cast<T*>(small_.data()), elements_, static_cast<int*>(info_.data())),
+          "geqrf");
+  }
+  template <class T>
+  void run_64(index m, index n, T* A, T* tau) {
+    check(library().x_geqrf(handle_, params_, m, n, type<T>, A, m, type<T>, tau, type<T>, large_.data(), on_device_, host_.data(), on_host_,
+                            static_cast<int*>(info_.data())),
+          "Xgeqrf");
+  }
+
+ private:
+  using status = int;
+  using handle = void*;
+  using parameters = void*;
+  template <class T>
+  static constexpr int type = sizeof(T) == 4 ? 0 : 1;  // CUDA_R_32F, CUDA_R_64F
+  template <class T>
+  struct functions {
+    status (*buffer)(handle, int, int, T*, int, int*);
+    status (*geqrf)(handle, int, int, T*, int, T*, T*, int, int*);
+  };
+  struct bound {
+    std::string why;
+    status (*create)(handle*);
+    status (*destroy)(handle);
+    status (*set_stream)(handle, void*);
+    status (*create_params)(parameters*);
+    status (*destroy_params)(parameters);
+    functions<float> f32;
+    functions<double> f64;
+    status (*x_buffer)(handle, parameters, index, index, int, const void*, index, int, const void*, int, std::size_t*, std::size_t*);
+    status (*x_geqrf)(handle, parameters, index, index, int, void*, index, int, void*, int, void*, std::size_t, void*, std::size_t, int*);
+  };
+  template <class T>
+  static const functions<T>& routines() {
+    if constexpr (sizeof(T) == 4) {
+      return library().f32;
+    } else {
+      return library().f64;
+    }
+  }
+  static const bound& library() {
+    static const bound made = [] {
+      bound all{};
+      const ballast::cuda::opened_library opened = ballast::cuda::open_library(ballast::cuda::k_cusolver_library);
+      all.why = opened.why;
+      if (opened.handle == nullptr) return all;
+      const auto find = [&](auto& target, const char* name) {
+        if (!ballast::cuda::find_function(opened.handle, name, target) && all.why.empty()) all.why = std::string("cuSOLVER lacks ") + name;
+      };
+      find(all.create, "cusolverDnCreate");
+      find(all.destroy, "cusolverDnDestroy");
+      find(all.set_stream, "cusolverDnSetStream");
+      find(all.create_params, "cusolverDnCreateParams");
+      find(all.destroy_params, "cusolverDnDestroyParams");
+      find(all.f32.buffer, "cusolverDnSgeqrf_bufferSize");
+      find(all.f32.geqrf, "cusolverDnSgeqrf");
+      find(all.f64.buffer, "cusolverDnDgeqrf_bufferSize");
+      find(all.f64.geqrf, "cusolverDnDgeqrf");
+      find(all.x_buffer, "cusolverDnXgeqrf_bufferSize");
+      find(all.x_geqrf, "cusolverDnXgeqrf");
+      return all;
+    }();
+    return made;
+  }
+  static void check(status got, const char* call) {
+    if (got != 0) throw error(std::string("cuSOLVER: ") + call + ": status " + std::to_string(got));
+  }
+
+  handle handle_ = nullptr;
+  parameters params_ = nullptr;
+  gpu::buffer small_, large_, info_;
+  std::vector<std::byte> host_;
+  int elements_ = 0;
+  std::size_t on_device_ = 0, on_host_ = 0;
+};
+
+template <class T>
+int time(const std::string& token, const time_limit& limit) {
+  const qr::problem what = qr::parse_token(token);
+  const index m = what.m, n = what.n, k = std::min(m, n);
+  int failed = 0;
+  const gpu::buffer source(m * n * static_cast<index>(sizeof(T))), A(source.bytes()), tau(k * static_cast<index>(sizeof(T)));
+  {
+    const std::vector<T> values = matrix_of<T>(what, 11);
+    gpu::copy(source.data(), values.data(), source.bytes());
+    gpu::synchronize();
+  }
+  T* const a = static_cast<T*>(A.data());
+  T* const scalars = static_cast<T*>(tau.data());
+  std::optional<cusolver> rival;
+  const std::string why = cusolver::why_not();
+  if (why.empty()) {
+    rival.emplace();
+    rival->prepare(m, n, a, scalars);
+  }
+  const auto ours = [&](protection level) {
+    const execution how{.backend = backend::cuda, .protection = level, .stream = gpu::stream()};
+    const report seen = qr::geqrf(column_major(a, m, n), std::span<T>(scalars, static_cast<std::size_t>(k)), how);
+    if (seen.detected == 0) return;
+    row("check")
+        .add("group", "bench")
+        .add("token", token)
+        .add("manner", "clean")
+        .add("pass", false)
+        .add("wrong", "a false alarm: " + to_json(seen))
+        .print();
+    ++failed;
+  };
+  static constexpr std::array names = {"off", "correct", "cusolver", "cusolver 64"};
+  std::array<std::vector<double>, 4> times;
+  for (int round = -1; round < k_rounds && !(round > 0 && limit.over()); ++round) {
+    for (std::size_t which = 0; which < names.size(); ++which) {
+      if (which >= 2 && !rival) continue;
+      gpu::copy(A.data(), source.data(), A.bytes());
+      gpu::synchronize();
+      const time_limit clock(0);
+      if (which == 0) ours(protection::off);
+      if (which == 1) ours(protection::correct);
+      if (which == 2) rival->run(m, n, a, scalars);
+      if (which == 3) rival->run_64(m, n, a, scalars);
+      gpu::synchronize();
+      if (round >= 0) times[which].push_back(-clock.left());
+    }
+  }
+  const double large = static_cast<double>(std::max(m, n)), small = static_cast<double>(k);
+  const double flops = 2 * small * small * (large - small / 3);
+  for (std::size_t which = 0; which < names.size(); ++which) {
+    row line("factorization");
+    line.add("token", token).add("variant", names[which]);
+    if (times[which].empty()) {
+      line.add("refused", why.empty() ? "no time was left" : why);
+    } else {
+      std::ranges::sort(times[which]);
+      const double median = times[which][times[which].size() / 2];
+      line.add("milliseconds", median * 1e3)
+          .add("low", times[which].front() * 1e3)
+          .add("high", times[which].back() * 1e3)
+          .add("tflops", flops / median * 1e-12);
+    }
+    line.print();
+  }
+  return failed;
+}
+
+}  // namespace
+
+int bench(const settings& wanted, const time_limit& limit) {
+  int failed = 0, skipped = 0;
+  for (const std::string& token : wanted.tokens.empty() ? timed_set(wanted.quick) : wanted.tokens) {
+    if (limit.over()) {
+      ++skipped;
+      continue;
+    }
+    try {
+      failed += qr::parse_token(token).precision == precision::f32 ? time<float>(token, limit) : time<double>(token, limit);
+    } catch (const std::exception& e) {
+      row("factorization").add("token", token).add("variant", "all").add("refused", e.what()).print();
+      ++failed;
+    }
+  }
+  if (skipped > 0) row("skipped").add("stage", "bench").add("cases", skipped).print();
+  return failed;
+}
+
+}  // namespace ballast::gpu_check::factors

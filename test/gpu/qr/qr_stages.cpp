@@ -1,0 +1,89 @@
+// QR as gpu-check knows it: its problems and their kernels.
+#include "qr_stages.hpp"
+
+#include "algorithm.hpp"
+#include "core/counter_rng.hpp"
+#include "inject/injector.hpp"
+#include "output.hpp"
+#include "qr/cuda/kernels.hpp"
+
+namespace ballast::gpu_check {
+namespace factors {
+
+std::vector<std::string> verified_set(bool quick) {
+  std::vector<std::string> made;
+  for (const char* type : {"f64", "f32"}) {
+    for (const char* shape : {"m1_n1", "m33_n20", "m20_n33", "m300_n200", "m1000_n700", "m2000_n500", "m200_n900", "m5000_n64"})
+      made.push_back(std::string("qr_") + type + "_" + shape);
+    if (quick) continue;
+    for (const char* shape : {"m2500_n2300", "m40000_n96", "m300000_n24", "m6000_n1500"})
+      made.push_back(std::string("qr_") + type + "_" + shape);
+  }
+  return made;
+}
+
+std::vector<std::string> sanitized_set() { return {"qr_f64_m300_n90", "qr_f32_m90_n130"}; }
+
+std::vector<std::string> timed_set(bool quick) {
+  std::vector<std::string> made = {"qr_f64_m1024_n1024", "qr_f64_m2048_n2048", "qr_f64_m4096_n4096", "qr_f32_m1024_n1024",
+                                   "qr_f32_m4096_n4096"};
+  if (quick) return made;
+  for (const char* more : {"qr_f64_m8192_n8192", "qr_f32_m8192_n8192", "qr_f64_m1000000_n32", "qr_f64_m1000000_n128",
+                           "qr_f64_m100000_n1000", "qr_f32_m1000000_n128", "qr_f64_m16384_n16384", "qr_f32_m16384_n16384"})
+    made.emplace_back(more);
+  return made;
+}
+
+template <class T>
+std::vector<T> matrix_of(const qr::problem& what, std::uint64_t seed) {
+  std::vector<T> made(static_cast<std::size_t>(what.m * what.n));
+  for (std::size_t e = 0; e < made.size(); ++e) {
+    // The sum of four uniform numbers of 16 bits, with variance 1.
+    const std::uint64_t bits = core::random_bits(seed, 0, e);
+    double sum = 0;
+    for (int part = 0; part < 4; ++part) sum += static_cast<double>(bits >> (16 * part) & 0xffff) * 0x1p-16;
+    made[e] = static_cast<T>((sum - 2) * 1.7320508);
+  }
+  return made;
+}
+
+template std::vector<float> matrix_of(const qr::problem&, std::uint64_t);
+template std::vector<double> matrix_of(const qr::problem&, std::uint64_t);
+
+namespace {
+
+int record(test::recording_device& on, const settings&) {
+  on.user = "qr";
+  for (const ballast::cuda::kernel_request& each : qr::cuda::kernel_names<float>::all(on.about(), inject::active_injector::enabled))
+    (void)on.load(each);
+  for (const ballast::cuda::kernel_request& each : qr::cuda::kernel_names<double>::all(on.about(), inject::active_injector::enabled))
+    (void)on.load(each);
+  return 0;
+}
+
+void list(const settings& wanted) {
+  const auto print = [](const char* stage, const std::vector<std::string>& tokens) {
+    for (const std::string& token : tokens) {
+      (void)qr::parse_token(token);
+      row("problem").add("stage", stage).add("token", token).print();
+    }
+  };
+  print("accuracy", verified_set(wanted.quick));
+  print("sanitize", sanitized_set());
+  print("bench", timed_set(wanted.quick));
+}
+
+}  // namespace
+}  // namespace factors
+
+const algorithm& qr_algorithm() {
+  static const algorithm made = {.name = "qr",
+                                 .stages = {{"verify", factors::verify}, {"sanitize", factors::sanitize}, {"bench", factors::bench}},
+                                 .record = factors::record,
+                                 .list = factors::list,
+                                 .check_token = [](std::string_view text) { (void)qr::parse_token(text); },
+                                 .strike_set = [](bool) { return std::vector<std::string>(); }};
+  return made;
+}
+
+}  // namespace ballast::gpu_check

@@ -1,0 +1,31 @@
+// The stages of QR. Each prints rows (output.hpp) until it is done or its time is over.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ballast/qr.hpp>
+
+#include "stages.hpp"
+#include "support/devices.hpp"
+
+namespace ballast::gpu_check::factors {
+
+// Rows of type "check": one for each case, with `pass`. Returns the failed cases. Groups: accuracy, clean, faults.
+int verify(const settings& wanted, const time_limit& limit);
+// A few calls of small problems, for compute-sanitizer.
+int sanitize(const settings& wanted, const time_limit& limit);
+// Rows of type "factorization": milliseconds of geqrf in device memory, without protection and with it, and of cuSOLVER's two interfaces.
+int bench(const settings& wanted, const time_limit& limit);
+
+// What is verified, sanitized and timed: tokens.
+std::vector<std::string> verified_set(bool quick);
+std::vector<std::string> sanitized_set();
+std::vector<std::string> timed_set(bool quick);
+
+// m × n numbers in column-major order, nearly normal. The same for the same arguments.
+template <class T>
+std::vector<T> matrix_of(const qr::problem& what, std::uint64_t seed);
+
+}  // namespace ballast::gpu_check::factors

@@ -1,0 +1,291 @@
+// Is it right? A = QR and QᵀQ = I on random vectors, Q formed and least squares, clean data without a false alarm, faults at every site.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "../../../bench/gpu.hpp"
+#include "core/counter_rng.hpp"
+#include "inject/injector.hpp"
+#include "inject/plan.hpp"
+#include "one_case.hpp"
+#include "output.hpp"
+#include "qr_stages.hpp"
+
+namespace ballast::gpu_check::factors {
+namespace {
+
+namespace gpu = bench::gpu;
+using index = std::int64_t;
+
+template <class T>
+constexpr double k_u = std::numeric_limits<T>::epsilon() / 2;
+
+execution on(protection level = protection::correct, const inject::plan* faults = nullptr) {
+  return {.backend = tested, .threads = 1, .protection = level, .throw_on_uncorrectable = false, .faults = faults, .stream = gpu::stream()};
+}
+
+std::vector<double> random_vector(index count, std::uint64_t seed) {
+  std::vector<double> made;
+  for (index i = 0; i < count; ++i) made.push_back(core::random_uniform(seed, 1, static_cast<std::uint64_t>(i)) * 2 - 1);
+  return made;
+}
+
+// Factors in device memory, read back.
+template <class T>
+struct factored {
+  std::vector<T> F, tau;
+  report seen;
+};
+
+template <class T>
+factored<T> factor(const qr::problem& what, const std::vector<T>& A, const execution& how) {
+  const index k = std::min(what.m, what.n);
+  factored<T> made{std::vector<T>(A.size()), std::vector<T>(static_cast<std::size_t>(k)), {}};
+  const gpu::buffer there(static_cast<index>(A.size() * sizeof(T))), scalars(k * static_cast<index>(sizeof(T)));
+  gpu::copy(there.data(), A.data(), there.bytes());
+  gpu::synchronize();
+  made.seen = qr::geqrf(column_major(static_cast<T*>(there.data()), what.m, what.n),
+                        std::span<T>(static_cast<T*>(scalars.data()), static_cast<std::size_t>(k)), how);
+  gpu::copy(made.F.data(), there.data(), there.bytes());
+  gpu::copy(made.tau.data(), scalars.data(), scalars.bytes());
+  gpu::synchronize();
+  return made;
+}
+
+// x ← Q x or Qᵀ x by one reflector after the other, on the host.
+template <class T>
+void apply(const qr::problem& what, const factored<T>& f, bool transposed, std::vector<double>& x) {
+  const index m = what.m, k = std::min(m, what.n);
+  for (index s = 0; s < k; ++s) {
+    const index j = transposed ? s : k - 1 - s;
+    const T* const v = f.F.data() + j * m;
+    double sum = x[static_cast<std::size_t>(j)];
+    for (index i = j + 1; i < m; ++i) sum += static_cast<double>(v[i]) * x[static_cast<std::size_t>(i)];
+    sum *= static_cast<double>(f.tau[static_cast<std::size_t>(j)]);
+    x[static_cast<std::size_t>(j)] -= sum;
+    for (index i = j + 1; i < m; ++i) x[static_cast<std::size_t>(i)] -= static_cast<double>(v[i]) * sum;
+  }
+}
+
+double norm_of(const std::vector<double>& x) {
+  double sum = 0;
+  for (const double each : x) sum += each * each;
+  return std::sqrt(sum);
+}
+
+// ‖A x − Q R x‖ over ‖A‖_F ‖x‖ √max(m, n) u / √n, and ‖QᵀQ y − y‖ over ‖y‖ √max(m, n) u, for random x and y.
+template <class T>
+std::pair<double, double> errors_of(const qr::problem& what, const std::vector<T>& A, const factored<T>& f) {
+  const index m = what.m, n = what.n;
+  const std::vector<double> x = random_vector(n, 7);
+  std::vector<double> right(static_cast<std::size_t>(m)), made(right);
+  double square = 0;
+  for (index j = 0; j < n; ++j) {
+    for (index i = 0; i < m; ++i) {
+      const auto a = static_cast<double>(A[static_cast<std::size_t>(i + j * m)]);
+      right[static_cast<std::size_t>(i)] += a * x[static_cast<std::size_t>(j)];
+      square += a * a;
+      if (i <= j)
+        made[static_cast<std::size_t>(i)] += static_cast<double>(f.F[static_cast<std::size_t>(i + j * m)]) * x[static_cast<std::size_t>(j)];
+    }
+  }
+  apply(what, f, false, made);
+  for (std::size_t i = 0; i < made.size(); ++i) made[i] -= right[i];
+  const double unit = std::sqrt(static_cast<double>(std::max(m, n))) * k_u<T>;
+  const double residual = norm_of(made) / (std::sqrt(square / static_cast<double>(n)) * norm_of(x) * unit);
+  const std::vector<double> y = random_vector(m, 8);
+  std::vector<double> z = y;
+  apply(what, f, false, z);
+  apply(what, f, true, z);
+  for (std::size_t i = 0; i < z.size(); ++i) z[i] -= y[i];
+  return {residual, norm_of(z) / (norm_of(y) * unit)};
+}
+
+constexpr double k_bound = 12;  // of both; clean ones on the cpu backend are below 3
+
+template <class T>
+void accuracy(tally& seen, const std::string& token) {
+  const qr::problem what = qr::parse_token(token);
+  const std::vector<T> A = matrix_of<T>(what, 3);
+  for (const protection level : {protection::off, protection::correct}) {
+    one_case now(seen, "accuracy", token, level == protection::off ? "off" : "correct");
+    now.guarded([&] {
+      const factored<T> made = factor(what, A, on(level));
+      now.expect(made.seen.verdict == verdict::clean && made.seen.detected == 0, "a false alarm: " + to_json(made.seen));
+      now.expect(level == protection::off || made.seen.checks > 0, "no check was made");
+      const auto [residual, orthogonality] = errors_of(what, A, made);
+      now.line()
+          .add("residual", residual)
+          .add("orthogonality", orthogonality)
+          .add("error_in_bounds", std::max(residual, orthogonality) / k_bound);
+      now.expect(residual < k_bound && orthogonality < k_bound, "errors above the bound");
+    });
+  }
+  if (what.m < what.n || what.m > 6000) return;
+  one_case now(seen, "accuracy", token, "orgqr, gels");
+  now.guarded([&] {
+    // Host operands: Q's columns are orthonormal, and the residual of least squares is orthogonal to A.
+    factored<T> made = factor(what, A, on());
+    std::vector<T> Q = made.F;
+    const report formed = qr::orgqr(column_major(Q.data(), what.m, what.n), std::span<const T>(made.tau), on());
+    now.expect(formed.verdict == verdict::clean && formed.detected == 0, "orgqr: a false alarm: " + to_json(formed));
+    double worst = 0;
+    for (index j = 0; j < what.n; j += std::max<index>(1, what.n / 7)) {
+      std::vector<double> e(static_cast<std::size_t>(what.m));
+      e[static_cast<std::size_t>(j)] = 1;
+      apply(what, made, false, e);
+      for (index i = 0; i < what.m; ++i)
+        worst =
+            std::max(worst, std::abs(e[static_cast<std::size_t>(i)] - static_cast<double>(Q[static_cast<std::size_t>(i + j * what.m)])));
+    }
+    now.line().add("orgqr", worst / k_u<T>);
+    now.expect(worst <= 20 * std::sqrt(static_cast<double>(what.m)) * k_u<T>, "orgqr: another Q");
+    if (what.m == what.n) return;
+    std::vector<T> G = A, B(static_cast<std::size_t>(what.m));
+    for (index i = 0; i < what.m; ++i)
+      B[static_cast<std::size_t>(i)] = static_cast<T>(core::random_uniform(9, 0, static_cast<std::uint64_t>(i)));
+    const std::vector<T> right = B;
+    const report solved = qr::gels(column_major(G.data(), what.m, what.n), column_major(B.data(), what.m, index{1}), on());
+    now.expect(solved.verdict == verdict::clean && solved.detected == 0, "gels: a false alarm: " + to_json(solved));
+    std::vector<double> r(right.begin(), right.end());
+    double most = 0;
+    for (index j = 0; j < what.n; ++j) {
+      for (index i = 0; i < what.m; ++i)
+        r[static_cast<std::size_t>(i)] -=
+            static_cast<double>(A[static_cast<std::size_t>(i + j * what.m)]) * static_cast<double>(B[static_cast<std::size_t>(j)]);
+    }
+    for (index j = 0; j < what.n; ++j) {
+      double sum = 0;
+      for (index i = 0; i < what.m; ++i)
+        sum += r[static_cast<std::size_t>(i)] * static_cast<double>(A[static_cast<std::size_t>(i + j * what.m)]);
+      most = std::max(most, std::abs(sum));
+    }
+    now.expect(most <= 300 * static_cast<double>(what.m) * k_u<T>, "gels: the residual is not orthogonal to A");
+  });
+}
+
+template <class T>
+void clean(tally& seen, const std::string& token, int kind) {
+  static constexpr const char* names[] = {"constant", "scaled columns", "graded", "low rank", "zero columns", "subnormal"};
+  const qr::problem what = qr::parse_token(token);
+  std::vector<T> A = matrix_of<T>(what, 4);
+  for (index j = 0; j < what.n; ++j) {
+    for (index i = 0; i < what.m; ++i) {
+      T& a = A[static_cast<std::size_t>(i + j * what.m)];
+      if (kind == 0) a = T(1.7);
+      if (kind == 1) a = std::ldexp(a, static_cast<int>(j * 37 % 121) - 60);
+      if (kind == 2) a = std::ldexp(a, -static_cast<int>((i + j) % 100));
+      if (kind == 3) a = static_cast<T>(static_cast<double>(i % 5) * 0.3 + static_cast<double>(j % 3));
+      if (kind == 4 && j % 3 == 1) a = 0;
+      if (kind == 5) a = static_cast<T>(static_cast<double>(a) * (sizeof(T) == 4 ? 1e-40 : 1e-310));
+    }
+  }
+  one_case now(seen, "clean", token, names[kind]);
+  now.guarded([&] {
+    const factored<T> made = factor(what, A, on());
+    now.expect(made.seen.verdict == verdict::clean && made.seen.detected == 0, "a false alarm: " + to_json(made.seen));
+    const auto [residual, orthogonality] = errors_of(what, A, made);
+    now.line().add("orthogonality", orthogonality);
+    now.expect(orthogonality < 3 * k_bound, "Q is not orthogonal");
+    if (kind != 5) now.expect(residual < 3 * k_bound, "errors above the bound");
+  });
+}
+
+template <class T>
+void faults(tally& seen, const std::string& token, const settings& wanted, const time_limit& limit) {
+  const qr::problem what = qr::parse_token(token);
+  const std::vector<T> A = matrix_of<T>(what, 3);
+  for (const inject::site_row& site : inject::k_sites) {
+    if (!site.operation.empty() && site.operation != "qr") continue;
+    one_case now(seen, "faults", token, site.name);
+    int trials = 0, corrected = 0, recomputed = 0, uncorrectable = 0, silent = 0;
+    now.guarded([&] {
+      for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
+        for (std::uint64_t seed = 0; seed < (wanted.quick ? 1u : 3u) && !limit.over(); ++seed) {
+          inject::request fault;
+          fault.site = site.site;
+          fault.model = static_cast<inject::model>(model);
+          fault.seed = seed;
+          if (fault.model == inject::model::bit_flip || fault.model == inject::model::two_bits || fault.model == inject::model::vector_mask)
+            fault.bit = 61;
+          const inject::plan plan({fault});
+          const factored<T> found = factor(what, A, on(protection::correct, &plan));
+          ++trials;
+          corrected += found.seen.corrected > 0;
+          recomputed += found.seen.recomputed > 0;
+          uncorrectable += found.seen.verdict == verdict::uncorrectable;
+          const std::string name = std::string(inject::k_model_names[model]) + " " + std::to_string(seed);
+          if (found.seen.verdict == verdict::uncorrectable) {
+            now.expect(fault.model == inject::model::stuck_at, name + ": uncorrectable");
+            continue;
+          }
+          const auto [residual, orthogonality] = errors_of(what, A, found);
+          const bool wrong = !(residual < 20 * k_bound) || !(orthogonality < 20 * k_bound);
+          silent += wrong && found.seen.detected == 0;
+          now.expect(!wrong, name + ": another result");
+        }
+      }
+    });
+    now.line()
+        .add("trials", trials)
+        .add("corrected", corrected)
+        .add("recomputed", recomputed)
+        .add("uncorrectable", uncorrectable)
+        .add("silent", silent);
+  }
+}
+
+template <class Body>
+void by_precision(const std::string& token, const Body& body) {
+  if (qr::parse_token(token).precision == precision::f32) {
+    body(float());
+  } else {
+    body(double());
+  }
+}
+
+bool includes(const settings& wanted, std::string_view group) {
+  return wanted.groups.empty() || ("," + wanted.groups + ",").find("," + std::string(group) + ",") != std::string::npos;
+}
+
+}  // namespace
+
+int verify(const settings& wanted, const time_limit& limit) {
+  tally seen;
+  const auto each = [&](const std::vector<std::string>& list, const auto& body) {
+    for (const std::string& token : wanted.tokens.empty() ? list : wanted.tokens) {
+      if (limit.over()) {
+        ++seen.skipped;
+      } else {
+        by_precision(token, [&](auto zero) { body(zero, token); });
+      }
+    }
+  };
+  const bool only_faults = inject::active_injector::enabled && !wanted.groups.empty();
+  if (includes(wanted, "clean") && !only_faults)
+    each(sanitized_set(), [&](auto zero, const std::string& token) {
+      for (int kind = 0; kind < 6; ++kind) clean<decltype(zero)>(seen, token, kind);
+    });
+  if (includes(wanted, "accuracy") && !only_faults)
+    each(verified_set(wanted.quick), [&](auto zero, const std::string& token) { accuracy<decltype(zero)>(seen, token); });
+  if (inject::active_injector::enabled && includes(wanted, "faults"))
+    each(sanitized_set(), [&](auto zero, const std::string& token) { faults<decltype(zero)>(seen, token, wanted, limit); });
+  if (seen.skipped > 0) row("skipped").add("stage", "verify").add("cases", seen.skipped).print();
+  return seen.failed;
+}
+
+int sanitize(const settings& wanted, const time_limit& limit) {
+  tally seen;
+  for (const std::string& token : wanted.tokens.empty() ? sanitized_set() : wanted.tokens) {
+    if (limit.over()) {
+      ++seen.skipped;
+      continue;
+    }
+    by_precision(token, [&](auto zero) { accuracy<decltype(zero)>(seen, token); });
+  }
+  if (seen.skipped > 0) row("skipped").add("stage", "sanitize").add("cases", seen.skipped).print();
+  return seen.failed;
+}
+
+}  // namespace ballast::gpu_check::factors
