@@ -47,7 +47,7 @@ inline constexpr std::array k_sites = {
     site_row{site::kmeans_minimum, "kmeans", "kmeans.minimum", site_role::data,
              "the smallest distance of each point so far, half-way through a tile of centroids"},
     site_row{site::kmeans_index, "kmeans", "kmeans.index", site_role::data, "the index of the smallest distance, as the search leaves it"},
-    site_row{site::kmeans_label, "kmeans", "kmeans.label", site_role::data, "the labels of a block before they are stored"},
+    site_row{site::kmeans_label, "kmeans", "kmeans.label", site_role::data, "the labels of a block before they are stored and behind it"},
     site_row{site::kmeans_sum, "kmeans", "kmeans.sum", site_role::data, "the sums of the points of each cluster in one group of blocks"},
     site_row{site::kmeans_count, "kmeans", "kmeans.count", site_role::data, "the weights (counts) of each cluster in one group of blocks"},
     site_row{site::kmeans_total, "kmeans", "kmeans.total", site_role::data,

@@ -147,7 +147,7 @@ class engine {
   // now. `centroids`: of the last pass.
   virtual point_sums repair_sums(const sealed_centroids<T>& centroids) = 0;
   // The `count` points of positive weight farthest from the centroids of their labels, the farthest first, the lowest row among equals;
-  // fewer if there are not as many. Distances are computed twice (kmeans.relocation).
+  // fewer if there are not as many. The driver asks twice.
   virtual std::vector<far_point> farthest(const sealed_centroids<T>& centroids, std::int64_t count) = 0;
   // begin_run() and all iterations of one run with every decision and check of lloyd.cpp, for a backend that needs no host between
   // iterations. Nothing: the driver runs them by the operations above, as it does without asking where somebody watches the progress.

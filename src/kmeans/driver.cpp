@@ -107,10 +107,25 @@ summed_twice driver<T>::label(matrix_view<const T> centroids) {
   sealed_centroids<T> inner = into_frame(centroids);
   verify_waiting_centroids(inner);
   verify_waiting(frame_, "kmeans.frame");
-  std::vector<T> plain;
-  plain.reserve(at(k_ * n_));
-  for (std::int64_t j = 0; j < k_; ++j)
-    for (std::int64_t f = 0; f < n_; ++f) plain.push_back(centroids(j, f) * frame_.values().scale);
+  std::vector<T> plain(at(k_ * n_));
+  const auto scale = [&](std::int64_t e) { return centroids(e / n_, e % n_) * frame_.values().scale; };
+  const auto scale_all = [&] {
+    for (std::int64_t e = 0; e < k_ * n_; ++e) plain[at(e)] = scale(e);
+  };
+  if (protects()) {
+    run::attempt(recorder_, how_.protection, "kmeans.centroid", 0, [&](int) {
+      scale_all();
+      recorder_.checked(static_cast<std::uint64_t>(k_ * n_));
+      abft::finding found;
+      found.residual = std::numeric_limits<double>::quiet_NaN();
+      for (std::int64_t e = k_ * n_; e-- > 0;) {
+        if (!(plain[at(e)] == scale(e))) found.word = abft::k_fail;
+      }
+      return found;
+    });
+  } else {
+    scale_all();
+  }
   summed_twice made;
   const auto compute = [&] {
     summed_twice sums = engine_->label(inner, plain);

@@ -37,11 +37,33 @@ void driver<T>::relocate(const sealed_centroids<T>& old) {
   for (std::int64_t j = 0; j < k_; ++j)
     if (!(total_.members[j] > 0)) empty.push_back(j);
   if (empty.empty()) return;
-  const std::vector<far_point> far = engine_->farthest(old, static_cast<std::int64_t>(empty.size()));
-  std::vector<std::int64_t> rows;
-  for (const far_point& each : far) rows.push_back(each.row);
-  std::vector<T> points(far.size() * at(n_));
-  engine_->read_points(rows, points.data());
+  std::vector<far_point> far;
+  std::vector<T> points;
+  const auto look = [&] {
+    far = engine_->farthest(old, static_cast<std::int64_t>(empty.size()));
+    std::vector<std::int64_t> rows;
+    for (const far_point& each : far) rows.push_back(each.row);
+    points.resize(far.size() * at(n_));
+    engine_->read_points(rows, points.data());
+  };
+  if (protects()) {
+    // Sums agree with a wrong point as well as with the right one: the same twice.
+    run::attempt(recorder_, how_.protection, "kmeans.relocation", 0, [&](int) {
+      look();
+      recorder_.checked(1);
+      abft::result_hash hash;
+      for (const far_point& each : far) {
+        hash.add(each.row);
+        hash.add(each.label);
+        hash.add(each.weight);
+        hash.add(each.distance);
+      }
+      for (const T each : points) hash.add(each);
+      return abft::finding{.judged = false, .bits = hash.bits()};
+    });
+  } else {
+    look();
+  }
   for (std::size_t e = 0; e < far.size(); ++e) {
     const std::int64_t from = far[e].label;
     const std::int64_t to = empty[e];

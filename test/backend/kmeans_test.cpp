@@ -1128,6 +1128,30 @@ TYPED_TEST(kmeans_backend, predict_and_transform_are_protected) {
   }
 }
 
+// Labels that were right when they were checked, on their way to the caller.
+TYPED_TEST(kmeans_backend, labels_are_stored_as_they_were_found) {
+  using T = typename TestFixture::real;
+  const auto points = clouds<T>(900, 7, 9, 89);
+  const auto clean = predict(points.view(), points.rows(9), this->how());
+  int changed = 0;
+  for (const auto model : {inject::model::bit_flip, inject::model::two_bits, inject::model::zero, inject::model::random_value}) {
+    for (std::uint64_t seed = 0; seed < 12; ++seed) {
+      inject::request fault = fault_at(inject::site::kmeans_label, model, seed);
+      fault.bit = static_cast<int>(seed % 3);
+      const inject::plan faults({fault});
+      execution how = this->how();
+      how.faults = &faults;
+      const auto found = predict(points.view(), points.rows(9), how);
+      EXPECT_EQ(found.labels, clean.labels) << seed << to_json(found.report);
+      how.protection = protection::off;
+      const auto bare = predict(points.view(), points.rows(9), how);
+      changed += bare.labels != clean.labels;
+      EXPECT_TRUE(bare.labels == clean.labels || found.report.detected > 0) << seed;
+    }
+  }
+  EXPECT_GT(changed, 30);
+}
+
 TYPED_TEST(kmeans_backend, seeding_is_protected) {
   using T = typename TestFixture::real;
   const auto points = clouds<T>(2000, 4, 12, 97);

@@ -294,8 +294,11 @@ class campaign {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     const rlimit none{0, 0};  // thousands of crashes are expected
     (void)setrlimit(RLIMIT_CORE, &none);
-    const int nowhere = open("/dev/null", O_WRONLY);  // what the C library says of damaged memory, thousands of times
-    if (nowhere >= 0) dup2(nowhere, STDERR_FILENO);
+    // What the C library says of damaged memory, and the BLAS of wrong arguments, thousands of times.
+    const int nowhere = open("/dev/null", O_WRONLY);
+    for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+      if (nowhere >= 0) dup2(nowhere, stream);
+    }
     try {
       struck(*subject_, *book_, entries_, how_, wanted_, made_.subject.find("_f32_") != std::string::npos).serve();
     } catch (const std::exception& e) {

@@ -63,6 +63,8 @@ struct hook_buffer {
   HWY_ALIGN T products[k_tile * k_width<T>];
 };
 
+// The two searches start from different numbers. One for both would wait in a register for a whole block, and what hits it there would end
+// both searches alike.
 template <class T, bool Protect>
 HWY_INLINE void begin_search(search<T>& s) {
   const lanes_of<T> d;
@@ -70,7 +72,7 @@ HWY_INLINE void begin_search(search<T>& s) {
     s.minimum[v] = hn::Set(d, std::numeric_limits<T>::infinity());
     s.index[v] = hn::Zero(d);
     if constexpr (!Protect) continue;
-    s.twin[v] = s.minimum[v];
+    s.twin[v] = hn::Set(d, std::numeric_limits<T>::max());
     s.index_twin[v] = hn::Zero(d);
   }
 }

@@ -14,15 +14,6 @@ namespace ballast::kmeans::host {
 
 namespace {
 
-// A failure without a size: bits differ.
-abft::finding bits_differ(bool differ, std::int64_t index) {
-  abft::finding found;
-  found.word = differ ? abft::k_fail : abft::k_pass;
-  found.residual = std::numeric_limits<double>::quiet_NaN();
-  found.index = index;
-  return found;
-}
-
 template <class T>
 void allocate(point_block<T>& made, std::int64_t n, std::int64_t capacity, std::int64_t width) {
   made.n = n;
@@ -134,7 +125,16 @@ template <class T>
 void host_engine<T>::copy_labels(point_block<T>& b, const inject::place& place) const {
   what_.injector.strike(inject::site::kmeans_index, place, b.index.data(), b.count);
   std::copy_n(b.index.data(), b.count, b.label.data());
-  what_.injector.strike(inject::site::kmeans_label, place, b.label.data(), b.count);
+  what_.injector.strike(inject::site::kmeans_label, {place.interval, place.intervals, 0, 2}, b.label.data(), b.count);
+}
+
+// The labels of a block on their way to those of all points. Read again there, they are what the second search found.
+template <class T>
+bool host_engine<T>::store_labels(const point_block<T>& b) {
+  std::int32_t* const to = labels_.data() + b.first;
+  std::copy_n(b.label.data(), b.count, to);
+  what_.injector.strike(inject::site::kmeans_label, {b.first / capacity_, blocks_, 1, 2}, to, b.count);
+  return !protect_ || std::equal(to, to + b.count, b.index_twin.data());
 }
 
 // A label that was struck and not repaired must not reach beyond the centroids.
@@ -250,6 +250,8 @@ template void host_engine<float>::prepare_workers(bool);
 template void host_engine<float>::make_verified_panel(const sealed_centroids<float>&, panel<float>&);
 template void host_engine<float>::load(worker&, std::int64_t) const;
 template void host_engine<float>::load_verified(worker&, int, std::int64_t);
+template bool host_engine<float>::store_labels(const point_block<float>&);
+template bool host_engine<double>::store_labels(const point_block<double>&);
 template void host_engine<float>::assign_block(worker&, int, std::int64_t, const panel<float>&, const sealed_centroids<float>&, bool);
 template void host_engine<float>::distances_block(worker&, int, std::int64_t, const panel<float>&, const float*, std::int64_t, bool);
 template void host_engine<double>::prepare_workers(bool);

@@ -17,6 +17,15 @@
 
 namespace ballast::kmeans::host {
 
+// A failure without a size: bits differ.
+inline abft::finding bits_differ(bool differ, std::int64_t index) {
+  abft::finding found;
+  found.word = differ ? abft::k_fail : abft::k_pass;
+  found.residual = std::numeric_limits<double>::quiet_NaN();
+  found.index = index;
+  return found;
+}
+
 template <class T>
 class host_engine final : public engine<T> {
  public:
@@ -87,6 +96,7 @@ class host_engine final : public engine<T> {
   void load(worker& here, std::int64_t block) const;
   void load_verified(worker& here, int slot, std::int64_t block);
   void copy_labels(point_block<T>& b, const inject::place& place) const;
+  bool store_labels(const point_block<T>& b);
   void keep_in_range(point_block<T>& b) const;
   void assign_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const sealed_centroids<T>& origin, bool keep);
   abft::finding search_block(worker& here, std::int64_t block, const panel<T>& centroids, bool keep);
@@ -101,7 +111,7 @@ class host_engine final : public engine<T> {
 
   // lloyd.cpp
   void sum_group(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin);
-  void sum_blocks(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin, bool again);
+  bool sum_blocks(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin, bool again);
 
   // results.cpp
   abft::finding compare_distances(const point_block<T>& b, const std::vector<double>& norms, double limit, double forwards,

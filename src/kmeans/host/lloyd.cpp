@@ -29,12 +29,13 @@ void host_engine<T>::begin_run() {
 }
 
 // Labels the blocks of one group and sums their points up. `again`: what is kept from earlier passes may have been struck while it waited,
-// so it is made anew.
+// so it is made anew. False: labels were not stored as they were found.
 template <class T>
-void host_engine<T>::sum_blocks(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin, bool again) {
+bool host_engine<T>::sum_blocks(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin, bool again) {
   worker& here = workers_[at(slot)];
   cluster_sums& sums = partials_[at(group)];
   sums.clear();
+  bool stored = true;
   if (again) measure_group(group);
   for (std::int64_t block = first_block(group); block < first_block(group + 1); ++block) {
     // These streams are needed after the search: they are fetched while it runs.
@@ -46,20 +47,17 @@ void host_engine<T>::sum_blocks(std::int64_t group, int slot, const panel<T>& sh
     const point_block<T>& b = here.block;
     kernels_.accumulate(source_, b, sums);
     const std::int32_t* before = previous_.data() + b.first;
-    std::int32_t* after = labels_.data() + b.first;
     std::int32_t changed = 0;
-    for (std::int64_t p = 0; p < b.count; ++p) {
-      changed += b.label[p] != before[p] ? 1 : 0;
-      after[p] = b.label[p];
-    }
+    for (std::int64_t p = 0; p < b.count; ++p) changed += b.label[p] != before[p] ? 1 : 0;
     sums.changed += changed;
+    if (!store_labels(b)) stored = false;
     if (!protect_) continue;
     double* projection = projections_.data() + b.first;
     if (again || projected_[at(block)] == 0) kernels_.project(b, direction_.data(), projection);
     projected_[at(block)] = 1;
     kernels_.sum_labels(b, projection, sums);
     std::int32_t same = 0;
-    for (std::int64_t p = 0; p < b.count; ++p) same += after[p] == before[p] ? 1 : 0;
+    for (std::int64_t p = 0; p < b.count; ++p) same += b.index_twin[p] == before[p] ? 1 : 0;
     sums.changed_twin += b.count - same;
   }
   const inject::place place = {group, groups_, 0, 1};
@@ -69,13 +67,17 @@ void host_engine<T>::sum_blocks(std::int64_t group, int slot, const panel<T>& sh
   } else {
     what_.injector.strike(inject::site::kmeans_count, place, sums.members.data(), sums.members.size());
   }
+  return stored;
 }
 
 template <class T>
 void host_engine<T>::sum_group(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin) {
-  if (!protect_) return sum_blocks(group, slot, shared, origin, false);
+  if (!protect_) {
+    (void)sum_blocks(group, slot, shared, origin, false);
+    return;
+  }
   run::attempt(what_.seen, what_.how.protection, "kmeans.sums", slot, [&](int number) {
-    sum_blocks(group, slot, shared, origin, number > 0);
+    if (!sum_blocks(group, slot, shared, origin, number > 0)) return bits_differ(true, group);
     abft::finding found = verify_sums(partials_[at(group)], measures_[at(group)], direction_);
     found.index = group;
     what_.seen.checked(static_cast<std::uint64_t>(n_ + 4));
@@ -136,21 +138,8 @@ std::vector<far_point> host_engine<T>::farthest(const sealed_centroids<T>& centr
     load(here, block);
     point_block<T>& b = here.block;
     std::copy_n(labels_.data() + b.first, b.count, b.label.data());
-    const auto compute = [&] {
-      kernels_.exact(source_, centroids.values().data(), b);
-      std::copy_n(b.exact.data(), b.count, distance.begin() + b.first);
-    };
-    if (!protect_) return compute();
-    run::attempt(what_.seen, what_.how.protection, "kmeans.relocation", slot, [&](int) {
-      compute();
-      kernels_.exact(source_, centroids.values().data(), b);
-      what_.seen.checked(1);
-      abft::finding found;
-      found.word = std::equal(b.exact.data(), b.exact.data() + b.count, distance.begin() + b.first) ? abft::k_pass : abft::k_fail;
-      found.residual = std::numeric_limits<double>::quiet_NaN();
-      found.index = b.first;
-      return found;
-    });
+    kernels_.exact(source_, centroids.values().data(), b);
+    std::copy_n(b.exact.data(), b.count, distance.begin() + b.first);
   });
   std::vector<std::int64_t> order;
   order.reserve(at(m_));

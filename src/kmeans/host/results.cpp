@@ -56,19 +56,23 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const s
     const auto once = [&](const panel<T>& shared) {
       assign_block(here, slot, block, shared, centroids, protect_);
       if (protect_) kernels_.measure(b);
-      std::copy_n(b.label.data(), b.count, labels_.begin() + b.first);
+      const bool stored = store_labels(b);
       kernels_.exact(unshifted, plain.data(), b);
       double sum = 0;
       for (std::int64_t p = 0; p < b.count; ++p) sum += static_cast<double>(b.weight[p]) * b.exact[p];
       inertia[at(block)] = sum;
+      return stored;
     };
-    if (!protect_) return once(panel_);
+    if (!protect_) {
+      (void)once(panel_);
+      return;
+    }
     // Distances from differences see smaller faults than the row checks: after a failure the panel and the labels are made again, too.
     run::attempt(what_.seen, what_.how.protection, "kmeans.inertia", slot, [&](int number) {
       if (number > 0) make_panel(centroids.values().data(), k_, n_, true, here.fresh);
       const panel<T>& shared = number > 0 ? here.fresh : panel_;
-      once(shared);
       what_.seen.checked(static_cast<std::uint64_t>(b.count + 1));
+      if (!once(shared)) return bits_differ(true, b.first);
       return compare_distances(b, norms, limit, inertia[at(block)], twin[at(block)]);
     });
   });

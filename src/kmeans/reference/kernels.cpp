@@ -133,10 +133,10 @@ row_failure assign(const panel<T>& centroids, bool protect, bool, const product_
   // Squared residuals in units of their limits of doubt: of each section the largest, and the sum.
   block.spread.assign(static_cast<std::size_t>(2 * centroids.sections), T(0));
   for (std::int64_t p = 0; p < block.count; ++p) {
-    nearest<T> best, twin;
+    nearest<T> best, twin{.distance = std::numeric_limits<T>::max()};
     T kept = 0;
     for (std::int64_t g = 0; g < centroids.sections; ++g) {
-      nearest<T> here_best, here_twin;
+      nearest<T> here_best, here_twin{.distance = std::numeric_limits<T>::max()};
       T sum = 0;
       for (std::int64_t t = centroids.first_tile[static_cast<std::size_t>(g)]; t < centroids.first_tile[static_cast<std::size_t>(g) + 1];
            ++t) {
