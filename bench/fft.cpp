@@ -106,7 +106,7 @@ subject make_on_gpu(const fft::token& wanted, const settings& how) {
   // Plans first: where there is no GPU, they say why.
   std::vector<std::pair<protection, std::shared_ptr<fft::plan>>> plans;
   for (const auto level : {protection::off, protection::correct}) {
-    execution with{.backend = backend::cuda, .protection = level};
+    execution with{.backend = backend::cuda, .protection = level, .wait_for_kernels = true};
     if (gpu::why_none().empty()) {
       gpu::open();
       with.stream = gpu::stream();
@@ -173,7 +173,7 @@ subject make(const fft::token& wanted, const settings& how) {
   }
   fill(held->in);
   for (const auto level : {protection::off, protection::correct}) {
-    execution with{.backend = how.backend, .threads = how.threads, .protection = level};
+    execution with{.backend = how.backend, .threads = how.threads, .protection = level, .wait_for_kernels = true};
     auto plan = std::make_shared<fft::plan>(problem, with);
     const bool forward = wanted.direction == fft::direction::forward;
     made.variants.push_back({std::string(to_string(level)), [held, plan, forward] {

@@ -51,6 +51,9 @@ struct [[nodiscard]] report {
   ballast::backend backend = ballast::backend::automatic;  // what really ran
   ballast::protection protection = ballast::protection::correct;
   std::string scheme;  // how the algorithm encoded and repaired
+  // Of the cuda backend's FFT: empty if the kernels were made for this problem; else those that suit every problem computed, and this says
+  // why (execution::wait_for_kernels).
+  std::string general_kernels;
   double seconds = 0;  // wall time of the call
 
   static constexpr std::size_t k_max_events = 4096;

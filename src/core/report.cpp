@@ -37,6 +37,7 @@ void report::merge(const report& later) {
   uncorrectable += later.uncorrectable;
   false_alarms += later.false_alarms;
   seconds += later.seconds;
+  if (general_kernels.empty()) general_kernels = later.general_kernels;
   const std::size_t room = k_max_events - std::min(k_max_events, events.size());
   events.insert(events.end(), later.events.begin(),
                 later.events.begin() + static_cast<std::ptrdiff_t>(std::min(room, later.events.size())));

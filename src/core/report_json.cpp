@@ -35,10 +35,11 @@ std::string to_json(const event& value) { return as_json(value).dump(); }
 std::string to_json(const report& value) {
   auto events = nlohmann::ordered_json::array();
   for (const event& each : value.events) events.push_back(as_json(each));
-  const nlohmann::ordered_json all = {{"verdict", to_string(value.verdict)}, {"checks", value.checks},
-                                      {"detected", value.detected},          {"corrected", value.corrected},
-                                      {"recomputed", value.recomputed},      {"uncorrectable", value.uncorrectable},
-                                      {"false_alarms", value.false_alarms},  {"events", std::move(events)}};
+  nlohmann::ordered_json all = {{"verdict", to_string(value.verdict)}, {"checks", value.checks},
+                                {"detected", value.detected},          {"corrected", value.corrected},
+                                {"recomputed", value.recomputed},      {"uncorrectable", value.uncorrectable},
+                                {"false_alarms", value.false_alarms},  {"events", std::move(events)}};
+  if (!value.general_kernels.empty()) all["general_kernels"] = value.general_kernels;
   return all.dump();
 }
 

@@ -107,6 +107,19 @@ class device {
     return made;
   }
 
+  // Why kernels are not there without a compiler; empty if all of them are. With `compile`, what is missing is compiled behind the caller,
+  // who may ask again. Empty, too, if that is not possible: then there is nothing better than load_all, which waits. Does not wait.
+  virtual std::string why_not_ready(std::span<const kernel_request> wanted, bool compile) {
+    static_cast<void>(wanted), static_cast<void>(compile);
+    return {};
+  }
+
+  // Whether what is enqueued on `on` goes into a graph: nothing may be loaded, allocated outside the stream or copied now.
+  virtual bool captured(stream on) {
+    static_cast<void>(on);
+    return false;
+  }
+
   // The arguments are copied before the call returns.
   virtual void launch(const kernel& which, std::int64_t blocks, std::span<const kernel_argument> arguments, stream on) = 0;
   // The same for a kernel of one argument.

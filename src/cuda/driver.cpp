@@ -51,6 +51,7 @@ std::string bind(void* library, api& functions) {
   find(functions.host_release, "cuMemFreeHost");
   find(functions.stream_create, "cuStreamCreateWithPriority");
   find(functions.stream_destroy, "cuStreamDestroy_v2");
+  find(functions.stream_capturing, "cuStreamIsCapturing");
   find(functions.stream_wait, "cuStreamWaitEvent");
   find(functions.stream_synchronize, "cuStreamSynchronize");
   find(functions.event_create, "cuEventCreate");

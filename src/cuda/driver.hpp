@@ -127,6 +127,7 @@ struct api {
   result (*host_release)(void*);
   result (*stream_create)(stream_handle*, unsigned flags, int priority);
   result (*stream_destroy)(stream_handle);
+  result (*stream_capturing)(stream_handle, int* status);  // 0: not captured
   result (*stream_wait)(stream_handle, event_handle, unsigned flags);
   result (*stream_synchronize)(stream_handle);
   result (*event_create)(event_handle*, unsigned flags);

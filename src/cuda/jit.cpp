@@ -19,6 +19,7 @@
 
 #include "core/format.hpp"
 #include "cuda/embedded.hpp"
+#include "cuda/helper_process.hpp"
 
 namespace ballast::cuda {
 
@@ -260,20 +261,43 @@ void write_bundle(const fs::path& file, std::span<const image> images) {
 
 kernel_cache::kernel_cache(settings wanted) : settings_(std::move(wanted)), folder_(settings_.folder), bundle_(settings_.bundle) {}
 
-// One image, while it is made and afterwards.
+// One image, while it is made and afterwards. Who makes it holds the mutex.
 struct kernel_cache::pending {
   std::mutex mutex;
   std::shared_ptr<const image> made;
+  std::shared_ptr<helper> by;  // compiles it behind the callers
+  std::string refusal;         // of that
 };
 
+// One process for the missing kernels of a plan.
+struct kernel_cache::helper {
+  std::mutex mutex;
+  std::unique_ptr<helper_process> process;
+};
+
+struct kernel_cache::target {
+  const nvrtc::compiler& with;
+  std::string architecture;
+  int toolkit() const { return 1000 * with.major() + 10 * with.minor(); }
+};
+
+namespace {
+
+std::string memory_text(const kernel_request& wanted, int major, int minor, int newest_toolkit) {
+  return fmt::format("toolkit {}\n{}", newest_toolkit, request_text(wanted, runnable_architectures(major, minor).front()));
+}
+
+}  // namespace
+
+std::shared_ptr<kernel_cache::pending> kernel_cache::slot_of(const std::string& text) {
+  const std::scoped_lock lock(mutex_);
+  auto& held = images_[text];
+  if (held == nullptr) held = std::make_shared<pending>();
+  return held;
+}
+
 std::shared_ptr<const image> kernel_cache::remembered(const std::string& text, const std::function<found()>& make, origin& from) {
-  std::shared_ptr<pending> slot;
-  {
-    const std::scoped_lock lock(mutex_);
-    auto& held = images_[text];
-    if (held == nullptr) held = std::make_shared<pending>();
-    slot = held;
-  }
+  const std::shared_ptr<pending> slot = slot_of(text);
   const std::scoped_lock lock(slot->mutex);  // others that want this image wait here
   from = origin::memory;
   if (slot->made == nullptr) {
@@ -284,42 +308,107 @@ std::shared_ptr<const image> kernel_cache::remembered(const std::string& text, c
   return slot->made;
 }
 
+kernel_cache::target kernel_cache::target_for(const kernel_request& wanted, int major, int minor, int newest_toolkit) {
+  const auto refuse = [&](const std::string& reason) {
+    throw unsupported_error(
+        fmt::format("{}: the kernel is not in the bundle ({}) and cannot be compiled: {}", wanted.expression,
+                    bundle_.size() == 0 ? "there is none"
+                                        : bundle_.file().string() + (can_check() ? "" : ", which cannot be checked: " + why_no_sha256()),
+                    reason));
+  };
+  const nvrtc::compiler* with = settings_.compiler(newest_toolkit);
+  if (with == nullptr) refuse(nvrtc::why_not_found(newest_toolkit));
+  std::string architecture = target_architecture(major, minor, with->architectures());
+  if (architecture.empty())
+    refuse(fmt::format("NVRTC {}.{} knows no architecture as old as {}.{}", with->major(), with->minor(), major, minor));
+  return {*with, std::move(architecture)};
+}
+
+std::optional<kernel_cache::found> kernel_cache::read_for(const kernel_request& wanted, int major, int minor, int newest_toolkit) {
+  for (const std::string& each : runnable_architectures(major, minor)) {
+    auto ready = bundle_.find(request_text(wanted, each), settings_.digest);
+    if (ready && ready->toolkit / 1000 <= newest_toolkit) return found{std::make_shared<const image>(std::move(*ready)), origin::bundle};
+  }
+  const nvrtc::compiler* with = settings_.compiler(newest_toolkit);
+  const std::string architecture = with == nullptr ? "" : target_architecture(major, minor, with->architectures());
+  if (architecture.empty()) return std::nullopt;
+  auto kept = read(request_text(wanted, architecture), target{*with, architecture}.toolkit());
+  if (kept == nullptr) return std::nullopt;
+  return found{std::move(kept), origin::disk};
+}
+
 kernel_cache::found kernel_cache::get(const kernel_request& wanted, int major, int minor, int newest_toolkit) {
-  const auto architectures = runnable_architectures(major, minor);
   found got;
   got.made = remembered(
-      fmt::format("toolkit {}\n{}", newest_toolkit, request_text(wanted, architectures.front())),
+      memory_text(wanted, major, minor, newest_toolkit),
       [&]() -> found {
-        for (const std::string& each : architectures) {
-          auto ready = bundle_.find(request_text(wanted, each), settings_.digest);
-          if (ready && ready->toolkit / 1000 <= newest_toolkit) return {std::make_shared<const image>(std::move(*ready)), origin::bundle};
-        }
-        const auto refuse = [&](const std::string& reason) {
-          throw unsupported_error(fmt::format(
-              "{}: the kernel is not in the bundle ({}) and cannot be compiled: {}", wanted.expression,
-              bundle_.size() == 0 ? "there is none"
-                                  : bundle_.file().string() + (can_check() ? "" : ", which cannot be checked: " + why_no_sha256()),
-              reason));
-        };
-        const nvrtc::compiler* with = settings_.compiler(newest_toolkit);
-        if (with == nullptr) refuse(nvrtc::why_not_found(newest_toolkit));
-        const std::string target = target_architecture(major, minor, with->architectures());
-        if (target.empty())
-          refuse(fmt::format("NVRTC {}.{} knows no architecture as old as {}.{}", with->major(), with->minor(), major, minor));
-        return read_or_compile(wanted, target, *with);
+        if (auto ready = read_for(wanted, major, minor, newest_toolkit)) return std::move(*ready);
+        return compile(wanted, target_for(wanted, major, minor, newest_toolkit));
       },
       got.from);
   return got;
 }
 
+std::string kernel_cache::why_not_ready(std::span<const kernel_request> wanted, int major, int minor, int newest_toolkit, bool compile) {
+  std::string why;
+  std::vector<std::shared_ptr<pending>> missing;
+  std::vector<std::string> words;
+  try {
+    for (const kernel_request& each : wanted) {
+      const std::shared_ptr<pending> slot = slot_of(memory_text(each, major, minor, newest_toolkit));
+      const std::unique_lock lock(slot->mutex, std::try_to_lock);
+      if (lock.owns_lock()) {
+        if (slot->made != nullptr) continue;
+        if (!slot->refusal.empty()) return slot->refusal;
+        std::optional<std::string> printed;
+        if (slot->by != nullptr) {
+          const std::scoped_lock asking(slot->by->mutex);
+          printed = slot->by->process->ended();
+        }
+        if (slot->by == nullptr || printed) {
+          if (auto ready = read_for(each, major, minor, newest_toolkit)) {
+            slot->made = std::move(ready->made);
+            continue;
+          }
+          if (printed) return slot->refusal = printed->empty() ? settings_.helper.string() + " ended without a kernel" : *printed;
+          const target what = target_for(each, major, minor, newest_toolkit);
+          if (missing.empty()) words = {folder_.path().string(), std::to_string(newest_toolkit), what.architecture};
+          words.insert(words.end(), {each.header, each.expression});
+          missing.push_back(slot);
+        }
+      }
+      why = "they are being compiled";
+    }
+  } catch (const unsupported_error& refused) {
+    return refused.what();
+  }
+  if (missing.empty() || !compile) return why;
+  const auto started = std::make_shared<helper>();
+  if (folder_state() == "writable" && !settings_.helper.empty()) started->process = helper_process::start(settings_.helper, words);
+  if (started->process == nullptr) return "";
+  for (const std::shared_ptr<pending>& slot : missing) {
+    const std::scoped_lock lock(slot->mutex);
+    slot->by = started;
+  }
+  return why;
+}
+
 void kernel_cache::prepare(std::span<const kernel_request> wanted, int major, int minor, int newest_toolkit) {
+  for_each(wanted, [&](const kernel_request& each) { (void)get(each, major, minor, newest_toolkit); });
+}
+
+void kernel_cache::prepare(std::span<const kernel_request> wanted, const std::string& architecture) {
+  for_each(wanted, [&](const kernel_request& each) { (void)get(each, architecture); });
+}
+
+void kernel_cache::for_each(std::span<const kernel_request> wanted, const std::function<void(const kernel_request&)>& body) {
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   std::exception_ptr failure;
   const auto work = [&] {
     for (std::size_t i = next++; i < wanted.size(); i = next++) {
       try {
-        (void)get(wanted[i], major, minor, newest_toolkit);
+        body(wanted[i]);
       } catch (...) {
         const std::scoped_lock lock(mutex);
         if (failure == nullptr) failure = std::current_exception();
@@ -342,23 +431,22 @@ kernel_cache::found kernel_cache::get(const kernel_request& wanted, const std::s
   found got;
   got.made = remembered(
       request_text(wanted, architecture),
-      [&] {
+      [&]() -> found {
         const int any = std::numeric_limits<int>::max();
         const nvrtc::compiler* with = settings_.compiler(any);
         if (with == nullptr) throw unsupported_error(fmt::format("{}: {}", wanted.expression, nvrtc::why_not_found(any)));
-        return read_or_compile(wanted, architecture, *with);
+        const target what{*with, architecture};
+        if (auto kept = read(request_text(wanted, architecture), what.toolkit())) return {std::move(kept), origin::disk};
+        return compile(wanted, what);
       },
       got.from);
   return got;
 }
 
-kernel_cache::found kernel_cache::read_or_compile(const kernel_request& wanted, const std::string& architecture,
-                                                  const nvrtc::compiler& with) {
-  const std::string text = request_text(wanted, architecture);
-  const int toolkit = 1000 * with.major() + 10 * with.minor();
-  if (auto kept = read(text, toolkit)) return {std::move(kept), origin::disk};
-  nvrtc::result compiled = with.compile(wanted.header, wanted.expression, architecture, embedded_sources(wanted.header));
-  auto made = std::make_shared<const image>(image{text, toolkit, std::move(compiled.name), std::move(compiled.image), compiled.uses});
+kernel_cache::found kernel_cache::compile(const kernel_request& wanted, const target& what) {
+  nvrtc::result compiled = what.with.compile(wanted.header, wanted.expression, what.architecture, embedded_sources(wanted.header));
+  auto made = std::make_shared<const image>(
+      image{request_text(wanted, what.architecture), what.toolkit(), std::move(compiled.name), std::move(compiled.image), compiled.uses});
   write(*made);
   return {std::move(made), origin::compiler};
 }
@@ -421,7 +509,10 @@ fs::path default_cache_folder() {
   return {};
 }
 
-fs::path default_bundle_file() {
+namespace {
+
+// The first of `places` that is a file, relative to the installation or build tree that this code lies in.
+fs::path own_file(std::initializer_list<const char*> places) {
   Dl_info here{};
   if (dladdr(reinterpret_cast<const void*>(&default_bundle_file), &here) == 0 || here.dli_fname == nullptr) return {};
   std::error_code failure;
@@ -434,14 +525,22 @@ fs::path default_bundle_file() {
   fs::path root = self.parent_path();
   for (int up = 0; up < 2; ++up) {
     root = root.parent_path();
-    fs::path candidate = root / "share" / "ballast" / "kernels.bundle";
-    if (fs::is_regular_file(candidate, failure)) return candidate;
+    for (const char* const each : places) {
+      fs::path candidate = root / each;
+      if (fs::is_regular_file(candidate, failure)) return candidate;
+    }
   }
   return {};
 }
 
+}  // namespace
+
+fs::path default_bundle_file() { return own_file({"share/ballast/kernels.bundle"}); }
+
+fs::path default_helper_file() { return own_file({"libexec/ballast/ballast-compile", "bin/ballast-compile"}); }
+
 kernel_cache& kernels() {
-  static kernel_cache own({.folder = default_cache_folder(), .bundle = default_bundle_file()});
+  static kernel_cache own({.folder = default_cache_folder(), .bundle = default_bundle_file(), .helper = default_helper_file()});
   return own;
 }
 

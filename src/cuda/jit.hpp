@@ -85,11 +85,12 @@ void write_bundle(const std::filesystem::path& file, std::span<const image> imag
 class kernel_cache {
  public:
   struct settings {
-    std::filesystem::path folder;  // of the cache on disk; empty: none
-    std::filesystem::path bundle;  // empty: none
+    std::filesystem::path folder = {};  // of the cache on disk; empty: none
+    std::filesystem::path bundle = {};  // empty: none
     // The compiler for code that drivers of this major version run; nvrtc::find but in tests.
     std::function<const nvrtc::compiler*(int newest_major)> compiler = nvrtc::find;
-    digest_function digest = sha256;  // but in tests
+    digest_function digest = sha256;    // but in tests
+    std::filesystem::path helper = {};  // the program that compiles behind callers (compile_main.cpp); empty: none
   };
   enum class origin : std::uint8_t { memory, bundle, disk, compiler };
   struct found {
@@ -108,6 +109,14 @@ class kernel_cache {
   // have been tried.
   void prepare(std::span<const kernel_request> wanted, int major, int minor, int newest_toolkit);
 
+  // The same for one named architecture.
+  void prepare(std::span<const kernel_request> wanted, const std::string& architecture);
+
+  // Why one of these is not there without a compiler; empty if all are. With `compile` a process of its own begins to compile what is
+  // missing, into the cache on disk; a refusal is kept and returned from then on. Empty, too, if there can be no such process, or no cache:
+  // then there is nothing better than get(), which waits. Neither waits nor throws.
+  std::string why_not_ready(std::span<const kernel_request> wanted, int major, int minor, int newest_toolkit, bool compile);
+
   // For one named architecture, as bundles are made: not from the bundle. Throws unsupported_error without NVRTC.
   found get(const kernel_request& wanted, const std::string& architecture);
 
@@ -120,15 +129,23 @@ class kernel_cache {
   std::string folder_state() const;
 
  private:
+  struct pending;
+  struct target;
+  struct helper;
+  static void for_each(std::span<const kernel_request> wanted, const std::function<void(const kernel_request&)>& body);
+  std::shared_ptr<pending> slot_of(const std::string& text);
   std::shared_ptr<const image> remembered(const std::string& text, const std::function<found()>& make, origin& from);
-  found read_or_compile(const kernel_request& wanted, const std::string& architecture, const nvrtc::compiler& with);
+  // Which compiler makes code of what architecture for such a device. Throws unsupported_error with the reason if none does.
+  target target_for(const kernel_request& wanted, int major, int minor, int newest_toolkit);
+  // From the bundle or the disk, without a compiler.
+  std::optional<found> read_for(const kernel_request& wanted, int major, int minor, int newest_toolkit);
+  found compile(const kernel_request& wanted, const target& what);
   std::string name_of(const std::string& text, int toolkit) const;
   std::shared_ptr<const image> read(const std::string& text, int toolkit) const;
   void write(const image& made);
 
   bool can_check() const;  // whether there is a library for digests
 
-  struct pending;
   settings settings_;
   private_folder folder_;
   cuda::bundle bundle_;
@@ -143,7 +160,10 @@ std::filesystem::path default_cache_folder();
 // share/ballast/kernels.bundle of the installation or build tree that this code lies in; empty if there is none.
 std::filesystem::path default_bundle_file();
 
-// The process's own, with the default folder and bundle.
+// The program that compiles behind callers, of the installation or build tree that this code lies in; empty if there is none.
+std::filesystem::path default_helper_file();
+
+// The process's own, with the default folder, bundle and helper.
 kernel_cache& kernels();
 
 }  // namespace ballast::cuda

@@ -168,6 +168,25 @@ class driver_device final : public device {
     return device::load_all(wanted);
   }
 
+  std::string why_not_ready(std::span<const kernel_request> wanted, bool compile) override {
+    std::vector<kernel_request> missing;
+    for (const kernel_request& each : wanted) {
+      if (loaded(each) != nullptr) continue;
+      check_fits(each);
+      missing.push_back(each);
+    }
+    return kernels_.why_not_ready(missing, about_.major, about_.minor, driver_version_ / 1000, compile);
+  }
+
+  bool captured(stream on) override {
+    const in_context scope(functions_, context_);
+    int status = 0;
+    // The default stream, by either name, is never captured, and asking about it while another one is captured is an error.
+    const auto legacy = reinterpret_cast<stream>(std::uintptr_t{1});  // NOLINT(performance-no-int-to-ptr): CU_STREAM_LEGACY
+    if (on != nullptr && on != legacy) check(functions_.stream_capturing(on, &status), "cuStreamIsCapturing");
+    return status != 0;
+  }
+
   void launch(const kernel& which, std::int64_t blocks, std::span<const kernel_argument> given, stream on) override {
     const auto& ours = static_cast<const driver_kernel&>(which);
     if (blocks < 1 || blocks > k_most_blocks)

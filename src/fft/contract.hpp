@@ -52,6 +52,7 @@ struct call {
   std::span<std::byte> workspace = {};  // cuda
   run::recorder& seen;
   inject::active_injector& injector;
+  bool wait_for_kernels = false;  // cuda
 };
 
 // A prepared transform of one backend. `run` reads every element of `in` before it writes the elements of `out` that lie over it;

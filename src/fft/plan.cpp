@@ -152,8 +152,17 @@ bool check_call(const plan::implementation& plan, const std::string& token, cons
 call call_of(const plan::implementation& plan, direction way, bool in_place, run::recorder& seen, inject::active_injector& injector) {
   const double scale = norm_factor(plan.shape, plan.problem.norm, way);
   const double check_scale = norm_factor(plan.shape, plan.problem.norm, way);
-  return {way,  scale,   check_scale, in_place, plan.how.protection, threads_of(plan.how), plan.how.stream, plan.how.workspace,
-          seen, injector};
+  return {way,
+          scale,
+          check_scale,
+          in_place,
+          plan.how.protection,
+          threads_of(plan.how),
+          plan.how.stream,
+          plan.how.workspace,
+          seen,
+          injector,
+          plan.how.wait_for_kernels};
 }
 
 report execute(const plan::implementation& plan, direction way, kind wanted, precision type, const bytes& in, const bytes& out) {

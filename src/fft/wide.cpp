@@ -31,18 +31,29 @@ std::int64_t smooth_length(std::int64_t least) {
   }
 }
 
+namespace {
+
+// The angle 2πk/n, 0 ≤ k < n, is octant · π/4 + rest · π/4n with 0 ≤ rest < n; in odd octants rest is measured back from the next one.
+struct octant_angle {
+  octant_angle(std::int64_t k, std::int64_t n)
+      : octant(static_cast<int>(8 * static_cast<__int128>(k) / n)),
+        rest(static_cast<std::int64_t>(8 * static_cast<__int128>(k) - octant * static_cast<__int128>(n))) {
+    if (octant % 2 == 1) rest = n - rest;
+  }
+  int octant;
+  std::int64_t rest;
+};
+
+// Cosine and sine of that rest.
 template <class W>
-std::complex<W> root_of_unity(std::int64_t k, std::int64_t n) {
-  k %= n;
-  if (k < 0) k += n;
-  // angle = octant · π/4 + rest, 0 ≤ rest < π/4; in odd octants measured back from the next one.
-  const auto scaled = static_cast<__int128>(k) * 8;
-  const int octant = static_cast<int>(scaled / n);
-  auto rest = scaled - static_cast<__int128>(octant) * n;
-  if (octant % 2 == 1) rest = n - rest;
+std::complex<W> within_octant(std::int64_t rest, std::int64_t n) {
   const W angle = static_cast<W>(rest) / static_cast<W>(n) * (std::numbers::pi_v<W> / 4);
-  const W c = std::cos(angle);
-  const W s = std::sin(angle);
+  return {std::cos(angle), std::sin(angle)};
+}
+
+template <class W>
+std::complex<W> in_octant(int octant, const std::complex<W>& z) {
+  const W c = z.real(), s = z.imag();
   switch (octant) {
     case 0: return {c, -s};
     case 1: return {s, -c};
@@ -53,6 +64,40 @@ std::complex<W> root_of_unity(std::int64_t k, std::int64_t n) {
     case 6: return {s, c};
     default: return {c, s};
   }
+}
+
+// All root_of_unity(k, n), 0 ≤ k < n, bit by bit. An eighth of them is kept if n is a multiple of 8.
+template <class W>
+class circle {
+ public:
+  explicit circle(std::int64_t n) : n_(n) {
+    if (n % 8 == 0) {
+      for (std::int64_t j = 0; j <= n / 8; ++j) kept_.push_back(within_octant<W>(8 * j, n));
+    } else {
+      for (std::int64_t k = 0; k < n; ++k) kept_.push_back(root_of_unity<W>(k, n));
+    }
+  }
+  std::complex<W> operator[](std::int64_t k) const {
+    if (n_ % 8 != 0) return kept_[static_cast<std::size_t>(k)];
+    const std::int64_t eighth = n_ / 8;
+    const std::int64_t octant = k / eighth;
+    const std::int64_t rest = k - octant * eighth;
+    return in_octant(static_cast<int>(octant), kept_[static_cast<std::size_t>(octant % 2 == 1 ? eighth - rest : rest)]);
+  }
+
+ private:
+  std::int64_t n_;
+  std::vector<std::complex<W>> kept_;
+};
+
+}  // namespace
+
+template <class W>
+std::complex<W> root_of_unity(std::int64_t k, std::int64_t n) {
+  k %= n;
+  if (k < 0) k += n;
+  const octant_angle at(k, n);
+  return in_octant(at.octant, within_octant<W>(at.rest, n));
 }
 
 template <class W>
@@ -97,11 +142,6 @@ signal<W> bluestein(const signal<W>& x) {
 template <class W>
 void by_definition(const signal<W>& x, const signal<W>& roots, signal<W>& y) {
   const std::size_t p = x.size();
-  if (p == 2) {
-    y[0] = x[0] + x[1];
-    y[1] = x[0] - x[1];
-    return;
-  }
   for (std::size_t k = 0; k < p; ++k) {
     y[k] = x[0];
     std::size_t jk = 0;
@@ -120,15 +160,29 @@ std::vector<std::complex<W>> dft(std::vector<std::complex<W>> x) {
   const auto factors = prime_factors(n);
   if (factors.size() == 1 && n > k_largest_direct_prime) return bluestein(x);
   signal<W> turned(x.size());
+  const circle<W> all(n);
   std::int64_t s = 1;  // product of the radices done
   for (const std::int64_t p : factors) {
     const std::int64_t left = n / s;
     const std::int64_t m = left / p;
+    if (p == 2) {
+      for (std::int64_t i = 0; i < m; ++i) {
+        const std::complex<W> w = all[i * s];
+        for (std::int64_t q = 0; q < s; ++q) {
+          const auto first = x[static_cast<std::size_t>(q + s * i)], second = x[static_cast<std::size_t>(q + s * (i + m))];
+          turned[static_cast<std::size_t>(q + s * 2 * i)] = first + second;
+          turned[static_cast<std::size_t>(q + s * (2 * i + 1))] = multiply(first - second, w);
+        }
+      }
+      std::swap(x, turned);
+      s *= p;
+      continue;
+    }
     signal<W> roots(static_cast<std::size_t>(p)), twiddles(static_cast<std::size_t>(p)), column(static_cast<std::size_t>(p)),
         done(static_cast<std::size_t>(p));
     for (std::int64_t j = 0; j < p; ++j) roots[static_cast<std::size_t>(j)] = root_of_unity<W>(j, p);
     for (std::int64_t i = 0; i < m; ++i) {
-      for (std::int64_t k = 0; k < p; ++k) twiddles[static_cast<std::size_t>(k)] = root_of_unity<W>(i * k, left);
+      for (std::int64_t k = 0; k < p; ++k) twiddles[static_cast<std::size_t>(k)] = all[i * k * s];
       for (std::int64_t q = 0; q < s; ++q) {
         for (std::int64_t j = 0; j < p; ++j) column[static_cast<std::size_t>(j)] = x[static_cast<std::size_t>(q + s * (i + m * j))];
         if (p > k_largest_direct_prime)

@@ -44,6 +44,9 @@ class recorder {
   // The name of what runs the call, for its events; "cpu" unless this says another. Before the first fault.
   void runs_on(std::string device) { device_ = std::move(device); }
 
+  // Kernels that suit every problem compute the call, and why (report::general_kernels).
+  void runs_general_kernels(std::string why) { head_.general_kernels = std::move(why); }
+
   // A recomputation gave bitwise what had been there: the check was hit, not the data. In addition to detected().
   void false_alarm() noexcept { false_alarms_.fetch_add(1, std::memory_order_relaxed); }
 

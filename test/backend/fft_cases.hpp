@@ -17,8 +17,8 @@ namespace ballast::fft {
 // block processes several tiles. `small` has little shared memory and no clusters: lines of more than 64 (f32) or 32 (f64) elements take
 // several passes; and little memory: what waits between passes stays below 1 MB. `clustered` holds lines of more than 256 (f32) or 128
 // (f64) elements in clusters. `paired` is `small` with several blocks on a multiprocessor: two passes are one launch wherever that is
-// possible (never on the others), and several blocks run side by side.
-enum class machine : std::uint8_t { whole, single, small, clustered, paired };
+// possible (never on the others), and several blocks run side by side. `general` has no kernels but the general ones.
+enum class machine : std::uint8_t { whole, single, small, clustered, paired, general };
 
 // In which further ways the emulator runs a case; each needs kernels of its own. k_bare: without protection. k_faults: with kernels that
 // faults can be injected into, protected and not; the cpu backend is struck in these cases, too. k_unaligned: with an input that is aligned
@@ -44,7 +44,7 @@ struct fft_case {
 };
 
 inline std::string name_of(const fft_case& each) {
-  constexpr const char* machines[] = {"", " single", " small", " clustered", " paired"};
+  constexpr const char* machines[] = {"", " single", " small", " clustered", " paired", " general"};
   constexpr const char* norms[] = {"", " ortho", " forward"};
   return each.token + machines[static_cast<int>(each.where)] + norms[static_cast<int>(each.norm)] + (each.strided() ? " strided" : "");
 }
@@ -166,6 +166,23 @@ inline const std::vector<fft_case>& emulated_cases() {
       {"fft_r2c_f32_n6x5x8_b7_fwd", machine::paired},
       {"fft_c2c_f32_n512_b9_fwd", machine::paired, k_protected_only, norm::backward, {{2}, 1025}, {{9}, 1}},
       {"fft_c2c_f32_n512_b9_fwd", machine::paired, k_protected_only, norm::backward, {{9}, 1}, {{9}, 1}},
+      // By general kernels: as they are, padded to a convolution, of one, two and three passes, of every kind, with and without strides.
+      {"fft_c2c_f32_n64_b21_fwd", machine::general, k_bare | k_faults},
+      {"fft_c2c_f64_n16_b35_inv", machine::general, k_bare | k_faults, norm::forward},
+      {"fft_c2c_f32_n60_b21_fwd", machine::general, k_faults, norm::ortho, {{2}, 130}, {{40}, 1}},
+      {"fft_c2c_f64_n35_b9_inv", machine::general, k_bare | k_faults},
+      {"fft_r2c_f32_n100_b9_fwd", machine::general, k_bare | k_faults},
+      {"fft_c2r_f64_n24_b19_inv", machine::general, k_bare | k_faults},
+      {"fft_r2c_f64_n64_b9_fwd", machine::general},
+      {"fft_c2r_f32_n64_b9_inv", machine::general, k_bare},
+      {"fft_r2c_f64_n12x20_b3_fwd", machine::general, k_faults, norm::backward, {{25, 1}, 320}, {{2, 30}, 700}},
+      {"fft_c2c_f32_n6x5x8_b2_inv", machine::general, k_bare},
+      {"fft_c2c_f32_n4096_b3_fwd", machine::general, k_bare | k_faults},
+      {"fft_c2c_f64_n1000_b2_fwd", machine::general, k_faults},
+      {"fft_c2r_f32_n1001_b2_inv", machine::general},
+      {"fft_r2c_f64_n2048_b2_fwd", machine::general, k_bare},
+      {"fft_c2c_f32_n512_b5_fwd", machine::general},
+      {"fft_c2c_f64_n1024_b3_inv", machine::general},
       // A batch in three chunks.
       {"fft_c2c_f32_n4096_b70_fwd", machine::small, k_faults},
   };

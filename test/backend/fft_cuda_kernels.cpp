@@ -36,6 +36,7 @@ int main() {
   for (const fft::fft_case& each : fft::emulated_cases()) {
     fft::choose_pairing(each.where);
     const auto device = std::make_shared<test::recording_device>(fft::capabilities_of(each.where));
+    device->only_general = each.where == fft::machine::general;
     const test::current_device_guard current(device);
     const fft::problem problem = each.problem();
     const bool real = problem.kind != fft::kind::c2c;

@@ -57,6 +57,7 @@ class emulated_target final : public target {
     wanted.direction = given.way;
     wanted.scaled = given.scale() != 1;
     wanted.pairs = cuda::chosen_pairing();
+    wanted.general = std::dynamic_pointer_cast<general_device>(ballast::cuda::current_device()) != nullptr;
     const auto& about = ballast::cuda::current_device()->about();
     const auto bare = cuda::make_schedule(wanted, about).passes;
     wanted.check = cuda::check_form::verify_before_store;
@@ -72,6 +73,7 @@ class emulated_target final : public target {
 bool has_kernels(const fft_case& which, protection guard) {
   choose_pairing(which.where);
   const auto device = std::make_shared<test::recording_device>(capabilities_of(which.where));
+  device->only_general = which.where == machine::general;
   const test::current_device_guard current(device);
   std::vector<problem> forms = {which.problem()};
   if (forms[0].kind != kind::c2c && !which.strided()) forms.push_back(test::in_place_problem(forms[0]));
@@ -112,12 +114,21 @@ const std::vector<run_of_case>& every_run() {
     std::vector<run_of_case> made;
     for (const fft_case& each : emulated_cases()) made.push_back({each, {&emulated()}});
     const std::size_t own = made.size();
-    for (fft_case each : host_cases()) {
-      if (!has_kernels(each, protection::correct)) continue;
+    const auto add = [&](fft_case each) {
+      if (!has_kernels(each, protection::correct)) return;
       if (has_kernels(each, protection::off)) each.uses = k_bare;
       made.push_back({each, {&emulated()}});
-    }
+    };
+    for (const fft_case& each : host_cases()) add(each);
     EXPECT_GE(made.size(), own + 15) << "cases of the host that need no other kernels";
+    // Every problem needs general kernels alone, and they are the same for many.
+    const std::size_t special = made.size();
+    std::size_t number = 0;
+    for (fft_case each : host_cases()) {
+      each.where = machine::general;
+      if (!test::sampled() || number++ % 8 == 0) add(each);
+    }
+    EXPECT_GE(made.size(), special + (test::sampled() ? 20 : 200));
     return made;
   }();
   return runs;

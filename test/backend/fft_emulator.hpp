@@ -10,6 +10,7 @@
 #include "cuda/device.hpp"
 #include "fft/cuda/transform.hpp"
 #include "simt/emulated_device.hpp"
+#include "support/devices.hpp"
 
 namespace ballast::fft {
 
@@ -35,6 +36,15 @@ inline void choose_pairing(machine which) {
   cuda::override_pairing(which == machine::paired ? cuda::pairing::wherever_possible : cuda::pairing::never);
 }
 
+// One whose compiler never ends: only general kernels can be had.
+class general_device final : public test::forwarding_device {
+ public:
+  using forwarding_device::forwarding_device;
+  std::string why_not_ready(std::span<const ballast::cuda::kernel_request> wanted, bool) override {
+    return test::recording_device::why_not_general(wanted);
+  }
+};
+
 // An emulated device, which is the current one while this lives. `seed` decides about the order of threads.
 class emulator {
  public:
@@ -42,7 +52,11 @@ class emulator {
       : device_(std::make_shared<simt::emulated_device>(capabilities_of(which), seed << 32)) {
     choose_pairing(which);
     if (which == machine::paired) device_->run_together(static_cast<std::int64_t>(2 + seed % 4));
-    ballast::cuda::override_device(device_);
+    if (which == machine::general) {
+      ballast::cuda::override_device(std::make_shared<general_device>(device_));
+    } else {
+      ballast::cuda::override_device(device_);
+    }
   }
   ~emulator() {
     ballast::cuda::override_device(nullptr);

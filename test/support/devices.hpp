@@ -38,6 +38,16 @@ class recording_device final : public cuda::device {
  public:
   explicit recording_device(cuda::capabilities about) : about_(std::move(about)) {}
 
+  // As if only the general kernels of the FFT could be had without a compiler, which never ends.
+  bool only_general = false;
+  static std::string why_not_general(std::span<const cuda::kernel_request> wanted) {
+    const auto general = [](const cuda::kernel_request& each) { return each.expression.find(".general=true") != std::string::npos; };
+    return std::ranges::all_of(wanted, general) ? "" : "they are being compiled";
+  }
+  std::string why_not_ready(std::span<const cuda::kernel_request> wanted, bool) override {
+    return only_general ? why_not_general(wanted) : "";
+  }
+
   // Each request once, in the order in which they came; and the value that `user` had then.
   std::vector<cuda::kernel_request> requests;
   std::vector<std::string> users;
@@ -105,6 +115,10 @@ class forwarding_device : public cuda::device {
   void copy(void* to, const void* from, std::int64_t bytes, cuda::stream on) override { inner_->copy(to, from, bytes, on); }
   void zero(void* memory, std::int64_t bytes, cuda::stream on) override { inner_->zero(memory, bytes, on); }
   const cuda::kernel& load(const cuda::kernel_request& wanted) override { return inner_->load(wanted); }
+  std::string why_not_ready(std::span<const cuda::kernel_request> wanted, bool compile) override {
+    return inner_->why_not_ready(wanted, compile);
+  }
+  bool captured(cuda::stream on) override { return inner_->captured(on); }
   void launch(const cuda::kernel& which, std::int64_t blocks, std::span<const cuda::kernel_argument> arguments, cuda::stream on) override {
     inner_->launch(which, blocks, arguments, on);
   }

@@ -143,5 +143,142 @@ TEST_F(cuda_fft_program, tables_that_are_large_for_the_device_do_not_stay) {
   EXPECT_EQ(little->alive, 0) << "more than a 512th of its memory";
 }
 
+// A device whose compiler the test is.
+class compiling_device final : public test::forwarding_device {
+ public:
+  explicit compiling_device(std::shared_ptr<ballast::cuda::device> inner) : forwarding_device(std::move(inner)) {}
+  std::string why_not = "they are being compiled";  // of all kernels but the general ones
+  bool general = true;                              // whether those are in the bundle
+  bool capturing = false;
+  int asked = 0;   // to compile
+  int loaded = 0;  // that are not general
+  int loaded_general = 0;
+
+  std::string why_not_ready(std::span<const ballast::cuda::kernel_request> wanted, bool compile) override {
+    asked += compile ? 1 : 0;
+    if (test::recording_device::why_not_general(wanted).empty()) return general ? "" : why_not;
+    return why_not;
+  }
+  bool captured(ballast::cuda::stream) override { return capturing; }
+  const ballast::cuda::kernel& load(const ballast::cuda::kernel_request& wanted) override {
+    (test::recording_device::why_not_general({&wanted, 1}).empty() ? loaded_general : loaded) += 1;
+    return inner_->load(wanted);
+  }
+};
+
+class cuda_fft_first_call : public cuda_fft_program {
+ protected:
+  report run(const plan& made) const {
+    return made.forward(std::span<const std::complex<float>>(data_), std::span<std::complex<float>>(data_));
+  }
+  static fft::problem of(std::int64_t n) { return {.shape = {n}, .batch = (1 << 17) / n}; }
+
+  std::shared_ptr<compiling_device> compiler_ = std::make_shared<compiling_device>(device_);
+  test::current_device_guard compiling_{compiler_};
+};
+
+TEST_F(cuda_fft_first_call, general_kernels_serve_until_the_best_are_compiled) {
+  for (const protection guard : {protection::off, protection::correct}) {
+    for (const std::int64_t n : {64, 100, 1000, 4096, 4099}) {
+      SCOPED_TRACE(n);
+      ballast::cuda::forget_idle_states();
+      compiler_->why_not = "they are being compiled";
+      compiler_->asked = compiler_->loaded = compiler_->loaded_general = 0;
+      const plan made(of(n), on_cuda(guard));
+      const std::int64_t workspace = made.workspace_bytes();
+      for (int call = 0; call < 3; ++call) {
+        const report seen = run(made);
+        EXPECT_EQ(seen.general_kernels, "they are being compiled");
+        EXPECT_NE(to_json(seen).find("\"general_kernels\":\"they are being compiled\""), std::string::npos);
+        EXPECT_EQ(compiler_->loaded, 0);
+        EXPECT_EQ(compiler_->asked, call + 1);
+      }
+      EXPECT_GT(compiler_->loaded_general, 0);
+      const plan second(of(n), on_cuda(guard));
+      EXPECT_FALSE(run(second).general_kernels.empty()) << "another plan of the same problem";
+      compiler_->why_not.clear();
+      for (const plan* each : {&made, &second}) {
+        const report seen = run(*each);
+        EXPECT_TRUE(seen.general_kernels.empty());
+        EXPECT_EQ(to_json(seen).find("general_kernels"), std::string::npos);
+      }
+      EXPECT_GT(compiler_->loaded, 0);
+      EXPECT_EQ(made.workspace_bytes(), workspace);
+      const int asked = compiler_->asked;
+      (void)run(made);
+      EXPECT_EQ(compiler_->asked, asked) << "what is loaded is not asked for";
+    }
+  }
+}
+
+TEST_F(cuda_fft_first_call, a_plan_that_waits_loads_its_own_kernels) {
+  execution how = on_cuda();
+  how.wait_for_kernels = true;
+  EXPECT_TRUE(run(plan(of(1000), how)).general_kernels.empty());
+  EXPECT_EQ(compiler_->loaded_general + compiler_->asked, 0);
+  EXPECT_GT(compiler_->loaded, 0);
+}
+
+TEST_F(cuda_fft_first_call, what_has_no_general_form_waits) {
+  (void)run(plan(of(1024), on_cuda(protection::correct, "threadblock")));
+  (void)run(plan(of(1024), on_cuda(protection::off, "v1")));
+  (void)run(plan(of(1024), on_cuda(protection::correct, "one_sided")));
+  EXPECT_EQ(compiler_->loaded_general + compiler_->asked, 0);
+  compiler_->general = false;  // an installation without a bundle
+  EXPECT_TRUE(run(plan(of(1000), on_cuda())).general_kernels.empty());
+  EXPECT_EQ(compiler_->loaded_general, 0);
+}
+
+TEST_F(cuda_fft_first_call, a_compiler_that_refuses_is_in_every_report) {
+  const plan made(of(1000), on_cuda());
+  compiler_->why_not = "the compiler said no";
+  for (int call = 0; call < 2; ++call) EXPECT_EQ(run(made).general_kernels, "the compiler said no");
+  EXPECT_EQ(compiler_->loaded, 0);
+}
+
+TEST_F(cuda_fft_first_call, a_captured_graph_gets_what_is_loaded) {
+  const plan made(of(1000), on_cuda());
+  (void)run(made);
+  compiler_->capturing = true;
+  const int general = compiler_->loaded_general, asked = compiler_->asked;
+  for (const char* why : {"they are being compiled", ""}) {
+    compiler_->why_not = why;
+    EXPECT_FALSE(run(made).general_kernels.empty());
+  }
+  EXPECT_EQ(compiler_->loaded, 0);
+  EXPECT_EQ(compiler_->loaded_general, general);
+  EXPECT_EQ(compiler_->asked, asked);
+  compiler_->capturing = false;
+  EXPECT_TRUE(run(made).general_kernels.empty());
+  compiler_->capturing = true;
+  EXPECT_TRUE(run(made).general_kernels.empty());
+}
+
+// The device that they need much memory of has little.
+TEST_F(cuda_fft_first_call, general_kernels_take_no_large_part_of_the_memory) {
+  const auto little = std::make_shared<compiling_device>(std::make_shared<counting_device>(std::int64_t{1} << 21));
+  const test::current_device_guard current(little);
+  EXPECT_TRUE(run(plan({.shape = {100000}}, on_cuda())).general_kernels.empty());
+  EXPECT_EQ(little->loaded_general, 0);
+  EXPECT_FALSE(run(plan({.shape = {1000}}, on_cuda())).general_kernels.empty());
+}
+
+TEST_F(cuda_fft_first_call, the_general_kernels_memory_goes_with_them) {
+  const plan made(of(4099), on_cuda());
+  (void)run(made);
+  compiler_->why_not.clear();
+  (void)run(made);
+  ballast::cuda::forget_idle_states();
+  const int with = device_->alive;
+  const plan alone(of(4099), on_cuda());
+  EXPECT_EQ(device_->alive, with);
+  {
+    ballast::cuda::forget_idle_states();
+    const plan direct(of(4099), on_cuda());
+    (void)run(direct);
+    EXPECT_EQ(device_->alive, with + 1) << "the second plan's workspace, and nothing else is held";
+  }
+}
+
 }  // namespace
 }  // namespace ballast::fft

@@ -1,5 +1,6 @@
 // Schedules: lengths become passes that fit the device, passes touch every element once, two passes in one launch depend on nothing else.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -10,8 +11,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "core/counter_rng.hpp"
 #include "fft/cuda/choose_policy.hpp"
+#include "fft/cuda/common.hpp"
 #include "fft/cuda/exchange.hpp"
+#include "fft/cuda/general.hpp"
 #include "fft/cuda/kernels.hpp"
 #include "fft/cuda/radices.hpp"
 #include "fft/cuda/schedule.hpp"
@@ -22,12 +26,14 @@
 namespace ballast::fft::cuda {
 namespace {
 
-schedule scheduled(const problem& p, direction way, const capabilities& device, check_form check = check_form::verify_before_store) {
+schedule scheduled(const problem& p, direction way, const capabilities& device, check_form check = check_form::verify_before_store,
+                   bool general = false) {
   schedule_request wanted;
   wanted.shape = resolve(p);
   wanted.precision = p.precision;
   wanted.direction = way;
   wanted.check = check;
+  wanted.general = general;
   return make_schedule(wanted, device);
 }
 
@@ -92,14 +98,15 @@ TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
       {{67}, 4, {{4}, 1}, {}},
       {{5, 1}, 4, {}, {}},
   };
-  for (const capabilities* device : {&hopper(), &static_cast<const capabilities&>(little)}) {
+  for (const capabilities* device : {&hopper(), &static_cast<const capabilities&>(little), &ampere()}) {
+    const bool general = device == &ampere();
     for (const layouts& c : cases) {
       for (const kind what : {kind::c2c, kind::r2c, kind::c2r}) {
         problem p{.kind = what, .shape = c.shape, .batch = c.batch, .input = c.in, .output = c.out};
         SCOPED_TRACE(fmt::format("{} on {} bytes", to_token(p, natural_direction(what)), device->shared_per_block));
         const geometry g = resolve(p);
         schedule made;
-        ASSERT_NO_THROW(made = scheduled(p, natural_direction(what), *device));
+        ASSERT_NO_THROW(made = scheduled(p, natural_direction(what), *device, check_form::verify_before_store, general));
         // The signal of the element at each place.
         const auto elements_of = [&](const side& s) {
           std::map<std::int64_t, std::int64_t> signal;
@@ -170,6 +177,82 @@ TEST(cuda_fft_schedule, passes_touch_every_element_once_and_know_its_signal) {
       }
     }
   }
+}
+
+// Thousands of random problems of every kind, precision, number of axes, layout and direction are passes of general kernels, all of which
+// are in the bundle, and each pass has only forms that these kernels read from their argument.
+TEST(cuda_fft_schedule, general_kernels_serve_every_problem) {
+  std::set<std::string> served, bundled;
+  for (const ballast::cuda::kernel_request& each : general_kernels()) bundled.insert(each.expression);
+  EXPECT_EQ(bundled.size(), 44u);
+  for (const capabilities* device : {&ampere(), &hopper()}) {
+    std::set<std::string> common;
+    for (const ballast::cuda::kernel_request& each : common_kernels(*device)) common.insert(each.expression);
+    for (const std::string& each : bundled) EXPECT_TRUE(common.contains(each)) << each;
+  }
+  int split = 0, padded = 0, strided = 0;
+  for (std::uint64_t i = 0; i < 4000; ++i) {
+    const auto draw = [&](std::uint64_t stream) { return core::random_uniform(0x67656e, stream, i); };
+    const auto length = [&](std::uint64_t stream, double bits) { return static_cast<std::int64_t>(std::exp2(bits * draw(stream))); };
+    schedule_request wanted;
+    problem p;
+    p.kind = draw(0) < 0.4 ? kind::c2c : draw(0) < 0.7 ? kind::r2c : kind::c2r;
+    p.precision = wanted.precision = draw(1) < 0.5 ? precision::f32 : precision::f64;
+    const int axes = 1 + static_cast<int>(3 * draw(2));
+    for (int a = 0; a < axes; ++a) p.shape.push_back(length(3 + static_cast<std::uint64_t>(a), axes == 1 ? 28 : axes == 2 ? 13 : 8));
+    if (draw(6) < 0.2) p.shape.back() = std::int64_t{1} << static_cast<int>(28 * draw(7) / axes);
+    p.batch = length(8, 8);
+    if (draw(9) < 0.3) {  // signals side by side, or with gaps
+      ++strided;
+      for (layout* const side : {&p.input, &p.output}) {
+        std::int64_t stride = draw(10) < 0.5 ? 1 : p.batch;
+        side->strides.assign(p.shape.size(), 0);
+        for (std::size_t a = p.shape.size(); a-- > 0; stride *= p.shape[a] + 3) side->strides[a] = stride;
+        side->distance = draw(10) < 0.5 ? stride : 1;
+      }
+    }
+    wanted.shape = resolve(p);
+    wanted.direction = p.kind == kind::c2c && draw(11) < 0.5 ? direction::inverse : natural_direction(p.kind);
+    wanted.scaled = draw(12) < 0.5;
+    wanted.check = draw(13) < 0.5 ? check_form::none : check_form::verify_before_store;
+    wanted.general = true;
+    const capabilities& device = draw(14) < 0.5 ? ampere() : hopper();
+    SCOPED_TRACE(to_token(p, wanted.direction));
+    const schedule made = make_schedule(wanted, device);
+    bool scaled = false;
+    for (std::size_t at = 0; at < made.passes.size(); ++at) {
+      const pass& each = made.passes[at];
+      const line_policy& own = each.policy;
+      ASSERT_TRUE(own.general);
+      ASSERT_FALSE(each.pair);
+      const std::string expression = kernel_for(made, at, false).expression;
+      ASSERT_TRUE(bundled.contains(expression)) << expression;
+      served.insert(expression);
+      // The kernel's own policy and the forms in its argument are the policy again.
+      line_policy again = kernel_policy(own);
+      ASSERT_EQ(kernel_expression(again, false), expression);
+      const unsigned forms = forms_of(own);
+      again.inverse = (forms & k_form_inverse) != 0;
+      again.load = (forms & k_form_load_real) != 0   ? load_form::real
+                   : (forms & k_form_load_half) != 0 ? load_form::half
+                                                     : load_form::complex;
+      again.store = (forms & k_form_store_real) != 0 ? store_form::real : store_form::complex;
+      again.load_factor = own.load_factor == factor_form::none ? factor_form::none : factor_form::table;
+      again.store_factor = (forms & k_form_twiddles) != 0          ? factor_form::twiddle
+                           : own.store_factor == factor_form::none ? factor_form::none
+                                                                   : factor_form::table;
+      again.scaled = own.scaled, again.padded = own.padded, again.truncated = own.truncated;
+      again.source_unit = own.source_unit, again.target_unit = own.target_unit, again.flat = own.flat;
+      ASSERT_EQ(again, own);
+      ASSERT_LE(own.shared_bytes(), 48 << 10) << "what every device has";
+      scaled = scaled || own.scaled;
+      split += own.store_factor == factor_form::twiddle ? 1 : 0;
+      padded += own.padded ? 1 : 0;
+    }
+    ASSERT_EQ(scaled, wanted.scaled);
+  }
+  EXPECT_EQ(served, bundled) << "each kernel serves";
+  EXPECT_GT(std::min({split, padded, strided}), 500);
 }
 
 // A transform of reals of even length runs as a complex line of half the length, where alignment and check allow it and one pass suffices.

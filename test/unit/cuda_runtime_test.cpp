@@ -50,6 +50,7 @@ struct fake_state {
   int streams = 0;  // alive
   driver::result event_state = 0;
   int has_clusters = 1;
+  int capturing = 0;
   bool out_of_memory = false;
   driver::result launch_result = 0;
   driver::result load_result = 0;
@@ -164,6 +165,9 @@ driver::api make_api() {
       }
     }
     return k_success;
+  };
+  made.stream_capturing = [](driver::stream_handle stream, int* status) {
+    return *status = fake.capturing, stream == nullptr ? k_invalid_value : k_success;
   };
   made.stream_synchronize = [](driver::stream_handle) { return fake.calls.push_back("synchronize"), k_success; };
   made.parameter = [](driver::function, std::size_t index, std::size_t* offset, std::size_t* bytes) {
@@ -415,6 +419,14 @@ TEST_F(cuda_runtime, launches_with_several_arguments) {
   EXPECT_THAT(message<error>([&] { on->launch(plain, 1, &first, sizeof first, k_stream); }), HasSubstr("2 arguments, got 1"));
   const kernel_argument wrong[] = {{&first, sizeof first}, {&first, sizeof first}};
   EXPECT_THAT(message<error>([&] { on->launch(plain, 1, wrong, k_stream); }), HasSubstr("argument of 4 bytes, got 8"));
+}
+
+TEST_F(cuda_runtime, knows_a_stream_that_is_captured) {
+  const auto device = open();
+  EXPECT_FALSE(device->captured(k_stream));
+  fake.capturing = 1;
+  EXPECT_TRUE(device->captured(k_stream));
+  EXPECT_FALSE(device->captured(nullptr)) << "and does not ask about the default stream, which cannot be";
 }
 
 TEST_F(cuda_runtime, events_time_and_order_streams) {

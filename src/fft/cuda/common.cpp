@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "fft/cuda/choose_policy.hpp"
+#include "fft/cuda/general.hpp"
 #include "fft/cuda/kernels.hpp"
 #include "fft/cuda/schedule.hpp"
 #include "fft/problem.hpp"
@@ -84,12 +85,14 @@ std::vector<std::string> benchmark_problems() {
 
 std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::capabilities& device) {
   collection made(device);
+  for (ballast::cuda::kernel_request& each : general_kernels()) made.add(std::move(each));
   add_common(made);
   return made.take();
 }
 
 std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& device) {
   collection made(device);
+  for (ballast::cuda::kernel_request& each : general_kernels()) made.add(std::move(each));
   add_common(made);
   for (const std::string& problem : benchmark_problems()) {
     for (const check_form check : k_checks) made.add(problem, check);

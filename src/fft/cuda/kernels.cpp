@@ -2,6 +2,7 @@
 #include "fft/cuda/kernels.hpp"
 
 #include "cuda/expression.hpp"
+#include "fft/cuda/general.hpp"
 
 namespace ballast::fft::cuda {
 
@@ -41,6 +42,7 @@ std::string text_of(const line_policy& p) {
       .add("truncated", &l::truncated)
       .add("shared_source", &l::shared_source)
       .add("shared_target", &l::shared_target)
+      .add("general", &l::general)
       .add("transactions", &l::transactions)
       .add("length", &l::length)
       .add("lines", &l::lines)
@@ -65,11 +67,12 @@ std::string kernel_expression(const line_policy& p, bool instrumented) {
 
 ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrumented) {
   ballast::cuda::kernel_request made;
+  if (policy.general && policy != kernel_policy(policy)) return kernel_for(kernel_policy(policy), instrumented);
   made.header = policy.check == check_form::composite ? "fft/cuda/composite.cuh" : "fft/cuda/line.cuh";
   made.expression = kernel_expression(policy, instrumented);
   made.threads = policy.block();
   made.shared = policy.shared_bytes();
-  made.blocks = policy.min_blocks;
+  made.blocks = policy.general ? 0 : policy.min_blocks;
   made.cluster = policy.cluster;
   made.overlaps = true;
   // Strikes are calls, around which what a thread holds is kept in memory. Other kernels have no room for that.

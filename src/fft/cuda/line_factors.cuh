@@ -81,17 +81,34 @@ struct line_factors : line_place<P, Injector> {
   // The factor of output o at its store.
   __device__ __forceinline__ number factor(const void* table, int o, int line) const {
     const number* const words = static_cast<const number*>(table);
-    if constexpr (P.twiddles()) {
-      // No whole line has 2^32 points. A line beyond the last one has no factors.
-      const std::int64_t column = !P.folds() || valid(line) ? first_column + line : 0;
-      const std::uint32_t power = static_cast<std::uint32_t>(column) * static_cast<std::uint32_t>(o);
-      const number coarse = cached(words + (power >> a.fine_bits));
-      const number fine = cached(words + a.coarse_size + (power & ((1u << a.fine_bits) - 1)));
-      return coarse * fine;
+    if constexpr (P.general) {
+      return below::has(k_form_twiddles) ? twiddle(words, o, line) : entry(words, o, line);
+    } else if constexpr (P.twiddles()) {
+      return twiddle(words, o, line);
     } else {
-      // Lines beyond the last one are multiplied too where all lines are verified, but the table has no place for them.
-      const int there = k_verified && !valid(line) ? 0 : line;
-      return cached(words + target_position(o, there));
+      return entry(words, o, line);
+    }
+  }
+  __device__ __forceinline__ number twiddle(const number* words, int o, int line) const {
+    // No whole line has 2^32 points. A line beyond the last one has no factors.
+    const std::int64_t column = !P.folds() || valid(line) ? first_column + line : 0;
+    const std::uint32_t power = static_cast<std::uint32_t>(column) * static_cast<std::uint32_t>(o);
+    const number coarse = cached(words + (power >> a.fine_bits));
+    const number fine = cached(words + a.coarse_size + (power & ((1u << a.fine_bits) - 1)));
+    return coarse * fine;
+  }
+  __device__ __forceinline__ number entry(const number* words, int o, int line) const {
+    // Lines beyond the last one are multiplied too where all lines are verified, but the table has no place for them.
+    const int there = k_verified && !valid(line) ? 0 : line;
+    return cached(words + target_position(o, there));
+  }
+
+  // Whether outputs are multiplied by the factors of the next pass before the check, which then covers them.
+  __device__ __forceinline__ bool folds() const {
+    if constexpr (P.general && P.folds()) {
+      return below::has(k_form_twiddles);
+    } else {
+      return P.folds();
     }
   }
 

@@ -43,6 +43,22 @@ struct line_memory : line_real<P, Injector> {
 
   using below::below;
 
+  __device__ __forceinline__ number read_complex(std::int64_t at) const {
+    return ballast::cuda::load_data<P.shared_source>(static_cast<const number*>(a.in) + at);
+  }
+  __device__ __forceinline__ number read_real(std::int64_t at) const {
+    return {ballast::cuda::load_data<P.shared_source>(static_cast<const real*>(a.in) + at), real(0)};
+  }
+  // Elements beyond the half are conjugates of their mirror images. Imaginary parts that must be zero are ignored.
+  __device__ __forceinline__ number read_half(std::int64_t at, std::int64_t position) const {
+    const bool mirrored = 2 * position > a.whole;
+    const std::int64_t step = mirrored ? a.whole - 2 * position : 0;
+    number z = read_complex(at + step * a.unit);
+    if (mirrored) z.im = -z.im;
+    if (position == 0 || 2 * position == a.whole) z.im = real(0);
+    return z;
+  }
+
   // Element i of a line at `base`, for all forms in which it is not read as it lies: padded, real, half a spectrum, or times a factor.
   __device__ __forceinline__ number read(std::int64_t base, int i, int line) {
     const line_side& s = a.source;
@@ -53,20 +69,20 @@ struct line_memory : line_real<P, Injector> {
       if (position >= a.loaded) return z;
     }
     const std::int64_t at = base + i * (P.source_step != 0 ? P.source_step : s.element);
-    if constexpr (P.load == load_form::real) {
-      z.re = ballast::cuda::load_data<P.shared_source>(static_cast<const real*>(a.in) + at);
+    if constexpr (P.general) {
+      z = below::has(k_form_load_real) ? read_real(at) : below::has(k_form_load_half) ? read_half(at, position) : read_complex(at);
+    } else if constexpr (P.load == load_form::real) {
+      z = read_real(at);
     } else if constexpr (P.load == load_form::half) {
-      // Elements beyond the half are conjugates of their mirror images. Imaginary parts that must be zero are ignored.
-      const bool mirrored = 2 * position > a.whole;
-      const std::int64_t step = mirrored ? a.whole - 2 * position : 0;
-      z = ballast::cuda::load_data<P.shared_source>(static_cast<const number*>(a.in) + at + step * a.unit);
-      if (mirrored) z.im = -z.im;
-      if (position == 0 || 2 * position == a.whole) z.im = real(0);
+      z = read_half(at, position);
     } else {
-      z = ballast::cuda::load_data<P.shared_source>(static_cast<const number*>(a.in) + at);
+      z = read_complex(at);
     }
     z = swapped(z);
     if constexpr (P.load_factor == factor_form::table) {
+      if constexpr (P.general) {
+        if (a.load_table == nullptr) return z;
+      }
       const auto factor_at = [&](const void* table) { return cached(static_cast<const number*>(table) + position); };
       z = checked_product(z, factor_at(a.load_table), line, [&] { return factor_at(a.load_twin); });
     }
@@ -196,9 +212,11 @@ struct line_memory : line_real<P, Injector> {
         }
         number y = x[q * r + k];
         if constexpr (!below::k_verified && P.store_factor != factor_form::none && P.store_factor != factor_form::separated) {
-          number w = this->factor(this->a.store_table, j + k * stride, line);
-          if constexpr (q == 0 && k == 0) this->strike_factor(w);
-          y = this->checked_product(y, w, line, [&] { return this->factor(this->a.store_twin, j + k * stride, line); });
+          if (!P.general || this->a.store_table != nullptr) {
+            number w = this->factor(this->a.store_table, j + k * stride, line);
+            if constexpr (q == 0 && k == 0) this->strike_factor(w);
+            y = this->checked_product(y, w, line, [&] { return this->factor(this->a.store_twin, j + k * stride, line); });
+          }
         }
         const number z = swapped(y);
         if constexpr (P.mirrors()) {
@@ -206,6 +224,12 @@ struct line_memory : line_real<P, Injector> {
             ballast::cuda::store_data<P.shared_target>(to, number{z.re, real(0)});
             ballast::cuda::store_data<P.shared_target>(to + P.length * element, number{z.im, real(0)});
             return;
+          }
+        }
+        if constexpr (P.general) {
+          if (this->has(k_form_store_real)) {
+            const std::int64_t at = base + (j + k * stride) * element;
+            return ballast::cuda::store_data<P.shared_target>(static_cast<real*>(this->a.out) + at, z.re);
           }
         }
         if constexpr (P.store == store_form::real) {

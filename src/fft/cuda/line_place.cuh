@@ -121,9 +121,18 @@ struct line_place {
     launch.strike(count, where, inject::device_place{a.first_tile + tile, a.all_tiles, step, steps, thread, threads}, data);
   }
 
+  // Whether the argument of a general kernel has a form.
+  __device__ __forceinline__ bool has(argument_form form) const {
+    static_assert(P.general);
+    return (a.forms & form) != 0;
+  }
+
   // An inverse transform is a forward one with real and imaginary parts exchanged at load and at store.
-  static __device__ __forceinline__ number swapped(const number& z) {
-    if constexpr (P.inverse) {
+  __device__ __forceinline__ number swapped(const number& z) const {
+    if constexpr (P.general) {
+      const bool inverse = has(k_form_inverse);
+      return {inverse ? z.im : z.re, inverse ? z.re : z.im};
+    } else if constexpr (P.inverse) {
       return {z.im, z.re};
     } else {
       return z;

@@ -122,8 +122,11 @@ struct line_sums : line_exchange<P, Injector> {
     constexpr int half = weight_half(r);
     constexpr int stride = P.length / r;
     const int t = place_of(P.out_columns);
-    number step{};
-    if constexpr (P.folds()) step = conjugate(factor(a.store_twin, stride, line_of(P.out_columns)));
+    // A general kernel whose outputs have no factors sums as if all were 1.
+    number step{real(1), real(0)};
+    if constexpr (P.folds()) {
+      if (this->folds()) step = conjugate(factor(a.store_twin, stride, line_of(P.out_columns)));
+    }
     for (int v = 0; v < 4; ++v) sum[v] = 0;
     unrolled<P.butterflies(k_last)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
@@ -139,10 +142,12 @@ struct line_sums : line_exchange<P, Injector> {
           to = to + turned<r, k>(y[k]);
         });
       } else if constexpr (r <= 8) {
-        const number middle = conjugate(this->factor(this->a.store_twin, j + half * stride, this->line_of(P.out_columns)));
+        number middle{real(1), real(0)};
+        if (this->folds()) middle = conjugate(this->factor(this->a.store_twin, j + half * stride, this->line_of(P.out_columns)));
         low = middle * (conjugate(step) * lower<r, 0, half>(y, step));
         if constexpr (half < r) high = middle * upper<r, half, r - 1>(y, step);
       } else {
+        static_assert(!P.general);
         low = unfolded<0, half>(y, j, step);
         high = unfolded<half, r - half>(y, j, step);
       }

@@ -207,11 +207,13 @@ struct line_transform : line_sums<P, Injector> {
       multiply_separated();
     } else if constexpr (P.folds()) {
       const int line = line_of(P.out_columns);
-      outputs([&](auto at, int o, auto q, auto k) {
-        number w = factor(a.store_table, o, line);
-        if constexpr (decltype(q)::value == 0 && decltype(k)::value == 0) this->strike_factor(w);
-        this->x[decltype(at)::value] = this->x[decltype(at)::value] * w;
-      });
+      if (this->folds()) {
+        outputs([&](auto at, int o, auto q, auto k) {
+          number w = factor(a.store_table, o, line);
+          if constexpr (decltype(q)::value == 0 && decltype(k)::value == 0) this->strike_factor(w);
+          this->x[decltype(at)::value] = this->x[decltype(at)::value] * w;
+        });
+      }
     }
     strike(index<2 * P.butterflies(k_last) * P.radix[k_last]>{}, inject::site::fft_output, a.pass, a.passes, &x[0].re, lane(), P.lanes());
     if constexpr (k_summed) {
@@ -219,8 +221,8 @@ struct line_transform : line_sums<P, Injector> {
       if constexpr (P.folds() && !P.wide) arch::finish_first(square < real(0));
       sum_outputs(sum);
     }
-    if constexpr (k_verified && P.store_factor == factor_form::table) {
-      multiply_outputs();
+    if constexpr (k_verified && (P.store_factor == factor_form::table || P.general)) {
+      if (!P.general || (a.store_table != nullptr && !this->folds())) multiply_outputs();
       fail_if_doubted(sum[0]);
     }
     if constexpr (P.mirrors()) {

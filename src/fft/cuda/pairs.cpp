@@ -252,7 +252,7 @@ void override_pairing(pairing which) { chosen = which; }
 pairing chosen_pairing() { return chosen; }
 
 void pair_passes(schedule& made, const schedule_request& wanted, const ballast::cuda::capabilities& device) {
-  if (wanted.pairs == pairing::never || wanted.plain) return;
+  if (wanted.pairs == pairing::never || wanted.plain || wanted.general) return;
   if (wanted.check == check_form::composite || wanted.check == check_form::one_sided) return;
   auto& passes = made.passes;
   for (std::size_t i = 0; i + 1 < passes.size(); ++i) {

@@ -85,6 +85,7 @@ struct line_policy {
   bool truncated = false;      // elements at positions ≥ `stored` are not written
   bool shared_source = false;  // reads what other blocks of the same launch write: coherently, line_tile::shared_shift away
   bool shared_target = false;  // writes what other blocks of the same launch read
+  bool general = false;        // direction, forms, factors and scale are in the argument (line_arguments::forms): general.hpp
   int transactions = 1;        // composite: tiles that share one check
   int length = 1;
   int lines = 1;
@@ -255,6 +256,15 @@ using ballast::cuda::event_ring;
 using ballast::cuda::event_seal;
 using ballast::cuda::k_ring_events;
 
+// What a general kernel reads from its argument and others have in their policy.
+enum argument_form : unsigned {
+  k_form_inverse = 1,
+  k_form_load_real = 2,
+  k_form_load_half = 4,
+  k_form_store_real = 8,
+  k_form_twiddles = 16,  // the table at the store is that of factor_form::twiddle
+};
+
 struct line_arguments {
   const void* in;
   void* out;
@@ -284,6 +294,7 @@ struct line_arguments {
   int pass, passes;                  // this pass, for events; and of how many, for injection
   int first_stage, stages;           // injection: this pass's stages and
   int first_twiddle, twiddle_steps;  // twiddle products among those of all passes
+  unsigned forms;                    // line_policy::general: argument_form, added up. A factor is one if its table is not null
   double scale;
   double one[2];               // 1. Something that is computed twice is multiplied by these, so that no compiler computes it once
   double slope[2], offset[2];  // threshold: √(slope²‖x‖² + offset²), each kept twice

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "fft/cuda/general.hpp"
 #include "fft/cuda/kernels.hpp"
 #include "fft/cuda/tables.hpp"
 
@@ -35,8 +36,9 @@ std::string name_of(const geometry& shape, precision type, const transform_optio
     for (const std::int64_t stride : s.stride) add(stride);
     for (const std::int64_t number : {s.distance, std::int64_t{s.real}, s.extent}) add(number);
   }
-  for (const int number : {static_cast<int>(options.check), options.transactions, static_cast<int>(options.plain),
-                           static_cast<int>(options.pairs), options.tuned == &tuning_table::active() ? 1 : 0})
+  for (const int number :
+       {static_cast<int>(options.check), options.transactions, static_cast<int>(options.plain), static_cast<int>(options.general),
+        static_cast<int>(options.pairs), options.tuned == &tuning_table::active() ? 1 : 0})
     add(number);
   return text;
 }
@@ -102,6 +104,7 @@ schedule line_program<T>::scheduled(direction way, bool scaled, std::int64_t bat
   wanted.check = options_.check;
   wanted.transactions = options_.transactions;
   wanted.plain = options_.plain;
+  wanted.general = options_.general;
   wanted.tuned = options_.tuned;
   wanted.aligned = aligned;
   wanted.pairs = options_.pairs;
@@ -109,14 +112,23 @@ schedule line_program<T>::scheduled(direction way, bool scaled, std::int64_t bat
 }
 
 template <class T>
-const prepared& line_program<T>::prepare(direction way, bool scaled, std::int64_t batch, alignment aligned, bool instrumented) {
+std::vector<ballast::cuda::kernel_request> line_program<T>::missing(const form& wanted) {
   const std::lock_guard lock(mutex_);
-  auto& slot = prepared_[{way, scaled, batch, aligned, instrumented}];
+  if (const auto there = prepared_.find(wanted); there != prepared_.end() && there->second != nullptr) return {};
+  auto& list = missing_[wanted];
+  if (list.empty()) list = kernels_of(scheduled(wanted.way, wanted.scaled, wanted.batch, wanted.aligned), wanted.instrumented);
+  return list;
+}
+
+template <class T>
+const prepared& line_program<T>::prepare(const form& wanted) {
+  const std::lock_guard lock(mutex_);
+  auto& slot = prepared_[wanted];
   if (slot) return *slot;
-  schedule made = scheduled(way, scaled, batch, aligned);
+  schedule made = scheduled(wanted.way, wanted.scaled, wanted.batch, wanted.aligned);
   auto work = std::make_unique<prepared>();
   work->room = made.room;
-  work->batch = batch;
+  work->batch = wanted.batch;
   const auto twiddle_steps = [](const pass& each) { return each.policy.stages - 1 + (each.policy.multiplies_outputs() ? 1 : 0); };
   int stages = 0;
   int twiddles = 0;
@@ -124,7 +136,7 @@ const prepared& line_program<T>::prepare(direction way, bool scaled, std::int64_
     stages += each.policy.stages;
     twiddles += twiddle_steps(each);
   }
-  const std::vector<const ballast::cuda::kernel*> loaded = device_->load_all(kernels_of(made, instrumented));
+  const std::vector<const ballast::cuda::kernel*> loaded = device_->load_all(kernels_of(made, wanted.instrumented));
   auto next = loaded.begin();
   int stage = 0;
   int twiddle = 0;
@@ -150,6 +162,7 @@ const prepared& line_program<T>::prepare(direction way, bool scaled, std::int64_
     work->passes.push_back(std::move(one));
   }
   slot = std::move(work);
+  missing_.erase(wanted);
   return *slot;
 }
 
@@ -241,6 +254,11 @@ void line_program<T>::fill(prepared_pass& made) {
   a.unit = p.unit;
   a.loaded = p.loaded;
   a.stored = p.stored;
+  if (!policy.general) return;
+  constexpr std::int64_t all = std::numeric_limits<std::int64_t>::max();
+  if (!policy.padded) a.loaded = all;
+  if (!policy.truncated) a.stored = all;
+  a.forms = forms_of(policy);
 }
 
 template <class T>

@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <tuple>
 #include <vector>
 
 #include "cuda/device.hpp"
@@ -40,9 +39,22 @@ class line_program final : public ballast::cuda::shared_state {
  public:
   line_program(std::shared_ptr<ballast::cuda::device> on, const geometry& shape, const transform_options& options);
 
+  // What decides about the passes of a call.
+  struct form {
+    direction way;
+    bool scaled;
+    std::int64_t batch;
+    alignment aligned;
+    bool instrumented;
+
+    auto operator<=>(const form&) const = default;  // NOLINT(modernize-use-nullptr): as in tuning.hpp
+  };
+
   // Loads kernels and makes tables when it is first asked for these; may then take as long as a compiler. Thread-safe; the result lives as
   // long as the program.
-  const prepared& prepare(direction way, bool scaled, std::int64_t batch, alignment aligned, bool instrumented);
+  const prepared& prepare(const form& wanted);
+  // What prepare() would load; nothing if it has.
+  std::vector<ballast::cuda::kernel_request> missing(const form& wanted);
 
   check_form check() const noexcept { return options_.check; }
   // Signals that are transformed at a time.
@@ -73,7 +85,8 @@ class line_program final : public ballast::cuda::shared_state {
   std::mutex mutex_;
   std::map<std::pair<std::string, int>, std::shared_ptr<const ballast::cuda::device_table>> tables_;
   std::atomic<std::int64_t> table_bytes_ = 0;
-  std::map<std::tuple<direction, bool, std::int64_t, alignment, bool>, std::unique_ptr<prepared>> prepared_;
+  std::map<form, std::unique_ptr<prepared>> prepared_;
+  std::map<form, std::vector<ballast::cuda::kernel_request>> missing_;
 };
 extern template class line_program<float>;
 extern template class line_program<double>;

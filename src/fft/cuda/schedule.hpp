@@ -83,12 +83,13 @@ struct schedule_request {
   check_form check = check_form::none;
   int transactions = 1;  // of composite: tiles that share one check
   const tuning_table* tuned = &tuning_table::active();
-  bool plain = false;  // scheme v1: no swizzle, and the same parameters for every problem
+  bool plain = false;    // scheme v1: no swizzle, and the same parameters for every problem
+  bool general = false;  // of general kernels only (general.hpp)
   alignment aligned = {};
   pairing pairs = pairing::where_it_pays;
 };
 
-// The passes of a problem. Throws unsupported_error for lengths whose convolution is too long.
+// The passes of a problem. Throws unsupported_error for lengths whose convolution is too long, and for what `general` does not know.
 schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device);
 
 }  // namespace ballast::fft::cuda

@@ -4,9 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <mutex>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include <ballast/error.hpp>
 
 #include "abft/threshold.hpp"
 #include "cuda/device_call.hpp"
@@ -41,33 +49,73 @@ const char* name_of_check(std::uint32_t what) {
   return "fft";
 }
 
+// A program with the memory of its executions.
+template <class T>
+struct serving {
+  serving(const std::shared_ptr<ballast::cuda::device>& on, const geometry& shape, const transform_options& options)
+      : program(program_for<T>(on, shape, options)),
+        workspaces(on, ballast::cuda::k_ring_bytes + program->counter_bytes() + program->work_bytes() + program->copy_bytes()) {}
+
+  std::shared_ptr<line_program<T>> program;
+  ballast::cuda::workspace_pool workspaces;
+};
+
+// Whether general kernels may serve while those of the problem are compiled: not where a scheme or the tuner asks for certain kernels.
+bool may_be_general(const transform_options& options) {
+  return options.tuned == &tuning_table::active() && !options.plain && !options.general &&
+         (options.check == check_form::none || options.check == check_form::verify_before_store);
+}
+
+// $BALLAST_WAIT_FOR_KERNELS.
+bool waits_for_kernels() {
+  static const bool waits = [] {
+    const char* const value = std::getenv("BALLAST_WAIT_FOR_KERNELS");
+    return value != nullptr && *value != '\0' && std::string_view(value) != "0";
+  }();
+  return waits;
+}
+
 template <class T>
 class cuda_transform final : public device_transform {
  public:
   cuda_transform(std::shared_ptr<ballast::cuda::device> on, const geometry& shape, const transform_options& options)
       : device_transform(std::move(on), shape, precision_of<T>),
-        program_(program_for<T>(device_, shape, options)),
-        workspaces_(device_, ballast::cuda::k_ring_bytes + program_->counter_bytes() + program_->work_bytes() + program_->copy_bytes()) {}
+        options_(options),
+        best_(std::make_shared<const serving<T>>(device_, shape, options)) {}
 
-  std::int64_t workspace_bytes() const override { return workspaces_.bytes(); }
+  std::int64_t workspace_bytes() const override { return best_->workspaces.bytes(); }
 
  private:
   class flight;
+  using form = typename line_program<T>::form;
+  using server = std::shared_ptr<const serving<T>>;
 
   std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const call& how) const override;
+  std::unique_ptr<run::pending> start(const server& by, std::string why_general, const form& whole, const unsigned char* in,
+                                      unsigned char* out, const call& how) const;
+  std::string why_not_best(const form& whole, const call& how) const;
+  server general(const form& whole) const;
+  // Signals that do not fill a chunk come last.
+  static std::vector<form> chunks_of(const line_program<T>& program, form whole);
+  static std::vector<ballast::cuda::kernel_request> missing(line_program<T>& program, const form& whole);
 
-  std::shared_ptr<line_program<T>> program_;
-  ballast::cuda::workspace_pool workspaces_;
+  transform_options options_;
+  server best_;
+  mutable std::mutex mutex_;
+  mutable server general_;  // made when it is first needed
 };
 
 // One execution from its first launch until its report has been read.
 template <class T>
 class cuda_transform<T>::flight final : public run::pending {
  public:
-  flight(const cuda_transform& plan, const call& how)
+  flight(const cuda_transform& plan, server by, std::string why_general, const call& how)
       : plan_(plan),
-        program_(*plan.program_),
-        work_(plan.device_, plan.workspaces_.take(how.workspace, how.stream), how.injector, how.stream) {
+        by_(std::move(by)),
+        program_(*by_->program),
+        why_general_(std::move(why_general)),
+        work_(plan.device_, by_->workspaces.take(suits(how.workspace) ? how.workspace : std::span<std::byte>{}, how.stream), how.injector,
+              how.stream) {
     if (work_.fresh() && program_.counter_bytes() != 0) plan_.device_->zero(work_.memory(), program_.counter_bytes(), how.stream);
   }
 
@@ -77,6 +125,11 @@ class cuda_transform<T>::flight final : public run::pending {
   void collect(run::recorder& seen) override;
 
  private:
+  // The caller's workspace is what workspace_bytes() said. General kernels may need more.
+  bool suits(std::span<std::byte> given) const {
+    return by_ == plan_.best_ || static_cast<std::int64_t>(given.size()) >= by_->workspaces.bytes();
+  }
+
   // Where the parts of the workspace are for the chunk that is being launched.
   using places = std::array<unsigned char*, k_places>;
 
@@ -86,7 +139,9 @@ class cuda_transform<T>::flight final : public run::pending {
   void locate(const device_event& e, event_log::entry& out) const;
 
   const cuda_transform& plan_;
+  server by_;
   line_program<T>& program_;
+  std::string why_general_;
   device_call work_;
   std::vector<const prepared*> chunks_;
 };
@@ -118,7 +173,7 @@ void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_argumen
   a.events = work_.events();
   a.chunk = static_cast<int>(chunks_.size());
   a.repairs = run::repeats_of(how.protection);
-  a.scale = how.scale;
+  a.scale = p.policy.scaled ? how.scale : 1;
   const double factor = p.policy.scaled ? std::abs(how.scale) : 1;
   const double points = static_cast<double>(p.policy.length);
   const bool folds = p.policy.folds();
@@ -193,6 +248,7 @@ void cuda_transform<T>::flight::launch_lines(const prepared_pass& each, const pr
 template <class T>
 void cuda_transform<T>::flight::collect(run::recorder& seen) {
   seen.runs_on(plan_.device_->about().name);
+  if (!why_general_.empty()) seen.runs_general_kernels(why_general_);
   if (program_.check() == check_form::none) return work_.wait();
   // One comparison for each line of each pass; those of lines that were computed again are not known and not counted.
   for (const prepared* each : chunks_) {
@@ -221,23 +277,91 @@ void cuda_transform<T>::flight::locate(const device_event& e, event_log::entry& 
 }
 
 template <class T>
+auto cuda_transform<T>::chunks_of(const line_program<T>& program, form whole) -> std::vector<form> {
+  const std::int64_t rest = whole.batch % program.chunk();
+  whole.batch = program.chunk();
+  std::vector<form> made{whole};
+  whole.batch = rest;
+  if (rest != 0) made.push_back(whole);
+  return made;
+}
+
+template <class T>
+std::vector<ballast::cuda::kernel_request> cuda_transform<T>::missing(line_program<T>& program, const form& whole) {
+  std::vector<ballast::cuda::kernel_request> made;
+  for (const form& each : chunks_of(program, whole)) {
+    for (ballast::cuda::kernel_request& one : program.missing(each)) made.push_back(std::move(one));
+  }
+  return made;
+}
+
+// Why other kernels should compute this call; empty if those of the problem can, or if it is worth to wait for them.
+template <class T>
+std::string cuda_transform<T>::why_not_best(const form& whole, const call& how) const {
+  if (how.wait_for_kernels || !may_be_general(options_) || waits_for_kernels()) return "";
+  const std::vector<ballast::cuda::kernel_request> wanted = missing(*best_->program, whole);
+  if (wanted.empty()) return "";
+  if (!device_->captured(how.stream)) return device_->why_not_ready(wanted, true);
+  // Nothing can be loaded now. What has been is better than an error.
+  const std::lock_guard lock(mutex_);
+  return general_ != nullptr && missing(*general_->program, whole).empty() ? "they had not been loaded when a graph was captured" : "";
+}
+
+// General kernels for this call; null if they are not there either, or need a large part of the device's memory.
+template <class T>
+auto cuda_transform<T>::general(const form& whole) const -> server {
+  server made;
+  {
+    const std::lock_guard lock(mutex_);
+    if (general_ == nullptr) {
+      transform_options options = options_;
+      options.general = true;
+      try {
+        general_ = std::make_shared<const serving<T>>(device_, shape_, options);
+      } catch (const unsupported_error&) {  // the length is too long for a convolution of theirs
+        return nullptr;
+      }
+    }
+    made = general_;
+  }
+  constexpr std::int64_t k_part = 16;
+  if (made->program->work_bytes() > std::max(best_->program->work_bytes(), device_->about().memory / k_part)) return nullptr;
+  return device_->why_not_ready(missing(*made->program, whole), false).empty() ? made : nullptr;
+}
+
+template <class T>
 std::unique_ptr<run::pending> cuda_transform<T>::start(const unsigned char* in, unsigned char* out, const call& how) const {
-  const bool scaled = how.scale != 1;
-  const bool instrumented = how.injector.armed_sites() != 0;
   // Of every chunk: signals of an even number of bytes to a boundary stay on it.
   const auto on = [&](const void* data, const side& s, std::int64_t boundary) {
     return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(boundary) == 0 &&
            (shape_.batch == 1 || s.distance * width_of(s) % boundary == 0);
   };
   constexpr std::int64_t pair = 2 * sizeof(T);
-  const alignment aligned{on(in, shape_.input, 16), on(in, shape_.input, pair) && on(out, shape_.output, pair)};
-  const std::int64_t chunk = program_->chunk();
-  const prepared& full = program_->prepare(how.direction, scaled, chunk, aligned, instrumented);
-  const std::int64_t rest = shape_.batch % chunk;
-  const prepared* const tail = rest == 0 ? nullptr : &program_->prepare(how.direction, scaled, rest, aligned, instrumented);
-  auto made = std::make_unique<flight>(*this, how);
+  const form whole{how.direction, how.scale != 1, shape_.batch,
+                   alignment{on(in, shape_.input, 16), on(in, shape_.input, pair) && on(out, shape_.output, pair)},
+                   how.injector.armed_sites() != 0};
+  if (std::string why = why_not_best(whole, how); !why.empty()) {
+    try {
+      if (const server by = general(whole)) return start(by, std::move(why), whole, in, out, how);
+    } catch (const std::bad_alloc&) {  // those of the problem may need less memory
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    general_ = nullptr;  // its memory, which calls that are not done still hold
+  }
+  return start(best_, "", whole, in, out, how);
+}
+
+template <class T>
+std::unique_ptr<run::pending> cuda_transform<T>::start(const server& by, std::string why_general, const form& whole,
+                                                       const unsigned char* in, unsigned char* out, const call& how) const {
+  const std::int64_t chunk = by->program->chunk();
+  std::vector<const prepared*> chunks;
+  for (const form& each : chunks_of(*by->program, whole)) chunks.push_back(&by->program->prepare(each));
+  auto made = std::make_unique<flight>(*this, by, std::move(why_general), how);
   for (std::int64_t first = 0; first < shape_.batch; first += chunk) {
-    made->launch(first + chunk <= shape_.batch ? full : *tail,
+    made->launch(first + chunk <= shape_.batch ? *chunks.front() : *chunks.back(),
                  const_cast<unsigned char*>(in) + first * shape_.input.distance * width_of(shape_.input),
                  out + first * shape_.output.distance * width_of(shape_.output), how);
   }

@@ -17,6 +17,7 @@ struct transform_options {
   const tuning_table* tuned = &tuning_table::active();  // outlives the transform
   bool plain = false;                                   // no swizzle, and the same parameters for every problem
   pairing pairs = chosen_pairing();
+  bool general = false;  // of general kernels only (general.hpp)
 };
 
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, const transform_options& options);

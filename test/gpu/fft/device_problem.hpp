@@ -40,6 +40,7 @@ inline execution on_gpu(protection guard, const std::string& scheme = {}, const 
   how.scheme = scheme;
   how.faults = faults;
   how.throw_on_uncorrectable = false;
+  how.wait_for_kernels = true;  // what is timed and verified are the kernels of the problem
   return how;
 }
 

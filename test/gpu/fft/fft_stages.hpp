@@ -21,7 +21,8 @@ int sanitize(const settings& wanted, const time_limit& limit);
 int bench(const settings& wanted, const time_limit& limit);
 // Rows of type "fault": what the repair of one fault costs. Only over the instrumented library.
 int repairs(const settings& wanted, const time_limit& limit);
-// Rows of type "first call": seconds until the first result of a problem that is new, and until the same plan is made and enqueued again.
+// Rows of type "first call": seconds until the first result of a problem that is new, whether general kernels computed it, seconds until
+// those of the problem took over, and until the same plan is made and enqueued again.
 int first_calls(const settings& wanted, const time_limit& limit);
 // Rows of type "strike": what becomes of single bits that change behind single instructions; "strike place": where those fell that no check
 // saw.
