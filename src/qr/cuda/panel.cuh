@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
       if (l == 0) even[i] = x;
     }
   }
-  __syncthreads();  // the slab is there
+  team_sync<Blocks>();  // the slab is there, and so are the blocks that are sent to
 
   // Dot products of the pivot's tail below row j with all columns, into part.
   const auto dots = [&](int j, const S* pivot) {
@@ -286,6 +286,7 @@ __global__ void __launch_bounds__(Threads) chain_kernel(const __grid_constant__ 
   S before = 0;  // tau of the reflector that is applied in this pass; the first one applies none
   std::int64_t applied = 0;
   double factor[k_vectors] = {};
+  team_sync<Blocks>();  // the blocks that are sent to are there
   for (std::int64_t s = 0; s <= a.count; ++s) {
     const std::int64_t j = s == a.count ? 0 : a.last_first ? a.count - 1 - s : s;
     for (int q = 0; q < k_vectors; ++q) sum[q] = 0;

@@ -159,7 +159,7 @@ int time(const std::string& token, const time_limit& limit) {
         .add("token", token)
         .add("manner", "clean")
         .add("pass", false)
-        .add("wrong", "a false alarm: " + to_json(seen))
+        .add("wrong", "a false alarm: " + describe(seen))
         .print();
     ++failed;
   };

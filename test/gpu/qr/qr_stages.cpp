@@ -34,6 +34,15 @@ std::vector<std::string> timed_set(bool quick) {
   return made;
 }
 
+std::string describe(const report& seen) {
+  std::string text(to_string(seen.verdict));
+  for (std::size_t i = 0; i < seen.events.size() && i < 3; ++i) {
+    const event& each = seen.events[i];
+    text += "; " + each.site + " " + std::to_string(each.index) + ": " + std::to_string(each.residual / each.threshold) + " thresholds";
+  }
+  return text;
+}
+
 template <class T>
 std::vector<T> matrix_of(const qr::problem& what, std::uint64_t seed) {
   std::vector<T> made(static_cast<std::size_t>(what.m * what.n));

@@ -112,7 +112,7 @@ void accuracy(tally& seen, const std::string& token) {
     one_case now(seen, "accuracy", token, level == protection::off ? "off" : "correct");
     now.guarded([&] {
       const factored<T> made = factor(what, A, on(level));
-      now.expect(made.seen.verdict == verdict::clean && made.seen.detected == 0, "a false alarm: " + to_json(made.seen));
+      now.expect(made.seen.verdict == verdict::clean && made.seen.detected == 0, "a false alarm: " + describe(made.seen));
       now.expect(level == protection::off || made.seen.checks > 0, "no check was made");
       const auto [residual, orthogonality] = errors_of(what, A, made);
       now.line()
@@ -129,7 +129,7 @@ void accuracy(tally& seen, const std::string& token) {
     factored<T> made = factor(what, A, on());
     std::vector<T> Q = made.F;
     const report formed = qr::orgqr(column_major(Q.data(), what.m, what.n), std::span<const T>(made.tau), on());
-    now.expect(formed.verdict == verdict::clean && formed.detected == 0, "orgqr: a false alarm: " + to_json(formed));
+    now.expect(formed.verdict == verdict::clean && formed.detected == 0, "orgqr: a false alarm: " + describe(formed));
     double worst = 0;
     for (index j = 0; j < what.n; j += std::max<index>(1, what.n / 7)) {
       std::vector<double> e(static_cast<std::size_t>(what.m));
@@ -147,7 +147,7 @@ void accuracy(tally& seen, const std::string& token) {
       B[static_cast<std::size_t>(i)] = static_cast<T>(core::random_uniform(9, 0, static_cast<std::uint64_t>(i)));
     const std::vector<T> right = B;
     const report solved = qr::gels(column_major(G.data(), what.m, what.n), column_major(B.data(), what.m, index{1}), on());
-    now.expect(solved.verdict == verdict::clean && solved.detected == 0, "gels: a false alarm: " + to_json(solved));
+    now.expect(solved.verdict == verdict::clean && solved.detected == 0, "gels: a false alarm: " + describe(solved));
     std::vector<double> r(right.begin(), right.end());
     double most = 0;
     for (index j = 0; j < what.n; ++j) {
@@ -184,7 +184,7 @@ void clean(tally& seen, const std::string& token, int kind) {
   one_case now(seen, "clean", token, names[kind]);
   now.guarded([&] {
     const factored<T> made = factor(what, A, on());
-    now.expect(made.seen.verdict == verdict::clean && made.seen.detected == 0, "a false alarm: " + to_json(made.seen));
+    now.expect(made.seen.verdict == verdict::clean && made.seen.detected == 0, "a false alarm: " + describe(made.seen));
     const auto [residual, orthogonality] = errors_of(what, A, made);
     now.line().add("orthogonality", orthogonality);
     now.expect(orthogonality < 3 * k_bound, "Q is not orthogonal");
