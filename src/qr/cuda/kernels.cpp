@@ -80,6 +80,7 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
                .expression = expression(here.name, here.typed ? what == work::scan_double ? "double" : k_type<S> : ""),
                .threads = k_threads};
   if (what == work::copy) made.shared = 32 * 33 * static_cast<std::int64_t>(sizeof(S));
+  if (what == work::weigh) made.spills = made.stack = 16;  // the call of ldexp
   const std::int64_t widest = widest_panel<S>(on);
   if (what == work::form_t) made.shared = widest * widest * static_cast<std::int64_t>(sizeof(S));
   return made;
