@@ -52,6 +52,8 @@ TEST(cuda_fft_schedule, lengths_are_split_into_passes_that_fit) {
         if (convolves) {
           EXPECT_GE(whole, 2 * n - 1);
           EXPECT_LT(whole, 4 * n);
+          // Factors of 7 round more than what they save is worth.
+          EXPECT_TRUE(whole > 1024 || whole % 7 != 0);
           EXPECT_GT(prime_factors(n).back(), 13);
         }
         std::int64_t product = 1;

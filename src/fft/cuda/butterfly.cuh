@@ -85,18 +85,28 @@ __device__ __forceinline__ void butterfly(complex<T>* x) {
       x[2 * Stride] = {multiply_add(im, odd[0].im, c.re), multiply_add(-im, odd[0].re, c.im)};
       return;
     }
+    // Long sums are made of two parts, which rounds less than adding term by term.
+    constexpr int part = half < 5 ? half : half / 2;
     unrolled<half>([&](auto i) {
       constexpr int m = decltype(i)::value + 1;
       complex<T> c = first;
       complex<T> s = {T(0), T(0)};
+      complex<T> more_c = s;
+      complex<T> more_s = s;
       unrolled<half>([&](auto j) {
         constexpr int k = decltype(j)::value + 1;
         constexpr unit_root w = root_of_unity(m * k, Radix);
         constexpr T re = static_cast<T>(w.re);
         constexpr T im = static_cast<T>(w.im);
-        c = {multiply_add(re, even[k - 1].re, c.re), multiply_add(re, even[k - 1].im, c.im)};
-        s = {multiply_add(-im, odd[k - 1].im, s.re), multiply_add(im, odd[k - 1].re, s.im)};
+        complex<T>& to_c = k <= part ? c : more_c;
+        complex<T>& to_s = k <= part ? s : more_s;
+        to_c = {multiply_add(re, even[k - 1].re, to_c.re), multiply_add(re, even[k - 1].im, to_c.im)};
+        to_s = {multiply_add(-im, odd[k - 1].im, to_s.re), multiply_add(im, odd[k - 1].re, to_s.im)};
       });
+      if constexpr (part < half) {
+        c = c + more_c;
+        s = s + more_s;
+      }
       x[m * Stride] = c + s;
       x[(Radix - m) * Stride] = c - s;
     });
