@@ -89,6 +89,23 @@ std::uint64_t caller_of(void* context) {
   return 0;
 }
 
+// Whether code near `address` moves the vector register to a general one: VMOVQ, in the encodings of VEX and EVEX. An integer 0, as the
+// distance between two arrays may be, looks like a vector of zeros.
+bool moved_to_general(std::uint64_t address, int index) {
+  constexpr std::uint64_t near = 4096;
+  if (!within(g.own, address - near) || !within(g.own, address + near)) return false;
+  const auto* const code = reinterpret_cast<const unsigned char*>(address - near);
+  for (std::uint64_t i = 0; i + 6 <= 2 * near; ++i) {
+    const unsigned char* at = code + i;
+    const bool vex = at[0] == 0xc4 && (at[1] & 0x1f) == 1 && at[2] == 0xf9 && at[3] == 0x7e && at[4] >= 0xc0;
+    const bool evex = at[0] == 0x62 && (at[1] & 0x0f) == 1 && at[2] == 0xfd && at[3] == 0x08 && at[4] == 0x7e && at[5] >= 0xc0;
+    if (!vex && !evex) continue;
+    const int low = (at[vex ? 4 : 5] >> 3) & 7;
+    if (low + ((at[1] & 0x80) != 0 ? 0 : 8) + (evex && (at[1] & 0x10) == 0 ? 16 : 0) == index) return true;
+  }
+  return false;
+}
+
 void land(void* context) {
   general(context, REG_EFL) &= ~k_trap_flag;
   if (!at_work(context)) {
@@ -97,7 +114,8 @@ void land(void* context) {
   }
   g.shared->address = address_of(context);
   g.shared->caller = caller_of(context);
-  g.shared->integer = g.changes && flip(context, g.where);
+  const bool zero = g.changes && g.where.kind == register_kind::vector && g.where.bit < 64 && is_zero(context, g.where.index);
+  g.shared->integer = g.changes && (flip(context, g.where) || (zero && moved_to_general(address_of(context), g.where.index)));
   g.shared->landed = true;
   g.now = phase::landed;
 }

@@ -66,14 +66,19 @@ stored stored_at(const register_bit& place) {
 // The state of a thread as a handler finds it.
 class saved_state {
  public:
-  saved_state(unsigned char* state, std::size_t size) : state_(state), size_(size) {}
+  explicit saved_state(void* context) : state_(reinterpret_cast<unsigned char*>(static_cast<ucontext_t*>(context)->uc_mcontext.fpregs)) {
+    std::uint32_t magic = 0, size = 0;
+    std::memcpy(&magic, state_ + k_software_offset, sizeof magic);
+    std::memcpy(&size, state_ + k_software_offset + 16, sizeof size);
+    size_ = magic == k_extended ? size : k_present_offset;
+  }
 
   unsigned char* byte_of(const stored& place) { return state_ + begin(place.component) + place.bit / 8; }
   bool has(const stored& place) const { return begin(place.component) + place.bit / 8 < size_; }
 
   // A component in its initial state is all zero, whatever its area holds.
   bool present(int component) const {
-    return component == k_sse || ((word_at(k_present_offset) >> static_cast<unsigned>(component)) & 1U) != 0;
+    return component == k_sse || size_ == k_present_offset || ((word_at(k_present_offset) >> static_cast<unsigned>(component)) & 1U) != 0;
   }
   void make_present(int component) {
     if (!present(component)) std::memset(state_ + begin(component), 0, areas().size[static_cast<std::size_t>(component)]);
@@ -92,7 +97,7 @@ class saved_state {
     return made;
   }
   unsigned char* state_;
-  std::size_t size_;
+  std::size_t size_ = 0;
 };
 
 // Whether the vector register holds an integer or an address: 64 bits and zeros above, as a move from a general register leaves them, that
@@ -132,21 +137,25 @@ std::string name_of(const register_bit& place) {
   return (registers().vector_bits == 512 ? "zmm" : registers().vector_bits == 256 ? "ymm" : "xmm") + number + bit;
 }
 
+bool is_zero(void* context, int index) {
+  const saved_state all(context);
+  for (int bit = 0; bit < registers().vector_bits; bit += 64) {
+    if (all.word(stored_at({register_kind::vector, index, bit})) != 0) return false;
+  }
+  return true;
+}
+
 bool flip(void* context, const register_bit& place) {
   mcontext_t& saved = static_cast<ucontext_t*>(context)->uc_mcontext;
   if (place.kind == register_kind::general) {
     saved.gregs[k_general_places[place.index]] ^= static_cast<greg_t>(1ULL << static_cast<unsigned>(place.bit));
     return true;
   }
-  auto* const state = reinterpret_cast<unsigned char*>(saved.fpregs);
-  std::uint32_t magic = 0, size = 0;
-  std::memcpy(&magic, state + k_software_offset, sizeof magic);
-  std::memcpy(&size, state + k_software_offset + 16, sizeof size);
-  saved_state all(state, magic == k_extended ? size : k_present_offset);
+  saved_state all(context);
   const stored at = stored_at(place);
   if (!all.has(at)) std::abort();  // registers() has said that it is there
   const bool whole = place.kind == register_kind::vector && place.bit < 64 && holds_integer(all, place.index);
-  if (magic == k_extended) all.make_present(at.component);
+  all.make_present(at.component);
   *all.byte_of(at) ^= static_cast<unsigned char>(1U << (at.bit % 8));
   return whole;
 }

@@ -35,4 +35,7 @@ std::string name_of(const register_bit& place);  // "zmm5 bit 30", "r12 bit 3"
 // compilers keep general registers that they have no room for. May be called by a handler.
 bool flip(void* context, const register_bit& place);
 
+// Whether all of a vector register is zero in `context`: then its bits do not say whether it is a number or an integer.
+bool is_zero(void* context, int index);
+
 }  // namespace ballast::strike
