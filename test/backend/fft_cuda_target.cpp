@@ -126,9 +126,9 @@ const std::vector<run_of_case>& every_run() {
     std::size_t number = 0;
     for (fft_case each : host_cases()) {
       each.where = machine::general;
-      if (!test::sampled() || number++ % 8 == 0) add(each);
+      if (!test::sampled() || number++ % 24 == 0) add(each);
     }
-    EXPECT_GE(made.size(), special + (test::sampled() ? 20 : 200));
+    EXPECT_GE(made.size(), special + (test::sampled() ? 10 : 200));
     return made;
   }();
   return runs;

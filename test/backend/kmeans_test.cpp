@@ -559,6 +559,7 @@ TYPED_TEST(kmeans_backend, hard_data_are_not_refused) {
   // Long rows of equal terms.
   for (const std::int64_t n : {3000, 100000}) {
     for (const double value : {1.0, 0.1, 1e-3, 7.7}) {
+      if (test::sampled() && value != 0.1) continue;
       data_set<T> two{2, n, std::vector<T>(static_cast<std::size_t>(2 * n), T(0))};
       std::fill_n(two.values.begin() + n, n, static_cast<T>(value));
       expect_clean(two, 1, "two rows, one of them 0");
@@ -577,6 +578,7 @@ TYPED_TEST(kmeans_backend, hard_data_are_not_refused) {
   // One value of another order of magnitude: the others are the same beside it.
   for (const double outlier : sizeof(T) == 4 ? std::vector{1e15, -1e25, 1e37} : std::vector{1e15, -1e100, 1e170, 1e300}) {
     for (const std::int64_t k : {3, 9, 70}) {
+      if (test::sampled() && k != 9) continue;
       auto points = clouds<T>(900, 5, 9, 139);
       points.values[1234] = static_cast<T>(outlier);
       expect_clean(points, k, "one outlier");

@@ -19,6 +19,7 @@
 #include "fft/cuda/kernels.hpp"
 #include "fft/cuda/radices.hpp"
 #include "fft/cuda/schedule.hpp"
+#include "support/effort.hpp"
 #include "unit/cuda_fft_devices.hpp"
 
 namespace ballast::fft::cuda {
@@ -248,6 +249,7 @@ TEST(cuda_fft_policy, refuses_parts_that_do_not_fit_together) {
 TEST(cuda_fft_policy, candidates_for_clusters_are_policies) {
   for (const bool wide : {false, true}) {
     for (const int length : {8192, 16384, 32768, 65536}) {
+      if (test::sampled() && length != 16384) continue;
       line_request wanted;
       wanted.length = length;
       wanted.wide = wide;
@@ -292,6 +294,7 @@ TEST(cuda_fft_policy, candidates_for_clusters_are_policies) {
 
 TEST(cuda_fft_policy, candidates_of_the_tuner_are_policies) {
   for (const int length : {8, 60}) {
+    if (test::sampled() && length != 8) continue;
     for_every_request(length, [&](const line_request& wanted, const capabilities& device) {
       if (device.major != 9 || wanted.in_columns != wanted.out_columns) return;
       const auto all = candidates(wanted, device);
