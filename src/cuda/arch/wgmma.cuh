@@ -1,8 +1,9 @@
-// Matrix products of a warpgroup (four warps, 128 threads) with operands in shared memory: D of 64 × N += A of 64 × 8 · B of 8 × N, in
-// TF32. Both operands lie with k fastest: a row of A, or a column of B, is a row of 16, 32, 64 or 128 bytes in a group of eight.
+// Matrix products of a warpgroup (four warps, 128 threads): D of 64 × N += A of 64 × 8 · B of 8 × N, in TF32. B lies in shared memory, A
+// there or in registers. In shared memory k is fastest: a row of A, or a column of B, is a row of 16, 32, 64 or 128 bytes in a group of
+// eight.
 // Layer: foundation, device. sm_90a only. Source: the matrix descriptors and fragment layouts of the PTX ISA.
-// Order: fence_wgmma(d), products, commit_wgmma(), wait_wgmma(d); only then is d read or written, or an operand overwritten. Products on
-// the same d follow each other without a wait.
+// Order: fence_wgmma(d), products, commit_wgmma(), wait_wgmma(d); only then is d read or written, or an operand overwritten, be it in
+// registers. Products on the same d follow each other without a wait.
 #pragma once
 
 #include "cuda/arch/shared.cuh"
@@ -140,6 +141,35 @@ void wgmma_twin(const unsigned char* operands, int size) {
   }
 }
 
+// The same with A in registers.
+struct wgmma_rows_operand {
+  float* d;
+  std::uint32_t a[4];
+  matrix_descriptor b;
+  bool accumulate;
+};
+
+template <int N>
+void wgmma_rows_twin(const unsigned char* operands, int size) {
+  const auto of = [&](int thread) -> const wgmma_rows_operand& {
+    return *reinterpret_cast<const wgmma_rows_operand*>(operands + thread * size);
+  };
+  for (int row = 0; row < 64; ++row) {
+    const int first = row / 16 * 32 + row % 8 * 4;  // thread
+    const int upper = row % 16 / 8;
+    for (int column = 0; column < N; ++column) {
+      const wgmma_rows_operand& own = of(first + column % 8 / 2);
+      float& d = own.d[column / 8 * 4 + upper * 2 + column % 2];
+      double sum = own.accumulate ? d : 0;
+      for (int k = 0; k < 8; ++k) {
+        const double a = __uint_as_float(of(first + k % 4).a[k / 4 * 2 + upper] & ~0x1fffu);
+        sum = ::fma(a, wgmma_operand::element(own.b, column, k), sum);
+      }
+      d = static_cast<float>(sum);
+    }
+  }
+}
+
 }  // namespace detail
 #endif
 
@@ -227,6 +257,82 @@ __device__ __forceinline__ void wgmma_m64k8_tf32(float (&d)[N / 2], matrix_descr
 #else
   const detail::wgmma_operand own{d, a, b, accumulate};
   simt::product_begin(&own, sizeof(own), detail::wgmma_twin<N>, where);
+#endif
+}
+
+// The same with A in registers, numbers from to_tf32: a thread holds A at (16w + g, t), (16w + g + 8, t), (16w + g, t + 4) and
+// (16w + g + 8, t + 4). N: a multiple of 8, at most 128.
+template <int N>
+__device__ __forceinline__ void wgmma_m64k8_tf32(float (&d)[N / 2], const std::uint32_t (&a)[4], matrix_descriptor b,
+                                                 bool accumulate = true, place where = place::here()) {
+  static_assert(N % 8 == 0 && N >= 8 && N <= 128);
+#if BALLAST_DEVICE_CODE
+  static_cast<void>(where);
+  const int add = accumulate ? 1 : 0;
+  // clang-format off
+  // TEXTi, LISTi: the first 4 i elements of d, as the instruction names them and as operands.
+#define BALLAST_QUAD(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define BALLAST_TEXT1 "%0, %1, %2, %3"
+#define BALLAST_LIST1 BALLAST_QUAD(0)
+#define BALLAST_TEXT2 BALLAST_TEXT1 ", %4, %5, %6, %7"
+#define BALLAST_LIST2 BALLAST_LIST1, BALLAST_QUAD(4)
+#define BALLAST_TEXT3 BALLAST_TEXT2 ", %8, %9, %10, %11"
+#define BALLAST_LIST3 BALLAST_LIST2, BALLAST_QUAD(8)
+#define BALLAST_TEXT4 BALLAST_TEXT3 ", %12, %13, %14, %15"
+#define BALLAST_LIST4 BALLAST_LIST3, BALLAST_QUAD(12)
+#define BALLAST_TEXT5 BALLAST_TEXT4 ", %16, %17, %18, %19"
+#define BALLAST_LIST5 BALLAST_LIST4, BALLAST_QUAD(16)
+#define BALLAST_TEXT6 BALLAST_TEXT5 ", %20, %21, %22, %23"
+#define BALLAST_LIST6 BALLAST_LIST5, BALLAST_QUAD(20)
+#define BALLAST_TEXT7 BALLAST_TEXT6 ", %24, %25, %26, %27"
+#define BALLAST_LIST7 BALLAST_LIST6, BALLAST_QUAD(24)
+#define BALLAST_TEXT8 BALLAST_TEXT7 ", %28, %29, %30, %31"
+#define BALLAST_LIST8 BALLAST_LIST7, BALLAST_QUAD(28)
+#define BALLAST_TEXT9 BALLAST_TEXT8 ", %32, %33, %34, %35"
+#define BALLAST_LIST9 BALLAST_LIST8, BALLAST_QUAD(32)
+#define BALLAST_TEXT10 BALLAST_TEXT9 ", %36, %37, %38, %39"
+#define BALLAST_LIST10 BALLAST_LIST9, BALLAST_QUAD(36)
+#define BALLAST_TEXT11 BALLAST_TEXT10 ", %40, %41, %42, %43"
+#define BALLAST_LIST11 BALLAST_LIST10, BALLAST_QUAD(40)
+#define BALLAST_TEXT12 BALLAST_TEXT11 ", %44, %45, %46, %47"
+#define BALLAST_LIST12 BALLAST_LIST11, BALLAST_QUAD(44)
+#define BALLAST_TEXT13 BALLAST_TEXT12 ", %48, %49, %50, %51"
+#define BALLAST_LIST13 BALLAST_LIST12, BALLAST_QUAD(48)
+#define BALLAST_TEXT14 BALLAST_TEXT13 ", %52, %53, %54, %55"
+#define BALLAST_LIST14 BALLAST_LIST13, BALLAST_QUAD(52)
+#define BALLAST_TEXT15 BALLAST_TEXT14 ", %56, %57, %58, %59"
+#define BALLAST_LIST15 BALLAST_LIST14, BALLAST_QUAD(56)
+#define BALLAST_TEXT16 BALLAST_TEXT15 ", %60, %61, %62, %63"
+#define BALLAST_LIST16 BALLAST_LIST15, BALLAST_QUAD(60)
+#define BALLAST_PRODUCT(n, text, list, a0, a1, a2, a3, b0, p)                                                                    \
+  if constexpr (N == n) {                                                                                                        \
+    BALLAST_ASM_SM90A(                                                                                                           \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %" #p ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k8.f32.tf32.tf32 {" text             \
+        "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b0 ", p, 1, 1;\n}\n"                                                    \
+        : list                                                                                                                   \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits), "r"(add)                                                      \
+        : "memory");                                                                                                             \
+  }
+  BALLAST_PRODUCT(8, BALLAST_TEXT1, BALLAST_LIST1, 4, 5, 6, 7, 8, 9)
+  BALLAST_PRODUCT(16, BALLAST_TEXT2, BALLAST_LIST2, 8, 9, 10, 11, 12, 13)
+  BALLAST_PRODUCT(24, BALLAST_TEXT3, BALLAST_LIST3, 12, 13, 14, 15, 16, 17)
+  BALLAST_PRODUCT(32, BALLAST_TEXT4, BALLAST_LIST4, 16, 17, 18, 19, 20, 21)
+  BALLAST_PRODUCT(40, BALLAST_TEXT5, BALLAST_LIST5, 20, 21, 22, 23, 24, 25)
+  BALLAST_PRODUCT(48, BALLAST_TEXT6, BALLAST_LIST6, 24, 25, 26, 27, 28, 29)
+  BALLAST_PRODUCT(56, BALLAST_TEXT7, BALLAST_LIST7, 28, 29, 30, 31, 32, 33)
+  BALLAST_PRODUCT(64, BALLAST_TEXT8, BALLAST_LIST8, 32, 33, 34, 35, 36, 37)
+  BALLAST_PRODUCT(72, BALLAST_TEXT9, BALLAST_LIST9, 36, 37, 38, 39, 40, 41)
+  BALLAST_PRODUCT(80, BALLAST_TEXT10, BALLAST_LIST10, 40, 41, 42, 43, 44, 45)
+  BALLAST_PRODUCT(88, BALLAST_TEXT11, BALLAST_LIST11, 44, 45, 46, 47, 48, 49)
+  BALLAST_PRODUCT(96, BALLAST_TEXT12, BALLAST_LIST12, 48, 49, 50, 51, 52, 53)
+  BALLAST_PRODUCT(104, BALLAST_TEXT13, BALLAST_LIST13, 52, 53, 54, 55, 56, 57)
+  BALLAST_PRODUCT(112, BALLAST_TEXT14, BALLAST_LIST14, 56, 57, 58, 59, 60, 61)
+  BALLAST_PRODUCT(120, BALLAST_TEXT15, BALLAST_LIST15, 60, 61, 62, 63, 64, 65)
+  BALLAST_PRODUCT(128, BALLAST_TEXT16, BALLAST_LIST16, 64, 65, 66, 67, 68, 69)
+  // clang-format on
+#else
+  const detail::wgmma_rows_operand own{d, {a[0], a[1], a[2], a[3]}, b, accumulate};
+  simt::product_begin(&own, sizeof(own), detail::wgmma_rows_twin<N>, where);
 #endif
 }
 
