@@ -9,9 +9,10 @@ int main() {
   const auto print = [](const ballast::cuda::kernel_request& each) {
     std::printf("%s\t%s\n", each.header.c_str(), each.expression.c_str());
   };
-  for (const pass_problem& each : tested_passes()) {
+  for (const auto& [each, major] : tested_passes()) {
     for (const bool instrumented : {false, true}) {
-      const pass_policy chosen = choose_pass(each, simt::emulated_capabilities());
+      if (instrumented && (each.n != 20 || each.weighted)) continue;  // of those that faults strike
+      const pass_policy chosen = choose_pass(each, simt::emulated_capabilities(4, major));
       pass_policy labels = chosen;
       labels.sums = sum_memory::none;
       print(pass_request(each, chosen, instrumented));

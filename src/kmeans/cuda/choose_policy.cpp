@@ -9,21 +9,31 @@ namespace ballast::kmeans::cuda {
 
 namespace {
 
-constexpr int k_most_in_registers = 4;  // slabs
-constexpr int k_spills = 2560;          // bytes that a pass may spill
-constexpr int k_stack = 512;            // bytes of stack for its calls, and for those of an update
+constexpr std::int64_t k_most_column_bytes = 16 * 1024;  // of a panel, in shared memory
+constexpr int k_spills = 512;                            // bytes that a pass may spill
+constexpr int k_stack = 512;                             // bytes of stack for its calls, and for those of an update
 
 std::int64_t stride_of(const pass_problem& what) { return what.f64 ? padded_features<double>(what.n) : padded_features<float>(what.n); }
 int slab_of(const pass_problem& what) { return what.f64 ? k_slab<double> : k_slab<float>; }
+int slabs_of(const pass_problem& what) { return static_cast<int>(stride_of(what) / slab_of(what)); }
 
 std::int64_t shared_bytes(const pass_problem& what, const pass_policy& chosen) {
-  return what.f64 ? pass_shared_bytes<double>(chosen, what.k, what.n) : pass_shared_bytes<float>(chosen, what.k, what.n);
+  const panel_shape shape = shape_of(what, chosen);
+  return what.f64 ? pass_shared_bytes<double>(chosen, shape, what.n) : pass_shared_bytes<float>(chosen, shape, what.n);
 }
+
+// The largest of 4, 2 and 1 that divides this.
+int depth_of(int slabs) { return slabs % 4 == 0 ? 4 : slabs % 2 == 0 ? 2 : 1; }
 
 std::string text_of(const pass_policy& p) {
   return ballast::cuda::policy_text(p, "ballast::kmeans::cuda::pass_policy")
+      .add("unit", &pass_policy::unit, "ballast::kmeans::cuda::product_unit")
+      .add("panel", &pass_policy::panel, "ballast::kmeans::cuda::panel_memory")
       .add("slabs", &pass_policy::slabs)
       .add("tiles", &pass_policy::tiles)
+      .add("depth", &pass_policy::depth)
+      .add("slots", &pass_policy::slots)
+      .add("columns", &pass_policy::columns)
       .add("fragments", &pass_policy::fragments)
       .add("warps", &pass_policy::warps)
       .add("blocks", &pass_policy::blocks)
@@ -58,33 +68,50 @@ pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilit
   made.words = what.words;
   made.weighted = what.weighted;
   made.check = what.check;
-  const auto slabs = static_cast<int>(stride_of(what) / slab_of(what));
-  made.slabs = slabs <= k_most_in_registers ? slabs : 0;
-  made.fragments = made.slabs > 0 ? 1 : 2;
-  made.blocks = made.slabs == 1 || made.slabs == 2 ? 3 : 2;
+  const bool hopper = on.major == 9;
+  const int slabs = slabs_of(what);
+  made.unit = hopper && !what.f64 ? product_unit::warpgroup : product_unit::warp;
+  const bool group = made.unit == product_unit::warpgroup;
+  made.slabs = slabs <= (group ? 8 : what.f64 ? 16 : 4) ? slabs : 0;
+  made.fragments = what.f64 && made.slabs == 0 ? 2 : 1;
+  // Registers that a lane has for rows; what is left, for scores.
+  const int rows = (made.slabs > 0 ? made.slabs : 2 * depth_of(slabs)) * (what.f64 ? 4 : 8) * made.fragments;
+  const int most = group ? 12 : made.slabs > 0 ? 8 : 4;
+  // The largest group that wastes least.
   std::int64_t sections = 0;
   const std::int64_t tiles = needed_tiles(what, sections) + (what.check ? 1 : 0);
-  // The largest group that wastes least.
-  const int most = 4;
   std::int64_t least = tiles * 2;
-  for (int group = std::min<int>(most, static_cast<int>(tiles)); group >= 1; --group) {
-    const std::int64_t filled = (tiles + group - 1) / group * group;
+  for (int each = std::min<int>(most, static_cast<int>(tiles)); each >= 1; --each) {
+    const std::int64_t filled = (tiles + each - 1) / each * each;
     if (filled * 16 < least * 15) {
       least = filled;
-      made.tiles = group;
+      made.tiles = each;
     }
   }
-  made.sums = what.sums ? sum_memory::shared : sum_memory::none;
-  if (made.sums == sum_memory::shared && 2 * (shared_bytes(what, made) + 1024) > on.shared_per_multiprocessor) {
-    // One block, then: with as many warps as have room for their queues.
-    made.blocks = 1;
-    made.warps = 16;
-    if (shared_bytes(what, made) > on.shared_per_block) made.warps = 8;
-    if (shared_bytes(what, made) > on.shared_per_block) {
-      made.sums = sum_memory::global;
-      made.blocks = 2;
+  const int registers = rows + made.tiles * made.fragments * 4 + 64;
+  const int resident = registers <= 128 ? 16 : registers <= 168 ? 12 : 8;  // warps of a multiprocessor
+  const auto fits = [&](int blocks) { return blocks * (shared_bytes(what, made) + 1024) <= on.shared_per_multiprocessor; };
+  // From what is best on: panel and sums in shared memory, two blocks or one; the panel through a ring; sums in global memory.
+  const auto place = [&](panel_memory panel, sum_memory sums) {
+    made.panel = panel;
+    made.sums = sums;
+    made.depth = panel == panel_memory::ring || made.slabs == 0 ? depth_of(slabs) : made.slabs;
+    if (panel == panel_memory::ring) {
+      const int chunk = made.tiles * made.depth * k_slab_bytes;
+      made.slots = std::clamp(96 * 1024 / chunk, 4, k_most_slots);
     }
-  }
+    made.columns = std::int64_t{shape_of(what, made).tiles()} * 2 * k_tile_columns * (what.f64 ? 8 : 4) <= k_most_column_bytes;
+    for (const int blocks : {resident == 12 ? 3 : 2, 1}) {
+      made.blocks = blocks;
+      made.warps = resident / blocks;
+      if (fits(blocks)) return true;
+    }
+    return false;
+  };
+  const sum_memory sums = what.sums ? sum_memory::shared : sum_memory::none;
+  const panel_memory passing = hopper ? panel_memory::ring : panel_memory::global;
+  if (place(panel_memory::shared, sums) || place(passing, sums)) return made;
+  if (!place(panel_memory::shared, sum_memory::global)) place(passing, sum_memory::global);
   return made;
 }
 
@@ -95,6 +122,8 @@ panel_shape shape_of(const pass_problem& what, const pass_policy& chosen) {
   panel_shape made;
   made.k = static_cast<int>(what.k);
   made.slabs = static_cast<int>(stride_of(what) / slab_of(what));
+  made.group_tiles = chosen.tiles;
+  made.unit = chosen.unit;
   made.section_tiles = static_cast<int>((tiles + chosen.tiles - 1) / chosen.tiles * chosen.tiles);
   made.data_tiles = made.section_tiles - static_cast<int>(checks);
   const std::int64_t columns = made.section_columns();
@@ -110,6 +139,7 @@ ballast::cuda::kernel_request pass_request(const pass_problem& what, const pass_
   made.threads = 32 * chosen.warps;
   made.shared = shared_bytes(what, chosen);
   made.blocks = chosen.blocks;
+  made.overlaps = true;
   // Calls of the functions for rows that wait, and for what failed, cost registers around them; the loops over tiles spill little.
   made.spills = k_spills;
   made.stack = k_stack;
@@ -123,6 +153,7 @@ ballast::cuda::kernel_request update_request(const pass_problem& what, bool inst
   made.expression = ballast::cuda::kernel_expression("ballast::kmeans::cuda::update_kernel",
                                                      {what.f64 ? "double" : "float", text_of(chosen)}, instrumented);
   made.threads = chosen.threads;
+  made.overlaps = true;
   made.spills = 64;
   made.stack = k_stack;
   return made;

@@ -103,15 +103,14 @@ struct totals_work {
   static __device__ sums none() { return {{0, 0}, 0, 0}; }
   static __device__ void visit(const column_arguments<T>& a, std::int64_t row, int column, sums& to) {
     const element<T> e = read_element(a, row, column);
-    std::int32_t hi[Words], lo[Words];
-    const T step = step_of<T>(a.placed.bits);
+    std::int32_t word[Words];
     const T unit = load_again(a.placed.unit + column);
     if (a.given.weights == nullptr) {
-      split<Words>(e.product, unit, step, hi, lo);
+      split<Words>(e.product, unit, word);
     } else {
-      split<Words>(e.product, e.rest, unit, step, hi, lo);
+      split<Words>(e.product, e.rest, unit, word);
     }
-    for (int w = 0; w < Words; ++w) to.word[w] += static_cast<std::uint64_t>(word_of(hi[w], lo[w], a.placed.bits));
+    for (int w = 0; w < Words; ++w) to.word[w] += static_cast<std::uint64_t>(std::int64_t{word[w]});
     to.positive += e.product > 0 ? 1 : 0;
   }
   static __device__ void add(sums& to, const sums& more) {

@@ -198,16 +198,15 @@ __global__ void __launch_bounds__(k_row_threads) labelled_kernel(const __grid_co
     const bool weighted = p.weight != nullptr;
     const T w = weighted ? p.weight[row] : T(1);
     const double label = static_cast<double>(a.labels[row]);
-    const T step = step_of<T>(p.bits);
     const auto value = [&](int column, T product, T rest) {
-      std::int32_t hi[Words], lo[Words];
+      std::int32_t word[Words];
       if (weighted) {
-        split<Words>(product, rest, p.unit[column], step, hi, lo);
+        split<Words>(product, rest, p.unit[column], word);
       } else {
-        split<Words>(product, p.unit[column], step, hi, lo);
+        split<Words>(product, p.unit[column], word);
       }
       double sum = 0;
-      for (int i = Words; i-- > 0;) sum += static_cast<double>(word_of(hi[i], lo[i], p.bits)) * word_value(p.bits, i);
+      for (int i = Words; i-- > 0;) sum += static_cast<double>(word[i]) * word_value(i);
       return sum / static_cast<double>(p.unit[column]);
     };
     double projection = 0;

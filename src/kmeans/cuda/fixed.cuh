@@ -1,8 +1,6 @@
-// Numbers in fixed point: a coordinate, or its product with a weight, as the limbs and words of fixed.hpp.
+// Numbers in fixed point: a coordinate, or its product with a weight, as the words and limbs of fixed.hpp.
 // Layer: backend "cuda" of K-Means, device code. Pure functions: the same operands give the same bits in every kernel, so sums that are
-// made from two loads of the same number agree exactly. Roundings are additions of 1.5 · 2^(bits of the fraction): the sum's last bits are
-// the integer, in two's complement. No conversion instruction is needed, of which a multiprocessor does 16 in a cycle where it does 128
-// additions.
+// made from two loads of the same number agree exactly.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +20,12 @@ __device__ __forceinline__ double product_rest(double w, double x, double produc
 __device__ __forceinline__ float rounded_product(float w, float x) { return __fmul_rn(w, x); }
 __device__ __forceinline__ double rounded_product(double w, double x) { return __dmul_rn(w, x); }
 
-// The integer nearest to y, |y| ≤ 2^20, even ones at ties; y becomes what is left of it, exactly.
+// The integer nearest to y, |y| ≤ 2^30, even ones at ties; y becomes what is left of it, exactly: where an integer has more bits than y, y
+// is one.
 __device__ __forceinline__ std::int32_t take_integer(float& y) {
-  constexpr float magic = 0x1.8p23f;
-  const float sum = __fadd_rn(y, magic);
-  y = __fsub_rn(y, __fsub_rn(sum, magic));
-  return static_cast<std::int32_t>(ballast::cuda::bits(sum) - ballast::cuda::bits(magic));
+  const std::int32_t integer = __float2int_rn(y);
+  y = __fsub_rn(y, __int2float_rn(integer));
+  return integer;
 }
 __device__ __forceinline__ std::int32_t take_integer(double& y) {
   constexpr double magic = 0x1.8p52;
@@ -36,43 +34,35 @@ __device__ __forceinline__ std::int32_t take_integer(double& y) {
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(ballast::cuda::bits(sum)));
 }
 
-// The limbs of `value`: |value · unit| ≤ 2^B, `unit` a power of two, step = 2^B. Word w is hi[w] · 2^B + lo[w].
-// |hi[0]| ≤ 2^B, all other limbs are at most 2^(B−1).
+// The words of `value`, |value · unit| ≤ 2^30, `unit` a power of two.
 template <int Words, class T>
-__device__ __forceinline__ void split(T value, T unit, T step, std::int32_t (&hi)[Words], std::int32_t (&lo)[Words]) {
+__device__ __forceinline__ void split(T value, T unit, std::int32_t (&word)[Words]) {
   T y = value * unit;
-#pragma unroll
-  for (int w = 0; w < Words; ++w) {
-    if (w > 0) y *= step;
-    hi[w] = take_integer(y);
-    y *= step;
-    lo[w] = take_integer(y);
+  word[0] = take_integer(y);
+  if constexpr (Words == 2) {
+    y *= static_cast<T>(1 << k_word_bits);
+    word[1] = take_integer(y);
   }
 }
 
-// The limbs of value + rest, |rest| at most half a unit in the last place of `value`: of a product with its rest, to the last limb's unit.
-// |hi[0]| ≤ 2^B, the others are at most 2^B, too.
+// The words of value + rest, |rest| at most half a unit in the last place of `value`: of a product with its rest.
 template <int Words, class T>
-__device__ __forceinline__ void split(T value, T rest, T unit, T step, std::int32_t (&hi)[Words], std::int32_t (&lo)[Words]) {
-  split<Words>(value, unit, step, hi, lo);
-  std::int32_t rest_hi[Words], rest_lo[Words];
-  split<Words>(rest, unit, step, rest_hi, rest_lo);
+__device__ __forceinline__ void split(T value, T rest, T unit, std::int32_t (&word)[Words]) {
+  std::int32_t more[Words];
+  split<Words>(value, unit, word);
+  split<Words>(rest, unit, more);
 #pragma unroll
-  for (int w = 0; w < Words; ++w) {
-    hi[w] += rest_hi[w];
-    lo[w] += rest_lo[w];
-  }
+  for (int w = 0; w < Words; ++w) word[w] += more[w];
 }
 
-// hi · 2^bits + lo.
-__device__ __forceinline__ std::int64_t word_of(std::int32_t hi, std::int32_t lo, int bits) {
-  return static_cast<std::int64_t>(hi) * (std::int64_t{1} << bits) + lo;
+__device__ __forceinline__ std::int32_t upper_limb(std::int32_t word) { return word >> k_limb_bits; }
+__device__ __forceinline__ std::uint32_t lower_limb(std::int32_t word) {
+  return static_cast<std::uint32_t>(word) & ((1u << k_limb_bits) - 1);
 }
 
-// 2^bits as T: `step` of split.
-template <class T>
-__device__ __forceinline__ T step_of(int bits) {
-  return static_cast<T>(1 << bits);
+// A sum of words from the sums of their limbs.
+__device__ __forceinline__ std::int64_t word_of(std::int32_t upper, std::uint32_t lower) {
+  return static_cast<std::int64_t>(upper) * (std::int64_t{1} << k_limb_bits) + lower;
 }
 
 }  // namespace ballast::kmeans::cuda

@@ -2,13 +2,11 @@
 // invariants of the sums hold exactly: no threshold.
 // Layer: backend "cuda" of K-Means, shared by host and kernels.
 //
-// A coordinate x of feature f is written as Words words, each of two limbs of B bits: with y = x · unit[f], |y| ≤ 2^B,
-//   hi = round(y), lo = round((y − hi) · 2^B), word = hi · 2^B + lo
-// and the next word from what is left, · 2^B again. unit[f] is a power of two. So x is kept to 2^(−2B·Words − 1) of its feature's largest
-// |x|. A sum over m points stays below 2^63: 2B + ⌈log2 m⌉ ≤ 62. Kernels add limbs in shared memory, up to k_flush_rows of them in 32 bits,
-// and words in global memory.
-// Precision: f32 has one word (40 bits for up to 2^22 points); f64, and f32 whose features have values 2^k_wide_ratio times their mean
-// size, have two.
+// A coordinate x of feature f is written as one or two words: with y = x · unit[f], |y| ≤ 2^30,
+//   word 0 = round(y), word 1 = round((y − word 0) · 2^30)
+// unit[f] is a power of two, so x is kept to 2^−31, or 2^−61, of its feature's largest |x|. A sum over 2^32 points fits into 64 bits.
+// Kernels add limbs of 16 bits in shared memory, up to k_flush_rows of them in 32 bits, and words in global memory.
+// Precision: f32 has one word; f64, and f32 whose features have values 2^k_wide_ratio times their mean size, have two.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +15,13 @@
 
 namespace ballast::kmeans::cuda {
 
-inline constexpr int k_flush_rows = 1024;  // |hi| ≤ 2^20, so as many fit into 31 bits
-inline constexpr int k_wide_ratio = 10;
+inline constexpr int k_word_bits = 30;
+inline constexpr int k_limb_bits = 16;
+inline constexpr int k_flush_rows = 1 << 15;  // |upper limb| < 2^15, 0 ≤ lower limb < 2^16
+inline constexpr int k_wide_ratio = 5;        // which leaves 25 bits to numbers of mean size, more than f32 has
 
-// B for m points.
-BALLAST_HD constexpr int limb_bits(std::int64_t m) {
-  int log = 0;
-  while (log < 62 && (std::int64_t{1} << log) < m) ++log;
-  const int bits = (62 - log) / 2;
-  return bits < 20 ? bits : 20;
-}
-
-// 2^−(B(2w + 1)): what one unit of word w is worth, times 1 / unit[f].
-BALLAST_HD constexpr double word_value(int bits, int word) {
-  double value = 1;
-  for (int i = 0; i < bits * (2 * word + 1); ++i) value *= 0.5;
-  return value;
-}
+// What one unit of word w is worth, times 1 / unit[f].
+BALLAST_HD constexpr double word_value(int word) { return word == 0 ? 1 : 1.0 / (1 << k_word_bits); }
 
 // The multiplier of word `w` of column `c` in the signature of a row: odd, so that a change of a single bit always shows.
 BALLAST_HD constexpr std::uint64_t signature_weight(std::int64_t c, int w) {

@@ -84,8 +84,8 @@ auto kernel_names<T>::facts(int words, bool instrumented) -> request {
   return {.header = "kmeans/cuda/rows.cuh",
           .expression = ballast::cuda::kernel_expression(kernel("facts_kernel"), {k_type<T>, std::to_string(words)}, instrumented),
           .threads = k_row_threads,
-          .shared = k_row_threads * std::int64_t{16 + 2 * static_cast<int>(sizeof(T)) + 8} +
-                    2 * static_cast<std::int64_t>(sizeof(block_squares))};
+          .shared =
+              k_row_threads * (static_cast<std::int64_t>(sizeof(row_facts<T>)) + 8) + 2 * static_cast<std::int64_t>(sizeof(block_squares))};
 }
 
 template <class T>

@@ -20,7 +20,7 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   const placed_points<T>& points = what_.points;
   problem_ = {sizeof(T) == 8, points.n, what_.k, points.words, points.weight != nullptr, what_.check, true};
   // Both kinds of passes share a panel: the group of tiles and the checks are the same.
-  with_sums_.policy = choose_pass(problem_, device_->about());
+  with_sums_.policy = what_.policy ? *what_.policy : choose_pass(problem_, device_->about());
   pass_problem labels = problem_;
   labels.sums = false;
   labels_only_.policy = with_sums_.policy;
@@ -35,12 +35,13 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   labels_only_.pass = made[1];
   update_ = made[2];
   for (kernels* each : {&with_sums_, &labels_only_}) {
-    const std::int64_t rows = std::int64_t{8} * (sizeof(T) == 4 ? 2 : 1) * each->policy.fragments * each->policy.warps;
+    const std::int64_t rows = pass_rows_of_block<T>(each->policy);
     each->blocks =
         std::clamp<std::int64_t>(device_->resident_blocks(*each->pass), 1, std::min(k_most_blocks, (points.m + rows - 1) / rows));
   }
 
   const std::int64_t k = what_.k, stride = points.stride, columns = std::int64_t{points.columns} * points.words;
+  const std::int64_t sums = std::int64_t{points.words} * sum_pitch(points.stride);  // of a cluster
   const auto size = static_cast<std::int64_t>(sizeof(T));
   std::int64_t end = 0;
   const auto take = [&](std::int64_t bytes) {
@@ -48,21 +49,23 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
     end += (bytes + 255) / 256 * 256;
     return begin;
   };
-  place_.packed = take(std::int64_t{shape_.tiles()} * shape_.slabs * 32 * k_vector<T> * size);
+  place_.packed = take(shape_.packed_bytes());
   place_.columns = take(std::int64_t{shape_.tiles()} * k_tile_columns * 2 * size);
   for (int i = 0; i < 2; ++i) {
     place_.rows[i] = take((k + 1) * stride * size);
     place_.twins[i] = take(k * stride * size);
-    place_.sums[i] = take((k + 1) * columns * 8);
+    place_.sums[i] = take((k + 1) * sums * 8);
     place_.members[i] = take((k + 1) * 8);
     place_.totals[i] = take(sizeof(pass_totals));
   }
   place_.limits = take(std::int64_t{shape_.sections} * 2 * static_cast<std::int64_t>(sizeof(section_limits<T>)));
   place_.bound = take(2 * static_cast<std::int64_t>(sizeof(score_bound<T>)));
   place_.column_sums = take((columns + 4) * 8);
-  place_.sections = take(std::int64_t{shape_.sections} * static_cast<std::int64_t>(sizeof(section_result)));
-  place_.ticket = take(4);
-  place_.factors = take(columns * 8);
+  const std::int64_t tiles = std::int64_t{shape_.sections} * shape_.data_tiles;
+  place_.tiles = take((tiles + shape_.sections) * static_cast<std::int64_t>(sizeof(tile_result)));
+  place_.checksums = take(tiles * stride * 8);
+  place_.tickets = take((shape_.sections + 1) * std::int64_t{4});
+  place_.factors = take(sums * 8);
   place_.inertia = take(k_most_blocks * 8);
   place_.state = take(sizeof(loop_state));
   place_.given = take(k * points.n * size);
@@ -70,11 +73,12 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   place_.bytes = end;
   memory_ = ballast::cuda::device_buffer(device_, end, call_.order());
   device_->zero(memory_.data(), end, call_.order());
-  std::vector<unsigned long long> factors;
+  std::vector<unsigned long long> factors(static_cast<std::size_t>(sums));
   for (int w = 0; w < points.words; ++w) {
-    for (int c = 0; c < points.columns; ++c) factors.push_back(signature_weight(c, w));
+    for (int c = 0; c < points.columns; ++c)
+      factors[static_cast<std::size_t>(w * sum_pitch(points.stride) + sum_place<T>(c, points.n, points.stride))] = signature_weight(c, w);
   }
-  device_->copy(at<void>(place_.factors), factors.data(), columns * 8, call_.order());
+  device_->copy(at<void>(place_.factors), factors.data(), sums * 8, call_.order());
   for (auto& each : labels_) each = ballast::cuda::device_buffer(device_, points.m * 4, call_.order());
 }
 
@@ -114,8 +118,9 @@ void lloyd<T>::launch_update(bool given, bool on_device, double tolerance) {
   a.expected = what_.expected;
   a.expected_members = what_.members;
   a.column_sums = at<unsigned long long>(place_.column_sums);
-  a.sections = at<section_result>(place_.sections);
-  a.ticket = at<std::uint32_t>(place_.ticket);
+  a.tiles = at<tile_result>(place_.tiles);
+  a.checksums = at<double>(place_.checksums);
+  a.tickets = at<std::uint32_t>(place_.tickets);
   a.inertia = given ? nullptr : at<double>(place_.inertia);
   a.inertia_count = inertia_blocks_;
   a.state = on_device ? at<loop_state>(place_.state) : nullptr;
@@ -123,7 +128,7 @@ void lloyd<T>::launch_update(bool given, bool on_device, double tolerance) {
   a.spread = what_.spread;
   a.events = call_.events();
   a.repeats = what_.repeats;
-  call_.launch(*update_, shape_.sections, a);
+  call_.launch(*update_, std::int64_t{shape_.sections} * shape_.data_tiles, a);
   rows_ = next;
 }
 
@@ -162,7 +167,7 @@ void lloyd<T>::set_centroids(const std::vector<T>& values, const std::vector<T>&
 // An update clears what the next pass adds to. The host may have done other passes since.
 template <class T>
 void lloyd<T>::clear_sums() {
-  device_->zero(at<void>(place_.sums[sums_]), (what_.k + 1) * what_.points.columns * what_.points.words * 8, call_.order());
+  device_->zero(at<void>(place_.sums[sums_]), (what_.k + 1) * sum_pitch(what_.points.stride) * what_.points.words * 8, call_.order());
   device_->zero(at<void>(place_.members[sums_]), (what_.k + 1) * 8, call_.order());
   device_->zero(at<void>(place_.totals[sums_]), sizeof(pass_totals), call_.order());
 }
@@ -176,8 +181,11 @@ void lloyd<T>::pass(bool sums) {
 template <class T>
 bool lloyd<T>::read_sums(cluster_sums& total) const {
   const placed_points<T>& points = what_.points;
-  const std::int64_t k = what_.k, columns = points.columns, words = points.words;
-  std::vector<unsigned long long> sums(static_cast<std::size_t>(k * columns * words)), members(static_cast<std::size_t>(k)),
+  const std::int64_t k = what_.k, columns = points.columns, words = points.words, pitch = sum_pitch(points.stride);
+  const auto sum_at = [&](std::int64_t j, std::int64_t w, std::int64_t c) {
+    return static_cast<std::size_t>((j * words + w) * pitch + sum_place<T>(static_cast<int>(c), points.n, points.stride));
+  };
+  std::vector<unsigned long long> sums(static_cast<std::size_t>(k * words * pitch)), members(static_cast<std::size_t>(k)),
       expected(static_cast<std::size_t>(columns * words));
   std::vector<T> unit(static_cast<std::size_t>(columns));
   pass_totals totals{};
@@ -196,7 +204,7 @@ bool lloyd<T>::read_sums(cluster_sums& total) const {
   for (std::int64_t j = 0; j < k; ++j) {
     for (std::int64_t w = 0; w < words; ++w) {
       for (std::int64_t c = 0; c < columns; ++c) {
-        const unsigned long long word = sums[static_cast<std::size_t>((j * words + w) * columns + c)];
+        const unsigned long long word = sums[sum_at(j, w, c)];
         found[static_cast<std::size_t>(w * columns + c)] += word;
         labelled += static_cast<unsigned long long>(j) * (word * signature_weight(c, static_cast<int>(w)));
       }
@@ -209,8 +217,7 @@ bool lloyd<T>::read_sums(cluster_sums& total) const {
     const auto value = [&](std::int64_t c) {
       double sum = 0;
       for (std::int64_t w = words; w-- > 0;)
-        sum += static_cast<double>(static_cast<long long>(sums[static_cast<std::size_t>((j * words + w) * columns + c)])) *
-               word_value(points.bits, static_cast<int>(w));
+        sum += static_cast<double>(static_cast<long long>(sums[sum_at(j, w, c)])) * word_value(static_cast<int>(w));
       return sum / static_cast<double>(unit[static_cast<std::size_t>(c)]);
     };
     for (std::int64_t f = 0; f < points.n; ++f) total.sums[j * points.n + f] = value(f);

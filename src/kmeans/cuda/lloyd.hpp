@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,7 +23,8 @@ struct lloyd_problem {
   std::uint64_t members = 0;                     // points of positive weight
   double spread = 0;                             // √(Σ‖x‖² / m)
   bool check = true;
-  int repeats = 0;  // abft::attempts; 0: detect only
+  int repeats = 0;                    // abft::attempts; 0: detect only
+  std::optional<pass_policy> policy;  // nothing: choose_pass
 };
 
 // How a stretch of iterations ended.
@@ -87,8 +89,8 @@ class lloyd {
   ballast::cuda::device_buffer memory_;
   ballast::cuda::device_buffer labels_[2];
   struct {
-    std::int64_t packed, columns, rows[2], twins[2], limits, bound, sums[2], members[2], totals[2], column_sums, sections, ticket, factors,
-        inertia, state, given, given_twin, bytes;
+    std::int64_t packed, columns, rows[2], twins[2], limits, bound, sums[2], members[2], totals[2], column_sums, tiles, checksums, tickets,
+        factors, inertia, state, given, given_twin, bytes;
   } place_{};
   int current_ = 0;    // of labels_
   int rows_ = 0;       // which rows the panel is made of

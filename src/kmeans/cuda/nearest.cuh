@@ -1,128 +1,134 @@
-// The nearest centroid of one point by distances from differences, by a whole warp: what decides where scores do not.
+// The nearest centroid of a point by distances from differences: what decides where scores do not.
 // Layer: backend "cuda" of K-Means, device code.
-// Contract: distances are compared in double, from coordinates as they are; the lowest index among equals.
+// Contract: distances are compared in double, from coordinates as they are; the lowest index among equals. All lanes of the warp call.
+// Rows of points and of centroids are padded with zeros to whole slabs.
 #pragma once
 
 #include <cstdint>
 
 #include "abft/threshold.hpp"
-#include "cuda/block/unroll.cuh"
+#include "cuda/arch/memory.cuh"
+#include "cuda/arch/thread.cuh"
 #include "kmeans/cuda/panel.hpp"
 
 namespace ballast::kmeans::cuda {
 
-using ballast::cuda::unrolled;
+// The sum over the four lanes of a point.
+template <class T>
+__device__ __forceinline__ T add_quad(T value) {
+  value += __shfl_xor_sync(0xffffffffu, value, 1);
+  return value + __shfl_xor_sync(0xffffffffu, value, 2);
+}
 
+// What one load of 16 bytes brings.
 template <class T>
-__device__ __forceinline__ T largest_distance() {
-  return sizeof(T) == 4 ? static_cast<T>(3e38) : static_cast<T>(1e308);
+struct features {
+  T at[k_vector<T>];
+};
+__device__ __forceinline__ features<float> load_features(const float* from) {
+  const float4 v = arch::load_table(reinterpret_cast<const float4*>(from));
+  return {{v.x, v.y, v.z, v.w}};
 }
-template <class T>
-__device__ __forceinline__ T smallest_normal() {
-  return sizeof(T) == 4 ? static_cast<T>(0x1p-126) : static_cast<T>(0x1p-1022);
+__device__ __forceinline__ features<double> load_features(const double* from) {
+  const double2 v = arch::load_table(reinterpret_cast<const double2*>(from));
+  return {{v.x, v.y}};
 }
-// ‖x − c‖² in double by a whole warp, the same in all lanes.
+
+// ‖x − c‖² in double, by each four lanes for theirs.
 template <class T>
-__device__ __forceinline__ double exact_distance(const T* x, const T* c, int n) {
+__device__ __forceinline__ double exact_distance(const T* x, const T* c, int stride) {
   double sum = 0;
-  for (int f = static_cast<int>(threadIdx.x % 32); f < n; f += 32) {
-    const double d = static_cast<double>(x[f]) - static_cast<double>(c[f]);
-    sum = fma(d, d, sum);
+  const int own = static_cast<int>(threadIdx.x % 4) * k_vector<T>;
+  for (int f = own; f < stride; f += k_slab<T>) {
+    const features<T> from = load_features(x + f), to = load_features(c + f);
+#pragma unroll
+    for (int v = 0; v < k_vector<T>; ++v) {
+      const double d = static_cast<double>(from.at[v]) - static_cast<double>(to.at[v]);
+      sum = fma(d, d, sum);
+    }
   }
-  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-  return sum;
+  return add_quad(sum);
 }
 
 struct nearest {
-  double distance;
-  int index;
+  double distance = 1e308;
+  int index = 0;
+
+  __device__ __forceinline__ void consider(double other, int j) {
+    if (other < distance || (other == distance && j < index)) distance = other, index = j;
+  }
 };
 
-// Sums over the lanes of each of 8 rows, of which each lane has Steps: the lanes 4g … 4g + 3 get row g's. With Steps < 8, lanes
-// 32 / (8 / Steps) apart have different rows.
-template <int Steps, class T>
-__device__ __forceinline__ T reduce_rows(T (&part)[Steps]) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  unrolled<3>([&](auto level) {
-    constexpr int half = 4 >> decltype(level)::value;  // rows that each lane keeps
-    constexpr int distance = 16 >> decltype(level)::value;
-    if constexpr (Steps > half) {
-      const bool upper = (lane & distance) != 0;
-#pragma unroll
-      for (int r = 0; r < half; ++r) {
-        const T keep = upper ? part[r + half] : part[r];
-        const T give = upper ? part[r] : part[r + half];
-        part[r] = keep + __shfl_xor_sync(0xffffffffu, give, distance);
-      }
-    }
-  });
-  T sum = part[0];
-  sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-  return sum + __shfl_xor_sync(0xffffffffu, sum, 1);
-}
-
-// Calls seen(j, ‖x − c_j‖²) for centroids in working precision, 8 at a time, each by the four lanes of a row; j = −1: none is left. Columns
-// 2t and 2t + 1 of each tile for the bits t of `which`.
-template <class T, class Seen>
-__device__ __forceinline__ void for_distances(const T* x, const T* rows, int n, int stride, int k, unsigned which, Seen&& seen) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  const int each = 2 * __popc(which);  // columns of a tile
-  const int count = (k + k_tile_columns - 1) / k_tile_columns * each;
-  const auto column = [&](int u) {
-    int t = 0;
-    for (int left = u % each / 2; t < 3; ++t) {
-      if ((which >> t & 1u) == 0) continue;
-      if (left == 0) break;
-      --left;
-    }
-    const int j = u / each * k_tile_columns + 2 * t + u % 2;
-    return u < count && j < k ? j : -1;
-  };
-  for (int first = 0; first < count; first += 8) {
-    const int own = column(first + lane / 4);
-    T part[8];
-    const T* c[8];
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      part[i] = 0;
-      c[i] = rows + static_cast<std::int64_t>(max(__shfl_sync(0xffffffffu, own, 4 * i), 0)) * stride;
-    }
-    for (int f = lane; f < n; f += 32) {
-      const T value = x[f];
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const T d = value - c[i][f];
-        part[i] = fma(d, d, part[i]);
-      }
-    }
-    seen(own, reduce_rows(part));
+// Centroid number u of those whose columns 2t and 2t + 1 of a tile the bits t of `lanes` name; −1: none.
+__device__ __forceinline__ int listed_column(unsigned lanes, int u, int k) {
+  const int each = 2 * __popc(lanes);
+  int t = 0;
+  for (int left = u % each / 2; t < 3; ++t) {
+    if ((lanes >> t & 1u) == 0) continue;
+    if (left == 0) break;
+    --left;
   }
+  const int j = u / each * k_tile_columns + 2 * t + u % 2;
+  return j < k ? j : -1;
 }
 
-// The nearest of all centroids, or of the columns of `which`, by a whole warp, the lowest index among equals; the same in all lanes. Those
-// whose distances in working precision are too close to tell are compared in double.
+// The nearest of the centroids that `lanes` names, by a whole warp for one point: the same in all lanes. Distances in working precision
+// tell which ones need to be compared in double.
 template <class T>
-__device__ __noinline__ nearest scan(const T* x, const T* rows, int n, int stride, int k, unsigned which) {
-  T least = largest_distance<T>();
-  for_distances(x, rows, n, stride, k, which, [&](int j, T distance) {
+__device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int k, unsigned lanes) {
+  constexpr int k_each = 4;  // centroids of four lanes at a time
+  const int g = static_cast<int>(threadIdx.x % 32 / 4), own = static_cast<int>(threadIdx.x % 4) * k_vector<T>;
+  const int count = (k + k_tile_columns - 1) / k_tile_columns * (2 * __popc(lanes));
+  // seen(centroid or −1, distance), by all lanes.
+  const auto for_all = [&](auto&& seen) {
+#pragma unroll 1
+    for (int first = 0; first < count; first += 8 * k_each) {
+      int j[k_each];
+      const T* c[k_each];
+      T part[k_each];
+#pragma unroll
+      for (int e = 0; e < k_each; ++e) {
+        const int u = first + 8 * e + g;
+        j[e] = u < count ? listed_column(lanes, u, k) : -1;
+        c[e] = rows + static_cast<std::int64_t>(max(j[e], 0)) * stride + own;
+        part[e] = 0;
+      }
+      for (int f = 0; f < stride; f += k_slab<T>) {
+        const features<T> from = load_features(x + own + f);
+#pragma unroll
+        for (int e = 0; e < k_each; ++e) {
+          const features<T> to = load_features(c[e] + f);
+#pragma unroll
+          for (int v = 0; v < k_vector<T>; ++v) {
+            const T d = from.at[v] - to.at[v];
+            part[e] = fma(d, d, part[e]);
+          }
+        }
+      }
+#pragma unroll
+      for (int e = 0; e < k_each; ++e) seen(j[e], add_quad(part[e]));
+    }
+  };
+  T least = sizeof(T) == 4 ? static_cast<T>(3e38) : static_cast<T>(1e308);
+  for_all([&](int j, T distance) {
     if (j >= 0) least = min(least, distance);
   });
-  for (int distance = 16; distance > 0; distance /= 2) least = min(least, __shfl_xor_sync(0xffffffffu, least, distance));
+  for (int distance = 4; distance < 32; distance *= 2) least = min(least, __shfl_xor_sync(0xffffffffu, least, distance));
   // Roundings of a difference, its square and the sums over the features of a lane and over lanes, all of positive numbers; for two of
   // them.
-  const T unit = static_cast<T>(abft::unit_roundoff<T>);
-  const T most = least + least * (2 * unit * static_cast<T>(n / 32 + 10)) + static_cast<T>(n) * smallest_normal<T>();
-  nearest best{1e308, 0};
-  for_distances(x, rows, n, stride, k, which, [&](int j, T distance) {
-    unsigned close = __ballot_sync(0xffffffffu, j >= 0 && distance <= most && threadIdx.x % 4 == 0);
-    while (close != 0) {
-      const int owner = __ffs(static_cast<int>(close)) - 1;
-      close &= close - 1;
-      const int candidate = __shfl_sync(0xffffffffu, j, owner);
-      const double exact = exact_distance(x, rows + static_cast<std::int64_t>(candidate) * stride, n);
-      if (exact < best.distance || (exact == best.distance && candidate < best.index)) best = {exact, candidate};
-    }
+  const T unit = static_cast<T>(abft::unit_roundoff<T>), tiny = sizeof(T) == 4 ? static_cast<T>(0x1p-126) : static_cast<T>(0x1p-1022);
+  const T most = least + least * (2 * unit * static_cast<T>(stride / 4 + 8)) + static_cast<T>(stride) * tiny;
+  nearest best;
+  for_all([&](int j, T distance) {
+    const bool close = j >= 0 && distance <= most;
+    if (!__any_sync(0xffffffffu, close)) return;
+    const double exact = exact_distance(x, rows + static_cast<std::int64_t>(max(j, 0)) * stride, stride);
+    if (close) best.consider(exact, j);
   });
+  for (int distance = 4; distance < 32; distance *= 2) {
+    const double other = __shfl_xor_sync(0xffffffffu, best.distance, distance);
+    best.consider(other, __shfl_xor_sync(0xffffffffu, best.index, distance));
+  }
   return best;
 }
 

@@ -1,11 +1,12 @@
 // The centroids of one pass as the kernels read them, what a pass adds up, and the state of the iterations on the device.
 // Layer: backend "cuda" of K-Means, shared by host and kernels.
 //
-// Scores: s_ij = x_i · c_j − ‖c_j‖² / 2, the largest of which marks the nearest centroid. A tile is 8 columns of scores. A section is
-// `data_tiles` tiles of centroids and, with checks, one check tile, whose columns are not centroids:
+// Scores: s_ij = x_i · c_j − ‖c_j‖² / 2, the largest of which marks the nearest centroid. A tile is 8 columns of scores; a group is the
+// tiles that a warp multiplies at a time. A section is some groups: tiles of centroids and, with checks, last a check tile, whose columns
+// are not centroids:
 //   0, 1, 2  the checksum centroid Σ_j w_j c̃_j of the section in three parts that tensor cores hold exactly (f64: two); column 0 starts at
-//            −Σ_j w_j ‖c_j‖² / 2
-//   3        the direction of placed_points::projection
+//            −Σ_j w_j ‖c_j‖² / 2. Their weights are −1, so that Σ w · score over the section's columns is 0 but for rounding
+//   3        the direction of placed_points::projection; weight 0
 //   4 … 7    0
 // c̃: what a tensor core sees of c. Columns beyond k have the weight 0 and a score that never wins.
 #pragma once
@@ -20,6 +21,10 @@ namespace ballast::kmeans::cuda {
 inline constexpr int k_tile_columns = 8;
 inline constexpr int k_most_data_tiles = 48;  // of a section
 inline constexpr int k_check_columns = 4;     // in use
+inline constexpr int k_slab_bytes = 512;      // of a slab of a tile
+
+// Who multiplies: a warp by mma, or four warps by wgmma. They read `packed` in different orders.
+enum class product_unit : int { warp, warpgroup };
 
 struct panel_shape {
   int k = 0;
@@ -27,11 +32,35 @@ struct panel_shape {
   int sections = 0;
   int section_tiles = 0;  // with the check tile
   int data_tiles = 0;     // of a section
+  int group_tiles = 1;
+  product_unit unit = product_unit::warp;
 
   BALLAST_HD constexpr int tiles() const { return sections * section_tiles; }
   // Centroids of a section, but for the last one.
   BALLAST_HD constexpr int section_columns() const { return data_tiles * k_tile_columns; }
+  BALLAST_HD constexpr std::int64_t packed_bytes() const { return std::int64_t{tiles()} * slabs * k_slab_bytes; }
 };
+
+// Where feature f of column c of a tile lies in `packed`: a group, slab by slab, each slab tile by tile. In a slab of a tile, with the
+// features V t + v of t = 0 … 3 and v < V = k_vector:
+//   warp        (c, t, v): lane 4c + t has its numbers in one load
+//   warpgroup   (v, c, t): two blocks of 8 columns × 16 bytes for each product
+template <class T>
+BALLAST_HD constexpr std::int64_t packed_place(const panel_shape& shape, int tile, int c, int f) {
+  constexpr int size = k_slab_bytes / static_cast<int>(sizeof(T));
+  const int group = tile / shape.group_tiles, slab = f / k_slab<T>, t = f % k_slab<T> / k_vector<T>, v = f % k_vector<T>;
+  const std::int64_t at = ((std::int64_t{group} * shape.slabs + slab) * shape.group_tiles + tile % shape.group_tiles) * size;
+  return at + (shape.unit == product_unit::warp ? (c * 4 + t) * k_vector<T> + v : (v * k_tile_columns + c) * 4 + t);
+}
+
+// Where the sum of column f of a cluster lies, in shared and in global memory: the four lanes of a row add neighbours. A cluster has
+// sum_pitch numbers (per word, and in shared memory per limb); the last four are for the weight, and shift the banks of the next cluster.
+template <class T>
+BALLAST_HD constexpr int sum_place(int f, int n, int stride) {
+  if (f == n) return stride;
+  return f / k_slab<T> * k_slab<T> + f % k_vector<T> * 4 + f % k_slab<T> / k_vector<T>;
+}
+BALLAST_HD constexpr int sum_pitch(int stride) { return stride + 4; }
 
 // The limits of one section, each the square of a bound: a residual ρ passes if ρ² ≤ slope · ‖x‖² + offset.
 template <class T>
@@ -39,26 +68,27 @@ struct section_limits {
   T row_slope = 0;
   T row_offset = 0;
   T projection_slope = 0;
-  T spare = 0;
   bool operator==(const section_limits&) const = default;
 };
 
 // The error of a score. A centroid that can be the nearest of x has ‖c‖ ≤ C = min(largest, 2‖x‖ + smallest): one that is farther out is
-// farther from x than the one with the smallest norm. For these |score − exact score| ≤ product · ‖x‖ C + sum · (‖x‖ + C) C.
+// farther from x than the one with the smallest norm. For these |score − exact score| ≤ (placed_points::rounding + product · ‖x‖) C + sum ·
+// (‖x‖ + C) C.
 template <class T>
 struct score_bound {
-  T product = 0;   // relative error of a product: roundings of the operands
+  T product = 0;   // the largest ‖c − tensor_rounded(c)‖ / ‖c‖, or a little more
   T sum = 0;       // of the sums over features
   T largest = 0;   // ‖c‖
   T smallest = 0;  // ‖c‖
+  T distance = 0;  // abft::kmeans_distance_limit
   bool operator==(const score_bound&) const = default;
 };
 
 // Device memory. Written by update (update.cuh).
 template <class T>
 struct panel {
-  T* packed;                  // tiles × slabs × 32 × k_vector: lane l has features k_vector · (l % 4) … of column l / 4
-  T* columns;                 // tiles × 8 × 2: start of the score, weight w in the row check
+  T* packed;                  // tiles × slabs × 512 bytes: packed_place
+  T* columns;                 // tiles × 2 × 8: where the scores start, then their weights w in the row check
   T* rows;                    // (k + 1) × stride: c as it is, another copy: what distances are computed from; the last row is 0
   section_limits<T>* limits;  // sections × 2: each twice
   score_bound<T>* bound;      // 2: twice

@@ -14,13 +14,21 @@ namespace ballast::kmeans::cuda {
 // Where a pass adds up the points of each cluster.
 enum class sum_memory : int { none, shared, global };
 
+// Where a block has the panel: in global memory; whole in shared memory; or in chunks that pass through it, in the order of `packed`.
+enum class panel_memory : int { global, shared, ring };
+
 struct pass_policy {
-  int slabs = 1;      // of x that a lane keeps in registers: those of a whole row; 0: rows are read again for each group of tiles
-  int tiles = 2;      // whose scores a warp computes at a time: a group. Divides panel_shape::section_tiles
-  int fragments = 1;  // matrix fragments of rows (16 in f32, 8 in f64) of a warp
-  int warps = 8;      // of a block
-  int blocks = 2;     // per multiprocessor, for the register budget
-  int words = 1;      // of a sum
+  product_unit unit = product_unit::warp;  // warpgroup: f32, one fragment, the panel in shared memory, warps in fours
+  panel_memory panel = panel_memory::global;
+  int slabs = 1;         // of x that a lane keeps in registers: those of a whole row; 0: rows are read again for each group of tiles
+  int tiles = 2;         // whose scores a warp computes at a time: a group. Divides panel_shape::section_tiles
+  int depth = 1;         // slabs of a group that are multiplied between two waits; a chunk of a ring. Divides panel_shape::slabs
+  int slots = 0;         // chunks of a ring
+  bool columns = false;  // of the panel are in shared memory
+  int fragments = 1;     // matrix fragments of rows (16 in f32, 8 in f64) of a warp
+  int warps = 8;         // of a block
+  int blocks = 2;        // per multiprocessor, for the register budget
+  int words = 1;         // of a sum
   sum_memory sums = sum_memory::shared;
   bool weighted = false;
   bool check = true;
@@ -33,10 +41,10 @@ struct pass_arguments {
   panel<T> centroids;
   std::int32_t* labels;          // m
   const std::int32_t* previous;  // m: of the pass before. May be `labels`
-  unsigned long long* sums;      // k × words × columns
+  unsigned long long* sums;      // k × words × sum_pitch
   unsigned long long* members;   // k
   pass_totals* totals;
-  const unsigned long long* factors;  // words × columns: signature_weight
+  const unsigned long long* factors;  // words × sum_pitch: signature_weight of the column at sum_place; else 0
   double* inertia;                    // of each block: Σ weight · ‖x − c‖²
   ballast::cuda::event_ring* events;
   const loop_state* state;  // null: no iterations on the device
@@ -44,20 +52,43 @@ struct pass_arguments {
 };
 
 inline constexpr int k_block_words = 8 * 32;  // of 8 bytes: what the warps of a block add up
+inline constexpr int k_barrier_bytes = 320;   // barriers of a ring, then how many rows each queue has
+inline constexpr int k_most_slots = 16;
 inline constexpr int k_postponed_bytes = 32;  // of a row in a queue
 
-// Rows that the queue of a warp has room for: those of three tiles, of which one may add each row twice.
+// Rows that a block works on at a time.
 template <class T>
-BALLAST_HD constexpr int pass_queue_rows(const pass_policy& p) {
-  return 3 * p.fragments * (sizeof(T) == 4 ? 16 : 8);
+BALLAST_HD constexpr int pass_rows_of_block(const pass_policy& p) {
+  return p.warps * p.fragments * (sizeof(T) == 4 ? 16 : 8);
 }
 
-// Bytes of dynamic shared memory: what the block adds up, the queues, limbs of the sums, members; of one more cluster for rows that wait.
+// Warps that share a queue of rows: four, which a product of a warpgroup brings together anyway.
+inline constexpr int k_team_warps = 4;
+// Rows that a queue has room for: those of three tiles, of which one may add each row twice.
 template <class T>
-constexpr std::int64_t pass_shared_bytes(const pass_policy& p, std::int64_t k, std::int64_t n) {
-  const std::int64_t pitch = padded_features<T>(n) + (p.weighted ? 1 : 0);
-  const std::int64_t always = k_block_words * 8 + std::int64_t{p.warps} * pass_queue_rows<T>(p) * k_postponed_bytes;
-  return always + (p.sums == sum_memory::shared ? (k + 1) * (pitch * 8 * p.words + 4) : 0);
+BALLAST_HD constexpr int pass_queue_rows(const pass_policy& p) {
+  return 3 * k_team_warps * p.fragments * (sizeof(T) == 4 ? 16 : 8);
+}
+
+// Bytes of shared memory for the panel: what is multiplied, then its columns.
+BALLAST_HD constexpr std::int64_t panel_bytes(const pass_policy& p, const panel_shape& shape) {
+  return p.panel == panel_memory::global   ? 0
+         : p.panel == panel_memory::shared ? shape.packed_bytes()
+                                           : std::int64_t{p.slots} * p.tiles * p.depth * k_slab_bytes;
+}
+template <class T>
+BALLAST_HD constexpr std::int64_t column_bytes(const pass_policy& p, const panel_shape& shape) {
+  return p.columns ? std::int64_t{shape.tiles()} * 2 * k_tile_columns * static_cast<std::int64_t>(sizeof(T)) : 0;
+}
+
+// Bytes of dynamic shared memory, in this order: the panel, what the block adds up, barriers, queues, limbs of the sums of k clusters and
+// of one more for rows that wait, members.
+template <class T>
+constexpr std::int64_t pass_shared_bytes(const pass_policy& p, const panel_shape& shape, std::int64_t n) {
+  const std::int64_t always = panel_bytes(p, shape) + column_bytes<T>(p, shape) + k_block_words * 8 + k_barrier_bytes +
+                              std::int64_t{p.warps / k_team_warps} * pass_queue_rows<T>(p) * k_postponed_bytes;
+  const std::int64_t pitch = sum_pitch(static_cast<int>(padded_features<T>(n)));
+  return always + (p.sums == sum_memory::shared ? (std::int64_t{shape.k} + 1) * (pitch * 8 * p.words + 4) : 0);
 }
 
 }  // namespace ballast::kmeans::cuda

@@ -20,7 +20,7 @@ BALLAST_HD constexpr std::int64_t padded_features(std::int64_t n) {
 }
 
 // Rows that are allocated and 0 behind the last point, so that kernels need not look where the points end before they load.
-inline constexpr std::int64_t k_row_block = 1024;
+inline constexpr std::int64_t k_row_block = 3072;  // a multiple of what blocks of 4, 8, 12 and 16 warps work on at a time
 BALLAST_HD constexpr std::int64_t padded_rows(std::int64_t m) { return (m + k_row_block - 1) / k_row_block * k_row_block; }
 
 // Device memory. Made by prepare (prepare.cuh) and constant over all iterations. Arrays of m have padded_rows(m) elements.
@@ -30,6 +30,7 @@ struct placed_points {
   const T* x;                      // m × stride, row-major, in the frame (contract.hpp), 0 behind feature n
   const T* weight;                 // m, in the frame; null: all 1
   const T* norm;                   // m: ‖x‖², rounded once
+  const T* rounding;               // m: ‖x − tensor_rounded(x)‖, or a little more
   const T* projection;             // m: Σ_f tensor_rounded(x_f) · direction_f (tensor.cuh), rounded once
   const std::uint64_t* signature;  // m: Σ_c Σ_w signature_weight(c, w) · word w of column c, modulo 2^64 (fixed.hpp)
   const T* unit;                   // stride + 1: powers of two for the columns; 1 for the rest
@@ -39,7 +40,6 @@ struct placed_points {
   int stride;   // padded_features(n)
   int columns;  // of the sums: n; n + 1 with weights: the products w · x, then w
   int words;    // of a sum: 1 or 2
-  int bits;     // limb_bits(m)
 };
 
 }  // namespace ballast::kmeans::cuda

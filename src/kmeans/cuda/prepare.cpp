@@ -128,17 +128,16 @@ void cuda_engine<T>::place_rows() {
   launch(names::place(false), names::place(true), (m_ + rows - 1) / rows * (placed_.stride / given.lanes), given);
 }
 
-// The unit of each column: the largest power of two with which its values keep within 2^bits. And how many words a sum needs.
+// The unit of each column: the largest power of two with which its values keep within 2^k_word_bits. And how many words a sum needs.
 template <class T>
 void cuda_engine<T>::choose_units() {
-  placed_.bits = limb_bits(m_);
   placed_.words = sizeof(T) == 8 ? 2 : 1;
   units_.clear();
   for (const column_sizes& each : sizes_) {
     int exponent = 0;
     if (each.largest > 0 && std::isfinite(each.largest)) {
       (void)std::frexp(each.largest, &exponent);  // largest ≤ 2^exponent
-      exponent = std::min(placed_.bits - exponent, std::numeric_limits<T>::max_exponent - 2);
+      exponent = std::min(k_word_bits - exponent, std::numeric_limits<T>::max_exponent - 2);
     }
     units_.push_back(std::ldexp(T(1), exponent));
     const double mean = each.size / static_cast<double>(m_);
@@ -158,6 +157,7 @@ void cuda_engine<T>::make_facts() {
   given.given = given_;
   given.placed = placed_;
   given.norm = static_cast<T*>(norm_.data());
+  given.rounding = static_cast<T*>(rounding_.data());
   given.projection = static_cast<T*>(projection_.data());
   given.signature = static_cast<std::uint64_t*>(signature_.data());
   given.squares = static_cast<block_squares*>(squares.data());
@@ -192,9 +192,11 @@ void cuda_engine<T>::place(const frame<T>& chosen) {
   if (weighted()) weight_ = rows(size);
   placed_.weight = static_cast<const T*>(weight_.data());
   norm_ = rows(size);
+  rounding_ = rows(size);
   projection_ = rows(size);
   signature_ = rows(8);
   placed_.norm = static_cast<const T*>(norm_.data());
+  placed_.rounding = static_cast<const T*>(rounding_.data());
   placed_.projection = static_cast<const T*>(projection_.data());
   placed_.signature = static_cast<const std::uint64_t*>(signature_.data());
   std::vector<T> direction(at(placed_.stride), T(0));
@@ -254,8 +256,7 @@ point_sums cuda_engine<T>::measure() {
   }
   const auto value = [&](std::int64_t c) {
     double sum = 0;
-    for (int w = placed_.words; w-- > 0;)
-      sum += static_cast<double>(static_cast<std::int64_t>(totals_[at(c)].word[w])) * word_value(placed_.bits, w);
+    for (int w = placed_.words; w-- > 0;) sum += static_cast<double>(static_cast<std::int64_t>(totals_[at(c)].word[w])) * word_value(w);
     return sum / static_cast<double>(units_[at(c)]);
   };
   for (std::int64_t f = 0; f < n_; ++f) {

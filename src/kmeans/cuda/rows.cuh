@@ -86,26 +86,17 @@ struct square_sum {
   __device__ __forceinline__ double value() const { return sum + rest; }
 };
 
-template <class T>
-struct row_facts {
-  std::uint64_t signature;
-  double square;
-  T norm;
-  T projection;
-};
-
 template <int Words, class T>
 __device__ __forceinline__ std::uint64_t word_signature(const placed_points<T>& p, int column, T product, T rest) {
-  std::int32_t hi[Words], lo[Words];
-  const T step = step_of<T>(p.bits);
+  std::int32_t word[Words];
   const T unit = p.unit[column];
   if (p.columns == p.n) {
-    split<Words>(product, unit, step, hi, lo);
+    split<Words>(product, unit, word);
   } else {
-    split<Words>(product, rest, unit, step, hi, lo);
+    split<Words>(product, rest, unit, word);
   }
   std::uint64_t sum = 0;
-  for (int w = 0; w < Words; ++w) sum += signature_weight(column, w) * static_cast<std::uint64_t>(word_of(hi[w], lo[w], p.bits));
+  for (int w = 0; w < Words; ++w) sum += signature_weight(column, w) * static_cast<std::uint64_t>(std::int64_t{word[w]});
   return sum;
 }
 
@@ -113,18 +104,23 @@ __device__ __forceinline__ std::uint64_t word_signature(const placed_points<T>& 
 template <int Words, class T, class Feature>
 __device__ __forceinline__ row_facts<T> facts_of(const placed_points<T>& p, T weight, Feature&& x) {
   const bool weighted = p.columns > p.n;
-  row_facts<T> made{0, 0, T(0), T(0)};
+  row_facts<T> made{0, 0, T(0), T(0), T(0)};
   square_sum<T> norm, projection;
+  double cut = 0;
   for (int f = 0; f < p.n; ++f) {
     const T value = x(f);
     const T product = weighted ? rounded_product(weight, value) : value;
     made.signature += word_signature<Words>(p, f, product, weighted ? product_rest(weight, value, product) : T(0));
     norm.add(value);
-    projection.add_product(tensor_rounded(value), p.direction[f]);
+    const T rounded = tensor_rounded(value);
+    projection.add_product(rounded, p.direction[f]);
+    const double off = static_cast<double>(value) - static_cast<double>(rounded);
+    cut = __fma_rn(off, off, cut);
   }
   if (weighted) made.signature += word_signature<Words>(p, p.n, weight, T(0));
   made.square = norm.value();
   made.norm = static_cast<T>(made.square);
+  made.rounding = static_cast<T>(sqrt(cut) * (1 + 0x1p-20));
   made.projection = static_cast<T>(projection.value());
   return made;
 }
@@ -164,6 +160,7 @@ __global__ void __launch_bounds__(k_row_threads)
     made[thread] = facts;
     a.signature[row] = facts.signature;
     a.norm[row] = facts.norm;
+    a.rounding[row] = facts.rounding;
     a.projection[row] = facts.projection;
   }
   __syncthreads();  // the facts are there
@@ -174,7 +171,7 @@ __global__ void __launch_bounds__(k_row_threads)
     const row_facts<T> again =
         facts_of<Words>(a.placed, weighted ? load_again(a.placed.weight + row) : T(1), [&](int f) { return load_again(x + f); });
     bool right = again.signature == load_again(a.signature + row) && alike(again.norm, load_again(a.norm + row)) &&
-                 alike(again.projection, load_again(a.projection + row));
+                 alike(again.rounding, load_again(a.rounding + row)) && alike(again.projection, load_again(a.projection + row));
     for (int f = a.placed.n; f < a.placed.stride; ++f) right = right && load_again(x + f) == 0;
     if (!right) flag(*a.flags, row);
     squares[other] = again.square;

@@ -133,11 +133,22 @@ struct block_squares {
   double largest;   // max ‖x‖²; NaN if one is
 };
 
+// The facts of one row (points.hpp), and its square in double.
+template <class T>
+struct row_facts {
+  std::uint64_t signature;
+  double square;
+  T norm;
+  T rounding;
+  T projection;
+};
+
 template <class T>
 struct facts_arguments {
   given_points<T> given;
   placed_points<T> placed;
   T* norm;
+  T* rounding;
   T* projection;
   std::uint64_t* signature;
   block_squares* squares;  // of each block

@@ -23,6 +23,7 @@ struct tensor;
 template <>
 struct tensor<float> {
   using vector = float4;
+  using pair = float2;
   static constexpr int k_halves = 2;  // groups of 8 rows in a fragment
   static constexpr int k_scores = 4;  // of a lane: (row g, column 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
 
@@ -30,23 +31,26 @@ struct tensor<float> {
   struct rows {
     std::uint32_t at[2][4];
   };
+  // The product cuts what lies below TF32's bits: so half of the last one is added, which rounds finite numbers as to_tf32 does.
+  __device__ static __forceinline__ std::uint32_t operand(float value) { return ballast::cuda::bits(value) + 0x1000u; }
   __device__ static __forceinline__ rows rounded(const vector (&of)[2]) {
-    using arch::to_tf32;
-    return {{{to_tf32(of[0].x), to_tf32(of[1].x), to_tf32(of[0].y), to_tf32(of[1].y)},
-             {to_tf32(of[0].z), to_tf32(of[1].z), to_tf32(of[0].w), to_tf32(of[1].w)}}};
+    return {{{operand(of[0].x), operand(of[1].x), operand(of[0].y), operand(of[1].y)},
+             {operand(of[0].z), operand(of[1].z), operand(of[0].w), operand(of[1].w)}}};
   }
-  __device__ static __forceinline__ void multiply_add(float (&scores)[4], const rows& a, const vector& column) {
+  __device__ static __forceinline__ void multiply_add(float* scores, const rows& a, const vector& column) {
     using ballast::cuda::bits;
+    auto& d = *reinterpret_cast<float(*)[4]>(scores);
     const std::uint32_t b0[2] = {bits(column.x), bits(column.y)};
-    arch::mma_m16n8k8_tf32(scores, a.at[0], b0);
+    arch::mma_m16n8k8_tf32(d, a.at[0], b0);
     const std::uint32_t b1[2] = {bits(column.z), bits(column.w)};
-    arch::mma_m16n8k8_tf32(scores, a.at[1], b1);
+    arch::mma_m16n8k8_tf32(d, a.at[1], b1);
   }
 };
 
 template <>
 struct tensor<double> {
   using vector = double2;
+  using pair = double2;
   static constexpr int k_halves = 1;
   static constexpr int k_scores = 2;  // (g, 2t), (g, 2t + 1)
 
@@ -54,9 +58,10 @@ struct tensor<double> {
     double at[2];
   };
   __device__ static __forceinline__ rows rounded(const vector (&of)[1]) { return {{of[0].x, of[0].y}}; }
-  __device__ static __forceinline__ void multiply_add(double (&scores)[2], const rows& a, const vector& column) {
-    arch::mma_m8n8k4_f64(scores, a.at[0], column.x);
-    arch::mma_m8n8k4_f64(scores, a.at[1], column.y);
+  __device__ static __forceinline__ void multiply_add(double* scores, const rows& a, const vector& column) {
+    auto& d = *reinterpret_cast<double(*)[2]>(scores);
+    arch::mma_m8n8k4_f64(d, a.at[0], column.x);
+    arch::mma_m8n8k4_f64(d, a.at[1], column.y);
   }
 };
 

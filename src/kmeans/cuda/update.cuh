@@ -1,8 +1,9 @@
 // From the sums of a pass, or from given centroids, to the panel of the next pass; and the decision whether there is one.
-// Layer: backend "cuda" of K-Means, device code. One block for each section; the last block to end decides for all.
-// Contract: new rows are the rounded quotients of sums and weights, in two copies, or the given centroids. A cluster without members keeps
-// its old row and is reported, for the host to relocate. All invariants of the sums hold exactly or the iterations stop with `failure`.
-// Every number of the panel that serves a check is computed from another copy, or in another order, than what it checks.
+// Layer: backend "cuda" of K-Means, device code. One block for each tile of centroids, a warp for each centroid; the last block of a
+// section makes its check tile, the last of all decides. Contract: new rows are the rounded quotients of sums and weights, in two copies,
+// or the given centroids. A cluster without members keeps its old row and is reported, for the host to relocate. All invariants of the sums
+// hold exactly or the iterations stop with `failure`. Every number of the panel that serves a check is computed from another copy, or in
+// another order, than what it checks.
 #pragma once
 
 #include "abft/attempt.hpp"
@@ -29,14 +30,15 @@ struct update {
   using launch = ballast::cuda::kernel_launch<update_arguments<T>, Injector>;
   static constexpr int k_threads = P.threads;
   static constexpr int k_warps = P.threads / 32;
-  static constexpr int k_most_columns = k_most_data_tiles * k_tile_columns;
+  static_assert(k_warps == k_tile_columns);
 
   struct memory {
-    double norms[k_most_columns];    // ‖c‖² of the section's centroids
-    double weights[k_most_columns];  // w
+    double norms[k_tile_columns];    // ‖c‖² of the tile's centroids
+    double lengths[k_tile_columns];  // ‖c‖
+    double weights[k_tile_columns];  // w
+    double ratios[k_tile_columns];   // ‖c − c̃‖² / ‖c‖²
     double partial[8 * k_warps];
     double totals[8];
-    unsigned long long words[4 * k_warps];
     std::uint32_t failed, empty, last;
   };
 
@@ -44,7 +46,8 @@ struct update {
   const update_arguments<T>& a;
   memory& shared;
   const panel_shape& shape;
-  int section, first, count;  // centroids of this block: first … first + count − 1
+  int section, tile, in_panel;  // of this block: `tile` among all tiles of centroids, `in_panel` among all tiles
+  int first, count;             // centroids of this block: first … first + count − 1
   int n, stride, lane, warp;
 
   __device__ __forceinline__ explicit update(const launch& from)
@@ -52,9 +55,11 @@ struct update {
         a(from.arguments),
         shared(arch::shared_object<memory, struct update_memory>()),
         shape(from.arguments.centroids.shape),
-        section(static_cast<int>(blockIdx.x)),
-        first(section * shape.section_columns()),
-        count(min(shape.section_columns(), shape.k - first)),
+        section(static_cast<int>(blockIdx.x) / shape.data_tiles),
+        tile(static_cast<int>(blockIdx.x)),
+        in_panel(tile + section * (shape.section_tiles - shape.data_tiles)),
+        first(tile * k_tile_columns),
+        count(max(0, min(k_tile_columns, shape.k - first))),
         n(a.points.n),
         stride(a.points.stride),
         lane(static_cast<int>(threadIdx.x % 32)),
@@ -65,13 +70,17 @@ struct update {
     return value;
   }
 
+  __device__ __forceinline__ std::int64_t sum_at(int j, int w, int column) const {
+    return (static_cast<std::int64_t>(j) * P.words + w) * sum_pitch(stride) + sum_place<T>(column, n, stride);
+  }
+
   // The sum of one column of cluster j, as a number. Read anew in each call.
   __device__ __forceinline__ double sum_of(int j, int column) const {
     double value = 0;
     const double unit = 1 / static_cast<double>(a.points.unit[column]);
     for (int w = P.words - 1; w >= 0; --w) {
-      const volatile unsigned long long* const at = a.sums + (static_cast<std::int64_t>(j) * P.words + w) * a.points.columns + column;
-      value += static_cast<double>(static_cast<long long>(*at)) * word_value(a.points.bits, w);
+      const volatile unsigned long long* const at = a.sums + sum_at(j, w, column);
+      value += static_cast<double>(static_cast<long long>(*at)) * word_value(w);
     }
     return value * unit;
   }
@@ -87,24 +96,21 @@ struct update {
     if (!repaired) atomicAdd(&shared.failed, 1u);
   }
 
-  // Element f of new centroid j.
-  __device__ __forceinline__ T divide(int j, int f) {
+  // Element f of new centroid j. `weight`, `again`: of the cluster, from two loads.
+  __device__ __forceinline__ T divide(int j, int f, double weight, double again) {
     if (f >= n) return 0;
-    if (a.given != nullptr) {
-      T value = a.given[static_cast<std::int64_t>(j) * n + f];
-      return value;
-    }
+    if (a.given != nullptr) return a.given[static_cast<std::int64_t>(j) * n + f];
     const std::int64_t at = static_cast<std::int64_t>(j) * stride + f;
     T value = 0;
     for (int number = 0;; ++number) {
-      const double weight = weight_of(j);
+      if (number > 0) weight = weight_of(j), again = weight_of(j);
       value = weight > 0 ? static_cast<T>(sum_of(j, f) / weight) : a.old_rows[at];
       given.strike(index<1>{}, inject::site::kmeans_centroid, inject::device_place{static_cast<std::int64_t>(j), shape.k, 0, 1, f, n},
                    &value);
       if constexpr (!P.check) break;
       // The quotient is right if its product with the weight differs from the sum by less than half a unit in its last place. Both are read
       // again: what the quotient was made of is not what judges it.
-      const double again = weight_of(j), sum = sum_of(j, f);
+      const double sum = sum_of(j, f);
       const double limit =
           (abft::unit_roundoff<T> + 4 * abft::unit_roundoff<double>)*fabs(sum) + again * static_cast<double>(smallest()) + 1e-300;
       const bool fits = again > 0 ? fabs(static_cast<double>(value) * again - sum) <= limit : value == a.old_twin[at];
@@ -121,31 +127,37 @@ struct update {
   }
   __device__ static constexpr T smallest() { return sizeof(T) == 4 ? static_cast<T>(0x1p-149) : static_cast<T>(0x1p-1074); }
 
-  // New rows, in two copies, and their norms. A warp takes a centroid.
-  __device__ __forceinline__ void make_rows() {
-    for (int c = warp; c < count; c += k_warps) {
-      const int j = first + c;
-      double square = 0;
-      for (int f = lane; f < stride; f += 32) {
-        const std::int64_t at = static_cast<std::int64_t>(j) * stride + f;
-        const T value = divide(j, f);
-        a.centroids.rows[at] = value;
-        a.twin[at] = a.given != nullptr && f < n ? a.given_twin[static_cast<std::int64_t>(j) * n + f] : value;
-        square = fma(static_cast<double>(value), static_cast<double>(value), square);
-      }
-      square = warp_sum(square);
-      if (lane == 0) {
-        shared.norms[c] = square;
-        shared.weights[c] = check_weight(j, square);
-        const volatile unsigned long long* const members = a.members;
-        if (a.given == nullptr && members[j] == 0) atomicAdd(&shared.empty, 1u);
-      }
+  // The new row of this warp's centroid, in two copies, and its norm.
+  __device__ __forceinline__ void make_row() {
+    if (warp >= count) return;
+    const int j = first + warp;
+    const bool divides = a.given == nullptr;
+    const double weight = divides ? weight_of(j) : 0, again = divides ? weight_of(j) : 0;
+    double square = 0, cut = 0;
+    for (int f = lane; f < stride; f += 32) {
+      const std::int64_t at = static_cast<std::int64_t>(j) * stride + f;
+      const T value = divide(j, f, weight, again);
+      a.centroids.rows[at] = value;
+      a.twin[at] = !divides && f < n ? a.given_twin[static_cast<std::int64_t>(j) * n + f] : value;
+      square = fma(static_cast<double>(value), static_cast<double>(value), square);
+      const double off = static_cast<double>(value) - static_cast<double>(tensor_rounded(value));
+      cut = fma(off, off, cut);
+    }
+    square = warp_sum(square);
+    cut = warp_sum(cut);
+    if (lane == 0) {
+      shared.norms[warp] = square;
+      shared.lengths[warp] = sqrt(square);
+      shared.ratios[warp] = square > 0 ? cut / square : 0;
+      shared.weights[warp] = check_weight(j, shared.lengths[warp]);
+      const volatile unsigned long long* const members = a.members;
+      if (divides && members[j] == 0) atomicAdd(&shared.empty, 1u);
     }
   }
 
   // w_j: random, and smaller the larger the scores of c_j can be, so that their rounding drowns no fault in the scores of others.
-  __device__ __forceinline__ double check_weight(int j, double square) const {
-    const double norm = max(sqrt(square), a.spread / 16), size = (a.spread * norm + norm * norm / 2) / (a.spread * a.spread + 1e-300);
+  __device__ __forceinline__ double check_weight(int j, double length) const {
+    const double norm = max(length, a.spread / 16), size = (a.spread * norm + norm * norm / 2) / (a.spread * a.spread + 1e-300);
     double scale = 1;
     for (int i = 0; i < 64 && size * scale > 2; ++i) scale /= 2;
     for (int i = 0; i < 8 && size * scale < 0.5; ++i) scale *= 2;
@@ -154,37 +166,33 @@ struct update {
     return scale * (1 + random / 256);
   }
 
-  // The place of feature f of column `column` of a tile in `packed`.
-  __device__ __forceinline__ std::int64_t packed_at(int tile, int column, int f) const {
-    const int slab = f / k_slab<T>, rest = f % k_slab<T>;
-    return ((static_cast<std::int64_t>(tile) * shape.slabs + slab) * 32 + column * 4 + rest / k_vector<T>)*k_vector<T> + rest % k_vector<T>;
+  // Where column c of a tile starts its scores; their weight follows k_tile_columns behind.
+  __device__ __forceinline__ T* column_at(int tile, int c) const {
+    return a.centroids.columns + static_cast<std::int64_t>(tile) * 2 * k_tile_columns + c;
   }
 
-  // The section's tiles of centroids.
+  // This block's tile.
   __device__ __forceinline__ void pack() const {
-    const int tile = section * shape.section_tiles;
-    const int columns = shape.section_columns();
     const T never = sizeof(T) == 4 ? static_cast<T>(-7e37) : static_cast<T>(-1e307);
-    for (int e = static_cast<int>(threadIdx.x); e < columns * stride; e += k_threads) {
-      const int c = e / stride, f = e % stride;
-      const T value = c < count ? a.centroids.rows[static_cast<std::int64_t>(first + c) * stride + f] : T(0);
-      a.centroids.packed[packed_at(tile + c / k_tile_columns, c % k_tile_columns, f)] = tensor_rounded(value);
+    for (int f = lane; f < stride; f += 32) {
+      const T value = warp < count ? a.centroids.rows[static_cast<std::int64_t>(first + warp) * stride + f] : T(0);
+      a.centroids.packed[packed_place<T>(shape, in_panel, warp, f)] = tensor_rounded(value);
     }
-    for (int c = static_cast<int>(threadIdx.x); c < columns; c += k_threads) {
-      T* const at = a.centroids.columns + (static_cast<std::int64_t>(tile) * k_tile_columns + c) * 2;
-      at[0] = c < count ? static_cast<T>(-0.5 * shared.norms[c]) : never;
-      at[1] = c < count ? static_cast<T>(shared.weights[c]) : T(0);
+    if (lane == 0) {
+      T* const at = column_at(in_panel, warp);
+      at[0] = warp < count ? static_cast<T>(-0.5 * shared.norms[warp]) : never;
+      at[k_tile_columns] = warp < count ? static_cast<T>(shared.weights[warp]) : T(0);
     }
   }
 
-  // The check tile, from the second copy of the rows; and the limits.
-  __device__ __forceinline__ void make_checks(double& shift, double& shift_twin) {
-    const int tile = section * shape.section_tiles + shape.data_tiles;
-    double half_norms = 0;  // Σ_j w_j ‖c_j‖² / 2, by features
-    double checksum_square = 0;
+  // What the section's check tile needs of this tile, from the second copy of the rows, and what the decision needs.
+  __device__ __forceinline__ void add_tile() {
+    double half_norms = 0, shift = 0, shift_twin = 0;  // by features
     for (int f = static_cast<int>(threadIdx.x); f < stride; f += k_threads) {
       double sum = 0;
-      for (int c = 0; c < count; ++c) {
+#pragma unroll
+      for (int c = 0; c < k_tile_columns; ++c) {
+        if (c >= count) continue;
         const std::int64_t at = static_cast<std::int64_t>(first + c) * stride + f;
         const T value = a.twin[at];
         const double exact = static_cast<double>(value), weight = shared.weights[c];
@@ -197,51 +205,115 @@ struct update {
           shift_twin = fma(e, e, shift_twin);
         }
       }
-      if constexpr (P.check) {
+      a.checksums[static_cast<std::int64_t>(tile) * stride + f] = sum;
+    }
+    double sums[3] = {half_norms, shift, shift_twin};
+    const double total = ballast::cuda::add_block<k_threads>(sums, shared.partial);
+    if (threadIdx.x < 3) shared.totals[threadIdx.x] = total;
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    tile_result made{shared.totals[0], 0, 0, shared.totals[1], shared.totals[2], 0, 1e300, 0, shared.empty, shared.failed};
+    for (int c = 0; c < count; ++c) {
+      const double w = shared.weights[c], square = shared.norms[c], norm = shared.lengths[c];
+      made.root = fma(w * w, square, made.root);
+      made.root_square = fma(w * square / 2, w * square / 2, made.root_square);
+      made.largest = max(made.largest, norm);
+      made.smallest = min(made.smallest, norm);
+      made.ratio = max(made.ratio, shared.ratios[c]);
+    }
+    a.tiles[tile] = made;
+  }
+
+  // Whether this block is the last of `blocks` that come here: it then sees what the others have written. Called by all threads.
+  __device__ __forceinline__ bool is_last(std::uint32_t* ticket, int blocks) {
+    arch::fence_gpu();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      shared.last = arch::atomic_add_acq_rel(ticket, 1) + 1 == static_cast<unsigned>(blocks) ? 1 : 0;
+      if (shared.last != 0) *ticket = 0;
+    }
+    __syncthreads();
+    if (shared.last == 0) return false;
+    arch::fence_gpu();
+    return true;
+  }
+
+  // The section's check tile with its limits, and its sums; by the last of its blocks.
+  __device__ __forceinline__ void close_section() {
+    const int begin = section * shape.data_tiles, check_tile = section * shape.section_tiles + shape.data_tiles;
+    double checksum_square = 0;
+    if constexpr (P.check) {
+      for (int f = static_cast<int>(threadIdx.x); f < stride; f += k_threads) {
+        double sum = 0;
+#pragma unroll 8
+        for (int i = 0; i < shape.data_tiles; ++i) sum += arch::load_keep(a.checksums + static_cast<std::int64_t>(begin + i) * stride + f);
         checksum_square = fma(sum, sum, checksum_square);
         double rest = sum;
         for (int part = 0; part < 3; ++part) {
-          T value = tensor_rounded(static_cast<T>(rest));
+          const T value = tensor_rounded(static_cast<T>(rest));
           rest -= static_cast<double>(value);
-          a.centroids.packed[packed_at(tile, part, f)] = value;
+          a.centroids.packed[packed_place<T>(shape, check_tile, part, f)] = value;
         }
-        a.centroids.packed[packed_at(tile, 3, f)] = a.points.direction[f];
-        for (int column = k_check_columns; column < k_tile_columns; ++column) a.centroids.packed[packed_at(tile, column, f)] = 0;
+        a.centroids.packed[packed_place<T>(shape, check_tile, 3, f)] = a.points.direction[f];
+        for (int column = k_check_columns; column < k_tile_columns; ++column)
+          a.centroids.packed[packed_place<T>(shape, check_tile, column, f)] = 0;
       }
     }
+    double direction = 0;
+    for (int f = static_cast<int>(threadIdx.x); f < n; f += k_threads)
+      direction = fma(static_cast<double>(a.points.direction[f]), static_cast<double>(a.points.direction[f]), direction);
+    double sums[2] = {checksum_square, direction};
+    const double total = ballast::cuda::add_block<k_threads>(sums, shared.partial);
+    if (threadIdx.x < 2) shared.totals[threadIdx.x] = total;
+    __syncthreads();
+    if (warp != 0) return;
+    const tile_result all = gather(a.tiles + begin, shape.data_tiles);
+    if (lane != 0) return;
+    a.tiles[shape.sections * shape.data_tiles + section] = all;
     if constexpr (P.check) {
-      double root = 0, root_square = 0;  // Σ (w ‖c‖)², Σ (w ‖c‖² / 2)²
-      for (int c = static_cast<int>(threadIdx.x); c < count; c += k_threads) {
-        const double w = shared.weights[c], square = shared.norms[c];
-        root = fma(w * w, square, root);
-        root_square = fma(w * square / 2, w * square / 2, root_square);
-      }
-      double sums[4] = {half_norms, checksum_square, root, root_square};
-      const double total = ballast::cuda::add_block<k_threads>(sums, shared.partial);
-      if (threadIdx.x < 4) shared.totals[threadIdx.x] = total;
-      __syncthreads();
-      if (threadIdx.x == 0) {
-        T* const at = a.centroids.columns + (static_cast<std::int64_t>(tile) * k_tile_columns) * 2;
-        for (int e = 0; e < 2 * k_tile_columns; ++e) at[e] = 0;
-        at[0] = static_cast<T>(-shared.totals[0]);
-        at[2] = static_cast<T>(-shared.totals[0] - static_cast<double>(at[0]));
-        double direction = 0;
-        for (int f = 0; f < n; ++f) direction += static_cast<double>(a.points.direction[f]) * static_cast<double>(a.points.direction[f]);
-        const double u = abft::unit_roundoff<T>,
-                     walk = k_row_factor<T> * u * (4 + sqrt(static_cast<double>(n)) + static_cast<double>(n) / 8);
-        const double slope = walk * (sqrt(shared.totals[2]) + sqrt(shared.totals[1])), offset = walk * 4 * sqrt(shared.totals[3]);
-        section_limits<T> limits;
-        limits.row_slope = static_cast<T>(2 * slope * slope);
-        limits.row_offset = static_cast<T>(2 * offset * offset) + (sizeof(T) == 4 ? T(1e-37) : T(1e-300));
-        limits.projection_slope = static_cast<T>(walk * walk * direction);
-        a.centroids.limits[2 * section] = limits;
-        a.centroids.limits[2 * section + 1] = limits;
-      }
-      __syncthreads();
+      T* const at = column_at(check_tile, 0);
+      for (int c = 0; c < k_tile_columns; ++c) at[c] = 0, at[k_tile_columns + c] = c < 3 ? T(-1) : T(0);
+      at[0] = static_cast<T>(-all.half_norms);
+      at[1] = static_cast<T>(-all.half_norms - static_cast<double>(at[0]));
+      const double u = abft::unit_roundoff<T>, walk = k_row_factor<T> * u * (4 + sqrt(static_cast<double>(n)) + static_cast<double>(n) / 8);
+      const double slope = walk * (sqrt(all.root) + sqrt(shared.totals[0])), offset = walk * 4 * sqrt(all.root_square);
+      section_limits<T> limits;
+      limits.row_slope = static_cast<T>(2 * slope * slope);
+      limits.row_offset = static_cast<T>(2 * offset * offset) + (sizeof(T) == 4 ? T(1e-37) : T(1e-300));
+      limits.projection_slope = static_cast<T>(walk * walk * shared.totals[1]);
+      a.centroids.limits[2 * section] = limits;
+      a.centroids.limits[2 * section + 1] = limits;
     }
   }
+  // Sums over `count` results by one warp, in an order that depends on `count` only; all lanes get them.
+  __device__ __forceinline__ tile_result gather(const volatile tile_result* from, int count) const {
+    double sums[5] = {}, largest = 0, smallest = 1e300, ratio = 0;
+    std::uint32_t empty = 0, failed = 0;
+    for (int i = lane; i < count; i += 32) {
+      const volatile tile_result& each = from[i];
+      sums[0] += each.half_norms;
+      sums[1] += each.root;
+      sums[2] += each.root_square;
+      sums[3] += each.shift;
+      sums[4] += each.shift_twin;
+      largest = max(largest, each.largest);
+      smallest = min(smallest, each.smallest);
+      ratio = max(ratio, each.ratio);
+      empty += each.empty;
+      failed += each.failed;
+    }
+    for (double& each : sums) each = warp_sum(each);
+    for (int distance = 16; distance > 0; distance /= 2) {
+      largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, distance));
+      smallest = min(smallest, __shfl_xor_sync(0xffffffffu, smallest, distance));
+      ratio = max(ratio, __shfl_xor_sync(0xffffffffu, ratio, distance));
+      empty += __shfl_xor_sync(0xffffffffu, empty, distance);
+      failed += __shfl_xor_sync(0xffffffffu, failed, distance);
+    }
+    return {sums[0], sums[1], sums[2], sums[3], sums[4], largest, smallest, ratio, empty, failed};
+  }
 
-  // Adds this section's share to the sums over all clusters, from a second reading; and clears the sums of the next pass.
+  // Adds this tile's share to the sums over all clusters, from a second reading; and clears the sums of the next pass.
   __device__ __forceinline__ void add_totals() const {
     const int columns = a.points.columns;
     unsigned long long mine[3] = {};  // Σ j · signature of the sums; members; Σ j · members
@@ -250,7 +322,7 @@ struct update {
       const unsigned long long factor = signature_weight(f, w);
       unsigned long long sum = 0;
       for (int c = 0; c < count; ++c) {
-        const unsigned long long word = a.sums[(static_cast<std::int64_t>(first + c) * P.words + w) * columns + f];
+        const unsigned long long word = a.sums[sum_at(first + c, w, f)];
         sum += word;
         mine[0] += static_cast<unsigned long long>(first + c) * (word * factor);
       }
@@ -263,10 +335,10 @@ struct update {
     for (int v = 0; v < 3; ++v) {
       if (mine[v] != 0) arch::add_global(a.column_sums + P.words * columns + v, mine[v]);
     }
-    for (std::int64_t e = threadIdx.x; e < static_cast<std::int64_t>(count) * P.words * columns; e += k_threads)
-      a.next_sums[static_cast<std::int64_t>(first) * P.words * columns + e] = 0;
+    const std::int64_t size = P.words * sum_pitch(stride);
+    for (std::int64_t e = threadIdx.x; e < count * size; e += k_threads) a.next_sums[first * size + e] = 0;
     for (int c = static_cast<int>(threadIdx.x); c < count; c += k_threads) a.next_members[first + c] = 0;
-    if (section == 0 && threadIdx.x < sizeof(pass_totals) / 8) reinterpret_cast<unsigned long long*>(a.next_totals)[threadIdx.x] = 0;
+    if (tile == 0 && threadIdx.x < sizeof(pass_totals) / 8) reinterpret_cast<unsigned long long*>(a.next_totals)[threadIdx.x] = 0;
   }
 
   // By the block that ends last: what follows from all sections.
@@ -292,30 +364,21 @@ struct update {
     }
     double sums[1] = {inertia};
     inertia = ballast::cuda::add_block<k_threads>(sums, shared.partial);
-    if (threadIdx.x != 0) return;
-    double shift = 0, twin = 0, largest = 0, smallest_norm = 1e300;
-    std::uint32_t empty = 0, failed = wrong ? 1u : 0u;
-    for (int s = 0; s < shape.sections; ++s) {
-      const volatile section_result& each = a.sections[s];
-      shift += each.shift;
-      twin += each.shift_twin;
-      largest = max(largest, each.largest);
-      smallest_norm = min(smallest_norm, each.smallest);
-      empty += each.empty;
-      failed += each.failed;
-    }
+    if (warp != 0) return;
+    const tile_result all = gather(a.tiles + shape.sections * shape.data_tiles, shape.sections);
+    if (lane != 0) return;
+    double shift = all.shift;
     const double u = abft::unit_roundoff<T>;
     score_bound<T> bound;
-    // Points and centroids are rounded to 11 bits, and their errors multiply.
-    bound.product = sizeof(T) == 4 ? static_cast<T>(0x1p-10 + 0x1p-20) : T(0);
+    bound.product = static_cast<T>(sqrt(all.ratio) * (1 + 0x1p-9));
     bound.sum = static_cast<T>(u * (8 + static_cast<double>(n)));
-    bound.largest = static_cast<T>(largest * (1 + 4 * u));
-    bound.smallest = static_cast<T>(smallest_norm * (1 + 4 * u));
+    bound.largest = static_cast<T>(all.largest * (1 + 4 * u));
+    bound.smallest = static_cast<T>(all.smallest * (1 + 4 * u));
+    bound.distance = static_cast<T>(abft::kmeans_distance_limit(u, n));
     a.centroids.bound[0] = bound;
     a.centroids.bound[1] = bound;
-    *a.ticket = 0;
     given.strike(index<1>{}, inject::site::kmeans_shift, inject::device_place{0, 1, 0, 1, 0, 1}, &shift);
-    const bool shift_fits = fabs(shift - twin) <= 1e-12 * twin;
+    const bool shift_fits = fabs(shift - all.shift_twin) <= 1e-12 * all.shift_twin;
     if (a.state == nullptr) {
       if (wrong) report(check::totals, -1, false);
       return;
@@ -323,10 +386,10 @@ struct update {
     loop_state& state = *a.state;
     state.inertia = inertia;
     stop_reason reason = stop_reason::none;
-    if (failed != 0 || (P.check && !shift_fits)) {
+    if (wrong || all.failed != 0 || (P.check && !shift_fits)) {
       reason = stop_reason::failure;
     } else if (a.given == nullptr) {
-      if (empty != 0) {
+      if (all.empty != 0) {
         reason = stop_reason::empty_cluster;
       } else {
         state.shift = shift;
@@ -343,30 +406,14 @@ struct update {
   __device__ __forceinline__ void run() {
     if (threadIdx.x == 0) shared.failed = shared.empty = 0;
     __syncthreads();
-    make_rows();
+    make_row();
     __syncthreads();  // rows, norms and weights are there
     pack();
-    double moved[2] = {};
-    make_checks(moved[0], moved[1]);
-    const double sum = ballast::cuda::add_block<k_threads>(moved, shared.partial);
-    if (threadIdx.x < 2) shared.totals[threadIdx.x] = sum;
+    add_tile();
     if (a.given == nullptr) add_totals();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      section_result found{shared.totals[0], shared.totals[1], 0, 1e300, shared.empty, shared.failed};
-      for (int c = 0; c < count; ++c) {
-        const double norm = sqrt(shared.norms[c]);
-        found.largest = max(found.largest, norm);
-        found.smallest = min(found.smallest, norm);
-      }
-      a.sections[section] = found;
-    }
-    arch::fence_gpu();
-    __syncthreads();
-    if (threadIdx.x == 0) shared.last = arch::atomic_add_acq_rel(a.ticket, 1) + 1 == gridDim.x ? 1 : 0;
-    __syncthreads();
-    if (shared.last == 0) return;
-    arch::fence_gpu();
+    if (!is_last(a.tickets + section, shape.data_tiles)) return;
+    close_section();
+    if (!is_last(a.tickets + shape.sections, shape.sections)) return;
     decide();
   }
 };
@@ -374,6 +421,7 @@ struct update {
 template <class T, update_policy P, class Injector>
 __global__ void __launch_bounds__(P.threads)
     update_kernel(const __grid_constant__ ballast::cuda::kernel_launch<update_arguments<T>, Injector> given) {
+  arch::let_next_grid_start();
   arch::wait_for_previous_grid();
   if (given.arguments.state != nullptr && given.arguments.state->reason != 0) return;
   update<T, P, Injector>(given).run();

@@ -18,10 +18,13 @@ struct update_policy {
   bool operator==(const update_policy&) const = default;
 };
 
-// What one section tells the block that decides.
-struct section_result {
+// What one tile of centroids tells its section, and a section those that decide: sums over clusters, or over sections' tiles.
+struct tile_result {
+  double half_norms;         // Σ w ‖c‖² / 2
+  double root, root_square;  // Σ (w ‖c‖)², Σ (w ‖c‖² / 2)²
   double shift, shift_twin;  // Σ‖c_new − c_old‖² from the two copies of both
   double largest, smallest;  // ‖c‖
+  double ratio;              // the largest ‖c − c̃‖² / ‖c‖²
   std::uint32_t empty;       // clusters without members
   std::uint32_t failed;      // checks that failed for good
 };
@@ -44,9 +47,10 @@ struct update_arguments {
   const unsigned long long* expected;  // words × columns: Σ word over all points
   unsigned long long expected_members;
   unsigned long long* column_sums;  // words × columns + 4: 0 before and after
-  section_result* sections;
-  std::uint32_t* ticket;  // 0 before and after
-  const double* inertia;  // of each block of the pass
+  tile_result* tiles;               // sections × data_tiles, then sections
+  double* checksums;                // sections × data_tiles × stride: Σ w c̃ of a tile
+  std::uint32_t* tickets;           // sections + 1: 0 before and after
+  const double* inertia;            // of each block of the pass
   std::int64_t inertia_count;
   loop_state* state;  // null: no iterations on the device
   double tolerance;

@@ -1,0 +1,106 @@
+// The panel of centroids as the warps of a block read it: from global memory, whole from shared memory, or in chunks that pass through a
+// ring there while they multiply.
+// Layer: backend "cuda" of K-Means, device code. A ring needs sm_90: bulk copies and mbarriers.
+// Order, by all warps of the block alike: begin(); for each group of tiles and each `depth` slabs of it: acquire(), reads, release().
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/arch/async.cuh"
+#include "cuda/arch/memory.cuh"
+#include "cuda/arch/shared.cuh"
+#include "kmeans/cuda/pass.hpp"
+
+namespace ballast::kmeans::cuda {
+
+template <class T, pass_policy P>
+struct panel_stage {
+  static constexpr bool k_ring = P.panel == panel_memory::ring;
+  static constexpr int k_chunk_bytes = P.tiles * P.depth * k_slab_bytes;
+  // Chunks that are asked for ahead. The others may still be read by warps that are behind the one that asks.
+  static constexpr int k_ahead = P.slots > 3 ? P.slots - 2 : P.slots - 1;
+  static_assert(!k_ring || (P.slots >= 2 && P.slots <= k_most_slots));
+
+  const unsigned char* packed;  // in global memory
+  unsigned char* memory;        // in shared memory: panel_bytes, then column_bytes
+  const T* columns;             // panel::columns
+  arch::mbarrier* full;         // slots; then `empty`, slots
+  int chunks;                   // of the panel
+  bool asks;                    // this thread asks for chunks
+  int slot = 0;                 // of the chunk that is read next
+  unsigned parity = 0;          // of that slot
+  int ask_slot = 0;
+  unsigned ask_parity = 1;  // of its last release: none at first
+  int ask_chunk = 0;
+  std::int64_t left = 0;  // chunks that are still to be asked for
+
+  // `sweeps`: how often the block reads the whole panel. Followed by a barrier of the block.
+  __device__ __forceinline__ panel_stage(const panel<T>& from, unsigned char* to, unsigned char* barriers, std::int64_t sweeps)
+      : packed(reinterpret_cast<const unsigned char*>(from.packed)),
+        memory(to),
+        columns(P.columns ? reinterpret_cast<const T*>(to + panel_bytes(P, from.shape)) : from.columns),
+        full(reinterpret_cast<arch::mbarrier*>(barriers)),
+        chunks(static_cast<int>(from.shape.packed_bytes() / k_chunk_bytes)),
+        asks(threadIdx.x == 0) {
+    if constexpr (P.columns) copy(from.columns, to + panel_bytes(P, from.shape), column_bytes<T>(P, from.shape));
+    if constexpr (P.panel == panel_memory::shared) {
+      copy(packed, memory, from.shape.packed_bytes());
+      if constexpr (P.unit == product_unit::warpgroup) arch::fence_async_shared();
+    }
+    if constexpr (k_ring) {
+      left = sweeps * chunks;
+      if (asks) {
+        for (int s = 0; s < P.slots; ++s) {
+          arch::init_mbarrier(full + s, 1);
+          arch::init_mbarrier(full + P.slots + s, P.warps);
+        }
+        arch::fence_mbarrier_init();
+        for (int i = 0; i < k_ahead; ++i) ask();
+      }
+    }
+  }
+
+  // The chunk that is read next: `depth` slabs of a group of tiles. `group`, `slab`: which they are.
+  __device__ __forceinline__ const unsigned char* acquire(const panel_shape& shape, int group, int slab) {
+    if constexpr (k_ring) {
+      if (asks) ask();
+      __syncwarp();
+      arch::wait(full + slot, parity);
+      __syncwarp();
+      return memory + slot * k_chunk_bytes;
+    } else if constexpr (P.panel == panel_memory::shared) {
+      return memory + (group * shape.slabs + slab) * (P.tiles * k_slab_bytes);
+    } else {
+      return packed + (std::int64_t{group} * shape.slabs + slab) * (P.tiles * k_slab_bytes);
+    }
+  }
+  __device__ __forceinline__ void release() {
+    if constexpr (k_ring) {
+      if constexpr (P.unit == product_unit::warp) arch::fence_async_shared();  // ordinary reads, before a copy that overwrites
+      __syncwarp();                                                            // all lanes have read it
+      if (threadIdx.x % 32 == 0) arch::arrive(full + P.slots + slot);
+      if (++slot == P.slots) slot = 0, parity ^= 1;
+    }
+  }
+
+ private:
+  __device__ static __forceinline__ void copy(const void* from, unsigned char* to, std::int64_t bytes) {
+    const auto count = static_cast<int>(bytes / 16);
+    for (int e = static_cast<int>(threadIdx.x); e < count; e += 32 * P.warps)
+      reinterpret_cast<float4*>(to)[e] = arch::load_table(static_cast<const float4*>(from) + e);
+  }
+
+  // Asks for one more chunk, once its slot has been read by all warps.
+  __device__ __forceinline__ void ask() {
+    if (left == 0) return;
+    --left;
+    arch::wait(full + P.slots + ask_slot, ask_parity);
+    arch::arrive_expect(full + ask_slot, k_chunk_bytes);
+    arch::load_bulk(memory + ask_slot * k_chunk_bytes, packed + static_cast<std::int64_t>(ask_chunk) * k_chunk_bytes, k_chunk_bytes,
+                    full + ask_slot);
+    if (++ask_slot == P.slots) ask_slot = 0, ask_parity ^= 1;
+    if (++ask_chunk == chunks) ask_chunk = 0;
+  }
+};
+
+}  // namespace ballast::kmeans::cuda

@@ -1,0 +1,499 @@
+// The rows of a pass: their labels from what the search has found, second looks, and the sums of the points of each cluster.
+// Layer: backend "cuda" of K-Means, device code. docs/design/kmeans-cuda.md has the derivations.
+// The four lanes of a row decide it together, and each adds every fourth vector of its features.
+#pragma once
+
+#include "abft/attempt.hpp"
+#include "abft/threshold.hpp"
+#include "cuda/arch/atomic.cuh"
+#include "kmeans/cuda/fixed.cuh"
+#include "kmeans/cuda/nearest.cuh"
+#include "kmeans/cuda/pass_scores.cuh"
+
+namespace ballast::kmeans::cuda {
+
+// √square, or a little more.
+__device__ __forceinline__ float norm_above(float square) { return arch::sqrt_fast(square) * (1 + 0x1p-20f); }
+__device__ __forceinline__ double norm_above(double square) {
+  return static_cast<double>(norm_above(static_cast<float>(square)) * (1 + 0x1p-20f)) + 1e-30;
+}
+
+template <class T>
+__device__ __forceinline__ T score_error(const score_bound<T>& bound, T square, T rounding) {
+  const T norm = norm_above(square), reach = min(bound.largest, 2 * norm + bound.smallest);
+  // ‖c̃‖ ≤ ‖c‖ (1 + 2⁻¹¹).
+  return (fma(bound.product, norm, rounding + rounding * T(0x1p-10)) + bound.sum * (norm + reach)) * reach;
+}
+
+template <class T>
+__device__ __forceinline__ T smallest_normal() {
+  return sizeof(T) == 4 ? static_cast<T>(0x1p-126) : static_cast<T>(0x1p-1022);
+}
+
+// What the threads add up over rows. Two lanes share the work of a row: lane t adds up quantities t % 2 and t % 2 + 2.
+enum class quantity : int {
+  signature,           // Σ signature
+  labelled_signature,  // Σ label · signature
+  members,             // points of positive weight, and Σ label over them, modulo 2^32, in the upper half
+  changes,             // labels that are as before, and in the upper half those that differ
+};
+inline constexpr int k_quantities = 4;
+
+struct tally {
+  unsigned long long sum[2];  // of the lane's quantities
+  double inertia;
+};
+
+// A row whose label needs more than the scores of the tensor cores. It waits in shared memory until its team of four warps has enough of
+// them or ends, and they share the work. Until then its label is k, a cluster of which nobody asks.
+struct postponed {
+  std::int64_t row;
+  double most;  // no candidate has a larger distance
+  std::int32_t candidate[3];
+  std::uint32_t what;
+};
+static_assert(sizeof(postponed) == k_postponed_bytes);
+// postponed::what
+inline constexpr std::uint32_t k_candidates = 3;  // mask: how many there are
+inline constexpr std::uint32_t k_failed = 4;      // a check failed: all centroids are looked at
+inline constexpr std::uint32_t k_added = 8;       // the row has been added to cluster candidate[0], and was judged wrong
+inline constexpr int k_check_shift = 8;           // which check failed
+inline constexpr int k_lanes_shift = 16;          // lanes whose columns are looked at, all of them
+
+template <class T, pass_policy P, class Injector>
+struct pass_rows : pass_scores<T, P, Injector> {
+  using scores = pass_scores<T, P, Injector>;
+  using scores::a, scores::g, scores::given, scores::lane, scores::t, scores::warp;
+  using typename scores::launch, typename scores::row_facts;
+  static constexpr bool k_checks = scores::k_checks;
+  static constexpr int k_groups = scores::k_groups;
+  static constexpr int k_queued_rows = 2 * k_team_warps * scores::k_rows;  // that a tile may add to a queue: looks, and distances that fail
+  static_assert(P.warps % k_team_warps == 0);
+  static constexpr bool k_adds = P.sums != sum_memory::none;
+
+  // Shared memory, in the order of pass_shared_bytes.
+  struct memory {
+    unsigned char* panel;
+    unsigned long long* block;  // k_block_words
+    unsigned char* barriers;
+    postponed* queue;        // of this team
+    std::uint32_t* waiting;  // rows in it
+    std::uint32_t* limbs;    // (word, limb) × (k + 1) × pitch
+    std::uint32_t* members;  // k + 1
+  };
+  memory shared;
+  tally counted{};
+
+  __device__ __forceinline__ explicit pass_rows(const launch& from) : scores(from) {
+    unsigned char* at = arch::shared_memory();
+    const auto take = [&](std::int64_t bytes) {
+      unsigned char* const begin = at;
+      at += bytes;
+      return begin;
+    };
+    constexpr int queue = pass_queue_rows<T>(P);
+    shared.panel = take(panel_bytes(P, a.centroids.shape) + column_bytes<T>(P, a.centroids.shape));
+    shared.block = reinterpret_cast<unsigned long long*>(take(k_block_words * 8));
+    shared.barriers = take(k_barrier_bytes);
+    shared.waiting = reinterpret_cast<std::uint32_t*>(shared.barriers + 16 * k_most_slots) + team();
+    shared.queue = reinterpret_cast<postponed*>(take(P.warps / k_team_warps * queue * k_postponed_bytes)) + team() * queue;
+    shared.limbs = reinterpret_cast<std::uint32_t*>(at);
+    shared.members = shared.limbs + 2 * P.words * entries();
+  }
+
+  __device__ __forceinline__ int team() const { return warp / k_team_warps; }
+  __device__ __forceinline__ void meet_team() const { arch::group_barrier(1 + team(), 32 * k_team_warps); }
+
+  __device__ __forceinline__ T weight_of(std::int64_t i) const {
+    if constexpr (P.weighted) return arch::load_table(a.points.weight + i);
+    return T(1);
+  }
+
+  // What the own row is given, and what its distance must be.
+  struct decision {
+    int label;  // k: the row waits for a second look
+    T expected;
+    T limit;    // of |distance − expected|
+    T nearest;  // a distance up to here proves that no other centroid is nearer
+  };
+
+  // The label of the own row. A row that needs a second look goes into the queue and gets the label k.
+  __device__ __forceinline__ decision decide(std::int64_t tile, std::int64_t tiles, const row_search<T> (&rows)[k_groups],
+                                             const row_facts& facts) {
+    const score_bound<T> bound = a.centroids.bound[t % 2];  // owners have it from two copies
+    // The best score of the row with its column, and the next one: of four lanes.
+    T bests[k_groups], runners[k_groups], twins[k_groups];
+    int indices[k_groups];
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) {
+      bests[q] = rows[q].first;
+      runners[q] = max(rows[q].second, rows[q].guard);
+      twins[q] = rows[q].twin;
+      indices[q] = rows[q].first_index;
+    }
+    T best = this->own(bests), runner_up = this->own(runners);
+    int index = this->own(indices);
+    const auto join = [&](T other, T other_runner, int other_index) {
+      runner_up = max(max(runner_up, other_runner), min(best, other));
+      // Equal scores: the lowest index.
+      if (other > best || (other == best && other_index < index)) index = other_index;
+      best = max(best, other);
+    };
+    const int give = k_groups == 2 && t < 2 ? k_groups - 1 : 0;
+    join(__shfl_xor_sync(0xffffffffu, give == 0 ? bests[0] : bests[k_groups - 1], 2),
+         __shfl_xor_sync(0xffffffffu, give == 0 ? runners[0] : runners[k_groups - 1], 2),
+         __shfl_xor_sync(0xffffffffu, give == 0 ? indices[0] : indices[k_groups - 1], 2));
+    join(__shfl_xor_sync(0xffffffffu, best, 1), __shfl_xor_sync(0xffffffffu, runner_up, 1), __shfl_xor_sync(0xffffffffu, index, 1));
+    given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_label, this->here(tile, tiles), reinterpret_cast<std::uint32_t*>(&index));
+
+    const T error = score_error(bound, facts.norm, facts.rounding);
+    // A score of exactly 0 becomes a number below all normal ones.
+    const T carried = sizeof(T) == 4 ? fma(static_cast<T>(k_ordinal_error), abs(best), smallest_normal<T>()) : T(0);
+    bool wrong = facts.bad;
+    if constexpr (k_checks) {
+      const T twin = this->fold(twins, [](T x, T y) { return max(x, y); });
+      wrong = wrong || !(abs(best - twin) <= carried);
+    }
+    const T room = fma(bound.distance, facts.norm + abs(best), static_cast<T>(1e-37));  // what rounding may add to a distance
+    const T spread = 2 * (error + carried);
+    const bool near = sizeof(T) == 4 && !(runner_up < best - spread);
+    const int k = a.centroids.shape.k;
+    decision made;
+    // A label that was struck must not reach beyond the centroids; the distance tells.
+    made.label = static_cast<unsigned>(index) < static_cast<unsigned>(k) ? index : k - 1;
+    made.expected = fma(T(-2), best, facts.norm);
+    made.limit = 2 * error + 4 * carried + room;
+    made.nearest = fma(T(-2), runner_up + error, facts.norm) + room;
+    const bool look = (near || wrong) && facts.i < a.points.m;
+    if (__any_sync(0xffffffffu, look)) {
+      wrong = this->any_owner(wrong);
+      const bool looks = this->any_owner(look);
+      // A candidate's score is at most `spread` below the best one; its distance tells whether it is the column of that score.
+      postponed entry{facts.i, static_cast<double>(made.expected + 3 * spread + room), {}, 0};
+      unsigned count = 0, hidden = 0;
+#pragma unroll
+      for (int q = 0; q < k_groups; ++q) {
+        const T least = this->from_owner(best - spread, q);
+        const unsigned listed = __ballot_sync(0xffffffffu, rows[q].first >= least) >> (4 * g) & 15u;
+        const unsigned also = __ballot_sync(0xffffffffu, rows[q].second >= least) >> (4 * g) & 15u;
+        const unsigned unseen = __ballot_sync(0xffffffffu, rows[q].guard >= least) >> (4 * g) & 15u;
+        const bool owns = q == this->own_q();
+        if (owns) hidden = unseen;
+#pragma unroll
+        for (int l = 0; l < 8; ++l) {
+          const int j = __shfl_sync(0xffffffffu, l < 4 ? rows[q].first_index : rows[q].second_index, l & 3, 4);
+          if (!owns || ((l < 4 ? listed : also) >> (l & 3) & 1u) == 0) continue;
+          if (count == 0) entry.candidate[0] = j;
+          if (count == 1) entry.candidate[1] = j;
+          if (count == 2) entry.candidate[2] = j;
+          ++count;
+        }
+      }
+      const check why = facts.bad ? facts.failed : check::minimum;
+      entry.what = wrong       ? k_failed | static_cast<std::uint32_t>(why) << k_check_shift
+                   : count > 3 ? 15u << k_lanes_shift
+                               : count | hidden << k_lanes_shift;
+      postpone(looks, entry);
+      if (looks) made.label = k;
+    }
+    return made;
+  }
+
+  // Puts the own row into the queue, if `put`. Called by the whole warp.
+  __device__ __forceinline__ void postpone(bool put, const postponed& entry) const {
+    const bool stores = put && t == 2 * this->own_q();
+    const unsigned all = __ballot_sync(0xffffffffu, stores);
+    unsigned begin = 0;
+    if (lane == 0) begin = atomicAdd(shared.waiting, static_cast<unsigned>(__popc(all)));
+    begin = __shfl_sync(0xffffffffu, begin, 0);
+    if (stores) shared.queue[begin + static_cast<unsigned>(__popc(all & ((1u << lane) - 1)))] = entry;
+  }
+
+  // ---- Second looks ----
+
+  // Whether all centroids are looked at, or all columns of some lanes.
+  __device__ static __forceinline__ unsigned lanes_of(const postponed& entry) {
+    return (entry.what & k_failed) != 0 ? 15u : entry.what >> k_lanes_shift;
+  }
+
+  // The exact labels of eight rows of the queue, each by four lanes. `fits`: all candidates are as near as their scores say.
+  __device__ __forceinline__ nearest choose(const T* x, const postponed& entry, bool& fits) const {
+    const int stride = this->stride(), k = a.centroids.shape.k;
+    nearest found;
+    const auto count = (entry.what & k_failed) != 0 ? 0u : entry.what & k_candidates;
+#pragma unroll
+    for (unsigned l = 0; l < 3; ++l) {
+      if (!__any_sync(0xffffffffu, l < count)) break;
+      const int j = entry.candidate[l];
+      const bool there = l < count && static_cast<unsigned>(j) < static_cast<unsigned>(k);
+      const double d = exact_distance(x, a.centroids.rows + static_cast<std::int64_t>(there ? j : 0) * stride, stride);
+      if (l >= count) continue;
+      fits = fits && there && d <= entry.most;
+      if (there) found.consider(d, j);
+    }
+    // Those that need more, one after the other.
+    unsigned rest = __ballot_sync(0xffffffffu, t == 0 && lanes_of(entry) != 0);
+    while (rest != 0) {
+      const int owner = __ffs(static_cast<int>(rest)) - 1;
+      rest &= rest - 1;
+      const auto which = static_cast<std::int64_t>(__shfl_sync(0xffffffffu, static_cast<long long>(entry.row), owner));
+      const nearest other = scan(this->row(which), a.centroids.rows, stride, k, __shfl_sync(0xffffffffu, lanes_of(entry), owner));
+      if (lane / 4 == owner / 4) found.consider(other.distance, other.index);
+    }
+    return found;
+  }
+
+  // Decides this warp's share of the queue, adds the rows and stores their labels. What is decided must come out twice.
+  __device__ __noinline__ static tally decide_queue(const launch& given) {
+    pass_rows self(given);
+    self.decide_rows(static_cast<int>(*self.shared.waiting));
+    return self.counted;
+  }
+  __device__ __forceinline__ void decide_rows(int count) {
+    const int share = (count + k_team_warps - 1) / k_team_warps, mine = warp % k_team_warps * share, end = min(count, mine + share);
+#pragma unroll 1
+    for (int begin = mine; begin < end; begin += 8) {
+      const bool there = begin + g < end;
+      postponed entry = shared.queue[there ? begin + g : begin];
+      if (!there) entry.what = 0;
+      const T* const x = this->row(entry.row);
+      bool fits = true, stands = true;
+      nearest found = choose(x, entry, fits);
+      if constexpr (k_checks) {
+        const auto fail = [&](bool fails) {
+          if (fails && (entry.what & k_failed) == 0) entry.what |= k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift;
+        };
+        fail(!fits);
+        stands = false;
+#pragma unroll 1
+        for (int number = 0; number <= a.repeats; ++number) {
+          const nearest again = choose(x + arch::opaque(0u), entry, fits);
+          const bool same = again.index == found.index && again.distance == found.distance;
+          stands = (__ballot_sync(0xffffffffu, same) >> (4 * g) & 15u) == 15u;
+          fail(!stands);
+          found = again;
+          if (__all_sync(0xffffffffu, stands)) break;
+        }
+        if (there && t == 0 && (entry.what & k_failed) != 0)
+          report(given, static_cast<check>(entry.what >> k_check_shift & 0xff), entry.row, stands && a.repeats > 0);
+      }
+      if (there && t == 0)
+        arch::add_global((entry.what & k_failed) != 0 || entry.what >> k_lanes_shift != 0 ? &a.totals->scans : &a.totals->looks, 1);
+      const std::int64_t rows[1] = {entry.row};
+      int label[1] = {there ? found.index : a.centroids.shape.k};
+      T distance[1];
+      if constexpr (k_adds) {
+        if (__any_sync(0xffffffffu, there && (entry.what & k_added) != 0)) {
+          const int from[1] = {there && (entry.what & k_added) != 0 ? entry.candidate[0] : a.centroids.shape.k};
+          add_rows<1, true>(rows, from, distance);
+        }
+        add_rows<1, false>(rows, label, distance);
+      }
+      if (there && t < 2) commit(entry.row, label[0], found.distance, signature_of(entry.row), label_before(entry.row));
+    }
+  }
+
+  // Empties the queue if it has more than `room` rows. Called by the whole team, which then sees the same number.
+  __device__ __forceinline__ void empty_queue(int room) {
+    meet_team();  // all rows are in the queue
+    const bool full = static_cast<int>(*shared.waiting) > room;
+    if (!full) {
+      // A product of the team lets none of its warps add rows before all have read the number.
+      if constexpr (P.unit == product_unit::warp) meet_team();
+      return;
+    }
+    const tally made = decide_queue(given);
+    meet_team();  // the queue has been read
+    if (threadIdx.x % (32 * k_team_warps) == 0) *shared.waiting = 0;
+    meet_team();
+    counted.sum[0] += made.sum[0];
+    counted.sum[1] += made.sum[1];
+    counted.inertia += made.inertia;
+  }
+
+  __device__ __noinline__ static void report(const launch& given, check which, std::int64_t i, bool repaired) {
+    ballast::cuda::write_outcome(given, *given.arguments.events, repaired ? abft::outcome::recomputed : abft::outcome::uncorrectable,
+                                 abft::finding{}, i, 0, static_cast<std::uint32_t>(which));
+  }
+
+  // ---- Sums ----
+
+  __device__ __forceinline__ int pitch() const { return sum_pitch(this->stride()); }
+  __device__ __forceinline__ int entries() const { return (a.centroids.shape.k + 1) * pitch(); }
+
+  // Adds a number to the sum at `place` of cluster j, or takes it away again.
+  template <bool Away>
+  __device__ __forceinline__ void add(int j, int place, T value, T rest, T unit) const {
+    std::int32_t word[P.words];
+    if constexpr (P.weighted) {
+      split<P.words>(value, rest, unit, word);
+    } else {
+      split<P.words>(value, unit, word);
+    }
+    if constexpr (P.sums == sum_memory::shared) {
+      std::uint32_t* const at = shared.limbs + j * pitch() + place;
+#pragma unroll
+      for (int w = 0; w < P.words; ++w) {
+        const auto upper = static_cast<std::uint32_t>(upper_limb(word[w]));
+        const std::uint32_t lower = lower_limb(word[w]);
+        atomicAdd(at + 2 * w * entries(), Away ? 0 - upper : upper);
+        atomicAdd(at + (2 * w + 1) * entries(), Away ? 0 - lower : lower);
+      }
+    } else if constexpr (P.sums == sum_memory::global) {
+      unsigned long long* const at = a.sums + static_cast<std::int64_t>(j) * (P.words * pitch()) + place;
+#pragma unroll
+      for (int w = 0; w < P.words; ++w) {
+        const auto whole = static_cast<unsigned long long>(std::int64_t{word[w]});
+        arch::add_global(at + w * pitch(), Away ? 0 - whole : whole);
+      }
+    }
+  }
+  // Counts a point, by one lane of its row. Points of weight 0 are not counted.
+  template <bool Away>
+  __device__ __forceinline__ void add_member(int j, T weight) const {
+    if (!(weight > 0)) return;
+    if constexpr (P.sums == sum_memory::shared) {
+      atomicAdd(shared.members + j, Away ? 0xffffffffu : 1u);
+    } else if constexpr (P.sums == sum_memory::global) {
+      arch::add_global(a.members + j, Away ? ~0ull : 1ull);
+    }
+    if constexpr (P.weighted) add<Away>(j, this->stride(), weight, T(0), a.points.unit[a.points.n]);
+  }
+
+  // Adds `Rows` rows of each four lanes to the sums of their clusters, or takes them away again. With checks: distance is this lane's part
+  // of ‖x − c‖² of the label, in working precision, by loads of its own.
+  template <int Rows, bool Away>
+  __device__ __forceinline__ void add_rows(const std::int64_t (&i)[Rows], const int (&label)[Rows], T (&distance)[Rows]) const {
+    T weight[Rows];
+    const T *x[Rows], *c[Rows];
+    const int stride = this->stride();
+#pragma unroll
+    for (int r = 0; r < Rows; ++r) {
+      weight[r] = weight_of(i[r]);
+      distance[r] = 0;
+      x[r] = this->row(i[r]) + t * k_vector<T>;
+      c[r] = a.centroids.rows + static_cast<std::int64_t>(label[r]) * stride + t * k_vector<T>;
+    }
+    const auto slab = [&](int s) {
+      const int f = s * k_slab<T>;
+      features<T> value[Rows], near[Rows], unit;
+#pragma unroll
+      for (int r = 0; r < Rows; ++r) {
+        value[r] = load_features(x[r] + f);
+        if constexpr (k_checks) near[r] = load_features(c[r] + f);
+      }
+      if constexpr (k_adds) unit = load_features(a.points.unit + f + t * k_vector<T>);
+#pragma unroll
+      for (int r = 0; r < Rows; ++r) {
+#pragma unroll
+        for (int v = 0; v < k_vector<T>; ++v) {
+          if constexpr (k_checks) {
+            const T d = value[r].at[v] - near[r].at[v];
+            distance[r] = fma(d, d, distance[r]);
+          }
+        }
+      }
+      if constexpr (k_adds) {
+        if (f + t * k_vector<T> < a.points.n) {
+#pragma unroll
+          for (int r = 0; r < Rows; ++r) {
+#pragma unroll
+            for (int v = 0; v < k_vector<T>; ++v) {
+              const int place = f + v * 4 + t;
+              if constexpr (P.weighted) {
+                const T product = rounded_product(weight[r], value[r].at[v]);
+                add<Away>(label[r], place, product, product_rest(weight[r], value[r].at[v], product), unit.at[v]);
+              } else {
+                add<Away>(label[r], place, value[r].at[v], T(0), unit.at[v]);
+              }
+            }
+          }
+        }
+      }
+    };
+    if constexpr (scores::k_in_registers) {
+#pragma unroll
+      for (int s = 0; s < P.slabs; ++s) slab(s);
+    } else {
+#pragma unroll 2
+      for (int s = 0; s < a.centroids.shape.slabs; ++s) slab(s);
+    }
+#pragma unroll
+    for (int r = 0; r < Rows; ++r) {
+      if constexpr (k_adds) {
+        if (t == 0) add_member<Away>(label[r], weight[r]);
+      }
+    }
+  }
+
+  // ---- A tile ----
+
+  __device__ __forceinline__ unsigned long long signature_of(std::int64_t i) const {
+    if constexpr (!k_checks || !k_adds) return 0;
+    return arch::load_table(a.points.signature + i);
+  }
+  __device__ __forceinline__ int label_before(std::int64_t i) const {
+    return a.previous != nullptr ? arch::load_table(a.previous + i) : -1;
+  }
+
+  // One tile of the warp: labels, sums, and what is counted.
+  __device__ __forceinline__ void work(typename scores::stage& panel, std::int64_t first, std::int64_t tile, std::int64_t tiles) {
+    row_facts facts;
+    facts.i = first + 8 * this->own_q() + g;
+    facts.norm = arch::load_table(a.points.norm + facts.i);
+    facts.rounding = sizeof(T) == 4 ? arch::load_table(a.points.rounding + facts.i) : T(0);
+    facts.projection = k_checks ? arch::load_table(a.points.projection + facts.i) : T(0);
+    facts.signature = signature_of(facts.i);
+    facts.before = facts.i < a.points.m ? label_before(facts.i) : -1;
+    row_search<T> rows[k_groups];
+    this->find(panel, first, tile, tiles, rows, facts);
+    decision made = decide(tile, tiles, rows, facts);
+    if (facts.i >= a.points.m) made.label = a.centroids.shape.k;
+    std::int64_t i[k_groups];
+    int label[k_groups];
+    T distance[k_groups];
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) {
+      i[q] = first + 8 * q + g;
+      label[q] = this->from_owner(made.label, q);
+      distance[q] = 0;
+    }
+    if constexpr (k_checks || k_adds) add_rows<k_groups, false>(i, label, distance);
+    // The label that was added is the one that its distance judges, so it is the one that is stored.
+    const int added = this->own(label);
+    bool decided = added < a.centroids.shape.k;
+    T apart = 0;
+    if constexpr (k_checks) {
+      apart = this->fold(distance, [](T x, T y) { return x + y; });
+      // The distance is that of the score; and nearer than any other centroid can be, so no other label has it.
+      const bool fits = abs(apart - made.expected) <= made.limit && (sizeof(T) == 8 || apart <= made.nearest);
+      if (__any_sync(0xffffffffu, decided && !fits)) {
+        const bool fails = this->any_owner(decided && !fits);
+        postpone(fails, {facts.i, 0, {added}, k_failed | k_added | static_cast<std::uint32_t>(check::distance) << k_check_shift});
+        if (fails) decided = false;
+      }
+    }
+    if (decided && (k_groups == 2 || t < 2)) commit(facts.i, added, static_cast<double>(apart), facts.signature, facts.before);
+  }
+
+  // What lane t adds up for row i with this label, as quantities t % 2 and t % 2 + 2.
+  __device__ __forceinline__ void count(int label, unsigned long long signature, int before, T weight, unsigned long long (&sum)[2]) const {
+    const bool odd = t % 2 != 0;
+    sum[0] += odd ? static_cast<unsigned>(label) * signature : signature;
+    const unsigned low = odd ? (before == label ? 1u : 0u) : (weight > 0 ? 1u : 0u);
+    const unsigned high = odd ? 1u - low : low * static_cast<unsigned>(label);
+    sum[1] += static_cast<unsigned long long>(high) << 32 | low;
+  }
+
+  // Stores the label of row i; by two lanes of the row.
+  __device__ __forceinline__ void commit(std::int64_t i, int label, double distance, unsigned long long signature, int before) {
+    const T weight = weight_of(i);
+    count(label, signature, before, weight, counted.sum);
+    if (t % 2 == 0) {
+      counted.inertia += static_cast<double>(weight) * distance;
+      a.labels[i] = label;
+    }
+  }
+};
+
+}  // namespace ballast::kmeans::cuda

@@ -1,0 +1,388 @@
+// The search of a pass: the scores of a warp's rows, and the largest ones of each row with what verifies them.
+// Layer: backend "cuda" of K-Means, device code. docs/design/kmeans-cuda.md has the derivations.
+// With g = lane / 4 and t = lane % 4, the four lanes of a group have rows g, g + 8, … of the warp, and of each tile the columns 2t and
+// 2t + 1. q numbers the rows of a lane.
+#pragma once
+
+#include "cuda/arch/wgmma.cuh"
+#include "cuda/block/event_writer.cuh"
+#include "kmeans/cuda/panel_stage.cuh"
+#include "kmeans/cuda/tensor.cuh"
+
+namespace ballast::kmeans::cuda {
+
+using ballast::cuda::index;
+
+// What a lane knows of one of its rows. The four lanes of a row see different columns.
+template <class T>
+struct row_search {
+  T first;   // the largest score of these columns, in f32 with an ordinal in its last bits
+  T second;  // the next, where it is known by its column
+  T guard;   // no column that is not listed has a larger score
+  T twin;    // the largest score by a chain of its own
+  T sum;     // Σ w · score of the section
+  int first_index;
+  int second_index;
+};
+
+// The scores of f32 carry the ordinal of their column within the group: 2 · tile + column % 2.
+inline constexpr int k_most_group_tiles = 16;
+inline constexpr std::uint32_t k_ordinal_mask = 2 * k_most_group_tiles - 1;
+inline constexpr float k_ordinal_error = 0x1p-18f;  // of a score that carries one, relatively
+
+template <class T>
+__device__ __forceinline__ T lowest_score() {
+  return sizeof(T) == 4 ? static_cast<T>(-3e38) : static_cast<T>(-1e308);
+}
+
+// Takes the two largest scores of one more group of columns into account. `first_column`: of the group, for this lane.
+__device__ __forceinline__ void enter(row_search<float>& row, float key, float next, int first_column) {
+  const auto column = [&](float carrying) {
+    const auto ordinal = static_cast<int>(ballast::cuda::bits(carrying) & k_ordinal_mask);
+    return first_column + ordinal / 2 * k_tile_columns + ordinal % 2;
+  };
+  row.guard = fmaxf(row.guard, next);
+  if (key > row.second) {
+    row.guard = fmaxf(row.guard, row.second);
+    const bool leads = key > row.first;
+    row.second = leads ? row.first : key;
+    row.second_index = leads ? row.first_index : column(key);
+    if (leads) row.first = key, row.first_index = column(key);
+  } else {
+    row.guard = fmaxf(row.guard, key);
+  }
+}
+
+// What a thread has of one launch: its place, and its arguments.
+template <class T, pass_policy P, class Injector>
+struct pass_scores {
+  using fragment = tensor<T>;
+  using vector = typename fragment::vector;
+  using operand = typename fragment::rows;
+  using launch = ballast::cuda::kernel_launch<pass_arguments<T>, Injector>;
+  using stage = panel_stage<T, P>;
+
+  static constexpr int k_groups = P.fragments * fragment::k_halves;  // of 8 rows
+  static constexpr int k_rows = 8 * k_groups;                        // of a warp
+  static constexpr int k_threads = 32 * P.warps;
+  static constexpr int k_rows_of_block = k_rows * P.warps;
+  static constexpr bool k_checks = P.check;
+  static constexpr bool k_in_registers = P.slabs > 0;
+  static constexpr int k_slabs = k_in_registers ? P.slabs : P.depth;  // of x, in registers at a time
+  static constexpr int k_scores = fragment::k_scores;                 // of a lane, of a tile and fragment
+  static constexpr int k_operand_words = sizeof(T) == 4 ? 8 : 2;
+  static_assert(P.tiles <= k_most_group_tiles && (!k_in_registers || P.slabs % P.depth == 0));
+  static_assert(P.unit == product_unit::warp ||
+                (sizeof(T) == 4 && P.fragments == 1 && P.warps % 4 == 0 && P.panel != panel_memory::global));
+
+  const launch& given;
+  const pass_arguments<T>& a;
+  int lane, g, t;
+  int warp;  // by a shuffle, which tells the compiler that it is the same in all lanes
+
+  __device__ __forceinline__ explicit pass_scores(const launch& from)
+      : given(from),
+        a(from.arguments),
+        lane(static_cast<int>(threadIdx.x % 32)),
+        g(lane / 4),
+        t(lane % 4),
+        warp(__shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0)) {}
+
+  __device__ __forceinline__ inject::device_place here(std::int64_t tile, std::int64_t tiles, int step = 0, int steps = 1) const {
+    return {tile, tiles, step, steps, static_cast<int>(threadIdx.x), k_threads};
+  }
+
+  // Rows behind the last point are there, and 0.
+  __device__ __forceinline__ int stride() const { return k_in_registers ? P.slabs * k_slab<T> : a.points.stride; }
+  __device__ __forceinline__ const T* row(std::int64_t i) const { return a.points.x + i * stride(); }
+
+  // What a lane loads of one slab of its rows; `from`: its first number of the first row.
+  struct loaded {
+    vector at[P.fragments][fragment::k_halves];
+  };
+  __device__ __forceinline__ loaded load_slab(const T* from, int slab) const {
+    loaded made;
+#pragma unroll
+    for (int r = 0; r < P.fragments; ++r) {
+#pragma unroll
+      for (int h = 0; h < fragment::k_halves; ++h)
+        made.at[r][h] =
+            arch::load_table(reinterpret_cast<const vector*>(from + 8 * (r * fragment::k_halves + h) * stride() + slab * k_slab<T>));
+    }
+    return made;
+  }
+  __device__ __forceinline__ void round(const loaded& from, operand (&to)[P.fragments]) const {
+#pragma unroll
+    for (int r = 0; r < P.fragments; ++r) to[r] = fragment::rounded(from.at[r]);
+  }
+
+  // The scores of a group: of tile i, fragment r, number v.
+  static constexpr int k_group_scores = P.tiles * P.fragments * k_scores;
+  __device__ static __forceinline__ constexpr int score_at(int i, int r, int v) { return (i * P.fragments + r) * k_scores + v; }
+
+  // Where the scores of a tile start, or their weights in the row check: those of this lane's two columns.
+  __device__ __forceinline__ void load_columns(const T* columns, int i, int which, T (&to)[2]) const {
+    using pair = typename fragment::pair;
+    const auto* const at = reinterpret_cast<const pair*>(columns + (2 * i + which) * k_tile_columns);
+    const pair both = P.columns ? *at : arch::load_table(at);
+    to[0] = both.x, to[1] = both.y;
+  }
+  // What load_columns takes: the columns of a group, from this lane's on.
+  __device__ __forceinline__ const T* columns_of(const stage& panel, int group) const {
+    constexpr int size = P.tiles * 2 * k_tile_columns;
+    return panel.columns + (P.columns ? group * size : std::int64_t{group} * size) + 2 * t;
+  }
+
+  // scores += rows · columns over `depth` slabs of a group.
+  __device__ __forceinline__ void multiply(const unsigned char* panel, const operand (&rows)[P.depth][P.fragments],
+                                           T (&scores)[k_group_scores]) const {
+    if constexpr (P.unit == product_unit::warpgroup) {
+      const arch::matrix_descriptor columns = arch::describe(panel, k_slab_bytes, arch::swizzle::none, k_slab_bytes / 4);
+      arch::fence_wgmma(scores);
+#pragma unroll
+      for (int slab = 0; slab < P.depth; ++slab) {
+#pragma unroll
+        for (int step = 0; step < 2; ++step)
+          arch::wgmma_m64k8_tf32<8 * P.tiles>(scores, rows[slab][0].at[step],
+                                              arch::advanced(columns, slab * P.tiles * k_slab_bytes + step * k_slab_bytes / 2));
+      }
+      arch::commit_wgmma();
+      arch::wait_wgmma<0>(scores);
+    } else {
+      const auto* const packed = reinterpret_cast<const vector*>(panel) + lane;
+#pragma unroll
+      for (int slab = 0; slab < P.depth; ++slab) {
+#pragma unroll
+        for (int i = 0; i < P.tiles; ++i) {
+          const vector* const at = packed + (slab * P.tiles + i) * 32;
+          const vector column = P.panel == panel_memory::global ? arch::load_table(at) : *at;
+#pragma unroll
+          for (int r = 0; r < P.fragments; ++r) fragment::multiply_add(&scores[score_at(i, r, 0)], rows[slab][r], column);
+        }
+      }
+    }
+  }
+
+  // The scores of one group of tiles, from where they start. `in_registers`: the rows, if they are.
+  __device__ __forceinline__ void compute_scores(stage& panel, const T* from, int group, const T* columns,
+                                                 const operand (&in_registers)[k_slabs][P.fragments], T (&scores)[k_group_scores]) const {
+    const panel_shape& shape = a.centroids.shape;
+#pragma unroll
+    for (int i = 0; i < P.tiles; ++i) {
+      T start[2];
+      load_columns(columns, i, 0, start);
+#pragma unroll
+      for (int r = 0; r < P.fragments; ++r) {
+#pragma unroll
+        for (int v = 0; v < k_scores; ++v) scores[score_at(i, r, v)] = start[v % 2];
+      }
+    }
+    operand rows[P.depth][P.fragments];
+    if constexpr (k_in_registers) {
+#pragma unroll
+      for (int slab = 0; slab < P.slabs; slab += P.depth) {
+#pragma unroll
+        for (int d = 0; d < P.depth; ++d) {
+#pragma unroll
+          for (int r = 0; r < P.fragments; ++r) rows[d][r] = in_registers[slab + d][r];
+        }
+        multiply(panel.acquire(shape, group, slab), rows, scores);
+        panel.release();
+      }
+    } else {
+      loaded next[P.depth];
+      const auto load = [&](int slab) {
+#pragma unroll
+        for (int d = 0; d < P.depth; ++d) next[d] = load_slab(from, slab + d);
+      };
+      load(0);
+#pragma unroll 1
+      for (int slab = 0; slab < shape.slabs; slab += P.depth) {
+#pragma unroll
+        for (int d = 0; d < P.depth; ++d) round(next[d], rows[d]);
+        load(slab + P.depth < shape.slabs ? slab + P.depth : slab);
+        multiply(panel.acquire(shape, group, slab), rows, scores);
+        panel.release();
+      }
+    }
+  }
+
+  // Takes the scores of one tile of centroids into account. key, next: the two largest of the group, in f32.
+  __device__ __forceinline__ void search(row_search<T> (&rows)[k_groups], T (&key)[k_groups], T (&next)[k_groups],
+                                         const T (&scores)[k_group_scores], int i, const T (&weights)[2], int column) const {
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) {
+#pragma unroll
+      for (int v = 0; v < 2; ++v) {
+        const T score = scores[score_at(i, q / fragment::k_halves, q % fragment::k_halves * 2 + v)];
+        if constexpr (k_checks) {
+          rows[q].sum = fma(weights[v], score, rows[q].sum);
+          rows[q].twin = max(rows[q].twin, score);
+        }
+        if constexpr (sizeof(T) == 4) {
+          const float carrying =
+              ballast::cuda::from_bits<float>((ballast::cuda::bits(score) & ~k_ordinal_mask) | static_cast<std::uint32_t>(2 * i + v));
+          next[q] = fmaxf(next[q], fminf(key[q], carrying));
+          key[q] = fmaxf(key[q], carrying);
+        } else if (score > rows[q].first) {
+          rows[q].first = score;
+          rows[q].first_index = column + v;
+        }
+      }
+    }
+  }
+
+  // ---- Four lanes and their rows: what all four have found comes together in the lanes that own the row, for two rows two lanes each ----
+
+  static_assert(k_groups == 1 || k_groups == 2);
+  __device__ __forceinline__ int own_q() const { return k_groups == 2 ? t / 2 : 0; }
+  template <class V>
+  __device__ __forceinline__ V own(const V (&of)[k_groups]) const {
+    return k_groups == 2 && t >= 2 ? of[k_groups - 1] : of[0];
+  }
+  // op over the four lanes, for the own row.
+  template <class Op>
+  __device__ __forceinline__ T fold(const T (&of)[k_groups], Op&& op) const {
+    T mine = own(of);
+    mine = op(mine, __shfl_xor_sync(0xffffffffu, k_groups == 2 && t < 2 ? of[k_groups - 1] : of[0], 2));
+    return op(mine, __shfl_xor_sync(0xffffffffu, mine, 1));
+  }
+  // What the owner of row q has.
+  template <class V>
+  __device__ __forceinline__ V from_owner(V value, int q) const {
+    return __shfl_sync(0xffffffffu, value, 2 * q, 4);
+  }
+  // Whether something holds in one lane that owns the own row.
+  __device__ __forceinline__ bool any_owner(bool holds) const {
+    const unsigned owners = k_groups == 2 ? 3u << (lane & ~1) : 15u << (lane & ~3);
+    return (__ballot_sync(0xffffffffu, holds) & owners) != 0;
+  }
+
+  // What is known of the own row.
+  struct row_facts {
+    std::int64_t i;
+    T norm;
+    T rounding;
+    T projection;
+    unsigned long long signature;
+    int before;         // its label of the pass before
+    bool bad = false;   // a check failed
+    check failed = {};  // which
+  };
+
+  // Finds the largest scores of the rows from `first` on.
+  __device__ __forceinline__ void find(stage& panel, std::int64_t first, std::int64_t tile, std::int64_t tiles,
+                                       row_search<T> (&rows)[k_groups], row_facts& facts) const {
+    const T* const from = row(first + g) + t * k_vector<T>;
+    operand in_registers[k_slabs][P.fragments];
+    if constexpr (k_in_registers) {
+      loaded all[P.slabs];
+#pragma unroll
+      for (int slab = 0; slab < P.slabs; ++slab) all[slab] = load_slab(from, slab);
+#pragma unroll
+      for (int slab = 0; slab < P.slabs; ++slab) round(all[slab], in_registers[slab]);
+      if constexpr (Injector::enabled) {
+        for (int slab = 0; slab < P.slabs; ++slab) {
+          for (int r = 0; r < P.fragments; ++r)
+            given.strike(index<k_operand_words>{}, inject::site::kmeans_points,
+                         here(tile, tiles, slab * P.fragments + r, P.slabs * P.fragments), words_of(in_registers[slab][r]));
+        }
+      }
+    }
+    for (row_search<T>& each : rows) each = {lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), 0, 0, 0};
+    const panel_shape& shape = a.centroids.shape;
+    const int groups = shape.section_tiles / P.tiles;
+#pragma unroll 1
+    for (int section = 0; section < shape.sections; ++section) {
+      for (int q = 0; q < k_groups; ++q) rows[q].sum = 0;
+#pragma unroll 1
+      for (int group = 0; group < groups; ++group) {
+        T scores[k_group_scores];
+        const T* const columns = columns_of(panel, section * groups + group);
+        compute_scores(panel, from, section * groups + group, columns, in_registers, scores);
+        if constexpr (Injector::enabled) {
+          const int first_tile = section * shape.section_tiles + group * P.tiles;
+          for (int i = 0; i < P.tiles; ++i) {
+            for (int r = 0; r < P.fragments; ++r)
+              given.strike(
+                  index<k_scores>{},
+                  k_checks && group * P.tiles + i == shape.data_tiles ? inject::site::kmeans_checksum : inject::site::kmeans_product,
+                  here(tile, tiles, first_tile + i, shape.tiles()), &scores[score_at(i, r, 0)]);
+          }
+        }
+        const bool last = k_checks && group == groups - 1;
+        const int column = (section * shape.data_tiles + group * P.tiles) * k_tile_columns + 2 * t;
+        T key[k_groups], next[k_groups];
+        for (int q = 0; q < k_groups; ++q) key[q] = next[q] = lowest_score<T>();
+#pragma unroll
+        for (int i = 0; i < P.tiles; ++i) {
+          if (i == P.tiles - 1 && last) break;
+          T weights[2] = {};
+          if constexpr (k_checks) load_columns(columns, i, 1, weights);
+          search(rows, key, next, scores, i, weights, column + i * k_tile_columns);
+        }
+        if (Injector::enabled && group == 0) {
+          for (int q = 0; q < k_groups; ++q)
+            given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, section, shape.sections),
+                         sizeof(T) == 4 ? &key[q] : &rows[q].first);
+        }
+        if constexpr (sizeof(T) == 4) {
+          for (int q = 0; q < k_groups; ++q) enter(rows[q], key[q], next[q], column);
+        }
+        if constexpr (k_checks) {
+          if (last) verify_section(section, tile, tiles, scores, columns, rows, facts);
+        }
+      }
+    }
+    if constexpr (Injector::enabled) {
+      for (int q = 0; q < k_groups; ++q)
+        given.strike(index<1>{}, inject::site::kmeans_index, here(tile, tiles, q, k_groups),
+                     reinterpret_cast<std::uint32_t*>(&rows[q].first_index));
+    }
+  }
+
+  // ρ passes if ρ² ≤ limit.
+  __device__ static __forceinline__ bool passes(T residual, T limit) { return residual * residual <= limit; }
+
+  // Compares the weighted sum of a section's scores with the columns of its check tile, the last of `scores`, and the points' projection
+  // with what was computed from other loads. The two owners of a row have the limits from two copies, and must agree.
+  __device__ __forceinline__ void verify_section(int section, std::int64_t tile, std::int64_t tiles, const T (&scores)[k_group_scores],
+                                                 const T* columns, row_search<T> (&rows)[k_groups], row_facts& facts) const {
+    section_limits<T> limits = a.centroids.limits[2 * section + t % 2];
+    given.strike(index<1>{}, inject::site::kmeans_threshold, here(tile, tiles, section, a.centroids.shape.sections), &limits.row_offset);
+    T weights[2], sums[k_groups], projections[k_groups];
+    load_columns(columns, P.tiles - 1, 1, weights);
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) {
+      const T* const own = &scores[score_at(P.tiles - 1, q / fragment::k_halves, q % fragment::k_halves * 2)];
+      sums[q] = fma(weights[1], own[1], fma(weights[0], own[0], rows[q].sum));
+      projections[q] = own[1];  // column 3: of lane 1
+    }
+    const T residual = fold(sums, [](T x, T y) { return x + y; });
+    T projection = projections[0];
+    if constexpr (k_groups == 2) {
+      const T other = __shfl_xor_sync(0xffffffffu, projections[1], 2);
+      if (t == 3) projection = other;
+    }
+    T word = passes(residual, fma(limits.row_slope, facts.norm, limits.row_offset)) ? T(1) : T(0);
+    given.strike(index<1>{}, inject::site::kmeans_comparison, here(tile, tiles, section, a.centroids.shape.sections), &word);
+    const bool judges = t == 1 || (k_groups == 2 && t == 3);
+    const bool projects = !judges || passes(projection - facts.projection, fma(limits.projection_slope, facts.norm, T(1e-37)));
+    const bool fits = word == T(1) && projects;
+    if (!__all_sync(0xffffffffu, fits)) {
+      const bool sum_fails = any_owner(word != T(1)), fails = any_owner(!fits);
+      if (fails && !facts.bad) facts.failed = sum_fails ? check::row : check::projection;
+      facts.bad = facts.bad || fails;
+    }
+  }
+
+  __device__ static __forceinline__ auto words_of(operand& of) {
+    if constexpr (sizeof(T) == 4) {
+      return &of.at[0][0];
+    } else {
+      return of.at;
+    }
+  }
+};
+
+}  // namespace ballast::kmeans::cuda
