@@ -29,9 +29,11 @@ BALLAST_HD inline double fft_residual(double points, double norm, double kappa) 
 
 // How much more than √G times as large the residual of a composite of G signals may be than one signal's. Derivation: the scalars of G
 // signals are added up in working precision, in each thread a random walk of G steps at the size of its part of √g‖x‖√N, g ≤ G: with
-// uniform roundings a variance of u²G²/24 for each of the two sums, of N‖x‖² in all, which is what G/8 further stages would do.
+// uniform roundings a variance of u²G²/24 for each of the two sums, of N‖x‖² in all, which is what G/8 further stages would do. Sums with
+// complex weights are rounded twice in each step. Equal signals round alike, and add up to as much as 1.42 √G instead of √G
+// (src/fft/cuda/composite.cuh); the largest residual of a line is 0.67 of its threshold, so a quarter more suffices.
 BALLAST_HD inline double fft_group_growth(double points, int signals) {
-  return signals == 1 ? 1 : std::sqrt(1 + signals / (8 * (std::log2(points) + 1 + 6)));
+  return signals == 1 ? 1 : 1.25 * std::sqrt(1 + signals / (4 * (std::log2(points) + 1 + 6)));
 }
 
 // What gradual underflow adds to ρ after the output was scaled, where the scale of y does not reduce it: half the smallest number in each
@@ -57,15 +59,22 @@ BALLAST_HD inline double fft_output_underflow(double points) {
 // Factors f, |f| = 1: y is multiplied by f, and summed with a / f, both rounded, the latter as powers of a rounded step up to the fourth
 // (src/fft/cuda/line_sums.cuh). A factor is a product of two rounded ones, its relative error has an RMS of about 0.8u; f and the product
 // with it round each number by 1u, the middle of eight powers and the step add 0.8u (1 + Σ_{i = −4…3} i²/8)^½ = 2.1u, Horner's scheme less
-// than 1u, independently: seven stages, of which four are granted, as half of the others are room.
-BALLAST_HD inline double fft_line_growth(double points, int first, int levels, bool factors) {
+// than 1u, independently: seven stages, of which four are granted, as half of the others are room. Factors of a table have inverses of
+// their own, which are rounded once: less.
+// The step from a line to the spectrum of the reals in pairs, and the checksum of what that makes, with the last radix R: a sum, a
+// difference, a rounded factor and a product round each number as two stages do; the sums are two chains of R / 2 terms each, seen at half
+// of their size on two sides, as R / 4 stages do; products with the rounded factor and with two weights as one more.
+// `more`: stages for these.
+inline constexpr double k_fft_factor_stages = 4;
+BALLAST_HD inline double fft_reals_stages(int last) { return 3 + last / 4.0; }
+BALLAST_HD inline double fft_line_growth(double points, int first, int levels, double more) {
   const double stages = std::log2(points) + 1 + 6;
   const double here = std::log2(points) / 2 + 1.5 * first + 0.5 * levels;
-  return std::sqrt(((here > stages ? here : stages) + (factors ? 4 : 0)) / stages);
+  return std::sqrt(((here > stages ? here : stages) + more) / stages);
 }
 
-// What gradual underflow adds to ρ by such factors: half the smallest number in each of the two roundings of a part of z_o = f_o y_o, and
-// in each of the 4 of a part in Horner's scheme and the product with the middle factor: of |Re| + |Im| at most 2 + 4 of them. A bound.
+// What gradual underflow adds to ρ by factors of size 1: half the smallest number in each of the two roundings of a part of z_o = f_o y_o,
+// and in each of the 4 of a part in Horner's scheme and the product with the middle factor: of |Re| + |Im| at most 2 + 4 of them. A bound.
 template <class T>
 BALLAST_HD inline double fft_factor_underflow(double points) {
   const double smallest = sizeof(T) == 4 ? 0x1p-149 : 0x1p-1074;

@@ -67,8 +67,8 @@ BALLAST_HD inline abft_case abft_case_of(std::int64_t i) {
   const abft::outcome first = tile.judge({.word = abft::verify(2 * size, tau), .residual = 2 * size});
   const abft::outcome second = tile.judge({.word = abft::verify(0.5 * size, 0.5 * size, tau)});
   return {{abft::fft_residual<float>(points, size, 8), abft::fft_group_growth(points, 8), abft::fft_output_underflow<double>(points),
-           abft::fft_line_growth(points, 16, 7, true), abft::fft_factor_underflow<float>(points), row.slope, row.offset,
-           abft::kmeans_distance_limit(0x1p-53, i + 1), abft::kmeans_sum_limit(points, 2 * points, size),
+           abft::fft_line_growth(points, 16, 7, abft::k_fft_factor_stages), abft::fft_factor_underflow<float>(points), row.slope,
+           row.offset, abft::kmeans_distance_limit(0x1p-53, i + 1), abft::kmeans_sum_limit(points, 2 * points, size),
            abft::qr_residual_thresholds<float>(size, i + 1, 8).wrong, abft::qr_reflector_threshold<double>(i + 1),
            abft::qr_orthogonality_threshold<float>(size, i + 1), abft::qr_solve_threshold<double>(size, i + 1),
            abft::rebuild(8 * size, i % 8, 8, [&](std::int64_t j) { return j == i % 8 ? -1 : size; }), static_cast<double>(place.index),

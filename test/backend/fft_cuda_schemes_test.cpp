@@ -220,6 +220,42 @@ TEST(fft_cuda_schemes, locate_the_signal) {
   });
 }
 
+// Equal faults in equal signals must not cancel: in two tiles of a group, and in all of them.
+TEST(fft_cuda_schemes, see_equal_faults_of_equal_signals) {
+  each_case([](const scheme_case& what, auto zero) {
+    using T = decltype(zero);
+    const std::string many = "multi_transaction_";
+    if (!what.scheme.starts_with(many) || what.small) return;
+    const std::int64_t group = std::stoll(what.scheme.substr(many.size()));
+    std::vector<T> in = some_data<T>(what);
+    const std::size_t one = in.size() / static_cast<std::size_t>(fft::parse_token(what.token).problem.batch);
+    for (std::size_t i = one; i < in.size(); ++i) in[i] = in[i - one];
+    const auto right = expected(what, in);
+    int found = 0;
+    std::vector<std::vector<std::int64_t>> struck(1);
+    for (std::int64_t g = 0; g < group; ++g) struck[0].push_back(g);
+    for (std::int64_t g = 1; g < group; g += std::max<std::int64_t>(1, group / 4)) struck.push_back({0, g});
+    for (const auto& tiles : struck) {
+      for (std::uint64_t seed = 0; seed < 4; ++seed) {
+        SCOPED_TRACE(std::to_string(tiles.size()) + " faults, the last in tile " + std::to_string(tiles.back()) + ", seed " +
+                     std::to_string(seed));
+        inject::plan faults;
+        for (const std::int64_t tile : tiles)
+          faults.add({.site = inject::site::fft_stage,
+                      .model = inject::model::bit_flip,
+                      .seed = seed,
+                      .bit = sizeof(T) == 4 ? 25 : 54,
+                      .interval = tile});
+        const auto seen = scheme_test::execute<T>(what, with(protection::correct, &faults), in, false);
+        found += seen.report.verdict != verdict::clean ? 1 : 0;
+        EXPECT_NE(seen.report.verdict, verdict::uncorrectable);
+        for (const double error : errors(seen.out, right)) ASSERT_LT(error, k_repaired<T>);
+      }
+    }
+    EXPECT_GE(found, static_cast<int>(struck.size()));
+  });
+}
+
 // A fault in the check alone changes nothing but the report.
 TEST(fft_cuda_schemes, recognise_faults_of_the_check) {
   each_case([](const scheme_case& what, auto zero) {

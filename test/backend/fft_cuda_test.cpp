@@ -285,6 +285,39 @@ TEST(fft_cuda, two_passes_in_one_launch_wait_for_each_other) {
   }
 }
 
+// Launches with other weights for the outputs.
+class reweighing_device final : public test::forwarding_device {
+ public:
+  reweighing_device(std::shared_ptr<ballast::cuda::device> inner, const void* weights)
+      : forwarding_device(std::move(inner)), weights_(weights) {}
+  void launch(const ballast::cuda::kernel& which, std::int64_t blocks, std::span<const ballast::cuda::kernel_argument> arguments,
+              ballast::cuda::stream on) override {
+    const auto [argument, size] = arguments.front();
+    ASSERT_EQ(size, sizeof(cuda::line_arguments));
+    cuda::line_arguments given;
+    std::memcpy(&given, argument, size);
+    given.verify = weights_;
+    inner_->launch(which, blocks, &given, size, on);
+  }
+
+ private:
+  const void* weights_;
+};
+
+// Weights that are damaged, here to zeros, must make the check fail, not compare nothing with nothing. Lines of one butterfly, too.
+TEST(fft_cuda, damaged_weights_hide_nothing) {
+  for (const char* const token : {"fft_c2c_f32_n3_b41_fwd", "fft_c2c_f32_n64_b43_fwd"}) {
+    SCOPED_TRACE(token);
+    const fft_case& each = case_of(token, machine::whole);
+    const subject<float> given = subject_of<float>(each, 3);
+    const emulator emulated(each.where);
+    const auto zeros = on_device(std::vector<float>(1024));
+    ballast::cuda::override_device(std::make_shared<reweighing_device>(*emulated, zeros.data()));
+    std::vector<float> out = given.fresh();
+    EXPECT_EQ(given.run(plan(given.problem, on_cuda()), out).verdict, verdict::uncorrectable);
+  }
+}
+
 TEST(fft_cuda, long_batches_run_in_chunks) {
   const fft_case& each = case_of("fft_c2c_f32_n4096_b70_fwd", machine::small);
   const emulator device(each.where);

@@ -48,13 +48,15 @@ class cuda_fft_tables : public testing::Test {
  protected:
   static constexpr long double u = sizeof(T) == 4 ? 0x1p-24L : 0x1p-53L;
 
-  static line_policy policy(int length) {
+  static line_policy policy(int length, bool mirrored = false) {
     line_request wanted;
     wanted.length = length;
     wanted.wide = sizeof(T) == 8;
     wanted.count = wanted.columns = 1000;
     wanted.check = check_form::verify_before_store;
-    return choose_policy(wanted, hopper(), tuning_table());
+    line_policy made = choose_policy(wanted, hopper(), tuning_table());
+    if (mirrored) made.store = store_form::spectrum;
+    return made;
   }
   static std::vector<std::complex<long double>> noise(std::size_t count) {
     std::mt19937_64 random(count);
@@ -145,7 +147,7 @@ TYPED_TEST(cuda_fft_tables, chirp_and_filter_convolve_to_the_transform) {
         EXPECT_EQ(number_at(mirrored, i), std::conj(number_at(chirp, i)));
       }
       for (std::size_t i = x.size(); i < a.size(); ++i)
-        EXPECT_EQ(number_at(chirp, i), std::complex<long double>()) << "zeros beyond the line";
+        EXPECT_EQ(number_at(chirp, i), std::complex<long double>(1)) << "ones beyond the line, which have inverses";
       a = dft(std::move(a));
       // The inverse transform as a forward one with real and imaginary parts exchanged, as in the second pass. Its chirp is the conjugate;
       // `filter` holds the factor 1/m.
@@ -173,6 +175,32 @@ TYPED_TEST(cuda_fft_tables, chirp_and_filter_convolve_to_the_transform) {
   }
 }
 
+// The check of a product with a table divides by it: every element has an inverse.
+TYPED_TEST(cuda_fft_tables, factors_and_their_inverses_multiply_to_1) {
+  using T = TypeParam;
+  // The transform of a chirp of 64 points, periodic with 128, is 0 at every other place.
+  for (const std::int64_t n : {64, 67, 1009}) {
+    const std::int64_t m = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(2 * n - 1)));
+    const auto least = static_cast<long double>(table_source<T>::smallest_of_filter(n, m));
+    const auto chirp = table_source<T>::chirp(n, m, false);
+    const auto filter = table_source<T>::filter(n, m);
+    for (const auto& table : {chirp, filter}) {
+      const auto inverse = table_source<T>::inverses(table);
+      ASSERT_EQ(inverse.size(), table.size());
+      for (std::size_t i = 0; 2 * i < table.size(); ++i)
+        ASSERT_LE(std::abs(number_at(table, i) * number_at(inverse, i) - 1.0L), 2 * this->u) << n << " at " << i;
+    }
+    long double square = 0, smallest = 1;
+    for (std::int64_t i = 0; i < m; ++i) {
+      const long double size = std::abs(number_at(filter, static_cast<std::size_t>(i)));
+      square += size * size;
+      smallest = std::min(smallest, size);
+    }
+    EXPECT_NEAR(static_cast<double>(std::sqrt(square / static_cast<long double>(m)) * this->u / 4 / least), 1, 1e-3);
+    EXPECT_GE(smallest, least * (1 - 2 * this->u));
+  }
+}
+
 // Weight a of output o in both vectors, computed as the kernel does: from the phases of o's butterfly and the place of o in it.
 template <class T>
 std::array<std::complex<long double>, 2> weights_of(const line_policy& p, const std::vector<T>& phases, int o) {
@@ -183,20 +211,20 @@ std::array<std::complex<long double>, 2> weights_of(const line_policy& p, const 
   std::array<std::complex<long double>, 2> a;
   for (std::size_t v = 0; v < 2; ++v) {
     a[v] = {phases[4 * j + 2 * v], phases[4 * j + 2 * v + 1]};
-    for (int i = 0; i < weight_quarters(last, k); ++i) a[v] *= std::complex<long double>(0, 1);
+    for (int i = 0; i < weight_quarters(last, k, p.mirrors()); ++i) a[v] *= std::complex<long double>(0, 1);
   }
-  if (k >= weight_half(last)) a[1] = -a[1];
+  if (weight_negative(last, k, p.mirrors())) a[1] = -a[1];
   return a;
 }
 
 // The constants of a first butterfly, for a radix known at run time.
 template <int Radix = k_weight_patterns>
-std::vector<std::array<std::complex<long double>, 3>> inputs_of(int radix) {
+std::vector<std::array<std::complex<long double>, 3>> inputs_of(int radix, bool mirrored) {
   if constexpr (Radix == 0) {
     return {};
   } else {
-    if (radix != Radix) return inputs_of<Radix - 1>(radix);
-    constexpr input_weights<Radix> w;
+    if (radix != Radix) return inputs_of<Radix - 1>(radix, mirrored);
+    const input_weights<Radix> w(mirrored);
     const auto wide = [](const unit_root& z) { return std::complex<long double>(z.re, z.im); };
     std::vector<std::array<std::complex<long double>, 3>> made;
     for (int m = 0; m < Radix; ++m) made.push_back({wide(w.line[0][m]), wide(w.line[1][m]), wide(w.butterfly[m])});
@@ -214,7 +242,7 @@ template <class T>
 std::array<std::complex<long double>, 2> encoded(const line_policy& p, const typename table_source<T>::weights& weights,
                                                  const std::vector<std::complex<long double>>& x) {
   const int r = p.radix[0];
-  const auto constants = inputs_of(r);
+  const auto constants = inputs_of(r, p.mirrors());
   std::array<std::complex<long double>, 2> made{};
   const int butterflies = p.length / r;
   for (int j = 0; j < butterflies; ++j) {
@@ -224,7 +252,7 @@ std::array<std::complex<long double>, 2> encoded(const line_policy& p, const typ
       z.push_back(x[static_cast<std::size_t>(j + m * butterflies)]);
       given += constants[static_cast<std::size_t>(m)][2] * z.back();
       if (p.stages > 1) continue;
-      for (const std::size_t v : {0u, 1u}) made[v] += number_at(weights.verify, v) * constants[static_cast<std::size_t>(m)][v] * z.back();
+      for (const std::size_t v : {0u, 1u}) made[v] += number_at(weights.encode, v) * constants[static_cast<std::size_t>(m)][v] * z.back();
     }
     if (p.stages == 1) continue;
     z = dft(std::move(z));
@@ -245,11 +273,12 @@ std::array<std::complex<long double>, 2> encoded(const line_policy& p, const typ
 // aᵀ(Wx) equals what is encoded of x, for both vectors.
 TYPED_TEST(cuda_fft_tables, weights_encode_what_they_verify) {
   using T = TypeParam;
-  for (const int length : {1, 2, 7, 60, 64, 1000, 1024, 1331}) {
-    const line_policy p = this->policy(length);
+  const auto check = [&](int length, bool mirrored) {
+    SCOPED_TRACE(std::to_string(length) + (mirrored ? " mirrored" : ""));
+    const line_policy p = this->policy(length, mirrored);
     const auto weights = table_source<T>::checksum_weights(p);
     ASSERT_EQ(weights.verify.size(), static_cast<std::size_t>(4 * length / p.radix[p.stages - 1]));
-    ASSERT_EQ(weights.encode.size(), static_cast<std::size_t>(p.stages == 1 ? 0 : 6 * length / p.radix[0]));
+    ASSERT_EQ(weights.encode.size(), static_cast<std::size_t>(p.stages == 1 ? 4 : 6 * length / p.radix[0]));
     const auto x = this->noise(static_cast<std::size_t>(length));
     const auto y = dft(x);
     const auto in = encoded<T>(p, weights, x);
@@ -268,13 +297,15 @@ TYPED_TEST(cuda_fft_tables, weights_encode_what_they_verify) {
     for (const int v : {0, 1}) {
       // Beyond a, only A and the step of the series are rounded. |A(j)| is about √(N/r); the errors of N terms add up like noise.
       const long double allowed = 6 * this->u * std::sqrt(static_cast<long double>(length) * norm);
-      EXPECT_LE(std::abs(out[v] - in[v]), allowed) << "length " << length << " vector " << v;
+      EXPECT_LE(std::abs(out[v] - in[v]), allowed) << "vector " << v;
       EXPECT_GT(std::abs(out[v]), 100 * allowed) << "or this would prove nothing";
     }
     if (length >= 60) {
       EXPECT_LE(std::abs(product), length / 4.0L) << "vectors that are nearly orthogonal";
     }
-  }
+  };
+  for (const int length : {1, 2, 7, 60, 64, 1000, 1024, 1331}) check(length, false);
+  for (const int length : {2, 4, 5, 12, 60, 64, 200, 1000, 1024}) check(length, true);
 }
 
 // How much a change of one number before a stage changes the checksums, divided by the root of the number of outputs that it reaches: aᵀ is
@@ -284,65 +315,95 @@ TYPED_TEST(cuda_fft_tables, weights_encode_what_they_verify) {
 TYPED_TEST(cuda_fft_tables, every_number_before_every_stage_is_seen_by_the_weights) {
   using T = TypeParam;
   double least_of_all = 10;
-  for (const int length : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 60, 64, 256, 320, 512, 1000, 1024, 1331, 4096, 8192}) {
-    SCOPED_TRACE(length);
-    const line_policy p = this->policy(length);
-    const auto weights = table_source<T>::checksum_weights(p);
-    std::vector<std::array<std::complex<long double>, 2>> a(static_cast<std::size_t>(length));
-    for (int o = 0; o < length; ++o) a[static_cast<std::size_t>(o)] = weights_of(p, weights.verify, o);
-    double touched = 1;
-    double square_sum = 0;
-    int numbers = 0;
-    for (int s = p.stages - 1; s >= std::min(1, p.stages - 1); --s) {
-      const int r = p.radix[s];
-      const int before = p.before(s);
-      const int stride = length / r;
-      auto back = a;
-      double least = 10;
-      touched *= r;
-      for (int j = 0; j < stride; ++j) {
-        for (int k = 0; k < r; ++k) {
-          std::array<std::complex<long double>, 2> sum{};
-          for (int m = 0; m < r; ++m) {
-            const auto w = fft::root_of_unity<long double>(std::int64_t{m} * k, r);
-            for (const std::size_t v : {0u, 1u})
-              sum[v] += w * a[static_cast<std::size_t>((j - j % before) * r + j % before + m * before)][v];
+  for (const bool mirrored : {false, true})
+    for (const int length : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 60, 64, 256, 320, 512, 1000, 1024, 1331, 4096, 8192}) {
+      SCOPED_TRACE(std::to_string(length) + (mirrored ? " mirrored" : ""));
+      const line_policy p = this->policy(length, mirrored);
+      const auto weights = table_source<T>::checksum_weights(p);
+      std::vector<std::array<std::complex<long double>, 2>> a(static_cast<std::size_t>(length));
+      for (int o = 0; o < length; ++o) a[static_cast<std::size_t>(o)] = weights_of(p, weights.verify, o);
+      double touched = 1;
+      double square_sum = 0;
+      int numbers = 0;
+      for (int s = p.stages - 1; s >= std::min(1, p.stages - 1); --s) {
+        const int r = p.radix[s];
+        const int before = p.before(s);
+        const int stride = length / r;
+        auto back = a;
+        double least = 10;
+        touched *= r;
+        for (int j = 0; j < stride; ++j) {
+          for (int k = 0; k < r; ++k) {
+            std::array<std::complex<long double>, 2> sum{};
+            for (int m = 0; m < r; ++m) {
+              const auto w = fft::root_of_unity<long double>(std::int64_t{m} * k, r);
+              for (const std::size_t v : {0u, 1u})
+                sum[v] += w * a[static_cast<std::size_t>((j - j % before) * r + j % before + m * before)][v];
+            }
+            const auto w = fft::root_of_unity<long double>(std::int64_t{j % before} * k, std::int64_t{before} * r);
+            for (const std::size_t v : {0u, 1u}) back[static_cast<std::size_t>(j + k * stride)][v] = w * sum[v];
+            const double first = static_cast<double>(std::abs(sum[0])) / std::sqrt(touched);
+            const double second = static_cast<double>(std::abs(sum[1])) / std::sqrt(touched);
+            least = std::min(least, std::max(first, second));
+            square_sum += first * first + second * second;
+            numbers += 2;
           }
-          const auto w = fft::root_of_unity<long double>(std::int64_t{j % before} * k, std::int64_t{before} * r);
-          for (const std::size_t v : {0u, 1u}) back[static_cast<std::size_t>(j + k * stride)][v] = w * sum[v];
-          const double first = static_cast<double>(std::abs(sum[0])) / std::sqrt(touched);
-          const double second = static_cast<double>(std::abs(sum[1])) / std::sqrt(touched);
-          least = std::min(least, std::max(first, second));
-          square_sum += first * first + second * second;
-          numbers += 2;
         }
-      }
-      a = std::move(back);
-      if (s == p.stages - 1) {
-        EXPECT_GE(least, 0.66);
-      }
-      EXPECT_GE(least, 0.05) << "stage " << s;
-      least_of_all = std::min(least_of_all, least);
-    }
-    // Inputs and results of the first of several stages have weights of their own, times A of their butterfly.
-    if (p.stages > 1) {
-      const int r = p.radix[0];
-      const auto constants = inputs_of(r);
-      double least = 10;
-      for (int j = 0; j < length / r; ++j) {
-        const auto at = static_cast<std::size_t>(j);
-        const double size = static_cast<double>(
-            std::max(std::abs(number_at(weights.encode, 2 * at)), std::abs(number_at(weights.encode, 2 * at + 1))) / std::sqrt(length / r));
-        for (int m = 0; m < r; ++m) {
-          const auto given = static_cast<double>(std::abs(constants[static_cast<std::size_t>(m)][2])) / std::sqrt(r);
-          least = std::min({least, size * given, size * butterfly_weight_size(r, m)});
+        a = std::move(back);
+        if (s == p.stages - 1) {
+          EXPECT_GE(least, 0.66);
         }
+        EXPECT_GE(least, 0.05) << "stage " << s;
+        least_of_all = std::min(least_of_all, least);
       }
-      EXPECT_GE(least, 0.15) << "before and behind the first butterflies";
+      // Inputs and results of the first of several stages have weights of their own, times A of their butterfly.
+      if (p.stages > 1) {
+        const int r = p.radix[0];
+        const auto constants = inputs_of(r, false);
+        double least = 10;
+        for (int j = 0; j < length / r; ++j) {
+          const auto at = static_cast<std::size_t>(j);
+          const double size =
+              static_cast<double>(std::max(std::abs(number_at(weights.encode, 2 * at)), std::abs(number_at(weights.encode, 2 * at + 1))) /
+                                  std::sqrt(length / r));
+          for (int m = 0; m < r; ++m) {
+            const auto given = static_cast<double>(std::abs(constants[static_cast<std::size_t>(m)][2])) / std::sqrt(r);
+            least = std::min({least, size * given, size * butterfly_weight_size(r, m)});
+          }
+        }
+        EXPECT_GE(least, 0.15) << "before and behind the first butterflies";
+      }
+      EXPECT_NEAR(square_sum / numbers, 1, 0.01);
     }
-    EXPECT_NEAR(square_sum / numbers, 1, 0.01);
-  }
   this->RecordProperty("least_response", std::to_string(least_of_all));
+}
+
+// An element of the spectrum of reals is seen by two weights, of its output and of the mirror image's (sum_spectrum in line_sums.cuh). A
+// change of one phase may cancel in one vector; not in both.
+TYPED_TEST(cuda_fft_tables, every_element_of_the_spectrum_of_reals_is_seen_by_the_weights) {
+  using T = TypeParam;
+  using number = std::complex<double>;
+  double least = 10;
+  for (const int length : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 60, 64, 180, 200, 256, 500, 512, 1000, 1024, 1331, 4096}) {
+    const line_policy p = this->policy(length, true);
+    const auto weights = table_source<T>::checksum_weights(p);
+    for (int o = 1; o < length; ++o) {
+      const auto own = weights_of(p, weights.verify, o), image = weights_of(p, weights.verify, length - o);
+      const number g = number(0, 1) * std::polar(1.0, std::numbers::pi * o / length);
+      // |aᵀz| of X_o = e^{iψ}, the larger of both vectors, for the worst ψ.
+      double seen = 10;
+      for (int step = 0; step < 180; ++step) {
+        const number x = std::polar(1.0, std::numbers::pi * step / 180);
+        double larger = 0;
+        for (const std::size_t v : {0u, 1u})
+          larger = std::max(larger, std::abs(number(own[v]) * (1.0 + g) * x + number(image[v]) * std::conj((1.0 - g) * x)) / 2);
+        seen = std::min(seen, larger);
+      }
+      ASSERT_GE(seen, 0.25) << length << " output " << o;
+      least = std::min(least, seen);
+    }
+  }
+  this->RecordProperty("least_response", std::to_string(least));
 }
 
 // ---- Weights within a butterfly ----
@@ -352,6 +413,7 @@ TEST(cuda_fft_weights, one_butterfly_has_no_blind_spot) {
   for (int count = 2; count <= k_weight_patterns; ++count) {
     SCOPED_TRACE(count);
     double least = 10;
+    double least_mirrored = 10;
     double least_first = 10;  // of the constant weights of first butterflies; divided by √size their mean square is 1
     double size = 0;
     for (int k = 0; k < count; ++k) size += butterfly_weight_size(count, k) * butterfly_weight_size(count, k) / count;
@@ -360,20 +422,25 @@ TEST(cuda_fft_weights, one_butterfly_has_no_blind_spot) {
       const int terms = count / apart;
       for (int first = 0; first < apart; ++first) {
         for (int frequency = 0; frequency < terms; ++frequency) {
-          std::complex<double> half[2] = {0, 0};
+          std::complex<double> half[2] = {0, 0}, mirrored[2] = {0, 0};
           std::complex<double> alone = 0;
           for (int i = 0; i < terms; ++i) {
             const int n = first + i * apart;
             const double turn = -2 * std::numbers::pi * i * frequency / terms;
-            half[n < weight_half(count) ? 0 : 1] += std::polar(1.0, std::numbers::pi / 2 * weight_quarters(count, n) + turn);
+            half[weight_negative(count, n, false) ? 1 : 0] += std::polar(1.0, std::numbers::pi / 2 * weight_quarters(count, n) + turn);
+            mirrored[weight_negative(count, n, true) ? 1 : 0] +=
+                std::polar(1.0, std::numbers::pi / 2 * weight_quarters(count, n, true) + turn);
             alone += std::polar(butterfly_weight_size(count, n), std::numbers::pi / 2 * butterfly_weight_quarters(count, n) + turn);
           }
           least_first = std::min(least_first, std::abs(alone) / std::sqrt(terms * size));
           least = std::min(least, std::max(std::abs(half[0] + half[1]), std::abs(half[0] - half[1])) / std::sqrt(terms));
+          least_mirrored = std::min(least_mirrored,
+                                    std::max(std::abs(mirrored[0] + mirrored[1]), std::abs(mirrored[0] - mirrored[1])) / std::sqrt(terms));
         }
       }
     }
     EXPECT_GE(least, count <= 16 ? 0.66 : 0.35);
+    EXPECT_GE(least_mirrored, count <= 16 ? 0.66 : count == 20 || count == 28 ? 0.29 : 0.35) << "no line has radix 20 or 28";
     // 12 and 15 give up some of this in favour of the numbers within a butterfly (next test).
     const bool used = count <= 16 || count == 17 || count == 19 || count == 23 || count == 29 || count == 31;
     EXPECT_GE(least_first, count == 12 || count == 15 ? 0.48 : used ? 0.53 : 0.39);
@@ -436,22 +503,52 @@ TEST(cuda_fft_weights, no_number_within_a_butterfly_is_a_blind_spot) {
     double size = 0;
     for (int k = 0; k < count; ++k) size += butterfly_weight_size(count, k) * butterfly_weight_size(count, k) / count;
     double least = 10;
+    double least_mirrored = 10;
     double least_first = 10;
     for (const auto& wrong : faults_within(count)) {
       double square = 0;
-      std::complex<double> half[2] = {0, 0};
+      std::complex<double> half[2] = {0, 0}, mirrored[2] = {0, 0};
       std::complex<double> alone = 0;
       for (int k = 0; k < count; ++k) {
         const std::complex<double> y = wrong[static_cast<std::size_t>(k)];
         square += std::norm(y);
-        half[k < weight_half(count) ? 0 : 1] += y * std::polar(1.0, std::numbers::pi / 2 * weight_quarters(count, k));
+        half[weight_negative(count, k, false) ? 1 : 0] += y * std::polar(1.0, std::numbers::pi / 2 * weight_quarters(count, k));
+        mirrored[weight_negative(count, k, true) ? 1 : 0] += y * std::polar(1.0, std::numbers::pi / 2 * weight_quarters(count, k, true));
         alone += y * std::polar(butterfly_weight_size(count, k), std::numbers::pi / 2 * butterfly_weight_quarters(count, k));
       }
       least = std::min(least, std::max(std::abs(half[0] + half[1]), std::abs(half[0] - half[1])) / std::sqrt(square));
+      least_mirrored =
+          std::min(least_mirrored, std::max(std::abs(mirrored[0] + mirrored[1]), std::abs(mirrored[0] - mirrored[1])) / std::sqrt(square));
       least_first = std::min(least_first, std::abs(alone) / std::sqrt(square * size));
     }
     EXPECT_GE(least, count <= 16 ? 0.47 : 0.35);
+    EXPECT_GE(least_mirrored, count <= 16 ? 0.47 : 0.35);
     EXPECT_GE(least_first, 0.37);
+  }
+}
+
+// Both vectors see a first butterfly through the same weights. Two results that change together, alike but for powers of i, must not
+// cancel.
+TEST(cuda_fft_weights, no_pair_of_results_of_a_first_butterfly_is_invisible) {
+  for (const int count : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 23, 29, 31, 32}) {
+    SCOPED_TRACE(count);
+    double size = 0;
+    std::vector<std::complex<double>> weights;
+    for (int k = 0; k < count; ++k) {
+      size += butterfly_weight_size(count, k) * butterfly_weight_size(count, k) / count;
+      weights.push_back(std::polar(butterfly_weight_size(count, k), std::numbers::pi / 2 * butterfly_weight_quarters(count, k)));
+    }
+    double least[2] = {10, 10};  // of equal or opposite changes, and of those a quarter turn apart
+    for (std::size_t k = 0; k < weights.size(); ++k) {
+      for (std::size_t l = 0; l < k; ++l) {
+        for (int turn = 0; turn < 4; ++turn) {
+          const double seen = std::abs(weights[k] + weights[l] * std::polar(1.0, std::numbers::pi / 2 * turn)) / std::sqrt(2 * size);
+          least[turn % 2] = std::min(least[turn % 2], seen);
+        }
+      }
+    }
+    EXPECT_GE(least[0], count <= 16 ? 0.09 : 0.02);
+    EXPECT_GE(least[1], count <= 16 ? 0.04 : 0.02);
   }
 }
 

@@ -1,7 +1,7 @@
 // Two-sided checksums: a block takes a group of P.transactions tiles one after the other, stores each at once, and checks them together.
 // Layer: fft/cuda kernels, over the layers of line.cuh.
 // For signals x_g of a group with transforms y_g and residuals ρ_g = aᵀy_g − bᵀx_g, a thread keeps in registers u = Σ w_g x_g, element by
-// element, w_g = ±1, and the scalars Σ w_g ρ_g and Σ w_g c_g ρ_g, c_g = e^{2πi g/G}. If one signal is wrong, the ratio of the two scalars
+// element, w_g = ±1, and the scalars Σ w_g ρ_g and Σ w_g c_g ρ_g, c_g = e^{2πi mg/G}. If one signal is wrong, the ratio of the two scalars
 // is the c_g of its place. The right signal is the transform of u less the other signals, which are read from memory as they were stored.
 // Source: TurboFFT (PPoPP 2025) sections 4.1 to 4.3, with two differences. The paper adds the residual of v = Σ w_g y_g to the wrong
 // signal; here the signal is made anew, so no v is kept and a large fault loses no digits. The paper's weights are others: here signs keep
@@ -12,8 +12,11 @@
 
 namespace ballast::fft::cuda {
 
-// Whether w_g = −1. The signs are balanced over 2, 4, 8, 16 and 32 places, and nearly so over every second, third, … eighth place.
-BALLAST_HD constexpr bool group_weight_negative(int g) { return (0x5aaa556au >> g & 1) != 0; }
+// Whether w_g = −1, and the m of c_g = e^{2πi mg/G}; searched for. Both sums are checked. Where equal faults strike equal signals, all of a
+// group or two of it, one of the sums is at least 0.2 of one residual, and they are not those of one signal at a place. Where equal signals
+// round alike, all n of a group or every second, third, … eighth, n > 3, each is at most 1.42 √n.
+BALLAST_HD constexpr bool group_weight_negative(int g) { return (0x7ca507a3u >> g & 1) != 0; }
+BALLAST_HD constexpr int group_place_step(int signals) { return signals == 32 ? 11 : signals == 4 || signals == 8 ? 3 : 1; }
 
 // The check of one line of a group: of the lines at the same place of the group's tiles. In shared memory.
 struct group_record {
@@ -69,7 +72,7 @@ struct composite_tile : line_tile<P, Injector> {
 
   // c_{g + 1} from c_g.
   static __device__ __forceinline__ number next_place(const number& c) {
-    constexpr unit_root step = root_of_unity(P.transactions - 1, P.transactions);
+    constexpr unit_root step = root_of_unity(P.transactions - group_place_step(P.transactions) % P.transactions, P.transactions);
     return c * number{static_cast<real>(step.re), static_cast<real>(step.im)};
   }
 
@@ -153,7 +156,7 @@ struct composite_tile : line_tile<P, Injector> {
   // Adds up one set of sums over the threads of each line, and calls body(line, aᵀy − bᵀx, ‖x‖²) in one thread of the line.
   template <int Set, class Body>
   __device__ __forceinline__ void reduce(Body&& body) const {
-    const double scale = P.scaled ? static_cast<double>(static_cast<real>(a.scale)) : 1;
+    const double scale = P.scaled ? static_cast<double>(static_cast<real>(a.check_scale)) : 1;
     barrier();
     double encoded[4];
     double sums[4];
@@ -193,12 +196,16 @@ struct composite_tile : line_tile<P, Injector> {
     }
   }
 
-  // Whether every line of the group is good.
+  // Whether every line of the group is good. In both sets: faults of several signals that cancel in one do not in the other.
   __device__ __forceinline__ bool check() const {
     bool failed = false;
-    reduce<0>([&](int line, double(&rho)[4], double norm_square) {
+    reduce<0>([&](int line, double(&rho)[4], double) {
       for (int i = 0; i < 4; ++i) strike_group(inject::site::fft_checksum, &rho[i], line * 4 + i, 4 * P.lines);
-      const double residual = tile_type::larger_residual(rho);
+      groups()[line].residual = tile_type::larger_residual(rho);
+    });
+    reduce<1>([&](int line, const double(&rho)[4], double norm_square) {
+      const double both[4] = {groups()[line].residual, 0, tile_type::larger_residual(rho), 0};
+      const double residual = tile_type::larger_residual(both);
       abft::guarded_threshold tau = limit(norm_square);
       strike_group(inject::site::fft_threshold, &tau.value, line, P.lines);
       std::uint32_t word = abft::verify(residual * residual, tau);
@@ -231,7 +238,8 @@ struct composite_tile : line_tile<P, Injector> {
       group_record& r = groups()[line];
       if (r.word == abft::k_pass) return;
       r.failed = 0;
-      if (within(r.rho[0], limit(r.norm_square).value)) {  // the check was struck, not the data
+      const double square = limit(r.norm_square).value;
+      if (within(r.rho[0], square) && within(r.rho[1], square)) {  // the check was struck, not the data
         r.word = abft::k_pass;
         this->select(first);
         const auto done = a.repairs == 0 ? event_action::uncorrectable : event_action::recomputed;

@@ -78,6 +78,13 @@ struct line_factors : line_place<P, Injector> {
   }
   __device__ __forceinline__ std::int64_t target_position(int o, int line) const { return position_at(a.target, o, line); }
 
+  // The factor of output o at its store. Outputs that are not stored have none: 1.
+  __device__ __forceinline__ number factor_of_stored(const void* table, int o, int line) const {
+    if constexpr (P.truncated) {
+      if (target_position(o, line) >= a.stored) return {real(1), real(0)};
+    }
+    return factor(table, o, line);
+  }
   // The factor of output o at its store.
   __device__ __forceinline__ number factor(const void* table, int o, int line) const {
     const number* const words = static_cast<const number*>(table);
@@ -101,15 +108,6 @@ struct line_factors : line_place<P, Injector> {
     // Lines beyond the last one are multiplied too where all lines are verified, but the table has no place for them.
     const int there = k_verified && !valid(line) ? 0 : line;
     return cached(words + target_position(o, there));
-  }
-
-  // Whether outputs are multiplied by the factors of the next pass before the check, which then covers them.
-  __device__ __forceinline__ bool folds() const {
-    if constexpr (P.general && P.folds()) {
-      return below::has(k_form_twiddles);
-    } else {
-      return P.folds();
-    }
   }
 
   __device__ __forceinline__ void strike_factor(number& w) const {
@@ -164,20 +162,6 @@ struct line_factors : line_place<P, Injector> {
       multiply(index<0>{}, first[0]);
       unrolled<r - 1>([&](auto i) { multiply(index<decltype(i)::value + 1>{}, read(of_result + decltype(i)::value + 1)); });
     }
-  }
-
-  // Multiplies the outputs by factors that no checksum covers: those of a table that the caller gives.
-  __device__ __forceinline__ void multiply_outputs() {
-    const int line = line_of(P.out_columns);
-    outputs([&](auto at, int o, auto q, auto k) {
-      if constexpr (P.truncated) {
-        if (target_position(o, line) >= this->a.stored) return;
-      }
-      number& y = this->x[decltype(at)::value];
-      number w = factor(a.store_table, o, line);
-      if constexpr (decltype(q)::value == 0 && decltype(k)::value == 0) strike_factor(w);
-      y = checked_product(y, w, line, [&] { return factor(a.store_twin, o, line); });
-    });
   }
 };
 

@@ -34,34 +34,31 @@ struct line_real : line_factors<P, Injector> {
   // z_0:
   //   X_o = (z_o + z*_{N−o}) / 2 + t (z_o − z*_{N−o}),  t = −i/2 · w^o
   //   2 z_o = X_o + X*_{N−o} + t (X_o − X*_{N−o}),      t = i w^{−o}   (inverse transforms need 2 z_o)
-  // Inwards: from X to 2 z, else from z to X. `image` is element N − o; `one` is 1.
+  // Inwards: from X to 2 z, else from z to X. `image` is element N − o; `one` is 1. No sign of an operand is changed by itself: such a
+  // number would serve both of two evaluations.
   template <bool Inwards>
   static __device__ __forceinline__ number with_image(const number& z, const number& image, const number& t, real one) {
-    const number sum{multiply_add(one, z.re, image.re), multiply_add(one, z.im, -image.im)};
-    const number difference{multiply_add(one, z.re, -image.re), multiply_add(one, z.im, image.im)};
+    const number sum{multiply_add(one, z.re, image.re), multiply_add(-one, image.im, z.im)};
+    const number difference{multiply_add(-one, image.re, z.re), multiply_add(one, z.im, image.im)};
     constexpr real part = Inwards ? real(1) : real(0.5);
     return multiply_add(t, difference, number{part * sum.re, part * sum.im});
   }
-  // The same, computed twice in lines with a check, like checked_product. `one` has two copies that the compiler cannot know to be equal.
-  template <bool Inwards>
-  __device__ __forceinline__ number with_image(const number& z, const number& image, const number& t, const number& twin) {
+
+  // From X to 2 z, in front of the checksums: computed twice in lines with a check, like checked_product. `one` has two copies that the
+  // compiler cannot know to be equal.
+  __device__ __forceinline__ number element_from_spectrum(const number& z, const number& image, const number& t, const number& twin) {
     if constexpr (P.check == check_form::none) {
-      return with_image<Inwards>(z, image, t, real(1));
+      return with_image<true>(z, image, t, real(1));
     } else {
       static_assert(k_verified);
-      const number once = with_image<Inwards>(z, image, t, static_cast<real>(a.one[0]));
-      doubt(once, with_image<Inwards>(z, image, twin, static_cast<real>(a.one[1])));
+      const number once = with_image<true>(z, image, t, static_cast<real>(a.one[0]));
+      doubt(once, with_image<true>(z, image, twin, static_cast<real>(a.one[1])));
       return once;
     }
   }
 
-  // From X to 2 z.
-  __device__ __forceinline__ number element_from_spectrum(const number& z, const number& image, const number& t, const number& twin) {
-    return with_image<true>(z, image, t, twin);
-  }
-
   // Outputs: from z to X. The mirror image of an output is in another thread. X_N, which is real like X_0, takes the place of X_0's
-  // imaginary part until both are stored.
+  // imaginary part until both are stored. The checksum of the outputs is made of X (line_sums.cuh), so it covers all of this.
   __device__ __forceinline__ void make_spectrum() {
     static_assert(!P.in_columns && !P.out_columns && !P.inverse && !P.truncated && P.target_unit && P.store_factor == factor_form::none);
     static_assert(P.cluster == 1 || P.target_run() % 2 == 0);
@@ -105,25 +102,22 @@ struct line_real : line_factors<P, Injector> {
       send(type_of<number>{}, [](const number& z) { return z; });
       receive(type_of<number>{}, [](number& z, const number& word) { z = word; });
     }
-    number own{}, twin{};
+    // This step is one more stage.
+    this->strike(index<2 * P.held()>{}, inject::site::fft_stage, this->a.first_stage + P.stages, this->a.stages, &images[0].re,
+                 this->lane(), P.lanes());
+    number own{};
     outputs([&](auto at, int o, auto q, auto ki) {
       constexpr int k = decltype(ki)::value;
       constexpr unit_root turn = root_of_unity(k, 2 * r);
       if constexpr (k == 0) {
         own = cached(static_cast<const number*>(this->a.store_table) + o);
         if constexpr (decltype(q)::value == 0) this->strike_factor(own);
-        if constexpr (P.check != check_form::none) twin = cached(static_cast<const number*>(this->a.store_twin) + o);
       }
       number& z = this->x[decltype(at)::value];
-      const number made = with_image<false>(z, images[decltype(at)::value], own * constant(turn), twin * constant(turn));
+      const number made = with_image<false>(z, images[decltype(at)::value], own * constant(turn), real(1));
       if constexpr (k == 0) {
         if (o == 0) {
-          const auto ends = [&](double one) {
-            const real unit = static_cast<real>(one);
-            return number{multiply_add(unit, z.re, z.im), multiply_add(unit, z.re, -z.im)};
-          };
-          if constexpr (P.check != check_form::none) this->doubt(ends(this->a.one[0]), ends(this->a.one[1]));
-          z = ends(this->a.one[0]);
+          z = {z.re + z.im, z.re - z.im};
           return;
         }
       }

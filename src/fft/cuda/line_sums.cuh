@@ -52,7 +52,7 @@ struct line_sums : line_exchange<P, Injector> {
         constexpr int m = decltype(mi)::value;
         const number z = x[q * r + m];
         square = multiply_add(z.re, z.re, multiply_add(z.im, z.im, square));
-        constexpr input_weights<r> w;
+        constexpr input_weights<r> w(P.mirrors());
         if constexpr (P.stages == 1) {
           sum[0] = multiply_add(this->constant(w.line[0][m]), z, sum[0]);
           sum[1] = multiply_add(this->constant(w.line[1][m]), z, sum[1]);
@@ -61,7 +61,7 @@ struct line_sums : line_exchange<P, Injector> {
         }
       });
       if constexpr (P.stages == 1) {
-        const complex_pair<real> own = cached_pair(static_cast<const real*>(this->a.verify));
+        const complex_pair<real> own = cached_pair(static_cast<const real*>(this->a.encode));
         add_pair(this->encoded, own.first * sum[0], own.second * sum[1], q == 0);
       } else {
         this->given[q] = sum[0] + sum[1];
@@ -111,28 +111,28 @@ struct line_sums : line_exchange<P, Injector> {
   }
 
   // z · i^e(k), k of `Count`.
-  template <int Count, int K>
+  template <int Count, int K, bool Mirrored = false>
   static __device__ __forceinline__ number turned(const number& z) {
-    return quarter_turns<weight_quarters(Count, K)>(z);
+    return quarter_turns<weight_quarters(Count, K, Mirrored)>(z);
   }
 
-  // aᵀy for both vectors. Where the outputs were multiplied by factors f of the next pass, z = f∘y, it is aᵀ(f⁻¹∘z).
-  __device__ __forceinline__ void sum_outputs(real (&sum)[4]) const {
+  // aᵀy for both vectors, from what is about to be stored. Where the outputs were multiplied by factors f, z = f∘y, it is aᵀ(f⁻¹∘z). Those
+  // of a table are multiplied here, each element by itself: all of them at once, before their inverses are looked up, takes too many
+  // registers.
+  __device__ __forceinline__ void sum_outputs(real (&sum)[4]) {
+    if constexpr (P.mirrors()) return sum_spectrum(sum);
     constexpr int r = P.radix[k_last];
     constexpr int half = weight_half(r);
     constexpr int stride = P.length / r;
     const int t = place_of(P.out_columns);
-    // A general kernel whose outputs have no factors sums as if all were 1.
-    number step{real(1), real(0)};
-    if constexpr (P.folds()) {
-      if (this->folds()) step = conjugate(factor(a.store_twin, stride, line_of(P.out_columns)));
-    }
+    number step{};
+    if constexpr (P.folds() && P.twiddles() && !P.general) step = conjugate(factor(a.store_twin, stride, line_of(P.out_columns)));
     for (int v = 0; v < 4; ++v) sum[v] = 0;
     unrolled<P.butterflies(k_last)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
       if (P.ragged(k_last) && t + q * P.threads >= P.share() / r) return;
       const int j = target_element(t, index<q * P.threads>{});
-      const number* const y = x + q * r;
+      number* const y = x + q * r;
       number low{real(0), real(0)};
       number high{real(0), real(0)};
       if constexpr (!P.folds()) {
@@ -141,9 +141,23 @@ struct line_sums : line_exchange<P, Injector> {
           number& to = k < half ? low : high;
           to = to + turned<r, k>(y[k]);
         });
+      } else if constexpr (P.store_factor == factor_form::table || P.general) {
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          number& to = k < half ? low : high;
+          number inverse{real(1), real(0)};
+          if (!P.general || this->a.store_table != nullptr) {
+            const int line = this->line_of(P.out_columns);
+            number w = this->factor_of_stored(this->a.store_table, j + k * stride, line);
+            if constexpr (q == 0 && k == 0) this->strike_factor(w);
+            y[k] = y[k] * w;
+            inverse = this->factor_of_stored(this->a.store_twin, j + k * stride, line);
+            if constexpr (P.general) inverse.im = this->has(k_form_twiddles) ? -inverse.im : inverse.im;
+          }
+          to = multiply_add(inverse, turned<r, k>(y[k]), to);
+        });
       } else if constexpr (r <= 8) {
-        number middle{real(1), real(0)};
-        if (this->folds()) middle = conjugate(this->factor(this->a.store_twin, j + half * stride, this->line_of(P.out_columns)));
+        const number middle = conjugate(this->factor(this->a.store_twin, j + half * stride, this->line_of(P.out_columns)));
         low = middle * (conjugate(step) * lower<r, 0, half>(y, step));
         if constexpr (half < r) high = middle * upper<r, half, r - 1>(y, step);
       } else {
@@ -154,6 +168,73 @@ struct line_sums : line_exchange<P, Injector> {
       const complex_pair<real> own = cached_pair(static_cast<const real*>(a.verify) + 4 * j);
       add_pair(sum, own.first * (low + high), own.second * (low - high), q == 0);
     });
+  }
+
+  // aᵀz for both vectors from the spectrum X of the reals, which the line's outputs z have become (line_real.cuh). With g_o = i e^{πio/N},
+  // 2 z_o = X_o + X*_{N−o} + g_o (X_o − X*_{N−o}). Ordered by X, a term of 2aᵀz is
+  //   a_o (X_o + g_o X_o) + a_{N−o} (X_o − g_o X_o)*,
+  // so each thread needs only what it stores, and another weight for each butterfly. Output N − o is result R − 1 − k of butterfly N/R − j.
+  // The weights of these are those of results k, conjugate, up to a turn for all (weights.hpp): the sums over k serve both. In butterfly 0
+  // the results are mirror images of each other, and z is made of them.
+  __device__ __forceinline__ void sum_spectrum(real (&sum)[4]) const {
+    constexpr int r = P.radix[k_last];
+    constexpr int stride = P.length / r;
+    constexpr int middle = r % 2 == 0 ? r : r / 2;  // its own mirror image
+    const int t = place_of(P.out_columns);
+    unrolled<P.butterflies(k_last)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      if (P.ragged(k_last) && t + q * P.threads >= P.share() / r) return;
+      const int j = target_element(t, index<q * P.threads>{});
+      const number* const y = x + q * r;
+      // Of the results with one sign in both vectors, and of those with two.
+      number own[2] = {{real(0), real(0)}, {real(0), real(0)}};
+      number image[2] = {{real(0), real(0)}, {real(0), real(0)}};
+      const bool first = q == 0 && j == 0;
+      if (first) {
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          number z{y[0].re + y[0].im, y[0].re - y[0].im};
+          if constexpr (k > 0)
+            z = below::template with_image<true>(y[k], y[r - k], quarter_turns<1>(conjugate(this->constant(root_of_unity(k, 2 * r)))),
+                                                 real(1));
+          number& to = own[weight_negative(r, k, true) ? 1 : 0];
+          to = to + turned<r, k, true>(z);
+        });
+      } else {
+        // [2]: the result in the middle, which has one sign on both sides.
+        number plain[3] = {}, multiplied[3] = {};  // Σ i^e X, Σ i^e X e^{πik/R}
+        unrolled<r>([&](auto ki) {
+          constexpr int k = decltype(ki)::value;
+          constexpr int part = k == middle ? 2 : weight_negative(r, k, true) ? 1 : 0;
+          const number one = turned<r, k, true>(y[k]);
+          plain[part] = plain[part] + one;
+          multiplied[part] = multiply_add(conjugate(this->constant(root_of_unity(k, 2 * r))), one, multiplied[part]);
+        });
+        const number twin = cached(static_cast<const number*>(a.store_twin) + j);  // g_j = 2 twin*
+        const number g{2 * twin.re, real(-2) * twin.im};
+        for (int part = 0; part < (middle == r ? 2 : 3); ++part) multiplied[part] = g * multiplied[part];
+        if constexpr (middle < r) {
+          plain[0] = plain[0] + plain[2];
+          multiplied[0] = multiplied[0] + multiplied[2];
+        }
+        own[0] = plain[0] + multiplied[0];
+        own[1] = plain[1] + multiplied[1];
+        image[0] = plain[1] - multiplied[1];
+        image[1] = plain[0] - multiplied[0];
+        if constexpr (middle < r) {
+          const number shared_part = plain[2] - multiplied[2];
+          image[0] = image[0] + shared_part;
+          image[1] = image[1] - shared_part;
+        }
+        for (int part = 0; part < 2; ++part) image[part] = quarter_turns<mirrored_quarters(r)>(conjugate(image[part]));
+      }
+      const real* const table = static_cast<const real*>(a.verify);
+      const complex_pair<real> weight = cached_pair(table + 4 * j);
+      const complex_pair<real> other = cached_pair(table + 4 * (first ? 0 : stride - j));
+      add_pair(sum, multiply_add(other.first, image[0] + image[1], weight.first * (own[0] + own[1])),
+               multiply_add(other.second, image[0] - image[1], weight.second * (own[0] - own[1])), q == 0);
+    });
+    for (int v = 0; v < 4; ++v) sum[v] *= real(0.5);
   }
 
   // By Horner's scheme, with t_k = i^e(k) z_k of a butterfly of `Radix`: upper = Σ step^(k − One) t_k for k = One … Last,
@@ -332,7 +413,7 @@ struct line_sums : line_exchange<P, Injector> {
     Value sum[4] = {};
     Value square = 0;
     if constexpr (k_in_slots > 0) {
-      const Value scale = P.scaled ? static_cast<Value>(static_cast<real>(a.scale)) : Value(1);
+      const Value scale = P.scaled ? static_cast<Value>(static_cast<real>(a.check_scale)) : Value(1);
       each_slot<k_in_slots, share>(first, slots_of<P.in_columns>(line), [&](int i) {
         const four<Value> one = *partial_values<true, Value>(i, line);
         for (int v = 0; v < 4; ++v) sum[v] += one.at[v];

@@ -20,17 +20,14 @@ struct line_transform : line_sums<P, Injector> {
   using below::encode_inputs;
   using below::encode_results;
   using below::factor;
-  using below::fail_if_doubted;
   using below::fetch_elements;
   using below::k_last;
   using below::k_linear;
   using below::k_summed;
-  using below::k_verified;
   using below::lane;
   using below::launch;
   using below::line_of;
   using below::make_spectrum;
-  using below::multiply_outputs;
   using below::multiply_separated;
   using below::number_of;
   using below::outputs;
@@ -193,7 +190,7 @@ struct line_transform : line_sums<P, Injector> {
     }
   }
 
-  // Behind the last stage: scale, multiply by the factors that the check covers, make the checksums of the outputs.
+  // Behind the last stage: what becomes of the outputs before they are stored, then the checksums of what that is.
   __device__ __forceinline__ void finish(real (&sum)[4]) {
     if constexpr (P.scaled) {
       const real scale = static_cast<real>(a.scale);
@@ -203,31 +200,22 @@ struct line_transform : line_sums<P, Injector> {
       });
     }
     static_assert(!P.twiddles() || P.cluster == 1);
+    if constexpr (P.mirrors()) make_spectrum();
     if constexpr (P.store_factor == factor_form::separated) {
       multiply_separated();
-    } else if constexpr (P.folds()) {
+    } else if constexpr (P.folds() && P.twiddles() && !P.general) {
       const int line = line_of(P.out_columns);
-      if (this->folds()) {
-        outputs([&](auto at, int o, auto q, auto k) {
-          number w = factor(a.store_table, o, line);
-          if constexpr (decltype(q)::value == 0 && decltype(k)::value == 0) this->strike_factor(w);
-          this->x[decltype(at)::value] = this->x[decltype(at)::value] * w;
-        });
-      }
+      outputs([&](auto at, int o, auto q, auto k) {
+        number w = factor(a.store_table, o, line);
+        if constexpr (decltype(q)::value == 0 && decltype(k)::value == 0) this->strike_factor(w);
+        this->x[decltype(at)::value] = this->x[decltype(at)::value] * w;
+      });
     }
     strike(index<2 * P.butterflies(k_last) * P.radix[k_last]>{}, inject::site::fft_output, a.pass, a.passes, &x[0].re, lane(), P.lanes());
     if constexpr (k_summed) {
       // Without this the factors of the sums are read while those of the outputs are still in registers, which spills.
       if constexpr (P.folds() && !P.wide) arch::finish_first(square < real(0));
       sum_outputs(sum);
-    }
-    if constexpr (k_verified && (P.store_factor == factor_form::table || P.general)) {
-      if (!P.general || (a.store_table != nullptr && !this->folds())) multiply_outputs();
-      fail_if_doubted(sum[0]);
-    }
-    if constexpr (P.mirrors()) {
-      make_spectrum();
-      if constexpr (k_verified) fail_if_doubted(sum[0]);
     }
   }
 };

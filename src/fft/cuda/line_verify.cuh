@@ -62,7 +62,7 @@ struct line_tile : line_transform<P, Injector> {
       for (int v = 0; v < 4; ++v) value[v] = sum[v];
       norm = 0;
     } else {
-      const real scale = P.scaled ? static_cast<real>(a.scale) : real(1);
+      const real scale = P.scaled ? static_cast<real>(a.check_scale) : real(1);
       for (int v = 0; v < 4; ++v) value[v] = multiply_add(-scale, encoded[v], sum[v]);
       norm = square;
     }

@@ -178,8 +178,8 @@ struct line_policy {
   BALLAST_HD constexpr bool mirrors() const { return store == store_form::spectrum; }
   BALLAST_HD constexpr bool multiplies_outputs() const { return store_factor != factor_form::none || mirrors(); }
   BALLAST_HD constexpr bool twiddles() const { return store_factor == factor_form::twiddle || store_factor == factor_form::separated; }
-  // Whether the factors between two passes are applied before the check, which then covers them.
-  BALLAST_HD constexpr bool folds() const { return twiddles() && verifies(); }
+  // Whether the factors at the store are applied before the check, which then covers them: it takes their inverses.
+  BALLAST_HD constexpr bool folds() const { return store_factor != factor_form::none && verifies(); }
   BALLAST_HD constexpr bool remaps() const { return in_columns != out_columns; }
   BALLAST_HD constexpr bool exchanges() const { return stages > 1 || remaps(); }
   // Shared memory. Exchange: words of one part or of both, rounded up to the groups that a layout permutes.
@@ -274,7 +274,7 @@ struct line_arguments {
   // complex: by position; for a spectrum by last butterfly; for `twiddle` the coarse table of w_M and then the fine one; for `separated`
   // w_M^{ci · length/r} at cr + i and then, from r · columns on, w_M^{cj} at j · columns + c
   const void* store_table;
-  const void* store_twin;  // a second copy of it; for `separated` the tables of `twiddle`
+  const void* store_twin;  // a second copy of it; for `separated` the tables of `twiddle`; for `table`, if lines are verified, the inverses
   const void* encode;      // weights of the first butterflies (tables.hpp: weights)
   const void* verify;      // weights of the last butterflies
   event_ring* events;
@@ -296,6 +296,7 @@ struct line_arguments {
   int first_twiddle, twiddle_steps;  // twiddle products among those of all passes
   unsigned forms;                    // line_policy::general: argument_form, added up. A factor is one if its table is not null
   double scale;
+  double check_scale;          // the same, computed apart, for the checks
   double one[2];               // 1. Something that is computed twice is multiplied by these, so that no compiler computes it once
   double slope[2], offset[2];  // threshold: √(slope²‖x‖² + offset²), each kept twice
   double kappa;                // thread: the factor of its thresholds

@@ -130,10 +130,12 @@ const prepared& line_program<T>::prepare(const form& wanted) {
   work->room = made.room;
   work->batch = wanted.batch;
   const auto twiddle_steps = [](const pass& each) { return each.policy.stages - 1 + (each.policy.multiplies_outputs() ? 1 : 0); };
+  // The step from a line to the spectrum of reals is one more.
+  const auto stages_of = [](const pass& each) { return each.policy.stages + (each.policy.mirrors() ? 1 : 0); };
   int stages = 0;
   int twiddles = 0;
   for (const pass& each : made.passes) {
-    stages += each.policy.stages;
+    stages += stages_of(each);
     twiddles += twiddle_steps(each);
   }
   const std::vector<const ballast::cuda::kernel*> loaded = device_->load_all(kernels_of(made, wanted.instrumented));
@@ -157,7 +159,7 @@ const prepared& line_program<T>::prepare(const form& wanted) {
     a.stages = stages;
     a.first_twiddle = twiddle;
     a.twiddle_steps = std::max(twiddles, 1);
-    stage += each.policy.stages;
+    stage += stages_of(each);
     twiddle += twiddle_steps(each);
     work->passes.push_back(std::move(one));
   }
@@ -192,27 +194,30 @@ void line_program<T>::fill(prepared_pass& made) {
   }();
   using source = table_source<T>;
   // A table and its twin, of one computation if neither is there.
-  const auto twins = [&](const std::string& name, const void*& first, const void*& second, const auto& make) {
+  const auto twins = [&](const std::string& name, const void*& first, const void*& second, const auto& make, bool inverse = false) {
     std::optional<std::vector<T>> values;
     const auto once = [&]() -> const std::vector<T>& {
       if (!values) values = make();
       return *values;
     };
     first = table(name, 0, once);
-    second = table(name, 1, once);
+    second = inverse ? table(name + " inverse", 1, [&] { return source::inverses(once()); }) : table(name, 1, once);
   };
   if (policy.stages > 1) a.twiddles = table("stages " + key, 0, [&] { return source::stage_twiddles(policy); });
-  const auto factors = [&](table_kind kind, const void*& first, const void*& second) {
+  const auto factors = [&](table_kind kind, const void*& first, const void*& second, bool inverse) {
     const std::string which = std::to_string(p.convolution) + " " + std::to_string(p.padded_to);
     if (kind == table_kind::chirp) {
-      twins("chirp " + which + (policy.inverse ? " mirrored" : ""), first, second,
-            [&] { return source::chirp(p.convolution, p.padded_to, policy.inverse); });
+      twins(
+          "chirp " + which + (policy.inverse ? " mirrored" : ""), first, second,
+          [&] { return source::chirp(p.convolution, p.padded_to, policy.inverse); }, inverse);
     } else {
-      twins("filter " + which, first, second, [&] { return source::filter(p.convolution, p.padded_to); });
+      twins(
+          "filter " + which, first, second, [&] { return source::filter(p.convolution, p.padded_to); }, inverse);
+      if (inverse) made.largest_inverse = 1 / source::smallest_of_filter(p.convolution, p.padded_to);
     }
   };
-  if (policy.load_factor == factor_form::table) factors(p.load_table, a.load_table, a.load_twin);
-  if (policy.store_factor == factor_form::table) factors(p.store_table, a.store_table, a.store_twin);
+  if (policy.load_factor == factor_form::table) factors(p.load_table, a.load_table, a.load_twin, false);
+  if (policy.store_factor == factor_form::table) factors(p.store_table, a.store_table, a.store_twin, policy.folds());
   if (policy.load == load_form::spectrum)
     twins("spectrum in " + key, a.load_table, a.load_twin, [&] { return source::spectrum_factors(policy, true); });
   if (policy.mirrors()) twins("spectrum out " + key, a.store_table, a.store_twin, [&] { return source::spectrum_factors(policy, false); });
@@ -238,8 +243,9 @@ void line_program<T>::fill(prepared_pass& made) {
       if (!weights) weights = source::checksum_weights(policy);
       return *weights;
     };
-    a.verify = table("verify " + key, 0, [&]() -> const std::vector<T>& { return once().verify; });
-    if (policy.stages > 1) a.encode = table("encode " + key, 0, [&]() -> const std::vector<T>& { return once().encode; });
+    const std::string which = key + (policy.mirrors() ? " mirrored" : "");
+    a.verify = table("verify " + which, 0, [&]() -> const std::vector<T>& { return once().verify; });
+    a.encode = table("encode " + which, 0, [&]() -> const std::vector<T>& { return once().encode; });
   }
   a.source = p.source;
   a.target = p.target;

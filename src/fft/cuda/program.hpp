@@ -24,7 +24,8 @@ struct prepared_pass {
   cuda::pass pass;
   const ballast::cuda::kernel* kernel;  // null: in the launch of the pass before
   line_arguments arguments;
-  std::int64_t most_blocks;  // of a launch, for blocks that take several tiles
+  std::int64_t most_blocks;    // of a launch, for blocks that take several tiles
+  double largest_inverse = 1;  // of the factors at the store
 };
 
 // The passes over `batch` signals.

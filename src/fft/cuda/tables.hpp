@@ -20,13 +20,16 @@ struct table_source {
   // What stands between the line of N numbers that 2N reals are in pairs and their spectrum: for butterfly j of the last stage
   // −i/2 · w_{2N}^j, or, with `inwards`, for that of the first stage i · w_{2N}^{−j}.
   static std::vector<T> spectrum_factors(const line_policy& policy, bool inwards);
-  // e^{∓πi j²/n} for j < n (`mirrored`: its conjugate, for a pass that exchanges real and imaginary parts), and zeros up to padded_to: the
-  // pass multiplies its outputs beyond n, too, before it drops them.
+  // e^{∓πi j²/n} for j < n (`mirrored`: its conjugate, for a pass that exchanges real and imaginary parts), and ones up to padded_to.
   static std::vector<T> chirp(std::int64_t convolution, std::int64_t padded_to, bool mirrored);
-  // Transform of the conjugate chirp, periodic with `padded_to`, over padded_to.
+  // Transform of the conjugate chirp, periodic with `padded_to`, over padded_to. No element is smaller than smallest_of_filter, a quarter
+  // of the roundoff of their root mean square, so that all have inverses.
   static std::vector<T> filter(std::int64_t convolution, std::int64_t padded_to);
-  // What weights.hpp calls α and α′ for each last butterfly of a line, four scalars; and for each first one, if it is not the last, A and
-  // A′ times w^{j·centre}, four scalars, and then all w^j.
+  static double smallest_of_filter(std::int64_t convolution, std::int64_t padded_to);
+  // 1 / w for each w of a table.
+  static std::vector<T> inverses(const std::vector<T>& table);
+  // What weights.hpp calls α and α′ for each last butterfly of a line, four scalars; and for each first one A and A′ times w^{j·centre},
+  // four scalars, and then all w^j. A line of one butterfly has α and α′ twice: each side of its check reads its own.
   struct weights {
     std::vector<T> verify, encode;
   };

@@ -174,14 +174,17 @@ void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_argumen
   a.chunk = static_cast<int>(chunks_.size());
   a.repairs = run::repeats_of(how.protection);
   a.scale = p.policy.scaled ? how.scale : 1;
+  a.check_scale = p.policy.scaled ? how.check_scale : 1;
   const double factor = p.policy.scaled ? std::abs(how.scale) : 1;
   const double points = static_cast<double>(p.policy.length);
-  const bool folds = p.policy.folds();
+  const double factors = p.policy.folds()     ? abft::k_fft_factor_stages
+                         : p.policy.mirrors() ? abft::fft_reals_stages(p.policy.radix[p.policy.stages - 1])
+                                              : 0;
   const double offset = abft::fft_residual<T>(points, 0, k_kappa) * factor + abft::fft_output_underflow<T>(points) +
-                        (folds ? abft::fft_factor_underflow<T>(points) : 0);
+                        (p.policy.folds() ? abft::fft_factor_underflow<T>(points) * each.largest_inverse : 0);
   const double slope = (abft::fft_residual<T>(points, 1, k_kappa) - abft::fft_residual<T>(points, 0, k_kappa)) * factor *
                        abft::fft_group_growth(points, p.policy.transactions) *
-                       abft::fft_line_growth(points, p.policy.radix[0], p.policy.sum_levels(), folds);
+                       abft::fft_line_growth(points, p.policy.radix[0], p.policy.sum_levels(), factors);
   for (int copy = 0; copy < 2; ++copy) {
     a.one[copy] = 1;
     a.slope[copy] = slope;

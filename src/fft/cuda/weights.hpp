@@ -15,8 +15,9 @@
 // weights alone. It changes either every d-th result by powers of a root of unity, d a divisor of their number, or the results of one
 // number of the butterfly's computation: a sum, a difference, a cosine or sine term of a prime, in a prime or a composite radix. A unit
 // test makes all of these from the way butterfly.cuh splits. e and s′ were searched for them. At the outputs the larger response of the two
-// vectors is at least 0.35 of the average for independent phases, at least 0.47 for radices up to 16. For s′ alone, with sizes from 1/2 to
-// 2, it is at least 0.37 for the radices that lines have (2 to 16, 32, primes).
+// vectors is at least 0.35 of the average for independent phases, at least 0.47 for radices up to 16. For s′ alone it
+// is at least 0.37 for the radices that lines have (2 to 16, 32, primes). Both vectors see the results of a first butterfly through s′
+// only, so its sizes all differ: equal or opposite changes of two results have a response of at least 0.09 up to 16 results, 0.02 beyond.
 #pragma once
 
 #include <cstdint>
@@ -35,34 +36,71 @@ inline constexpr std::uint64_t k_weight_pattern[k_weight_patterns] = {
     0x33009f5cb3fa4, 0x45f2dbf780a8, 0x26f38e42c92ffc, 0x5b5e7a0e8a2120, 0xd3ae5a822e6f28, 0xc8eaf1e5d2abf4, 0xacf39460efbb79c,
     0xdb7864cebfcca124,
 };
-// Four bits for each result of a first butterfly: the exponent of i, and twice the size, less 1.
-inline constexpr std::uint64_t k_butterfly_pattern[k_weight_patterns][2] = {
-    {0x0, 0x0}, {0x65, 0x0}, {0xcbb, 0x0}, {0x312a, 0x0}, {0xa8dd8, 0x0}, {0xf9cc8d, 0x0}, {0xaab8dfe, 0x0}, {0x2b0010b3, 0x0},
-    {0xb7f644af4, 0x0}, {0x3115022063, 0x0}, {0x14061631120, 0x0}, {0x621353188aa2, 0x0}, {0x5cb6565ade745, 0x0},
-    {0x33607a022112b7, 0x0}, {0x6723180a71587a6, 0x0}, {0x32abba0243301131, 0x0}, {0x307aa00713005034, 0x4}, {0x7144023212031880, 0x7d},
-    {0xb138643120410b32, 0x267}, {0x582082390aa18105, 0x190}, {0x3303142164600ab3, 0x23a51}, {0x112130f322724120, 0x3e0312},
-    {0x4b15261111561b03, 0x8121609}, {0x3602425177570378, 0x24473292}, {0x730802a101152341, 0x743460721},
-    {0x112b257313088067, 0x11028b0123}, {0x57f40122523320, 0x34656130778}, {0x104811dc92781f6a, 0xb224001303a4},
-    {0x9062a0992c32a031, 0x212703301b531}, {0x66473f134620a11, 0x3102022077b78}, {0x4c305721201c3193, 0x8b0093b4322321f},
-    {0x3919136640223332, 0x6341445304414504},
+// The same for lines whose outputs become the spectrum of reals: i^e(R − 1 − k) is the conjugate of i^e(k) up to a turn that is the same for
+// all k, because results k and R − 1 − k of two last butterflies are mirror images (line_sums.cuh, sum_spectrum).
+inline constexpr std::uint64_t k_mirrored_pattern[k_weight_patterns] = {
+    0x0, 0x0, 0x0, 0x1c, 0x2dc, 0x444, 0x26c4, 0x134c, 0x4e4c, 0x75408, 0x8080, 0x14823c, 0x2b79370, 0x45ce604, 0xec39064, 0x33282844,
+    0x220539688, 0x548540740, 0x2051e4d968, 0x319b9e6ec4, 0x2da9efcd01c, 0x936002aa1e4, 0x23d96e4c51f8, 0x326dc1db840, 0x8967c4c5ef88,
+    0xe037e636423f4, 0xe6cece24646e4, 0x9b1939944e46c4, 0x2930711dd9b6b90, 0xeedb346c6e31844, 0x22bac4b46726c308, 0x605a720395d8f05c,
+};
+// For each result of a first butterfly: the exponent of i, and 4 times the size, in 32nds.
+inline constexpr std::uint8_t k_butterfly_pattern[k_weight_patterns][k_weight_patterns] = {
+    {128},
+    {222, 49},
+    {49, 134, 239},
+    {108, 228, 51, 171},
+    {193, 240, 144, 97, 50},
+    {157, 120, 194, 48, 85, 229},
+    {145, 50, 209, 112, 83, 178, 240},
+    {227, 169, 73, 121, 96, 198, 146, 50},
+    {128, 50, 189, 149, 71, 88, 231, 168, 109},
+    {216, 176, 94, 138, 199, 239, 48, 159, 113, 71},
+    {161, 146, 97, 114, 176, 195, 50, 225, 129, 82, 65},
+    {209, 171, 180, 115, 141, 85, 158, 63, 48, 74, 96, 124},
+    {176, 72, 120, 191, 204, 111, 63, 50, 146, 165, 96, 135, 87},
+    {100, 48, 125, 73, 59, 181, 116, 141, 91, 152, 66, 134, 80, 111},
+    {98, 57, 184, 107, 48, 75, 128, 123, 80, 64, 91, 112, 171, 160, 137},
+    {51, 162, 235, 254, 220, 192, 110, 147, 132, 207, 75, 99, 121, 62, 177, 86},
+    {102, 50, 111, 143, 127, 154, 84, 191, 132, 165, 79, 57, 95, 176, 66, 116, 205},
+    {90, 213, 234, 204, 48, 81, 152, 102, 116, 169, 125, 60, 72, 147, 220, 197, 109, 185},
+    {77, 93, 137, 53, 48, 98, 71, 88, 66, 82, 85, 130, 109, 119, 63, 127, 101, 74, 56},
+    {88, 61, 96, 95, 87, 141, 157, 166, 132, 146, 53, 72, 69, 56, 122, 104, 48, 82, 149, 64},
+    {73, 136, 110, 68, 60, 91, 148, 130, 59, 103, 81, 52, 94, 127, 145, 51, 120, 164, 115, 67, 153},
+    {59, 95, 125, 101, 85, 142, 80, 49, 137, 52, 148, 114, 90, 122, 60, 130, 77, 119, 106, 70, 67, 157},
+    {69, 85, 111, 130, 94, 82, 58, 97, 145, 112, 106, 120, 66, 55, 48, 74, 163, 63, 125, 79, 119, 154, 136},
+    {178, 57, 181, 161, 89, 137, 111, 49, 121, 211, 75, 152, 173, 142, 170, 102, 94, 52, 84, 204, 64, 134, 229, 189},
+    {70, 51, 119, 137, 83, 67, 218, 147, 89, 152, 111, 159, 103, 162, 112, 76, 104, 52, 92, 167, 174, 62, 126, 198, 129},
+    {84, 65, 165, 148, 57, 216, 189, 227, 79, 91, 172, 60, 133, 141, 92, 156, 155, 116, 126, 49, 101, 52, 106, 70, 180, 238},
+    {110, 82, 59, 136, 113, 75, 55, 49, 181, 119, 64, 172, 144, 185, 68, 76, 96, 90, 122, 176, 63, 107, 103, 125, 158, 213, 95},
+    {83, 157, 185, 222, 93, 193, 97, 88, 55, 150, 51, 60, 191, 64, 56, 86, 112, 146, 72, 166, 179, 201, 152, 71, 142, 198, 79, 171},
+    {62, 57, 186, 76, 86, 140, 97, 105, 128, 73, 49, 92, 127, 83, 55, 149, 90, 188, 115, 146, 118, 135, 68, 64, 121, 156, 103, 109, 192},
+    {104, 75, 106, 115, 53, 91, 82, 229, 204, 94, 94, 245, 230, 72, 135, 65, 211, 246, 50, 122, 194, 206, 53, 71, 181, 137, 49, 52, 172, 52},
+    {121, 96, 201, 81, 150, 77, 61, 49, 72, 208, 67, 142, 88, 55, 86, 223, 58, 185, 100, 109, 119, 213, 136, 166, 155, 204, 171, 70, 157, 115, 93},
+    {102, 81, 116, 153, 207, 148, 54, 70, 76, 167, 254, 87, 104, 128, 64, 188, 180, 185, 49, 58, 72, 95, 177, 135, 161, 142, 121, 211, 91, 203, 113, 171},
 };
 // clang-format on
 
 // The first result that has the other sign in the second vector.
 BALLAST_HD constexpr int weight_half(int count) { return (count + 1) / 2; }
+// Whether result k has it. Of results k and count − 1 − k one has, but for the middle one. With the halves no mirrored pattern of 4, 12, 20
+// or 28 sees everything.
+BALLAST_HD constexpr bool weight_negative(int count, int k, bool mirrored) {
+  const int chosen = !mirrored || count % 8 != 4 ? 0 : count == 12 ? 0xe58 : 0xaaaaaaa;
+  return chosen == 0 ? k >= weight_half(count) : (chosen >> k & 1) != 0;
+}
 
 // e(k) for k < count: the exponents of i^e and of s. e(0) = 0.
-BALLAST_HD constexpr int weight_quarters(int count, int k) { return static_cast<int>(k_weight_pattern[count - 1] >> 2 * k & 3); }
+BALLAST_HD constexpr int weight_quarters(int count, int k, bool mirrored = false) {
+  return static_cast<int>((mirrored ? k_mirrored_pattern : k_weight_pattern)[count - 1] >> 2 * k & 3);
+}
+// e(k) + e(count − 1 − k) of mirrored ones, modulo 4.
+BALLAST_HD constexpr int mirrored_quarters(int count) {
+  return (weight_quarters(count, 0, true) + weight_quarters(count, count - 1, true)) % 4;
+}
 
 // s′_k = size · i^quarters.
-BALLAST_HD constexpr int butterfly_weight_bits(int count, int k) {
-  return static_cast<int>(k_butterfly_pattern[count - 1][k / 16] >> 4 * (k % 16) & 15);
-}
-BALLAST_HD constexpr int butterfly_weight_quarters(int count, int k) { return butterfly_weight_bits(count, k) % 4; }
-BALLAST_HD constexpr double butterfly_weight_size(int count, int k) {
-  const int halves = butterfly_weight_bits(count, k) / 4 + 1;
-  return halves / 2.0;
-}
+BALLAST_HD constexpr int butterfly_weight_quarters(int count, int k) { return k_butterfly_pattern[count - 1][k] % 4; }
+BALLAST_HD constexpr double butterfly_weight_size(int count, int k) { return k_butterfly_pattern[count - 1][k] / 4 / 32.0; }
 
 // The power series in w_N^j is summed from its middle outwards; the table's A(j) includes that power as a factor.
 BALLAST_HD constexpr int weight_centre(int radix) { return radix / 2; }
@@ -73,17 +111,18 @@ struct input_weights {
   unit_root butterfly[Radix];  // ŝ
   unit_root line[2][Radix];    // of a line of one stage: b over α and over α′
 
-  BALLAST_HD constexpr input_weights() : butterfly{}, line{} {
+  // mirrored: of a line whose outputs become the spectrum of reals.
+  BALLAST_HD constexpr explicit input_weights(bool mirrored) : butterfly{}, line{} {
     unit_root roots[Radix];
     for (int i = 0; i < Radix; ++i) roots[i] = root_of_unity(i, Radix);
     for (int m = 0; m < Radix; ++m) {
       butterfly[m] = line[0][m] = line[1][m] = {0, 0};
       for (int k = 0; k < Radix; ++k) {
         const unit_root w = roots[m * k % Radix];
-        const unit_root turned = turn(w, weight_quarters(Radix, k));
+        const unit_root turned = turn(w, weight_quarters(Radix, k, mirrored));
         add(butterfly[m], turn(w, butterfly_weight_quarters(Radix, k)), butterfly_weight_size(Radix, k));
         add(line[0][m], turned, 1);
-        add(line[1][m], turned, k < weight_half(Radix) ? 1 : -1);
+        add(line[1][m], turned, weight_negative(Radix, k, mirrored) ? -1 : 1);
       }
     }
   }
