@@ -234,7 +234,7 @@ inline const std::vector<fft_case>& host_fault_cases() {
     std::vector<fft_case> made;
     for (const std::string type : {"f32", "f64"}) {
       for (const char* shape :
-           {"64_b40", "100_b20", "37_b20", "134_b20", "422_b20", "263_b18", "4096_b2", "48x32_b2", "6x20x24_b1", "10007_b1"})
+           {"64_b40", "100_b20", "37_b20", "134_b20", "422_b20", "526_b18", "4096_b2", "48x32_b2", "6x20x24_b1", "10007_b1"})
         made.push_back({"fft_c2c_" + type + "_n" + shape + "_fwd", machine::whole, k_faults});
       for (const char* shape : {"128_b18", "40x33_b1"})
         made.push_back({"fft_r2c_" + type + "_n" + shape + "_fwd", machine::whole, k_faults});
