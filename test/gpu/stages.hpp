@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ballast/types.hpp>
@@ -35,6 +36,13 @@ struct settings {
   std::string bundle = {};                // the file that kernels writes; empty: none
   std::int64_t strikes = 20'000;          // of strike, for each problem with protection
   std::string groups = {};                // of verify, separated by commas; empty: all
+
+  bool includes(std::string_view group) const {
+    std::string list(1, ','), one(1, ',');
+    list.append(groups).append(1, ',');
+    one.append(group).append(1, ',');
+    return groups.empty() || list.find(one) != std::string::npos;
+  }
 };
 
 }  // namespace ballast::gpu_check

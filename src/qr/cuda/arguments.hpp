@@ -86,9 +86,9 @@ struct transformed_arguments {
   const double* y = nullptr;
   double* next = nullptr;
   const S* c = nullptr;  // null: y alone
-  std::int64_t ldc;
+  std::int64_t ldc = 0;
   const double* d = nullptr;  // width × 2: the weights of R's columns
-  std::int64_t ldd;
+  std::int64_t ldd = 0;
   double* head = nullptr;     // 2 × width: what c1 and c2 become in R's rows
   double* squares = nullptr;  // 2 of each block: of c1 and c2 without R's part
 };

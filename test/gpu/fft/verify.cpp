@@ -550,9 +550,7 @@ void by_precision(precision type, const Body& body) {
 
 int verify(const settings& wanted, const time_limit& limit) {
   tally seen;
-  const auto selected = [&](std::string_view group) {
-    return wanted.groups.empty() || ("," + wanted.groups + ",").find("," + std::string(group) + ",") != std::string::npos;
-  };
+  const auto selected = [&](std::string_view group) { return wanted.includes(group); };
   const auto each = [&](const std::vector<std::string>& fallback, const auto& body) {
     for (const std::string& name : wanted.tokens.empty() ? fallback : wanted.tokens) {
       if (limit.over()) {

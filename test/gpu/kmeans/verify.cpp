@@ -247,10 +247,6 @@ void by_precision(const std::string& token, const Body& body) {
   }
 }
 
-bool includes(const settings& wanted, std::string_view group) {
-  return wanted.groups.empty() || ("," + wanted.groups + ",").find("," + std::string(group) + ",") != std::string::npos;
-}
-
 }  // namespace
 
 int verify(const settings& wanted, const time_limit& limit) {
@@ -266,13 +262,13 @@ int verify(const settings& wanted, const time_limit& limit) {
     }
   };
   const bool only_faults = inject::active_injector::enabled && !wanted.groups.empty();
-  if (includes(wanted, "clean") && !only_faults)
+  if (wanted.includes("clean") && !only_faults)
     each(sanitized_set(), [&](auto zero, const std::string& token) {
       for (int kind = 0; kind < 7; ++kind) clean<decltype(zero)>(seen, token, kind);
     });
-  if (includes(wanted, "accuracy") && !only_faults)
+  if (wanted.includes("accuracy") && !only_faults)
     each(tokens, [&](auto zero, const std::string& token) { accuracy<decltype(zero)>(seen, token); });
-  if (inject::active_injector::enabled && includes(wanted, "faults"))
+  if (inject::active_injector::enabled && wanted.includes("faults"))
     each(wanted.tokens.empty() ? sanitized_set() : wanted.tokens,
          [&](auto zero, const std::string& token) { faults<decltype(zero)>(seen, token, wanted, limit); });
   if (seen.skipped > 0) row("skipped").add("stage", "verify").add("cases", seen.skipped).print();
