@@ -60,7 +60,8 @@ __global__ void __launch_bounds__(k_threads) products_kernel(const __grid_consta
 }
 
 // A warp for each number.
-__global__ inline void __launch_bounds__(k_threads) fold_kernel(const __grid_constant__ fold_arguments a) {
+template <int Threads>
+__global__ void __launch_bounds__(Threads) fold_kernel(const __grid_constant__ fold_arguments a) {
   const std::int64_t value = std::int64_t{blockIdx.x} * (k_threads / 32) + arch::warp();
   double sum[1] = {0};
   for (std::int64_t b = arch::lane(); b < a.blocks && value < a.count; b += 32) sum[0] += a.partial[b * a.count + value];
@@ -222,7 +223,8 @@ __global__ void __launch_bounds__(k_threads) weigh_kernel(const __grid_constant_
 }
 
 // A row a thread.
-__global__ inline void __launch_bounds__(k_threads) combine_kernel(const __grid_constant__ combine_arguments a) {
+template <int Threads>
+__global__ void __launch_bounds__(Threads) combine_kernel(const __grid_constant__ combine_arguments a) {
   auto& several = arch::shared_object<double[k_threads / 32], struct combined_sums>();
   const std::int64_t i = std::int64_t{blockIdx.x} * k_threads + threadIdx.x;
   double sum = 0;
@@ -235,7 +237,8 @@ __global__ inline void __launch_bounds__(k_threads) combine_kernel(const __grid_
 }
 
 // A block for each norm.
-__global__ inline void __launch_bounds__(k_threads) norm_kernel(const __grid_constant__ norm_arguments a) {
+template <int Threads>
+__global__ void __launch_bounds__(Threads) norm_kernel(const __grid_constant__ norm_arguments a) {
   auto& several = arch::shared_object<double[k_threads / 32], struct norm_sums>();
   double most = 0;
   for (int q = 0; q < a.count; ++q) {
@@ -264,7 +267,8 @@ __global__ void __launch_bounds__(k_threads) hash_kernel(const __grid_constant__
 }
 
 // A block for each panel: the largest difference; the same bits give 0.
-__global__ inline void __launch_bounds__(k_threads) changes_kernel(const __grid_constant__ changes_arguments a) {
+template <int Threads>
+__global__ void __launch_bounds__(Threads) changes_kernel(const __grid_constant__ changes_arguments a) {
   auto& several = arch::shared_object<double[k_threads / 32], struct changed_sums>();
   const int count = blockIdx.x + 1 == gridDim.x ? a.last : a.most;
   double most = 0;

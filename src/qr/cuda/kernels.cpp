@@ -66,9 +66,19 @@ std::int64_t panel_room(int which, const ballast::cuda::capabilities& on) {
   return k_teams[which].blocks == 1 ? std::min(small, all) : all;
 }
 
+namespace {
+
+// T, and one of its columns of parts.
+template <class S>
+constexpr std::int64_t form_t_bytes(std::int64_t width) {
+  return width * (width + k_inner) * static_cast<std::int64_t>(sizeof(S));
+}
+
+}  // namespace
+
 template <class S>
 int widest_panel(const ballast::cuda::capabilities& on) {
-  return k_most_wide * k_most_wide * static_cast<std::int64_t>(sizeof(S)) <= on.shared_per_block ? k_most_wide : k_most_wide / 2;
+  return form_t_bytes<S>(k_most_wide) < on.shared_per_block ? k_most_wide : k_most_wide / 2;
 }
 template int widest_panel<float>(const ballast::cuda::capabilities&);
 template int widest_panel<double>(const ballast::cuda::capabilities&);
@@ -76,13 +86,14 @@ template int widest_panel<double>(const ballast::cuda::capabilities&);
 template <class S>
 auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> request {
   const row here = row_of(what);
-  request made{.header = here.header,
-               .expression = expression(here.name, here.typed ? what == work::scan_double ? "double" : k_type<S> : ""),
-               .threads = k_threads};
+  request made{
+      .header = here.header,
+      .expression = expression(here.name, here.typed ? what == work::scan_double ? "double" : k_type<S> : std::to_string(k_threads)),
+      .threads = k_threads};
   if (what == work::copy) made.shared = 32 * 33 * static_cast<std::int64_t>(sizeof(S));
   if (what == work::weigh) made.spills = made.stack = 16;  // the call of ldexp
   const std::int64_t widest = widest_panel<S>(on);
-  if (what == work::form_t) made.shared = widest * widest * static_cast<std::int64_t>(sizeof(S));
+  if (what == work::form_t) made.shared = form_t_bytes<S>(widest);
   return made;
 }
 
@@ -111,7 +122,7 @@ auto kernel_names<S>::chain(int which) -> request {
 
 template <class S>
 auto kernel_names<S>::strike() -> request {
-  return {.header = "qr/cuda/matrix.cuh", .expression = expression("strike_kernel", k_type<S>), .threads = 32};
+  return {.header = "qr/cuda/matrix.cuh", .expression = expression("strike_kernel", k_type<S>), .threads = 32, .stack = 64};
 }
 
 template <class S>

@@ -151,25 +151,48 @@ __global__ void __launch_bounds__(k_threads) form_v_kernel(const __grid_constant
   a.to[e] = i < j ? S(0) : i == j ? S(1) : a.from[i + j * a.ld];
 }
 
-// One block: column j of T is −τ_j T G_j above the diagonal, τ_j on it. Shared memory: T.
+// One block. T of k_inner columns: column j is −τ_j T G_j above the diagonal, τ_j on it; a warp for each such part, lane i for row i. Then
+// the parts are joined: T12 = −T1 (G12 T2). Shared memory: T, and G12 T2.
 template <class S>
 __global__ void __launch_bounds__(k_threads) form_t_kernel(const __grid_constant__ form_t_arguments<S> a) {
+  const int w = a.width, thread = static_cast<int>(threadIdx.x);
   S* const T = reinterpret_cast<S*>(arch::shared_memory());
-  const int w = a.width;
-  for (int j = 0; j < w; ++j) {
-    const S tau = a.tau[j];
-    for (int i = static_cast<int>(threadIdx.x); i < w; i += k_threads) {
-      double sum = 0;
-      for (int l = i; l < j; ++l) sum += static_cast<double>(T[i + l * w]) * static_cast<double>(a.G[l + j * w]);
-      const S made = i < j ? static_cast<S>(-static_cast<double>(tau) * sum) : i == j ? tau : S(0);
-      T[i + j * w] = made;
-      a.T[i + j * w] = made;
-    }
-    __syncthreads();  // column j is there
+  S* const M = T + w * w;  // w × k_inner
+  for (int e = thread; e < w * w; e += k_threads) T[e] = S(0);
+  __syncthreads();  // zeros are there
+  const int first = arch::warp() * k_inner, lane = arch::lane();
+  for (int j = 0; first + j < w && j < k_inner; ++j) {
+    const double tau = static_cast<double>(a.tau[first + j]);
+    double sum = 0;
+    for (int l = lane; l < j; ++l)
+      sum += static_cast<double>(T[first + lane + (first + l) * w]) * static_cast<double>(a.G[first + l + (first + j) * w]);
+    if (lane <= j) T[first + lane + (first + j) * w] = lane < j ? static_cast<S>(-tau * sum) : static_cast<S>(tau);
+    __syncwarp();  // column j is there
   }
+  __syncthreads();  // the parts are there
+  for (int p = k_inner; p < w; p += k_inner) {
+    const int width = w - p < k_inner ? w - p : k_inner;
+    for (int e = thread; e < p * width; e += k_threads) {
+      const int i = e % p, j = e / p;
+      double sum = 0;
+      for (int l = 0; l <= j; ++l) sum += static_cast<double>(a.G[i + (p + l) * w]) * static_cast<double>(T[p + l + (p + j) * w]);
+      M[i + j * w] = static_cast<S>(sum);
+    }
+    __syncthreads();  // G12 T2 is there
+    for (int e = thread; e < p * width; e += k_threads) {
+      const int i = e % p, j = e / p;
+      double sum = 0;
+      for (int l = i; l < p; ++l) sum += static_cast<double>(T[i + l * w]) * static_cast<double>(M[l + j * w]);
+      T[i + (p + j) * w] = static_cast<S>(-sum);
+    }
+    __syncthreads();  // T12 is there
+  }
+  for (int e = thread; e < w * w; e += k_threads) a.T[e] = T[e];
 }
 
-__global__ inline void __launch_bounds__(k_threads) random_kernel(const __grid_constant__ random_arguments a) {
+// weights[i] = number i of a stream.
+template <int Threads>
+__global__ void __launch_bounds__(Threads) random_kernel(const __grid_constant__ random_arguments a) {
   const std::int64_t i = std::int64_t{blockIdx.x} * k_threads + threadIdx.x;
   if (i >= a.count) return;
   const auto number = static_cast<std::uint64_t>(i);

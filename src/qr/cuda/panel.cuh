@@ -48,8 +48,9 @@ __device__ __forceinline__ void team_sync() {
 template <int Blocks, int Threads>
 __device__ __forceinline__ void send(panel_memory<Blocks, Threads>& own, int turn, int rank, int count) {
   __syncthreads();  // part is there
-  for (int e = static_cast<int>(threadIdx.x); e < count * Blocks; e += Threads) {
-    const int to = e / count, l = e % count;
+  for (int e = static_cast<int>(threadIdx.x); e < k_inner * Blocks; e += Threads) {
+    const int to = e / k_inner, l = e % k_inner;
+    if (l >= count) continue;
     if constexpr (Blocks == 1) {
       own.slots[turn][0][l] = own.part[l];
     } else {
@@ -135,8 +136,9 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
     const bool has_row = j >= first && j < first + count;
     send(own, turn, rank, w);
     if (has_row) {
-      for (int e = static_cast<int>(threadIdx.x); e < w * Blocks; e += Threads) {
-        const int to = e / w, l = e % w;
+      for (int e = static_cast<int>(threadIdx.x); e < k_inner * Blocks; e += Threads) {
+        const int to = e / k_inner, l = e % k_inner;
+        if (l >= w) continue;
         const double h = static_cast<double>(l == j ? pivot[j - first] : X[j - first + l * ld]);
         if constexpr (Blocks == 1) {
           own.row[turn][l] = h;
@@ -222,22 +224,31 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
     }
     // T: column j is −τ T VᵀV_j above the diagonal. By the last warp, lane l for row l.
     if (rank == 0 && warp == warps - 1) {
-      double sum = 0;
-      for (int q = lane; q < j; ++q) sum += own.T[q][lane] * own.z[q];
-      if (lane < w) own.T[j][lane] = lane < j ? static_cast<double>(static_cast<S>(-own.tau * sum)) : lane == j ? own.tau : 0;
+      double sums[4] = {};
+      int q = 0;  // zeros in front of q = lane are added, too: T is zero there
+      for (; q + 4 <= j; q += 4) {
+        for (int s = 0; s < 4; ++s) sums[s] += own.T[q + s][lane] * own.z[q + s];
+      }
+      for (; q < j; ++q) sums[0] += own.T[q][lane] * own.z[q];
+      const double sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+      own.T[j][lane] = lane < j ? static_cast<double>(static_cast<S>(-own.tau * sum)) : lane == j ? own.tau : 0;
     }
     if (rank == 0 && threadIdx.x == 0) a.tau[j] = static_cast<S>(own.tau);
     // Reflector j applied, and the dot products of column j + 1 below its diagonal. Column j is read from `pivot` and written to the slab,
     // column j + 1 is read from the slab and written to `next`: no warp waits for another.
     const double scale = own.scale, next_weight = j + 1 < w ? own.weight[j + 1] : 0;
-    const auto v_of = [&](std::int64_t i) { return static_cast<S>(static_cast<double>(pivot[i]) * scale); };
-    for (int l = warp; l < w; l += warps) {
-      double sum[1] = {0};
-      const double weight = own.weight[l];
-      for (std::int64_t i = (j + 1 > first ? j + 1 - first : 0) + lane; i < count; i += 32) {
-        const S v = v_of(i);
-        S x = 0, y = 0;
-        if (j + 1 < w) x = static_cast<S>(static_cast<double>(X[i + (j + 1) * ld]) - static_cast<double>(v) * next_weight);
+    constexpr int mine = k_inner / warps;  // columns of a warp
+    double sum[mine] = {}, weight[mine];
+    for (int c = 0; c < mine; ++c) weight[c] = own.weight[warp + c * warps];
+    for (std::int64_t i = (j + 1 > first ? j + 1 - first : 0) + lane; i < count; i += 32) {
+      const S v = static_cast<S>(static_cast<double>(pivot[i]) * scale);
+      S x = 0;
+      if (j + 1 < w) x = static_cast<S>(static_cast<double>(X[i + (j + 1) * ld]) - static_cast<double>(v) * next_weight);
+      const double factor = first + i > j + 1 ? static_cast<double>(x) : 0;
+      for (int c = 0; c < mine; ++c) {
+        const int l = warp + c * warps;
+        if (l >= w) continue;
+        S y = 0;
         if (l < j) {
           y = X[i + l * ld];
         } else if (l == j) {
@@ -245,17 +256,21 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
         } else if (l == j + 1) {
           next[i] = y = x;
         } else {
-          X[i + l * ld] = y = static_cast<S>(static_cast<double>(X[i + l * ld]) - static_cast<double>(v) * weight);
+          X[i + l * ld] = y = static_cast<S>(static_cast<double>(X[i + l * ld]) - static_cast<double>(v) * weight[c]);
         }
-        if (first + i > j + 1) sum[0] += static_cast<double>(x) * static_cast<double>(y);
+        sum[c] += factor * static_cast<double>(y);
       }
+    }
+    ballast::cuda::add_lanes<Threads, 32, 1>(sum);
+    for (int c = 0; c < mine; ++c) {
+      const int l = warp + c * warps;
+      if (l >= w) continue;
+      if (lane == 0) own.part[l] = sum[c];
       // Row j is R's.
       if (has_row && lane == 0 && l >= j) {
         S& r = X[j - first + l * ld];
-        r = l == j ? static_cast<S>(own.beta) : static_cast<S>(static_cast<double>(r) - weight);
+        r = l == j ? static_cast<S>(own.beta) : static_cast<S>(static_cast<double>(r) - weight[c]);
       }
-      ballast::cuda::add_lanes<Threads, 32, 1>(sum);
-      if (lane == 0) own.part[l] = sum[0];
     }
     // The barrier in send() stands between this pass and what the next reflector writes.
   }
