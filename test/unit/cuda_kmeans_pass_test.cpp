@@ -336,8 +336,9 @@ TEST_F(kmeans_pass, faults_are_repaired) {
         int wrong[2] = {}, seen[2] = {}, given_up[2] = {};
         for (const bool check : {true, false}) {
           for (int seed = 0; seed < 24; ++seed) {
-            const std::string model = seed % 3 == 0   ? "bit_flip"
-                                      : seed % 3 == 1 ? "random_value"
+            const std::string model = seed % 4 == 0   ? "bit_flip"
+                                      : seed % 4 == 1 ? "random_value"
+                                      : seed % 4 == 2 ? "infinity"
                                                       : "bit_flip,bit=" + std::to_string(f64 ? 58 : 28);
             const inject::plan faults(
                 {inject::parse_request("site=" + std::string(site) + ",model=" + model + ",seed=" + std::to_string(seed))});

@@ -10,10 +10,9 @@ namespace ballast::kmeans::cuda {
 namespace {
 
 constexpr std::int64_t k_most_column_bytes = 16 * 1024;  // of a panel, in shared memory
-constexpr std::int64_t k_large_panel = 384 * 1024;
-constexpr int k_ring_bytes = 160 * 1024;  // of a multiprocessor
-constexpr int k_spills = 512;             // bytes that a pass may spill
-constexpr int k_stack = 512;              // bytes of stack for its calls, and for those of an update
+constexpr int k_ring_bytes = 160 * 1024;                 // of a multiprocessor
+constexpr int k_spills = 512;                            // bytes that a pass may spill
+constexpr int k_stack = 512;                             // bytes of stack for its calls, and for those of an update
 
 std::int64_t stride_of(const pass_problem& what) { return what.f64 ? padded_features<double>(what.n) : padded_features<float>(what.n); }
 int slab_of(const pass_problem& what) { return what.f64 ? k_slab<double> : k_slab<float>; }
@@ -91,9 +90,8 @@ pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilit
     }
   }
   const int registers = rows + made.tiles * made.fragments * 4 + 64;
-  const int resident = registers <= 144   ? 16
-                       : registers <= 176 ? 12
-                                          : 8;  // warps of a multiprocessor: a few spills cost less than they hide
+  // Warps of a multiprocessor. Where 16 need a few spills, these cost less than the warps hide.
+  const int resident = registers <= 144 ? 16 : registers <= 168 ? 12 : 8;
   const auto fits = [&](int blocks) { return blocks * (shared_bytes(what, made) + 1024) <= on.shared_per_multiprocessor; };
   // From what is best on: panel and sums in shared memory, two blocks or one; the panel through a ring; sums in global memory.
   const auto place = [&](panel_memory panel, sum_memory sums) {
@@ -102,10 +100,7 @@ pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilit
     made.depth = panel == panel_memory::ring || made.slabs == 0 ? depth_of(slabs) : made.slabs;
     made.columns = std::int64_t{shape_of(what, made).tiles()} * 2 * k_tile_columns * (what.f64 ? 8 : 4) <= k_most_column_bytes;
     const bool ring = panel == panel_memory::ring;
-    // Each block reads the whole panel from L2 for its rows: of a large one, all warps share a block.
-    const bool large = ring && shape_of(what, made).packed_bytes() > k_large_panel;
     for (const int blocks : {resident == 12 ? 3 : 2, 1}) {
-      if (large && blocks > 1) continue;
       made.blocks = blocks;
       made.warps = resident / blocks;
       if (ring) made.slots = std::clamp<int>(k_ring_bytes / blocks / (made.tiles * made.depth * k_slab_bytes), 4, k_most_slots);

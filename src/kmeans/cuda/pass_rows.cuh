@@ -148,13 +148,11 @@ struct pass_rows : pass_scores<T, P, Injector> {
 
     const T error = score_error(bound, facts.norm, facts.rounding);
     // A score of exactly 0 becomes a number below all normal ones.
-    const T carried = sizeof(T) == 4 ? fma(static_cast<T>(k_ordinal_error), abs(best), smallest_normal<T>()) : T(0);
-    bool wrong = facts.bad;
-    if constexpr (k_checks) {
-      const T twin = this->fold(twins, [](T x, T y) { return max(x, y); });
-      wrong = wrong || !(abs(best - twin) <= carried);
-    }
-    const T room = fma(bound.distance, facts.norm + abs(best), static_cast<T>(1e-37));  // what rounding may add to a distance
+    const T twin = k_checks ? this->fold(twins, [](T x, T y) { return max(x, y); }) : best;
+    // By the chain of its own: the room that a wrong score has must not grow with it.
+    const T carried = sizeof(T) == 4 ? fma(static_cast<T>(k_ordinal_error), abs(twin), smallest_normal<T>()) : T(0);
+    bool wrong = facts.bad || (k_checks && !(abs(best - twin) <= carried));
+    const T room = fma(bound.distance, facts.norm + abs(twin), static_cast<T>(1e-37));  // what rounding may add to a distance
     const T spread = 2 * (error + carried);
     const bool near = sizeof(T) == 4 && !(runner_up < best - spread);
     const int k = a.centroids.shape.k;
@@ -189,6 +187,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
           ++count;
         }
       }
+      // The best score is one of those, if it is a number.
+      wrong = wrong || (looks && count == 0);
       const check why = facts.bad ? facts.failed : check::minimum;
       entry.what = wrong       ? k_failed | static_cast<std::uint32_t>(why) << k_check_shift
                    : count > 3 ? 15u << k_lanes_shift
@@ -259,6 +259,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
       const T* const x = this->row(entry.row);
       bool fits = true, stands = true;
       nearest found = choose(x, entry, fits);
+      fits = fits && found.distance < 1e308;  // of some centroid
       if constexpr (k_checks) {
         const auto fail = [&](bool fails) {
           if (fails && (entry.what & k_failed) == 0) entry.what |= k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift;
