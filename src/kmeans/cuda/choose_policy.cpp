@@ -91,7 +91,7 @@ pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilit
   }
   const int registers = rows + made.tiles * made.fragments * 4 + 64;
   // Warps of a multiprocessor. Where 16 need a few spills, these cost less than the warps hide.
-  const int resident = registers <= 144 ? 16 : registers <= 168 ? 12 : 8;
+  const int resident = registers <= (group ? 144 : 128) ? 16 : registers <= 168 ? 12 : 8;
   const auto fits = [&](int blocks) { return blocks * (shared_bytes(what, made) + 1024) <= on.shared_per_multiprocessor; };
   // From what is best on: panel and sums in shared memory, two blocks or one; the panel through a ring; sums in global memory.
   const auto place = [&](panel_memory panel, sum_memory sums) {
@@ -159,7 +159,7 @@ ballast::cuda::kernel_request update_request(const pass_problem& what, bool inst
                                                      {what.f64 ? "double" : "float", text_of(chosen)}, instrumented);
   made.threads = chosen.threads;
   made.overlaps = true;
-  made.spills = 64;
+  made.spills = 128;
   made.stack = k_stack;
   return made;
 }
