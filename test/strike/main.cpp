@@ -35,8 +35,8 @@ constexpr window k_declared[] = {
     {"fft_", "load_columns", "input while it is loaded"},
     {"fft_", "store_rows", "output while it is stored"},
     {"fft_", "store_columns", "output while it is stored"},
-    {"ormqr_", "block_of_columns::store", "result while it is stored"},
-    {"gels_", "block_of_columns::store", "result while it is stored"},
+    {"ormqr_", "host_engine::copy", "result while it is stored"},
+    {"gels_", "host_engine::copy", "result while it is stored"},
 };
 
 bool is_bad(const strike& one) { return one.result == outcome::material || one.result == outcome::wrongly_repaired; }
