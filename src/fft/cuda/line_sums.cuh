@@ -181,6 +181,7 @@ struct line_sums : line_exchange<P, Injector> {
     constexpr int stride = P.length / r;
     constexpr int middle = r % 2 == 0 ? r : r / 2;  // its own mirror image
     const int t = place_of(P.out_columns);
+    for (int v = 0; v < 4; ++v) sum[v] = 0;  // a thread can be without a butterfly
     unrolled<P.butterflies(k_last)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
       if (P.ragged(k_last) && t + q * P.threads >= P.share() / r) return;

@@ -189,8 +189,6 @@ class builder {
     const side& real = from.real ? from : to;
     if (one.length % 2 != 0 || one.length < 4 || !wanted_.aligned.paired || wanted_.plain || wanted_.general) return false;
     if (wanted_.check == check_form::composite || wanted_.check == check_form::thread) return false;
-    // The sums over the spectrum of reals are wrong at 4096 points in double precision: they are transformed as complex numbers.
-    if (wide_ && wanted_.check != check_form::none && from.real) return false;
     if (one.source_stride != 1 || one.target_stride != 1) return false;
     for (const std::size_t other : {0, 1}) {
       if (real.length[other] > 1 && real.stride[other] % 2 != 0) return false;
