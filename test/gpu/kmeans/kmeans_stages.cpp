@@ -3,9 +3,9 @@
 
 #include "algorithm.hpp"
 #include "core/counter_rng.hpp"
+#include "each_case.hpp"
 #include "inject/injector.hpp"
 #include "kmeans/cuda/kernels.hpp"
-#include "output.hpp"
 
 namespace ballast::gpu_check {
 namespace clusters {
@@ -31,21 +31,15 @@ std::vector<std::string> timed_set(bool quick) {
 
 template <class T>
 std::vector<T> points_of(const kmeans::problem& what, std::int64_t centres, std::uint64_t seed) {
-  // The sum of four uniform numbers of 16 bits, with variance 1.
-  const auto normal = [&](std::uint64_t stream, std::uint64_t i) {
-    const std::uint64_t bits = core::random_bits(seed, stream, i);
-    double sum = 0;
-    for (int part = 0; part < 4; ++part) sum += static_cast<double>(bits >> (16 * part) & 0xffff) * 0x1p-16;
-    return (sum - 2) * 1.7320508;
-  };
   std::vector<T> made(static_cast<std::size_t>(what.m * what.n));
   for (std::int64_t i = 0; i < what.m; ++i) {
     const std::uint64_t centre =
         centres > 0 ? core::random_bits(seed, 9, static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(centres) : 0;
     for (std::int64_t f = 0; f < what.n; ++f) {
       const auto e = static_cast<std::uint64_t>(i * what.n + f);
-      double x = normal(1, e);
-      if (centres > 0) x = 0.4 * x + 2 * normal(2, centre * static_cast<std::uint64_t>(what.n) + static_cast<std::uint64_t>(f));
+      double x = nearly_normal(seed, 1, e);
+      if (centres > 0)
+        x = 0.4 * x + 2 * nearly_normal(seed, 2, centre * static_cast<std::uint64_t>(what.n) + static_cast<std::uint64_t>(f));
       made[e] = static_cast<T>(x);
     }
   }
@@ -89,15 +83,9 @@ int record(test::recording_device& on, const settings& wanted) {
 }
 
 void list(const settings& wanted) {
-  const auto print = [](const char* stage, const std::vector<std::string>& tokens) {
-    for (const std::string& token : tokens) {
-      (void)kmeans::parse_token(token);
-      row("problem").add("stage", stage).add("token", token).print();
-    }
-  };
-  print("accuracy", verified_set(wanted.quick));
-  print("sanitize", sanitized_set());
-  print("bench", timed_set(wanted.quick));
+  print_problems("accuracy", verified_set(wanted.quick), kmeans::parse_token);
+  print_problems("sanitize", sanitized_set(), kmeans::parse_token);
+  print_problems("bench", timed_set(wanted.quick), kmeans::parse_token);
 }
 
 }  // namespace

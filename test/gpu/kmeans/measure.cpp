@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "../../../bench/gpu.hpp"
+#include "each_case.hpp"
 #include "kmeans/contract.hpp"
 #include "kmeans_stages.hpp"
-#include "output.hpp"
 
 namespace ballast::gpu_check::clusters {
 namespace {
@@ -92,7 +92,7 @@ int time(const std::string& token) {
     line.print();
   }
   if (correct.seen.finish().verdict != verdict::clean) {
-    row("check").add("group", "bench").add("token", token).add("manner", "clean").add("pass", false).add("wrong", "a false alarm").print();
+    print_false_alarm(token, "");
     ++failed;
   }
   return failed;
@@ -101,21 +101,8 @@ int time(const std::string& token) {
 }  // namespace
 
 int bench(const settings& wanted, const time_limit& limit) {
-  int failed = 0, skipped = 0;
-  for (const std::string& token : wanted.tokens.empty() ? timed_set(wanted.quick) : wanted.tokens) {
-    if (limit.over()) {
-      ++skipped;
-      continue;
-    }
-    try {
-      failed += kmeans::parse_token(token).precision == precision::f32 ? time<float>(token) : time<double>(token);
-    } catch (const std::exception& e) {
-      row("iteration").add("token", token).add("variant", "all").add("refused", e.what()).print();
-      ++failed;
-    }
-  }
-  if (skipped > 0) row("skipped").add("stage", "bench").add("cases", skipped).print();
-  return failed;
+  return time_each(wanted.tokens.empty() ? timed_set(wanted.quick) : wanted.tokens, kmeans::parse_token, limit, "iteration",
+                   [](auto zero, const std::string& token) { return time<decltype(zero)>(token); });
 }
 
 }  // namespace ballast::gpu_check::clusters

@@ -5,11 +5,9 @@
 #include <string>
 
 #include "../../../bench/gpu.hpp"
+#include "each_case.hpp"
 #include "inject/injector.hpp"
-#include "inject/plan.hpp"
 #include "kmeans_stages.hpp"
-#include "one_case.hpp"
-#include "output.hpp"
 
 namespace ballast::gpu_check::clusters {
 namespace {
@@ -201,65 +199,18 @@ void faults(tally& seen, const std::string& token, const settings& wanted, const
   const auto close = [&](const auto& found) {
     return found.labels == right.labels && std::abs(found.inertia - right.inertia) <= 64 * k_u<T> * right.inertia;
   };
-  for (const inject::site_row& site : inject::k_sites) {
-    if (!site.operation.empty() && site.operation != "kmeans") continue;
-    one_case now(seen, "faults", token, site.name);
-    int trials = 0, corrected = 0, recomputed = 0, uncorrectable = 0, silent = 0;
-    now.guarded([&] {
-      for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
-        for (std::uint64_t seed = 0; seed < (wanted.quick ? 1u : 3u) && !limit.over(); ++seed) {
-          inject::request fault;
-          fault.site = site.site;
-          fault.model = static_cast<inject::model>(model);
-          fault.seed = seed;
-          fault.visit = static_cast<std::int64_t>(seed);
-          if (fault.model == inject::model::bit_flip || fault.model == inject::model::two_bits || fault.model == inject::model::vector_mask)
-            fault.bit = 62;
-          const inject::plan plan({fault});
-          const auto found = run(&plan, protection::correct);
-          ++trials;
-          corrected += found.report.corrected > 0;
-          recomputed += found.report.recomputed > 0;
-          uncorrectable += found.report.verdict == verdict::uncorrectable;
-          const bool wrong = found.report.verdict != verdict::uncorrectable && !close(found);
-          silent += wrong && found.report.detected == 0;
-          now.expect(!wrong, std::string(inject::k_model_names[model]) + " " + std::to_string(seed) + ": another result");
-          now.expect(found.report.verdict != verdict::uncorrectable || fault.model == inject::model::stuck_at,
-                     std::string(inject::k_model_names[model]) + " " + std::to_string(seed) + ": uncorrectable");
-        }
-      }
-    });
-    now.line()
-        .add("trials", trials)
-        .add("corrected", corrected)
-        .add("recomputed", recomputed)
-        .add("uncorrectable", uncorrectable)
-        .add("silent", silent);
-  }
-}
-
-template <class Body>
-void by_precision(const std::string& token, const Body& body) {
-  if (kmeans::parse_token(token).precision == precision::f32) {
-    body(float());
-  } else {
-    body(double());
-  }
+  strike_every_site(seen, "kmeans", token, 62, true, wanted, limit, [&](const inject::plan& plan) {
+    const auto found = run(&plan, protection::correct);
+    return outcome{found.report, !close(found)};
+  });
 }
 
 }  // namespace
 
 int verify(const settings& wanted, const time_limit& limit) {
   tally seen;
-  const std::vector<std::string> tokens = wanted.tokens.empty() ? verified_set(wanted.quick) : wanted.tokens;
   const auto each = [&](const std::vector<std::string>& list, const auto& body) {
-    for (const std::string& token : list) {
-      if (limit.over()) {
-        ++seen.skipped;
-      } else {
-        by_precision(token, [&](auto zero) { body(zero, token); });
-      }
-    }
+    each_problem(wanted.tokens.empty() ? list : wanted.tokens, kmeans::parse_token, limit, seen, body);
   };
   const bool only_faults = inject::active_injector::enabled && !wanted.groups.empty();
   if (wanted.includes("clean") && !only_faults)
@@ -267,25 +218,17 @@ int verify(const settings& wanted, const time_limit& limit) {
       for (int kind = 0; kind < 7; ++kind) clean<decltype(zero)>(seen, token, kind);
     });
   if (wanted.includes("accuracy") && !only_faults)
-    each(tokens, [&](auto zero, const std::string& token) { accuracy<decltype(zero)>(seen, token); });
+    each(verified_set(wanted.quick), [&](auto zero, const std::string& token) { accuracy<decltype(zero)>(seen, token); });
   if (inject::active_injector::enabled && wanted.includes("faults"))
-    each(wanted.tokens.empty() ? sanitized_set() : wanted.tokens,
-         [&](auto zero, const std::string& token) { faults<decltype(zero)>(seen, token, wanted, limit); });
-  if (seen.skipped > 0) row("skipped").add("stage", "verify").add("cases", seen.skipped).print();
-  return seen.failed;
+    each(sanitized_set(), [&](auto zero, const std::string& token) { faults<decltype(zero)>(seen, token, wanted, limit); });
+  return ended(seen, "verify");
 }
 
 int sanitize(const settings& wanted, const time_limit& limit) {
   tally seen;
-  for (const std::string& token : wanted.tokens.empty() ? sanitized_set() : wanted.tokens) {
-    if (limit.over()) {
-      ++seen.skipped;
-      continue;
-    }
-    by_precision(token, [&](auto zero) { accuracy<decltype(zero)>(seen, token); });
-  }
-  if (seen.skipped > 0) row("skipped").add("stage", "sanitize").add("cases", seen.skipped).print();
-  return seen.failed;
+  each_problem(wanted.tokens.empty() ? sanitized_set() : wanted.tokens, kmeans::parse_token, limit, seen,
+               [&](auto zero, const std::string& token) { accuracy<decltype(zero)>(seen, token); });
+  return ended(seen, "sanitize");
 }
 
 }  // namespace ballast::gpu_check::clusters

@@ -6,7 +6,7 @@
 
 #include "../../../bench/gpu.hpp"
 #include "cuda/library.hpp"
-#include "output.hpp"
+#include "each_case.hpp"
 #include "qr_stages.hpp"
 
 namespace ballast::gpu_check::factors {
@@ -154,13 +154,7 @@ int time(const std::string& token, const time_limit& limit) {
     const execution how{.backend = backend::cuda, .protection = level, .stream = gpu::stream()};
     const report seen = qr::geqrf(column_major(a, m, n), std::span<T>(scalars, static_cast<std::size_t>(k)), how);
     if (seen.detected == 0) return;
-    row("check")
-        .add("group", "bench")
-        .add("token", token)
-        .add("manner", "clean")
-        .add("pass", false)
-        .add("wrong", "a false alarm: " + describe(seen))
-        .print();
+    print_false_alarm(token, describe(seen));
     ++failed;
   };
   static constexpr std::array names = {"off", "correct", "cusolver", "cusolver 64"};
@@ -202,21 +196,8 @@ int time(const std::string& token, const time_limit& limit) {
 }  // namespace
 
 int bench(const settings& wanted, const time_limit& limit) {
-  int failed = 0, skipped = 0;
-  for (const std::string& token : wanted.tokens.empty() ? timed_set(wanted.quick) : wanted.tokens) {
-    if (limit.over()) {
-      ++skipped;
-      continue;
-    }
-    try {
-      failed += qr::parse_token(token).precision == precision::f32 ? time<float>(token, limit) : time<double>(token, limit);
-    } catch (const std::exception& e) {
-      row("factorization").add("token", token).add("variant", "all").add("refused", e.what()).print();
-      ++failed;
-    }
-  }
-  if (skipped > 0) row("skipped").add("stage", "bench").add("cases", skipped).print();
-  return failed;
+  return time_each(wanted.tokens.empty() ? timed_set(wanted.quick) : wanted.tokens, qr::parse_token, limit, "factorization",
+                   [&](auto zero, const std::string& token) { return time<decltype(zero)>(token, limit); });
 }
 
 }  // namespace ballast::gpu_check::factors

@@ -2,9 +2,8 @@
 #include "qr_stages.hpp"
 
 #include "algorithm.hpp"
-#include "core/counter_rng.hpp"
+#include "each_case.hpp"
 #include "inject/injector.hpp"
-#include "output.hpp"
 #include "qr/cuda/kernels.hpp"
 
 namespace ballast::gpu_check {
@@ -34,25 +33,10 @@ std::vector<std::string> timed_set(bool quick) {
   return made;
 }
 
-std::string describe(const report& seen) {
-  std::string text(to_string(seen.verdict));
-  for (std::size_t i = 0; i < seen.events.size() && i < 3; ++i) {
-    const event& each = seen.events[i];
-    text += "; " + each.site + " " + std::to_string(each.index) + ": " + std::to_string(each.residual / each.threshold) + " thresholds";
-  }
-  return text;
-}
-
 template <class T>
 std::vector<T> matrix_of(const qr::problem& what, std::uint64_t seed) {
   std::vector<T> made(static_cast<std::size_t>(what.m * what.n));
-  for (std::size_t e = 0; e < made.size(); ++e) {
-    // The sum of four uniform numbers of 16 bits, with variance 1.
-    const std::uint64_t bits = core::random_bits(seed, 0, e);
-    double sum = 0;
-    for (int part = 0; part < 4; ++part) sum += static_cast<double>(bits >> (16 * part) & 0xffff) * 0x1p-16;
-    made[e] = static_cast<T>((sum - 2) * 1.7320508);
-  }
+  for (std::size_t e = 0; e < made.size(); ++e) made[e] = static_cast<T>(nearly_normal(seed, 0, e));
   return made;
 }
 
@@ -71,15 +55,9 @@ int record(test::recording_device& on, const settings&) {
 }
 
 void list(const settings& wanted) {
-  const auto print = [](const char* stage, const std::vector<std::string>& tokens) {
-    for (const std::string& token : tokens) {
-      (void)qr::parse_token(token);
-      row("problem").add("stage", stage).add("token", token).print();
-    }
-  };
-  print("accuracy", verified_set(wanted.quick));
-  print("sanitize", sanitized_set());
-  print("bench", timed_set(wanted.quick));
+  print_problems("accuracy", verified_set(wanted.quick), qr::parse_token);
+  print_problems("sanitize", sanitized_set(), qr::parse_token);
+  print_problems("bench", timed_set(wanted.quick), qr::parse_token);
 }
 
 }  // namespace

@@ -24,9 +24,6 @@ std::vector<std::string> verified_set(bool quick);
 std::vector<std::string> sanitized_set();
 std::vector<std::string> timed_set(bool quick);
 
-// What a report says, in a few words; where there are no packages nothing writes JSON.
-std::string describe(const report& seen);
-
 // m × n numbers in column-major order, nearly normal. The same for the same arguments.
 template <class T>
 std::vector<T> matrix_of(const qr::problem& what, std::uint64_t seed);

@@ -3,13 +3,12 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "../../../bench/gpu.hpp"
 #include "core/counter_rng.hpp"
+#include "each_case.hpp"
 #include "inject/injector.hpp"
-#include "inject/plan.hpp"
-#include "one_case.hpp"
-#include "output.hpp"
 #include "qr_stages.hpp"
 
 namespace ballast::gpu_check::factors {
@@ -196,53 +195,11 @@ template <class T>
 void faults(tally& seen, const std::string& token, const settings& wanted, const time_limit& limit) {
   const qr::problem what = qr::parse_token(token);
   const std::vector<T> A = matrix_of<T>(what, 3);
-  for (const inject::site_row& site : inject::k_sites) {
-    if (!site.operation.empty() && site.operation != "qr") continue;
-    one_case now(seen, "faults", token, site.name);
-    int trials = 0, corrected = 0, recomputed = 0, uncorrectable = 0, silent = 0;
-    now.guarded([&] {
-      for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
-        for (std::uint64_t seed = 0; seed < (wanted.quick ? 1u : 3u) && !limit.over(); ++seed) {
-          inject::request fault;
-          fault.site = site.site;
-          fault.model = static_cast<inject::model>(model);
-          fault.seed = seed;
-          if (fault.model == inject::model::bit_flip || fault.model == inject::model::two_bits || fault.model == inject::model::vector_mask)
-            fault.bit = 61;
-          const inject::plan plan({fault});
-          const factored<T> found = factor(what, A, on(protection::correct, &plan));
-          ++trials;
-          corrected += found.seen.corrected > 0;
-          recomputed += found.seen.recomputed > 0;
-          uncorrectable += found.seen.verdict == verdict::uncorrectable;
-          const std::string name = std::string(inject::k_model_names[model]) + " " + std::to_string(seed);
-          if (found.seen.verdict == verdict::uncorrectable) {
-            now.expect(fault.model == inject::model::stuck_at, name + ": uncorrectable");
-            continue;
-          }
-          const auto [residual, orthogonality] = errors_of(what, A, found);
-          const bool wrong = !(residual < 20 * k_bound) || !(orthogonality < 20 * k_bound);
-          silent += wrong && found.seen.detected == 0;
-          now.expect(!wrong, name + ": another result");
-        }
-      }
-    });
-    now.line()
-        .add("trials", trials)
-        .add("corrected", corrected)
-        .add("recomputed", recomputed)
-        .add("uncorrectable", uncorrectable)
-        .add("silent", silent);
-  }
-}
-
-template <class Body>
-void by_precision(const std::string& token, const Body& body) {
-  if (qr::parse_token(token).precision == precision::f32) {
-    body(float());
-  } else {
-    body(double());
-  }
+  strike_every_site(seen, "qr", token, 61, false, wanted, limit, [&](const inject::plan& plan) {
+    factored<T> found = factor(what, A, on(protection::correct, &plan));
+    const auto [residual, orthogonality] = errors_of(what, A, found);
+    return outcome{std::move(found.seen), !(residual < 20 * k_bound) || !(orthogonality < 20 * k_bound)};
+  });
 }
 
 }  // namespace
@@ -250,13 +207,7 @@ void by_precision(const std::string& token, const Body& body) {
 int verify(const settings& wanted, const time_limit& limit) {
   tally seen;
   const auto each = [&](const std::vector<std::string>& list, const auto& body) {
-    for (const std::string& token : wanted.tokens.empty() ? list : wanted.tokens) {
-      if (limit.over()) {
-        ++seen.skipped;
-      } else {
-        by_precision(token, [&](auto zero) { body(zero, token); });
-      }
-    }
+    each_problem(wanted.tokens.empty() ? list : wanted.tokens, qr::parse_token, limit, seen, body);
   };
   const bool only_faults = inject::active_injector::enabled && !wanted.groups.empty();
   if (wanted.includes("clean") && !only_faults)
@@ -267,21 +218,14 @@ int verify(const settings& wanted, const time_limit& limit) {
     each(verified_set(wanted.quick), [&](auto zero, const std::string& token) { accuracy<decltype(zero)>(seen, token); });
   if (inject::active_injector::enabled && wanted.includes("faults"))
     each(sanitized_set(), [&](auto zero, const std::string& token) { faults<decltype(zero)>(seen, token, wanted, limit); });
-  if (seen.skipped > 0) row("skipped").add("stage", "verify").add("cases", seen.skipped).print();
-  return seen.failed;
+  return ended(seen, "verify");
 }
 
 int sanitize(const settings& wanted, const time_limit& limit) {
   tally seen;
-  for (const std::string& token : wanted.tokens.empty() ? sanitized_set() : wanted.tokens) {
-    if (limit.over()) {
-      ++seen.skipped;
-      continue;
-    }
-    by_precision(token, [&](auto zero) { accuracy<decltype(zero)>(seen, token); });
-  }
-  if (seen.skipped > 0) row("skipped").add("stage", "sanitize").add("cases", seen.skipped).print();
-  return seen.failed;
+  each_problem(wanted.tokens.empty() ? sanitized_set() : wanted.tokens, qr::parse_token, limit, seen,
+               [&](auto zero, const std::string& token) { accuracy<decltype(zero)>(seen, token); });
+  return ended(seen, "sanitize");
 }
 
 }  // namespace ballast::gpu_check::factors
