@@ -54,7 +54,8 @@ void orthogonal_factor<S>::apply_block(applied_block<S>& X, index task, index ta
 template <class S>
 void orthogonal_factor<S>::apply(bool transposed, const operand<S>& X, const matrix_view<S>& result) const {
   const index columns = result.columns;
-  const index width = work_->block_width(columns);
+  // At least two blocks where there are two columns: work for two threads, and a fault costs half of them.
+  const index width = std::clamp<index>((columns + 1) / 2, 1, work_->most_columns);
   const index tasks = (columns + width - 1) / width;
   if (protected_) work_->encode(transposed);
   work_->each(tasks, [&](index t) {

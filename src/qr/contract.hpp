@@ -245,6 +245,8 @@ class applier {
   // Of the reflectors, set when it is made. No panels: Q is the identity.
   index panel_width = 1;
   index panels = 0;
+  // Columns that one block takes at most.
+  index most_columns = 1;
 
   // Whether V and tau are free of Inf and NaN.
   virtual void scan(bool* finite) = 0;
@@ -254,9 +256,6 @@ class applier {
 
   // Makes op(Q)ᵀa, with which the blocks are checked, from V and tau: T, and what else the products are made of, must not serve both.
   virtual void encode(bool transposed) = 0;
-
-  // Columns that one block takes of an operand with `columns`.
-  virtual index block_width(index columns) const = 0;
 
   // Block `task` of `tasks` of the product, columns first … first + width − 1 of `X`; its result goes to the same columns of `result`.
   virtual std::unique_ptr<applied_block<S>> open(bool transposed, const operand<S>& X, index task, index tasks, index first, index width,

@@ -29,11 +29,12 @@
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
+#include "support/qr_subject.hpp"
 
 namespace ballast::qr {
 namespace {
 
-using index = std::int64_t;
+using namespace subjects;
 
 // The device of every test that sets no other.
 class emulated final : public testing::Environment {
@@ -61,29 +62,8 @@ class device_for_a_test {
 };
 
 template <class T>
-matrix<T> random_matrix(index m, index n, std::uint64_t seed) {
-  std::mt19937_64 bits(seed);
-  std::normal_distribution<double> normal;
-  matrix<T> A(m, n, order::column_major);
-  for (index j = 0; j < n; ++j) {
-    for (index i = 0; i < m; ++i) A(i, j) = static_cast<T>(normal(bits));
-  }
-  return A;
-}
-
-template <class T>
-struct factored {
-  matrix<T> F;
-  std::vector<T> tau;
-  ballast::report report;
-};
-
-template <class T>
 factored<T> factor_on(backend which, const matrix<T>& A, const inject::plan* faults = nullptr) {
-  factored<T> made{A, std::vector<T>(static_cast<std::size_t>(std::min(A.rows(), A.columns()))), {}};
-  const execution how{.backend = which, .threads = 1, .throw_on_uncorrectable = false, .faults = faults};
-  made.report = geqrf(made.F.view(), made.tau, how);
-  return made;
+  return factor_in_place<T>(A.view(), {.backend = which, .threads = 1, .faults = faults});
 }
 
 template <class T>

@@ -16,7 +16,7 @@ using inject::site;
 
 namespace {
 
-constexpr index k_block_columns = 1024;  // of the operand that one task takes
+constexpr index k_block_columns = 1024;  // of the operand that one block takes at most
 
 std::size_t at(index i) { return static_cast<std::size_t>(i); }
 index tiles(index rows, index columns) { return (rows + 31) / 32 * ((columns + 31) / 32); }
@@ -220,6 +220,7 @@ device_applier<S>::device_applier(session<S>& on, index panel_width, const matri
     : on_(on), m_(V.rows), V_(V), tau_(tau) {
   if (V.columns == 0) return;
   this->panel_width = panel_width;
+  this->most_columns = k_block_columns;
   this->panels = (V.columns + panel_width - 1) / panel_width;
   scratch_ = on_.template allocate_of<S>(core::checked_product(m_ + panel_width, panel_width));
 }
@@ -284,12 +285,6 @@ void device_applier<S>::encode(bool transposed) {
     on_.launch(work::random, slabs(m_),
                random_arguments{static_cast<double*>(a_.data()) + q * m_, m_, k_application_stream + static_cast<std::uint64_t>(q), true});
   b_ = under_q(transposed);
-}
-
-// At least two blocks where there are two columns, so that a fault costs half of them.
-template <class S>
-index device_applier<S>::block_width(index columns) const {
-  return std::max<index>(1, std::min(k_block_columns, (columns + 1) / 2));
 }
 
 template <class S>

@@ -17,7 +17,7 @@ using inject::site;
 
 namespace {
 
-constexpr index k_block_columns = 96;  // of the operand that one task takes
+constexpr index k_block_columns = 96;  // of the operand that one block takes at most
 constexpr int k_vectors = 4;           // random a: two miss one in a hundred faults of five thresholds, four one in ten thousand
 
 std::size_t at(index i) { return static_cast<std::size_t>(i); }
@@ -233,6 +233,7 @@ panel_applier<S>::panel_applier(const context& run, const kernels<S>& arithmetic
     : run_(run), kernels_(arithmetic), m_(V.rows), V_(V), tau_(tau) {
   if (V.columns == 0) return;
   this->panel_width = panel_width;
+  this->most_columns = k_block_columns;
   this->panels = (V.columns + panel_width - 1) / panel_width;
 }
 
@@ -312,12 +313,6 @@ void panel_applier<S>::encode(bool transposed) {
       a_[i + q * m_] = random_signed(k_application_stream + static_cast<std::uint64_t>(q), static_cast<std::uint64_t>(i));
   }
   b_ = under_q(transposed);
-}
-
-// At least two blocks where there are two columns, so that two threads have work.
-template <class S>
-index panel_applier<S>::block_width(index columns) const {
-  return std::max<index>(1, std::min(k_block_columns, (columns + 1) / 2));
 }
 
 template <class S>

@@ -26,7 +26,6 @@ class panel_applier final : public applier<S> {
   void scan(bool* finite) override;
   void form() override;
   void encode(bool transposed) override;
-  index block_width(index columns) const override;
   std::unique_ptr<applied_block<S>> open(bool transposed, const operand<S>& X, index task, index tasks, index first, index width,
                                          matrix_view<S> result) override;
   void each(index count, core::function_ref<void(index)> body) override;
