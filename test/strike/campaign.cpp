@@ -163,7 +163,8 @@ class struck {
       if (book_.last < 0) broken(seen);
       // What the last strike left behind shows in a later call: that was its outcome.
       entry& before = entries_[static_cast<std::size_t>(book_.last)];
-      before.result = outcome::crashed;
+      before.result = result;
+      before.change = seen.change;
       return false;
     }
     book_.useless = 0;
