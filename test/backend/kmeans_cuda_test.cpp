@@ -323,5 +323,59 @@ TYPED_TEST(kmeans_cuda, transform_is_that_of_the_reference_and_protected) {
   }
 }
 
+// Most rows lie between two centroids, so that a second look decides them. Labels are struck when they are found, in the second look and
+// when they are stored: what is handed out are the nearest centroids, or a report says why not.
+TYPED_TEST(kmeans_cuda, a_struck_label_is_not_handed_out) {
+  using T = TypeParam;
+  const std::int64_t m = 150, n = 6, k = 5;
+  std::vector<T> c = clouds<T>(k, n, 3), x;
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> normal;
+  for (std::int64_t i = 0; i < m; ++i) {
+    const std::int64_t a = i % k, b = (i + 1 + i / k % (k - 1)) % k;
+    for (std::int64_t f = 0; f < n; ++f) {
+      const double middle = (static_cast<double>(c[at(a * n + f)]) + static_cast<double>(c[at(b * n + f)])) / 2;
+      x.push_back(static_cast<T>(middle + 1e-5 * normal(random)));
+    }
+  }
+  const auto points = row_major(x.data(), m, n), centroids = row_major(static_cast<const T*>(c.data()), k, n);
+  execution how{.backend = backend::cuda, .threads = 1, .throw_on_uncorrectable = false};
+  const auto squared = [&](std::int64_t i, std::int32_t j) {
+    double sum = 0;
+    for (std::int64_t f = 0; f < n; ++f) sum += std::pow(static_cast<double>(points(i, f)) - static_cast<double>(centroids(j, f)), 2);
+    return sum;
+  };
+  options<T> wanted{.clusters = k, .init = init::given, .centroids = centroids, .max_iter = 2, .tol = 0};
+  const auto right = predict(points, centroids, how);
+  const auto model = fit(points, wanted, how);
+  ASSERT_EQ(right.report.verdict, verdict::clean);
+  int repaired = 0, reached = 0;
+  for (std::size_t kind = 0; kind < inject::k_model_names.size(); ++kind) {
+    for (std::uint64_t seed = 0; seed < (test::sampled() ? 6u : 36u); ++seed) {
+      SCOPED_TRACE(std::string(inject::k_model_names[kind]) + " " + std::to_string(seed));
+      const inject::plan faults({fault_at(inject::site::kmeans_label, static_cast<inject::model>(kind), seed, 0)});
+      how.faults = &faults;
+      how.protection = protection::correct;
+      const auto seen = predict(points, centroids, how);
+      const auto fitted = fit(points, wanted, how);
+      if (seen.report.verdict != verdict::uncorrectable) {
+        for (std::int64_t i = 0; i < m; ++i) {
+          const double best = squared(i, right.labels[at(i)]);
+          ASSERT_LE(squared(i, seen.labels[at(i)]) - best, 64 * k_u<T> * best) << i << " has " << seen.labels[at(i)];
+        }
+      }
+      if (fitted.report.verdict != verdict::uncorrectable) {
+        EXPECT_EQ(fitted.labels, model.labels);
+        EXPECT_EQ(fitted.inertia, model.inertia);
+      }
+      repaired += (seen.report.detected > 0) + (fitted.report.detected > 0);
+      how.protection = protection::off;
+      reached += predict(points, centroids, how).labels != right.labels;
+    }
+  }
+  EXPECT_GT(repaired, sizeof(T) == 4 ? 15 : 1);  // in f64 there are no second looks
+  EXPECT_GT(reached, sizeof(T) == 4 ? 5 : 0);
+}
+
 }  // namespace
 }  // namespace ballast::kmeans

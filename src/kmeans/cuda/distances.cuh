@@ -106,11 +106,19 @@ __global__ void __launch_bounds__(k_row_threads) finish_kernel(const __grid_cons
   }
 }
 
+// The label of a row. One that is none, which only a fault leaves, must not be used as one; NaN is its distance.
+template <class T>
+__device__ __forceinline__ std::int64_t label_of(const exact_arguments<T>& a, std::int64_t row) {
+  const std::int32_t label = load_again(a.labels + row);
+  return static_cast<unsigned>(label) < static_cast<unsigned>(a.k) ? label : -1;
+}
+
 // ‖point · scale − plain‖² of a row, in double.
 template <class T>
 __device__ __forceinline__ double exact_distance(const exact_arguments<T>& a, std::int64_t row) {
   const int n = a.given.n;
-  const std::int64_t label = load_again(a.labels + row);
+  const std::int64_t label = label_of(a, row);
+  if (label < 0) return std::numeric_limits<double>::quiet_NaN();
   double sum = 0;
   for (int f = 0; f < n; ++f) {
     double d;
@@ -126,11 +134,13 @@ __device__ __forceinline__ double exact_distance(const exact_arguments<T>& a, st
   return sum;
 }
 
-// Whether the distance between x and the centroid in the frame is `exact` but for rounding.
+// Whether the distance between x and the centroid in the frame is `exact` but for rounding, and what the pass found that made the label: a
+// label that was struck on its way to memory has another.
 template <class T>
 __device__ __forceinline__ bool agrees_in_frame(const exact_arguments<T>& a, std::int64_t row, double exact) {
   const int n = a.given.n;
-  const std::int64_t label = load_again(a.labels + row);
+  const std::int64_t label = label_of(a, row);
+  if (label < 0) return false;
   double sum = 0, norm = 0;
   for (int f = 0; f < n; ++f) {
     const double c = static_cast<double>(load_again(a.framed + label * n + f));
@@ -138,8 +148,14 @@ __device__ __forceinline__ bool agrees_in_frame(const exact_arguments<T>& a, std
     sum = __fma_rn(d, d, sum);
     norm = __fma_rn(c, c, norm);
   }
+  const double tiny = static_cast<double>(std::numeric_limits<T>::min());
+  if (a.passed != nullptr) {
+    // Roundings of a difference, its square and the sums over the features of a lane; in f64 those of `sum` as well.
+    const double unit = std::numeric_limits<T>::epsilon(), terms = a.placed.stride / 4 + 8 + (sizeof(T) == 8 ? n : 0);
+    if (!(fabs(sum - static_cast<double>(load_again(a.passed + row))) <= unit * terms * sum + a.placed.stride * tiny)) return false;
+  }
   const double size = norm + static_cast<double>(load_again(a.placed.norm + row));
-  return fabs(exact - sum) <= a.limit * size + static_cast<double>(std::numeric_limits<T>::min());
+  return fabs(exact - sum) <= a.limit * size + tiny;
 }
 
 // Thread t computes row t of its block, thread T − 1 − t computes it again. Shared memory: two distances of each row, two sums.

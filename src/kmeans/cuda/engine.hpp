@@ -103,7 +103,7 @@ class cuda_engine final : public engine<T> {
   // iterations.cpp
   lloyd<T>& iterations();
   // Labels and, with `sums`, sums for these centroids.
-  void run_pass(const sealed_centroids<T>& centroids, bool sums);
+  void run_pass(const sealed_centroids<T>& centroids, bool sums, T* distances = nullptr);
   // Takes what the kernels logged into the report.
   void collect();
 

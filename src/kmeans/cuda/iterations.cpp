@@ -13,12 +13,15 @@ namespace ballast::kmeans::cuda {
 
 namespace {
 
-// The check that an event of a kernel is about.
+// What a report calls a check.
+const char* name_of(std::uint32_t which) {
+  static constexpr const char* names[] = {"kmeans.assignment", "kmeans.points",   "kmeans.assignment", "kmeans.assignment",
+                                          "kmeans.sums",       "kmeans.centroid", "kmeans.total",      "kmeans.shift"};
+  static_assert(std::size(names) == static_cast<std::size_t>(check::shift) + 1);
+  return which < std::size(names) ? names[which] : "kmeans";
+}
 void name_event(const ballast::cuda::device_event& seen, ballast::cuda::event_log::entry& made) {
-  static constexpr const char* names[] = {"kmeans.assignment", "kmeans.points",   "kmeans.assignment", "kmeans.assignment", "kmeans.sums",
-                                          "kmeans.centroid",   "kmeans.checksum", "kmeans.total",      "kmeans.shift"};
-  const std::uint32_t which = ballast::cuda::check_of(seen.what);
-  made.site = which < std::size(names) ? names[which] : "kmeans";
+  made.site = name_of(ballast::cuda::check_of(seen.what));
   made.index = seen.index;
 }
 
@@ -53,9 +56,9 @@ void cuda_engine<T>::begin_run() {
 }
 
 template <class T>
-void cuda_engine<T>::run_pass(const sealed_centroids<T>& centroids, bool sums) {
+void cuda_engine<T>::run_pass(const sealed_centroids<T>& centroids, bool sums, T* distances) {
   iterations().set_centroids(centroids.values(), centroids.values());
-  iterations().pass(sums);
+  iterations().pass(sums, distances);
   if (protect_) what_.seen.checked(at(m_));
   collect();
 }
@@ -107,18 +110,23 @@ std::optional<descent<T>> cuda_engine<T>::descend(const sealed_centroids<T>& fir
   std::vector<T> values;
   stretch seen;
   int failures = 0;
+  check failed{};
+  const auto record = [&](action done) {
+    what_.seen.detected(name_of(static_cast<std::uint32_t>(failed)), -1, std::numeric_limits<double>::quiet_NaN(), 0, done, 0);
+  };
   for (;;) {
     seen = runs.run(max_iter - made.iterations, tolerance.value);
     collect();
     made.iterations += seen.iterations;
     const bool fails = seen.reason == stop_reason::failure;
     if (failures > 0 && (seen.iterations > 0 || !fails)) {
-      what_.seen.detected("kmeans.sums", -1, std::numeric_limits<double>::quiet_NaN(), 0, action::recomputed, 0);
+      record(action::recomputed);
       failures = 0;
     }
+    failed = seen.failed;
     if (!fails || stop()) break;
     if (failures == run::repeats_of(what_.how.protection)) {
-      what_.seen.detected("kmeans.sums", -1, std::numeric_limits<double>::quiet_NaN(), 0, action::uncorrectable, 0);
+      record(action::uncorrectable);
       break;
     }
     ++failures;
@@ -138,7 +146,7 @@ std::optional<descent<T>> cuda_engine<T>::descend(const sealed_centroids<T>& fir
 }
 
 template lloyd<float>& cuda_engine<float>::iterations();
-template void cuda_engine<float>::run_pass(const sealed_centroids<float>&, bool);
+template void cuda_engine<float>::run_pass(const sealed_centroids<float>&, bool, float*);
 template void cuda_engine<float>::collect();
 template void cuda_engine<float>::begin_run();
 template void cuda_engine<float>::pass(const sealed_centroids<float>&);
@@ -146,7 +154,7 @@ template void cuda_engine<float>::add_sums(cluster_sums&);
 template point_sums cuda_engine<float>::repair_sums(const sealed_centroids<float>&);
 template std::optional<descent<float>> cuda_engine<float>::descend(const sealed_centroids<float>&, int, const abft::guarded_threshold&);
 template lloyd<double>& cuda_engine<double>::iterations();
-template void cuda_engine<double>::run_pass(const sealed_centroids<double>&, bool);
+template void cuda_engine<double>::run_pass(const sealed_centroids<double>&, bool, double*);
 template void cuda_engine<double>::collect();
 template void cuda_engine<double>::begin_run();
 template void cuda_engine<double>::pass(const sealed_centroids<double>&);

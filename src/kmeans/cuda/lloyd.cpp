@@ -8,12 +8,6 @@
 
 namespace ballast::kmeans::cuda {
 
-namespace {
-
-constexpr std::int64_t k_most_blocks = 16384;  // of a pass, for the inertia of each
-
-}  // namespace
-
 template <class T>
 lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const lloyd_problem<T>& what)
     : device_(std::move(on)), call_(call), what_(what) {
@@ -36,8 +30,7 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   update_ = made[2];
   for (kernels* each : {&with_sums_, &labels_only_}) {
     const std::int64_t rows = pass_rows_of_block<T>(each->policy);
-    each->blocks =
-        std::clamp<std::int64_t>(device_->resident_blocks(*each->pass), 1, std::min(k_most_blocks, (points.m + rows - 1) / rows));
+    each->blocks = std::clamp<std::int64_t>(device_->resident_blocks(*each->pass), 1, (points.m + rows - 1) / rows);
   }
 
   const std::int64_t k = what_.k, stride = points.stride, columns = std::int64_t{points.columns} * points.words;
@@ -66,7 +59,6 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   place_.checksums = take(tiles * stride * 8);
   place_.tickets = take((shape_.sections + 1) * std::int64_t{4});
   place_.factors = take(sums * 8);
-  place_.inertia = take(k_most_blocks * 8);
   place_.state = take(sizeof(loop_state));
   place_.given = take(k * points.n * size);
   place_.given_twin = take(k * points.n * size);
@@ -121,8 +113,6 @@ void lloyd<T>::launch_update(bool given, bool on_device, double tolerance) {
   a.tiles = at<tile_result>(place_.tiles);
   a.checksums = at<double>(place_.checksums);
   a.tickets = at<std::uint32_t>(place_.tickets);
-  a.inertia = given ? nullptr : at<double>(place_.inertia);
-  a.inertia_count = inertia_blocks_;
   a.state = on_device ? at<loop_state>(place_.state) : nullptr;
   a.tolerance = tolerance;
   a.spread = what_.spread;
@@ -133,7 +123,7 @@ void lloyd<T>::launch_update(bool given, bool on_device, double tolerance) {
 }
 
 template <class T>
-void lloyd<T>::launch_pass(const kernels& with, bool on_device) {
+void lloyd<T>::launch_pass(const kernels& with, bool on_device, T* distances) {
   const int before = current_;
   current_ = 1 - current_;
   pass_arguments<T> a{};
@@ -145,12 +135,11 @@ void lloyd<T>::launch_pass(const kernels& with, bool on_device) {
   a.members = at<unsigned long long>(place_.members[sums_]);
   a.totals = at<pass_totals>(place_.totals[sums_]);
   a.factors = at<unsigned long long>(place_.factors);
-  a.inertia = at<double>(place_.inertia);
+  a.distances = distances;
   a.events = call_.events();
   a.state = on_device ? at<loop_state>(place_.state) : nullptr;
   a.repeats = what_.repeats;
   call_.launch(*with.pass, with.blocks, a);
-  inertia_blocks_ = with.blocks;
   last_sums_ = sums_;
   sums_ = 1 - sums_;
   first_pass_ = false;
@@ -173,9 +162,9 @@ void lloyd<T>::clear_sums() {
 }
 
 template <class T>
-void lloyd<T>::pass(bool sums) {
+void lloyd<T>::pass(bool sums, T* distances) {
   clear_sums();
-  launch_pass(sums ? with_sums_ : labels_only_, false);
+  launch_pass(sums ? with_sums_ : labels_only_, false, distances);
 }
 
 template <class T>
@@ -232,16 +221,6 @@ bool lloyd<T>::read_sums(cluster_sums& total) const {
 }
 
 template <class T>
-double lloyd<T>::inertia() const {
-  std::vector<double> parts(static_cast<std::size_t>(inertia_blocks_));
-  device_->copy(parts.data(), at<void>(place_.inertia), inertia_blocks_ * 8, call_.order());
-  call_.wait();
-  double sum = 0;
-  for (const double each : parts) sum += each;
-  return sum;
-}
-
-template <class T>
 std::pair<std::uint64_t, std::uint64_t> lloyd<T>::looks() const {
   pass_totals totals{};
   device_->copy(&totals, at<void>(place_.totals[last_sums_]), sizeof totals, call_.order());
@@ -260,12 +239,13 @@ stretch lloyd<T>::run(int most, double tolerance) {
     const int rows = rows_, sums = sums_, last_sums = last_sums_, labels = current_;
     for (int i = 0; i < wanted; ++i) {
       if (made.iterations + i == 0) clear_sums();
-      launch_pass(with_sums_, true);
+      launch_pass(with_sums_, true, nullptr);
       launch_update(false, true, tolerance);
     }
     device_->copy(&state, at<void>(place_.state), sizeof state, call_.order());
     call_.wait();
     made.reason = static_cast<stop_reason>(state.reason);
+    made.failed = static_cast<check>(state.failed);
     const int complete = static_cast<int>(state.iterations) - made.iterations;
     made.iterations = static_cast<int>(state.iterations);
     checks_ += static_cast<std::uint64_t>(complete);

@@ -30,6 +30,7 @@ struct lloyd_problem {
 // How a stretch of iterations ended.
 struct stretch {
   stop_reason reason = stop_reason::none;  // none: as many as were asked for
+  check failed = check::sums;              // of a failure
   int iterations = 0;
 };
 
@@ -44,15 +45,14 @@ class lloyd {
 
   // The panel for these centroids: k × n, in the frame, and the second copy of them.
   void set_centroids(const std::vector<T>& values, const std::vector<T>& twin);
-  // Labels for them, and with `sums` the sums of the points by label.
-  // The labels of the pass before are kept for the count of changes.
-  void pass(bool sums);
+  // Labels for them, and with `sums` the sums of the points by label. The labels of the pass before are kept for the count of changes.
+  // `distances`: m, in device memory: ‖x − c‖² in working precision as the checks of a pass without sums found it, or null.
+  void pass(bool sums, T* distances = nullptr);
 
   // The labels of the last pass: m, in device memory.
   std::int32_t* labels() const { return static_cast<std::int32_t*>(labels_[current_].data()); }
   // The sums of the last pass, verified against what is expected of all points: false if they do not fit.
   bool read_sums(cluster_sums& total) const;
-  double inertia() const;
   // Of the last pass: rows that got a second look, and rows for which all centroids were looked at.
   std::pair<std::uint64_t, std::uint64_t> looks() const;
 
@@ -72,7 +72,7 @@ class lloyd {
   };
   void clear_sums();
   panel<T> panel_of(int which) const;
-  void launch_pass(const kernels& with, bool on_device);
+  void launch_pass(const kernels& with, bool on_device, T* distances);
   void launch_update(bool given, bool on_device, double tolerance);
   template <class Value>
   Value* at(std::int64_t offset) const {
@@ -90,14 +90,13 @@ class lloyd {
   ballast::cuda::device_buffer labels_[2];
   struct {
     std::int64_t packed, columns, rows[2], twins[2], limits, bound, sums[2], members[2], totals[2], column_sums, tiles, checksums, tickets,
-        factors, inertia, state, given, given_twin, bytes;
+        factors, state, given, given_twin, bytes;
   } place_{};
   int current_ = 0;    // of labels_
   int rows_ = 0;       // which rows the panel is made of
   int sums_ = 0;       // which sums the next pass fills
   int last_sums_ = 0;  // which the last pass filled
   bool first_pass_ = true;
-  std::int64_t inertia_blocks_ = 0;
   std::uint64_t checks_ = 0;
 };
 

@@ -4,8 +4,8 @@
 // Scores: s_ij = x_i · c_j − ‖c_j‖² / 2, the largest of which marks the nearest centroid. A tile is 8 columns of scores; a group is the
 // tiles that a warp multiplies at a time. A section is some groups: tiles of centroids and, with checks, last a check tile, whose columns
 // are not centroids:
-//   0, 1, 2  the checksum centroid Σ_j w_j c̃_j of the section in three parts that tensor cores hold exactly (f64: two); column 0 starts at
-//            −Σ_j w_j ‖c_j‖² / 2. Their weights are −1, so that Σ w · score over the section's columns is 0 but for rounding
+//   0, 1, 2  the checksum centroid Σ_j w_j c̃_j of the section in three parts that tensor cores hold exactly; columns 0 and 1 start at the
+//            two parts of −Σ_j w_j ‖c_j‖² / 2. Their weights are −1, so that Σ w · score over the section's columns is 0 but for rounding
 //   3        the direction of placed_points::projection; weight 0
 //   4 … 7    0
 // c̃: what a tensor core sees of c. Columns beyond k have the weight 0 and a score that never wins.
@@ -95,20 +95,21 @@ struct panel {
   panel_shape shape;
 };
 
+inline constexpr int k_quantities = 5;
 // What the blocks of a pass add up in integers: over all points, modulo 2^64.
 struct pass_totals {
-  // Σ signature; Σ label · signature; points of positive weight, and in the upper half Σ label over them; labels that are as before, and in
-  // the upper half those that differ.
-  unsigned long long quantities[4];
+  // Σ signature; Σ label · signature; points of positive weight, and in the upper half Σ label over them; labels that are as before; those
+  // that differ.
+  unsigned long long quantities[k_quantities];
   unsigned long long looks;  // rows that got a second look
   unsigned long long scans;  // and those for which many centroids were looked at
 
-  BALLAST_HD constexpr unsigned long long same() const { return quantities[3] & 0xffffffffu; }
-  BALLAST_HD constexpr unsigned long long changed() const { return quantities[3] >> 32; }
+  BALLAST_HD constexpr unsigned long long same() const { return quantities[3]; }
+  BALLAST_HD constexpr unsigned long long changed() const { return quantities[4]; }
 };
 
 // Kinds of checks, for events.
-enum class check : std::uint32_t { row, projection, minimum, distance, sums, centroid, checksum, totals, shift };
+enum class check : std::uint32_t { row, projection, minimum, distance, sums, centroid, totals, shift };
 
 // Why iterations stopped on the device.
 enum class stop_reason : std::uint32_t { none, labels_unchanged, tolerance, empty_cluster, failure };
@@ -117,9 +118,7 @@ enum class stop_reason : std::uint32_t { none, labels_unchanged, tolerance, empt
 struct loop_state {
   std::uint32_t reason;      // stop_reason; kernels of later iterations do nothing if it is not 0
   std::uint32_t iterations;  // that are complete
-  double shift;              // Σ‖c_new − c_old‖² of the last one
-  double inertia;            // Σ weight · ‖x − c_old‖² of the last pass
-  unsigned long long changed;
+  std::uint32_t failed;      // of stop_reason::failure: the check
 };
 
 }  // namespace ballast::kmeans::cuda

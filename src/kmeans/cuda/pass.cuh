@@ -113,10 +113,11 @@ struct pass : pass_rows<T, P, Injector> {
         if (!there || t >= 2) continue;
         const unsigned long long signature = this->signature_of(i[0]);
         const int before = this->label_before(i[0]);
-        unsigned long long was[2] = {};
+        tally was{};
         this->count(old, signature, before, weight, was);
-        this->count(label[0], signature, before, weight, made.sum);
-        if (t == 1) made.sum[1] -= was[1];
+        this->count(label[0], signature, before, weight, made);
+        if (t == 1) made.sum[1] -= was.sum[1];
+        made.changed -= was.changed;
         if (t == 0) a.labels[i[0]] = label[0];
       }
     }
@@ -143,6 +144,7 @@ struct pass : pass_rows<T, P, Injector> {
           // What was counted for these rows may be what was wrong.
           counted.sum[0] = mark[0] + made.sum[0];
           counted.sum[1] = (t % 2 != 0 ? counted.sum[1] : mark[1]) + made.sum[1];
+          counted.changed += made.changed;
           fits = sums_fit(counted.sum, mark);
         }
         if (threadIdx.x == 0) base::report(given, check::sums, from * k_rows_of_block, fits);
@@ -170,7 +172,7 @@ struct pass : pass_rows<T, P, Injector> {
     unsigned long long mark[2] = {};
     typename base::stage panel(a.centroids, shared.panel, shared.barriers, (tiles - blockIdx.x + gridDim.x - 1) / gridDim.x);
     if constexpr (P.sums == sum_memory::shared) clear_sums();
-    if (threadIdx.x % (32 * k_team_warps) == 0) *shared.waiting = 0;
+    if (threadIdx.x % (32 * k_team_warps) < k_counters) shared.waiting[threadIdx.x % (32 * k_team_warps)] = 0;
     __syncthreads();  // sums, queues and panel are there
     std::int64_t from = blockIdx.x;
     int since = 0;
@@ -198,22 +200,21 @@ struct pass : pass_rows<T, P, Injector> {
   // Adds what the threads have counted to the totals.
   __device__ __forceinline__ void finish() {
     unsigned long long sums[k_quantities];
-    for (int v = 0; v < k_quantities; ++v) sums[v] = t % 2 == v % 2 ? counted.sum[v / 2] : 0;
+    for (int v = 0; v < 4; ++v) sums[v] = t % 2 == v % 2 ? counted.sum[v / 2] : 0;
+    sums[static_cast<int>(quantity::changed)] = t % 2 == 0 ? counted.changed : 0;
     __syncthreads();
     const unsigned long long total = ballast::cuda::add_block<k_threads>(sums, shared.block);
     if (threadIdx.x < k_quantities && total != 0) arch::add_global(a.totals->quantities + threadIdx.x, total);
-    __syncthreads();
-    double spent[1] = {counted.inertia};
-    const double sum = ballast::cuda::add_block<k_threads>(spent, reinterpret_cast<double*>(shared.block));
-    if (threadIdx.x == 0) a.inertia[blockIdx.x] = sum;
   }
 };
 
 template <class T, pass_policy P, class Injector>
 __global__ void __launch_bounds__(32 * P.warps, P.blocks)
     pass_kernel(const __grid_constant__ ballast::cuda::kernel_launch<pass_arguments<T>, Injector> given) {
-  arch::let_next_grid_start();
+  // In this order: the next kernel may start now, and the one behind it only when this one has ended. So no kernel is there while what it
+  // reads as constant is written, but by the one just in front of it.
   arch::wait_for_previous_grid();
+  arch::let_next_grid_start();
   if (given.arguments.state != nullptr && given.arguments.state->reason != 0) return;
   pass<T, P, Injector>(given).run();
 }

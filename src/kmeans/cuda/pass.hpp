@@ -40,21 +40,22 @@ struct pass_arguments {
   placed_points<T> points;
   panel<T> centroids;
   std::int32_t* labels;          // m
-  const std::int32_t* previous;  // m: of the pass before. May be `labels`
+  const std::int32_t* previous;  // m: of the pass before. Not `labels`
   unsigned long long* sums;      // k × words × sum_pitch
   unsigned long long* members;   // k
   pass_totals* totals;
   const unsigned long long* factors;  // words × sum_pitch: signature_weight of the column at sum_place; else 0
-  double* inertia;                    // of each block: Σ weight · ‖x − c‖²
+  T* distances;                       // m: ‖x − c‖² of the label, of passes with checks and without sums. Null: not stored
   ballast::cuda::event_ring* events;
   const loop_state* state;  // null: no iterations on the device
   int repeats;              // abft::attempts
 };
 
 inline constexpr int k_block_words = 8 * 32;  // of 8 bytes: what the warps of a block add up
-inline constexpr int k_barrier_bytes = 320;   // barriers of a ring, then how many rows each queue has
+inline constexpr int k_barrier_bytes = 320;   // barriers of a ring, then the counters of each queue
+inline constexpr int k_counters = 3;          // of rows that are added to a queue
 inline constexpr int k_most_slots = 16;
-inline constexpr int k_postponed_bytes = 32;  // of a row in a queue
+inline constexpr int k_postponed_bytes = 40;  // of a row in a queue
 
 // Rows that a block works on at a time.
 template <class T>
@@ -64,10 +65,10 @@ BALLAST_HD constexpr int pass_rows_of_block(const pass_policy& p) {
 
 // Warps that share a queue of rows: four, which a product of a warpgroup brings together anyway.
 inline constexpr int k_team_warps = 4;
-// Rows that a queue has room for: those of three tiles, of which one may add each row twice.
+// Rows that a queue has room for: those of two tiles. It is emptied when it has more than those of one.
 template <class T>
 BALLAST_HD constexpr int pass_queue_rows(const pass_policy& p) {
-  return 3 * k_team_warps * p.fragments * (sizeof(T) == 4 ? 16 : 8);
+  return 2 * k_team_warps * p.fragments * (sizeof(T) == 4 ? 16 : 8);
 }
 
 // Bytes of shared memory for the panel: what is multiplied, then its columns.

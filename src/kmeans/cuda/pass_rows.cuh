@@ -30,29 +30,41 @@ __device__ __forceinline__ T smallest_normal() {
   return sizeof(T) == 4 ? static_cast<T>(0x1p-126) : static_cast<T>(0x1p-1022);
 }
 
-// What the threads add up over rows. Two lanes share the work of a row: lane t adds up quantities t % 2 and t % 2 + 2.
+// What the threads add up over rows. Two lanes share the work of a row: lane t adds up quantities t % 2 and t % 2 + 2, and an even one the
+// last.
 enum class quantity : int {
   signature,           // Σ signature
   labelled_signature,  // Σ label · signature
   members,             // points of positive weight, and Σ label over them, modulo 2^32, in the upper half
-  changes,             // labels that are as before, and in the upper half those that differ
+  same,                // labels that are as before
+  changed,             // labels that are not, by another lane's comparison
 };
-inline constexpr int k_quantities = 4;
+static_assert(static_cast<int>(quantity::changed) + 1 == k_quantities);
 
 struct tally {
   unsigned long long sum[2];  // of the lane's quantities
-  double inertia;
+  std::uint32_t changed;      // of an even lane
 };
 
 // A row whose label needs more than the scores of the tensor cores. It waits in shared memory until its team of four warps has enough of
-// them or ends, and they share the work. Until then its label is k, a cluster of which nobody asks.
+// them or ends, and they share the work. Until then its label is k, a cluster of which nobody asks. Two lanes make the entry, each from
+// what it has itself: one stores it with the seal of the other.
 struct postponed {
   std::int64_t row;
   double most;  // no candidate has a larger distance
   std::int32_t candidate[3];
   std::uint32_t what;
+  std::uint32_t seal;
 };
 static_assert(sizeof(postponed) == k_postponed_bytes);
+__device__ __forceinline__ std::uint32_t seal_of(const postponed& of) {
+  std::uint32_t made = of.what;
+  const auto add = [&](std::uint64_t word) { made = made * 0x9e3779b1u + static_cast<std::uint32_t>(word ^ word >> 32); };
+  add(static_cast<std::uint64_t>(of.row));
+  add(static_cast<std::uint64_t>(__double_as_longlong(of.most)));
+  for (const std::int32_t each : of.candidate) add(static_cast<std::uint32_t>(each));
+  return made;
+}
 // postponed::what
 inline constexpr std::uint32_t k_candidates = 3;  // mask: how many there are
 inline constexpr std::uint32_t k_failed = 4;      // a check failed: all centroids are looked at
@@ -67,7 +79,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   using typename scores::launch, typename scores::row_facts;
   static constexpr bool k_checks = scores::k_checks;
   static constexpr int k_groups = scores::k_groups;
-  static constexpr int k_queued_rows = 2 * k_team_warps * scores::k_rows;  // that a tile may add to a queue: looks, and distances that fail
+  static constexpr int k_queued_rows = k_team_warps * scores::k_rows;  // that a tile may add to a queue
   static_assert(P.warps % k_team_warps == 0);
   static constexpr bool k_adds = P.sums != sum_memory::none;
 
@@ -77,12 +89,14 @@ struct pass_rows : pass_scores<T, P, Injector> {
     unsigned long long* block;  // k_block_words
     unsigned char* barriers;
     postponed* queue;        // of this team
-    std::uint32_t* waiting;  // rows in it
+    std::uint32_t* waiting;  // rows that tiles have added to it, by the number of the tile modulo k_counters
     std::uint32_t* limbs;    // (word, limb) × (k + 1) × pitch
     std::uint32_t* members;  // k + 1
   };
   memory shared;
   tally counted{};
+  int queued = 0;   // rows in the queue before this tile
+  int counter = 0;  // number of this tile, modulo k_counters
 
   __device__ __forceinline__ explicit pass_rows(const launch& from) : scores(from) {
     unsigned char* at = arch::shared_memory();
@@ -95,10 +109,12 @@ struct pass_rows : pass_scores<T, P, Injector> {
     shared.panel = take(panel_bytes(P, a.centroids.shape) + column_bytes<T>(P, a.centroids.shape));
     shared.block = reinterpret_cast<unsigned long long*>(take(k_block_words * 8));
     shared.barriers = take(k_barrier_bytes);
-    shared.waiting = reinterpret_cast<std::uint32_t*>(shared.barriers + 16 * k_most_slots) + team();
+    shared.waiting = reinterpret_cast<std::uint32_t*>(shared.barriers + 16 * k_most_slots) + team() * k_counters;
     shared.queue = reinterpret_cast<postponed*>(take(P.warps / k_team_warps * queue * k_postponed_bytes)) + team() * queue;
-    shared.limbs = reinterpret_cast<std::uint32_t*>(at);
-    shared.members = shared.limbs + 2 * P.words * entries();
+    if constexpr (P.sums == sum_memory::shared) {
+      shared.limbs = reinterpret_cast<std::uint32_t*>(at);
+      shared.members = shared.limbs + 2 * P.words * entries();
+    }
   }
 
   __device__ __forceinline__ int team() const { return warp / k_team_warps; }
@@ -107,6 +123,15 @@ struct pass_rows : pass_scores<T, P, Injector> {
   __device__ __forceinline__ T weight_of(std::int64_t i) const {
     if constexpr (P.weighted) return arch::load_table(a.points.weight + i);
     return T(1);
+  }
+
+  // Steps: the label when it was found; in a second look; when it is stored.
+  __device__ __forceinline__ void strike_label(std::int64_t i, int step, int& label) const {
+    if constexpr (Injector::enabled) {
+      const std::int64_t rows = pass_rows_of_block<T>(P), tiles = (a.points.m + rows - 1) / rows;
+      given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_label, this->here(i / rows, tiles, step, 3),
+                   reinterpret_cast<std::uint32_t*>(&label));
+    }
   }
 
   // What the own row is given, and what its distance must be.
@@ -144,7 +169,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
          __shfl_xor_sync(0xffffffffu, give == 0 ? runners[0] : runners[k_groups - 1], 2),
          __shfl_xor_sync(0xffffffffu, give == 0 ? indices[0] : indices[k_groups - 1], 2));
     join(__shfl_xor_sync(0xffffffffu, best, 1), __shfl_xor_sync(0xffffffffu, runner_up, 1), __shfl_xor_sync(0xffffffffu, index, 1));
-    given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_label, this->here(tile, tiles), reinterpret_cast<std::uint32_t*>(&index));
+    strike_label(facts.i, 0, index);
 
     const T error = score_error(bound, facts.norm, facts.rounding);
     // A score of exactly 0 becomes a number below all normal ones.
@@ -167,14 +192,18 @@ struct pass_rows : pass_scores<T, P, Injector> {
       wrong = this->any_owner(wrong);
       const bool looks = this->any_owner(look);
       // A candidate's score is at most `spread` below the best one; its distance tells whether it is the column of that score.
-      postponed entry{facts.i, static_cast<double>(made.expected + 3 * spread + room), {}, 0};
+      postponed entry{facts.i, static_cast<double>(made.expected + 3 * spread + room), {}, 0, 0};
       unsigned count = 0, hidden = 0;
 #pragma unroll
       for (int q = 0; q < k_groups; ++q) {
-        const T least = this->from_owner(best - spread, q);
-        const unsigned listed = __ballot_sync(0xffffffffu, rows[q].first >= least) >> (4 * g) & 15u;
-        const unsigned also = __ballot_sync(0xffffffffu, rows[q].second >= least) >> (4 * g) & 15u;
-        const unsigned unseen = __ballot_sync(0xffffffffu, rows[q].guard >= least) >> (4 * g) & 15u;
+        // Each of the row's two owners has what is near by its own limit.
+        const T least[2] = {this->from_owner(best - spread, q), __shfl_sync(0xffffffffu, best - spread, 2 * q + 1, 4)};
+        const auto lanes_with = [&](T score) {
+          const unsigned near_first = __ballot_sync(0xffffffffu, score >= least[0]),
+                         near_second = __ballot_sync(0xffffffffu, score >= least[1]);
+          return (t % 2 == 0 ? near_first : near_second) >> (4 * g) & 15u;
+        };
+        const unsigned listed = lanes_with(rows[q].first), also = lanes_with(rows[q].second), unseen = lanes_with(rows[q].guard);
         const bool owns = q == this->own_q();
         if (owns) hidden = unseen;
 #pragma unroll
@@ -203,10 +232,14 @@ struct pass_rows : pass_scores<T, P, Injector> {
   __device__ __forceinline__ void postpone(bool put, const postponed& entry) const {
     const bool stores = put && t == 2 * this->own_q();
     const unsigned all = __ballot_sync(0xffffffffu, stores);
+    const std::uint32_t seal = __shfl_xor_sync(0xffffffffu, seal_of(entry), 1);
     unsigned begin = 0;
-    if (lane == 0) begin = atomicAdd(shared.waiting, static_cast<unsigned>(__popc(all)));
+    if (lane == 0) begin = static_cast<unsigned>(queued) + atomicAdd(shared.waiting + counter, static_cast<unsigned>(__popc(all)));
     begin = __shfl_sync(0xffffffffu, begin, 0);
-    if (stores) shared.queue[begin + static_cast<unsigned>(__popc(all & ((1u << lane) - 1)))] = entry;
+    if (!stores) return;
+    postponed& to = shared.queue[begin + static_cast<unsigned>(__popc(all & ((1u << lane) - 1)))];
+    to = entry;
+    to.seal = seal;
   }
 
   // ---- Second looks ----
@@ -216,8 +249,15 @@ struct pass_rows : pass_scores<T, P, Injector> {
     return (entry.what & k_failed) != 0 ? 15u : entry.what >> k_lanes_shift;
   }
 
-  // The exact labels of eight rows of the queue, each by four lanes. `fits`: all candidates are as near as their scores say.
-  __device__ __forceinline__ nearest choose(const T* x, const postponed& entry, bool& fits) const {
+  // An entry of the queue, from memory in each call.
+  __device__ __forceinline__ postponed read_entry(int at) const {
+    const volatile postponed& from = shared.queue[at];
+    return {from.row, from.most, {from.candidate[0], from.candidate[1], from.candidate[2]}, from.what, from.seal};
+  }
+
+  // The exact labels of eight rows of the queue, each by four lanes. `rows`: the centroids. `fits`: the entry is what two lanes made, and
+  // all candidates are as near as their scores say.
+  __device__ __forceinline__ nearest choose(const T* x, const T* rows, const postponed& entry, bool& fits) const {
     const int stride = this->stride(), k = a.centroids.shape.k;
     nearest found;
     const auto count = (entry.what & k_failed) != 0 ? 0u : entry.what & k_candidates;
@@ -226,7 +266,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
       if (!__any_sync(0xffffffffu, l < count)) break;
       const int j = entry.candidate[l];
       const bool there = l < count && static_cast<unsigned>(j) < static_cast<unsigned>(k);
-      const double d = exact_distance(x, a.centroids.rows + static_cast<std::int64_t>(there ? j : 0) * stride, stride);
+      const double d = exact_distance(x, rows + static_cast<std::int64_t>(there ? j : 0) * stride, stride);
       if (l >= count) continue;
       fits = fits && there && d <= entry.most;
       if (there) found.consider(d, j);
@@ -237,79 +277,99 @@ struct pass_rows : pass_scores<T, P, Injector> {
       const int owner = __ffs(static_cast<int>(rest)) - 1;
       rest &= rest - 1;
       const auto which = static_cast<std::int64_t>(__shfl_sync(0xffffffffu, static_cast<long long>(entry.row), owner));
-      const nearest other = scan(this->row(which), a.centroids.rows, stride, k, __shfl_sync(0xffffffffu, lanes_of(entry), owner));
+      const nearest other = scan(this->row(which), rows, stride, k, __shfl_sync(0xffffffffu, lanes_of(entry), owner));
       if (lane / 4 == owner / 4) found.consider(other.distance, other.index);
     }
     return found;
   }
 
-  // Decides this warp's share of the queue, adds the rows and stores their labels. What is decided must come out twice.
-  __device__ __noinline__ static tally decide_queue(const launch& given) {
+  // Decides this warp's share of the queue, adds the rows and stores their labels. What is decided must come out twice, and the label that
+  // is added must have the distance that was found.
+  __device__ __noinline__ static tally decide_queue(const launch& given, int count) {
     pass_rows self(given);
-    self.decide_rows(static_cast<int>(*self.shared.waiting));
+    self.decide_rows(count);
     return self.counted;
   }
   __device__ __forceinline__ void decide_rows(int count) {
     const int share = (count + k_team_warps - 1) / k_team_warps, mine = warp % k_team_warps * share, end = min(count, mine + share);
+    const int k = a.centroids.shape.k;
+    // ‖x − c‖² in working precision by four lanes, beside that in double: roundings of a difference, its square and the sums.
+    constexpr double unit = abft::unit_roundoff<T>;
+    const double slack = 2 * unit * (this->stride() / 4 + 8), tiny = this->stride() * static_cast<double>(smallest_normal<T>());
 #pragma unroll 1
     for (int begin = mine; begin < end; begin += 8) {
       const bool there = begin + g < end;
-      postponed entry = shared.queue[there ? begin + g : begin];
-      if (!there) entry.what = 0;
+      const int at = there ? begin + g : begin;
+      std::uint32_t failed = 0;  // k_failed, and why
+      const auto read = [&] {
+        postponed entry = read_entry(at);
+        const bool intact = seal_of(entry) == entry.seal;
+        entry.what = there ? entry.what | failed : 0;
+        if (there && !intact) entry.what |= k_failed;
+        return entry;
+      };
+      postponed entry = read();
       const T* const x = this->row(entry.row);
-      bool fits = true, stands = true;
-      nearest found = choose(x, entry, fits);
-      fits = fits && found.distance < 1e308;  // of some centroid
-      if constexpr (k_checks) {
-        const auto fail = [&](bool fails) {
-          if (fails && (entry.what & k_failed) == 0) entry.what |= k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift;
-        };
-        fail(!fits);
-        stands = false;
-#pragma unroll 1
-        for (int number = 0; number <= a.repeats; ++number) {
-          const nearest again = choose(x + arch::opaque(0u), entry, fits);
-          const bool same = again.index == found.index && again.distance == found.distance;
-          stands = (__ballot_sync(0xffffffffu, same) >> (4 * g) & 15u) == 15u;
-          fail(!stands);
-          found = again;
-          if (__all_sync(0xffffffffu, stands)) break;
-        }
-        if (there && t == 0 && (entry.what & k_failed) != 0)
-          report(given, static_cast<check>(entry.what >> k_check_shift & 0xff), entry.row, stands && a.repeats > 0);
-      }
-      if (there && t == 0)
-        arch::add_global((entry.what & k_failed) != 0 || entry.what >> k_lanes_shift != 0 ? &a.totals->scans : &a.totals->looks, 1);
       const std::int64_t rows[1] = {entry.row};
-      int label[1] = {there ? found.index : a.centroids.shape.k};
+      bool added = (entry.what & k_added) != 0, good = true;
+      int from = entry.candidate[0], label = k;  // what was added
       T distance[1];
-      if constexpr (k_adds) {
-        if (__any_sync(0xffffffffu, there && (entry.what & k_added) != 0)) {
-          const int from[1] = {there && (entry.what & k_added) != 0 ? entry.candidate[0] : a.centroids.shape.k};
-          add_rows<1, true>(rows, from, distance);
+#pragma unroll 1
+      for (int number = 0;; ++number) {
+        bool fits = true;
+        const nearest found = choose(x, a.centroids.rows, entry, fits);
+        label = found.index;
+        strike_label(entry.row, 1, label);
+        // A label that was struck must not reach beyond the centroids; the distance tells.
+        label = !there ? k : static_cast<unsigned>(label) < static_cast<unsigned>(k) ? label : k - 1;
+        fits = fits && found.distance < 1e308;  // of some centroid
+        nearest again = found;
+        if constexpr (k_checks) {
+          const postponed other = read();
+          again = choose(x + arch::opaque(0u), a.centroids.rows + arch::opaque(0u), other, fits);
+          const bool same = again.index == found.index && again.distance == found.distance && other.what == entry.what;
+          fits = (__ballot_sync(0xffffffffu, fits && same) >> (4 * g) & 15u) == 15u;
         }
-        add_rows<1, false>(rows, label, distance);
+        if constexpr (k_adds) {
+          if (__any_sync(0xffffffffu, added)) {
+            const int away[1] = {added ? from : k};
+            add_rows<1, true>(rows, away, distance);
+          }
+        }
+        const int to[1] = {label};
+        if constexpr (k_checks || k_adds) add_rows<1, false>(rows, to, distance);
+        if constexpr (!k_checks) break;
+        distance[0] = add_quad(distance[0]);
+        good = !there || (fits && fabs(static_cast<double>(distance[0]) - again.distance) <= slack * again.distance + tiny);
+        if (!good && (entry.what & k_failed) == 0) failed = k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift;
+        if (__all_sync(0xffffffffu, good) || number >= a.repeats) break;
+        added = there, from = label;
+        entry = read();
       }
-      if (there && t < 2) commit(entry.row, label[0], found.distance, signature_of(entry.row), label_before(entry.row));
+      if (there && t == 0) {
+        const std::uint32_t what = entry.what | failed;
+        if (k_checks && (what & k_failed) != 0)
+          report(given, static_cast<check>(what >> k_check_shift & 0xff), entry.row, good && a.repeats > 0);
+        arch::add_global((what & k_failed) != 0 || what >> k_lanes_shift != 0 ? &a.totals->scans : &a.totals->looks, 1);
+      }
+      if (there && t < 2) commit(entry.row, label, distance[0], signature_of(entry.row), label_before(entry.row));
     }
   }
 
-  // Empties the queue if it has more than `room` rows. Called by the whole team, which then sees the same number.
+  // Ends a tile: empties the queue if it has more than `room` rows. Called by the whole team, which then sees the same number: a counter is
+  // read between two meetings and set to 0 behind the next one, so that none is late.
   __device__ __forceinline__ void empty_queue(int room) {
     meet_team();  // all rows are in the queue
-    const bool full = static_cast<int>(*shared.waiting) > room;
-    if (!full) {
-      // A product of the team lets none of its warps add rows before all have read the number.
-      if constexpr (P.unit == product_unit::warp) meet_team();
-      return;
-    }
-    const tally made = decide_queue(given);
+    queued += static_cast<int>(shared.waiting[counter]);
+    counter = (counter + 1) % k_counters;
+    if (threadIdx.x % (32 * k_team_warps) == 0) shared.waiting[(counter + 1) % k_counters] = 0;
+    if (queued <= room) return;
+    const tally made = decide_queue(given, queued);
     meet_team();  // the queue has been read
-    if (threadIdx.x % (32 * k_team_warps) == 0) *shared.waiting = 0;
-    meet_team();
+    queued = 0;
     counted.sum[0] += made.sum[0];
     counted.sum[1] += made.sum[1];
-    counted.inertia += made.inertia;
+    counted.changed += made.changed;
   }
 
   __device__ __noinline__ static void report(const launch& given, check which, std::int64_t i, bool repaired) {
@@ -470,29 +530,31 @@ struct pass_rows : pass_scores<T, P, Injector> {
       const bool fits = abs(apart - made.expected) <= made.limit && (sizeof(T) == 8 || apart <= made.nearest);
       if (__any_sync(0xffffffffu, decided && !fits)) {
         const bool fails = this->any_owner(decided && !fits);
-        postpone(fails, {facts.i, 0, {added}, k_failed | k_added | static_cast<std::uint32_t>(check::distance) << k_check_shift});
+        postpone(fails, {facts.i, 0, {added}, k_failed | k_added | static_cast<std::uint32_t>(check::distance) << k_check_shift, 0});
         if (fails) decided = false;
       }
     }
-    if (decided && (k_groups == 2 || t < 2)) commit(facts.i, added, static_cast<double>(apart), facts.signature, facts.before);
+    if (decided && (k_groups == 2 || t < 2)) commit(facts.i, added, apart, facts.signature, facts.before);
   }
 
-  // What lane t adds up for row i with this label, as quantities t % 2 and t % 2 + 2.
-  __device__ __forceinline__ void count(int label, unsigned long long signature, int before, T weight, unsigned long long (&sum)[2]) const {
+  // What lane t adds up for row i with this label.
+  __device__ __forceinline__ void count(int label, unsigned long long signature, int before, T weight, tally& to) const {
     const bool odd = t % 2 != 0;
-    sum[0] += odd ? static_cast<unsigned>(label) * signature : signature;
+    to.sum[0] += odd ? static_cast<unsigned>(label) * signature : signature;
     const unsigned low = odd ? (before == label ? 1u : 0u) : (weight > 0 ? 1u : 0u);
-    const unsigned high = odd ? 1u - low : low * static_cast<unsigned>(label);
-    sum[1] += static_cast<unsigned long long>(high) << 32 | low;
+    const unsigned high = odd ? 0u : low * static_cast<unsigned>(label);
+    to.sum[1] += static_cast<unsigned long long>(high) << 32 | low;
+    to.changed += before != label ? 1u : 0u;
   }
 
-  // Stores the label of row i; by two lanes of the row.
-  __device__ __forceinline__ void commit(std::int64_t i, int label, double distance, unsigned long long signature, int before) {
-    const T weight = weight_of(i);
-    count(label, signature, before, weight, counted.sum);
+  // Stores the label of row i, and its distance if that is asked for; by two lanes of the row.
+  __device__ __forceinline__ void commit(std::int64_t i, int label, T distance, unsigned long long signature, int before) {
+    strike_label(i, 2, label);
+    count(label, signature, before, weight_of(i), counted);
     if (t % 2 == 0) {
-      counted.inertia += static_cast<double>(weight) * distance;
       a.labels[i] = label;
+    } else if constexpr (k_checks && !k_adds) {
+      if (a.distances != nullptr) a.distances[i] = distance;
     }
   }
 };

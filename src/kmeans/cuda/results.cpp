@@ -16,6 +16,7 @@ template <class Before>
 void cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, Before&& before) {
   given.given = given_;
   given.placed = placed_;
+  given.k = static_cast<int>(k_);
   given.flags = flags();
   given.check = protect_;
   const auto once = [&](int number) {
@@ -37,13 +38,15 @@ summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const s
   const buffer framed = upload(centroids.values()), unshifted = upload(plain);
   const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
   const buffer sums = allocate(16 * blocks);
+  const buffer passed = protect_ ? allocate(m_ * static_cast<std::int64_t>(sizeof(T))) : buffer();
   exact_arguments<T> given{};
+  given.passed = static_cast<const T*>(passed.data());
   given.plain = static_cast<const T*>(unshifted.data());
   given.framed = static_cast<const T*>(framed.data());
   given.sums = static_cast<double*>(sums.data());
   given.limit = 2 * abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);  // x and c were rounded, too
   // Distances from differences see smaller faults than the checks of a pass: after a failure the labels are made again, too.
-  compute_exact(given, "kmeans.inertia", [&](int) { run_pass(centroids, false); });
+  compute_exact(given, "kmeans.inertia", [&](int) { run_pass(centroids, false, static_cast<T*>(passed.data())); });
   const std::vector<double> parts = download<double>(sums, 2 * blocks);
   summed_twice made;
   for (std::int64_t block = 0; block < blocks; ++block) made.value += parts[at(2 * block)];

@@ -213,6 +213,8 @@ struct exact_arguments {
   const std::int32_t* labels;
   const T* plain;     // k × n in the units of point · scale; null: distances are between x and `framed`
   const T* framed;    // k × n in the frame
+  int k;
+  const T* passed;    // m: distances in the frame as the checks of the pass that made the labels found them, or null
   double* distances;  // m, or null
   double* sums;       // of each block: Σ weight · distance, and the same from second loads
   double limit;       // of what the two ways may differ by, in units of ‖x‖² + ‖c‖²

@@ -37,9 +37,11 @@ struct update {
     double lengths[k_tile_columns];  // ‖c‖
     double weights[k_tile_columns];  // w
     double ratios[k_tile_columns];   // ‖c − c̃‖² / ‖c‖²
+    double members[k_tile_columns];  // their weights as the quotients are judged with them
     double partial[8 * k_warps];
     double totals[8];
     std::uint32_t failed, empty, last;
+    int wrong;  // the last centroid whose row is not what it should be; −1: none
   };
 
   const launch& given;
@@ -74,10 +76,11 @@ struct update {
     return (static_cast<std::int64_t>(j) * P.words + w) * sum_pitch(stride) + sum_place<T>(column, n, stride);
   }
 
-  // The sum of one column of cluster j, as a number. Read anew in each call.
+  // The sum of one column of cluster j, as a number. Everything is read anew in each call.
   __device__ __forceinline__ double sum_of(int j, int column) const {
     double value = 0;
-    const double unit = 1 / static_cast<double>(a.points.unit[column]);
+    const volatile T* const own = a.points.unit + column;
+    const double unit = 1 / static_cast<double>(*own);
     for (int w = P.words - 1; w >= 0; --w) {
       const volatile unsigned long long* const at = a.sums + sum_at(j, w, column);
       value += static_cast<double>(static_cast<long long>(*at)) * word_value(w);
@@ -96,34 +99,26 @@ struct update {
     if (!repaired) atomicAdd(&shared.failed, 1u);
   }
 
-  // Element f of new centroid j. `weight`, `again`: of the cluster, from two loads.
-  __device__ __forceinline__ T divide(int j, int f, double weight, double again) {
+  // Element f of new centroid j. `weight`: of the cluster.
+  __device__ __forceinline__ T divide(int j, int f, double weight) {
     if (f >= n) return 0;
     if (a.given != nullptr) return a.given[static_cast<std::int64_t>(j) * n + f];
-    const std::int64_t at = static_cast<std::int64_t>(j) * stride + f;
-    T value = 0;
-    for (int number = 0;; ++number) {
-      if (number > 0) weight = weight_of(j), again = weight_of(j);
-      value = weight > 0 ? static_cast<T>(sum_of(j, f) / weight) : a.old_rows[at];
-      given.strike(index<1>{}, inject::site::kmeans_centroid, inject::device_place{static_cast<std::int64_t>(j), shape.k, 0, 1, f, n},
-                   &value);
-      if constexpr (!P.check) break;
-      // The quotient is right if its product with the weight differs from the sum by less than half a unit in its last place. Both are read
-      // again: what the quotient was made of is not what judges it.
-      const double sum = sum_of(j, f);
-      const double limit =
-          (abft::unit_roundoff<T> + 4 * abft::unit_roundoff<double>)*fabs(sum) + again * static_cast<double>(smallest()) + 1e-300;
-      const bool fits = again > 0 ? fabs(static_cast<double>(value) * again - sum) <= limit : value == a.old_twin[at];
-      if (fits) {
-        if (number > 0) report(check::centroid, j, true);
-        break;
-      }
-      if (number >= a.repeats) {
-        report(check::centroid, j, false);
-        break;
-      }
-    }
+    T value = weight > 0 ? static_cast<T>(sum_of(j, f) / weight) : a.old_rows[static_cast<std::int64_t>(j) * stride + f];
+    given.strike(index<1>{}, inject::site::kmeans_centroid, inject::device_place{static_cast<std::int64_t>(j), shape.k, 0, 1, f, n},
+                 &value);
     return value;
+  }
+
+  // Whether element f of new centroid j, as both copies have it in memory, is the quotient: its product with the weight differs from the
+  // sum by less than half a unit in its last place. Another thread made it, from other loads.
+  __device__ __forceinline__ bool is_quotient(int j, int f, T row, T twin, double weight) const {
+    if (row != twin) return false;
+    if (a.given != nullptr || f >= n) return true;
+    if (!(weight > 0)) return twin == a.old_twin[static_cast<std::int64_t>(j) * stride + f];
+    const double sum = sum_of(j, f);
+    const double limit =
+        (abft::unit_roundoff<T> + 4 * abft::unit_roundoff<double>)*fabs(sum) + weight * static_cast<double>(smallest()) + 1e-300;
+    return fabs(static_cast<double>(twin) * weight - sum) <= limit;
   }
   __device__ static constexpr T smallest() { return sizeof(T) == 4 ? static_cast<T>(0x1p-149) : static_cast<T>(0x1p-1074); }
 
@@ -132,11 +127,11 @@ struct update {
     if (warp >= count) return;
     const int j = first + warp;
     const bool divides = a.given == nullptr;
-    const double weight = divides ? weight_of(j) : 0, again = divides ? weight_of(j) : 0;
+    const double weight = divides ? weight_of(j) : 0;
     double square = 0, cut = 0;
     for (int f = lane; f < stride; f += 32) {
       const std::int64_t at = static_cast<std::int64_t>(j) * stride + f;
-      const T value = divide(j, f, weight, again);
+      const T value = divide(j, f, weight);
       a.centroids.rows[at] = value;
       a.twin[at] = !divides && f < n ? a.given_twin[static_cast<std::int64_t>(j) * n + f] : value;
       square = fma(static_cast<double>(value), static_cast<double>(value), square);
@@ -150,8 +145,10 @@ struct update {
       shared.lengths[warp] = sqrt(square);
       shared.ratios[warp] = square > 0 ? cut / square : 0;
       shared.weights[warp] = check_weight(j, shared.lengths[warp]);
+    } else if (lane == 1 && divides) {
+      shared.members[warp] = weight_of(j);
       const volatile unsigned long long* const members = a.members;
-      if (divides && members[j] == 0) atomicAdd(&shared.empty, 1u);
+      if (members[j] == 0) atomicAdd(&shared.empty, 1u);
     }
   }
 
@@ -185,8 +182,9 @@ struct update {
     }
   }
 
-  // What the section's check tile needs of this tile, from the second copy of the rows, and what the decision needs.
+  // What the section's check tile needs of this tile, from the second copy of the rows, and what the decision needs. Verifies the rows.
   __device__ __forceinline__ void add_tile() {
+    int wrong = -1;
     double half_norms = 0, shift = 0, shift_twin = 0;  // by features
     for (int f = static_cast<int>(threadIdx.x); f < stride; f += k_threads) {
       double sum = 0;
@@ -194,24 +192,27 @@ struct update {
       for (int c = 0; c < k_tile_columns; ++c) {
         if (c >= count) continue;
         const std::int64_t at = static_cast<std::int64_t>(first + c) * stride + f;
-        const T value = a.twin[at];
+        const T value = a.twin[at], row = a.centroids.rows[at];
+        if (P.check && !is_quotient(first + c, f, row, value, shared.members[c])) wrong = first + c;
         const double exact = static_cast<double>(value), weight = shared.weights[c];
         sum = fma(weight, static_cast<double>(tensor_rounded(value)), sum);
         half_norms = fma(0.5 * weight * exact, exact, half_norms);
         if (a.old_rows != nullptr) {
           const double d = exact - static_cast<double>(a.old_twin[at]);
-          const double e = static_cast<double>(a.old_rows[at]) - static_cast<double>(a.centroids.rows[at]);
+          const double e = static_cast<double>(a.old_rows[at]) - static_cast<double>(row);
           shift = fma(d, d, shift);
           shift_twin = fma(e, e, shift_twin);
         }
       }
       a.checksums[static_cast<std::int64_t>(tile) * stride + f] = sum;
     }
+    if (wrong >= 0) shared.wrong = wrong;
     double sums[3] = {half_norms, shift, shift_twin};
     const double total = ballast::cuda::add_block<k_threads>(sums, shared.partial);
     if (threadIdx.x < 3) shared.totals[threadIdx.x] = total;
     __syncthreads();
-    if (threadIdx.x != 0) return;
+  }
+  __device__ __forceinline__ void store_tile() const {
     tile_result made{shared.totals[0], 0, 0, shared.totals[1], shared.totals[2], 0, 1e300, 0, shared.empty, shared.failed};
     for (int c = 0; c < count; ++c) {
       const double w = shared.weights[c], square = shared.norms[c], norm = shared.lengths[c];
@@ -358,12 +359,6 @@ struct update {
     }
     const bool wrong = __syncthreads_or(fits ? 0 : 1) != 0;
     for (int e = static_cast<int>(threadIdx.x); e < P.words * columns + 4; e += k_threads) a.column_sums[e] = 0;
-    double inertia = 0;
-    if (a.inertia != nullptr) {
-      for (std::int64_t b = threadIdx.x; b < a.inertia_count; b += k_threads) inertia += a.inertia[b];
-    }
-    double sums[1] = {inertia};
-    inertia = ballast::cuda::add_block<k_threads>(sums, shared.partial);
     if (warp != 0) return;
     const tile_result all = gather(a.tiles + shape.sections * shape.data_tiles, shape.sections);
     if (lane != 0) return;
@@ -379,21 +374,16 @@ struct update {
     a.centroids.bound[1] = bound;
     given.strike(index<1>{}, inject::site::kmeans_shift, inject::device_place{0, 1, 0, 1, 0, 1}, &shift);
     const bool shift_fits = fabs(shift - all.shift_twin) <= 1e-12 * all.shift_twin;
-    if (a.state == nullptr) {
-      if (wrong) report(check::totals, -1, false);
-      return;
-    }
+    if (a.state == nullptr) return;
     loop_state& state = *a.state;
-    state.inertia = inertia;
     stop_reason reason = stop_reason::none;
     if (wrong || all.failed != 0 || (P.check && !shift_fits)) {
       reason = stop_reason::failure;
+      state.failed = static_cast<std::uint32_t>(wrong ? check::totals : all.failed != 0 ? check::centroid : check::shift);
     } else if (a.given == nullptr) {
       if (all.empty != 0) {
         reason = stop_reason::empty_cluster;
       } else {
-        state.shift = shift;
-        state.changed = a.totals->changed();
         ++state.iterations;
         reason = a.totals->changed() == 0 ? stop_reason::labels_unchanged
                  : shift <= a.tolerance   ? stop_reason::tolerance
@@ -404,12 +394,21 @@ struct update {
   }
 
   __device__ __forceinline__ void run() {
-    if (threadIdx.x == 0) shared.failed = shared.empty = 0;
-    __syncthreads();
-    make_row();
-    __syncthreads();  // rows, norms and weights are there
-    pack();
-    add_tile();
+    if (threadIdx.x == 0) shared.failed = 0;
+    for (int number = 0;; ++number) {
+      if (threadIdx.x == 0) shared.empty = 0, shared.wrong = -1;
+      __syncthreads();
+      make_row();
+      __syncthreads();  // rows, norms and weights are there
+      pack();
+      add_tile();
+      const int wrong = shared.wrong;
+      if (wrong < 0 && number == 0) break;
+      if (threadIdx.x == 0 && (wrong < 0 || number >= a.repeats)) report(check::centroid, wrong < 0 ? first : wrong, wrong < 0);
+      if (wrong < 0 || number >= a.repeats) break;
+      __syncthreads();  // all have read it
+    }
+    if (threadIdx.x == 0) store_tile();
     if (a.given == nullptr) add_totals();
     if (!is_last(a.tickets + section, shape.data_tiles)) return;
     close_section();
@@ -421,8 +420,8 @@ struct update {
 template <class T, update_policy P, class Injector>
 __global__ void __launch_bounds__(P.threads)
     update_kernel(const __grid_constant__ ballast::cuda::kernel_launch<update_arguments<T>, Injector> given) {
-  arch::let_next_grid_start();
   arch::wait_for_previous_grid();
+  arch::let_next_grid_start();
   if (given.arguments.state != nullptr && given.arguments.state->reason != 0) return;
   update<T, P, Injector>(given).run();
 }

@@ -50,9 +50,7 @@ struct update_arguments {
   tile_result* tiles;               // sections × data_tiles, then sections
   double* checksums;                // sections × data_tiles × stride: Σ w c̃ of a tile
   std::uint32_t* tickets;           // sections + 1: 0 before and after
-  const double* inertia;            // of each block of the pass
-  std::int64_t inertia_count;
-  loop_state* state;  // null: no iterations on the device
+  loop_state* state;                // null: no iterations on the device
   double tolerance;
   double spread;  // √(Σ‖x‖² / m)
   ballast::cuda::event_ring* events;
