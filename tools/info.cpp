@@ -27,15 +27,11 @@ int run_info(bool json) {
                          {"multiprocessors", each.multiprocessors},
                          {"memory", each.memory}});
     const cuda_information& cuda = info.cuda;
-    const nlohmann::ordered_json accelerator = {{"available", cuda.unavailable.empty()},
-                                                {"unavailable", text(cuda.unavailable)},
-                                                {"driver", cuda.driver},
-                                                {"compiler", text(cuda.compiler)},
-                                                {"without_compiler", text(cuda.without_compiler)},
-                                                {"bundle", text(cuda.bundle)},
-                                                {"bundle_kernels", cuda.bundle_kernels},
-                                                {"cache", text(cuda.cache)},
-                                                {"cache_state", text(cuda.cache_state)}};
+    const nlohmann::ordered_json accelerator = {
+        {"available", cuda.unavailable.empty()}, {"unavailable", text(cuda.unavailable)},           {"driver", cuda.driver},
+        {"compiler", text(cuda.compiler)},       {"without_compiler", text(cuda.without_compiler)}, {"bundle", text(cuda.bundle)},
+        {"bundle_kernels", cuda.bundle_kernels}, {"without_bundle", text(cuda.without_bundle)},     {"cache", text(cuda.cache)},
+        {"cache_state", text(cuda.cache_state)}};
     const nlohmann::ordered_json out = {{"version", info.version}, {"backends", backends}, {"devices", devices},      {"cuda", accelerator},
                                         {"simd", info.simd},       {"blas", info.blas},    {"threads", info.threads}, {"sites", sites},
                                         {"site_details", details}, {"models", info.models}};
@@ -53,7 +49,7 @@ int run_info(bool json) {
   fmt::print("  driver    {}\n  compiler  {}\n  bundle    {}\n  cache     {}\n",
              cuda.driver.empty() ? "none" : fmt::format("for CUDA {}", cuda.driver),
              cuda.compiler.empty() ? text(cuda.without_compiler) : fmt::format("NVRTC {}", text(cuda.compiler)),
-             cuda.bundle.empty() ? "none" : fmt::format("{} ({} kernels)", text(cuda.bundle), cuda.bundle_kernels),
+             cuda.bundle.empty() ? text(cuda.without_bundle) : fmt::format("{} ({} kernels)", text(cuda.bundle), cuda.bundle_kernels),
              cuda.cache.empty() ? text(cuda.cache_state) : fmt::format("{} ({})", text(cuda.cache), text(cuda.cache_state)));
   fmt::print("models    {}\nsites\n", fmt::join(info.models, ", "));
   std::string last;

@@ -34,6 +34,7 @@ struct cuda_information {
   std::string without_compiler;     // why there is none; else empty
   std::string bundle;               // file of pre-built kernels; empty without one
   std::int64_t bundle_kernels = 0;  // how many it has
+  std::string without_bundle;       // why there is none; else empty
   std::string cache;                // folder of compiled kernels; empty if there is none
   std::string cache_state;          // "writable", or why nothing can be kept there
 };

@@ -107,8 +107,9 @@ class device {
     return made;
   }
 
-  // Why kernels are not there without a compiler; empty if all of them are. With `compile`, what is missing is compiled behind the caller,
-  // who may ask again. Empty, too, if that is not possible: then there is nothing better than load_all, which waits. Does not wait.
+  // Why kernels are not there without a compiler, or do not fit this device; empty if all of them are. With `compile`, what is missing is
+  // compiled behind the caller, who may ask again. Empty, too, if that is not possible or has failed but for the compiler's refusal: then
+  // there is nothing better than load_all, which waits. Waits for no compiler. Throws std::bad_alloc.
   virtual std::string why_not_ready(std::span<const kernel_request> wanted, bool compile) {
     static_cast<void>(wanted), static_cast<void>(compile);
     return {};

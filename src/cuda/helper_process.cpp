@@ -3,7 +3,10 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -35,7 +38,8 @@ std::unique_ptr<helper_process> helper_process::start(const std::filesystem::pat
       if (failed == 0) failed = posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
       if (failed == 0) failed = posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
       if (failed == 0) failed = posix_spawnattr_setsigmask(&attributes, &none);
-      if (failed == 0) failed = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+      // What the application's terminal sends to its processes is not for this one.
+      if (failed == 0) failed = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
       if (failed == 0) failed = posix_spawn(&process, program.c_str(), &files, &attributes, words.data(), environ);
       posix_spawnattr_destroy(&attributes);
     }
@@ -46,10 +50,21 @@ std::unique_ptr<helper_process> helper_process::start(const std::filesystem::pat
     close(ends[0]);
     return nullptr;
   }
-  return std::unique_ptr<helper_process>(new helper_process(process, ends[0]));
+  std::unique_ptr<helper_process> made(new helper_process(process, ends[0]));
+  for (int i = 0; i < 100 && !made->reap(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return made;
 }
 
-helper_process::~helper_process() { close(output_); }
+helper_process::~helper_process() {
+  (void)reap();
+  if (output_ >= 0) close(output_);
+}
+
+// Nobody asks for its status. The application may have done so already.
+bool helper_process::reap() {
+  if (process_ != 0 && waitpid(process_, nullptr, WNOHANG) != 0) process_ = 0;
+  return process_ == 0;
+}
 
 const std::optional<std::string>& helper_process::ended() {
   std::array<char, 4096> part{};
@@ -61,9 +76,8 @@ const std::optional<std::string>& helper_process::ended() {
       written_.append(part.data(), static_cast<std::size_t>(got));
       continue;
     }
-    // It is done: nobody will ask for its status. The application may have done so already.
-    while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
-    }
+    close(std::exchange(output_, -1));
+    (void)reap();
     ended_ = std::move(written_);
   }
   return ended_;

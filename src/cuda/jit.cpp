@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <charconv>
-#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <limits>
@@ -13,13 +12,12 @@
 #include <thread>
 #include <utility>
 
-#include <dlfcn.h>
-
 #include <ballast/error.hpp>
 
 #include "core/format.hpp"
 #include "cuda/embedded.hpp"
 #include "cuda/helper_process.hpp"
+#include "cuda/installation.hpp"
 
 namespace ballast::cuda {
 
@@ -265,14 +263,17 @@ kernel_cache::kernel_cache(settings wanted) : settings_(std::move(wanted)), fold
 struct kernel_cache::pending {
   std::mutex mutex;
   std::shared_ptr<const image> made;
-  std::shared_ptr<helper> by;  // compiles it behind the callers
-  std::string refusal;         // of that
+
+  // What helpers have done about it. Under behind_.
+  enum class stage : std::uint8_t { untouched, running, ended, refused, failed };
+  stage behind = stage::untouched;
+  std::string refusal;  // the helper's; of the compiler
 };
 
 // One process for the missing kernels of a plan.
 struct kernel_cache::helper {
-  std::mutex mutex;
   std::unique_ptr<helper_process> process;
+  std::vector<std::shared_ptr<pending>> makes;
 };
 
 struct kernel_cache::target {
@@ -349,32 +350,49 @@ kernel_cache::found kernel_cache::get(const kernel_request& wanted, int major, i
   return got;
 }
 
+void kernel_cache::settle() {
+  std::erase_if(helpers_, [](const std::shared_ptr<helper>& each) {
+    const std::optional<std::string>& said = each->process->ended();
+    if (!said) return false;
+    for (const std::shared_ptr<pending>& slot : each->makes) {
+      slot->behind = pending::stage::ended;
+      slot->refusal = *said;
+    }
+    return true;
+  });
+}
+
 std::string kernel_cache::why_not_ready(std::span<const kernel_request> wanted, int major, int minor, int newest_toolkit, bool compile) {
+  using stage = pending::stage;
+  const std::scoped_lock lock(behind_);
+  settle();
   std::string why;
-  std::vector<std::shared_ptr<pending>> missing;
+  bool failed = false;
+  auto next = std::make_shared<helper>();
   std::vector<std::string> words;
   try {
     for (const kernel_request& each : wanted) {
       const std::shared_ptr<pending> slot = slot_of(memory_text(each, major, minor, newest_toolkit));
-      const std::unique_lock lock(slot->mutex, std::try_to_lock);
-      if (lock.owns_lock()) {
+      const std::unique_lock making(slot->mutex, std::try_to_lock);
+      if (making.owns_lock()) {
         if (slot->made != nullptr) continue;
-        if (!slot->refusal.empty()) return slot->refusal;
-        std::optional<std::string> printed;
-        if (slot->by != nullptr) {
-          const std::scoped_lock asking(slot->by->mutex);
-          printed = slot->by->process->ended();
-        }
-        if (slot->by == nullptr || printed) {
+        if (slot->behind == stage::refused) return slot->refusal;
+        if (slot->behind == stage::untouched || slot->behind == stage::ended) {
           if (auto ready = read_for(each, major, minor, newest_toolkit)) {
             slot->made = std::move(ready->made);
             continue;
           }
-          if (printed) return slot->refusal = printed->empty() ? settings_.helper.string() + " ended without a kernel" : *printed;
+        }
+        if (slot->behind == stage::ended) {
+          slot->behind = slot->refusal.empty() ? stage::failed : stage::refused;
+          if (slot->behind == stage::refused) return slot->refusal;
+        }
+        failed = failed || slot->behind == stage::failed;
+        if (slot->behind == stage::untouched) {
           const target what = target_for(each, major, minor, newest_toolkit);
-          if (missing.empty()) words = {folder_.path().string(), std::to_string(newest_toolkit), what.architecture};
+          if (next->makes.empty()) words = {folder_.path().string(), what.with.path(), what.architecture};
           words.insert(words.end(), {each.header, each.expression});
-          missing.push_back(slot);
+          next->makes.push_back(slot);
         }
       }
       why = "they are being compiled";
@@ -382,14 +400,12 @@ std::string kernel_cache::why_not_ready(std::span<const kernel_request> wanted, 
   } catch (const unsupported_error& refused) {
     return refused.what();
   }
-  if (missing.empty() || !compile) return why;
-  const auto started = std::make_shared<helper>();
-  if (folder_state() == "writable" && !settings_.helper.empty()) started->process = helper_process::start(settings_.helper, words);
-  if (started->process == nullptr) return "";
-  for (const std::shared_ptr<pending>& slot : missing) {
-    const std::scoped_lock lock(slot->mutex);
-    slot->by = started;
-  }
+  if (failed) return "";
+  if (next->makes.empty() || !compile || helpers_.size() >= k_most_helpers) return why;
+  if (folder_state() == "writable" && !settings_.helper.empty()) next->process = helper_process::start(settings_.helper, words);
+  if (next->process == nullptr) return "";
+  for (const std::shared_ptr<pending>& slot : next->makes) slot->behind = stage::running;
+  helpers_.push_back(std::move(next));
   return why;
 }
 
@@ -498,49 +514,8 @@ std::string kernel_cache::folder_state() const {
   return write_failure_.empty() ? "writable" : "not writable: " + write_failure_;
 }
 
-fs::path default_cache_folder() {
-  const auto variable = [](const char* name) -> fs::path {
-    const char* value = std::getenv(name);
-    return value == nullptr ? "" : value;
-  };
-  if (fs::path own = variable("BALLAST_CACHE_DIR"); !own.empty()) return own;
-  if (const fs::path caches = variable("XDG_CACHE_HOME"); caches.is_absolute()) return caches / "ballast";
-  if (const fs::path home = variable("HOME"); home.is_absolute()) return home / ".cache" / "ballast";
-  return {};
-}
-
-namespace {
-
-// The first of `places` that is a file, relative to the installation or build tree that this code lies in.
-fs::path own_file(std::initializer_list<const char*> places) {
-  Dl_info here{};
-  if (dladdr(reinterpret_cast<const void*>(&default_bundle_file), &here) == 0 || here.dli_fname == nullptr) return {};
-  std::error_code failure;
-  fs::path self = fs::canonical(here.dli_fname, failure);
-  if (failure) {  // a program that was started through PATH is known by its bare name
-    self = fs::canonical("/proc/self/exe", failure);
-    if (failure) return {};
-  }
-  // lib/, lib/<machine>/, bin/, libexec/ballast/
-  fs::path root = self.parent_path();
-  for (int up = 0; up < 2; ++up) {
-    root = root.parent_path();
-    for (const char* const each : places) {
-      fs::path candidate = root / each;
-      if (fs::is_regular_file(candidate, failure)) return candidate;
-    }
-  }
-  return {};
-}
-
-}  // namespace
-
-fs::path default_bundle_file() { return own_file({"share/ballast/kernels.bundle"}); }
-
-fs::path default_helper_file() { return own_file({"libexec/ballast/ballast-compile", "bin/ballast-compile"}); }
-
 kernel_cache& kernels() {
-  static kernel_cache own({.folder = default_cache_folder(), .bundle = default_bundle_file(), .helper = default_helper_file()});
+  static kernel_cache own({.folder = default_cache_folder(), .bundle = bundle_file().file, .helper = helper_file().file});
   return own;
 }
 

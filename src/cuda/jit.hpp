@@ -113,8 +113,10 @@ class kernel_cache {
   void prepare(std::span<const kernel_request> wanted, const std::string& architecture);
 
   // Why one of these is not there without a compiler; empty if all are. With `compile` a process of its own begins to compile what is
-  // missing, into the cache on disk; a refusal is kept and returned from then on. Empty, too, if there can be no such process, or no cache:
-  // then there is nothing better than get(), which waits. Neither waits nor throws.
+  // missing, into the cache on disk; while two such processes run, that is left to a later call. A refusal in the compiler's words is kept
+  // and returned from then on. Empty, too, if there can be no such process, or no cache, or if one has ended without a kernel for any other
+  // reason: then there is nothing better than get(), which waits. Waits for no compiler, and for no caller that does. Throws
+  // std::bad_alloc.
   std::string why_not_ready(std::span<const kernel_request> wanted, int major, int minor, int newest_toolkit, bool compile);
 
   // For one named architecture, as bundles are made: not from the bundle. Throws unsupported_error without NVRTC.
@@ -132,6 +134,7 @@ class kernel_cache {
   struct pending;
   struct target;
   struct helper;
+  static constexpr std::size_t k_most_helpers = 2;
   static void for_each(std::span<const kernel_request> wanted, const std::function<void(const kernel_request&)>& body);
   std::shared_ptr<pending> slot_of(const std::string& text);
   std::shared_ptr<const image> remembered(const std::string& text, const std::function<found()>& make, origin& from);
@@ -145,6 +148,7 @@ class kernel_cache {
   void write(const image& made);
 
   bool can_check() const;  // whether there is a library for digests
+  void settle();           // what ended helpers have left
 
   settings settings_;
   private_folder folder_;
@@ -152,18 +156,11 @@ class kernel_cache {
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<pending>> images_;
   std::string write_failure_;
+  std::mutex behind_;  // of helpers_ and of what images say about them; held for milliseconds, and before the mutex of an image
+  std::vector<std::shared_ptr<helper>> helpers_;  // that run
 };
 
-// $BALLAST_CACHE_DIR, else $XDG_CACHE_HOME/ballast, else ~/.cache/ballast; empty if none of them is set.
-std::filesystem::path default_cache_folder();
-
-// share/ballast/kernels.bundle of the installation or build tree that this code lies in; empty if there is none.
-std::filesystem::path default_bundle_file();
-
-// The program that compiles behind callers, of the installation or build tree that this code lies in; empty if there is none.
-std::filesystem::path default_helper_file();
-
-// The process's own, with the default folder, bundle and helper.
+// The process's own, with the folder, bundle and helper of installation.hpp.
 kernel_cache& kernels();
 
 }  // namespace ballast::cuda

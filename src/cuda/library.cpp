@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <utility>
 
+#include <link.h>
+
 namespace ballast::cuda {
 
 namespace fs = std::filesystem;
@@ -88,6 +90,14 @@ opened_library open_library(const std::string& path) {
   const char* words = dlerror();
   made.why = words == nullptr ? path + " does not open" : words;
   return made;
+}
+
+std::string loaded_file(void* library) {
+  link_map* map = nullptr;
+  if (dlinfo(library, RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0 || map == nullptr) return "";
+  std::error_code failure;
+  const fs::path file = fs::canonical(map->l_name, failure);
+  return failure ? "" : file.string();
 }
 
 opened_library open_library(const library_name& wanted) {

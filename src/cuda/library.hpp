@@ -51,6 +51,10 @@ opened_library open_library(const library_name& wanted);
 // This path alone.
 opened_library open_library(const std::string& path);
 
+// The file that an opened library lies in: the loader may have had it already, from elsewhere than the path says. Empty if it does not
+// tell.
+std::string loaded_file(void* library);
+
 // Sets `function` to the one that `library` exports under `name`; null and false if it has none.
 template <class Function>
 bool find_function(void* library, const char* name, Function& function) {

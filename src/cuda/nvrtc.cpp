@@ -6,10 +6,9 @@
 #include <memory>
 #include <mutex>
 #include <type_traits>
+#include <utility>
 
 #include <pthread.h>
-
-#include <ballast/error.hpp>
 
 #include "core/format.hpp"
 #include "core/function_ref.hpp"
@@ -89,8 +88,11 @@ result compiler::compile(std::string_view header, const std::string& expression,
   for (const std::string& each : names) name_pointers.push_back(each.c_str());
 
   const auto fail = [&](status got, const char* call, const std::string& log) {
-    throw error(fmt::format("{} for {}: {}: expected success, got {}{}{}", expression, architecture, call, functions_.describe(got),
-                            log.empty() ? "" : "\n", log));
+    constexpr status k_does_not_compile = 6;  // NVRTC_ERROR_COMPILATION
+    const std::string words = fmt::format("{} for {}: {}: expected success, got {}{}{}", expression, architecture, call,
+                                          functions_.describe(got), log.empty() ? "" : "\n", log);
+    if (got == k_does_not_compile) throw refusal(words);
+    throw error(words);
   };
   program made = nullptr;
   if (const status got =
@@ -182,7 +184,8 @@ const compiler* find(int newest_major) {
         made.why = "not found";
       } else {
         try {
-          made.opened = std::make_unique<const compiler>(library.handle, paths[i]);
+          if (std::string file = loaded_file(library.handle); !file.empty()) made.path = std::move(file);
+          made.opened = std::make_unique<const compiler>(library.handle, made.path);
         } catch (const unsupported_error& unfit) {
           made.why = unfit.what();
         }

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include <ballast/error.hpp>
+
 namespace ballast::cuda::nvrtc {
 
 // A file that #include "name" (or <name>) finds.
@@ -34,6 +36,12 @@ struct result {
   std::string log;
 };
 
+// The program does not compile: its author, not the machine, must change something. Carries the compiler's log.
+class refusal : public error {
+ public:
+  using error::error;
+};
+
 class compiler {
  public:
   // Binds the functions of a library that dlopen gave. Throws unsupported_error if it is not NVRTC, or one without machine code.
@@ -43,11 +51,11 @@ class compiler {
 
   int major() const { return major_; }
   int minor() const { return minor_; }
-  const std::string& path() const { return path_; }                         // what was opened
+  const std::string& path() const { return path_; }                         // of the file
   const std::vector<int>& architectures() const { return architectures_; }  // 10 · major + minor, ascending
 
   // Instantiates `expression`, whose template is in `header`. `architecture`: "sm_90a", or "compute_90" for PTX. Thread-safe.
-  // `more`: options beside those of options(). Throws ballast::error with the compiler's log.
+  // `more`: options beside those of options(). Throws refusal, and ballast::error for everything else.
   result compile(std::string_view header, const std::string& expression, std::string_view architecture, std::span<const source> sources,
                  std::span<const char* const> more = {}) const;
 

@@ -82,6 +82,20 @@ std::string write_in(const descriptor& folder, const fs::path& file, std::string
 
 }  // namespace
 
+std::string why_not_as_private(const fs::path& file, const fs::path& own) {
+  const std::pair<fs::path, fs::path> pairs[] = {{file, own}, {file.parent_path(), own.parent_path()}};
+  for (const auto& [path, like] : pairs) {
+    struct stat about {
+    }, known{};
+    if (::stat(path.c_str(), &about) != 0) return because(path, errno);
+    if (is_private(about)) continue;
+    const bool alike = ::stat(like.c_str(), &known) == 0 && about.st_uid == known.st_uid && about.st_gid == known.st_gid &&
+                       (about.st_mode & ~known.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+    if (!alike) return why_not_private(path, about);
+  }
+  return "";
+}
+
 std::string replace_file(const fs::path& file, std::string_view content) {
   std::error_code nothing;
   if (fs::exists(file, nothing) && !fs::is_regular_file(file, nothing))

@@ -36,6 +36,10 @@ class private_folder {
   std::filesystem::path path_;
 };
 
+// Why somebody could have written `file`, or put it into its folder, who is neither this user nor root and cannot write `own` and its
+// folder; empty if nobody could.
+std::string why_not_as_private(const std::filesystem::path& file, const std::filesystem::path& own);
+
 // Replaces a file anywhere, whole or not at all; nothing but a file is replaced. Returns why not, or "".
 std::string replace_file(const std::filesystem::path& file, std::string_view content);
 

@@ -158,24 +158,16 @@ class driver_device final : public device {
   }
 
   std::vector<const kernel*> load_all(std::span<const kernel_request> wanted) override {
-    std::vector<kernel_request> missing;
-    for (const kernel_request& each : wanted) {
-      if (loaded(each) != nullptr) continue;
-      check_fits(each);
-      missing.push_back(each);
-    }
-    kernels_.prepare(missing, about_.major, about_.minor, driver_version_ / 1000);
+    kernels_.prepare(not_loaded(wanted), about_.major, about_.minor, driver_version_ / 1000);
     return device::load_all(wanted);
   }
 
   std::string why_not_ready(std::span<const kernel_request> wanted, bool compile) override {
-    std::vector<kernel_request> missing;
-    for (const kernel_request& each : wanted) {
-      if (loaded(each) != nullptr) continue;
-      check_fits(each);
-      missing.push_back(each);
+    try {
+      return kernels_.why_not_ready(not_loaded(wanted), about_.major, about_.minor, driver_version_ / 1000, compile);
+    } catch (const unsupported_error& unfit) {
+      return unfit.what();
     }
-    return kernels_.why_not_ready(missing, about_.major, about_.minor, driver_version_ / 1000, compile);
   }
 
   bool captured(stream on) override {
@@ -302,6 +294,17 @@ class driver_device final : public device {
     const std::scoped_lock lock(mutex_);
     const auto at = loaded_.find(wanted);
     return at == loaded_.end() ? nullptr : at->second.get();
+  }
+
+  // Throws unsupported_error if one does not fit this device.
+  std::vector<kernel_request> not_loaded(std::span<const kernel_request> wanted) {
+    std::vector<kernel_request> missing;
+    for (const kernel_request& each : wanted) {
+      if (loaded(each) != nullptr) continue;
+      check_fits(each);
+      missing.push_back(each);
+    }
+    return missing;
   }
 
   void check(driver::result got, const char* call) const { driver::check(functions_, got, call); }

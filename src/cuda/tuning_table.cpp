@@ -5,7 +5,7 @@
 #include <charconv>
 #include <fstream>
 
-#include "cuda/jit.hpp"
+#include "cuda/installation.hpp"
 
 namespace ballast::cuda {
 

@@ -9,6 +9,7 @@
 #include "core/format.hpp"
 #include "core/parallel.hpp"
 #include "cuda/driver.hpp"
+#include "cuda/installation.hpp"
 #include "cuda/jit.hpp"
 #include "cuda/nvrtc.hpp"
 #include "cuda/runtime.hpp"
@@ -32,6 +33,7 @@ cuda_information cuda_here() {
   const cuda::kernel_cache& kernels = cuda::kernels();
   made.bundle = kernels.bundled().file().string();
   made.bundle_kernels = static_cast<std::int64_t>(kernels.bundled().size());
+  if (made.bundle.empty()) made.without_bundle = cuda::bundle_file().why_not;
   made.cache = kernels.folder().string();
   made.cache_state = kernels.folder_state();
   return made;

@@ -620,6 +620,7 @@ class Usage(WithFolder):
         self.assertEqual(cuda["available"], cuda["unavailable"] == "")
         self.assertEqual(cuda["compiler"] == "", cuda["without_compiler"] != "")
         self.assertEqual(cuda["bundle"] != "", cuda["bundle_kernels"] > 0)
+        self.assertEqual(cuda["bundle"] == "", cuda["without_bundle"] != "")
         if cuda["available"]:
             self.assertEqual(run_json("fft", DATA / "sunspots.csv", "--backend", "cuda")["backend"], "cuda")
         else:

@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
@@ -20,53 +19,13 @@
 #include <ballast/error.hpp>
 
 #include "cuda/embedded.hpp"
+#include "unit/cuda_jit_fixture.hpp"
 
 namespace ballast::cuda {
 namespace {
 
-namespace fs = std::filesystem;
 using origin = kernel_cache::origin;
 using testing::HasSubstr;
-
-constexpr int k_any = std::numeric_limits<int>::max();
-
-// What tests that compile begin with.
-#define BALLAST_NEED_NVRTC() \
-  if (nvrtc::find(k_any) == nullptr) GTEST_SKIP() << nvrtc::why_not_found(k_any)
-
-const kernel_request k_probe{
-    .header = "cuda/probe.cuh", .expression = "ballast::cuda::probe_kernel<ballast::cuda::probe_policy{}>", .threads = 256};
-const kernel_request k_doubled{.header = "cuda/probe.cuh",
-                               .expression = "ballast::cuda::probe_kernel<ballast::cuda::probe_policy{.threads = 128, .doubled = true}>",
-                               .threads = 128};
-
-std::string read_all(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-void write_all(const fs::path& file, const std::string& content) { std::ofstream(file, std::ios::binary | std::ios::trunc) << content; }
-
-class cuda_jit : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "ballast-jit-XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder = pattern;
-  }
-  void TearDown() override {
-    fs::permissions(folder, fs::perms::owner_all);
-    fs::remove_all(folder);
-  }
-  std::vector<fs::path> files() const {
-    std::vector<fs::path> list;
-    for (const auto& each : fs::directory_iterator(folder)) list.push_back(each.path());
-    return list;
-  }
-  kernel_cache fresh(fs::path bundle_file = {}) const { return kernel_cache({.folder = folder, .bundle = std::move(bundle_file)}); }
-
-  fs::path folder;
-};
 
 image sample(const std::string& text, std::size_t bytes = 1000) {
   image made{text, 13000, "_Z1kv", {}, {32, 0, 8, 1024}};
@@ -601,133 +560,9 @@ TEST_F(cuda_jit, a_failed_compilation_is_tried_again) {
   EXPECT_TRUE(files().empty());
 }
 
-// --- behind the callers ----------------------------------------------------------------------------------------------------------------
-
-#ifdef BALLAST_COMPILE_PROGRAM
-class cuda_jit_behind : public cuda_jit {
- protected:
-  static constexpr const char* k_compiling = "they are being compiled";
-  kernel_cache with(const fs::path& helper) const { return kernel_cache({.folder = folder / "cache", .helper = helper}); }
-  // A helper that is a script.
-  fs::path script(const std::string& body) const {
-    write_all(folder / "helper", "#!/bin/sh\n" + body + "\n");
-    fs::permissions(folder / "helper", fs::perms::owner_all);
-    return folder / "helper";
-  }
-  static std::string ask(kernel_cache& cache, const kernel_request& wanted = k_probe, bool compile = true) {
-    return cache.why_not_ready({&wanted, 1}, 9, 0, k_any, compile);
-  }
-  // What is said at last, within a minute.
-  static std::string at_last(kernel_cache& cache, const kernel_request& wanted = k_probe) {
-    std::string said = k_compiling;
-    for (int i = 0; i < 6000 && said == k_compiling; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      said = ask(cache, wanted);
-    }
-    return said;
-  }
-};
-
-TEST_F(cuda_jit_behind, kernels_are_there_when_their_process_has_ended) {
-  BALLAST_NEED_NVRTC();
-  kernel_cache cache = with(BALLAST_COMPILE_PROGRAM);
-  EXPECT_EQ(ask(cache, k_probe, false), k_compiling) << "they would have to be";
-  EXPECT_FALSE(fs::exists(folder / "cache") && !fs::is_empty(folder / "cache")) << "nobody asked for that";
-  const std::vector<kernel_request> both{k_probe, k_doubled};
-  std::string said = cache.why_not_ready(both, 9, 0, k_any, true);
-  EXPECT_EQ(said, k_compiling);
-  for (int i = 0; i < 6000 && said == k_compiling; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    said = cache.why_not_ready(both, 9, 0, k_any, true);
-  }
-  EXPECT_EQ(said, "");
-  for (const kernel_request& each : both) EXPECT_EQ(cache.get(each, 9, 0, k_any).from, origin::memory);
-  kernel_cache other = with({});
-  EXPECT_EQ(ask(other), "") << "from the disk, without a process";
-}
-
-TEST_F(cuda_jit_behind, a_refusal_of_the_compiler_is_said_and_kept) {
-  BALLAST_NEED_NVRTC();
-  kernel_cache cache = with(BALLAST_COMPILE_PROGRAM);
-  const kernel_request wrong{.header = "cuda/probe.cuh", .expression = "ballast::cuda::no_such_kernel"};
-  EXPECT_EQ(ask(cache, wrong), k_compiling);
-  EXPECT_THAT(at_last(cache, wrong), HasSubstr("no_such_kernel"));
-  EXPECT_THAT(ask(cache, wrong), HasSubstr("no_such_kernel"));
-  EXPECT_THROW(cache.get(wrong, 9, 0, k_any), error) << "who waits is told, too";
-}
-
-TEST_F(cuda_jit_behind, a_process_that_ends_without_a_kernel_is_no_reason_to_wait) {
-  BALLAST_NEED_NVRTC();
-  kernel_cache crashed = with(script("kill -SEGV $$"));
-  EXPECT_EQ(ask(crashed), k_compiling);
-  EXPECT_THAT(at_last(crashed), HasSubstr("ended without a kernel"));
-  EXPECT_EQ(crashed.get(k_probe, 9, 0, k_any).from, origin::compiler);
-  EXPECT_EQ(ask(crashed), "") << "somebody has waited for it";
-}
-
-TEST_F(cuda_jit_behind, nobody_waits_for_the_process) {
-  BALLAST_NEED_NVRTC();
-  const auto start = std::chrono::steady_clock::now();
-  {
-    kernel_cache cache = with(script("sleep 20; : > " + (folder / "late").string()));
-    for (int i = 0; i < 20; ++i) EXPECT_EQ(ask(cache), k_compiling);
-    std::vector<std::jthread> threads;
-    for (int i = 0; i < 4; ++i) threads.emplace_back([&] { EXPECT_EQ(ask(cache), k_compiling); });
-  }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
-}
-
-TEST_F(cuda_jit_behind, without_a_process_or_a_folder_get_is_the_way) {
-  BALLAST_NEED_NVRTC();
-  kernel_cache none = with({});
-  EXPECT_EQ(ask(none), "");
-  kernel_cache missing = with(folder / "missing");
-  EXPECT_EQ(ask(missing), "");
-  kernel_cache without({.helper = BALLAST_COMPILE_PROGRAM});
-  EXPECT_EQ(ask(without), "");
-  kernel_cache no_compiler({.folder = folder, .compiler = [](int) -> const nvrtc::compiler* { return nullptr; }, .helper = "/bin/true"});
-  EXPECT_THAT(ask(no_compiler), HasSubstr("cannot be compiled"));
-}
-
-// A process that uses the library and ends at once: the compiler's static objects are gone before its threads would be.
-TEST_F(cuda_jit_behind, the_end_of_the_process_is_quick_and_clean) {
-  BALLAST_NEED_NVRTC();
-  for (const int milliseconds : {0, 100, 400}) {
-    const pid_t child = fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      kernel_cache cache = with(BALLAST_COMPILE_PROGRAM);
-      if (ask(cache) != k_compiling && milliseconds == 0) _exit(1);
-      std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
-      std::exit(0);
-    }
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0) << milliseconds;
-  }
-}
-#endif
-
 TEST_F(cuda_jit, no_folder_is_no_cache) {
   const kernel_cache cache({.folder = {}, .bundle = {}});
   EXPECT_THAT(cache.folder_state(), HasSubstr("off"));
-}
-
-TEST_F(cuda_jit, folder_comes_from_the_environment) {
-  const auto with = [](const char* own, const char* caches, const char* home) {
-    const auto set = [](const char* name, const char* value) { value == nullptr ? unsetenv(name) : setenv(name, value, 1); };
-    set("BALLAST_CACHE_DIR", own);
-    set("XDG_CACHE_HOME", caches);
-    set("HOME", home);
-    return default_cache_folder();
-  };
-  const auto kept = [](const char* name) { return std::getenv(name) == nullptr ? std::string() : std::string(std::getenv(name)); };
-  const std::string own = kept("BALLAST_CACHE_DIR"), caches = kept("XDG_CACHE_HOME"), home = kept("HOME");
-  EXPECT_EQ(with("/own", "/caches", "/home/a"), "/own");
-  EXPECT_EQ(with(nullptr, "/caches", "/home/a"), "/caches/ballast");
-  EXPECT_EQ(with("", "relative", "/home/a"), "/home/a/.cache/ballast");
-  EXPECT_EQ(with(nullptr, nullptr, nullptr), "");
-  with(own.empty() ? nullptr : own.c_str(), caches.empty() ? nullptr : caches.c_str(), home.empty() ? nullptr : home.c_str());
 }
 
 }  // namespace

@@ -362,6 +362,10 @@ TEST_F(cuda_runtime, refuses_what_the_device_or_the_bundle_has_not) {
   EXPECT_THAT(message<unsupported_error>([&] { (void)open(12080)->load(k_plain); }), HasSubstr("not in the bundle"));
   fake.has_clusters = 0;
   EXPECT_THAT(message<unsupported_error>([&] { (void)open()->load(k_wide); }), HasSubstr("clusters"));
+  EXPECT_THAT(open()->why_not_ready({&k_wide, 1}, true), HasSubstr("clusters"));
+  EXPECT_THAT(on->why_not_ready({&large, 1}, true), HasSubstr("got 307200"));
+  EXPECT_THAT(on->why_not_ready({&absent, 1}, true), HasSubstr("a::absent"));
+  EXPECT_EQ(on->why_not_ready({&k_plain, 1}, true), "");
   fake.load_result = 200;
   EXPECT_THAT(message<unsupported_error>([&] { (void)on->load(k_plain); }),
               testing::AllOf(HasSubstr("code of CUDA 13.0"), HasSubstr("fake words"), HasSubstr("bad image")));

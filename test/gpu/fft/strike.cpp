@@ -5,6 +5,7 @@
 #include <random>
 
 #include "algorithm.hpp"
+#include "cuda/installation.hpp"
 #include "device_problem.hpp"
 #include "fft_stages.hpp"
 #include "output.hpp"
@@ -192,7 +193,7 @@ int strike(const settings& wanted, const time_limit& limit) {
   if (tested != backend::cuda) throw invalid_argument_error("strike: expected the cuda backend, whose kernels are struck");
   const cuda::capabilities about = cuda::current_device()->about();
   const std::string architecture = cuda::runnable_architectures(about.major, about.minor).front();
-  const cuda::bundle bundled(cuda::default_bundle_file());
+  const cuda::bundle bundled(cuda::bundle_file().file);
   std::vector<struck_kernel> kernels;
   int made_here = 0;
   for (const cuda::kernel_request& each : strike_requests(fft_algorithm(), wanted, about)) {
