@@ -48,7 +48,7 @@ struct execution {
   // a call runs.
   std::span<std::byte> workspace = {};
   // The cuda backend's kernels are made for each problem, which takes a compiler seconds. Meanwhile kernels that suit every problem compute
-  // the first calls (FFT; report::kernels says when), three times as slow and with other rounding. They use memory of their own beside
+  // the first calls (FFT; report::general_kernels says when), more slowly and with other rounding. They use memory of their own beside
   // `workspace`. True: the first call waits instead. The environment variable BALLAST_WAIT_FOR_KERNELS=1 says so for all calls.
   bool wait_for_kernels = false;
 };

@@ -101,8 +101,8 @@ class BALLAST_API plan {
   report inverse(std::span<const std::complex<double>> in, std::span<double> out) const;                // c2r f64
 
   // The same on the stream of the execution, without waiting: for the cuda backend, in and out in device memory, with the element types,
-  // layouts and aliasing of forward and inverse. Can be captured in a CUDA graph once it has run outside of one. Whether faults
-  // persisted is known when the report is asked for. Throws invalid_argument_error, unsupported_error (other backends), std::bad_alloc.
+  // layouts and aliasing of forward and inverse. A CUDA graph can capture it once it has run outside of one (execution::wait_for_kernels).
+  // Whether faults persisted is in the report. Throws invalid_argument_error, unsupported_error (other backends), std::bad_alloc.
   [[nodiscard]] pending_report enqueue(direction way, const void* in, void* out) const;
 
   // Bytes of device memory that one execution needs beside operands and tables, for execution::workspace; 0 for other backends than cuda.

@@ -1,9 +1,13 @@
 // Plans of the same problem share what they need on a device: the second one loads, allocates and copies nothing.
+#include <atomic>
+#include <chrono>
 #include <complex>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -150,8 +154,9 @@ class compiling_device final : public test::forwarding_device {
   std::string why_not = "they are being compiled";  // of all kernels but the general ones
   bool general = true;                              // whether those are in the bundle
   bool capturing = false;
-  int asked = 0;   // to compile
-  int loaded = 0;  // that are not general
+  std::function<void()> before_load = [] {};  // of one that is not general
+  int asked = 0;                              // to compile
+  int loaded = 0;                             // that are not general
   int loaded_general = 0;
 
   std::string why_not_ready(std::span<const ballast::cuda::kernel_request> wanted, bool compile) override {
@@ -161,7 +166,9 @@ class compiling_device final : public test::forwarding_device {
   }
   bool captured(ballast::cuda::stream) override { return capturing; }
   const ballast::cuda::kernel& load(const ballast::cuda::kernel_request& wanted) override {
-    (test::recording_device::why_not_general({&wanted, 1}).empty() ? loaded_general : loaded) += 1;
+    const bool is_general = test::recording_device::why_not_general({&wanted, 1}).empty();
+    if (!is_general) before_load();
+    (is_general ? loaded_general : loaded) += 1;
     return inner_->load(wanted);
   }
 };
@@ -170,6 +177,9 @@ class cuda_fft_first_call : public cuda_fft_program {
  protected:
   report run(const plan& made) const {
     return made.forward(std::span<const std::complex<float>>(data_), std::span<std::complex<float>>(data_));
+  }
+  report run_inverse(const plan& made) const {
+    return made.inverse(std::span<const std::complex<float>>(data_), std::span<std::complex<float>>(data_));
   }
   static fft::problem of(std::int64_t n) { return {.shape = {n}, .batch = (1 << 17) / n}; }
 
@@ -227,6 +237,28 @@ TEST_F(cuda_fft_first_call, what_has_no_general_form_waits) {
   compiler_->general = false;  // an installation without a bundle
   EXPECT_TRUE(run(plan(of(1000), on_cuda())).general_kernels.empty());
   EXPECT_EQ(compiler_->loaded_general, 0);
+  EXPECT_EQ(compiler_->asked, 0) << "the call compiles them itself: nobody else should";
+}
+
+TEST_F(cuda_fft_first_call, a_call_does_not_wait_for_one_that_does) {
+  execution how = on_cuda();
+  how.wait_for_kernels = true;
+  const plan waiting(of(1000), how), other(of(1000), on_cuda());
+  std::atomic<bool> in_load = false, done = false, too_late = false;
+  const auto until = [](const std::atomic<bool>& it) {
+    for (int i = 0; i < 500 && !it; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return it.load();
+  };
+  compiler_->before_load = [&] {
+    in_load = true;
+    if (!until(done)) too_late = true;
+  };
+  std::jthread first([&] { EXPECT_TRUE(run(waiting).general_kernels.empty()); });
+  ASSERT_TRUE(until(in_load));
+  EXPECT_EQ(run(other).general_kernels, "they are being compiled");
+  done = true;
+  first.join();
+  EXPECT_FALSE(too_late);
 }
 
 TEST_F(cuda_fft_first_call, a_compiler_that_refuses_is_in_every_report) {
@@ -252,6 +284,33 @@ TEST_F(cuda_fft_first_call, a_captured_graph_gets_what_is_loaded) {
   EXPECT_TRUE(run(made).general_kernels.empty());
   compiler_->capturing = true;
   EXPECT_TRUE(run(made).general_kernels.empty());
+}
+
+// The general kernels stay as long as one direction has computed with them and not with its own.
+TEST_F(cuda_fft_first_call, a_captured_graph_gets_what_its_direction_has_run_on) {
+  const plan made(of(1000), on_cuda());
+  compiler_->why_not.clear();
+  (void)run(made);
+  compiler_->why_not = "they are being compiled";
+  EXPECT_FALSE(run_inverse(made).general_kernels.empty());
+  for (const bool captured : {false, true}) {
+    SCOPED_TRACE(captured);
+    compiler_->capturing = captured;
+    const int alive = device_->alive;
+    EXPECT_TRUE(run(made).general_kernels.empty());
+    EXPECT_EQ(device_->alive, alive) << "nothing is given back";
+    compiler_->capturing = true;
+    const int loaded = compiler_->loaded, loaded_general = compiler_->loaded_general;
+    EXPECT_FALSE(run_inverse(made).general_kernels.empty());
+    EXPECT_EQ(compiler_->loaded, loaded);
+    EXPECT_EQ(compiler_->loaded_general, loaded_general);
+  }
+  compiler_->capturing = false;
+  compiler_->why_not.clear();
+  const int alive = device_->alive;
+  EXPECT_TRUE(run_inverse(made).general_kernels.empty());
+  ballast::cuda::forget_idle_states();
+  EXPECT_LT(device_->alive, alive) << "nobody needs them any more";
 }
 
 // The device that they need much memory of has little.

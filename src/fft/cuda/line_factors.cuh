@@ -78,14 +78,14 @@ struct line_factors : line_place<P, Injector> {
   }
   __device__ __forceinline__ std::int64_t target_position(int o, int line) const { return position_at(a.target, o, line); }
 
-  // The factor of output o at its store. Outputs that are not stored have none: 1.
+  // The factor of output o at its store; 1 for an output that is not stored, for which tables have no place.
   __device__ __forceinline__ number factor_of_stored(const void* table, int o, int line) const {
     if constexpr (P.truncated) {
       if (target_position(o, line) >= a.stored) return {real(1), real(0)};
     }
     return factor(table, o, line);
   }
-  // The factor of output o at its store.
+  // The factor of output o, which is stored.
   __device__ __forceinline__ number factor(const void* table, int o, int line) const {
     const number* const words = static_cast<const number*>(table);
     if constexpr (P.general) {

@@ -112,20 +112,29 @@ schedule line_program<T>::scheduled(direction way, bool scaled, std::int64_t bat
 }
 
 template <class T>
-std::vector<ballast::cuda::kernel_request> line_program<T>::missing(const form& wanted) {
+const prepared* line_program<T>::already(const form& wanted) {
   const std::lock_guard lock(mutex_);
-  if (const auto there = prepared_.find(wanted); there != prepared_.end() && there->second != nullptr) return {};
+  const auto there = prepared_.find(wanted);
+  return there == prepared_.end() ? nullptr : there->second.get();
+}
+
+template <class T>
+std::vector<ballast::cuda::kernel_request> line_program<T>::missing(const form& wanted) {
+  if (already(wanted) != nullptr) return {};
+  const std::lock_guard lock(mutex_);
   auto& list = missing_[wanted];
   if (list.empty()) list = kernels_of(scheduled(wanted.way, wanted.scaled, wanted.batch, wanted.aligned), wanted.instrumented);
   return list;
 }
 
 template <class T>
-const prepared& line_program<T>::prepare(const form& wanted) {
-  const std::lock_guard lock(mutex_);
-  auto& slot = prepared_[wanted];
-  if (slot) return *slot;
+const prepared& line_program<T>::prepare(const form& wanted, int threads) {
+  if (const prepared* const there = already(wanted); there != nullptr) return *there;
   schedule made = scheduled(wanted.way, wanted.scaled, wanted.batch, wanted.aligned);
+  // Without a lock: this is what may take as long as a compiler.
+  const std::vector<const ballast::cuda::kernel*> loaded = device_->load_all(kernels_of(made, wanted.instrumented));
+  const std::lock_guard one_at_a_time(making_);
+  if (const prepared* const there = already(wanted); there != nullptr) return *there;
   auto work = std::make_unique<prepared>();
   work->room = made.room;
   work->batch = wanted.batch;
@@ -138,7 +147,6 @@ const prepared& line_program<T>::prepare(const form& wanted) {
     stages += stages_of(each);
     twiddles += twiddle_steps(each);
   }
-  const std::vector<const ballast::cuda::kernel*> loaded = device_->load_all(kernels_of(made, wanted.instrumented));
   auto next = loaded.begin();
   int stage = 0;
   int twiddle = 0;
@@ -151,7 +159,7 @@ const prepared& line_program<T>::prepare(const form& wanted) {
       // Blocks that copy ahead, and those that take tickets, take one tile after the other.
       if (each.policy.staged || each.pair) one.most_blocks = device_->resident_blocks(*one.kernel);
     }
-    fill(one);
+    fill(one, threads);
     line_arguments& a = one.arguments;
     a.pass = static_cast<int>(work->passes.size());
     a.passes = static_cast<int>(made.passes.size());
@@ -163,8 +171,10 @@ const prepared& line_program<T>::prepare(const form& wanted) {
     twiddle += twiddle_steps(each);
     work->passes.push_back(std::move(one));
   }
-  slot = std::move(work);
+  const std::lock_guard lock(mutex_);
   missing_.erase(wanted);
+  auto& slot = prepared_[wanted];
+  slot = std::move(work);
   return *slot;
 }
 
@@ -182,7 +192,7 @@ const void* line_program<T>::table(const std::string& name, int copy, Make&& mak
 
 // Tables and addresses of a pass.
 template <class T>
-void line_program<T>::fill(prepared_pass& made) {
+void line_program<T>::fill(prepared_pass& made, int threads) {
   const pass& p = made.pass;
   const line_policy& policy = p.policy;
   line_arguments& a = made.arguments;
@@ -193,15 +203,20 @@ void line_program<T>::fill(prepared_pass& made) {
     return text;
   }();
   using source = table_source<T>;
-  // A table and its twin, of one computation if neither is there.
+  const bool checked = policy.check != check_form::none;
+  // A table and what checks read in its place: a twin, or its inverses.
   const auto twins = [&](const std::string& name, const void*& first, const void*& second, const auto& make, bool inverse = false) {
-    std::optional<std::vector<T>> values;
-    const auto once = [&]() -> const std::vector<T>& {
-      if (!values) values = make();
-      return *values;
+    if (!checked) {
+      first = table(name, 0, make);
+      return;
+    }
+    std::optional<twin_tables<T>> tables;
+    const auto both = [&]() -> const twin_tables<T>& {
+      if (!tables) tables = make_twins<T>(name, make, inverse, threads);
+      return *tables;
     };
-    first = table(name, 0, once);
-    second = inverse ? table(name + " inverse", 1, [&] { return source::inverses(once()); }) : table(name, 1, once);
+    first = table(name, 0, [&]() -> const std::vector<T>& { return both().table; });
+    second = table(inverse ? name + " inverse" : name, 1, [&]() -> const std::vector<T>& { return both().twin; });
   };
   if (policy.stages > 1) a.twiddles = table("stages " + key, 0, [&] { return source::stage_twiddles(policy); });
   const auto factors = [&](table_kind kind, const void*& first, const void*& second, bool inverse) {
@@ -226,15 +241,13 @@ void line_program<T>::fill(prepared_pass& made) {
     a.coarse_size = static_cast<int>(coarse_size_of(p.twiddle_order));
     const auto name = "twiddles " + std::to_string(p.twiddle_order);
     const auto make = [&] { return source::split_twiddles(p.twiddle_order, a.fine_bits); };
-    const bool checked = policy.check != check_form::none;
     if (policy.store_factor == factor_form::separated) {
-      a.store_table =
-          table("separated " + key + " " + std::to_string(p.columns), 0, [&] { return source::separated_twiddles(policy, p.columns); });
-      if (checked) a.store_twin = table(name, 1, make);
-    } else if (checked) {
-      twins(name, a.store_table, a.store_twin, make);
+      const std::string parts = "separated " + key + " " + std::to_string(p.columns);
+      const auto make_parts = [&] { return source::separated_twiddles(policy, p.columns); };
+      a.store_table = table(parts, 0, [&] { return checked ? make_twins<T>(parts, make_parts, false, threads).table : make_parts(); });
+      if (checked) a.store_twin = table(name, 1, [&] { return make_twins<T>(name, make, false, threads).twin; });
     } else {
-      a.store_table = table(name, 0, make);
+      twins(name, a.store_table, a.store_twin, make);
     }
   }
   if (policy.sums()) {

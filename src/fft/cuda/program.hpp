@@ -51,10 +51,10 @@ class line_program final : public ballast::cuda::shared_state {
     auto operator<=>(const form&) const = default;  // NOLINT(modernize-use-nullptr): as in tuning.hpp
   };
 
-  // Loads kernels and makes tables when it is first asked for these; may then take as long as a compiler. Thread-safe; the result lives as
-  // long as the program.
-  const prepared& prepare(const form& wanted);
-  // What prepare() would load; nothing if it has.
+  // Loads kernels and makes tables, these on at most `threads` threads, when it is first asked for this form; may then take as long as a
+  // compiler. Thread-safe; the result lives as long as the program. Throws ballast::error if two computations of a table never agree.
+  const prepared& prepare(const form& wanted, int threads);
+  // What prepare() would load; nothing if it has. Does not wait for a thread that is in there.
   std::vector<ballast::cuda::kernel_request> missing(const form& wanted);
 
   check_form check() const noexcept { return options_.check; }
@@ -72,9 +72,10 @@ class line_program final : public ballast::cuda::shared_state {
 
  private:
   schedule scheduled(direction way, bool scaled, std::int64_t batch, alignment aligned) const;
+  const prepared* already(const form& wanted);  // null: it is not prepared
   template <class Make>
   const void* table(const std::string& name, int copy, Make&& make);
-  void fill(prepared_pass& made);
+  void fill(prepared_pass& made, int threads);
 
   std::shared_ptr<ballast::cuda::device> device_;
   geometry shape_;
@@ -83,9 +84,10 @@ class line_program final : public ballast::cuda::shared_state {
   std::int64_t counter_bytes_ = 0;
   std::int64_t work_bytes_ = 0;
   std::int64_t copy_bytes_ = 0;
-  std::mutex mutex_;
+  std::mutex making_;  // of tables_; held while they are computed
   std::map<std::pair<std::string, int>, std::shared_ptr<const ballast::cuda::device_table>> tables_;
   std::atomic<std::int64_t> table_bytes_ = 0;
+  std::mutex mutex_;  // of what follows
   std::map<form, std::unique_ptr<prepared>> prepared_;
   std::map<form, std::vector<ballast::cuda::kernel_request>> missing_;
 };

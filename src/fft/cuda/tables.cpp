@@ -8,9 +8,14 @@
 #include <complex>
 #include <limits>
 #include <numbers>
+#include <utility>
 
+#include <ballast/error.hpp>
+
+#include "abft/attempt.hpp"
 #include "abft/threshold.hpp"
 #include "abft/weights.hpp"
+#include "core/parallel.hpp"
 #include "fft/checks.hpp"
 #include "fft/cuda/weights.hpp"
 #include "fft/wide.hpp"
@@ -116,6 +121,21 @@ std::vector<T> table_source<T>::inverses(const std::vector<T>& table) {
     push(made, std::conj(w) / std::norm(w));
   }
   return made;
+}
+
+template <class T>
+twin_tables<T> make_twins(const std::string& name, const std::function<std::vector<T>()>& make, bool inverse, int threads) {
+  for (int attempt = 0; attempt <= abft::k_repeats; ++attempt) {
+    std::vector<T> table[2], inverses[2];
+    core::parallel_for(std::min(threads, 2), 2, [&](std::int64_t i, int) {
+      table[i] = make();
+      if (inverse) inverses[i] = table_source<T>::inverses(table[i]);
+    });
+    if (table[0] == table[1] && inverses[0] == inverses[1])
+      return {std::move(table[0]), inverse ? std::move(inverses[1]) : std::move(table[1])};
+  }
+  throw error("table " + name + ": expected the same bits from two computations, got others in each of " +
+              std::to_string(abft::k_repeats + 1) + " attempts");
 }
 
 namespace {
@@ -292,5 +312,7 @@ typename table_source<T>::weights table_source<T>::checksum_weights(const line_p
 
 template struct table_source<float>;
 template struct table_source<double>;
+template twin_tables<float> make_twins(const std::string&, const std::function<std::vector<float>()>&, bool, int);
+template twin_tables<double> make_twins(const std::string&, const std::function<std::vector<double>()>&, bool, int);
 
 }  // namespace ballast::fft::cuda

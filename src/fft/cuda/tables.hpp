@@ -3,6 +3,8 @@
 // Layer: fft/cuda.
 #pragma once
 
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "fft/cuda/policy.hpp"
@@ -37,6 +39,21 @@ struct table_source {
 };
 extern template struct table_source<float>;
 extern template struct table_source<double>;
+
+// A table of factors, and what checks take in its place.
+template <class T>
+struct twin_tables {
+  std::vector<T> table;
+  std::vector<T> twin;  // the same numbers, or their inverses
+};
+
+// Both from computations of their own, side by side if `threads` allows it, whose bits must agree: with one computation the check would
+// hold for a wrong factor as well, in every later call. If they differ, both are made again. Throws ballast::error if they never agree.
+// `make` returns the table; `name` is for the message.
+template <class T>
+twin_tables<T> make_twins(const std::string& name, const std::function<std::vector<T>()>& make, bool inverse, int threads);
+extern template twin_tables<float> make_twins(const std::string&, const std::function<std::vector<float>()>&, bool, int);
+extern template twin_tables<double> make_twins(const std::string&, const std::function<std::vector<double>()>&, bool, int);
 
 int fine_bits_of(std::int64_t order);
 std::int64_t coarse_size_of(std::int64_t order);

@@ -8,6 +8,7 @@
 #include <limits>
 #include <mutex>
 #include <new>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -93,8 +94,14 @@ class cuda_transform final : public device_transform {
   std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const call& how) const override;
   std::unique_ptr<run::pending> start(const server& by, std::string why_general, const form& whole, const unsigned char* in,
                                       unsigned char* out, const call& how) const;
-  std::string why_not_best(const form& whole, const call& how) const;
+  // Whose kernels compute a call, and why if those are the general ones.
+  struct choice {
+    server by;
+    std::string why_general;
+  };
+  choice choose(const form& whole, const call& how) const;
   server general(const form& whole) const;
+  void gives_up_general(const form& whole, ballast::cuda::stream on) const;
   // Signals that do not fill a chunk come last.
   static std::vector<form> chunks_of(const line_program<T>& program, form whole);
   static std::vector<ballast::cuda::kernel_request> missing(line_program<T>& program, const form& whole);
@@ -102,7 +109,8 @@ class cuda_transform final : public device_transform {
   transform_options options_;
   server best_;
   mutable std::mutex mutex_;
-  mutable server general_;  // made when it is first needed
+  mutable server general_;                     // made when it is first needed
+  mutable std::set<form> general_forms_ = {};  // that it has computed and best_ has not
 };
 
 // One execution from its first launch until its report has been read.
@@ -298,16 +306,30 @@ std::vector<ballast::cuda::kernel_request> cuda_transform<T>::missing(line_progr
   return made;
 }
 
-// Why other kernels should compute this call; empty if those of the problem can, or if it is worth to wait for them.
+// General kernels, if those of the problem would have to be waited for and may be.
 template <class T>
-std::string cuda_transform<T>::why_not_best(const form& whole, const call& how) const {
-  if (how.wait_for_kernels || !may_be_general(options_) || waits_for_kernels()) return "";
+auto cuda_transform<T>::choose(const form& whole, const call& how) const -> choice {
+  const choice best{best_, ""};
+  if (how.wait_for_kernels || !may_be_general(options_) || waits_for_kernels()) return best;
   const std::vector<ballast::cuda::kernel_request> wanted = missing(*best_->program, whole);
-  if (wanted.empty()) return "";
-  if (!device_->captured(how.stream)) return device_->why_not_ready(wanted, true);
-  // Nothing can be loaded now. What has been is better than an error.
-  const std::lock_guard lock(mutex_);
-  return general_ != nullptr && missing(*general_->program, whole).empty() ? "they had not been loaded when a graph was captured" : "";
+  if (wanted.empty()) return best;
+  if (device_->captured(how.stream)) {
+    // Nothing can be loaded now. What has been is better than an error.
+    server loaded;
+    {
+      const std::lock_guard lock(mutex_);
+      loaded = general_;
+    }
+    if (loaded == nullptr || !missing(*loaded->program, whole).empty()) return best;
+    return {std::move(loaded), "they had not been loaded when a graph was captured"};
+  }
+  // Nothing is compiled behind a call that is going to wait for the same kernels.
+  if (device_->why_not_ready(wanted, false).empty()) return best;
+  server instead = general(whole);
+  if (instead == nullptr) return best;
+  std::string why = device_->why_not_ready(wanted, true);
+  if (why.empty()) return best;
+  return {std::move(instead), std::move(why)};
 }
 
 // General kernels for this call; null if they are not there either, or need a large part of the device's memory.
@@ -316,20 +338,35 @@ auto cuda_transform<T>::general(const form& whole) const -> server {
   server made;
   {
     const std::lock_guard lock(mutex_);
-    if (general_ == nullptr) {
-      transform_options options = options_;
-      options.general = true;
-      try {
-        general_ = std::make_shared<const serving<T>>(device_, shape_, options);
-      } catch (const unsupported_error&) {  // the length is too long for a convolution of theirs
-        return nullptr;
-      }
-    }
     made = general_;
+  }
+  if (made == nullptr) {
+    transform_options options = options_;
+    options.general = true;
+    try {
+      made = std::make_shared<const serving<T>>(device_, shape_, options);
+    } catch (const unsupported_error&) {  // the length is too long for a convolution of theirs
+      return nullptr;
+    }
   }
   constexpr std::int64_t k_part = 16;
   if (made->program->work_bytes() > std::max(best_->program->work_bytes(), device_->about().memory / k_part)) return nullptr;
-  return device_->why_not_ready(missing(*made->program, whole), false).empty() ? made : nullptr;
+  if (!device_->why_not_ready(missing(*made->program, whole), false).empty()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  if (general_ == nullptr) general_ = std::move(made);
+  general_forms_.insert(whole);
+  return general_;
+}
+
+// best_ computes calls of this form from now on. Memory that nothing else needs goes, when calls that are not done have ended. A graph that
+// is captured must get what the form has run on before, so nothing changes meanwhile.
+template <class T>
+void cuda_transform<T>::gives_up_general(const form& whole, ballast::cuda::stream on) const {
+  server gone;
+  const std::lock_guard lock(mutex_);
+  if (general_ == nullptr || device_->captured(on)) return;
+  general_forms_.erase(whole);
+  if (general_forms_.empty()) gone.swap(general_);
 }
 
 template <class T>
@@ -343,16 +380,11 @@ std::unique_ptr<run::pending> cuda_transform<T>::start(const unsigned char* in, 
   const form whole{how.direction, how.scale != 1, shape_.batch,
                    alignment{on(in, shape_.input, 16), on(in, shape_.input, pair) && on(out, shape_.output, pair)},
                    how.injector.armed_sites() != 0};
-  if (std::string why = why_not_best(whole, how); !why.empty()) {
-    try {
-      if (const server by = general(whole)) return start(by, std::move(why), whole, in, out, how);
-    } catch (const std::bad_alloc&) {  // those of the problem may need less memory
-    }
+  try {
+    if (choice by = choose(whole, how); by.by != best_) return start(by.by, std::move(by.why_general), whole, in, out, how);
+  } catch (const std::bad_alloc&) {  // those of the problem may need less memory
   }
-  {
-    const std::lock_guard lock(mutex_);
-    general_ = nullptr;  // its memory, which calls that are not done still hold
-  }
+  gives_up_general(whole, how.stream);
   return start(best_, "", whole, in, out, how);
 }
 
@@ -361,7 +393,7 @@ std::unique_ptr<run::pending> cuda_transform<T>::start(const server& by, std::st
                                                        const unsigned char* in, unsigned char* out, const call& how) const {
   const std::int64_t chunk = by->program->chunk();
   std::vector<const prepared*> chunks;
-  for (const form& each : chunks_of(*by->program, whole)) chunks.push_back(&by->program->prepare(each));
+  for (const form& each : chunks_of(*by->program, whole)) chunks.push_back(&by->program->prepare(each, how.threads));
   auto made = std::make_unique<flight>(*this, by, std::move(why_general), how);
   for (std::int64_t first = 0; first < shape_.batch; first += chunk) {
     made->launch(first + chunk <= shape_.batch ? *chunks.front() : *chunks.back(),

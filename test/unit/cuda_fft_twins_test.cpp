@@ -1,0 +1,169 @@
+// Factors and what the checks take in their place: a fault while one of them is computed must not be in both. The roots of unity, chirps
+// and filters of fft/wide.hpp are meddled with: the linker puts the functions below in their place (--wrap).
+#include <atomic>
+#include <complex>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ballast/fft.hpp>
+
+#include "cuda/jit.hpp"
+#include "cuda/shared_state.hpp"
+#include "fft/cuda/tables.hpp"
+#include "support/devices.hpp"
+
+namespace ballast::fft {
+
+namespace {
+
+// Which number is computed wrong. An order or length of 0: none.
+struct meddling {
+  enum class at : std::uint8_t { root, chirp, filter };
+  at where = at::root;
+  std::int64_t n = 0;  // order of the root, length of the chirp
+  int call = 1;        // the first of those that go wrong
+  int count = 1;       // how many do
+};
+meddling wanted;
+std::atomic<int> calls{0}, struck{0};
+
+bool goes_wrong(meddling::at where, std::int64_t n) {
+  if (where != wanted.where || n != wanted.n) return false;
+  const int number = ++calls;
+  if (number < wanted.call || number >= wanted.call + wanted.count) return false;
+  ++struck;
+  return true;
+}
+
+using number = std::complex<double>;
+
+// Each time by another amount.
+number wrong(const number& right) { return right * (1 + 0.01 * struck); }
+
+}  // namespace
+
+#define BALLAST_ROOT "_ZN7ballast3fft13root_of_unityIdEESt7complexIT_Ell"
+#define BALLAST_CHIRP "_ZN7ballast3fft5chirpIdEESt7complexIT_Ell"
+#define BALLAST_FILTER "_ZN7ballast3fft12chirp_filterIdEESt6vectorISt7complexIT_ESaIS5_EEllb"
+number right_root(std::int64_t k, std::int64_t n) __asm__("__real_" BALLAST_ROOT);
+number right_chirp(std::int64_t j, std::int64_t n) __asm__("__real_" BALLAST_CHIRP);
+std::vector<number> right_filter(std::int64_t n, std::int64_t m, bool inverse) __asm__("__real_" BALLAST_FILTER);
+number root(std::int64_t k, std::int64_t n) __asm__("__wrap_" BALLAST_ROOT);
+number chirp_of(std::int64_t j, std::int64_t n) __asm__("__wrap_" BALLAST_CHIRP);
+std::vector<number> filter_of(std::int64_t n, std::int64_t m, bool inverse) __asm__("__wrap_" BALLAST_FILTER);
+
+number root(std::int64_t k, std::int64_t n) {
+  const number right = right_root(k, n);
+  return goes_wrong(meddling::at::root, n) ? wrong(right) : right;
+}
+number chirp_of(std::int64_t j, std::int64_t n) {
+  const number right = right_chirp(j, n);
+  return goes_wrong(meddling::at::chirp, n) ? wrong(right) : right;
+}
+std::vector<number> filter_of(std::int64_t n, std::int64_t m, bool inverse) {
+  std::vector<number> made = right_filter(n, m, inverse);
+  if (goes_wrong(meddling::at::filter, n)) made[made.size() / 3] = wrong(made[made.size() / 3]);
+  return made;
+}
+
+namespace {
+
+// Keeps what is copied to it. Computes nothing.
+class uploading_device final : public test::forwarding_device {
+ public:
+  explicit uploading_device(std::shared_ptr<test::recording_device> inner) : forwarding_device(std::move(inner)) {}
+  std::vector<std::size_t> uploads;  // hashes
+
+  void copy(void* to, const void* from, std::int64_t bytes, ballast::cuda::stream on) override {
+    uploads.push_back(std::hash<std::string_view>{}({static_cast<const char*>(from), static_cast<std::size_t>(bytes)}));
+    inner_->copy(to, from, bytes, on);
+  }
+};
+
+// A problem of so many signals is computed by general kernels.
+constexpr std::int64_t k_general = 3;
+
+class cuda_fft_twins : public testing::Test {
+ protected:
+  ~cuda_fft_twins() override {
+    wanted = {};
+    ballast::cuda::forget_idle_states();
+  }
+
+  // The tables of a plan that is made anew while `by` is at work.
+  std::vector<std::size_t> tables(const fft::problem& problem, const meddling& by, protection guard = protection::correct) {
+    ballast::cuda::forget_idle_states();
+    there_->only_general = problem.batch == k_general;
+    device_->uploads.clear();
+    wanted = by;
+    calls = struck = 0;
+    execution how{.backend = backend::cuda, .protection = guard};
+    std::vector<std::complex<float>> data(static_cast<std::size_t>((problem.shape[0] + 2) * problem.batch));
+    const plan made(problem, how);
+    auto pending = made.enqueue(problem.kind == kind::c2r ? direction::inverse : direction::forward, data.data(), data.data());
+    wanted = {};
+    return device_->uploads;
+  }
+
+  std::shared_ptr<test::recording_device> there_ = std::make_shared<test::recording_device>(ballast::cuda::typical_capabilities("sm_90a"));
+  std::shared_ptr<uploading_device> device_ = std::make_shared<uploading_device>(there_);
+  test::current_device_guard current_{device_};
+};
+
+struct struck_table {
+  const char* name;
+  fft::problem problem;
+  meddling by;
+};
+
+const struck_table k_struck[] = {
+    {"chirp", {.shape = {4099}}, {meddling::at::chirp, 4099, 100}},
+    {"filter", {.shape = {4099}}, {meddling::at::filter, 4099, 1}},
+    {"factors between passes", {.shape = {1 << 17}, .batch = k_general}, {meddling::at::root, 1 << 17, 17}},
+    {"factors between passes, of two parts", {.shape = {1 << 22}}, {meddling::at::root, 1 << 22, 17}},
+    {"spectrum of reals", {.kind = kind::r2c, .shape = {1024}}, {meddling::at::root, 1024, 31}},
+    {"reals of a spectrum", {.kind = kind::c2r, .shape = {1024}}, {meddling::at::root, 1024, 31}},
+};
+
+TEST_F(cuda_fft_twins, a_fault_in_one_computation_reaches_no_table) {
+  for (const struck_table& each : k_struck) {
+    SCOPED_TRACE(each.name);
+    const auto clean = tables(each.problem, {});
+    EXPECT_GT(clean.size(), 2u);
+    EXPECT_EQ(tables(each.problem, each.by), clean);
+    EXPECT_EQ(struck, 1);
+  }
+}
+
+TEST_F(cuda_fft_twins, a_machine_that_never_agrees_with_itself_makes_no_plan) {
+  for (const struck_table& each : k_struck) {
+    SCOPED_TRACE(each.name);
+    meddling always = each.by;
+    always.call = 1;
+    always.count = 1 << 30;
+    try {
+      (void)tables(each.problem, always);
+      ADD_FAILURE() << "no exception";
+    } catch (const error& seen) {
+      EXPECT_THAT(seen.what(), testing::HasSubstr("the same bits"));
+    }
+  }
+}
+
+// Without checks nothing would look at a twin.
+TEST_F(cuda_fft_twins, what_is_not_checked_is_computed_once) {
+  (void)tables({.shape = {4099}}, {meddling::at::filter, 4099, 100}, protection::off);
+  EXPECT_EQ(calls, 1);
+  (void)tables({.shape = {4099}}, {meddling::at::filter, 4099, 100});
+  EXPECT_EQ(calls, 2);
+}
+
+}  // namespace
+}  // namespace ballast::fft
