@@ -168,6 +168,11 @@ int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
   return work.finish(results, lines);
 }
 
+constexpr const char* k_schemes =
+    "Schemes: block_checksum (default), qr_update (one pair of checksum columns, recovery by QR update), hybrid (the same on a GPU with "
+    "its\n"
+    "panels on the processor, --backend cuda).";
+
 }  // namespace
 
 void add_qr(CLI::App& app, action_function& selected) {
@@ -177,6 +182,7 @@ void add_qr(CLI::App& app, action_function& selected) {
   command->add_option("--q", wanted->q, "write Q, m × min(m, n)");
   command->add_option("--r", wanted->r, "write R, min(m, n) × n");
   wanted->add_to(*command);
+  command->footer(k_schemes);
   command->callback([wanted, &selected] {
     selected = [wanted] {
       array read = read_array(wanted->input);
@@ -194,6 +200,7 @@ void add_lstsq(CLI::App& app, action_function& selected) {
   command->add_option("B", wanted->b, ".npy or .csv, m × right-hand sides")->required();
   command->add_option("-o,--output", wanted->x, "write X, n × right-hand sides");
   wanted->add_to(*command);
+  command->footer(k_schemes);
   command->callback([wanted, &selected] {
     selected = [wanted] {
       array a = read_array(wanted->a), b = read_array(wanted->b);

@@ -21,19 +21,22 @@ enum class side : std::uint8_t { left, right };
 enum class transpose : std::uint8_t { no, yes };
 
 // All functions take float and double. A view may have any strides that keep its elements apart. Column-major views (row_stride 1) are used
-// in place, others are copied. Every operand may lie in host memory or in device memory of the current CUDA device. QR computes on the
-// host: it waits for execution::stream, copies such operands to the host, and copies results back when all is verified, before it returns.
+// in place, others are copied. Every operand may lie in host memory or in device memory of the current CUDA device. A backend copies what
+// lies in the other memory, in the order of execution::stream, and copies results back when all is verified, before it returns.
 // Inf and NaN in the data pass through as the mathematics says and are no fault; such data are not verified.
 // Schemes: "block_checksum" (default): each column block has two checksum columns and is verified when it becomes a panel; panels, V, tau,
 // T and R have checks of their own. "qr_update" (the paper's): two checksum columns for the whole matrix, verified at the end; a struck
-// column is repaired by Givens rotations.
+// column is repaired by Givens rotations. "hybrid" (the paper whole, backend cuda): the same with the matrix and its updates on the device
+// and the panels on the host's cores; what travels is compared to the bit. It keeps a copy of the input, and one panel, in pinned host
+// memory, which stays for the next call.
 // Errors: invalid_argument_error (shapes, overlap, memory of another device), unsupported_error, uncorrectable_error, std::bad_alloc.
 // After an uncorrectable fault under protection::correct, arguments hold what they held before the call.
 
 // A = Q R in LAPACK's storage. On exit R is on and above the diagonal of A (m × n), the vectors v of the reflectors
 // H_j = I − tau_j v_j v_jᵀ below it (v_j(j) = 1 is not stored), Q = H_1 … H_min(m,n). tau: min(m, n) elements.
 // 2n²(m − n/3) flops for m ≥ n; memory for one copy of A with protection::correct (unless A had to be copied anyway). Covered: panel, tau,
-// T, V, trailing updates, R. With qr_update, Q after Givens rotations is turned back into reflectors, so that the storage is always this.
+// T, V, trailing updates, R. With qr_update and hybrid, Q after Givens rotations is turned back into reflectors, so that the storage is
+// always this.
 BALLAST_API report geqrf(matrix_view<float> A, std::span<float> tau, const execution& how = {});
 BALLAST_API report geqrf(matrix_view<double> A, std::span<double> tau, const execution& how = {});
 

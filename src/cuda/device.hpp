@@ -95,6 +95,12 @@ class device {
   // In any direction between host and device. From or to pageable host memory it returns when the host side is free again; from or to
   // pinned memory it is asynchronous, and runs beside kernels of other streams.
   virtual void copy(void* to, const void* from, std::int64_t bytes, stream on) = 0;
+  // The same for `columns` pieces of `bytes` bytes whose starts are `to_pitch` and `from_pitch` bytes apart.
+  virtual void copy_columns(void* to, std::int64_t to_pitch, const void* from, std::int64_t from_pitch, std::int64_t bytes,
+                            std::int64_t columns, stream on) {
+    for (std::int64_t j = 0; j < columns; ++j)
+      copy(static_cast<char*>(to) + j * to_pitch, static_cast<const char*>(from) + j * from_pitch, bytes, on);
+  }
   virtual void zero(void* memory, std::int64_t bytes, stream on) = 0;
 
   // Generates, or finds in the caches; the first call for a request may take as long as a compiler.

@@ -45,6 +45,7 @@ std::string bind(void* library, api& functions) {
   find(functions.allocate, "cuMemAllocFromPoolAsync");
   find(functions.release, "cuMemFreeAsync");
   find(functions.copy, "cuMemcpyAsync");
+  find(functions.copy_2d, "cuMemcpy2DAsync_v2");
   find(functions.fill, "cuMemsetD8Async");
   find(functions.pointer_get, "cuPointerGetAttributes");
   find(functions.host_allocate, "cuMemHostAlloc");

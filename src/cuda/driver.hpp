@@ -89,6 +89,22 @@ struct launch_config {
   unsigned attribute_count;
 };
 
+// CUDA_MEMCPY2D: `height` pieces of `width` bytes, their starts `pitch` bytes apart. Either side is an address that says itself where it
+// is.
+inline constexpr int k_any_memory = 4;  // CU_MEMORYTYPE_UNIFIED
+struct copied_side {
+  std::size_t x, y;
+  int type;
+  const void* host;
+  address device;
+  void* array;
+  std::size_t pitch;
+};
+struct copied_rectangle {
+  copied_side from, to;
+  std::size_t width, height;
+};
+
 // The functions, by their names in the library without "cu"; `_v2` is part of what the library exports.
 struct api {
   result (*init)(unsigned flags);
@@ -121,6 +137,7 @@ struct api {
   result (*allocate)(address*, std::size_t bytes, memory_pool, stream_handle);
   result (*release)(address, stream_handle);
   result (*copy)(address to, address from, std::size_t bytes, stream_handle);
+  result (*copy_2d)(const copied_rectangle*, stream_handle);
   result (*fill)(address, unsigned char value, std::size_t bytes, stream_handle);
   result (*pointer_get)(unsigned count, const pointer_attribute* attributes, void** values, address);
   result (*host_allocate)(void** memory, std::size_t bytes, unsigned flags);

@@ -140,6 +140,18 @@ class driver_device final : public device {
     check(functions_.copy(as_address(to), as_address(from), static_cast<std::size_t>(bytes), on), "cuMemcpyAsync");
   }
 
+  void copy_columns(void* to, std::int64_t to_pitch, const void* from, std::int64_t from_pitch, std::int64_t bytes, std::int64_t columns,
+                    stream on) override {
+    if (bytes == 0 || columns == 0) return;
+    const in_context scope(functions_, context_);
+    const auto side = [](const void* memory, std::int64_t pitch) {
+      return driver::copied_side{.type = driver::k_any_memory, .device = as_address(memory), .pitch = static_cast<std::size_t>(pitch)};
+    };
+    const driver::copied_rectangle wanted{side(from, from_pitch), side(to, to_pitch), static_cast<std::size_t>(bytes),
+                                          static_cast<std::size_t>(columns)};
+    check(functions_.copy_2d(&wanted, on), "cuMemcpy2DAsync");
+  }
+
   void zero(void* memory, std::int64_t bytes, stream on) override {
     if (bytes == 0) return;
     const in_context scope(functions_, context_);

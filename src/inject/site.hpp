@@ -33,6 +33,7 @@ enum class site : std::uint8_t {
   kmeans_checksum,
   kmeans_threshold,
   kmeans_comparison,
+  qr_transfer,
   qr_panel,
   qr_reflector,
   qr_tau,

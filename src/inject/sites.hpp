@@ -60,6 +60,8 @@ inline constexpr std::array k_sites = {
     site_row{site::kmeans_checksum, "kmeans", "kmeans.checksum", site_role::checker, "the checksum centroids"},
     site_row{site::kmeans_threshold, "kmeans", "kmeans.threshold", site_role::checker, "the thresholds of the checks of a block"},
     site_row{site::kmeans_comparison, "kmeans", "kmeans.comparison", site_role::checker, "the outcome of the comparisons of a block"},
+    site_row{site::qr_transfer, "qr", "qr.transfer", site_role::data,
+             "a panel as it arrives on the host, and what comes back from there: V and R, T (scheme hybrid)"},
     site_row{site::qr_panel, "qr", "qr.panel", site_role::data, "the panel before it is factored, after its entry check"},
     site_row{site::qr_reflector, "qr", "qr.reflector", site_role::data,
              "the vectors V: of a panel as it was factored, after it was verified, or when all is done"},

@@ -31,6 +31,9 @@ struct context {
   const execution& how;
   backend which = backend::cpu;
   int threads = 1;
+  bool hybrid = false;  // on cuda: panels are factored by the host
+  bool plain_recovery =
+      false;  // on cuda: recover_column() makes and applies one rotation after the other, to be measured beside the other way
 };
 
 // The columns of a matrix, cut into blocks. The first `panels` blocks become panels; blocks behind them (m < n) never do.
@@ -47,7 +50,7 @@ struct layout {
   index panel_width = 0;          // the largest
   index panels = 0;
   std::vector<block> blocks;
-  std::vector<group> groups;  // one for each block, or with the scheme qr_update one for all columns
+  std::vector<group> groups;  // one for each block, or with the schemes qr_update and hybrid one for all columns
   bool single_group = false;
 
   index count() const { return static_cast<index>(blocks.size()); }
@@ -67,6 +70,7 @@ struct panel_sums {
   double orthogonality_threshold = 1;
   double reflectors = 0;  // max |τ‖v‖² − 2|; NaN if a tau is not T's diagonal to the bit
   double data = 0;        // ‖Qᵀc − [Rd; 0]‖, the larger of the two checksum columns c; 0 with a single group
+  double sent = 0;        // NaN if V, R, T or tau are not, to the bit, what was sent from another memory
 };
 
 // What the checks at the end compare, for one block. v and t are of panels alone.

@@ -15,6 +15,7 @@ namespace ballast::qr {
 
 inline constexpr const char* k_block_checksum = "block_checksum";
 inline constexpr const char* k_qr_update = "qr_update";
+inline constexpr const char* k_hybrid = "hybrid";  // qr_update on cuda with its panels on the host: context::hybrid
 
 template <class S>
 class factorization {

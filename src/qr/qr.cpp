@@ -33,7 +33,11 @@ template <class S>
 backend choose_backend(const execution& how, const std::string& token, const void* operand, index m, index n) {
   const auto here = [&](std::string_view without) { return run::choose_backend(how, token, without); };
   if (how.backend != backend::automatic) return here("");
-  if (how.scheme == k_qr_update) return here("QR with the scheme qr_update");
+  if (how.scheme == k_hybrid) {
+    execution asked = how;
+    asked.backend = backend::cuda;
+    return run::choose_backend(asked, token, "");
+  }
   const backend best = here("");
   if (best != backend::cuda) return best;
   if (ballast::cuda::overriding_device() == nullptr && !ballast::cuda::why_no_cublas().empty()) return here("QR without cuBLAS");
@@ -50,7 +54,7 @@ backend choose_backend(const execution& how, const std::string& token, const voi
 }
 
 std::vector<std::string_view> schemes_of(backend which) {
-  if (which == backend::cuda) return {k_block_checksum};
+  if (which == backend::cuda) return {k_block_checksum, k_qr_update, k_hybrid};
   return {k_block_checksum, k_qr_update};
 }
 
@@ -64,7 +68,7 @@ struct call {
         injector(how.faults, "qr"),
         seen(token, which, scheme, how, injector),
         threads(core::thread_count(how.threads)),
-        run{seen, injector, how, which, which == backend::reference ? 1 : threads},
+        run{seen, injector, how, which, which == backend::reference ? 1 : threads, scheme == k_hybrid},
         on(make_engine<S>(run)) {}
 
   // Nothing is committed then.

@@ -12,11 +12,11 @@
 
 namespace ballast::qr {
 
-// Comparisons of panel k are steps of one interval: 0 to 2 when it was factored, 3 the checkpoint of V (2 with a single group, and 3 its
-// T), 4 R, 5 the entry, which the first panel does not have.
+// Comparisons of panel k are steps of one interval: 0 to 2 when it was factored, 3 the checkpoint of V (2 with a single group, 3 its T, and
+// 4 what was sent), 4 R, 5 the entry, which the first panel does not have.
 template <class S>
 inject::place factorization<S>::panel_place(index k, index step) const {
-  return {k, shape_.count() + 1, step, shape_.single_group ? index{4} : k == 0 ? index{5} : index{6}};
+  return {k, shape_.count() + 1, step, shape_.single_group ? index{run_.hybrid ? 5 : 4} : k == 0 ? index{5} : index{6}};
 }
 
 // Verifies data that cannot be computed again: a second look, if the comparison was struck. `look` returns its finding.
@@ -69,7 +69,8 @@ abft::finding factorization<S>::verify_block(index b, bool finished, const injec
   return seen;
 }
 
-// The factored panel: Q must be orthogonal; τ‖v‖² = 2; Qᵀ applied to the checksums must give R's checksums over zeros.
+// The factored panel: Q must be orthogonal; τ‖v‖² = 2; Qᵀ applied to the checksums must give R's checksums over zeros. What was
+// sent must have arrived.
 template <class S>
 abft::finding factorization<S>::verify_panel(index k) {
   const layout::block& b = shape_[k];
@@ -77,6 +78,7 @@ abft::finding factorization<S>::verify_panel(index k) {
   work_->measure_panel(k, &sums);
   work_->wait();
   abft::finding seen = verify_reflectors(k, sums);
+  if (passes(seen) && run_.hybrid) seen = compare(run_, panel_place(k, 4), sums.sent, 0, "qr.transfer", b.first);
   if (passes(seen) && !shape_.single_group)
     seen = compare_tiers(panel_place(k, 2), sums.data, threshold_[static_cast<std::size_t>(b.group)], "qr.panel", k);
   return seen;

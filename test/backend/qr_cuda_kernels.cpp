@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "qr/cuda/kernels.hpp"
+#include "qr/cuda/recovery_kernels.hpp"
 #include "simt/emulated_device.hpp"
 
 int main() {
@@ -12,4 +13,11 @@ int main() {
   };
   print(kernel_names<float>::all(simt::emulated_capabilities(), true));
   print(kernel_names<double>::all(simt::emulated_capabilities(), true));
+  // Recovery in blocks of rotations as wide as a device's, and in several of them where its shared memory is small.
+  ballast::cuda::capabilities small = simt::emulated_capabilities();
+  for (const std::int64_t shared : {small.shared_per_block, std::int64_t{50} << 10}) {
+    small.shared_per_block = shared;
+    print(recovery_names<float>::all(small));
+    print(recovery_names<double>::all(small));
+  }
 }

@@ -4,9 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <deque>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -22,14 +19,14 @@
 #include <ballast/qr.hpp>
 
 #include "abft/threshold.hpp"
-#include "cuda/blas.hpp"
 #include "cuda/shared_state.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
-#include "support/qr_subject.hpp"
+#include "support/late_device.hpp"
+#include "support/qr_on_device.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -43,37 +40,6 @@ class emulated final : public testing::Environment {
   void TearDown() override { cuda::override_device(nullptr); }
 };
 [[maybe_unused]] const auto* const k_emulated = testing::AddGlobalTestEnvironment(new emulated);
-
-// A device for one test; the one of all tests comes back behind it.
-class device_for_a_test {
- public:
-  explicit device_for_a_test(std::shared_ptr<cuda::device> device) : before_(cuda::overriding_device()) {
-    cuda::override_device(std::move(device));
-  }
-  ~device_for_a_test() {
-    cuda::forget_idle_states();
-    cuda::override_device(before_);
-  }
-  device_for_a_test(const device_for_a_test&) = delete;
-  device_for_a_test& operator=(const device_for_a_test&) = delete;
-
- private:
-  std::shared_ptr<cuda::device> before_;
-};
-
-template <class T>
-factored<T> factor_on(backend which, const matrix<T>& A, const inject::plan* faults = nullptr) {
-  return factor_in_place<T>(A.view(), {.backend = which, .threads = 1, .faults = faults});
-}
-
-template <class T>
-void expect_the_same(const factored<T>& a, const factored<T>& b) {
-  EXPECT_EQ(a.tau, b.tau);
-  EXPECT_EQ(std::memcmp(a.F.data(), b.F.data(), a.F.size() * sizeof(T)), 0);
-  EXPECT_EQ(a.report.verdict, b.report.verdict);
-  EXPECT_EQ(a.report.checks, b.report.checks);
-  EXPECT_EQ(a.report.detected, b.report.detected);
-}
 
 template <class T>
 class qr_cuda : public testing::Test {
@@ -263,159 +229,15 @@ TYPED_TEST(qr_cuda, an_automatic_choice) {
   const auto view = column_major(F.data(), index{60}, index{40});
   const std::span<T> scalars(tau.data(), 40);
   EXPECT_EQ(geqrf(view, scalars).backend, backend::cuda);
-  EXPECT_EQ(geqrf(view, scalars, {.scheme = "qr_update"}).backend, backend::cpu);
-  EXPECT_EQ(geqrf(view, scalars, {.scheme = "block_checksum"}).backend, backend::cuda);
+  for (const char* scheme : {"qr_update", "block_checksum", "hybrid"})
+    EXPECT_EQ(geqrf(view, scalars, {.scheme = scheme}).backend, backend::cuda);
 }
 
 // --------------------------------------------------------------------------------------------------------- orders of completion
 
-// Does what a stream holds only when it must, in an order that the streams and events allow: the stream that is waited for first, the
-// others first, or any. As CUDA does, it reads pageable memory of the host before a call returns, and waits where it writes to it.
-class late_device final : public test::forwarding_device {
- public:
-  enum class manner { awaited_first, others_first, any };
-  late_device(std::shared_ptr<cuda::device> inner, manner how, std::uint64_t seed)
-      : forwarding_device(std::move(inner)), how_(how), bits_(seed) {}
-  ~late_device() override {
-    for (const auto& [on, queue] : queues_) EXPECT_TRUE(queue.empty()) << "work that nobody waited for";
-  }
-
-  void release(void* memory, cuda::stream on) noexcept override {
-    later(on, [this, memory, on] { inner_->release(memory, on); });
-  }
-  void copy(void* to, const void* from, std::int64_t bytes, cuda::stream on) override {
-    const bool reads_host = !accessible(from) && !is_pinned(from), writes_host = !accessible(to) && !is_pinned(to);
-    if (reads_host) {
-      const auto* const bytes_of = static_cast<const unsigned char*>(from);
-      auto kept = std::make_shared<std::vector<unsigned char>>(bytes_of, bytes_of + bytes);
-      later(on, [this, to, kept, bytes, on] { inner_->copy(to, kept->data(), bytes, on); });
-    } else {
-      later(on, [this, to, from, bytes, on] { inner_->copy(to, from, bytes, on); });
-    }
-    if (writes_host) synchronize(on);
-  }
-  void zero(void* memory, std::int64_t bytes, cuda::stream on) override {
-    later(on, [this, memory, bytes, on] { inner_->zero(memory, bytes, on); });
-  }
-  using forwarding_device::launch;
-  void launch(const cuda::kernel& which, std::int64_t blocks, std::span<const cuda::kernel_argument> arguments, cuda::stream on) override {
-    auto kept = std::make_shared<std::vector<std::vector<std::byte>>>();
-    for (const cuda::kernel_argument& each : arguments) {
-      const auto* const bytes = static_cast<const std::byte*>(each.data);
-      kept->emplace_back(bytes, bytes + each.bytes);
-    }
-    later(on, [this, &which, blocks, kept, on] {
-      std::vector<cuda::kernel_argument> given;
-      for (const auto& each : *kept) given.push_back({each.data(), each.size()});
-      inner_->launch(which, blocks, given, on);
-    });
-  }
-  void* allocate_pinned(std::int64_t bytes) override {
-    void* const made = inner_->allocate_pinned(bytes);
-    pinned_[static_cast<unsigned char*>(made)] = bytes;
-    return made;
-  }
-  void release_pinned(void* memory) noexcept override {
-    pinned_.erase(static_cast<unsigned char*>(memory));
-    inner_->release_pinned(memory);
-  }
-  void release_stream(cuda::stream made) noexcept override {
-    synchronize(made);
-    queues_.erase(made);
-    inner_->release_stream(made);
-  }
-
-  std::unique_ptr<cuda::stream_event> make_event(bool) override { return std::make_unique<moment>(); }
-  void record(cuda::stream_event& event, cuda::stream on) override {
-    auto state = dynamic_cast<moment&>(event).state;
-    const int number = ++state->recorded;
-    later(on, [state, number] { state->passed = number; });
-  }
-  void wait(const cuda::stream_event& event, cuda::stream on) override {
-    const auto state = dynamic_cast<const moment&>(event).state;
-    if (state->recorded == 0) throw error("wait: expected an event that was recorded");
-    queues_[on].push_back({[] {}, state, state->recorded});
-  }
-  void synchronize(cuda::stream on) override {
-    while (!queues_[on].empty()) {
-      std::vector<cuda::stream> ready;
-      for (const auto& [each, queue] : queues_) {
-        if (!queue.empty() && queue.front().is_ready()) ready.push_back(each);
-      }
-      if (ready.empty()) throw error("late_device: the streams wait for each other");
-      const bool own = std::ranges::find(ready, on) != ready.end();
-      if (how_ == manner::awaited_first && own) {
-        run(on);
-      } else if (how_ == manner::others_first && ready.size() > (own ? 1u : 0u)) {
-        run(ready.front() == on ? ready.back() : ready.front());
-      } else {
-        run(ready[bits_() % ready.size()]);
-      }
-    }
-  }
-  std::unique_ptr<cuda::blas> make_blas(cuda::blas_math math, cuda::stream on) override {
-    return std::make_unique<late_blas>(*this, inner_->make_blas(math, on), on);
-  }
-
- private:
-  struct event_state {
-    int recorded = 0, passed = 0;
-  };
-  struct moment final : cuda::stream_event {
-    std::shared_ptr<event_state> state = std::make_shared<event_state>();
-  };
-  struct operation {
-    std::function<void()> body;
-    std::shared_ptr<event_state> waits_for;
-    int number = 0;
-    bool is_ready() const { return waits_for == nullptr || waits_for->passed >= number; }
-  };
-  class late_blas final : public cuda::blas {
-   public:
-    late_blas(late_device& on, std::unique_ptr<cuda::blas> inner, cuda::stream order) : on_(on), inner_(std::move(inner)), order_(order) {}
-#define BALLAST_LATE_BLAS(T)                                                                                                             \
-  void gemm(char ta, char tb, index m, index n, index k, T alpha, const T* A, index lda, const T* B, index ldb, T beta, T* C, index ldc) \
-      override {                                                                                                                         \
-    on_.later(order_, [=, this] { inner_->gemm(ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc); });                                \
-  }                                                                                                                                      \
-  void trmm(char s, char u, char t, char d, index m, index n, T alpha, const T* A, index lda, T* B, index ldb) override {                \
-    on_.later(order_, [=, this] { inner_->trmm(s, u, t, d, m, n, alpha, A, lda, B, ldb); });                                             \
-  }                                                                                                                                      \
-  void trsm(char s, char u, char t, char d, index m, index n, T alpha, const T* A, index lda, T* B, index ldb) override {                \
-    on_.later(order_, [=, this] { inner_->trsm(s, u, t, d, m, n, alpha, A, lda, B, ldb); });                                             \
-  }                                                                                                                                      \
-  void syrk(char u, char t, index n, index k, T alpha, const T* A, index lda, T beta, T* C, index ldc) override {                        \
-    on_.later(order_, [=, this] { inner_->syrk(u, t, n, k, alpha, A, lda, beta, C, ldc); });                                             \
-  }
-    BALLAST_LATE_BLAS(float)
-    BALLAST_LATE_BLAS(double)
-#undef BALLAST_LATE_BLAS
-
-   private:
-    late_device& on_;
-    std::unique_ptr<cuda::blas> inner_;
-    cuda::stream order_;
-  };
-
-  bool is_pinned(const void* memory) const {
-    const auto* const byte = static_cast<const unsigned char*>(memory);
-    return std::ranges::any_of(pinned_, [&](const auto& each) { return byte >= each.first && byte < each.first + each.second; });
-  }
-  void later(cuda::stream on, std::function<void()> body) { queues_[on].push_back({std::move(body), nullptr, 0}); }
-  void run(cuda::stream on) {
-    const operation now = std::move(queues_[on].front());
-    queues_[on].pop_front();
-    now.body();
-  }
-
-  manner how_;
-  std::mt19937_64 bits_;
-  std::map<cuda::stream, std::deque<operation>> queues_;
-  std::map<unsigned char*, std::int64_t> pinned_;
-};
-
 TYPED_TEST(qr_cuda, any_order_that_the_streams_allow_gives_the_same) {
   using T = TypeParam;
+  using test::late_device;
   using manner = late_device::manner;
   // One block in the other's lookahead, several blocks, blocks that never become panels; columns that are scaled; and faults, whose repair
   // runs while others are updated beside it.
@@ -435,29 +257,31 @@ TYPED_TEST(qr_cuda, any_order_that_the_streams_allow_gives_the_same) {
     fault.seed = 3;
     cases.emplace_back(where == inject::site::qr_product ? &wide : &square, fault);
   }
-  for (const auto& [A, fault] : cases) {
-    const auto run = [&, A = A, fault = fault] {
-      const inject::plan faults(fault ? std::vector<inject::request>{*fault} : std::vector<inject::request>{});
-      return factor_on(backend::cuda, *A, fault ? &faults : nullptr);
-    };
-    const factored<T> expected = run();
-    std::vector<std::pair<manner, std::uint64_t>> orders = {
-        {manner::others_first, 1}, {manner::awaited_first, 1}, {manner::any, 1}, {manner::any, 2}};
-    if (test::sampled()) orders.resize(2);
-    for (const auto& [how, seed] : orders) {
-      const device_for_a_test here(std::make_shared<late_device>(std::make_shared<simt::emulated_device>(), how, seed));
-      const factored<T> made = run();
-      SCOPED_TRACE(std::to_string(A->rows()) + " × " + std::to_string(A->columns()) +
-                   (fault ? " " + std::string(inject::row_of(fault->site).name) : "") + ", manner " +
-                   std::to_string(static_cast<int>(how)));
-      expect_the_same(made, expected);
-      if (!fault) {
-        matrix<T> C = random_matrix<T>(A->rows(), 70, 8), D = C;
-        const auto V = made.F.view().block(0, 0, A->rows(), static_cast<index>(made.tau.size()));
-        (void)ormqr(side::left, transpose::yes, V, made.tau, C.view(), {.backend = backend::cuda});
-        const device_for_a_test plain(std::make_shared<simt::emulated_device>());
-        (void)ormqr(side::left, transpose::yes, V, made.tau, D.view(), {.backend = backend::cuda});
-        EXPECT_EQ(std::memcmp(C.data(), D.data(), C.size() * sizeof(T)), 0);
+  for (const char* scheme : {"block_checksum", "hybrid"}) {
+    for (const auto& [A, fault] : cases) {
+      const auto run = [&, A = A, fault = fault] {
+        const inject::plan faults(fault ? std::vector<inject::request>{*fault} : std::vector<inject::request>{});
+        return factor_on(backend::cuda, *A, fault ? &faults : nullptr, scheme);
+      };
+      const factored<T> expected = run();
+      std::vector<std::pair<manner, std::uint64_t>> orders = {
+          {manner::others_first, 1}, {manner::awaited_first, 1}, {manner::any, 1}, {manner::any, 2}};
+      if (test::sampled()) orders.resize(2);
+      for (const auto& [how, seed] : orders) {
+        const device_for_a_test here(std::make_shared<late_device>(std::make_shared<simt::emulated_device>(), how, seed));
+        const factored<T> made = run();
+        SCOPED_TRACE(std::string(scheme) + " " + std::to_string(A->rows()) + " × " + std::to_string(A->columns()) +
+                     (fault ? " " + std::string(inject::row_of(fault->site).name) : "") + ", manner " +
+                     std::to_string(static_cast<int>(how)));
+        expect_the_same(made, expected);
+        if (!fault) {
+          matrix<T> C = random_matrix<T>(A->rows(), 70, 8), D = C;
+          const auto V = made.F.view().block(0, 0, A->rows(), static_cast<index>(made.tau.size()));
+          (void)ormqr(side::left, transpose::yes, V, made.tau, C.view(), {.backend = backend::cuda});
+          const device_for_a_test plain(std::make_shared<simt::emulated_device>());
+          (void)ormqr(side::left, transpose::yes, V, made.tau, D.view(), {.backend = backend::cuda});
+          EXPECT_EQ(std::memcmp(C.data(), D.data(), C.size() * sizeof(T)), 0);
+        }
       }
     }
   }

@@ -203,12 +203,17 @@ struct names {
 };
 
 #if defined(BALLAST_TEST_QR_ON_CUDA)
-inline const std::vector<const char*> k_schemes = {"block_checksum"};
+inline const std::vector<const char*> k_schemes = {"block_checksum", "qr_update", "hybrid"};
 inline const std::vector<backend> k_backends = {backend::cuda};
+// For long lists of faults: hybrid strikes all of qr_update that is on the device, but the panel, which block_checksum strikes.
+inline std::vector<const char*> struck_schemes() {
+  return test::sampled() ? std::vector<const char*>{"block_checksum", "hybrid"} : k_schemes;
+}
 using settings = testing::Types<setting<float, backend::cuda>, setting<double, backend::cuda>>;
 #else
 inline const std::vector<const char*> k_schemes = {"block_checksum", "qr_update"};
 inline const std::vector<backend> k_backends = {backend::reference, backend::cpu};
+inline std::vector<const char*> struck_schemes() { return k_schemes; }
 using settings = testing::Types<setting<float, backend::reference>, setting<double, backend::reference>, setting<float, backend::cpu>,
                                 setting<double, backend::cpu>>;
 #endif
@@ -284,9 +289,11 @@ inline inject::request fault(inject::site where, inject::model what, std::uint64
   return made;
 }
 
-inline std::vector<inject::site> sites() {
+// Those that a call with this scheme passes.
+inline std::vector<inject::site> sites(std::string_view scheme = "") {
   std::vector<inject::site> all;
   for (const inject::site_row& row : inject::k_sites) {
+    if (row.site == inject::site::qr_transfer && scheme != "hybrid") continue;
     if (row.operation == "qr" || row.operation.empty()) all.push_back(row.site);
   }
   return all;

@@ -76,6 +76,16 @@ static_assert(offsetof(CUlaunchAttribute, id) == offsetof(launch_attribute, id))
 static_assert(offsetof(CUlaunchAttribute, value) == offsetof(launch_attribute, value));
 static_assert(offsetof(CUlaunchAttribute, value.clusterDim.x) == offsetof(launch_attribute, value.cluster[0]));
 static_assert(offsetof(CUlaunchAttribute, value.clusterDim.z) == offsetof(launch_attribute, value.cluster[2]));
+static_assert(CU_MEMORYTYPE_UNIFIED == static_cast<int>(k_any_memory));
+static_assert(sizeof(CUDA_MEMCPY2D) == sizeof(copied_rectangle) && sizeof(CUmemorytype) == sizeof(copied_side::type));
+static_assert(offsetof(CUDA_MEMCPY2D, srcMemoryType) == offsetof(copied_rectangle, from.type));
+static_assert(offsetof(CUDA_MEMCPY2D, srcDevice) == offsetof(copied_rectangle, from.device));
+static_assert(offsetof(CUDA_MEMCPY2D, srcPitch) == offsetof(copied_rectangle, from.pitch));
+static_assert(offsetof(CUDA_MEMCPY2D, dstXInBytes) == offsetof(copied_rectangle, to.x));
+static_assert(offsetof(CUDA_MEMCPY2D, dstDevice) == offsetof(copied_rectangle, to.device));
+static_assert(offsetof(CUDA_MEMCPY2D, dstPitch) == offsetof(copied_rectangle, to.pitch));
+static_assert(offsetof(CUDA_MEMCPY2D, WidthInBytes) == offsetof(copied_rectangle, width));
+static_assert(offsetof(CUDA_MEMCPY2D, Height) == offsetof(copied_rectangle, height));
 static_assert(sizeof(CUlaunchConfig) == sizeof(launch_config));
 static_assert(offsetof(CUlaunchConfig, gridDimX) == offsetof(launch_config, grid[0]));
 static_assert(offsetof(CUlaunchConfig, gridDimZ) == offsetof(launch_config, grid[2]));

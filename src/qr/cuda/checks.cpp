@@ -4,8 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include <ballast/error.hpp>
-
 #include "qr/checkpoint_repair.hpp"
 #include "qr/cuda/factorizer.hpp"
 #include "qr/repair.hpp"
@@ -100,6 +98,15 @@ std::vector<S> device_factorizer<S>::read_block(index b) {
   return made;
 }
 
+template <class S>
+void device_factorizer<S>::write_block(index b, const std::vector<S>& values) {
+  const layout::block& here = shape_[b];
+  const index m = shape_.m;
+  const buffer from = on_.upload(values.data(), m * here.width);
+  copy_columns(column_major<const S>(static_cast<const S*>(from.data()), m, here.width), 0, here.width, A_ + here.first * lda_, lda_,
+               false);
+}
+
 // The numbers of one block come to the host, which places and rebuilds: repair is rare.
 template <class S>
 index device_factorizer<S>::correct_block(index b, bool finished, double threshold, const inject::place& where) {
@@ -128,8 +135,7 @@ index device_factorizer<S>::correct_block(index b, bool finished, double thresho
                                        .threshold = threshold},
                                       on_.run().injector, where);
   if (found < 0) return found;
-  const buffer back = on_.upload(X.data(), m * w);
-  copy_columns(column_major<const S>(static_cast<const S*>(back.data()), m, w), 0, w, A_ + here.first * lda_, lda_, false);
+  write_block(b, X);
   return found;
 }
 
@@ -217,24 +223,25 @@ void device_factorizer<S>::measure_panel(index k, panel_sums* seen) {
   const reflectors<S> h = reflector(k);
   const index w = b.width, m = shape_.m;
   panel_result* const to = panel_results();
-  const double* const tz = judge(k, true, static_cast<double*>(checkpoints_.data()) + 4 * nb() * k, to);
+  const bool checksummed = !shape_.single_group;
+  const double* const tz = judge(k, checksummed, static_cast<double*>(checkpoints_.data()) + 4 * nb() * k, to);
   auto* const seals = static_cast<unsigned long long*>(seals_.data()) + 3 * k;
   on_.device()->zero(seals, sizeof *seals, on_.main());
   hash(T(k), w, w, w, false, seals);
-  seal_r(k, true, seals + 2);
+  if (checksummed) seal_r(k, true, seals + 2);
   double* const squares = numbers(partial_, 2 * slabs(h.rows));
   on_.launch(work::transformed, slabs(h.rows),
              transformed_arguments<S>{.h = h,
                                       .tz = tz,
                                       .y = static_cast<const double*>(carried_.data()) + b.first,
                                       .next = static_cast<double*>(next_.data()) + b.first,
-                                      .c = checksums(b.group) + b.first,
+                                      .c = checksummed ? checksums(b.group) + b.first : nullptr,
                                       .ldc = m,
                                       .d = weights() + b.first,
                                       .ldd = shape_.n,
                                       .head = static_cast<double*>(head_.data()),
                                       .squares = squares});
-  on_.launch(work::norm, 1, norm_arguments{squares, slabs(h.rows), 2, &to->data});
+  if (checksummed) on_.launch(work::norm, 1, norm_arguments{squares, slabs(h.rows), 2, &to->data});
   on_.template fetch<panel_result>(to, 1, [seen](const panel_result* made) {
     *seen = {made->orthogonality, made->orthogonality_threshold, made->reflectors, made->data};
   });
@@ -254,9 +261,10 @@ void device_factorizer<S>::measure_reflectors(index k, panel_sums* seen) {
 template <class S>
 void device_factorizer<S>::accept_panel(index k) {
   const layout::block& b = shape_[k];
-  on_.launch(
-      work::take, 1,
-      take_arguments<S>{static_cast<const double*>(head_.data()), static_cast<int>(b.width), checksums(b.group) + b.first, shape_.m});
+  if (!shape_.single_group)
+    on_.launch(
+        work::take, 1,
+        take_arguments<S>{static_cast<const double*>(head_.data()), static_cast<int>(b.width), checksums(b.group) + b.first, shape_.m});
   on_.copy(static_cast<double*>(carried_.data()) + b.first, static_cast<const double*>(next_.data()) + b.first,
            (shape_.m - b.first) * static_cast<index>(sizeof(double)));
 }
@@ -277,10 +285,11 @@ void device_factorizer<S>::measure_all(block_sums* seen) {
     products({.h = h, .weights = static_cast<const double*>(row_weights_.data()) + shape_[k].first}, sums);
     on_.copy(again + 4 * nb() * k, sums + 4 * h.width, 4 * h.width * static_cast<index>(sizeof(double)));
     hash(T(k), h.width, h.width, h.width, false, now + 3 * k);
+    if (shape_.single_group) continue;
     if (k > 0) seal_r(k, false, now + 3 * k + 1);
     seal_r(k, true, now + 3 * k + 2);
   }
-  const index others = count - panels;
+  const index others = shape_.single_group ? 0 : count - panels;
   double* const ends = numbers(vectors_, panels + others);
   const index last = 4 * shape_[panels - 1].width;
   on_.launch(work::changes, panels,
@@ -310,13 +319,13 @@ void device_factorizer<S>::measure_all(block_sums* seen) {
     for (index k = 0; k < panels; ++k) seen[k].v = made[k];
     for (index b = panels; b < panels + others; ++b) seen[b].rows = made[b];
   });
-  on_.template fetch<unsigned long long>(kept, 6 * panels, [seen, panels](const unsigned long long* made) {
+  on_.template fetch<unsigned long long>(kept, 6 * panels, [seen, panels, single = shape_.single_group](const unsigned long long* made) {
     for (index k = 0; k < panels; ++k) {
       const auto changed = [&](index which) { return made[3 * k + which] != made[3 * (panels + k) + which]; };
       constexpr double odd = std::numeric_limits<double>::quiet_NaN();
       seen[k].t = changed(0) ? odd : 0;
       // The first panel has no rows above it.
-      seen[k].rows = (k > 0 && changed(1)) || changed(2) ? odd : 0;
+      seen[k].rows = !single && ((k > 0 && changed(1)) || changed(2)) ? odd : 0;
     }
   });
   // Tau must still be T's diagonal.
@@ -346,8 +355,7 @@ bool device_factorizer<S>::repair_v(index k, index* column) {
   for (index l = 0; l < w; ++l) {
     if (!repair.column(V.data() + l * m, b.first + l, kept.data() + l, now.data() + l, w, column)) return false;
   }
-  const buffer back = on_.upload(V.data(), m * w);
-  copy_columns(column_major<const S>(static_cast<const S*>(back.data()), m, w), 0, w, A_ + b.first * lda_, lda_, false);
+  write_block(k, V);
   return true;
 }
 
@@ -376,16 +384,6 @@ void device_factorizer<S>::measure_certificate(double* residual) {
   double* const norm = numbers(sums_, 1);
   on_.launch(work::norm, 1, norm_arguments{squares, slabs(m), 1, norm});
   on_.template fetch<double>(norm, 1, [residual](const double* made) { *residual = *made; });
-}
-
-template <class S>
-void device_factorizer<S>::measure_matrix(matrix_sums*) {
-  throw unsupported_error("qr_update: expected a host backend, got cuda");
-}
-
-template <class S>
-void device_factorizer<S>::recover_column(index) {
-  throw unsupported_error("qr_update: expected a host backend, got cuda");
 }
 
 template class device_factorizer<float>;

@@ -8,6 +8,7 @@
 #include "cuda/device_staging.hpp"
 #include "qr/cuda/applier.hpp"
 #include "qr/cuda/factorizer.hpp"
+#include "qr/cuda/hybrid.hpp"
 
 namespace ballast::qr::cuda {
 
@@ -77,6 +78,7 @@ class device_engine final : public engine<S> {
 
   std::unique_ptr<factorizer<S>> make_factorizer(const layout& shape, const matrix_view<S>& A, S* tau,
                                                  const matrix_view<const S>& source) override {
+    if (on_.run().hybrid) return std::make_unique<hybrid_factorizer<S>>(on_, shape, A, tau, source);
     return std::make_unique<device_factorizer<S>>(on_, shape, A, tau, source);
   }
 

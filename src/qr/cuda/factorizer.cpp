@@ -133,28 +133,29 @@ void device_factorizer<S>::encode(const double* weights, bool keep, double* squa
     }
   }
   const matrix_view<const S> from = source_.data != nullptr ? source_ : column_major<const S>(A_, m, n, lda_);
-  weigh_arguments<S> given{.X = from.data,
-                           .row_stride = from.row_stride,
-                           .column_stride = from.column_stride,
-                           .shifts = source_.data != nullptr ? shifts() : nullptr,
-                           .rows = m,
-                           .blocks = blocks(),
-                           .first_block = 0,
-                           .chunks = static_cast<int>(groups),
-                           .r = false,
-                           .z = this->weights(),
-                           .ldz = n,
-                           .count = 2,
-                           .ldi = m,
-                           .to_column = static_cast<S*>(C_.data())};
-  on_.launch(work::weigh, slabs(m) * groups, given);
-  given.z += 2 * n;
-  given.count = 1;
-  given.to_column = nullptr;
-  given.to = numbers(parts_, m * groups);
-  on_.launch(work::weigh, slabs(m) * groups, given);
-  on_.launch(work::combine, slabs(m),
-             combine_arguments{given.to, static_cast<int>(groups), m, nullptr, static_cast<double*>(product_.data()), nullptr});
+  const int* const scaled_by = source_.data != nullptr ? shifts() : nullptr;
+  if (shape_.single_group) {
+    double* const y = numbers(vectors_, 2 * m);
+    for (index q = 0; q < 2; ++q) weigh_matrix(from, scaled_by, false, q, y + q * m);
+    on_.launch(work::take, 1, take_arguments<S>{y, static_cast<int>(m), static_cast<S*>(C_.data()), m});
+  } else {
+    on_.launch(work::weigh, slabs(m) * groups,
+               weigh_arguments<S>{.X = from.data,
+                                  .row_stride = from.row_stride,
+                                  .column_stride = from.column_stride,
+                                  .shifts = scaled_by,
+                                  .rows = m,
+                                  .blocks = blocks(),
+                                  .first_block = 0,
+                                  .chunks = static_cast<int>(groups),
+                                  .r = false,
+                                  .z = this->weights(),
+                                  .ldz = n,
+                                  .count = 2,
+                                  .ldi = m,
+                                  .to_column = static_cast<S*>(C_.data())});
+  }
+  weigh_matrix(from, scaled_by, false, 2, static_cast<double*>(product_.data()));
   if (keep) keep_source();
   const index columns = 2 * groups + 1;
   if (results_.bytes() < columns * static_cast<index>(sizeof(column_result))) results_ = on_.template allocate_of<column_result>(columns);
@@ -172,10 +173,34 @@ void device_factorizer<S>::encode(const double* weights, bool keep, double* squa
   });
 }
 
+// to = X times the weights of column `weight`; `r`: of what lies in X's place, R alone.
+template <class S>
+void device_factorizer<S>::weigh_matrix(const matrix_view<const S>& X, const int* shifts, bool r, index weight, double* to) {
+  const index m = shape_.m, count = shape_.count();
+  double* const parts = numbers(parts_, core::checked_product(m, count));
+  on_.launch(work::weigh, slabs(m) * count,
+             weigh_arguments<S>{.X = X.data,
+                                .row_stride = X.row_stride,
+                                .column_stride = X.column_stride,
+                                .shifts = shifts,
+                                .rows = m,
+                                .blocks = blocks(),
+                                .first_block = 0,
+                                .chunks = static_cast<int>(count),
+                                .r = r,
+                                .z = weights() + weight * shape_.n,
+                                .ldz = shape_.n,
+                                .count = 1,
+                                .ldi = m,
+                                .to = parts});
+  on_.launch(work::combine, slabs(m), combine_arguments{parts, static_cast<int>(count), m, nullptr, to, nullptr});
+}
+
 template <class S>
 void device_factorizer<S>::reload(index b) {
   const layout::block& here = shape_[b];
   copy_columns(source_, here.first, here.width, A_ + here.first * lda_, lda_, true);
+  if (shape_.single_group) return;
   on_.launch(work::weigh, slabs(shape_.m),
              weigh_arguments<S>{.X = source_.data,
                                 .row_stride = source_.row_stride,
@@ -215,7 +240,7 @@ void device_factorizer<S>::begin_pass() {
 
 template <class S>
 void device_factorizer<S>::begin_panel(index k) {
-  if (checked()) on_.strike(site::qr_checksum, {k, shape_.count(), 0, 1}, checksums(shape_[k].group), 2 * shape_.m);
+  if (checked() && !shape_.single_group) on_.strike(site::qr_checksum, {k, shape_.count(), 0, 1}, checksums(shape_[k].group), 2 * shape_.m);
 }
 
 // Parts of k_inner columns, each by one launch; products apply it to the columns behind it.
@@ -330,7 +355,7 @@ void device_factorizer<S>::update(index k, index b) {
     V = made;
   }
   S* const W = static_cast<S*>(W_[0].data());
-  update_checksums(k, V, b, b + 1, W, on_.main());
+  if (!shape_.single_group) update_checksums(k, V, b, b + 1, W, on_.main());
   const span all = section_of(k, b);
   if (all.width == here.width) {
     apply(k, V, all, A_ + row + here.first * lda_, lda_, W, on_.main(), {b, 1});
@@ -369,7 +394,7 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
     while (b < count && shape_[b].first < all.first + all.width) ++b;
     apply(k, V, all, A_ + row + all.first * lda_, lda_, W, on_.beside(), {begin, b - begin});
   }
-  update_checksums(k, V, first, count, W, on_.beside());
+  update_checksums(k, V, shape_.single_group ? 0 : first, shape_.single_group ? 1 : count, W, on_.beside());
   for (index b = first; b < count; ++b) strike_updated(k, b, on_.beside());
   ahead();
 }

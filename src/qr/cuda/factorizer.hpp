@@ -12,7 +12,7 @@
 namespace ballast::qr::cuda {
 
 template <class S>
-class device_factorizer final : public factorizer<S> {
+class device_factorizer : public factorizer<S> {
  public:
   device_factorizer(session<S>& on, const layout& shape, const matrix_view<S>& A, S* tau, const matrix_view<const S>& source);
 
@@ -48,10 +48,12 @@ class device_factorizer final : public factorizer<S> {
   void measure_all(block_sums* seen) override;
   bool repair_v(index k, index* column) override;
   void measure_certificate(double* residual) override;
+
+  // recovery.cpp
   void measure_matrix(matrix_sums* seen) override;
   void recover_column(index j) override;
 
- private:
+ protected:
   using buffer = ballast::cuda::device_buffer;
   using stream = ballast::cuda::stream;
 
@@ -70,9 +72,11 @@ class device_factorizer final : public factorizer<S> {
   const int* shifts() const { return static_cast<const int*>(shifts_.data()); }
   index nb() const { return shape_.panel_width; }
   block_list blocks() const { return {shape_.steps, shape_.n, static_cast<int>(nb())}; }
+  void weigh_matrix(const matrix_view<const S>& X, const int* shifts, bool r, index weight, double* to);
   void scan_columns(const S* X, index ld, index rows, index columns, bool upper, column_size* sizes);
   void copy_columns(const matrix_view<const S>& from, index first, index width, S* to, index ld, bool scaled);
-  void keep_source();
+  // A copy of the input, where the caller has none: on the device.
+  virtual void keep_source();
   void form_v(index k, S* to, stream on);
   span section_of(index k, index b) const;
   void apply(index k, const S* V, span columns, S* C, index ldc, S* W, stream on, span struck);
@@ -90,6 +94,13 @@ class device_factorizer final : public factorizer<S> {
   void weigh_block(index b, bool finished, const S* init, const double* from, int count, index first_weight, double* y, double* norm);
   double* numbers(buffer& of, index count);
   std::vector<S> read_block(index b);
+  void write_block(index b, const std::vector<S>& values);
+
+  // recovery.cpp
+  struct turned;
+  turned split_column(index j);
+  void rotate_back(index j, turned& work);
+  void reflectors_of(turned& work);
 
   session<S>& on_;
   const layout& shape_;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include "qr/cuda/recovery_kernels.hpp"
+
 namespace ballast::qr::cuda {
 
 namespace {
@@ -159,6 +161,8 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
   };
   add(kernel_names<float>::all(on, false));
   add(kernel_names<double>::all(on, false));
+  add(recovery_names<float>::all(on));
+  add(recovery_names<double>::all(on));
   return made;
 }
 

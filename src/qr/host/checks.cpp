@@ -206,7 +206,7 @@ std::vector<double> blocked_factorizer<S>::panel_products(index k, const std::ve
     }
     double* const sums = partial.data() + task * size;
     kernels_.dot(part.rows, w, part.X, part.ld, vectors, y.data(), part.rows, sums, w);
-    checkpoint_slab(k, part, sums + 4 * w);
+    checkpoint_slab(kernels_, w, part, row_weights_.data() + b.first, sums + 4 * w);
     for (index i = 0; i < part.rows; ++i) sums[8 * w] += p[i] * p[i];
   });
   std::vector<double> z(at(size), 0.0);

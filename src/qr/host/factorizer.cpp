@@ -236,11 +236,7 @@ block_reflector<S> blocked_factorizer<S>::reflector(index k) const {
 template <class S>
 void blocked_factorizer<S>::copy_v1(index k) {
   const layout::block& b = shape_[k];
-  S* const V1 = v1(k);
-  const S* const a = A_ + b.first + b.first * lda_;
-  for (index j = 0; j < b.width; ++j) {
-    for (index i = 0; i < b.width; ++i) V1[i + j * b.width] = i < j ? S(0) : i == j ? S(1) : a[i + j * lda_];
-  }
+  copy_triangle(b.width, A_ + b.first + b.first * lda_, lda_, v1(k));
 }
 
 template <class S>

@@ -82,8 +82,6 @@ class blocked_factorizer final : public factorizer<S> {
   const S* t(index k) const { return T_.data() + k * shape_.panel_width * shape_.panel_width; }
 
   // The checkpoint of V.
-  void checkpoint_slab(index k, const slab<S>& part, double* sums) const;
-  void checkpoint(index k, std::vector<double>& sums) const;
   double change_of_v(index k, std::vector<double>& sums);
   double change_of_t(index k) const;
   std::uint64_t seal_of_r(index k, index top, index rows) const;

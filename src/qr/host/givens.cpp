@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "qr/host/factorizer.hpp"
+#include "qr/reconstruct.hpp"
 
 namespace ballast::qr::host {
 
@@ -128,18 +129,7 @@ void blocked_factorizer<S>::reflectors_of(turned& work, std::vector<S>& sign) {
   for (index p = 0; p < shape_.panels; ++p) {
     const layout::block& b = shape_[p];
     const index end = b.first + b.width;
-    for (index c = b.first; c < end; ++c) {
-      S* const a = Q + c * m;
-      S& chosen = sign[static_cast<std::size_t>(c)];
-      chosen = a[c] > 0 ? S(-1) : S(1);
-      a[c] -= chosen;
-      tau_[c] = -chosen * a[c];
-      for (index i = c + 1; i < m; ++i) a[i] /= a[c];
-      for (index l = c + 1; l < end; ++l) {
-        S* const t = Q + l * m;
-        for (index i = c + 1; i < m; ++i) t[i] -= a[i] * t[c];
-      }
-    }
+    factor_signed(m - b.first, b.width, Q + b.first * (m + 1), m, sign.data() + b.first, tau_ + b.first);
     for (index l = end; l < k; ++l) {  // U12
       S* const t = Q + l * m;
       for (index c = b.first; c < end; ++c) {

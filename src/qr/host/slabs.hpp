@@ -1,4 +1,4 @@
-// Slabs of rows of V, and a block reflector applied to a few columns by sums over them.
+// A block reflector applied to a few columns by sums over slabs of V.
 // Layer: backend (host), over kernels<S>.
 #pragma once
 
@@ -8,31 +8,9 @@
 #include "core/parallel.hpp"
 #include "qr/contract.hpp"
 #include "qr/kernels.hpp"
+#include "qr/slabs.hpp"
 
 namespace ballast::qr::host {
-
-// Fixed, so that sums do not depend on the threads; a slab stays in a core's cache while several sums pass over it.
-inline constexpr index k_slab_rows = 1024;
-
-// Rows top … top + rows − 1 of V: V1, or k_slab_rows rows of V2.
-template <class S>
-struct slab {
-  index top = 0, rows = 0;
-  const S* X = nullptr;
-  index ld = 0;
-};
-
-template <class S>
-index slabs(const block_reflector<S>& H) {
-  return 1 + (H.rows - H.width + k_slab_rows - 1) / k_slab_rows;
-}
-
-template <class S>
-slab<S> slab_of(const block_reflector<S>& H, index t) {
-  if (t == 0) return {0, H.width, H.V1, H.width};
-  const index top = H.width + (t - 1) * k_slab_rows;
-  return {top, std::min(k_slab_rows, H.rows - top), H.V2 + (top - H.width), H.ldv};
-}
 
 // tz ← T z, or Tᵀ z.
 template <class S>

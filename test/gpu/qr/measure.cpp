@@ -150,18 +150,18 @@ int time(const std::string& token, const time_limit& limit) {
     rival.emplace();
     rival->prepare(m, n, a, scalars);
   }
-  const auto ours = [&](protection level) {
-    const execution how{.backend = backend::cuda, .protection = level, .stream = gpu::stream()};
+  const auto ours = [&](protection level, const char* scheme = "") {
+    const execution how{.backend = backend::cuda, .protection = level, .scheme = scheme, .stream = gpu::stream()};
     const report seen = qr::geqrf(column_major(a, m, n), std::span<T>(scalars, static_cast<std::size_t>(k)), how);
     if (seen.detected == 0) return;
     print_false_alarm(token, describe(seen));
     ++failed;
   };
-  static constexpr std::array names = {"off", "correct", "cusolver", "cusolver 64"};
-  std::array<std::vector<double>, 4> times;
+  static constexpr std::array names = {"off", "correct", "cusolver", "cusolver 64", "hybrid off", "hybrid correct"};
+  std::array<std::vector<double>, names.size()> times;
   for (int round = -1; round < k_rounds && !(round > 0 && limit.over()); ++round) {
     for (std::size_t which = 0; which < names.size(); ++which) {
-      if (which >= 2 && !rival) continue;
+      if ((which == 2 || which == 3) && !rival) continue;
       gpu::copy(A.data(), source.data(), A.bytes());
       gpu::synchronize();
       const time_limit clock(0);
@@ -169,6 +169,8 @@ int time(const std::string& token, const time_limit& limit) {
       if (which == 1) ours(protection::correct);
       if (which == 2) rival->run(m, n, a, scalars);
       if (which == 3) rival->run_64(m, n, a, scalars);
+      if (which == 4) ours(protection::off, "hybrid");
+      if (which == 5) ours(protection::correct, "hybrid");
       gpu::synchronize();
       if (round >= 0) times[which].push_back(-clock.left());
     }

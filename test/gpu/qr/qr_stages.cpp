@@ -5,6 +5,7 @@
 #include "each_case.hpp"
 #include "inject/injector.hpp"
 #include "qr/cuda/kernels.hpp"
+#include "qr/cuda/recovery_kernels.hpp"
 
 namespace ballast::gpu_check {
 namespace factors {
@@ -51,6 +52,9 @@ int record(test::recording_device& on, const settings&) {
     (void)on.load(each);
   for (const ballast::cuda::kernel_request& each : qr::cuda::kernel_names<double>::all(on.about(), inject::active_injector::enabled))
     (void)on.load(each);
+  for (const auto& more : {qr::cuda::recovery_names<float>::all(on.about()), qr::cuda::recovery_names<double>::all(on.about())}) {
+    for (const ballast::cuda::kernel_request& each : more) (void)on.load(each);
+  }
   return 0;
 }
 

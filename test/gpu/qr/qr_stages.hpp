@@ -16,7 +16,8 @@ namespace ballast::gpu_check::factors {
 int verify(const settings& wanted, const time_limit& limit);
 // A few calls of small problems, for compute-sanitizer.
 int sanitize(const settings& wanted, const time_limit& limit);
-// Rows of type "factorization": milliseconds of geqrf in device memory, without protection and with it, and of cuSOLVER's two interfaces.
+// Rows of type "factorization": milliseconds of geqrf in device memory, without protection and with it, of cuSOLVER's two interfaces, and
+// of the scheme hybrid.
 int bench(const settings& wanted, const time_limit& limit);
 
 // What is verified, sanitized and timed: tokens.

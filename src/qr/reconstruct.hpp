@@ -1,0 +1,27 @@
+// Reflectors back from orthonormal columns: LU of Q − diag(sign), whose L is V; tau_j = −sign_j U_jj.
+// Layer: algorithm, backend-free. In host memory.
+// Source: G. Ballard, J. Demmel, L. Grigori, M. Jacquelin, H. D. Nguyen, E. Solomonik, Reconstructing Householder vectors from TSQR, 2014.
+#pragma once
+
+#include <cstdint>
+
+namespace ballast::qr {
+
+// LU without pivots of the `rows` × `width` columns at Q (rows ≥ width), whose first element is on Q's diagonal; `sign` is chosen so that
+// |U_jj| ≥ 1. L (unit diagonal) and U take Q's place.
+template <class S>
+void factor_signed(std::int64_t rows, std::int64_t width, S* Q, std::int64_t ldq, S* sign, S* tau) {
+  for (std::int64_t c = 0; c < width; ++c) {
+    S* const a = Q + c * ldq;
+    sign[c] = a[c] > 0 ? S(-1) : S(1);
+    a[c] -= sign[c];
+    tau[c] = -sign[c] * a[c];
+    for (std::int64_t i = c + 1; i < rows; ++i) a[i] /= a[c];
+    for (std::int64_t l = c + 1; l < width; ++l) {
+      S* const t = Q + l * ldq;
+      for (std::int64_t i = c + 1; i < rows; ++i) t[i] -= a[i] * t[c];
+    }
+  }
+}
+
+}  // namespace ballast::qr
