@@ -31,24 +31,30 @@ struct data {
 template <class T>
 subject make(const qr::problem& wanted, const settings& how) {
   auto held = std::make_shared<data<T>>();
-  held->original = matrix<T>(wanted.m, wanted.n, order::column_major);
+  // A batch as one matrix whose columns are those of all, one behind the other.
+  const std::int64_t count = std::max<std::int64_t>(wanted.batch, 1), rank = std::min(wanted.m, wanted.n);
+  held->original = matrix<T>(wanted.m, wanted.n * count, order::column_major);
   held->work = held->original;
-  held->tau.resize(static_cast<std::size_t>(std::min(wanted.m, wanted.n)));
+  held->tau.resize(static_cast<std::size_t>(rank * count));
   std::mt19937 random(1);
   std::normal_distribution<T> normal;
   for (std::size_t i = 0; i < held->original.size(); ++i) held->original.data()[i] = normal(random);
 
   subject made;
   made.token = qr::to_token(wanted);
-  made.unit = "factorization";
+  made.unit = wanted.batch > 0 ? "batch" : "factorization";
   const double m = static_cast<double>(wanted.m), n = static_cast<double>(wanted.n);
-  made.flops = m >= n ? 2 * n * n * (m - n / 3) : 2 * m * m * (n - m / 3);
+  made.flops = static_cast<double>(count) * (m >= n ? 2 * n * n * (m - n / 3) : 2 * m * m * (n - m / 3));
   for (const auto level : {protection::off, protection::correct}) {
     made.variants.push_back({std::string(to_string(level)), [=] {
                                held->work = held->original;
+                               const execution ours{.backend = how.backend, .threads = how.threads, .protection = level};
                                return seconds_of([&] {
-                                 (void)qr::geqrf(held->work.view(), held->tau,
-                                                 {.backend = how.backend, .threads = how.threads, .protection = level});
+                                 if (wanted.batch > 0) {
+                                   (void)qr::geqrf(batch_of(column_major(held->work.data(), wanted.m, wanted.n), count), held->tau, ours);
+                                 } else {
+                                   (void)qr::geqrf(held->work.view(), held->tau, ours);
+                                 }
                                });
                              }});
   }
@@ -63,8 +69,9 @@ subject make(const qr::problem& wanted, const settings& how) {
                                openblas_set_num_threads(how.threads);
                                int status = 0;
                                return seconds_of([&] {
-                                 geqrf(im, in, held->work.data(), held->tau.data(), held->lapack_work.data(),
-                                       static_cast<int>(held->lapack_work.size()), &status);
+                                 for (std::int64_t b = 0; b < count; ++b)
+                                   geqrf(im, in, held->work.data() + b * wanted.m * wanted.n, held->tau.data() + b * rank,
+                                         held->lapack_work.data(), static_cast<int>(held->lapack_work.size()), &status);
                                });
                              }});
   }

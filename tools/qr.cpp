@@ -76,6 +76,36 @@ std::vector<long double> random_vector(std::mt19937_64& random, std::int64_t siz
   return made;
 }
 
+struct errors {
+  long double residual = 0, orthogonality = 0;
+
+  // Estimates by random vectors w: ‖A w − Q (R w)‖ / (‖A‖_F ‖w‖) and ‖Qᵀ(Q z) − z‖ / ‖z‖, the largest of a few.
+  template <class T>
+  void add(const matrix_view<const T>& a, const matrix_view<const T>& q, const matrix_view<const T>& r, std::mt19937_64& random,
+           int probes) {
+    const long double size = frobenius(a);
+    for (int probe = 0; probe < probes; ++probe) {
+      const auto w = random_vector(random, a.columns);
+      auto difference = times(a, w);
+      const auto product = times(q, times(r, w));
+      for (std::size_t i = 0; i < difference.size(); ++i) difference[i] -= product[i];
+      const long double own = size > 0 ? norm(difference) / (size * norm(w)) : norm(difference);
+      const auto z = random_vector(random, q.columns);
+      auto back = times(q.transposed(), times(q, z));
+      for (std::size_t i = 0; i < back.size(); ++i) back[i] -= z[i];
+      const long double off = norm(back) / norm(z);
+      if (!(own <= residual)) residual = own;  // so that NaN stays
+      if (!(off <= orthogonality)) orthogonality = off;
+    }
+  }
+  nlohmann::ordered_json json() const {
+    return {{"residual", json_number(static_cast<double>(residual))}, {"orthogonality", json_number(static_cast<double>(orthogonality))}};
+  }
+  std::string line() const {
+    return fmt::format("‖A − QR‖/‖A‖ ≈ {:.3g}, ‖QᵀQ − I‖ ≈ {:.3g}", static_cast<double>(residual), static_cast<double>(orthogonality));
+  }
+};
+
 template <class T>
 int run_qr(const qr_options& wanted, array read) {
   invocation work(wanted, "qr");
@@ -92,29 +122,83 @@ int run_qr(const qr_options& wanted, array read) {
     std::copy_n(factors.storage.data(), Q.size(), Q.data());
     if (work.add(qr::orgqr(Q.view(), factors.tau, work.how()))) {
       const matrix<T> R = factors.r();
-      // Estimates by random vectors w: ‖A w − Q (R w)‖ / (‖A‖_F ‖w‖) and ‖Qᵀ(Q z) − z‖ / ‖z‖, the largest of a few.
+      errors found;
       std::mt19937_64 random(1);
-      const auto a = std::as_const(A).view();
-      const auto q = std::as_const(Q).view();
-      const long double size = frobenius(a);
-      long double residual = 0, orthogonality = 0;
-      for (int probe = 0; probe < k_probes; ++probe) {
-        const auto w = random_vector(random, A.columns());
-        auto difference = times(a, w);
-        const auto product = times(q, times(R.view(), w));
-        for (std::size_t i = 0; i < difference.size(); ++i) difference[i] -= product[i];
-        const long double r = size > 0 ? norm(difference) / (size * norm(w)) : norm(difference);
-        const auto z = random_vector(random, rank);
-        auto back = times(q.transposed(), times(q, z));
-        for (std::size_t i = 0; i < back.size(); ++i) back[i] -= z[i];
-        const long double o = norm(back) / norm(z);
-        if (!(r <= residual)) residual = r;  // so that NaN stays
-        if (!(o <= orthogonality)) orthogonality = o;
+      found.add(std::as_const(A).view(), std::as_const(Q).view(), R.view(), random, k_probes);
+      results = found.json();
+      lines.push_back(found.line());
+      if (!wanted.q.empty()) work.write(wanted.q, array_of(Q));
+      if (!wanted.r.empty()) work.write(wanted.r, array_of(R));
+    }
+  }
+  return work.finish(results, lines);
+}
+
+// Batches: what was read as `count` matrices, batch × m × n; each is column-major here, one behind the other.
+template <class T>
+struct matrices {
+  std::int64_t count = 0, rows = 0, columns = 0;
+  std::vector<T> values;
+
+  matrices(std::int64_t many, std::int64_t m, std::int64_t n)
+      : count(many), rows(m), columns(n), values(static_cast<std::size_t>(many * m * n)) {}
+  matrix_batch_view<T> view() { return batch_of(column_major(values.data(), rows, columns), count); }
+  matrix_batch_view<const T> view() const { return batch_of(column_major(values.data(), rows, columns), count); }
+};
+
+template <class T>
+matrices<T> matrices_of(array read, const std::string& file) {
+  if (read.is_complex()) throw invalid_argument_error(fmt::format("{}: expected real values, got complex ones", printable(file)));
+  if (read.shape.size() != 3 || read.size() == 0)
+    throw invalid_argument_error(
+        fmt::format("{}: expected matrices with elements (3 axes), got shape {}", printable(file), to_string(read.shape)));
+  matrices<T> made(read.shape[0], read.shape[1], read.shape[2]);
+  const auto strides = read.strides();
+  const std::vector<T> values = std::move(read).as<T>();
+  const matrix_batch_view<const T> from{values.data(), made.count, made.rows, made.columns, strides[1], strides[2], strides[0]};
+  const matrix_batch_view<T> to = made.view();
+  for (std::int64_t b = 0; b < made.count; ++b)
+    for (std::int64_t j = 0; j < made.columns; ++j)
+      for (std::int64_t i = 0; i < made.rows; ++i) to[b](i, j) = from[b](i, j);
+  return made;
+}
+
+template <class T>
+array array_of(const matrices<T>& value) {
+  array made{{value.count, value.rows, value.columns}, false, std::vector<T>(value.values.size())};
+  T* to = std::get<std::vector<T>>(made.values).data();
+  const matrix_batch_view<const T> from = value.view();
+  for (std::int64_t b = 0; b < value.count; ++b)
+    for (std::int64_t i = 0; i < value.rows; ++i)
+      for (std::int64_t j = 0; j < value.columns; ++j) *to++ = from[b](i, j);
+  return made;
+}
+
+template <class T>
+int run_qr_batch(const qr_options& wanted, array read) {
+  invocation work(wanted, "qr");
+  if (!wanted.q.empty()) work.reserve(wanted.q, 3);
+  if (!wanted.r.empty()) work.reserve(wanted.r, 3);
+  const matrices<T> A = matrices_of<T>(std::move(read), wanted.input);
+  const std::int64_t m = A.rows, n = A.columns, rank = std::min(m, n);
+  matrices<T> F = A;
+  std::vector<T> tau(static_cast<std::size_t>(rank * A.count));
+  nlohmann::ordered_json results;
+  std::vector<std::string> lines;
+  if (work.add(qr::geqrf(F.view(), tau, work.how()))) {
+    matrices<T> Q(A.count, m, rank), R(A.count, rank, n);
+    for (std::int64_t b = 0; b < A.count; ++b) {
+      for (std::int64_t j = 0; j < n; ++j) {
+        for (std::int64_t i = 0; i < m && j < rank; ++i) Q.view()[b](i, j) = F.view()[b](i, j);
+        for (std::int64_t i = 0; i <= std::min(j, rank - 1); ++i) R.view()[b](i, j) = F.view()[b](i, j);
       }
-      results = {{"residual", json_number(static_cast<double>(residual))},
-                 {"orthogonality", json_number(static_cast<double>(orthogonality))}};
-      lines.push_back(
-          fmt::format("‖A − QR‖/‖A‖ ≈ {:.3g}, ‖QᵀQ − I‖ ≈ {:.3g}", static_cast<double>(residual), static_cast<double>(orthogonality)));
+    }
+    if (work.add(qr::orgqr(Q.view(), tau, work.how()))) {
+      errors found;
+      std::mt19937_64 random(1);
+      for (std::int64_t b = 0; b < A.count; ++b) found.add(A.view()[b], std::as_const(Q).view()[b], std::as_const(R).view()[b], random, 1);
+      results = found.json();
+      lines.push_back(found.line() + ", the largest of all matrices");
       if (!wanted.q.empty()) work.write(wanted.q, array_of(Q));
       if (!wanted.r.empty()) work.write(wanted.r, array_of(R));
     }
@@ -168,6 +252,44 @@ int run_lstsq(const lstsq_options& wanted, array read_a, array read_b) {
   return work.finish(results, lines);
 }
 
+template <class T>
+int run_lstsq_batch(const lstsq_options& wanted, array read_a, array read_b) {
+  invocation work(wanted, "lstsq");
+  if (!wanted.x.empty()) work.reserve(wanted.x, 3);
+  const matrices<T> A = matrices_of<T>(std::move(read_a), wanted.a), B = matrices_of<T>(std::move(read_b), wanted.b);
+  if (A.count != B.count || A.rows != B.rows)
+    throw invalid_argument_error(fmt::format("expected {} ({} matrices of {} rows) and {} to have as many, got {} of {}",
+                                             printable(wanted.a), A.count, A.rows, printable(wanted.b), B.count, B.rows));
+  const std::int64_t m = A.rows, n = A.columns, p = B.columns;
+  matrices<T> factored = A, solution(A.count, std::max(m, n), p), X(A.count, n, p);
+  for (std::int64_t b = 0; b < A.count; ++b)
+    for (std::int64_t j = 0; j < p; ++j)
+      for (std::int64_t i = 0; i < m; ++i) solution.view()[b](i, j) = B.view()[b](i, j);
+  nlohmann::ordered_json results;
+  std::vector<std::string> lines;
+  if (work.add(qr::gels(factored.view(), solution.view(), work.how()))) {
+    nlohmann::ordered_json norms = nlohmann::ordered_json::array();
+    long double most = 0;
+    for (std::int64_t b = 0; b < A.count; ++b) {
+      nlohmann::ordered_json own = nlohmann::ordered_json::array();
+      for (std::int64_t j = 0; j < p; ++j) {
+        std::vector<long double> x(static_cast<std::size_t>(n));
+        for (std::int64_t i = 0; i < n; ++i) x[static_cast<std::size_t>(i)] = X.view()[b](i, j) = solution.view()[b](i, j);
+        auto difference = times(A.view()[b], x);
+        for (std::int64_t i = 0; i < m; ++i) difference[static_cast<std::size_t>(i)] -= static_cast<long double>(B.view()[b](i, j));
+        const long double size = norm(difference);
+        if (!(size <= most)) most = size;
+        own.push_back(json_number(static_cast<double>(size)));
+      }
+      norms.push_back(std::move(own));
+    }
+    lines.push_back(fmt::format("‖A x − b‖ ≤ {:.10g} for each of {} matrices", static_cast<double>(most), A.count));
+    if (A.count * p <= 10000) results = {{"residual", norms}};  // for each matrix a list for each right-hand side
+    if (!wanted.x.empty()) work.write(wanted.x, array_of(X));
+  }
+  return work.finish(results, lines);
+}
+
 constexpr const char* k_schemes =
     "Schemes: block_checksum (default), qr_update (one pair of checksum columns, recovery by QR update), hybrid (the same on a GPU with "
     "its\n"
@@ -177,15 +299,18 @@ constexpr const char* k_schemes =
 
 void add_qr(CLI::App& app, action_function& selected) {
   auto wanted = std::make_shared<qr_options>();
-  CLI::App* command = app.add_subcommand("qr", "Factor INPUT (m × n) into Q R");
+  CLI::App* command = app.add_subcommand("qr", "Factor INPUT (m × n, or a batch × m × n) into Q R");
   command->add_option("INPUT", wanted->input, ".npy or .csv, real")->required();
-  command->add_option("--q", wanted->q, "write Q, m × min(m, n)");
-  command->add_option("--r", wanted->r, "write R, min(m, n) × n");
+  command->add_option("--q", wanted->q, "write Q, m × min(m, n), or one for each of a batch (.npy)");
+  command->add_option("--r", wanted->r, "write R, min(m, n) × n, or one for each of a batch (.npy)");
   wanted->add_to(*command);
   command->footer(k_schemes);
   command->callback([wanted, &selected] {
     selected = [wanted] {
       array read = read_array(wanted->input);
+      if (read.shape.size() == 3)
+        return wanted->precision_for(read.is_double()) == precision::f32 ? run_qr_batch<float>(*wanted, std::move(read))
+                                                                         : run_qr_batch<double>(*wanted, std::move(read));
       return wanted->precision_for(read.is_double()) == precision::f32 ? run_qr<float>(*wanted, std::move(read))
                                                                        : run_qr<double>(*wanted, std::move(read));
     };
@@ -196,14 +321,18 @@ void add_lstsq(CLI::App& app, action_function& selected) {
   auto wanted = std::make_shared<lstsq_options>();
   CLI::App* command =
       app.add_subcommand("lstsq", "Solve min ‖B − A X‖ by columns (m ≥ n), or find the X of least norm with A X = B (m < n)");
-  command->add_option("A", wanted->a, ".npy or .csv, m × n")->required();
-  command->add_option("B", wanted->b, ".npy or .csv, m × right-hand sides")->required();
-  command->add_option("-o,--output", wanted->x, "write X, n × right-hand sides");
+  command->add_option("A", wanted->a, ".npy or .csv, m × n, or a batch × m × n")->required();
+  command->add_option("B", wanted->b, ".npy or .csv, m × right-hand sides, or a batch of them")->required();
+  command->add_option("-o,--output", wanted->x, "write X, n × right-hand sides, or one for each of a batch (.npy)");
   wanted->add_to(*command);
   command->footer(k_schemes);
   command->callback([wanted, &selected] {
     selected = [wanted] {
       array a = read_array(wanted->a), b = read_array(wanted->b);
+      if (a.shape.size() == 3)
+        return wanted->precision_for(a.is_double() || b.is_double()) == precision::f32
+                   ? run_lstsq_batch<float>(*wanted, std::move(a), std::move(b))
+                   : run_lstsq_batch<double>(*wanted, std::move(a), std::move(b));
       return wanted->precision_for(a.is_double() || b.is_double()) == precision::f32
                  ? run_lstsq<float>(*wanted, std::move(a), std::move(b))
                  : run_lstsq<double>(*wanted, std::move(a), std::move(b));

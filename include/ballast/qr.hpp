@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <ballast/execution.hpp>
+#include <ballast/pending_report.hpp>
 #include <ballast/report.hpp>
 #include <ballast/types.hpp>
 #include <ballast/view.hpp>
@@ -79,12 +80,58 @@ extern template class factors<double>;
 BALLAST_API factors<float> factor(matrix_view<const float> A, const execution& how = {});
 BALLAST_API factors<double> factor(matrix_view<const double> A, const execution& how = {});
 
-// The one-line name of a problem: qr_f64_m4096_n4096.
+// The same for many matrices of one shape at once, A_b = Q_b R_b for b = 0 … count − 1, with the formulas, storage and errors of the
+// functions above. tau: `count` times as many elements, those of a matrix one behind the other, matrix by matrix. Operands do not overlap,
+// nor do the matrices of one; they may interleave (any strides that keep their elements apart within a matrix).
+// Every matrix is verified by itself before it is stored, and computed again from its input if it fails, at most twice. An event's index is
+// the matrix. One that stays wrong (uncorrectable) is not stored under protection::correct, the others are; but orgqr and ormqr on cuda
+// store what they make in parts of 8 to 128 columns, each verified by itself. Covered, up to about the floor of a column of the functions
+// above, for the whole matrix: everything between two readings of the input and the stores, and V, tau and R as they wait for these.
+// Matrices of up to 256 rows and columns are computed side by side, on the host one by each thread, on cuda one by a warp, a block or a
+// cluster of blocks (the latter from compute capability 9.0 on; docs/design/qr-cuda.md). Others go one after the other through the
+// functions above, whose events then have the number of the matrix as index. gels: as its single form, but A holds factors that are not
+// scaled back, and each of its three steps (factor, apply Q, solve) is stored by itself: after an uncorrectable fault A_b and B_b may hold
+// anything. Throws invalid_argument_error, which names the first matrix, if an R has an exact zero on its diagonal; the other matrices are
+// solved, and the X of these hold Inf or NaN.
+BALLAST_API report geqrf(matrix_batch_view<float> A, std::span<float> tau, const execution& how = {});
+BALLAST_API report geqrf(matrix_batch_view<double> A, std::span<double> tau, const execution& how = {});
+BALLAST_API report ormqr(side where, transpose op, matrix_batch_view<const float> A, std::span<const float> tau, matrix_batch_view<float> C,
+                         const execution& how = {});
+BALLAST_API report ormqr(side where, transpose op, matrix_batch_view<const double> A, std::span<const double> tau,
+                         matrix_batch_view<double> C, const execution& how = {});
+BALLAST_API report orgqr(matrix_batch_view<float> A, std::span<const float> tau, const execution& how = {});
+BALLAST_API report orgqr(matrix_batch_view<double> A, std::span<const double> tau, const execution& how = {});
+BALLAST_API report gels(matrix_batch_view<float> A, matrix_batch_view<float> B, const execution& how = {});
+BALLAST_API report gels(matrix_batch_view<double> A, matrix_batch_view<double> B, const execution& how = {});
+
+// The same on the stream of the execution, without waiting: for the cuda backend, matrices of up to 256 rows and columns that its kernels
+// take, and operands in device memory. Can be captured in a CUDA graph once it has run outside of one. Faults, and matrices without full
+// rank, are known when the report is asked for. Throws unsupported_error for other backends and sizes.
+[[nodiscard]] BALLAST_API pending_report enqueue_geqrf(matrix_batch_view<float> A, std::span<float> tau, const execution& how);
+[[nodiscard]] BALLAST_API pending_report enqueue_geqrf(matrix_batch_view<double> A, std::span<double> tau, const execution& how);
+[[nodiscard]] BALLAST_API pending_report enqueue_ormqr(side where, transpose op, matrix_batch_view<const float> A,
+                                                       std::span<const float> tau, matrix_batch_view<float> C, const execution& how);
+[[nodiscard]] BALLAST_API pending_report enqueue_ormqr(side where, transpose op, matrix_batch_view<const double> A,
+                                                       std::span<const double> tau, matrix_batch_view<double> C, const execution& how);
+[[nodiscard]] BALLAST_API pending_report enqueue_orgqr(matrix_batch_view<float> A, std::span<const float> tau, const execution& how);
+[[nodiscard]] BALLAST_API pending_report enqueue_orgqr(matrix_batch_view<double> A, std::span<const double> tau, const execution& how);
+[[nodiscard]] BALLAST_API pending_report enqueue_gels(matrix_batch_view<float> A, matrix_batch_view<float> B, const execution& how);
+[[nodiscard]] BALLAST_API pending_report enqueue_gels(matrix_batch_view<double> A, matrix_batch_view<double> B, const execution& how);
+
+// The one-line name of a problem: qr_f64_m4096_n4096, qr_f64_m64_n64_b1000.
 struct problem {
   ballast::precision precision = ballast::precision::f64;
   std::int64_t m = 0, n = 0;
+  std::int64_t batch = 0;  // how many matrices, for the functions that take many; 0: one, for the others
 };
 BALLAST_API std::string to_token(const problem& value);
 BALLAST_API problem parse_token(std::string_view text);  // invalid_argument_error if it is not one
+
+enum class operation : std::uint8_t { geqrf, ormqr, orgqr, gels };
+
+// Bytes of device memory that such a call on the cuda backend takes from execution::workspace; without a workspace, or with none that is
+// large enough for what it says here, it allocates. `value`: of A. 0 for other backends, and for a problem without a batch: those calls
+// allocate what they need as they go, in stream order. A workspace that is too small is an invalid_argument_error.
+BALLAST_API std::int64_t workspace_bytes(operation what, const problem& value);
 
 }  // namespace ballast::qr

@@ -36,6 +36,38 @@ struct matrix_view {
   constexpr operator matrix_view<const T>() const requires(!std::is_const_v<T>) { return {data, rows, columns, row_stride, column_stride}; }
 };
 
+// `count` matrices of one shape; element (i, j) of matrix b is data[b * stride + i * row_stride + j * column_stride].
+// Does not own. No argument is checked here: the operations check.
+template <class T>
+struct matrix_batch_view {
+  T* data = nullptr;
+  std::int64_t count = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t row_stride = 0;
+  std::int64_t column_stride = 0;
+  std::int64_t stride = 0;
+
+  constexpr matrix_view<T> operator[](std::int64_t b) const { return {data + b * stride, rows, columns, row_stride, column_stride}; }
+
+  // The same block of each matrix.
+  constexpr matrix_batch_view block(std::int64_t i, std::int64_t j, std::int64_t r, std::int64_t c) const {
+    return {data + i * row_stride + j * column_stride, count, r, c, row_stride, column_stride, stride};
+  }
+
+  constexpr matrix_batch_view transposed() const { return {data, count, columns, rows, column_stride, row_stride, stride}; }
+
+  constexpr operator matrix_batch_view<const T>() const requires(!std::is_const_v<T>) {
+    return {data, count, rows, columns, row_stride, column_stride, stride};
+  }
+};
+
+// Matrices one behind the other, each like `first`: column_major(data, m, n) makes that of the first, say.
+template <class T>
+constexpr matrix_batch_view<T> batch_of(const matrix_view<T>& first, std::int64_t count) {
+  return {first.data, count, first.rows, first.columns, first.row_stride, first.column_stride, first.rows * first.columns};
+}
+
 // C order: rows are contiguous.
 template <class T>
 constexpr matrix_view<T> row_major(T* data, std::int64_t rows, std::int64_t columns) {

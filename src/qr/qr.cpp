@@ -441,11 +441,14 @@ matrix<T> factors<T>::solve(matrix_view<const T> B, const execution& how, ballas
 template class factors<float>;
 template class factors<double>;
 
-std::string to_token(const problem& value) { return fmt::format("qr_{}_m{}_n{}", to_string(value.precision), value.m, value.n); }
+std::string to_token(const problem& value) {
+  const std::string one = fmt::format("qr_{}_m{}_n{}", to_string(value.precision), value.m, value.n);
+  return value.batch == 0 ? one : fmt::format("{}_b{}", one, value.batch);
+}
 
 problem parse_token(std::string_view text) {
   const auto refuse = [&] {
-    return invalid_argument_error(fmt::format("token: expected qr_<f32|f64>_m<rows>_n<columns>, got \"{}\"", text));
+    return invalid_argument_error(fmt::format("token: expected qr_<f32|f64>_m<rows>_n<columns>[_b<matrices>], got \"{}\"", text));
   };
   std::string_view rest = text;
   const auto take = [&](std::string_view prefix) {
@@ -469,6 +472,10 @@ problem parse_token(std::string_view text) {
   made.m = number();
   take("_n");
   made.n = number();
+  if (rest.starts_with("_b")) {
+    take("_b");
+    made.batch = number();
+  }
   if (!rest.empty()) throw refuse();
   return made;
 }

@@ -18,7 +18,8 @@ enum weight_stream : std::uint64_t {
   k_checkpoint_stream,
   k_sign_stream,
   k_ratio_stream,
-  k_application_stream  // and those behind it
+  k_application_stream,  // and those behind it
+  k_batch_stream = 12    // and the next one
 };
 
 // In ±[1, 2).

@@ -2,6 +2,7 @@
 // Layer: backend tests.
 #include <cstdio>
 
+#include "qr/cuda/batch_kernels.hpp"
 #include "qr/cuda/kernels.hpp"
 #include "qr/cuda/recovery_kernels.hpp"
 #include "simt/emulated_device.hpp"
@@ -19,5 +20,9 @@ int main() {
     small.shared_per_block = shared;
     print(recovery_names<float>::all(small));
     print(recovery_names<double>::all(small));
+  }
+  for (const bool instrumented : {false, true}) {
+    print(batch_kernels<float>(simt::emulated_capabilities(), instrumented));
+    print(batch_kernels<double>(simt::emulated_capabilities(), instrumented));
   }
 }

@@ -196,6 +196,34 @@ class Qr(WithFolder):
             run("lstsq", self.save("a.npy", A), self.save("b.npy", B), "-o", self.dir / "x.npy")
             np.testing.assert_allclose(np.load(self.dir / "x.npy"), np.linalg.lstsq(A, B, rcond=None)[0], rtol=1e-9, atol=1e-9)
 
+    def test_batches(self):
+        for shape in ((6, 12, 5), (3, 5, 12), (40, 8, 8), (2, 70, 66), (1, 1, 1)):
+            for dtype, tolerance in (("f8", 1e-13), ("f4", 1e-5)):
+                A = self.random.normal(size=shape).astype(dtype)
+                seen = run_json("qr", self.save("a.npy", A), "--q", self.dir / "q.npy", "--r", self.dir / "r.npy")
+                Q, R = np.load(self.dir / "q.npy"), np.load(self.dir / "r.npy")
+                rank = min(shape[1:])
+                self.assertEqual(Q.shape, (*shape[:2], rank))
+                self.assertEqual(R.shape, (shape[0], rank, shape[2]))
+                self.assertEqual(seen["problem"], f"qr_{'f64' if dtype == 'f8' else 'f32'}_m{shape[1]}_n{shape[2]}_b{shape[0]}")
+                for a, q, r in zip(A, Q, R):
+                    self.assertLess(np.linalg.norm(q @ r - a), tolerance * np.linalg.norm(a))
+                    np.testing.assert_array_equal(r, np.triu(r))
+                self.assertLess(seen["residual"], tolerance)
+                self.assertLess(seen["orthogonality"], tolerance)
+        A, B = self.random.normal(size=(5, 9, 4)), self.random.normal(size=(5, 9, 2))
+        seen = run_json("lstsq", self.save("a.npy", A), self.save("b.npy", np.asfortranarray(B)), "-o", self.dir / "x.npy")
+        X = np.load(self.dir / "x.npy")
+        for a, b, x, norms in zip(A, B, X, seen["residual"]):
+            np.testing.assert_allclose(x, np.linalg.lstsq(a, b, rcond=None)[0], rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(norms, np.linalg.norm(a @ x - b, axis=0), rtol=1e-6)
+        run("qr", self.save("a.npy", A), "--q", self.dir / "q.csv", status=2)
+        run("lstsq", self.save("a.npy", A), self.save("b.npy", B[:4]), status=2)
+        run("lstsq", self.save("a.npy", A), self.save("b.npy", B[0]), status=2)
+        struck = run_json("qr", self.save("a.npy", A), "--inject", "site=qr.panel,model=nan,seed=1")
+        self.assertEqual(struck["verdict"], "recomputed")
+        self.assertLess(struck["report"]["events"][0]["index"], 5)
+
     def test_wrong_shapes(self):
         a, b = self.save("a.npy", np.ones((4, 2))), self.save("b.npy", np.ones(5))
         self.assertIn("rows", run("lstsq", a, b, status=2).stderr)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "qr/cuda/batch_kernels.hpp"
 #include "qr/cuda/recovery_kernels.hpp"
 
 namespace ballast::qr::cuda {
@@ -163,6 +164,8 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
   add(kernel_names<double>::all(on, false));
   add(recovery_names<float>::all(on));
   add(recovery_names<double>::all(on));
+  add(batch_kernels<float>(on, false));
+  add(batch_kernels<double>(on, false));
   return made;
 }
 

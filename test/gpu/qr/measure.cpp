@@ -134,6 +134,7 @@ class cusolver {
 template <class T>
 int time(const std::string& token, const time_limit& limit) {
   const qr::problem what = qr::parse_token(token);
+  if (what.batch > 0) return time_batch<T>(token, limit);
   const index m = what.m, n = what.n, k = std::min(m, n);
   int failed = 0;
   const gpu::buffer source(m * n * static_cast<index>(sizeof(T))), A(source.bytes()), tau(k * static_cast<index>(sizeof(T)));

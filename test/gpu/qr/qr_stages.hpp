@@ -17,15 +17,19 @@ int verify(const settings& wanted, const time_limit& limit);
 // A few calls of small problems, for compute-sanitizer.
 int sanitize(const settings& wanted, const time_limit& limit);
 // Rows of type "factorization": milliseconds of geqrf in device memory, without protection and with it, of cuSOLVER's two interfaces, and
-// of the scheme hybrid.
+// of the scheme hybrid; of batches beside cuBLAS's.
 int bench(const settings& wanted, const time_limit& limit);
+
+// The same for a batch, beside cuBLAS's batched geqrf. Returns the failed cases.
+template <class T>
+int time_batch(const std::string& token, const time_limit& limit);
 
 // What is verified, sanitized and timed: tokens.
 std::vector<std::string> verified_set(bool quick);
 std::vector<std::string> sanitized_set();
 std::vector<std::string> timed_set(bool quick);
 
-// m × n numbers in column-major order, nearly normal. The same for the same arguments.
+// m × n numbers in column-major order, nearly normal; of a batch one matrix behind the other. The same for the same arguments.
 template <class T>
 std::vector<T> matrix_of(const qr::problem& what, std::uint64_t seed);
 

@@ -30,7 +30,9 @@ std::vector<double> random_vector(index count, std::uint64_t seed) {
   return made;
 }
 
-// Factors in device memory, read back.
+index count_of(const qr::problem& what) { return std::max<index>(what.batch, 1); }
+
+// Factors in device memory, read back. Of a batch: matrix by matrix.
 template <class T>
 struct factored {
   std::vector<T> F, tau;
@@ -39,13 +41,14 @@ struct factored {
 
 template <class T>
 factored<T> factor(const qr::problem& what, const std::vector<T>& A, const execution& how) {
-  const index k = std::min(what.m, what.n);
+  const index k = std::min(what.m, what.n) * count_of(what);
   factored<T> made{std::vector<T>(A.size()), std::vector<T>(static_cast<std::size_t>(k)), {}};
   const gpu::buffer there(static_cast<index>(A.size() * sizeof(T))), scalars(k * static_cast<index>(sizeof(T)));
   gpu::copy(there.data(), A.data(), there.bytes());
   gpu::synchronize();
-  made.seen = qr::geqrf(column_major(static_cast<T*>(there.data()), what.m, what.n),
-                        std::span<T>(static_cast<T*>(scalars.data()), static_cast<std::size_t>(k)), how);
+  const matrix_view<T> first = column_major(static_cast<T*>(there.data()), what.m, what.n);
+  const std::span<T> tau(static_cast<T*>(scalars.data()), static_cast<std::size_t>(k));
+  made.seen = what.batch > 0 ? qr::geqrf(batch_of(first, what.batch), tau, how) : qr::geqrf(first, tau, how);
   gpu::copy(made.F.data(), there.data(), there.bytes());
   gpu::copy(made.tau.data(), scalars.data(), scalars.bytes());
   gpu::synchronize();
@@ -75,7 +78,7 @@ double norm_of(const std::vector<double>& x) {
 
 // ‖A x − Q R x‖ over ‖A‖_F ‖x‖ √max(m, n) u / √n, and ‖QᵀQ y − y‖ over ‖y‖ √max(m, n) u, for random x and y.
 template <class T>
-std::pair<double, double> errors_of(const qr::problem& what, const std::vector<T>& A, const factored<T>& f) {
+std::pair<double, double> errors_of_one(const qr::problem& what, const std::vector<T>& A, const factored<T>& f) {
   const index m = what.m, n = what.n;
   const std::vector<double> x = random_vector(n, 7);
   std::vector<double> right(static_cast<std::size_t>(m)), made(right);
@@ -101,6 +104,68 @@ std::pair<double, double> errors_of(const qr::problem& what, const std::vector<T
   return {residual, norm_of(z) / (norm_of(y) * unit)};
 }
 
+// The largest of all matrices of a batch.
+template <class T>
+std::pair<double, double> errors_of(const qr::problem& what, const std::vector<T>& A, const factored<T>& f) {
+  if (what.batch == 0) return errors_of_one(what, A, f);
+  std::pair<double, double> worst = {0, 0};
+  const auto part = [&](const std::vector<T>& all, index b) {
+    const index own = static_cast<index>(all.size()) / what.batch;
+    return std::vector<T>(all.begin() + b * own, all.begin() + (b + 1) * own);
+  };
+  for (index b = 0; b < what.batch; ++b) {
+    const auto [residual, orthogonality] = errors_of_one(what, part(A, b), factored<T>{part(f.F, b), part(f.tau, b), {}});
+    if (!(residual <= worst.first)) worst.first = residual;
+    if (!(orthogonality <= worst.second)) worst.second = orthogonality;
+  }
+  return worst;
+}
+
+// Q formed and least squares of a batch on the host: Q's columns are orthonormal, and the residual is orthogonal to A.
+template <class T>
+void batch_accuracy(tally& seen, const std::string& token) {
+  const qr::problem what = qr::parse_token(token);
+  one_case now(seen, "accuracy", token, "orgqr, gels");
+  now.guarded([&] {
+    const std::vector<T> A = matrix_of<T>(what, 3);
+    factored<T> made = factor(what, A, on());
+    std::vector<T> Q = made.F;
+    const matrix_batch_view<T> q = batch_of(column_major(Q.data(), what.m, what.n), what.batch);
+    const report formed = qr::orgqr(q, std::span<const T>(made.tau), on());
+    now.expect(formed.verdict == verdict::clean && formed.detected == 0, "orgqr: a false alarm: " + describe(formed));
+    std::vector<T> G = A, B = matrix_of<T>({what.precision, what.m, 1, what.batch}, 9);
+    const std::vector<T> right = B;
+    const report solved = qr::gels(batch_of(column_major(G.data(), what.m, what.n), what.batch),
+                                   batch_of(column_major(B.data(), what.m, index{1}), what.batch), on());
+    now.expect(solved.verdict == verdict::clean && solved.detected == 0, "gels: a false alarm: " + describe(solved));
+    double off = 0, along = 0;
+    for (index b = 0; b < what.batch; ++b) {
+      const T* const a = A.data() + b * what.m * what.n;
+      for (index j = 0; j < what.n; ++j) {
+        for (index l = 0; l <= j; ++l) {
+          double dot = j == l ? -1 : 0;
+          for (index i = 0; i < what.m; ++i) dot += static_cast<double>(q[b](i, j)) * static_cast<double>(q[b](i, l));
+          off = std::max(off, std::abs(dot));
+        }
+      }
+      std::vector<double> r(right.begin() + b * what.m, right.begin() + (b + 1) * what.m);
+      double largest = 1;
+      for (index j = 0; j < what.n; ++j) {
+        const auto x = static_cast<double>(B[static_cast<std::size_t>(b * what.m + j)]);
+        largest = std::max(largest, std::abs(x));
+        for (index i = 0; i < what.m; ++i) r[static_cast<std::size_t>(i)] -= static_cast<double>(a[i + j * what.m]) * x;
+      }
+      for (index j = 0; j < what.n; ++j) {
+        double sum = 0;
+        for (index i = 0; i < what.m; ++i) sum += r[static_cast<std::size_t>(i)] * static_cast<double>(a[i + j * what.m]);
+        along = std::max(along, std::abs(sum) / largest);
+      }
+    }
+    now.expect(off <= 100 * static_cast<double>(what.m) * k_u<T>, "orgqr: columns are not orthonormal");
+    now.expect(along <= 300 * static_cast<double>(what.m * what.n) * k_u<T>, "gels: the residual is not orthogonal to A");
+  });
+}
+
 constexpr double k_bound = 12;  // of both; clean ones on the cpu backend are below 3
 
 template <class T>
@@ -121,6 +186,7 @@ void accuracy(tally& seen, const std::string& token) {
       now.expect(residual < k_bound && orthogonality < k_bound, "errors above the bound");
     });
   }
+  if (what.batch > 0 && what.m >= what.n) return batch_accuracy<T>(seen, token);
   if (what.m < what.n || what.m > 6000) return;
   one_case now(seen, "accuracy", token, "orgqr, gels");
   now.guarded([&] {
@@ -169,9 +235,10 @@ void clean(tally& seen, const std::string& token, int kind) {
   static constexpr const char* names[] = {"constant", "scaled columns", "graded", "low rank", "zero columns", "subnormal"};
   const qr::problem what = qr::parse_token(token);
   std::vector<T> A = matrix_of<T>(what, 4);
-  for (index j = 0; j < what.n; ++j) {
+  for (index c = 0; c < what.n * count_of(what); ++c) {
+    const index j = c % what.n;
     for (index i = 0; i < what.m; ++i) {
-      T& a = A[static_cast<std::size_t>(i + j * what.m)];
+      T& a = A[static_cast<std::size_t>(i + c * what.m)];
       if (kind == 0) a = T(1.7);
       if (kind == 1) a = std::ldexp(a, static_cast<int>(j * 37 % 121) - 60);
       if (kind == 2) a = std::ldexp(a, -static_cast<int>((i + j) % 100));

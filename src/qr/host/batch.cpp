@@ -1,0 +1,499 @@
+// Batches of small matrices on the host: each by one thread, over the kernels of reference/ or cpu/.
+// Layer: backend (host). See qr/batch.hpp.
+// A tile is computed in scratch memory and compared, before it is stored, with sums that were made from another reading of its input and,
+// for op(Q), another of V: docs/design/qr.md, "Batches".
+#include "qr/batch.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "abft/threshold.hpp"
+#if defined(BALLAST_HAS_CPU)
+#include "core/blas.hpp"
+#endif
+#include "core/aligned_buffer.hpp"
+#include "core/parallel.hpp"
+#include "qr/checks.hpp"
+#include "qr/kernels.hpp"
+#include "qr/random.hpp"
+#include "run/attempt.hpp"
+#include "run/staging.hpp"
+
+namespace ballast::qr::host {
+
+using inject::site;
+
+namespace {
+
+constexpr int k_certificates = 2;
+constexpr index k_panel = 32;
+constexpr index k_task_elements = 1 << 14;  // of the matrices that one task takes
+
+template <class S>
+const kernels<S>& kernels_of([[maybe_unused]] const context& run) {
+#if defined(BALLAST_HAS_CPU)
+  if (run.which != backend::reference) return cpu_kernels<S>();
+#endif
+  return reference_kernels<S>();
+}
+
+double weight(int q, index column) {
+  return random_signed(k_batch_stream + static_cast<std::uint64_t>(q), static_cast<std::uint64_t>(column));
+}
+
+// The first address of a batch and how many elements it spans.
+template <class S>
+std::span<S> whole(const matrix_batch_view<S>& v) {
+  index low = 0, high = 0;
+  for (const index reach : {(v.count - 1) * v.stride, (v.rows - 1) * v.row_stride, (v.columns - 1) * v.column_stride})
+    (reach < 0 ? low : high) += reach;
+  return {v.data + low, static_cast<std::size_t>(high - low + 1)};
+}
+
+// One thread's work on one matrix. A tile has `m` rows, its columns one behind the other.
+template <class S>
+class bench_of_thread {
+ public:
+  bench_of_thread(const context& run, const kernels<S>& with, index m, index n, index reflectors)
+      : run_(run),
+        kernels_(with),
+        m_(m),
+        tile_(m * n),
+        V_(m * std::max<index>(reflectors, 1)),
+        column_(m),
+        tau_(std::max<index>(reflectors, 1)),
+        T_(k_panel * k_panel),
+        V1_(k_panel * k_panel),
+        W_(k_panel * std::max<index>(n, 1)),
+        y_(static_cast<std::size_t>(k_certificates * m)),
+        shift_(static_cast<std::size_t>(n)),
+        exponent_(static_cast<std::size_t>(n)) {}
+
+  void factor(index matrix, index count, const matrix_view<S>& A, S* tau, int slot);
+  void apply(index matrix, index count, const matrix_view<const S>& V, const S* tau, bool transposed, const matrix_view<S>& X, index given,
+             bool identity, int slot);
+  index solve(index matrix, index count, const matrix_view<const S>& U, bool transposed, const matrix_view<S>& X, int slot);
+
+ private:
+  void encode(const matrix_view<const S>& from, index given, bool identity);
+  void load(const matrix_view<const S>& from, index given, bool identity);
+  void store(const matrix_view<S>& to, bool upper_only) const;
+  void update(index first, index width, const S* V, index ldv, bool transposed, index from, index columns, const inject::place& where);
+  void reflect_sums(const S* v, index j, double tau, double* squares);
+  void subtract_column(index rows, index j);
+  abft::finding judge(index matrix, const inject::place& where, index columns, const char* name);
+  std::uint64_t hash(index columns, const S* scalars, index count) const;
+  bool is_protected() const { return run_.how.protection != protection::off; }
+  bool repairs() const { return run_.how.protection == protection::correct; }
+  bool stores(abft::outcome how) const { return !repairs() || abft::stands(how); }
+  static std::size_t at(index i) { return static_cast<std::size_t>(i); }
+
+  const context& run_;
+  const kernels<S>& kernels_;
+  const index m_;
+  core::aligned_buffer<S> tile_, V_, column_, tau_, T_, V1_, W_;
+  std::vector<double> y_;              // what is verified: k_certificates vectors of m
+  std::vector<int> shift_, exponent_;  // columns are worked on as 2^shift · x; exponents by the check's own reading
+  double norm_[k_certificates] = {};   // ‖(w_j 2^−e_j x_j)_j‖_F + ‖Σ w_j 2^−e_j x_j‖
+  bool odd_ = false;                   // Inf or NaN in the input
+};
+
+// y_q ← Σ_j w_qj 2^−e_j x_j.
+template <class S>
+void bench_of_thread<S>::encode(const matrix_view<const S>& from, index given, bool identity) {
+  std::fill(y_.begin(), y_.end(), 0.0);
+  double squares[k_certificates] = {};
+  odd_ = false;
+  const index columns = static_cast<index>(shift_.size());
+  for (index j = 0; j < columns; ++j) {
+    double most = 0, strange = 0;
+    for (index i = 0; i < m_; ++i) {
+      column_[i] = i >= given ? S(0) : identity ? S(i == j) : from(i, j);
+      const double size = std::abs(static_cast<double>(column_[i]));
+      most = size > most ? size : most;
+      strange += size - size;
+    }
+    const bool finite = strange == 0;
+    odd_ |= !finite;
+    const int e = most > 0 && finite ? std::ilogb(most) : 0;
+    exponent_[at(j)] = e;
+    // Two factors: the reciprocal of a subnormal number is none.
+    const double half = std::ldexp(1.0, -e / 2), rest = std::ldexp(1.0, -e - (-e / 2));
+    double w[k_certificates], own = 0;
+    for (int q = 0; q < k_certificates; ++q) w[q] = weight(q, j);
+    double* const y0 = y_.data();
+    double* const y1 = y_.data() + m_;
+    for (index i = 0; i < m_; ++i) {
+      const double value = static_cast<double>(column_[i]) * half * rest;
+      y0[i] += w[0] * value;
+      y1[i] += w[1] * value;
+      own += value * value;
+    }
+    for (int q = 0; q < k_certificates; ++q) squares[q] += w[q] * w[q] * own;
+  }
+  for (int q = 0; q < k_certificates; ++q) {
+    double own = 0;
+    for (index i = 0; i < m_; ++i) own += y_[at(q * m_ + i)] * y_[at(q * m_ + i)];
+    norm_[q] = std::sqrt(squares[q]) + std::sqrt(own);
+  }
+}
+
+// Columns of extreme size are brought to a moderate one by powers of two.
+template <class S>
+void bench_of_thread<S>::load(const matrix_view<const S>& from, index given, bool identity) {
+  const index columns = static_cast<index>(shift_.size());
+  for (index j = 0; j < columns; ++j) {
+    S* const x = tile_.data() + j * m_;
+    double most = 0, strange = 0;
+    for (index i = 0; i < m_; ++i) {
+      x[i] = i >= given ? S(0) : identity ? S(i == j) : from(i, j);
+      const double size = std::abs(static_cast<double>(x[i]));
+      most = size > most ? size : most;
+      strange += size - size;
+    }
+    const int e = most > 0 && strange == 0 ? std::ilogb(most) : 0;
+    shift_[at(j)] = std::abs(e) > abft::k_moderate_exponent<S> ? -e : 0;
+    if (shift_[at(j)] == 0) continue;
+    for (index i = 0; i < m_; ++i) x[i] = std::ldexp(x[i], -e);
+  }
+}
+
+template <class S>
+void bench_of_thread<S>::store(const matrix_view<S>& to, bool upper_only) const {
+  for (index j = 0; j < to.columns; ++j) {
+    const S* const x = tile_.data() + j * m_;
+    const int back = -shift_[at(j)];
+    for (index i = 0; i < to.rows; ++i) to(i, j) = back != 0 && (!upper_only || i <= j) ? std::ldexp(x[i], back) : x[i];
+  }
+}
+
+// Applies the reflectors `first` … of V, `width` of them, to columns `from` … of the tile; T is made where it is not there.
+template <class S>
+void bench_of_thread<S>::update(index first, index width, const S* V, index ldv, bool transposed, index from, index columns,
+                                const inject::place& where) {
+  const S* const top = V + first + first * ldv;
+  for (index j = 0; j < width; ++j) {
+    for (index i = 0; i < width; ++i) V1_[i + j * width] = i < j ? S(0) : i == j ? S(1) : top[i + j * ldv];
+  }
+  const block_reflector<S> H{m_ - first, width, V1_.data(), top + width, ldv, T_.data()};
+  S* const C = tile_.data() + first + from * m_;
+  kernels_.product(H, columns, C, m_, W_.data());
+  run_.injector.strike(site::qr_product, where, W_.data(), width * columns);
+  kernels_.update(H, transposed, columns, W_.data(), C, m_);
+}
+
+// y_q ← H y_q; v: the elements of v_j below row j. ‖v‖² to `squares` unless that is null.
+template <class S>
+void bench_of_thread<S>::reflect_sums(const S* v, index j, double tau, double* squares) {
+  const index below = m_ - j - 1;
+  if (squares != nullptr) {
+    *squares = 1;
+    kernels_.squares(below, 1, v, below, squares);
+  }
+  if (tau == 0) return;
+  double z[k_certificates];
+  double* const y = y_.data() + j;
+  for (int q = 0; q < k_certificates; ++q) z[q] = y[q * m_];
+  kernels_.dot(below, 1, v, below, k_certificates, y + 1, m_, z, 1);
+  for (int q = 0; q < k_certificates; ++q) {
+    z[q] *= tau;
+    y[q * m_] -= z[q];
+  }
+  kernels_.subtract(below, 1, v, below, k_certificates, z, 1, y + 1, m_);
+}
+
+// y_q ← y_q − w_qj 2^−e_j x_j for column j of the tile as it will be stored, in its first rows.
+template <class S>
+void bench_of_thread<S>::subtract_column(index rows, index j) {
+  double z[k_certificates];
+  for (int q = 0; q < k_certificates; ++q) z[q] = std::ldexp(weight(q, j), -exponent_[at(j)] - shift_[at(j)]);
+  kernels_.subtract(rows, 1, tile_.data() + j * m_, m_, k_certificates, z, 1, y_.data(), m_);
+}
+
+template <class S>
+std::uint64_t bench_of_thread<S>::hash(index columns, const S* scalars, index count) const {
+  abft::result_hash made;
+  for (index e = 0; e < m_ * columns; ++e) made.add(tile_[e]);
+  for (index e = 0; e < count; ++e) made.add(scalars[e]);
+  return made.bits();
+}
+
+// ‖y_q‖ against the norms: the one that is the worse for its norm. Between the two thresholds the bits decide, if the tile may be computed
+// again; the caller hashes where `judged` is false.
+template <class S>
+abft::finding bench_of_thread<S>::judge(index matrix, const inject::place& where, index columns, const char* name) {
+  double residual = 0, norm = 0;
+  for (int q = 0; q < k_certificates; ++q) {
+    double own = 0;
+    for (index i = 0; i < m_; ++i) own += y_[at(q * m_ + i)] * y_[at(q * m_ + i)];
+    own = std::sqrt(own);
+    if (q == 0 || !(own * norm <= residual * norm_[q])) {
+      residual = own;
+      norm = norm_[q];
+    }
+  }
+  const abft::tiers limits = abft::qr_residual_thresholds<S>(norm, m_, columns);
+  abft::finding seen = compare(run_, where, residual, repairs() ? limits.clean : limits.wrong, name, matrix);
+  if (!passes(seen)) seen.judged = !(repairs() && residual > limits.clean && residual <= limits.wrong);
+  if (odd_) seen.judged = false;
+  return seen;
+}
+
+template <class S>
+void bench_of_thread<S>::factor(index matrix, index count, const matrix_view<S>& A, S* tau, int slot) {
+  const index n = A.columns, steps = std::min(m_, n);
+  // Two panels at least where there are two columns: the smallest matrix is computed, and struck, the way others are.
+  const index width = steps <= 1 ? 1 : std::min(k_panel, (steps + 1) / 2);
+  const index panels = (steps + width - 1) / width, updates = n > steps ? panels : panels - 1;
+  const abft::outcome how = run::attempt(run_.seen, run_.how.protection, "qr.certificate", slot, [&](int number) {
+    if (is_protected()) {
+      encode(A, m_, false);
+      run_.injector.strike(site::qr_checksum, {matrix, count, 0, 1}, y_.data(), m_);
+    }
+    load(A, m_, false);
+    run_.injector.strike(site::qr_panel, {matrix, count, 0, 1}, tile_.data(), m_ * n);
+    for (index p = 0; p < panels; ++p) {
+      const index j = p * width, w = std::min(width, steps - j);
+      S* const panel = tile_.data() + j + j * m_;
+      kernels_.factor_panel(m_ - j, w, panel, m_, tau_.data() + j, T_.data(), 1, false);
+      const inject::place here{matrix, count, p, panels};
+      run_.injector.strike(site::qr_reflector, here, panel + 1, m_ - j - 1);
+      run_.injector.strike(site::qr_tau, here, tau_.data() + j, w);
+      run_.injector.strike(site::qr_t, here, T_.data(), w * w);
+      if (j + w == n) continue;
+      update(j, w, tile_.data(), m_, true, j + w, n - j - w, {matrix, count, p, updates});
+      run_.injector.strike(site::qr_trailing, {matrix, count, p, updates}, tile_.data() + (j + w) * m_, (n - j - w) * m_);
+    }
+    run_.injector.strike(site::qr_r, {matrix, count, 0, 1}, tile_.data() + (n - 1) * m_, steps);
+    if (!is_protected()) return abft::finding{};
+    double reflectors = 0;
+    for (index j = 0; j < n; ++j) {
+      if (j < steps) {
+        const double scalar = static_cast<double>(tau_[j]);
+        double squares = 0;
+        reflect_sums(tile_.data() + j + 1 + j * m_, j, scalar, &squares);
+        const double off = scalar == 0 ? 0 : std::abs(scalar * squares - 2);
+        if (!(off <= reflectors)) reflectors = off;
+      }
+      subtract_column(std::min(j + 1, m_), j);
+    }
+    abft::finding seen = judge(matrix, {matrix, count, 0, 2}, n, "qr.certificate");
+    if (passes(seen) && seen.judged) {
+      const abft::finding second = compare(run_, {matrix, count, 1, 2}, reflectors, abft::qr_reflector_threshold<S>(m_), "qr.tau", matrix);
+      if (!passes(second)) seen = second;
+    }
+    if (!passes(seen) || !seen.judged || number > 0) seen.bits = hash(n, tau_.data(), steps);
+    return seen;
+  });
+  if (!stores(how)) return;
+  store(A, true);
+  std::copy_n(tau_.data(), steps, tau);
+}
+
+template <class S>
+void bench_of_thread<S>::apply(index matrix, index count, const matrix_view<const S>& V, const S* tau, bool transposed,
+                               const matrix_view<S>& X, index given, bool identity, int slot) {
+  const index k = V.columns, n = X.columns;
+  const index width = std::min(k_panel, std::max<index>(k, 1)), panels = (k + width - 1) / width;
+  const abft::outcome how = run::attempt(run_.seen, run_.how.protection, "qr.q", slot, [&](int number) {
+    if (is_protected()) {
+      encode(X, given, identity);
+      run_.injector.strike(site::qr_checksum, {matrix, count, 0, 1}, y_.data(), m_);
+    }
+    load(X, given, identity);
+    run_.injector.strike(site::qr_q, {matrix, count, 0, 2}, tile_.data(), m_ * n);
+    for (index j = 0; j < k; ++j) {
+      for (index i = 0; i < m_; ++i) V_[i + j * m_] = V(i, j);
+    }
+    for (index s = 0; s < panels; ++s) {
+      const index p = transposed ? s : panels - 1 - s, j = p * width, w = std::min(width, k - j);
+      const S* const top = V_.data() + j + j * m_;
+      for (index c = 0; c < w; ++c) {
+        for (index i = 0; i < w; ++i) V1_[i + c * w] = i < c ? S(0) : i == c ? S(1) : top[i + c * m_];
+      }
+      kernels_.triangular_factor({m_ - j, w, V1_.data(), top + w, m_, nullptr}, tau + j, T_.data());
+      for (index c = 0; c < w; ++c) std::fill(T_.data() + c + 1 + c * w, T_.data() + w + c * w, S(0));
+      run_.injector.strike(site::qr_t, {matrix, count, s, panels}, T_.data(), w * w);
+      update(j, w, V_.data(), m_, transposed, 0, n, {matrix, count, s, panels});
+    }
+    run_.injector.strike(site::qr_q, {matrix, count, 1, 2}, tile_.data(), m_ * n);
+    if (!is_protected()) return abft::finding{};
+    // The reflectors one after the other, from the caller's V and tau.
+    for (index s = 0; s < k; ++s) {
+      const index j = transposed ? s : k - 1 - s;
+      const double scalar = static_cast<double>(tau[j]);
+      double strange = scalar - scalar;
+      for (index i = j + 1; i < m_; ++i) {
+        column_[i] = V(i, j);
+        strange += static_cast<double>(column_[i]) - static_cast<double>(column_[i]);
+      }
+      odd_ |= strange != 0;
+      reflect_sums(column_.data() + j + 1, j, scalar, nullptr);
+    }
+    for (index j = 0; j < n; ++j) subtract_column(m_, j);
+    abft::finding seen = judge(matrix, {matrix, count, 0, 1}, n, "qr.q");
+    if (!passes(seen) || !seen.judged || number > 0) seen.bits = hash(n, nullptr, 0);
+    return seen;
+  });
+  if (stores(how)) store(X, false);
+}
+
+// Returns the first column with a zero on the diagonal, −1 if there is none.
+template <class S>
+index bench_of_thread<S>::solve(index matrix, index count, const matrix_view<const S>& U, bool transposed, const matrix_view<S>& X,
+                                int slot) {
+  const index k = X.columns;
+  index zero = -1;
+  for (index j = m_ - 1; j >= 0; --j) {
+    if (U(j, j) == 0) zero = j;
+  }
+  const abft::outcome how = run::attempt(run_.seen, run_.how.protection, "qr.solve", slot, [&](int number) {
+    if (is_protected()) {
+      encode(X, m_, false);
+      run_.injector.strike(site::qr_checksum, {matrix, count, 0, 1}, y_.data(), m_);
+    }
+    load(X, m_, false);
+    run_.injector.strike(site::qr_q, {matrix, count, 0, 2}, tile_.data(), m_ * k);
+    for (index j = 0; j < m_; ++j) {
+      for (index i = 0; i < m_; ++i) V_[i + j * m_] = i <= j ? U(i, j) : S(0);
+    }
+    kernels_.solve(transposed, m_, k, V_.data(), m_, tile_.data(), m_);
+    run_.injector.strike(site::qr_q, {matrix, count, 1, 2}, tile_.data(), m_ * k);
+    if (!is_protected()) return abft::finding{};
+    // op(U) (Xw) against Bw, row by row, with |op(U)| |X| beside it for the size of what rounds.
+    std::vector<double> x(at(k_certificates * m_)), size(at(m_)), sum(at(m_)), all(at(m_));
+    for (index j = 0; j < k; ++j) {
+      for (int q = 0; q < k_certificates; ++q) {
+        const double w = std::ldexp(weight(q, j), -exponent_[at(j)] - shift_[at(j)]);
+        for (index i = 0; i < m_; ++i) {
+          const double term = w * static_cast<double>(tile_[i + j * m_]);
+          x[at(q * m_ + i)] += term;
+          size[at(i)] += std::abs(term);
+        }
+      }
+    }
+    for (int q = 0; q < k_certificates; ++q) {
+      for (index i = 0; i < m_; ++i) sum[at(i)] += std::abs(y_[at(q * m_ + i)]);
+    }
+    for (index j = 0; j < m_; ++j) {
+      for (index i = 0; i <= j; ++i) {
+        const double u = static_cast<double>(U(i, j));
+        const index row = transposed ? j : i, column = transposed ? i : j;
+        for (int q = 0; q < k_certificates; ++q) y_[at(q * m_ + row)] -= u * x[at(q * m_ + column)];
+        sum[at(row)] += std::abs(u) * size[at(column)];
+        all[at(row)] += std::abs(u);
+      }
+    }
+    double residual = 0, limit = 1;
+    for (index i = 0; i < m_; ++i) {
+      // Rounding, and what underflow takes from an element of x.
+      const double allowed = abft::qr_solve_threshold<S>(sum[at(i)], m_) +
+                             4 * static_cast<double>(std::numeric_limits<S>::denorm_min()) * (all[at(i)] + static_cast<double>(m_));
+      for (int q = 0; q < k_certificates; ++q) {
+        const double own = std::abs(y_[at(q * m_ + i)]);
+        if (!(own * limit <= residual * allowed)) {
+          residual = own;
+          limit = allowed;
+        }
+      }
+    }
+    abft::finding seen = compare(run_, {matrix, count, 0, 1}, residual, limit, "qr.solve", matrix);
+    // A number beyond the range in U, in x or between them: the same bits again are what the data say.
+    if (odd_ || !std::isfinite(residual) || !std::isfinite(limit)) seen.judged = false;
+    if (!passes(seen) || !seen.judged || number > 0) seen.bits = hash(k, nullptr, 0);
+    return seen;
+  });
+  if (stores(how)) store(X, false);
+  return zero;
+}
+
+template <class S>
+class host_batch final : public batch_engine<S> {
+ public:
+  explicit host_batch(const context& run) : run_(run), kernels_(kernels_of<S>(run)), staging_(run.how.stream) {}
+
+  matrix_batch_view<const S> read(const matrix_batch_view<const S>& operand) override {
+    const std::span<const S> all = whole(operand);
+    return moved(operand, staging_.read(all).data() - all.data());
+  }
+  std::span<const S> read(std::span<const S> operand) override { return staging_.read(operand); }
+  matrix_batch_view<S> write(const matrix_batch_view<S>& operand) override {
+    const std::span<S> all = whole(operand);
+    return moved(operand, staging_.write(all).data() - all.data());
+  }
+  std::span<S> write(std::span<S> operand) override { return staging_.write(operand); }
+  void commit() override { staging_.commit(); }
+  void collect(run::recorder&) override {}
+  index singular() override { return singular_; }
+
+  S* scratch(index elements) override {
+    scratch_ = core::aligned_buffer<S>(elements);
+    return scratch_.data();
+  }
+
+  void factor(const matrix_batch_view<S>& A, S* tau) override {
+    const index steps = std::min(A.rows, A.columns);
+    each(A.count, A.rows, A.columns, steps,
+         [&](bench_of_thread<S>& with, index b, int slot) { with.factor(b, A.count, A[b], tau + b * steps, slot); });
+  }
+
+  void apply(const batch_factors<S>& Q, bool transposed, const matrix_batch_view<S>& X, index given, bool identity) override {
+    each(X.count, X.rows, X.columns, Q.V.columns, [&](bench_of_thread<S>& with, index b, int slot) {
+      with.apply(b, X.count, Q.V[b], Q.tau + b * Q.V.columns, transposed, X[b], given, identity, slot);
+    });
+  }
+
+  void solve(const matrix_batch_view<const S>& U, bool transposed, const matrix_batch_view<S>& X) override {
+    std::atomic<index> first = std::numeric_limits<index>::max();
+    each(X.count, X.rows, X.columns, X.rows, [&](bench_of_thread<S>& with, index b, int slot) {
+      const index zero = with.solve(b, X.count, U[b], transposed, X[b], slot);
+      if (zero < 0) return;
+      const index found = b * k_batch_side + zero;
+      index had = first.load();
+      while (found < had && !first.compare_exchange_weak(had, found)) {
+      }
+    });
+    if (first != std::numeric_limits<index>::max()) singular_ = first;
+  }
+
+ private:
+  template <class T>
+  static matrix_batch_view<T> moved(matrix_batch_view<T> v, std::ptrdiff_t by) {
+    v.data += by;
+    return v;
+  }
+
+  template <class Body>
+  void each(index count, index m, index n, index reflectors, Body&& body) {
+    const index group = std::clamp<index>(k_task_elements / (m * n), 1, (count + 3) / 4);
+    const index tasks = (count + group - 1) / group;
+    core::parallel_for(run_.threads, tasks, [&](index t, int slot) {
+      bench_of_thread<S> own(run_, kernels_, m, n, reflectors);
+      for (index b = t * group; b < std::min(count, (t + 1) * group); ++b) body(own, b, slot);
+    });
+  }
+
+  const context& run_;
+  const kernels<S>& kernels_;
+  run::host_staging staging_;
+  core::aligned_buffer<S> scratch_;
+  index singular_ = -1;
+#if defined(BALLAST_HAS_CPU)
+  core::single_threaded_blas single_;  // Ballast's own threads call it on small matrices
+#endif
+};
+
+}  // namespace
+
+template <class S>
+std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run) {
+  return std::make_unique<host_batch<S>>(run);
+}
+
+template std::unique_ptr<batch_engine<float>> make_batch_engine<float>(const context&);
+template std::unique_ptr<batch_engine<double>> make_batch_engine<double>(const context&);
+
+}  // namespace ballast::qr::host

@@ -1,0 +1,163 @@
+// How fast are batches? geqrf of many matrices in device memory, without protection and with it, beside cuBLAS's batched geqrf, in turn
+// within one run.
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "../../../bench/gpu.hpp"
+#include "cuda/library.hpp"
+#include "each_case.hpp"
+#include "output.hpp"
+#include "qr_stages.hpp"
+
+namespace ballast::gpu_check::factors {
+namespace {
+
+namespace gpu = bench::gpu;
+using index = std::int64_t;
+
+constexpr int k_rounds = 7;
+
+// cublas<t>geqrfBatched. Source: cuBLAS API reference, CUDA 12 and 13.
+class cublas_batched {
+ public:
+  static std::string why_not() { return library().why; }
+
+  template <class T>
+  cublas_batched(const qr::problem& what, T* A, T* tau)
+      : m_(static_cast<int>(what.m)), n_(static_cast<int>(what.n)), count_(static_cast<int>(what.batch)) {
+    check(library().create(&handle_), "cublasCreate");
+    check(library().set_stream(handle_, gpu::stream()), "cublasSetStream");
+    std::vector<T*> pointers;
+    for (index b = 0; b < what.batch; ++b) pointers.push_back(A + b * what.m * what.n);
+    for (index b = 0; b < what.batch; ++b) pointers.push_back(tau + b * std::min(what.m, what.n));
+    pointers_ = gpu::buffer(static_cast<index>(pointers.size() * sizeof(T*)));
+    gpu::copy(pointers_.data(), pointers.data(), pointers_.bytes());
+    gpu::synchronize();
+  }
+  cublas_batched(const cublas_batched&) = delete;
+  cublas_batched& operator=(const cublas_batched&) = delete;
+  ~cublas_batched() { library().destroy(handle_); }
+
+  template <class T>
+  void run(T*) {
+    T** const matrices = static_cast<T**>(pointers_.data());
+    int info = 0;
+    if constexpr (sizeof(T) == 4) {
+      check(library().f32(handle_, m_, n_, matrices, m_, matrices + count_, &info, count_), "cublasSgeqrfBatched");
+    } else {
+      check(library().f64(handle_, m_, n_, matrices, m_, matrices + count_, &info, count_), "cublasDgeqrfBatched");
+    }
+  }
+
+ private:
+  using status = int;
+  using handle = void*;
+  struct bound {
+    std::string why;
+    status (*create)(handle*);
+    status (*destroy)(handle);
+    status (*set_stream)(handle, void*);
+    status (*f32)(handle, int, int, float* const*, int, float* const*, int*, int);
+    status (*f64)(handle, int, int, double* const*, int, double* const*, int*, int);
+  };
+  static const bound& library() {
+    static const bound made = [] {
+      bound all{};
+      const ballast::cuda::opened_library opened = ballast::cuda::open_library(ballast::cuda::k_cublas_library);
+      all.why = opened.why;
+      if (opened.handle == nullptr) return all;
+      const auto find = [&](auto& target, const char* name) {
+        if (!ballast::cuda::find_function(opened.handle, name, target) && all.why.empty()) all.why = std::string("cuBLAS lacks ") + name;
+      };
+      find(all.create, "cublasCreate_v2");
+      find(all.destroy, "cublasDestroy_v2");
+      find(all.set_stream, "cublasSetStream_v2");
+      find(all.f32, "cublasSgeqrfBatched");
+      find(all.f64, "cublasDgeqrfBatched");
+      return all;
+    }();
+    return made;
+  }
+  static void check(status got, const char* call) {
+    if (got != 0) throw error(std::string("cuBLAS: ") + call + ": status " + std::to_string(got));
+  }
+
+  handle handle_ = nullptr;
+  const int m_, n_, count_;
+  gpu::buffer pointers_;
+};
+
+}  // namespace
+
+template <class T>
+int time_batch(const std::string& token, const time_limit& limit) {
+  const qr::problem what = qr::parse_token(token);
+  const index k = std::min(what.m, what.n) * what.batch;
+  int failed = 0;
+  const gpu::buffer source(what.m * what.n * what.batch * static_cast<index>(sizeof(T))), A(source.bytes()),
+      tau(k * static_cast<index>(sizeof(T))), room(std::max<index>(256, qr::workspace_bytes(qr::operation::geqrf, what)));
+  {
+    const std::vector<T> values = matrix_of<T>(what, 11);
+    gpu::copy(source.data(), values.data(), source.bytes());
+    gpu::synchronize();
+  }
+  T* const a = static_cast<T*>(A.data());
+  T* const scalars = static_cast<T*>(tau.data());
+  std::optional<cublas_batched> rival;
+  const std::string why = cublas_batched::why_not();
+  if (why.empty()) rival.emplace(what, a, scalars);
+  const matrix_batch_view<T> view = batch_of(column_major(a, what.m, what.n), what.batch);
+  const std::span<std::byte> workspace(static_cast<std::byte*>(room.data()), static_cast<std::size_t>(room.bytes()));
+  // Enqueued and awaited; the report is asked for when the clock has stopped, as a program with work of its own behind it would.
+  const auto ours = [&](protection level) {
+    return qr::enqueue_geqrf(view, std::span<T>(scalars, static_cast<std::size_t>(k)),
+                             {.backend = backend::cuda, .protection = level, .stream = gpu::stream(), .workspace = workspace});
+  };
+  static constexpr std::array names = {"off", "correct", "cublas batched"};
+  std::array<std::vector<double>, 3> times;
+  for (int round = -1; round < k_rounds && !(round > 0 && limit.over()); ++round) {
+    for (std::size_t which = 0; which < names.size(); ++which) {
+      if (which == 2 && !rival) continue;
+      gpu::copy(A.data(), source.data(), A.bytes());
+      gpu::synchronize();
+      std::optional<pending_report> pending;
+      const time_limit clock(0);
+      if (which == 2) {
+        rival->run(a);
+      } else {
+        pending.emplace(ours(which == 0 ? protection::off : protection::correct));
+      }
+      gpu::synchronize();
+      if (round >= 0) times[which].push_back(-clock.left());
+      if (!pending) continue;
+      const report seen = pending->get();
+      if (seen.detected == 0) continue;
+      print_false_alarm(token, describe(seen));
+      ++failed;
+    }
+  }
+  const double large = static_cast<double>(std::max(what.m, what.n)), small = static_cast<double>(std::min(what.m, what.n));
+  const double flops = 2 * small * small * (large - small / 3) * static_cast<double>(what.batch);
+  for (std::size_t which = 0; which < names.size(); ++which) {
+    row line("factorization");
+    line.add("token", token).add("variant", names[which]);
+    if (times[which].empty()) {
+      line.add("refused", why.empty() ? "no time was left" : why);
+    } else {
+      std::ranges::sort(times[which]);
+      const double median = times[which][times[which].size() / 2];
+      line.add("milliseconds", median * 1e3)
+          .add("low", times[which].front() * 1e3)
+          .add("high", times[which].back() * 1e3)
+          .add("tflops", flops / median * 1e-12);
+    }
+    line.print();
+  }
+  return failed;
+}
+
+template int time_batch<float>(const std::string&, const time_limit&);
+template int time_batch<double>(const std::string&, const time_limit&);
+
+}  // namespace ballast::gpu_check::factors
