@@ -49,6 +49,7 @@ using kernel_list = std::vector<cuda::kernel_request> (*)(const cuda::capabiliti
 std::vector<cuda::kernel_request> catalogue(const cuda::capabilities& on) {
   std::vector<cuda::kernel_request> list = fft::cuda::checked_kernels(on);
   for (cuda::kernel_request& each : kmeans::cuda::checked_kernels(on)) list.push_back(std::move(each));
+  for (cuda::kernel_request& each : kmeans::cuda::scheme_kernels(on)) list.push_back(std::move(each));
   for (cuda::kernel_request& each : qr::cuda::checked_kernels(on)) list.push_back(std::move(each));
   list.push_back({.header = "cuda/probe.cuh", .expression = "ballast::cuda::abft_kernel<64>", .threads = 64});
   return list;
@@ -197,7 +198,8 @@ int run(int argc, char** argv) {
   bool quiet = false;
   CLI::App* tune =
       app.add_subcommand("tune", "measure which policies are fastest on this machine's GPU and keep the winners with their gains");
-  tune->add_option("TOKEN", tokens, "problems, for instance fft_c2c_f32_n1024_b16384_fwd; default: common ones")
+  tune->add_option("TOKEN", tokens,
+                   "problems, for instance fft_c2c_f32_n1024_b16384_fwd or kmeans_f32_m131072_n128_k128; default: common transforms")
       ->check([](const std::string& text) -> std::string {
         try {
           (void)fft::parse_token(text);

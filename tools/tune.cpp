@@ -6,17 +6,21 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <ballast/error.hpp>
+#include <ballast/fft.hpp>
+#include <ballast/kmeans.hpp>
 
 #include "cuda/device.hpp"
 #include "cuda/private_folder.hpp"
 #include "cuda/tuning_table.hpp"
 #include "fft/cuda/common.hpp"
 #include "fft/cuda/tune.hpp"
+#include "kmeans/cuda/tune.hpp"
 #include "outputs.hpp"
 #include "terminal.hpp"
 
@@ -42,21 +46,42 @@ int run_tune(std::vector<std::string> tokens, std::string output, bool quiet) {
   if (output.empty()) throw invalid_argument_error("-o: expected a file, since there is no cache folder (set HOME)");
   const fs::path file = output;
   if (file.has_parent_path()) (void)cuda::private_folder(file.parent_path()).make();  // the cache's, perhaps; reserve() says what is wrong
+  // Each algorithm's problems.
+  std::vector<std::string> transforms, clusterings;
+  for (const std::string& token : tokens) {
+    if (token.starts_with("kmeans_")) {
+      (void)kmeans::parse_token(token);
+      clusterings.push_back(token);
+    } else {
+      (void)fft::parse_token(token);
+      transforms.push_back(token);
+    }
+  }
   outputs files;
   files.reserve(file);
   const std::string before = fs::is_regular_file(file) ? read_whole(file) : "";
-  auto table = fft::cuda::tuning_table::parse(before);
+  auto lines = fft::cuda::tuning_table::parse(before);
+  kmeans::cuda::tuning_tables clusters{kmeans::cuda::pass_tuning(kmeans::cuda::pass_tuning::parse(before)),
+                                       kmeans::cuda::tile_tuning(kmeans::cuda::tile_tuning::parse(before))};
+  const std::vector<std::string_view> known = {fft::cuda::line_form::algorithm, kmeans::cuda::pass_form::algorithm,
+                                               kmeans::cuda::tile_form::algorithm};
   const auto warn = [](const std::vector<std::string>& all) {
     for (const std::string& each : all) fmt::print(stderr, "{}\n", printable(each));
   };
-  warn(cuda::tuning_warnings(before, {fft::cuda::line_form::algorithm}));
-  warn(table.warnings());
+  warn(cuda::tuning_warnings(before, known));
+  warn(lines.warnings());
+  warn(clusters.passes.warnings());
+  warn(clusters.tiles.warnings());
   const bool shows = !quiet && isatty(2) != 0;
-  const auto results = fft::cuda::tune(tokens, table, [&](const std::string& line) {
+  const auto show = [&](const std::string& line) {
     if (shows) fmt::print(stderr, "{}\n", line);
-  });
-  files.write(file, fmt::format("# Made by ballast tune on an {}.\n", cuda::current_device()->about().name) + table.to_text() +
-                        cuda::tuning_lines_of_others(before, fft::cuda::line_form::algorithm));
+  };
+  auto results = fft::cuda::tune(transforms, lines, show);
+  for (auto& each : kmeans::cuda::tune(clusterings, kmeans::cuda::all_tuned_schemes(), clusters, show)) results.push_back(std::move(each));
+  std::string others = before;
+  for (const std::string_view each : known) others = cuda::tuning_lines_of_others(others, each);
+  files.write(file, fmt::format("# Made by ballast tune on an {}.\n", cuda::current_device()->about().name) + lines.to_text() +
+                        clusters.passes.to_text() + clusters.tiles.to_text() + others);
   files.commit();
   if (quiet) return 0;
   for (const cuda::tuning_result& each : results) {

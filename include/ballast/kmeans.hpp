@@ -74,7 +74,10 @@ struct distances {
 // or centroids), uncorrectable_error. One iteration costs 2mnk + 4mn flops and reads the points once; memory beyond the arguments: O(m + kn
 // + threads) on CPUs; on CUDA also a copy of the points with rows padded to 64 bytes. Covered: distances, choice of the minimum, label,
 // sums and counts, centroids, the decision to stop. Not covered: `points` and `weights` in memory before they are read, except that the
-// first and later reads must agree in their sums. Schemes: "row_checksum" (default).
+// first and later reads must agree in their sums. Schemes: "row_checksum" (default). Only on cuda, and not for transform, those that FT
+// K-Means compares: without protection "naive", "gemm", "fused", "broadcast", "tensor"; with it "warp_checksum", "detect_recompute",
+// "threadblock_checksum", which do not cover minimum and label (docs/protection.md). Labels of "tensor" and of the last three are exact in
+// f64; in f32 they are those of TF32 products.
 BALLAST_API model<float> fit(matrix_view<const float> points, const options<float>& wanted, const execution& how = {});
 BALLAST_API model<double> fit(matrix_view<const double> points, const options<double>& wanted, const execution& how = {});
 

@@ -56,8 +56,9 @@ std::optional<tuning_choice> fastest(device& on, std::span<const tuning_candidat
   std::optional<tuning_choice> best;
   for (std::size_t i = 0; i < tried.size(); ++i) {
     try {
-      // Registers in memory are not what a table should ask for, however fast one of them may be on this device.
-      if (cuda::kernels().get(tried[i].tuned, architecture).made->uses.spills > 0) continue;
+      // Registers in memory are not what a table should ask for, however fast one of them may be on this device: but for what the kernel
+      // is allowed anyway.
+      if (cuda::kernels().get(tried[i].tuned, architecture).made->uses.spills > tried[i].tuned.spills) continue;
     } catch (const error&) {
       continue;
     }

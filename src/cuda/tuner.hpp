@@ -22,7 +22,7 @@ double seconds_of(device& on, const std::function<void()>& enqueue, stream order
 
 // One way to do the work.
 struct tuning_candidate {
-  kernel_request tuned;                // the kernel that is being chosen. A candidate of which it spills registers is dropped
+  kernel_request tuned;                // the kernel that is being chosen. A candidate that spills more registers than it may is dropped
   std::vector<kernel_request> others;  // what else a run loads
   std::function<double()> seconds;     // of a run, by seconds_of; infinity if it cannot run
 };

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include <ballast/execution.hpp>
@@ -31,7 +32,8 @@ struct call {
   const execution& how;
   run::recorder& seen;  // every check is recorded here by the code that makes it
   inject::active_injector& injector;
-  bool strike_seeding = false;  // k-means++ shows its distances to the injector too (site kmeans.product). For tests
+  bool strike_seeding = false;   // k-means++ shows its distances to the injector too (site kmeans.product). For tests
+  std::string_view scheme = {};  // how a pass is computed and verified; empty: the default
 };
 
 // Coordinates near the origin: x = point · scale − shift, for points and centroids. Backends apply it while they read: no copy of the
@@ -175,6 +177,10 @@ std::unique_ptr<engine<T>> make_engine(const call<T>& what, ballast::backend bac
 namespace cuda {
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const call<T>& what);
-}
+
+// The schemes beside the default, those of FT K-Means; and unsupported_error for one that means nothing with or without protection.
+const std::vector<std::string_view>& schemes();
+void check_scheme(std::string_view name, bool protect);
+}  // namespace cuda
 
 }  // namespace ballast::kmeans

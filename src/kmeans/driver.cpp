@@ -33,7 +33,7 @@ driver<T>::driver(matrix_view<const T> points, std::span<const T> weights, std::
       token_(std::move(token)),
       injector_(how.faults, "kmeans"),
       recorder_(token_, backend, std::string(scheme), how, injector_),
-      engine_(make_engine(call<T>{points, weights, clusters, how, recorder_, injector_, strike_seeding}, backend)) {}
+      engine_(make_engine(call<T>{points, weights, clusters, how, recorder_, injector_, strike_seeding, scheme}, backend)) {}
 
 template <class T>
 model<T> driver<T>::fit(const options<T>& wanted) {

@@ -146,6 +146,15 @@ backend choose_backend(const matrix_view<const T>& points, std::int64_t k, doubl
   return chosen;
 }
 
+// The scheme of a call that finds labels.
+std::string_view choose_scheme(const execution& how, backend chosen, const std::string& token) {
+  std::vector<std::string_view> known = {k_scheme};
+  if (chosen == backend::cuda) known.insert(known.end(), cuda::schemes().begin(), cuda::schemes().end());
+  const std::string_view scheme = run::choose_scheme(how, k_scheme, known, token);
+  if (chosen == backend::cuda) cuda::check_scheme(scheme, how.protection != protection::off);
+  return scheme;
+}
+
 template <class T>
 model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, const execution& how) {
   const std::string token = token_of(points, wanted.clusters);
@@ -168,7 +177,7 @@ model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, c
   check_weights(token, wanted.weights, points.rows);
   const auto backend =
       choose_backend(points, wanted.clusters, k_usual_iterations * wanted.n_init, 4 * static_cast<double>(points.rows), how, token);
-  const auto scheme = run::choose_scheme(how, k_scheme, {k_scheme}, token);
+  const auto scheme = choose_scheme(how, backend, token);
   // Centroids are a small array, which the driver reads. Points and weights are the backend's.
   run::host_staging staging(how.stream);
   options<T> here = wanted;
@@ -176,10 +185,10 @@ model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, c
   return driver<T>(points, wanted.weights, wanted.clusters, how, token, backend, scheme).fit(here);
 }
 
-// predict or transform: use(driver, centroids in host memory). `result_of_row`: bytes.
+// predict or transform: use(driver, centroids in host memory). `result_of_row`: bytes. `labels`: by any scheme that finds them.
 template <class T, class Use>
 auto with_centroids(const matrix_view<const T>& points, const matrix_view<const T>& centroids, std::span<const T> weights,
-                    double result_of_row, const execution& how, Use&& use) {
+                    double result_of_row, const execution& how, bool labels, Use&& use) {
   const std::string token = token_of(points, centroids.rows);
   check_view(token, "points", points);
   check_view(token, "centroids", centroids);
@@ -187,7 +196,7 @@ auto with_centroids(const matrix_view<const T>& points, const matrix_view<const 
   check_centroids(token, centroids, centroids.rows, points.columns);
   check_weights(token, weights, points.rows);
   const auto backend = choose_backend(points, centroids.rows, 1, result_of_row * static_cast<double>(points.rows), how, token);
-  const auto scheme = run::choose_scheme(how, k_scheme, {k_scheme}, token);
+  const auto scheme = labels ? choose_scheme(how, backend, token) : run::choose_scheme(how, k_scheme, {k_scheme}, token);
   run::host_staging staging(how.stream);
   driver<T> made(points, weights, centroids.rows, how, token, backend, scheme);
   return use(made, staging.read(centroids));
@@ -196,13 +205,13 @@ auto with_centroids(const matrix_view<const T>& points, const matrix_view<const 
 template <class T>
 prediction predict_any(const matrix_view<const T>& points, const matrix_view<const T>& centroids, std::span<const T> weights,
                        const execution& how) {
-  return with_centroids(points, centroids, weights, 4, how,
+  return with_centroids(points, centroids, weights, 4, how, true,
                         [](driver<T>& made, const matrix_view<const T>& here) { return made.predict(here); });
 }
 
 template <class T>
 distances<T> transform_any(const matrix_view<const T>& points, const matrix_view<const T>& centroids, const execution& how) {
-  return with_centroids(points, centroids, {}, static_cast<double>(sizeof(T)) * static_cast<double>(centroids.rows), how,
+  return with_centroids(points, centroids, {}, static_cast<double>(sizeof(T)) * static_cast<double>(centroids.rows), how, false,
                         [](driver<T>& made, const matrix_view<const T>& here) { return made.transform(here); });
 }
 

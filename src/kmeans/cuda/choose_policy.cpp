@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cuda/expression.hpp"
+#include "kmeans/cuda/tuning.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -62,9 +63,16 @@ std::int64_t needed_tiles(const pass_problem& what, std::int64_t& sections) {
   return (tiles + sections - 1) / sections;
 }
 
-}  // namespace
+// Whether the panel's columns are worth their place in shared memory.
+bool columns_in_shared(const pass_problem& what, const pass_policy& chosen) {
+  return std::int64_t{shape_of(what, chosen).tiles()} * 2 * k_tile_columns * (what.f64 ? 8 : 4) <= k_most_column_bytes;
+}
 
-pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilities& on) {
+bool fits(const pass_problem& what, const pass_policy& chosen, const ballast::cuda::capabilities& on) {
+  return chosen.blocks * (shared_bytes(what, chosen) + 1024) <= on.shared_per_multiprocessor;
+}
+
+pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities& on) {
   pass_policy made;
   made.words = what.words;
   made.weighted = what.weighted;
@@ -92,23 +100,22 @@ pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilit
   const int registers = rows + made.tiles * made.fragments * 4 + 64;
   // Warps of a multiprocessor. Where 16 need a few spills, these cost less than the warps hide.
   const int resident = registers <= (group ? 144 : 128) ? 16 : registers <= 168 ? 12 : 8;
-  const auto fits = [&](int blocks) { return blocks * (shared_bytes(what, made) + 1024) <= on.shared_per_multiprocessor; };
   // From what is best on: panel and sums in shared memory, two blocks or one; the panel through a ring; sums in global memory.
   const auto place = [&](panel_memory panel, sum_memory sums) {
     made.panel = panel;
     made.sums = sums;
     made.depth = panel == panel_memory::ring || made.slabs == 0 ? depth_of(slabs) : made.slabs;
-    made.columns = std::int64_t{shape_of(what, made).tiles()} * 2 * k_tile_columns * (what.f64 ? 8 : 4) <= k_most_column_bytes;
+    made.columns = columns_in_shared(what, made);
     const bool ring = panel == panel_memory::ring;
     for (const int blocks : {resident == 12 ? 3 : 2, 1}) {
       made.blocks = blocks;
       made.warps = resident / blocks;
       if (ring) made.slots = std::clamp<int>(k_ring_bytes / blocks / (made.tiles * made.depth * k_slab_bytes), 4, k_most_slots);
-      if (fits(blocks)) return true;
+      if (fits(what, made, on)) return true;
       // Chunks make room for sums, as few as it takes.
       while (ring && made.slots > 4) {
         --made.slots;
-        if (fits(blocks)) return true;
+        if (fits(what, made, on)) return true;
       }
     }
     return false;
@@ -117,6 +124,63 @@ pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilit
   const panel_memory passing = hopper ? panel_memory::ring : panel_memory::global;
   if (place(panel_memory::shared, sums) || place(passing, sums)) return made;
   if (!place(panel_memory::shared, sum_memory::global)) place(passing, sum_memory::global);
+  return made;
+}
+
+// A table's entry as a policy: what is not in it is by the rules.
+pass_policy with_entry(const pass_problem& what, pass_policy made, const pass_form::value& entry) {
+  made.panel = entry.panel;
+  made.tiles = entry.tiles;
+  made.depth = entry.depth;
+  made.slots = entry.slots;
+  made.warps = entry.warps;
+  made.blocks = entry.blocks;
+  made.sums = what.sums ? entry.sums : sum_memory::none;
+  made.columns = columns_in_shared(what, made);
+  return made;
+}
+
+// Whether a kernel can be made of a policy, and a multiprocessor holds its blocks.
+bool can_run(const pass_problem& what, const pass_policy& p, const ballast::cuda::capabilities& on) {
+  const bool group = p.unit == product_unit::warpgroup;
+  if (p.panel == panel_memory::global && group) return false;
+  if (p.panel == panel_memory::ring && (on.major < 9 || p.slots < 2 || p.slots > k_most_slots)) return false;
+  if (p.panel != panel_memory::ring && p.slots != 0) return false;
+  const bool whole = p.slabs > 0 && p.panel != panel_memory::ring;
+  if (whole ? p.depth != p.slabs : slabs_of(what) % p.depth != 0) return false;
+  if (p.warps % k_team_warps != 0 || p.warps > 32 || p.blocks * p.warps * 32 > on.threads_per_multiprocessor) return false;
+  return p.tiles <= 12 && fits(what, p, on);
+}
+
+}  // namespace
+
+pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilities& on, const pass_tuning* tuned) {
+  const pass_policy made = by_rules(what, on);
+  const pass_tuning& table = tuned != nullptr ? *tuned : pass_tuning::active();
+  // Tables are for what most calls are: no weights, and as many words as the precision has.
+  if (what.weighted || what.words != (what.f64 ? 2 : 1)) return made;
+  const auto entry = table.find(pass_tuning::key_of(what, on.major));
+  if (!entry) return made;
+  const pass_policy chosen = with_entry(what, made, *entry);
+  return can_run(what, chosen, on) ? chosen : made;
+}
+
+std::vector<pass_policy> pass_space(const pass_problem& what, const ballast::cuda::capabilities& on) {
+  std::vector<pass_policy> made;
+  const pass_policy rule = by_rules(what, on);
+  std::int64_t sections = 0;
+  const auto most = static_cast<int>(std::min<std::int64_t>(12, needed_tiles(what, sections) + (what.check ? 1 : 0)));
+  for (const panel_memory panel : {panel_memory::global, panel_memory::shared, panel_memory::ring})
+    for (const sum_memory sums : {sum_memory::shared, sum_memory::global})
+      for (int tiles = 1; tiles <= most; ++tiles)
+        for (const int depth : {1, 2, 4, rule.slabs})
+          for (const int slots : {0, 4, 8, 16})
+            for (const int warps : {4, 8, 12, 16})
+              for (const int blocks : {1, 2, 3, 4}) {
+                if (depth == 0 || warps * blocks > 16 || warps * blocks < 8) continue;
+                const pass_policy one = with_entry(what, rule, {panel, tiles, depth, slots, warps, blocks, sums});
+                if (can_run(what, one, on) && std::ranges::find(made, one) == made.end()) made.push_back(one);
+              }
   return made;
 }
 

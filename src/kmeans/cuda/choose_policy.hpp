@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cuda/device.hpp"
 #include "kmeans/cuda/pass.hpp"
@@ -22,8 +23,13 @@ struct pass_problem {
   bool sums = true;  // labels and sums; false: labels only
 };
 
-// By rules from the capabilities of the device. docs/design/kmeans-cuda.md has the reasons.
-pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilities& on);
+class pass_tuning;
+
+// By rules from the capabilities of the device (docs/design/kmeans-cuda.md has the reasons); or what the table has for the problem, if that
+// fits. `tuned` null: the table of the installation.
+pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilities& on, const pass_tuning* tuned = nullptr);
+// What the tuner tries: places of the panel and of the sums, groups of tiles, chunks, warps and blocks that a multiprocessor can hold.
+std::vector<pass_policy> pass_space(const pass_problem& what, const ballast::cuda::capabilities& on);
 panel_shape shape_of(const pass_problem& what, const pass_policy& chosen);
 
 ballast::cuda::kernel_request pass_request(const pass_problem& what, const pass_policy& chosen, bool instrumented);

@@ -27,6 +27,10 @@ class cuda_engine final : public engine<T> {
  public:
   cuda_engine(const call<T>& what, std::shared_ptr<ballast::cuda::device> on);
 
+  // What the iterations of this call compute with, once the points have been measured: for the tuner and benchmarks, which choose policies.
+  lloyd_problem<T> problem() const;
+  const ballast::cuda::device_call& launches() const { return call_; }
+
   // prepare.cpp
   ranges<T> survey() override;
   void place(const frame<T>& chosen) override;

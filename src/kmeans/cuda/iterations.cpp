@@ -28,20 +28,24 @@ void name_event(const ballast::cuda::device_event& seen, ballast::cuda::event_lo
 }  // namespace
 
 template <class T>
+lloyd_problem<T> cuda_engine<T>::problem() const {
+  double square = 0;
+  for (const block_squares& each : squares_) square += each.square;
+  lloyd_problem<T> made;
+  made.points = placed_;
+  made.k = k_;
+  made.expected = static_cast<const unsigned long long*>(expected_.data());
+  made.members = weighted() ? (totals_.empty() ? 0 : totals_[at(n_)].positive) : static_cast<std::uint64_t>(m_);
+  made.spread = std::sqrt(square / static_cast<double>(m_));
+  made.check = protect_;
+  made.repeats = run::repeats_of(what_.how.protection);
+  made.scheme = scheme_named(what_.scheme);
+  return made;
+}
+
+template <class T>
 lloyd<T>& cuda_engine<T>::iterations() {
-  if (lloyd_ == nullptr) {
-    double square = 0;
-    for (const block_squares& each : squares_) square += each.square;
-    lloyd_problem<T> problem;
-    problem.points = placed_;
-    problem.k = k_;
-    problem.expected = static_cast<const unsigned long long*>(expected_.data());
-    problem.members = weighted() ? (totals_.empty() ? 0 : totals_[at(n_)].positive) : static_cast<std::uint64_t>(m_);
-    problem.spread = std::sqrt(square / static_cast<double>(m_));
-    problem.check = protect_;
-    problem.repeats = run::repeats_of(what_.how.protection);
-    lloyd_ = std::make_unique<lloyd<T>>(device_, call_, problem);
-  }
+  if (lloyd_ == nullptr) lloyd_ = std::make_unique<lloyd<T>>(device_, call_, problem());
   return *lloyd_;
 }
 
@@ -145,6 +149,7 @@ std::optional<descent<T>> cuda_engine<T>::descend(const sealed_centroids<T>& fir
   return made;
 }
 
+template lloyd_problem<float> cuda_engine<float>::problem() const;
 template lloyd<float>& cuda_engine<float>::iterations();
 template void cuda_engine<float>::run_pass(const sealed_centroids<float>&, bool, float*);
 template void cuda_engine<float>::collect();
@@ -153,6 +158,7 @@ template void cuda_engine<float>::pass(const sealed_centroids<float>&);
 template void cuda_engine<float>::add_sums(cluster_sums&);
 template point_sums cuda_engine<float>::repair_sums(const sealed_centroids<float>&);
 template std::optional<descent<float>> cuda_engine<float>::descend(const sealed_centroids<float>&, int, const abft::guarded_threshold&);
+template lloyd_problem<double> cuda_engine<double>::problem() const;
 template lloyd<double>& cuda_engine<double>::iterations();
 template void cuda_engine<double>::run_pass(const sealed_centroids<double>&, bool, double*);
 template void cuda_engine<double>::collect();

@@ -10,6 +10,7 @@
 
 #include "cuda/expression.hpp"
 #include "kmeans/cuda/source.hpp"
+#include "kmeans/cuda/tuning.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -197,6 +198,32 @@ std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::
   }
   add({false, 16, 64, 1, false, false, true});
   add({false, 16, 64, 1, true, true, true});
+  return made;
+}
+
+std::vector<ballast::cuda::kernel_request> scheme_kernels(const ballast::cuda::capabilities& on) {
+  std::vector<ballast::cuda::kernel_request> made;
+  const auto add = [&](ballast::cuda::kernel_request&& each) {
+    if (std::ranges::find(made, each) == made.end()) made.push_back(std::move(each));
+  };
+  for (const std::string_view name : schemes()) {
+    for (const bool f64 : {false, true}) {
+      for (const std::int64_t k : {8, 16, 32, 64, 128}) {
+        const tile_problem what{f64, 128, k, *scheme_named(name)};
+        for (auto& each : tile_kernels(what, choose_tile(what, on, &tile_tuning::rules()), f64 ? 2 : 1, false, false)) add(std::move(each));
+      }
+    }
+  }
+  for (const auto& [at, entry] : tile_tuning::active().entries()) {
+    if (at.major != on.major) continue;
+    const tile_problem what{at.wide, at.n, at.k, *scheme_named(at.scheme)};
+    add(tile_request(what, choose_tile(what, on), false));
+  }
+  for (const auto& [at, entry] : pass_tuning::active().entries()) {
+    if (at.major != on.major) continue;
+    const pass_problem what{at.wide, at.n, at.k, at.wide ? 2 : 1, false, at.checked, true};
+    add(pass_request(what, choose_pass(what, on), false));
+  }
   return made;
 }
 

@@ -43,4 +43,8 @@ std::vector<std::string> benchmark_problems();
 // for registers and spills. Each once.
 std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& on);
 
+// The kernels of every scheme of FT K-Means with the tiles that the rules give, and of all entries of the tuning tables for the
+// architecture: checked, too, and not in the bundle.
+std::vector<ballast::cuda::kernel_request> scheme_kernels(const ballast::cuda::capabilities& on);
+
 }  // namespace ballast::kmeans::cuda

@@ -21,16 +21,22 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   labels_only_.policy.sums = sum_memory::none;
   shape_ = shape_of(problem_, with_sums_.policy);
   const bool instrumented = call_.instrumented();
-  const ballast::cuda::kernel_request wanted[] = {pass_request(problem_, with_sums_.policy, instrumented),
-                                                  pass_request(labels, labels_only_.policy, instrumented),
-                                                  update_request(problem_, instrumented)};
-  const auto made = device_->load_all(wanted);
-  with_sums_.pass = made[0];
-  labels_only_.pass = made[1];
-  update_ = made[2];
-  for (kernels* each : {&with_sums_, &labels_only_}) {
-    const std::int64_t rows = pass_rows_of_block<T>(each->policy);
-    each->blocks = std::clamp<std::int64_t>(device_->resident_blocks(*each->pass), 1, (points.m + rows - 1) / rows);
+  if (what_.scheme) {
+    update_ = &device_->load(update_request(problem_, instrumented));
+    tiles_ =
+        std::make_unique<tile_pass<T>>(device_, call_, points, what_.k, *what_.scheme, what_.tile ? &*what_.tile : nullptr, what_.flips);
+  } else {
+    const ballast::cuda::kernel_request wanted[] = {pass_request(problem_, with_sums_.policy, instrumented),
+                                                    pass_request(labels, labels_only_.policy, instrumented),
+                                                    update_request(problem_, instrumented)};
+    const auto made = device_->load_all(wanted);
+    with_sums_.pass = made[0];
+    labels_only_.pass = made[1];
+    update_ = made[2];
+    for (kernels* each : {&with_sums_, &labels_only_}) {
+      const std::int64_t rows = pass_rows_of_block<T>(each->policy);
+      each->blocks = std::clamp<std::int64_t>(device_->resident_blocks(*each->pass), 1, (points.m + rows - 1) / rows);
+    }
   }
 
   const std::int64_t k = what_.k, stride = points.stride, columns = std::int64_t{points.columns} * points.words;
@@ -123,7 +129,7 @@ void lloyd<T>::launch_update(bool given, bool on_device, double tolerance) {
 }
 
 template <class T>
-void lloyd<T>::launch_pass(const kernels& with, bool on_device, T* distances) {
+void lloyd<T>::launch_pass(bool with_sums, bool on_device, T* distances) {
   const int before = current_;
   current_ = 1 - current_;
   pass_arguments<T> a{};
@@ -139,7 +145,12 @@ void lloyd<T>::launch_pass(const kernels& with, bool on_device, T* distances) {
   a.events = call_.events();
   a.state = on_device ? at<loop_state>(place_.state) : nullptr;
   a.repeats = what_.repeats;
-  call_.launch(*with.pass, with.blocks, a);
+  if (tiles_ != nullptr) {
+    tiles_->enqueue(a, with_sums);
+  } else {
+    const kernels& with = with_sums ? with_sums_ : labels_only_;
+    call_.launch(*with.pass, with.blocks, a);
+  }
   last_sums_ = sums_;
   sums_ = 1 - sums_;
   first_pass_ = false;
@@ -164,7 +175,7 @@ void lloyd<T>::clear_sums() {
 template <class T>
 void lloyd<T>::pass(bool sums, T* distances) {
   clear_sums();
-  launch_pass(sums ? with_sums_ : labels_only_, false, distances);
+  launch_pass(sums, false, distances);
 }
 
 template <class T>
@@ -239,7 +250,7 @@ stretch lloyd<T>::run(int most, double tolerance) {
     const int rows = rows_, sums = sums_, last_sums = last_sums_, labels = current_;
     for (int i = 0; i < wanted; ++i) {
       if (made.iterations + i == 0) clear_sums();
-      launch_pass(with_sums_, true, nullptr);
+      launch_pass(true, true, nullptr);
       launch_update(false, true, tolerance);
     }
     device_->copy(&state, at<void>(place_.state), sizeof state, call_.order());

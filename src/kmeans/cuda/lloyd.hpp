@@ -10,6 +10,7 @@
 
 #include "cuda/device_call.hpp"
 #include "kmeans/cuda/choose_policy.hpp"
+#include "kmeans/cuda/tile_pass.hpp"
 #include "kmeans/sums.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -25,6 +26,9 @@ struct lloyd_problem {
   bool check = true;
   int repeats = 0;                    // abft::attempts; 0: detect only
   std::optional<pass_policy> policy;  // nothing: choose_pass
+  std::optional<tile_scheme> scheme;  // nothing: the default, one pass kernel
+  std::optional<tile_policy> tile;    // of the scheme; nothing: choose_tile
+  std::uint64_t flips = 0;            // of the scheme: tile_arguments::flips
 };
 
 // How a stretch of iterations ended.
@@ -72,7 +76,7 @@ class lloyd {
   };
   void clear_sums();
   panel<T> panel_of(int which) const;
-  void launch_pass(const kernels& with, bool on_device, T* distances);
+  void launch_pass(bool with_sums, bool on_device, T* distances);
   void launch_update(bool given, bool on_device, double tolerance);
   template <class Value>
   Value* at(std::int64_t offset) const {
@@ -85,6 +89,7 @@ class lloyd {
   pass_problem problem_;
   panel_shape shape_;
   kernels with_sums_, labels_only_;
+  std::unique_ptr<tile_pass<T>> tiles_;  // of a scheme, in their place
   const ballast::cuda::kernel* update_ = nullptr;
   ballast::cuda::device_buffer memory_;
   ballast::cuda::device_buffer labels_[2];

@@ -38,7 +38,9 @@ summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const s
   const buffer framed = upload(centroids.values()), unshifted = upload(plain);
   const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
   const buffer sums = allocate(16 * blocks);
-  const buffer passed = protect_ ? allocate(m_ * static_cast<std::int64_t>(sizeof(T))) : buffer();
+  // The paper's schemes find labels without distances.
+  const bool compares = protect_ && !scheme_named(what_.scheme);
+  const buffer passed = compares ? allocate(m_ * static_cast<std::int64_t>(sizeof(T))) : buffer();
   exact_arguments<T> given{};
   given.passed = static_cast<const T*>(passed.data());
   given.plain = static_cast<const T*>(unshifted.data());

@@ -1,0 +1,60 @@
+// The names of the schemes. See schemes.hpp.
+#include "kmeans/cuda/schemes.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <ballast/error.hpp>
+
+namespace ballast::kmeans::cuda {
+
+namespace {
+
+struct scheme_row {
+  std::string_view name;
+  tile_scheme does;
+};
+
+// The steps of Figure 7, which have no protection; then what Figures 15 to 18 compare.
+constexpr scheme_row k_schemes[] = {
+    {"naive", {true}},
+    {"gemm", {false, tile_unit::lanes, tile_finish::distances}},
+    {"fused", {false, tile_unit::lanes, tile_finish::minima}},
+    {"broadcast", {false, tile_unit::lanes, tile_finish::labels}},
+    {"tensor", {false, tile_unit::tensor, tile_finish::labels}},
+    {"warp_checksum", {false, tile_unit::tensor, tile_finish::labels, tile_check::warp}},
+    {"detect_recompute", {false, tile_unit::tensor, tile_finish::labels, tile_check::detect}},
+    {"threadblock_checksum", {false, tile_unit::tensor, tile_finish::labels, tile_check::threadblock}},
+};
+
+}  // namespace
+
+const std::vector<std::string_view>& schemes() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> made;
+    for (const scheme_row& each : k_schemes) made.push_back(each.name);
+    return made;
+  }();
+  return names;
+}
+
+std::optional<tile_scheme> scheme_named(std::string_view name) {
+  const auto* const row = std::ranges::find(k_schemes, name, &scheme_row::name);
+  return row == std::ranges::end(k_schemes) ? std::nullopt : std::optional(row->does);
+}
+
+std::string_view name_of(const tile_scheme& scheme) {
+  const auto* const row = std::ranges::find(k_schemes, scheme, &scheme_row::does);
+  return row == std::ranges::end(k_schemes) ? std::string_view() : row->name;
+}
+
+void check_scheme(std::string_view name, bool protect) {
+  const std::optional<tile_scheme> found = scheme_named(name);
+  if (!found) return;
+  if (protect && found->check == tile_check::none)
+    throw unsupported_error("scheme " + std::string(name) + ": it has no protection; expected protection off");
+  if (!protect && found->check != tile_check::none)
+    throw unsupported_error("scheme " + std::string(name) + ": it is nothing without protection; expected protection detect or correct");
+}
+
+}  // namespace ballast::kmeans::cuda
