@@ -79,6 +79,12 @@ int record(test::recording_device& on, const settings& wanted) {
   }
   if (!inject::active_injector::enabled)
     for (const std::string& token : timed_set(wanted.quick)) add(token, false, false);
+  for (const std::string& token : swept_set(true)) {
+    on.user = token;
+    std::vector<ballast::cuda::kernel_request> more;
+    add_sweep_kernels(token, on.about(), more);
+    for (const ballast::cuda::kernel_request& each : more) (void)on.load(each);
+  }
   return 0;
 }
 
@@ -86,6 +92,7 @@ void list(const settings& wanted) {
   print_problems("accuracy", verified_set(wanted.quick), kmeans::parse_token);
   print_problems("sanitize", sanitized_set(), kmeans::parse_token);
   print_problems("bench", timed_set(wanted.quick), kmeans::parse_token);
+  print_problems("sweep", swept_set(wanted.quick), kmeans::parse_token);
 }
 
 }  // namespace
@@ -93,7 +100,11 @@ void list(const settings& wanted) {
 
 const algorithm& kmeans_algorithm() {
   static const algorithm made = {.name = "kmeans",
-                                 .stages = {{"verify", clusters::verify}, {"sanitize", clusters::sanitize}, {"bench", clusters::bench}},
+                                 .stages = {{"verify", clusters::verify},
+                                            {"sanitize", clusters::sanitize},
+                                            {"bench", clusters::bench},
+                                            {"sweep", clusters::sweep},
+                                            {"tune", clusters::tune}},
                                  .record = clusters::record,
                                  .list = clusters::list,
                                  .check_token = [](std::string_view text) { (void)kmeans::parse_token(text); },

@@ -19,6 +19,14 @@ int sanitize(const settings& wanted, const time_limit& limit);
 // Rows of type "iteration": milliseconds of one Lloyd iteration, and of the preparation of the points, without protection and with it.
 int bench(const settings& wanted, const time_limit& limit);
 
+// Rows of type "step": milliseconds of the distance step by the schemes of FT K-Means and by ours, over the paper's sweeps.
+int sweep(const settings& wanted, const time_limit& limit);
+std::vector<std::string> swept_set(bool quick);
+// The kernels that the sweep needs.
+void add_sweep_kernels(const std::string& token, const cuda::capabilities& on, std::vector<cuda::kernel_request>& made);
+// Rows of type "tuned": the tuner on passes, and on the tiles of the schemes that --scheme names.
+int tune(const settings& wanted, const time_limit& limit);
+
 // What is verified, sanitized and timed: tokens.
 std::vector<std::string> verified_set(bool quick);
 std::vector<std::string> sanitized_set();

@@ -1,0 +1,192 @@
+// The sweeps of FT K-Means: milliseconds of the distance step, which finds labels, for its schemes and ours; clean, and in the instrumented
+// program also with one flipped bit in each block (its schemes) or in each pass (ours).
+// Source: FT K-Means, 2024, Figures 7 to 11 and 15 to 18. Its M is our m, its N our n, its K our k; m = 131072.
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "../../../bench/gpu.hpp"
+#include "cuda/tuner.hpp"
+#include "each_case.hpp"
+#include "kmeans/cuda/engine.hpp"
+#include "kmeans/cuda/kernels.hpp"
+#include "kmeans_stages.hpp"
+
+namespace ballast::gpu_check::clusters {
+
+std::vector<std::string> swept_set(bool quick) {
+  if (quick) return {"kmeans_f32_m131072_n8_k128", "kmeans_f32_m131072_n128_k128", "kmeans_f64_m131072_n128_k8"};
+  std::set<std::pair<int, int>> shapes;
+  for (const int many : {8, 16, 32, 64, 128}) {
+    for (const int fixed : {8, 128}) {
+      shapes.insert({fixed, many});
+      shapes.insert({many, fixed});
+    }
+  }
+  std::vector<std::string> made;
+  for (const char* type : {"f32", "f64"})
+    for (const auto& [n, k] : shapes)
+      made.push_back(std::string("kmeans_") + type + "_m131072_n" + std::to_string(n) + "_k" + std::to_string(k));
+  return made;
+}
+
+namespace {
+
+namespace gpu = bench::gpu;
+
+constexpr int k_struck_passes = 32;
+
+// Points of a problem, prepared under one scheme and protection.
+template <class T>
+struct subject {
+  execution how;
+  inject::plan faults;
+  inject::active_injector injector;
+  run::recorder seen;
+  std::shared_ptr<cuda::device> device;
+  kmeans::cuda::cuda_engine<T> engine;
+  std::vector<T> first;
+
+  // `struck`: instrumented kernels. The default scheme is struck by one fault in each of the first passes.
+  subject(const kmeans::problem& what, matrix_view<const T> points, const std::vector<T>& centroids, const std::string& scheme,
+          protection level, bool struck)
+      : how{.backend = backend::cuda, .protection = level, .stream = gpu::stream()},
+        faults(struck ? plan_for(scheme) : inject::plan()),
+        injector(struck ? &faults : nullptr, "kmeans"),
+        seen("sweep", backend::cuda, scheme, how, injector),
+        device(cuda::current_device()),
+        engine(kmeans::call<T>{points, {}, what.k, how, seen, injector, false, scheme}, device),
+        first(centroids) {
+    kmeans::frame<T> frame;
+    frame.scale = T(0.25);
+    frame.shift.assign(static_cast<std::size_t>(what.n), T(0));
+    (void)engine.survey();
+    engine.place(frame);
+    (void)engine.measure();
+    for (T& each : first) each *= frame.scale;
+  }
+  static inject::plan plan_for(const std::string& scheme) {
+    inject::plan made;
+    for (int i = 0; i < k_struck_passes; ++i) {
+      inject::request one;
+      one.site = scheme.empty() ? inject::site::kmeans_product : inject::site::kmeans_tolerance;  // its own faults: lloyd_problem::flips
+      one.model = inject::model::bit_flip;
+      one.seed = static_cast<std::uint64_t>(i);
+      one.visit = i;
+      made.add(one);
+    }
+    return made;
+  }
+  std::unique_ptr<kmeans::cuda::lloyd<T>> runs(std::uint64_t flips) const {
+    kmeans::cuda::lloyd_problem<T> problem = engine.problem();
+    problem.flips = flips;
+    auto made = std::make_unique<kmeans::cuda::lloyd<T>>(device, engine.launches(), problem);
+    made->set_centroids(first, first);
+    return made;
+  }
+  std::vector<std::int32_t> labels(const kmeans::cuda::lloyd<T>& of, std::int64_t m) const {
+    std::vector<std::int32_t> made(static_cast<std::size_t>(m));
+    device->copy(made.data(), of.labels(), m * 4, how.stream);
+    device->synchronize(how.stream);
+    return made;
+  }
+};
+
+template <class T>
+int sweep_one(const std::string& token) {
+  const kmeans::problem what = kmeans::parse_token(token);
+  const std::vector<T> values = points_of<T>(what, 0, 11);
+  const gpu::buffer there(static_cast<std::int64_t>(values.size() * sizeof(T)));
+  gpu::copy(there.data(), values.data(), there.bytes());
+  gpu::synchronize();
+  const auto points = row_major(static_cast<const T*>(there.data()), what.m, what.n);
+  const std::vector<T> first(values.begin(), values.begin() + what.k * what.n);
+  int failed = 0;
+  std::vector<std::int32_t> right;
+  const auto time = [&](const std::string& scheme, protection level, bool struck) {
+    row line("step");
+    line.add("token", token)
+        .add("scheme", scheme.empty() ? "row_checksum" : scheme)
+        .add("protection", to_string(level))
+        .add("struck", struck);
+    try {
+      const subject<T> held(what, points, first, scheme, level, struck);
+      const auto runs = held.runs(struck && !scheme.empty() ? 1 : 0);
+      double seconds = 0;
+      if (struck && scheme.empty()) {
+        const auto begin = held.device->make_event(true), end = held.device->make_event(true);
+        held.device->record(*begin, held.how.stream);
+        for (int i = 0; i < k_struck_passes; ++i) runs->pass(false);
+        held.device->record(*end, held.how.stream);
+        seconds = 1e-3 * held.device->milliseconds(*begin, *end) / k_struck_passes;
+      } else {
+        seconds = cuda::seconds_of(
+            *held.device, [&] { runs->pass(false); }, held.how.stream);
+      }
+      const auto log = held.engine.launches().collect([](const auto&, auto&) {});
+      const auto found = held.labels(*runs, what.m);
+      if (right.empty()) right = found;
+      std::int64_t different = 0;
+      for (std::size_t i = 0; i < found.size(); ++i) different += found[i] != right[i] ? 1 : 0;
+      // Labels of rounded operands; else ties.
+      const auto does = kmeans::cuda::scheme_named(scheme);
+      const bool coarse = sizeof(T) == 4 && does && !does->naive && does->unit == kmeans::cuda::tile_unit::tensor;
+      const bool pass = static_cast<double>(different) <= (coarse ? 1e-2 : 1e-4) * static_cast<double>(what.m) && log.uncorrectable == 0 &&
+                        (struck || log.corrected + log.recomputed == 0);
+      line.add("milliseconds", 1e3 * seconds).add("gflops", 2e-9 * static_cast<double>(what.m * what.n * what.k) / seconds);
+      line.add("different_labels", different).add("corrected", static_cast<std::int64_t>(log.corrected));
+      line.add("recomputed", static_cast<std::int64_t>(log.recomputed)).add("pass", pass);
+      failed += pass ? 0 : 1;
+    } catch (const std::exception& e) {
+      line.add("refused", e.what());
+      ++failed;
+    }
+    line.print();
+  };
+  time("", protection::off, false);
+  time("", protection::correct, false);
+  if (inject::active_injector::enabled) time("", protection::correct, true);
+  for (const std::string_view scheme : kmeans::cuda::schemes()) {
+    const bool protects = kmeans::cuda::scheme_named(scheme)->check != kmeans::cuda::tile_check::none;
+    const protection level = protects ? protection::correct : protection::off;
+    time(std::string(scheme), level, false);
+    if (inject::active_injector::enabled && protects) time(std::string(scheme), level, true);
+  }
+  return failed;
+}
+
+}  // namespace
+
+int sweep(const settings& wanted, const time_limit& limit) {
+  const std::vector<std::string> tokens = wanted.tokens.empty() ? swept_set(wanted.quick) : wanted.tokens;
+  const auto device = cuda::current_device();
+  std::vector<cuda::kernel_request> kernels;
+  for (const std::string& token : tokens) add_sweep_kernels(token, device->about(), kernels);
+  cuda::load_all(*device, kernels);
+  return time_each(tokens, kmeans::parse_token, limit, "step",
+                   [](auto zero, const std::string& token) { return sweep_one<decltype(zero)>(token); });
+}
+
+void add_sweep_kernels(const std::string& token, const cuda::capabilities& on, std::vector<cuda::kernel_request>& made) {
+  const kmeans::problem what = kmeans::parse_token(token);
+  const bool f64 = what.precision == precision::f64;
+  for (const bool struck : {false, true}) {
+    if (struck && !inject::active_injector::enabled) continue;
+    for (const bool check : {false, true}) {
+      for (auto& each : kmeans::cuda::kernels_of({f64, what.n, what.k, f64 ? 2 : 1, false, check, true}, on, struck))
+        made.push_back(std::move(each));
+    }
+  }
+  for (const std::string_view scheme : kmeans::cuda::schemes()) {
+    const kmeans::cuda::tile_problem problem{f64, what.n, what.k, *kmeans::cuda::scheme_named(scheme)};
+    for (const bool struck : {false, true}) {
+      if (struck && !inject::active_injector::enabled) continue;
+      for (auto& each : kmeans::cuda::tile_kernels(problem, kmeans::cuda::choose_tile(problem, on), f64 ? 2 : 1, false, struck))
+        made.push_back(std::move(each));
+    }
+  }
+}
+
+}  // namespace ballast::gpu_check::clusters
