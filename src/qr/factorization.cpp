@@ -46,7 +46,8 @@ factorization<S>::factorization(const context& run, engine<S>& on, std::string_v
     : run_(run),
       on_(on),
       A_(A),
-      shape_(layout_of(A.rows, A.columns, on.panel_width(std::min(A.rows, A.columns)), scheme == k_qr_update || scheme == k_hybrid)),
+      shape_(
+          layout_of(A.rows, A.columns, on.panel_width(A.rows, std::min(A.rows, A.columns)), scheme == k_qr_update || scheme == k_hybrid)),
       work_(on.make_factorizer(shape_, A, tau, source)) {}
 
 template <class S>

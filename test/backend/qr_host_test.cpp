@@ -311,7 +311,7 @@ class forwarding_engine : public engine<S> {
   void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) override {
     inner_->exponents(X, upper, rows, columns);
   }
-  index panel_width(index steps) const override { return inner_->panel_width(steps); }
+  index panel_width(index rows, index steps) const override { return inner_->panel_width(rows, steps); }
   std::unique_ptr<factorizer<S>> make_factorizer(const layout& shape, const matrix_view<S>& A, S* tau,
                                                  const matrix_view<const S>& source) override {
     return inner_->make_factorizer(shape, A, tau, source);
@@ -337,7 +337,7 @@ class engine_over final : public forwarding_engine<S> {
     return std::make_unique<host::blocked_factorizer<S>>(run_, kernels_, shape, A, tau, source);
   }
   std::unique_ptr<applier<S>> make_applier(const matrix_view<const S>& V, const S* tau) override {
-    return std::make_unique<host::panel_applier<S>>(run_, kernels_, this->panel_width(V.columns), V, tau);
+    return std::make_unique<host::panel_applier<S>>(run_, kernels_, this->panel_width(V.rows, V.columns), V, tau);
   }
 
  private:

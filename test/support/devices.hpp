@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -151,6 +152,81 @@ class counted_device final : public forwarding_device {
     if (accessible(to)) bytes_written += bytes;
     forwarding_device::copy(to, from, bytes, on);
   }
+};
+
+// Counts how often each kernel is launched, by the name of its template, BLAS is called, and the host waits for a stream.
+class counted_launches final : public forwarding_device {
+ public:
+  using forwarding_device::forwarding_device;
+  std::map<std::string, std::int64_t> launches;
+  std::int64_t products = 0, zeros = 0, copies = 0, waits = 0;
+  std::int64_t of(const std::string& name) const { return launches.contains(name) ? launches.at(name) : 0; }
+  std::int64_t all() const {
+    std::int64_t sum = 0;
+    for (const auto& [name, count] : launches) sum += count;
+    return sum;
+  }
+  void zero(void* memory, std::int64_t bytes, cuda::stream on) override {
+    ++zeros;
+    inner_->zero(memory, bytes, on);
+  }
+  void copy(void* to, const void* from, std::int64_t bytes, cuda::stream on) override {
+    ++copies;
+    inner_->copy(to, from, bytes, on);
+  }
+  std::unique_ptr<cuda::blas> make_blas(cuda::blas_math math, cuda::stream on) override {
+    return std::make_unique<counted_blas>(*this, inner_->make_blas(math, on));
+  }
+  const cuda::kernel& load(const cuda::kernel_request& wanted) override {
+    const cuda::kernel& made = inner_->load(wanted);
+    const std::string name = wanted.expression.substr(0, wanted.expression.find('<'));
+    names_[&made] = name.substr(name.rfind(':') + 1);
+    return made;
+  }
+  void launch(const cuda::kernel& which, std::int64_t blocks, std::span<const cuda::kernel_argument> arguments, cuda::stream on) override {
+    ++launches[names_.at(&which)];
+    inner_->launch(which, blocks, arguments, on);
+  }
+  using device::launch;
+  void synchronize(cuda::stream on) override {
+    ++waits;
+    inner_->synchronize(on);
+  }
+
+ private:
+  class counted_blas final : public cuda::blas {
+   public:
+    counted_blas(counted_launches& by, std::unique_ptr<cuda::blas> inner) : by_(by), inner_(std::move(inner)) {}
+#define BALLAST_COUNTED_BLAS(T)                                                                                                            \
+  void gemm(char ta, char tb, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, const T* B,           \
+            std::int64_t ldb, T beta, T* C, std::int64_t ldc) override {                                                                   \
+    ++by_.products;                                                                                                                        \
+    inner_->gemm(ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc);                                                                    \
+  }                                                                                                                                        \
+  void trmm(char s, char u, char t, char d, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B, std::int64_t ldb) \
+      override {                                                                                                                           \
+    ++by_.products;                                                                                                                        \
+    inner_->trmm(s, u, t, d, m, n, alpha, A, lda, B, ldb);                                                                                 \
+  }                                                                                                                                        \
+  void trsm(char s, char u, char t, char d, std::int64_t m, std::int64_t n, T alpha, const T* A, std::int64_t lda, T* B, std::int64_t ldb) \
+      override {                                                                                                                           \
+    ++by_.products;                                                                                                                        \
+    inner_->trsm(s, u, t, d, m, n, alpha, A, lda, B, ldb);                                                                                 \
+  }                                                                                                                                        \
+  void syrk(char u, char t, std::int64_t n, std::int64_t k, T alpha, const T* A, std::int64_t lda, T beta, T* C, std::int64_t ldc)         \
+      override {                                                                                                                           \
+    ++by_.products;                                                                                                                        \
+    inner_->syrk(u, t, n, k, alpha, A, lda, beta, C, ldc);                                                                                 \
+  }
+    BALLAST_COUNTED_BLAS(float)
+    BALLAST_COUNTED_BLAS(double)
+#undef BALLAST_COUNTED_BLAS
+
+   private:
+    counted_launches& by_;
+    std::unique_ptr<cuda::blas> inner_;
+  };
+  std::map<const cuda::kernel*, std::string> names_;
 };
 
 }  // namespace ballast::test

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "core/macros.hpp"
+
 namespace ballast::qr::cuda {
 
 inline constexpr int k_inner = 32;       // columns that one launch of the panel kernel factors
@@ -34,6 +36,65 @@ struct panel_arguments {
   std::int64_t ldt;
   std::int64_t slab;  // rows of a block
   S* pivots;          // 2 × rows: scratch where the slab does not fit into shared memory; null: it does
+};
+
+// --- Panels of many rows (tall.cuh).
+
+inline constexpr int k_tall_rows = 32;                 // of a tile
+inline constexpr int k_tall_stride = k_tall_rows + 4;  // of its columns in shared memory: no bank twice
+inline constexpr int k_tall_strip = 16;                // columns that one warp substitutes
+inline constexpr std::int64_t k_tall_blocks = 264;     // of a pass: two for each multiprocessor of an H100
+inline constexpr int k_tall_threads = 512;             // of the kernels of one block
+inline constexpr double k_tall_deviation = 0.25;       // ‖QᵀQ − I‖ from where one Cholesky factor makes Q orthonormal to rounding
+enum tall_stage : int { k_tall_failed, k_tall_factored, k_tall_orthonormal };
+
+// What the device finds.
+struct tall_state {
+  double deviation;  // ‖QᵀQ − I‖_F of the last Q
+  int stage;         // a tall_stage
+  int unused;
+};
+
+// Element (i, l), i ≤ l, of an upper triangular matrix that is packed by columns; (0, w): how many numbers w columns have.
+BALLAST_HD constexpr int packed(int i, int l) { return l * (l + 1) / 2 + i; }
+
+template <class S>
+struct tall_pass_arguments {
+  const S* from = nullptr;  // rows × width
+  std::int64_t ldf = 0;
+  S* to = nullptr;  // may be `from`
+  std::int64_t ldt = 0;
+  std::int64_t rows = 0;
+  int width = 0;
+  int needed = k_tall_failed;  // nothing is done in an earlier stage
+  const double* R = nullptr;   // packed; null: X stays as it is, and is not stored
+  double* partial = nullptr;   // of each block: the Gram matrix of its rows, packed; null: none
+  const tall_state* state = nullptr;
+};
+
+struct tall_factor_arguments {
+  const double* G;  // packed, as R, before and all
+  int width;
+  bool first;            // G is A's: nothing is in front of it
+  double* R;             // Cholesky factor of G
+  const double* before;  // product of the factors in front of it
+  double* all;           // R times those
+  tall_state* state;
+};
+
+template <class S>
+struct tall_reflectors_arguments {
+  const S* X;  // its first `width` rows are read
+  std::int64_t ldx;
+  int width;
+  const double* R;    // packed, as all and product: X R⁻¹ is orthonormal
+  const double* all;  // the panel is X R⁻¹ times this
+  double* product;
+  S* A;  // its first `width` rows are written
+  std::int64_t lda;
+  S* tau;
+  S* T;  // width × width
+  tall_state* state;
 };
 
 // The columns of a matrix in blocks, as qr::layout has them: of `width` columns, beginning anew behind the last panel.
@@ -69,13 +130,24 @@ struct panel_result {
 template <class S>
 struct judge_arguments {
   reflectors<S> h;
-  std::int64_t m;  // of the whole matrix
+  fold_arguments fold;  // of products_arguments::partial
+  std::int64_t m;       // of the whole matrix
   const S* tau;
   const double* x;     // width
-  const double* sums;  // as products_arguments::partial, added up
   double* tz;          // 3 × width: Tᵀ times the sums of y, c1, c2
   double* checkpoint;  // 4 × width; null: not kept
   panel_result* to;
+  std::uint32_t* arrived;
+};
+
+// What the checks of a panel begin with.
+template <class S>
+struct open_arguments {
+  reflectors<S> h;
+  const double* x;
+  double* tx;                  // T x
+  unsigned long long* seal_t;  // hash of T, and of R's rows within the panel
+  unsigned long long* seal_r;
 };
 
 // y ← y − V tz.
@@ -91,6 +163,8 @@ struct transformed_arguments {
   std::int64_t ldd = 0;
   double* head = nullptr;     // 2 × width: what c1 and c2 become in R's rows
   double* squares = nullptr;  // 2 of each block: of c1 and c2 without R's part
+  double* norm = nullptr;     // the larger of the norms of c1 and c2 without R's part
+  std::uint32_t* arrived = nullptr;
 };
 
 // z = T x or Tᵀ x.
@@ -123,6 +197,11 @@ struct weigh_arguments {
   S* to_column = nullptr;     // count columns of ldi rows, 2 · ldi for each block; null: none
   double* to = nullptr;       // count columns of ldi, count · ldi for each block; null: none
   double* squares = nullptr;  // count for each block of threads; null: none
+  // Of one block of columns: the largest norm of its products, null: none; and the hash of its rows above its diagonal block, null: none.
+  double* norm = nullptr;
+  unsigned long long* seal = nullptr;
+  unsigned long long* hashes = nullptr;  // one for each block of threads
+  std::uint32_t* arrived = nullptr;
 };
 
 // Sums over chunks.
@@ -162,13 +241,16 @@ struct changes_arguments {
   double* to;  // one for each panel
 };
 
-// Checksums of R's rows, to their place.
+// What a verified panel leaves: checksums of R's rows, and the certificate's product, to their places. Or all rows of checksum columns.
 template <class S>
-struct take_arguments {
+struct accept_arguments {
   const double* head;  // width × 2
-  int width;
+  std::int64_t width;
   S* to;
   std::int64_t ld;
+  const double* next;  // rows
+  double* carried;     // null: none
+  std::int64_t rows;
 };
 
 // Whether tau is T's diagonal to the bit: 0 for each panel where it is.

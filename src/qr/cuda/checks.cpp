@@ -35,27 +35,14 @@ void device_factorizer<S>::hash(const S* X, index ld, index rows, index columns,
   on_.launch(work::hash, columns, hash_arguments<S>{X, ld, rows, upper, to});
 }
 
-// Of R's rows above panel k, or of those within it.
-template <class S>
-void device_factorizer<S>::seal_r(index k, bool within, unsigned long long* to) {
-  const layout::block& b = shape_[k];
-  const S* const column = A_ + b.first * lda_;
-  on_.device()->zero(to, sizeof *to, on_.main());
-  if (within) {
-    hash(column + b.first, lda_, b.width, b.width, true, to);
-  } else {
-    hash(column, lda_, b.first, b.width, false, to);
-  }
-}
-
 // -------------------------------------------------------------------------------------------------------------------- a block
 
 // y = init − block b times weights first_weight …, `count` vectors of m values; their largest norm.
 template <class S>
 void device_factorizer<S>::weigh_block(index b, bool finished, const S* init, const double* from, int count, index first_weight, double* y,
-                                       double* norm) {
+                                       double* norm, unsigned long long* seal) {
   const index m = shape_.m;
-  double* const squares = numbers(partial_, count * slabs(m));
+  double* const squares = numbers(partial_, (count + 1) * slabs(m));
   on_.launch(work::weigh, slabs(m),
              weigh_arguments<S>{.X = A_,
                                 .row_stride = 1,
@@ -73,15 +60,19 @@ void device_factorizer<S>::weigh_block(index b, bool finished, const S* init, co
                                 .from = from,
                                 .ldi = m,
                                 .to = y,
-                                .squares = squares});
-  if (norm != nullptr) on_.launch(work::norm, 1, norm_arguments{squares, slabs(m), count, norm});
+                                .squares = squares,
+                                .norm = norm,
+                                .seal = seal,
+                                .hashes = reinterpret_cast<unsigned long long*>(squares + count * slabs(m)),
+                                .arrived = arrived()});
 }
 
 template <class S>
 void device_factorizer<S>::measure_block(index b, bool finished, double* residual) {
-  if (shape_[b].panel && !finished) seal_r(b, false, static_cast<unsigned long long*>(seals_.data()) + 3 * b + 1);
+  const bool enters = shape_[b].panel && !finished;
   double* const norm = numbers(sums_, 1);
-  weigh_block(b, finished, checksums(shape_[b].group), nullptr, 2, 0, nullptr, norm);
+  weigh_block(b, finished, checksums(shape_[b].group), nullptr, 2, 0, nullptr, norm,
+              enters ? static_cast<unsigned long long*>(seals_.data()) + 3 * b + 1 : nullptr);
   on_.template fetch<double>(norm, 1, [residual](const double* made) { *residual = *made; });
 }
 
@@ -113,7 +104,7 @@ index device_factorizer<S>::correct_block(index b, bool finished, double thresho
   const layout::block& here = shape_[b];
   const index m = shape_.m, w = here.width;
   double* const y = numbers(vectors_, 2 * m);
-  weigh_block(b, finished, checksums(here.group), nullptr, 2, 0, y, nullptr);
+  weigh_block(b, finished, checksums(here.group), nullptr, 2, 0, y, nullptr, nullptr);
   std::vector<double> r(at(2 * m)), d(at(w)), e(at(w));
   std::vector<S> c(at(m));
   on_.copy(r.data(), y, 2 * m * static_cast<index>(sizeof(double)));
@@ -172,19 +163,26 @@ void device_factorizer<S>::measure_independent(index b, bool finished, double* r
     on_.copy(y + shape_[k].first, next + shape_[k].first, h.rows * static_cast<index>(sizeof(double)));
   }
   double* const norm = numbers(sums_, 1);
-  weigh_block(b, finished, nullptr, y, 1, 2, nullptr, norm);
+  weigh_block(b, finished, nullptr, y, 1, 2, nullptr, norm, nullptr);
   on_.template fetch<double>(norm, 1, [residual](const double* made) { *residual = *made; });
 }
 
 // -------------------------------------------------------------------------------------------------------------------- a panel
 
+// The sums of each block of rows: what adds them up.
 template <class S>
-void device_factorizer<S>::products(const products_arguments<S>& given, double* sums) {
+fold_arguments device_factorizer<S>::partial_products(const products_arguments<S>& given, double* sums) {
   const index blocks = slabs(given.h.rows), count = 8 * given.h.width + 1;
   products_arguments<S> all = given;
   all.partial = numbers(partial_, blocks * count);
   on_.launch(work::products, blocks, all);
-  on_.launch(work::fold, (count + k_threads / 32 - 1) / (k_threads / 32), fold_arguments{all.partial, blocks, count, sums});
+  return {all.partial, blocks, count, sums};
+}
+
+template <class S>
+void device_factorizer<S>::products(const products_arguments<S>& given, double* sums) {
+  const fold_arguments fold = partial_products(given, sums);
+  on_.launch(work::fold, (fold.count + 31) / 32, fold);
 }
 
 template <class S>
@@ -193,10 +191,10 @@ panel_result* device_factorizer<S>::panel_results() {
   return static_cast<panel_result*>(results_.data());
 }
 
-// The first pass over V, and what V, T and tau say of each other. Returns Tᵀ times the sums of carried_, c1 and c2. `checkpoint`: null, or
-// where the sums over V are kept.
+// The first pass over V, and what V, T and tau say of each other. Returns Tᵀ times the sums of carried_, c1 and c2. `whole`: also the
+// checksum columns, and seals and the checkpoint are made; else from V, T and tau alone.
 template <class S>
-double* device_factorizer<S>::judge(index k, bool checksummed, double* checkpoint, panel_result* to) {
+double* device_factorizer<S>::judge(index k, bool whole, panel_result* to) {
   const layout::block& b = shape_[k];
   const reflectors<S> h = reflector(k);
   const index w = b.width, m = shape_.m;
@@ -204,44 +202,47 @@ double* device_factorizer<S>::judge(index k, bool checksummed, double* checkpoin
   double* const sums = tx + w;
   double* const tz = sums + 8 * w + 1;
   const double* const x = static_cast<const double*>(random_.data()) + b.first;
-  on_.launch(work::small, 1, small_arguments<S>{h, false, x, tx});
-  products({.h = h,
-            .y = static_cast<const double*>(carried_.data()) + b.first,
-            .tx = tx,
-            .c = checksummed ? checksums(b.group) + b.first : nullptr,
-            .ldc = m,
-            .weights = static_cast<const double*>(row_weights_.data()) + b.first},
-           sums);
-  on_.launch(work::judge, 1, judge_arguments<S>{h, m, tau_ + b.first, x, sums, tz, checkpoint, to});
+  auto* const seals = static_cast<unsigned long long*>(seals_.data()) + 3 * k;
+  on_.launch(work::open, !whole ? 1 : shape_.single_group ? 2 : 3, open_arguments<S>{h, x, tx, seals, seals + 2});
+  const fold_arguments fold = partial_products({.h = h,
+                                                .y = static_cast<const double*>(carried_.data()) + b.first,
+                                                .tx = tx,
+                                                .c = whole && !shape_.single_group ? checksums(b.group) + b.first : nullptr,
+                                                .ldc = m,
+                                                .weights = static_cast<const double*>(row_weights_.data()) + b.first},
+                                               sums);
+  double* const checkpoint = whole ? static_cast<double*>(checkpoints_.data()) + 4 * nb() * k : nullptr;
+  on_.launch(work::judge, (fold.count + 31) / 32, judge_arguments<S>{h, fold, m, tau_ + b.first, x, tz, checkpoint, to, arrived()});
   return tz;
 }
 
 // Two passes over V, as host::blocked_factorizer makes them.
 template <class S>
 void device_factorizer<S>::measure_panel(index k, panel_sums* seen) {
+  measure_panel_once(k, seen);
+  if (settle()) measure_panel_once(k, seen);
+}
+
+template <class S>
+void device_factorizer<S>::measure_panel_once(index k, panel_sums* seen) {
   const layout::block& b = shape_[k];
   const reflectors<S> h = reflector(k);
-  const index w = b.width, m = shape_.m;
   panel_result* const to = panel_results();
   const bool checksummed = !shape_.single_group;
-  const double* const tz = judge(k, checksummed, static_cast<double*>(checkpoints_.data()) + 4 * nb() * k, to);
-  auto* const seals = static_cast<unsigned long long*>(seals_.data()) + 3 * k;
-  on_.device()->zero(seals, sizeof *seals, on_.main());
-  hash(T(k), w, w, w, false, seals);
-  if (checksummed) seal_r(k, true, seals + 2);
-  double* const squares = numbers(partial_, 2 * slabs(h.rows));
+  const double* const tz = judge(k, true, to);
   on_.launch(work::transformed, slabs(h.rows),
              transformed_arguments<S>{.h = h,
                                       .tz = tz,
                                       .y = static_cast<const double*>(carried_.data()) + b.first,
                                       .next = static_cast<double*>(next_.data()) + b.first,
                                       .c = checksummed ? checksums(b.group) + b.first : nullptr,
-                                      .ldc = m,
+                                      .ldc = shape_.m,
                                       .d = weights() + b.first,
                                       .ldd = shape_.n,
                                       .head = static_cast<double*>(head_.data()),
-                                      .squares = squares});
-  if (checksummed) on_.launch(work::norm, 1, norm_arguments{squares, slabs(h.rows), 2, &to->data});
+                                      .squares = numbers(partial_, 2 * slabs(h.rows)),
+                                      .norm = &to->data,
+                                      .arrived = arrived()});
   on_.template fetch<panel_result>(to, 1, [seen](const panel_result* made) {
     *seen = {made->orthogonality, made->orthogonality_threshold, made->reflectors, made->data};
   });
@@ -250,7 +251,7 @@ void device_factorizer<S>::measure_panel(index k, panel_sums* seen) {
 template <class S>
 void device_factorizer<S>::measure_reflectors(index k, panel_sums* seen) {
   panel_result* const to = panel_results();
-  (void)judge(k, false, nullptr, to);
+  (void)judge(k, false, to);
   on_.template fetch<panel_result>(to, 1, [seen](const panel_result* made) {
     seen->orthogonality = made->orthogonality;
     seen->orthogonality_threshold = made->orthogonality_threshold;
@@ -261,12 +262,11 @@ void device_factorizer<S>::measure_reflectors(index k, panel_sums* seen) {
 template <class S>
 void device_factorizer<S>::accept_panel(index k) {
   const layout::block& b = shape_[k];
-  if (!shape_.single_group)
-    on_.launch(
-        work::take, 1,
-        take_arguments<S>{static_cast<const double*>(head_.data()), static_cast<int>(b.width), checksums(b.group) + b.first, shape_.m});
-  on_.copy(static_cast<double*>(carried_.data()) + b.first, static_cast<const double*>(next_.data()) + b.first,
-           (shape_.m - b.first) * static_cast<index>(sizeof(double)));
+  const index rows = shape_.m - b.first;
+  on_.launch(work::accept, slabs(rows),
+             accept_arguments<S>{static_cast<const double*>(head_.data()), shape_.single_group ? 0 : b.width, checksums(b.group) + b.first,
+                                 shape_.m, static_cast<const double*>(next_.data()) + b.first,
+                                 static_cast<double*>(carried_.data()) + b.first, rows});
 }
 
 // -------------------------------------------------------------------------------------------------------------------- the end
@@ -284,10 +284,10 @@ void device_factorizer<S>::measure_all(block_sums* seen) {
     const reflectors<S> h = reflector(k);
     products({.h = h, .weights = static_cast<const double*>(row_weights_.data()) + shape_[k].first}, sums);
     on_.copy(again + 4 * nb() * k, sums + 4 * h.width, 4 * h.width * static_cast<index>(sizeof(double)));
-    hash(T(k), h.width, h.width, h.width, false, now + 3 * k);
-    if (shape_.single_group) continue;
-    if (k > 0) seal_r(k, false, now + 3 * k + 1);
-    seal_r(k, true, now + 3 * k + 2);
+    on_.launch(work::open, shape_.single_group ? 2 : 3,
+               open_arguments<S>{h, static_cast<const double*>(random_.data()) + shape_[k].first, sums, now + 3 * k, now + 3 * k + 2});
+    // R's rows above the panel.
+    if (!shape_.single_group) hash(A_ + shape_[k].first * lda_, lda_, shape_[k].first, h.width, false, now + 3 * k + 1);
   }
   const index others = shape_.single_group ? 0 : count - panels;
   double* const ends = numbers(vectors_, panels + others);

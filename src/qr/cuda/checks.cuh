@@ -59,48 +59,113 @@ __global__ void __launch_bounds__(k_threads) products_kernel(const __grid_consta
   }
 }
 
-// A warp for each number.
-template <int Threads>
-__global__ void __launch_bounds__(Threads) fold_kernel(const __grid_constant__ fold_arguments a) {
-  const std::int64_t value = std::int64_t{blockIdx.x} * (k_threads / 32) + arch::warp();
-  double sum[1] = {0};
-  for (std::int64_t b = arch::lane(); b < a.blocks && value < a.count; b += 32) sum[0] += a.partial[b * a.count + value];
-  ballast::cuda::add_lanes<k_threads, 32, 1>(sum);
-  if (arch::lane() == 0 && value < a.count) a.to[value] = sum[0];
+// 32 numbers by each block, a lane for each; warp w adds up what the blocks w, w + 8, … have left.
+__device__ __forceinline__ void fold(const fold_arguments& a) {
+  constexpr int warps = k_threads / 32;
+  auto& several = arch::shared_object<double[warps][32], struct folded_sums>();
+  const int lane = arch::lane(), warp = arch::warp();
+  const std::int64_t value = std::int64_t{blockIdx.x} * 32 + lane;
+  double sum[2] = {};
+  if (value < a.count) {
+    std::int64_t b = warp;
+    for (; b + warps < a.blocks; b += 2 * warps) {
+      for (int s = 0; s < 2; ++s) sum[s] += a.partial[(b + s * warps) * a.count + value];
+    }
+    if (b < a.blocks) sum[0] += a.partial[b * a.count + value];
+  }
+  several[warp][lane] = sum[0] + sum[1];
+  __syncthreads();  // the sums of the warps are there
+  if (warp != 0 || value >= a.count) return;
+  double all = several[0][lane];
+  for (int w = 1; w < warps; ++w) all += several[w][lane];
+  a.to[value] = all;
 }
 
-// One block: z = T x, or Tᵀ x.
+template <int Threads>
+__global__ void __launch_bounds__(Threads) fold_kernel(const __grid_constant__ fold_arguments a) {
+  static_assert(Threads == k_threads);
+  fold(a);
+}
+
+// By one block: the hash of X's columns, as hash_kernel makes it. All threads get it.
 template <class S>
-__global__ void __launch_bounds__(k_threads) small_kernel(const __grid_constant__ small_arguments<S> a) {
-  const int w = a.h.width;
+__device__ __forceinline__ unsigned long long hash_of(const S* X, std::int64_t ld, int rows, int columns, bool upper) {
+  auto& sum = arch::shared_object<unsigned long long, struct hashed_matrix>();
+  if (threadIdx.x == 0) sum = 0;
+  __syncthreads();  // it is set
+  unsigned long long own = 0;
+  for (int e = static_cast<int>(threadIdx.x); e < rows * columns; e += k_threads) {
+    const int i = e % rows, l = e / rows;
+    if (!upper || i <= l) own += ballast::cuda::value_hash(X[i + l * ld], static_cast<std::uint64_t>(i + l * rows));
+  }
+  if (own != 0) atomicAdd(&sum, own);
+  __syncthreads();  // all have added
+  return sum;
+}
+
+// z = T x, or Tᵀ x, by one block.
+template <class S>
+__device__ __forceinline__ void times_t(const reflectors<S>& h, bool transposed, const double* x, double* z) {
+  const int w = h.width;
   for (int i = static_cast<int>(threadIdx.x); i < w; i += k_threads) {
     double sum = 0;
-    for (int j = a.transposed ? 0 : i; j < (a.transposed ? i + 1 : w); ++j)
-      sum += static_cast<double>(a.transposed ? a.h.T[j + i * a.h.ldt] : a.h.T[i + j * a.h.ldt]) * a.x[j];
-    a.z[i] = sum;
+    for (int j = transposed ? 0 : i; j < (transposed ? i + 1 : w); ++j)
+      sum += static_cast<double>(transposed ? h.T[j + i * h.ldt] : h.T[i + j * h.ldt]) * x[j];
+    z[i] = sum;
   }
 }
 
-// One block. Orthogonality: Tᵀ Vᵀ V T x against (T + Tᵀ) x, element i by thread i; each reflector's τ‖v‖² − 2; what the second pass over V
-// takes; the checkpoint.
+// One block.
+template <class S>
+__global__ void __launch_bounds__(k_threads) small_kernel(const __grid_constant__ small_arguments<S> a) {
+  times_t(a.h, a.transposed, a.x, a.z);
+}
+
+// Three blocks, one for each result.
+template <class S>
+__global__ void __launch_bounds__(k_threads) open_kernel(const __grid_constant__ open_arguments<S> a) {
+  if (blockIdx.x == 0) return times_t(a.h, false, a.x, a.tx);
+  const int w = a.h.width;
+  const unsigned long long hash = blockIdx.x == 1 ? hash_of(a.h.T, a.h.ldt, w, w, false) : hash_of(a.h.V, a.h.ldv, w, w, true);
+  if (threadIdx.x == 0) *(blockIdx.x == 1 ? a.seal_t : a.seal_r) = hash;
+}
+
+// √Σ of `blocks` squares for each of `count` vectors, the largest; NaN if there is one. By one block; thread 0 gets it.
+__device__ __forceinline__ double largest_norm(const double* squares, std::int64_t blocks, int count) {
+  auto& several = arch::shared_object<double[k_threads / 32], struct norm_sums>();
+  double most = 0;
+  for (int q = 0; q < count; ++q) {
+    double sum = 0;
+    for (std::int64_t b = threadIdx.x; b < blocks; b += k_threads) sum += squares[count * b + q];
+    const double norm = sqrt(over_block<false>(sum, several));
+    if (most == most && !(norm <= most)) most = norm;
+  }
+  return most;
+}
+
+// The sums over the rows of V are added up as by fold_kernel; the last block judges. Orthogonality: Tᵀ Vᵀ V T x against (T + Tᵀ) x, element
+// i by thread i; each reflector's τ‖v‖² − 2; what the second pass over V takes; the checkpoint.
 template <class S>
 __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant__ judge_arguments<S> a) {
   auto& off = arch::shared_object<double[k_most_wide], struct judged_off>();
   auto& limit = arch::shared_object<double[k_most_wide], struct judged_limit>();
   auto& tail = arch::shared_object<double[k_most_wide], struct judged_tail>();
+  fold(a.fold);
+  if (!is_last_block(a.arrived)) return;
   const int w = a.h.width;
-  const double p_norm = sqrt(a.sums[8 * w]);
+  const double* const sums = a.fold.to;
+  const double p_norm = sqrt(sums[8 * w]);
   const int i = static_cast<int>(threadIdx.x);
   if (i < w) {
     const auto t = [&](int row, int column) { return static_cast<double>(a.h.T[row + column * a.h.ldt]); };
     double residual = 0, scale = 0, tz[3] = {};
     for (int j = 0; j <= i; ++j) {
-      const double each = t(j, i), g = a.sums[w + j], x = a.x[j];
+      const double each = t(j, i), g = sums[w + j], x = a.x[j];
       residual += each * (g - x);
       scale += fabs(each) * (fabs(g) + p_norm + fabs(x));
-      tz[0] += each * a.sums[j];
-      tz[1] += each * a.sums[2 * w + j];
-      tz[2] += each * a.sums[3 * w + j];
+      tz[0] += each * sums[j];
+      tz[1] += each * sums[2 * w + j];
+      tz[2] += each * sums[3 * w + j];
     }
     for (int j = i; j < w; ++j) {
       residual -= t(i, j) * a.x[j];
@@ -109,9 +174,9 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
     off[i] = fabs(residual);
     limit[i] = abft::qr_orthogonality_threshold<S>(scale, a.m);
     for (int q = 0; q < 3; ++q) a.tz[q * w + i] = tz[q];
-    for (int q = 0; q < 4 && a.checkpoint != nullptr; ++q) a.checkpoint[q * w + i] = a.sums[(4 + q) * w + i];
+    for (int q = 0; q < 4 && a.checkpoint != nullptr; ++q) a.checkpoint[q * w + i] = sums[(4 + q) * w + i];
     // A tau of 0 belongs to v = e₁. tau must be T's diagonal to the bit.
-    const double tau = static_cast<double>(a.tau[i]), square = a.sums[7 * w + i];
+    const double tau = static_cast<double>(a.tau[i]), square = sums[7 * w + i];
     const bool same = ballast::cuda::bits(a.tau[i]) == ballast::cuda::bits(a.h.T[i + i * a.h.ldt]);
     tail[i] = !same ? std::numeric_limits<double>::quiet_NaN() : fabs(tau == 0 ? square - 1 : tau * square - 2);
   }
@@ -172,6 +237,9 @@ __global__ void __launch_bounds__(k_threads) transformed_kernel(const __grid_con
     const double square = over_block<false>(r[q] * r[q], several);
     if (threadIdx.x == 0) a.squares[2 * std::int64_t{blockIdx.x} + q] = square;
   }
+  if (!is_last_block(a.arrived)) return;
+  const double norm = largest_norm(a.squares, gridDim.x, 2);
+  if (threadIdx.x == 0) *a.norm = norm;
 }
 
 // Block b of the list.
@@ -199,13 +267,17 @@ __global__ void __launch_bounds__(k_threads) weigh_kernel(const __grid_constant_
   const bool there = i < a.rows && !(a.r && here.panel && i >= here.first + here.width);
   const int begin = a.r && here.panel && i > here.first ? static_cast<int>(i - here.first) : 0;
   double sum[2] = {};
+  unsigned long long hash = 0;
   if (there) {
     for (int l = begin; l < here.width; ++l) {
       const std::int64_t j = here.first + l;
-      double x = static_cast<double>(a.X[i * a.row_stride + j * a.column_stride]);
+      const S read = a.X[i * a.row_stride + j * a.column_stride];
+      // Sealed by the reading that is verified: nothing lies between the two.
+      if (a.seal != nullptr && i < here.first) hash += ballast::cuda::value_hash(read, static_cast<std::uint64_t>(i + l * here.first));
+      double x = static_cast<double>(read);
       if (a.shifts != nullptr && a.shifts[j] != 0) {
         // Rounded as the data are: below the normal numbers that loses digits.
-        x = static_cast<double>(std::ldexp(a.X[i * a.row_stride + j * a.column_stride], a.shifts[j]));
+        x = static_cast<double>(std::ldexp(read, a.shifts[j]));
       }
       for (int q = 0; q < 2; ++q) sum[q] += q < a.count ? x * a.z[j + q * a.ldz] : 0;
     }
@@ -220,6 +292,23 @@ __global__ void __launch_bounds__(k_threads) weigh_kernel(const __grid_constant_
     const double square = over_block<false>(sum[q] * sum[q], several);
     if (threadIdx.x == 0) a.squares[a.count * std::int64_t{blockIdx.x} + q] = square;
   }
+  if (a.norm == nullptr) return;
+  if (a.seal != nullptr) {
+    auto& all = arch::shared_object<unsigned long long, struct weighed_hash>();
+    if (threadIdx.x == 0) all = 0;
+    __syncthreads();  // it is set
+    if (hash != 0) atomicAdd(&all, hash);
+    __syncthreads();  // all have added
+    if (threadIdx.x == 0) a.hashes[blockIdx.x] = all;
+  }
+  if (!is_last_block(a.arrived)) return;
+  const double norm = largest_norm(a.squares, gridDim.x, a.count);
+  if (threadIdx.x != 0) return;
+  *a.norm = norm;
+  if (a.seal == nullptr) return;
+  hash = 0;
+  for (std::int64_t s = 0; s < gridDim.x; ++s) hash += a.hashes[s];
+  *a.seal = hash;
 }
 
 // A row a thread.
@@ -239,15 +328,8 @@ __global__ void __launch_bounds__(Threads) combine_kernel(const __grid_constant_
 // A block for each norm.
 template <int Threads>
 __global__ void __launch_bounds__(Threads) norm_kernel(const __grid_constant__ norm_arguments a) {
-  auto& several = arch::shared_object<double[k_threads / 32], struct norm_sums>();
-  double most = 0;
-  for (int q = 0; q < a.count; ++q) {
-    double sum = 0;
-    for (std::int64_t b = threadIdx.x; b < a.blocks; b += k_threads) sum += a.squares[a.count * (blockIdx.x * a.blocks + b) + q];
-    const double norm = sqrt(over_block<false>(sum, several));
-    if (most == most && !(norm <= most)) most = norm;
-  }
-  if (threadIdx.x == 0) a.to[blockIdx.x] = most;
+  const double norm = largest_norm(a.squares + a.count * blockIdx.x * a.blocks, a.blocks, a.count);
+  if (threadIdx.x == 0) a.to[blockIdx.x] = norm;
 }
 
 // A block for each column.
@@ -281,11 +363,13 @@ __global__ void __launch_bounds__(Threads) changes_kernel(const __grid_constant_
   if (threadIdx.x == 0) a.to[blockIdx.x] = most;
 }
 
-// One block.
+// A row a thread.
 template <class S>
-__global__ void __launch_bounds__(k_threads) take_kernel(const __grid_constant__ take_arguments<S> a) {
-  for (int e = static_cast<int>(threadIdx.x); e < 2 * a.width; e += k_threads)
-    a.to[e % a.width + e / a.width * a.ld] = static_cast<S>(a.head[e]);
+__global__ void __launch_bounds__(k_threads) accept_kernel(const __grid_constant__ accept_arguments<S> a) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * k_threads + threadIdx.x;
+  if (i >= a.rows) return;
+  if (a.carried != nullptr) a.carried[i] = a.next[i];
+  for (int q = 0; q < 2 && i < a.width; ++q) a.to[i + q * a.ld] = static_cast<S>(a.head[i + q * a.width]);
 }
 
 // A block for each panel.

@@ -70,9 +70,13 @@ class device_engine final : public engine<S> {
     on_.template fetch<int>(to.data(), X.columns, [columns, n = X.columns](const int* made) { std::copy_n(made, n, columns); });
   }
 
-  index panel_width(index steps) const override {
+  index panel_width(index rows, index steps) const override {
     if (steps <= 1) return k_inner;
-    const index widest = widest_panel<S>(on_.device()->about()), wanted = steps >= 2048 ? widest : steps >= 192 ? 64 : k_inner;
+    const index widest = widest_panel<S>(on_.device()->about());
+    // A tall panel takes as many launches and passes over its rows however wide it is.
+    const index wanted = steps >= 2048 || (steps >= 512 && on_.tall(rows, widest)) ? widest
+                         : steps >= 192 || on_.tall(rows, 64)                      ? 64
+                                                                                   : k_inner;
     return std::min((steps + 1) / 2, wanted);
   }
 
@@ -83,7 +87,7 @@ class device_engine final : public engine<S> {
   }
 
   std::unique_ptr<applier<S>> make_applier(const matrix_view<const S>& V, const S* tau) override {
-    return std::make_unique<device_applier<S>>(on_, panel_width(V.columns), V, tau);
+    return std::make_unique<device_applier<S>>(on_, panel_width(V.rows, V.columns), V, tau);
   }
 
   void solve(bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B, const matrix_view<S>& X, index width,

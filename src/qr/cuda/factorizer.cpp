@@ -122,6 +122,8 @@ void device_factorizer<S>::encode(const double* weights, bool keep, double* squa
     again_ = on_.template allocate_of<double>(4 * nb() * shape_.panels);
     seals_ = on_.template allocate_of<unsigned long long>(6 * shape_.panels);
     head_ = on_.template allocate_of<double>(2 * nb());
+    arrived_ = on_.template allocate_of<std::uint32_t>(1);
+    on_.device()->zero(arrived_.data(), sizeof(std::uint32_t), on_.main());
     const auto random = [&](const buffer& to, index count, std::uint64_t stream, bool with_sign) {
       on_.launch(work::random, slabs(count), random_arguments{static_cast<double*>(to.data()), count, stream, with_sign});
     };
@@ -137,7 +139,7 @@ void device_factorizer<S>::encode(const double* weights, bool keep, double* squa
   if (shape_.single_group) {
     double* const y = numbers(vectors_, 2 * m);
     for (index q = 0; q < 2; ++q) weigh_matrix(from, scaled_by, false, q, y + q * m);
-    on_.launch(work::take, 1, take_arguments<S>{y, static_cast<int>(m), static_cast<S*>(C_.data()), m});
+    on_.launch(work::accept, slabs(m), accept_arguments<S>{y, m, static_cast<S*>(C_.data()), m, nullptr, nullptr, m});
   } else {
     on_.launch(work::weigh, slabs(m) * groups,
                weigh_arguments<S>{.X = from.data,
@@ -235,6 +237,7 @@ void device_factorizer<S>::form_v(index k, S* to, stream on) {
 template <class S>
 void device_factorizer<S>::begin_pass() {
   formed_ = -1;
+  unsettled_ = -1;
   if (checked()) on_.copy(carried_.data(), product_.data(), carried_.bytes());
 }
 
@@ -245,12 +248,10 @@ void device_factorizer<S>::begin_panel(index k) {
 
 // Parts of k_inner columns, each by one launch; products apply it to the columns behind it.
 template <class S>
-void device_factorizer<S>::factor_panel(index k, bool) {
+void device_factorizer<S>::factor_by_reflectors(index k) {
   const layout::block& b = shape_[k];
-  const index m = shape_.m, rows = m - b.first, w = b.width;
+  const index rows = shape_.m - b.first, w = b.width;
   S* const panel = A_ + b.first + b.first * lda_;
-  for (index j = 0; j < w && on_.armed(site::qr_panel); ++j)
-    on_.strike(site::qr_panel, {b.first + j, shape_.steps, 0, 1}, panel + j * lda_, rows);
   ballast::cuda::blas& products = on_.blas(on_.main());
   const bool whole = w <= k_inner;
   S* const V = whole ? nullptr : scratch(inner_, rows * k_inner + k_inner * k_inner + 2 * k_inner * w);
@@ -278,9 +279,26 @@ void device_factorizer<S>::factor_panel(index k, bool) {
     products.gemm('T', 'N', w, w, rows, S(1), all, rows, all, rows, S(0), G, w);
     on_.launch(work::form_t, 1, form_t_arguments<S>{G, tau_ + b.first, static_cast<int>(w), T(k)});
   }
+}
+
+// With Inf or NaN a column must not depend on those behind it, as all columns of a tall panel do.
+template <class S>
+void device_factorizer<S>::factor_panel(index k, bool finite) {
+  const layout::block& b = shape_[k];
+  const index m = shape_.m, rows = m - b.first, w = b.width;
+  S* const panel = A_ + b.first + b.first * lda_;
+  const bool tall = finite && on_.tall(rows, w);
+  for (index j = 0; j < w && on_.armed(site::qr_panel); ++j)
+    on_.strike(site::qr_panel, tall ? tall_place(b.first + j, 0) : inject::place{b.first + j, shape_.steps, 0, 1}, panel + j * lda_, rows);
   if (formed_ % 2 == k % 2) formed_ = -1;
+  if (tall) {
+    begin_tall(k);
+  } else {
+    factor_by_reflectors(k);
+  }
   for (index j = 0; j < w; ++j) {
     if (!on_.armed(site::qr_reflector) && !on_.armed(site::qr_tau) && !on_.armed(site::qr_t)) break;
+    (void)settle();
     on_.strike(site::qr_reflector, {b.first + j, std::min(m - 1, shape_.n), 0, 3}, panel + j + 1 + j * lda_, rows - j - 1);
     on_.strike(site::qr_tau, {b.first + j, shape_.steps, 0, 1}, tau_ + b.first + j, 1);
     on_.strike(site::qr_t, {b.first + j, shape_.steps, 0, 2}, T(k) + j * w, j + 1);
@@ -289,6 +307,7 @@ void device_factorizer<S>::factor_panel(index k, bool) {
 
 template <class S>
 void device_factorizer<S>::end_panel(index k) {
+  (void)settle();
   const layout::block& b = shape_[k];
   S* const panel = A_ + b.first + b.first * lda_;
   for (index j = 0; j < b.width; ++j) {

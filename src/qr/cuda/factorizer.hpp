@@ -64,6 +64,7 @@ class device_factorizer : public factorizer<S> {
   };
 
   // factorizer.cpp
+  void factor_by_reflectors(index k);
   bool checked() const { return weights_.data() != nullptr; }
   reflectors<S> reflector(index k) const;
   S* T(index k) const { return static_cast<S*>(T_.data()) + k * nb() * nb(); }
@@ -85,13 +86,27 @@ class device_factorizer : public factorizer<S> {
   void update_checksums(index k, const S* V, index first_group, index last_group, S* W, stream on);
   S* scratch(buffer& of, index elements);
 
+  // tall.cpp. Where qr.panel is struck, for column j of A: 0 the panel, 1 its Gram matrix, 2 the factor of that, 3 the Gram matrix of Q, 4
+  // the factor of that, 5 U R, by which Q becomes V.
+  inject::place tall_place(index j, index which) const { return {j + which * shape_.steps, 6 * shape_.steps, 0, 1}; }
+  void begin_tall(index k);
+  void tall_pass(index k, int pass);
+  void factor_gram(index k, int pass);
+  // Until the device has said whether the panel that was begun is made: makes it, one way or the other. Whether it was not, so that what
+  // was enqueued behind it is worthless. The host waits here, and nowhere else for a panel.
+  bool settle();
+
   // checks.cpp
+  fold_arguments partial_products(const products_arguments<S>& given, double* sums);
   void products(const products_arguments<S>& given, double* sums);
-  double* judge(index k, bool checksummed, double* checkpoint, panel_result* to);
+  double* judge(index k, bool whole, panel_result* to);
+  void measure_panel_once(index k, panel_sums* seen);
+  // A counter of blocks, which is 0 between the launches of a stream: the main one.
+  std::uint32_t* arrived() const { return static_cast<std::uint32_t*>(arrived_.data()); }
   panel_result* panel_results();
   void hash(const S* X, index ld, index rows, index columns, bool upper, unsigned long long* to);
-  void seal_r(index k, bool within, unsigned long long* to);
-  void weigh_block(index b, bool finished, const S* init, const double* from, int count, index first_weight, double* y, double* norm);
+  void weigh_block(index b, bool finished, const S* init, const double* from, int count, index first_weight, double* y, double* norm,
+                   unsigned long long* seal);
   double* numbers(buffer& of, index count);
   std::vector<S> read_block(index b);
   void write_block(index b, const std::vector<S>& values);
@@ -117,8 +132,10 @@ class device_factorizer : public factorizer<S> {
   buffer W_[2];        // VᵀC, and times T: on the main stream, and beside it
   buffer inner_;       // V and T of a part of a panel, and what they make
   buffer pivots_;
-  buffer shifts_;   // columns are worked on as 2^shift · a; empty if no column needs it
-  buffer section_;  // where a block is computed again: a section of the matrix
+  index unsettled_ = -1;  // a tall panel that was begun
+  buffer gram_, tall_;    // of a tall panel: partial sums of Gram matrices; factors and what the device finds
+  buffer shifts_;         // columns are worked on as 2^shift · a; empty if no column needs it
+  buffer section_;        // where a block is computed again: a section of the matrix
   // Empty without protection:
   buffer weights_;               // n × 3: as encode() has them
   buffer C_;                     // m × 2 groups: the checksum columns
@@ -128,6 +145,7 @@ class device_factorizer : public factorizer<S> {
   buffer checkpoints_, again_;   // of V by panel: c1, c2, c3, ‖v‖² of each column
   buffer seals_;                 // by panel: T, R's rows above it, those within it; and the same again
   buffer head_;                  // checksums of R's rows of the panel that is being verified, w × 2
+  buffer arrived_;
   buffer partial_, sums_, small_, parts_, results_, vectors_;
 };
 

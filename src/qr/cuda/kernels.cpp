@@ -36,6 +36,7 @@ row row_of(work what) {
     case work::products: return {"qr/cuda/checks.cuh", "products_kernel", true};
     case work::fold: return {"qr/cuda/checks.cuh", "fold_kernel", false};
     case work::small: return {"qr/cuda/checks.cuh", "small_kernel", true};
+    case work::open: return {"qr/cuda/checks.cuh", "open_kernel", true};
     case work::judge: return {"qr/cuda/checks.cuh", "judge_kernel", true};
     case work::transformed: return {"qr/cuda/checks.cuh", "transformed_kernel", true};
     case work::weigh: return {"qr/cuda/checks.cuh", "weigh_kernel", true};
@@ -43,10 +44,13 @@ row row_of(work what) {
     case work::norm: return {"qr/cuda/checks.cuh", "norm_kernel", false};
     case work::hash: return {"qr/cuda/checks.cuh", "hash_kernel", true};
     case work::changes: return {"qr/cuda/checks.cuh", "changes_kernel", false};
-    case work::take: return {"qr/cuda/checks.cuh", "take_kernel", true};
+    case work::accept: return {"qr/cuda/checks.cuh", "accept_kernel", true};
     case work::taus: return {"qr/cuda/checks.cuh", "taus_kernel", true};
     case work::dots: return {"qr/cuda/checks.cuh", "dots_kernel", true};
     case work::solve: return {"qr/cuda/solve.cuh", "solve_kernel", true};
+    case work::tall_pass: return {"qr/cuda/tall.cuh", "tall_pass_kernel", true};
+    case work::tall_factor: return {"qr/cuda/tall.cuh", "tall_factor_kernel", false};
+    case work::tall_reflectors: return {"qr/cuda/tall.cuh", "tall_reflectors_kernel", true};
     default: return {"qr/cuda/solve.cuh", "solve_check_kernel", true};
   }
 }
@@ -86,13 +90,36 @@ int widest_panel(const ballast::cuda::capabilities& on) {
 template int widest_panel<float>(const ballast::cuda::capabilities&);
 template int widest_panel<double>(const ballast::cuda::capabilities&);
 
+namespace {
+
+constexpr std::int64_t tall_pass_bytes(int width) { return 8 * (packed(0, width) + std::int64_t{width} * k_tall_stride); }
+constexpr std::int64_t tall_reflectors_bytes(int width) { return std::int64_t{8} * width * width; }
+
+}  // namespace
+
+int widest_tall_panel(const ballast::cuda::capabilities& on) {
+  int made = k_most_wide;
+  // The kernels have up to 5 kB besides.
+  while (made > k_inner && std::max(tall_pass_bytes(made), tall_reflectors_bytes(made)) + (6 << 10) > on.shared_per_block) made /= 2;
+  return made;
+}
+
 template <class S>
 auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> request {
   const row here = row_of(what);
-  request made{
-      .header = here.header,
-      .expression = expression(here.name, here.typed ? what == work::scan_double ? "double" : k_type<S> : std::to_string(k_threads)),
-      .threads = k_threads};
+  const bool of_one_block = what == work::tall_factor || what == work::tall_reflectors;
+  const int threads = of_one_block ? k_tall_threads : k_threads;
+  request made{.header = here.header,
+               .expression = expression(here.name, here.typed ? what == work::scan_double ? "double" : k_type<S> : std::to_string(threads)),
+               .threads = threads};
+  if (what == work::tall_pass) {
+    made.shared = tall_pass_bytes(widest_tall_panel(on));
+    made.registers = 128;  // two blocks on a multiprocessor, at the cost of a few spills: one waits at barriers while the other computes
+    made.spills = 64;
+    made.stack = 16;
+  }
+  if (what == work::tall_factor) made.shared = std::int64_t{8} * packed(0, widest_tall_panel(on));
+  if (what == work::tall_reflectors) made.shared = tall_reflectors_bytes(widest_tall_panel(on));
   if (what == work::copy) made.shared = 32 * 33 * static_cast<std::int64_t>(sizeof(S));
   if (what == work::weigh) made.spills = made.stack = 16;  // the call of ldexp
   const std::int64_t widest = widest_panel<S>(on);

@@ -32,6 +32,7 @@ enum class work {
   products,
   fold,
   small,
+  open,
   judge,
   transformed,
   weigh,
@@ -39,17 +40,23 @@ enum class work {
   norm,
   hash,
   changes,
-  take,
+  accept,
   taus,
   dots,
   solve,
   solve_check,
+  tall_pass,
+  tall_factor,
+  tall_reflectors,
   count
 };
 
 // Columns of the widest panel on such a device: its T fits into the shared memory of a block.
 template <class S>
 int widest_panel(const ballast::cuda::capabilities& on);
+
+// Columns of the widest panel that tall.cuh factors on such a device: its matrices fit into the shared memory of a block.
+int widest_tall_panel(const ballast::cuda::capabilities& on);
 
 // S: float or double.
 template <class S>

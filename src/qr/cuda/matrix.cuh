@@ -64,6 +64,19 @@ __device__ __forceinline__ double over_block(double value, double* several) {
   return all;
 }
 
+// Whether this block of the launch is the last one to come here: it sees what the others have written before. `arrived` is 0 in front of
+// the launch, and behind it.
+__device__ __forceinline__ bool is_last_block(std::uint32_t* arrived) {
+  auto& last = arch::shared_object<int, struct last_of_blocks>();
+  __syncthreads();  // the block has written
+  if (threadIdx.x == 0) {
+    last = arch::atomic_add_acq_rel(arrived, 1) + 1 == gridDim.x ? 1 : 0;
+    if (last != 0) *arrived = 0;
+  }
+  __syncthreads();  // it is known
+  return last != 0;
+}
+
 // A block for each column.
 template <class S>
 __global__ void __launch_bounds__(k_threads) scan_kernel(const __grid_constant__ scan_arguments<S> a) {

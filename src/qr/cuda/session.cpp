@@ -33,6 +33,8 @@ struct lane {
 
 namespace {
 
+// From so many rows on, a panel wider than one launch of a cluster takes is made by passes over its rows.
+constexpr std::int64_t k_tall_least_rows = 512;
 // A block with fewer rows than this waits for the others longer than it computes.
 constexpr std::int64_t k_rows_of_block[] = {0, 192, 1536, 4096};
 
@@ -171,6 +173,13 @@ auto session<S>::plan_panel(std::int64_t rows, int width) const -> panel_plan {
   const std::int64_t bytes = panel_front(made.team) + (width + 2) * made.slab * static_cast<std::int64_t>(sizeof(S));
   made.resident = bytes <= panel_room(made.team, device_->about());
   return made;
+}
+
+template <class S>
+bool session<S>::tall(std::int64_t rows, std::int64_t width) const {
+  if (width > widest_tall_panel(device_->about()) || rows < 2 * width) return false;
+  return (width > k_inner && rows >= k_tall_least_rows) ||
+         !plan_panel(rows, static_cast<int>(std::min<std::int64_t>(width, k_inner))).resident;
 }
 
 template <class S>

@@ -86,6 +86,9 @@ class session {
     bool resident = false;
   };
   panel_plan plan_panel(std::int64_t rows, int width) const;
+  // Whether a panel is made by passes of the whole device over its rows (tall.cuh), and not by clusters, which take 8 µs for each column
+  // and more where their slabs do not fit into shared memory. A prediction: docs/design/qr-cuda.md.
+  bool tall(std::int64_t rows, std::int64_t width) const;
 
   // Shows data to the injector of the call, as inject::fault_injector::strike does, on stream `on`.
   template <class T>

@@ -77,7 +77,7 @@ class host_engine final : public engine<S> {
   }
 
   // Measured: docs/design/qr.md.
-  index panel_width(index steps) const override {
+  index panel_width(index, index steps) const override {
     if (steps <= 1) return 1;
     const index half = (steps + 1) / 2;
     if (run_.which == backend::reference) return std::min<index>(half, 16);
@@ -91,7 +91,7 @@ class host_engine final : public engine<S> {
   }
 
   std::unique_ptr<applier<S>> make_applier(const matrix_view<const S>& V, const S* tau) override {
-    return std::make_unique<panel_applier<S>>(run_, kernels_, panel_width(V.columns), V, tau);
+    return std::make_unique<panel_applier<S>>(run_, kernels_, panel_width(V.rows, V.columns), V, tau);
   }
 
   void solve(bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B, const matrix_view<S>& X, index width,

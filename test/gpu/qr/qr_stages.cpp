@@ -16,20 +16,22 @@ namespace factors {
 std::vector<std::string> verified_set(bool quick) {
   std::vector<std::string> made;
   for (const char* type : {"f64", "f32"}) {
-    for (const char* shape : {"m1_n1", "m33_n20", "m20_n33", "m300_n200", "m1000_n700", "m2000_n500", "m200_n900", "m5000_n64"})
+    for (const char* shape :
+         {"m1_n1", "m33_n20", "m20_n33", "m300_n200", "m1000_n700", "m2000_n500", "m200_n900", "m5000_n64", "m60000_n40"})
       made.push_back(std::string("qr_") + type + "_" + shape);
     for (const char* shape :
          {"m8_n8_b500", "m16_n16_b100", "m32_n20_b100", "m64_n64_b50", "m20_n100_b20", "m200_n60_b10", "m256_n128_b3", "m256_n256_b3"})
       made.push_back(std::string("qr_") + type + "_" + shape);
     if (quick) continue;
-    for (const char* shape : {"m2500_n2300", "m40000_n96", "m300000_n24", "m6000_n1500"})
+    for (const char* shape : {"m2500_n2300", "m40000_n96", "m300000_n24", "m6000_n1500", "m1000000_n32", "m1000000_n128", "m100000_n1000"})
       made.push_back(std::string("qr_") + type + "_" + shape);
   }
   return made;
 }
 
 std::vector<std::string> sanitized_set() {
-  return {"qr_f64_m300_n90", "qr_f32_m90_n130", "qr_f64_m16_n16_b6", "qr_f32_m64_n40_b4", "qr_f64_m100_n256_b2"};
+  return {"qr_f64_m300_n90",   "qr_f32_m90_n130",   "qr_f64_m1500_n90",   "qr_f32_m1500_n90",
+          "qr_f64_m16_n16_b6", "qr_f32_m64_n40_b4", "qr_f64_m100_n256_b2"};
 }
 
 std::vector<std::string> timed_set(bool quick) {
@@ -40,8 +42,9 @@ std::vector<std::string> timed_set(bool quick) {
       made.push_back(std::string("qr_") + type + "_" + shape);
   }
   if (quick) return made;
-  for (const char* more : {"qr_f64_m8192_n8192", "qr_f32_m8192_n8192", "qr_f64_m1000000_n32", "qr_f64_m1000000_n128",
-                           "qr_f64_m100000_n1000", "qr_f32_m1000000_n128", "qr_f64_m16384_n16384", "qr_f32_m16384_n16384"})
+  for (const char* more :
+       {"qr_f64_m8192_n8192", "qr_f32_m8192_n8192", "qr_f64_m1000000_n32", "qr_f64_m1000000_n128", "qr_f64_m100000_n1000",
+        "qr_f32_m1000000_n32", "qr_f32_m1000000_n128", "qr_f32_m100000_n1000", "qr_f64_m16384_n16384", "qr_f32_m16384_n16384"})
     made.emplace_back(more);
   return made;
 }

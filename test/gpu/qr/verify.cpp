@@ -232,7 +232,7 @@ void accuracy(tally& seen, const std::string& token) {
 
 template <class T>
 void clean(tally& seen, const std::string& token, int kind) {
-  static constexpr const char* names[] = {"constant", "scaled columns", "graded", "low rank", "zero columns", "subnormal"};
+  static constexpr const char* names[] = {"constant", "scaled columns", "graded", "low rank", "zero columns", "subnormal", "nearly equal"};
   const qr::problem what = qr::parse_token(token);
   std::vector<T> A = matrix_of<T>(what, 4);
   for (index c = 0; c < what.n * count_of(what); ++c) {
@@ -245,6 +245,7 @@ void clean(tally& seen, const std::string& token, int kind) {
       if (kind == 3) a = static_cast<T>(static_cast<double>(i % 5) * 0.3 + static_cast<double>(j % 3));
       if (kind == 4 && j % 3 == 1) a = 0;
       if (kind == 5) a = static_cast<T>(static_cast<double>(a) * (sizeof(T) == 4 ? 1e-40 : 1e-310));
+      if (kind == 6) a = static_cast<T>(1 + static_cast<double>(a) * (sizeof(T) == 4 ? 1e-6 : 1e-14));
     }
   }
   one_case now(seen, "clean", token, names[kind]);
@@ -279,7 +280,7 @@ int verify(const settings& wanted, const time_limit& limit) {
   const bool only_faults = inject::active_injector::enabled && !wanted.groups.empty();
   if (wanted.includes("clean") && !only_faults)
     each(sanitized_set(), [&](auto zero, const std::string& token) {
-      for (int kind = 0; kind < 6; ++kind) clean<decltype(zero)>(seen, token, kind);
+      for (int kind = 0; kind < 7; ++kind) clean<decltype(zero)>(seen, token, kind);
     });
   if (wanted.includes("accuracy") && !only_faults)
     each(verified_set(wanted.quick), [&](auto zero, const std::string& token) { accuracy<decltype(zero)>(seen, token); });

@@ -1,0 +1,132 @@
+// A panel of many rows: passes of the whole device over it, one block for each matrix of its columns.
+// Layer: backend "cuda" of QR. See factorizer.hpp and tall.cuh; docs/design/qr-cuda.md says when it is taken and what covers it.
+#include <algorithm>
+#include <utility>
+
+#include "qr/cuda/factorizer.hpp"
+
+namespace ballast::qr::cuda {
+
+using inject::site;
+
+namespace {
+
+// Well conditioned columns are orthonormal after one, others after two or three; one more is for those that depend on each other.
+constexpr int k_most_passes = 4;
+
+// A panel's numbers on the device: what is found, and packed triangles.
+struct tall_memory {
+  tall_state* state;
+  double *G, *R, *product, *all[2];
+};
+constexpr index k_state_numbers = sizeof(tall_state) / sizeof(double);
+tall_memory memory_of(void* data, int width) {
+  double* const first = static_cast<double*>(data) + k_state_numbers;
+  const index size = packed(0, width);
+  return {static_cast<tall_state*>(data), first, first + size, first + 2 * size, {first + 3 * size, first + 4 * size}};
+}
+
+index blocks_of(index rows) { return std::min((rows + k_tall_rows - 1) / k_tall_rows, k_tall_blocks); }
+
+}  // namespace
+
+// The Gram matrix of A and its factor, and the first pass.
+template <class S>
+void device_factorizer<S>::begin_tall(index k) {
+  const layout::block& b = shape_[k];
+  const index rows = shape_.m - b.first;
+  const int w = static_cast<int>(b.width);
+  if (tall_.data() == nullptr) {
+    tall_ = on_.template allocate_of<double>(k_state_numbers + 5 * packed(0, k_most_wide));
+    on_.device()->zero(tall_.data(), sizeof(tall_state), on_.main());
+  }
+  on_.launch(work::tall_pass, blocks_of(rows),
+             tall_pass_arguments<S>{.from = A_ + b.first + b.first * lda_,
+                                    .ldf = lda_,
+                                    .rows = rows,
+                                    .width = w,
+                                    .partial = numbers(gram_, blocks_of(rows) * packed(0, w)),
+                                    .state = static_cast<const tall_state*>(tall_.data())});
+  factor_gram(k, 0);
+  tall_pass(k, 1);
+  unsettled_ = k;
+}
+
+// `pass`: how many have been made.
+template <class S>
+void device_factorizer<S>::factor_gram(index k, int pass) {
+  const layout::block& b = shape_[k];
+  const int w = static_cast<int>(b.width);
+  const index size = packed(0, w);
+  const tall_memory here = memory_of(tall_.data(), w);
+  const auto strike = [&](index which, double* triangle) {
+    for (int j = 0; j < w && on_.armed(site::qr_panel); ++j)
+      on_.strike(site::qr_panel, tall_place(b.first + j, which), triangle + packed(0, j), j + 1);
+  };
+  const fold_arguments fold{static_cast<const double*>(gram_.data()), blocks_of(shape_.m - b.first), size, here.G};
+  on_.launch(work::fold, (size + 31) / 32, fold);
+  strike(pass == 0 ? 1 : 3, here.G);
+  on_.launch(work::tall_factor, 1,
+             tall_factor_arguments{here.G, w, pass == 0, here.R, here.all[(pass + 1) % 2], here.all[pass % 2], here.state});
+  strike(pass == 0 ? 2 : 4, here.R);
+}
+
+// Q ← A R⁻¹, or Q R⁻¹. If that is orthonormal up to one factor more, the panel is made.
+template <class S>
+void device_factorizer<S>::tall_pass(index k, int pass) {
+  const layout::block& b = shape_[k];
+  const index rows = shape_.m - b.first;
+  const int w = static_cast<int>(b.width);
+  const tall_memory here = memory_of(tall_.data(), w);
+  S* const panel = A_ + b.first + b.first * lda_;
+  S* const Q = static_cast<S*>(V_[k % 2].data());
+  on_.launch(work::tall_pass, blocks_of(rows),
+             tall_pass_arguments<S>{.from = pass == 1 ? panel : Q,
+                                    .ldf = pass == 1 ? lda_ : rows,
+                                    .to = Q,
+                                    .ldt = rows,
+                                    .rows = rows,
+                                    .width = w,
+                                    .needed = k_tall_factored,
+                                    .R = here.R,
+                                    .partial = static_cast<double*>(gram_.data()),
+                                    .state = here.state});
+  factor_gram(k, pass);
+  on_.launch(
+      work::tall_reflectors, 1,
+      tall_reflectors_arguments<S>{Q, rows, w, here.R, here.all[pass % 2], here.product, panel, lda_, tau_ + b.first, T(k), here.state});
+  for (int j = 0; j < w && on_.armed(site::qr_panel); ++j)
+    on_.strike(site::qr_panel, tall_place(b.first + j, 5), here.product + packed(0, j), j + 1);
+  on_.launch(work::tall_pass, blocks_of(rows - w),
+             tall_pass_arguments<S>{.from = Q + w,
+                                    .ldf = rows,
+                                    .to = panel + w,
+                                    .ldt = lda_,
+                                    .rows = rows - w,
+                                    .width = w,
+                                    .needed = k_tall_orthonormal,
+                                    .R = here.product,
+                                    .state = here.state});
+}
+
+// The device decides by what it measures, of Q = A R⁻¹ how far QᵀQ is from I; until then the panel is as it was.
+template <class S>
+bool device_factorizer<S>::settle() {
+  if (unsettled_ < 0) return false;
+  const index k = std::exchange(unsettled_, -1);
+  for (int pass = 1;; ++pass) {
+    int stage = k_tall_failed;
+    on_.template fetch<tall_state>(tall_.data(), 1, [&stage](const tall_state* made) { stage = made->stage; });
+    on_.wait();
+    if (stage == k_tall_orthonormal) return pass > 1;
+    if (stage == k_tall_failed || pass == k_most_passes) break;
+    tall_pass(k, pass + 1);
+  }
+  factor_by_reflectors(k);
+  return true;
+}
+
+template class device_factorizer<float>;
+template class device_factorizer<double>;
+
+}  // namespace ballast::qr::cuda

@@ -1,0 +1,279 @@
+// Panels of many rows on the cuda backend, on the emulator: by Gram matrices where that is safe, by reflectors one after the other
+// elsewhere; which of the two ran; and faults inside them. The device has no clusters and little
+// shared memory, so that panels of some hundred rows are tall.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <ballast/qr.hpp>
+
+#include "abft/threshold.hpp"
+#include "cuda/shared_state.hpp"
+#include "inject/plan.hpp"
+#include "simt/emulated_device.hpp"
+#include "support/devices.hpp"
+#include "support/effort.hpp"
+#include "support/qr_subject.hpp"
+
+namespace ballast::qr {
+namespace {
+
+using namespace subjects;
+
+// The device that was there before comes back at the end.
+class device_for_a_test {
+ public:
+  explicit device_for_a_test(std::shared_ptr<cuda::device> device) : before_(cuda::overriding_device()) {
+    if (device != nullptr) cuda::override_device(std::move(device));
+  }
+  ~device_for_a_test() {
+    cuda::forget_idle_states();
+    cuda::override_device(before_);
+  }
+  device_for_a_test(const device_for_a_test&) = delete;
+  device_for_a_test& operator=(const device_for_a_test&) = delete;
+
+ private:
+  std::shared_ptr<cuda::device> before_;
+};
+
+template <class T>
+class tall_panels : public testing::Test {
+ protected:
+  static factored<T> factor(const dense<T>& A, protection level = protection::correct, const inject::plan* faults = nullptr) {
+    return factor_in_place<T>(A.view(), {.backend = backend::cuda, .threads = 1, .protection = level, .faults = faults});
+  }
+  static factored<T> by_lapack(const dense<T>& A) {
+    factored<T> made{copy_of<T>(A.view()), std::vector<T>(static_cast<std::size_t>(std::min(A.rows(), A.columns()))), {}};
+    lapack(made.F, made.tau);
+    return made;
+  }
+  // Since the counts were cleared: looks at whether a panel is orthonormal, one for each panel that is at once; and parts of panels that
+  // were factored by one reflector after the other.
+  std::int64_t reflectors_by_gram() const { return device_->of("tall_reflectors_kernel"); }
+  std::int64_t reflectors_one_by_one() const { return device_->of("panel_kernel"); }
+
+  static constexpr double u = abft::unit_roundoff<T>;
+  static cuda::capabilities small() {
+    cuda::capabilities made = simt::emulated_capabilities(4, 8);
+    made.shared_per_block = 50 << 10;
+    return made;
+  }
+  const std::shared_ptr<test::counted_launches> device_ =
+      std::make_shared<test::counted_launches>(std::make_shared<simt::emulated_device>(small()));
+  const device_for_a_test here_{device_};
+};
+using reals = testing::Types<float, double>;
+struct names_of_reals {
+  template <class T>
+  static std::string GetName(int) {
+    return sizeof(T) == 4 ? "f32" : "f64";
+  }
+};
+TYPED_TEST_SUITE(tall_panels, reals, names_of_reals);
+
+// V, R and tau are LAPACK's, not only as good as LAPACK's; no reflector is made by itself, and the host waits once for each panel.
+TYPED_TEST(tall_panels, have_lapacks_reflectors) {
+  using T = TypeParam;
+  std::vector<std::pair<index, index>> shapes = {{3700, 1}, {3401, 5}, {900, 24}, {700, 70}};
+  if (!test::sampled()) shapes.push_back({650, 128});
+  for (const auto& [m, n] : shapes) {
+    const dense<T> A = random_matrix<T>(m, n, static_cast<std::uint64_t>(m + n));
+    const factored<T> expected = this->by_lapack(A);
+    for (const protection level : {protection::off, protection::correct}) {
+      this->device_->launches.clear();
+      const factored<T> made = this->factor(A, level);
+      SCOPED_TRACE(std::to_string(m) + " × " + std::to_string(n));
+      EXPECT_EQ(made.report.verdict, verdict::clean) << to_json(made.report);
+      EXPECT_EQ(this->reflectors_one_by_one(), 0);
+      EXPECT_EQ(this->device_->of("tall_pass_kernel"), 3 * this->reflectors_by_gram());
+      const double tolerance = 500 * static_cast<double>(m) * this->u;
+      for (std::size_t j = 0; j < made.tau.size(); ++j) ASSERT_NEAR(made.tau[j], expected.tau[j], tolerance);
+      for (std::size_t e = 0; e < A.size(); ++e) ASSERT_NEAR(made.F.data()[e], expected.F.data()[e], tolerance * std::sqrt(m));
+      const ratios seen = ratios_of<T>(A.view(), made.F.view(), made.tau);
+      EXPECT_LT(seen.residual, 1);
+      EXPECT_LT(seen.orthogonality, 1);
+    }
+  }
+}
+
+TYPED_TEST(tall_panels, of_every_kind_are_factored_as_well_as_by_lapack) {
+  using T = TypeParam;
+  for (const std::string& kind : k_kinds) {
+    for (const auto& [m, n] : std::vector<std::pair<index, index>>{{900, 24}, {650, 61}}) {
+      const dense<T> A = matrix_of_kind<T>(kind, m, n, 5);
+      const factored<T> made = this->factor(A), expected = this->by_lapack(A);
+      EXPECT_EQ(made.report.verdict, verdict::clean) << kind << " " << m << " × " << n << to_json(made.report);
+      const ratios seen = ratios_of<T>(A.view(), made.F.view(), made.tau), theirs = ratios_of<T>(A.view(), expected.F.view(), expected.tau);
+      EXPECT_LT(seen.residual, std::max(10.0, 2 * theirs.residual)) << kind << " " << m << " × " << n;
+      EXPECT_LT(seen.orthogonality, std::max(10.0, 2 * theirs.orthogonality)) << kind << " " << m << " × " << n;
+    }
+  }
+}
+
+// Columns that nearly depend on each other, to any degree and in any scale: first two passes more do it, at the end Q is what rounding has
+// left of the columns, as with Householder's reflectors.
+TYPED_TEST(tall_panels, of_any_condition_are_factored_as_well_as_by_lapack) {
+  using T = TypeParam;
+  const index m = 900, n = 24;
+  const dense<T> B = random_matrix<T>(m, n, 6);
+  std::int64_t most = 0;
+  for (int digits = 0; digits <= (sizeof(T) == 4 ? 9 : 18); ++digits) {
+    dense<T> A(m, n, order::column_major);
+    for (index j = 0; j < n; ++j) {
+      for (index i = 0; i < m; ++i)
+        A(i, j) = static_cast<T>(std::pow(10.0, j % 5) *
+                                 (static_cast<double>(B(i, 0)) + (j == 0 ? 0 : std::pow(10.0, -digits) * static_cast<double>(B(i, j)))));
+    }
+    this->device_->launches.clear();
+    const factored<T> made = this->factor(A);
+    EXPECT_EQ(made.report.verdict, verdict::clean) << digits << to_json(made.report);
+    const ratios seen = ratios_of<T>(A.view(), made.F.view(), made.tau);
+    EXPECT_LT(seen.residual, 1) << digits;
+    EXPECT_LT(seen.orthogonality, 1) << digits;
+    EXPECT_EQ(this->reflectors_one_by_one(), 0) << digits;
+    const std::int64_t passes = this->reflectors_by_gram();
+    if (digits <= 5) {
+      EXPECT_EQ(passes, 2) << digits << ": one for each panel";
+    }
+    most = std::max(most, passes);
+  }
+  EXPECT_GT(most, 2) << "the worst of them need more";
+}
+
+// What has no Gram matrix to speak of, or reflectors without a tail, is left to the reflectors one after the other.
+TYPED_TEST(tall_panels, fall_back_where_gram_matrices_say_nothing) {
+  using T = TypeParam;
+  for (const char* kind : {"zero", "zero columns", "identity", "one row", "triangular"}) {
+    this->device_->launches.clear();
+    const dense<T> A = matrix_of_kind<T>(kind, 900, 24, 5);
+    const factored<T> made = this->factor(A);
+    EXPECT_EQ(made.report.verdict, verdict::clean);
+    EXPECT_GT(this->reflectors_one_by_one(), 0) << kind;
+  }
+  // With Inf or NaN they are not even tried: columns in front of the odd one keep their numbers.
+  dense<T> A = random_matrix<T>(900, 24, 1);
+  const factored<T> clean = this->factor(A);
+  A(17, 20) = std::numeric_limits<T>::quiet_NaN();
+  this->device_->launches.clear();
+  const factored<T> made = this->factor(A);
+  EXPECT_EQ(this->device_->of("tall_pass_kernel"), 0);
+  for (index j = 0; j < 20; ++j) {
+    for (index i = 0; i < 900; ++i) ASSERT_NEAR(made.F(i, j), clean.F(i, j), 5000 * this->u * 30) << i << " " << j;
+  }
+}
+
+// What one panel more costs in launches and waits: of a whole factorization with four panels of 64 columns against one with three. Times
+// are not measured here; each of these is some microseconds in which the device may have nothing to do.
+TYPED_TEST(tall_panels, take_few_launches_and_waits) {
+  using T = TypeParam;
+  const device_for_a_test here(nullptr);
+  struct counts {
+    std::int64_t launches, products, zeros, copies, waits;
+  };
+  const auto counted = [&](index n, bool by_gram, protection level) {
+    const auto device = std::make_shared<test::counted_launches>(std::make_shared<simt::emulated_device>());
+    cuda::override_device(device);
+    dense<T> A = random_matrix<T>(by_gram ? 780 : 400, n, 4);
+    (void)this->factor(A, level);
+    EXPECT_EQ(device->of("panel_kernel") == 0, by_gram);
+    const counts made{device->all(), device->products, device->zeros, device->copies, device->waits};
+    cuda::forget_idle_states();
+    return made;
+  };
+  const auto expect = [&](bool by_gram, protection level, const counts& most) {
+    const counts three = counted(192, by_gram, level), four = counted(256, by_gram, level);
+    SCOPED_TRACE(std::string(by_gram ? "by Gram matrices" : "by reflectors") + (level == protection::off ? "" : ", protected"));
+    EXPECT_LE(four.launches - three.launches, most.launches);
+    EXPECT_LE(four.products - three.products, most.products);
+    EXPECT_LE(four.zeros - three.zeros, most.zeros);
+    EXPECT_LE(four.copies - three.copies, most.copies);
+    EXPECT_LE(four.waits - three.waits, most.waits);
+  };
+  expect(true, protection::off, {9, 6, 0, 1, 1});
+  // The checks at the end take four of them. The third wait finds the device idle.
+  expect(true, protection::correct, {19, 12, 0, 4, 3});
+  expect(false, protection::off, {6, 10, 0, 0, 0});
+  expect(false, protection::correct, {16, 16, 0, 3, 2});
+}
+
+// ---------------------------------------------------------------------------------------------------------------------------- faults
+
+enum place_of_a_strike { the_panel, gram_of_a, factor_of_a, gram_of_q, factor_of_q, product };
+
+// Column j of what is struck.
+inject::plan strike(place_of_a_strike where, index j, index steps, inject::model what, int bit) {
+  return inject::plan({{.site = inject::site::qr_panel, .model = what, .seed = 3, .bit = bit, .interval = where * steps + j}});
+}
+
+TYPED_TEST(tall_panels, what_is_struck_inside_is_repaired) {
+  using T = TypeParam;
+  const index m = 900, n = 24;
+  const dense<T> A = random_matrix<T>(m, n, 21);
+  const factored<T> clean = this->factor(A);
+  const double limit = 300.0 * m;  // u, as in qr_protection_test.cpp
+  std::vector<index> columns = {0, 7, 15};
+  if (test::sampled()) columns.resize(1);
+  for (const place_of_a_strike where : {the_panel, gram_of_a, factor_of_a, gram_of_q, factor_of_q, product}) {
+    int seen = 0;
+    for (std::size_t what = 0; what < inject::k_model_names.size(); ++what) {
+      for (const index j : columns) {
+        const inject::plan faults = strike(where, j, n, static_cast<inject::model>(what), -1);
+        const factored<T> struck = this->factor(A, protection::correct, &faults);
+        SCOPED_TRACE(std::to_string(where) + " " + std::string(inject::k_model_names[what]) + " " + std::to_string(j));
+        if (struck.report.verdict == verdict::uncorrectable) {
+          EXPECT_EQ(static_cast<inject::model>(what), inject::model::stuck_at) << to_json(struck.report);
+          continue;
+        }
+        seen += struck.report.detected > 0;
+        EXPECT_LE(change(struck.F, clean.F), limit) << to_json(struck.report);
+        for (std::size_t l = 0; l < clean.tau.size(); ++l) EXPECT_NEAR(struck.tau[l], clean.tau[l], limit * this->u);
+      }
+    }
+    // A large change of a Gram matrix is measured as the distance of Q from orthonormal columns, and Q is taken once more.
+    if (where != gram_of_a && where != gram_of_q) {
+      EXPECT_GT(seen, 0) << where;
+    }
+  }
+}
+
+TYPED_TEST(tall_panels, what_is_struck_inside_reaches_the_output_without_protection) {
+  using T = TypeParam;
+  const index m = 900, n = 24;
+  const dense<T> A = random_matrix<T>(m, n, 21);
+  const factored<T> clean = this->factor(A, protection::off);
+  for (const place_of_a_strike where : {factor_of_a, gram_of_q, factor_of_q, product}) {
+    // The first element, by a 64th.
+    const inject::plan faults = strike(where, 0, n, inject::model::bit_flip, 46);
+    const factored<T> struck = this->factor(A, protection::off, &faults);
+    EXPECT_GT(change(struck.F, clean.F), 1e4) << where;
+    const factored<T> repaired = this->factor(A, protection::correct, &faults);
+    EXPECT_EQ(repaired.report.verdict, verdict::recomputed) << where;
+    EXPECT_EQ(std::memcmp(repaired.F.data(), clean.F.data(), clean.F.size() * sizeof(T)), 0) << where;
+  }
+}
+
+// The factor of a wrong Gram matrix is a wrong preconditioner, no more: what is measured behind it decides.
+TYPED_TEST(tall_panels, a_wrong_gram_matrix_of_a_costs_time_alone) {
+  using T = TypeParam;
+  const index m = 900, n = 24;
+  const dense<T> A = random_matrix<T>(m, n, 21);
+  const factored<T> clean = this->factor(A, protection::off);
+  for (std::size_t what = 0; what < inject::k_model_names.size(); ++what) {
+    for (const index j : {0, 11}) {
+      const inject::plan faults = strike(gram_of_a, j, n, static_cast<inject::model>(what), -1);
+      const factored<T> struck = this->factor(A, protection::off, &faults);
+      EXPECT_LE(change(struck.F, clean.F), 300.0 * m) << inject::k_model_names[what] << " " << j;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ballast::qr
