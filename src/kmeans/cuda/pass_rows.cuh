@@ -143,8 +143,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   };
 
   // The label of the own row. A row that needs a second look goes into the queue and gets the label k.
-  __device__ __forceinline__ decision decide(std::int64_t tile, std::int64_t tiles, const row_search<T> (&rows)[k_groups],
-                                             const row_facts& facts) {
+  __device__ __forceinline__ decision decide(const row_search<T> (&rows)[k_groups], const row_facts& facts) {
     const score_bound<T> bound = a.centroids.bound[t % 2];  // owners have it from two copies
     // The best score of the row with its column, and the next one: of four lanes.
     T bests[k_groups], runners[k_groups], twins[k_groups];
@@ -508,7 +507,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     facts.before = facts.i < a.points.m ? label_before(facts.i) : -1;
     row_search<T> rows[k_groups];
     this->find(panel, first, tile, tiles, rows, facts);
-    decision made = decide(tile, tiles, rows, facts);
+    decision made = decide(rows, facts);
     if (facts.i >= a.points.m) made.label = a.centroids.shape.k;
     std::int64_t i[k_groups];
     int label[k_groups];
