@@ -702,6 +702,8 @@ class Injection(WithFolder):
         "qr": ("lstsq", DATA / "longley-a.csv", DATA / "longley-b.csv", "-o"),
     }
     TOLERANCE = {"fft": 1e-12, "kmeans": 1e-12, "qr": 1e-9}
+    # What goes between processor and GPU: no backend of the host has such a place. backend_qr_cuda strikes it.
+    ON_A_GPU = {"qr.transfer"}
 
     def result(self, operation, *more):
         """The JSON object, and what the run gave: the output's values and, for K-Means, the sizes and the inertia."""
@@ -741,6 +743,9 @@ class Injection(WithFolder):
                             np.testing.assert_allclose(result, clean, rtol=0, atol=self.TOLERANCE[operation] * np.abs(clean).max())
                     detected += seen["report"]["detected"]
                 with self.subTest(site=site):
+                    if site in self.ON_A_GPU:
+                        self.assertEqual(detected, 0)
+                        continue
                     self.assertGreater(detected, 0, "no fault at this site was ever detected")
                     if (operation, site) in data_sites:
                         self.assertTrue(self.reaches_the_output(operation, site, clean), "with protection off no fault at this site reached the output")
