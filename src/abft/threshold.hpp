@@ -105,7 +105,8 @@ BALLAST_HD inline row_limits kmeans_row_limits(double u, std::int64_t n, double 
                                                double root_square, double checksum_norm) {
   // sum_norm = Σ w‖c‖, sum_square = Σ w‖c‖², root_norm = √Σ w²‖c‖², root_square = √Σ w²‖c‖⁴, checksum_norm = ‖C‖.
   const double walk = k_kmeans_row * u * (std::sqrt(static_cast<double>(n)) + 8);
-  const double alike = 0.5 * u * static_cast<double>((n < k_kmeans_run ? n : k_kmeans_run) + n / (k_kmeans_run * k_kmeans_run));
+  const std::int64_t steps = (n < k_kmeans_run ? n : k_kmeans_run) + n / (k_kmeans_run * k_kmeans_run);
+  const double alike = 0.5 * u * static_cast<double>(steps);
   const row_limits random = {walk * (2 * root_norm + checksum_norm), walk * root_square, 0.1};
   const double slope = random.slope + alike * (2 * sum_norm + checksum_norm), offset = random.offset + alike * sum_square;
   // A centroid at the origin has limits of 0.

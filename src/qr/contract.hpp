@@ -313,8 +313,8 @@ class engine {
   // `upper`: on and above the diagonal only.
   virtual void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) = 0;
 
-  // The width of panels of a matrix with so many rows and min(m, n) = `steps`: two panels at least where there are two columns, so that the smallest problem is computed,
-  // and struck, the way large ones are.
+  // The width of panels of a matrix with so many rows and min(m, n) = `steps`: two panels at least where there are two columns, so that the
+  // smallest problem is computed, and struck, the way large ones are.
   virtual index panel_width(index rows, index steps) const = 0;
 
   // A (works_on it) is overwritten, tau (steps elements) written. `source`: A's values, readable until the end, to go back to; if its data

@@ -211,8 +211,8 @@ struct exact_arguments {
   given_points<T> given;
   placed_points<T> placed;
   const std::int32_t* labels;
-  const T* plain;     // k × n in the units of point · scale; null: distances are between x and `framed`
-  const T* framed;    // k × n in the frame
+  const T* plain;   // k × n in the units of point · scale; null: distances are between x and `framed`
+  const T* framed;  // k × n in the frame
   int k;
   const T* passed;    // m: distances in the frame as the checks of the pass that made the labels found them, or null
   double* distances;  // m, or null

@@ -119,7 +119,7 @@ void tune_problem(const std::string& token, const problem& what, const tuned_sch
     const trial<T> timed(what, problem.scheme.check != tile_check::none, scheme);
     const std::vector<tile_policy> space = tile_space(problem, timed.about());
     search<tile_policy>(
-        token + ", " + scheme, space, choose_tile(problem, timed.about(), &tile_tuning::rules()),
+        fmt::format("{}, {}", token, scheme), space, choose_tile(problem, timed.about(), &tile_tuning::rules()),
         choose_tile(problem, timed.about(), &tables.tiles), tables.tiles, tile_tuning::key_of(problem, timed.about().major), timed.device(),
         [&](const tile_policy& p) { return timed.seconds(std::nullopt, p); },
         [&](const tile_policy& p) { return tile_request(problem, p, false); },
