@@ -86,8 +86,8 @@ class BALLAST_API plan {
   // at a multiple of their element's size (8 bytes for std::complex<float>), or the call is refused (invalid_argument_error). Inf and NaN
   // in the data give the Inf and NaN that the mathematics gives, and are no fault. Covered: a signal from the moment it lies in the tile
   // and its checksum is made, every stage, twiddle factors, the result up to its store, the checks themselves, and, but on cuda, what waits
-  // in memory between two passes. Not covered: `in` before and while it is read, the store, `out` afterwards; on cuda also what every pass
-  // loads and stores in between, and a line's elements while they are exchanged to make the spectrum of real data, or read twice to undo
+  // in memory between two passes, and the store. Not covered: `in` until it is read, `out` afterwards; on cuda also the store, what passes
+  // load and store in between, and a line's elements while they are exchanged to make the spectrum of real data, or read twice to undo
   // that. Effects below about 400·u·√(log₂N + 1)·‖y‖ can pass (docs/design/fft.md). With verify_before_store a tile that stays wrong is not
   // stored; others may have been. Complexity O(batch · N log N) for any N. Throws uncorrectable_error if a fault persists (see
   // execution::throw_on_uncorrectable).

@@ -33,8 +33,6 @@ struct window {
 constexpr window k_declared[] = {
     {"fft_", "load_rows", "input while it is loaded"},
     {"fft_", "load_columns", "input while it is loaded"},
-    {"fft_", "store_rows", "output while it is stored"},
-    {"fft_", "store_columns", "output while it is stored"},
     {"ormqr_", "host_engine::copy", "result while it is stored"},
     {"gels_", "host_engine::copy", "result while it is stored"},
 };

@@ -6,7 +6,9 @@
 // memory. `swapped` exchanges the roles of the two halves: a forward transform then computes the inverse.
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <type_traits>
 
 namespace ballast::fft::cpu {
 
@@ -93,6 +95,9 @@ struct read_ahead {
   }
 };
 
+template <class T>
+using word_of = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+
 // All words of a tile joined by exclusive or, however they lie: what was read or stored in another order has the same.
 template <class T>
 std::uint64_t parity_of(const lane_sums& sums) {
@@ -101,15 +106,23 @@ std::uint64_t parity_of(const lane_sums& sums) {
   return sizeof(T) == 4 ? (joined ^ joined >> 32) & 0xffffffffu : joined;
 }
 
+// The same of `count` scalars.
+template <class T>
+std::uint64_t joined_scalars(const T* from, std::int64_t count) {
+  word_of<T> joined = 0;
+  for (std::int64_t i = 0; i < count; ++i) joined ^= std::bit_cast<word_of<T>>(from[i]);
+  return joined;
+}
+
 template <class T>
 struct kernel_table {
   int lanes;
 
-  // Loads: `used` lanes (the others become zero), `rows` rows, and the sums of them. Strides in scalars. load_rows and load_columns read
-  // the source twice: if its parity is not that of the numbers that were encoded, the sums become NaN. load_rows: lane l is 2·rows
-  // contiguous scalars at base + l·lane_stride. load_columns: row j is `used` contiguous complex numbers.
-  void (*load_rows)(const T* base, std::int64_t lane_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode);
-  void (*load_columns)(const T* base, std::int64_t row_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode);
+  // Loads: `used` lanes (the others become zero), `rows` rows, and the sums of them. Strides in scalars. load_rows: lane l is 2·rows
+  // contiguous scalars at base + l·lane_stride. load_columns: row j is `used` contiguous complex numbers. Both return the parity of the
+  // source: it is that of the numbers that were encoded (parity_of), or one of them was struck.
+  std::uint64_t (*load_rows)(const T* base, std::int64_t lane_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode);
+  std::uint64_t (*load_columns)(const T* base, std::int64_t row_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode);
   // load_blocks: row-wise from blocks that store_blocks wrote: block t holds elements tW … tW + W − 1 of each lane, lane l in its row l.
   // Returns the number of blocks whose seal (at seals + t·seal_stride) does not match what lies in the tile now.
   std::int64_t (*load_blocks)(const T* base, std::int64_t block_stride, int used, std::int64_t rows, T* tile, const T* seals,
@@ -121,9 +134,11 @@ struct kernel_table {
   bool (*set_thresholds)(const lane_sums& input, int used, double factor, double least, double low, double high, lane_verdicts& to);
   void (*compare)(const lane_sums& input, const lane_sums& output, double scale, lane_verdicts& to);
 
-  // Stores of verified tiles. Return the parity of what was stored.
+  // Stores of the first `used` lanes of verified tiles. They return the parity of all lanes, taken of what the registers hold once they
+  // are stored.
   std::uint64_t (*store_rows)(const T* tile, std::int64_t scalars, int used, T* base, std::int64_t lane_stride, bool stream);
   std::uint64_t (*store_columns)(const T* tile, std::int64_t rows, int used, T* base, std::int64_t row_stride, bool stream);
+  std::uint64_t (*join_rows)(const T* tile, std::int64_t rows);  // the parity of rows
 
   // Seals: words that change with every bit of what they are made of. seal_blocks: one word for each W rows, of their first `used` lanes.
   // It is the same for those numbers transposed, as load_blocks sees them. seal_rows: a word for each lane, of all rows. extend_seals: row

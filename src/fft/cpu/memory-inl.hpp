@@ -1,7 +1,8 @@
-// Loads and stores of tiles. Loads encode the rows that they have just read, and seal those that waited in the workspace.
+// Loads and stores of tiles. Loads encode the rows that they have just read, and seal those that waited in the workspace. What is read from
+// the caller's memory has a parity that is made at once, and what is stored there one of what the registers hold when they are stored.
 // Layer: backend "cpu".
+#include <atomic>
 #include <cstring>
-#include <limits>
 
 #include "fft/cpu/sums-inl.hpp"
 
@@ -18,104 +19,119 @@ namespace ballast::fft::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
+// Nothing is known of x and y from here on: what was done with them stays before it, loads and stores among it.
+HWY_INLINE void in_order(V& x, V& y) {
+#if HWY_TARGET != HWY_EMU128 && HWY_ARCH_X86
+  __asm__ volatile("" : "+v"(x.raw), "+v"(y.raw) : : "memory");
+#elif HWY_TARGET != HWY_EMU128 && HWY_ARCH_ARM
+  __asm__ volatile("" : "+w"(x.raw), "+w"(y.raw) : : "memory");
+#else
+  __asm__ volatile("" : "+m"(x), "+m"(y) : : "memory");
+#endif
+}
+
+// What is read again is not what the compiler has in registers.
+HWY_INLINE void read_again() { std::atomic_signal_fence(std::memory_order_seq_cst); }
+
 // ---- Loads ----
 
-// The parity of what was loaded joins `parity` before anything is done with it.
+// Unless `parity` is null, a register joins it as soon as it is loaded: until then nothing protects it.
 HWY_INLINE void transpose_in(const T* base, std::int64_t lane_stride, int used, T* HWY_RESTRICT to, std::int64_t to_stride,
-                             word_vector& parity) {
+                             word_vector* parity = nullptr) {
   const D d;
+  const auto lane = [&](int l) HWY_ATTR { return l < used ? hn::LoadU(d, base + l * lane_stride) : hn::Zero(d); };
   V v[W];
-  if (HWY_LIKELY(used == W)) {
 #pragma GCC unroll 16
-    for (int l = 0; l < W; ++l) v[l] = hn::LoadU(d, base + l * lane_stride);
-  } else {
-    for (int l = 0; l < W; ++l) v[l] = l < used ? hn::LoadU(d, base + l * lane_stride) : hn::Zero(d);
+  for (int l = 0; l < W; l += 2) {
+    V x = lane(l), y = l + 1 < W ? lane(l + 1) : hn::Zero(d);
+    if (parity != nullptr) {
+      *parity = join(*parity, x, y);
+      in_order(x, y);
+    }
+    v[l] = x;
+    if (l + 1 < W) v[l + 1] = y;
   }
-#pragma GCC unroll 16
-  for (int l = 0; l < W; l += 2) parity = join(parity, v[l], l + 1 < W ? v[l + 1] : hn::Zero(d));
   transpose(v);
 #pragma GCC unroll 16
   for (int l = 0; l < W; ++l) hn::Store(v[l], d, to + l * to_stride);
 }
 
-// The sums of numbers that are not those of the source pass no check.
-HWY_INLINE void require_parity(std::uint64_t source, const encoder<T>& encode) {
-  if (encode.weights == nullptr || parity_of<T>(*encode.sums) == source) return;
-  for (auto& sum : encode.sums->high) {
-    for (double& lane : sum) lane = std::numeric_limits<double>::quiet_NaN();
-  }
-}
-
-HWY_INLINE word joined_scalars(const T* from, std::int64_t count) {
-  word all = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    word one;
-    std::memcpy(&one, from + i, sizeof one);
-    all ^= one;
-  }
-  return all;
-}
-
-void load_rows(const T* base, std::int64_t lane_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode) {
+std::uint64_t load_rows(const T* base, std::int64_t lane_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode) {
   const std::int64_t scalars = 2 * rows;
   word_vector parity = hn::Zero(words());
+  std::uint64_t rest = 0;
   begin(encode);
   for (std::int64_t j = 0; j < rows; j += k_block) {
     const std::int64_t end = HWY_MIN(scalars, 2 * (j + k_block));
     std::int64_t f = 2 * j;
-    for (; f + W <= end; f += W) transpose_in(base + f, lane_stride, used, tile + f * W, W, parity);
+    for (; f + W <= end; f += W) {
+      const T* const from = base + f;
+      T* const to = tile + f * W;
+      if (HWY_LIKELY(used == W))
+        transpose_in(from, lane_stride, W, to, W, &parity);
+      else
+        transpose_in(from, lane_stride, used, to, W, &parity);
+    }
     if (f < end) {
       HWY_ALIGN T part[W * W] = {};
       HWY_ALIGN T turned[W * W];
       for (int l = 0; l < used; ++l) std::memcpy(part + l * W, base + l * lane_stride + f, static_cast<std::size_t>(end - f) * sizeof(T));
-      transpose_in(part, W, W, turned, W, parity);
+      transpose_in(part, W, W, turned, W);
       std::memcpy(tile + f * W, turned, static_cast<std::size_t>((end - f) * W) * sizeof(T));
+      read_again();
+      for (int l = 0; l < used; ++l) rest ^= joined_scalars(base + l * lane_stride + f, end - f);
     }
     encode_block(tile, j, HWY_MIN(static_cast<std::int64_t>(k_block), rows - j), encode);
   }
-  require_parity(joined(parity), encode);
+  return joined(parity) ^ rest;
 }
 
-void load_columns(const T* base, std::int64_t row_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode) {
+std::uint64_t load_columns(const T* base, std::int64_t row_stride, int used, std::int64_t rows, T* tile, const encoder<T>& encode) {
   const D d;
   word_vector parity = hn::Zero(words());
+  std::uint64_t rest = 0;
   begin(encode);
   for (std::int64_t j = 0; j < rows; j += k_block) {
     const std::int64_t count = HWY_MIN(static_cast<std::int64_t>(k_block), rows - j);
     for (std::int64_t i = j; i < j + count; ++i) {
       const T* from = base + i * row_stride;
-      V re, im;
+      V low, high;
       if (HWY_LIKELY(used == W)) {
-        hn::LoadInterleaved2(d, from, re, im);
+        low = hn::LoadU(d, from);
+        high = hn::LoadU(d, from + W);
+        parity = join(parity, low, high);
+        in_order(low, high);
       } else {
         HWY_ALIGN T part[2 * W] = {};
         std::memcpy(part, from, static_cast<std::size_t>(2 * used) * sizeof(T));
-        hn::LoadInterleaved2(d, part, re, im);
+        low = hn::Load(d, part);
+        high = hn::Load(d, part + W);
+        read_again();
+        rest ^= joined_scalars(from, 2 * used);
       }
-      parity = join(parity, re, im);
-      hn::Store(re, d, tile + i * k_row);
-      hn::Store(im, d, tile + i * k_row + W);
+      const complex_vector row = deinterleave(low, high);
+      hn::Store(row.re, d, tile + i * k_row);
+      hn::Store(row.im, d, tile + i * k_row + W);
     }
     encode_block(tile, j, count, encode);
   }
-  require_parity(joined(parity), encode);
+  return joined(parity) ^ rest;
 }
 
 std::int64_t load_blocks(const T* base, std::int64_t block_stride, int used, std::int64_t rows, T* tile, const T* seals,
                          std::int64_t seal_stride, const encoder<T>& encode) {
   std::int64_t damaged = 0;
-  word_vector unused = hn::Zero(words());  // blocks have seals
   begin(encode);
   for (std::int64_t j = 0; j < rows; j += W) {
     const T* from = base + j / W * block_stride;
     const std::int64_t count = HWY_MIN(static_cast<std::int64_t>(W), rows - j);
     if (HWY_LIKELY(count == W)) {
-      transpose_in(from, k_row, used, tile + j * k_row, k_row, unused);
-      transpose_in(from + W, k_row, used, tile + j * k_row + W, k_row, unused);
+      transpose_in(from, k_row, used, tile + j * k_row, k_row);
+      transpose_in(from + W, k_row, used, tile + j * k_row + W, k_row);
     } else {
       HWY_ALIGN T turned[W * k_row];
-      transpose_in(from, k_row, used, turned, k_row, unused);
-      transpose_in(from + W, k_row, used, turned + W, k_row, unused);
+      transpose_in(from, k_row, used, turned, k_row);
+      transpose_in(from + W, k_row, used, turned + W, k_row);
       std::memcpy(tile + j * k_row, turned, static_cast<std::size_t>(count * k_row) * sizeof(T));
     }
     // Seals and sums are made of what lies in the tile, not of what was read from the workspace.
@@ -134,6 +150,27 @@ std::int64_t load_blocks(const T* base, std::int64_t block_stride, int used, std
 
 // ---- Stores ----
 
+// Stores v[0] … v[used − 1], `stride` apart. Then all W join the parity, in this order: a register that is changed before its store shows
+// in the parity, too.
+template <bool Stream>
+HWY_INLINE void store_lanes(V* HWY_RESTRICT v, int used, T* base, std::int64_t stride, word_vector& parity) {
+  const D d;
+#pragma GCC unroll 16
+  for (int l = 0; l < W; l += 2) {
+    V pair[2] = {v[l], l + 1 < W ? v[l + 1] : hn::Zero(d)};
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      if (l + i >= HWY_MIN(W, used)) continue;
+      if constexpr (Stream)
+        hn::Stream(pair[i], d, base + (l + i) * stride);
+      else
+        hn::StoreU(pair[i], d, base + (l + i) * stride);
+    }
+    in_order(pair[0], pair[1]);
+    parity = join(parity, pair[0], pair[1]);
+  }
+}
+
 std::uint64_t store_rows(const T* tile, std::int64_t scalars, int used, T* base, std::int64_t lane_stride, bool stream) {
   const D d;
   std::int64_t f = 0;
@@ -143,24 +180,19 @@ std::uint64_t store_rows(const T* tile, std::int64_t scalars, int used, T* base,
 #pragma GCC unroll 16
     for (int i = 0; i < W; ++i) v[i] = hn::Load(d, tile + (f + i) * W);
     transpose(v);
-#pragma GCC unroll 16
-    for (int l = 0; l < W; l += 2) parity = join(parity, v[l], l + 1 < W ? v[l + 1] : hn::Zero(d));
-    if (HWY_LIKELY(used == W)) {
-      if (stream) {
-#pragma GCC unroll 16
-        for (int l = 0; l < W; ++l) hn::Stream(v[l], d, base + l * lane_stride + f);
-      } else {
-#pragma GCC unroll 16
-        for (int l = 0; l < W; ++l) hn::StoreU(v[l], d, base + l * lane_stride + f);
-      }
-    } else {
-      for (int l = 0; l < used; ++l) hn::StoreU(v[l], d, base + l * lane_stride + f);
-    }
+    if (HWY_UNLIKELY(used != W))
+      store_lanes<false>(v, used, base + f, lane_stride, parity);
+    else if (stream)
+      store_lanes<true>(v, W, base + f, lane_stride, parity);
+    else
+      store_lanes<false>(v, W, base + f, lane_stride, parity);
   }
   std::uint64_t rest = 0;
   for (; f < scalars; ++f) {
     for (int l = 0; l < used; ++l) base[l * lane_stride + f] = tile[f * W + l];
-    rest ^= joined_scalars(tile + f * W, W);
+    read_again();
+    for (int l = 0; l < used; ++l) rest ^= joined_scalars(base + l * lane_stride + f, 1);
+    rest ^= joined_scalars(tile + f * W + used, W - used);
   }
   return joined(parity) ^ rest;
 }
@@ -168,26 +200,42 @@ std::uint64_t store_rows(const T* tile, std::int64_t scalars, int used, T* base,
 std::uint64_t store_columns(const T* tile, std::int64_t rows, int used, T* base, std::int64_t row_stride, bool stream) {
   const D d;
   word_vector parity = hn::Zero(words());
+  std::uint64_t rest = 0;
   for (std::int64_t i = 0; i < rows; ++i) {
-    const V re = hn::Load(d, tile + i * k_row);
-    const V im = hn::Load(d, tile + i * k_row + W);
-    parity = join(parity, re, im);
+    const complex_vector row = complex_at(tile, i);
     T* to = base + i * row_stride;
     if (HWY_LIKELY(used == W)) {
+      V low, high;
+      interleave(row, low, high);
       if (stream) {
-        HWY_ALIGN T part[2 * W];
-        hn::StoreInterleaved2(re, im, d, part);
-        hn::Stream(hn::Load(d, part), d, to);
-        hn::Stream(hn::Load(d, part + W), d, to + W);
+        hn::Stream(low, d, to);
+        hn::Stream(high, d, to + W);
       } else {
-        hn::StoreInterleaved2(re, im, d, to);
+        hn::StoreU(low, d, to);
+        hn::StoreU(high, d, to + W);
       }
+      in_order(low, high);
+      parity = join(parity, low, high);
     } else {
+      const T* from = tile + i * k_row;
       for (int l = 0; l < used; ++l) {
-        to[2 * l] = tile[i * k_row + l];
-        to[2 * l + 1] = tile[i * k_row + W + l];
+        to[2 * l] = from[l];
+        to[2 * l + 1] = from[W + l];
       }
+      read_again();
+      rest ^= joined_scalars(to, 2 * used) ^ joined_scalars(from + used, W - used) ^ joined_scalars(from + W + used, W - used);
     }
+  }
+  return joined(parity) ^ rest;
+}
+
+// ---- Parities of a tile ----
+
+std::uint64_t join_rows(const T* tile, std::int64_t rows) {
+  word_vector parity = hn::Zero(words());
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const complex_vector row = complex_at(tile, i);
+    parity = join(parity, row.re, row.im);
   }
   return joined(parity);
 }

@@ -2,71 +2,105 @@
 #include "fft/cpu/tile_job.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <complex>
 #include <cstring>
+#include <limits>
 
 namespace ballast::fft::cpu {
 namespace {
 
-template <class T>
-void gather(const tile_job<T>& job, std::int64_t rows, T* x) {
-  const place_of<const T>& from = job.from;
-  const int lanes = kernels<T>().lanes;
-  for (std::int64_t j = 0; j < rows; ++j) {
-    T* re = x + j * 2 * lanes;
-    T* im = re + lanes;
-    for (int l = 0; l < lanes; ++l) {
-      if (l >= job.used) {
-        re[l] = im[l] = 0;
-        continue;
-      }
-      const T* lane = from.base + l * from.lane;
-      switch (from.how) {
-        case access::complex:
-          re[l] = lane[j * from.element];
-          im[l] = lane[j * from.element + 1];
-          break;
-        case access::scalars:
-          re[l] = lane[2 * j * from.element];
-          im[l] = lane[(2 * j + 1) * from.element];
-          break;
-        case access::real:
-          re[l] = lane[j * from.element];
-          im[l] = 0;
-          break;
-        default: {
-          // The elements that are their own mirror image are real, whatever their imaginary parts say.
-          const std::int64_t i = from.index_first + l * from.index_lane + j * from.index_element;
-          const bool mirrored = 2 * i > from.length;
-          const T* z = lane + (mirrored ? from.length - i : i) * from.element;
-          re[l] = z[0];
-          im[l] = i == 0 || 2 * i == from.length ? T(0) : mirrored ? -z[1] : z[1];
-        }
-      }
-    }
+// Element j of lane l, as the source has it.
+template <access How, class T>
+std::complex<T> element_of(const place_of<const T>& from, const T* lane, int l, std::int64_t j) {
+  if constexpr (How == access::complex) {
+    return {lane[j * from.element], lane[j * from.element + 1]};
+  } else if constexpr (How == access::scalars) {
+    return {lane[2 * j * from.element], lane[(2 * j + 1) * from.element]};
+  } else if constexpr (How == access::real) {
+    return {lane[j * from.element], T(0)};
+  } else {
+    // The elements that are their own mirror image are real, whatever their imaginary parts say.
+    const std::int64_t i = from.index_first + l * from.index_lane + j * from.index_element;
+    const bool mirrored = 2 * i > from.length;
+    const T* z = lane + (mirrored ? from.length - i : i) * from.element;
+    return {z[0], i == 0 || 2 * i == from.length ? T(0) : mirrored ? -z[1] : z[1]};
   }
 }
 
-template <class T>
-void scatter(const tile_job<T>& job, const T* done) {
-  const place_of<T>& to = job.to;
+// Returns the parity of the source, from a second read.
+template <access How, class T>
+std::uint64_t gather(const tile_job<T>& job, std::int64_t rows, T* x) {
+  const place_of<const T>& from = job.from;
   const int lanes = kernels<T>().lanes;
-  for (std::int64_t j = 0; j < job.rows_stored; ++j) {
-    const T* re = done + j * 2 * lanes;
-    const T* im = re + lanes;
+  const std::int64_t row = 2 * lanes;
+  std::uint64_t parity = 0;
+  for (std::int64_t j = 0; j < rows; j += k_block) {
+    const std::int64_t end = std::min<std::int64_t>(rows, j + k_block);
     for (int l = 0; l < job.used; ++l) {
-      T* lane = to.base + l * to.lane;
-      if (to.length > 0 && to.index_first + l * to.index_lane + j * to.index_element >= to.length) continue;
-      if (to.how == access::complex) {
-        lane[j * to.element] = re[l];
-        lane[j * to.element + 1] = im[l];
-      } else if (to.how == access::scalars) {
-        lane[2 * j * to.element] = re[l];
-        lane[(2 * j + 1) * to.element] = im[l];
-      } else {
-        lane[j * to.element] = re[l];
+      const T* const lane = from.base + l * from.lane;
+      for (std::int64_t i = j; i < end; ++i) {
+        const std::complex<T> z = element_of<How>(from, lane, l, i);
+        x[i * row + l] = z.real();
+        x[i * row + lanes + l] = z.imag();
+      }
+    }
+    if (job.used < lanes) {
+      for (std::int64_t i = j; i < end; ++i) {
+        std::fill_n(x + i * row + job.used, lanes - job.used, T(0));
+        std::fill_n(x + i * row + lanes + job.used, lanes - job.used, T(0));
+      }
+    }
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    for (int l = 0; l < job.used; ++l) {
+      const T* const lane = from.base + l * from.lane;
+      for (std::int64_t i = j; i < end; ++i) {
+        const std::complex<T> z = element_of<How>(from, lane, l, i);
+        parity ^= std::bit_cast<word_of<T>>(z.real()) ^ std::bit_cast<word_of<T>>(z.imag());
       }
     }
   }
+  return parity;
+}
+
+// Returns the parity of the tile, with what is stored as it lies in the output.
+template <access How, class T>
+std::uint64_t scatter(const tile_job<T>& job, const T* done) {
+  const place_of<T>& to = job.to;
+  const int lanes = kernels<T>().lanes;
+  const std::int64_t row = 2 * lanes;
+  const std::int64_t second = How == access::scalars ? to.element : 1;
+  const std::int64_t element = How == access::scalars ? 2 * to.element : to.element;
+  std::uint64_t parity = 0;
+  for (std::int64_t j = 0; j < job.rows_stored; j += k_block) {
+    const std::int64_t end = std::min<std::int64_t>(job.rows_stored, j + k_block);
+    // The rows of this block that lane l stores: those below the half of a spectrum.
+    const auto last_of = [&](int l) {
+      if (l >= job.used) return j;
+      if (to.length == 0) return end;
+      const std::int64_t left = to.length - to.index_first - l * to.index_lane;
+      return std::clamp((left + to.index_element - 1) / to.index_element, j, end);
+    };
+    for (int l = 0; l < job.used; ++l) {
+      const std::int64_t last = last_of(l);
+      for (std::int64_t i = j; i < last; ++i) {
+        T* z = to.base + l * to.lane + i * element;
+        z[0] = done[i * row + l];
+        if (How != access::real) z[second] = done[i * row + lanes + l];
+      }
+    }
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    for (int l = 0; l < lanes; ++l) {
+      const std::int64_t last = last_of(l);
+      for (std::int64_t i = j; i < end; ++i) {
+        const bool stored = i < last;
+        const T* z = to.base + l * to.lane + i * element;
+        parity ^= std::bit_cast<word_of<T>>(stored ? z[0] : done[i * row + l]);
+        parity ^= std::bit_cast<word_of<T>>(stored && How != access::real ? z[second] : done[i * row + lanes + l]);
+      }
+    }
+  }
+  return parity;
 }
 
 template <class T>
@@ -108,25 +142,34 @@ std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums) {
   const encoder<T> encode = sums == nullptr ? encoder<T>{} : transform.input_weights(job.inverse, sums);
   const encoder<T> early = half ? encoder<T>{} : encode;
   std::int64_t damaged = 0;
+  std::optional<std::uint64_t> source;  // what waited in the workspace has seals
   switch (from.how) {
-    case access::rows: kernel.load_rows(from.base, from.lane, job.used, rows, x, early); break;
-    case access::columns: kernel.load_columns(from.base, from.element, job.used, rows, x, early); break;
+    case access::rows: source = kernel.load_rows(from.base, from.lane, job.used, rows, x, early); break;
+    case access::columns: source = kernel.load_columns(from.base, from.element, job.used, rows, x, early); break;
     case access::blocks:
       damaged = kernel.load_blocks(from.base, from.element, job.used, rows, x, from.seals, from.seal_stride, early);
       break;
-    case access::own_rows:
-      damaged = load_own_rows(from, rows, x);
-      if (early.weights != nullptr) kernel.sum_tile(x, rows, early);
-      break;
-    default:
-      gather(job, rows, x);
-      if (early.weights != nullptr) kernel.sum_tile(x, rows, early);
+    case access::own_rows: damaged = load_own_rows(from, rows, x); break;
+    case access::complex: source = gather<access::complex>(job, rows, x); break;
+    case access::scalars: source = gather<access::scalars>(job, rows, x); break;
+    case access::real: source = gather<access::real>(job, rows, x); break;
+    case access::hermitian: source = gather<access::hermitian>(job, rows, x); break;
   }
+  if (from.how != access::rows && from.how != access::columns && from.how != access::blocks && early.weights != nullptr)
+    kernel.sum_tile(x, rows, early);
   if (half) {
     // What is its own mirror image is real, whatever the imaginary parts say.
-    std::fill_n(x + kernel.lanes, kernel.lanes, T(0));
-    if (!job.expand) std::fill_n(x + (rows - 1) * row + kernel.lanes, kernel.lanes, T(0));
+    const auto drop_imaginary = [&](T* im) {
+      if (source) *source ^= joined_scalars(im, kernel.lanes);
+      std::fill_n(im, kernel.lanes, T(0));
+    };
+    drop_imaginary(x + kernel.lanes);
+    if (!job.expand) drop_imaginary(x + (rows - 1) * row + kernel.lanes);
     if (encode.weights != nullptr) kernel.sum_tile(x, rows, encode);
+  }
+  if (encode.weights != nullptr && source && *source != parity_of<T>(*sums)) {
+    // The sums of numbers that are not those of the source pass no check.
+    for (auto& sum : sums->high) std::ranges::fill(sum, std::numeric_limits<double>::quiet_NaN());
   }
   if (job.expand) expand_spectrum(transform.rows_in(), rows, x);
   return damaged;
@@ -160,10 +203,13 @@ std::optional<std::uint64_t> store_tile(const tile_job<T>& job, const T* done, c
       for (std::int64_t j = 0; j < job.rows_stored; ++j)
         std::memcpy(to.base + j * to.element, done + j * row, static_cast<std::size_t>(row) * sizeof(T));
       break;
-    default: scatter(job, done);
+    case access::complex: parity = scatter<access::complex>(job, done); break;
+    case access::scalars: parity = scatter<access::scalars>(job, done); break;
+    default: parity = scatter<access::real>(job, done);
   }
+  if (parity) *parity ^= kernel.join_rows(done + job.rows_stored * row, job.transform->rows_out() - job.rows_stored);
   if (to.seals != nullptr) std::memcpy(to.seals, seals, static_cast<std::size_t>(seal_scalars(job)) * sizeof(T));
-  return job.used == kernel.lanes && job.check.coarse == nullptr && job.rows_stored == job.transform->rows_out() ? parity : std::nullopt;
+  return job.check.coarse == nullptr ? parity : std::nullopt;
 }
 
 template std::int64_t load_tile(const tile_job<float>& job, float* x, lane_sums* sums);

@@ -62,6 +62,7 @@ struct tile_job {
 };
 
 // Loads the tile of `job` into x, and unless `sums` is null encodes it there. Returns the number of seals that do not match what lies in x.
+// What comes from the caller's memory has no seals: if x does not have its parity, the sums become NaN.
 template <class T>
 std::int64_t load_tile(const tile_job<T>& job, T* x, lane_sums* sums);
 
@@ -74,8 +75,8 @@ std::int64_t seal_scalars(const tile_job<T>& job);
 template <class T>
 void make_seals(const tile_job<T>& job, const T* done, T* seals);
 
-// Stores the first rows_stored rows of a tile, and its seals, if it has any. The parity of what was stored, where
-// that is the whole tile by a SIMD kernel.
+// Stores the first rows_stored rows of a tile, and its seals, if it has any. Where they go to the caller's memory: the parity of the tile,
+// with what was stored as it was stored.
 template <class T>
 std::optional<std::uint64_t> store_tile(const tile_job<T>& job, const T* done, const T* seals);
 

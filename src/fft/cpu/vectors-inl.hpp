@@ -97,6 +97,37 @@ HWY_INLINE void transpose(V* HWY_RESTRICT v) {
 }
 #endif
 
+// W complex numbers as they lie in memory: low has the first half of them.
+HWY_INLINE void interleave(const complex_vector& x, V& low, V& high) {
+#if HWY_TARGET == HWY_SCALAR
+  low = x.re;
+  high = x.im;
+#else
+  const D d;
+  low = hn::InterleaveLower(d, x.re, x.im);  // block b of both: block b of x
+  high = hn::InterleaveUpper(d, x.re, x.im);
+  if constexpr (k_blocks == 2) {
+    const V p = low, q = high;
+    low = hn::ConcatLowerLower(d, q, p);
+    high = hn::ConcatUpperUpper(d, q, p);
+  } else if constexpr (k_blocks == 4) {
+    const V even = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(high), low);
+    const V odd = hn::OddEvenBlocks(high, hn::SwapAdjacentBlocks(low));
+    low = hn::ConcatLowerLower(d, odd, even);
+    high = hn::ConcatUpperUpper(d, odd, even);
+  }
+#endif
+}
+
+HWY_INLINE complex_vector deinterleave(V low, V high) {
+#if HWY_TARGET == HWY_SCALAR
+  return {low, high};
+#else
+  const D d;
+  return {hn::ConcatEven(d, high, low), hn::ConcatOdd(d, high, low)};
+#endif
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace ballast::fft::cpu
