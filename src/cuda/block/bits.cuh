@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "core/counter_rng.hpp"
 #include "cuda/arch/arch.cuh"
 
 namespace ballast::cuda {
@@ -32,11 +33,11 @@ __device__ __forceinline__ std::uint64_t from_bits<std::uint64_t>(std::uint64_t 
   return word;
 }
 
-// A term of a hash of many values that is the same for every NaN: an odd multiple of the bits, another one at each place, so that a change
-// of one value always changes the sum of the terms.
+// The term of a number in a hash of many, the same for every NaN: the compiler may order the operands of two computations differently,
+// which changes the payload.
 template <class T>
 __device__ __forceinline__ std::uint64_t value_hash(T x, std::uint64_t place) {
-  return (x == x ? static_cast<std::uint64_t>(bits(x)) + 1 : 0) * (0x9e3779b97f4a7c15u * (2 * place + 1));
+  return core::hash_term(x == x ? static_cast<std::uint64_t>(bits(x)) : core::k_nan_word, place);
 }
 
 }  // namespace ballast::cuda

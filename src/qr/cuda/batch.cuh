@@ -29,14 +29,6 @@ __device__ __forceinline__ int exponent_of(double x) {
   return static_cast<int>(word >> 52 & 0x7ff) - (subnormal ? 1077 : 1023);
 }
 
-// A term of a hash of many numbers, the same for every NaN. Mixed, as several numbers may change in the same high bits: sums of multiples
-// of the bits, which leave such changes in few bits, have been seen to cancel.
-template <class S>
-__device__ __forceinline__ std::uint64_t tile_hash(S x, std::uint64_t place) {
-  const std::uint64_t word = x == x ? static_cast<std::uint64_t>(ballast::cuda::bits(x)) : 0x7ff8000000000001u;
-  return core::mix64(word ^ (place + 1) * 0x9e3779b97f4a7c15u);
-}
-
 // x · 2^e in two steps: the reciprocal of a subnormal number is none.
 struct binary_scale {
   double half, rest;
@@ -390,7 +382,8 @@ struct batch_team {
     for (int c = 0; c < P.columns; ++c) {
       for (int r = 0; r < P.rows; ++r) {
         const int row = row_of(r), column = column_of(c);
-        if (row < m && column < columns) sum += tile_hash(x[c][r], static_cast<std::uint64_t>(row + column * shape::height));
+        if (row < m && column < columns)
+          sum += ballast::cuda::value_hash(x[c][r], static_cast<std::uint64_t>(row + column * shape::height));
       }
     }
     sum = add_hash(sum);
@@ -484,11 +477,11 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, P.resident)
                                                           : row == j ? 1.0
                                                                      : 0.0; }, tau);
               if (tau != 0) found.reflectors = larger_of(found.reflectors, fabs(tau * squares - 2));
-              if (team.thread == 0) scalars += tile_hash(own.tau[j], static_cast<std::uint64_t>(j) + (1u << 20));
+              if (team.thread == 0) scalars += ballast::cuda::value_hash(own.tau[j], static_cast<std::uint64_t>(j) + (1u << 20));
             }
 #pragma unroll 2
             for (int row = team.thread; row < m; row += 32) {
-              found.hash += tile_hash(stored[row], static_cast<std::uint64_t>(row + j * shape::height));
+              found.hash += ballast::cuda::value_hash(stored[row], static_cast<std::uint64_t>(row + j * shape::height));
               if (row > j) continue;
               const double value = scale(static_cast<double>(stored[row]));
               for (int q = 0; q < k_certificates; ++q) own.sum[q][row] -= w[q] * value;
@@ -649,7 +642,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, P.resident)
 #pragma unroll 2
           for (int row = team.thread; row < m; row += 32) {
             const S stored = own.strip[j - first][row];
-            found.hash += tile_hash(stored, static_cast<std::uint64_t>(row + j * shape::height));
+            found.hash += ballast::cuda::value_hash(stored, static_cast<std::uint64_t>(row + j * shape::height));
             const double value = scale(static_cast<double>(stored));
             if constexpr (Solves) {
               for (int q = 0; q < k_certificates; ++q) own.more[q][row] += w[q] * value;

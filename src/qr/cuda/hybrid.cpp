@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/counter_rng.hpp"
 #include "core/parallel.hpp"
 #include "cuda/shared_state.hpp"
 #include "qr/checkpoint_repair.hpp"
@@ -84,8 +85,7 @@ std::uint64_t hash_of(int threads, const S* X, index rows, index columns) {
     std::uint64_t sum = 0;
     for (index i = 0; i < rows; ++i) {
       const S x = X[i + j * rows];
-      const std::uint64_t bits = x == x ? static_cast<std::uint64_t>(std::bit_cast<word>(x)) + 1 : 0;
-      sum += bits * (0x9e3779b97f4a7c15u * (2 * static_cast<std::uint64_t>(i + j * rows) + 1));
+      sum += core::hash_term(x == x ? std::bit_cast<word>(x) : core::k_nan_word, static_cast<std::uint64_t>(i + j * rows));
     }
     sums[at(j)] = sum;
   });
