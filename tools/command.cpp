@@ -10,35 +10,26 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "terminal.hpp"
-#include "usage.hpp"
-
 #if defined(BALLAST_INSTRUMENTED)
 #include "inject/plan.hpp"
 #endif
 
 namespace ballast::tools {
 
-void common_options::add_to(CLI::App& command) {
-  command.add_option("--precision", precision, "of the computation; default: that of INPUT (.csv: f64)")->check(one_of({"f32", "f64"}));
-  command
-      .add_option("--backend", backend,
-                  "what computes; auto: a GPU where the operation has a cuda backend and one can be used (`ballast info`), else the CPU")
-      ->check(one_of({"auto", "reference", "cpu", "cuda"}))
-      ->capture_default_str();
-  command.add_option("--protect", protect, "off: compute only; detect: report faults; correct: repair them")
-      ->check(one_of({"off", "detect", "correct"}))
-      ->capture_default_str();
-  command.add_option("--scheme", scheme, "how faults are found and repaired; an unknown name lists what there is for the operation");
-  command.add_option("--threads", threads, "at most so many; 0: all cores")->check(integer_in(0))->capture_default_str();
-  command
-      .add_option(
-          "--inject", inject,
-          "put faults in: site=S[,model=M][,count=N][,seed=S][,bit=B][,visit=V][,interval=I]; `ballast info` lists sites and models")
-      ->allow_extra_args(false);
-  command.add_option("--events", events, "write one line of JSON for each detected fault to this file");
-  command.add_flag("--json", json, "print one JSON object on standard output");
-  command.add_flag("--quiet", quiet, "print nothing but errors (and the JSON object)");
+void common_options::add_to(command_line& command) {
+  command.choice("--precision", precision, "of the computation; default: that of INPUT (.csv: f64)", {"f32", "f64"});
+  command.choice("--backend", backend,
+                 "what computes; auto: a GPU where the operation has a cuda backend and one can be used (`ballast info`), else the CPU",
+                 {"auto", "reference", "cpu", "cuda"});
+  command.choice("--protect", protect, "off: compute only; detect: report faults; correct: repair them", {"off", "detect", "correct"});
+  command.text("--scheme", scheme, "how faults are found and repaired; an unknown name lists what there is for the operation");
+  command.integer("--threads", threads, "at most so many; 0: all cores", 0);
+  command.repeated(
+      "--inject", inject,
+      "put faults in: site=S[,model=M][,count=N][,seed=S][,bit=B][,visit=V][,interval=I]; `ballast info` lists sites and models");
+  command.text("--events", events, "write one line of JSON for each detected fault to this file");
+  command.flag("--json", json, "print one JSON object on standard output");
+  command.flag("--quiet", quiet, "print nothing but errors (and the JSON object)");
 }
 
 ballast::precision common_options::precision_for(bool file_is_double) const {

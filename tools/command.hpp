@@ -9,18 +9,16 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <ballast/ballast.hpp>
 
 #include "array.hpp"
+#include "command_line.hpp"
 #include "outputs.hpp"
+#include "terminal.hpp"
 
 namespace ballast::tools {
-
-// The exit statuses of the command.
-enum exit_status : int { k_done = 0, k_failure = 1, k_bad_usage = 2, k_uncorrectable = 3 };
 
 // The options that every operation takes.
 struct common_options {
@@ -34,7 +32,7 @@ struct common_options {
   bool json = false;
   bool quiet = false;
 
-  void add_to(CLI::App& command);
+  void add_to(command_line& command);
   // Precision of the computation: the option's, or f64 if `file_is_double`.
   ballast::precision precision_for(bool file_is_double) const;
 };
@@ -71,15 +69,14 @@ class invocation {
   std::unique_ptr<faults> faults_;
 };
 
-// Each adds its subcommand to `app`. What to run is put into `selected` when the command line names it.
-using action_function = std::function<int()>;
-void add_fft(CLI::App& app, action_function& selected);
-void add_kmeans(CLI::App& app, action_function& selected);
-void add_qr(CLI::App& app, action_function& selected);
-void add_lstsq(CLI::App& app, action_function& selected);
-void add_info(CLI::App& app, action_function& selected);
-void add_bench(CLI::App& app, action_function& selected);
-void add_tune(CLI::App& app, action_function& selected);
+// Each adds its subcommand to the program's command line.
+void add_fft(command_line& program);
+void add_kmeans(command_line& program);
+void add_qr(command_line& program);
+void add_lstsq(command_line& program);
+void add_bench(command_line& program);
+void add_tune(command_line& program);
+void add_info(command_line& program);
 
 // Replaces this process by the program `name` beside this one, or in ../libexec/ballast. Returns only by throwing unsupported_error.
 [[noreturn]] void run_sibling(const std::string& name, const std::vector<std::string>& arguments);

@@ -1,14 +1,10 @@
 // ballast fft
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include <fmt/format.h>
 
-#include "array.hpp"
 #include "command.hpp"
-#include "terminal.hpp"
-#include "usage.hpp"
 
 namespace ballast::tools {
 namespace {
@@ -184,26 +180,21 @@ int run(const fft_options& wanted, array read) {
 
 }  // namespace
 
-void add_fft(CLI::App& app, action_function& selected) {
+void add_fft(command_line& program) {
   auto wanted = std::make_shared<fft_options>();
-  CLI::App* command = app.add_subcommand("fft", "Transform INPUT along its last axis, or along --axes");
-  command->add_option("INPUT", wanted->input, ".npy or .csv, real or complex")->required();
-  command->add_option("-o,--output", wanted->output, "write the result");
-  command->add_flag("--inverse", wanted->inverse, "inverse transform");
-  command->add_flag("--real", wanted->real, "real input gives the non-redundant half of the spectrum; with --inverse the other way round");
-  command->add_option("--axes", wanted->axes, "1 to 3 axes, for instance 0,1; negative ones count from the end")
-      ->delimiter(',')
-      ->check(integer_in(std::numeric_limits<int>::min()));
-  command->add_option("--norm", wanted->norm, "where 1/N goes")->check(one_of({"backward", "ortho", "forward"}))->capture_default_str();
-  command->add_option("--length", wanted->length, "with --real --inverse: the length of the real axis; default: the even one")
-      ->check(integer_in<std::int64_t>(1));
-  wanted->add_to(*command);
-  command->callback([wanted, &selected] {
-    selected = [wanted] {
-      array read = read_array(wanted->input);
-      return wanted->precision_for(read.is_double()) == precision::f32 ? run<float>(*wanted, std::move(read))
-                                                                       : run<double>(*wanted, std::move(read));
-    };
+  command_line& command = program.subcommand("fft", "Transform INPUT along its last axis, or along --axes");
+  command.operand("INPUT", wanted->input, ".npy or .csv, real or complex");
+  command.text("-o,--output", wanted->output, "write the result");
+  command.flag("--inverse", wanted->inverse, "inverse transform");
+  command.flag("--real", wanted->real, "real input gives the non-redundant half of the spectrum; with --inverse the other way round");
+  command.list("--axes", wanted->axes, "1 to 3 axes, for instance 0,1; negative ones count from the end");
+  command.choice("--norm", wanted->norm, "where 1/N goes", {"backward", "ortho", "forward"});
+  command.integer("--length", wanted->length, "with --real --inverse: the length of the real axis; default: the even one", std::int64_t{1});
+  wanted->add_to(command);
+  command.action([wanted] {
+    array read = read_array(wanted->input);
+    return wanted->precision_for(read.is_double()) == precision::f32 ? run<float>(*wanted, std::move(read))
+                                                                     : run<double>(*wanted, std::move(read));
   });
 }
 

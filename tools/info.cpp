@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include "command.hpp"
-#include "terminal.hpp"
 
 namespace ballast::tools {
 namespace {
@@ -63,42 +62,37 @@ int run_info(bool json) {
 
 }  // namespace
 
-void add_info(CLI::App& app, action_function& selected) {
-  CLI::App* command = app.add_subcommand("info", "Say what this build is and what it can do here");
+void add_info(command_line& program) {
+  command_line& command = program.subcommand("info", "Say what this build is and what it can do here");
   auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "print one JSON object");
-  command->callback([json, &selected] { selected = [json] { return run_info(*json); }; });
+  command.flag("--json", *json, "print one JSON object");
+  command.action([json] { return run_info(*json); });
 }
 
 namespace {
 
-// A subcommand that another program does: everything after it belongs to that program, --help as well.
-void add_program(CLI::App& app, action_function& selected, const char* name, const char* description, const char* program,
-                 std::vector<std::string> first) {
-  CLI::App* command = app.add_subcommand(name, description);
-  command->prefix_command();
-  command->set_help_flag();
-  command->callback([=, &selected] {
-    selected = [=]() -> int {
-      std::vector<std::string> arguments = first;
-      const std::vector<std::string> rest = command->remaining();
-      arguments.insert(arguments.end(), rest.begin(), rest.end());
-      run_sibling(program, arguments);
-    };
+// A subcommand that another program does.
+void add_program(command_line& program, const char* name, const char* description, const char* other, std::vector<std::string> first) {
+  command_line& command = program.subcommand(name, description);
+  auto rest = std::make_shared<std::vector<std::string>>();
+  command.rest(*rest);
+  command.action([=]() -> int {
+    std::vector<std::string> arguments = first;
+    arguments.insert(arguments.end(), rest->begin(), rest->end());
+    run_sibling(other, arguments);
   });
 }
 
 }  // namespace
 
-void add_bench(CLI::App& app, action_function& selected) {
-  add_program(app, selected, "bench",
-              "Time problems given by their tokens; --peers runs FFTW or cuFFT, scikit-learn and LAPACK beside them", "ballast-bench", {});
+void add_bench(command_line& program) {
+  add_program(program, "bench", "Time problems given by their tokens; --peers runs FFTW or cuFFT, scikit-learn and LAPACK beside them",
+              "ballast-bench", {});
 }
 
-void add_tune(CLI::App& app, action_function& selected) {
-  add_program(app, selected, "tune",
-              "Measure which GPU kernels are fastest on this machine for problems given by their tokens, and keep them", "ballast-kernels",
-              {"tune"});
+void add_tune(command_line& program) {
+  add_program(program, "tune", "Measure which GPU kernels are fastest on this machine for problems given by their tokens, and keep them",
+              "ballast-kernels", {"tune"});
 }
 
 }  // namespace ballast::tools

@@ -19,10 +19,10 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <ballast/ballast.hpp>
 
+#include "command_line.hpp"
 #include "cuda/jit.hpp"
 #include "fft/cuda/common.hpp"
 #include "kmeans/cuda/kernels.hpp"
@@ -30,7 +30,6 @@
 #include "qr/cuda/kernels.hpp"
 #include "terminal.hpp"
 #include "tune.hpp"
-#include "usage.hpp"
 
 namespace {
 
@@ -181,40 +180,33 @@ int run_check(const std::vector<std::string>& architectures, const std::string& 
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Compiles Ballast's kernels for the common problems; needs NVRTC, but no GPU. Tunes them on a GPU.", "ballast-kernels"};
-  app.require_subcommand(1);
+  tools::command_line program("ballast-kernels",
+                              "Compiles Ballast's kernels for the common problems; needs NVRTC, but no GPU. Tunes them on a GPU.");
   std::vector<std::string> architectures{"sm_80", "sm_90a"};
-  std::string file;
-  CLI::App* bundle = app.add_subcommand("bundle", "write them into one file");
-  CLI::App* check = app.add_subcommand("check", "print registers, spills and shared memory of each; fail if one is over its budget");
-  CLI::App* ptx = app.add_subcommand("ptx", "print a hash of the PTX of each, without names and unused constants");
-  for (CLI::App* command : {bundle, check, ptx})
-    command->add_option("--arch", architectures, "architectures, separated by commas")->delimiter(',')->capture_default_str();
-  std::string filter;
-  for (CLI::App* command : {check, ptx}) command->add_option("--filter", filter, "only kernels whose expression contains this text");
-  bundle->add_option("-o", file, "the file to write")->required();
+  std::string file, filter;
+  tools::command_line& bundle = program.subcommand("bundle", "write them into one file");
+  tools::command_line& check =
+      program.subcommand("check", "print registers, spills and shared memory of each; fail if one is over its budget");
+  tools::command_line& ptx = program.subcommand("ptx", "print a hash of the PTX of each, without names and unused constants");
+  for (tools::command_line* command : {&bundle, &check, &ptx}) command->list("--arch", architectures, "architectures, separated by commas");
+  for (tools::command_line* command : {&check, &ptx}) command->text("--filter", filter, "only kernels whose expression contains this text");
+  bundle.text("-o", file, "the file to write", tools::presence::required);
+  bundle.action([&] { return run_bundle(architectures, file); });
+  check.action([&] { return run_check(architectures, filter); });
+  ptx.action([&] { return run_ptx(architectures, filter); });
   std::vector<std::string> tokens;
   std::string backend = "cuda", table;
   bool quiet = false;
-  CLI::App* tune =
-      app.add_subcommand("tune", "measure which policies are fastest on this machine's GPU and keep the winners with their gains");
-  tune->add_option("TOKEN", tokens,
-                   "problems, for instance fft_c2c_f32_n1024_b16384_fwd or kmeans_f32_m131072_n128_k128; default: common transforms")
-      ->check([](const std::string& text) -> std::string {
-        try {
-          (void)fft::parse_token(text);
-          return "";
-        } catch (const error& refused) {
-          return refused.what();
-        }
-      });
-  tune->add_option("--backend", backend, "what is tuned")->check(tools::one_of({"cuda"}))->capture_default_str();
-  tune->add_option("-o,--output", table, "the table to add to; default: the one that plans read, tuning.txt in the cache folder");
-  tune->add_flag("--quiet", quiet, "print nothing but errors");
-  if (const std::optional<int> ended = tools::parse_command_line(app, argc, argv)) return *ended;
-  if (tune->parsed()) return tools::run_tune(tokens, table, quiet);
-  if (ptx->parsed()) return run_ptx(architectures, filter);
-  return bundle->parsed() ? run_bundle(architectures, file) : run_check(architectures, filter);
+  tools::command_line& tune =
+      program.subcommand("tune", "measure which policies are fastest on this machine's GPU and keep the winners with their gains");
+  tune.operands("TOKEN", tokens,
+                "problems, for instance fft_c2c_f32_n1024_b16384_fwd or kmeans_f32_m131072_n128_k128; default: common transforms");
+  tune.choice("--backend", backend, "what is tuned", {"cuda"});
+  tune.text("-o,--output", table, "the table to add to; default: the one that plans read, tuning.txt in the cache folder");
+  tune.flag("--quiet", quiet, "print nothing but errors");
+  tune.action([&] { return tools::run_tune(tokens, table, quiet); });
+  if (const std::optional<int> ended = program.parse(argc, argv)) return *ended;
+  return program.run();
 }
 
 }  // namespace

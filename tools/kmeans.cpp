@@ -4,10 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "array.hpp"
 #include "command.hpp"
-#include "terminal.hpp"
-#include "usage.hpp"
 
 namespace ballast::tools {
 namespace {
@@ -110,33 +107,26 @@ int run(const kmeans_options& wanted, array read) {
 
 }  // namespace
 
-void add_kmeans(CLI::App& app, action_function& selected) {
+void add_kmeans(command_line& program) {
   auto wanted = std::make_shared<kmeans_options>();
-  CLI::App* command = app.add_subcommand("kmeans", "Cluster the rows of INPUT (points × features) into K clusters");
-  command->add_option("INPUT", wanted->input, ".npy or .csv")->required();
-  command->add_option("-k", wanted->clusters, "number of clusters")->required()->check(integer_in<std::int64_t>(1));
-  command->add_option("--init", wanted->init, "k-means++, random, or a file with K first centroids")->capture_default_str();
-  command->add_option("--max-iter", wanted->max_iter, "Lloyd iterations of one run")->check(integer_in(1))->capture_default_str();
-  command
-      ->add_option("--tol", wanted->tol,
-                   "stop when the centroids' summed squared shift is below this times the mean variance of the features")
-      ->check(number())
-      ->capture_default_str();
-  command->add_option("--n-init", wanted->n_init, "runs; the best one is kept")->check(integer_in(1))->capture_default_str();
-  command->add_option("--seed", wanted->seed, "the same seed gives the same result")
-      ->check(integer_in<std::uint64_t>(0))
-      ->capture_default_str();
-  command->add_option("--weights", wanted->weights, "a file with a weight for each point");
-  command->add_option("--labels", wanted->labels, "write the cluster of each point (.npy: int32)");
-  command->add_option("--centroids", wanted->centroids, "write the K centroids");
-  command->add_flag("--verbose", wanted->verbose, "print the inertia of each iteration on standard error");
-  wanted->add_to(*command);
-  command->callback([wanted, &selected] {
-    selected = [wanted] {
-      array read = read_array(wanted->input);
-      return wanted->precision_for(read.is_double()) == precision::f32 ? run<float>(*wanted, std::move(read))
-                                                                       : run<double>(*wanted, std::move(read));
-    };
+  command_line& command = program.subcommand("kmeans", "Cluster the rows of INPUT (points × features) into K clusters");
+  command.operand("INPUT", wanted->input, ".npy or .csv");
+  command.integer("-k", wanted->clusters, "number of clusters", std::int64_t{1}, presence::required);
+  command.text("--init", wanted->init, "k-means++, random, or a file with K first centroids");
+  command.integer("--max-iter", wanted->max_iter, "Lloyd iterations of one run", 1);
+  command.number("--tol", wanted->tol,
+                 "stop when the centroids' summed squared shift is below this times the mean variance of the features");
+  command.integer("--n-init", wanted->n_init, "runs; the best one is kept", 1);
+  command.integer("--seed", wanted->seed, "the same seed gives the same result", std::uint64_t{0});
+  command.text("--weights", wanted->weights, "a file with a weight for each point");
+  command.text("--labels", wanted->labels, "write the cluster of each point (.npy: int32)");
+  command.text("--centroids", wanted->centroids, "write the K centroids");
+  command.flag("--verbose", wanted->verbose, "print the inertia of each iteration on standard error");
+  wanted->add_to(command);
+  command.action([wanted] {
+    array read = read_array(wanted->input);
+    return wanted->precision_for(read.is_double()) == precision::f32 ? run<float>(*wanted, std::move(read))
+                                                                     : run<double>(*wanted, std::move(read));
   });
 }
 

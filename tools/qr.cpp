@@ -5,9 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "array.hpp"
 #include "command.hpp"
-#include "terminal.hpp"
 
 namespace ballast::tools {
 namespace {
@@ -297,46 +295,41 @@ constexpr const char* k_schemes =
 
 }  // namespace
 
-void add_qr(CLI::App& app, action_function& selected) {
+void add_qr(command_line& program) {
   auto wanted = std::make_shared<qr_options>();
-  CLI::App* command = app.add_subcommand("qr", "Factor INPUT (m × n, or a batch × m × n) into Q R");
-  command->add_option("INPUT", wanted->input, ".npy or .csv, real")->required();
-  command->add_option("--q", wanted->q, "write Q, m × min(m, n), or one for each of a batch (.npy)");
-  command->add_option("--r", wanted->r, "write R, min(m, n) × n, or one for each of a batch (.npy)");
-  wanted->add_to(*command);
-  command->footer(k_schemes);
-  command->callback([wanted, &selected] {
-    selected = [wanted] {
-      array read = read_array(wanted->input);
-      if (read.shape.size() == 3)
-        return wanted->precision_for(read.is_double()) == precision::f32 ? run_qr_batch<float>(*wanted, std::move(read))
-                                                                         : run_qr_batch<double>(*wanted, std::move(read));
-      return wanted->precision_for(read.is_double()) == precision::f32 ? run_qr<float>(*wanted, std::move(read))
-                                                                       : run_qr<double>(*wanted, std::move(read));
-    };
+  command_line& command = program.subcommand("qr", "Factor INPUT (m × n, or a batch × m × n) into Q R");
+  command.operand("INPUT", wanted->input, ".npy or .csv, real");
+  command.text("--q", wanted->q, "write Q, m × min(m, n), or one for each of a batch (.npy)");
+  command.text("--r", wanted->r, "write R, min(m, n) × n, or one for each of a batch (.npy)");
+  wanted->add_to(command);
+  command.footer(k_schemes);
+  command.action([wanted] {
+    array read = read_array(wanted->input);
+    if (read.shape.size() == 3)
+      return wanted->precision_for(read.is_double()) == precision::f32 ? run_qr_batch<float>(*wanted, std::move(read))
+                                                                       : run_qr_batch<double>(*wanted, std::move(read));
+    return wanted->precision_for(read.is_double()) == precision::f32 ? run_qr<float>(*wanted, std::move(read))
+                                                                     : run_qr<double>(*wanted, std::move(read));
   });
 }
 
-void add_lstsq(CLI::App& app, action_function& selected) {
+void add_lstsq(command_line& program) {
   auto wanted = std::make_shared<lstsq_options>();
-  CLI::App* command =
-      app.add_subcommand("lstsq", "Solve min ‖B − A X‖ by columns (m ≥ n), or find the X of least norm with A X = B (m < n)");
-  command->add_option("A", wanted->a, ".npy or .csv, m × n, or a batch × m × n")->required();
-  command->add_option("B", wanted->b, ".npy or .csv, m × right-hand sides, or a batch of them")->required();
-  command->add_option("-o,--output", wanted->x, "write X, n × right-hand sides, or one for each of a batch (.npy)");
-  wanted->add_to(*command);
-  command->footer(k_schemes);
-  command->callback([wanted, &selected] {
-    selected = [wanted] {
-      array a = read_array(wanted->a), b = read_array(wanted->b);
-      if (a.shape.size() == 3)
-        return wanted->precision_for(a.is_double() || b.is_double()) == precision::f32
-                   ? run_lstsq_batch<float>(*wanted, std::move(a), std::move(b))
-                   : run_lstsq_batch<double>(*wanted, std::move(a), std::move(b));
+  command_line& command =
+      program.subcommand("lstsq", "Solve min ‖B − A X‖ by columns (m ≥ n), or find the X of least norm with A X = B (m < n)");
+  command.operand("A", wanted->a, ".npy or .csv, m × n, or a batch × m × n");
+  command.operand("B", wanted->b, ".npy or .csv, m × right-hand sides, or a batch of them");
+  command.text("-o,--output", wanted->x, "write X, n × right-hand sides, or one for each of a batch (.npy)");
+  wanted->add_to(command);
+  command.footer(k_schemes);
+  command.action([wanted] {
+    array a = read_array(wanted->a), b = read_array(wanted->b);
+    if (a.shape.size() == 3)
       return wanted->precision_for(a.is_double() || b.is_double()) == precision::f32
-                 ? run_lstsq<float>(*wanted, std::move(a), std::move(b))
-                 : run_lstsq<double>(*wanted, std::move(a), std::move(b));
-    };
+                 ? run_lstsq_batch<float>(*wanted, std::move(a), std::move(b))
+                 : run_lstsq_batch<double>(*wanted, std::move(a), std::move(b));
+    return wanted->precision_for(a.is_double() || b.is_double()) == precision::f32 ? run_lstsq<float>(*wanted, std::move(a), std::move(b))
+                                                                                   : run_lstsq<double>(*wanted, std::move(a), std::move(b));
   });
 }
 

@@ -5,9 +5,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <exception>
+#include <new>
+#include <stdexcept>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+
+#include <ballast/error.hpp>
 
 namespace ballast::tools {
 
@@ -66,6 +71,8 @@ std::string printable(std::string_view text) {
 
 std::string printable(const std::filesystem::path& file) { return printable(std::string_view(file.native())); }
 
+namespace {
+
 void open_standard_streams() {
   for (int stream = 0; stream < 3; ++stream) {
     // The other direction than the stream's, so that its use is an error.
@@ -79,7 +86,39 @@ int checked_output(const char* program, int status) {
   if (std::fflush(stdout) == 0 && !lost) return status;
   fmt::print(stderr, "{}: standard output could not be written in full: {}\n", program,
              errno != 0 ? std::strerror(errno) : "an earlier write failed");
-  return status == 0 ? 1 : status;
+  return status == k_done ? k_failure : status;
+}
+
+// Messages may have several lines (a compiler's), but nothing else that a terminal obeys.
+int report(const char* program, int status, std::string_view what) {
+  std::string text;
+  for (bool more = true; more;) {
+    const auto end = what.find('\n');
+    more = end != std::string_view::npos;
+    text += printable(what.substr(0, end)) + '\n';
+    if (more) what.remove_prefix(end + 1);
+  }
+  fmt::print(stderr, "{}: {}", program, text);
+  return status;
+}
+
+}  // namespace
+
+int run_program(const char* name, const std::function<int()>& body) {
+  open_standard_streams();
+  try {
+    return checked_output(name, body());
+  } catch (const invalid_argument_error& e) {
+    return report(name, k_bad_usage, e.what());
+  } catch (const unsupported_error& e) {
+    return report(name, k_bad_usage, e.what());
+  } catch (const std::bad_alloc&) {
+    return report(name, k_bad_usage, "not enough memory for this problem on this machine");
+  } catch (const std::length_error&) {
+    return report(name, k_bad_usage, "not enough memory for this problem on this machine");
+  } catch (const std::exception& e) {
+    return report(name, k_failure, e.what());
+  }
 }
 
 }  // namespace ballast::tools

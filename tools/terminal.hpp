@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -14,10 +15,12 @@ std::string printable(std::string_view text);
 inline std::string printable(const std::string& text) { return printable(std::string_view(text)); }
 std::string printable(const std::filesystem::path& file);
 
-// Opens those of the streams 0, 1 and 2 that are closed, so that no file that is opened later becomes one of them. Writing to them fails.
-void open_standard_streams();
+// The exit statuses of the command.
+enum exit_status : int { k_done = 0, k_failure = 1, k_bad_usage = 2, k_uncorrectable = 3 };
 
-// The exit status of a program that would end with `status`: 1 instead of 0, with a message, if standard output did not take everything.
-int checked_output(const char* program, int status);
+// A program: the exit status of `body`, or of what it throws: 2 for bad usage, bad input or too little memory, 1 for anything else, with
+// the message on standard error. 1, too, if it succeeded and standard output did not take what it printed. Streams 0, 1 and 2 that are
+// closed are opened first, so that no file that is opened later becomes one of them; writing to them fails.
+int run_program(const char* name, const std::function<int()>& body);
 
 }  // namespace ballast::tools

@@ -40,12 +40,7 @@ std::string read_whole(const fs::path& file) {
 }  // namespace
 
 int run_tune(std::vector<std::string> tokens, std::string output, bool quiet) {
-  if (const std::string why = cuda::why_unavailable(); !why.empty()) throw unsupported_error(fmt::format("tune: backend cuda: {}", why));
   if (tokens.empty()) tokens = fft::cuda::tuned_problems();
-  if (output.empty()) output = cuda::user_tuning_file().string();
-  if (output.empty()) throw invalid_argument_error("-o: expected a file, since there is no cache folder (set HOME)");
-  const fs::path file = output;
-  if (file.has_parent_path()) (void)cuda::private_folder(file.parent_path()).make();  // the cache's, perhaps; reserve() says what is wrong
   // Each algorithm's problems.
   std::vector<std::string> transforms, clusterings;
   for (const std::string& token : tokens) {
@@ -57,6 +52,11 @@ int run_tune(std::vector<std::string> tokens, std::string output, bool quiet) {
       transforms.push_back(token);
     }
   }
+  if (const std::string why = cuda::why_unavailable(); !why.empty()) throw unsupported_error(fmt::format("tune: backend cuda: {}", why));
+  if (output.empty()) output = cuda::user_tuning_file().string();
+  if (output.empty()) throw invalid_argument_error("-o: expected a file, since there is no cache folder (set HOME)");
+  const fs::path file = output;
+  if (file.has_parent_path()) (void)cuda::private_folder(file.parent_path()).make();  // the cache's, perhaps; reserve() says what is wrong
   outputs files;
   files.reserve(file);
   const std::string before = fs::is_regular_file(file) ? read_whole(file) : "";

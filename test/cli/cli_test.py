@@ -634,9 +634,10 @@ class Usage(WithFolder):
         done = run("bench", token, "--backend", "cuda", "--peers", status=2)
         self.assertTrue(why in done.stderr or "ballast-bench is not installed" in done.stderr, done.stderr)
         table = self.dir / "tuning.txt"
-        done = run("tune", "--backend", "cuda", token, "-o", table, status=2)
-        self.assertIn(why, done.stderr)
-        self.assertFalse(table.exists())
+        for tuned in (token, "kmeans_f32_m1024_n8_k4"):
+            done = run("tune", "--backend", "cuda", tuned, "-o", table, status=2)
+            self.assertIn(why, done.stderr)
+            self.assertFalse(table.exists())
 
     def test_tune_refuses_what_it_cannot_tune(self):
         for arguments in (("--backend", "cpu"), ("fft_nonsense",), ("--colour",)):
