@@ -42,10 +42,10 @@ struct panel_arguments {
 
 inline constexpr int k_tall_rows = 32;                 // of a tile
 inline constexpr int k_tall_stride = k_tall_rows + 4;  // of its columns in shared memory: no bank twice
-inline constexpr int k_tall_strip = 16;                // columns that one warp substitutes
+inline constexpr int k_strip = 16;                     // columns that are eliminated or substituted together
 inline constexpr std::int64_t k_tall_blocks = 264;     // of a pass: two for each multiprocessor of an H100
-inline constexpr int k_tall_threads = 512;             // of the kernels of one block
-inline constexpr double k_tall_deviation = 0.25;       // ‖QᵀQ − I‖ from where one Cholesky factor makes Q orthonormal to rounding
+inline constexpr int k_square_threads = 512;           // of the kernels of one block (square.cuh)
+inline constexpr double k_tall_deviation = 0.25;  // ‖QᵀQ − I‖ from where one Cholesky factor makes Q orthonormal to rounding
 enum tall_stage : int { k_tall_failed, k_tall_factored, k_tall_orthonormal };
 
 // What the device finds.
@@ -72,7 +72,7 @@ struct tall_pass_arguments {
   const tall_state* state = nullptr;
 };
 
-struct tall_factor_arguments {
+struct square_factor_arguments {
   const double* G;  // packed, as R, before and all
   int width;
   bool first;            // G is A's: nothing is in front of it
@@ -83,18 +83,26 @@ struct tall_factor_arguments {
 };
 
 template <class S>
-struct tall_reflectors_arguments {
+struct square_reflectors_arguments {
   const S* X;  // its first `width` rows are read
   std::int64_t ldx;
   int width;
   const double* R;    // packed, as all and product: X R⁻¹ is orthonormal
   const double* all;  // the panel is X R⁻¹ times this
   double* product;
-  S* A;  // its first `width` rows are written
+  double* lower;  // V_1ᵀ without its diagonal, packed
+  S* A;           // its first `width` rows are written
   std::int64_t lda;
   S* tau;
-  S* T;  // width × width
   tall_state* state;
+};
+
+template <class S>
+struct square_t_arguments {
+  int width;
+  const double *R, *product, *lower;  // of square_reflectors_arguments
+  S* T;                               // width × width
+  const tall_state* state;
 };
 
 // The columns of a matrix in blocks, as qr::layout has them: of `width` columns, beginning anew behind the last panel.

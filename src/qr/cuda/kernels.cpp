@@ -49,8 +49,9 @@ row row_of(work what) {
     case work::dots: return {"qr/cuda/checks.cuh", "dots_kernel", true};
     case work::solve: return {"qr/cuda/solve.cuh", "solve_kernel", true};
     case work::tall_pass: return {"qr/cuda/tall.cuh", "tall_pass_kernel", true};
-    case work::tall_factor: return {"qr/cuda/tall.cuh", "tall_factor_kernel", false};
-    case work::tall_reflectors: return {"qr/cuda/tall.cuh", "tall_reflectors_kernel", true};
+    case work::square_factor: return {"qr/cuda/square.cuh", "square_factor_kernel", false};
+    case work::square_reflectors: return {"qr/cuda/square.cuh", "square_reflectors_kernel", true};
+    case work::square_t: return {"qr/cuda/square.cuh", "square_t_kernel", true};
     default: return {"qr/cuda/solve.cuh", "solve_check_kernel", true};
   }
 }
@@ -93,22 +94,22 @@ template int widest_panel<double>(const ballast::cuda::capabilities&);
 namespace {
 
 constexpr std::int64_t tall_pass_bytes(int width) { return 8 * (packed(0, width) + std::int64_t{width} * k_tall_stride); }
-constexpr std::int64_t tall_reflectors_bytes(int width) { return std::int64_t{8} * width * width; }
+constexpr std::int64_t square_bytes(int width) { return std::int64_t{8} * width * (width + 4); }
 
 }  // namespace
 
 int widest_tall_panel(const ballast::cuda::capabilities& on) {
   int made = k_most_wide;
   // The kernels have up to 5 kB besides.
-  while (made > k_inner && std::max(tall_pass_bytes(made), tall_reflectors_bytes(made)) + (6 << 10) > on.shared_per_block) made /= 2;
+  while (made > k_inner && std::max(tall_pass_bytes(made), square_bytes(made)) + (6 << 10) > on.shared_per_block) made /= 2;
   return made;
 }
 
 template <class S>
 auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> request {
   const row here = row_of(what);
-  const bool of_one_block = what == work::tall_factor || what == work::tall_reflectors;
-  const int threads = of_one_block ? k_tall_threads : k_threads;
+  const bool of_one_block = what == work::square_factor || what == work::square_reflectors || what == work::square_t;
+  const int threads = of_one_block ? k_square_threads : k_threads;
   request made{.header = here.header,
                .expression = expression(here.name, here.typed ? what == work::scan_double ? "double" : k_type<S> : std::to_string(threads)),
                .threads = threads};
@@ -118,8 +119,7 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
     made.spills = 64;
     made.stack = 16;
   }
-  if (what == work::tall_factor) made.shared = std::int64_t{8} * packed(0, widest_tall_panel(on));
-  if (what == work::tall_reflectors) made.shared = tall_reflectors_bytes(widest_tall_panel(on));
+  if (of_one_block) made.shared = square_bytes(widest_tall_panel(on));
   if (what == work::copy) made.shared = 32 * 33 * static_cast<std::int64_t>(sizeof(S));
   if (what == work::weigh) made.spills = made.stack = 16;  // the call of ldexp
   const std::int64_t widest = widest_panel<S>(on);

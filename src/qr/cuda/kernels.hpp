@@ -46,8 +46,9 @@ enum class work {
   solve,
   solve_check,
   tall_pass,
-  tall_factor,
-  tall_reflectors,
+  square_factor,
+  square_reflectors,
+  square_t,
   count
 };
 

@@ -1,5 +1,6 @@
 // A panel of many rows: passes of the whole device over it, one block for each matrix of its columns.
-// Layer: backend "cuda" of QR. See factorizer.hpp and tall.cuh; docs/design/qr-cuda.md says when it is taken and what covers it.
+// Layer: backend "cuda" of QR. See factorizer.hpp, tall.cuh and square.cuh; docs/design/qr-cuda.md says when it is taken and what covers
+// it.
 #include <algorithm>
 #include <utility>
 
@@ -17,13 +18,13 @@ constexpr int k_most_passes = 4;
 // A panel's numbers on the device: what is found, and packed triangles.
 struct tall_memory {
   tall_state* state;
-  double *G, *R, *product, *all[2];
+  double *G, *R, *product, *lower, *all[2];
 };
 constexpr index k_state_numbers = sizeof(tall_state) / sizeof(double);
 tall_memory memory_of(void* data, int width) {
   double* const first = static_cast<double*>(data) + k_state_numbers;
   const index size = packed(0, width);
-  return {static_cast<tall_state*>(data), first, first + size, first + 2 * size, {first + 3 * size, first + 4 * size}};
+  return {static_cast<tall_state*>(data), first, first + size, first + 2 * size, first + 3 * size, {first + 4 * size, first + 5 * size}};
 }
 
 index blocks_of(index rows) { return std::min((rows + k_tall_rows - 1) / k_tall_rows, k_tall_blocks); }
@@ -37,7 +38,7 @@ void device_factorizer<S>::begin_tall(index k) {
   const index rows = shape_.m - b.first;
   const int w = static_cast<int>(b.width);
   if (tall_.data() == nullptr) {
-    tall_ = on_.template allocate_of<double>(k_state_numbers + 5 * packed(0, k_most_wide));
+    tall_ = on_.template allocate_of<double>(k_state_numbers + 6 * packed(0, k_most_wide));
     on_.device()->zero(tall_.data(), sizeof(tall_state), on_.main());
   }
   on_.launch(work::tall_pass, blocks_of(rows),
@@ -66,8 +67,8 @@ void device_factorizer<S>::factor_gram(index k, int pass) {
   const fold_arguments fold{static_cast<const double*>(gram_.data()), blocks_of(shape_.m - b.first), size, here.G};
   on_.launch(work::fold, (size + 31) / 32, fold);
   strike(pass == 0 ? 1 : 3, here.G);
-  on_.launch(work::tall_factor, 1,
-             tall_factor_arguments{here.G, w, pass == 0, here.R, here.all[(pass + 1) % 2], here.all[pass % 2], here.state});
+  on_.launch(work::square_factor, 1,
+             square_factor_arguments{here.G, w, pass == 0, here.R, here.all[(pass + 1) % 2], here.all[pass % 2], here.state});
   strike(pass == 0 ? 2 : 4, here.R);
 }
 
@@ -92,9 +93,19 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
                                     .partial = static_cast<double*>(gram_.data()),
                                     .state = here.state});
   factor_gram(k, pass);
-  on_.launch(
-      work::tall_reflectors, 1,
-      tall_reflectors_arguments<S>{Q, rows, w, here.R, here.all[pass % 2], here.product, panel, lda_, tau_ + b.first, T(k), here.state});
+  on_.launch(work::square_reflectors, 1,
+             square_reflectors_arguments<S>{.X = Q,
+                                            .ldx = rows,
+                                            .width = w,
+                                            .R = here.R,
+                                            .all = here.all[pass % 2],
+                                            .product = here.product,
+                                            .lower = here.lower,
+                                            .A = panel,
+                                            .lda = lda_,
+                                            .tau = tau_ + b.first,
+                                            .state = here.state});
+  on_.launch(work::square_t, 1, square_t_arguments<S>{w, here.R, here.product, here.lower, T(k), here.state});
   for (int j = 0; j < w && on_.armed(site::qr_panel); ++j)
     on_.strike(site::qr_panel, tall_place(b.first + j, 5), here.product + packed(0, j), j + 1);
   on_.launch(work::tall_pass, blocks_of(rows - w),

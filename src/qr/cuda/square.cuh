@@ -1,0 +1,370 @@
+// The square matrices of a tall panel, each by one block: Cholesky factor of a Gram matrix, LU that makes reflectors of orthonormal
+// columns, and T. See tall.cuh for the passes over the rows. Layer: backend "cuda" of QR, device code. A matrix lies in shared memory by
+// columns. It is taken by strips of 16 columns: one warp eliminates the 16 × 16 block on the diagonal in registers, threads substitute the
+// rows below and the columns right of it, and products of 8 × 8 tiles take it from what is left. The warp of the diagonal goes ahead: it
+// eliminates the next block while the others are at the products. All arithmetic is in double, and in an order that depends on the shape
+// alone. Source: as tall.cuh; blocked elimination as in G. Golub, C. Van Loan, Matrix Computations, 2013, §3.2.
+#pragma once
+
+#include <cmath>
+
+#include "cuda/arch/arch.cuh"
+#include "cuda/block/sums.cuh"
+#include "cuda/block/unroll.cuh"
+#include "qr/cuda/arguments.hpp"
+
+namespace ballast::qr::cuda {
+
+using ballast::cuda::unrolled;
+
+// A matrix of up to k_most_wide columns in shared memory, its width rounded up to strips. Columns are width + 4 numbers apart: no bank
+// serves more than two lanes of a tile.
+struct square {
+  double* data;
+  int width;
+
+  __device__ __forceinline__ double& operator()(int i, int l) const { return data[i + l * (width + 4)]; }
+  // Columns and rows behind `own` are those of the identity.
+  __device__ __forceinline__ void pad(int own) const {
+    const int i = static_cast<int>(threadIdx.x) % k_most_wide;
+    for (int l = static_cast<int>(threadIdx.x) / k_most_wide; l < width && i < width; l += k_square_threads / k_most_wide) {
+      if (i >= own || l >= own) (*this)(i, l) = i == l ? 1 : 0;
+    }
+  }
+};
+
+__device__ __forceinline__ square square_of(int width) {
+  return {reinterpret_cast<double*>(arch::shared_memory()), (width + k_strip - 1) / k_strip * k_strip};
+}
+
+// body(i, l, load(i, l)) for each element of a w × w matrix. Loads are taken together: one after the other they would wait for each other's
+// memory.
+template <class Load, class Body>
+__device__ __forceinline__ void each_element(int w, Load load, Body body) {
+  constexpr int parts = k_square_threads / k_most_wide, together = 8;
+  const int i = static_cast<int>(threadIdx.x) % k_most_wide;
+  if (i >= w) return;
+  for (int first = static_cast<int>(threadIdx.x) / k_most_wide; first < w; first += together * parts) {
+    double x[together];
+    unrolled<together>([&](auto q) {
+      const int l = first + decltype(q)::value * parts;
+      x[decltype(q)::value] = l < w ? load(i, l) : 0;
+    });
+    unrolled<together>([&](auto q) {
+      const int l = first + decltype(q)::value * parts;
+      if (l < w) body(i, l, x[decltype(q)::value]);
+    });
+  }
+}
+
+// By a warp: d = the 8 × 8 tile at (row, column) of the product of a(i, k) and b(k, l), `from` ≤ k < to; multiples of 4. Lane 4 g + t gets
+// row g and columns 2 t, 2 t + 1.
+template <class A, class B>
+__device__ __forceinline__ void tile_product(double (&d)[2], int row, int column, int from, int to, A a, B b) {
+  const int g = arch::lane() / 4, t = arch::lane() % 4;
+  constexpr int together = 4;
+  for (int first = from; first < to; first += 4 * together) {
+    double x[together], y[together];
+    unrolled<together>([&](auto q) {
+      const int k = first + 4 * decltype(q)::value;
+      x[decltype(q)::value] = k < to ? a(row + g, k + t) : 0;
+      y[decltype(q)::value] = k < to ? b(k + t, column + g) : 0;
+    });
+    unrolled<together>([&](auto q) {
+      if (first + 4 * decltype(q)::value < to) arch::mma_m8n8k4_f64(d, x[decltype(q)::value], y[decltype(q)::value]);
+    });
+  }
+}
+
+// The tile at (row, column) of X loses that of a product.
+template <class A, class B>
+__device__ __forceinline__ void subtract_product(const square& X, int row, int column, int from, int to, A a, B b) {
+  double d[2] = {};
+  tile_product(d, row, column, from, to, a, b);
+  for (int h = 0; h < 2; ++h) X(row + arch::lane() / 4, column + 2 * (arch::lane() % 4) + h) -= d[h];
+}
+
+// What becomes of a row when it is the pivots': nothing, but a pivot may be lost in rounding.
+struct plain_pivots {
+  double lost;
+  __device__ __forceinline__ double loses(int, int) const { return 0; }
+  __device__ __forceinline__ double sign(int) const { return 0; }
+  __device__ __forceinline__ void keep(int, double) const {}
+  __device__ __forceinline__ double sign_for(double) const { return 0; }
+  __device__ __forceinline__ bool is_good(double pivot) const { return pivot > lost; }
+};
+
+// Row j loses s_j times row j of R, s_j = ±1 opposite to the pivot.
+struct reflected_pivots {
+  const double* R;  // packed, of `width` columns
+  int width;
+  double* signs;  // in shared memory
+  __device__ __forceinline__ double loses(int j, int l) const { return j <= l && l < width ? R[packed(j, l)] : 0; }
+  __device__ __forceinline__ double sign(int j) const { return signs[j]; }
+  __device__ __forceinline__ void keep(int j, double s) const { signs[j] = s; }
+  __device__ __forceinline__ double sign_for(double pivot) const { return pivot > 0 ? -1 : 1; }
+  __device__ __forceinline__ bool is_good(double) const { return true; }
+};
+
+// By a warp: L and U of the block on the diagonal at `first`, in its place, and the reciprocals of the pivots. Lane l has column l; those
+// behind 16 do what the others do. False: a pivot is lost.
+template <class Pivots>
+__device__ __forceinline__ bool eliminate_diagonal(const square& X, int first, double* reciprocal, const Pivots& pivots) {
+  constexpr unsigned all = 0xffffffffu;
+  const int l = arch::lane() % k_strip;
+  double x[k_strip], r[k_strip];
+  unrolled<k_strip>([&](auto row) {
+    constexpr int i = decltype(row)::value;
+    x[i] = X(first + i, first + l);
+    r[i] = pivots.loses(first + i, first + l);
+  });
+  bool good = true;
+  double own = 0;
+  unrolled<k_strip>([&](auto step) {
+    constexpr int j = decltype(step)::value;
+    double pivot = __shfl_sync(all, x[j], j);
+    const double s = pivots.sign_for(pivot);
+    x[j] -= s * r[j];
+    pivot -= s * __shfl_sync(all, r[j], j);
+    good = good && pivots.is_good(pivot);
+    const double inverse = 1 / pivot;
+    if (l == j) own = inverse;
+    if (arch::lane() == j) pivots.keep(first + j, s);
+    const double factor = l > j ? x[j] * inverse : 0;
+    unrolled<k_strip, j + 1>([&](auto row) {
+      constexpr int i = decltype(row)::value;
+      x[i] -= __shfl_sync(all, x[i], j) * factor;
+    });
+  });
+  if (arch::lane() < k_strip) {
+    unrolled<k_strip>([&](auto row) {
+      constexpr int i = decltype(row)::value;
+      X(first + i, first + l) = i > l ? x[i] * own : x[i];
+    });
+    reciprocal[first + l] = own;
+  }
+  __syncwarp();  // the block is there for all lanes
+  return good;
+}
+
+// By the block of threads: X = L U in X's place, L with ones on the diagonal; U's pivots as reciprocals, too. False: a pivot is lost.
+template <class Pivots>
+__device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, const Pivots& pivots) {
+  constexpr int warps = k_square_threads / 32;
+  const int thread = static_cast<int>(threadIdx.x), warp = arch::warp();
+  __syncthreads();  // X is there
+  int lost = warp == 0 && !eliminate_diagonal(X, 0, reciprocal, pivots) ? 1 : 0;
+  for (int first = 0;; first += k_strip) {
+    if (__syncthreads_or(lost) != 0) return false;  // and the block on the diagonal is there
+    const int behind = first + k_strip;
+    if (behind >= X.width) return true;
+    const int own = behind + thread % k_most_wide;
+    if (own < X.width && thread < 2 * k_most_wide) {
+      double y[k_strip];
+      if (thread < k_most_wide) {  // a row of L
+        unrolled<k_strip>([&](auto e) { y[decltype(e)::value] = X(own, first + decltype(e)::value); });
+        unrolled<k_strip>([&](auto step) {
+          constexpr int j = decltype(step)::value;
+          y[j] *= reciprocal[first + j];
+          unrolled<k_strip, j + 1>([&](auto e) { y[decltype(e)::value] -= y[j] * X(first + j, first + decltype(e)::value); });
+        });
+        unrolled<k_strip>([&](auto e) { X(own, first + decltype(e)::value) = y[decltype(e)::value]; });
+      } else {  // a column of U
+        unrolled<k_strip>([&](auto e) {
+          constexpr int i = decltype(e)::value;
+          y[i] = X(first + i, own) - pivots.sign(first + i) * pivots.loses(first + i, own);
+        });
+        unrolled<k_strip>([&](auto step) {
+          constexpr int j = decltype(step)::value;
+          unrolled<k_strip, j + 1>([&](auto e) { y[decltype(e)::value] -= X(first + decltype(e)::value, first + j) * y[j]; });
+        });
+        unrolled<k_strip>([&](auto e) { X(first + decltype(e)::value, own) = y[decltype(e)::value]; });
+      }
+    }
+    __syncthreads();  // the strip is L's and U's
+    const auto take = [&](int row, int column) {
+      subtract_product(
+          X, row, column, first, behind, [&](int i, int k) { return X(i, k); }, [&](int k, int l) { return X(k, l); });
+    };
+    const int across = (X.width - behind) / 8;
+    if (warp == 0) {
+      for (int e = 0; e < 4; ++e) take(behind + e % 2 * 8, behind + e / 2 * 8);
+      __syncwarp();  // the next block on the diagonal is there
+      lost = eliminate_diagonal(X, behind, reciprocal, pivots) ? 0 : 1;
+    } else {
+      for (int e = warp - 1; e < across * across; e += warps - 1) {
+        const int row = e % across, column = e / across;
+        if (row >= 2 || column >= 2) take(behind + row * 8, behind + column * 8);
+      }
+    }
+  }
+}
+
+// By the block of threads: X ← X R⁻¹ for X and R upper triangular, a row by itself. r(j, l), j < l: R's elements; reciprocal(j) of its
+// diagonal. Elements of X below its diagonal are 0.
+template <class R, class Reciprocal>
+__device__ __forceinline__ void substitute(const square& X, R r, Reciprocal reciprocal) {
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int first = 0; first < X.width; first += k_strip) {
+    __syncthreads();  // the strip has lost what those in front of it take
+    const int behind = first + k_strip;
+    if (thread < behind) {
+      double y[k_strip];
+      unrolled<k_strip>([&](auto e) { y[decltype(e)::value] = X(thread, first + decltype(e)::value); });
+      unrolled<k_strip>([&](auto step) {
+        constexpr int j = decltype(step)::value;
+        y[j] *= reciprocal(first + j);
+        unrolled<k_strip, j + 1>([&](auto e) { y[decltype(e)::value] -= y[j] * r(first + j, first + decltype(e)::value); });
+      });
+      unrolled<k_strip>([&](auto e) { X(thread, first + decltype(e)::value) = y[decltype(e)::value]; });
+    }
+    __syncthreads();  // the strip is final
+    const int down = behind / 8, count = down * ((X.width - behind) / 8);
+    for (int e = arch::warp(); e < count; e += k_square_threads / 32)
+      subtract_product(
+          X, e % down * 8, behind + e / down * 8, first, behind, [&](int i, int k) { return X(i, k); }, r);
+  }
+  __syncthreads();  // X is there
+}
+
+// G = D RᵀR D by Cholesky, D the roots of G's diagonal, so that the scales of the columns do not count; and the product of all R so far. If
+// a pivot is lost in rounding, the diagonal is shifted: then Q = X R⁻¹ is not orthonormal yet, but far better conditioned than X. ‖G − I‖
+// says how far the X whose Gram matrix this is was from orthonormal columns: measured, not estimated. U of G = L U is R with its rows
+// times the roots of the pivots.
+template <int Threads>
+__global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_constant__ square_factor_arguments a) {
+  static_assert(Threads == k_square_threads);
+  auto& scale = arch::shared_object<double[k_most_wide], struct square_scales>();
+  auto& reciprocal = arch::shared_object<double[k_most_wide], struct square_reciprocals>();
+  auto& several = arch::shared_object<double[Threads / 32], struct square_deviations>();
+  if (!a.first && a.state->stage == k_tall_failed) return;
+  const int w = a.width, thread = static_cast<int>(threadIdx.x);
+  const square X = square_of(w);
+  int failed = 0;
+  if (thread < w) {
+    const double norm_squared = a.G[packed(thread, thread)];
+    // Squares that say what they are.
+    failed = norm_squared >= 0x1p-900 && norm_squared <= 0x1p900 ? 0 : 1;
+    scale[thread] = sqrt(norm_squared);
+    reciprocal[thread] = 1 / scale[thread];
+  }
+  if (__syncthreads_or(failed) != 0) {
+    if (thread == 0) a.state->stage = k_tall_failed;
+    return;
+  }
+  const double lost = w * 0x1p-50;  // pivots as small as that are rounding
+  double off[1] = {};
+  bool good = false;
+  for (int attempt = 0; attempt < 2 && !good; ++attempt) {
+    if (attempt > 0) {
+      if (thread < w) reciprocal[thread] = 1 / scale[thread];
+      __syncthreads();  // those of the scales are there again
+    }
+    const auto upper = [&](int i, int l) { return i <= l ? a.G[packed(i, l)] : 0; };
+    each_element(w, upper, [&](int i, int l, double x) {
+      if (i > l) return;
+      const double scaled = i == l ? 1 + attempt * 16 * lost : x * reciprocal[i] * reciprocal[l];
+      X(i, l) = X(l, i) = scaled;
+      const double each = i == l ? x - 1 : x;
+      if (attempt == 0) off[0] += (i == l ? 1 : 2) * each * each;
+    });
+    X.pad(w);
+    good = eliminate(X, reciprocal, plain_pivots{lost});
+  }
+  if (!good) {
+    if (thread == 0) a.state->stage = k_tall_failed;
+    return;
+  }
+  const double deviation_squared = ballast::cuda::add_block<Threads>(off, several);  // and a barrier: the pivots are read from here on
+  // R's row i is U's over the root of its pivot; column l gets its scale back.
+  if (thread < w) reciprocal[thread] = sqrt(reciprocal[thread]);
+  __syncthreads();  // the roots are there
+  constexpr int parts = Threads / k_most_wide;
+  const int i = thread % k_most_wide;
+  for (int l = thread / k_most_wide; l < w; l += parts) {
+    if (i > l) continue;
+    const double r = X(i, l) * reciprocal[i] * scale[l];
+    X(i, l) = r;
+    a.R[packed(i, l)] = r;
+    if (a.first) a.all[packed(i, l)] = r;
+  }
+  __syncthreads();  // R is there
+  if (!a.first) {
+    const int across = X.width / 8;
+    for (int e = arch::warp(); e < across * across; e += Threads / 32) {
+      const int row = e % across * 8, column = e / across * 8;
+      if (row > column) continue;
+      double d[2] = {};
+      tile_product(
+          d, row, column, row, column + 8, [&](int k, int l) { return k <= l && l < w ? X(k, l) : 0; },
+          [&](int k, int l) { return k <= l && l < w ? a.before[packed(k, l)] : 0; });
+      for (int h = 0; h < 2; ++h) {
+        const int k = row + arch::lane() / 4, l = column + 2 * (arch::lane() % 4) + h;
+        if (k <= l && l < w) a.all[packed(k, l)] = d[h];
+      }
+    }
+  }
+  if (thread != 0) return;
+  a.state->deviation = sqrt(deviation_squared);
+  a.state->stage = !a.first && deviation_squared <= k_tall_deviation * k_tall_deviation ? k_tall_orthonormal : k_tall_factored;
+}
+
+// The reflectors of Q = X R⁻¹ from X's first rows: Q_1 − S = V_1 U with S = diag(±1) opposite to the pivots, so that each is at least 1 in
+// size. Taken times R, X_1 − S R = V_1 (U R): one elimination gives both factors, and U R is that by which X becomes the rest of V. R of
+// the panel is S times the product of all R. Where a reflector has no tail that rounding could not have made, LAPACK's tau is 0, not 2:
+// then nothing is written.
+template <class S>
+__global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(const __grid_constant__ square_reflectors_arguments<S> a) {
+  auto& signs = arch::shared_object<double[k_most_wide], struct square_signs>();
+  auto& reciprocal = arch::shared_object<double[k_most_wide], struct square_pivots>();
+  if (a.state->stage < k_tall_orthonormal) return;
+  const int w = a.width, thread = static_cast<int>(threadIdx.x);
+  const square X = square_of(w);
+  each_element(
+      w, [&](int i, int l) { return static_cast<double>(a.X[i + l * a.ldx]); }, [&](int i, int l, double x) { X(i, l) = x; });
+  X.pad(w);
+  (void)eliminate(X, reciprocal, reflected_pivots{a.R, w, signs});
+  // As square_t_kernel makes T's diagonal, to the bit.
+  const double tau = thread < w ? -signs[thread] * (X(thread, thread) * (1 / a.R[packed(thread, thread)])) : 1;
+  if (__syncthreads_or(tau <= 2 - 0x1p-30 ? 0 : 1) != 0) {
+    if (thread == 0) a.state->stage = k_tall_failed;
+    return;
+  }
+  if (thread < w) a.tau[thread] = static_cast<S>(tau);
+  each_element(
+      w, [&](int i, int l) { return i <= l ? a.all[packed(i, l)] : 0; },
+      [&](int i, int l, double r) {
+        const double x = X(i, l);
+        if (i <= l) {
+          a.product[packed(i, l)] = x;
+        } else {
+          a.lower[packed(l, i)] = x;
+        }
+        a.A[i + l * a.lda] = static_cast<S>(i <= l ? signs[i] * r : x);
+      });
+}
+
+// T V_1ᵀ = −U S: U R loses R, changes its signs, and loses V_1ᵀ.
+template <class S>
+__global__ void __launch_bounds__(k_square_threads) square_t_kernel(const __grid_constant__ square_t_arguments<S> a) {
+  auto& reciprocal = arch::shared_object<double[k_most_wide], struct square_diagonal>();
+  if (a.state->stage < k_tall_orthonormal) return;
+  constexpr int parts = k_square_threads / k_most_wide;
+  const int w = a.width, thread = static_cast<int>(threadIdx.x), i = thread % k_most_wide, part = thread / k_most_wide;
+  const square X = square_of(w);
+  each_element(
+      w, [&](int i, int l) { return i <= l ? a.product[packed(i, l)] : 0; }, [&](int i, int l, double x) { X(i, l) = x; });
+  X.pad(w);
+  if (thread < X.width) reciprocal[thread] = thread < w ? 1 / a.R[packed(thread, thread)] : 1;
+  substitute(
+      X, [&](int k, int l) { return l < w ? a.R[packed(k, l)] : 0; }, [&](int k) { return reciprocal[k]; });
+  // U's pivots are opposite to S.
+  if (thread < w) reciprocal[thread] = X(thread, thread) > 0 ? 1 : -1;
+  __syncthreads();  // the signs are there
+  for (int l = part; l < w && i < w; l += parts) X(i, l) *= reciprocal[l];
+  substitute(
+      X, [&](int k, int l) { return l < w ? a.lower[packed(k, l)] : 0; }, [](int) { return 1.0; });
+  for (int l = part; l < w && i < w; l += parts) a.T[i + l * w] = i <= l ? static_cast<S>(X(i, l)) : S(0);
+}
+
+}  // namespace ballast::qr::cuda
