@@ -22,6 +22,9 @@ enum weight_stream : std::uint64_t {
   k_batch_stream = 12    // and the next one
 };
 
+// Random vectors a that check an application of Q: two miss one in a hundred faults of five thresholds, four one in ten thousand.
+inline constexpr int k_vectors = 4;
+
 // In ±[1, 2).
 BALLAST_HD inline double random_signed(std::uint64_t which, std::uint64_t i) {
   const double size = abft::random_weight(k_weight_seed, which, i);

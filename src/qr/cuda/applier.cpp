@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "abft/attempt.hpp"
-#include "qr/largest.hpp"
-#include "qr/random.hpp"
+#include "qr/applied.hpp"
 
 namespace ballast::qr::cuda {
 
@@ -19,8 +17,6 @@ namespace {
 constexpr index k_block_columns = 1024;  // of the operand that one block takes at most
 
 std::size_t at(index i) { return static_cast<std::size_t>(i); }
-index tiles(index rows, index columns) { return (rows + 31) / 32 * ((columns + 31) / 32); }
-index slabs(index rows) { return (rows + k_threads - 1) / k_threads; }
 
 }  // namespace
 
@@ -63,7 +59,6 @@ class block_of_columns final : public applied_block<S> {
   void shift(int sign);
   void transform(const buffer& T);
   void dots(const S* X, index row_stride, index column_stride, index rows, const int* shifts, const double* b, double* to);
-  void judge(const double* encoded, const double* found, applied_sums& seen) const;
   bool shifted() const {
     return std::any_of(shift_.begin(), shift_.end(), [](int e) { return e != 0; });
   }
@@ -101,8 +96,9 @@ void block_of_columns<S>::compute(bool again, applied_sums* seen) {
        shifted() ? static_cast<const int*>(shifts_.data()) : nullptr, b, encoded);
   on_.strike(site::qr_checksum, {task_, tasks_, 0, 1}, encoded, k_vectors * width_);
   dots(X_, 1, ldx_, Q_.m_, nullptr, static_cast<const double*>(Q_.a_.data()), found);
-  on_.template fetch<double>(encoded, 2 * k_vectors * width_,
-                             [this, seen](const double* made) { judge(made, made + k_vectors * width_, *seen); });
+  on_.template fetch<double>(encoded, 2 * k_vectors * width_, [this, seen](const double* made) {
+    *seen = compare_applied(width_, made, made + k_vectors * width_, norm_.data(), odd_.data());
+  });
 }
 
 template <class S>
@@ -156,43 +152,17 @@ void block_of_columns<S>::transform(const buffer& T) {
   const auto first_changed = [&](index k) { return unit ? std::max<index>(0, k * nb - first_) : 0; };
   index struck = 0, changed = 0;
   for (index k = 0; k < used; ++k) changed += width_ - first_changed(k);
-  ballast::cuda::blas& products = on_.blas(on_.main());
   for (index s = 0; s < used; ++s) {
-    const index k = transposed_ ? s : used - 1 - s, w = Q_.width_of(k), rows = m - k * nb;
-    Q_.form_v(k);
-    const S* const V = static_cast<const S*>(Q_.scratch_.data());
+    const index k = transposed_ ? s : used - 1 - s;
+    const formed_reflector<S> H{Q_.form_v(k), m - k * nb, Q_.width_of(k), Q_.T_of(T, k)};
     S* const W = static_cast<S*>(W_.data());
-    S* const TW = W + nb * width_;
     S* const from = X_ + k * nb;
-    products.gemm('T', 'N', w, width_, rows, S(1), V, rows, from, ldx_, S(0), W, w);
-    on_.strike(site::qr_product, {task_, tasks_, s, used}, W, w * width_);
-    products.gemm(transposed_ ? 'T' : 'N', 'N', w, width_, w, S(1), Q_.T_of(T, k), w, W, w, S(0), TW, w);
-    products.gemm('N', 'N', rows, width_, w, S(-1), V, rows, TW, w, S(1), from, ldx_);
+    on_.product(H, width_, from, ldx_, W, on_.main());
+    on_.strike(site::qr_product, {task_, tasks_, s, used}, W, H.width * width_);
+    on_.update(H, transposed_, width_, W, from, ldx_, on_.main());
     // Each column's rows that this panel has changed.
     for (index j = first_changed(k); j < width_ && on_.armed(site::qr_q); ++j)
-      on_.strike(site::qr_q, {task_, tasks_, struck++, changed}, from + j * ldx_, rows);
-  }
-}
-
-template <class S>
-void block_of_columns<S>::judge(const double* encoded, const double* found, applied_sums& seen) const {
-  seen = {};
-  for (index j = 0; j < width_; ++j) {
-    largest off;
-    for (index q = 0; q < k_vectors; ++q) {
-      const double expected = encoded[j + q * width_];
-      // Both readings must agree that the column is odd.
-      off.add(odd_[at(j)] == 0          ? found[j + q * width_] - expected
-              : std::isfinite(expected) ? std::numeric_limits<double>::quiet_NaN()
-                                        : 0.0);
-    }
-    seen.odd |= odd_[at(j)] != 0;
-    const double norm = odd_[at(j)] == 0 ? norm_[at(j)] : 0, residual = off.value();
-    if (j > 0 && residual * seen.norm <= seen.residual * norm) continue;
-    seen.residual = residual;
-    seen.norm = norm;
-    seen.column = j;
-    if (!std::isfinite(residual)) break;  // no later column may take its place
+      on_.strike(site::qr_q, {task_, tasks_, struck++, changed}, from + j * ldx_, H.rows);
   }
 }
 
@@ -238,25 +208,21 @@ void device_applier<S>::scan(bool* finite) {
 }
 
 template <class S>
-void device_applier<S>::form_v(index k) const {
-  const index first = k * this->panel_width, rows = m_ - first, w = width_of(k);
-  on_.launch(work::form_v, slabs(rows * w),
-             form_v_arguments<S>{V_.data + first + first * V_.column_stride, V_.column_stride, rows, static_cast<int>(w),
-                                 static_cast<S*>(scratch_.data())});
+const S* device_applier<S>::form_v(index k) const {
+  const index first = k * this->panel_width, ldv = V_.column_stride;
+  S* const made = static_cast<S*>(scratch_.data());
+  on_.form_v({V_.data + first * (ldv + 1), ldv, m_ - first, static_cast<int>(width_of(k)), nullptr, 0}, made, on_.main());
+  return made;
 }
 
 template <class S>
 auto device_applier<S>::make_t() const -> buffer {
   const index nb = this->panel_width;
   buffer made = on_.template allocate_of<S>(core::checked_product(this->panels, nb * nb));
-  ballast::cuda::blas& products = on_.blas(on_.main());
   for (index k = 0; k < this->panels; ++k) {
-    const index first = k * nb, rows = m_ - first, w = width_of(k);
-    const S* const V = static_cast<const S*>(scratch_.data());
-    S* const G = static_cast<S*>(scratch_.data()) + m_ * nb;
-    form_v(k);
-    products.gemm('T', 'N', w, w, rows, S(1), V, rows, V, rows, S(0), G, w);
-    on_.launch(work::form_t, 1, form_t_arguments<S>{G, tau_ + first, static_cast<int>(w), T_of(made, k)});
+    const index first = k * nb, w = width_of(k);
+    const S* const V = form_v(k);
+    on_.form_t(V, m_ - first, w, tau_ + first, static_cast<S*>(scratch_.data()) + m_ * nb, T_of(made, k));
     for (index j = 0; j < w && on_.armed(site::qr_t); ++j)
       on_.strike(site::qr_t, {first + j, V_.columns, 0, 1}, T_of(made, k) + j * w, j + 1);
   }

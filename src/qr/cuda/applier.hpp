@@ -34,7 +34,8 @@ class device_applier final : public applier<S> {
   buffer make_t() const;
   // op(Q)ᵀa by one reflector after the other, beside the main stream: of what the products use, nothing but V and tau themselves.
   buffer under_q(bool transposed) const;
-  void form_v(index k) const;
+  // V of panel k, formed in scratch_.
+  const S* form_v(index k) const;
   S* T_of(const buffer& T, index k) const { return static_cast<S*>(T.data()) + k * this->panel_width * this->panel_width; }
 
   session<S>& on_;

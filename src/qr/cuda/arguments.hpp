@@ -5,13 +5,18 @@
 #include <cstdint>
 
 #include "core/macros.hpp"
+#include "qr/random.hpp"
 
 namespace ballast::qr::cuda {
 
 inline constexpr int k_inner = 32;       // columns that one launch of the panel kernel factors
 inline constexpr int k_most_wide = 128;  // columns of the widest panel
 inline constexpr int k_threads = 256;    // of a block of every kernel but the panel's
-inline constexpr int k_vectors = 4;      // random vectors that check an application of Q
+
+// Bytes of shared memory in front of the slab of each block of a panel's cluster: panel_memory of panel.cuh, which asserts it.
+BALLAST_HD constexpr std::int64_t panel_front(int blocks, int threads) {
+  return 8 * (std::int64_t{2} * blocks * k_inner + 5 * k_inner + k_inner * k_inner + threads / 32 + 5);
+}
 
 // Reflectors as they are stored: v_j has a one on the diagonal of V and zeros above it; what is stored there is R's.
 template <class S>

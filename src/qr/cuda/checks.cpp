@@ -15,7 +15,6 @@ using inject::site;
 namespace {
 
 std::size_t at(index i) { return static_cast<std::size_t>(i); }
-index slabs(index rows) { return (rows + k_threads - 1) / k_threads; }
 
 }  // namespace
 

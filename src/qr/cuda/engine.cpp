@@ -14,8 +14,6 @@ namespace ballast::qr::cuda {
 
 namespace {
 
-index tiles(index rows, index columns) { return (rows + 31) / 32 * ((columns + 31) / 32); }
-
 template <class S>
 class device_engine final : public engine<S> {
  public:

@@ -16,9 +16,6 @@ namespace {
 // Columns of a section: products of so many run near the device's rate, and a block that is computed again costs as many times its own.
 constexpr index k_section_columns = 1024;
 
-index tiles(index rows, index columns) { return (rows + 31) / 32 * ((columns + 31) / 32); }
-index slabs(index rows) { return (rows + k_threads - 1) / k_threads; }
-
 }  // namespace
 
 template <class S>
@@ -229,12 +226,6 @@ reflectors<S> device_factorizer<S>::reflector(index k) const {
 }
 
 template <class S>
-void device_factorizer<S>::form_v(index k, S* to, stream on) {
-  const reflectors<S> h = reflector(k);
-  on_.launch(work::form_v, slabs(h.rows * h.width), form_v_arguments<S>{h.V, h.ldv, h.rows, h.width, to}, on);
-}
-
-template <class S>
 void device_factorizer<S>::begin_pass() {
   formed_ = -1;
   unsettled_ = -1;
@@ -252,7 +243,6 @@ void device_factorizer<S>::factor_by_reflectors(index k) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first, w = b.width;
   S* const panel = A_ + b.first + b.first * lda_;
-  ballast::cuda::blas& products = on_.blas(on_.main());
   const bool whole = w <= k_inner;
   S* const V = whole ? nullptr : scratch(inner_, rows * k_inner + k_inner * k_inner + 2 * k_inner * w);
   S* const part_t = whole ? T(k) : V + rows * k_inner;
@@ -264,20 +254,17 @@ void device_factorizer<S>::factor_by_reflectors(index k) {
     S* const pivots = plan.resident ? nullptr : scratch(pivots_, 2 * rows);
     on_.launch_panel(plan.team, {part, lda_, height, static_cast<int>(width), tau_ + b.first + p, part_t, width, plan.slab, pivots});
     if (right == 0) continue;
-    on_.launch(work::form_v, slabs(height * width), form_v_arguments<S>{part, lda_, height, static_cast<int>(width), V});
+    on_.form_v({part, lda_, height, static_cast<int>(width), part_t, width}, V, on_.main());
+    const formed_reflector<S> H{V, height, width, part_t};
     S* const C = part + width * lda_;
-    S* const TW = W + width * right;
-    products.gemm('T', 'N', width, right, height, S(1), V, height, C, lda_, S(0), W, width);
-    products.gemm('T', 'N', width, right, width, S(1), part_t, width, W, width, S(0), TW, width);
-    products.gemm('N', 'N', height, right, width, S(-1), V, height, TW, width, S(1), C, lda_);
+    on_.product(H, right, C, lda_, W, on_.main());
+    on_.update(H, true, right, W, C, lda_, on_.main());
   }
   if (!whole) {
     // T of the whole panel, from VᵀV.
     S* const all = static_cast<S*>(V_[k % 2].data());
     form_v(k, all, on_.main());
-    S* const G = scratch(small_, nb() * nb());
-    products.gemm('T', 'N', w, w, rows, S(1), all, rows, all, rows, S(0), G, w);
-    on_.launch(work::form_t, 1, form_t_arguments<S>{G, tau_ + b.first, static_cast<int>(w), T(k)});
+    on_.form_t(all, rows, w, tau_ + b.first, scratch(small_, nb() * nb()), T(k));
   }
 }
 
@@ -330,14 +317,11 @@ typename device_factorizer<S>::span device_factorizer<S>::section_of(index k, in
 // C ← H_kᵀ C for so many columns, beginning with row blocks[k].first; V is H_k's. VᵀC of the blocks `struck` is open to injection.
 template <class S>
 void device_factorizer<S>::apply(index k, const S* V, span columns, S* C, index ldc, S* W, stream on, span struck) {
-  const index rows = shape_.m - shape_[k].first, w = shape_[k].width, n = columns.width;
-  ballast::cuda::blas& products = on_.blas(on);
-  S* const TW = W + w * n;
-  products.gemm('T', 'N', w, n, rows, S(1), V, rows, C, ldc, S(0), W, w);
+  const formed_reflector<S> H = formed(k, V);
+  on_.product(H, columns.width, C, ldc, W, on);
   for (index b = struck.first; b < struck.first + struck.width && on_.armed(site::qr_product); ++b)
-    on_.strike(site::qr_product, pair_place(k, b), W + (shape_[b].first - columns.first) * w, w * shape_[b].width, on);
-  products.gemm('T', 'N', w, n, w, S(1), T(k), w, W, w, S(0), TW, w);
-  products.gemm('N', 'N', rows, n, w, S(-1), V, rows, TW, w, S(1), C, ldc);
+    on_.strike(site::qr_product, pair_place(k, b), W + (shape_[b].first - columns.first) * H.width, H.width * shape_[b].width, on);
+  on_.update(H, true, columns.width, W, C, ldc, on);
 }
 
 // The pairs (k, b), b > k, in their order.

@@ -78,7 +78,9 @@ class device_factorizer : public factorizer<S> {
   void copy_columns(const matrix_view<const S>& from, index first, index width, S* to, index ld, bool scaled);
   // A copy of the input, where the caller has none: on the device.
   virtual void keep_source();
-  void form_v(index k, S* to, stream on);
+  void form_v(index k, S* to, stream on) { on_.form_v(reflector(k), to, on); }
+  // Panel k as products take it; V is its V, formed.
+  formed_reflector<S> formed(index k, const S* V) const { return {V, shape_.m - shape_[k].first, shape_[k].width, T(k)}; }
   span section_of(index k, index b) const;
   void apply(index k, const S* V, span columns, S* C, index ldc, S* W, stream on, span struck);
   inject::place pair_place(index k, index b) const;

@@ -62,12 +62,6 @@ std::string expression(const char* name, const std::string& parameters) {
 
 }  // namespace
 
-// As panel_memory in panel.cuh, which cannot be included here: panel.cuh compares.
-std::int64_t panel_front(int which) {
-  const auto [blocks, threads] = k_teams[which];
-  return 8 * (std::int64_t{2} * blocks * k_inner + 2 * k_inner + 3 * k_inner + k_inner * k_inner + threads / 32 + 5);
-}
-
 std::int64_t panel_room(int which, const ballast::cuda::capabilities& on) {
   constexpr std::int64_t small = 96 << 10;
   const std::int64_t all = on.shared_per_block - 1024;
@@ -142,11 +136,10 @@ auto kernel_names<S>::panel(int which, const ballast::cuda::capabilities& on) ->
 template <class S>
 auto kernel_names<S>::chain(int which) -> request {
   const auto [blocks, threads] = k_chain_teams[which];
-  constexpr std::int64_t front = 8 * (2 * 8 * k_inner + 5 * k_inner + k_inner * k_inner + 64);
   return {.header = "qr/cuda/panel.cuh",
           .expression = expression("chain_kernel", std::string(k_type<S>) + "," + std::to_string(blocks) + "," + std::to_string(threads)),
           .threads = threads,
-          .shared = front,
+          .shared = panel_front(blocks, threads),
           .cluster = blocks};
 }
 

@@ -20,6 +20,10 @@ inline constexpr int k_team_count = 4;
 inline constexpr team k_chain_teams[] = {{1, 128}, {8, 512}};
 inline constexpr int k_chain_team_count = 2;
 
+// Blocks of a launch that gives each thread a row of so many, or each block a tile of 32 rows and columns.
+inline std::int64_t slabs(std::int64_t rows) { return (rows + k_threads - 1) / k_threads; }
+inline std::int64_t tiles(std::int64_t rows, std::int64_t columns) { return (rows + 31) / 32 * ((columns + 31) / 32); }
+
 enum class work {
   copy,
   scan,
@@ -75,8 +79,6 @@ struct kernel_names {
 
 // Bytes of shared memory that the panel's slab and what stands in front of it may take.
 std::int64_t panel_room(int which, const ballast::cuda::capabilities& on);
-// Of them, those in front of the slab.
-std::int64_t panel_front(int which);
 
 // The kernels of both precisions: in the bundle, and checked for registers and spills. Each once.
 std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& on);

@@ -29,11 +29,6 @@ struct panel_memory {
   int plain;  // whether the squared norm is one of those that say what they are
 };
 
-template <class S, int Blocks, int Threads>
-constexpr std::int64_t panel_shared(std::int64_t slab, int width) {
-  return static_cast<std::int64_t>(sizeof(panel_memory<Blocks, Threads>)) + (width + 2) * slab * static_cast<std::int64_t>(sizeof(S));
-}
-
 // All blocks of the cluster.
 template <int Blocks>
 __device__ __forceinline__ void team_sync() {
@@ -91,6 +86,7 @@ __device__ __forceinline__ void set_weights(panel_memory<Blocks, Threads>& own, 
 template <class S, int Blocks, int Threads>
 __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ panel_arguments<S> a) {
   using memory = panel_memory<Blocks, Threads>;
+  static_assert(sizeof(memory) == panel_front(Blocks, Threads));
   memory& own = *reinterpret_cast<memory*>(arch::shared_memory());
   constexpr int warps = Threads / 32;
   const int rank = Blocks == 1 ? 0 : static_cast<int>(arch::cluster_rank());
@@ -293,6 +289,7 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
 template <class S, int Blocks, int Threads>
 __global__ void __launch_bounds__(Threads) chain_kernel(const __grid_constant__ chain_arguments<S> a) {
   using memory = panel_memory<Blocks, Threads>;
+  static_assert(sizeof(memory) == panel_front(Blocks, Threads));
   memory& own = *reinterpret_cast<memory*>(arch::shared_memory());
   const int rank = Blocks == 1 ? 0 : static_cast<int>(arch::cluster_rank());
   const std::int64_t slab = (a.rows + Blocks - 1) / Blocks;

@@ -18,8 +18,6 @@ using inject::site;
 namespace {
 
 std::size_t at(index i) { return static_cast<std::size_t>(i); }
-index slabs(index rows) { return (rows + k_threads - 1) / k_threads; }
-index tiles(index rows, index columns) { return (rows + 31) / 32 * ((columns + 31) / 32); }
 
 }  // namespace
 
@@ -122,18 +120,15 @@ auto device_factorizer<S>::split_column(index j) -> turned {
   on_.launch(work::copy, tiles(m, made.length),
              copy_arguments<S>{nullptr, 0, 0, Q, 1, m, m, made.length, m, 0, nullptr, nullptr, 1, false});
   if (m > k) launch(on_, recovery_names<S>::tail(), 1, tail_arguments<S>{w, m, k, Q + k * m});
-  ballast::cuda::blas& products = on_.blas(on_.main());
   for (index p = shape_.panels; p-- > 0;) {
     form_v(p, V, on_.main());
-    const index row = shape_[p].first, rows = m - row, width = shape_[p].width;
+    const index row = shape_[p].first;
     // Columns in front of `row` are still the identity's.
     for (index c = row; c < made.length; c += most) {
       const index n = std::min(most, made.length - c);
-      S* const TW = W + width * n;
       S* const C = Q + row + c * m;
-      products.gemm('T', 'N', width, n, rows, S(1), V, rows, C, m, S(0), W, width);
-      products.gemm('N', 'N', width, n, width, S(1), T(p), width, W, width, S(0), TW, width);
-      products.gemm('N', 'N', rows, n, width, S(-1), V, rows, TW, width, S(1), C, m);
+      on_.product(formed(p, V), n, C, m, W, on_.main());
+      on_.update(formed(p, V), false, n, W, C, m, on_.main());
     }
   }
   on_.device()->zero(A_ + j * lda_, (std::min(j, k - 1) + 1) * static_cast<index>(sizeof(S)), on_.main());
@@ -202,10 +197,8 @@ void device_factorizer<S>::reflectors_of(turned& work) {
   S* const V = scratch(V_[2], m * nb());
   S* const G = scratch(small_, nb() * nb());
   for (index p = 0; p < shape_.panels; ++p) {
-    const index rows = m - shape_[p].first, w = shape_[p].width;
     form_v(p, V, on_.main());
-    products.gemm('T', 'N', w, w, rows, S(1), V, rows, V, rows, S(0), G, w);
-    on_.launch(work::form_t, 1, form_t_arguments<S>{G, tau_ + shape_[p].first, static_cast<int>(w), T(p)});
+    on_.form_t(V, m - shape_[p].first, shape_[p].width, tau_ + shape_[p].first, G, T(p));
   }
 }
 

@@ -166,11 +166,11 @@ auto session<S>::plan_panel(std::int64_t rows, int width) const -> panel_plan {
   for (int t = 0; t < k_team_count; ++t) {
     if (panels_[t] != nullptr && rows > k_rows_of_block[t]) made.team = t;
   }
-  const int blocks = k_teams[made.team].blocks;
+  const auto [blocks, threads] = k_teams[made.team];
   // Slabs end at a line of memory.
   const std::int64_t each = (rows + blocks - 1) / blocks;
   made.slab = (each + 15) / 16 * 16;
-  const std::int64_t bytes = panel_front(made.team) + (width + 2) * made.slab * static_cast<std::int64_t>(sizeof(S));
+  const std::int64_t bytes = panel_front(blocks, threads) + (width + 2) * made.slab * static_cast<std::int64_t>(sizeof(S));
   made.resident = bytes <= panel_room(made.team, device_->about());
   return made;
 }
@@ -191,6 +191,29 @@ template <class S>
 void session<S>::launch_chain(const chain_arguments<S>& given, stream on) const {
   const int which = given.rows > k_rows_of_block[1] && chains_[1] != nullptr ? 1 : 0;
   device_->launch(*chains_[which], k_chain_teams[which].blocks, &given, sizeof given, on);
+}
+
+template <class S>
+void session<S>::form_v(const reflectors<S>& h, S* V, stream on) const {
+  launch(work::form_v, slabs(h.rows * h.width), form_v_arguments<S>{h.V, h.ldv, h.rows, h.width, V}, on);
+}
+
+template <class S>
+void session<S>::form_t(const S* V, std::int64_t rows, std::int64_t width, const S* tau, S* G, S* T) const {
+  blas(main()).gemm('T', 'N', width, width, rows, S(1), V, rows, V, rows, S(0), G, width);
+  launch(work::form_t, 1, form_t_arguments<S>{G, tau, static_cast<int>(width), T});
+}
+
+template <class S>
+void session<S>::product(const formed_reflector<S>& H, std::int64_t n, const S* C, std::int64_t ldc, S* W, stream on) const {
+  blas(on).gemm('T', 'N', H.width, n, H.rows, S(1), H.V, H.rows, C, ldc, S(0), W, H.width);
+}
+
+template <class S>
+void session<S>::update(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, S* C, std::int64_t ldc, stream on) const {
+  S* const TW = W + H.width * n;
+  blas(on).gemm(transposed ? 'T' : 'N', 'N', H.width, n, H.width, S(1), H.T, H.width, W, H.width, S(0), TW, H.width);
+  blas(on).gemm('N', 'N', H.rows, n, H.width, S(-1), H.V, H.rows, TW, H.width, S(1), C, ldc);
 }
 
 template <class S>

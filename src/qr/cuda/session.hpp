@@ -23,6 +23,14 @@ namespace ballast::qr::cuda {
 // Streams and BLAS, which take long to make: a device keeps those of past calls for the next ones.
 struct lane;
 
+// A block reflector H = I − V T Vᵀ as products take it.
+template <class S>
+struct formed_reflector {
+  const S* V;  // rows × width, with its ones and zeros, without gaps
+  std::int64_t rows, width;
+  const S* T;  // width × width, upper triangular, zero below the diagonal
+};
+
 template <class S>
 class session {
  public:
@@ -89,6 +97,17 @@ class session {
   // Whether a panel is made by passes of the whole device over its rows (tall.cuh), and not by clusters, which take 8 µs for each column
   // and more where their slabs do not fit into shared memory. A prediction: docs/design/qr-cuda.md.
   bool tall(std::int64_t rows, std::int64_t width) const;
+
+  // --- Block reflectors. Everything on stream `on`.
+
+  // V of stored reflectors with its ones and zeros, without gaps.
+  void form_v(const reflectors<S>& h, S* V, stream on) const;
+  // T (width × width) from VᵀV and tau, on the main stream. G: VᵀV, as much memory.
+  void form_t(const S* V, std::int64_t rows, std::int64_t width, const S* tau, S* G, S* T) const;
+  // W = VᵀC for n columns C. W has room for twice as many numbers, which update() needs.
+  void product(const formed_reflector<S>& H, std::int64_t n, const S* C, std::int64_t ldc, S* W, stream on) const;
+  // C ← H C, or HᵀC where `transposed`, with W from product().
+  void update(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, S* C, std::int64_t ldc, stream on) const;
 
   // Shows data to the injector of the call, as inject::fault_injector::strike does, on stream `on`.
   template <class T>

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "abft/attempt.hpp"
 #include "core/parallel.hpp"
-#include "qr/largest.hpp"
-#include "qr/weights.hpp"
+#include "qr/applied.hpp"
 
 namespace ballast::qr::host {
 
@@ -18,7 +16,6 @@ using inject::site;
 namespace {
 
 constexpr index k_block_columns = 96;  // of the operand that one block takes at most
-constexpr int k_vectors = 4;           // random a: two miss one in a hundred faults of five thresholds, four one in ten thousand
 
 std::size_t at(index i) { return static_cast<std::size_t>(i); }
 
@@ -187,24 +184,7 @@ void block_of_columns<S>::verify(applied_sums& seen) {
     Q_.run_.injector.strike(site::qr_checksum, {task_, tasks_, 0, 1}, encoded_.data(), k_vectors * width_);
   std::vector<double> found(at(k_vectors * width_), 0.0);
   Q_.kernels_.dot(m, width_, X_, ldx_, k_vectors, Q_.a_.data(), m, found.data(), width_);
-  seen = {};
-  for (index j = 0; j < width_; ++j) {
-    largest off;
-    for (index q = 0; q < k_vectors; ++q) {
-      const double expected = encoded_[at(j + q * width_)];
-      // Both readings must agree that the column is odd.
-      off.add(odd_[at(j)] == 0          ? found[at(j + q * width_)] - expected
-              : std::isfinite(expected) ? std::numeric_limits<double>::quiet_NaN()
-                                        : 0.0);
-    }
-    seen.odd |= odd_[at(j)] != 0;
-    const double norm = odd_[at(j)] == 0 ? norm_[at(j)] : 0, residual = off.value();
-    if (j > 0 && residual * seen.norm <= seen.residual * norm) continue;
-    seen.residual = residual;
-    seen.norm = norm;
-    seen.column = j;
-    if (!std::isfinite(residual)) break;  // no later column may take its place
-  }
+  seen = compare_applied(width_, encoded_.data(), found.data(), norm_.data(), odd_.data());
 }
 
 template <class S>

@@ -14,6 +14,7 @@
 #include "inject/plan.hpp"
 #include "output.hpp"
 #include "problems.hpp"
+#include "samples.hpp"
 
 namespace ballast::gpu_check {
 namespace {
@@ -21,14 +22,6 @@ namespace {
 constexpr double k_least_seconds = 2e-3;  // of one timed replay
 constexpr std::int64_t k_most_calls = 4096, k_most_calls_of_cell = 256;
 constexpr double k_assumed_bandwidth = 3e12;  // bytes a second: only for how many executions a replay needs
-
-double quantile(std::vector<double> values, double q) {
-  std::ranges::sort(values);
-  const double at = q * static_cast<double>(values.size() - 1);
-  const auto low = static_cast<std::size_t>(at);
-  const std::size_t high = std::min(low + 1, values.size() - 1);
-  return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
-}
 
 // Random words on the device: a block made on the host, repeated.
 void randomize(const gpu::buffer& memory, precision type) {
@@ -205,7 +198,7 @@ int cost_of_fault(const fft::token& token, const fft::geometry& shape, const are
         repaired += seen.corrected + seen.recomputed;
       }
     }
-    line.add("struck", quantile(struck, 0.5)).add("waiting", quantile(waiting, 0.5)).add("repaired", repaired).add("calls", struck.size());
+    line.add("struck", median(struck)).add("waiting", median(waiting)).add("repaired", repaired).add("calls", struck.size());
     line.print();
     return repaired > 0 ? 0 : 1;
   } catch (const std::exception& e) {
@@ -294,9 +287,9 @@ int bench(const settings& wanted, const time_limit& limit) {
         line.add("token", each.token).add("variant", one.name).add("latency", each.latency);
         if (!one.refused.empty()) line.add("refused", one.refused);
         if (one.calls != 0) {
-          const double median = quantile(one.seconds, 0.5);
-          line.add("median", median).add("low", quantile(one.seconds, 0.25)).add("high", quantile(one.seconds, 0.75));
-          line.add("bytes", in_bytes + out_bytes).add("gbs", static_cast<double>(in_bytes + out_bytes) / median * 1e-9);
+          const double seconds = median(one.seconds);
+          line.add("median", seconds).add("low", quantile(one.seconds, 0.25)).add("high", quantile(one.seconds, 0.75));
+          line.add("bytes", in_bytes + out_bytes).add("gbs", static_cast<double>(in_bytes + out_bytes) / seconds * 1e-9);
           line.add("calls", one.calls).add("sets", memory.sets).add("graph", one.captured);
           const bool ours = one.name != "copy" && !one.name.starts_with("cufft");
           if (ours) {
@@ -380,7 +373,7 @@ int heatmap(const settings& wanted, const time_limit& limit) {
               line.add("refused " + one.name, one.refused);
               if (one.name != "cufft") ++failed;
             } else {
-              line.add(one.name, quantile(one.seconds, 0.5));
+              line.add(one.name, median(one.seconds));
             }
           }
         } catch (const std::exception& e2) {

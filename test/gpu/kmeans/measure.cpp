@@ -7,6 +7,7 @@
 #include "each_case.hpp"
 #include "kmeans/contract.hpp"
 #include "kmeans_stages.hpp"
+#include "samples.hpp"
 
 namespace ballast::gpu_check::clusters {
 namespace {
@@ -14,11 +15,6 @@ namespace {
 namespace gpu = bench::gpu;
 
 constexpr int k_few = 4, k_many = 36, k_rounds = 5;
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 // One engine with its call.
 template <class T>
@@ -86,8 +82,7 @@ int time(const std::string& token) {
       line.add("refused", "no difference between few and many iterations");
       ++failed;
     } else {
-      line.add("milliseconds", median(iterations[which])).add("low", *std::ranges::min_element(iterations[which]));
-      line.add("high", *std::ranges::max_element(iterations[which])).add("preparation", median(prepared[which]));
+      add_milliseconds(line, iterations[which]).add("preparation", median(prepared[which]));
     }
     line.print();
   }

@@ -1,5 +1,4 @@
 // How fast is it? geqrf in device memory, without protection and with it, beside cuSOLVER's two interfaces, in turn within one run.
-#include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
@@ -8,6 +7,7 @@
 #include "cuda/library.hpp"
 #include "each_case.hpp"
 #include "qr_stages.hpp"
+#include "samples.hpp"
 
 namespace ballast::gpu_check::factors {
 namespace {
@@ -159,40 +159,25 @@ int time(const std::string& token, const time_limit& limit) {
     ++failed;
   };
   static constexpr std::array names = {"off", "correct", "cusolver", "cusolver 64", "hybrid off", "hybrid correct"};
-  std::array<std::vector<double>, names.size()> times;
-  for (int round = -1; round < k_rounds && !(round > 0 && limit.over()); ++round) {
-    for (std::size_t which = 0; which < names.size(); ++which) {
-      if ((which == 2 || which == 3) && !rival) continue;
-      gpu::copy(A.data(), source.data(), A.bytes());
-      gpu::synchronize();
-      const time_limit clock(0);
-      if (which == 0) ours(protection::off);
-      if (which == 1) ours(protection::correct);
-      if (which == 2) rival->run(m, n, a, scalars);
-      if (which == 3) rival->run_64(m, n, a, scalars);
-      if (which == 4) ours(protection::off, "hybrid");
-      if (which == 5) ours(protection::correct, "hybrid");
-      gpu::synchronize();
-      if (round >= 0) times[which].push_back(-clock.left());
-    }
-  }
-  const double large = static_cast<double>(std::max(m, n)), small = static_cast<double>(k);
-  const double flops = 2 * small * small * (large - small / 3);
-  for (std::size_t which = 0; which < names.size(); ++which) {
-    row line("factorization");
-    line.add("token", token).add("variant", names[which]);
-    if (times[which].empty()) {
-      line.add("refused", why.empty() ? "no time was left" : why);
-    } else {
-      std::ranges::sort(times[which]);
-      const double median = times[which][times[which].size() / 2];
-      line.add("milliseconds", median * 1e3)
-          .add("low", times[which].front() * 1e3)
-          .add("high", times[which].back() * 1e3)
-          .add("tflops", flops / median * 1e-12);
-    }
-    line.print();
-  }
+  const auto times = in_turn(
+      names.size(), k_rounds, limit,
+      [&](std::size_t which) {
+        if ((which == 2 || which == 3) && !rival) return false;
+        gpu::copy(A.data(), source.data(), A.bytes());
+        gpu::synchronize();
+        return true;
+      },
+      [&](std::size_t which) {
+        if (which == 0) ours(protection::off);
+        if (which == 1) ours(protection::correct);
+        if (which == 2) rival->run(m, n, a, scalars);
+        if (which == 3) rival->run_64(m, n, a, scalars);
+        if (which == 4) ours(protection::off, "hybrid");
+        if (which == 5) ours(protection::correct, "hybrid");
+        gpu::synchronize();
+      },
+      [](std::size_t) {});
+  for (std::size_t which = 0; which < names.size(); ++which) print_times(token, names[which], times[which], why);
   return failed;
 }
 

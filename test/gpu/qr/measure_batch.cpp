@@ -9,6 +9,7 @@
 #include "each_case.hpp"
 #include "output.hpp"
 #include "qr_stages.hpp"
+#include "samples.hpp"
 
 namespace ballast::gpu_check::factors {
 namespace {
@@ -115,45 +116,32 @@ int time_batch(const std::string& token, const time_limit& limit) {
                              {.backend = backend::cuda, .protection = level, .stream = gpu::stream(), .workspace = workspace});
   };
   static constexpr std::array names = {"off", "correct", "cublas batched"};
-  std::array<std::vector<double>, 3> times;
-  for (int round = -1; round < k_rounds && !(round > 0 && limit.over()); ++round) {
-    for (std::size_t which = 0; which < names.size(); ++which) {
-      if (which == 2 && !rival) continue;
-      gpu::copy(A.data(), source.data(), A.bytes());
-      gpu::synchronize();
-      std::optional<pending_report> pending;
-      const time_limit clock(0);
-      if (which == 2) {
-        rival->run(a);
-      } else {
-        pending.emplace(ours(which == 0 ? protection::off : protection::correct));
-      }
-      gpu::synchronize();
-      if (round >= 0) times[which].push_back(-clock.left());
-      if (!pending) continue;
-      const report seen = pending->get();
-      if (seen.detected == 0) continue;
-      print_false_alarm(token, describe(seen));
-      ++failed;
-    }
-  }
-  const double large = static_cast<double>(std::max(what.m, what.n)), small = static_cast<double>(std::min(what.m, what.n));
-  const double flops = 2 * small * small * (large - small / 3) * static_cast<double>(what.batch);
-  for (std::size_t which = 0; which < names.size(); ++which) {
-    row line("factorization");
-    line.add("token", token).add("variant", names[which]);
-    if (times[which].empty()) {
-      line.add("refused", why.empty() ? "no time was left" : why);
-    } else {
-      std::ranges::sort(times[which]);
-      const double median = times[which][times[which].size() / 2];
-      line.add("milliseconds", median * 1e3)
-          .add("low", times[which].front() * 1e3)
-          .add("high", times[which].back() * 1e3)
-          .add("tflops", flops / median * 1e-12);
-    }
-    line.print();
-  }
+  std::optional<pending_report> pending;
+  const auto times = in_turn(
+      names.size(), k_rounds, limit,
+      [&](std::size_t which) {
+        if (which == 2 && !rival) return false;
+        gpu::copy(A.data(), source.data(), A.bytes());
+        gpu::synchronize();
+        return true;
+      },
+      [&](std::size_t which) {
+        if (which == 2) {
+          rival->run(a);
+        } else {
+          pending.emplace(ours(which == 0 ? protection::off : protection::correct));
+        }
+        gpu::synchronize();
+      },
+      [&](std::size_t) {
+        if (!pending) return;
+        const report seen = pending->get();
+        pending.reset();
+        if (seen.detected == 0) return;
+        print_false_alarm(token, describe(seen));
+        ++failed;
+      });
+  for (std::size_t which = 0; which < names.size(); ++which) print_times(token, names[which], times[which], why);
   return failed;
 }
 

@@ -9,6 +9,7 @@
 #include "qr/cuda/batch_kernels.hpp"
 #include "qr/cuda/kernels.hpp"
 #include "qr/cuda/recovery_kernels.hpp"
+#include "samples.hpp"
 
 namespace ballast::gpu_check {
 namespace factors {
@@ -47,6 +48,22 @@ std::vector<std::string> timed_set(bool quick) {
         "qr_f32_m1000000_n32", "qr_f32_m1000000_n128", "qr_f32_m100000_n1000", "qr_f64_m16384_n16384", "qr_f32_m16384_n16384"})
     made.emplace_back(more);
   return made;
+}
+
+double flops_of(const qr::problem& what) {
+  const double large = static_cast<double>(std::max(what.m, what.n)), small = static_cast<double>(std::min(what.m, what.n));
+  return 2 * small * small * (large - small / 3) * static_cast<double>(std::max<std::int64_t>(what.batch, 1));
+}
+
+void print_times(const std::string& token, std::string_view variant, const std::vector<double>& milliseconds, const std::string& refused) {
+  row line("factorization");
+  line.add("token", token).add("variant", variant);
+  if (milliseconds.empty()) {
+    line.add("refused", refused.empty() ? "no time was left" : refused);
+  } else {
+    add_milliseconds(line, milliseconds).add("tflops", flops_of(qr::parse_token(token)) / median(milliseconds) * 1e-9);
+  }
+  line.print();
 }
 
 template <class T>

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ballast/qr.hpp>
@@ -28,6 +29,12 @@ int time_batch(const std::string& token, const time_limit& limit);
 std::vector<std::string> verified_set(bool quick);
 std::vector<std::string> sanitized_set();
 std::vector<std::string> timed_set(bool quick);
+
+// Floating-point operations of geqrf, by LAPACK's convention.
+double flops_of(const qr::problem& what);
+
+// One row of type "factorization". `refused` says why there are no times.
+void print_times(const std::string& token, std::string_view variant, const std::vector<double>& milliseconds, const std::string& refused);
 
 // m × n numbers in column-major order, nearly normal; of a batch one matrix behind the other. The same for the same arguments.
 template <class T>
