@@ -18,8 +18,7 @@ namespace ballast::cuda {
 class device_call {
  public:
   // `memory` has at least k_ring_bytes and begins with the ring, which is empty if the memory is not fresh.
-  template <class Injector>
-  device_call(std::shared_ptr<device> on, workspace memory, const Injector& injector, stream order)
+  device_call(std::shared_ptr<device> on, workspace memory, const inject::active_injector& injector, stream order)
       : device_(std::move(on)), memory_(std::move(memory)), faults_(device_, injector, order), stream_(order) {
     if (memory_.fresh()) clear_events(*device_, events(), stream_);
   }

@@ -5,11 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <utility>
-#include <vector>
 
 #include "cuda/device.hpp"
-#include "inject/device_fault.hpp"
+#include "inject/active.hpp"
 
 namespace ballast::cuda {
 
@@ -18,20 +16,14 @@ class fault_list {
  public:
   fault_list() = default;
 
-  // Uploads the faults of `injector` (inject::active_injector) in the order of the stream. Nothing if it arms no site: the production
-  // library's never does.
-  template <class Injector>
-  fault_list(const std::shared_ptr<device>& on, const Injector& injector, stream order) {
-    if (injector.armed_sites() != 0) upload(on, injector.for_device(), injector.armed_sites(), order);
-  }
+  // Uploads the faults of `injector` in the order of the stream. Nothing if it arms no site: the production library's never does.
+  fault_list(const std::shared_ptr<device>& on, const inject::active_injector& injector, stream order);
 
   // Whether there are any: the kernels of the call must then be instrumented ones.
   bool armed() const noexcept { return faults_.list != nullptr; }
   const inject::device_faults& faults() const noexcept { return faults_; }
 
  private:
-  void upload(const std::shared_ptr<device>& on, const std::vector<inject::device_fault>& list, std::uint64_t sites, stream order);
-
   device_buffer memory_;
   inject::device_faults faults_;
 };

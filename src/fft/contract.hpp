@@ -12,7 +12,7 @@
 
 #include <ballast/fft.hpp>
 
-#include "inject/injector.hpp"
+#include "inject/active.hpp"
 #include "run/pending.hpp"
 #include "run/recorder.hpp"
 

@@ -10,11 +10,13 @@
 #include "core/format.hpp"
 #include "cuda/device.hpp"
 #include "cuda/residence.hpp"
+#include "inject/injector.hpp"
 #include "run/dispatch.hpp"
 #if defined(BALLAST_HAS_CPU)
 #include "core/parallel.hpp"
 #endif
 #include "fft/problem.hpp"
+#include "run/pending_report.hpp"
 
 namespace ballast::fft {
 

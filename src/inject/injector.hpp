@@ -1,6 +1,7 @@
 // The hook that kernels carry. In the production library it is an empty type whose calls vanish; in the instrumented library it
 // strikes the data that a kernel shows it.
-// Layer: foundation. Kernels are templates over the injector type and are instantiated with `active_injector`.
+// Layer: foundation. Kernels are templates over the injector type and are instantiated with `active_injector`. Code that only hands it on
+// includes inject/active.hpp.
 #pragma once
 
 #if defined(BALLAST_COMPILED_ONCE)
@@ -13,21 +14,12 @@
 #include <string_view>
 #include <vector>
 
+#include "inject/active.hpp"
 #include "inject/device_fault.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
 
 namespace ballast::inject {
-
-// Where in the computation a strike happens. A fault is put into one interval (tile, block, panel) out of `intervals`, at one step
-// (stage, pass, column) out of `steps`; both are drawn from its seed. Every (interval, step) must be visited exactly once in one round
-// (transform, Lloyd iteration, factorization), whatever the number of threads.
-struct place {
-  std::int64_t interval = 0;
-  std::int64_t intervals = 1;
-  std::int64_t step = 0;
-  std::int64_t steps = 1;
-};
 
 // Production: no state, no code.
 class no_injector {
@@ -89,9 +81,13 @@ class fault_injector {
 static_assert(k_sites.size() <= 64);
 
 #if defined(BALLAST_INSTRUMENTED)
-using active_injector = fault_injector;
+using chosen_injector = fault_injector;
 #else
-using active_injector = no_injector;
+using chosen_injector = no_injector;
 #endif
+
+class active_injector final : public chosen_injector {
+  using chosen_injector::chosen_injector;
+};
 
 }  // namespace ballast::inject

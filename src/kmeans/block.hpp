@@ -15,7 +15,7 @@
 #include "abft/threshold.hpp"
 #include "abft/verify.hpp"
 #include "core/aligned_buffer.hpp"
-#include "inject/injector.hpp"
+#include "inject/active.hpp"
 #include "kmeans/contract.hpp"
 
 namespace ballast::kmeans {

@@ -16,7 +16,7 @@
 #include <ballast/view.hpp>
 
 #include "abft/verify.hpp"
-#include "inject/injector.hpp"
+#include "inject/active.hpp"
 #include "kmeans/sealed.hpp"
 #include "kmeans/sums.hpp"
 #include "run/recorder.hpp"

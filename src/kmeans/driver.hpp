@@ -14,6 +14,7 @@
 
 #include <ballast/kmeans.hpp>
 
+#include "inject/injector.hpp"
 #include "kmeans/contract.hpp"
 
 namespace ballast::kmeans {

@@ -11,9 +11,11 @@
 #include "core/parallel.hpp"
 #include "cuda/device.hpp"
 #include "cuda/residence.hpp"
+#include "inject/injector.hpp"
 #include "qr/arguments.hpp"
 #include "qr/factorization.hpp"
 #include "run/dispatch.hpp"
+#include "run/pending_report.hpp"
 
 namespace ballast::qr {
 

@@ -8,6 +8,7 @@
 
 #include "abft/attempt.hpp"
 #include "abft/verify.hpp"
+#include "inject/injector.hpp"
 #include "qr/contract.hpp"
 
 namespace ballast::qr {

@@ -17,7 +17,7 @@
 #include <ballast/view.hpp>
 
 #include "core/function_ref.hpp"
-#include "inject/injector.hpp"
+#include "inject/active.hpp"
 #include "run/recorder.hpp"
 
 namespace ballast::qr {

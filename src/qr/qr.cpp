@@ -12,6 +12,7 @@
 #include "core/parallel.hpp"
 #include "cuda/blas.hpp"
 #include "cuda/residence.hpp"
+#include "inject/injector.hpp"
 #include "qr/application.hpp"
 #include "qr/arguments.hpp"
 #include "qr/factorization.hpp"

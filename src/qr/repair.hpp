@@ -9,6 +9,7 @@
 
 #include "abft/correct.hpp"
 #include "abft/locate.hpp"
+#include "inject/injector.hpp"
 #include "qr/contract.hpp"
 #include "qr/largest.hpp"
 

@@ -1,5 +1,5 @@
 // The report of enqueued work.
-#include "run/pending.hpp"
+#include "run/pending_report.hpp"
 
 #include <utility>
 

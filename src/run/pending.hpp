@@ -2,13 +2,6 @@
 // Layer: run. For every algorithm with a backend on a device.
 #pragma once
 
-#include <memory>
-#include <string>
-
-#include <ballast/execution.hpp>
-#include <ballast/pending_report.hpp>
-
-#include "inject/injector.hpp"
 #include "run/recorder.hpp"
 
 namespace ballast::run {
@@ -25,17 +18,3 @@ class pending {
 };
 
 }  // namespace ballast::run
-
-namespace ballast {
-
-struct pending_report::implementation {
-  std::shared_ptr<const void> owner;  // keeps alive what `how` and the work refer to: a plan, say
-  const execution& how;
-  std::string token;
-  ballast::backend backend;
-  std::string scheme;
-  inject::active_injector injector;
-  std::unique_ptr<run::pending> work;
-};
-
-}  // namespace ballast

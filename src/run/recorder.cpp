@@ -10,6 +10,7 @@
 
 #include "core/counter_rng.hpp"
 #include "cuda/event_log.hpp"
+#include "inject/injector.hpp"
 
 namespace ballast::run {
 

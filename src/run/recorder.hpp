@@ -15,7 +15,7 @@
 
 #include "abft/attempt.hpp"
 #include "core/fork.hpp"
-#include "inject/injector.hpp"
+#include "inject/active.hpp"
 
 namespace ballast::cuda {
 struct event_log;

@@ -19,6 +19,7 @@
 #include "fft/cpu/tile.hpp"
 #include "fft/cpu/volume.hpp"
 #include "fft/weights.hpp"
+#include "inject/injector.hpp"
 #include "run/recorder.hpp"
 #include "support/effort.hpp"
 #include "support/fft_subject.hpp"

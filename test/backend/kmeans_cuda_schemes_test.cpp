@@ -15,6 +15,7 @@
 #include <ballast/error.hpp>
 
 #include "backend/kmeans_cuda_schemes.hpp"
+#include "inject/injector.hpp"
 #include "inject/plan.hpp"
 #include "kmeans/cuda/engine.hpp"
 #include "support/devices.hpp"

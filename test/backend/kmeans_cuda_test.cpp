@@ -11,6 +11,7 @@
 #include <ballast/error.hpp>
 #include <ballast/kmeans.hpp>
 
+#include "inject/injector.hpp"
 #include "inject/plan.hpp"
 #include "kmeans/contract.hpp"
 #include "simt/emulated_device.hpp"

@@ -22,6 +22,7 @@
 #include <ballast/qr.hpp>
 
 #include "cuda/device.hpp"
+#include "inject/injector.hpp"
 #include "qr/application.hpp"
 #include "qr/contract.hpp"
 #include "qr/factorization.hpp"

@@ -5,6 +5,7 @@
 #include "cuda/device_staging.hpp"
 #include "cuda/expression.hpp"
 #include "cuda/tuning_table.hpp"
+#include "inject/injector.hpp"
 #include "run/attempt.hpp"
 #include "simt/emulated_device.hpp"
 #include "sum/sum.cuh"
@@ -12,7 +13,6 @@
 
 namespace ballast::sum {
 namespace {
-
 // "sum sm_90 4096 128 1.07": rows of 4096 numbers take 128 threads, with that gain over the rule.
 struct tuned {
   using key = std::pair<int, std::int64_t>;

@@ -19,6 +19,7 @@
 #include "cuda/occupancy.hpp"
 #include "cuda/shared_state.hpp"
 #include "cuda/workspace.hpp"
+#include "inject/injector.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 
@@ -107,13 +108,6 @@ TEST(cuda_workspace, may_be_the_callers) {
 
 // ---- Events and faults ----
 
-// Stands for an injector: inject::active_injector differs between the two libraries.
-struct some_faults {
-  std::uint64_t armed = 0;
-  std::uint64_t armed_sites() const { return armed; }
-  std::vector<inject::device_fault> for_device() const { return std::vector<inject::device_fault>(2); }
-};
-
 device_event event(std::int64_t index, event_action what) {
   device_event made{};
   made.index = index;
@@ -129,8 +123,9 @@ device_event event(std::int64_t index, event_action what) {
 TEST(cuda_event_log, is_read_once_and_damage_shows) {
   const auto device = emulator();
   const workspace_pool pool(device, k_ring_bytes);
+  const inject::active_injector no_faults(nullptr, "fft");
   {
-    const device_call call(device, pool.take({}, nullptr), some_faults{}, nullptr);
+    const device_call call(device, pool.take({}, nullptr), no_faults, nullptr);
     EXPECT_FALSE(call.instrumented());
     event_ring& ring = *call.events();  // the emulator's memory is the host's
     ring.events[0] = event(11, event_action::recomputed);
@@ -161,7 +156,7 @@ TEST(cuda_event_log, is_read_once_and_damage_shows) {
     EXPECT_TRUE(seen.events[1].damaged);
   }
   // The next call gets the same memory, and an empty ring.
-  const device_call call(device, pool.take({}, nullptr), some_faults{}, nullptr);
+  const device_call call(device, pool.take({}, nullptr), no_faults, nullptr);
   EXPECT_FALSE(call.fresh());
   EXPECT_TRUE(call.collect([](const device_event&, event_log::entry&) {}).events.empty());
 }
@@ -189,18 +184,20 @@ TEST(cuda_launch, puts_the_faults_behind_the_argument) {
   const workspace_pool pool(device, k_ring_bytes);
   const no_kernel which;
   const arguments given{2.5, 3};
-  const device_call bare(device, pool.take({}, nullptr), some_faults{}, nullptr);
+  const inject::plan wanted({{.site = inject::site::fft_stage}, {.site = inject::site::fft_output}});
+  const inject::active_injector no_faults(nullptr, "fft"), two_faults(&wanted, "fft");
+  const device_call bare(device, pool.take({}, nullptr), no_faults, nullptr);
   bare.launch(which, 4, given);
   EXPECT_EQ(device->count, 4);
   ASSERT_EQ(device->last.size(), sizeof(arguments));
-  const device_call struck(device, pool.take({}, nullptr), some_faults{10}, nullptr);
+  const device_call struck(device, pool.take({}, nullptr), two_faults, nullptr);
   EXPECT_TRUE(struck.instrumented());
   struck.launch(which, 5, given);
   ASSERT_EQ(device->last.size(), sizeof(arguments) + sizeof(inject::device_faults));
   inject::device_faults faults;
   std::memcpy(&faults, device->last.data() + sizeof(arguments), sizeof(faults));
   EXPECT_EQ(faults.count, 2);
-  EXPECT_EQ(faults.armed, 10u);
+  EXPECT_EQ(faults.armed, two_faults.armed_sites());
   EXPECT_TRUE(device->accessible(faults.list));
 }
 

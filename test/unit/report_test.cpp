@@ -9,6 +9,7 @@
 #include <ballast/error.hpp>
 
 #include "core/parallel.hpp"
+#include "inject/injector.hpp"
 #include "run/dispatch.hpp"
 #include "run/recorder.hpp"
 
@@ -63,7 +64,7 @@ TEST(recorder, a_struck_event_is_marked_and_the_counts_stand) {
   inject::request strike;
   strike.site = inject::site::event_log;
   const inject::plan faults({strike});
-  inject::fault_injector injector(&faults, "fft");
+  inject::active_injector injector(&faults, "fft");
   const execution how;
   recorder seen("token", backend::cpu, "s", how, injector);
   seen.detected("here", 1, 2, 1, action::recomputed, 0);

@@ -9,6 +9,7 @@
 #include <ballast/error.hpp>
 
 #include "core/format.hpp"
+#include "inject/injector.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::fft::cpu {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "fft/cyclic.hpp"
+#include "inject/injector.hpp"
 
 namespace ballast::fft::cpu {
 

@@ -10,6 +10,7 @@
 
 #include <hwy/cache_control.h>
 
+#include "inject/injector.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::fft::cpu {

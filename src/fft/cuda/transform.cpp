@@ -379,7 +379,7 @@ std::unique_ptr<run::pending> cuda_transform<T>::start(const unsigned char* in, 
   constexpr std::int64_t pair = 2 * sizeof(T);
   const form whole{how.direction, how.scale != 1, shape_.batch,
                    alignment{on(in, shape_.input, 16), on(in, shape_.input, pair) && on(out, shape_.output, pair)},
-                   how.injector.armed_sites() != 0};
+                   inject::armed_sites(how.injector) != 0};
   try {
     if (choice by = choose(whole, how); by.by != best_) return start(by.by, std::move(by.why_general), whole, in, out, how);
   } catch (const std::bad_alloc&) {  // those of the problem may need less memory

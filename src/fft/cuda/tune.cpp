@@ -14,6 +14,7 @@
 #include "fft/cuda/kernels.hpp"
 #include "fft/cuda/transform.hpp"
 #include "fft/problem.hpp"
+#include "inject/injector.hpp"
 #include "run/recorder.hpp"
 
 namespace ballast::fft::cuda {

@@ -10,6 +10,7 @@
 
 #include "fft/checks.hpp"
 #include "fft/contract.hpp"
+#include "inject/injector.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::fft::reference {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "inject/injector.hpp"
 #include "kmeans/cpu/vectors-inl.hpp"
 
 // Included once for each target: no ordinary guard.

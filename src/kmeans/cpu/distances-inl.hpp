@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "inject/injector.hpp"
 #include "kmeans/cpu/vectors-inl.hpp"
 
 // Included once for each target: no ordinary guard.

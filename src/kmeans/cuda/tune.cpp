@@ -12,6 +12,7 @@
 #include "core/counter_rng.hpp"
 #include "core/format.hpp"
 #include "cuda/device.hpp"
+#include "inject/injector.hpp"
 #include "kmeans/cuda/engine.hpp"
 #include "kmeans/cuda/kernels.hpp"
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "abft/attempt.hpp"
+#include "inject/injector.hpp"
 #include "kmeans/block.hpp"
 #include "kmeans/contract.hpp"
 #include "run/staging.hpp"

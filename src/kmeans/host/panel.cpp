@@ -10,6 +10,7 @@
 
 #include "abft/threshold.hpp"
 #include "abft/weights.hpp"
+#include "inject/injector.hpp"
 
 namespace ballast::kmeans::host {
 

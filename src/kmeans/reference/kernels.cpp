@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "abft/threshold.hpp"
+#include "inject/injector.hpp"
 #include "kmeans/block.hpp"
 
 namespace ballast::kmeans {

@@ -15,6 +15,7 @@
 #include "cuda/blas.hpp"
 #include "cuda/device.hpp"
 #include "cuda/faults.hpp"
+#include "inject/injector.hpp"
 #include "qr/contract.hpp"
 #include "qr/cuda/kernels.hpp"
 

@@ -7,6 +7,7 @@
 
 #include "abft/attempt.hpp"
 #include "core/parallel.hpp"
+#include "inject/injector.hpp"
 #include "qr/applied.hpp"
 
 namespace ballast::qr::host {

@@ -16,6 +16,7 @@
 #endif
 #include "core/aligned_buffer.hpp"
 #include "core/parallel.hpp"
+#include "inject/injector.hpp"
 #include "qr/checks.hpp"
 #include "qr/kernels.hpp"
 #include "qr/random.hpp"

@@ -9,6 +9,7 @@
 #include "abft/attempt.hpp"
 #include "abft/threshold.hpp"
 #include "core/parallel.hpp"
+#include "inject/injector.hpp"
 #include "qr/host/factorizer.hpp"
 #include "qr/largest.hpp"
 #include "qr/repair.hpp"

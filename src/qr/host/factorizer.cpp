@@ -11,6 +11,7 @@
 
 #include "abft/attempt.hpp"
 #include "core/parallel.hpp"
+#include "inject/injector.hpp"
 #include "qr/largest.hpp"
 #include "qr/weights.hpp"
 

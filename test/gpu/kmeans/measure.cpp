@@ -5,6 +5,7 @@
 
 #include "../../../bench/gpu.hpp"
 #include "each_case.hpp"
+#include "inject/injector.hpp"
 #include "kmeans/contract.hpp"
 #include "kmeans_stages.hpp"
 #include "samples.hpp"

@@ -10,6 +10,7 @@
 #include "../../../bench/gpu.hpp"
 #include "cuda/tuner.hpp"
 #include "each_case.hpp"
+#include "inject/injector.hpp"
 #include "kmeans/cuda/engine.hpp"
 #include "kmeans/cuda/kernels.hpp"
 #include "kmeans_stages.hpp"

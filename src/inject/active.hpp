@@ -1,0 +1,33 @@
+// The injector of a call, for what only hands it on: contracts, the recorder, the host code of kernels on a device. These are compiled once
+// for both libraries. What strikes includes inject/injector.hpp.
+// Layer: foundation.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "inject/device_fault.hpp"
+#include "inject/sites.hpp"
+
+namespace ballast::inject {
+
+// Where in the computation a strike happens. A fault is put into one interval (tile, block, panel) out of `intervals`, at one step
+// (stage, pass, column) out of `steps`; both are drawn from its seed. Every (interval, step) must be visited exactly once in one round
+// (transform, Lloyd iteration, factorization), whatever the number of threads.
+struct place {
+  std::int64_t interval = 0;
+  std::int64_t intervals = 1;
+  std::int64_t step = 0;
+  std::int64_t steps = 1;
+};
+
+// no_injector in the production library, fault_injector in the instrumented one.
+class active_injector;
+
+// Bit i: some fault of the call waits at site i. Always 0 in the production library.
+std::uint64_t armed_sites(const active_injector& of) noexcept;
+
+// The faults of the call for kernels on a device (cuda/block/injector.cuh), with everything drawn.
+std::vector<device_fault> faults_for_device(const active_injector& of);
+
+}  // namespace ballast::inject
