@@ -35,5 +35,6 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  ballast::restart_with_better_blas_kernels(argv);
   return tools::run_program("ballast", [&] { return run(argc, argv); });
 }

@@ -54,4 +54,15 @@ struct library_information {
 
 BALLAST_API library_information information();
 
+// OpenBLAS, the BLAS behind QR, picks its kernels for the processor when it is loaded. A version that is older than the processor picks
+// those of SSE, a fraction as fast. What the environment variable OPENBLAS_CORETYPE must say at the program's start for better ones:
+// "SkylakeX" for AVX-512, "Haswell" for AVX2. Empty where there are none, where the variable is set, which is a choice, and with another
+// BLAS.
+BALLAST_API std::string better_blas_kernels();
+
+// For programs, first in main(): where better_blas_kernels() says something, sets the variable and starts the program anew with the same
+// arguments. Returns where there is nothing to do, or no such start is possible. The library never does it by itself, since an OpenBLAS
+// that is loaded is also the application's. The programs of Ballast do.
+BALLAST_API void restart_with_better_blas_kernels(char** argv);
+
 }  // namespace ballast

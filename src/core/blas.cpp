@@ -1,11 +1,16 @@
 // Declares the Fortran symbols itself, so that any BLAS that has them will do.
 #include "core/blas.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <mutex>
+#include <string_view>
 
 // OpenBLAS's controls; null with another BLAS.
 extern "C" {
 __attribute__((weak)) char* openblas_get_config();
+__attribute__((weak)) char* openblas_get_corename();
 __attribute__((weak)) void openblas_set_num_threads(int);
 __attribute__((weak)) int openblas_get_num_threads();
 }
@@ -31,6 +36,23 @@ namespace ballast::core {
 std::string blas_name() {
   if (openblas_get_config != nullptr) return openblas_get_config();
   return "BLAS";
+}
+
+// Source: the names in OpenBLAS's driver/others/dynamic.c. One that was built for a single processor does not listen to the variable.
+std::string better_blas_kernels() {
+#if defined(__x86_64__)
+  static constexpr std::array<std::string_view, 18> k_sse = {"Unknown", "Katmai",       "Coppermine",    "Northwood",  "Prescott", "Banias",
+                                                             "Atom",    "Core2",        "Penryn",        "Dunnington", "Nehalem",  "Athlon",
+                                                             "Opteron", "Opteron_SSE3", "Opteron(SSE3)", "Barcelona",  "Bobcat",   "Nano"};
+  if (openblas_get_config == nullptr || openblas_get_corename == nullptr || std::getenv("OPENBLAS_CORETYPE") != nullptr) return {};
+  if (std::string_view(openblas_get_config()).find("DYNAMIC_ARCH") == std::string_view::npos) return {};
+  if (std::ranges::find(k_sse, openblas_get_corename()) == k_sse.end()) return {};
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl"))
+    return "SkylakeX";
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "Haswell";
+#endif
+  return {};
 }
 
 namespace {

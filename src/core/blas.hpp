@@ -10,6 +10,9 @@ namespace ballast::core {
 // "OpenBLAS 0.3.21 …" or "BLAS" for one that does not tell.
 std::string blas_name();
 
+// As ballast::better_blas_kernels().
+std::string better_blas_kernels();
+
 // While one of these lives, the BLAS runs on the calling thread only: Ballast's own threads call it on blocks. Process-wide and
 // counted; does nothing for a BLAS without such a control.
 class single_threaded_blas {

@@ -1,7 +1,12 @@
 // What `ballast info` says.
 #include <ballast/info.hpp>
 
+#include <cstdlib>
+#include <filesystem>
 #include <limits>
+#include <system_error>
+
+#include <unistd.h>
 
 #include <hwy/targets.h>
 
@@ -62,6 +67,20 @@ library_information information() {
   }
   for (const std::string_view name : inject::k_model_names) made.models.emplace_back(name);
   return made;
+}
+
+std::string better_blas_kernels() { return core::better_blas_kernels(); }
+
+void restart_with_better_blas_kernels(char** argv) {
+  const std::string wanted = better_blas_kernels();
+  if (wanted.empty()) return;
+  std::error_code none;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", none);
+  // A program that was handed to the loader by name runs as the loader.
+  if (none || program.filename().string().starts_with("ld-")) return;
+  if (setenv("OPENBLAS_CORETYPE", wanted.c_str(), 1) != 0) return;
+  execv(program.c_str(), argv);
+  unsetenv("OPENBLAS_CORETYPE");  // it was not started
 }
 
 }  // namespace ballast

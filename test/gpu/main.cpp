@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <ballast/error.hpp>
+#include <ballast/info.hpp>
 
 #include "../../bench/gpu.hpp"
 #include "algorithm.hpp"
@@ -152,6 +153,9 @@ int run(int argc, char** argv) {
 }  // namespace ballast::gpu_check
 
 int main(int argc, char** argv) {
+#if defined(BALLAST_HAS_CPU)
+  ballast::restart_with_better_blas_kernels(argv);
+#endif
   try {
     return ballast::gpu_check::run(argc, argv);
   } catch (const ballast::invalid_argument_error& e) {

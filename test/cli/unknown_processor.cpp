@@ -1,0 +1,17 @@
+// Loaded in front of a program (LD_PRELOAD): OpenBLAS takes the kernels of a Prescott, as an old one does on a processor that it does not
+// know. It is told so where it asks the environment, unless the variable is really set; nobody else sees a difference.
+#include <cstdlib>
+#include <cstring>
+
+#include <dlfcn.h>
+
+extern "C" __attribute__((visibility("default"))) char* getenv(const char* name) noexcept {
+  using function = char* (*)(const char*);
+  static const auto real = reinterpret_cast<function>(dlsym(RTLD_NEXT, "getenv"));
+  char* const value = real(name);
+  if (value != nullptr || std::strcmp(name, "OPENBLAS_CORETYPE") != 0) return value;
+  Dl_info caller;
+  static char pretended[] = "Prescott";
+  if (dladdr(__builtin_return_address(0), &caller) == 0 || std::strstr(caller.dli_fname, "openblas") == nullptr) return nullptr;
+  return pretended;
+}
