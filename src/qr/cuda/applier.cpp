@@ -87,7 +87,7 @@ void block_of_columns<S>::compute(bool again, applied_sums* seen) {
   transform(again ? own_t : Q_.T_);
   if (seen == nullptr) return;
   // bᵀx for b = op(Q)ᵀa, from another reading of the operand: what was loaded wrong must not agree.
-  on_.join();
+  on_.join(on_.beside());
   double* const encoded = static_cast<double*>(sums_.data());
   double* const found = encoded + k_vectors * width_;
   const auto* const b = static_cast<const double*>((again ? own_b : Q_.b_).data());
@@ -238,7 +238,7 @@ template <class S>
 auto device_applier<S>::under_q(bool transposed) const -> buffer {
   buffer made = on_.template allocate_of<double>(k_vectors * m_);
   on_.copy(made.data(), a_.data(), made.bytes());
-  on_.fork();
+  on_.fork(on_.beside());
   // H_j is symmetric, so op(Q) decides the order only.
   on_.launch_chain({V_.data, V_.column_stride, m_, V_.columns, tau_, transposed, static_cast<double*>(made.data())}, on_.beside());
   return made;

@@ -12,6 +12,11 @@ namespace ballast::qr::cuda {
 inline constexpr int k_inner = 32;       // columns that one launch of the panel kernel factors
 inline constexpr int k_most_wide = 128;  // columns of the widest panel
 inline constexpr int k_threads = 256;    // of a block of every kernel but the panel's
+// Where several threads share a row, so that enough of its loads are under way: rows of a block, and threads of a row.
+inline constexpr int k_block_rows = 64;
+inline constexpr int k_row_parts = k_threads / k_block_rows;
+BALLAST_HD constexpr std::int64_t row_blocks(std::int64_t rows) { return (rows + k_block_rows - 1) / k_block_rows; }
+inline constexpr std::int64_t k_pass_blocks = 264;  // of a launch whose blocks take rows in turn: two for each multiprocessor of an H100
 
 // Bytes of shared memory in front of the slab of each block of a panel's cluster: panel_memory of panel.cuh, which asserts it.
 BALLAST_HD constexpr std::int64_t panel_front(int blocks, int threads) {
@@ -45,11 +50,13 @@ struct panel_arguments {
 
 // --- Panels of many rows (tall.cuh).
 
-inline constexpr int k_tall_rows = 32;                 // of a tile
-inline constexpr int k_tall_stride = k_tall_rows + 4;  // of its columns in shared memory: no bank twice
-inline constexpr int k_strip = 16;                     // columns that are eliminated or substituted together
-inline constexpr std::int64_t k_tall_blocks = 264;     // of a pass: two for each multiprocessor of an H100
-inline constexpr int k_square_threads = 512;           // of the kernels of one block (square.cuh)
+inline constexpr int k_tall_rows = 32;                    // of a tile
+inline constexpr int k_tall_stride = k_tall_rows + 4;     // of its columns in shared memory: no bank twice
+inline constexpr int k_strip = 16;                        // columns that are eliminated or substituted together
+inline constexpr int k_square_threads = 512;              // of the kernels of one block (square.cuh)
+inline constexpr int k_square_rows_stride = k_strip + 4;  // of the columns of a strip of rows
+// Shared memory of those kernels: a matrix, and a strip of rows of another one.
+BALLAST_HD constexpr std::int64_t square_bytes(int width) { return std::int64_t{8} * width * (width + 4 + k_square_rows_stride); }
 inline constexpr double k_tall_deviation = 0.25;  // ‖QᵀQ − I‖ from where one Cholesky factor makes Q orthonormal to rounding
 enum tall_stage : int { k_tall_failed, k_tall_factored, k_tall_orthonormal };
 
@@ -81,6 +88,7 @@ struct square_factor_arguments {
   const double* G;  // packed, as R, before and all
   int width;
   bool first;            // G is A's: nothing is in front of it
+  double near;           // ‖G − I‖ up to where its square is rounding
   double* R;             // Cholesky factor of G
   const double* before;  // product of the factors in front of it
   double* all;           // R times those
@@ -147,6 +155,7 @@ struct judge_arguments {
   std::int64_t m;       // of the whole matrix
   const S* tau;
   const double* x;     // width
+  const double* tx;    // of open_arguments
   double* tz;          // 3 × width: Tᵀ times the sums of y, c1, c2
   double* checkpoint;  // 4 × width; null: not kept
   panel_result* to;
@@ -158,7 +167,7 @@ template <class S>
 struct open_arguments {
   reflectors<S> h;
   const double* x;
-  double* tx;                  // T x
+  double* tx;                  // 2 × width: T x, and |T| |x|
   unsigned long long* seal_t;  // hash of T, and of R's rows within the panel
   unsigned long long* seal_r;
 };

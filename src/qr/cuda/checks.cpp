@@ -41,8 +41,8 @@ template <class S>
 void device_factorizer<S>::weigh_block(index b, bool finished, const S* init, const double* from, int count, index first_weight, double* y,
                                        double* norm, unsigned long long* seal) {
   const index m = shape_.m;
-  double* const squares = numbers(partial_, (count + 1) * slabs(m));
-  on_.launch(work::weigh, slabs(m),
+  double* const squares = numbers(partial_, (count + 1) * row_blocks(m));
+  on_.launch(work::weigh, row_blocks(m),
              weigh_arguments<S>{.X = A_,
                                 .row_stride = 1,
                                 .column_stride = lda_,
@@ -62,7 +62,7 @@ void device_factorizer<S>::weigh_block(index b, bool finished, const S* init, co
                                 .squares = squares,
                                 .norm = norm,
                                 .seal = seal,
-                                .hashes = reinterpret_cast<unsigned long long*>(squares + count * slabs(m)),
+                                .hashes = reinterpret_cast<unsigned long long*>(squares + count * row_blocks(m)),
                                 .arrived = arrived()});
 }
 
@@ -136,7 +136,7 @@ void device_factorizer<S>::measure_independent(index b, bool finished, double* r
   const index passed = !here.panel ? shape_.panels : finished ? b + 1 : b;
   double* const y = numbers(vectors_, 2 * m);
   double* const next = y + m;
-  on_.launch(work::weigh, slabs(m),
+  on_.launch(work::weigh, row_blocks(m),
              weigh_arguments<S>{.X = source_.data,
                                 .row_stride = source_.row_stride,
                                 .column_stride = source_.column_stride,
@@ -157,7 +157,7 @@ void device_factorizer<S>::measure_independent(index b, bool finished, double* r
     double* const tz = sums + 8 * h.width + 1;
     products({.h = h, .y = y + shape_[k].first}, sums);
     on_.launch(work::small, 1, small_arguments<S>{h, true, sums, tz});
-    on_.launch(work::transformed, slabs(h.rows),
+    on_.launch(work::transformed, row_blocks(h.rows),
                transformed_arguments<S>{.h = h, .tz = tz, .y = y + shape_[k].first, .next = next + shape_[k].first});
     on_.copy(y + shape_[k].first, next + shape_[k].first, h.rows * static_cast<index>(sizeof(double)));
   }
@@ -171,7 +171,7 @@ void device_factorizer<S>::measure_independent(index b, bool finished, double* r
 // The sums of each block of rows: what adds them up.
 template <class S>
 fold_arguments device_factorizer<S>::partial_products(const products_arguments<S>& given, double* sums) {
-  const index blocks = slabs(given.h.rows), count = 8 * given.h.width + 1;
+  const index blocks = std::min(row_blocks(given.h.rows), k_pass_blocks), count = 8 * given.h.width + 1;
   products_arguments<S> all = given;
   all.partial = numbers(partial_, blocks * count);
   on_.launch(work::products, blocks, all);
@@ -197,8 +197,8 @@ double* device_factorizer<S>::judge(index k, bool whole, panel_result* to) {
   const layout::block& b = shape_[k];
   const reflectors<S> h = reflector(k);
   const index w = b.width, m = shape_.m;
-  double* const tx = numbers(sums_, 12 * nb() + 8);
-  double* const sums = tx + w;
+  double* const tx = numbers(sums_, 13 * nb() + 8);
+  double* const sums = tx + 2 * w;
   double* const tz = sums + 8 * w + 1;
   const double* const x = static_cast<const double*>(random_.data()) + b.first;
   auto* const seals = static_cast<unsigned long long*>(seals_.data()) + 3 * k;
@@ -211,7 +211,7 @@ double* device_factorizer<S>::judge(index k, bool whole, panel_result* to) {
                                                 .weights = static_cast<const double*>(row_weights_.data()) + b.first},
                                                sums);
   double* const checkpoint = whole ? static_cast<double*>(checkpoints_.data()) + 4 * nb() * k : nullptr;
-  on_.launch(work::judge, (fold.count + 31) / 32, judge_arguments<S>{h, fold, m, tau_ + b.first, x, tz, checkpoint, to, arrived()});
+  on_.launch(work::judge, (fold.count + 31) / 32, judge_arguments<S>{h, fold, m, tau_ + b.first, x, tx, tz, checkpoint, to, arrived()});
   return tz;
 }
 
@@ -229,7 +229,7 @@ void device_factorizer<S>::measure_panel_once(index k, panel_sums* seen) {
   panel_result* const to = panel_results();
   const bool checksummed = !shape_.single_group;
   const double* const tz = judge(k, true, to);
-  on_.launch(work::transformed, slabs(h.rows),
+  on_.launch(work::transformed, row_blocks(h.rows),
              transformed_arguments<S>{.h = h,
                                       .tz = tz,
                                       .y = static_cast<const double*>(carried_.data()) + b.first,
@@ -239,7 +239,7 @@ void device_factorizer<S>::measure_panel_once(index k, panel_sums* seen) {
                                       .d = weights() + b.first,
                                       .ldd = shape_.n,
                                       .head = static_cast<double*>(head_.data()),
-                                      .squares = numbers(partial_, 2 * slabs(h.rows)),
+                                      .squares = numbers(partial_, 2 * row_blocks(h.rows)),
                                       .norm = &to->data,
                                       .arrived = arrived()});
   on_.template fetch<panel_result>(to, 1, [seen](const panel_result* made) {
@@ -296,8 +296,8 @@ void device_factorizer<S>::measure_all(block_sums* seen) {
                                static_cast<int>(last), ends});
   if (others > 0) {
     for (index b = panels; b < count; ++b) on_.strike(site::qr_checksum, {b, count, 0, 1}, checksums(shape_[b].group), 2 * m);
-    double* const squares = numbers(partial_, 2 * slabs(m) * others);
-    on_.launch(work::weigh, slabs(m) * others,
+    double* const squares = numbers(partial_, 2 * row_blocks(m) * others);
+    on_.launch(work::weigh, row_blocks(m) * others,
                weigh_arguments<S>{.X = A_,
                                   .row_stride = 1,
                                   .column_stride = lda_,
@@ -312,7 +312,7 @@ void device_factorizer<S>::measure_all(block_sums* seen) {
                                   .init = checksums(shape_[panels].group),
                                   .ldi = m,
                                   .squares = squares});
-    on_.launch(work::norm, others, norm_arguments{squares, slabs(m), 2, ends + panels});
+    on_.launch(work::norm, others, norm_arguments{squares, row_blocks(m), 2, ends + panels});
   }
   on_.template fetch<double>(ends, panels + others, [seen, panels, others](const double* made) {
     for (index k = 0; k < panels; ++k) seen[k].v = made[k];
@@ -363,7 +363,7 @@ template <class S>
 void device_factorizer<S>::measure_certificate(double* residual) {
   const index m = shape_.m, count = shape_.count();
   double* const parts = numbers(parts_, m * count);
-  on_.launch(work::weigh, slabs(m) * count,
+  on_.launch(work::weigh, row_blocks(m) * count,
              weigh_arguments<S>{.X = A_,
                                 .row_stride = 1,
                                 .column_stride = lda_,

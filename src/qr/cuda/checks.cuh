@@ -9,6 +9,7 @@
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/bits.cuh"
 #include "cuda/block/sums.cuh"
+#include "cuda/block/unroll.cuh"
 #include "qr/cuda/arguments.hpp"
 #include "qr/cuda/matrix.cuh"
 
@@ -20,43 +21,98 @@ __device__ __forceinline__ double element(const reflectors<S>& h, std::int64_t i
   return i < j ? 0.0 : i == j ? 1.0 : static_cast<double>(h.V[i + j * h.ldv]);
 }
 
-// A block has k_threads rows. First thread t makes row t of the vectors, then each warp takes the sums of columns warp, warp + 8, …
+// Where a block has k_block_rows rows: thread t has row t % k_block_rows, and k_row_parts threads share its columns.
+struct row_part {
+  int row, part;
+  __device__ __forceinline__ row_part()
+      : row(static_cast<int>(threadIdx.x) % k_block_rows), part(static_cast<int>(threadIdx.x) / k_block_rows) {}
+};
+
+// use(l, load(l)) for this thread's part of the columns begin … end − 1. Loads are taken together: one after the other they would wait for
+// each other's memory.
+template <class T, class Load, class Use>
+__device__ __forceinline__ void each_column(int part, int begin, int end, Load load, Use use) {
+  constexpr int together = 8;
+  for (int first = begin + part; first < end; first += together * k_row_parts) {
+    T x[together];
+    ballast::cuda::unrolled<together>([&](auto q) {
+      const int l = first + decltype(q)::value * k_row_parts;
+      x[decltype(q)::value] = l < end ? load(l) : T(0);
+    });
+    ballast::cuda::unrolled<together>([&](auto q) {
+      const int l = first + decltype(q)::value * k_row_parts;
+      if (l < end) use(l, x[decltype(q)::value]);
+    });
+  }
+}
+
+// Sums over the parts of each row; part 0 gets them. A barrier, and `several` may be used again behind another.
+template <int Count>
+__device__ __forceinline__ void add_parts(const row_part& own, double (&sum)[Count],
+                                          double (&several)[k_row_parts - 1][Count][k_block_rows]) {
+  for (int q = 0; q < Count && own.part > 0; ++q) several[own.part - 1][q][own.row] = sum[q];
+  __syncthreads();  // the parts are there
+  if (own.part > 0) return;
+  for (int p = 0; p + 1 < k_row_parts; ++p) {
+    for (int q = 0; q < Count; ++q) sum[q] += several[p][q][own.row];
+  }
+}
+
+// Blocks take k_block_rows rows in turn. While they come to shared memory, each row's p is made; then two threads have a column, each half
+// of the rows.
 template <class S>
 __global__ void __launch_bounds__(k_threads) products_kernel(const __grid_constant__ products_arguments<S> a) {
-  constexpr int vectors = 4;
-  auto& y = arch::shared_object<double[vectors + 1][k_threads], struct product_vectors>();
-  auto& several = arch::shared_object<double[k_threads / 32], struct product_sums>();
-  const std::int64_t top = std::int64_t{blockIdx.x} * k_threads, i = top + threadIdx.x;
-  const int w = a.h.width;
-  const bool there = i < a.h.rows;
-  double p = 0;
-  if (there && a.tx != nullptr) {
-    for (int j = 0; j < w; ++j) p += element(a.h, i, j) * a.tx[j];
-  }
-  y[0][threadIdx.x] = there && a.y != nullptr ? a.y[i] : 0;
-  y[1][threadIdx.x] = p;
-  y[2][threadIdx.x] = there && a.c != nullptr ? static_cast<double>(a.c[i]) : 0;
-  y[3][threadIdx.x] = there && a.c != nullptr ? static_cast<double>(a.c[i + a.ldc]) : 0;
-  y[4][threadIdx.x] = there && a.weights != nullptr ? a.weights[i] : 0;
-  double* const to = a.partial + std::int64_t{blockIdx.x} * (8 * w + 1);
-  const double square = over_block<false>(p * p, several);  // and a barrier: y is there
-  if (threadIdx.x == 0) to[8 * w] = square;
-  const int rows = static_cast<int>(a.h.rows - top < k_threads ? a.h.rows - top : k_threads);
-  for (int j = arch::warp(); j < w; j += k_threads / 32) {
-    double sum[8] = {};
-    for (int r = arch::lane(); r < rows; r += 32) {
-      const double v = element(a.h, top + r, j), weight = y[4][r];
+  constexpr int vectors = 4, stride = k_block_rows + 1, halves = k_threads / k_most_wide, rows = k_block_rows / halves;
+  auto& y = arch::shared_object<double[vectors + 1][k_block_rows], struct product_vectors>();
+  auto& several = arch::shared_object<double[k_row_parts - 1][1][k_block_rows], struct product_parts>();
+  auto& squares = arch::shared_object<double[k_threads / 32], struct product_squares>();
+  double* const X = reinterpret_cast<double*>(arch::shared_memory());
+  const int w = a.h.width, column = static_cast<int>(threadIdx.x) % k_most_wide, half = static_cast<int>(threadIdx.x) / k_most_wide;
+  const row_part own;
+  double sum[8] = {}, square = 0;
+  const std::int64_t tiles = row_blocks(a.h.rows);
+  for (std::int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const std::int64_t i = tile * k_block_rows + own.row;
+    const bool there = i < a.h.rows;
+    double p[1] = {};
+    each_column<double>(
+        own.part, 0, w, [&](int l) { return there ? element(a.h, i, l) : 0; },
+        [&](int l, double v) {
+          X[l * stride + own.row] = v;
+          if (a.tx != nullptr) p[0] += v * a.tx[l];
+        });
+    if (own.part == 0) {
+      y[0][own.row] = there && a.y != nullptr ? a.y[i] : 0;
+    } else if (own.part == 1) {
+      y[2][own.row] = there && a.c != nullptr ? static_cast<double>(a.c[i]) : 0;
+    } else if (own.part == 2) {
+      y[3][own.row] = there && a.c != nullptr ? static_cast<double>(a.c[i + a.ldc]) : 0;
+    } else {
+      y[4][own.row] = there && a.weights != nullptr ? a.weights[i] : 0;
+    }
+    add_parts(own, p, several);
+    if (own.part == 0) {
+      y[1][own.row] = p[0];
+      square += p[0] * p[0];
+    }
+    __syncthreads();  // the tile and the vectors are there
+    for (int r = half * rows; r < (half + 1) * rows && column < w; ++r) {
+      const double v = X[column * stride + r], weight = y[4][r];
       for (int q = 0; q < vectors; ++q) sum[q] += v * y[q][r];
       sum[4] += v;
       sum[5] += v * weight;
       sum[6] += v * weight * weight;
       sum[7] += v * v;
     }
-    ballast::cuda::add_lanes<k_threads, 32, 1>(sum);
-    if (arch::lane() == 0) {
-      for (int q = 0; q < 8; ++q) to[q * w + j] = sum[q];
-    }
+    __syncthreads();  // the tile has been read
   }
+  double* const to = a.partial + std::int64_t{blockIdx.x} * (8 * w + 1);
+  square = over_block<false>(square, squares);
+  if (threadIdx.x == 0) to[8 * w] = square;
+  static_assert(halves == 2 && k_row_parts == 4);
+  for (int q = 0; q < 8 && half == 1; ++q) X[column * 8 + q] = sum[q];
+  __syncthreads();  // the second half is there
+  for (int q = 0; q < 8 && half == 0 && column < w; ++q) to[q * w + column] = sum[q] + X[column * 8 + q];
 }
 
 // 32 numbers by each block, a lane for each; warp w adds up what the blocks w, w + 8, … have left.
@@ -65,15 +121,17 @@ __device__ __forceinline__ void fold(const fold_arguments& a) {
   auto& several = arch::shared_object<double[warps][32], struct folded_sums>();
   const int lane = arch::lane(), warp = arch::warp();
   const std::int64_t value = std::int64_t{blockIdx.x} * 32 + lane;
-  double sum[2] = {};
-  if (value < a.count) {
-    std::int64_t b = warp;
-    for (; b + warps < a.blocks; b += 2 * warps) {
-      for (int s = 0; s < 2; ++s) sum[s] += a.partial[(b + s * warps) * a.count + value];
-    }
-    if (b < a.blocks) sum[0] += a.partial[b * a.count + value];
+  constexpr int together = 8;  // loads that wait for memory at the same time
+  double sum = 0;
+  for (std::int64_t first = warp; first < a.blocks && value < a.count; first += together * warps) {
+    double x[together];
+    ballast::cuda::unrolled<together>([&](auto q) {
+      const std::int64_t b = first + decltype(q)::value * warps;
+      x[decltype(q)::value] = b < a.blocks ? a.partial[b * a.count + value] : 0;
+    });
+    for (int q = 0; q < together; ++q) sum += x[q];
   }
-  several[warp][lane] = sum[0] + sum[1];
+  several[warp][lane] = sum;
   __syncthreads();  // the sums of the warps are there
   if (warp != 0 || value >= a.count) return;
   double all = several[0][lane];
@@ -87,20 +145,25 @@ __global__ void __launch_bounds__(Threads) fold_kernel(const __grid_constant__ f
   fold(a);
 }
 
-// By one block: the hash of X's columns, as hash_kernel makes it. All threads get it.
+// The sum of a block's hashes; thread 0 gets it. (256 atomic additions of 64 bits to one place of shared memory took 15 µs.)
+__device__ __forceinline__ unsigned long long hash_over_block(unsigned long long own) {
+  auto& several = arch::shared_object<unsigned long long[k_threads / 32], struct hashed_block>();
+  unsigned long long sum[1] = {own};
+  __syncthreads();  // the sums in front of these have been read
+  return ballast::cuda::add_block<k_threads>(sum, several);
+}
+
+// By one block: the hash of X's columns, as hash_kernel makes it. Thread 0 gets it.
 template <class S>
 __device__ __forceinline__ unsigned long long hash_of(const S* X, std::int64_t ld, int rows, int columns, bool upper) {
-  auto& sum = arch::shared_object<unsigned long long, struct hashed_matrix>();
-  if (threadIdx.x == 0) sum = 0;
-  __syncthreads();  // it is set
   unsigned long long own = 0;
-  for (int e = static_cast<int>(threadIdx.x); e < rows * columns; e += k_threads) {
-    const int i = e % rows, l = e / rows;
-    if (!upper || i <= l) own += ballast::cuda::value_hash(X[i + l * ld], static_cast<std::uint64_t>(i + l * rows));
+  const row_part here;
+  for (int i = here.row; i < rows; i += k_block_rows) {
+    each_column<S>(
+        here.part, upper ? i : 0, columns, [&](int l) { return X[i + l * ld]; },
+        [&](int l, S x) { own += ballast::cuda::value_hash(x, static_cast<std::uint64_t>(i + l * rows)); });
   }
-  if (own != 0) atomicAdd(&sum, own);
-  __syncthreads();  // all have added
-  return sum;
+  return hash_over_block(own);
 }
 
 // z = T x, or Tᵀ x, by one block.
@@ -124,8 +187,28 @@ __global__ void __launch_bounds__(k_threads) small_kernel(const __grid_constant_
 // Three blocks, one for each result.
 template <class S>
 __global__ void __launch_bounds__(k_threads) open_kernel(const __grid_constant__ open_arguments<S> a) {
-  if (blockIdx.x == 0) return times_t(a.h, false, a.x, a.tx);
   const int w = a.h.width;
+  if (blockIdx.x == 0) {
+    auto& several = arch::shared_object<double[k_row_parts - 1][2][k_block_rows], struct opened_parts>();
+    const row_part own;
+    for (int first = 0; first < w; first += k_block_rows) {
+      const int i = first + own.row;
+      double sum[2] = {};  // T x, |T| |x|
+      each_column<S>(
+          own.part, i, w, [&](int l) { return a.h.T[i + l * a.h.ldt]; },
+          [&](int l, S t) {
+            sum[0] += static_cast<double>(t) * a.x[l];
+            sum[1] += fabs(static_cast<double>(t) * a.x[l]);
+          });
+      add_parts(own, sum, several);
+      if (own.part == 0 && i < w) {
+        a.tx[i] = sum[0];
+        a.tx[w + i] = sum[1];
+      }
+      __syncthreads();  // the parts have been read
+    }
+    return;
+  }
   const unsigned long long hash = blockIdx.x == 1 ? hash_of(a.h.T, a.h.ldt, w, w, false) : hash_of(a.h.V, a.h.ldv, w, w, true);
   if (threadIdx.x == 0) *(blockIdx.x == 1 ? a.seal_t : a.seal_r) = hash;
 }
@@ -144,7 +227,8 @@ __device__ __forceinline__ double largest_norm(const double* squares, std::int64
 }
 
 // The sums over the rows of V are added up as by fold_kernel; the last block judges. Orthogonality: Tᵀ Vᵀ V T x against (T + Tᵀ) x, element
-// i by thread i; each reflector's τ‖v‖² − 2; what the second pass over V takes; the checkpoint.
+// i by a warp, which has column i of T; each reflector's τ‖v‖² − 2; what the second pass over V takes; the checkpoint. T x is the one that
+// made p: if it is wrong by e, the two sides differ by TᵀT⁻¹e.
 template <class S>
 __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant__ judge_arguments<S> a) {
   auto& off = arch::shared_object<double[k_most_wide], struct judged_off>();
@@ -155,25 +239,44 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
   const int w = a.h.width;
   const double* const sums = a.fold.to;
   const double p_norm = sqrt(sums[8 * w]);
+  constexpr int most = k_most_wide / 32, together = 2;  // elements of a lane; columns whose loads wait for memory at the same time
+  double g[most], x[most], other[3][most];
+  ballast::cuda::unrolled<most>([&](auto e) {
+    constexpr int q = decltype(e)::value;
+    const int j = 32 * q + arch::lane();
+    g[q] = j < w ? sums[w + j] : 0;
+    x[q] = j < w ? a.x[j] : 0;
+    for (int v = 0; v < 3; ++v) other[v][q] = j < w ? sums[(v == 0 ? 0 : v + 1) * w + j] : 0;
+  });
+  for (int first = arch::warp(); first < w; first += together * (k_threads / 32)) {
+    S t[together][most];
+    ballast::cuda::unrolled<together>([&](auto c) {
+      const int i = first + decltype(c)::value * (k_threads / 32);
+      ballast::cuda::unrolled<most>([&](auto e) {
+        const int j = 32 * decltype(e)::value + arch::lane();
+        t[decltype(c)::value][decltype(e)::value] = i < w && j <= i ? a.h.T[j + i * a.h.ldt] : S(0);
+      });
+    });
+    ballast::cuda::unrolled<together>([&](auto c) {
+      const int i = first + decltype(c)::value * (k_threads / 32);
+      double sum[5] = {};  // T's column i times g − x, its size, times the sums of y, c1 and c2
+      ballast::cuda::unrolled<most>([&](auto e) {
+        constexpr int q = decltype(e)::value;
+        if (32 * q + arch::lane() > i) return;
+        const double each = static_cast<double>(t[decltype(c)::value][q]);
+        sum[0] += each * (g[q] - x[q]);
+        sum[1] += fabs(each) * (fabs(g[q]) + p_norm + fabs(x[q]));
+        for (int v = 0; v < 3; ++v) sum[2 + v] += each * other[v][q];
+      });
+      ballast::cuda::add_lanes<k_threads, 32, 1>(sum);
+      if (arch::lane() != 0 || i >= w) return;
+      off[i] = fabs(sum[0] - a.tx[i]);
+      limit[i] = abft::qr_orthogonality_threshold<S>(sum[1] + a.tx[w + i], a.m);
+      for (int v = 0; v < 3; ++v) a.tz[v * w + i] = sum[2 + v];
+    });
+  }
   const int i = static_cast<int>(threadIdx.x);
   if (i < w) {
-    const auto t = [&](int row, int column) { return static_cast<double>(a.h.T[row + column * a.h.ldt]); };
-    double residual = 0, scale = 0, tz[3] = {};
-    for (int j = 0; j <= i; ++j) {
-      const double each = t(j, i), g = sums[w + j], x = a.x[j];
-      residual += each * (g - x);
-      scale += fabs(each) * (fabs(g) + p_norm + fabs(x));
-      tz[0] += each * sums[j];
-      tz[1] += each * sums[2 * w + j];
-      tz[2] += each * sums[3 * w + j];
-    }
-    for (int j = i; j < w; ++j) {
-      residual -= t(i, j) * a.x[j];
-      scale += fabs(t(i, j)) * fabs(a.x[j]);
-    }
-    off[i] = fabs(residual);
-    limit[i] = abft::qr_orthogonality_threshold<S>(scale, a.m);
-    for (int q = 0; q < 3; ++q) a.tz[q * w + i] = tz[q];
     for (int q = 0; q < 4 && a.checkpoint != nullptr; ++q) a.checkpoint[q * w + i] = sums[(4 + q) * w + i];
     // A tau of 0 belongs to v = e₁. tau must be T's diagonal to the bit.
     const double tau = static_cast<double>(a.tau[i]), square = sums[7 * w + i];
@@ -181,60 +284,71 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
     tail[i] = !same ? std::numeric_limits<double>::quiet_NaN() : fabs(tau == 0 ? square - 1 : tau * square - 2);
   }
   __syncthreads();  // all are there
-  if (threadIdx.x != 0) return;
+  if (arch::warp() != 0) return;
+  // The largest; among residuals, in units of its threshold. NaN stays.
   panel_result made{0, 1, 0, 0};
-  for (int j = 0; j < w; ++j) {
-    if (made.reflectors == made.reflectors && !(tail[j] <= made.reflectors)) made.reflectors = tail[j];
-  }
-  for (int j = 0; j < w; ++j) {
-    if (!(off[j] <= std::numeric_limits<double>::max()) || !(limit[j] <= std::numeric_limits<double>::max())) {
-      made.orthogonality = std::numeric_limits<double>::quiet_NaN();  // no later row may take its place
-      break;
+  const auto join = [&made](double residual, double threshold, double reflectors) {
+    if (made.reflectors == made.reflectors && !(reflectors <= made.reflectors)) made.reflectors = reflectors;
+    if (made.orthogonality != made.orthogonality) return;
+    if (!(residual <= std::numeric_limits<double>::max()) || !(threshold <= std::numeric_limits<double>::max())) {
+      made.orthogonality = std::numeric_limits<double>::quiet_NaN();
+    } else if (residual * made.orthogonality_threshold > made.orthogonality * threshold) {
+      made.orthogonality = residual;
+      made.orthogonality_threshold = threshold;
     }
-    if (off[j] * made.orthogonality_threshold > made.orthogonality * limit[j]) {
-      made.orthogonality = off[j];
-      made.orthogonality_threshold = limit[j];
-    }
-    if (made.orthogonality > made.orthogonality_threshold) break;
+  };
+  for (int j = arch::lane(); j < w; j += 32) join(off[j], limit[j], tail[j]);
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const auto from = [&](double mine) { return __shfl_xor_sync(0xffffffffu, mine, distance); };
+    const double residual = from(made.orthogonality), threshold = from(made.orthogonality_threshold), reflectors = from(made.reflectors);
+    join(residual, threshold, reflectors);
   }
+  if (arch::lane() != 0) return;
   a.to->orthogonality = made.orthogonality;
   a.to->orthogonality_threshold = made.orthogonality_threshold;
   a.to->reflectors = made.reflectors;
   a.to->data = 0;
 }
 
-// A row a thread.
+// A block has k_block_rows rows.
 template <class S>
 __global__ void __launch_bounds__(k_threads) transformed_kernel(const __grid_constant__ transformed_arguments<S> a) {
-  auto& several = arch::shared_object<double[k_threads / 32], struct transformed_sums>();
-  const std::int64_t i = std::int64_t{blockIdx.x} * k_threads + threadIdx.x;
+  auto& squares = arch::shared_object<double[k_threads / 32], struct transformed_sums>();
+  auto& several = arch::shared_object<double[k_row_parts - 1][5][k_block_rows], struct transformed_parts>();
+  const row_part own;
+  const std::int64_t i = std::int64_t{blockIdx.x} * k_block_rows + own.row;
   const int w = a.h.width;
-  double r[2] = {};
-  if (i < a.h.rows) {
-    double y = a.y[i];
-    if (a.c == nullptr) {
-      for (int j = 0; j < w; ++j) y -= element(a.h, i, j) * a.tz[j];
-    } else {
-      for (int q = 0; q < 2; ++q) r[q] = static_cast<double>(a.c[i + q * a.ldc]);
-      for (int j = 0; j < w; ++j) {
-        const double v = element(a.h, i, j);
-        y -= v * a.tz[j];
-        r[0] -= v * a.tz[w + j];
-        r[1] -= v * a.tz[2 * w + j];
-      }
-      if (i < w) {
-        for (int q = 0; q < 2; ++q) a.head[i + q * w] = r[q];
-        for (int j = static_cast<int>(i); j < w; ++j) {
-          const double x = static_cast<double>(a.h.V[i + j * a.h.ldv]);
-          for (int q = 0; q < 2; ++q) r[q] -= x * a.d[j + q * a.ldd];
-        }
-      }
+  const bool there = i < a.h.rows;
+  double sum[5] = {};  // what y, c1 and c2 lose by V; what c1 and c2 lose by R
+  if (there) {
+    each_column<double>(
+        own.part, 0, w, [&](int l) { return element(a.h, i, l); },
+        [&](int l, double v) {
+          sum[0] += v * a.tz[l];
+          for (int q = 0; q < 2 && a.c != nullptr; ++q) sum[1 + q] += v * a.tz[(1 + q) * w + l];
+        });
+    if (a.c != nullptr && i < w) {
+      each_column<S>(
+          own.part, static_cast<int>(i), w, [&](int l) { return a.h.V[i + l * a.h.ldv]; },
+          [&](int l, S x) {
+            for (int q = 0; q < 2; ++q) sum[3 + q] += static_cast<double>(x) * a.d[l + q * a.ldd];
+          });
     }
-    a.next[i] = y;
+  }
+  add_parts(own, sum, several);
+  double r[2] = {};
+  if (there && own.part == 0) {
+    a.next[i] = a.y[i] - sum[0];
+    for (int q = 0; q < 2 && a.c != nullptr; ++q) {
+      r[q] = static_cast<double>(a.c[i + q * a.ldc]) - sum[1 + q];
+      if (i >= w) continue;
+      a.head[i + q * w] = r[q];
+      r[q] -= sum[3 + q];
+    }
   }
   if (a.c == nullptr) return;
   for (int q = 0; q < 2; ++q) {
-    const double square = over_block<false>(r[q] * r[q], several);
+    const double square = over_block<false>(r[q] * r[q], squares);
     if (threadIdx.x == 0) a.squares[2 * std::int64_t{blockIdx.x} + q] = square;
   }
   if (!is_last_block(a.arrived)) return;
@@ -256,59 +370,59 @@ __device__ __forceinline__ column_range range_of(const block_list& all, std::int
   return {first, static_cast<int>(left < all.width ? left : all.width), panel};
 }
 
-// Blocks of threads first over rows, then over blocks of columns. A row a thread.
+// Blocks of threads first over rows, k_block_rows each, then over blocks of columns.
 template <class S>
 __global__ void __launch_bounds__(k_threads) weigh_kernel(const __grid_constant__ weigh_arguments<S> a) {
-  auto& several = arch::shared_object<double[k_threads / 32], struct weighed_sums>();
-  const std::int64_t slabs = (a.rows + k_threads - 1) / k_threads;
+  auto& squares = arch::shared_object<double[k_threads / 32], struct weighed_sums>();
+  auto& several = arch::shared_object<double[k_row_parts - 1][2][k_block_rows], struct weighed_parts>();
+  const std::int64_t slabs = row_blocks(a.rows);
   const std::int64_t chunk = blockIdx.x / slabs, b = a.first_block + chunk;
   const column_range here = range_of(a.blocks, b);
-  const std::int64_t i = blockIdx.x % slabs * k_threads + threadIdx.x;
-  const bool there = i < a.rows && !(a.r && here.panel && i >= here.first + here.width);
-  const int begin = a.r && here.panel && i > here.first ? static_cast<int>(i - here.first) : 0;
+  const row_part own;
+  const std::int64_t i = blockIdx.x % slabs * k_block_rows + own.row;
+  const int begin = a.r && here.panel && i > here.first ? static_cast<int>(i - here.first < here.width ? i - here.first : here.width) : 0;
   double sum[2] = {};
   unsigned long long hash = 0;
-  if (there) {
-    for (int l = begin; l < here.width; ++l) {
-      const std::int64_t j = here.first + l;
-      const S read = a.X[i * a.row_stride + j * a.column_stride];
-      // Sealed by the reading that is verified: nothing lies between the two.
-      if (a.seal != nullptr && i < here.first) hash += ballast::cuda::value_hash(read, static_cast<std::uint64_t>(i + l * here.first));
-      double x = static_cast<double>(read);
-      if (a.shifts != nullptr && a.shifts[j] != 0) {
-        // Rounded as the data are: below the normal numbers that loses digits.
-        x = static_cast<double>(std::ldexp(read, a.shifts[j]));
-      }
-      for (int q = 0; q < 2; ++q) sum[q] += q < a.count ? x * a.z[j + q * a.ldz] : 0;
-    }
+  if (i < a.rows) {
+    each_column<S>(
+        own.part, begin, here.width, [&](int l) { return a.X[i * a.row_stride + (here.first + l) * a.column_stride]; },
+        [&](int l, S read) {
+          const std::int64_t j = here.first + l;
+          // Sealed by the reading that is verified: nothing lies between the two.
+          if (a.seal != nullptr && i < here.first) hash += ballast::cuda::value_hash(read, static_cast<std::uint64_t>(i + l * here.first));
+          double x = static_cast<double>(read);
+          if (a.shifts != nullptr && a.shifts[j] != 0) {
+            // Rounded as the data are: below the normal numbers that loses digits.
+            x = static_cast<double>(std::ldexp(read, a.shifts[j]));
+          }
+          for (int q = 0; q < 2; ++q) sum[q] += q < a.count ? x * a.z[j + q * a.ldz] : 0;
+        });
   }
+  add_parts(own, sum, several);
+  const bool there = i < a.rows && own.part == 0;
   for (int q = 0; q < 2; ++q) {
     if (q == a.count) break;
     if (a.init != nullptr && there) sum[q] = static_cast<double>(a.init[i + q * a.ldi + 2 * chunk * a.ldi]) - sum[q];
     if (a.from != nullptr && there) sum[q] = a.from[i + q * a.ldi] - sum[q];
-    if (a.to_column != nullptr && i < a.rows) a.to_column[i + q * a.ldi + 2 * chunk * a.ldi] = static_cast<S>(sum[q]);
-    if (a.to != nullptr && i < a.rows) a.to[i + q * a.ldi + a.count * chunk * a.ldi] = sum[q];
+    if (a.to_column != nullptr && there) a.to_column[i + q * a.ldi + 2 * chunk * a.ldi] = static_cast<S>(sum[q]);
+    if (a.to != nullptr && there) a.to[i + q * a.ldi + a.count * chunk * a.ldi] = sum[q];
     if (a.squares == nullptr) continue;
-    const double square = over_block<false>(sum[q] * sum[q], several);
+    const double square = over_block<false>(own.part == 0 ? sum[q] * sum[q] : 0, squares);
     if (threadIdx.x == 0) a.squares[a.count * std::int64_t{blockIdx.x} + q] = square;
   }
   if (a.norm == nullptr) return;
   if (a.seal != nullptr) {
-    auto& all = arch::shared_object<unsigned long long, struct weighed_hash>();
-    if (threadIdx.x == 0) all = 0;
-    __syncthreads();  // it is set
-    if (hash != 0) atomicAdd(&all, hash);
-    __syncthreads();  // all have added
-    if (threadIdx.x == 0) a.hashes[blockIdx.x] = all;
+    hash = hash_over_block(hash);
+    if (threadIdx.x == 0) a.hashes[blockIdx.x] = hash;
   }
   if (!is_last_block(a.arrived)) return;
   const double norm = largest_norm(a.squares, gridDim.x, a.count);
-  if (threadIdx.x != 0) return;
-  *a.norm = norm;
+  if (threadIdx.x == 0) *a.norm = norm;
   if (a.seal == nullptr) return;
   hash = 0;
-  for (std::int64_t s = 0; s < gridDim.x; ++s) hash += a.hashes[s];
-  *a.seal = hash;
+  for (std::int64_t s = threadIdx.x; s < gridDim.x; s += k_threads) hash += a.hashes[s];
+  hash = hash_over_block(hash);
+  if (threadIdx.x == 0) *a.seal = hash;
 }
 
 // A row a thread.
@@ -335,17 +449,13 @@ __global__ void __launch_bounds__(Threads) norm_kernel(const __grid_constant__ n
 // A block for each column.
 template <class S>
 __global__ void __launch_bounds__(k_threads) hash_kernel(const __grid_constant__ hash_arguments<S> a) {
-  auto& sum = arch::shared_object<unsigned long long, struct hashed_sum>();
-  if (threadIdx.x == 0) sum = 0;
-  __syncthreads();  // it is set
   const std::int64_t l = blockIdx.x;
   const std::int64_t rows = a.upper && l + 1 < a.rows ? l + 1 : a.rows;
   unsigned long long own = 0;
   for (std::int64_t i = threadIdx.x; i < rows; i += k_threads)
     own += ballast::cuda::value_hash(a.X[i + l * a.ld], static_cast<std::uint64_t>(i + l * a.rows));
-  if (own != 0) atomicAdd(&sum, own);
-  __syncthreads();  // all have added
-  if (threadIdx.x == 0) atomicAdd(a.to, sum);
+  own = hash_over_block(own);
+  if (threadIdx.x == 0) atomicAdd(a.to, own);
 }
 
 // A block for each panel: the largest difference; the same bits give 0.

@@ -77,7 +77,7 @@ void device_factorizer<S>::keep_source() {
 // The way back must not lose what scaling rounds (subnormal remainders), so the unscaled input is kept.
 template <class S>
 void device_factorizer<S>::scale(const int* shifts) {
-  on_.join();
+  on_.join(on_.beside());
   keep_source();
   shifts_ = on_.upload(shifts, shape_.n);
   copy_columns(source_, 0, shape_.n, A_, lda_, true);
@@ -93,14 +93,14 @@ void device_factorizer<S>::unscale() {
 
 template <class S>
 void device_factorizer<S>::restart() {
-  on_.join();
+  on_.join(on_.beside());
   copy_columns(source_, 0, shape_.n, A_, lda_, false);
   shifts_ = {};
 }
 
 template <class S>
 void device_factorizer<S>::give_back() {
-  on_.join();
+  on_.join(on_.beside());
   copy_columns(source_, 0, shape_.n, A_, lda_, false);
   if (tau_copy_.data() != nullptr) on_.copy(tau_, tau_copy_.data(), tau_copy_.bytes());
 }
@@ -138,7 +138,7 @@ void device_factorizer<S>::encode(const double* weights, bool keep, double* squa
     for (index q = 0; q < 2; ++q) weigh_matrix(from, scaled_by, false, q, y + q * m);
     on_.launch(work::accept, slabs(m), accept_arguments<S>{y, m, static_cast<S*>(C_.data()), m, nullptr, nullptr, m});
   } else {
-    on_.launch(work::weigh, slabs(m) * groups,
+    on_.launch(work::weigh, row_blocks(m) * groups,
                weigh_arguments<S>{.X = from.data,
                                   .row_stride = from.row_stride,
                                   .column_stride = from.column_stride,
@@ -177,7 +177,7 @@ template <class S>
 void device_factorizer<S>::weigh_matrix(const matrix_view<const S>& X, const int* shifts, bool r, index weight, double* to) {
   const index m = shape_.m, count = shape_.count();
   double* const parts = numbers(parts_, core::checked_product(m, count));
-  on_.launch(work::weigh, slabs(m) * count,
+  on_.launch(work::weigh, row_blocks(m) * count,
              weigh_arguments<S>{.X = X.data,
                                 .row_stride = X.row_stride,
                                 .column_stride = X.column_stride,
@@ -200,7 +200,7 @@ void device_factorizer<S>::reload(index b) {
   const layout::block& here = shape_[b];
   copy_columns(source_, here.first, here.width, A_ + here.first * lda_, lda_, true);
   if (shape_.single_group) return;
-  on_.launch(work::weigh, slabs(shape_.m),
+  on_.launch(work::weigh, row_blocks(shape_.m),
              weigh_arguments<S>{.X = source_.data,
                                 .row_stride = source_.row_stride,
                                 .column_stride = source_.column_stride,
@@ -384,10 +384,10 @@ void device_factorizer<S>::update(index k, index b) {
 template <class S>
 void device_factorizer<S>::advance(index k, index first, core::function_ref<void()> ahead) {
   const index count = shape_.count();
-  on_.join();  // block k + 1 has had its other updates
+  on_.join(on_.beside());  // block k + 1 has had its other updates
   form_v(k, static_cast<S*>(V_[k % 2].data()), on_.main());
   formed_ = k;
-  on_.fork();
+  on_.fork(on_.beside());
   const S* const V = static_cast<const S*>(V_[k % 2].data());
   S* const W = static_cast<S*>(W_[1].data());
   const index row = shape_[k].first;
@@ -404,7 +404,7 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
 
 template <class S>
 void device_factorizer<S>::end_pass() {
-  on_.join();
+  on_.join(on_.beside());
   const index m = shape_.m, n = shape_.n;
   for (index j = 0; j < n && on_.armed(site::qr_r); ++j) on_.strike(site::qr_r, {j, n, 0, 1}, A_ + j * lda_, std::min(j + 1, m));
   for (index j = 0; j < std::min(m - 1, n) && on_.armed(site::qr_reflector); ++j)

@@ -178,7 +178,7 @@ void hybrid_factorizer<S>::scale(const int* shifts) {
   finish_copy();
   if (this->source_.data == nullptr) {
     // At once: what is worked on from here on is not the input.
-    this->on_.join();
+    this->on_.join(this->on_.beside());
     at_least(this->on_.device(), host_->source, core::checked_product(this->shape_.m, this->shape_.n) * static_cast<index>(sizeof(S)));
     copy_source(this->on_.main(), 0, this->shape_.n);
     this->source_ = column_major<const S>(static_cast<const S*>(host_->source.data()), this->shape_.m, this->shape_.n);

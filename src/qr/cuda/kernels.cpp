@@ -88,7 +88,6 @@ template int widest_panel<double>(const ballast::cuda::capabilities&);
 namespace {
 
 constexpr std::int64_t tall_pass_bytes(int width) { return 8 * (packed(0, width) + std::int64_t{width} * k_tall_stride); }
-constexpr std::int64_t square_bytes(int width) { return std::int64_t{8} * width * (width + 4); }
 
 }  // namespace
 
@@ -114,6 +113,7 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
     made.stack = 16;
   }
   if (of_one_block) made.shared = square_bytes(widest_tall_panel(on));
+  if (what == work::products) made.shared = std::int64_t{8} * widest_panel<S>(on) * (k_block_rows + 1);
   if (what == work::copy) made.shared = 32 * 33 * static_cast<std::int64_t>(sizeof(S));
   if (what == work::weigh) made.spills = made.stack = 16;  // the call of ldexp
   const std::int64_t widest = widest_panel<S>(on);

@@ -90,7 +90,7 @@ struct device_factorizer<S>::turned {
 
 template <class S>
 void device_factorizer<S>::recover_column(index j) {
-  on_.join();
+  on_.join(on_.beside());
   turned work = split_column(j);
   rotate_back(j, work);
   reflectors_of(work);

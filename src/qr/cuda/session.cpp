@@ -20,14 +20,17 @@ struct lane {
   explicit lane(const std::shared_ptr<ballast::cuda::device>& on)
       : main(on, true),
         beside(on, false),
+        aside(on, false),
         main_blas(on->make_blas(ballast::cuda::blas_math::full, main.get())),
         beside_blas(on->make_blas(ballast::cuda::blas_math::full, beside.get())),
         forked(on->make_event(false)),
         joined(on->make_event(false)),
+        aside_forked(on->make_event(false)),
+        aside_joined(on->make_event(false)),
         pinned(on, k_pinned) {}
-  ballast::cuda::device_stream main, beside;
+  ballast::cuda::device_stream main, beside, aside;
   std::unique_ptr<ballast::cuda::blas> main_blas, beside_blas;
-  std::unique_ptr<ballast::cuda::stream_event> forked, joined;
+  std::unique_ptr<ballast::cuda::stream_event> forked, joined, aside_forked, aside_joined;
   ballast::cuda::pinned_buffer pinned;
 };
 
@@ -106,7 +109,8 @@ session<S>::~session() {
 template <class S>
 void session<S>::settle() noexcept {
   try {
-    join();
+    join(beside());
+    join(aside());
   } catch (const std::exception&) {
     return;  // the device is lost, and with it what was to be waited for
   }
@@ -123,20 +127,27 @@ ballast::cuda::stream session<S>::beside() const {
 }
 
 template <class S>
+ballast::cuda::stream session<S>::aside() const {
+  return lane_->aside.get();
+}
+
+template <class S>
 ballast::cuda::blas& session<S>::blas(stream on) const {
   return on == main() ? *lane_->main_blas : *lane_->beside_blas;
 }
 
 template <class S>
-void session<S>::fork() {
-  device_->record(*lane_->forked, main());
-  device_->wait(*lane_->forked, beside());
+void session<S>::fork(stream to) {
+  ballast::cuda::stream_event& reached = to == beside() ? *lane_->forked : *lane_->aside_forked;
+  device_->record(reached, main());
+  device_->wait(reached, to);
 }
 
 template <class S>
-void session<S>::join() {
-  device_->record(*lane_->joined, beside());
-  device_->wait(*lane_->joined, main());
+void session<S>::join(stream from) {
+  ballast::cuda::stream_event& reached = from == beside() ? *lane_->joined : *lane_->aside_joined;
+  device_->record(reached, from);
+  device_->wait(reached, main());
 }
 
 template <class S>

@@ -46,12 +46,13 @@ class session {
   const context& run() const { return run_; }
   const std::shared_ptr<ballast::cuda::device>& device() const { return device_; }
   stream main() const;
-  stream beside() const;
+  stream beside() const;  // for long work
+  stream aside() const;   // for what must not wait behind that
   ballast::cuda::blas& blas(stream on) const;
 
-  // What is enqueued on `beside` from now on waits for what `main` has now; and the other way round.
-  void fork();
-  void join();
+  // What is enqueued on that stream from now on waits for what `main` has now; and the other way round.
+  void fork(stream to);
+  void join(stream from);
   // Before memory is given back, which is ordered on `main`: what an exception may have left beside it ends first.
   void settle() noexcept;
 

@@ -201,12 +201,29 @@ __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, c
 }
 
 // By the block of threads: X ← X R⁻¹ for X and R upper triangular, a row by itself. r(j, l), j < l: R's elements; reciprocal(j) of its
-// diagonal. Elements of X below its diagonal are 0.
+// diagonal. Elements of X below its diagonal are 0. Rows of R come to shared memory behind X, those of the next strip on their way while
+// this one is at work.
 template <class R, class Reciprocal>
 __device__ __forceinline__ void substitute(const square& X, R r, Reciprocal reciprocal) {
+  constexpr int each = k_strip * k_most_wide / k_square_threads;
   const int thread = static_cast<int>(threadIdx.x);
+  double* const rows = X.data + X.width * (X.width + 4);
+  double ahead[each];
+  const auto fetch = [&](int first) {
+    unrolled<each>([&](auto q) {
+      const int e = thread + decltype(q)::value * k_square_threads, j = first + e % k_strip, l = e / k_strip;
+      ahead[decltype(q)::value] = j < l && l < X.width ? r(j, l) : 0;
+    });
+  };
+  const auto row = [&](int j, int l) -> double& { return rows[j + l * k_square_rows_stride]; };
+  fetch(0);
   for (int first = 0; first < X.width; first += k_strip) {
-    __syncthreads();  // the strip has lost what those in front of it take
+    __syncthreads();  // the strip has lost what those in front of it take; the rows of the last one have been read
+    unrolled<each>([&](auto q) {
+      const int e = thread + decltype(q)::value * k_square_threads;
+      if (e / k_strip < X.width) row(e % k_strip, e / k_strip) = ahead[decltype(q)::value];
+    });
+    __syncthreads();  // the rows are there
     const int behind = first + k_strip;
     if (thread < behind) {
       double y[k_strip];
@@ -214,59 +231,64 @@ __device__ __forceinline__ void substitute(const square& X, R r, Reciprocal reci
       unrolled<k_strip>([&](auto step) {
         constexpr int j = decltype(step)::value;
         y[j] *= reciprocal(first + j);
-        unrolled<k_strip, j + 1>([&](auto e) { y[decltype(e)::value] -= y[j] * r(first + j, first + decltype(e)::value); });
+        unrolled<k_strip, j + 1>([&](auto e) { y[decltype(e)::value] -= y[j] * row(j, first + decltype(e)::value); });
       });
       unrolled<k_strip>([&](auto e) { X(thread, first + decltype(e)::value) = y[decltype(e)::value]; });
     }
+    if (behind < X.width) fetch(behind);
     __syncthreads();  // the strip is final
     const int down = behind / 8, count = down * ((X.width - behind) / 8);
     for (int e = arch::warp(); e < count; e += k_square_threads / 32)
       subtract_product(
-          X, e % down * 8, behind + e / down * 8, first, behind, [&](int i, int k) { return X(i, k); }, r);
+          X, e % down * 8, behind + e / down * 8, first, behind, [&](int i, int k) { return X(i, k); },
+          [&](int k, int l) { return row(k - first, l); });
   }
   __syncthreads();  // X is there
 }
 
 // G = D RᵀR D by Cholesky, D the roots of G's diagonal, so that the scales of the columns do not count; and the product of all R so far. If
 // a pivot is lost in rounding, the diagonal is shifted: then Q = X R⁻¹ is not orthonormal yet, but far better conditioned than X. ‖G − I‖
-// says how far the X whose Gram matrix this is was from orthonormal columns: measured, not estimated. U of G = L U is R with its rows
-// times the roots of the pivots.
+// says how far the X whose Gram matrix this is was from orthonormal columns: measured, not estimated. Where its square is rounding, R is
+// I + (G − I)'s upper triangle with half its diagonal. U of G = L U is R with its rows times the roots of the pivots.
 template <int Threads>
 __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_constant__ square_factor_arguments a) {
   static_assert(Threads == k_square_threads);
   auto& scale = arch::shared_object<double[k_most_wide], struct square_scales>();
   auto& reciprocal = arch::shared_object<double[k_most_wide], struct square_reciprocals>();
   auto& several = arch::shared_object<double[Threads / 32], struct square_deviations>();
+  auto& deviation_squared = arch::shared_object<double, struct square_deviation>();
   if (!a.first && a.state->stage == k_tall_failed) return;
   const int w = a.width, thread = static_cast<int>(threadIdx.x);
   const square X = square_of(w);
+  const auto upper = [&](int i, int l) { return i <= l ? a.G[packed(i, l)] : 0; };
   int failed = 0;
   if (thread < w) {
     const double norm_squared = a.G[packed(thread, thread)];
     // Squares that say what they are.
     failed = norm_squared >= 0x1p-900 && norm_squared <= 0x1p900 ? 0 : 1;
     scale[thread] = sqrt(norm_squared);
-    reciprocal[thread] = 1 / scale[thread];
   }
+  double off[1] = {};
+  each_element(w, upper, [&](int i, int l, double x) {
+    if (i > l) return;
+    const double each = i == l ? x - 1 : x;
+    off[0] += (i == l ? 1 : 2) * each * each;
+    X(i, l) = i == l ? (1 + x) / 2 : x;
+  });
+  const double square = ballast::cuda::add_block<Threads>(off, several);
+  if (thread == 0) deviation_squared = square;
   if (__syncthreads_or(failed) != 0) {
     if (thread == 0) a.state->stage = k_tall_failed;
     return;
   }
+  const bool near = !a.first && deviation_squared <= a.near * a.near;
+  bool good = near;
   const double lost = w * 0x1p-50;  // pivots as small as that are rounding
-  double off[1] = {};
-  bool good = false;
   for (int attempt = 0; attempt < 2 && !good; ++attempt) {
-    if (attempt > 0) {
-      if (thread < w) reciprocal[thread] = 1 / scale[thread];
-      __syncthreads();  // those of the scales are there again
-    }
-    const auto upper = [&](int i, int l) { return i <= l ? a.G[packed(i, l)] : 0; };
+    if (thread < w) reciprocal[thread] = 1 / scale[thread];
+    __syncthreads();  // they are there, in an attempt behind the first instead of the pivots'
     each_element(w, upper, [&](int i, int l, double x) {
-      if (i > l) return;
-      const double scaled = i == l ? 1 + attempt * 16 * lost : x * reciprocal[i] * reciprocal[l];
-      X(i, l) = X(l, i) = scaled;
-      const double each = i == l ? x - 1 : x;
-      if (attempt == 0) off[0] += (i == l ? 1 : 2) * each * each;
+      if (i <= l) X(i, l) = X(l, i) = i == l ? 1 + attempt * 16 * lost : x * reciprocal[i] * reciprocal[l];
     });
     X.pad(w);
     good = eliminate(X, reciprocal, plain_pivots{lost});
@@ -275,15 +297,17 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
     if (thread == 0) a.state->stage = k_tall_failed;
     return;
   }
-  const double deviation_squared = ballast::cuda::add_block<Threads>(off, several);  // and a barrier: the pivots are read from here on
   // R's row i is U's over the root of its pivot; column l gets its scale back.
-  if (thread < w) reciprocal[thread] = sqrt(reciprocal[thread]);
+  if (!near) {
+    __syncthreads();  // the pivots have been read
+    if (thread < w) reciprocal[thread] = sqrt(reciprocal[thread]);
+  }
   __syncthreads();  // the roots are there
   constexpr int parts = Threads / k_most_wide;
   const int i = thread % k_most_wide;
   for (int l = thread / k_most_wide; l < w; l += parts) {
     if (i > l) continue;
-    const double r = X(i, l) * reciprocal[i] * scale[l];
+    const double r = near ? X(i, l) : X(i, l) * reciprocal[i] * scale[l];
     X(i, l) = r;
     a.R[packed(i, l)] = r;
     if (a.first) a.all[packed(i, l)] = r;

@@ -27,7 +27,11 @@ tall_memory memory_of(void* data, int width) {
   return {static_cast<tall_state*>(data), first, first + size, first + 2 * size, first + 3 * size, {first + 4 * size, first + 5 * size}};
 }
 
-index blocks_of(index rows) { return std::min((rows + k_tall_rows - 1) / k_tall_rows, k_tall_blocks); }
+// ‖QᵀQ − I‖ whose square is an eighth of a unit roundoff.
+template <class S>
+constexpr double k_near = sizeof(S) == 4 ? 0x1p-14 : 0x1p-28;
+
+index blocks_of(index rows) { return std::min((rows + k_tall_rows - 1) / k_tall_rows, k_pass_blocks); }
 
 }  // namespace
 
@@ -68,7 +72,7 @@ void device_factorizer<S>::factor_gram(index k, int pass) {
   on_.launch(work::fold, (size + 31) / 32, fold);
   strike(pass == 0 ? 1 : 3, here.G);
   on_.launch(work::square_factor, 1,
-             square_factor_arguments{here.G, w, pass == 0, here.R, here.all[(pass + 1) % 2], here.all[pass % 2], here.state});
+             square_factor_arguments{here.G, w, pass == 0, k_near<S>, here.R, here.all[(pass + 1) % 2], here.all[pass % 2], here.state});
   strike(pass == 0 ? 2 : 4, here.R);
 }
 
@@ -105,7 +109,10 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
                                             .lda = lda_,
                                             .tau = tau_ + b.first,
                                             .state = here.state});
-  on_.launch(work::square_t, 1, square_t_arguments<S>{w, here.R, here.product, here.lower, T(k), here.state});
+  // T and the rest of V are made side by side.
+  on_.fork(on_.aside());
+  on_.launch(work::square_t, 1, square_t_arguments<S>{w, here.R, here.product, here.lower, T(k), here.state}, on_.aside());
+  if (on_.armed(site::qr_panel)) on_.join(on_.aside());  // T has read what is struck now
   for (int j = 0; j < w && on_.armed(site::qr_panel); ++j)
     on_.strike(site::qr_panel, tall_place(b.first + j, 5), here.product + packed(0, j), j + 1);
   on_.launch(work::tall_pass, blocks_of(rows - w),
@@ -118,6 +125,7 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
                                     .needed = k_tall_orthonormal,
                                     .R = here.product,
                                     .state = here.state});
+  on_.join(on_.aside());
 }
 
 // The device decides by what it measures, of Q = A R⁻¹ how far QᵀQ is from I; until then the panel is as it was.
