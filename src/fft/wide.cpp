@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/parallel.hpp"
+
 namespace ballast::fft {
 
 std::vector<std::int64_t> prime_factors(std::int64_t n) {
@@ -107,14 +109,14 @@ std::complex<W> chirp(std::int64_t j, std::int64_t n) {
 }
 
 template <class W>
-std::vector<std::complex<W>> chirp_filter(std::int64_t n, std::int64_t m, bool inverse) {
+std::vector<std::complex<W>> chirp_filter(std::int64_t n, std::int64_t m, bool inverse, int threads) {
   std::vector<std::complex<W>> made(static_cast<std::size_t>(m));
   for (std::int64_t j = 0; j < n; ++j) {
     const auto c = inverse ? chirp<W>(j, n) : std::conj(chirp<W>(j, n));
     made[static_cast<std::size_t>(j)] = c;
     if (j > 0) made[static_cast<std::size_t>(m - j)] = c;
   }
-  return dft(std::move(made));
+  return dft(std::move(made), threads);
 }
 
 namespace {
@@ -155,45 +157,43 @@ void by_definition(const signal<W>& x, const signal<W>& roots, signal<W>& y) {
 }  // namespace
 
 template <class W>
-std::vector<std::complex<W>> dft(std::vector<std::complex<W>> x) {
+std::vector<std::complex<W>> dft(std::vector<std::complex<W>> x, int threads) {
+  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
   const auto n = static_cast<std::int64_t>(x.size());
   const auto factors = prime_factors(n);
   if (factors.size() == 1 && n > k_largest_direct_prime) return bluestein(x);
   signal<W> turned(x.size());
   const circle<W> all(n);
-  std::int64_t s = 1;  // product of the radices done
+  const std::int64_t parts = n < std::int64_t{1} << 15 ? 1 : 64;  // of a stage; what a part computes does not depend on the threads
+  std::int64_t s = 1;                                             // product of the radices done
   for (const std::int64_t p : factors) {
     const std::int64_t left = n / s;
     const std::int64_t m = left / p;
-    if (p == 2) {
-      for (std::int64_t i = 0; i < m; ++i) {
-        const std::complex<W> w = all[i * s];
-        for (std::int64_t q = 0; q < s; ++q) {
-          const auto first = x[static_cast<std::size_t>(q + s * i)], second = x[static_cast<std::size_t>(q + s * (i + m))];
-          turned[static_cast<std::size_t>(q + s * 2 * i)] = first + second;
-          turned[static_cast<std::size_t>(q + s * (2 * i + 1))] = multiply(first - second, w);
+    signal<W> roots;
+    for (std::int64_t j = 0; j < p && p > 2; ++j) roots.push_back(root_of_unity<W>(j, p));
+    core::parallel_for(threads, parts, [&](std::int64_t part, int) {
+      const bool by_rows = m >= parts;
+      const std::int64_t first = by_rows ? m * part / parts : 0, last = by_rows ? m * (part + 1) / parts : m;
+      const std::int64_t begin = by_rows ? 0 : s * part / parts, end = by_rows ? s : s * (part + 1) / parts;
+      signal<W> twiddles(at(p)), column(at(p)), done(at(p));
+      for (std::int64_t i = first; i < last; ++i) {
+        for (std::int64_t k = 0; k < p; ++k) twiddles[at(k)] = all[i * k * s];
+        for (std::int64_t q = begin; q < end; ++q) {
+          if (p == 2) {
+            const auto a = x[at(q + s * i)], b = x[at(q + s * (i + m))];
+            turned[at(q + s * 2 * i)] = a + b;
+            turned[at(q + s * (2 * i + 1))] = multiply(a - b, twiddles[1]);
+            continue;
+          }
+          for (std::int64_t j = 0; j < p; ++j) column[at(j)] = x[at(q + s * (i + m * j))];
+          if (p > k_largest_direct_prime)
+            done = bluestein(column);
+          else
+            by_definition(column, roots, done);
+          for (std::int64_t k = 0; k < p; ++k) turned[at(q + s * (p * i + k))] = multiply(done[at(k)], twiddles[at(k)]);
         }
       }
-      std::swap(x, turned);
-      s *= p;
-      continue;
-    }
-    signal<W> roots(static_cast<std::size_t>(p)), twiddles(static_cast<std::size_t>(p)), column(static_cast<std::size_t>(p)),
-        done(static_cast<std::size_t>(p));
-    for (std::int64_t j = 0; j < p; ++j) roots[static_cast<std::size_t>(j)] = root_of_unity<W>(j, p);
-    for (std::int64_t i = 0; i < m; ++i) {
-      for (std::int64_t k = 0; k < p; ++k) twiddles[static_cast<std::size_t>(k)] = all[i * k * s];
-      for (std::int64_t q = 0; q < s; ++q) {
-        for (std::int64_t j = 0; j < p; ++j) column[static_cast<std::size_t>(j)] = x[static_cast<std::size_t>(q + s * (i + m * j))];
-        if (p > k_largest_direct_prime)
-          done = bluestein(column);
-        else
-          by_definition(column, roots, done);
-        for (std::int64_t k = 0; k < p; ++k)
-          turned[static_cast<std::size_t>(q + s * (p * i + k))] =
-              multiply(done[static_cast<std::size_t>(k)], twiddles[static_cast<std::size_t>(k)]);
-      }
-    }
+    });
     std::swap(x, turned);
     s *= p;
   }
@@ -202,11 +202,11 @@ std::vector<std::complex<W>> dft(std::vector<std::complex<W>> x) {
 
 template std::complex<double> root_of_unity(std::int64_t, std::int64_t);
 template std::complex<long double> root_of_unity(std::int64_t, std::int64_t);
-template std::vector<std::complex<double>> dft(std::vector<std::complex<double>>);
-template std::vector<std::complex<long double>> dft(std::vector<std::complex<long double>>);
+template std::vector<std::complex<double>> dft(std::vector<std::complex<double>>, int);
+template std::vector<std::complex<long double>> dft(std::vector<std::complex<long double>>, int);
 template std::complex<double> chirp(std::int64_t, std::int64_t);
 template std::complex<long double> chirp(std::int64_t, std::int64_t);
-template std::vector<std::complex<double>> chirp_filter(std::int64_t, std::int64_t, bool);
-template std::vector<std::complex<long double>> chirp_filter(std::int64_t, std::int64_t, bool);
+template std::vector<std::complex<double>> chirp_filter(std::int64_t, std::int64_t, bool, int);
+template std::vector<std::complex<long double>> chirp_filter(std::int64_t, std::int64_t, bool, int);
 
 }  // namespace ballast::fft

@@ -37,9 +37,9 @@ constexpr std::complex<W> multiply(const std::complex<W>& x, const std::complex<
   return {x.real() * y.real() - x.imag() * y.imag(), x.real() * y.imag() + x.imag() * y.real()};
 }
 
-// Forward transform.
+// Forward transform. The same bits for any number of threads.
 template <class W>
-std::vector<std::complex<W>> dft(std::vector<std::complex<W>> x);
+std::vector<std::complex<W>> dft(std::vector<std::complex<W>> x, int threads = 1);
 
 // Bluestein's convolution. From jk = (j² + k² − (k − j)²)/2 the transform of n points is y_k = c_k Σ_j (x_j c_j) conj(c_{k−j}) with the
 // chirp c_j = e^{−πi j²/n}: a cyclic convolution of any length m ≥ 2n − 1.
@@ -49,15 +49,15 @@ std::complex<W> chirp(std::int64_t j, std::int64_t n);
 // What the transform of x c is multiplied with: the transform of conj(c) of length m, with c_{−j} = c_j. Not divided by m. `inverse`: for
 // the inverse transform of n points, which has the conjugate chirp.
 template <class W>
-std::vector<std::complex<W>> chirp_filter(std::int64_t n, std::int64_t m, bool inverse = false);
+std::vector<std::complex<W>> chirp_filter(std::int64_t n, std::int64_t m, bool inverse = false, int threads = 1);
 
 extern template std::complex<double> root_of_unity(std::int64_t, std::int64_t);
 extern template std::complex<long double> root_of_unity(std::int64_t, std::int64_t);
-extern template std::vector<std::complex<double>> dft(std::vector<std::complex<double>>);
-extern template std::vector<std::complex<long double>> dft(std::vector<std::complex<long double>>);
+extern template std::vector<std::complex<double>> dft(std::vector<std::complex<double>>, int);
+extern template std::vector<std::complex<long double>> dft(std::vector<std::complex<long double>>, int);
 extern template std::complex<double> chirp(std::int64_t, std::int64_t);
 extern template std::complex<long double> chirp(std::int64_t, std::int64_t);
-extern template std::vector<std::complex<double>> chirp_filter(std::int64_t, std::int64_t, bool);
-extern template std::vector<std::complex<long double>> chirp_filter(std::int64_t, std::int64_t, bool);
+extern template std::vector<std::complex<double>> chirp_filter(std::int64_t, std::int64_t, bool, int);
+extern template std::vector<std::complex<long double>> chirp_filter(std::int64_t, std::int64_t, bool, int);
 
 }  // namespace ballast::fft

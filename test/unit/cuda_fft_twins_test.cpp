@@ -51,13 +51,13 @@ number wrong(const number& right) { return right * (1 + 0.01 * struck); }
 
 #define BALLAST_ROOT "_ZN7ballast3fft13root_of_unityIdEESt7complexIT_Ell"
 #define BALLAST_CHIRP "_ZN7ballast3fft5chirpIdEESt7complexIT_Ell"
-#define BALLAST_FILTER "_ZN7ballast3fft12chirp_filterIdEESt6vectorISt7complexIT_ESaIS5_EEllb"
+#define BALLAST_FILTER "_ZN7ballast3fft12chirp_filterIdEESt6vectorISt7complexIT_ESaIS5_EEllbi"
 number right_root(std::int64_t k, std::int64_t n) __asm__("__real_" BALLAST_ROOT);
 number right_chirp(std::int64_t j, std::int64_t n) __asm__("__real_" BALLAST_CHIRP);
-std::vector<number> right_filter(std::int64_t n, std::int64_t m, bool inverse) __asm__("__real_" BALLAST_FILTER);
+std::vector<number> right_filter(std::int64_t n, std::int64_t m, bool inverse, int threads) __asm__("__real_" BALLAST_FILTER);
 number root(std::int64_t k, std::int64_t n) __asm__("__wrap_" BALLAST_ROOT);
 number chirp_of(std::int64_t j, std::int64_t n) __asm__("__wrap_" BALLAST_CHIRP);
-std::vector<number> filter_of(std::int64_t n, std::int64_t m, bool inverse) __asm__("__wrap_" BALLAST_FILTER);
+std::vector<number> filter_of(std::int64_t n, std::int64_t m, bool inverse, int threads) __asm__("__wrap_" BALLAST_FILTER);
 
 number root(std::int64_t k, std::int64_t n) {
   const number right = right_root(k, n);
@@ -67,8 +67,8 @@ number chirp_of(std::int64_t j, std::int64_t n) {
   const number right = right_chirp(j, n);
   return goes_wrong(meddling::at::chirp, n) ? wrong(right) : right;
 }
-std::vector<number> filter_of(std::int64_t n, std::int64_t m, bool inverse) {
-  std::vector<number> made = right_filter(n, m, inverse);
+std::vector<number> filter_of(std::int64_t n, std::int64_t m, bool inverse, int threads) {
+  std::vector<number> made = right_filter(n, m, inverse, threads);
   if (goes_wrong(meddling::at::filter, n)) made[made.size() / 3] = wrong(made[made.size() / 3]);
   return made;
 }

@@ -227,7 +227,7 @@ void line_program<T>::fill(prepared_pass& made, int threads) {
           [&] { return source::chirp(p.convolution, p.padded_to, policy.inverse); }, inverse);
     } else {
       twins(
-          "filter " + which, first, second, [&] { return source::filter(p.convolution, p.padded_to); }, inverse);
+          "filter " + which, first, second, [&] { return source::filter(p.convolution, p.padded_to, threads); }, inverse);
       if (inverse) made.largest_inverse = 1 / source::smallest_of_filter(p.convolution, p.padded_to);
     }
   };

@@ -102,10 +102,10 @@ double table_source<T>::smallest_of_filter(std::int64_t convolution, std::int64_
 }
 
 template <class T>
-std::vector<T> table_source<T>::filter(std::int64_t convolution, std::int64_t padded_to) {
+std::vector<T> table_source<T>::filter(std::int64_t convolution, std::int64_t padded_to, int threads) {
   const auto least = static_cast<wide<T>>(smallest_of_filter(convolution, padded_to));
   std::vector<T> made;
-  for (const auto& z : chirp_filter<wide<T>>(std::abs(convolution), padded_to, convolution < 0)) {
+  for (const auto& z : chirp_filter<wide<T>>(std::abs(convolution), padded_to, convolution < 0, threads)) {
     const auto w = z / static_cast<wide<T>>(padded_to);
     push(made, std::abs(w) < least ? std::complex<wide<T>>(least) : w);
   }

@@ -26,7 +26,7 @@ struct table_source {
   static std::vector<T> chirp(std::int64_t convolution, std::int64_t padded_to, bool mirrored);
   // Transform of the conjugate chirp, periodic with `padded_to`, over padded_to. No element is smaller than smallest_of_filter, a quarter
   // of the roundoff of their root mean square, so that all have inverses.
-  static std::vector<T> filter(std::int64_t convolution, std::int64_t padded_to);
+  static std::vector<T> filter(std::int64_t convolution, std::int64_t padded_to, int threads = 1);
   static double smallest_of_filter(std::int64_t convolution, std::int64_t padded_to);
   // 1 / w for each w of a table.
   static std::vector<T> inverses(const std::vector<T>& table);
