@@ -14,7 +14,7 @@ using inject::site;
 namespace {
 
 // Columns of a section: products of so many run near the device's rate, and a block that is computed again costs as many times its own.
-constexpr index k_section_columns = 1024;
+constexpr index k_section_columns = 2048;
 
 }  // namespace
 
@@ -388,18 +388,22 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
   form_v(k, static_cast<S*>(V_[k % 2].data()), on_.main());
   formed_ = k;
   on_.fork(on_.beside());
-  const S* const V = static_cast<const S*>(V_[k % 2].data());
-  S* const W = static_cast<S*>(W_[1].data());
-  const index row = shape_[k].first;
-  for (index b = first; b < count;) {
-    const span all = section_of(k, b);
-    const index begin = b;
-    while (b < count && shape_[b].first < all.first + all.width) ++b;
-    apply(k, V, all, A_ + row + all.first * lda_, lda_, W, on_.beside(), {begin, b - begin});
-  }
-  update_checksums(k, V, shape_.single_group ? 0 : first, shape_.single_group ? 1 : count, W, on_.beside());
-  for (index b = first; b < count; ++b) strike_updated(k, b, on_.beside());
+  // The device waits for the lookahead, not for the others.
+  on_.put_off([this, k, first, count] {
+    const S* const V = static_cast<const S*>(V_[k % 2].data());
+    S* const W = static_cast<S*>(W_[1].data());
+    const index row = shape_[k].first;
+    for (index b = first; b < count;) {
+      const span all = section_of(k, b);
+      const index begin = b;
+      while (b < count && shape_[b].first < all.first + all.width) ++b;
+      apply(k, V, all, A_ + row + all.first * lda_, lda_, W, on_.beside(), {begin, b - begin});
+    }
+    update_checksums(k, V, shape_.single_group ? 0 : first, shape_.single_group ? 1 : count, W, on_.beside());
+    for (index b = first; b < count; ++b) strike_updated(k, b, on_.beside());
+  });
   ahead();
+  on_.catch_up();
 }
 
 template <class S>

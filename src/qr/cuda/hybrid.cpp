@@ -253,6 +253,7 @@ void hybrid_factorizer<S>::factor_panel(index k, bool finite) {
   ballast::cuda::device& device = *this->on_.device();
   device.copy_columns(X, rows * size, this->A_ + b.first + b.first * this->lda_, this->lda_ * size, rows * size, w, this->on_.main());
   if (copy_ == copy::wanted) start_copy();
+  this->on_.catch_up();
   device.synchronize(this->on_.main());
   inject::active_injector& injector = this->on_.run().injector;
   if constexpr (inject::active_injector::enabled) {

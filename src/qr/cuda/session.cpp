@@ -151,7 +151,18 @@ void session<S>::join(stream from) {
 }
 
 template <class S>
+void session<S>::put_off(std::function<void()> work) {
+  put_off_ = std::move(work);
+}
+
+template <class S>
+void session<S>::catch_up() {
+  if (const auto work = std::exchange(put_off_, nullptr)) work();
+}
+
+template <class S>
 void session<S>::wait() {
+  catch_up();
   device_->synchronize(main());
   const auto todo = std::exchange(pending_, {});
   for (const auto& each : todo) each();

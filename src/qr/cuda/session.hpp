@@ -79,6 +79,10 @@ class session {
   }
   void wait();
 
+  // `work` is enqueued when the host next waits, or at catch_up(): what comes before it takes the host's time first.
+  void put_off(std::function<void()> work);
+  void catch_up();
+
   template <class Arguments>
   void launch(work what, std::int64_t blocks, const Arguments& given) const {
     launch(what, blocks, given, main());
@@ -141,6 +145,7 @@ class session {
   const ballast::cuda::kernel* chains_[k_chain_team_count] = {};
   ballast::cuda::fault_list faults_;
   std::vector<std::function<void()>> pending_;
+  std::function<void()> put_off_;
   std::int64_t landed_ = 0;  // bytes of the lane's pinned memory that are taken
   std::vector<core::aligned_buffer<std::byte>> more_;
 };
