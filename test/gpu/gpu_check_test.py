@@ -26,12 +26,35 @@ if stage == "verify":
             wrong="a very long explanation " * 20, **{"pass": False})
     row("end", stage=stage, failed=30)
     sys.exit(1)
-if stage == "bench":
+if stage == "bench" and "qr" in sys.argv:
+    def times(token, operation, **variants):
+        for variant, (ms, tflops) in variants.items():
+            row("factorization", token=token, operation=operation, variant=variant.replace("_", " "), milliseconds=ms, low=ms, high=ms, tflops=tflops)
+    times("qr_f64_m8192_n8192", "geqrf", off=(38.0, 19.3), correct=(39.0, 18.8), cusolver=(75.0, 9.8), cusolver_64=(74.0, 9.9))
+    times("qr_f64_m8192_n8192", "ormqr", off=(30.0, 36.6), correct=(30.5, 36.1), cusolver=(34.8, 31.6))
+    times("qr_f64_m8192_n8192", "orgqr", off=(20.0, 36.6), correct=(25.0, 29.3), cusolver=(25.1, 29.1))
+    times("qr_f64_m1000000_n32", "geqrf", off=(0.7, 2.9), correct=(0.9, 2.3), cusolver=(4.2, 0.5))
+    times("qr_f64_m4096_n16384", "geqrf", off=(40.0, 12.6), correct=(50.0, 10.1))
+    times("qr_f64_m64_n64_b1000", "geqrf", off=(0.1, 3.5), correct=(0.2, 1.7), cublas_batched=(1.6, 0.2))
+    row("factorization", token="qr_f64_m32768_n32768", operation="geqrf", variant="off", refused="no time was left")
+elif stage == "bench":
     for e in range(6, 30):
         for variant, median in (("off", 1e-3), ("correct", 1.04e-3), ("thread", 1.2e-3), ("cufft", 1.5e-3), ("cufft patient", 1.2e-3), ("copy", 0.95e-3)):
             row("time", token=f"fft_c2c_f32_n{2 ** e}_b2_fwd", variant=variant, latency=False, median=median, low=median, high=median, gbs=1.0, bytes=1, right=True)
     row("time", token="fft_c2c_f32_n30_b2_fwd", variant="off", refused="no such kernel")
     row("fault", token="fft_c2c_f32_n64_b2_fwd", struck=2e-3, waiting=1.9e-3, repaired=5, calls=5)
+if stage == "paper":
+    row("panels", blas="OpenBLAS 0.0", threads=3)
+    for token, scale in (("qr_f64_m8192_n8192", 1), ("qr_f64_m16384_n16384", 8)):
+        for variant, ms in (("off", 100.0), ("R", 101.0), ("R and Q", 107.0), ("repair in Q", 108.0), ("repair in R or A'", 120.0), ("repair in R or A', plain", 150.0),
+                            ("R and Q, input kept", 106.5)):
+            row("curve", token=token, variant=variant, milliseconds=scale * ms, low=ms, high=ms, tflops=733 / ms, corrected=0, recomputed=2 if "plain" in variant else 0,
+                **{"pass": variant != "repair in Q"})
+        for variant, ms in (("plain", 50.0), ("blocked", 10.0)):
+            row("rotations", token=token, variant=variant, milliseconds=ms, low=ms, high=ms, **{"pass": True})
+        for source in range(1, 9):
+            row("overhead", token=token, source=source, name=f"source {source}", milliseconds=source, low=1, high=9, within=None if source == 2 else 0.5, off=100.0, **{"pass": True})
+    sys.exit(1)
 if stage == "heatmap":
     for n in range(3, 26):
         for b in range(0, 29 - n):
@@ -172,6 +195,51 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(check("--report", source, page)[0], 0)
         self.assertTrue(page.read_text().startswith(text.rstrip()))
         self.assertTrue(page.read_text().endswith("## Reasons\n\nSome.\n"))
+
+    def test_page_of_qr(self):
+        status, out, _ = check("--programs", self.fake, "--out", self.out, "--only", "qr", "--stages", "bench,paper")
+        self.assertEqual(status, 1, out)  # paper failed
+        self.assertLessEqual(max(map(len, out.splitlines())), 110)
+        self.assertRegex(out, r"f64_m8192_n8192 +38.000 +19.30 +39.000 +18.80 +\+2.6% +74.000 +1.90")
+        self.assertRegex(out, r"orgqr f64_m8192_n8192 +20.000")
+        self.assertIn("FAILED qr_f64_m8192_n8192, repair in Q", out)
+        self.assertIn("f64_m8192_n8192, §7.1, ms alone (in a call) 1: 1 (+0.5)  2: 2  3: 3 (+0.5)", out)
+        self.assertIn("f64_m8192_n8192, Figure 5: rotations one after the other 50 ms, blocked 10 ms", out)
+        page = self.out / "page.md"
+        done, _, error = check("--report", self.out / "gpu-check.json", page)
+        self.assertEqual(done, 0, error)
+        text = page.read_text()
+        for line in ("# QR on Imaginary: speed, cost of protection, the paper's measurements", "- Panels of the hybrid: OpenBLAS 0.0, 3 threads",
+                     "| geqrf `f64_m8192_n8192`, protected: ≥ 18 TFLOP/s | reached | 18.80 |",
+                     "| geqrf `f64_m1000000_n32`, protected: ≤ 0.8 ms | **missed** | 0.90 |",
+                     "| geqrf `f64_m1024_n1024`, protected: ≥ 0.6 TFLOP/s | not measured | – |",
+                     "| orgqr `f64_m8192_n8192`, protected: ≥ 36 TFLOP/s | **missed** | 29.30 |",
+                     "| worst of all, protected: ≥ 1.2× NVIDIA's | **missed** | 1.00× (orgqr `f64_m8192_n8192`) |",
+                     "| protection, worst from 8192 columns on: ≤ 3% | **missed** | 25.0% (orgqr `f64_m8192_n8192`) |",
+                     "| hybrid, protection from 10000 columns on: ≤ 5% | **missed** | 7.0% (`f64_m16384_n16384`) |",
+                     "| hybrid `f64_m8192_n8192`, protected: ≥ 2.6 TFLOP/s, twice MAGMA's schedule with OpenBLAS's panel | reached | 6.85 |",
+                     "| geqrf | `qr_f64_m4096_n16384` | 40 | 12.60 | 50 | 10.10 | +25.0% | – | – | – |",
+                     "| geqrf | `qr_f64_m32768_n32768` | no time was left | | | | | | | |",
+                     "| ormqr | `qr_f64_m8192_n8192` | 30 | 36.60 | 30.5 | 36.10 | +1.7% | 34.8 | – | 1.14 |",
+                     "| `qr_f64_m64_n64_b1000` | 1000 | 0.1 | 0.2 | 0.2 | +100.0% | 1.6 | 8.00 |",
+                     "| `qr_f64_m8192_n8192` | 7.33 | 7.26 (+1.0%) | 6.85 (+7.0%) | 6.79 (+8.0%) | 6.11 (+20.0%) | 4.89 (+50.0%), 2 computed again |",
+                     "| 8192, f64 | 50 | 10 | 5.00 |", "| 2. source 2 | 2 | 2 |", "| 3. source 3 | 3 (+0.5) | 3 (+0.5) |",
+                     "- ormqr `qr_f64_m8192_n8192`: 1.14× NVIDIA's", "- curve `qr_f64_m8192_n8192`, repair in Q: failed.", "- stage paper: failed; "):
+            self.assertIn(line + "\n", text)
+        # Of a run of several algorithms the page is that of the one that is named.
+        result = self.result()
+        result["stages"].append(dict(result["stages"][0], algorithm="fft", rows=[]))
+        (self.out / "both.json").write_text(json.dumps(result))
+        self.assertEqual(check("--report", self.out / "both.json", page)[0], 1)
+        self.assertEqual(check("--only", "qr", "--report", self.out / "both.json", page)[0], 0)
+        self.assertEqual(page.read_text(), text)
+
+    def test_a_program_that_was_not_built_is_a_failed_stage(self):
+        (self.fake / "ballast-gpu-check-production").unlink()
+        status, out, _ = check("--programs", self.fake, "--out", self.out, "--only", "qr", "--stages", "bench,paper")
+        self.assertEqual(status, 1)
+        self.assertRegex(out, r"bench +failed .*no program")
+        self.assertIn("hybrid, ms", out)
 
     def test_strikes_have_a_table_and_their_places(self):
         status, out, _ = check("--programs", self.fake, "--out", self.out, "--stages", "strike")

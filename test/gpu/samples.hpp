@@ -28,14 +28,14 @@ inline row& add_milliseconds(row& line, const std::vector<double>& milliseconds)
   return line.add("milliseconds", median(milliseconds)).add("low", quantile(milliseconds, 0)).add("high", quantile(milliseconds, 1));
 }
 
-// The milliseconds of each of `variants`, which take turns: `rounds` of each, behind one that is not counted. Ends with the first round
-// behind the time limit. prepare(v), which is not timed, returns false for a variant that has no turn; run(v) returns when its work is
-// done; behind(v) is not timed.
+// The milliseconds of each of `variants`, which take turns: `rounds` of each, behind one that is not counted if `warm_up`. Ends with the
+// first round behind the time limit. prepare(v), which is not timed, returns false for a variant that has no turn; run(v) returns when its
+// work is done; behind(v) is not timed.
 template <class Prepare, class Run, class Behind>
 std::vector<std::vector<double>> in_turn(std::size_t variants, int rounds, const time_limit& limit, const Prepare& prepare, const Run& run,
-                                         const Behind& behind) {
+                                         const Behind& behind, bool warm_up = true) {
   std::vector<std::vector<double>> made(variants);
-  for (int round = -1; round < rounds && !(round > 0 && limit.over()); ++round) {
+  for (int round = warm_up ? -1 : 0; round < rounds && !(round > 0 && limit.over()); ++round) {
     for (std::size_t v = 0; v < variants; ++v) {
       if (!prepare(v)) continue;
       const time_limit clock(0);

@@ -306,13 +306,19 @@ void hybrid_factorizer<S>::measure_panel(index k, panel_sums* seen) {
     const bool same = seal{made[0], made[1], made[2]} == sent_;
     seen->sent = same ? 0 : std::numeric_limits<double>::quiet_NaN();
   });
+  take_checkpoint(k);
+  sent_ = seal_of(k);
+}
+
+template <class S>
+void hybrid_factorizer<S>::take_checkpoint(index k) {
   if (row_weights_.empty()) {
     row_weights_.resize(at(this->shape_.m));
     for (std::size_t i = 0; i < row_weights_.size(); ++i) row_weights_[i] = abft::random_weight(k_weight_seed, k_checkpoint_stream, i);
   }
-  checkpoint_of(kernels_, this->on_.run().threads, reflector_of(k, panel(), rows, T_here()), row_weights_.data() + b.first,
+  const index first = this->shape_[k].first;
+  checkpoint_of(kernels_, this->on_.run().threads, reflector_of(k, panel(), this->shape_.m - first, T_here()), row_weights_.data() + first,
                 checkpoints_[at(k)]);
-  sent_ = seal_of(k);
 }
 
 // The panel comes to the host, where the same sums in the same order agree to the bit with those that were taken before it was sent.

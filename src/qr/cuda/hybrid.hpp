@@ -17,7 +17,7 @@ namespace ballast::qr::cuda {
 struct host_side;
 
 template <class S>
-class hybrid_factorizer final : public device_factorizer<S> {
+class hybrid_factorizer : public device_factorizer<S> {
  public:
   hybrid_factorizer(session<S>& on, const layout& shape, const matrix_view<S>& A, S* tau, const matrix_view<const S>& source);
   ~hybrid_factorizer() override;
@@ -31,6 +31,10 @@ class hybrid_factorizer final : public device_factorizer<S> {
   void advance(index k, index first, core::function_ref<void()> ahead) override;
   bool repair_v(index k, index* column) override;
   void recover_column(index j) override;
+
+ protected:
+  // The checkpoint of V of panel k, from what lies in host memory.
+  virtual void take_checkpoint(index k);
 
  private:
   using base = device_factorizer<S>;

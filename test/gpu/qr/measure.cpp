@@ -1,4 +1,5 @@
-// How fast is it? geqrf in device memory, without protection and with it, beside cuSOLVER's two interfaces, in turn within one run.
+// How fast is it? geqrf in device memory, without protection and with it, beside cuSOLVER's two interfaces, in turn within one run; of some
+// problems ormqr and orgqr, too. The scheme hybrid is timed in the stage paper.
 #include <array>
 #include <memory>
 #include <optional>
@@ -17,7 +18,7 @@ using index = std::int64_t;
 
 constexpr int k_rounds = 3;
 
-// cuSOLVER's geqrf. Source: cuSOLVER API reference, CUDA 12 and 13.
+// cuSOLVER's geqrf, ormqr and orgqr. Source: cuSOLVER API reference, CUDA 12 and 13.
 class cusolver {
  public:
   // Why it cannot be used; empty if it can.
@@ -42,7 +43,17 @@ class cusolver {
     const auto& f = routines<T>();
     check(f.buffer(handle_, static_cast<int>(m), static_cast<int>(n), A, static_cast<int>(m), &elements), "geqrf_bufferSize");
     elements_ = elements;
-    small_ = gpu::buffer(std::max<index>(1, index{elements} * static_cast<index>(sizeof(T))));
+    int more = 0;
+    check(f.q_buffer(handle_, 0, 1, static_cast<int>(m), static_cast<int>(n), static_cast<int>(std::min(m, n)), A, static_cast<int>(m), tau,
+                     A, static_cast<int>(m), &more),
+          "ormqr_bufferSize");
+    elements_ = std::max(elements_, more);
+    if (m >= n) {
+      check(f.g_buffer(handle_, static_cast<int>(m), static_cast<int>(n), static_cast<int>(n), A, static_cast<int>(m), tau, &more),
+            "orgqr_bufferSize");
+      elements_ = std::max(elements_, more);
+    }
+    small_ = gpu::buffer(std::max<index>(1, index{elements_} * static_cast<index>(sizeof(T))));
     std::size_t on_device = 0, on_host = 0;
     check(library().x_buffer(handle_, params_, m, n, type<T>, A, m, type<T>, tau, type<T>, &on_device, &on_host), "Xgeqrf_bufferSize");
     large_ = gpu::buffer(std::max<index>(1, static_cast<index>(on_device)));
@@ -56,6 +67,20 @@ class cusolver {
     check(routines<T>().geqrf(handle_, static_cast<int>(m), static_cast<int>(n), A, static_cast<int>(m), tau,
                               static_cast<T*>(small_.data()), elements_, static_cast<int*>(info_.data())),
           "geqrf");
+  }
+  // C ← QᵀC, m × n as the factors.
+  template <class T>
+  void apply(index m, index n, const T* A, const T* tau, T* C) {
+    check(routines<T>().ormqr(handle_, 0, 1, static_cast<int>(m), static_cast<int>(n), static_cast<int>(std::min(m, n)), A,
+                              static_cast<int>(m), tau, C, static_cast<int>(m), static_cast<T*>(small_.data()), elements_,
+                              static_cast<int*>(info_.data())),
+          "ormqr");
+  }
+  template <class T>
+  void form(index m, index n, T* A, const T* tau) {
+    check(routines<T>().orgqr(handle_, static_cast<int>(m), static_cast<int>(n), static_cast<int>(n), A, static_cast<int>(m), tau,
+                              static_cast<T*>(small_.data()), elements_, static_cast<int*>(info_.data())),
+          "orgqr");
   }
   template <class T>
   void run_64(index m, index n, T* A, T* tau) {
@@ -74,6 +99,11 @@ class cusolver {
   struct functions {
     status (*buffer)(handle, int, int, T*, int, int*);
     status (*geqrf)(handle, int, int, T*, int, T*, T*, int, int*);
+    // CUBLAS_SIDE_LEFT is 0, CUBLAS_OP_T 1.
+    status (*q_buffer)(handle, int, int, int, int, int, const T*, int, const T*, const T*, int, int*);
+    status (*ormqr)(handle, int, int, int, int, int, const T*, int, const T*, T*, int, T*, int, int*);
+    status (*g_buffer)(handle, int, int, int, const T*, int, const T*, int*);
+    status (*orgqr)(handle, int, int, int, T*, int, const T*, T*, int, int*);
   };
   struct bound {
     std::string why;
@@ -113,6 +143,14 @@ class cusolver {
       find(all.f32.geqrf, "cusolverDnSgeqrf");
       find(all.f64.buffer, "cusolverDnDgeqrf_bufferSize");
       find(all.f64.geqrf, "cusolverDnDgeqrf");
+      find(all.f32.q_buffer, "cusolverDnSormqr_bufferSize");
+      find(all.f32.ormqr, "cusolverDnSormqr");
+      find(all.f32.g_buffer, "cusolverDnSorgqr_bufferSize");
+      find(all.f32.orgqr, "cusolverDnSorgqr");
+      find(all.f64.q_buffer, "cusolverDnDormqr_bufferSize");
+      find(all.f64.ormqr, "cusolverDnDormqr");
+      find(all.f64.g_buffer, "cusolverDnDorgqr_bufferSize");
+      find(all.f64.orgqr, "cusolverDnDorgqr");
       find(all.x_buffer, "cusolverDnXgeqrf_bufferSize");
       find(all.x_geqrf, "cusolverDnXgeqrf");
       return all;
@@ -130,6 +168,64 @@ class cusolver {
   int elements_ = 0;
   std::size_t on_device_ = 0, on_host_ = 0;
 };
+
+// Whether Q is applied and formed, too.
+bool applied_too(const qr::problem& what) { return what.m == what.n && (what.n == 8192 || what.n == 4096); }
+
+execution how(protection level) { return {.backend = backend::cuda, .protection = level, .stream = gpu::stream()}; }
+
+// 1 for a false alarm.
+int alarms(const std::string& token, const report& seen) {
+  if (seen.detected == 0) return 0;
+  print_false_alarm(token, describe(seen));
+  return 1;
+}
+
+// ormqr on a matrix of the factors' shape, which is the input, and orgqr. `a`: overwritten.
+template <class T>
+int time_q(const std::string& token, const gpu::buffer& source, T* a, T* scalars, cusolver* rival, const time_limit& limit) {
+  static constexpr std::array names = {"off", "correct", "cusolver"};
+  const qr::problem what = qr::parse_token(token);
+  const index m = what.m, n = what.n, k = std::min(m, n);
+  const std::span<T> tau(scalars, static_cast<std::size_t>(k));
+  const std::span<const T> given = tau;
+  int failed = 0;
+  gpu::copy(a, source.data(), source.bytes());
+  failed += alarms(token, qr::geqrf(column_major(a, m, n), tau, how(protection::correct)));
+  const gpu::buffer factors(source.bytes());
+  gpu::copy(factors.data(), a, source.bytes());
+  const T* const f = static_cast<const T*>(factors.data());
+  for (const bool forms : {false, true}) {
+    const auto times = in_turn(
+        names.size(), k_rounds, limit,
+        [&](std::size_t which) {
+          if (which == 2 && rival == nullptr) return false;
+          gpu::copy(a, forms ? factors.data() : source.data(), source.bytes());
+          gpu::synchronize();
+          return true;
+        },
+        [&](std::size_t which) {
+          const execution on = how(which == 0 ? protection::off : protection::correct);
+          if (which == 2 && forms) {
+            rival->form(m, n, a, scalars);
+          } else if (which == 2) {
+            rival->apply(m, n, f, scalars, a);
+          } else if (forms) {
+            failed += alarms(token, qr::orgqr(column_major(a, m, n), given, on));
+          } else {
+            failed += alarms(token, qr::ormqr(qr::side::left, qr::transpose::yes, column_major(f, m, n), given, column_major(a, m, n), on));
+          }
+          gpu::synchronize();
+        },
+        [](std::size_t) {});
+    // By LAPACK's convention.
+    const auto dm = static_cast<double>(m), dn = static_cast<double>(n), dk = static_cast<double>(k);
+    const double flops = forms ? 4 * dm * dn * dk - 2 * (dm + dn) * dk * dk + 4 * dk * dk * dk / 3 : 4 * dm * dn * dk - 2 * dn * dk * dk;
+    for (std::size_t which = 0; which < names.size(); ++which)
+      print_times({"factorization", token, forms ? "orgqr" : "ormqr", names[which]}, times[which], flops, cusolver::why_not());
+  }
+  return failed;
+}
 
 template <class T>
 int time(const std::string& token, const time_limit& limit) {
@@ -151,18 +247,14 @@ int time(const std::string& token, const time_limit& limit) {
     rival.emplace();
     rival->prepare(m, n, a, scalars);
   }
-  const auto ours = [&](protection level, const char* scheme = "") {
-    const execution how{.backend = backend::cuda, .protection = level, .scheme = scheme, .stream = gpu::stream()};
-    const report seen = qr::geqrf(column_major(a, m, n), std::span<T>(scalars, static_cast<std::size_t>(k)), how);
-    if (seen.detected == 0) return;
-    print_false_alarm(token, describe(seen));
-    ++failed;
+  const auto ours = [&](protection level) {
+    failed += alarms(token, qr::geqrf(column_major(a, m, n), std::span<T>(scalars, static_cast<std::size_t>(k)), how(level)));
   };
-  static constexpr std::array names = {"off", "correct", "cusolver", "cusolver 64", "hybrid off", "hybrid correct"};
+  static constexpr std::array names = {"off", "correct", "cusolver", "cusolver 64"};
   const auto times = in_turn(
       names.size(), k_rounds, limit,
       [&](std::size_t which) {
-        if ((which == 2 || which == 3) && !rival) return false;
+        if (which >= 2 && !rival) return false;
         gpu::copy(A.data(), source.data(), A.bytes());
         gpu::synchronize();
         return true;
@@ -172,12 +264,12 @@ int time(const std::string& token, const time_limit& limit) {
         if (which == 1) ours(protection::correct);
         if (which == 2) rival->run(m, n, a, scalars);
         if (which == 3) rival->run_64(m, n, a, scalars);
-        if (which == 4) ours(protection::off, "hybrid");
-        if (which == 5) ours(protection::correct, "hybrid");
         gpu::synchronize();
       },
       [](std::size_t) {});
-  for (std::size_t which = 0; which < names.size(); ++which) print_times(token, names[which], times[which], why);
+  for (std::size_t which = 0; which < names.size(); ++which)
+    print_times({"factorization", token, "geqrf", names[which]}, times[which], flops_of(what), why);
+  if (applied_too(what)) failed += time_q(token, source, a, scalars, rival ? &*rival : nullptr, limit);
   return failed;
 }
 

@@ -141,7 +141,8 @@ int time_batch(const std::string& token, const time_limit& limit) {
         print_false_alarm(token, describe(seen));
         ++failed;
       });
-  for (std::size_t which = 0; which < names.size(); ++which) print_times(token, names[which], times[which], why);
+  for (std::size_t which = 0; which < names.size(); ++which)
+    print_times({"factorization", token, "geqrf", names[which]}, times[which], flops_of(what), why);
   return failed;
 }
 

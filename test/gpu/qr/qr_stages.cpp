@@ -1,80 +1,15 @@
 // QR as gpu-check knows it: its problems and their kernels.
 #include "qr_stages.hpp"
 
-#include <algorithm>
-
 #include "algorithm.hpp"
 #include "each_case.hpp"
 #include "inject/injector.hpp"
 #include "qr/cuda/batch_kernels.hpp"
 #include "qr/cuda/kernels.hpp"
 #include "qr/cuda/recovery_kernels.hpp"
-#include "samples.hpp"
 
 namespace ballast::gpu_check {
 namespace factors {
-
-std::vector<std::string> verified_set(bool quick) {
-  std::vector<std::string> made;
-  for (const char* type : {"f64", "f32"}) {
-    for (const char* shape :
-         {"m1_n1", "m33_n20", "m20_n33", "m300_n200", "m1000_n700", "m2000_n500", "m200_n900", "m5000_n64", "m60000_n40"})
-      made.push_back(std::string("qr_") + type + "_" + shape);
-    for (const char* shape :
-         {"m8_n8_b500", "m16_n16_b100", "m32_n20_b100", "m64_n64_b50", "m20_n100_b20", "m200_n60_b10", "m256_n128_b3", "m256_n256_b3"})
-      made.push_back(std::string("qr_") + type + "_" + shape);
-    if (quick) continue;
-    for (const char* shape : {"m2500_n2300", "m40000_n96", "m300000_n24", "m6000_n1500", "m1000000_n32", "m1000000_n128", "m100000_n1000"})
-      made.push_back(std::string("qr_") + type + "_" + shape);
-  }
-  return made;
-}
-
-std::vector<std::string> sanitized_set() {
-  return {"qr_f64_m300_n90",   "qr_f32_m90_n130",   "qr_f64_m1500_n90",   "qr_f32_m1500_n90",
-          "qr_f64_m16_n16_b6", "qr_f32_m64_n40_b4", "qr_f64_m100_n256_b2"};
-}
-
-std::vector<std::string> timed_set(bool quick) {
-  std::vector<std::string> made = {"qr_f64_m1024_n1024", "qr_f64_m2048_n2048", "qr_f64_m4096_n4096", "qr_f32_m1024_n1024",
-                                   "qr_f32_m4096_n4096"};
-  for (const char* type : {"f64", "f32"}) {
-    for (const char* shape : {"m64_n64_b1000", "m8_n8_b10000", "m32_n32_b4000", "m128_n128_b1000", "m256_n256_b1000"})
-      made.push_back(std::string("qr_") + type + "_" + shape);
-  }
-  if (quick) return made;
-  for (const char* more :
-       {"qr_f64_m8192_n8192", "qr_f32_m8192_n8192", "qr_f64_m1000000_n32", "qr_f64_m1000000_n128", "qr_f64_m100000_n1000",
-        "qr_f32_m1000000_n32", "qr_f32_m1000000_n128", "qr_f32_m100000_n1000", "qr_f64_m16384_n16384", "qr_f32_m16384_n16384"})
-    made.emplace_back(more);
-  return made;
-}
-
-double flops_of(const qr::problem& what) {
-  const double large = static_cast<double>(std::max(what.m, what.n)), small = static_cast<double>(std::min(what.m, what.n));
-  return 2 * small * small * (large - small / 3) * static_cast<double>(std::max<std::int64_t>(what.batch, 1));
-}
-
-void print_times(const std::string& token, std::string_view variant, const std::vector<double>& milliseconds, const std::string& refused) {
-  row line("factorization");
-  line.add("token", token).add("variant", variant);
-  if (milliseconds.empty()) {
-    line.add("refused", refused.empty() ? "no time was left" : refused);
-  } else {
-    add_milliseconds(line, milliseconds).add("tflops", flops_of(qr::parse_token(token)) / median(milliseconds) * 1e-9);
-  }
-  line.print();
-}
-
-template <class T>
-std::vector<T> matrix_of(const qr::problem& what, std::uint64_t seed) {
-  std::vector<T> made(static_cast<std::size_t>(what.m * what.n * std::max<std::int64_t>(what.batch, 1)));
-  for (std::size_t e = 0; e < made.size(); ++e) made[e] = static_cast<T>(nearly_normal(seed, 0, e));
-  return made;
-}
-
-template std::vector<float> matrix_of(const qr::problem&, std::uint64_t);
-template std::vector<double> matrix_of(const qr::problem&, std::uint64_t);
 
 namespace {
 
@@ -98,18 +33,20 @@ void list(const settings& wanted) {
   print_problems("accuracy", verified_set(wanted.quick), qr::parse_token);
   print_problems("sanitize", sanitized_set(), qr::parse_token);
   print_problems("bench", timed_set(wanted.quick), qr::parse_token);
+  print_problems("paper", paper_set(wanted.quick), qr::parse_token);
 }
 
 }  // namespace
 }  // namespace factors
 
 const algorithm& qr_algorithm() {
-  static const algorithm made = {.name = "qr",
-                                 .stages = {{"verify", factors::verify}, {"sanitize", factors::sanitize}, {"bench", factors::bench}},
-                                 .record = factors::record,
-                                 .list = factors::list,
-                                 .check_token = [](std::string_view text) { (void)qr::parse_token(text); },
-                                 .strike_set = [](bool) { return std::vector<std::string>(); }};
+  static const algorithm made = {
+      .name = "qr",
+      .stages = {{"verify", factors::verify}, {"sanitize", factors::sanitize}, {"bench", factors::bench}, {"paper", factors::paper}},
+      .record = factors::record,
+      .list = factors::list,
+      .check_token = [](std::string_view text) { (void)qr::parse_token(text); },
+      .strike_set = [](bool) { return std::vector<std::string>(); }};
   return made;
 }
 

@@ -17,11 +17,15 @@ namespace ballast::gpu_check::factors {
 int verify(const settings& wanted, const time_limit& limit);
 // A few calls of small problems, for compute-sanitizer.
 int sanitize(const settings& wanted, const time_limit& limit);
-// Rows of type "factorization": milliseconds of geqrf in device memory, without protection and with it, of cuSOLVER's two interfaces, and
-// of the scheme hybrid; of batches beside cuBLAS's.
+// Rows of type "factorization": milliseconds of geqrf in device memory, without protection and with it, and of cuSOLVER's two interfaces;
+// of ormqr and orgqr for some problems; of batches beside cuBLAS's.
 int bench(const settings& wanted, const time_limit& limit);
 
-// The same for a batch, beside cuBLAS's batched geqrf. Returns the failed cases.
+// Rows of type "rotations", "curve" and "overhead": the paper's Figure 5, Figures 7 to 9 and §7.1 on the scheme hybrid. A run of one
+// problem fails where a result is wrong, clean data give an alarm, or a fault is not repaired.
+int paper(const settings& wanted, const time_limit& limit);
+
+// The same as bench() for a batch, beside cuBLAS's batched geqrf. Returns the failed cases.
 template <class T>
 int time_batch(const std::string& token, const time_limit& limit);
 
@@ -29,12 +33,19 @@ int time_batch(const std::string& token, const time_limit& limit);
 std::vector<std::string> verified_set(bool quick);
 std::vector<std::string> sanitized_set();
 std::vector<std::string> timed_set(bool quick);
+std::vector<std::string> paper_set(bool quick);
 
 // Floating-point operations of geqrf, by LAPACK's convention.
 double flops_of(const qr::problem& what);
 
-// One row of type "factorization". `refused` says why there are no times.
-void print_times(const std::string& token, std::string_view variant, const std::vector<double>& milliseconds, const std::string& refused);
+// One row of times. `refused` says why there are none.
+struct timed {
+  const char* type;
+  std::string token;
+  const char* operation;
+  const char* variant;
+};
+void print_times(const timed& what, const std::vector<double>& milliseconds, double flops, const std::string& refused);
 
 // m × n numbers in column-major order, nearly normal; of a batch one matrix behind the other. The same for the same arguments.
 template <class T>
