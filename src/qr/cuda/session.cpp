@@ -37,7 +37,7 @@ struct lane {
 namespace {
 
 // From so many rows on, a panel wider than one launch of a cluster takes is made by passes over its rows.
-constexpr std::int64_t k_tall_least_rows = 512;
+constexpr std::int64_t k_tall_least_rows = 256;
 // A block with fewer rows than this waits for the others longer than it computes.
 constexpr std::int64_t k_rows_of_block[] = {0, 192, 1536, 4096};
 
