@@ -42,16 +42,14 @@ TYPED_TEST(qr, factors_every_shape_accurately_with_both_schemes) {
 
 TYPED_TEST(qr, factors_every_kind_of_data_accurately_and_without_alarm) {
   using T = typename TestFixture::T;
-  for (const std::string& kind : k_kinds) {
-    for (const auto& [m, n] : this->shapes()) {
-      if (m * n > (test::sampled() ? 50000 : 400000)) continue;
-      const dense<T> A = matrix_of_kind<T>(kind, m, n, 5);
-      const factored<T> made = factor_in_place<T>(A, this->how());
-      EXPECT_EQ(made.report.verdict, verdict::clean) << kind << " " << m << " × " << n << to_json(made.report);
-      const ratios seen = ratios_of<T>(A, made.F, made.tau);
-      EXPECT_LT(seen.residual, 10) << kind << " " << m << " × " << n;
-      EXPECT_LT(seen.orthogonality, 10) << kind << " " << m << " × " << n;
-    }
+  for (const auto& [kind, m, n] : this->kinds_and_shapes(k_kinds)) {
+    if (m * n > (test::sampled() ? 50000 : 400000)) continue;
+    const dense<T> A = matrix_of_kind<T>(kind, m, n, 5);
+    const factored<T> made = factor_in_place<T>(A, this->how());
+    EXPECT_EQ(made.report.verdict, verdict::clean) << kind << " " << m << " × " << n << to_json(made.report);
+    const ratios seen = ratios_of<T>(A, made.F, made.tau);
+    EXPECT_LT(seen.residual, 10) << kind << " " << m << " × " << n;
+    EXPECT_LT(seen.orthogonality, 10) << kind << " " << m << " × " << n;
   }
 }
 
@@ -77,14 +75,12 @@ TYPED_TEST(qr, has_lapacks_storage_and_signs) {
 
 TYPED_TEST(qr, a_zero_tail_gives_tau_zero) {
   using T = typename TestFixture::T;
-  for (const auto& [m, n] : this->shapes()) {
-    for (const char* kind : {"zero", "identity", "triangular"}) {
-      const dense<T> A = matrix_of_kind<T>(kind, m, n, 5);
-      const factored<T> made = factor_in_place<T>(A, this->how());
-      for (const T tau : made.tau) EXPECT_EQ(tau, 0) << kind << " " << m << " × " << n;
-      for (index j = 0; j < n; ++j) {
-        for (index i = 0; i < m; ++i) ASSERT_EQ(made.F(i, j), A(i, j)) << kind << " " << m << " × " << n;
-      }
+  for (const auto& [kind, m, n] : this->kinds_and_shapes({"zero", "identity", "triangular"})) {
+    const dense<T> A = matrix_of_kind<T>(kind, m, n, 5);
+    const factored<T> made = factor_in_place<T>(A, this->how());
+    for (const T tau : made.tau) EXPECT_EQ(tau, 0) << kind << " " << m << " × " << n;
+    for (index j = 0; j < n; ++j) {
+      for (index i = 0; i < m; ++i) ASSERT_EQ(made.F(i, j), A(i, j)) << kind << " " << m << " × " << n;
     }
   }
 }
@@ -258,6 +254,8 @@ TYPED_TEST(qr, gels_solves_over_and_underdetermined_systems) {
   for (const auto& [m, n] : this->shapes()) {
     if (m > 1000 || m == n) continue;
     for (const index k : {1, 3}) {
+      // A sample on the emulator takes one column in single precision, three in double.
+      if (this->which == backend::cuda && test::sampled() && (k == 1) != (sizeof(T) == 4)) continue;
       const dense<T> A = random_matrix<T>(m, n, 10);
       const dense<T> B = random_matrix<T>(std::max(m, n), k, 11);
       dense<T> F = copy_of<T>(A), X = copy_of<T>(B, order::row_major);

@@ -189,6 +189,23 @@ class qr : public testing::Test {
     if (which == backend::cpu && !test::sampled()) all.push_back({5000, 200});
     return all;
   }
+  // Every kind with every shape. On the emulator a sample takes a third of these pairs, and another third in double precision: every kind
+  // and every shape stays.
+  struct kind_and_shape {
+    std::string kind;
+    index m, n;
+  };
+  static std::vector<kind_and_shape> kinds_and_shapes(const std::vector<std::string>& kinds) {
+    std::vector<kind_and_shape> all;
+    std::size_t number = sizeof(T) == 8 ? 1 : 0;
+    for (const std::string& kind : kinds) {
+      std::size_t pair = number++;
+      for (const auto& [m, n] : shapes()) {
+        if (which != backend::cuda || !test::sampled() || pair++ % 3 == 0) all.push_back({kind, m, n});
+      }
+    }
+    return all;
+  }
   // Of so many rounds: all, or on the emulator, which is slow, a part.
   static std::uint64_t rounds(std::uint64_t all) {
     return which == backend::cuda ? std::max<std::uint64_t>(1, all / (test::sampled() ? 16 : 3)) : all;
