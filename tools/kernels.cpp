@@ -62,15 +62,25 @@ std::vector<cuda::kernel_request> common(const cuda::capabilities& on) {
   return list;
 }
 
-// Compiles all requests for all architectures on every core, of which only those whose expression contains `filter`; failures are kept
-// with the job. With `ptx`, to PTX instead of machine code.
-std::vector<job> compile_all(const std::vector<std::string>& architectures, kernel_list list, const std::string& filter = "",
+// Which kernels of the catalogue: those whose expression contains `filter`, and of these every so many, beginning with another one for each
+// architecture.
+struct selection {
+  std::string filter;
+  int every = 1;
+};
+
+// Compiles the selected requests for all architectures on every core; failures are kept with the job. With `ptx`, to PTX instead of machine
+// code.
+std::vector<job> compile_all(const std::vector<std::string>& architectures, kernel_list list, const selection& chosen = {},
                              bool ptx = false) {
   std::vector<job> jobs;
+  int first = 0;
   for (const std::string& architecture : architectures) {
     const cuda::capabilities on = cuda::typical_capabilities(architecture);
+    int number = first++;
     for (const cuda::kernel_request& wanted : list(on)) {
-      if (wanted.expression.find(filter) != std::string::npos) jobs.push_back({on, wanted, nullptr, ""});
+      if (wanted.expression.find(chosen.filter) == std::string::npos) continue;
+      if (number++ % chosen.every == 0) jobs.push_back({on, wanted, nullptr, ""});
     }
   }
   std::atomic<std::size_t> next{0};
@@ -143,9 +153,9 @@ std::string without_names(const std::string& ptx) {
   return made.append(rest, used.cend());
 }
 
-int run_ptx(const std::vector<std::string>& architectures, const std::string& filter) {
+int run_ptx(const std::vector<std::string>& architectures, const selection& chosen) {
   int failures = 0;
-  for (job& each : compile_all(architectures, catalogue, filter, true)) {
+  for (job& each : compile_all(architectures, catalogue, chosen, true)) {
     if (each.made == nullptr) {
       ++failures;
       fmt::print(stderr, "ballast-kernels: {}\n", each.failure);
@@ -159,9 +169,9 @@ int run_ptx(const std::vector<std::string>& architectures, const std::string& fi
   return failures == 0 ? 0 : 1;
 }
 
-int run_check(const std::vector<std::string>& architectures, const std::string& filter) {
+int run_check(const std::vector<std::string>& architectures, const selection& chosen) {
   int failures = 0;
-  const auto jobs = compile_all(architectures, catalogue, filter);
+  const auto jobs = compile_all(architectures, catalogue, chosen);
   for (const job& each : jobs) {
     std::string verdict = each.failure;
     if (each.made != nullptr) {
@@ -183,17 +193,21 @@ int run(int argc, char** argv) {
   tools::command_line program("ballast-kernels",
                               "Compiles Ballast's kernels for the common problems; needs NVRTC, but no GPU. Tunes them on a GPU.");
   std::vector<std::string> architectures{"sm_80", "sm_90a"};
-  std::string file, filter;
+  std::string file;
+  selection chosen;
   tools::command_line& bundle = program.subcommand("bundle", "write them into one file");
   tools::command_line& check =
       program.subcommand("check", "print registers, spills and shared memory of each; fail if one is over its budget");
   tools::command_line& ptx = program.subcommand("ptx", "print a hash of the PTX of each, without names and unused constants");
   for (tools::command_line* command : {&bundle, &check, &ptx}) command->list("--arch", architectures, "architectures, separated by commas");
-  for (tools::command_line* command : {&check, &ptx}) command->text("--filter", filter, "only kernels whose expression contains this text");
+  for (tools::command_line* command : {&check, &ptx}) {
+    command->text("--filter", chosen.filter, "only kernels whose expression contains this text");
+    command->integer("--every", chosen.every, "one of so many kernels, for each architecture others", 1);
+  }
   bundle.text("-o", file, "the file to write", tools::presence::required);
   bundle.action([&] { return run_bundle(architectures, file); });
-  check.action([&] { return run_check(architectures, filter); });
-  ptx.action([&] { return run_ptx(architectures, filter); });
+  check.action([&] { return run_check(architectures, chosen); });
+  ptx.action([&] { return run_ptx(architectures, chosen); });
   std::vector<std::string> tokens;
   std::string backend = "cuda", table;
   bool quiet = false;
