@@ -89,6 +89,9 @@ class device {
   virtual void* allocate(std::int64_t bytes, stream on) = 0;
   virtual void release(void* memory, stream on) noexcept = 0;
 
+  // Bytes that allocate() can be expected to give now.
+  virtual std::int64_t available_memory() { return about().memory; }
+
   // Whether kernels can read `memory` as it is: allocated on this device (or managed), by whomever.
   virtual bool accessible(const void* memory) const noexcept = 0;
 

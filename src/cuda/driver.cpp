@@ -23,6 +23,7 @@ std::string bind(void* library, api& functions) {
   find(functions.device_get, "cuDeviceGet");
   find(functions.device_name, "cuDeviceGetName");
   find(functions.device_memory, "cuDeviceTotalMem_v2");
+  find(functions.memory_info, "cuMemGetInfo_v2");
   find(functions.device_attribute, "cuDeviceGetAttribute");
   find(functions.default_pool, "cuDeviceGetDefaultMemPool");
   find(functions.pool_get, "cuMemPoolGetAttribute");

@@ -58,6 +58,9 @@ inline constexpr unsigned k_memory_on_device = 2;
 
 // CUmemPool_attribute: bytes (std::uint64_t) that a pool keeps instead of giving them back at a synchronisation.
 inline constexpr int k_release_threshold = 4;
+// Bytes that it has of the device, and those of them that somebody uses.
+inline constexpr int k_reserved_now = 5;
+inline constexpr int k_used_now = 7;
 
 // CUstream_flags, CUevent_flags
 inline constexpr unsigned k_non_blocking = 1;  // a stream that does not wait for the default one
@@ -115,6 +118,7 @@ struct api {
   result (*device_get)(device_id*, int ordinal);
   result (*device_name)(char* text, int bytes, device_id);
   result (*device_memory)(std::size_t* bytes, device_id);
+  result (*memory_info)(std::size_t* free, std::size_t* total);  // of the current context
   result (*device_attribute)(int* value, driver::device_attribute, device_id);
   result (*default_pool)(memory_pool*, device_id);
   result (*pool_get)(memory_pool, int attribute, void* value);

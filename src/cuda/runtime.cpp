@@ -123,6 +123,17 @@ class driver_device final : public device {
     if (scope.status() == driver::k_success) functions_.release(as_address(memory), on);
   }
 
+  // What is free, and what the pool keeps and nobody uses.
+  std::int64_t available_memory() override {
+    const in_context scope(functions_, context_);
+    std::size_t free = 0, total = 0;
+    std::uint64_t reserved = 0, used = 0;
+    check(functions_.memory_info(&free, &total), "cuMemGetInfo");
+    check(functions_.pool_get(pool_, driver::k_reserved_now, &reserved), "cuMemPoolGetAttribute");
+    check(functions_.pool_get(pool_, driver::k_used_now, &used), "cuMemPoolGetAttribute");
+    return static_cast<std::int64_t>(free) + static_cast<std::int64_t>(reserved - used);
+  }
+
   bool accessible(const void* memory) const noexcept override {
     const in_context scope(functions_, context_, std::nothrow);
     if (scope.status() != driver::k_success) return false;

@@ -64,6 +64,7 @@ class emulated_device final : public ballast::cuda::device {
   const ballast::cuda::capabilities& about() const noexcept override { return about_; }
   void* allocate(std::int64_t bytes, ballast::cuda::stream on) override;
   void release(void* memory, ballast::cuda::stream on) noexcept override;
+  std::int64_t available_memory() override { return about_.memory - allocated(); }
   bool accessible(const void* memory) const noexcept override;
   void copy(void* to, const void* from, std::int64_t bytes, ballast::cuda::stream on) override;
   void zero(void* memory, std::int64_t bytes, ballast::cuda::stream on) override;

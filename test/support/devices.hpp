@@ -112,6 +112,7 @@ class forwarding_device : public cuda::device {
   const cuda::capabilities& about() const noexcept override { return inner_->about(); }
   void* allocate(std::int64_t bytes, cuda::stream on) override { return inner_->allocate(bytes, on); }
   void release(void* memory, cuda::stream on) noexcept override { inner_->release(memory, on); }
+  std::int64_t available_memory() override { return inner_->available_memory(); }
   bool accessible(const void* memory) const noexcept override { return inner_->accessible(memory); }
   void copy(void* to, const void* from, std::int64_t bytes, cuda::stream on) override { inner_->copy(to, from, bytes, on); }
   void zero(void* memory, std::int64_t bytes, cuda::stream on) override { inner_->zero(memory, bytes, on); }
