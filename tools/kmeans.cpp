@@ -12,8 +12,8 @@ namespace {
 struct kmeans_options : common_options {
   std::string input, init = "k-means++", weights, labels, centroids;
   std::int64_t clusters = 0;
-  int max_iter = 300, n_init = 1;
-  double tol = 1e-4;
+  int max_iter = 300, n_init = 1, rounds = 5;
+  double tol = 1e-4, oversampling = 2;
   std::uint64_t seed = 0;
   bool verbose = false;
 };
@@ -62,6 +62,10 @@ int run(const kmeans_options& wanted, array read) {
     options.init = kmeans::init::kmeans_plus_plus;
   } else if (wanted.init == "random") {
     options.init = kmeans::init::random;
+  } else if (wanted.init == "k-means||") {
+    options.init = kmeans::init::kmeans_parallel;
+    options.oversampling = wanted.oversampling;
+    options.rounds = wanted.rounds;
   } else {
     array start = read_array(wanted.init);
     options.init = kmeans::init::given;
@@ -112,7 +116,9 @@ void add_kmeans(command_line& program) {
   command_line& command = program.subcommand("kmeans", "Cluster the rows of INPUT (points × features) into K clusters");
   command.operand("INPUT", wanted->input, ".npy or .csv");
   command.integer("-k", wanted->clusters, "number of clusters", std::int64_t{1}, presence::required);
-  command.text("--init", wanted->init, "k-means++, random, or a file with K first centroids");
+  command.text("--init", wanted->init, "k-means++, k-means||, random, or a file with K first centroids");
+  command.number("--oversampling", wanted->oversampling, "k-means||: candidates of a round, in multiples of K");
+  command.integer("--rounds", wanted->rounds, "k-means||: rounds of candidates", 1);
   command.integer("--max-iter", wanted->max_iter, "Lloyd iterations of one run", 1);
   command.number("--tol", wanted->tol,
                  "stop when the centroids' summed squared shift is below this times the mean variance of the features");

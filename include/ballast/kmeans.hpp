@@ -1,6 +1,7 @@
 // Protected K-Means clustering: Lloyd's algorithm with k-means++.
 // Layer: interface; implemented in src/kmeans.
-// Source: S. Wu, Y. Ding, Y. Zhai et al., FT K-Means, 2024; D. Arthur, S. Vassilvitskii, k-means++, SODA 2007; docs/protection.md.
+// Source: S. Wu, Y. Ding, Y. Zhai et al., FT K-Means, 2024; D. Arthur, S. Vassilvitskii, k-means++, SODA 2007; B. Bahmani, B. Moseley,
+// A. Vattani, R. Kumar, S. Vassilvitskii, Scalable K-Means++, VLDB 2012; docs/protection.md.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +18,11 @@
 namespace ballast::kmeans {
 
 // How the first centroids are chosen. kmeans_plus_plus: greedy k-means++, 2 + ⌊ln k⌋ candidates a step. random: k different points.
-// given: options::centroids.
-enum class init : std::uint8_t { kmeans_plus_plus, random, given };
+// given: options::centroids. kmeans_parallel: k-means‖, which draws about oversampling · k points a round, so that a large k needs few
+// passes over the points; of the candidates, each with the weight of the points nearest to it, k are chosen by greedy k-means++.
+enum class init : std::uint8_t { kmeans_plus_plus, random, given, kmeans_parallel };
 
-BALLAST_API std::string_view to_string(init value) noexcept;  // "k-means++", "random", "given"
+BALLAST_API std::string_view to_string(init value) noexcept;  // "k-means++", "random", "given", "k-means||"
 
 // Points, weights and centroids may lie in host memory or in memory of the current CUDA device (or managed memory). The backends that
 // compute on the host copy what lies on the device there first, each operand once, ordered on execution::stream. Results are in host
@@ -37,6 +39,10 @@ struct options {
   int max_iter = 300;                   // Lloyd iterations of one run, ≥ 1
   double tol = 1e-4;       // stop when Σ‖centroid shift‖² ≤ tol · mean of the features' variances (scikit-learn's tol)
   std::uint64_t seed = 0;  // the same seed gives the same result, whatever the number of threads
+  // Of k-means‖: candidates that a round draws on average, in multiples of k, > 0; and rounds, ≥ 1. There are more rounds only where these
+  // have not found k candidates.
+  double oversampling = 2;
+  int rounds = 5;
 };
 
 // What ended a run: no label changed in its last iteration; the centroids' shift came within the tolerance; or it was the last one allowed.
@@ -72,7 +78,8 @@ struct distances {
 // heaviest cluster and stay empty. execution::on_progress is called after each iteration, progress::value being the inertia of the
 // iteration's labels with the centroids that they were found for. Throws invalid_argument_error (k, shapes, NaN or Inf in points, weights
 // or centroids), uncorrectable_error. One iteration costs 2mnk + 4mn flops and reads the points once; memory beyond the arguments: O(m + kn
-// + threads) on CPUs; on CUDA also a copy of the points with rows padded to 64 bytes. Covered: distances, choice of the minimum, label,
+// + threads) on CPUs; on CUDA also two copies of the points, one with rows padded to 64 bytes; points of the host for
+// which the device has too little memory pass through it in pieces, with the same result. Covered: distances, choice of the minimum, label,
 // sums and counts, centroids, the decision to stop. Not covered: `points` and `weights` in memory before they are read, except that the
 // first and later reads must agree in their sums. Schemes: "row_checksum" (default). Only on cuda, and not for transform, those that FT
 // K-Means compares: without protection "naive", "gemm", "fused", "broadcast", "tensor"; with it "warp_checksum", "detect_recompute",

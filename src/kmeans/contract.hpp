@@ -32,7 +32,10 @@ struct call {
   const execution& how;
   run::recorder& seen;  // every check is recorded here by the code that makes it
   inject::active_injector& injector;
-  bool strike_seeding = false;   // k-means++ shows its distances to the injector too (site kmeans.product). For tests
+  // The choice of first centroids is shown to the injector, too: distances (site kmeans.product); of k-means‖ also what is kept of the
+  // candidates (kmeans.minimum, kmeans.index), the rows that were drawn (kmeans.label) and the candidates' weights (kmeans.count). For
+  // tests.
+  bool strike_seeding = false;
   std::string_view scheme = {};  // how a pass is computed and verified; empty: the default
 };
 
@@ -91,6 +94,8 @@ struct descent {
   ending ended = ending::max_iter;
 };
 
+inline constexpr std::int64_t k_candidate_group = 64;  // candidates of k-means‖ that are taken at once
+
 // The points of one call on one backend. Detected faults are repaired inside an operation (abft::attempts) and recorded in call::seen. One
 // that stays makes the report uncorrectable; the result of the operation is then any number, and any label in [0, k).
 // Sums have an order that depends on the problem only, so results are the same bits for any number of threads.
@@ -135,6 +140,20 @@ class engine {
   // bit for bit (kmeans.closest); −1: it was none.
   virtual double take_centroid(const T* row, std::int64_t candidate) = 0;
 
+  // ---- k-means‖ ----
+
+  // Forgets all candidates.
+  virtual void begin_candidates() = 0;
+  // Takes `count` ≤ k_candidate_group more candidates, count × n `rows`, numbered behind those before; returns Σ weight · (distance to the
+  // nearest candidate)². The distance and the lowest number of the nearest candidate of each point stay in the backend (kmeans.closest).
+  virtual double take_candidates(const T* rows, std::int64_t count) = 0;
+  // The rows, ascending, for which random_uniform(seed, stream, row) · Σ weight · distance² < expected · weight · distance²: `expected` of
+  // them on average. What is kept of the candidates is verified, and the rows are drawn twice (kmeans.closest).
+  virtual std::vector<std::int64_t> draw_candidates(double expected, std::uint64_t seed, std::uint64_t stream) = 0;
+  // For each candidate Σ weight over the points that it is nearest to. Each point's distance to the candidate that it has is computed again
+  // (kmeans.closest), and the sums are made twice (kmeans.count).
+  virtual std::vector<double> weigh_candidates() = 0;
+
   // ---- Lloyd ----
 
   // A run starts: no point has a label.
@@ -170,6 +189,8 @@ class engine {
 };
 
 // The engine of `backend`, which can run here.
+template <class T>
+std::unique_ptr<engine<T>> make_engine(const call<T>& what, ballast::backend backend);
 namespace host {
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const call<T>& what, ballast::backend backend);  // reference or cpu

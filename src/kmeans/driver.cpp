@@ -11,8 +11,6 @@
 
 namespace ballast::kmeans {
 
-namespace {
-
 // One line for each backend.
 template <class T>
 std::unique_ptr<engine<T>> make_engine(const call<T>& what, ballast::backend backend) {
@@ -20,7 +18,8 @@ std::unique_ptr<engine<T>> make_engine(const call<T>& what, ballast::backend bac
   return host::make_engine(what, backend);
 }
 
-}  // namespace
+template std::unique_ptr<engine<float>> make_engine(const call<float>&, ballast::backend);
+template std::unique_ptr<engine<double>> make_engine(const call<double>&, ballast::backend);
 
 template <class T>
 driver<T>::driver(matrix_view<const T> points, std::span<const T> weights, std::int64_t clusters, const execution& how, std::string token,
@@ -28,7 +27,9 @@ driver<T>::driver(matrix_view<const T> points, std::span<const T> weights, std::
     : m_(points.rows),
       n_(points.columns),
       k_(clusters),
+      backend_(backend),
       weighted_(!weights.empty()),
+      strike_seeding_(strike_seeding),
       how_(how),
       token_(std::move(token)),
       injector_(how.faults, "kmeans"),

@@ -71,7 +71,8 @@ class driver {
   // seeding.cpp
   sealed_centroids<T> first_centroids(const options<T>& wanted, std::uint64_t run);
   std::vector<T> draw_different_points(std::uint64_t seed, std::uint64_t stream);
-  std::vector<T> draw_plus_plus(std::uint64_t seed, std::uint64_t stream);
+  std::vector<T> draw_plus_plus(engine<T>& from, std::int64_t count, std::uint64_t seed, std::uint64_t stream);
+  std::vector<T> draw_parallel(const options<T>& wanted, std::uint64_t run);
 
   // lloyd.cpp
   run_result one_run(const options<T>& wanted, int number);
@@ -86,7 +87,9 @@ class driver {
   double inertia_of_pass(const std::vector<T>& centroids) const;
 
   std::int64_t m_, n_, k_;
+  ballast::backend backend_;
   bool weighted_;
+  bool strike_seeding_;
   const execution& how_;
   std::string token_;
   inject::active_injector injector_;

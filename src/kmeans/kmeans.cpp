@@ -24,6 +24,7 @@ std::string_view to_string(init value) noexcept {
     case init::kmeans_plus_plus: return "k-means++";
     case init::random: return "random";
     case init::given: return "given";
+    case init::kmeans_parallel: return "k-means||";
   }
   return "?";
 }
@@ -126,22 +127,52 @@ void check_weights(const std::string& token, std::span<const T> weights, std::in
     throw invalid_argument_error(fmt::format("{}: weights: expected an address, got null", token));
 }
 
-// The backend for so many passes over the points, and `results` bytes that go to the host. An automatic choice stays on the host where that
-// is done before host operands have been copied to a device.
+// What a call does on a device: passes over the points, bytes of results that go to the host, and how often the host waits.
+struct device_work {
+  double passes = 1;
+  double results = 0;
+  double waits = 0;
+};
+
+// Waits as cuda/ makes them, with protection: docs/design/kmeans-cuda.md, "Small problems".
+constexpr double k_waits_of_call = 11;  // survey, frame, facts, totals; labels and inertia
+constexpr double k_waits_of_run = 18;   // looks at iterations, centroids; the launches of 20 iterations take as long as 8 waits
+
 template <class T>
-backend choose_backend(const matrix_view<const T>& points, std::int64_t k, double passes, double results, const execution& how,
+device_work work_of(const options<T>& wanted, std::int64_t m) {
+  const double k = static_cast<double>(wanted.clusters);
+  const double trials = 2 + std::floor(std::log(k));
+  const double plus_plus = k * (trials + 9);  // a row for each candidate, candidates, distances, the centroid
+  double passes = k_usual_iterations, waits = k_waits_of_run;
+  if (wanted.init == init::kmeans_plus_plus) {
+    passes += trials + 1;
+    waits += plus_plus;
+  } else if (wanted.init == init::kmeans_parallel) {
+    const double drawn = wanted.oversampling * wanted.rounds;  // candidates, in multiples of k
+    passes += drawn;
+    waits += 5 * (drawn * k / 64 + wanted.rounds) + plus_plus;
+  }
+  return {passes * wanted.n_init, 4 * static_cast<double>(m), k_waits_of_call + waits * wanted.n_init};
+}
+
+// An automatic choice stays on the host where the call is done before host operands have been copied to a device and the host has waited
+// for it as often as it must.
+template <class T>
+backend choose_backend(const matrix_view<const T>& points, std::int64_t k, const device_work& work, const execution& how,
                        const std::string& token) {
   const backend chosen = run::choose_backend(how, token);
 #if defined(BALLAST_HAS_CPU)
   if (how.backend != backend::automatic || chosen != backend::cuda || how.faults != nullptr ||
       ballast::cuda::residence_of(points.data) != ballast::cuda::residence::host)
     return chosen;
+  constexpr double seconds_of_wait = 25e-6;  // with the launches in front of it; two are 50 µs in run/dispatch
   const double elements = static_cast<double>(points.rows) * static_cast<double>(points.columns);
-  if (run::copying_takes_longer({elements * static_cast<double>(sizeof(T)) + results, 2 * elements * static_cast<double>(k) * passes,
-                                 precision_of<T>, core::thread_count(how.threads)}))
+  if (run::copying_takes_longer({elements * static_cast<double>(sizeof(T)) + work.results,
+                                 2 * elements * static_cast<double>(k) * work.passes, precision_of<T>, core::thread_count(how.threads),
+                                 work.waits * seconds_of_wait}))
     return backend::cpu;
 #else
-  static_cast<void>(points), static_cast<void>(k), static_cast<void>(passes), static_cast<void>(results);
+  static_cast<void>(points), static_cast<void>(k), static_cast<void>(work);
 #endif
   return chosen;
 }
@@ -169,14 +200,18 @@ model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, c
   switch (wanted.init) {
     case init::kmeans_plus_plus:
     case init::random: break;
+    case init::kmeans_parallel:
+      if (!(wanted.oversampling > 0) || !std::isfinite(wanted.oversampling))
+        throw invalid_argument_error(fmt::format("{}: oversampling: expected a finite number > 0, got {}", token, wanted.oversampling));
+      if (wanted.rounds < 1) throw invalid_argument_error(fmt::format("{}: rounds: expected at least 1, got {}", token, wanted.rounds));
+      break;
     case init::given: check_centroids(token, wanted.centroids, wanted.clusters, points.columns); break;
     default:
       throw invalid_argument_error(
-          fmt::format("{}: init: expected k-means++, random or given, got {}", token, static_cast<int>(wanted.init)));
+          fmt::format("{}: init: expected k-means++, k-means||, random or given, got {}", token, static_cast<int>(wanted.init)));
   }
   check_weights(token, wanted.weights, points.rows);
-  const auto backend =
-      choose_backend(points, wanted.clusters, k_usual_iterations * wanted.n_init, 4 * static_cast<double>(points.rows), how, token);
+  const auto backend = choose_backend(points, wanted.clusters, work_of(wanted, points.rows), how, token);
   const auto scheme = choose_scheme(how, backend, token);
   // Centroids are a small array, which the driver reads. Points and weights are the backend's.
   run::host_staging staging(how.stream);
@@ -195,7 +230,8 @@ auto with_centroids(const matrix_view<const T>& points, const matrix_view<const 
   check_clusters(token, centroids.rows);
   check_centroids(token, centroids, centroids.rows, points.columns);
   check_weights(token, weights, points.rows);
-  const auto backend = choose_backend(points, centroids.rows, 1, result_of_row * static_cast<double>(points.rows), how, token);
+  const auto backend =
+      choose_backend(points, centroids.rows, device_work{1, result_of_row * static_cast<double>(points.rows), k_waits_of_call}, how, token);
   const auto scheme = labels ? choose_scheme(how, backend, token) : run::choose_scheme(how, k_scheme, {k_scheme}, token);
   run::host_staging staging(how.stream);
   driver<T> made(points, weights, centroids.rows, how, token, backend, scheme);

@@ -23,6 +23,9 @@ struct host_call {
   double flops = 0;  // nominal
   ballast::precision precision = ballast::precision::f32;
   int threads = 1;  // of the cpu backend
+  // What the call costs on a device that copies and computes next to nothing: launches, waits. Without another number those of a transform:
+  // two waits and a copy of the event ring.
+  double latency = 50e-6;
 };
 
 // Whether the cpu backend will have finished before the operands have been copied to a device and back. A plain model, whose constants

@@ -15,13 +15,15 @@ struct shape {
   bool faults = false, weights = false;
 };
 
-// Of kmeans_test.cpp and kmeans_cuda_test.cpp. What a kernel is made for depends on few ranges of n and k.
-constexpr shape k_shapes[] = {
-    {1, 1},     {2, 5},       {3, 4},       {8, 8},       {1, 3},        {5, 9},        {17, 12},      {33, 20},       {8, 70},
-    {130, 16},  {6, 5, 0, 1}, {4, 6},       {7, 23},      {9, 6},        {5, 4, 0, 1},  {5, 8},        {3, 6},         {6, 6},
-    {2, 6},     {3, 3},       {3, 40},      {2, 60},      {3, 50, 0, 1}, {2, 15},       {6, 12},       {1, 10},        {10, 12, 1},
-    {4, 3, 1},  {3, 70, 1},   {1, 2, 0, 1}, {2, 3, 0, 1}, {3, 9, 0, 1},  {5, 70, 0, 1}, {17, 4, 0, 1}, {40, 20, 0, 1}, {200, 6, 0, 1},
-    {6, 10, 1}, {7, 9, 1},    {4, 12, 1},   {3, 8, 1},    {8, 9, 1},     {4, 5, 1},     {12, 10}};
+// Of the tests that every backend runs and of kmeans_cuda_test.cpp. What a kernel is made for depends on few ranges of n and k.
+constexpr shape k_shapes[] = {{1, 1},         {2, 5},        {3, 4},        {8, 8},       {1, 3},        {5, 9},        {17, 12},
+                              {33, 20},       {8, 70},       {130, 16},     {6, 5, 0, 1}, {4, 6},        {7, 23},       {9, 6},
+                              {5, 4, 0, 1},   {5, 8},        {3, 6},        {6, 6},       {2, 6},        {3, 3},        {3, 40},
+                              {2, 60},        {3, 50, 0, 1}, {2, 15},       {6, 12},      {1, 10},       {10, 12, 1},   {4, 3, 1},
+                              {3, 70, 1},     {1, 2, 0, 1},  {2, 3, 0, 1},  {3, 9, 0, 1}, {5, 70, 0, 1}, {17, 4, 0, 1}, {40, 20, 0, 1},
+                              {200, 6, 0, 1}, {6, 10, 1},    {7, 9, 1},     {7, 8, 1},    {10, 8, 1},    {8, 136, 1},   {4, 12, 1},
+                              {3, 8, 1},      {8, 9, 1},     {4, 5, 1},     {12, 10},     {7, 23, 1},    {300, 1},      {300, 2},
+                              {300, 3},       {40, 64, 1},   {20, 3, 1, 1}, {5, 6, 1},    {5, 11, 1, 1}, {3, 30, 0, 1}};
 
 void print(const ballast::cuda::kernel_request& each) { std::printf("%s\t%s\n", each.header.c_str(), each.expression.c_str()); }
 
@@ -30,6 +32,7 @@ void print_all() {
   for (const int words : {1, 2}) {
     for (const bool instrumented : {false, true}) {
       for (const ballast::cuda::kernel_request& each : kernel_names<T>::all(words, instrumented)) print(each);
+      for (const ballast::cuda::kernel_request& each : kernel_names<T>::candidates(instrumented)) print(each);
     }
   }
   for (const shape& each : k_shapes) {

@@ -11,6 +11,7 @@
 #include <ballast/error.hpp>
 #include <ballast/kmeans.hpp>
 
+#include "backend/kmeans_cases.hpp"
 #include "inject/injector.hpp"
 #include "inject/plan.hpp"
 #include "kmeans/contract.hpp"
@@ -20,9 +21,6 @@
 
 namespace ballast::kmeans {
 namespace {
-
-template <class T>
-constexpr double k_u = std::numeric_limits<T>::epsilon() / 2;
 
 // One engine of a backend with the call that it belongs to.
 template <class T>
@@ -49,17 +47,10 @@ class kmeans_cuda : public testing::Test {
   const std::shared_ptr<simt::emulated_device> device_ = std::make_shared<simt::emulated_device>();
   const test::current_device_guard guard_{device_};
 };
-using reals = testing::Types<float, double>;
-struct names {
-  template <class T>
-  static std::string GetName(int) {
-    return sizeof(T) == 4 ? "f32" : "f64";
-  }
-};
-TYPED_TEST_SUITE(kmeans_cuda, reals, names);
+TYPED_TEST_SUITE(kmeans_cuda, reals, real_names);
 
 template <class T>
-std::vector<T> clouds(std::int64_t m, std::int64_t n, unsigned seed, double offset = 1) {
+std::vector<T> bands(std::int64_t m, std::int64_t n, unsigned seed, double offset = 1) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal;
   std::vector<T> made(static_cast<std::size_t>(m * n));
@@ -99,7 +90,7 @@ TYPED_TEST(kmeans_cuda, surveys_and_measures_as_the_reference_does) {
     for (const bool weighted : {false, true}) {
       if (weighted && m == 1) continue;
       SCOPED_TRACE(std::to_string(m) + " x " + std::to_string(n) + (weighted ? " weighted" : ""));
-      const std::vector<T> x = clouds<T>(m, n, 1);
+      const std::vector<T> x = bands<T>(m, n, 1);
       std::vector<T> turned(x.size());
       for (std::int64_t i = 0; i < m; ++i)
         for (std::int64_t f = 0; f < n; ++f) turned[static_cast<std::size_t>((n - 1 - f) * m + i)] = x[static_cast<std::size_t>(i * n + f)];
@@ -149,7 +140,7 @@ TYPED_TEST(kmeans_cuda, finds_the_first_value_without_meaning) {
   using T = TypeParam;
   const std::int64_t m = 1500, n = 5;
   for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
-    std::vector<T> x = clouds<T>(m, n, 2), w = some_weights<T>(m);
+    std::vector<T> x = bands<T>(m, n, 2), w = some_weights<T>(m);
     x[1203 * n + 4] = x[1200 * n + 3] = x[700 * n + 4] = static_cast<T>(bad);
     w[1100] = w[801] = static_cast<T>(bad);
     subject<T> found(backend::cuda, row_major(x.data(), m, n), w, 3);
@@ -160,7 +151,7 @@ TYPED_TEST(kmeans_cuda, finds_the_first_value_without_meaning) {
     EXPECT_EQ(seen.weight.row, 801);
     EXPECT_EQ(found.seen.finish().verdict, verdict::clean);
   }
-  std::vector<T> x = clouds<T>(m, n, 2), w = some_weights<T>(m);
+  std::vector<T> x = bands<T>(m, n, 2), w = some_weights<T>(m);
   w[1301] = -1;
   subject<T> found(backend::cuda, row_major(x.data(), m, n), w, 3);
   EXPECT_EQ(found->survey().weight.row, 1301);
@@ -196,7 +187,7 @@ TYPED_TEST(kmeans_cuda, seeding_makes_the_choices_of_the_reference) {
   using T = TypeParam;
   for (const auto [m, n] : {size{60, 2}, {1300, 9}, {600, 33}}) {
     for (const bool weighted : {false, true}) {
-      const std::vector<T> x = clouds<T>(m, n, 3), w = weighted ? some_weights<T>(m) : std::vector<T>{};
+      const std::vector<T> x = bands<T>(m, n, 3), w = weighted ? some_weights<T>(m) : std::vector<T>{};
       std::vector<double> a, b;
       subject<T> expected(backend::reference, row_major(x.data(), m, n), w, 12), found(backend::cuda, row_major(x.data(), m, n), w, 12);
       EXPECT_EQ(seed(expected, n, 12, a), seed(found, n, 12, b));
@@ -206,20 +197,10 @@ TYPED_TEST(kmeans_cuda, seeding_makes_the_choices_of_the_reference) {
   }
 }
 
-inject::request fault_at(inject::site site, inject::model model, std::uint64_t seed, std::int64_t visit) {
-  inject::request made;
-  made.site = site;
-  made.model = model;
-  made.seed = seed;
-  made.visit = visit;
-  if (model == inject::model::bit_flip || model == inject::model::two_bits || model == inject::model::vector_mask) made.bit = 62;
-  return made;
-}
-
 TYPED_TEST(kmeans_cuda, seeding_is_protected) {
   using T = TypeParam;
   const std::int64_t m = 900, n = 4;
-  const std::vector<T> x = clouds<T>(m, n, 5);
+  const std::vector<T> x = bands<T>(m, n, 5);
   const auto points = row_major(x.data(), m, n);
   std::vector<double> right;
   subject<T> clean(backend::cuda, points, {}, 6);
@@ -246,11 +227,45 @@ TYPED_TEST(kmeans_cuda, seeding_is_protected) {
   EXPECT_GT(changed, 0);
 }
 
+// k-means‖: the number of the candidate that a point is nearest to, which the candidates' weights are made of.
+TYPED_TEST(kmeans_cuda, a_struck_candidate_number_is_seen) {
+  using T = TypeParam;
+  const std::int64_t m = 700, n = 4, count = 9;
+  const std::vector<T> x = bands<T>(m, n, 5);
+  const auto weigh = [&](subject<T>& on) {
+    (void)on->survey();
+    on->place(frame_of<T>(n, false));
+    std::vector<T> rows(static_cast<std::size_t>(count * n));
+    std::vector<std::int64_t> drawn;
+    for (std::int64_t c = 0; c < count; ++c) drawn.push_back(c * 77);
+    on->read_points(drawn, rows.data());
+    on->begin_candidates();
+    (void)on->take_candidates(rows.data(), 5);
+    (void)on->take_candidates(rows.data() + 5 * n, count - 5);
+    return on->weigh_candidates();
+  };
+  subject<T> clean(backend::cuda, row_major(x.data(), m, n), {}, 6);
+  const std::vector<double> expected = weigh(clean);
+  int changed = 0, detected = 0;
+  for (std::uint64_t number = 0; number < (test::sampled() ? 8u : 40u); ++number) {
+    inject::request fault = fault_at(inject::site::kmeans_index, inject::model::bit_flip, number, 0);
+    fault.bit = static_cast<int>(number % 3);
+    const inject::plan faults({fault});
+    subject<T> found(backend::cuda, row_major(x.data(), m, n), {}, 6, protection::correct, &faults, true);
+    EXPECT_EQ(weigh(found), expected);
+    detected += found.seen.finish().detected > 0;
+    subject<T> bare(backend::cuda, row_major(x.data(), m, n), {}, 6, protection::off, &faults, true);
+    changed += weigh(bare) != expected;
+  }
+  EXPECT_GT(detected, 0);
+  EXPECT_GT(changed, 0) << "with protection off no fault reached the output";
+}
+
 // A fault in any of the kernels that prepare the points: the ranges, the placed points, the facts, the totals.
 TYPED_TEST(kmeans_cuda, preparation_is_protected) {
   using T = TypeParam;
   const std::int64_t m = 1500, n = 6;
-  const std::vector<T> x = clouds<T>(m, n, 7), w = some_weights<T>(m);
+  const std::vector<T> x = bands<T>(m, n, 7), w = some_weights<T>(m);
   const auto points = row_major(x.data(), m, n);
   int detected = 0, changed = 0;
   for (const bool weighted : {false, true}) {
@@ -297,10 +312,26 @@ TYPED_TEST(kmeans_cuda, preparation_is_protected) {
   EXPECT_GT(changed, 0);
 }
 
+// Handwritten digits, 1797 × 64: on a device the host would wait for longer than it computes.
+TEST(kmeans_choice, small_problems_of_the_host_stay_there) {
+  const test::current_device_guard guard(std::make_shared<simt::emulated_device>());
+  const std::vector<float> x = bands<float>(1797, 64, 12);
+  const auto digits = row_major(x.data(), 1797, 64);
+  for (const init way : {init::kmeans_plus_plus, init::random, init::kmeans_parallel}) {
+    for (const int runs : {1, 10}) {
+      const auto found = fit(digits, {.clusters = 10, .init = way, .n_init = runs, .max_iter = 1}, {.threads = 8});
+      EXPECT_EQ(found.report.backend, backend::cpu) << to_string(way) << " " << runs;
+    }
+  }
+  EXPECT_EQ(predict(digits, row_major(x.data(), 10, 64), {.threads = 8}).report.backend, backend::cpu);
+  const std::vector<float> more = bands<float>(8192, 40, 13);
+  EXPECT_EQ(predict(row_major(more.data(), 8192, 40), row_major(more.data(), 64, 40), {.threads = 1}).report.backend, backend::cuda);
+}
+
 TYPED_TEST(kmeans_cuda, transform_is_that_of_the_reference_and_protected) {
   using T = TypeParam;
   for (const auto [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1}, {100, 3, 7}, {600, 20, 70}, {65, 33, 150}}) {
-    const std::vector<T> x = clouds<T>(m, n, 8), c = clouds<T>(k, n, 9);
+    const std::vector<T> x = bands<T>(m, n, 8), c = bands<T>(k, n, 9);
     const auto points = row_major(x.data(), m, n), centroids = row_major(c.data(), k, n);
     const auto expected = transform(points, centroids, {.backend = backend::reference});
     const auto found = transform(points, centroids, {.backend = backend::cuda});
@@ -329,7 +360,7 @@ TYPED_TEST(kmeans_cuda, transform_is_that_of_the_reference_and_protected) {
 TYPED_TEST(kmeans_cuda, a_struck_label_is_not_handed_out) {
   using T = TypeParam;
   const std::int64_t m = 150, n = 6, k = 5;
-  std::vector<T> c = clouds<T>(k, n, 3), x;
+  std::vector<T> c = bands<T>(k, n, 3), x;
   std::mt19937_64 random(5);
   std::normal_distribution<double> normal;
   for (std::int64_t i = 0; i < m; ++i) {

@@ -147,6 +147,18 @@ class Kmeans(WithFolder):
         self.assertEqual(run_json("kmeans", DATA / "iris.csv", "-k", 3, "--tol", 0)["ended"], "labels unchanged")
         self.assertEqual(run_json("kmeans", DATA / "iris.csv", "-k", 3, "--tol", 10)["ended"], "tolerance")
 
+    def test_k_means_parallel_is_a_choice_of_first_centroids(self):
+        seen = run_json("kmeans", DATA / "iris.csv", "-k", 3, "--init", "k-means||", "--oversampling", 4, "--rounds", 3, "--seed", 2)
+        self.assertEqual(seen["verdict"], "clean")
+        self.assertLess(seen["inertia"], 150)
+        again = run_json("kmeans", DATA / "iris.csv", "-k", 3, "--init", "k-means||", "--oversampling", 4, "--rounds", 3, "--seed", 2,
+                         "--backend", "reference")
+        self.assertEqual((again["sizes"], again["iterations"]), (seen["sizes"], seen["iterations"]))
+        done = run("kmeans", DATA / "iris.csv", "-k", 3, "--init", "k-means||", "--oversampling", 0, status=2)
+        self.assertIn("oversampling: expected a finite number > 0, got 0", done.stderr)
+        self.assertIn("--rounds: expected an integer of at least 1",
+                      run("kmeans", DATA / "iris.csv", "-k", 3, "--init", "k-means||", "--rounds", 0, status=2).stderr)
+
     def test_given_centroids_and_weights(self):
         points = np.array([[0.0], [1.0], [10.0], [11.0]])
         centroids = self.save("c.npy", np.array([[0.0], [10.0]]))

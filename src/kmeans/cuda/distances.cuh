@@ -17,7 +17,8 @@ struct alignas(16) vector {
 __device__ __forceinline__ float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 __device__ __forceinline__ double multiply_add(double a, double b, double c) { return __fma_rn(a, b, c); }
 
-// squares[j] = ‖x − c_j‖² for the k_group centroids from `first` on; behind the last one they are its.
+// squares[j] = ‖x − c_j‖² for the k_group centroids from `first` on; behind the last one they are its. Summed in chains of k_chain
+// features: in a longer chain of equal terms (duplicated features) every step rounds alike, and the row check would see it.
 template <class T>
 __device__ __forceinline__ void group_distances(const T* x, const centroid_panel<T>& from, int stride, int first, T (&squares)[k_group]) {
   const T* rows[k_group];
@@ -26,21 +27,43 @@ __device__ __forceinline__ void group_distances(const T* x, const centroid_panel
     squares[j] = 0;
     rows[j] = from.rows + std::int64_t{first + j < from.count ? first + j : from.count - 1} * stride;
   }
-  for (int f = 0; f < stride; f += k_vector<T>) {
-    const auto own = *reinterpret_cast<const vector<T>*>(x + f);
+  for (int begin = 0; begin < stride; begin += k_chain) {
+    T chain[k_group] = {};
+    for (int f = begin; f < min(begin + k_chain, stride); f += k_vector<T>) {
+      const auto own = *reinterpret_cast<const vector<T>*>(x + f);
 #pragma unroll
-    for (int j = 0; j < k_group; ++j) {
-      const auto c = *reinterpret_cast<const vector<T>*>(rows[j] + f);
+      for (int j = 0; j < k_group; ++j) {
+        const auto c = *reinterpret_cast<const vector<T>*>(rows[j] + f);
 #pragma unroll
-      for (int i = 0; i < k_vector<T>; ++i) {
-        const T d = own.at[i] - c.at[i];
-        squares[j] = multiply_add(d, d, squares[j]);
+        for (int i = 0; i < k_vector<T>; ++i) {
+          const T d = own.at[i] - c.at[i];
+          chain[j] = multiply_add(d, d, chain[j]);
+        }
       }
     }
+#pragma unroll
+    for (int j = 0; j < k_group; ++j) squares[j] += chain[j];
   }
 }
 
-// Whether Σ w_j ‖x − c_j‖² over a section is what ‖x‖² and x · Σ w_j c_j say. square(j): of centroid j.
+// Whether `found` = Σ w_j ‖x − c_j‖² over a section is what ‖x‖² and x · Σ w_j c_j say.
+template <class T>
+__device__ __forceinline__ bool sum_is_right(const placed_points<T>& p, const centroid_panel<T>& from, std::int64_t row, int section,
+                                             double found) {
+  const T* const x = p.x + row * p.stride;
+  const double* const checksum = from.checksum + std::int64_t{section} * p.stride;
+  double product = 0;
+  for (int begin = 0; begin < p.n; begin += k_chain) {
+    double chain = 0;
+    for (int f = begin; f < min(begin + k_chain, p.n); ++f) chain = __fma_rn(static_cast<double>(load_again(x + f)), checksum[f], chain);
+    product += chain;
+  }
+  const double size = __fma_rn(from.weights[section], static_cast<double>(load_again(p.norm + row)), from.norms[section]);
+  const double residual = found - (size - 2 * product);
+  return fabs(residual) <= from.limit * size + from.weights[section] * static_cast<double>(std::numeric_limits<T>::min());
+}
+
+// The same from the distances. square(j): of centroid j.
 template <class T, class Square>
 __device__ __forceinline__ bool row_is_right(const placed_points<T>& p, const centroid_panel<T>& from, std::int64_t row, int section,
                                              Square&& square) {
@@ -48,13 +71,7 @@ __device__ __forceinline__ bool row_is_right(const placed_points<T>& p, const ce
   double found = 0;
   for (int j = section * k_section; j < last; ++j)
     found = __fma_rn(static_cast<double>(load_again(from.weight + j)), static_cast<double>(square(j)), found);
-  const T* const x = p.x + row * p.stride;
-  const double* const checksum = from.checksum + std::int64_t{section} * p.stride;
-  double product = 0;
-  for (int f = 0; f < p.n; ++f) product = __fma_rn(static_cast<double>(load_again(x + f)), checksum[f], product);
-  const double size = __fma_rn(from.weights[section], static_cast<double>(load_again(p.norm + row)), from.norms[section]);
-  const double residual = found - (size - 2 * product);
-  return fabs(residual) <= from.limit * size + from.weights[section] * static_cast<double>(std::numeric_limits<T>::min());
+  return sum_is_right(p, from, row, section, found);
 }
 
 // One block: k_row_threads rows and one section of centroids.
@@ -89,7 +106,7 @@ __global__ void __launch_bounds__(k_row_threads)
   if (!a.check || other >= rows) return;
   const T* const of = a.squares + (first + other) * a.centroids.count;
   const std::int64_t row = a.first + first + other;
-  if (!row_is_right(a.placed, a.centroids, row, section, [&](int j) { return load_again(of + j); })) flag(*a.flags, row);
+  if (!row_is_right(a.placed, a.centroids, row, section, [&](int j) { return load_again(of + j); })) flag(*a.flags, a.placed.first + row);
 }
 
 // Distances from their squares, in the units of the points. With `compare` other threads compute them again.
@@ -138,7 +155,7 @@ __device__ __forceinline__ double exact_distance(const exact_arguments<T>& a, st
 // label that was struck on its way to memory has another.
 template <class T>
 __device__ __forceinline__ bool agrees_in_frame(const exact_arguments<T>& a, std::int64_t row, double exact) {
-  const int n = a.given.n;
+  const int n = a.placed.n;
   const std::int64_t label = label_of(a, row);
   if (label < 0) return false;
   double sum = 0, norm = 0;
@@ -180,7 +197,7 @@ __global__ void __launch_bounds__(k_row_threads)
   if (a.check && other < rows) {
     again[other] = exact_distance(a, first + other);
     const bool same = again[other] == (a.distances != nullptr ? load_again(a.distances + first + other) : made[other]);
-    if (!same || (a.plain != nullptr && !agrees_in_frame(a, first + other, again[other]))) flag(*a.flags, first + other);
+    if (!same || (a.plain != nullptr && !agrees_in_frame(a, first + other, again[other]))) flag(*a.flags, a.placed.first + first + other);
   }
   if (a.sums == nullptr) return;
   __syncthreads();  // those of the check are there
@@ -197,7 +214,7 @@ __global__ void __launch_bounds__(k_row_threads)
     if (thread == 32) a.sums[2 * blockIdx.x + 1] = sums[1] = sum;
   }
   __syncthreads();  // the sums are there
-  if (thread == 64 && a.check && !(sums[0] == sums[1])) flag(*a.flags, first);
+  if (thread == 64 && a.check && !(sums[0] == sums[1])) flag(*a.flags, a.placed.first + first);
 }
 
 // The other side of the invariants of sums by label: a row's numbers in fixed point, as the sums have them, in the direction of the

@@ -8,6 +8,7 @@
 
 #include "abft/threshold.hpp"
 #include "abft/weights.hpp"
+#include "core/parallel.hpp"
 #include "kmeans/cuda/engine_memory.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -15,7 +16,7 @@ namespace ballast::kmeans::cuda {
 namespace {
 
 constexpr std::uint64_t k_weight_seed = 0x6b6d65616e73;
-constexpr int k_flags = 3;
+constexpr int k_flags = 4;
 
 }  // namespace
 
@@ -30,16 +31,15 @@ cuda_engine<T>::cuda_engine(const call<T>& what, std::shared_ptr<ballast::cuda::
       staging_(device_, what.how.stream),
       call_(device_, ballast::cuda::workspace_pool(device_, ballast::cuda::k_ring_bytes).take(what.how.workspace, what.how.stream),
             what.injector, what.how.stream),
+      supply_(device_, staging_, what.points,
+              choose_residence(needs_of(what.points, !what.weights.empty(), what.clusters, *device_), device_->available_memory()),
+              core::thread_count(what.how.threads), what.how.stream),
       flags_(allocate(k_flags * static_cast<std::int64_t>(sizeof(row_flags)))) {
   what_.seen.runs_on(device_->about().name);
-  const matrix_view<const T>& points = what.points;
-  const std::int64_t down = (m_ - 1) * points.row_stride, across = (n_ - 1) * points.column_stride;
-  const std::int64_t low = std::min<std::int64_t>(down, 0) + std::min<std::int64_t>(across, 0);
-  const std::int64_t high = std::max<std::int64_t>(down, 0) + std::max<std::int64_t>(across, 0);
   const auto size = static_cast<std::int64_t>(sizeof(T));
-  given_.points = static_cast<const T*>(staging_.read(points.data + low, (high - low + 1) * size)) - low;
-  given_.row_stride = points.row_stride;
-  given_.column_stride = points.column_stride;
+  given_.points = supply_.resident();
+  given_.row_stride = what.points.row_stride;
+  given_.column_stride = what.points.column_stride;
   if (weighted()) given_.weights = static_cast<const T*>(staging_.read(what.weights.data(), m_ * size));
   given_.m = m_;
   given_.n = static_cast<int>(n_);
@@ -77,6 +77,18 @@ void cuda_engine<T>::make_group(const T* rows, std::int64_t count, group& made) 
   const std::int64_t sections = (count + k_section - 1) / k_section;
   std::vector<T> padded(at(core::checked_product(count, stride)), T(0)), weight;
   std::vector<double> checksum(at(sections * stride), 0.0), norms(at(sections), 0.0), weights(at(sections), 0.0);
+  // In data with duplicated features the terms of a square are equal and each step of a long chain rounds alike: chains of k_chain, as on
+  // the device.
+  const auto square_of = [&](const T* row) {
+    double square = 0;
+    for (std::int64_t begin = 0; begin < n_; begin += k_chain) {
+      double chain = 0;
+      for (std::int64_t f = begin; f < std::min(begin + k_chain, n_); ++f)
+        chain += static_cast<double>(row[f]) * static_cast<double>(row[f]);
+      square += chain;
+    }
+    return square;
+  };
   for (std::int64_t j = 0; j < count; ++j) {
     const std::int64_t s = j / k_section;
     weight.push_back(static_cast<T>(abft::random_weight(k_weight_seed, 0, static_cast<std::uint64_t>(j))));
@@ -85,8 +97,8 @@ void cuda_engine<T>::make_group(const T* rows, std::int64_t count, group& made) 
       const double c = static_cast<double>(rows[j * n_ + f]);
       padded[at(j * stride + f)] = rows[j * n_ + f];
       checksum[at(s * stride + f)] += w * c;
-      norms[at(s)] += w * c * c;
     }
+    norms[at(s)] += w * square_of(rows + j * n_);
     weights[at(s)] += w;
   }
   made.rows = upload(padded);

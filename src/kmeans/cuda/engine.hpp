@@ -1,8 +1,9 @@
 // The backend of K-Means that computes on a GPU.
-// Layer: backend "cuda", behind contract.hpp. Points are brought into the frame once (points.hpp) and stay on the device; the host sees
-// scalars, arrays of n, k or k × n numbers, a few rows, and results.
-// Everything is computed twice, in other threads and from other loads, or against an invariant; what fails is computed again by launching
-// its kernels again (run::attempt). The passes of Lloyd's iteration, which verify and repair on the device, are those of lloyd.hpp.
+// Layer: backend "cuda", behind contract.hpp. Points are brought into the frame once (points.hpp) and stay on the device, or pass through
+// it in pieces where it has too little memory (supply.hpp); the host sees scalars, arrays of n, k or k × n numbers, a few rows, and
+// results. Everything is computed twice, in other threads and from other loads, or against an invariant; what fails is computed again by
+// launching its kernels again (run::attempt). The passes of Lloyd's iteration, which verify and repair on the device, are those of
+// lloyd.hpp.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,7 @@
 #include "kmeans/cuda/kernels.hpp"
 #include "kmeans/cuda/lloyd.hpp"
 #include "kmeans/cuda/source.hpp"
+#include "kmeans/cuda/supply.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -45,6 +47,12 @@ class cuda_engine final : public engine<T> {
   std::vector<double> try_candidates(const T* rows, std::int64_t count) override;
   double take_centroid(const T* row, std::int64_t candidate) override;
 
+  // candidates.cpp
+  void begin_candidates() override;
+  double take_candidates(const T* rows, std::int64_t count) override;
+  std::vector<std::int64_t> draw_candidates(double expected, std::uint64_t seed, std::uint64_t stream) override;
+  std::vector<double> weigh_candidates() override;
+
   // iterations.cpp: what lloyd.hpp does
   void begin_run() override;
   void pass(const sealed_centroids<T>& centroids) override;
@@ -68,13 +76,13 @@ class cuda_engine final : public engine<T> {
     buffer rows, checksum, norms, weights, weight;
     centroid_panel<T> panel{};
   };
-  // Greedy k-means++.
+  // Greedy k-means++, and k-means‖.
   struct seeding {
     int trials = 0;
     std::int64_t blocks = 0;
-    std::vector<T> taken;            // the centroids so far
+    std::vector<T> taken;            // the centroids, or candidates of k-means‖, so far
     std::vector<double> potentials;  // of each block
-    buffer closest, potential, tried;
+    buffer closest, potential, tried, nearest;
     group candidates;
   };
 
@@ -82,6 +90,11 @@ class cuda_engine final : public engine<T> {
   bool stop() const { return repairs() && what_.seen.uncorrectable(); }
   bool weighted() const { return !what_.weights.empty(); }
   std::int64_t columns() const { return n_ + (weighted() ? 1 : 0); }
+
+  // Calls use(piece) for all points, in pieces where what is `wanted` of them does not stay on the device.
+  void each(part wanted, core::function_ref<void(const point_piece<T>&)> use);
+  void place_piece(const point_piece<T>& piece);
+  facts_arguments<T> facts_of(const point_piece<T>& piece);
 
   // engine.cpp
   buffer allocate(std::int64_t bytes) const { return {device_, bytes, what_.how.stream}; }
@@ -128,6 +141,8 @@ class cuda_engine final : public engine<T> {
   void launch_seeding(int candidate, bool take, bool fresh, bool strike);
   void include(const T* row, int candidate, bool fresh, bool strike);
   void remember_closest();
+  void cover(std::int64_t first, std::int64_t count, bool strike);
+  void cover_again(std::int64_t candidates);
   std::int64_t row_from(std::int64_t first, std::int64_t count, const T* closest, double sum, double target);
 
   const call<T> what_;
@@ -136,10 +151,12 @@ class cuda_engine final : public engine<T> {
   bool protect_;
   ballast::cuda::device_staging staging_;
   ballast::cuda::device_call call_;
+  point_supply<T> supply_;
   buffer flags_;
   given_points<T> given_;  // on the device
   sealed<frame<T>> frame_;
   placed_points<T> placed_{};
+  bool known_ = false;  // the facts about the rows of placed_
   buffer shift_, x_, weight_, norm_, rounding_, projection_, signature_, unit_, direction_, expected_;
   std::vector<T> units_;                // of each column: placed_points::unit
   std::vector<column_sizes> sizes_;     // of each column

@@ -5,6 +5,9 @@
 #include <limits>
 #include <utility>
 
+#include <ballast/error.hpp>
+
+#include "core/format.hpp"
 #include "kmeans/cuda/engine.hpp"
 #include "kmeans/cuda/engine_memory.hpp"
 #include "run/attempt.hpp"
@@ -45,7 +48,15 @@ lloyd_problem<T> cuda_engine<T>::problem() const {
 
 template <class T>
 lloyd<T>& cuda_engine<T>::iterations() {
-  if (lloyd_ == nullptr) lloyd_ = std::make_unique<lloyd<T>>(device_, call_, problem());
+  if (lloyd_ != nullptr) return *lloyd_;
+  lloyd_problem<T> what = problem();
+  if (supply_.passes(part::placed)) {
+    if (what.scheme)
+      throw unsupported_error(
+          fmt::format("scheme: expected row_checksum for points that do not fit into the device's memory, got {}", what_.scheme));
+    what.pieces = [this](const auto& use) { each(part::placed, [&](const point_piece<T>& piece) { use(piece.first, piece.placed); }); };
+  }
+  lloyd_ = std::make_unique<lloyd<T>>(device_, call_, what);
   return *lloyd_;
 }
 
@@ -79,9 +90,11 @@ void cuda_engine<T>::add_sums(cluster_sums& total) {
   if (!protect_) return;
   const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
   const buffer direction = upload(projection_direction(n_)), sums = allocate(3 * 8 * blocks);
-  launch(names::labelled(placed_.words), blocks,
-         labelled_arguments<T>{placed_, iterations().labels(), static_cast<const double*>(direction.data()),
-                               static_cast<double*>(sums.data())});
+  each(part::placed, [&](const point_piece<T>& piece) {
+    launch(names::labelled(placed_.words), (piece.placed.m + k_row_threads - 1) / k_row_threads,
+           labelled_arguments<T>{piece.placed, iterations().labels() + piece.first, static_cast<const double*>(direction.data()),
+                                 static_cast<double*>(sums.data()) + 3 * (piece.first / k_row_threads)});
+  });
   const std::vector<double> parts = download<double>(sums, 3 * blocks);
   for (std::int64_t block = 0; block < blocks; ++block) {
     total.labelled_projection += parts[at(3 * block)];
@@ -119,7 +132,7 @@ std::optional<descent<T>> cuda_engine<T>::descend(const sealed_centroids<T>& fir
     what_.seen.detected(name_of(static_cast<std::uint32_t>(failed)), -1, std::numeric_limits<double>::quiet_NaN(), 0, done, 0);
   };
   for (;;) {
-    seen = runs.run(max_iter - made.iterations, tolerance.value);
+    seen = runs.run(max_iter - made.iterations, tolerance);
     collect();
     made.iterations += seen.iterations;
     const bool fails = seen.reason == stop_reason::failure;

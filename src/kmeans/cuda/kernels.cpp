@@ -131,6 +131,31 @@ auto kernel_names<T>::seeding(int trials, bool instrumented) -> request {
 }
 
 template <class T>
+auto kernel_names<T>::cover(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/candidates.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("cover_kernel"), {k_type<T>}, instrumented),
+          .threads = k_seed_threads,
+          .shared = 4 * 8 + k_seed_threads * static_cast<std::int64_t>(8 + sizeof(T) + 4)};
+}
+
+template <class T>
+auto kernel_names<T>::draw(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/candidates.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("draw_kernel"), {k_type<T>}, instrumented),
+          .threads = k_seed_threads};
+}
+
+template <class T>
+auto kernel_names<T>::nearest() -> request {
+  return {.header = "kmeans/cuda/candidates.cuh", .expression = kernel("nearest_kernel<") + k_type<T> + ">", .threads = k_row_threads};
+}
+
+template <class T>
+auto kernel_names<T>::candidates(bool instrumented) -> std::vector<request> {
+  return {cover(instrumented), draw(instrumented), nearest()};
+}
+
+template <class T>
 auto kernel_names<T>::all(int words, bool instrumented) -> std::vector<request> {
   const work totals = words == 1 ? work::totals_one_word : work::totals_two_words;
   std::vector<request> made;
@@ -158,6 +183,8 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, 
       what.f64 ? kernel_names<double>::all(what.words, instrumented) : kernel_names<float>::all(what.words, instrumented);
   // Seeding is not struck unless a test asks for it.
   if (instrumented) made.push_back(what.f64 ? kernel_names<double>::seeding(8, false) : kernel_names<float>::seeding(8, false));
+  for (ballast::cuda::kernel_request& each : what.f64 ? kernel_names<double>::candidates(false) : kernel_names<float>::candidates(false))
+    made.push_back(std::move(each));
   pass_problem with_sums = what;
   with_sums.sums = true;
   const pass_policy chosen = choose_pass(with_sums, on);

@@ -28,9 +28,14 @@ struct kernel_names {
   static request exact(bool instrumented);
   static request labelled(int words);
   static request seeding(int trials, bool instrumented);
+  static request cover(bool instrumented);
+  static request draw(bool instrumented);
+  static request nearest();
 
-  // All of them, for `words` words of a sum.
+  // All that every call needs, for `words` words of a sum.
   static std::vector<request> all(int words, bool instrumented);
+  // Those of k-means‖.
+  static std::vector<request> candidates(bool instrumented);
 };
 
 // What a problem loads: fit, predict and transform. `sums` of the problem is ignored.

@@ -97,7 +97,7 @@ panel<T> lloyd<T>::panel_of(int which) const {
 
 // Makes the panel of given centroids, or of the sums of the last pass. The new rows are the current ones after it.
 template <class T>
-void lloyd<T>::launch_update(bool given, bool on_device, double tolerance) {
+void lloyd<T>::launch_update(bool given, bool on_device, const abft::guarded_threshold& tolerance) {
   const int old = rows_, next = 1 - rows_;
   update_arguments<T> a{};
   a.points = what_.points;
@@ -120,7 +120,8 @@ void lloyd<T>::launch_update(bool given, bool on_device, double tolerance) {
   a.checksums = at<double>(place_.checksums);
   a.tickets = at<std::uint32_t>(place_.tickets);
   a.state = on_device ? at<loop_state>(place_.state) : nullptr;
-  a.tolerance = tolerance;
+  a.tolerance = tolerance.value;
+  a.tolerance_twin = tolerance.twin;
   a.spread = what_.spread;
   a.events = call_.events();
   a.repeats = what_.repeats;
@@ -133,10 +134,7 @@ void lloyd<T>::launch_pass(bool with_sums, bool on_device, T* distances) {
   const int before = current_;
   current_ = 1 - current_;
   pass_arguments<T> a{};
-  a.points = what_.points;
   a.centroids = panel_of(rows_);
-  a.labels = labels();
-  a.previous = first_pass_ ? nullptr : static_cast<const std::int32_t*>(labels_[before].data());
   a.sums = at<unsigned long long>(place_.sums[sums_]);
   a.members = at<unsigned long long>(place_.members[sums_]);
   a.totals = at<pass_totals>(place_.totals[sums_]);
@@ -145,11 +143,20 @@ void lloyd<T>::launch_pass(bool with_sums, bool on_device, T* distances) {
   a.events = call_.events();
   a.state = on_device ? at<loop_state>(place_.state) : nullptr;
   a.repeats = what_.repeats;
-  if (tiles_ != nullptr) {
-    tiles_->enqueue(a, with_sums);
+  const kernels& with = with_sums ? with_sums_ : labels_only_;
+  const auto launch = [&](std::int64_t first, const placed_points<T>& points) {
+    a.points = points;
+    a.labels = labels() + first;
+    a.previous = first_pass_ ? nullptr : static_cast<const std::int32_t*>(labels_[before].data()) + first;
+    a.distances = distances == nullptr ? nullptr : distances + first;
+    if (tiles_ != nullptr) return tiles_->enqueue(a, with_sums);
+    const std::int64_t rows = pass_rows_of_block<T>(with.policy);
+    call_.launch(*with.pass, std::min(with.blocks, (points.m + rows - 1) / rows), a);
+  };
+  if (what_.pieces) {
+    what_.pieces(launch);
   } else {
-    const kernels& with = with_sums ? with_sums_ : labels_only_;
-    call_.launch(*with.pass, with.blocks, a);
+    launch(0, what_.points);
   }
   last_sums_ = sums_;
   sums_ = 1 - sums_;
@@ -161,7 +168,7 @@ void lloyd<T>::set_centroids(const std::vector<T>& values, const std::vector<T>&
   const auto bytes = static_cast<std::int64_t>(values.size() * sizeof(T));
   device_->copy(at<void>(place_.given), values.data(), bytes, call_.order());
   device_->copy(at<void>(place_.given_twin), twin.data(), bytes, call_.order());
-  launch_update(true, false, 0);
+  launch_update(true, false, abft::guarded_threshold(0));
 }
 
 // An update clears what the next pass adds to. The host may have done other passes since.
@@ -240,13 +247,13 @@ std::pair<std::uint64_t, std::uint64_t> lloyd<T>::looks() const {
 }
 
 template <class T>
-stretch lloyd<T>::run(int most, double tolerance) {
+stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
   loop_state state{};
   device_->zero(at<void>(place_.state), sizeof state, call_.order());
   stretch made;
   while (made.iterations < most && made.reason == stop_reason::none) {
-    // Iterations in flight: few at first, for many runs are short. Kernels behind the last one return at once.
-    const int wanted = std::min(most - made.iterations, made.iterations < 8 ? 4 : 16);
+    // Iterations in flight: few at first, for many runs are short. Kernels behind the last one return at once, but pieces would be copied.
+    const int wanted = what_.pieces ? 1 : std::min(most - made.iterations, made.iterations < 8 ? 4 : 16);
     const int rows = rows_, sums = sums_, last_sums = last_sums_, labels = current_;
     for (int i = 0; i < wanted; ++i) {
       if (made.iterations + i == 0) clear_sums();

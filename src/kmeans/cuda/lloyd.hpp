@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "abft/verify.hpp"
 #include "cuda/device_call.hpp"
 #include "kmeans/cuda/choose_policy.hpp"
 #include "kmeans/cuda/tile_pass.hpp"
@@ -19,6 +21,8 @@ namespace ballast::kmeans::cuda {
 template <class T>
 struct lloyd_problem {
   placed_points<T> points;
+  // Calls its argument for the pieces that the points come in, with the number of their first row; empty: they are all there.
+  std::function<void(const std::function<void(std::int64_t first, const placed_points<T>&)>&)> pieces;
   std::int64_t k = 0;
   const unsigned long long* expected = nullptr;  // words × columns: Σ word over all points
   std::uint64_t members = 0;                     // points of positive weight
@@ -62,7 +66,8 @@ class lloyd {
 
   // Iterations from the centroids that were set, at most `most` of them. Ends early when the device finds a reason; on failure the
   // centroids are those of the last good iteration.
-  stretch run(int most, double tolerance);
+  stretch run(int most, const abft::guarded_threshold& tolerance);
+  stretch run(int most, double tolerance) { return run(most, abft::guarded_threshold(tolerance)); }
   // The centroids after run(), k × n in the frame. False if the two copies differ.
   bool read_centroids(std::vector<T>& values) const;
 
@@ -77,7 +82,7 @@ class lloyd {
   void clear_sums();
   panel<T> panel_of(int which) const;
   void launch_pass(bool with_sums, bool on_device, T* distances);
-  void launch_update(bool given, bool on_device, double tolerance);
+  void launch_update(bool given, bool on_device, const abft::guarded_threshold& tolerance);
   template <class Value>
   Value* at(std::int64_t offset) const {
     return reinterpret_cast<Value*>(static_cast<unsigned char*>(memory_.data()) + offset);

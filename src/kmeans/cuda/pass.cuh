@@ -129,11 +129,11 @@ struct pass : pass_rows<T, P, Injector> {
   __device__ __forceinline__ void close_interval(std::int64_t from, std::int64_t to, bool more, unsigned long long (&mark)[2]) {
     __syncthreads();  // all rows have been added
     if constexpr (Injector::enabled) {
-      const std::int64_t tiles = (a.points.m + k_rows_of_block - 1) / k_rows_of_block;
-      if (static_cast<int>(threadIdx.x) < entries())
-        given.strike(index<1>{}, inject::site::kmeans_sum, this->here(from, tiles), shared.limbs + threadIdx.x);
-      if (static_cast<int>(threadIdx.x) < a.centroids.shape.k)
-        given.strike(index<1>{}, inject::site::kmeans_count, this->here(from, tiles), shared.members + threadIdx.x);
+      const int thread = static_cast<int>(threadIdx.x), sums = min(entries(), k_threads), members = min(a.centroids.shape.k, k_threads);
+      if (thread < sums)
+        given.strike(index<1>{}, inject::site::kmeans_sum, {blockIdx.x, gridDim.x, 0, 1, thread, sums}, shared.limbs + thread);
+      if (thread < members)
+        given.strike(index<1>{}, inject::site::kmeans_count, {blockIdx.x, gridDim.x, 0, 1, thread, members}, shared.members + thread);
       __syncthreads();
     }
     if constexpr (k_checks) {
@@ -147,7 +147,7 @@ struct pass : pass_rows<T, P, Injector> {
           counted.changed += made.changed;
           fits = sums_fit(counted.sum, mark);
         }
-        if (threadIdx.x == 0) base::report(given, check::sums, from * k_rows_of_block, fits);
+        if (threadIdx.x == 0) base::report(given, check::sums, a.points.first + from * k_rows_of_block, fits);
       }
       mark[0] = counted.sum[0], mark[1] = counted.sum[1];
     }

@@ -348,7 +348,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
       if (there && t == 0) {
         const std::uint32_t what = entry.what | failed;
         if (k_checks && (what & k_failed) != 0)
-          report(given, static_cast<check>(what >> k_check_shift & 0xff), entry.row, good && a.repeats > 0);
+          report(given, static_cast<check>(what >> k_check_shift & 0xff), a.points.first + entry.row, good && a.repeats > 0);
         arch::add_global((what & k_failed) != 0 || what >> k_lanes_shift != 0 ? &a.totals->scans : &a.totals->looks, 1);
       }
       if (there && t < 2) commit(entry.row, label, distance[0], signature_of(entry.row), label_before(entry.row));

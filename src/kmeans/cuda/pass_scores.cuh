@@ -301,13 +301,14 @@ struct pass_scores {
         const T* const columns = columns_of(panel, section * groups + group);
         compute_scores(panel, from, section * groups + group, columns, in_registers, scores);
         if constexpr (Injector::enabled) {
-          const int first_tile = section * shape.section_tiles + group * P.tiles;
           for (int i = 0; i < P.tiles; ++i) {
+            const bool checks = k_checks && group * P.tiles + i == shape.data_tiles;
+            const int data_tile = section * shape.data_tiles + group * P.tiles + i;
             for (int r = 0; r < P.fragments; ++r)
               given.strike(
-                  index<k_scores>{},
-                  k_checks && group * P.tiles + i == shape.data_tiles ? inject::site::kmeans_checksum : inject::site::kmeans_product,
-                  here(tile, tiles, first_tile + i, shape.tiles()), &scores[score_at(i, r, 0)]);
+                  index<k_scores>{}, checks ? inject::site::kmeans_checksum : inject::site::kmeans_product,
+                  checks ? here(tile, tiles, section, shape.sections) : here(tile, tiles, data_tile, shape.sections * shape.data_tiles),
+                  &scores[score_at(i, r, 0)]);
           }
         }
         const bool last = k_checks && group == groups - 1;

@@ -36,6 +36,7 @@ struct placed_points {
   const T* unit;                   // stride + 1: powers of two for the columns; 1 for the rest
   const T* direction;              // stride: random ±[1, 2) with 8 bits behind the point, 0 behind feature n
   std::int64_t m;
+  std::int64_t first = 0;  // number of row 0 among all points of the call
   int n;
   int stride;   // padded_features(n)
   int columns;  // of the sums: n; n + 1 with weights: the products w · x, then w

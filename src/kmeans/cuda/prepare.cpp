@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "abft/threshold.hpp"
 #include "core/counter_rng.hpp"
@@ -33,19 +34,29 @@ template <class T>
 template <class Sums>
 std::vector<Sums> cuda_engine<T>::sum_columns(work what, const given_points<T>& from, std::int64_t columns, bool from_placed,
                                               bool mirrored) {
-  column_arguments<T> given;
-  given.given = from;
-  given.placed = placed_;
-  given.shape = column_shape_of(from.m, static_cast<int>(columns));
-  given.from_placed = from_placed;
-  given.mirrored = mirrored;
-  given.rows_first = !from_placed && by_rows(from);
+  const column_shape whole = column_shape_of(from.m, static_cast<int>(columns));
   const std::int64_t bytes = static_cast<std::int64_t>(sizeof(Sums)) * columns;
-  const buffer parts = allocate(bytes * given.shape.strips);
+  const buffer parts = allocate(bytes * whole.strips);
   const buffer sums = allocate(bytes);
-  given.parts = parts.data();
-  launch(names::columns(what, false), names::columns(what, true), given.shape.blocks(), given);
-  launch(names::fold(what), columns, fold_arguments{parts.data(), sums.data(), given.shape.strips, given.shape.columns, mirrored});
+  const auto add = [&](std::int64_t first, const given_points<T>& rows, const placed_points<T>& placed) {
+    column_arguments<T> given;
+    given.given = rows;
+    given.placed = placed;
+    given.shape = whole;
+    given.shape.m = rows.m;
+    given.shape.strips = static_cast<int>((rows.m + whole.strip_rows - 1) / whole.strip_rows);
+    given.from_placed = from_placed;
+    given.mirrored = mirrored;
+    given.rows_first = !from_placed && by_rows(rows);
+    given.parts = static_cast<unsigned char*>(parts.data()) + first / whole.strip_rows * bytes;
+    launch(names::columns(what, false), names::columns(what, true), given.shape.blocks(), given);
+  };
+  if (&from == &given_) {
+    each(from_placed ? part::placed : part::given, [&](const point_piece<T>& piece) { add(piece.first, piece.given, piece.placed); });
+  } else {
+    add(0, from, placed_);
+  }
+  launch(names::fold(what), columns, fold_arguments{parts.data(), sums.data(), whole.strips, whole.columns, mirrored});
   return download<Sums>(sums, columns);
 }
 
@@ -109,23 +120,64 @@ ranges<T> cuda_engine<T>::survey() {
     made.low.push_back(static_cast<double>(each.low));
     made.high.push_back(static_cast<double>(each.high));
     made.sum.push_back(each.sum);
-    if (!(each.poison == 0) && made.point.row < 0) made.point = find(given_.points + f * given_.column_stride, given_.row_stride, false, f);
+    if (each.poison == 0 || made.point.row >= 0) continue;
+    if (given_.points != nullptr) {
+      made.point = find(given_.points + f * given_.column_stride, given_.row_stride, false, f);
+      continue;
+    }
+    for (std::int64_t i = 0; i < m_ && made.point.row < 0; ++i)
+      if (!std::isfinite(what_.points(i, f))) made.point = {i, f, what_.points(i, f)};
   }
   return made;
 }
 
-// x and weights in the frame.
+// x and weights of a piece in the frame.
 template <class T>
-void cuda_engine<T>::place_rows() {
+void cuda_engine<T>::place_piece(const point_piece<T>& piece) {
   place_arguments<T> given;
-  given.given = given_;
-  given.x = static_cast<T*>(x_.data());
-  given.weight = static_cast<T*>(weight_.data());
+  given.given = piece.given;
+  given.x = const_cast<T*>(piece.placed.x);
+  given.weight = const_cast<T*>(piece.placed.weight);
   given.stride = placed_.stride;
   given.lanes = std::min(placed_.stride & -placed_.stride, 32);
-  given.rows_first = by_rows(given_);
+  given.rows_first = by_rows(piece.given);
   const std::int64_t rows = k_row_threads * k_place_elements / given.lanes;
-  launch(names::place(false), names::place(true), (m_ + rows - 1) / rows * (placed_.stride / given.lanes), given);
+  launch(names::place(false), names::place(true), (piece.given.m + rows - 1) / rows * (placed_.stride / given.lanes), given);
+}
+
+template <class T>
+void cuda_engine<T>::place_rows() {
+  // What does not stay is brought into the frame each time.
+  if (supply_.kept() == residence::none) return;
+  each(part::given, [&](const point_piece<T>& piece) { place_piece(piece); });
+}
+
+// A piece that comes is verified by the facts about its rows, which an earlier copy gave.
+template <class T>
+void cuda_engine<T>::each(part wanted, core::function_ref<void(const point_piece<T>&)> use) {
+  constexpr int flag = 3;
+  const bool checks = protect_ && known_;
+  std::optional<abft::attempts> state;
+  const auto start = [&](const point_piece<T>& piece) {
+    place_piece(piece);
+    if (!checks) return;
+    if (!state) state.emplace(run::repeats_of(what_.how.protection));
+    device_->zero(flags() + flag, sizeof(row_flags), call_.order());
+    facts_arguments<T> given = facts_of(piece);
+    given.flags = flags() + flag;
+    given.known = true;
+    launch(names::facts(placed_.words, false), (piece.placed.m + k_row_threads - 1) / k_row_threads, given);
+    what_.seen.checked(at(piece.placed.m));
+  };
+  const auto arrived = [&] {
+    if (!checks) return true;
+    const abft::outcome how = state->judge(read_flags(flag));
+    if (how == abft::outcome::open) return false;
+    what_.seen.settled("kmeans.points", how, *state, 0);
+    state.reset();
+    return true;
+  };
+  supply_.each(wanted, given_, placed_, start, arrived, use);
 }
 
 // The unit of each column: the largest power of two with which its values keep within 2^k_word_bits. And how many words a sum needs.
@@ -148,23 +200,39 @@ void cuda_engine<T>::choose_units() {
   placed_.unit = static_cast<const T*>(unit_.data());
 }
 
-// Norm, projection and signature of each row, from the points; and, with protection, again from x as it was placed.
+template <class T>
+facts_arguments<T> cuda_engine<T>::facts_of(const point_piece<T>& piece) {
+  facts_arguments<T> made;
+  made.given = piece.given;
+  made.placed = piece.placed;
+  made.norm = const_cast<T*>(piece.placed.norm);
+  made.rounding = const_cast<T*>(piece.placed.rounding);
+  made.projection = const_cast<T*>(piece.placed.projection);
+  made.signature = const_cast<std::uint64_t*>(piece.placed.signature);
+  made.squares = nullptr;
+  made.flags = flags();
+  made.check = protect_;
+  return made;
+}
+
+// Norm, projection and signature of each row, from the points; and, with protection, again from x as it was placed. Where x does not stay,
+// both came by one copy, so another one follows.
 template <class T>
 void cuda_engine<T>::make_facts() {
   const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
   const buffer squares = allocate(blocks * static_cast<std::int64_t>(sizeof(block_squares)));
-  facts_arguments<T> given;
-  given.given = given_;
-  given.placed = placed_;
-  given.norm = static_cast<T*>(norm_.data());
-  given.rounding = static_cast<T*>(rounding_.data());
-  given.projection = static_cast<T*>(projection_.data());
-  given.signature = static_cast<std::uint64_t*>(signature_.data());
-  given.squares = static_cast<block_squares*>(squares.data());
-  given.flags = flags();
-  given.check = protect_;
+  known_ = false;
   clear_flags();
-  launch(names::facts(placed_.words, false), names::facts(placed_.words, true), blocks, given);
+  const auto add = [&](const point_piece<T>& piece, bool known) {
+    facts_arguments<T> given = facts_of(piece);
+    given.squares = static_cast<block_squares*>(squares.data()) + piece.first / k_row_threads;
+    given.known = known;
+    launch(names::facts(placed_.words, false), names::facts(placed_.words, true), (piece.given.m + k_row_threads - 1) / k_row_threads,
+           given);
+  };
+  each(part::both, [&](const point_piece<T>& piece) { add(piece, false); });
+  if (protect_ && supply_.kept() == residence::none) each(part::placed, [&](const point_piece<T>& piece) { add(piece, true); });
+  known_ = true;
   squares_ = download<block_squares>(squares, blocks);
 }
 
@@ -182,19 +250,20 @@ void cuda_engine<T>::place(const frame<T>& chosen) {
   placed_.stride = static_cast<int>(padded_features<T>(n_));
   placed_.columns = static_cast<int>(columns());
   // Rows behind the last point are 0.
-  const auto rows = [&](std::int64_t bytes) {
-    buffer made = allocate(core::checked_product(padded_rows(m_), bytes));
+  const auto rows = [&](buffer& made, std::int64_t bytes) {
+    const std::int64_t all = core::checked_product(padded_rows(m_), bytes);
+    if (made.bytes() != all) made = allocate(all);  // a call whose frame fails places again: there may be no room for both
     device_->zero(static_cast<unsigned char*>(made.data()) + m_ * bytes, (padded_rows(m_) - m_) * bytes, call_.order());
-    return made;
   };
-  x_ = rows(placed_.stride * size);
+  known_ = false;
+  if (supply_.kept() != residence::none) rows(x_, placed_.stride * size);
   placed_.x = static_cast<const T*>(x_.data());
-  if (weighted()) weight_ = rows(size);
+  if (weighted()) rows(weight_, size);
   placed_.weight = static_cast<const T*>(weight_.data());
-  norm_ = rows(size);
-  rounding_ = rows(size);
-  projection_ = rows(size);
-  signature_ = rows(8);
+  rows(norm_, size);
+  rows(rounding_, size);
+  rows(projection_, size);
+  rows(signature_, 8);
   placed_.norm = static_cast<const T*>(norm_.data());
   placed_.rounding = static_cast<const T*>(rounding_.data());
   placed_.projection = static_cast<const T*>(projection_.data());
@@ -278,21 +347,36 @@ template <class T>
 void cuda_engine<T>::read_points(std::span<const std::int64_t> rows, T* to) {
   const auto count = static_cast<std::int64_t>(rows.size());
   if (count == 0) return;
+  // By the host, where it has them: what passes through the device would pass for them alone.
+  const auto by_host = [&](T* into) {
+    for (std::int64_t e = 0; e < count; ++e)
+      for (std::int64_t f = 0; f < n_; ++f) {
+        const volatile T& point = what_.points(rows[at(e)], f);
+        into[e * n_ + f] = point * frame_.values().scale - frame_.values().shift[at(f)];
+      }
+  };
+  const bool stays = given_.points != nullptr, gathers = stays || placed_.x != nullptr;
   const std::int64_t bytes = count * n_ * static_cast<std::int64_t>(sizeof(T));
   const buffer list = upload(std::vector<std::int64_t>(rows.begin(), rows.end()));
-  const buffer made = allocate(bytes), again = allocate(bytes);
+  const buffer made = allocate(bytes), again = allocate(stays ? bytes : 0);
   const gather_arguments<T> given{
       given_, placed_.x,     static_cast<const std::int64_t*>(list.data()), static_cast<T*>(made.data()), static_cast<T*>(again.data()),
       count,  placed_.stride};
   const std::int64_t blocks = (count * n_ + k_row_threads - 1) / k_row_threads;
   const auto once = [&] {
-    launch(names::gather(), protect_ ? 2 * blocks : blocks, given);
+    if (!gathers) return by_host(to);
+    launch(names::gather(), protect_ && stays ? 2 * blocks : blocks, given);
     download(to, made.data(), bytes);
   };
   if (!protect_) return once();
   run::attempt(what_.seen, what_.how.protection, "kmeans.points", 0, [&](int) {
     once();
-    const std::vector<T> twin = download<T>(again, count * n_);
+    std::vector<T> twin(at(count * n_));
+    if (stays) {
+      download(twin.data(), again.data(), bytes);
+    } else {
+      by_host(twin.data());
+    }
     what_.seen.checked(at(count));
     abft::finding found;
     for (std::int64_t e = 0; e < count; ++e) {
@@ -319,11 +403,13 @@ std::vector<std::int64_t> cuda_engine<T>::rows_at(std::span<const std::int64_t> 
 
 template ranges<float> cuda_engine<float>::survey();
 template void cuda_engine<float>::place(const frame<float>&);
+template void cuda_engine<float>::each(part, core::function_ref<void(const point_piece<float>&)>);
 template point_sums cuda_engine<float>::measure();
 template void cuda_engine<float>::read_points(std::span<const std::int64_t>, float*);
 template std::vector<std::int64_t> cuda_engine<float>::rows_at(std::span<const std::int64_t>, bool);
 template ranges<double> cuda_engine<double>::survey();
 template void cuda_engine<double>::place(const frame<double>&);
+template void cuda_engine<double>::each(part, core::function_ref<void(const point_piece<double>&)>);
 template point_sums cuda_engine<double>::measure();
 template void cuda_engine<double>::read_points(std::span<const std::int64_t>, double*);
 template std::vector<std::int64_t> cuda_engine<double>::rows_at(std::span<const std::int64_t>, bool);

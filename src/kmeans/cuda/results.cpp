@@ -14,15 +14,22 @@ namespace ballast::kmeans::cuda {
 template <class T>
 template <class Before>
 void cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, Before&& before) {
-  given.given = given_;
-  given.placed = placed_;
   given.k = static_cast<int>(k_);
   given.flags = flags();
   given.check = protect_;
+  double *const distances = given.distances, *const sums = given.sums;
+  const T* const passed = given.passed;
   const auto once = [&](int number) {
     before(number);
-    given.labels = iterations().labels();
-    launch(names::exact(false), names::exact(true), (m_ + k_row_threads - 1) / k_row_threads, given);
+    each(given.plain != nullptr ? part::both : part::placed, [&](const point_piece<T>& piece) {
+      given.given = piece.given;
+      given.placed = piece.placed;
+      given.labels = iterations().labels() + piece.first;
+      given.passed = passed == nullptr ? nullptr : passed + piece.first;
+      given.distances = distances == nullptr ? nullptr : distances + piece.first;
+      given.sums = sums == nullptr ? nullptr : sums + 2 * (piece.first / k_row_threads);
+      launch(names::exact(false), names::exact(true), (piece.placed.m + k_row_threads - 1) / k_row_threads, given);
+    });
   };
   if (!protect_) return once(0);
   run::attempt(what_.seen, what_.how.protection, site, 0, [&](int number) {
@@ -92,7 +99,7 @@ std::vector<far_point> cuda_engine<T>::farthest(const sealed_centroids<T>& centr
 
 template <class T>
 void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, T* values) {
-  constexpr std::int64_t chunk_bytes = std::int64_t{1} << 28;
+  const std::int64_t chunk_bytes = std::min(std::int64_t{1} << 28, device_->available_memory() / 4);
   const auto size = static_cast<std::int64_t>(sizeof(T));
   group all;
   make_group(centroids.values().data(), k_, all);
@@ -101,35 +108,37 @@ void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, T* values) 
       k_row_threads;
   const buffer squares = allocate(core::checked_product(rows, k_) * size), made = allocate(rows * k_ * size);
   const std::int64_t sections = (k_ + k_section - 1) / k_section;
-  for (std::int64_t first = 0; first < m_ && !stop(); first += rows) {
-    const std::int64_t count = std::min(rows, m_ - first);
-    const distances_arguments<T> given{placed_, all.panel, first, count, static_cast<T*>(squares.data()), flags(), protect_};
-    finish_arguments<T> last{static_cast<const T*>(squares.data()),
-                             static_cast<T*>(made.data()),
-                             count * k_,
-                             1 / static_cast<double>(frame_.values().scale),
-                             false,
-                             flags() + 1};
-    const auto once = [&] {
-      launch(names::distances(false), names::distances(true), (count + k_row_threads - 1) / k_row_threads * sections, given);
-      for (const bool compare : {false, true}) {
-        last.compare = compare;
-        if (protect_ || !compare) launch(names::finish(), (last.count + k_row_threads - 1) / k_row_threads, last);
-      }
-    };
-    if (!protect_) {
-      once();
-    } else {
-      run::attempt(what_.seen, what_.how.protection, "kmeans.distance", 0, [&](int) {
-        clear_flags();
+  each(part::placed, [&](const point_piece<T>& piece) {
+    for (std::int64_t first = 0; first < piece.placed.m && !stop(); first += rows) {
+      const std::int64_t count = std::min(rows, piece.placed.m - first);
+      const distances_arguments<T> given{piece.placed, all.panel, first, count, static_cast<T*>(squares.data()), flags(), protect_};
+      finish_arguments<T> last{static_cast<const T*>(squares.data()),
+                               static_cast<T*>(made.data()),
+                               count * k_,
+                               1 / static_cast<double>(frame_.values().scale),
+                               false,
+                               flags() + 1};
+      const auto once = [&] {
+        launch(names::distances(false), names::distances(true), (count + k_row_threads - 1) / k_row_threads * sections, given);
+        for (const bool compare : {false, true}) {
+          last.compare = compare;
+          if (protect_ || !compare) launch(names::finish(), (last.count + k_row_threads - 1) / k_row_threads, last);
+        }
+      };
+      if (!protect_) {
         once();
-        what_.seen.checked(at(count * sections + count * k_));
-        const abft::finding found = read_flags();
-        return found.word != abft::k_pass ? found : read_flags(1);
-      });
+      } else {
+        run::attempt(what_.seen, what_.how.protection, "kmeans.distance", 0, [&](int) {
+          clear_flags();
+          once();
+          what_.seen.checked(at(count * sections + count * k_));
+          const abft::finding found = read_flags();
+          return found.word != abft::k_pass ? found : read_flags(1);
+        });
+      }
+      download(values + (piece.first + first) * k_, made.data(), count * k_ * size);
     }
-    download(values + first * k_, made.data(), count * k_ * size);
-  }
+  });
 }
 
 template summed_twice cuda_engine<float>::label(const sealed_centroids<float>&, const std::vector<float>&);

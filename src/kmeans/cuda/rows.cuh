@@ -139,8 +139,9 @@ __device__ __forceinline__ block_squares add_squares(int rows, Square&& square, 
   return made;
 }
 
-// Thread t makes the facts of row t of its block from the points; with `check`, thread T − 1 − t makes them again from x as it was placed,
-// and they must be equal bit for bit, the padding 0. Shared memory: facts of each thread's row, twice, and the sums over them.
+// Thread t makes the facts of row t of its block from the points, unless they are known; with `check`, thread T − 1 − t makes them again
+// from x as it was placed, and they must be equal bit for bit, the padding 0. Shared memory: facts of each thread's row, twice, and the
+// sums over them.
 template <class T, int Words, class Injector>
 __global__ void __launch_bounds__(k_row_threads)
     facts_kernel(const __grid_constant__ ballast::cuda::kernel_launch<facts_arguments<T>, Injector> given) {
@@ -152,7 +153,7 @@ __global__ void __launch_bounds__(k_row_threads)
   const std::int64_t first = std::int64_t{blockIdx.x} * k_row_threads;
   const int rows = static_cast<int>(min(a.given.m - first, static_cast<std::int64_t>(k_row_threads)));
   const bool weighted = a.given.weights != nullptr;
-  if (thread < rows) {
+  if (!a.known && thread < rows) {
     const std::int64_t row = first + thread;
     row_facts<T> facts =
         facts_of<Words>(a.placed, weighted ? compute_weight(a.given, row) : T(1), [&](int f) { return compute_x(a.given, row, f); });
@@ -173,9 +174,10 @@ __global__ void __launch_bounds__(k_row_threads)
     bool right = again.signature == load_again(a.signature + row) && alike(again.norm, load_again(a.norm + row)) &&
                  alike(again.rounding, load_again(a.rounding + row)) && alike(again.projection, load_again(a.projection + row));
     for (int f = a.placed.n; f < a.placed.stride; ++f) right = right && load_again(x + f) == 0;
-    if (!right) flag(*a.flags, row);
+    if (!right) flag(*a.flags, a.placed.first + row);
     squares[other] = again.square;
   }
+  if (a.known) return;
   __syncthreads();  // the squares are there
   if (thread < 32) {
     const block_squares sum = add_squares(
@@ -191,7 +193,7 @@ __global__ void __launch_bounds__(k_row_threads)
   __syncthreads();  // the sums are there
   if (thread == 64 && a.check &&
       !(alike(sums[0].square, sums[1].square) && alike(sums[0].weighted, sums[1].weighted) && alike(sums[0].largest, sums[1].largest)))
-    flag(*a.flags, first);
+    flag(*a.flags, a.placed.first + first);
 }
 
 // Rows one by one, an element a thread: the first half of the blocks from where they were placed, the second half from the points.

@@ -31,11 +31,7 @@ void cuda_engine<T>::begin_seeding(std::int64_t trials) {
 template <class T>
 void cuda_engine<T>::launch_seeding(int candidate, bool take, bool fresh, bool strike) {
   seeding_arguments<T> given;
-  given.placed = placed_;
   given.candidates = seeding_.candidates.panel;
-  given.closest = static_cast<T*>(seeding_.closest.data());
-  given.potentials = static_cast<double*>(seeding_.potential.data());
-  given.tried = static_cast<double*>(seeding_.tried.data());
   given.flags = flags();
   given.trials = seeding_.trials;
   given.candidate = candidate;
@@ -44,7 +40,15 @@ void cuda_engine<T>::launch_seeding(int candidate, bool take, bool fresh, bool s
   given.check = protect_;
   if (protect_) clear_flags();
   const int trials = std::max(seeding_.trials, 8);
-  launch(names::seeding(trials, false), names::seeding(trials, true), seeding_.blocks, given, strike);
+  each(part::placed, [&](const point_piece<T>& piece) {
+    const std::int64_t block = piece.first / k_seed_threads;
+    given.placed = piece.placed;
+    given.closest = static_cast<T*>(seeding_.closest.data()) + piece.first;
+    given.potentials = static_cast<double*>(seeding_.potential.data()) + block;
+    given.tried = static_cast<double*>(seeding_.tried.data()) + block * seeding_.trials;
+    launch(names::seeding(trials, false), names::seeding(trials, true), (piece.placed.m + k_seed_threads - 1) / k_seed_threads, given,
+           strike);
+  });
 }
 
 // Takes a centroid. The first of all is `fresh`.

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(k_seed_threads)
   bool right = true;
   if (a.check && other < rows) {
     right = row_is_right(a.placed, a.candidates, first + other, 0, [&](int j) { return squares[j * k_seed_threads + other]; });
-    if (!right) flag(a.flags[0], first + other);
+    if (!right) flag(a.flags[0], a.placed.first + first + other);
   }
   // Tasks 2j and 2j + 1 sum the potential with candidate j, the last two that without any.
   const int potentials = a.take ? 1 : trials + 1;
@@ -57,15 +57,16 @@ __global__ void __launch_bounds__(k_seed_threads)
   if (!a.take) {
     if (thread < trials) {
       a.tried[at + thread] = sums[2 * thread];
-      if (a.check && !(sums[2 * thread] == sums[2 * thread + 1])) flag(a.flags[1], first);
+      if (a.check && !(sums[2 * thread] == sums[2 * thread + 1])) flag(a.flags[1], a.placed.first + first);
     } else if (thread == trials && a.check) {
-      if (!(sums[2 * thread] == sums[2 * thread + 1] && sums[2 * thread] == load_again(a.potentials + blockIdx.x))) flag(a.flags[2], first);
+      if (!(sums[2 * thread] == sums[2 * thread + 1] && sums[2 * thread] == load_again(a.potentials + blockIdx.x)))
+        flag(a.flags[2], a.placed.first + first);
     }
     return;
   }
   bool same = true;
   if (a.check) same = sums[0] == sums[1] && (a.candidate < 0 || sums[0] == load_again(a.tried + at + a.candidate));
-  if (!same && thread == 0) flag(a.flags[1], first);
+  if (!same && thread == 0) flag(a.flags[1], a.placed.first + first);
   if (!right || !same) return;
   if (thread < rows) {
     const T square = squares[thread];

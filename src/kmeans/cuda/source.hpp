@@ -33,6 +33,7 @@ struct row_flags {
 
 inline constexpr int k_column_threads = 256;
 inline constexpr std::int64_t k_most_strips = 1024;
+inline constexpr std::int64_t k_strip_rows = 1024;
 
 // How the elements of an m × columns matrix are divided: strips of rows, tiles of columns. Within a block, `column_lanes` columns stand
 // side by side and every column has 256 / column_lanes chains of rows. It depends on the problem only, and with it the order of all sums.
@@ -51,9 +52,9 @@ inline column_shape column_shape_of(std::int64_t m, int columns) {
   column_shape made;
   made.m = m;
   made.columns = columns;
-  const std::int64_t strips = (m + 1023) / 1024;
-  made.strips = static_cast<int>(strips < k_most_strips ? strips : k_most_strips);
-  made.strip_rows = (m + made.strips - 1) / made.strips;
+  // Up to k_most_strips strips of whole k_strip_rows, so that pieces of the points can end where strips do.
+  made.strip_rows = (m + k_strip_rows * k_most_strips - 1) / (k_strip_rows * k_most_strips) * k_strip_rows;
+  made.strips = static_cast<int>((m + made.strip_rows - 1) / made.strip_rows);
   made.column_lanes = 1;
   while (made.column_lanes < 32 && made.column_lanes < columns) made.column_lanes *= 2;
   return made;
@@ -154,6 +155,7 @@ struct facts_arguments {
   block_squares* squares;  // of each block
   row_flags* flags;
   bool check;
+  bool known = false;  // from an earlier load of the points: they are only compared with x
 };
 
 template <class T>
@@ -171,6 +173,7 @@ struct gather_arguments {
 
 inline constexpr int k_group = 8;     // centroids whose distances a thread computes at once
 inline constexpr int k_section = 64;  // centroids that share one row check
+inline constexpr int k_chain = 32;    // features that are summed in one chain
 
 // Centroids as distances are computed from them, and what checks them: of each section the checksum centroid Σ w_j c_j, Σ w_j ‖c_j‖² and
 // Σ w_j, in double.
@@ -248,6 +251,41 @@ struct seeding_arguments {
   bool take;      // the only candidate becomes a centroid
   bool fresh;     // there are no earlier ones
   bool check;
+};
+
+// ---- candidates.cuh: blocks are those of seeding ----
+
+template <class T>
+struct cover_arguments {
+  placed_points<T> placed;
+  centroid_panel<T> candidates;  // up to k_section
+  T* closest;                    // m
+  std::int32_t* nearest;         // m
+  double* potentials;            // of each block: Σ weight · closest
+  row_flags* flags;              // 3: row checks and choice; potentials; what is kept of earlier candidates
+  int first;                     // number of the first of these candidates
+  bool fresh;                    // there are no earlier ones
+  bool check;
+};
+
+template <class T>
+struct draw_arguments {
+  placed_points<T> placed;
+  const T* closest;          // m
+  const double* potentials;  // of each block
+  double potential;          // the sum of them
+  double expected;
+  std::uint64_t seed, stream;
+  std::uint32_t* drawn;  // a bit for each row
+  std::uint32_t* again;  // the same, drawn by other threads
+  row_flags* flags;      // 3: the last one is for what is kept
+  bool check;
+};
+
+template <class T>
+struct nearest_arguments {
+  exact_arguments<T> exact;  // of the candidates that are nearest, as labels
+  const T* closest;          // m
 };
 
 template <class T>

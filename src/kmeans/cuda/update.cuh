@@ -177,7 +177,10 @@ struct update {
     }
     if (lane == 0) {
       T* const at = column_at(in_panel, warp);
-      at[0] = warp < count ? static_cast<T>(-0.5 * shared.norms[warp]) : never;
+      T start = warp < count ? static_cast<T>(-0.5 * shared.norms[warp]) : never;
+      if (warp < count)
+        given.strike(index<1>{}, inject::site::kmeans_norm, inject::device_place{first + warp, shape.k, 0, 1, 0, 1}, &start);
+      at[0] = start;
       at[k_tile_columns] = warp < count ? static_cast<T>(shared.weights[warp]) : T(0);
     }
   }
@@ -372,12 +375,17 @@ struct update {
     bound.distance = static_cast<T>(abft::kmeans_distance_limit(u, n));
     a.centroids.bound[0] = bound;
     a.centroids.bound[1] = bound;
-    given.strike(index<1>{}, inject::site::kmeans_shift, inject::device_place{0, 1, 0, 1, 0, 1}, &shift);
+    double tolerance = a.tolerance;
+    if (a.given == nullptr) {
+      given.strike(index<1>{}, inject::site::kmeans_shift, inject::device_place{0, 1, 0, 1, 0, 1}, &shift);
+      given.strike(index<1>{}, inject::site::kmeans_tolerance, inject::device_place{0, 1, 1, 2, 0, 1}, &tolerance);
+    }
     const bool shift_fits = fabs(shift - all.shift_twin) <= 1e-12 * all.shift_twin;
+    const bool tolerance_fits = ballast::cuda::bits(tolerance) == ballast::cuda::bits(a.tolerance_twin);
     if (a.state == nullptr) return;
     loop_state& state = *a.state;
     stop_reason reason = stop_reason::none;
-    if (wrong || all.failed != 0 || (P.check && !shift_fits)) {
+    if (wrong || all.failed != 0 || (P.check && !(shift_fits && tolerance_fits))) {
       reason = stop_reason::failure;
       state.failed = static_cast<std::uint32_t>(wrong ? check::totals : all.failed != 0 ? check::centroid : check::shift);
     } else if (a.given == nullptr) {
@@ -385,9 +393,7 @@ struct update {
         reason = stop_reason::empty_cluster;
       } else {
         ++state.iterations;
-        reason = a.totals->changed() == 0 ? stop_reason::labels_unchanged
-                 : shift <= a.tolerance   ? stop_reason::tolerance
-                                          : stop_reason::none;
+        reason = a.totals->changed() == 0 ? stop_reason::labels_unchanged : shift <= tolerance ? stop_reason::tolerance : stop_reason::none;
       }
     }
     state.reason = static_cast<std::uint32_t>(reason);

@@ -52,7 +52,8 @@ struct update_arguments {
   std::uint32_t* tickets;           // sections + 1: 0 before and after
   loop_state* state;                // null: no iterations on the device
   double tolerance;
-  double spread;  // √(Σ‖x‖² / m)
+  double tolerance_twin;  // the same
+  double spread;          // √(Σ‖x‖² / m)
   ballast::cuda::event_ring* events;
   int repeats;
 };

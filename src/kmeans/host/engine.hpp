@@ -46,6 +46,12 @@ class host_engine final : public engine<T> {
   std::vector<double> try_candidates(const T* rows, std::int64_t count) override;
   double take_centroid(const T* row, std::int64_t candidate) override;
 
+  // candidates.cpp
+  void begin_candidates() override;
+  double take_candidates(const T* rows, std::int64_t count) override;
+  std::vector<std::int64_t> draw_candidates(double expected, std::uint64_t seed, std::uint64_t stream) override;
+  std::vector<double> weigh_candidates() override;
+
   // lloyd.cpp
   void begin_run() override;
   void pass(const sealed_centroids<T>& centroids) override;
@@ -65,13 +71,14 @@ class host_engine final : public engine<T> {
     panel<T> fresh;                    // made anew for a block that failed
     std::vector<std::int32_t> labels;  // of a block in doubt
   };
-  // Greedy k-means++.
+  // Greedy k-means++, and k-means‖.
   struct seeding {
     std::int64_t trials = 0;
-    std::vector<T> taken;            // the centroids so far
-    std::vector<T> closest;          // m: squared distance to the nearest of them
-    std::vector<double> potentials;  // of each block: Σ weight · closest
-    std::vector<double> tried;       // blocks × trials: what that would be with each candidate
+    std::vector<T> taken;               // the centroids, or candidates of k-means‖, so far
+    std::vector<T> closest;             // m: squared distance to the nearest of them
+    std::vector<std::int32_t> nearest;  // m: its number, where these are candidates
+    std::vector<double> potentials;     // of each block: Σ weight · closest
+    std::vector<double> tried;          // blocks × trials: what that would be with each candidate
     panel<T> candidates;
     panel<T> last;  // the centroid taken last
   };
@@ -109,6 +116,13 @@ class host_engine final : public engine<T> {
   double sum_closest(std::int64_t block, const T* distance, const T* weight) const;
   void include_block(worker& here, int slot, std::int64_t block, const panel<T>& one, const T* row, bool strike);
   abft::outcome verify_closest(worker& here, int slot, std::int64_t block);
+
+  // candidates.cpp
+  void cover_block(worker& here, int slot, std::int64_t block, const panel<T>& group, std::int64_t first, bool strike);
+  void cover_again(worker& here, int slot, std::int64_t block, std::int64_t candidates);
+  double kept_potential(std::int64_t block) const;
+  void verify_kept(worker& here, int slot, std::int64_t block, std::int64_t candidates);
+  abft::finding verify_nearest(worker& here, std::int64_t block, const std::vector<double>& norms);
 
   // lloyd.cpp
   void sum_group(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin);

@@ -1,0 +1,230 @@
+// K-Means on cuda where the device has too little memory: points of the host pass in pieces. Results are those of resident points bit for
+// bit, and what a copy delivers is verified.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <ballast/error.hpp>
+#include <ballast/kmeans.hpp>
+
+#include "backend/kmeans_cases.hpp"
+#include "cuda/event_log.hpp"
+#include "kmeans/cuda/supply.hpp"
+#include "support/effort.hpp"
+#include "support/late_device.hpp"
+
+namespace ballast::kmeans {
+namespace {
+
+constexpr std::int64_t k_points = 7000;  // three pieces of the least size
+
+ballast::cuda::capabilities with_memory(std::int64_t bytes) {
+  auto made = simt::emulated_capabilities();
+  made.memory = bytes;
+  return made;
+}
+
+// Counts what comes from the host, and changes one element of one copy.
+class observed_device final : public test::forwarding_device {
+ public:
+  using forwarding_device::forwarding_device;
+  std::int64_t available = -1;    // what it says that can be had; −1: what can be had
+  std::int64_t large_copies = 0;  // of more than `least` bytes, to the device
+  std::int64_t least = 1000 * 8;
+  std::int64_t struck_copy = -1;  // its number
+  bool every = false;             // and all behind it
+  std::int64_t struck_byte = 0;
+
+  std::int64_t available_memory() override { return available < 0 ? forwarding_device::available_memory() : available; }
+  void copy(void* to, const void* from, std::int64_t bytes, ballast::cuda::stream on) override {
+    forwarding_device::copy(to, from, bytes, on);
+    if (bytes <= least || !accessible(to) || accessible(from)) return;
+    if (large_copies == struck_copy || (every && large_copies > struck_copy && struck_copy >= 0))
+      static_cast<unsigned char*>(to)[struck_byte] ^= 0x10;
+    ++large_copies;
+  }
+};
+
+template <class T>
+class kmeans_streamed : public testing::Test {
+ protected:
+  static execution how(protection level = protection::correct) {
+    return {.backend = backend::cuda, .threads = 2, .protection = level, .throw_on_uncorrectable = false};
+  }
+  // As much memory as there can be where only so much stays on the device.
+  static std::int64_t memory_for(cuda::residence wanted, matrix_view<const T> points, bool weighted, std::int64_t k) {
+    simt::emulated_device any;
+    const cuda::residence_problem needs = cuda::needs_of(points, weighted, k, any);
+    std::int64_t low = 0, high = std::int64_t{1} << 30;  // `high` is enough for more
+    while (high - low > 1) {
+      const std::int64_t middle = low + (high - low) / 2;
+      bool more = false;
+      try {
+        more = cuda::choose_residence(needs, middle).kept < wanted;
+      } catch (const std::bad_alloc&) {
+      }
+      (more ? high : low) = middle;
+    }
+    EXPECT_EQ(cuda::choose_residence(needs, low).kept, wanted);
+    return low + ballast::cuda::k_ring_bytes;  // of the call, which takes it first
+  }
+};
+TYPED_TEST_SUITE(kmeans_streamed, reals, real_names);
+
+TYPED_TEST(kmeans_streamed, what_stays_is_chosen_by_the_memory) {
+  cuda::residence_problem what{
+      .m = 10000, .given_bytes = 10000 * 80, .given_row = 80, .placed_row = 128, .resident_row = 40, .working = 1000, .unit = 3072};
+  const std::int64_t rows = cuda::padded_rows(what.m), beside = rows * 40 + 1000;
+  const auto kept = [&](std::int64_t available) { return cuda::choose_residence(what, available).kept; };
+  EXPECT_EQ(kept(beside + 10000 * 80 + rows * 128), cuda::residence::all);
+  EXPECT_EQ(kept(beside + 10000 * 80 + rows * 128 - 1), cuda::residence::placed);
+  EXPECT_EQ(kept(beside + rows * 128 + 2 * 3072 * 80), cuda::residence::placed);
+  EXPECT_EQ(kept(beside + rows * 128 + 2 * 3072 * 80 - 1), cuda::residence::none);
+  EXPECT_EQ(kept(beside + 2 * 3072 * 208), cuda::residence::none);
+  EXPECT_EQ(cuda::choose_residence(what, beside + 2 * 3072 * 208).rows, 3072);
+  EXPECT_THROW((void)kept(beside + 2 * 3072 * 208 - 1), std::bad_alloc);
+  what.given_bytes = 0;  // on the device already
+  EXPECT_EQ(kept(0), cuda::residence::all);
+}
+
+TYPED_TEST(kmeans_streamed, results_are_those_of_resident_points_bit_for_bit) {
+  using T = TypeParam;
+  const std::int64_t n = 20, k = 3;
+  const auto points = clouds<T>(k_points, n, k, 5, 0.8);
+  std::vector<T> weights(static_cast<std::size_t>(k_points)), turned(points.values.size());
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<T>(0.5 * static_cast<double>(i % 5));
+  for (std::int64_t i = 0; i < k_points; ++i)
+    for (std::int64_t f = 0; f < n; ++f)
+      turned[static_cast<std::size_t>(f * k_points + i)] = points.values[static_cast<std::size_t>(i * n + f)];
+  const matrix_view<const T> by_columns = column_major<const T>(turned.data(), k_points, n);
+  struct outcome {
+    model<T> fitted;
+    prediction predicted;
+    distances<T> transformed;
+    std::int64_t copies;
+  };
+  const auto all = [&](std::int64_t memory, bool weighted, init way, protection level, const matrix_view<const T>& view) {
+    const auto device = std::make_shared<observed_device>(std::make_shared<simt::emulated_device>(with_memory(memory)));
+    const test::current_device_guard current(device);
+    options<T> wanted{.clusters = k, .init = way, .max_iter = 2, .tol = 0, .seed = 3, .rounds = 1};
+    if (way == init::given) wanted.centroids = points.rows(k);
+    if (weighted) wanted.weights = weights;
+    outcome made{fit(view, wanted, this->how(level)), {}, {}, 0};
+    made.predicted = predict(view, points.rows(k), std::span<const T>(wanted.weights), this->how(level));
+    made.transformed = transform(view, points.rows(k), this->how(level));
+    made.copies = device->large_copies;
+    return made;
+  };
+  for (const init way : {init::given, init::kmeans_plus_plus, init::kmeans_parallel, init::random}) {
+    const bool weighted = way == init::kmeans_parallel || way == init::kmeans_plus_plus;
+    const auto expected = all(std::int64_t{1} << 30, weighted, way, protection::correct, points.view());
+    ASSERT_EQ(expected.fitted.report.verdict, verdict::clean);
+    for (const auto kept : {cuda::residence::placed, cuda::residence::none}) {
+      SCOPED_TRACE(std::string(to_string(way)) + (kept == cuda::residence::none ? " none" : " placed"));
+      const bool off = way == init::random;
+      const auto found = all(this->memory_for(kept, points.view(), weighted, k), weighted, way, off ? protection::off : protection::correct,
+                             way == init::kmeans_plus_plus ? by_columns : points.view());
+      EXPECT_EQ(found.fitted.report.verdict, verdict::clean) << to_json(found.fitted.report);
+      EXPECT_EQ(found.fitted.labels, expected.fitted.labels);
+      EXPECT_EQ(found.fitted.inertia, expected.fitted.inertia);
+      EXPECT_TRUE(std::equal(found.fitted.centroids.data(), found.fitted.centroids.data() + k * n, expected.fitted.centroids.data()));
+      EXPECT_EQ(found.predicted.labels, expected.predicted.labels);
+      EXPECT_EQ(found.predicted.inertia, expected.predicted.inertia);
+      EXPECT_TRUE(
+          std::equal(found.transformed.values.data(), found.transformed.values.data() + k_points * k, expected.transformed.values.data()));
+      EXPECT_GT(found.copies, expected.copies + 3 * 3) << "the points should have come in pieces";
+    }
+  }
+  EXPECT_THROW((void)all(std::int64_t{1} << 18, false, init::given, protection::correct, points.view()), std::bad_alloc);
+}
+
+// Copies and kernels of two streams, as late and as early as their order allows.
+TYPED_TEST(kmeans_streamed, copies_and_kernels_wait_for_each_other) {
+  using T = TypeParam;
+  const std::int64_t n = 20, k = 3;
+  const auto points = clouds<T>(k_points, n, k, 5, 0.8);
+  const auto run = [&](cuda::residence kept, test::late_device::manner how, std::int64_t left_out, std::int64_t* waits) {
+    const auto below = std::make_shared<observed_device>(std::make_shared<simt::emulated_device>());
+    below->available = this->memory_for(kept, points.view(), false, k) - ballast::cuda::k_ring_bytes;
+    const auto device = std::make_shared<test::late_device>(below, how, 1);
+    device->left_out = left_out;
+    const test::current_device_guard current(device);
+    model<T> made;
+    try {
+      made = fit(points.view(), {.clusters = k, .init = init::given, .centroids = points.rows(k), .max_iter = 2, .tol = 0}, this->how());
+    } catch (const error&) {  // numbers without a meaning, where a wait is left out
+    }
+    device->synchronize(nullptr);
+    if (waits != nullptr) *waits = device->waits();
+    return made;
+  };
+  using manner = test::late_device::manner;
+  for (const auto kept : {cuda::residence::placed, cuda::residence::none}) {
+    std::int64_t waits = 0;
+    const auto clean = run(kept, manner::awaited_first, -1, &waits);
+    EXPECT_EQ(clean.report.verdict, verdict::clean);
+    EXPECT_GT(waits, 20);
+    const auto same = [&](const model<T>& a) {
+      return a.report.verdict == verdict::clean && a.labels == clean.labels && a.inertia == clean.inertia;
+    };
+    for (const manner how : {manner::others_first, manner::any}) EXPECT_TRUE(same(run(kept, how, -1, nullptr)));
+    if (sizeof(T) == 8 && test::sampled()) continue;
+    int noticed = 0;
+    for (std::int64_t left_out = 0; left_out < waits; left_out += test::sampled() ? 9 : 1) {
+      for (const manner how : {manner::awaited_first, manner::others_first}) noticed += !same(run(kept, how, left_out, nullptr));
+    }
+    EXPECT_GT(noticed, 0) << "no wait matters";
+  }
+}
+
+// One element of one copy: of any piece, for any purpose.
+TYPED_TEST(kmeans_streamed, what_a_copy_delivers_is_verified) {
+  using T = TypeParam;
+  const std::int64_t n = 20, k = 3;
+  const auto points = clouds<T>(k_points, n, k, 5, 0.8);
+  const auto run = [&](cuda::residence kept, std::int64_t struck, bool every, protection level, std::int64_t* copies) {
+    const auto device = std::make_shared<observed_device>(
+        std::make_shared<simt::emulated_device>(with_memory(this->memory_for(kept, points.view(), false, k))));
+    const test::current_device_guard current(device);
+    device->struck_copy = struck;
+    device->every = every;
+    // The upper half of an element of row 11.
+    device->struck_byte = (11 * n + 7) * static_cast<std::int64_t>(sizeof(T)) + static_cast<std::int64_t>(sizeof(T)) - 2;
+    const auto made =
+        fit(points.view(), {.clusters = k, .init = init::given, .centroids = points.rows(k), .max_iter = 2, .tol = 0}, this->how(level));
+    if (copies != nullptr) *copies = device->large_copies;
+    return made;
+  };
+  for (const auto kept : {cuda::residence::placed, cuda::residence::none}) {
+    std::int64_t copies = 0;
+    const auto clean = run(kept, -1, false, protection::correct, &copies);
+    ASSERT_EQ(clean.report.verdict, verdict::clean);
+    const auto same = [&](const model<T>& a) {
+      return a.labels == clean.labels && a.inertia == clean.inertia &&
+             std::equal(a.centroids.data(), a.centroids.data() + k * n, clean.centroids.data());
+    };
+    int detected = 0, changed = 0;
+    for (std::int64_t struck = 0; struck < copies; struck += test::sampled() ? 6 : 1) {
+      SCOPED_TRACE(std::string(kept == cuda::residence::none ? "none" : "placed") + " copy " + std::to_string(struck) + " of " +
+                   std::to_string(copies));
+      const auto found = run(kept, struck, false, protection::correct, nullptr);
+      detected += found.report.detected > 0;
+      EXPECT_NE(found.report.verdict, verdict::uncorrectable) << to_json(found.report);
+      EXPECT_TRUE(same(found)) << to_json(found.report);
+      if (struck % 2 == 0) changed += !same(run(kept, struck, false, protection::off, nullptr));
+    }
+    EXPECT_GT(detected, 0);
+    EXPECT_GT(changed, 0) << "with protection off no fault reached the output";
+  }
+  // A piece that never comes right is said to be wrong.
+  EXPECT_EQ(run(cuda::residence::none, 22, true, protection::correct, nullptr).report.verdict, verdict::uncorrectable);
+}
+
+}  // namespace
+}  // namespace ballast::kmeans
