@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace ballast::bench::gpu {
 
@@ -57,6 +58,16 @@ void* stream();
 void copy(void* to, const void* from, std::int64_t bytes);  // any direction
 void fill(void* memory, unsigned char value, std::int64_t bytes);
 void synchronize();
+
+// These values on the device; no memory for none.
+template <class T>
+buffer buffer_of(const std::vector<T>& values) {
+  if (values.empty()) return {};
+  buffer made(static_cast<std::int64_t>(values.size() * sizeof(T)));
+  copy(made.data(), values.data(), made.bytes());
+  synchronize();
+  return made;
+}
 
 // Device time of what `work` puts on the stream.
 double seconds_of(const std::function<void()>& work);

@@ -58,4 +58,11 @@ std::string_view choose_scheme(const execution& how, std::string_view fallback, 
   throw unsupported_error(fmt::format("{}: scheme: expected one of {}, got {}", token, core::join(known, ", "), how.scheme));
 }
 
+void check_use(std::string_view scheme, scheme_use use, bool protect) {
+  if (protect && use == scheme_use::unprotected)
+    throw unsupported_error(fmt::format("scheme {}: it has no protection; expected protection off", scheme));
+  if (!protect && use == scheme_use::protected_only)
+    throw unsupported_error(fmt::format("scheme {}: it is nothing without protection; expected protection detect or correct", scheme));
+}
+
 }  // namespace ballast::run

@@ -1,7 +1,10 @@
-// Which backend runs a call.
+// Which backend runs a call, and by which scheme.
 // Layer: run.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -35,5 +38,24 @@ bool copying_takes_longer(const host_call& what) noexcept;
 // `how.scheme`, or `fallback` if that is empty. Throws unsupported_error unless it is one of `known`.
 std::string_view choose_scheme(const execution& how, std::string_view fallback, const std::vector<std::string_view>& known,
                                std::string_view token);
+
+// A backend's table of schemes is an array of rows with a `name`. Their names, in order; and the row of this name, null if there is none.
+template <class Row, std::size_t Rows>
+std::vector<std::string_view> names_of(const Row (&table)[Rows]) {
+  std::vector<std::string_view> made;
+  for (const Row& each : table) made.push_back(each.name);
+  return made;
+}
+template <class Row, std::size_t Rows>
+const Row* row_named(const Row (&table)[Rows], std::string_view name) {
+  const Row* const found = std::ranges::find(table, name, &Row::name);
+  return found == table + Rows ? nullptr : found;
+}
+
+// Whether a scheme is made for calls with protection, without it, or for both.
+enum class scheme_use : std::uint8_t { any, unprotected, protected_only };
+
+// Throws unsupported_error, which says what the scheme expects, if it is not made for calls with (`protect`) or without protection.
+void check_use(std::string_view scheme, scheme_use use, bool protect);
 
 }  // namespace ballast::run

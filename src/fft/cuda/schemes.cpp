@@ -1,12 +1,12 @@
 // The protection schemes and step-wise variants of the cuda backend by name.
 // Layer: backend "cuda".
 // Source: TurboFFT (PPoPP 2025) sections 4 and 5.1.5 for all but verify_before_store; docs/design/fft-cuda.md, "Schemes".
-#include <algorithm>
 #include <string>
 
 #include <ballast/error.hpp>
 
 #include "fft/cuda/transform.hpp"
+#include "run/dispatch.hpp"
 
 namespace ballast::fft::cuda {
 namespace {
@@ -39,24 +39,24 @@ constexpr scheme_row k_schemes[] = {
     {"tuned", check_form::none},
 };
 
+// The default and that over cuFFT compute without protection as they do with it. Of the others a check is all that they are.
+run::scheme_use use_of(const scheme_row& row) {
+  if (row.check == check_form::none) return run::scheme_use::unprotected;
+  const bool bare = row.computes != variant::best || &row == k_schemes;
+  return bare ? run::scheme_use::any : run::scheme_use::protected_only;
+}
+
 }  // namespace
 
 const std::vector<std::string_view>& schemes() {
-  static const std::vector<std::string_view> names = [] {
-    std::vector<std::string_view> made;
-    for (const scheme_row& each : k_schemes) made.push_back(each.name);
-    return made;
-  }();
+  static const std::vector<std::string_view> names = run::names_of(k_schemes);
   return names;
 }
 
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect, std::string_view scheme) {
-  const auto row = std::ranges::find(k_schemes, scheme, &scheme_row::name);
-  if (row == std::ranges::end(k_schemes)) throw unsupported_error("scheme: the cuda backend has none of the name " + std::string(scheme));
-  if (protect && row->check == check_form::none)
-    throw unsupported_error("scheme " + std::string(scheme) + ": it has no protection; expected protection off");
-  if (!protect && row->check != check_form::none && row->computes == variant::best && row != std::ranges::begin(k_schemes))
-    throw unsupported_error("scheme " + std::string(scheme) + ": it is nothing without protection; expected protection detect or correct");
+  const scheme_row* const row = run::row_named(k_schemes, scheme);
+  if (row == nullptr) throw unsupported_error("scheme: the cuda backend has none of the name " + std::string(scheme));
+  run::check_use(scheme, use_of(*row), protect);
   if (row->computes == variant::cufft) return make_offline_transform(shape, type, protect);
   if (row->computes == variant::radix2) return make_radix2_transform(shape, type);
   transform_options options;

@@ -2,9 +2,8 @@
 #include "kmeans/cuda/schemes.hpp"
 
 #include <algorithm>
-#include <string>
 
-#include <ballast/error.hpp>
+#include "run/dispatch.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -30,17 +29,13 @@ constexpr scheme_row k_schemes[] = {
 }  // namespace
 
 const std::vector<std::string_view>& schemes() {
-  static const std::vector<std::string_view> names = [] {
-    std::vector<std::string_view> made;
-    for (const scheme_row& each : k_schemes) made.push_back(each.name);
-    return made;
-  }();
+  static const std::vector<std::string_view> names = run::names_of(k_schemes);
   return names;
 }
 
 std::optional<tile_scheme> scheme_named(std::string_view name) {
-  const auto* const row = std::ranges::find(k_schemes, name, &scheme_row::name);
-  return row == std::ranges::end(k_schemes) ? std::nullopt : std::optional(row->does);
+  const scheme_row* const row = run::row_named(k_schemes, name);
+  return row == nullptr ? std::nullopt : std::optional(row->does);
 }
 
 std::string_view name_of(const tile_scheme& scheme) {
@@ -50,11 +45,8 @@ std::string_view name_of(const tile_scheme& scheme) {
 
 void check_scheme(std::string_view name, bool protect) {
   const std::optional<tile_scheme> found = scheme_named(name);
-  if (!found) return;
-  if (protect && found->check == tile_check::none)
-    throw unsupported_error("scheme " + std::string(name) + ": it has no protection; expected protection off");
-  if (!protect && found->check != tile_check::none)
-    throw unsupported_error("scheme " + std::string(name) + ": it is nothing without protection; expected protection detect or correct");
+  if (found)
+    run::check_use(name, found->check == tile_check::none ? run::scheme_use::unprotected : run::scheme_use::protected_only, protect);
 }
 
 }  // namespace ballast::kmeans::cuda

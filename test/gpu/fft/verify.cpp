@@ -66,10 +66,9 @@ std::vector<T> by_cufft(const fft::problem& problem, fft::direction way, const s
   same.precision = precision_of<T>;
   const fft::geometry shape = fft::resolve(same);
   const cuda::cufft_plan plan(same, way, false);
-  const gpu::buffer in(static_cast<std::int64_t>(input.size() * sizeof(T)));
+  const gpu::buffer in = gpu::buffer_of(input);
   std::vector<T> out(static_cast<std::size_t>(words_of_signal(shape.output) * shape.batch));
   const gpu::buffer device_out(static_cast<std::int64_t>(out.size() * sizeof(T)));
-  gpu::copy(in.data(), input.data(), in.bytes());
   plan.execute(in.data(), device_out.data(), gpu::stream());
   gpu::copy(out.data(), device_out.data(), device_out.bytes());
   gpu::synchronize();

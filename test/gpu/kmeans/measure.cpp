@@ -56,9 +56,7 @@ template <class T>
 int time(const std::string& token) {
   const kmeans::problem what = kmeans::parse_token(token);
   const std::vector<T> values = points_of<T>(what, 0, 11);
-  const gpu::buffer there(static_cast<std::int64_t>(values.size() * sizeof(T)));
-  gpu::copy(there.data(), values.data(), there.bytes());
-  gpu::synchronize();
+  const gpu::buffer there = gpu::buffer_of(values);
   const auto points = row_major(static_cast<const T*>(there.data()), what.m, what.n);
   std::vector<T> start(values.begin(), values.begin() + what.k * what.n);
   for (T& each : start) each *= T(0.25);

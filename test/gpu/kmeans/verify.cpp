@@ -40,15 +40,8 @@ struct subject {
     upload();
   }
   void upload() {
-    const auto copied = [](const std::vector<T>& from) {
-      if (from.empty()) return gpu::buffer();
-      gpu::buffer made(static_cast<std::int64_t>(from.size() * sizeof(T)));
-      gpu::copy(made.data(), from.data(), made.bytes());
-      return made;
-    };
-    there = copied(values);
-    weights_there = copied(weights);
-    gpu::synchronize();
+    there = gpu::buffer_of(values);
+    weights_there = gpu::buffer_of(weights);
   }
   matrix_view<const T> host() const { return row_major(values.data(), what.m, what.n); }
   matrix_view<const T> device() const { return row_major(static_cast<const T*>(there.data()), what.m, what.n); }
