@@ -22,11 +22,13 @@ BALLAST_HD constexpr std::uint64_t hash_term(std::uint64_t word, std::uint64_t p
   return mix64(word ^ (place + 1) * 0x9e3779b97f4a7c15u);
 }
 
-// The hash of words in a fixed order, continued by the next of them. Different for every change of one word, as each step can be undone. It
-// needs the step before it: a kernel that holds many numbers has only one step under way, where the terms of a sum would make it spill.
-BALLAST_HD constexpr std::uint64_t next_hash(std::uint64_t hash, std::uint64_t word) {
-  const std::uint64_t z = (hash ^ word) * 0x9e3779b97f4a7c15u;
-  return z ^ (z >> 32);
+// A cheaper term, for kernels that spill with mixed ones: an odd multiple of the word. Equal changes of the top bit cancel only among four
+// places or more whose numbers, taken with signs, add up to nothing; in a word of 64 bits that bit is folded down, or two would do.
+BALLAST_HD constexpr std::uint64_t light_term(std::uint32_t word, std::uint64_t place) {
+  return word * (0x9e3779b97f4a7c15u * (2 * place + 1));
+}
+BALLAST_HD constexpr std::uint64_t light_term(std::uint64_t word, std::uint64_t place) {
+  return (word ^ word >> 31) * (0x9e3779b97f4a7c15u * (2 * place + 1));
 }
 
 // Stands for every NaN in such a hash.

@@ -35,10 +35,8 @@ __device__ __forceinline__ std::uint64_t from_bits<std::uint64_t>(std::uint64_t 
 
 // The bits of a number that is hashed, the same for every NaN: the compiler may order the operands of two computations differently, which
 // changes the payload.
-template <class T>
-__device__ __forceinline__ std::uint64_t hashed_word(T x) {
-  return x == x ? static_cast<std::uint64_t>(bits(x)) : core::k_nan_word;
-}
+__device__ __forceinline__ std::uint32_t hashed_word(float x) { return x == x ? bits(x) : 0x7fc00001u; }
+__device__ __forceinline__ std::uint64_t hashed_word(double x) { return x == x ? bits(x) : core::k_nan_word; }
 
 // The term of a number in a hash of many, which is the sum of the terms in any order.
 template <class T>
@@ -46,10 +44,9 @@ __device__ __forceinline__ std::uint64_t value_hash(T x, std::uint64_t place) {
   return core::hash_term(hashed_word(x), place);
 }
 
-// The hash of the numbers that a thread holds, continued by the next of them (core::next_hash).
 template <class T>
-__device__ __forceinline__ std::uint64_t next_hash(std::uint64_t hash, T x) {
-  return core::next_hash(hash, hashed_word(x));
+__device__ __forceinline__ std::uint64_t light_hash(T x, std::uint64_t place) {
+  return core::light_term(x == x ? bits(x) + 1 : 0, place);
 }
 
 }  // namespace ballast::cuda

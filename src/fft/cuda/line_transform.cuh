@@ -11,7 +11,7 @@
 
 namespace ballast::fft::cuda {
 
-using ballast::cuda::next_hash;
+using ballast::cuda::light_hash;
 
 template <line_policy P, class Injector>
 struct line_transform : line_sums<P, Injector> {
@@ -168,7 +168,7 @@ struct line_transform : line_sums<P, Injector> {
         std::uint64_t now = 0;
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
-          now = next_hash(next_hash(now, x[q * r + k].re), x[q * r + k].im);
+          now += light_hash(x[q * r + k].re, 2 * k) + light_hash(x[q * r + k].im, 2 * k + 1);
         });
         const bool same = attempt > 0 && now == hash[q];
         hash[q] = now;

@@ -212,7 +212,8 @@ struct line_tile : line_transform<P, Injector> {
     std::uint64_t hash = 0;
     outputs([&](auto at, int o, auto, auto) {
       const number z = x[decltype(at)::value];
-      hash = next_hash(next_hash(hash + static_cast<std::uint64_t>(o), z.re), z.im);
+      const auto at_output = 2 * static_cast<std::uint64_t>(o);
+      hash += light_hash(z.re, at_output) + light_hash(z.im, at_output + 1);
     });
     barrier();
     add_up<P.out_columns>(hash, &line_record::hash);

@@ -30,9 +30,8 @@ struct row_part {
 
 // use(l, load(l)) for this thread's part of the columns begin … end − 1. Loads are taken together: one after the other they would wait for
 // each other's memory.
-template <class T, class Load, class Use>
+template <class T, int together = 8, class Load, class Use>
 __device__ __forceinline__ void each_column(int part, int begin, int end, Load load, Use use) {
-  constexpr int together = 8;
   for (int first = begin + part; first < end; first += together * k_row_parts) {
     T x[together];
     ballast::cuda::unrolled<together>([&](auto q) {
@@ -384,7 +383,7 @@ __global__ void __launch_bounds__(k_threads) weigh_kernel(const __grid_constant_
   double sum[2] = {};
   unsigned long long hash = 0;
   if (i < a.rows) {
-    each_column<S>(
+    each_column<S, 4>(
         own.part, begin, here.width, [&](int l) { return a.X[i * a.row_stride + (here.first + l) * a.column_stride]; },
         [&](int l, S read) {
           const std::int64_t j = here.first + l;
