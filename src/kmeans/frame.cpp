@@ -301,7 +301,10 @@ sealed_centroids<T> driver<T>::out_of_frame(const std::vector<T>& centroids) {
 // An inertia in the units of the points and weights.
 template <class T>
 double driver<T>::out_of_frame(double inertia) const {
-  return std::ldexp(inertia, -2 * std::ilogb(frame_.values().scale) - std::ilogb(frame_.values().weight_scale));
+  const frame<T>& chosen = frame_.values();
+  // Scales are powers of two; others are a fault's, without protection.
+  if (!std::isnormal(chosen.scale) || !std::isnormal(chosen.weight_scale)) return std::numeric_limits<double>::quiet_NaN();
+  return std::ldexp(inertia, -2 * std::ilogb(chosen.scale) - std::ilogb(chosen.weight_scale));
 }
 
 template void driver<float>::choose_frame(matrix_view<const float>, bool);

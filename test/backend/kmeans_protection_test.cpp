@@ -86,7 +86,7 @@ TYPED_TEST(kmeans_protection, every_site_and_model_is_repaired_and_matters) {
   std::vector<scene> scenes = {{4000, 10, 12, 3, 0}, {150, 4, 3, 3, 0}, {1300, 8, 70, 3, 0}};
   // On cuda as many centroids as a protected pass has columns for, so that each place that is struck is that of a point and a centroid.
   if (this->on_cuda) scenes = {{512, 10, 8, 3, 0}, {256, 8, 136, 3, 0}};
-  if (this->on_cuda && test::sampled()) scenes.pop_back();
+  if (this->on_cuda && test::sampled()) scenes = {{256, 10, 8, 3, 0}};
   for (const scene& what : scenes) {
     const auto points = clouds<T>(what.m, what.n, what.k, 73, 0.8);
     const auto clean = struck(points, what, nullptr, this->how());

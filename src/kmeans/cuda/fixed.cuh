@@ -45,14 +45,16 @@ __device__ __forceinline__ void split(T value, T unit, std::int32_t (&word)[Word
   }
 }
 
-// The words of value + rest, |rest| at most half a unit in the last place of `value`: of a product with its rest.
+// The words of value + rest, |rest| at most half a unit in the last place of `value`: of a product with its rest. Modulo 2^32, as a value
+// beyond the unit, which only a fault leaves, has to have words, too.
 template <int Words, class T>
 __device__ __forceinline__ void split(T value, T rest, T unit, std::int32_t (&word)[Words]) {
   std::int32_t more[Words];
   split<Words>(value, unit, word);
   split<Words>(rest, unit, more);
 #pragma unroll
-  for (int w = 0; w < Words; ++w) word[w] += more[w];
+  for (int w = 0; w < Words; ++w)
+    word[w] = static_cast<std::int32_t>(static_cast<std::uint32_t>(word[w]) + static_cast<std::uint32_t>(more[w]));
 }
 
 __device__ __forceinline__ std::int32_t upper_limb(std::int32_t word) { return word >> k_limb_bits; }
