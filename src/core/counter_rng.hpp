@@ -23,12 +23,10 @@ BALLAST_HD constexpr std::uint64_t hash_term(std::uint64_t word, std::uint64_t p
 }
 
 // A cheaper term, for kernels that spill with mixed ones: an odd multiple of the word. Equal changes of the top bit cancel only among four
-// places or more whose numbers, taken with signs, add up to nothing; in a word of 64 bits that bit is folded down, or two would do.
-BALLAST_HD constexpr std::uint64_t light_term(std::uint32_t word, std::uint64_t place) {
-  return word * (0x9e3779b97f4a7c15u * (2 * place + 1));
-}
+// places or more whose numbers, taken with signs, add up to nothing; two would do among words of 64 bits, whose top bit is folded
+// down first.
 BALLAST_HD constexpr std::uint64_t light_term(std::uint64_t word, std::uint64_t place) {
-  return (word ^ word >> 31) * (0x9e3779b97f4a7c15u * (2 * place + 1));
+  return word * (0x9e3779b97f4a7c15u * (2 * place + 1));
 }
 
 // Stands for every NaN in such a hash.

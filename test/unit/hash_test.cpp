@@ -18,7 +18,10 @@ std::uint64_t sum_of(const std::vector<double>& x) {
 }
 std::uint64_t light_sum_of(const std::vector<double>& x) {
   std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) sum += light_term(std::bit_cast<std::uint64_t>(x[i]), i);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const auto word = std::bit_cast<std::uint64_t>(x[i]);
+    sum += light_term(word ^ word >> 31, i);
+  }
   return sum;
 }
 

@@ -46,7 +46,9 @@ __device__ __forceinline__ std::uint64_t value_hash(T x, std::uint64_t place) {
 
 template <class T>
 __device__ __forceinline__ std::uint64_t light_hash(T x, std::uint64_t place) {
-  return core::light_term(x == x ? bits(x) + 1 : 0, place);
+  std::uint64_t word = x == x ? static_cast<std::uint64_t>(bits(x)) + 1 : 0;
+  if constexpr (sizeof(T) == 8) word ^= word >> 31;
+  return core::light_term(word, place);
 }
 
 }  // namespace ballast::cuda

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(k_threads) products_kernel(const __grid_consta
     const std::int64_t i = tile * k_block_rows + own.row;
     const bool there = i < a.h.rows;
     double p[1] = {};
-    each_column<double>(
+    each_column<double, 4>(
         own.part, 0, w, [&](int l) { return there ? element(a.h, i, l) : 0; },
         [&](int l, double v) {
           X[l * stride + own.row] = v;
