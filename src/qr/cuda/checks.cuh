@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(Threads) fold_kernel(const __grid_constant__ f
   fold(a);
 }
 
-// The sum of a block's hashes; thread 0 gets it. (256 atomic additions of 64 bits to one place of shared memory took 15 µs.)
+// The sum of a block's hashes; thread 0 gets it.
 __device__ __forceinline__ unsigned long long hash_over_block(unsigned long long own) {
   auto& several = arch::shared_object<unsigned long long[k_threads / 32], struct hashed_block>();
   unsigned long long sum[1] = {own};

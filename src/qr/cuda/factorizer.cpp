@@ -402,7 +402,12 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
     update_checksums(k, V, shape_.single_group ? 0 : first, shape_.single_group ? 1 : count, W, on_.beside());
     for (index b = first; b < count; ++b) strike_updated(k, b, on_.beside());
   });
-  ahead();
+  try {
+    ahead();
+  } catch (...) {
+    on_.put_off(nullptr);  // it would use this object
+    throw;
+  }
   on_.catch_up();
 }
 

@@ -80,7 +80,7 @@ class session {
   void wait();
 
   // `work` is enqueued when the host next waits, or at catch_up(): what comes before it takes the host's time first.
-  void put_off(std::function<void()> work);
+  void put_off(std::function<void()> work);  // null: what was put off is dropped
   void catch_up();
 
   template <class Arguments>
