@@ -47,13 +47,13 @@ def table(result):
     struck = rows_of(result, "strike")
     if struck:
         say()
-        say(f"{'struck':<30} {'protect':<7} {'n':>6} {'masked':>6} {'repair':>6} {'wrong':>5} {'unc.':>4} {'round':>5} {'<=flr':>5} {'window':>6} {'mater.':>6} {'99 %':>7}")
+        say(f"{'struck':<30} {'protect':<7} {'n':>6} {'masked':>6} {'repair':>6} {'wrong':>5} {'unc.':>4} {'round':>5} {'<=flr':>5} {'mater.':>6} {'99 %':>7}")
         for row in struck:
             if "strikes" not in row:
                 say(f"{row['token']:<30} {row['protection']:<7} FAILED {row.get('wrong', '')}")
                 continue
             say(f"{row['token']:<30} {row['protection']:<7} {row['strikes']:6} {row['masked']:6} {row['repaired']:6} {row['wrong']:5} {row['uncorrectable']:4} {row['rounding']:5} "
-                f"{row['below_floor']:5} {row['window']:6} {row['material']:6} {row['bound_99']:7.1g}")
+                f"{row['below_floor']:5} {row['material']:6} {row['bound_99']:7.1g}")
         places = sorted(rows_of(result, "strike place"), key=lambda row: -(row["material"] + row["wrong"]))
         for row in [row for row in places if row["material"] + row["wrong"] > 0][:20]:
             instruction, _, source = row["site"].partition("\t")

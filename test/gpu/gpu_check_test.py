@@ -67,8 +67,8 @@ if stage == "strike":
     row("struck kernels", kernels=3, compiled=0)
     for guard, material in (("correct", 2), ("off", 70)):
         row("strike", token="fft_c2c_f32_n1024_b64_fwd", protection=guard, strikes=100, missed=3, masked=20, repaired=5, wrong=1, uncorrectable=0, rounding=1, below_floor=1,
-            window=0, material=material, bound_99=0.08, **{"pass": guard == "off"})
-    row("strike place", token="fft_c2c_f32_n1024_b64_fwd", material=2, wrong=1, window=0, floors=3.5, site="add.rn.f32 %f1, %f2, %f3;\tline.cuh:7 < line.cuh:9")
+            material=material, bound_99=0.08, **{"pass": guard == "off"})
+    row("strike place", token="fft_c2c_f32_n1024_b64_fwd", material=2, wrong=1, floors=3.5, site="add.rn.f32 %f1, %f2, %f3;\tline.cuh:7 < line.cuh:9")
     row("end", stage=stage, failed=1)
     sys.exit(1)
 if stage == "struck_kernels":

@@ -8,24 +8,44 @@
 
 namespace ballast::arch {
 
+// The type of the registers that hold a T: that of its numbers, so that no move stands beside a load or store.
+template <class T>
+struct register_of {
+  using type = std::uint32_t;
+};
+template <>
+struct register_of<float> {
+  using type = float;
+};
+template <>
+struct register_of<double> {
+  using type = double;
+};
+
 #if BALLAST_DEVICE_CODE
 namespace detail {
 
-// The registers of a value.
+// A value as words, whatever its type.
 template <int Words>
 struct words {
   std::uint32_t at[Words];
 };
-
 template <class T>
 __device__ __forceinline__ words<sizeof(T) / 4> to_words(const T& value) {
   return __builtin_bit_cast(words<sizeof(T) / 4>, value);
 }
-
 template <class T>
 __device__ __forceinline__ T from_words(const words<sizeof(T) / 4>& value) {
   return __builtin_bit_cast(T, value);
 }
+
+// A value as registers of the type of its numbers.
+template <class T>
+struct registers {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+  using type = typename register_of<T>::type;
+  type at[sizeof(T) / sizeof(type)];
+};
 
 __device__ __forceinline__ std::uint64_t evict_first() {
   std::uint64_t policy;
@@ -39,27 +59,60 @@ __device__ __forceinline__ std::uint64_t evict_last() {
   return policy;
 }
 
+// NAME(r, address): one instruction between memory and the registers r. TYPE, LETTER: what PTX and asm call registers of type REGISTER.
+#define BALLAST_LOAD(NAME, OPERATION, POLICY, REGISTER, TYPE, LETTER, ...)                                              \
+  template <int Count>                                                                                                  \
+  __device__ __forceinline__ void NAME(REGISTER(&r)[Count], const void* address) {                                      \
+    if constexpr (Count == 1) {                                                                                         \
+      asm volatile(OPERATION "." TYPE " %0, [%1], %2;" : "=" LETTER(r[0]) : "l"(address), "l"(POLICY()) : __VA_ARGS__); \
+    } else if constexpr (Count == 2) {                                                                                  \
+      asm volatile(OPERATION ".v2." TYPE " {%0, %1}, [%2], %3;"                                                         \
+                   : "=" LETTER(r[0]), "=" LETTER(r[1])                                                                 \
+                   : "l"(address), "l"(POLICY())                                                                        \
+                   : __VA_ARGS__);                                                                                      \
+    } else {                                                                                                            \
+      asm volatile(OPERATION ".v4." TYPE " {%0, %1, %2, %3}, [%4], %5;"                                                 \
+                   : "=" LETTER(r[0]), "=" LETTER(r[1]), "=" LETTER(r[2]), "=" LETTER(r[3])                             \
+                   : "l"(address), "l"(POLICY())                                                                        \
+                   : __VA_ARGS__);                                                                                      \
+    }                                                                                                                   \
+  }
+#define BALLAST_STORE(NAME, OPERATION, POLICY, REGISTER, TYPE, LETTER)                                                                 \
+  template <int Count>                                                                                                                 \
+  __device__ __forceinline__ void NAME(const REGISTER(&r)[Count], void* address) {                                                     \
+    if constexpr (Count == 1) {                                                                                                        \
+      asm volatile(OPERATION "." TYPE " [%0], %1, %2;" ::"l"(address), LETTER(r[0]), "l"(POLICY()) : "memory");                        \
+    } else if constexpr (Count == 2) {                                                                                                 \
+      asm volatile(OPERATION ".v2." TYPE " [%0], {%1, %2}, %3;" ::"l"(address), LETTER(r[0]), LETTER(r[1]), "l"(POLICY()) : "memory"); \
+    } else {                                                                                                                           \
+      asm volatile(OPERATION ".v4." TYPE " [%0], {%1, %2, %3, %4}, %5;" ::"l"(address), LETTER(r[0]), LETTER(r[1]), LETTER(r[2]),      \
+                   LETTER(r[3]), "l"(POLICY())                                                                                         \
+                   : "memory");                                                                                                        \
+    }                                                                                                                                  \
+  }
+#define BALLAST_EACH_TYPE(KIND, NAME, OPERATION, POLICY, ...)                         \
+  KIND(NAME, OPERATION, POLICY, std::uint32_t, "b32", "r" __VA_OPT__(, ) __VA_ARGS__) \
+  KIND(NAME, OPERATION, POLICY, float, "f32", "f" __VA_OPT__(, ) __VA_ARGS__)         \
+  KIND(NAME, OPERATION, POLICY, double, "f64", "d" __VA_OPT__(, ) __VA_ARGS__)
+
+BALLAST_EACH_TYPE(BALLAST_LOAD, load_streaming, "ld.global.nc.L1::no_allocate.L2::cache_hint", evict_first)
+BALLAST_EACH_TYPE(BALLAST_LOAD, load_keep, "ld.global.cg.L2::cache_hint", evict_last, "memory")
+BALLAST_EACH_TYPE(BALLAST_STORE, store_streaming, "st.global.L1::no_allocate.L2::cache_hint", evict_first)
+BALLAST_EACH_TYPE(BALLAST_STORE, store_keep, "st.global.cg.L2::cache_hint", evict_last)
+#undef BALLAST_EACH_TYPE
+#undef BALLAST_STORE
+#undef BALLAST_LOAD
+
 }  // namespace detail
 #endif
 
 // Of memory that nobody writes during the launch.
 template <class T>
 __device__ __forceinline__ T load_streaming(const T* from) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
 #if BALLAST_DEVICE_CODE
-  detail::words<sizeof(T) / 4> w;
-  if constexpr (sizeof(T) == 4) {
-    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.b32 %0, [%1], %2;" : "=r"(w.at[0]) : "l"(from), "l"(detail::evict_first()));
-  } else if constexpr (sizeof(T) == 8) {
-    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v2.b32 {%0, %1}, [%2], %3;"
-                 : "=r"(w.at[0]), "=r"(w.at[1])
-                 : "l"(from), "l"(detail::evict_first()));
-  } else {
-    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
-                 : "=r"(w.at[0]), "=r"(w.at[1]), "=r"(w.at[2]), "=r"(w.at[3])
-                 : "l"(from), "l"(detail::evict_first()));
-  }
-  return detail::from_words<T>(w);
+  detail::registers<T> r;
+  detail::load_streaming(r.at, from);
+  return __builtin_bit_cast(T, r);
 #else
   simt::require_aligned(from, sizeof(T));
   return *from;
@@ -68,21 +121,8 @@ __device__ __forceinline__ T load_streaming(const T* from) {
 
 template <class T>
 __device__ __forceinline__ void store_streaming(T* to, const T& value) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
 #if BALLAST_DEVICE_CODE
-  const detail::words<sizeof(T) / 4> w = detail::to_words(value);
-  if constexpr (sizeof(T) == 4) {
-    asm volatile("st.global.L1::no_allocate.L2::cache_hint.b32 [%0], %1, %2;" ::"l"(to), "r"(w.at[0]), "l"(detail::evict_first())
-                 : "memory");
-  } else if constexpr (sizeof(T) == 8) {
-    asm volatile("st.global.L1::no_allocate.L2::cache_hint.v2.b32 [%0], {%1, %2}, %3;" ::"l"(to), "r"(w.at[0]), "r"(w.at[1]),
-                 "l"(detail::evict_first())
-                 : "memory");
-  } else {
-    asm volatile("st.global.L1::no_allocate.L2::cache_hint.v4.b32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(to), "r"(w.at[0]), "r"(w.at[1]),
-                 "r"(w.at[2]), "r"(w.at[3]), "l"(detail::evict_first())
-                 : "memory");
-  }
+  detail::store_streaming(__builtin_bit_cast(detail::registers<T>, value).at, to);
 #else
   simt::require_aligned(to, sizeof(T));
   *to = value;
@@ -91,23 +131,10 @@ __device__ __forceinline__ void store_streaming(T* to, const T& value) {
 
 template <class T>
 __device__ __forceinline__ T load_keep(const T* from) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
 #if BALLAST_DEVICE_CODE
-  detail::words<sizeof(T) / 4> w;
-  if constexpr (sizeof(T) == 4) {
-    asm volatile("ld.global.cg.L2::cache_hint.b32 %0, [%1], %2;" : "=r"(w.at[0]) : "l"(from), "l"(detail::evict_last()) : "memory");
-  } else if constexpr (sizeof(T) == 8) {
-    asm volatile("ld.global.cg.L2::cache_hint.v2.b32 {%0, %1}, [%2], %3;"
-                 : "=r"(w.at[0]), "=r"(w.at[1])
-                 : "l"(from), "l"(detail::evict_last())
-                 : "memory");
-  } else {
-    asm volatile("ld.global.cg.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
-                 : "=r"(w.at[0]), "=r"(w.at[1]), "=r"(w.at[2]), "=r"(w.at[3])
-                 : "l"(from), "l"(detail::evict_last())
-                 : "memory");
-  }
-  return detail::from_words<T>(w);
+  detail::registers<T> r;
+  detail::load_keep(r.at, from);
+  return __builtin_bit_cast(T, r);
 #else
   simt::require_aligned(from, sizeof(T));
   return *from;
@@ -116,19 +143,8 @@ __device__ __forceinline__ T load_keep(const T* from) {
 
 template <class T>
 __device__ __forceinline__ void store_keep(T* to, const T& value) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
 #if BALLAST_DEVICE_CODE
-  const detail::words<sizeof(T) / 4> w = detail::to_words(value);
-  if constexpr (sizeof(T) == 4) {
-    asm volatile("st.global.cg.L2::cache_hint.b32 [%0], %1, %2;" ::"l"(to), "r"(w.at[0]), "l"(detail::evict_last()) : "memory");
-  } else if constexpr (sizeof(T) == 8) {
-    asm volatile("st.global.cg.L2::cache_hint.v2.b32 [%0], {%1, %2}, %3;" ::"l"(to), "r"(w.at[0]), "r"(w.at[1]), "l"(detail::evict_last())
-                 : "memory");
-  } else {
-    asm volatile("st.global.cg.L2::cache_hint.v4.b32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(to), "r"(w.at[0]), "r"(w.at[1]), "r"(w.at[2]),
-                 "r"(w.at[3]), "l"(detail::evict_last())
-                 : "memory");
-  }
+  detail::store_keep(__builtin_bit_cast(detail::registers<T>, value).at, to);
 #else
   simt::require_aligned(to, sizeof(T));
   *to = value;

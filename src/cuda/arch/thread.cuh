@@ -29,6 +29,19 @@ __device__ __forceinline__ unsigned opaque(unsigned value) {
   return value;
 }
 
+__device__ __forceinline__ float opaque(float value) {
+#if BALLAST_DEVICE_CODE
+  asm volatile("" : "+f"(value));
+#endif
+  return value;
+}
+__device__ __forceinline__ double opaque(double value) {
+#if BALLAST_DEVICE_CODE
+  asm volatile("" : "+d"(value));
+#endif
+  return value;
+}
+
 // √value with an error of at most 2^−21 of it, without the branch that exact roots have.
 __device__ __forceinline__ float sqrt_fast(float value) {
 #if BALLAST_DEVICE_CODE

@@ -2,7 +2,7 @@
 // Layer: foundation, device code.
 #pragma once
 
-#include "cuda/arch/target.cuh"
+#include "cuda/arch/memory.cuh"
 
 namespace ballast::cuda {
 
@@ -16,6 +16,15 @@ struct alignas(2 * sizeof(T)) complex {
   T re;
   T im;
 };
+
+}  // namespace ballast::cuda
+
+template <class T>
+struct ballast::arch::register_of<ballast::cuda::complex<T>> {
+  using type = T;
+};
+
+namespace ballast::cuda {
 
 template <class T>
 __device__ __forceinline__ complex<T> operator+(const complex<T>& x, const complex<T>& y) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include "cuda/block/bits.cuh"
 #include "cuda/block/vector.cuh"
@@ -21,7 +20,6 @@ struct line_factors : line_place<P, Injector> {
   using below = line_place<P, Injector>;
   using below::a;
   using below::batch;
-  using below::doubted;
   using below::first_column;
   using below::k_last;
   using below::k_verified;
@@ -44,30 +42,17 @@ struct line_factors : line_place<P, Injector> {
   static __device__ __forceinline__ bool same_bits(const number& once, const number& twice) {
     return ((bits(once.re) ^ bits(twice.re)) | (bits(once.im) ^ bits(twice.im))) == 0;
   }
-  // Two computations of one product. Payloads of NaNs may differ; a NaN fails the line anyway.
-  __device__ __forceinline__ void doubt(const number& once, const number& twice) { doubted = doubted || !same_bits(once, twice); }
-
-  // z · w, computed twice: the second time with the factor's twin, which lies elsewhere in memory. A line that is verified before its store
-  // fails if the two differ; in other lines a third computation decides at once.
+  // z · w, computed twice: the second time with the factor's twin, which lies elsewhere in memory. If the two differ, a third computation
+  // decides at once. For lines without checksums that would cover the product.
   template <class Twin>
-  __device__ __forceinline__ number checked_product(const number& z, const number& w, int line, Twin&& twin) {
+  __device__ __forceinline__ number checked_product(const number& z, const number& w, int line, Twin&& twin) const {
     const number once = z * w;
     if constexpr (P.check != check_form::none) {
       const number v = twin();
       const number twice = z * v;
-      if constexpr (k_verified) {
-        doubt(once, twice);
-      } else if (!same_bits(once, twice)) {
-        return settle_product<Injector>(launch, tile, P.lines, line, number_of(line), once, twice, z * v);
-      }
+      if (!same_bits(once, twice)) return settle_product<Injector>(launch, tile, P.lines, line, number_of(line), once, twice, z * v);
     }
     return once;
-  }
-
-  // Makes the sum one that fails every check, if a product was doubted.
-  __device__ __forceinline__ void fail_if_doubted(real& sum) {
-    if (doubted) sum = std::numeric_limits<real>::quiet_NaN();
-    doubted = false;
   }
 
   // The position of element i in the whole line. Computed modulo 2^32: no whole line is longer.

@@ -8,6 +8,10 @@
 
 namespace ballast::fft::cuda {
 
+// A line that is verified reads its elements twice: once as data, once for the checksums, then with the twins of factors. So whatever comes
+// wrong from memory or from a table is in one of the two.
+enum class reading { data, checksums };
+
 template <line_policy P, class Injector>
 struct line_memory : line_real<P, Injector> {
   using below = line_real<P, Injector>;
@@ -16,7 +20,6 @@ struct line_memory : line_real<P, Injector> {
   using below::batch;
   using below::checked_product;
   using below::constant;
-  using below::element_from_spectrum;
   using below::factor;
   using below::first_column;
   using below::forget;
@@ -60,7 +63,8 @@ struct line_memory : line_real<P, Injector> {
   }
 
   // Element i of a line at `base`, for all forms in which it is not read as it lies: padded, real, half a spectrum, or times a factor.
-  __device__ __forceinline__ number read(std::int64_t base, int i, int line) {
+  template <reading For>
+  __device__ __forceinline__ number read(std::int64_t base, int i, int line) const {
     const line_side& s = a.source;
     number z{real(0), real(0)};
     std::int64_t position = 0;
@@ -84,7 +88,11 @@ struct line_memory : line_real<P, Injector> {
         if (a.load_table == nullptr) return z;
       }
       const auto factor_at = [&](const void* table) { return cached(static_cast<const number*>(table) + position); };
-      z = checked_product(z, factor_at(a.load_table), line, [&] { return factor_at(a.load_twin); });
+      if constexpr (k_verified) {
+        z = z * factor_at(For == reading::data ? a.load_table : a.load_twin);
+      } else {
+        z = checked_product(z, factor_at(a.load_table), line, [&] { return factor_at(a.load_twin); });
+      }
     }
     return z;
   }
@@ -113,79 +121,78 @@ struct line_memory : line_real<P, Injector> {
     }
   }
 
-  __device__ __forceinline__ void read_buffer() {
+  // Where this thread reads the elements of its line.
+  struct source_place {
+    std::int64_t base;
+    int line;
+    int t;
+    bool inside;
+  };
+  __device__ __forceinline__ source_place source() const {
+    // Lines beyond the last one are neither judged nor stored if lines are verified: they read the first line, without a branch.
+    const int own = line_of(P.in_columns);
+    const int line = k_verified && !valid(own) ? 0 : own;
+    std::int64_t base = (first_column + line) * a.source.column + middle * a.source.middle + batch * a.source.batch;
+    if constexpr (P.shared_source) base += shared_shift;
+    return {base, line, place_of(P.in_columns), k_verified || valid(own)};
+  }
+
+  // body(m, z) for element m of this thread's butterfly Q of the first stage, m = 0 … radix − 1, if the butterfly lies in the line.
+  template <reading For, int Q, class Body>
+  __device__ __forceinline__ void each_element(const source_place& from_here, index<Q>, Body&& body) const {
     constexpr int r = P.radix[0];
     constexpr int stride = P.length / r;
-    ahead().wait(ahead_parity);
-    const int line = line_of(false);
-    const bool inside = valid(line);
-    const number* const from = ahead().words() + line * P.length + place_of(false);
-    unrolled<P.butterflies(0)>([&](auto qi) {
-      constexpr int q = decltype(qi)::value;
-      const bool mine = inside && (!P.ragged(0) || place_of(false) + q * P.threads < stride);
-      unrolled<r>([&](auto ki) {
-        constexpr int k = decltype(ki)::value;
-        x[q * r + k] = mine ? swapped(from[q * P.threads + k * stride]) : number{real(0), real(0)};
+    const int t = from_here.t;
+    if (!from_here.inside || (P.ragged(0) && t + Q * P.threads >= P.share() / r)) return;
+    if constexpr (P.staged) {
+      if (from_buffer) {
+        int at = line_of(false) * P.length + t + Q * P.threads;
+        if constexpr (For == reading::checksums) at = static_cast<int>(arch::opaque(static_cast<unsigned>(at)));
+        const number* const from = ahead().words() + at;
+        unrolled<r>([&](auto m) { body(m, swapped(from[decltype(m)::value * stride])); });
+        return;
+      }
+    }
+    const std::int64_t base = from_here.base;
+    const int j = source_element(t, index<Q * P.threads>{});
+    if constexpr (P.load == load_form::complex && !P.padded && P.load_factor == factor_form::none) {
+      const std::int64_t element = P.source_unit ? 1 : P.source_step != 0 ? P.source_step : a.source.element;
+      const number* const from = static_cast<const number*>(a.in) + (base + j * element);
+      unrolled<r>(
+          [&](auto m) { body(m, this->swapped(ballast::cuda::load_data<P.shared_source>(from + decltype(m)::value * stride * element))); });
+    } else if constexpr (P.load == load_form::spectrum) {
+      static_assert(P.source_unit && !P.padded && P.load_factor == factor_form::none);
+      const number* const from = static_cast<const number*>(a.in) + base;
+      const number own = cached(static_cast<const number*>(For == reading::data ? a.load_table : a.load_twin) + j);
+      unrolled<r>([&](auto mi) {
+        constexpr int m = decltype(mi)::value;
+        number turn = below::constant(root_of_unity(m, 2 * r));
+        if constexpr (For == reading::checksums) turn = {arch::opaque(turn.re), arch::opaque(turn.im)};
+        number z = ballast::cuda::load_data<P.shared_source>(from + (j + m * stride));
+        number image = ballast::cuda::load_data<P.shared_source>(from + (P.length - j - m * stride));
+        // Imaginary parts that must be zero are ignored.
+        if constexpr (m == 0) {
+          if (j == 0) z.im = image.im = real(0);
+        }
+        body(mi, this->swapped(below::template with_image<true>(z, image, own * conjugate(turn))));
       });
-    });
+    } else {
+      unrolled<r>([&](auto m) { body(m, this->template read<For>(base, j + decltype(m)::value * stride, from_here.line)); });
+    }
   }
 
   // The elements of this thread's butterflies of the first stage.
   __device__ __forceinline__ void fetch_elements() {
     forget();
     if constexpr (P.staged) {
-      if (from_buffer) {
-        from_buffer = false;
-        return read_buffer();
-      }
+      if (from_buffer) ahead().wait(ahead_parity);
     }
-    constexpr int r = P.radix[0];
-    constexpr int places = P.share() / r;
-    constexpr int stride = P.length / r;
-    const int own_line = line_of(P.in_columns);
-    const int t = place_of(P.in_columns);
-    // Lines beyond the last one are neither judged nor stored if lines are verified: they read the first line, without a branch.
-    constexpr bool copied = k_verified;
-    const int line = copied && !valid(own_line) ? 0 : own_line;
-    const bool inside = copied || valid(line);
-    std::int64_t base = (first_column + line) * a.source.column + middle * a.source.middle + batch * a.source.batch;
-    if constexpr (P.shared_source) base += shared_shift;
+    const source_place here = source();
     unrolled<P.butterflies(0)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
-      const bool mine = inside && (!P.ragged(0) || t + q * P.threads < places);
-      const int j = source_element(t, index<q * P.threads>{});
-      if (!mine) {
-        unrolled<r>([&](auto ki) { x[q * r + decltype(ki)::value] = number{real(0), real(0)}; });
-      } else if constexpr (P.load == load_form::complex && !P.padded && P.load_factor == factor_form::none) {
-        const std::int64_t element = P.source_unit ? 1 : P.source_step != 0 ? P.source_step : this->a.source.element;
-        const number* const from = static_cast<const number*>(this->a.in) + (base + j * element);
-        unrolled<r>([&](auto ki) {
-          constexpr int k = decltype(ki)::value;
-          this->x[q * r + k] = this->swapped(ballast::cuda::load_data<P.shared_source>(from + k * stride * element));
-        });
-      } else if constexpr (P.load == load_form::spectrum) {
-        static_assert(P.source_unit && !P.padded && P.load_factor == factor_form::none);
-        const number* const from = static_cast<const number*>(this->a.in) + base;
-        const number own = cached(static_cast<const number*>(this->a.load_table) + j);
-        const number twin = P.check == check_form::none ? own : cached(static_cast<const number*>(this->a.load_twin) + j);
-        unrolled<r>([&](auto ki) {
-          constexpr int k = decltype(ki)::value;
-          constexpr unit_root turn = root_of_unity(k, 2 * r);
-          number z = ballast::cuda::load_data<P.shared_source>(from + (j + k * stride));
-          number image = ballast::cuda::load_data<P.shared_source>(from + (P.length - j - k * stride));
-          // Imaginary parts that must be zero are ignored.
-          if constexpr (k == 0) {
-            if (j == 0) z.im = image.im = real(0);
-          }
-          this->x[q * r + k] = this->swapped(
-              this->element_from_spectrum(z, image, own * conjugate(this->constant(turn)), twin * conjugate(this->constant(turn))));
-        });
-      } else {
-        unrolled<r>([&](auto ki) {
-          constexpr int k = decltype(ki)::value;
-          this->x[q * r + k] = read(base, j + k * stride, line);
-        });
-      }
+      constexpr int r = P.radix[0];
+      if (!here.inside || P.ragged(0)) unrolled<r>([&](auto m) { x[q * r + decltype(m)::value] = number{real(0), real(0)}; });
+      this->template each_element<reading::data>(here, qi, [&](auto m, const number& z) { this->x[q * r + decltype(m)::value] = z; });
     });
   }
 

@@ -27,8 +27,7 @@ struct line_place {
   static constexpr int k_last = P.stages - 1;
   static constexpr bool k_summed = P.sums();
   static constexpr bool k_verified = P.verifies();
-  static constexpr bool k_repeats = P.check != check_form::none || P.shared_source || P.shared_target;       // several tiles, or one again
-  static constexpr bool k_multiplied = P.load_factor != factor_form::none || P.load == load_form::spectrum;  // elements, at load
+  static constexpr bool k_repeats = P.check != check_form::none || P.shared_source || P.shared_target;  // several tiles, or one again
   // Addresses of a thread differ by constants that are added without carries.
   static constexpr bool k_linear = P.power_of_two(P.length) && P.power_of_two(P.lines) && P.power_of_two(P.threads) &&
                                    P.power_of_two(P.cluster) && (P.cluster == 1 || !P.mirrors() || P.threads % P.target_run() == 0);
@@ -37,7 +36,6 @@ struct line_place {
   real encoded[4] = {};            // this thread's part of what aᵀy must be, for both vectors
   real square = 0;                 // this thread's part of ‖x‖²
   number given[P.butterflies(0)];  // encoded inputs of each first butterfly
-  bool doubted = false;            // a product of this thread with a factor had different bits the second time
 
   const line_arguments& a;
   const line_launch<Injector>& launch;

@@ -14,7 +14,6 @@ struct line_real : line_factors<P, Injector> {
   using below::a;
   using below::barrier;
   using below::constant;
-  using below::doubt;
   using below::forget;
   using below::k_last;
   using below::k_verified;
@@ -34,27 +33,13 @@ struct line_real : line_factors<P, Injector> {
   // z_0:
   //   X_o = (z_o + z*_{N−o}) / 2 + t (z_o − z*_{N−o}),  t = −i/2 · w^o
   //   2 z_o = X_o + X*_{N−o} + t (X_o − X*_{N−o}),      t = i w^{−o}   (inverse transforms need 2 z_o)
-  // Inwards: from X to 2 z, else from z to X. `image` is element N − o; `one` is 1. No sign of an operand is changed by itself: such a
-  // number would serve both of two evaluations.
+  // Inwards: from X to 2 z, else from z to X. `image` is element N − o.
   template <bool Inwards>
-  static __device__ __forceinline__ number with_image(const number& z, const number& image, const number& t, real one) {
-    const number sum{multiply_add(one, z.re, image.re), multiply_add(-one, image.im, z.im)};
-    const number difference{multiply_add(-one, image.re, z.re), multiply_add(one, z.im, image.im)};
+  static __device__ __forceinline__ number with_image(const number& z, const number& image, const number& t) {
+    const number sum{z.re + image.re, z.im - image.im};
+    const number difference{z.re - image.re, z.im + image.im};
     constexpr real part = Inwards ? real(1) : real(0.5);
     return multiply_add(t, difference, number{part * sum.re, part * sum.im});
-  }
-
-  // From X to 2 z, in front of the checksums: computed twice in lines with a check, like checked_product. `one` has two copies that the
-  // compiler cannot know to be equal.
-  __device__ __forceinline__ number element_from_spectrum(const number& z, const number& image, const number& t, const number& twin) {
-    if constexpr (P.check == check_form::none) {
-      return with_image<true>(z, image, t, real(1));
-    } else {
-      static_assert(k_verified);
-      const number once = with_image<true>(z, image, t, static_cast<real>(a.one[0]));
-      doubt(once, with_image<true>(z, image, twin, static_cast<real>(a.one[1])));
-      return once;
-    }
   }
 
   // Outputs: from z to X. The mirror image of an output is in another thread. X_N, which is real like X_0, takes the place of X_0's
@@ -114,7 +99,7 @@ struct line_real : line_factors<P, Injector> {
         if constexpr (decltype(q)::value == 0) this->strike_factor(own);
       }
       number& z = this->x[decltype(at)::value];
-      const number made = with_image<false>(z, images[decltype(at)::value], own * constant(turn), real(1));
+      const number made = with_image<false>(z, images[decltype(at)::value], own * constant(turn));
       if constexpr (k == 0) {
         if (o == 0) {
           z = {z.re + z.im, z.re - z.im};

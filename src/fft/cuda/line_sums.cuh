@@ -22,10 +22,8 @@ struct line_sums : line_exchange<P, Injector> {
   using below::constant;
   using below::encoded;
   using below::factor;
-  using below::fail_if_doubted;
   using below::given;
   using below::k_last;
-  using below::k_multiplied;
   using below::k_verified;
   using below::line_of;
   using below::place_of;
@@ -45,13 +43,13 @@ struct line_sums : line_exchange<P, Injector> {
   __device__ __forceinline__ void encode_inputs() {
     constexpr int r = P.radix[0];
     square = 0;
+    const auto here = this->source();
     unrolled<P.butterflies(0)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
       number sum[2] = {{real(0), real(0)}, {real(0), real(0)}};
-      unrolled<r>([&](auto mi) {
+      const auto add = [&](auto mi, const number& z) {
         constexpr int m = decltype(mi)::value;
-        const number z = x[q * r + m];
-        square = multiply_add(z.re, z.re, multiply_add(z.im, z.im, square));
+        this->square = multiply_add(z.re, z.re, multiply_add(z.im, z.im, this->square));
         constexpr input_weights<r> w(P.mirrors());
         if constexpr (P.stages == 1) {
           sum[0] = multiply_add(this->constant(w.line[0][m]), z, sum[0]);
@@ -59,7 +57,12 @@ struct line_sums : line_exchange<P, Injector> {
         } else {
           sum[m % 2] = multiply_add(this->constant(w.butterfly[m]), z, sum[m % 2]);
         }
-      });
+      };
+      if constexpr (k_verified) {
+        this->template each_element<reading::checksums>(here, qi, add);
+      } else {
+        unrolled<r>([&](auto m) { add(m, x[q * r + decltype(m)::value]); });
+      }
       if constexpr (P.stages == 1) {
         const complex_pair<real> own = cached_pair(static_cast<const real*>(this->a.encode));
         add_pair(this->encoded, own.first * sum[0], own.second * sum[1], q == 0);
@@ -67,7 +70,6 @@ struct line_sums : line_exchange<P, Injector> {
         this->given[q] = sum[0] + sum[1];
       }
     });
-    if constexpr (k_verified && P.stages == 1 && k_multiplied) fail_if_doubted(encoded[0]);
   }
 
   // Behind the first butterflies: their results z with the weights that the rest of the transform gives them. Each butterfly's own
@@ -99,7 +101,6 @@ struct line_sums : line_exchange<P, Injector> {
       const number sum = multiply_add(conjugate(step), down, up) + (made - given[q]);
       add_pair(encoded, own.first * sum, own.second * sum, q == 0);
     });
-    if constexpr (k_verified && k_multiplied) fail_if_doubted(encoded[0]);
   }
 
   // Adds one number for each of the two weight vectors.
@@ -196,8 +197,7 @@ struct line_sums : line_exchange<P, Injector> {
           constexpr int k = decltype(ki)::value;
           number z{y[0].re + y[0].im, y[0].re - y[0].im};
           if constexpr (k > 0)
-            z = below::template with_image<true>(y[k], y[r - k], quarter_turns<1>(conjugate(this->constant(root_of_unity(k, 2 * r)))),
-                                                 real(1));
+            z = below::template with_image<true>(y[k], y[r - k], quarter_turns<1>(conjugate(this->constant(root_of_unity(k, 2 * r)))));
           number& to = own[weight_negative(r, k, true) ? 1 : 0];
           to = to + turned<r, k, true>(z);
         });

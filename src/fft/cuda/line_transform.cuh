@@ -21,6 +21,7 @@ struct line_transform : line_sums<P, Injector> {
   using below::encode_results;
   using below::factor;
   using below::fetch_elements;
+  using below::from_buffer;
   using below::k_last;
   using below::k_linear;
   using below::k_summed;
@@ -53,6 +54,7 @@ struct line_transform : line_sums<P, Injector> {
   __device__ __forceinline__ void load(Body&& loaded) {
     fetch_elements();
     if constexpr (k_summed) encode_inputs();
+    from_buffer = false;
     loaded();
     strike(index<2 * P.butterflies(0) * P.radix[0]>{}, inject::site::fft_input, a.pass, a.passes, &x[0].re, lane(), P.lanes());
   }

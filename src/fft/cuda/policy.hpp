@@ -297,7 +297,6 @@ struct line_arguments {
   unsigned forms;                    // line_policy::general: argument_form, added up. A factor is one if its table is not null
   double scale;
   double check_scale;          // the same, computed apart, for the checks
-  double one[2];               // 1. Something that is computed twice is multiplied by these, so that no compiler computes it once
   double slope[2], offset[2];  // threshold: √(slope²‖x‖² + offset²), each kept twice
   double kappa;                // thread: the factor of its thresholds
   double overflow;             // a line whose norm exceeds this may overflow: judged by repetition

@@ -194,7 +194,6 @@ void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_argumen
                        abft::fft_group_growth(points, p.policy.transactions) *
                        abft::fft_line_growth(points, p.policy.radix[0], p.policy.sum_levels(), factors);
   for (int copy = 0; copy < 2; ++copy) {
-    a.one[copy] = 1;
     a.slope[copy] = slope;
     a.offset[copy] = offset;
   }

@@ -18,18 +18,12 @@ namespace {
 
 constexpr int k_counted_threads = 8;
 
-enum outcome : int { masked, repaired, wrong, uncorrectable, rounding, below_floor, window, material, k_outcomes };
-constexpr std::array<const char*, k_outcomes> k_names = {"masked",   "repaired",    "wrong",  "uncorrectable",
-                                                         "rounding", "below_floor", "window", "material"};
-
-// What docs/protection.md declares as not covered on CUDA, by where the compiler says that the instruction comes from.
-bool is_declared(const std::string& site) {
-  static constexpr std::array k_parts = {"ld.global", "line_memory.cuh"};
-  return std::ranges::any_of(k_parts, [&](const char* part) { return site.find(part) != std::string::npos; });
-}
+enum outcome : int { masked, repaired, wrong, uncorrectable, rounding, below_floor, material, k_outcomes };
+constexpr std::array<const char*, k_outcomes> k_names = {"masked",   "repaired",    "wrong",   "uncorrectable",
+                                                         "rounding", "below_floor", "material"};
 
 struct place_count {
-  std::int64_t material = 0, declared = 0, wrong = 0;
+  std::int64_t material = 0, wrong = 0;
   double most = 0;
 };
 
@@ -138,19 +132,18 @@ int strike_one(struck_device& on, const fft::token& token, const std::string& na
         floors = std::max(floors, change / detection_floor(token.problem));
       }
     }
-    const std::string& site = on.kernels()[launches[launch].kernel].sites[answer->site - 1];
     outcome became = masked;
     if (seen.verdict == verdict::uncorrectable) {
       became = uncorrectable;
     } else if (seen.detected > 0) {
       became = floors <= 1 ? repaired : wrong;
     } else if (!same) {
-      became = floors > 1 ? (guard != protection::off && is_declared(site) ? window : material) : roundings > 1 ? below_floor : rounding;
+      became = floors > 1 ? material : roundings > 1 ? below_floor : rounding;
     }
     ++counts[became];
-    if (became == material || became == window || became == wrong) {
-      place_count& to = places[site];
-      ++(became == material ? to.material : became == window ? to.declared : to.wrong);
+    if (became == material || became == wrong) {
+      place_count& to = places[on.kernels()[launches[launch].kernel].sites[answer->site - 1]];
+      ++(became == material ? to.material : to.wrong);
       to.most = std::max(to.most, floors);
       if (became == material) most_silent = std::max(most_silent, floors);
     }
@@ -167,17 +160,14 @@ int strike_one(struck_device& on, const fft::token& token, const std::string& na
   line.add("pass", pass).print();
   if (!off) {
     std::vector<std::pair<std::string, place_count>> order(places.begin(), places.end());
-    std::ranges::sort(order, [](const auto& a, const auto& b) {
-      return std::tuple(a.second.material + a.second.wrong, a.second.declared) >
-             std::tuple(b.second.material + b.second.wrong, b.second.declared);
-    });
+    std::ranges::sort(order,
+                      [](const auto& a, const auto& b) { return a.second.material + a.second.wrong > b.second.material + b.second.wrong; });
     for (std::size_t i = 0; i < std::min<std::size_t>(order.size(), 25); ++i) {
       const auto& [site, of] = order[i];
       row("strike place")
           .add("token", name)
           .add("material", of.material)
           .add("wrong", of.wrong)
-          .add("window", of.declared)
           .add("floors", of.most)
           .add("site", site)
           .print();
