@@ -244,7 +244,7 @@ class GpuCheck(unittest.TestCase):
     def test_strikes_have_a_table_and_their_places(self):
         status, out, _ = check("--programs", self.fake, "--out", self.out, "--stages", "strike")
         self.assertEqual(status, 1, out)
-        self.assertRegex(out, r"fft_c2c_f32_n1024_b64_fwd +correct +100 +20 +5 +1 +0 +1 +1 +0 +2 +0.08")
+        self.assertRegex(out, r"fft_c2c_f32_n1024_b64_fwd +correct +100 +20 +5 +1 +0 +1 +1 +2 +0.08")
         self.assertIn("2 silent, 1 wrong, 3.5 floors: add.rn.f32 %f1, %f2, %f3; line.cuh:7 < line.cuh:9", out)
         self.assertLessEqual(max(map(len, out.splitlines())), 110)
 
