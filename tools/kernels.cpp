@@ -57,7 +57,7 @@ std::vector<cuda::kernel_request> catalogue(const cuda::capabilities& on) {
 // What the bundle holds.
 std::vector<cuda::kernel_request> common(const cuda::capabilities& on) {
   std::vector<cuda::kernel_request> list = fft::cuda::common_kernels(on);
-  for (cuda::kernel_request& each : kmeans::cuda::checked_kernels(on)) list.push_back(std::move(each));
+  for (cuda::kernel_request& each : kmeans::cuda::common_kernels(on)) list.push_back(std::move(each));
   for (cuda::kernel_request& each : qr::cuda::checked_kernels(on)) list.push_back(std::move(each));
   return list;
 }

@@ -42,6 +42,17 @@ __device__ __forceinline__ double opaque(double value) {
   return value;
 }
 
+// value & mask | more, in one instruction. A compiler that sees two constants makes two.
+__device__ __forceinline__ unsigned merge_bits(unsigned value, unsigned mask, unsigned more) {
+#if BALLAST_DEVICE_CODE
+  unsigned merged;
+  asm("lop3.b32 %0, %1, %2, %3, 0xec;" : "=r"(merged) : "r"(value), "r"(more), "r"(mask));
+  return merged;
+#else
+  return (value & mask) | more;
+#endif
+}
+
 // √value with an error of at most 2^−21 of it, without the branch that exact roots have.
 __device__ __forceinline__ float sqrt_fast(float value) {
 #if BALLAST_DEVICE_CODE

@@ -35,6 +35,7 @@ std::string text_of(const pass_policy& p) {
       .add("tiles", &pass_policy::tiles)
       .add("depth", &pass_policy::depth)
       .add("slots", &pass_policy::slots)
+      .add("single", &pass_policy::single)
       .add("columns", &pass_policy::columns)
       .add("fragments", &pass_policy::fragments)
       .add("warps", &pass_policy::warps)
@@ -72,6 +73,13 @@ bool fits(const pass_problem& what, const pass_policy& chosen, const ballast::cu
   return chosen.blocks * (shared_bytes(what, chosen) + 1024) <= on.shared_per_multiprocessor;
 }
 
+// Sets what follows from the rest.
+pass_policy completed(const pass_problem& what, pass_policy made) {
+  const panel_shape shape = shape_of(what, made);
+  made.single = shape.sections == 1 && shape.section_tiles == shape.group_tiles;
+  return made;
+}
+
 pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities& on) {
   pass_policy made;
   made.words = what.words;
@@ -91,6 +99,7 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   const std::int64_t tiles = needed_tiles(what, sections) + (what.check ? 1 : 0);
   std::int64_t least = tiles * 2;
   for (int each = std::min<int>(most, static_cast<int>(tiles)); each >= 1; --each) {
+    if (each == 1 && tiles > 1) break;  // what a group costs by itself is more than a tile that is wasted
     const std::int64_t filled = (tiles + each - 1) / each * each;
     if (filled * 16 < least * 15) {
       least = filled;
@@ -122,9 +131,9 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   };
   const sum_memory sums = what.sums ? sum_memory::shared : sum_memory::none;
   const panel_memory passing = hopper ? panel_memory::ring : panel_memory::global;
-  if (place(panel_memory::shared, sums) || place(passing, sums)) return made;
+  if (place(panel_memory::shared, sums) || place(passing, sums)) return completed(what, made);
   if (!place(panel_memory::shared, sum_memory::global)) place(passing, sum_memory::global);
-  return made;
+  return completed(what, made);
 }
 
 // A table's entry as a policy: what is not in it is by the rules.
@@ -137,7 +146,7 @@ pass_policy with_entry(const pass_problem& what, pass_policy made, const pass_fo
   made.blocks = entry.blocks;
   made.sums = what.sums ? entry.sums : sum_memory::none;
   made.columns = columns_in_shared(what, made);
-  return made;
+  return completed(what, made);
 }
 
 // Whether a kernel can be made of a policy, and a multiprocessor holds its blocks.
@@ -226,6 +235,12 @@ ballast::cuda::kernel_request update_request(const pass_problem& what, bool inst
   made.spills = 128;
   made.stack = k_stack;
   return made;
+}
+
+void allow_strikes(std::vector<ballast::cuda::kernel_request>& kernels) {
+  for (ballast::cuda::kernel_request& each : kernels) {
+    if (each.expression.find("::device_injector") != std::string::npos) each.spills = each.stack = 4096;
+  }
 }
 
 }  // namespace ballast::kmeans::cuda

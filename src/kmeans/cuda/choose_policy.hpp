@@ -35,4 +35,7 @@ panel_shape shape_of(const pass_problem& what, const pass_policy& chosen);
 ballast::cuda::kernel_request pass_request(const pass_problem& what, const pass_policy& chosen, bool instrumented);
 ballast::cuda::kernel_request update_request(const pass_problem& what, bool instrumented);
 
+// Budgets of the kernels among these that can be struck: strikes are calls, around which a thread keeps in memory what it holds.
+void allow_strikes(std::vector<ballast::cuda::kernel_request>& kernels);
+
 }  // namespace ballast::kmeans::cuda

@@ -198,6 +198,7 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, 
   for (ballast::cuda::kernel_request& each : made) {
     if (each.stack == 0) each.stack = k_stack, each.spills = k_spills;
   }
+  if (instrumented) allow_strikes(made);
   return made;
 }
 
@@ -209,23 +210,65 @@ std::vector<std::string> benchmark_problems() {
           "kmeans_f64_m4194304_n128_k1000"};
 }
 
-std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& on) {
-  std::vector<ballast::cuda::kernel_request> made;
-  const auto add = [&](const pass_problem& what) {
-    for (ballast::cuda::kernel_request& each : kernels_of(what, on, false)) {
+std::vector<std::string> verified_problems() {
+  return {"kmeans_f32_m1000_n1_k1",       "kmeans_f32_m5000_n3_k7",      "kmeans_f32_m1797_n64_k10",     "kmeans_f32_m20000_n8_k8",
+          "kmeans_f32_m20001_n17_k33",    "kmeans_f32_m10000_n40_k300",  "kmeans_f64_m5000_n3_k7",       "kmeans_f64_m1797_n64_k10",
+          "kmeans_f64_m10001_n17_k33",    "kmeans_f32_m131072_n8_k8",    "kmeans_f32_m131072_n128_k128", "kmeans_f32_m65536_n256_k1024",
+          "kmeans_f32_m16384_n1024_k256", "kmeans_f64_m65536_n128_k128", "kmeans_f64_m16384_n300_k100"};
+}
+
+std::vector<std::string> sanitized_problems() { return {"kmeans_f32_m1500_n5_k7", "kmeans_f32_m1200_n40_k90", "kmeans_f64_m1500_n5_k7"}; }
+
+std::vector<std::string> swept_problems() {
+  return {"kmeans_f32_m131072_n8_k128", "kmeans_f32_m131072_n128_k128", "kmeans_f64_m131072_n128_k8"};
+}
+
+namespace {
+
+// The kernels of several problems, each once.
+class kernel_set {
+ public:
+  explicit kernel_set(const ballast::cuda::capabilities& on) : on_(on) {}
+
+  void add(const std::string& token, bool weighted, bool wide, bool check) {
+    const problem what = parse_token(token);
+    const bool f64 = what.precision == precision::f64;
+    for (ballast::cuda::kernel_request& each : kernels_of({f64, what.n, what.k, f64 || wide ? 2 : 1, weighted, check, true}, on_, false)) {
       if (std::ranges::find(made, each) == made.end()) made.push_back(std::move(each));
     }
-  };
-  // A pass takes the compilers ten seconds: one problem for each place of the points (in registers, read again) and of the sums.
-  for (const char* token :
-       {"kmeans_f32_m131072_n8_k8", "kmeans_f32_m131072_n128_k128", "kmeans_f32_m1048576_n64_k1024", "kmeans_f64_m1048576_n16_k64"}) {
-    const problem each = parse_token(token);
-    const bool f64 = each.precision == precision::f64;
-    add({f64, each.n, each.k, f64 ? 2 : 1, false, true, true});
   }
-  add({false, 16, 64, 1, false, false, true});
-  add({false, 16, 64, 1, true, true, true});
-  return made;
+  std::vector<ballast::cuda::kernel_request> made;
+
+ private:
+  const ballast::cuda::capabilities& on_;
+};
+
+}  // namespace
+
+std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::capabilities& on) {
+  kernel_set list(on);
+  // One problem for each place of the points (in registers, read again) and of the sums.
+  for (const char* token :
+       {"kmeans_f32_m131072_n8_k8", "kmeans_f32_m131072_n128_k128", "kmeans_f32_m1048576_n64_k1024", "kmeans_f64_m1048576_n16_k64"})
+    list.add(token, false, false, true);
+  list.add("kmeans_f32_m1048576_n16_k64", false, false, false);
+  list.add("kmeans_f32_m1048576_n16_k64", true, false, true);
+  return list.made;
+}
+
+std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& on) {
+  kernel_set list(on);
+  for (const bool check : {true, false}) {
+    for (const std::string& token : benchmark_problems()) list.add(token, false, false, check);
+    for (const std::string& token : verified_problems()) list.add(token, false, false, check);
+    for (const std::string& token : swept_problems()) list.add(token, false, false, check);
+    for (const std::string& token : sanitized_problems()) {
+      list.add(token, false, false, check);
+      list.add(token, true, false, check);
+      list.add(token, false, true, check);
+    }
+  }
+  return list.made;
 }
 
 std::vector<ballast::cuda::kernel_request> scheme_kernels(const ballast::cuda::capabilities& on) {

@@ -41,11 +41,18 @@ struct kernel_names {
 // What a problem loads: fit, predict and transform. `sums` of the problem is ignored.
 std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, const ballast::cuda::capabilities& on, bool instrumented);
 
-// Tokens of the benchmark set: what gpu-check times.
+// Tokens of what gpu-check times, verifies, runs under compute-sanitizer and under faults, and of its short sweep. The third also with
+// weights, and with sums of two words. Together they have every kind of pass: points in registers and read again, every place of the panel
+// and of the sums.
 std::vector<std::string> benchmark_problems();
+std::vector<std::string> verified_problems();
+std::vector<std::string> sanitized_problems();
+std::vector<std::string> swept_problems();
 
-// The kernels of the benchmark set, with and without protection, and those of features with few large values: in the bundle, and checked
-// for registers and spills. Each once.
+// The kernels of some of the benchmark set, and those of features with few large values: in the bundle. Each once.
+std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::capabilities& on);
+
+// The kernels of all these problems, with and without protection: checked for registers and spills. Each once.
 std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& on);
 
 // The kernels of every scheme of FT K-Means with the tiles that the rules give, and of all entries of the tuning tables for the

@@ -39,6 +39,8 @@ template <class T>
 __device__ __forceinline__ double exact_distance(const T* x, const T* c, int stride) {
   double sum = 0;
   const int own = static_cast<int>(threadIdx.x % 4) * k_vector<T>;
+  // Few registers: what a function that is seldom called needs, its caller has to free in every tile.
+#pragma unroll 1
   for (int f = own; f < stride; f += k_slab<T>) {
     const features<T> from = load_features(x + f), to = load_features(c + f);
 #pragma unroll
@@ -93,6 +95,7 @@ __device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int 
         c[e] = rows + static_cast<std::int64_t>(max(j[e], 0)) * stride + own;
         part[e] = 0;
       }
+#pragma unroll 1
       for (int f = 0; f < stride; f += k_slab<T>) {
         const features<T> from = load_features(x + own + f);
 #pragma unroll

@@ -64,7 +64,7 @@ BALLAST_HD constexpr int sum_pitch(int stride) { return stride + 4; }
 
 // The limits of one section, each the square of a bound: a residual ρ passes if ρ² ≤ slope · ‖x‖² + offset.
 template <class T>
-struct section_limits {
+struct alignas(16) section_limits {
   T row_slope = 0;
   T row_offset = 0;
   T projection_slope = 0;
@@ -75,7 +75,7 @@ struct section_limits {
 // farther from x than the one with the smallest norm. For these |score − exact score| ≤ (placed_points::rounding + product · ‖x‖) C + sum ·
 // (‖x‖ + C) C.
 template <class T>
-struct score_bound {
+struct alignas(16) score_bound {
   T product = 0;   // the largest ‖c − tensor_rounded(c)‖ / ‖c‖, or a little more
   T sum = 0;       // of the sums over features
   T largest = 0;   // ‖c‖

@@ -37,22 +37,34 @@ struct pass : pass_rows<T, P, Injector> {
     return word_of(static_cast<std::int32_t>(shared.limbs[2 * w * entries() + e]), shared.limbs[(2 * w + 1) * entries() + e]);
   }
 
-  // Whether the block's sums have the signature of the rows that were added to them: `now` − `mark` is this thread's part of its
-  // quantities. All threads get the answer. Called by all.
-  __device__ __forceinline__ bool sums_fit(const unsigned long long (&now)[2], const unsigned long long (&mark)[2]) const {
-    unsigned long long off[3] = {};
+  // This thread's part of quantity v.
+  __device__ __forceinline__ unsigned long long part_of(int v) const {
+    if (v < 4) return t % 2 == v % 2 ? counted.sum[v / 2] : 0;
+    return t % 2 == 0 ? static_cast<unsigned long long>(std::int64_t{static_cast<std::int32_t>(counted.changed)}) : 0;
+  }
+  __device__ __forceinline__ void add_total(int v, unsigned long long total) const {
+    if (total != 0) arch::add_global(a.totals->quantities + v, total);
+  }
+
+  // Whether the block's sums have the signature of the rows that were added to them, and their numbers. All threads get the answer;
+  // `total`: for threads 3 + v, quantity v of the block. Called by all.
+  __device__ __forceinline__ bool sums_fit(unsigned long long& total) const {
+    unsigned long long parts[3 + k_quantities] = {};
     for (int e = static_cast<int>(threadIdx.x); e < a.centroids.shape.k * pitch(); e += k_threads) {
       const int j = e / pitch(), at = e % pitch();
       unsigned long long sum = 0;
       for (int w = 0; w < P.words; ++w) sum += arch::load_table(a.factors + w * pitch() + at) * static_cast<unsigned long long>(word(e, w));
-      off[0] += sum;
-      off[1] += static_cast<unsigned long long>(j) * sum;
+      parts[0] += sum;
+      parts[1] += static_cast<unsigned long long>(j) * sum;
     }
     for (int j = static_cast<int>(threadIdx.x); j < a.centroids.shape.k; j += k_threads)
-      off[2] += shared.members[j] + (static_cast<unsigned long long>(j) * shared.members[j] << 32);
-    // In the upper half of the members only the sum modulo 2^32 has a meaning.
-    for (int v = 0; v < 3; ++v) off[v] -= t % 2 == v % 2 ? now[v / 2] - mark[v / 2] : 0;
-    const unsigned long long total = ballast::cuda::add_block<k_threads>(off, shared.block);
+      parts[2] += shared.members[j] + (static_cast<unsigned long long>(j) * shared.members[j] << 32);
+      // In the upper half of the members only the sum modulo 2^32 has a meaning.
+#pragma unroll
+    for (int v = 0; v < 3; ++v) parts[v] -= part_of(v);
+#pragma unroll
+    for (int v = 0; v < k_quantities; ++v) parts[3 + v] = part_of(v);
+    total = ballast::cuda::add_block<k_threads>(parts, shared.block);
     return __syncthreads_or(threadIdx.x < 3 && total != 0) == 0;
   }
 
@@ -77,18 +89,16 @@ struct pass : pass_rows<T, P, Injector> {
 
   // Decides and adds the rows of the tiles [from, to) of this block again: the sums, or a label on its way to memory, may have been struck.
   // Returns this thread's part of its quantities over these rows, of the changes the difference that new labels make.
-  __device__ __noinline__ static tally add_again(const launch& given, std::int64_t from, std::int64_t to) {
-    return pass(given).add_interval(from, to);
-  }
-  __device__ __forceinline__ tally add_interval(std::int64_t from, std::int64_t to) const {
+  __device__ __noinline__ static tally add_again(const launch& given, int from, int to) { return pass(given).add_interval(from, to); }
+  __device__ __forceinline__ tally add_interval(int from, int to) const {
     clear_sums();
     __syncthreads();
     tally made{};
-    for (std::int64_t tile = from; tile < to; tile += gridDim.x) {
-      const std::int64_t first = tile * k_rows_of_block + static_cast<std::int64_t>(warp) * k_rows;
+    for (int tile = from; tile < to; tile += static_cast<int>(gridDim.x)) {
+      const int first = tile * k_rows_of_block + warp * k_rows;
 #pragma unroll 1
-      for (std::int64_t begin = first; begin < min(first + k_rows, a.points.m); begin += 8) {
-        const std::int64_t i[1] = {begin + g};
+      for (int begin = first; begin < min(first + k_rows, this->points()); begin += 8) {
+        const int i[1] = {begin + g};
         nearest found;
 #pragma unroll 1
         for (int r = 0; r < 8; ++r) {
@@ -103,10 +113,10 @@ struct pass : pass_rows<T, P, Injector> {
           }
           if (g == r) found = other;
         }
-        const bool there = i[0] < a.points.m;
+        const bool there = i[0] < this->points();
         const int label[1] = {there ? found.index : a.centroids.shape.k};
         T distance[1];
-        this->template add_rows<1, false>(i, label, distance);
+        this->template add_rows<1, false>(i, label, distance, [] {});
         const T weight = this->weight_of(i[0]);
         const std::int32_t old = there ? a.labels[i[0]] : label[0];
         __syncwarp();  // all lanes of a row have read its old label
@@ -125,8 +135,9 @@ struct pass : pass_rows<T, P, Injector> {
     return made;
   }
 
-  // Verifies the sums of the tiles [from, to) and empties them. Called by all threads.
-  __device__ __forceinline__ void close_interval(std::int64_t from, std::int64_t to, bool more, unsigned long long (&mark)[2]) {
+  // Verifies the sums of the tiles [from, to), adds them and what was counted to those of all blocks, and empties them. Called by all
+  // threads.
+  __device__ __forceinline__ void close_interval(int from, int to, bool more) {
     __syncthreads();  // all rows have been added
     if constexpr (Injector::enabled) {
       const int thread = static_cast<int>(threadIdx.x), sums = min(entries(), k_threads), members = min(a.centroids.shape.k, k_threads);
@@ -137,25 +148,29 @@ struct pass : pass_rows<T, P, Injector> {
       __syncthreads();
     }
     if constexpr (k_checks) {
-      bool fits = sums_fit(counted.sum, mark);
+      unsigned long long total = 0;
+      bool fits = sums_fit(total);
       if (!fits) {
         for (int number = 0; number < a.repeats && !fits; ++number) {
           const tally made = add_again(given, from, to);
           // What was counted for these rows may be what was wrong.
-          counted.sum[0] = mark[0] + made.sum[0];
-          counted.sum[1] = (t % 2 != 0 ? counted.sum[1] : mark[1]) + made.sum[1];
+          counted.sum[0] = made.sum[0];
+          counted.sum[1] = (t % 2 != 0 ? counted.sum[1] : 0) + made.sum[1];
           counted.changed += made.changed;
-          fits = sums_fit(counted.sum, mark);
+          fits = sums_fit(total);
         }
-        if (threadIdx.x == 0) base::report(given, check::sums, a.points.first + from * k_rows_of_block, fits);
+        if (threadIdx.x == 0) base::report(given, check::sums, a.points.first + std::int64_t{from} * k_rows_of_block, fits);
       }
-      mark[0] = counted.sum[0], mark[1] = counted.sum[1];
+      if (threadIdx.x >= 3 && threadIdx.x < 3 + k_quantities) add_total(static_cast<int>(threadIdx.x) - 3, total);
+    } else {
+      finish();
     }
+    counted = {};
     flush(more);
   }
 
   // Asks for the rows of the warp's next tile. Rows behind the last point are there.
-  __device__ __forceinline__ void prefetch(std::int64_t first) const {
+  __device__ __forceinline__ void prefetch(int first) const {
     constexpr int line = 128 / sizeof(T);
     const T* const at = this->row(first) + this->lane * line;
     const int count = k_rows * this->stride();
@@ -165,58 +180,63 @@ struct pass : pass_rows<T, P, Injector> {
     }
   }
 
-  __device__ __forceinline__ void run() {
-    const std::int64_t tiles = (a.points.m + k_rows_of_block - 1) / k_rows_of_block;
-    constexpr int most = k_flush_rows / k_rows_of_block;
-    static_assert(most > 0);
-    unsigned long long mark[2] = {};
-    typename base::stage panel(a.centroids, shared.panel, shared.barriers, (tiles - blockIdx.x + gridDim.x - 1) / gridDim.x);
+  // Before the kernel in front has ended: touches shared memory only.
+  __device__ __forceinline__ void begin() const {
     if constexpr (P.sums == sum_memory::shared) clear_sums();
     if (threadIdx.x % (32 * k_team_warps) < k_counters) shared.waiting[threadIdx.x % (32 * k_team_warps)] = 0;
+  }
+
+  __device__ __forceinline__ void run() {
+    const int tiles = (this->points() + k_rows_of_block - 1) / k_rows_of_block, blocks = static_cast<int>(gridDim.x);
+    constexpr int most = k_flush_rows / k_rows_of_block;
+    static_assert(most > 0);
+    int tile = static_cast<int>(blockIdx.x);
+    typename base::stage panel(a.centroids, shared.panel, shared.barriers, (tiles - tile + blocks - 1) / blocks);
     __syncthreads();  // sums, queues and panel are there
-    std::int64_t from = blockIdx.x;
-    int since = 0;
-    for (std::int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-      const std::int64_t first = tile * k_rows_of_block + static_cast<std::int64_t>(warp) * k_rows;
-      if (tile + gridDim.x < tiles) prefetch(first + static_cast<std::int64_t>(gridDim.x) * k_rows_of_block);
+    int since = 0;    // tiles that have been added to the sums
+    for (; tile < tiles; tile += blocks) {
+      const int first = tile * k_rows_of_block + warp * k_rows;
+      if (tile + blocks < tiles) prefetch(first + blocks * k_rows_of_block);
       this->work(panel, first, tile, tiles);
       this->empty_queue(pass_queue_rows<T>(P) - base::k_queued_rows);
       if constexpr (P.sums == sum_memory::shared) {
-        if (++since == most && tile + gridDim.x < tiles) {
+        if (++since == most && tile + blocks < tiles) {
           this->empty_queue(0);
-          close_interval(from, tile + 1, true, mark);
-          from = tile + gridDim.x;
+          close_interval(tile - (most - 1) * blocks, tile + 1, true);
           since = 0;
         }
       }
     }
     this->empty_queue(0);
     if constexpr (P.sums == sum_memory::shared) {
-      if (since > 0) close_interval(from, tiles, false, mark);
+      if (since > 0) close_interval(tile - since * blocks, tiles, false);
+    } else {
+      finish();
     }
-    finish();
   }
 
   // Adds what the threads have counted to the totals.
-  __device__ __forceinline__ void finish() {
+  __device__ __forceinline__ void finish() const {
     unsigned long long sums[k_quantities];
-    for (int v = 0; v < 4; ++v) sums[v] = t % 2 == v % 2 ? counted.sum[v / 2] : 0;
-    sums[static_cast<int>(quantity::changed)] = t % 2 == 0 ? counted.changed : 0;
+#pragma unroll
+    for (int v = 0; v < k_quantities; ++v) sums[v] = part_of(v);
     __syncthreads();
     const unsigned long long total = ballast::cuda::add_block<k_threads>(sums, shared.block);
-    if (threadIdx.x < k_quantities && total != 0) arch::add_global(a.totals->quantities + threadIdx.x, total);
+    if (threadIdx.x < k_quantities) add_total(static_cast<int>(threadIdx.x), total);
   }
 };
 
 template <class T, pass_policy P, class Injector>
 __global__ void __launch_bounds__(32 * P.warps, P.blocks)
     pass_kernel(const __grid_constant__ ballast::cuda::kernel_launch<pass_arguments<T>, Injector> given) {
+  pass<T, P, Injector> all(given);
+  all.begin();
   // In this order: the next kernel may start now, and the one behind it only when this one has ended. So no kernel is there while what it
   // reads as constant is written, but by the one just in front of it.
   arch::wait_for_previous_grid();
   arch::let_next_grid_start();
   if (given.arguments.state != nullptr && given.arguments.state->reason != 0) return;
-  pass<T, P, Injector>(given).run();
+  all.run();
 }
 
 }  // namespace ballast::kmeans::cuda

@@ -24,6 +24,7 @@ struct pass_policy {
   int tiles = 2;         // whose scores a warp computes at a time: a group. Divides panel_shape::section_tiles
   int depth = 1;         // slabs of a group that are multiplied between two waits; a chunk of a ring. Divides panel_shape::slabs
   int slots = 0;         // chunks of a ring
+  bool single = false;   // one group has all centroids
   bool columns = false;  // of the panel are in shared memory
   int fragments = 1;     // matrix fragments of rows (16 in f32, 8 in f64) of a warp
   int warps = 8;         // of a block
@@ -53,9 +54,9 @@ struct pass_arguments {
 
 inline constexpr int k_block_words = 8 * 32;  // of 8 bytes: what the warps of a block add up
 inline constexpr int k_barrier_bytes = 320;   // barriers of a ring, then the counters of each queue
-inline constexpr int k_counters = 3;          // of rows that are added to a queue
+inline constexpr int k_counters = 4;          // of rows that are added to a queue: at least 3, a power of two
 inline constexpr int k_most_slots = 16;
-inline constexpr int k_postponed_bytes = 40;  // of a row in a queue
+inline constexpr int k_postponed_bytes = 32;  // of a row in a queue
 
 // Rows that a block works on at a time.
 template <class T>

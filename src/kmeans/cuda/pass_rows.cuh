@@ -3,6 +3,8 @@
 // The four lanes of a row decide it together, and each adds every fourth vector of its features.
 #pragma once
 
+#include <type_traits>
+
 #include "abft/attempt.hpp"
 #include "abft/threshold.hpp"
 #include "cuda/arch/atomic.cuh"
@@ -50,8 +52,8 @@ struct tally {
 // them or ends, and they share the work. Until then its label is k, a cluster of which nobody asks. Two lanes make the entry, each from
 // what it has itself: one stores it with the seal of the other.
 struct postponed {
-  std::int64_t row;
   double most;  // no candidate has a larger distance
+  std::int32_t row;
   std::int32_t candidate[3];
   std::uint32_t what;
   std::uint32_t seal;
@@ -60,7 +62,7 @@ static_assert(sizeof(postponed) == k_postponed_bytes);
 __device__ __forceinline__ std::uint32_t seal_of(const postponed& of) {
   std::uint32_t made = of.what;
   const auto add = [&](std::uint64_t word) { made = made * 0x9e3779b1u + static_cast<std::uint32_t>(word ^ word >> 32); };
-  add(static_cast<std::uint64_t>(of.row));
+  add(static_cast<std::uint32_t>(of.row));
   add(static_cast<std::uint64_t>(__double_as_longlong(of.most)));
   for (const std::int32_t each : of.candidate) add(static_cast<std::uint32_t>(each));
   return made;
@@ -82,6 +84,9 @@ struct pass_rows : pass_scores<T, P, Injector> {
   static constexpr int k_queued_rows = k_team_warps * scores::k_rows;  // that a tile may add to a queue
   static_assert(P.warps % k_team_warps == 0);
   static constexpr bool k_adds = P.sums != sum_memory::none;
+  // Rows that are added stay in registers until they have been judged; else so many slabs at a time are read again.
+  static constexpr bool k_waits = P.slabs > 0 && P.slabs <= 2;
+  static constexpr int k_slabs_together = 2;
 
   // Shared memory, in the order of pass_shared_bytes.
   struct memory {
@@ -120,15 +125,15 @@ struct pass_rows : pass_scores<T, P, Injector> {
   __device__ __forceinline__ int team() const { return warp / k_team_warps; }
   __device__ __forceinline__ void meet_team() const { arch::group_barrier(1 + team(), 32 * k_team_warps); }
 
-  __device__ __forceinline__ T weight_of(std::int64_t i) const {
+  __device__ __forceinline__ T weight_of(int i) const {
     if constexpr (P.weighted) return arch::load_table(a.points.weight + i);
     return T(1);
   }
 
   // Steps: the label when it was found; in a second look; when it is stored.
-  __device__ __forceinline__ void strike_label(std::int64_t i, int step, int& label) const {
+  __device__ __forceinline__ void strike_label(int i, int step, int& label) const {
     if constexpr (Injector::enabled) {
-      const std::int64_t rows = pass_rows_of_block<T>(P), tiles = (a.points.m + rows - 1) / rows;
+      const int rows = pass_rows_of_block<T>(P), tiles = (this->points() + rows - 1) / rows;
       given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_label, this->here(i / rows, tiles, step, 3),
                    reinterpret_cast<std::uint32_t*>(&label));
     }
@@ -163,10 +168,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
       if (other > best || (other == best && other_index < index)) index = other_index;
       best = max(best, other);
     };
-    const int give = k_groups == 2 && t < 2 ? k_groups - 1 : 0;
-    join(__shfl_xor_sync(0xffffffffu, give == 0 ? bests[0] : bests[k_groups - 1], 2),
-         __shfl_xor_sync(0xffffffffu, give == 0 ? runners[0] : runners[k_groups - 1], 2),
-         __shfl_xor_sync(0xffffffffu, give == 0 ? indices[0] : indices[k_groups - 1], 2));
+    join(__shfl_xor_sync(0xffffffffu, this->given_away(bests), 2), __shfl_xor_sync(0xffffffffu, this->given_away(runners), 2),
+         __shfl_xor_sync(0xffffffffu, this->given_away(indices), 2));
     join(__shfl_xor_sync(0xffffffffu, best, 1), __shfl_xor_sync(0xffffffffu, runner_up, 1), __shfl_xor_sync(0xffffffffu, index, 1));
     strike_label(facts.i, 0, index);
 
@@ -186,12 +189,12 @@ struct pass_rows : pass_scores<T, P, Injector> {
     made.expected = fma(T(-2), best, facts.norm);
     made.limit = 2 * error + 4 * carried + room;
     made.nearest = fma(T(-2), runner_up + error, facts.norm) + room;
-    const bool look = (near || wrong) && facts.i < a.points.m;
+    const bool look = (near || wrong) && facts.i < this->points();
     if (__any_sync(0xffffffffu, look)) {
       wrong = this->any_owner(wrong);
       const bool looks = this->any_owner(look);
       // A candidate's score is at most `spread` below the best one; its distance tells whether it is the column of that score.
-      postponed entry{facts.i, static_cast<double>(made.expected + 3 * spread + room), {}, 0, 0};
+      postponed entry{static_cast<double>(made.expected + 3 * spread + room), facts.i, {}, 0, 0};
       unsigned count = 0, hidden = 0;
 #pragma unroll
       for (int q = 0; q < k_groups; ++q) {
@@ -251,7 +254,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   // An entry of the queue, from memory in each call.
   __device__ __forceinline__ postponed read_entry(int at) const {
     const volatile postponed& from = shared.queue[at];
-    return {from.row, from.most, {from.candidate[0], from.candidate[1], from.candidate[2]}, from.what, from.seal};
+    return {from.most, from.row, {from.candidate[0], from.candidate[1], from.candidate[2]}, from.what, from.seal};
   }
 
   // The exact labels of eight rows of the queue, each by four lanes. `rows`: the centroids. `fits`: the entry is what two lanes made, and
@@ -275,7 +278,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     while (rest != 0) {
       const int owner = __ffs(static_cast<int>(rest)) - 1;
       rest &= rest - 1;
-      const auto which = static_cast<std::int64_t>(__shfl_sync(0xffffffffu, static_cast<long long>(entry.row), owner));
+      const int which = __shfl_sync(0xffffffffu, entry.row, owner);
       const nearest other = scan(this->row(which), rows, stride, k, __shfl_sync(0xffffffffu, lanes_of(entry), owner));
       if (lane / 4 == owner / 4) found.consider(other.distance, other.index);
     }
@@ -309,7 +312,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
       };
       postponed entry = read();
       const T* const x = this->row(entry.row);
-      const std::int64_t rows[1] = {entry.row};
+      const int rows[1] = {entry.row};
       bool added = (entry.what & k_added) != 0, good = true;
       int from = entry.candidate[0], label = k;  // what was added
       T distance[1];
@@ -332,11 +335,11 @@ struct pass_rows : pass_scores<T, P, Injector> {
         if constexpr (k_adds) {
           if (__any_sync(0xffffffffu, added)) {
             const int away[1] = {added ? from : k};
-            add_rows<1, true>(rows, away, distance);
+            add_rows<1, true>(rows, away, distance, [] {});
           }
         }
         const int to[1] = {label};
-        if constexpr (k_checks || k_adds) add_rows<1, false>(rows, to, distance);
+        if constexpr (k_checks || k_adds) add_rows<1, false>(rows, to, distance, [] {});
         if constexpr (!k_checks) break;
         distance[0] = add_quad(distance[0]);
         good = !there || (fits && fabs(static_cast<double>(distance[0]) - again.distance) <= slack * again.distance + tiny);
@@ -381,30 +384,32 @@ struct pass_rows : pass_scores<T, P, Injector> {
   __device__ __forceinline__ int pitch() const { return sum_pitch(this->stride()); }
   __device__ __forceinline__ int entries() const { return (a.centroids.shape.k + 1) * pitch(); }
 
-  // Adds a number to the sum at `place` of cluster j, or takes it away again.
+  // Where this lane's sums of cluster j begin: its first number of a slab has place 0, the next one 4.
+  using sum_word = std::conditional_t<P.sums == sum_memory::shared, std::uint32_t, unsigned long long>;
+  __device__ __forceinline__ sum_word* sums_of(int j) const {
+    if constexpr (P.sums == sum_memory::shared) return shared.limbs + (j * pitch() + t);
+    if constexpr (P.sums == sum_memory::global) return a.sums + (static_cast<std::int64_t>(j) * (P.words * pitch()) + t);
+    return nullptr;
+  }
+  // Adds a number to the sum at `place` of sums_of(j), or takes it away again.
   template <bool Away>
-  __device__ __forceinline__ void add(int j, int place, T value, T rest, T unit) const {
+  __device__ __forceinline__ void add(sum_word* to, int place, T value, T rest, T unit) const {
     std::int32_t word[P.words];
     if constexpr (P.weighted) {
       split<P.words>(value, rest, unit, word);
     } else {
       split<P.words>(value, unit, word);
     }
-    if constexpr (P.sums == sum_memory::shared) {
-      std::uint32_t* const at = shared.limbs + j * pitch() + place;
 #pragma unroll
-      for (int w = 0; w < P.words; ++w) {
+    for (int w = 0; w < P.words; ++w) {
+      if constexpr (P.sums == sum_memory::shared) {
         const auto upper = static_cast<std::uint32_t>(upper_limb(word[w]));
         const std::uint32_t lower = lower_limb(word[w]);
-        atomicAdd(at + 2 * w * entries(), Away ? 0 - upper : upper);
-        atomicAdd(at + (2 * w + 1) * entries(), Away ? 0 - lower : lower);
-      }
-    } else if constexpr (P.sums == sum_memory::global) {
-      unsigned long long* const at = a.sums + static_cast<std::int64_t>(j) * (P.words * pitch()) + place;
-#pragma unroll
-      for (int w = 0; w < P.words; ++w) {
+        atomicAdd(to + 2 * w * entries() + place, Away ? 0 - upper : upper);
+        atomicAdd(to + (2 * w + 1) * entries() + place, Away ? 0 - lower : lower);
+      } else {
         const auto whole = static_cast<unsigned long long>(std::int64_t{word[w]});
-        arch::add_global(at + w * pitch(), Away ? 0 - whole : whole);
+        arch::add_global(to + w * pitch() + place, Away ? 0 - whole : whole);
       }
     }
   }
@@ -417,15 +422,17 @@ struct pass_rows : pass_scores<T, P, Injector> {
     } else if constexpr (P.sums == sum_memory::global) {
       arch::add_global(a.members + j, Away ? ~0ull : 1ull);
     }
-    if constexpr (P.weighted) add<Away>(j, this->stride(), weight, T(0), a.points.unit[a.points.n]);
+    if constexpr (P.weighted) add<Away>(sums_of(j) - t, this->stride(), weight, T(0), a.points.unit[a.points.n]);
   }
 
   // Adds `Rows` rows of each four lanes to the sums of their clusters, or takes them away again. With checks: distance is this lane's part
-  // of ‖x − c‖² of the label, in working precision, by loads of its own.
-  template <int Rows, bool Away>
-  __device__ __forceinline__ void add_rows(const std::int64_t (&i)[Rows], const int (&label)[Rows], T (&distance)[Rows]) const {
+  // of ‖x − c‖² of the label, in working precision, by loads of its own. judge() is called when the distances are known: before the rows
+  // are added where registers hold them that long, for what adds are waiting would hold up the shuffles of a judgement behind them.
+  template <int Rows, bool Away, class Judge>
+  __device__ __forceinline__ void add_rows(const int (&i)[Rows], const int (&label)[Rows], T (&distance)[Rows], Judge&& judge) const {
     T weight[Rows];
     const T *x[Rows], *c[Rows];
+    sum_word* sums[Rows];
     const int stride = this->stride();
 #pragma unroll
     for (int r = 0; r < Rows; ++r) {
@@ -433,50 +440,65 @@ struct pass_rows : pass_scores<T, P, Injector> {
       distance[r] = 0;
       x[r] = this->row(i[r]) + t * k_vector<T>;
       c[r] = a.centroids.rows + static_cast<std::int64_t>(label[r]) * stride + t * k_vector<T>;
+      sums[r] = sums_of(label[r]);
     }
-    const auto slab = [&](int s) {
-      const int f = s * k_slab<T>;
-      features<T> value[Rows], near[Rows], unit;
+    const auto load = [&](int s, features<T>(&value)[Rows]) {
 #pragma unroll
-      for (int r = 0; r < Rows; ++r) {
-        value[r] = load_features(x[r] + f);
-        if constexpr (k_checks) near[r] = load_features(c[r] + f);
-      }
-      if constexpr (k_adds) unit = load_features(a.points.unit + f + t * k_vector<T>);
+      for (int r = 0; r < Rows; ++r) value[r] = load_features(x[r] + s * k_slab<T>);
+    };
+    const auto measure = [&](int s, const features<T>(&value)[Rows]) {
+      if constexpr (!k_checks) return;
+      features<T> near[Rows];
+#pragma unroll
+      for (int r = 0; r < Rows; ++r) near[r] = load_features(c[r] + s * k_slab<T>);
 #pragma unroll
       for (int r = 0; r < Rows; ++r) {
 #pragma unroll
         for (int v = 0; v < k_vector<T>; ++v) {
-          if constexpr (k_checks) {
-            const T d = value[r].at[v] - near[r].at[v];
-            distance[r] = fma(d, d, distance[r]);
-          }
+          const T d = value[r].at[v] - near[r].at[v];
+          distance[r] = fma(d, d, distance[r]);
         }
       }
-      if constexpr (k_adds) {
-        if (f + t * k_vector<T> < a.points.n) {
+    };
+    const auto add_slab = [&](int s, const features<T>(&value)[Rows]) {
+      if constexpr (!k_adds) return;
+      const int f = s * k_slab<T>;
+      const features<T> unit = load_features(a.points.unit + f + t * k_vector<T>);
+      if (f + t * k_vector<T> >= a.points.n) return;
 #pragma unroll
-          for (int r = 0; r < Rows; ++r) {
+      for (int r = 0; r < Rows; ++r) {
 #pragma unroll
-            for (int v = 0; v < k_vector<T>; ++v) {
-              const int place = f + v * 4 + t;
-              if constexpr (P.weighted) {
-                const T product = rounded_product(weight[r], value[r].at[v]);
-                add<Away>(label[r], place, product, product_rest(weight[r], value[r].at[v], product), unit.at[v]);
-              } else {
-                add<Away>(label[r], place, value[r].at[v], T(0), unit.at[v]);
-              }
-            }
+        for (int v = 0; v < k_vector<T>; ++v) {
+          const int place = f + v * 4;
+          if constexpr (P.weighted) {
+            const T product = rounded_product(weight[r], value[r].at[v]);
+            add<Away>(sums[r], place, product, product_rest(weight[r], value[r].at[v], product), unit.at[v]);
+          } else {
+            add<Away>(sums[r], place, value[r].at[v], T(0), unit.at[v]);
           }
         }
       }
     };
-    if constexpr (scores::k_in_registers) {
+    if constexpr (k_waits && Rows == k_groups) {
+      features<T> value[P.slabs][Rows];
 #pragma unroll
-      for (int s = 0; s < P.slabs; ++s) slab(s);
+      for (int s = 0; s < P.slabs; ++s) load(s, value[s]);
+#pragma unroll
+      for (int s = 0; s < P.slabs; ++s) measure(s, value[s]);
+      judge();
+#pragma unroll
+      for (int s = 0; s < P.slabs; ++s) add_slab(s, value[s]);
     } else {
-#pragma unroll 2
-      for (int s = 0; s < a.centroids.shape.slabs; ++s) slab(s);
+      [[maybe_unused]] constexpr int together =
+          Rows == k_groups ? k_slabs_together : 1;  // few registers in functions that are seldom called
+#pragma unroll together
+      for (int s = 0; s < a.centroids.shape.slabs; ++s) {
+        features<T> value[Rows];
+        load(s, value);
+        measure(s, value);
+        add_slab(s, value);
+      }
+      judge();
     }
 #pragma unroll
     for (int r = 0; r < Rows; ++r) {
@@ -488,28 +510,26 @@ struct pass_rows : pass_scores<T, P, Injector> {
 
   // ---- A tile ----
 
-  __device__ __forceinline__ unsigned long long signature_of(std::int64_t i) const {
+  __device__ __forceinline__ unsigned long long signature_of(int i) const {
     if constexpr (!k_checks || !k_adds) return 0;
     return arch::load_table(a.points.signature + i);
   }
-  __device__ __forceinline__ int label_before(std::int64_t i) const {
-    return a.previous != nullptr ? arch::load_table(a.previous + i) : -1;
-  }
+  __device__ __forceinline__ int label_before(int i) const { return a.previous != nullptr ? arch::load_table(a.previous + i) : -1; }
 
   // One tile of the warp: labels, sums, and what is counted.
-  __device__ __forceinline__ void work(typename scores::stage& panel, std::int64_t first, std::int64_t tile, std::int64_t tiles) {
+  __device__ __forceinline__ void work(typename scores::stage& panel, int first, int tile, int tiles) {
     row_facts facts;
     facts.i = first + 8 * this->own_q() + g;
     facts.norm = arch::load_table(a.points.norm + facts.i);
     facts.rounding = sizeof(T) == 4 ? arch::load_table(a.points.rounding + facts.i) : T(0);
     facts.projection = k_checks ? arch::load_table(a.points.projection + facts.i) : T(0);
     facts.signature = signature_of(facts.i);
-    facts.before = facts.i < a.points.m ? label_before(facts.i) : -1;
+    facts.before = facts.i < this->points() ? label_before(facts.i) : -1;
     row_search<T> rows[k_groups];
     this->find(panel, first, tile, tiles, rows, facts);
     decision made = decide(rows, facts);
-    if (facts.i >= a.points.m) made.label = a.centroids.shape.k;
-    std::int64_t i[k_groups];
+    if (facts.i >= this->points()) made.label = a.centroids.shape.k;
+    int i[k_groups];
     int label[k_groups];
     T distance[k_groups];
 #pragma unroll
@@ -518,21 +538,23 @@ struct pass_rows : pass_scores<T, P, Injector> {
       label[q] = this->from_owner(made.label, q);
       distance[q] = 0;
     }
-    if constexpr (k_checks || k_adds) add_rows<k_groups, false>(i, label, distance);
     // The label that was added is the one that its distance judges, so it is the one that is stored.
     const int added = this->own(label);
     bool decided = added < a.centroids.shape.k;
     T apart = 0;
-    if constexpr (k_checks) {
-      apart = this->fold(distance, [](T x, T y) { return x + y; });
-      // The distance is that of the score; and nearer than any other centroid can be, so no other label has it.
-      const bool fits = abs(apart - made.expected) <= made.limit && (sizeof(T) == 8 || apart <= made.nearest);
-      if (__any_sync(0xffffffffu, decided && !fits)) {
-        const bool fails = this->any_owner(decided && !fits);
-        postpone(fails, {facts.i, 0, {added}, k_failed | k_added | static_cast<std::uint32_t>(check::distance) << k_check_shift, 0});
-        if (fails) decided = false;
+    const auto judge = [&] {
+      if constexpr (k_checks) {
+        apart = this->fold(distance, [](T x, T y) { return x + y; });
+        // The distance is that of the score; and nearer than any other centroid can be, so no other label has it.
+        const bool fits = abs(apart - made.expected) <= made.limit && (sizeof(T) == 8 || apart <= made.nearest);
+        if (__any_sync(0xffffffffu, decided && !fits)) {
+          const bool fails = this->any_owner(decided && !fits);
+          postpone(fails, {0, facts.i, {added}, k_failed | k_added | static_cast<std::uint32_t>(check::distance) << k_check_shift, 0});
+          if (fails) decided = false;
+        }
       }
-    }
+    };
+    if constexpr (k_checks || k_adds) add_rows<k_groups, false>(i, label, distance, judge);
     if (decided && (k_groups == 2 || t < 2)) commit(facts.i, added, apart, facts.signature, facts.before);
   }
 
@@ -547,7 +569,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   }
 
   // Stores the label of row i, and its distance if that is asked for; by two lanes of the row.
-  __device__ __forceinline__ void commit(std::int64_t i, int label, T distance, unsigned long long signature, int before) {
+  __device__ __forceinline__ void commit(int i, int label, T distance, unsigned long long signature, int before) {
     strike_label(i, 2, label);
     count(label, signature, before, weight_of(i), counted);
     if (t % 2 == 0) {

@@ -35,19 +35,21 @@ __device__ __forceinline__ T lowest_score() {
   return sizeof(T) == 4 ? static_cast<T>(-3e38) : static_cast<T>(-1e308);
 }
 
-// Takes the two largest scores of one more group of columns into account. `first_column`: of the group, for this lane.
+// The column of a score that carries its ordinal. `first_column`: of the group, for this lane.
+__device__ __forceinline__ int column_of(float carrying, int first_column) {
+  const auto ordinal = static_cast<int>(ballast::cuda::bits(carrying) & k_ordinal_mask);
+  return first_column + ordinal / 2 * k_tile_columns + ordinal % 2;
+}
+
+// Takes the two largest scores of one more group of columns into account.
 __device__ __forceinline__ void enter(row_search<float>& row, float key, float next, int first_column) {
-  const auto column = [&](float carrying) {
-    const auto ordinal = static_cast<int>(ballast::cuda::bits(carrying) & k_ordinal_mask);
-    return first_column + ordinal / 2 * k_tile_columns + ordinal % 2;
-  };
   row.guard = fmaxf(row.guard, next);
   if (key > row.second) {
     row.guard = fmaxf(row.guard, row.second);
     const bool leads = key > row.first;
     row.second = leads ? row.first : key;
-    row.second_index = leads ? row.first_index : column(key);
-    if (leads) row.first = key, row.first_index = column(key);
+    row.second_index = leads ? row.first_index : column_of(key, first_column);
+    if (leads) row.first = key, row.first_index = column_of(key, first_column);
   } else {
     row.guard = fmaxf(row.guard, key);
   }
@@ -78,7 +80,8 @@ struct pass_scores {
   const launch& given;
   const pass_arguments<T>& a;
   int lane, g, t;
-  int warp;  // by a shuffle, which tells the compiler that it is the same in all lanes
+  bool upper;  // t ≥ 2: where a lane has two rows, it owns the second one
+  int warp;    // by a shuffle, which tells the compiler that it is the same in all lanes
 
   __device__ __forceinline__ explicit pass_scores(const launch& from)
       : given(from),
@@ -86,15 +89,18 @@ struct pass_scores {
         lane(static_cast<int>(threadIdx.x % 32)),
         g(lane / 4),
         t(lane % 4),
+        upper(t >= 2),
         warp(__shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0)) {}
 
   __device__ __forceinline__ inject::device_place here(std::int64_t tile, std::int64_t tiles, int step = 0, int steps = 1) const {
     return {tile, tiles, step, steps, static_cast<int>(threadIdx.x), k_threads};
   }
 
+  // Rows are numbered in 32 bits (k_most_rows).
+  __device__ __forceinline__ int points() const { return static_cast<int>(a.points.m); }
   // Rows behind the last point are there, and 0.
   __device__ __forceinline__ int stride() const { return k_in_registers ? P.slabs * k_slab<T> : a.points.stride; }
-  __device__ __forceinline__ const T* row(std::int64_t i) const { return a.points.x + i * stride(); }
+  __device__ __forceinline__ const T* row(int i) const { return a.points.x + static_cast<std::int64_t>(i) * stride(); }
 
   // What a lane loads of one slab of its rows; `from`: its first number of the first row.
   struct loaded {
@@ -220,8 +226,8 @@ struct pass_scores {
           rows[q].twin = max(rows[q].twin, score);
         }
         if constexpr (sizeof(T) == 4) {
-          const float carrying =
-              ballast::cuda::from_bits<float>((ballast::cuda::bits(score) & ~k_ordinal_mask) | static_cast<std::uint32_t>(2 * i + v));
+          const float carrying = ballast::cuda::from_bits<float>(
+              arch::merge_bits(ballast::cuda::bits(score), ~k_ordinal_mask, static_cast<std::uint32_t>(2 * i + v)));
           next[q] = fmaxf(next[q], fminf(key[q], carrying));
           key[q] = fmaxf(key[q], carrying);
         } else if (score > rows[q].first) {
@@ -235,16 +241,21 @@ struct pass_scores {
   // ---- Four lanes and their rows: what all four have found comes together in the lanes that own the row, for two rows two lanes each ----
 
   static_assert(k_groups == 1 || k_groups == 2);
-  __device__ __forceinline__ int own_q() const { return k_groups == 2 ? t / 2 : 0; }
+  __device__ __forceinline__ int own_q() const { return k_groups == 2 && upper ? 1 : 0; }
   template <class V>
   __device__ __forceinline__ V own(const V (&of)[k_groups]) const {
-    return k_groups == 2 && t >= 2 ? of[k_groups - 1] : of[0];
+    return k_groups == 2 && upper ? of[k_groups - 1] : of[0];
+  }
+  // For the lane two further, the one of the row that it owns.
+  template <class V>
+  __device__ __forceinline__ V given_away(const V (&of)[k_groups]) const {
+    return k_groups == 2 && !upper ? of[k_groups - 1] : of[0];
   }
   // op over the four lanes, for the own row.
   template <class Op>
   __device__ __forceinline__ T fold(const T (&of)[k_groups], Op&& op) const {
     T mine = own(of);
-    mine = op(mine, __shfl_xor_sync(0xffffffffu, k_groups == 2 && t < 2 ? of[k_groups - 1] : of[0], 2));
+    mine = op(mine, __shfl_xor_sync(0xffffffffu, given_away(of), 2));
     return op(mine, __shfl_xor_sync(0xffffffffu, mine, 1));
   }
   // What the owner of row q has.
@@ -260,7 +271,7 @@ struct pass_scores {
 
   // What is known of the own row.
   struct row_facts {
-    std::int64_t i;
+    int i;
     T norm;
     T rounding;
     T projection;
@@ -271,8 +282,8 @@ struct pass_scores {
   };
 
   // Finds the largest scores of the rows from `first` on.
-  __device__ __forceinline__ void find(stage& panel, std::int64_t first, std::int64_t tile, std::int64_t tiles,
-                                       row_search<T> (&rows)[k_groups], row_facts& facts) const {
+  __device__ __forceinline__ void find(stage& panel, int first, int tile, int tiles, row_search<T> (&rows)[k_groups],
+                                       row_facts& facts) const {
     const T* const from = row(first + g) + t * k_vector<T>;
     operand in_registers[k_slabs][P.fragments];
     if constexpr (k_in_registers) {
@@ -291,9 +302,10 @@ struct pass_scores {
     }
     for (row_search<T>& each : rows) each = {lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), 0, 0, 0};
     const panel_shape& shape = a.centroids.shape;
-    const int groups = shape.section_tiles / P.tiles;
+    const int sections = P.single ? 1 : shape.sections, groups = P.single ? 1 : shape.section_tiles / P.tiles;
 #pragma unroll 1
-    for (int section = 0; section < shape.sections; ++section) {
+    for (int section = 0; section < sections; ++section) {
+#pragma unroll
       for (int q = 0; q < k_groups; ++q) rows[q].sum = 0;
 #pragma unroll 1
       for (int group = 0; group < groups; ++group) {
@@ -314,6 +326,7 @@ struct pass_scores {
         const bool last = k_checks && group == groups - 1;
         const int column = (section * shape.data_tiles + group * P.tiles) * k_tile_columns + 2 * t;
         T key[k_groups], next[k_groups];
+#pragma unroll
         for (int q = 0; q < k_groups; ++q) key[q] = next[q] = lowest_score<T>();
 #pragma unroll
         for (int i = 0; i < P.tiles; ++i) {
@@ -328,7 +341,15 @@ struct pass_scores {
                          sizeof(T) == 4 ? &key[q] : &rows[q].first);
         }
         if constexpr (sizeof(T) == 4) {
-          for (int q = 0; q < k_groups; ++q) enter(rows[q], key[q], next[q], column);
+#pragma unroll
+          for (int q = 0; q < k_groups; ++q) {
+            if constexpr (P.single) {
+              rows[q].first = key[q], rows[q].first_index = column_of(key[q], column);
+              rows[q].guard = next[q];
+            } else {
+              enter(rows[q], key[q], next[q], column);
+            }
+          }
         }
         if constexpr (k_checks) {
           if (last) verify_section(section, tile, tiles, scores, columns, rows, facts);

@@ -21,6 +21,8 @@ BALLAST_HD constexpr std::int64_t padded_features(std::int64_t n) {
 
 // Rows that are allocated and 0 behind the last point, so that kernels need not look where the points end before they load.
 inline constexpr std::int64_t k_row_block = 3072;  // a multiple of what blocks of 4, 8, 12 and 16 warps work on at a time
+// Kernels number rows, also those behind the last one, in 32 bits. 2^31 rows are 128 GiB in the frame alone.
+inline constexpr std::int64_t k_most_rows = 0x7fffffff - 2 * k_row_block;
 BALLAST_HD constexpr std::int64_t padded_rows(std::int64_t m) { return (m + k_row_block - 1) / k_row_block * k_row_block; }
 
 // Device memory. Made by prepare (prepare.cuh) and constant over all iterations. Arrays of m have padded_rows(m) elements.

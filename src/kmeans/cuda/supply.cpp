@@ -6,6 +6,9 @@
 #include <new>
 #include <numeric>
 
+#include <ballast/error.hpp>
+
+#include "core/format.hpp"
 #include "core/parallel.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -55,6 +58,8 @@ template <class T>
 point_supply<T>::point_supply(std::shared_ptr<ballast::cuda::device> on, ballast::cuda::device_staging& staging,
                               matrix_view<const T> points, const residence_choice& choice, int threads, ballast::cuda::stream order)
     : device_(std::move(on)), points_(points), choice_(choice), threads_(threads), order_(order) {
+  if (choice_.kept != residence::none && points.rows > k_most_rows)
+    throw unsupported_error(fmt::format("points: expected up to {} that stay on a device, got {}", k_most_rows, points.rows));
   if (choice_.kept != residence::all) return;
   const std::int64_t down = (points.rows - 1) * points.row_stride, across = (points.columns - 1) * points.column_stride;
   const std::int64_t low = std::min<std::int64_t>(down, 0) + std::min<std::int64_t>(across, 0);

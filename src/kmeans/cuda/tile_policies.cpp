@@ -152,6 +152,7 @@ std::vector<ballast::cuda::kernel_request> tile_kernels(const tile_problem& what
     if (what.scheme.finish == tile_finish::minima) made.push_back(tile_work_request(tile_work::minima, what.f64, instrumented));
   }
   made.push_back(tile_update_request(what.f64, words, weighted, instrumented));
+  if (instrumented) allow_strikes(made);
   return made;
 }
 

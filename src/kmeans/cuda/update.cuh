@@ -76,17 +76,30 @@ struct update {
     return (static_cast<std::int64_t>(j) * P.words + w) * sum_pitch(stride) + sum_place<T>(column, n, stride);
   }
 
-  // The sum of one column of cluster j, as a number. Everything is read anew in each call.
-  __device__ __forceinline__ double sum_of(int j, int column) const {
-    double value = 0;
-    const volatile T* const own = a.points.unit + column;
-    const double unit = 1 / static_cast<double>(*own);
-    for (int w = P.words - 1; w >= 0; --w) {
+  // The sum of one column of a cluster, in words, and as a number in units of the column. What is read is read anew in each call.
+  struct words_of_sum {
+    unsigned long long at[P.words];
+  };
+  __device__ __forceinline__ words_of_sum read_sum(int j, int column) const {
+    words_of_sum made;
+#pragma unroll
+    for (int w = 0; w < P.words; ++w) {
       const volatile unsigned long long* const at = a.sums + sum_at(j, w, column);
-      value += static_cast<double>(static_cast<long long>(*at)) * word_value(w);
+      made.at[w] = *at;
     }
-    return value * unit;
+    return made;
   }
+  __device__ __forceinline__ double read_unit(int column) const {
+    const volatile T* const at = a.points.unit + column;
+    return static_cast<double>(*at);
+  }
+  __device__ static __forceinline__ double number_of(const words_of_sum& sum, double unit) {
+    double value = 0;
+#pragma unroll
+    for (int w = P.words - 1; w >= 0; --w) value += static_cast<double>(static_cast<long long>(sum.at[w])) * word_value(w);
+    return value * (1 / unit);
+  }
+  __device__ __forceinline__ double sum_of(int j, int column) const { return number_of(read_sum(j, column), read_unit(column)); }
   __device__ __forceinline__ double weight_of(int j) const {
     if constexpr (P.weighted) return sum_of(j, n);
     const volatile unsigned long long* const at = a.members + j;
@@ -109,13 +122,11 @@ struct update {
     return value;
   }
 
-  // Whether element f of new centroid j, as both copies have it in memory, is the quotient: its product with the weight differs from the
+  // Whether an element of a new centroid, as both copies have it in memory, is the quotient: its product with the weight differs from the
   // sum by less than half a unit in its last place. Another thread made it, from other loads.
-  __device__ __forceinline__ bool is_quotient(int j, int f, T row, T twin, double weight) const {
+  __device__ static __forceinline__ bool is_quotient(T row, T twin, T old_twin, double sum, double weight) {
     if (row != twin) return false;
-    if (a.given != nullptr || f >= n) return true;
-    if (!(weight > 0)) return twin == a.old_twin[static_cast<std::int64_t>(j) * stride + f];
-    const double sum = sum_of(j, f);
+    if (!(weight > 0)) return twin == old_twin;
     const double limit =
         (abft::unit_roundoff<T> + 4 * abft::unit_roundoff<double>)*fabs(sum) + weight * static_cast<double>(smallest()) + 1e-300;
     return fabs(static_cast<double>(twin) * weight - sum) <= limit;
@@ -189,20 +200,35 @@ struct update {
   __device__ __forceinline__ void add_tile() {
     int wrong = -1;
     double half_norms = 0, shift = 0, shift_twin = 0;  // by features
+    const bool divides = a.given == nullptr;
     for (int f = static_cast<int>(threadIdx.x); f < stride; f += k_threads) {
+      // All loads first: a judgement between them would make eight of them wait, one after the other.
+      T rows[k_tile_columns], twins[k_tile_columns], old_rows[k_tile_columns], old_twins[k_tile_columns];
+      words_of_sum words[k_tile_columns];
+      const bool sums = P.check && divides && f < n;
+      const double unit = sums ? read_unit(f) : 1;
+#pragma unroll
+      for (int c = 0; c < k_tile_columns; ++c) {
+        rows[c] = twins[c] = old_rows[c] = old_twins[c] = 0;
+        if (c >= count) continue;
+        const std::int64_t at = static_cast<std::int64_t>(first + c) * stride + f;
+        twins[c] = a.twin[at], rows[c] = a.centroids.rows[at];
+        if (sums) words[c] = read_sum(first + c, f);
+        if (divides) old_twins[c] = a.old_twin[at], old_rows[c] = a.old_rows[at];
+      }
       double sum = 0;
 #pragma unroll
       for (int c = 0; c < k_tile_columns; ++c) {
         if (c >= count) continue;
-        const std::int64_t at = static_cast<std::int64_t>(first + c) * stride + f;
-        const T value = a.twin[at], row = a.centroids.rows[at];
-        if (P.check && !is_quotient(first + c, f, row, value, shared.members[c])) wrong = first + c;
-        const double exact = static_cast<double>(value), weight = shared.weights[c];
-        sum = fma(weight, static_cast<double>(tensor_rounded(value)), sum);
+        const bool fits =
+            sums ? is_quotient(rows[c], twins[c], old_twins[c], number_of(words[c], unit), shared.members[c]) : rows[c] == twins[c];
+        if (P.check && !fits) wrong = first + c;
+        const double exact = static_cast<double>(twins[c]), weight = shared.weights[c];
+        sum = fma(weight, static_cast<double>(tensor_rounded(twins[c])), sum);
         half_norms = fma(0.5 * weight * exact, exact, half_norms);
-        if (a.old_rows != nullptr) {
-          const double d = exact - static_cast<double>(a.old_twin[at]);
-          const double e = static_cast<double>(a.old_rows[at]) - static_cast<double>(row);
+        if (divides) {
+          const double d = exact - static_cast<double>(old_twins[c]);
+          const double e = static_cast<double>(old_rows[c]) - static_cast<double>(rows[c]);
           shift = fma(d, d, shift);
           shift_twin = fma(e, e, shift_twin);
         }
@@ -418,7 +444,11 @@ struct update {
     if (a.given == nullptr) add_totals();
     if (!is_last(a.tickets + section, shape.data_tiles)) return;
     close_section();
-    if (!is_last(a.tickets + shape.sections, shape.sections)) return;
+    if (shape.sections == 1) {
+      __syncthreads();  // what the section has told
+    } else if (!is_last(a.tickets + shape.sections, shape.sections)) {
+      return;
+    }
     decide();
   }
 };

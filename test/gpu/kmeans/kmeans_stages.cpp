@@ -11,17 +11,12 @@ namespace ballast::gpu_check {
 namespace clusters {
 
 std::vector<std::string> verified_set(bool quick) {
-  std::vector<std::string> made = {"kmeans_f32_m1000_n1_k1",  "kmeans_f32_m5000_n3_k7",    "kmeans_f32_m1797_n64_k10",
-                                   "kmeans_f32_m20000_n8_k8", "kmeans_f32_m20001_n17_k33", "kmeans_f32_m10000_n40_k300",
-                                   "kmeans_f64_m5000_n3_k7",  "kmeans_f64_m1797_n64_k10",  "kmeans_f64_m10001_n17_k33"};
-  if (quick) return made;
-  for (const char* more : {"kmeans_f32_m131072_n8_k8", "kmeans_f32_m131072_n128_k128", "kmeans_f32_m65536_n256_k1024",
-                           "kmeans_f32_m16384_n1024_k256", "kmeans_f64_m65536_n128_k128", "kmeans_f64_m16384_n300_k100"})
-    made.emplace_back(more);
+  std::vector<std::string> made = kmeans::cuda::verified_problems();
+  if (quick) made.resize(9);
   return made;
 }
 
-std::vector<std::string> sanitized_set() { return {"kmeans_f32_m1500_n5_k7", "kmeans_f32_m1200_n40_k90", "kmeans_f64_m1500_n5_k7"}; }
+std::vector<std::string> sanitized_set() { return kmeans::cuda::sanitized_problems(); }
 
 std::vector<std::string> timed_set(bool quick) {
   std::vector<std::string> made = kmeans::cuda::benchmark_problems();

@@ -18,7 +18,7 @@
 namespace ballast::gpu_check::clusters {
 
 std::vector<std::string> swept_set(bool quick) {
-  if (quick) return {"kmeans_f32_m131072_n8_k128", "kmeans_f32_m131072_n128_k128", "kmeans_f64_m131072_n128_k8"};
+  if (quick) return kmeans::cuda::swept_problems();
   std::set<std::pair<int, int>> shapes;
   for (const int many : {8, 16, 32, 64, 128}) {
     for (const int fixed : {8, 128}) {
