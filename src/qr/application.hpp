@@ -12,11 +12,12 @@ namespace ballast::qr {
 template <class S>
 class orthogonal_factor {
  public:
-  // V: m × count reflectors (on.works_on it) and their tau. Forms the factors T; the check of what they are applied to covers them.
+  // V: m × count reflectors (on.works_on it) and their tau.
   orthogonal_factor(const context& run, engine<S>& on, const matrix_view<const S>& V, const S* tau);
 
-  // result ← op(Q) X for `result.columns` columns; result: m rows, on.works_on it, apart from X. Every block is verified before it is taken
-  // over. Check run.seen.uncorrectable() before the result is used.
+  // Forms the factors T, which the check of what they are applied to covers. result ← op(Q) X for `result.columns` columns; result: m rows,
+  // on.works_on it, apart from X. Every block is verified before it is taken over. Check run.seen.uncorrectable() before the result is
+  // used.
   void apply(bool transposed, const operand<S>& X, const matrix_view<S>& result) const;
 
  private:

@@ -249,8 +249,8 @@ class applier {
   // Of the reflectors, set when it is made. No panels: Q is the identity.
   index panel_width = 1;
   index panels = 0;
-  // Columns that one block takes at most.
-  index most_columns = 1;
+  // Columns that one block takes at most, and so few that two blocks would take longer than one.
+  index most_columns = 1, least_columns = 1;
 
   // Whether V and tau are free of Inf and NaN.
   virtual void scan(bool* finite) = 0;

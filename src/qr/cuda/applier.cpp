@@ -1,4 +1,4 @@
-// Factors T of stored reflectors, and blocks of columns under Q.
+// Factors T of stored reflectors in wide panels, and blocks of columns under Q.
 // Layer: backend "cuda" of QR. See applier.hpp.
 #include "qr/cuda/applier.hpp"
 
@@ -14,7 +14,13 @@ using inject::site;
 
 namespace {
 
-constexpr index k_block_columns = 1024;  // of the operand that one block takes at most
+constexpr index k_chunk_rows = 256;  // that a block of threads takes at least of VᵀV
+
+// Columns of the operand that one block takes: VᵀC in tiles of 128 × 128, one for each multiprocessor.
+index block_columns(const ballast::cuda::capabilities& on, index width) {
+  constexpr index tile = 128;
+  return tile * std::max<index>(1, on.multiprocessors / ((width + tile - 1) / tile));
+}
 
 std::size_t at(index i) { return static_cast<std::size_t>(i); }
 
@@ -140,7 +146,8 @@ void block_of_columns<S>::scale() {
 template <class S>
 void block_of_columns<S>::dots(const S* X, index row_stride, index column_stride, index rows, const int* shifts, const double* b,
                                double* to) {
-  on_.launch(work::dots, width_, dots_arguments<S>{X, row_stride, column_stride, rows, first_, width_, shifts, b, Q_.m_, to});
+  on_.launch(work::dots, (width_ + k_dot_columns - 1) / k_dot_columns,
+             dots_arguments<S>{X, row_stride, column_stride, rows, first_, width_, shifts, b, Q_.m_, to});
 }
 
 // All panels in turn. Those that begin below the last one of the identity's columns leave its zeros alone.
@@ -155,14 +162,20 @@ void block_of_columns<S>::transform(const buffer& T) {
   for (index s = 0; s < used; ++s) {
     const index k = transposed_ ? s : used - 1 - s;
     const formed_reflector<S> H{Q_.form_v(k), m - k * nb, Q_.width_of(k), Q_.T_of(T, k)};
+    // The identity's columns in front of a panel have nothing but zeros in its rows; its own are still the identity's, and VᵀC is Vᵀ.
+    const index skipped = first_changed(k), columns = width_ - skipped;
+    const index own = unit && first_ + skipped == k * nb ? std::min(H.width, columns) : 0;
     S* const W = static_cast<S*>(W_.data());
-    S* const from = X_ + k * nb;
-    on_.product(H, width_, from, ldx_, W, on_.main());
-    on_.strike(site::qr_product, {task_, tasks_, s, used}, W, H.width * width_);
-    on_.update(H, transposed_, width_, W, from, ldx_, on_.main());
+    S* const from = X_ + k * nb + skipped * ldx_;
+    if (own > 0)
+      on_.launch(work::copy, tiles(H.width, own),
+                 copy_arguments<S>{H.V, H.rows, 1, W, 1, H.width, H.width, own, H.width, 0, nullptr, nullptr, 1, false});
+    if (own < columns) on_.product(H, columns - own, from + own * ldx_, ldx_, W + own * H.width, on_.main());
+    on_.strike(site::qr_product, {task_, tasks_, s, used}, W, H.width * columns);
+    on_.update(H, transposed_, columns, W, from, ldx_, on_.main());
     // Each column's rows that this panel has changed.
     for (index j = first_changed(k); j < width_ && on_.armed(site::qr_q); ++j)
-      on_.strike(site::qr_q, {task_, tasks_, struck++, changed}, from + j * ldx_, H.rows);
+      on_.strike(site::qr_q, {task_, tasks_, struck++, changed}, X_ + k * nb + j * ldx_, H.rows);
   }
 }
 
@@ -186,13 +199,15 @@ void block_of_columns<S>::unscale() {
 // ------------------------------------------------------------------------------------------------------------------ all panels
 
 template <class S>
-device_applier<S>::device_applier(session<S>& on, index panel_width, const matrix_view<const S>& V, const S* tau)
-    : on_(on), m_(V.rows), V_(V), tau_(tau) {
-  if (V.columns == 0) return;
-  this->panel_width = panel_width;
-  this->most_columns = k_block_columns;
-  this->panels = (V.columns + panel_width - 1) / panel_width;
-  scratch_ = on_.template allocate_of<S>(core::checked_product(m_ + panel_width, panel_width));
+device_applier<S>::device_applier(session<S>& on, const matrix_view<const S>& V, const S* tau) : on_(on), m_(V.rows), V_(V), tau_(tau) {
+  const index count = V.columns;
+  if (count == 0) return;
+  // Products of deep panels are fast, but the zeros of V and T cost width / count of the work each. Two panels at least where there are
+  // two columns, so that the smallest problem is computed, and struck, the way large ones are.
+  this->panel_width = std::min<index>((count + 1) / 2, count >= 4096 ? k_wide_most : count >= 1024 ? k_wide_most / 2 : k_wide_most / 4);
+  this->most_columns = this->least_columns = block_columns(on.device()->about(), this->panel_width);
+  this->panels = (count + this->panel_width - 1) / this->panel_width;
+  scratch_ = on_.template allocate_of<S>(core::checked_product(m_, this->panel_width));
 }
 
 template <class S>
@@ -215,17 +230,38 @@ const S* device_applier<S>::form_v(index k) const {
   return made;
 }
 
+// All panels at once.
 template <class S>
 auto device_applier<S>::make_t() const -> buffer {
-  const index nb = this->panel_width;
-  buffer made = on_.template allocate_of<S>(core::checked_product(this->panels, nb * nb));
-  for (index k = 0; k < this->panels; ++k) {
-    const index first = k * nb, w = width_of(k);
-    const S* const V = form_v(k);
-    on_.form_t(V, m_ - first, w, tau_ + first, static_cast<S*>(scratch_.data()) + m_ * nb, T_of(made, k));
-    for (index j = 0; j < w && on_.armed(site::qr_t); ++j)
-      on_.strike(site::qr_t, {first + j, V_.columns, 0, 1}, T_of(made, k) + j * w, j + 1);
-  }
+  const index nb = this->panel_width, numbers = core::checked_product(this->panels, nb * nb);
+  const int tiles = wide_tiles(static_cast<int>(nb));
+  const index blocks = this->panels * (tiles * (tiles + 1) / 2);
+  // Two blocks for each multiprocessor, if that leaves them k_chunk_rows.
+  const index chunks =
+      std::clamp<index>((2 * on_.device()->about().multiprocessors + blocks - 1) / blocks, 1, std::max<index>(1, m_ / k_chunk_rows));
+  buffer made = on_.template allocate_of<S>(numbers);
+  const buffer gram = on_.template allocate_of<double>(numbers);
+  const buffer parts = chunks > 1 ? on_.template allocate_of<double>(core::checked_product(chunks, numbers)) : buffer();
+  wide_arguments<S> all{.V = V_.data,
+                        .ldv = V_.column_stride,
+                        .rows = m_,
+                        .count = V_.columns,
+                        .width = static_cast<int>(nb),
+                        .tau = tau_,
+                        .G = static_cast<double*>(chunks > 1 ? parts.data() : gram.data()),
+                        .chunks = static_cast<int>(chunks),
+                        .T = static_cast<S*>(made.data()),
+                        .half = 0};
+  on_.launch(work::wide_gram, blocks * chunks, all);
+  all.G = static_cast<double*>(gram.data());
+  if (chunks > 1)
+    on_.launch(work::fold, (numbers + 31) / 32, fold_arguments{static_cast<const double*>(parts.data()), chunks, numbers, all.G});
+  constexpr index warps = k_threads / 32;
+  on_.launch(work::wide_parts, (this->panels * ((nb + k_inner - 1) / k_inner) + warps - 1) / warps, all);
+  for (all.half = k_inner; all.half < all.width; all.half *= 2)
+    on_.launch(work::wide_join, this->panels * wide_pairs(all.width, all.half) * (all.half / k_wide_strip), all);
+  for (index j = 0; j < V_.columns && on_.armed(site::qr_t); ++j)
+    on_.strike(site::qr_t, {j, V_.columns, 0, 1}, T_of(made, j / nb) + j % nb * width_of(j / nb), j % nb + 1);
   return made;
 }
 

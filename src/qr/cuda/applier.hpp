@@ -13,7 +13,7 @@ namespace ballast::qr::cuda {
 template <class S>
 class device_applier final : public applier<S> {
  public:
-  device_applier(session<S>& on, index panel_width, const matrix_view<const S>& V, const S* tau);
+  device_applier(session<S>& on, const matrix_view<const S>& V, const S* tau);
 
   ~device_applier() override { on_.settle(); }
 
@@ -32,7 +32,7 @@ class device_applier final : public applier<S> {
 
   index width_of(index k) const { return std::min(this->panel_width, V_.columns - k * this->panel_width); }
   buffer make_t() const;
-  // op(Q)ᵀa by one reflector after the other, beside the main stream: of what the products use, nothing but V and tau themselves.
+  // op(Q)ᵀa, beside the main stream: of what the products use, nothing but V and tau themselves.
   buffer under_q(bool transposed) const;
   // V of panel k, formed in scratch_.
   const S* form_v(index k) const;
@@ -43,7 +43,7 @@ class device_applier final : public applier<S> {
   const matrix_view<const S> V_;
   const S* const tau_;
   buffer T_;
-  buffer scratch_;  // V of a panel with its ones and zeros, and VᵀV
+  buffer scratch_;  // V of a panel with its ones and zeros
   buffer a_, b_;    // m × k_vectors: random a, and op(Q)ᵀ times them
 };
 

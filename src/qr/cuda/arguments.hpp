@@ -371,7 +371,33 @@ struct strike_arguments {
   std::int32_t where;  // an inject::site
 };
 
-// y ← op(Q)ᵀ y for k_vectors vectors, one reflector after the other.
+// --- Q applied (apply.cuh).
+
+inline constexpr int k_wide_most = 512;  // reflectors of the widest block
+inline constexpr int k_wide_tile = 64;   // rows and columns of VᵀV that one block of threads makes
+inline constexpr int k_wide_strip = 16;  // columns of T that one joins
+BALLAST_HD constexpr int wide_tiles(int width) { return (width + k_wide_tile - 1) / k_wide_tile; }
+// Pairs of halves that are joined; the second one may have fewer columns than the first.
+BALLAST_HD constexpr int wide_pairs(int width, int half) { return (width + half - 1) / (2 * half); }
+inline constexpr int k_dot_columns = 4;
+inline constexpr int k_chain_sums = 896;                                                     // of a group of reflectors
+inline constexpr std::int64_t k_chain_bytes = 8 * (3 * k_chain_sums + k_inner * k_vectors);  // of shared memory
+
+// Reflectors in blocks of `width` columns, of which the last one may have fewer; each has width² numbers of G and T.
+template <class S>
+struct wide_arguments {
+  const S* V;  // rows × count, as stored
+  std::int64_t ldv;
+  std::int64_t rows, count;
+  int width;
+  const S* tau;
+  double* G;  // VᵀV of each block, above the diagonal; in wide_gram_kernel of each chunk of rows, `chunks` times as much
+  int chunks;
+  S* T;
+  int half;  // columns that have a common T already
+};
+
+// y ← op(Q)ᵀ y for k_vectors vectors, without T.
 template <class S>
 struct chain_arguments {
   const S* V;

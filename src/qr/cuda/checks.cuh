@@ -494,27 +494,4 @@ __global__ void __launch_bounds__(k_threads) taus_kernel(const __grid_constant__
   if (threadIdx.x == 0) a.to[blockIdx.x] = differ != 0 ? 1 : 0;
 }
 
-// A block for each column and vector: Σ_i b(i, q) x(i, j).
-template <class S>
-__global__ void __launch_bounds__(k_threads) dots_kernel(const __grid_constant__ dots_arguments<S> a) {
-  auto& several = arch::shared_object<double[k_threads / 32], struct dotted_sums>();
-  const std::int64_t j = blockIdx.x;
-  double sum[k_vectors] = {};
-  const int shift = a.shifts != nullptr ? a.shifts[j] : 0;
-  for (std::int64_t i = threadIdx.x; i < a.rows; i += k_threads) {
-    double x = 0;
-    if (a.X == nullptr) {
-      x = i == a.first + j ? 1 : 0;
-    } else {
-      const S read = a.X[i * a.row_stride + j * a.column_stride];
-      x = static_cast<double>(shift == 0 ? read : std::ldexp(read, shift));
-    }
-    for (int q = 0; q < k_vectors; ++q) sum[q] += a.b[i + q * a.ldb] * x;
-  }
-  for (int q = 0; q < k_vectors; ++q) {
-    const double all = over_block<false>(sum[q], several);
-    if (threadIdx.x == 0) a.to[j + q * a.columns] = all;
-  }
-}
-
 }  // namespace ballast::qr::cuda

@@ -85,7 +85,7 @@ class device_engine final : public engine<S> {
   }
 
   std::unique_ptr<applier<S>> make_applier(const matrix_view<const S>& V, const S* tau) override {
-    return std::make_unique<device_applier<S>>(on_, panel_width(V.rows, V.columns), V, tau);
+    return std::make_unique<device_applier<S>>(on_, V, tau);
   }
 
   void solve(bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B, const matrix_view<S>& X, index width,

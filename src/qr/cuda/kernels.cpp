@@ -46,7 +46,10 @@ row row_of(work what) {
     case work::changes: return {"qr/cuda/checks.cuh", "changes_kernel", false};
     case work::accept: return {"qr/cuda/checks.cuh", "accept_kernel", true};
     case work::taus: return {"qr/cuda/checks.cuh", "taus_kernel", true};
-    case work::dots: return {"qr/cuda/checks.cuh", "dots_kernel", true};
+    case work::dots: return {"qr/cuda/apply.cuh", "dots_kernel", true};
+    case work::wide_gram: return {"qr/cuda/apply.cuh", "wide_gram_kernel", true};
+    case work::wide_parts: return {"qr/cuda/apply.cuh", "wide_parts_kernel", true};
+    case work::wide_join: return {"qr/cuda/apply.cuh", "wide_join_kernel", true};
     case work::solve: return {"qr/cuda/solve.cuh", "solve_kernel", true};
     case work::tall_pass: return {"qr/cuda/tall.cuh", "tall_pass_kernel", true};
     case work::square_factor: return {"qr/cuda/square.cuh", "square_factor_kernel", false};
@@ -136,10 +139,10 @@ auto kernel_names<S>::panel(int which, const ballast::cuda::capabilities& on) ->
 template <class S>
 auto kernel_names<S>::chain(int which) -> request {
   const auto [blocks, threads] = k_chain_teams[which];
-  return {.header = "qr/cuda/panel.cuh",
+  return {.header = "qr/cuda/apply.cuh",
           .expression = expression("chain_kernel", std::string(k_type<S>) + "," + std::to_string(blocks) + "," + std::to_string(threads)),
           .threads = threads,
-          .shared = panel_front(blocks, threads),
+          .shared = k_chain_bytes,
           .cluster = blocks};
 }
 

@@ -17,7 +17,7 @@ struct team {
 };
 inline constexpr team k_teams[] = {{1, 128}, {4, 256}, {8, 512}, {16, 512}};
 inline constexpr int k_team_count = 4;
-inline constexpr team k_chain_teams[] = {{1, 128}, {8, 512}};
+inline constexpr team k_chain_teams[] = {{1, 128}, {8, 256}};
 inline constexpr int k_chain_team_count = 2;
 
 // Blocks of a launch that gives each thread a row of so many, or each block a tile of 32 rows and columns.
@@ -47,6 +47,9 @@ enum class work {
   accept,
   taus,
   dots,
+  wide_gram,
+  wide_parts,
+  wide_join,
   solve,
   solve_check,
   tall_pass,

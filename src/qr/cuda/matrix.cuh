@@ -155,13 +155,12 @@ __global__ void __launch_bounds__(k_threads) diagonal_kernel(const __grid_consta
   a.to[1] = small != 0 ? 1 : 0;
 }
 
-// An element a thread.
+// A block for k_threads rows of a column.
 template <class S>
 __global__ void __launch_bounds__(k_threads) form_v_kernel(const __grid_constant__ form_v_arguments<S> a) {
-  const std::int64_t e = std::int64_t{blockIdx.x} * k_threads + threadIdx.x;
-  if (e >= a.rows * a.width) return;
-  const std::int64_t i = e % a.rows, j = e / a.rows;
-  a.to[e] = i < j ? S(0) : i == j ? S(1) : a.from[i + j * a.ld];
+  const std::int64_t slabs = (a.rows + k_threads - 1) / k_threads, j = blockIdx.x / slabs;
+  const std::int64_t i = blockIdx.x % slabs * k_threads + threadIdx.x;
+  if (i < a.rows) a.to[i + j * a.rows] = i < j ? S(0) : i == j ? S(1) : a.from[i + j * a.ld];
 }
 
 // One block. T of k_inner columns: column j is −τ_j T G_j above the diagonal, τ_j on it; a warp for each such part, lane i for row i. Then

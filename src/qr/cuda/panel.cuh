@@ -1,4 +1,4 @@
-// Householder QR of a narrow panel by one cluster of blocks, in one launch; and reflectors one after the other over a few vectors.
+// Householder QR of a narrow panel by one cluster of blocks, in one launch.
 // Layer: backend "cuda" of QR, device code.
 // A block has a slab of rows, in shared memory where it fits. One pass over the slab and one exchange among the blocks for each reflector:
 // the pass applies reflector j and takes the dot products of the next column with all columns, those in front of it for T. All sums are in
@@ -280,61 +280,6 @@ __global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ 
     for (int e = static_cast<int>(threadIdx.x); e < w * w; e += Threads) {
       const int l = e / w, i = e % w;
       a.T[i + l * a.ldt] = i <= l ? static_cast<S>(own.T[l][i]) : S(0);
-    }
-  }
-  team_sync<Blocks>();  // nobody leaves whom others still send to
-}
-
-// y ← H_n … H_1 y or H_1 … H_n y for the vectors y. A block has a slab of rows; one pass over it and one exchange for each reflector.
-template <class S, int Blocks, int Threads>
-__global__ void __launch_bounds__(Threads) chain_kernel(const __grid_constant__ chain_arguments<S> a) {
-  using memory = panel_memory<Blocks, Threads>;
-  static_assert(sizeof(memory) == panel_front(Blocks, Threads));
-  memory& own = *reinterpret_cast<memory*>(arch::shared_memory());
-  const int rank = Blocks == 1 ? 0 : static_cast<int>(arch::cluster_rank());
-  const std::int64_t slab = (a.rows + Blocks - 1) / Blocks;
-  const std::int64_t first = rank * slab, end = first + slab < a.rows ? first + slab : a.rows;
-  double sum[k_vectors] = {};
-  S before = 0;  // tau of the reflector that is applied in this pass; the first one applies none
-  std::int64_t applied = 0;
-  double factor[k_vectors] = {};
-  team_sync<Blocks>();  // the blocks that are sent to are there
-  for (std::int64_t s = 0; s <= a.count; ++s) {
-    const std::int64_t j = s == a.count ? 0 : a.last_first ? a.count - 1 - s : s;
-    for (int q = 0; q < k_vectors; ++q) sum[q] = 0;
-    // Rows in front of both reflectors are left alone.
-    const std::int64_t low = s == 0 || j < applied ? j : applied;
-    std::int64_t i = first > low ? first : low;
-    for (i += threadIdx.x; i < end; i += Threads) {
-      const double v = s == 0 || i < applied ? 0 : i == applied ? 1 : static_cast<double>(a.V[i + applied * a.ldv]);
-      const double u = s == a.count || i < j ? 0 : i == j ? 1 : static_cast<double>(a.V[i + j * a.ldv]);
-      for (int q = 0; q < k_vectors; ++q) {
-        double& y = a.y[i + q * a.rows];
-        if (s > 0) y -= v * factor[q];
-        sum[q] += u * y;
-      }
-    }
-    if (s == a.count) break;
-    before = a.tau[j];
-    applied = j;
-    const int turn = static_cast<int>(s & 1);
-    // Σ over the block, thread q for vector q.
-    ballast::cuda::add_lanes<Threads, 32, 1>(sum);
-    if (arch::lane() == 0) {
-      for (int q = 0; q < k_vectors; ++q) own.T[arch::warp()][q] = sum[q];
-    }
-    __syncthreads();  // the sums of the warps are there
-    if (threadIdx.x < k_vectors) {
-      double all = 0;
-      for (int w = 0; w < Threads / 32; ++w) all += own.T[w][threadIdx.x];
-      own.part[threadIdx.x] = all;
-    }
-    send(own, turn, rank, k_vectors);
-    team_sync<Blocks>();  // all have sent
-    for (int q = 0; q < k_vectors; ++q) {
-      double all = 0;
-      for (int r = 0; r < Blocks; ++r) all += own.slots[turn][r][q];
-      factor[q] = all * static_cast<double>(before);
     }
   }
   team_sync<Blocks>();  // nobody leaves whom others still send to

@@ -12,7 +12,7 @@ namespace ballast::qr::cuda {
 
 namespace {
 
-constexpr std::int64_t k_pinned = 1 << 18;  // bytes
+constexpr std::int64_t k_pinned = 1 << 20;  // bytes
 
 }  // namespace
 
@@ -217,7 +217,7 @@ void session<S>::launch_chain(const chain_arguments<S>& given, stream on) const 
 
 template <class S>
 void session<S>::form_v(const reflectors<S>& h, S* V, stream on) const {
-  launch(work::form_v, slabs(h.rows * h.width), form_v_arguments<S>{h.V, h.ldv, h.rows, h.width, V}, on);
+  launch(work::form_v, slabs(h.rows) * h.width, form_v_arguments<S>{h.V, h.ldv, h.rows, h.width, V}, on);
 }
 
 template <class S>
