@@ -142,14 +142,31 @@ void accuracy(tally& seen, const std::string& token) {
       now.expect(worst <= 64 * k_u<T> * std::sqrt(static_cast<double>(held.what.n) + 8), "distances differ by " + text(worst));
     });
   }
-  {
-    one_case now(seen, "accuracy", token, "k-means++");
+  for (const kmeans::init way : {kmeans::init::kmeans_plus_plus, kmeans::init::kmeans_parallel}) {
+    one_case now(seen, "accuracy", token, way == kmeans::init::kmeans_parallel ? "k-means||" : "k-means++");
     now.guarded([&] {
-      const auto ours = kmeans::fit(held.device(), held.options(1, false, {}), on(tested));
-      const auto right = kmeans::fit(held.host(), held.options(1, false, {}), on(backend::reference));
+      kmeans::options<T> wanted = held.options(1, false, {});
+      wanted.init = way;
+      const auto ours = kmeans::fit(held.device(), wanted, on(tested));
+      const auto right = kmeans::fit(held.host(), wanted, on(backend::reference));
       expect_clean(now, ours.report);
       now.expect(std::abs(ours.inertia - right.inertia) <= 1e-3 * right.inertia + 1e-300,
                  "inertia " + text(ours.inertia) + " for " + text(right.inertia) + ": other choices");
+    });
+  }
+  {
+    // Strided points of the host, which are brought to the device: the same numbers, so the same results.
+    one_case now(seen, "accuracy", token, "points of the host, by columns");
+    now.guarded([&] {
+      std::vector<T> turned(held.values.size());
+      for (std::int64_t i = 0; i < held.what.m; ++i)
+        for (std::int64_t f = 0; f < held.what.n; ++f)
+          turned[static_cast<std::size_t>(f * held.what.m + i)] = held.values[static_cast<std::size_t>(i * held.what.n + f)];
+      const auto by_columns = column_major<const T>(turned.data(), held.what.m, held.what.n);
+      const auto ours = kmeans::fit(by_columns, held.options(3, true, {}), on(tested));
+      const auto right = kmeans::fit(held.device(), held.options(3, true, {}), on(tested));
+      expect_clean(now, ours.report);
+      now.expect(ours.labels == right.labels && ours.inertia == right.inertia, "the results are not those of points on the device");
     });
   }
 }
