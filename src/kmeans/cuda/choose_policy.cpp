@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t k_most_column_bytes = 16 * 1024;  // of a panel, in shared memory
 constexpr int k_ring_bytes = 160 * 1024;                 // of a multiprocessor
-constexpr int k_spills = 512;                            // bytes that a pass may spill
+constexpr int k_spills = 320;                            // bytes that a pass may spill: most are f64 with rows that are read again
 constexpr int k_stack = 512;                             // bytes of stack for its calls, and for those of an update
 
 std::int64_t stride_of(const pass_problem& what) { return what.f64 ? padded_features<double>(what.n) : padded_features<float>(what.n); }
