@@ -99,6 +99,37 @@ TEST(fft_cuda, results_are_the_same_on_device_memory_and_in_place_on_the_host) {
   }
 }
 
+// A load that brings a wrong number, once: no other load brings it, so the checksums do not follow from it. Lines beyond the last one read,
+// too, and are ignored.
+TEST(fft_cuda, a_wrong_load_is_seen_and_repaired) {
+  constexpr int strikes = 9;
+  std::int64_t made_strikes = 0, detected = 0;
+  for (const fft_case& each : emulated_cases()) {
+    if (test::sampled() && (each.uses & k_bare) == 0) continue;
+    SCOPED_TRACE(name_of(each));
+    const emulator device(each.where, 5);
+    with_data(each, [&]<class T>(const subject<T>& given) {
+      const plan made(given.problem, on_cuda());
+      const auto in = on_device(given.in), clean = on_device(given.fresh());
+      simt::loads = {};
+      ASSERT_EQ(given.run(made, in.data(), clean.data()).verdict, verdict::clean);
+      const std::int64_t loads = simt::loads.seen;  // 0 where bulk copies bring the elements
+      const std::vector<T> wanted = clean.read();
+      for (int i = 0; i < strikes && loads > 0; ++i) {
+        const auto out = on_device(given.fresh());
+        simt::loads = {0, (2 * i + 1) * loads / (2 * strikes), sizeof(T) - 1};
+        const report seen = given.run(made, in.data(), out.data());
+        simt::loads = {};
+        EXPECT_TRUE(same(out.read(), wanted)) << "load " << (2 * i + 1) * loads / (2 * strikes) << " of " << loads << ": " << to_json(seen);
+        EXPECT_NE(seen.verdict, verdict::uncorrectable) << to_json(seen);
+        ++made_strikes;
+        detected += seen.detected > 0 ? 1 : 0;
+      }
+    });
+  }
+  EXPECT_GT(detected, made_strikes / 2) << "of " << made_strikes;
+}
+
 // Can repeat all launches, as a captured graph does.
 class replaying_device final : public test::forwarding_device {
  public:

@@ -122,7 +122,7 @@ TYPED_TEST(kmeans_streamed, results_are_those_of_resident_points_bit_for_bit) {
     return made;
   };
   for (const init way : {init::given, init::kmeans_plus_plus, init::kmeans_parallel, init::random}) {
-    if (test::sampled() && (sizeof(T) == 8 ? way != init::kmeans_plus_plus : way == init::given)) continue;
+    if (test::sampled() && way != (sizeof(T) == 8 ? init::kmeans_plus_plus : init::kmeans_parallel)) continue;
     const bool weighted = way == init::kmeans_parallel || way == init::kmeans_plus_plus;
     const auto expected = all(std::int64_t{1} << 30, weighted, way, protection::correct, points.view());
     ASSERT_EQ(expected.fitted.report.verdict, verdict::clean);
@@ -178,7 +178,9 @@ TYPED_TEST(kmeans_streamed, copies_and_kernels_wait_for_each_other) {
     if (sizeof(T) == 8 && test::sampled()) continue;
     int noticed = 0;
     for (std::int64_t left_out = 0; left_out < waits; left_out += test::sampled() ? 17 : 1) {
-      for (const manner how : {manner::awaited_first, manner::others_first}) noticed += !same(run(kept, how, left_out, nullptr));
+      for (const manner how : {manner::awaited_first, manner::others_first})
+        if (test::taken(static_cast<std::uint64_t>(left_out + (how == manner::others_first ? 1 : 0)), 2))
+          noticed += !same(run(kept, how, left_out, nullptr));
     }
     EXPECT_GT(noticed, 0) << "no wait matters";
   }
@@ -211,7 +213,7 @@ TYPED_TEST(kmeans_streamed, what_a_copy_delivers_is_verified) {
              std::equal(a.centroids.data(), a.centroids.data() + k * n, clean.centroids.data());
     };
     int detected = 0, changed = 0;
-    for (std::int64_t struck = 0; struck < copies; struck += !test::sampled() ? 1 : sizeof(T) == 4 ? 7 : 13) {
+    for (std::int64_t struck = 0; struck < copies; struck += !test::sampled() ? 1 : sizeof(T) == 4 ? 14 : 26) {
       SCOPED_TRACE(std::string(kept == cuda::residence::none ? "none" : "placed") + " copy " + std::to_string(struck) + " of " +
                    std::to_string(copies));
       const auto found = run(kept, struck, false, protection::correct, nullptr);

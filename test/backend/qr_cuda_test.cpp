@@ -252,7 +252,7 @@ TYPED_TEST(qr_cuda, any_order_that_the_streams_allow_gives_the_same) {
   std::vector<inject::site> sites = {inject::site::qr_trailing, inject::site::qr_reflector, inject::site::qr_r,
                                      inject::site::qr_product,  inject::site::qr_panel,     inject::site::qr_t,
                                      inject::site::qr_checksum};
-  if (test::sampled()) sites.resize(3);
+  if (test::sampled()) sites.resize(sizeof(T) == 4 ? 3 : 1);
   for (const inject::site where : sites) {
     inject::request fault;
     fault.site = where;
@@ -269,7 +269,7 @@ TYPED_TEST(qr_cuda, any_order_that_the_streams_allow_gives_the_same) {
       const factored<T> expected = run();
       std::vector<std::pair<manner, std::uint64_t>> orders = {
           {manner::others_first, 1}, {manner::awaited_first, 1}, {manner::any, 1}, {manner::any, 2}};
-      if (test::sampled()) orders.resize(2);
+      if (test::sampled()) orders.resize(sizeof(T) == 4 ? 2 : 1);
       for (const auto& [how, seed] : orders) {
         const device_for_a_test here(std::make_shared<late_device>(std::make_shared<simt::emulated_device>(), how, seed));
         const factored<T> made = run();

@@ -80,6 +80,26 @@ inline void require_aligned(const void* pointer, std::size_t alignment) {
     require_aligned_slow(pointer, alignment);
 }
 
+// Loads of data from global memory (arch/memory.cuh): how many there were, and the one that brings a wrong number, with bit 4 of one of its
+// bytes changed, since a test wants it.
+struct load_strike {
+  std::int64_t seen = 0;
+  std::int64_t at = -1;
+  int byte = 0;
+};
+inline load_strike loads;
+
+template <class T>
+T loaded(T value) {
+  if (loads.seen++ == loads.at) {
+    unsigned char bytes[sizeof(T)];
+    std::memcpy(bytes, &value, sizeof(T));
+    bytes[loads.byte] ^= 0x10;
+    std::memcpy(&value, bytes, sizeof(T));
+  }
+  return value;
+}
+
 // Asynchronous copies. The bytes move at once, at some later switch, or when they are waited for, as the seed says.
 void async_copy(void* shared, const void* global, int bytes, int valid_bytes, place where);
 void async_commit();

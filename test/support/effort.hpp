@@ -1,8 +1,9 @@
 // How much the slow tests try: every case of a long list, or a sample of it.
-// Layer: test harness. A sample keeps every site, every model and every kind of case, and takes fewer lengths, seeds and rounds. It is the
-// same in every run.
+// Layer: test harness. A sample keeps every site, every model and every kind of case, and takes fewer lengths, seeds and rounds; of lists
+// that run in both precisions on the emulator, single has all of them and double a part. It is the same in every run.
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -20,5 +21,8 @@ inline bool sampled() {
   }();
   return chosen;
 }
+
+// Whether case `number` of a list is taken: all are, but of a sample one in `every`.
+inline bool taken(std::uint64_t number, std::uint64_t every) { return !sampled() || number % every == 0; }
 
 }  // namespace ballast::test

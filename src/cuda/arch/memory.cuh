@@ -115,7 +115,7 @@ __device__ __forceinline__ T load_streaming(const T* from) {
   return __builtin_bit_cast(T, r);
 #else
   simt::require_aligned(from, sizeof(T));
-  return *from;
+  return simt::loaded(*from);
 #endif
 }
 
@@ -137,7 +137,7 @@ __device__ __forceinline__ T load_keep(const T* from) {
   return __builtin_bit_cast(T, r);
 #else
   simt::require_aligned(from, sizeof(T));
-  return *from;
+  return simt::loaded(*from);
 #endif
 }
 

@@ -32,6 +32,11 @@ struct shapes {
   line_policy of[2][2];  // [wide][checked]
 };
 
+// e where n is 2^e; else −1.
+int exponent_of(std::int64_t n) {
+  return n > 0 && std::has_single_bit(static_cast<std::uint64_t>(n)) ? std::countr_zero(static_cast<std::uint64_t>(n)) : -1;
+}
+
 shapes shapes_of(int e) {
   const general_line& line = k_lines[e];
   shapes made;
@@ -59,15 +64,15 @@ line_policy general_policy(std::int64_t length, bool wide, check_form check) {
     for (int e = 0; e <= k_most; ++e) made.push_back(shapes_of(e));
     return made;
   }();
-  const int e = std::bit_width(static_cast<std::uint64_t>(length)) - 1;
-  if (length != std::int64_t{1} << e || e > k_most || (check != check_form::none && check != check_form::verify_before_store))
+  const int e = exponent_of(length);
+  if (e < 0 || e > k_most || (check != check_form::none && check != check_form::verify_before_store))
     throw std::logic_error("general kernel: expected a power of two up to 1024, got " + std::to_string(length));
   return all[static_cast<std::size_t>(e)].of[wide][check != check_form::none];
 }
 
 std::vector<std::int64_t> general_split(std::int64_t n) {
-  const int e = std::bit_width(static_cast<std::uint64_t>(n)) - 1;
-  if (n != std::int64_t{1} << e || e > k_most_passes * k_most) return {};
+  const int e = exponent_of(n);
+  if (e < 0 || e > k_most_passes * k_most) return {};
   const int passes = std::max(1, (e + k_most - 1) / k_most);
   std::vector<std::int64_t> made;
   for (int i = 0; i < passes; ++i) made.push_back(std::int64_t{1} << (e + i) / passes);

@@ -149,7 +149,7 @@ struct line_memory : line_real<P, Injector> {
         int at = line_of(false) * P.length + t + Q * P.threads;
         if constexpr (For == reading::checksums) at = static_cast<int>(arch::opaque(static_cast<unsigned>(at)));
         const number* const from = ahead().words() + at;
-        unrolled<r>([&](auto m) { body(m, swapped(from[decltype(m)::value * stride])); });
+        unrolled<r>([&](auto m) { body(m, this->swapped(from[decltype(m)::value * stride])); });
         return;
       }
     }

@@ -308,7 +308,7 @@ std::vector<ballast::cuda::kernel_request> cuda_transform<T>::missing(line_progr
 // General kernels, if those of the problem would have to be waited for and may be.
 template <class T>
 auto cuda_transform<T>::choose(const form& whole, const call& how) const -> choice {
-  const choice best{best_, ""};
+  choice best{best_, ""};
   if (how.wait_for_kernels || !may_be_general(options_) || waits_for_kernels()) return best;
   const std::vector<ballast::cuda::kernel_request> wanted = missing(*best_->program, whole);
   if (wanted.empty()) return best;

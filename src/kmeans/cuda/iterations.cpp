@@ -108,7 +108,7 @@ void cuda_engine<T>::add_sums(cluster_sums& total) {
 
 template <class T>
 point_sums cuda_engine<T>::repair_sums(const sealed_centroids<T>& centroids) {
-  const point_sums made = measure();
+  point_sums made = measure();
   iterations().begin_run();
   run_pass(centroids, true);
   return made;

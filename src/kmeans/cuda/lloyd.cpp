@@ -74,7 +74,8 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   std::vector<unsigned long long> factors(static_cast<std::size_t>(sums));
   for (int w = 0; w < points.words; ++w) {
     for (int c = 0; c < points.columns; ++c)
-      factors[static_cast<std::size_t>(w * sum_pitch(points.stride) + sum_place<T>(c, points.n, points.stride))] = signature_weight(c, w);
+      factors[static_cast<std::size_t>(std::int64_t{w} * sum_pitch(points.stride) + sum_place<T>(c, points.n, points.stride))] =
+          signature_weight(c, w);
   }
   device_->copy(at<void>(place_.factors), factors.data(), sums * 8, call_.order());
   for (auto& each : labels_) each = ballast::cuda::device_buffer(device_, points.m * 4, call_.order());

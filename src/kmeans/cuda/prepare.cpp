@@ -1,9 +1,11 @@
 // The first look at the points: their ranges, their place in the frame, the facts about each row, and sums over all of them.
 // Layer: backend "cuda" of K-Means (engine.hpp).
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -65,6 +67,7 @@ template <class T>
 template <class Sums, class Before>
 std::vector<Sums> cuda_engine<T>::verified_columns(work what, const given_points<T>& from, std::int64_t columns, const char* site,
                                                    Before&& before) {
+  using words = std::array<std::uint64_t, sizeof(Sums) / sizeof(std::uint64_t)>;
   std::vector<Sums> made;
   if (!protect_) {
     before(0);
@@ -77,7 +80,7 @@ std::vector<Sums> cuda_engine<T>::verified_columns(work what, const given_points
     what_.seen.checked(at(columns));
     abft::finding found;
     for (std::int64_t c = 0; c < columns; ++c) {
-      if (std::memcmp(&made[at(c)], &again[at(c)], sizeof(Sums)) == 0) continue;
+      if (std::bit_cast<words>(made[at(c)]) == std::bit_cast<words>(again[at(c)])) continue;
       found.word = abft::k_fail;
       found.residual = std::numeric_limits<double>::quiet_NaN();
       found.index = c;

@@ -136,6 +136,7 @@ __device__ __forceinline__ bool eliminate_diagonal(const square& X, int first, d
       x[i] -= __shfl_sync(all, x[i], j) * factor;
     });
   });
+  __syncwarp();  // all lanes, also those behind 16, have read the block
   if (arch::lane() < k_strip) {
     unrolled<k_strip>([&](auto row) {
       constexpr int i = decltype(row)::value;
