@@ -72,7 +72,8 @@ void add_info(command_line& program) {
 namespace {
 
 // A subcommand that another program does.
-void add_program(command_line& program, const char* name, const char* description, const char* other, std::vector<std::string> first) {
+void add_program(command_line& program, const char* name, const char* description, const char* other,
+                 const std::vector<std::string>& first) {
   command_line& command = program.subcommand(name, description);
   auto rest = std::make_shared<std::vector<std::string>>();
   command.rest(*rest);

@@ -331,7 +331,8 @@ std::optional<kernel_cache::found> kernel_cache::read_for(const kernel_request& 
     if (ready && ready->toolkit / 1000 <= newest_toolkit) return found{std::make_shared<const image>(std::move(*ready)), origin::bundle};
   }
   const nvrtc::compiler* with = settings_.compiler(newest_toolkit);
-  const std::string architecture = with == nullptr ? "" : target_architecture(major, minor, with->architectures());
+  if (with == nullptr) return std::nullopt;
+  const std::string architecture = target_architecture(major, minor, with->architectures());
   if (architecture.empty()) return std::nullopt;
   auto kept = read(request_text(wanted, architecture), target{*with, architecture}.toolkit());
   if (kept == nullptr) return std::nullopt;

@@ -30,6 +30,7 @@ std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // For each number z of an array, two complex numbers of each half v of the outputs. Backwards: a change δ of z changes the half's sum by
 // direct·δ + conj(turned·δ). Forwards: direct·z and, where the line is not complex-linear, conj(turned)·conj(z) are carried.
+// NOLINTNEXTLINE(bugprone-reserved-identifier): of the implicit copy.
 struct array {
   numbers direct[2], turned[2];
   std::vector<double> effect;  // ‖e‖² for δ = 1
@@ -333,7 +334,7 @@ void backward(const Group& g, const numbers& out, numbers& in) {
   for (int j = 0; j < g.count; ++j) {
     number sum = 0;
     for (int o = 0; o < g.count; ++o)
-      sum += multiply(g.matrix[static_cast<std::size_t>(o * g.count + j)], out[at(g.out[static_cast<std::size_t>(o)])]);
+      sum += multiply(g.matrix[at(std::int64_t{o} * g.count + j)], out[at(g.out[static_cast<std::size_t>(o)])]);
     in[at(g.in[static_cast<std::size_t>(j)])] = sum;
   }
 }
@@ -343,7 +344,7 @@ void forward(const Group& g, const numbers& in, numbers& out) {
   for (int o = 0; o < g.count; ++o) {
     number sum = 0;
     for (int j = 0; j < g.count; ++j)
-      sum += multiply(g.matrix[static_cast<std::size_t>(o * g.count + j)], in[at(g.in[static_cast<std::size_t>(j)])]);
+      sum += multiply(g.matrix[at(std::int64_t{o} * g.count + j)], in[at(g.in[static_cast<std::size_t>(j)])]);
     out[at(g.out[static_cast<std::size_t>(o)])] = sum;
   }
 }
@@ -416,7 +417,7 @@ array follow_back(const step& now, const array& out) {
             for (int j = 0; j < g.count; ++j) {
               double sum = 0;
               for (int o = 0; o < g.count; ++o)
-                sum += std::norm(g.matrix[static_cast<std::size_t>(o * g.count + j)]) * out.effect[at(g.out[static_cast<std::size_t>(o)])];
+                sum += std::norm(g.matrix[at(std::int64_t{o} * g.count + j)]) * out.effect[at(g.out[static_cast<std::size_t>(o)])];
               in.effect[at(g.in[static_cast<std::size_t>(j)])] = sum;
             }
           });

@@ -142,7 +142,7 @@ std::int64_t load_blocks(const T* base, std::int64_t block_stride, int used, std
     encode_block(tile, first, ready - first, encode, seals == nullptr ? nullptr : found);
     if (seals == nullptr) continue;
     for (std::int64_t i = first; i < ready; i += W) {
-      if (std::memcmp(found + (i - first) / W, seals + i / W * seal_stride, sizeof(T)) != 0) ++damaged;
+      if (std::bit_cast<word_of<T>>(found[(i - first) / W]) != std::bit_cast<word_of<T>>(seals[i / W * seal_stride])) ++damaged;
     }
   }
   return damaged;

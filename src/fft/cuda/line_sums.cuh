@@ -58,10 +58,10 @@ struct line_sums : line_exchange<P, Injector> {
           sum[m % 2] = multiply_add(this->constant(w.butterfly[m]), z, sum[m % 2]);
         }
       };
-      if constexpr (k_verified) {
+      if constexpr (below::k_verified) {
         this->template each_element<reading::checksums>(here, qi, add);
       } else {
-        unrolled<r>([&](auto m) { add(m, x[q * r + decltype(m)::value]); });
+        unrolled<r>([&](auto m) { add(m, this->x[q * r + decltype(m)::value]); });
       }
       if constexpr (P.stages == 1) {
         const complex_pair<real> own = cached_pair(static_cast<const real*>(this->a.encode));
