@@ -22,6 +22,12 @@ struct register_of<double> {
   using type = double;
 };
 
+// A T in integer registers, whatever it consists of.
+template <class T>
+struct untyped {
+  T value;
+};
+
 #if BALLAST_DEVICE_CODE
 namespace detail {
 

@@ -50,18 +50,24 @@ __device__ __forceinline__ complex_pair<double> cached_pair(const double* at) {
   return {{z.x, z.y}, {w.x, w.y}};
 }
 
-// An element of the data. Shared: other blocks write or read it during the same launch.
-template <bool Shared, class T>
+// An element of the data. Shared: other blocks write or read it during the same launch. Summed: a check sums it; then it is loaded into,
+// and stored from, the registers that are summed, without a move. Other values leave their registers to the compiler: with typed ones lines
+// of 1024 doubles spilled.
+template <bool Shared, bool Summed, class T>
 __device__ __forceinline__ T load_data(const T* from) {
-  if constexpr (Shared) {
+  if constexpr (!Summed) {
+    return load_data<Shared, true>(reinterpret_cast<const arch::untyped<T>*>(from)).value;
+  } else if constexpr (Shared) {
     return arch::load_keep(from);
   } else {
     return arch::load_streaming(from);
   }
 }
-template <bool Shared, class T>
+template <bool Shared, bool Summed, class T>
 __device__ __forceinline__ void store_data(T* to, const T& value) {
-  if constexpr (Shared) {
+  if constexpr (!Summed) {
+    store_data<Shared, true>(reinterpret_cast<arch::untyped<T>*>(to), arch::untyped<T>{value});
+  } else if constexpr (Shared) {
     arch::store_keep(to, value);
   } else {
     arch::store_streaming(to, value);

@@ -47,10 +47,10 @@ struct line_memory : line_real<P, Injector> {
   using below::below;
 
   __device__ __forceinline__ number read_complex(std::int64_t at) const {
-    return ballast::cuda::load_data<P.shared_source>(static_cast<const number*>(a.in) + at);
+    return ballast::cuda::load_data<P.shared_source, P.sums()>(static_cast<const number*>(a.in) + at);
   }
   __device__ __forceinline__ number read_real(std::int64_t at) const {
-    return {ballast::cuda::load_data<P.shared_source>(static_cast<const real*>(a.in) + at), real(0)};
+    return {ballast::cuda::load_data<P.shared_source, P.sums()>(static_cast<const real*>(a.in) + at), real(0)};
   }
   // Elements beyond the half are conjugates of their mirror images. Imaginary parts that must be zero are ignored.
   __device__ __forceinline__ number read_half(std::int64_t at, std::int64_t position) const {
@@ -137,13 +137,18 @@ struct line_memory : line_real<P, Injector> {
     return {base, line, place_of(P.in_columns), k_verified || valid(own)};
   }
 
-  // body(m, z) for element m of this thread's butterfly Q of the first stage, m = 0 … radix − 1, if the butterfly lies in the line.
+  // Whether this thread's butterfly Q of the first stage lies in the line, and the line in the data.
+  template <int Q>
+  static __device__ __forceinline__ bool has_elements(const source_place& from_here, index<Q>) {
+    return from_here.inside && (!P.ragged(0) || from_here.t + Q * P.threads < P.share() / P.radix[0]);
+  }
+
+  // body(m, z) for element m of this thread's butterfly Q of the first stage, m = 0 … radix − 1, which lies in the line.
   template <reading For, int Q, class Body>
   __device__ __forceinline__ void each_element(const source_place& from_here, index<Q>, Body&& body) const {
     constexpr int r = P.radix[0];
     constexpr int stride = P.length / r;
     const int t = from_here.t;
-    if (!from_here.inside || (P.ragged(0) && t + Q * P.threads >= P.share() / r)) return;
     if constexpr (P.staged) {
       if (from_buffer) {
         int at = line_of(false) * P.length + t + Q * P.threads;
@@ -158,8 +163,9 @@ struct line_memory : line_real<P, Injector> {
     if constexpr (P.load == load_form::complex && !P.padded && P.load_factor == factor_form::none) {
       const std::int64_t element = P.source_unit ? 1 : P.source_step != 0 ? P.source_step : a.source.element;
       const number* const from = static_cast<const number*>(a.in) + (base + j * element);
-      unrolled<r>(
-          [&](auto m) { body(m, this->swapped(ballast::cuda::load_data<P.shared_source>(from + decltype(m)::value * stride * element))); });
+      unrolled<r>([&](auto m) {
+        body(m, this->swapped(ballast::cuda::load_data<P.shared_source, P.sums()>(from + decltype(m)::value * stride * element)));
+      });
     } else if constexpr (P.load == load_form::spectrum) {
       static_assert(P.source_unit && !P.padded && P.load_factor == factor_form::none);
       const number* const from = static_cast<const number*>(a.in) + base;
@@ -168,8 +174,8 @@ struct line_memory : line_real<P, Injector> {
         constexpr int m = decltype(mi)::value;
         number turn = below::constant(root_of_unity(m, 2 * r));
         if constexpr (For == reading::checksums) turn = {arch::opaque(turn.re), arch::opaque(turn.im)};
-        number z = ballast::cuda::load_data<P.shared_source>(from + (j + m * stride));
-        number image = ballast::cuda::load_data<P.shared_source>(from + (P.length - j - m * stride));
+        number z = ballast::cuda::load_data<P.shared_source, P.sums()>(from + (j + m * stride));
+        number image = ballast::cuda::load_data<P.shared_source, P.sums()>(from + (P.length - j - m * stride));
         // Imaginary parts that must be zero are ignored.
         if constexpr (m == 0) {
           if (j == 0) z.im = image.im = real(0);
@@ -191,8 +197,11 @@ struct line_memory : line_real<P, Injector> {
     unrolled<P.butterflies(0)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
       constexpr int r = P.radix[0];
-      if (!here.inside || P.ragged(0)) unrolled<r>([&](auto m) { x[q * r + decltype(m)::value] = number{real(0), real(0)}; });
-      this->template each_element<reading::data>(here, qi, [&](auto m, const number& z) { this->x[q * r + decltype(m)::value] = z; });
+      if (has_elements(here, qi)) {
+        this->template each_element<reading::data>(here, qi, [&](auto m, const number& z) { this->x[q * r + decltype(m)::value] = z; });
+      } else {
+        unrolled<r>([&](auto m) { this->x[q * r + decltype(m)::value] = number{real(0), real(0)}; });
+      }
     });
   }
 
@@ -228,21 +237,21 @@ struct line_memory : line_real<P, Injector> {
         const number z = swapped(y);
         if constexpr (P.mirrors()) {
           if (k == 0 && j == 0) {
-            ballast::cuda::store_data<P.shared_target>(to, number{z.re, real(0)});
-            ballast::cuda::store_data<P.shared_target>(to + P.length * element, number{z.im, real(0)});
+            ballast::cuda::store_data<P.shared_target, P.sums()>(to, number{z.re, real(0)});
+            ballast::cuda::store_data<P.shared_target, P.sums()>(to + P.length * element, number{z.im, real(0)});
             return;
           }
         }
         if constexpr (P.general) {
           if (this->has(k_form_store_real)) {
             const std::int64_t at = base + (j + k * stride) * element;
-            return ballast::cuda::store_data<P.shared_target>(static_cast<real*>(this->a.out) + at, z.re);
+            return ballast::cuda::store_data<P.shared_target, P.sums()>(static_cast<real*>(this->a.out) + at, z.re);
           }
         }
         if constexpr (P.store == store_form::real) {
-          ballast::cuda::store_data<P.shared_target>(to + k * stride * element, z.re);
+          ballast::cuda::store_data<P.shared_target, P.sums()>(to + k * stride * element, z.re);
         } else {
-          ballast::cuda::store_data<P.shared_target>(to + k * stride * element, z);
+          ballast::cuda::store_data<P.shared_target, P.sums()>(to + k * stride * element, z);
         }
       });
     });

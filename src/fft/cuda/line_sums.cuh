@@ -42,6 +42,10 @@ struct line_sums : line_exchange<P, Injector> {
   // Before the first butterflies: ‖x‖², and the encoded inputs of each butterfly.
   __device__ __forceinline__ void encode_inputs() {
     constexpr int r = P.radix[0];
+    // Large blocks have few registers for what both readings bring: half of the second waits until the other half is summed.
+    // Lines whose outputs alone are multiplied by a table spill with that, and not without.
+    constexpr bool crowded = P.block() > 256 && P.block() * P.held() * P.scalar_bytes() * 2 > 65536 &&
+                             (P.store_factor != factor_form::table || P.load_factor == factor_form::table);
     square = 0;
     const auto here = this->source();
     unrolled<P.butterflies(0)>([&](auto qi) {
@@ -57,9 +61,10 @@ struct line_sums : line_exchange<P, Injector> {
         } else {
           sum[m % 2] = multiply_add(this->constant(w.butterfly[m]), z, sum[m % 2]);
         }
+        if constexpr (crowded && m == r / 2) arch::finish_first(this->square < real(0));
       };
       if constexpr (below::k_verified) {
-        this->template each_element<reading::checksums>(here, qi, add);
+        if (this->has_elements(here, qi)) this->template each_element<reading::checksums>(here, qi, add);
       } else {
         unrolled<r>([&](auto m) { add(m, this->x[q * r + decltype(m)::value]); });
       }
