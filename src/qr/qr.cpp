@@ -375,7 +375,7 @@ factors<double> factor(matrix_view<const double> A, const execution& how) { retu
 // `storage` and `tau` are the caller's to change: every use of them looks again whether they belong together.
 template <class T>
 std::string token_of_whole(const factors<T>& these) {
-  const std::string token = token_of<T>(these.storage.rows(), these.storage.columns());
+  std::string token = token_of<T>(these.storage.rows(), these.storage.columns());
   check_view(these.storage.view(), "factors: storage", token);
   check_tau(std::span<const T>(these.tau), std::min(these.storage.rows(), these.storage.columns()), token);
   return token;

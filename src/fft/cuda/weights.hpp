@@ -101,7 +101,8 @@ BALLAST_HD constexpr int mirrored_quarters(int count) {
 // s′_k = size · i^quarters.
 BALLAST_HD constexpr int butterfly_weight_quarters(int count, int k) { return k_butterfly_pattern[count - 1][k] % 4; }
 BALLAST_HD constexpr double butterfly_weight_size(int count, int k) {
-  return static_cast<double>(k_butterfly_pattern[count - 1][k] / 4) / 32.0;
+  const int units = k_butterfly_pattern[count - 1][k] / 4;
+  return units / 32.0;
 }
 
 // The power series in w_N^j is summed from its middle outwards; the table's A(j) includes that power as a factor.
