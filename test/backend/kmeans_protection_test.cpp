@@ -103,8 +103,6 @@ TYPED_TEST(kmeans_protection, every_site_and_model_is_repaired_and_matters) {
       };
       int detected = 0, changed = 0;
       for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
-        // Of a sample in double on the emulator half of the models, at each site others.
-        if (this->on_cuda && sizeof(T) == 8 && !test::taken(static_cast<std::uint64_t>(row.site) + model, 2)) continue;
         for (std::uint64_t seed = 0; seed < seeds; ++seed) {
           // On cuda a few kernels in front of the first pass show the points, too, and there is one seed: places and visits differ by
           // model.
