@@ -50,8 +50,6 @@ struct panel_arguments {
 
 // --- Panels of many rows (tall.cuh).
 
-inline constexpr int k_tall_rows = 32;                    // of a tile
-inline constexpr int k_tall_stride = k_tall_rows + 4;     // of its columns in shared memory: no bank twice
 inline constexpr int k_strip = 16;                        // columns that are eliminated or substituted together
 inline constexpr int k_square_threads = 512;              // of the kernels of one block (square.cuh)
 inline constexpr int k_square_rows_stride = k_strip + 4;  // of the columns of a strip of rows
@@ -69,6 +67,16 @@ struct tall_state {
 
 // Element (i, l), i ≤ l, of an upper triangular matrix that is packed by columns; (0, w): how many numbers w columns have.
 BALLAST_HD constexpr int packed(int i, int l) { return l * (l + 1) / 2 + i; }
+
+// A pass over the rows of a panel of at most `most` columns, `rows` of them at a time for each warp: distance of columns in shared memory,
+// bytes of that, and blocks that a multiprocessor is to hold.
+inline constexpr int k_pass_warps = 4;
+inline constexpr int k_pass_threads = 32 * k_pass_warps;
+BALLAST_HD constexpr int pass_stride(int rows) { return k_pass_warps * rows + 4; }
+BALLAST_HD constexpr std::int64_t pass_bytes(int most, int rows) { return std::int64_t{8} * (packed(0, most) + most * pass_stride(rows)); }
+BALLAST_HD constexpr int pass_resident(int most) { return most == 32 ? 4 : most == 64 ? 2 : 1; }
+// Number of tile (i, j) of those on and above the diagonal.
+BALLAST_HD constexpr int upper_tile(int strips, int i, int j) { return i * strips - i * (i - 1) / 2 + j - i; }
 
 template <class S>
 struct tall_pass_arguments {
@@ -226,6 +234,21 @@ struct weigh_arguments {
   std::uint32_t* arrived = nullptr;
 };
 
+// Checksum columns of all blocks of columns, their share in the certificate's product, and a copy.
+template <class S>
+struct encode_arguments {
+  const S* X;
+  std::int64_t row_stride, column_stride;
+  const int* shifts;  // of each column: it counts as 2^shift · x, but for the copy; null: none
+  std::int64_t rows;
+  block_list blocks;
+  const double* z;  // n × 3: the weights of both checksums, and of the product
+  std::int64_t ldz;
+  S* to;          // two columns for each block
+  double* parts;  // a column for each block
+  S* copy;        // rows × n; null: none
+};
+
 // Sums over chunks.
 struct combine_arguments {
   const double* parts;  // chunks × rows
@@ -315,6 +338,10 @@ struct scan_arguments {
   std::int64_t first;  // with a triangle: of column j rows first + j … rows − 1 (lower), or 0 … j (upper)
   bool upper, lower;
   column_result* to;
+  // Where there are too few columns for all multiprocessors, each is cut into chunks of rows.
+  std::int64_t chunks = 1;
+  double* partial = nullptr;         // a sum for each chunk of each column
+  std::uint32_t* arrived = nullptr;  // for each column, 0 in front of the launch and behind it
 };
 
 template <class S>
@@ -355,6 +382,7 @@ struct form_t_arguments {
 };
 
 // weights[i] = random number i of the stream.
+// Columns of `count` numbers: column q of stream + q.
 struct random_arguments {
   double* to;
   std::int64_t count;
@@ -380,8 +408,9 @@ BALLAST_HD constexpr int wide_tiles(int width) { return (width + k_wide_tile - 1
 // Pairs of halves that are joined; the second one may have fewer columns than the first.
 BALLAST_HD constexpr int wide_pairs(int width, int half) { return (width + half - 1) / (2 * half); }
 inline constexpr int k_dot_columns = 4;
-inline constexpr int k_chain_sums = 896;                                                     // of a group of reflectors
-inline constexpr std::int64_t k_chain_bytes = 8 * (3 * k_chain_sums + k_inner * k_vectors);  // of shared memory
+inline constexpr int k_chain_sums = 896;  // of a group of reflectors
+// Of shared memory.
+BALLAST_HD constexpr std::int64_t chain_bytes(int threads) { return 8 * ((3 + threads / 32) * k_chain_sums + k_inner * k_vectors); }
 
 // Reflectors in blocks of `width` columns, of which the last one may have fewer; each has width² numbers of G and T.
 template <class S>

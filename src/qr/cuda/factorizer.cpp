@@ -42,7 +42,7 @@ template <class S>
 void device_factorizer<S>::scan_columns(const S* X, index ld, index rows, index columns, bool upper, column_size* sizes) {
   if (results_.bytes() < columns * static_cast<index>(sizeof(column_result))) results_ = on_.template allocate_of<column_result>(columns);
   auto* const to = static_cast<column_result*>(results_.data());
-  on_.launch(work::scan, columns, scan_arguments<S>{X, ld, rows, 0, upper, false, to});
+  on_.scan(scan_arguments<S>{X, ld, rows, 0, upper, false, to}, columns);
   on_.template fetch<column_result>(to, columns, [sizes, columns](const column_result* made) {
     for (index j = 0; j < columns; ++j) sizes[j] = {made[j].norm, made[j].exponent, made[j].finite != 0};
   });
@@ -66,10 +66,15 @@ void device_factorizer<S>::copy_columns(const matrix_view<const S>& from, index 
 }
 
 template <class S>
+S* device_factorizer<S>::make_copy() {
+  copy_ = on_.template allocate_of<S>(core::checked_product(shape_.m, shape_.n));
+  return static_cast<S*>(copy_.data());
+}
+
+template <class S>
 void device_factorizer<S>::keep_source() {
   if (source_.data != nullptr) return;
-  copy_ = on_.template allocate_of<S>(core::checked_product(shape_.m, shape_.n));
-  S* const to = static_cast<S*>(copy_.data());
+  S* const to = make_copy();
   copy_columns(column_major<const S>(A_, shape_.m, shape_.n, lda_), 0, shape_.n, to, shape_.m, false);
   source_ = column_major<const S>(to, shape_.m, shape_.n);
 }
@@ -133,35 +138,27 @@ void device_factorizer<S>::encode(const double* weights, bool keep, double* squa
   }
   const matrix_view<const S> from = source_.data != nullptr ? source_ : column_major<const S>(A_, m, n, lda_);
   const int* const scaled_by = source_.data != nullptr ? shifts() : nullptr;
+  double* const product = static_cast<double*>(product_.data());
   if (shape_.single_group) {
     double* const y = numbers(vectors_, 2 * m);
     for (index q = 0; q < 2; ++q) weigh_matrix(from, scaled_by, false, q, y + q * m);
     on_.launch(work::accept, slabs(m), accept_arguments<S>{y, m, static_cast<S*>(C_.data()), m, nullptr, nullptr, m});
+    weigh_matrix(from, scaled_by, false, 2, product);
+    if (keep) keep_source();
   } else {
-    on_.launch(work::weigh, row_blocks(m) * groups,
-               weigh_arguments<S>{.X = from.data,
-                                  .row_stride = from.row_stride,
-                                  .column_stride = from.column_stride,
-                                  .shifts = scaled_by,
-                                  .rows = m,
-                                  .blocks = blocks(),
-                                  .first_block = 0,
-                                  .chunks = static_cast<int>(groups),
-                                  .r = false,
-                                  .z = this->weights(),
-                                  .ldz = n,
-                                  .count = 2,
-                                  .ldi = m,
-                                  .to_column = static_cast<S*>(C_.data())});
+    S* const copy = keep && source_.data == nullptr ? make_copy() : nullptr;
+    double* const parts = numbers(parts_, core::checked_product(m, groups));
+    on_.launch(work::encode, row_blocks(m) * groups,
+               encode_arguments<S>{from.data, from.row_stride, from.column_stride, scaled_by, m, blocks(), this->weights(), n,
+                                   static_cast<S*>(C_.data()), parts, copy});
+    on_.launch(work::combine, slabs(m), combine_arguments{parts, static_cast<int>(groups), m, nullptr, product, nullptr});
+    if (copy != nullptr) source_ = column_major<const S>(copy, m, n);
   }
-  weigh_matrix(from, scaled_by, false, 2, static_cast<double*>(product_.data()));
-  if (keep) keep_source();
   const index columns = 2 * groups + 1;
   if (results_.bytes() < columns * static_cast<index>(sizeof(column_result))) results_ = on_.template allocate_of<column_result>(columns);
   auto* const to = static_cast<column_result*>(results_.data());
-  on_.launch(work::scan, 2 * groups, scan_arguments<S>{static_cast<const S*>(C_.data()), m, m, 0, false, false, to});
-  on_.launch(work::scan_double, 1,
-             scan_arguments<double>{static_cast<const double*>(product_.data()), m, m, 0, false, false, to + 2 * groups});
+  on_.scan(scan_arguments<S>{static_cast<const S*>(C_.data()), m, m, 0, false, false, to}, 2 * groups);
+  on_.scan(scan_arguments<double>{static_cast<const double*>(product_.data()), m, m, 0, false, false, to + 2 * groups}, 1);
   on_.template fetch<column_result>(to, columns, [squares, groups](const column_result* made) {
     const auto square = [&](index c) { return made[c].finite != 0 ? std::pow(std::ldexp(made[c].norm, made[c].exponent), 2) : NAN; };
     for (index g = 0; g < groups; ++g) {
@@ -384,7 +381,8 @@ void device_factorizer<S>::update(index k, index b) {
 template <class S>
 void device_factorizer<S>::advance(index k, index first, core::function_ref<void()> ahead) {
   const index count = shape_.count();
-  on_.join(on_.beside());  // block k + 1 has had its other updates
+  if (k + 1 == count && !shape_.single_group) return ahead();  // nothing is behind it
+  on_.join(on_.beside());                                      // block k + 1 has had its other updates
   form_v(k, static_cast<S*>(V_[k % 2].data()), on_.main());
   formed_ = k;
   on_.fork(on_.beside());

@@ -76,6 +76,7 @@ class device_factorizer : public factorizer<S> {
   void weigh_matrix(const matrix_view<const S>& X, const int* shifts, bool r, index weight, double* to);
   void scan_columns(const S* X, index ld, index rows, index columns, bool upper, column_size* sizes);
   void copy_columns(const matrix_view<const S>& from, index first, index width, S* to, index ld, bool scaled);
+  S* make_copy();  // room for it
   // A copy of the input, where the caller has none: on the device.
   virtual void keep_source();
   void form_v(index k, S* to, stream on) { on_.form_v(reflector(k), to, on); }

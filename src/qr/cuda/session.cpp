@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <type_traits>
 
 #include "cuda/shared_state.hpp"
 
@@ -38,6 +39,8 @@ namespace {
 
 // From so many rows on, a panel wider than one launch of a cluster takes is made by passes over its rows.
 constexpr std::int64_t k_tall_least_rows = 256;
+// Rows that one block of a scan takes at least, and blocks that keep the memory of all multiprocessors busy.
+constexpr std::int64_t k_scanned_rows = 4096, k_scan_blocks = 2048;
 // A block with fewer rows than this waits for the others longer than it computes.
 constexpr std::int64_t k_rows_of_block[] = {0, 192, 1536, 4096};
 
@@ -205,6 +208,23 @@ bool session<S>::tall(std::int64_t rows, std::int64_t width) const {
 }
 
 template <class S>
+template <class T>
+void session<S>::scan(scan_arguments<T> given, std::int64_t columns) const {
+  const std::int64_t wanted = columns > 0 ? k_scan_blocks / columns : 1;
+  given.chunks = std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(1, given.rows / k_scanned_rows));
+  buffer memory;
+  if (given.chunks > 1) {
+    const std::int64_t sums = columns * given.chunks * static_cast<std::int64_t>(sizeof(double));
+    const std::int64_t counters = columns * static_cast<std::int64_t>(sizeof(std::uint32_t));
+    memory = allocate(sums + counters);
+    given.partial = static_cast<double*>(memory.data());
+    given.arrived = reinterpret_cast<std::uint32_t*>(static_cast<std::byte*>(memory.data()) + sums);
+    device_->zero(given.arrived, counters, main());
+  }
+  launch(std::is_same_v<T, S> ? work::scan : work::scan_double, columns * given.chunks, given);
+}
+
+template <class S>
 void session<S>::launch_panel(int team, const panel_arguments<S>& given) const {
   device_->launch(*panels_[team], k_teams[team].blocks, &given, sizeof given, main());
 }
@@ -253,6 +273,9 @@ void session<S>::strike_armed(inject::site where, const inject::place& here, T* 
 
 template class session<float>;
 template class session<double>;
+template void session<float>::scan(scan_arguments<float>, std::int64_t) const;
+template void session<float>::scan(scan_arguments<double>, std::int64_t) const;
+template void session<double>::scan(scan_arguments<double>, std::int64_t) const;
 template void session<float>::strike_armed(inject::site, const inject::place&, float*, std::int64_t, stream) const;
 template void session<float>::strike_armed(inject::site, const inject::place&, double*, std::int64_t, stream) const;
 template void session<double>::strike_armed(inject::site, const inject::place&, double*, std::int64_t, stream) const;

@@ -91,6 +91,9 @@ class session {
   void launch(work what, std::int64_t blocks, const Arguments& given, stream on) const {
     device_->launch(*kernels_[static_cast<std::size_t>(what)], blocks, &given, sizeof given, on);
   }
+  // Norms of so many columns of floats, or of doubles.
+  template <class T>
+  void scan(scan_arguments<T> given, std::int64_t columns) const;
   void launch_panel(int team, const panel_arguments<S>& given) const;
   void launch_chain(const chain_arguments<S>& given, stream on) const;
   // The cluster for a panel of so many rows and columns, and rows of each of its blocks; `resident`: whether they fit into shared memory.

@@ -31,8 +31,6 @@ tall_memory memory_of(void* data, int width) {
 template <class S>
 constexpr double k_near = sizeof(S) == 4 ? 0x1p-14 : 0x1p-28;
 
-index blocks_of(index rows) { return std::min((rows + k_tall_rows - 1) / k_tall_rows, k_pass_blocks); }
-
 }  // namespace
 
 // The Gram matrix of A and its factor, and the first pass.
@@ -41,16 +39,17 @@ void device_factorizer<S>::begin_tall(index k) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first;
   const int w = static_cast<int>(b.width);
+  const pass_shape shape = pass_of(w, on_.device()->about());
   if (tall_.data() == nullptr) {
     tall_ = on_.template allocate_of<double>(k_state_numbers + 6 * packed(0, k_most_wide));
     on_.device()->zero(tall_.data(), sizeof(tall_state), on_.main());
   }
-  on_.launch(work::tall_pass, blocks_of(rows),
+  on_.launch(shape.kernel(), shape.blocks(rows),
              tall_pass_arguments<S>{.from = A_ + b.first + b.first * lda_,
                                     .ldf = lda_,
                                     .rows = rows,
                                     .width = w,
-                                    .partial = numbers(gram_, blocks_of(rows) * packed(0, w)),
+                                    .partial = numbers(gram_, shape.blocks(rows) * packed(0, w)),
                                     .state = static_cast<const tall_state*>(tall_.data())});
   factor_gram(k, 0);
   tall_pass(k, 1);
@@ -68,7 +67,8 @@ void device_factorizer<S>::factor_gram(index k, int pass) {
     for (int j = 0; j < w && on_.armed(site::qr_panel); ++j)
       on_.strike(site::qr_panel, tall_place(b.first + j, which), triangle + packed(0, j), j + 1);
   };
-  const fold_arguments fold{static_cast<const double*>(gram_.data()), blocks_of(shape_.m - b.first), size, here.G};
+  const fold_arguments fold{static_cast<const double*>(gram_.data()), pass_of(w, on_.device()->about()).blocks(shape_.m - b.first), size,
+                            here.G};
   on_.launch(work::fold, (size + 31) / 32, fold);
   strike(pass == 0 ? 1 : 3, here.G);
   on_.launch(work::square_factor, 1,
@@ -82,10 +82,11 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first;
   const int w = static_cast<int>(b.width);
+  const pass_shape shape = pass_of(w, on_.device()->about());
   const tall_memory here = memory_of(tall_.data(), w);
   S* const panel = A_ + b.first + b.first * lda_;
   S* const Q = static_cast<S*>(V_[k % 2].data());
-  on_.launch(work::tall_pass, blocks_of(rows),
+  on_.launch(shape.kernel(), shape.blocks(rows),
              tall_pass_arguments<S>{.from = pass == 1 ? panel : Q,
                                     .ldf = pass == 1 ? lda_ : rows,
                                     .to = Q,
@@ -115,7 +116,7 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
   if (on_.armed(site::qr_panel)) on_.join(on_.aside());  // T has read what is struck now
   for (int j = 0; j < w && on_.armed(site::qr_panel); ++j)
     on_.strike(site::qr_panel, tall_place(b.first + j, 5), here.product + packed(0, j), j + 1);
-  on_.launch(work::tall_pass, blocks_of(rows - w),
+  on_.launch(shape.kernel(), shape.blocks(rows - w),
              tall_pass_arguments<S>{.from = Q + w,
                                     .ldf = rows,
                                     .to = panel + w,
