@@ -34,12 +34,18 @@ def factorizations(result):
         time = lambda name: variants.get(name, {}).get("milliseconds")
         rate = lambda name: variants.get(name, {}).get("tflops")
         off, correct = time("off"), time("correct")
+        reasons = {name: row["refused"] for name, row in variants.items() if row.get("refused")}
         rival = min((time(name) for name in RIVALS if time(name)), default=None)
         made.append({"token": token, "name": token.removeprefix("qr_"), "operation": operation, "off": off, "correct": correct, "off_tflops": rate("off"), "correct_tflops": rate("correct"),
                      "rival": rival, "rival_tflops": max((rate(name) for name in RIVALS if rate(name)), default=None), "by_rival": {name: time(name) for name in RIVALS},
                      "overhead": correct / off - 1 if off and correct else None, "ratio": rival / correct if rival and correct else None,
-                     "batch": shape(token)[3], "refused": next((row["refused"] for row in variants.values() if row.get("refused")), "")})
+                     "batch": shape(token)[3], "reasons": reasons, "refused": next(iter(reasons.values()), "")})
     return made
+
+
+def rival_time(entry, name):
+    """What a rival's column says: its milliseconds, or why there are none where Ballast has some."""
+    return number(entry["by_rival"][name], "{:.4g}") if entry["by_rival"][name] else entry["reasons"].get(name, "–")
 
 
 def curves(result):
@@ -122,7 +128,7 @@ def page(result):
                 say(f"| {entry['operation']} | `{entry['token']}` | {entry['refused'] or 'not measured'} | | | | | | | |")
                 continue
             say(f"| {entry['operation']} | `{entry['token']}` | {milliseconds(entry['off'])} | {number(entry['off_tflops'])} | {milliseconds(entry['correct'])} | {number(entry['correct_tflops'])} | "
-                f"{number(entry['overhead'], '{:+.1%}')} | {milliseconds(entry['by_rival']['cusolver'])} | {milliseconds(entry['by_rival']['cusolver 64'])} | {number(entry['ratio'])} |")
+                f"{number(entry['overhead'], '{:+.1%}')} | {rival_time(entry, 'cusolver')} | {rival_time(entry, 'cusolver 64')} | {number(entry['ratio'])} |")
         say("")
     batches = [entry for entry in entries if entry["batch"]]
     if batches:
@@ -136,7 +142,7 @@ def page(result):
                 continue
             each = entry["correct"] and entry["correct"] * 1e3 / entry["batch"]
             say(f"| `{entry['token']}` | {entry['batch']} | {milliseconds(entry['off'])} | {milliseconds(entry['correct'])} | {milliseconds(each)} | {number(entry['overhead'], '{:+.1%}')} | "
-                f"{milliseconds(entry['rival'])} | {number(entry['ratio'])} |")
+                f"{rival_time(entry, 'cublas batched')} | {number(entry['ratio'])} |")
         say("")
     lines += paper(result, figures)
     lines += verified(result)

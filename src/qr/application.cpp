@@ -50,14 +50,15 @@ void orthogonal_factor<S>::apply_block(applied_block<S>& X, index task, index ta
 }
 
 template <class S>
-void orthogonal_factor<S>::apply(bool transposed, const operand<S>& X, const matrix_view<S>& result) const {
+void orthogonal_factor<S>::apply(bool transposed, const operand<S>& X, const matrix_view<S>& result) {
   const index columns = result.columns;
   // Two blocks where that is not slower, even of two columns: work for two threads, and a fault costs half of them.
   const index width = std::clamp<index>((columns + 1) / 2, std::clamp<index>(columns, 1, work_->least_columns), work_->most_columns);
   const index tasks = (columns + width - 1) / width;
   // First what takes longer and is needed later.
   if (protected_) work_->encode(transposed);
-  if (work_->panels > 0) work_->form();
+  if (work_->panels > 0 && !formed_) work_->form();
+  formed_ = true;
   work_->each(tasks, [&](index t) {
     const index first = t * width;
     const auto block = work_->open(transposed, X, t, tasks, first, std::min(width, columns - first), result);

@@ -15,10 +15,10 @@ class orthogonal_factor {
   // V: m × count reflectors (on.works_on it) and their tau.
   orthogonal_factor(const context& run, engine<S>& on, const matrix_view<const S>& V, const S* tau);
 
-  // Forms the factors T, which the check of what they are applied to covers. result ← op(Q) X for `result.columns` columns; result: m rows,
-  // on.works_on it, apart from X. Every block is verified before it is taken over. Check run.seen.uncorrectable() before the result is
-  // used.
-  void apply(bool transposed, const operand<S>& X, const matrix_view<S>& result) const;
+  // result ← op(Q) X for `result.columns` columns; result: m rows, on.works_on it, apart from X. The first call forms the factors T, which
+  // the check of what they are applied to covers. Every block is verified before it is taken over. Check run.seen.uncorrectable() before
+  // the result is used.
+  void apply(bool transposed, const operand<S>& X, const matrix_view<S>& result);
 
  private:
   void apply_block(applied_block<S>& X, index task, index tasks, index first) const;
@@ -26,7 +26,7 @@ class orthogonal_factor {
   const context& run_;
   const index m_;
   std::unique_ptr<applier<S>> work_;
-  bool protected_ = false;
+  bool protected_ = false, formed_ = false;
 };
 
 // X ← U⁻¹ B or U⁻ᵀ B, verified by columns: the residual against what rounding explains. Operands as in engine::solve.

@@ -143,7 +143,7 @@ template <class S>
 class least_squares {
  public:
   // `R`: n × n, of columns times 2^rows; `B`: m × k.
-  least_squares(call<S>& here, const orthogonal_factor<S>& Q, index m, const matrix_view<const S>& R, std::vector<int> rows, bool under,
+  least_squares(call<S>& here, orthogonal_factor<S>& Q, index m, const matrix_view<const S>& R, std::vector<int> rows, bool under,
                 const matrix_view<const S>& B)
       : on_(*here.on),
         under_(under),
@@ -217,7 +217,7 @@ template <class S>
 void form_q(call<S>& here, const matrix_view<const S>& V, std::span<const S> tau, const matrix_view<S>& out) {
   engine<S>& on = *here.on;
   const placed<const S> reflectors(on, V.block(0, 0, V.rows, static_cast<index>(tau.size())));
-  const orthogonal_factor<S> Q(here.run, on, reflectors.view, tau.data());
+  orthogonal_factor<S> Q(here.run, on, reflectors.view, tau.data());
   if (here.lost()) return;
   const owned<S> made(on, out.rows, out.columns);
   Q.apply(false, {.view = {}, .identity = true}, made.view);
@@ -265,7 +265,7 @@ report ormqr_of(side where, transpose op, matrix_view<const S> A, std::span<cons
   tau = on.read(tau);
   C = on.write(C);
   const placed<const S> V(on, A);
-  const orthogonal_factor<S> Q(here.run, on, V.view, tau.data());
+  orthogonal_factor<S> Q(here.run, on, V.view, tau.data());
   // C op(Q) = (op(Q)ᵀ Cᵀ)ᵀ.
   const matrix_view<S> operand = where == side::left ? C : C.transposed();
   const bool transposed = (op == transpose::yes) == (where == side::left);
@@ -321,7 +321,7 @@ report gels_of(matrix_view<S> A, matrix_view<S> B, const execution& how) {
   made.run(true);
   if (here.lost()) return here.seen.finish();
   check_rank(on, made.worked_r(), token);
-  const orthogonal_factor<S> Q(here.run, on, F.view, tau.get());
+  orthogonal_factor<S> Q(here.run, on, F.view, tau.get());
   if (here.lost()) return here.seen.finish();
   const least_squares<S> solved(here, Q, m, made.worked_r(), made.shifts(), under, B);
   if (!here.lost()) {
@@ -428,7 +428,7 @@ matrix<T> factors<T>::solve(matrix_view<const T> B, const execution& how, ballas
   }
   check_rank(on, R, token);
   matrix<T> made(n, B.columns, order::column_major);
-  const orthogonal_factor<T> Q(here.run, on, F.view, on.read(std::span<const T>(tau)).data());
+  orthogonal_factor<T> Q(here.run, on, F.view, on.read(std::span<const T>(tau)).data());
   if (!here.lost()) {
     const least_squares<T> solved(here, Q, m, R, shifts, false, on.read(B));
     if (!here.lost()) solved.store_solution(made.view());

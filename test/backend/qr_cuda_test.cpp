@@ -87,6 +87,37 @@ TYPED_TEST(qr_cuda, slabs_that_lie_in_global_memory) {
 // Panels wider than one launch takes, and sections of several blocks.
 TYPED_TEST(qr_cuda, wide_panels) { this->expect_as_on_the_cpu(230, 220); }
 
+// Every element of the input is loaded three times for what protects it: for the checksum columns, for the certificate's product and for
+// the copy to go back to. A load that brings a wrong number spoils one of them.
+TYPED_TEST(qr_cuda, a_wrong_load_for_what_protects_the_input_spoils_nothing) {
+  using T = TypeParam;
+  const index m = 90, n = 40;
+  const matrix<T> A = random_matrix<T>(m, n, 7);
+  const auto factor = [&](protection level) {
+    return factor_in_place<T>(A.view(), {.backend = backend::cuda, .threads = 1, .protection = level});
+  };
+  simt::loads = {};
+  const factored<T> clean = factor(protection::correct);
+  ASSERT_EQ(clean.report.verdict, verdict::clean);
+  EXPECT_EQ(simt::loads.seen, 3 * m * n);
+  simt::loads = {};
+  (void)factor(protection::detect);  // has no copy
+  EXPECT_EQ(simt::loads.seen, 2 * m * n);
+  int detected = 0, strikes = 0;
+  for (index at = 17; at < 3 * m * n; at += test::sampled() ? 997 : 331) {
+    simt::loads = {0, at, sizeof(T) - 1};
+    const factored<T> made = factor(protection::correct);
+    simt::loads = {};
+    SCOPED_TRACE("load " + std::to_string(at));
+    ASSERT_NE(made.report.verdict, verdict::uncorrectable) << to_json(made.report);
+    EXPECT_EQ(std::memcmp(made.F.data(), clean.F.data(), A.size() * sizeof(T)), 0) << to_json(made.report);
+    ++strikes;
+    detected += made.report.detected > 0 ? 1 : 0;
+  }
+  EXPECT_GE(10 * detected, 6 * strikes) << "of " << strikes << ": those for the copy are not seen";
+  EXPECT_LE(detected, strikes * 4 / 5);
+}
+
 // --------------------------------------------------------------------------------------------------------- operands on the device
 
 // Counts what goes from the device to the host.
@@ -212,10 +243,10 @@ TYPED_TEST(qr_cuda, nothing_is_left_on_the_device) {
   const matrix<T> A = random_matrix<T>(60, 40, 2);
   (void)factor_on(backend::cuda, A);
   EXPECT_EQ(device->allocated(), 0);
-  EXPECT_EQ(device->streams(), 6) << "main, beside, aside, and three for what panels leave for the host, are kept for the next call";
+  EXPECT_EQ(device->streams(), 3) << "main, beside and aside are kept for the next call";
   const std::int64_t launches = device->launches();
   (void)factor_on(backend::cuda, A);
-  EXPECT_EQ(device->streams(), 6);
+  EXPECT_EQ(device->streams(), 3);
   EXPECT_EQ(device->launches(), 2 * launches);
   cuda::forget_idle_states();
   EXPECT_EQ(device->streams(), 0);

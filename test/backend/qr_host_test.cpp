@@ -210,11 +210,11 @@ class struck_kernels final : public kernels<S> {
     bool of_result = false;  // of the product's result in one column instead
   };
   struct counts {
-    int product = 0, update = 0, subtract = 0, squares = 0, moments = 0;
+    int product = 0, update = 0, subtract = 0, squares = 0, triangular_factor = 0, moments = 0;
   };
 
   struck_kernels(const kernels<S>& inner, const strike& wanted) : inner_(inner), wanted_(wanted) {}
-  counts seen() const { return {calls_[1], calls_[2], calls_[3], calls_[4], calls_[6]}; }
+  counts seen() const { return {calls_[1], calls_[2], calls_[3], calls_[4], calls_[5], calls_[6]}; }
 
   void factor_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads, bool finite) const override {
     inner_.factor_panel(m, w, A, lda, tau, T, threads, finite);
@@ -415,7 +415,7 @@ TYPED_TEST(qr_host, a_wrong_element_of_v_while_q_is_applied_is_repaired) {
     typename kernel::counts calls;
     const auto apply = [&](dense<T>& to) {
       return [&](const context& run, engine<T>& on) {
-        const orthogonal_factor<T> Q(run, on, made.F.view(), made.tau.data());
+        orthogonal_factor<T> Q(run, on, made.F.view(), made.tau.data());
         Q.apply(transposed, {C.view()}, to.view());
       };
     };
@@ -441,6 +441,27 @@ TYPED_TEST(qr_host, a_wrong_element_of_v_while_q_is_applied_is_repaired) {
       EXPECT_LT(change(X, clean), 1000) << c << to_json(seen);
     }
   }
+}
+
+TYPED_TEST(qr_host, t_is_formed_once_for_all_that_q_is_applied_to) {
+  using T = typename TestFixture::T;
+  const index m = 120, n = 60, k = 10;
+  const factored<T> made = factor_in_place<T>(random_matrix<T>(m, n, 3), this->how());
+  const dense<T> C = random_matrix<T>(m, k, 4), D = random_matrix<T>(m, k, 5);
+  dense<T> first(m, k, order::column_major), second(m, k, order::column_major), alone(m, k, order::column_major);
+  typename struck_kernels<T>::counts calls, of_one;
+  const auto apply = [&](bool twice, dense<T>& to) {
+    return [&, twice](const context& run, engine<T>& on) {
+      orthogonal_factor<T> Q(run, on, made.F.view(), made.tau.data());
+      if (twice) Q.apply(true, {C.view()}, first.view());
+      Q.apply(false, {D.view()}, to.view());
+    };
+  };
+  ASSERT_EQ(struck_call<T>(this->which, {}, &of_one, apply(false, alone)).verdict, verdict::clean);
+  ASSERT_EQ(struck_call<T>(this->which, {}, &calls, apply(true, second)).verdict, verdict::clean);
+  EXPECT_GT(of_one.triangular_factor, 0);
+  EXPECT_EQ(calls.triangular_factor, of_one.triangular_factor);
+  EXPECT_EQ(change(second, alone), 0);
 }
 
 // An element that is read wrong once, for a checksum or for a check: good data stay good.

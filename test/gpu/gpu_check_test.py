@@ -37,6 +37,8 @@ if stage == "bench" and "qr" in sys.argv:
     times("qr_f64_m4096_n16384", "geqrf", off=(40.0, 12.6), correct=(50.0, 10.1))
     times("qr_f64_m64_n64_b1000", "geqrf", off=(0.1, 3.5), correct=(0.2, 1.7), cublas_batched=(1.6, 0.2))
     row("factorization", token="qr_f64_m32768_n32768", operation="geqrf", variant="off", refused="no time was left")
+    times("qr_f64_m16384_n16384", "geqrf", off=(180.0, 32.6), correct=(182.0, 32.2), cusolver_64=(325.0, 18.0))
+    row("factorization", token="qr_f64_m16384_n16384", operation="geqrf", variant="cusolver", refused="cuSOLVER: geqrf_bufferSize: status 3")
 elif stage == "bench":
     for e in range(6, 30):
         for variant, median in (("off", 1e-3), ("correct", 1.04e-3), ("thread", 1.2e-3), ("cufft", 1.5e-3), ("cufft patient", 1.2e-3), ("copy", 0.95e-3)):
@@ -219,6 +221,7 @@ class GpuCheck(unittest.TestCase):
                      "| hybrid, protection from 10000 columns on: ≤ 5% | **missed** | 7.0% (`f64_m16384_n16384`) |",
                      "| hybrid `f64_m8192_n8192`, protected: ≥ 2.6 TFLOP/s, twice MAGMA's schedule with OpenBLAS's panel | reached | 6.85 |",
                      "| geqrf | `qr_f64_m4096_n16384` | 40 | 12.60 | 50 | 10.10 | +25.0% | – | – | – |",
+                     "| geqrf | `qr_f64_m16384_n16384` | 180 | 32.60 | 182 | 32.20 | +1.1% | cuSOLVER: geqrf_bufferSize: status 3 | 325 | 1.79 |",
                      "| geqrf | `qr_f64_m32768_n32768` | no time was left | | | | | | | |",
                      "| ormqr | `qr_f64_m8192_n8192` | 30 | 36.60 | 30.5 | 36.10 | +1.7% | 34.8 | – | 1.14 |",
                      "| `qr_f64_m64_n64_b1000` | 1000 | 0.1 | 0.2 | 0.2 | +100.0% | 1.6 | 8.00 |",

@@ -250,17 +250,35 @@ TEST_F(kmeans_pass, labels_and_sums_are_right) {
   }
 }
 
-// Centroids in pairs that differ by few units in the last place: only exact distances tell them apart.
-TEST_F(kmeans_pass, near_ties_are_decided_exactly) {
-  const pass_problem what{false, 20, 37, 1, false, true};
-  auto centroids = normal_numbers<float>(what.k * what.n, 2);
-  for (std::int64_t j = 1; j < what.k; j += 2) {
+// Centroids that differ from others by few units in the last place: only exact distances tell them apart. `like(j)`: which centroid in
+// front of it centroid j is like; j: none.
+template <class Like>
+std::vector<float> near_centroids(const pass_problem& what, const Like& like) {
+  auto made = normal_numbers<float>(what.k * what.n, 2);
+  for (std::int64_t j = 1; j < what.k; ++j) {
+    const std::int64_t of = like(j);
+    if (of == j) continue;
     for (std::int64_t f = 0; f < what.n; ++f)
-      centroids[static_cast<std::size_t>(j * what.n + f)] =
-          std::nextafter(centroids[static_cast<std::size_t>((j - 1) * what.n + f)], f % 2 == 0 ? 10.0f : -10.0f);
+      made[static_cast<std::size_t>(j * what.n + f)] =
+          std::nextafter(made[static_cast<std::size_t>(of * what.n + f)], (f + j) % 2 == 0 ? 10.0f : -10.0f);
   }
-  const std::uint64_t looked_at = expect_right_pass<float>(what, 200, normal_numbers<float>(200 * what.n, 5), {}, centroids);
-  EXPECT_GE(looked_at, 150u) << "of 200: of all but those that are nearest to the centroid without a twin";
+  return made;
+}
+
+TEST_F(kmeans_pass, near_ties_are_decided_exactly) {
+  const auto looks = [&](const pass_problem& what, const auto& like) {
+    return expect_right_pass<float>(what, 200, normal_numbers<float>(200 * what.n, 5), {}, near_centroids(what, like));
+  };
+  const auto pairs = [](std::int64_t j) { return j - j % 2; };
+  EXPECT_GE(looks({false, 20, 37, 1, false, true}, pairs), 150u)
+      << "of 200: of all but those that are nearest to the centroid without a twin";
+  // Several groups of tiles. Pairs are in one lane of a group; those that are like one of 20, in several lanes of several groups; those
+  // that are like one of 60, in few enough of them to be listed.
+  EXPECT_EQ(looks({false, 150, 300, 1, false, true}, pairs), 200u);
+  for (const std::int64_t different : {20, 60})
+    EXPECT_EQ(looks({false, 150, 300, 1, false, true},
+                    [&](std::int64_t j) { return (j * 7 + j / different) % different < j ? (j * 7 + j / different) % different : j; }),
+              200u);
 }
 
 // Equal points in the middle of the frame: all scores of the centroid there are exactly 0.

@@ -19,7 +19,6 @@ template <line_policy P, class Injector>
 struct line_factors : line_place<P, Injector> {
   using below = line_place<P, Injector>;
   using below::a;
-  using below::batch;
   using below::first_column;
   using below::k_last;
   using below::k_verified;

@@ -168,6 +168,7 @@ struct line_memory : line_real<P, Injector> {
       });
     } else if constexpr (P.load == load_form::spectrum) {
       static_assert(P.source_unit && !P.padded && P.load_factor == factor_form::none);
+      static_assert(P.check == check_form::none || k_verified, "only a verified line has a second reading, which covers this step");
       const number* const from = static_cast<const number*>(a.in) + base;
       const number own = cached(static_cast<const number*>(For == reading::data ? a.load_table : a.load_twin) + j);
       unrolled<r>([&](auto mi) {

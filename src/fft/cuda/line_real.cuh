@@ -16,7 +16,6 @@ struct line_real : line_factors<P, Injector> {
   using below::constant;
   using below::forget;
   using below::k_last;
-  using below::k_verified;
   using below::line_of;
   using below::outputs;
   using below::place_of;

@@ -24,7 +24,6 @@ struct line_sums : line_exchange<P, Injector> {
   using below::factor;
   using below::given;
   using below::k_last;
-  using below::k_verified;
   using below::line_of;
   using below::place_of;
   using below::rank;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::int64_t k_most_column_bytes = 16 * 1024;  // of a panel, in shared memory
 constexpr int k_ring_bytes = 160 * 1024;                 // of a multiprocessor
+constexpr int k_least_slots = 4;                         // of a ring
 constexpr int k_spills = 320;                            // bytes that a pass may spill: most are f64 with rows that are read again
 constexpr int k_stack = 512;                             // bytes of stack for its calls, and for those of an update
 
@@ -107,22 +108,27 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
     }
   }
   const int registers = rows + made.tiles * made.fragments * 4 + 64;
-  // Warps of a multiprocessor. Where 16 need a few spills, these cost less than the warps hide.
-  const int resident = registers <= (group ? 144 : 128) ? 16 : registers <= 168 ? 12 : 8;
+  // Warps of a multiprocessor. Where 16 or 12 need a few spills, these cost less than the warps hide; rows that are read again need
+  // registers for loads under way more than they need warps.
+  const int resident = registers <= (group ? 144 : 128) ? 16 : registers <= (group && made.slabs > 0 ? 176 : 168) ? 12 : 8;
   // From what is best on: panel and sums in shared memory, two blocks or one; the panel through a ring; sums in global memory.
   const auto place = [&](panel_memory panel, sum_memory sums) {
     made.panel = panel;
     made.sums = sums;
-    made.depth = panel == panel_memory::ring || made.slabs == 0 ? depth_of(slabs) : made.slabs;
-    made.columns = columns_in_shared(what, made);
     const bool ring = panel == panel_memory::ring;
-    for (const int blocks : {resident == 12 ? 3 : 2, 1}) {
+    // All warps of a multiprocessor share a ring, so that the panel is read once for all of them; more than 12 wait for each other too
+    // often.
+    for (const int blocks : {ring ? 1 : resident == 12 ? 3 : 2, 1}) {
       made.blocks = blocks;
-      made.warps = resident / blocks;
-      if (ring) made.slots = std::clamp<int>(k_ring_bytes / blocks / (made.tiles * made.depth * k_slab_bytes), 4, k_most_slots);
+      made.warps = std::min(resident, ring ? 12 : 16) / blocks;
+      made.depth = ring || made.slabs == 0 ? depth_of(slabs) : made.slabs;
+      const auto slots = [&] { return k_ring_bytes / blocks / (made.tiles * made.depth * k_slab_bytes); };
+      while (ring && made.depth > 1 && slots() < k_least_slots) made.depth /= 2;
+      if (ring) made.slots = std::clamp<int>(slots(), k_least_slots, k_most_slots);
+      made.columns = columns_in_shared(what, made);
       if (fits(what, made, on)) return true;
       // Chunks make room for sums, as few as it takes.
-      while (ring && made.slots > 4) {
+      while (ring && made.slots > k_least_slots) {
         --made.slots;
         if (fits(what, made, on)) return true;
       }

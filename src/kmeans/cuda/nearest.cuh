@@ -34,13 +34,13 @@ __device__ __forceinline__ features<double> load_features(const double* from) {
   return {{v.x, v.y}};
 }
 
-// ‖x − c‖² in double, by each four lanes for theirs.
-template <class T>
+// ‖x − c‖² in double, by each four lanes for theirs. Loads of `Together` slabs are under way at a time: more where rows are long, but what
+// a function that is seldom called needs of registers, its caller has to free in every tile.
+template <int Together, class T>
 __device__ __forceinline__ double exact_distance(const T* x, const T* c, int stride) {
   double sum = 0;
   const int own = static_cast<int>(threadIdx.x % 4) * k_vector<T>;
-  // Few registers: what a function that is seldom called needs, its caller has to free in every tile.
-#pragma unroll 1
+#pragma unroll Together
   for (int f = own; f < stride; f += k_slab<T>) {
     const features<T> from = load_features(x + f), to = load_features(c + f);
 #pragma unroll
@@ -61,26 +61,37 @@ struct nearest {
   }
 };
 
-// Centroid number u of those whose columns 2t and 2t + 1 of a tile the bits t of `lanes` name; −1: none.
-__device__ __forceinline__ int listed_column(unsigned lanes, int u, int k) {
-  const int each = 2 * __popc(lanes);
+// Tiles of centroids [first, end), and in each the columns 2t and 2t + 1 for the bits t of `lanes`.
+struct column_set {
+  int first;
+  int end;
+  unsigned lanes;
+
+  __device__ __forceinline__ int of_tile() const { return 2 * __popc(lanes); }
+  __device__ __forceinline__ int count() const { return (end - first) * of_tile(); }
+};
+__device__ __forceinline__ column_set all_columns(int k) { return {0, (k + k_tile_columns - 1) / k_tile_columns, 15u}; }
+
+// Centroid number u of a set; −1: none.
+__device__ __forceinline__ int listed_column(const column_set& of, int u, int k) {
+  const int each = of.of_tile();
   int t = 0;
   for (int left = u % each / 2; t < 3; ++t) {
-    if ((lanes >> t & 1u) == 0) continue;
+    if ((of.lanes >> t & 1u) == 0) continue;
     if (left == 0) break;
     --left;
   }
-  const int j = u / each * k_tile_columns + 2 * t + u % 2;
+  const int j = (of.first + u / each) * k_tile_columns + 2 * t + u % 2;
   return j < k ? j : -1;
 }
 
-// The nearest of the centroids that `lanes` names, by a whole warp for one point: the same in all lanes. Distances in working precision
+// The nearest of a set of centroids, by a whole warp for one point: the same in all lanes. Distances in working precision
 // tell which ones need to be compared in double.
-template <class T>
-__device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int k, unsigned lanes) {
+template <int Together, class T>
+__device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int k, column_set among) {
   constexpr int k_each = 4;  // centroids of four lanes at a time
   const int g = static_cast<int>(threadIdx.x % 32 / 4), own = static_cast<int>(threadIdx.x % 4) * k_vector<T>;
-  const int count = (k + k_tile_columns - 1) / k_tile_columns * (2 * __popc(lanes));
+  const int count = among.count();
   // seen(centroid or −1, distance), by all lanes.
   const auto for_all = [&](auto&& seen) {
 #pragma unroll 1
@@ -91,11 +102,11 @@ __device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int 
 #pragma unroll
       for (int e = 0; e < k_each; ++e) {
         const int u = first + 8 * e + g;
-        j[e] = u < count ? listed_column(lanes, u, k) : -1;
+        j[e] = u < count ? listed_column(among, u, k) : -1;
         c[e] = rows + static_cast<std::int64_t>(max(j[e], 0)) * stride + own;
         part[e] = 0;
       }
-#pragma unroll 1
+#pragma unroll Together
       for (int f = 0; f < stride; f += k_slab<T>) {
         const features<T> from = load_features(x + own + f);
 #pragma unroll
@@ -125,7 +136,7 @@ __device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int 
   for_all([&](int j, T distance) {
     const bool close = j >= 0 && distance <= most;
     if (!__any_sync(0xffffffffu, close)) return;
-    const double exact = exact_distance(x, rows + static_cast<std::int64_t>(max(j, 0)) * stride, stride);
+    const double exact = exact_distance<Together>(x, rows + static_cast<std::int64_t>(max(j, 0)) * stride, stride);
     if (close) best.consider(exact, j);
   });
   for (int distance = 4; distance < 32; distance *= 2) {

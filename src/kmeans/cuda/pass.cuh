@@ -102,7 +102,10 @@ struct pass : pass_rows<T, P, Injector> {
         nearest found;
 #pragma unroll 1
         for (int r = 0; r < 8; ++r) {
-          const auto search_all = [&] { return scan(this->row(begin + r), a.centroids.rows, this->stride(), a.centroids.shape.k, 15u); };
+          const auto search_all = [&] {
+            return scan<base::k_looked_together>(this->row(begin + r), a.centroids.rows, this->stride(), a.centroids.shape.k,
+                                                 all_columns(a.centroids.shape.k));
+          };
           nearest other = search_all();
 #pragma unroll 1
           for (int number = 0; number < a.repeats; ++number) {
@@ -116,7 +119,7 @@ struct pass : pass_rows<T, P, Injector> {
         const bool there = i[0] < this->points();
         const int label[1] = {there ? found.index : a.centroids.shape.k};
         T distance[1];
-        this->template add_rows<1, false>(i, label, distance, [] {});
+        this->template add_rows<1, false>(i, label, distance);
         const T weight = this->weight_of(i[0]);
         const std::int32_t old = there ? a.labels[i[0]] : label[0];
         __syncwarp();  // all lanes of a row have read its old label

@@ -56,7 +56,8 @@ inline constexpr int k_block_words = 8 * 32;  // of 8 bytes: what the warps of a
 inline constexpr int k_barrier_bytes = 320;   // barriers of a ring, then the counters of each queue
 inline constexpr int k_counters = 4;          // of rows that are added to a queue: at least 3, a power of two
 inline constexpr int k_most_slots = 16;
-inline constexpr int k_postponed_bytes = 32;  // of a row in a queue
+// Of a row in a queue. Centroids of a panel that fits into shared memory are numbered in 16 bits.
+BALLAST_HD constexpr int postponed_bytes(const pass_policy& p) { return p.panel == panel_memory::shared ? 40 : 56; }
 
 // Rows that a block works on at a time.
 template <class T>
@@ -88,7 +89,7 @@ BALLAST_HD constexpr std::int64_t column_bytes(const pass_policy& p, const panel
 template <class T>
 constexpr std::int64_t pass_shared_bytes(const pass_policy& p, const panel_shape& shape, std::int64_t n) {
   const std::int64_t always = panel_bytes(p, shape) + column_bytes<T>(p, shape) + k_block_words * 8 + k_barrier_bytes +
-                              std::int64_t{p.warps / k_team_warps} * pass_queue_rows<T>(p) * k_postponed_bytes;
+                              std::int64_t{p.warps / k_team_warps} * pass_queue_rows<T>(p) * postponed_bytes(p);
   const std::int64_t pitch = sum_pitch(static_cast<int>(padded_features<T>(n)));
   return always + (p.sums == sum_memory::shared ? (std::int64_t{shape.k} + 1) * (pitch * 8 * p.words + 4) : 0);
 }

@@ -51,42 +51,53 @@ struct tally {
 // A row whose label needs more than the scores of the tensor cores. It waits in shared memory until its team of four warps has enough of
 // them or ends, and they share the work. Until then its label is k, a cluster of which nobody asks. Two lanes make the entry, each from
 // what it has itself: one stores it with the seal of the other.
+inline constexpr int k_listed = 8;  // columns of a row that its four lanes list: the best of each, then the second of each
+template <class Index>
 struct postponed {
   double most;  // no candidate has a larger distance
   std::int32_t row;
-  std::int32_t candidate[3];
   std::uint32_t what;
   std::uint32_t seal;
+  Index listed[k_listed];
 };
-static_assert(sizeof(postponed) == k_postponed_bytes);
-__device__ __forceinline__ std::uint32_t seal_of(const postponed& of) {
+template <class Index>
+__device__ __forceinline__ std::uint32_t seal_of(const postponed<Index>& of) {
   std::uint32_t made = of.what;
   const auto add = [&](std::uint64_t word) { made = made * 0x9e3779b1u + static_cast<std::uint32_t>(word ^ word >> 32); };
   add(static_cast<std::uint32_t>(of.row));
   add(static_cast<std::uint64_t>(__double_as_longlong(of.most)));
-  for (const std::int32_t each : of.candidate) add(static_cast<std::uint32_t>(each));
+#pragma unroll
+  for (const Index each : of.listed) add(static_cast<std::uint32_t>(each));
   return made;
 }
 // postponed::what
-inline constexpr std::uint32_t k_candidates = 3;  // mask: how many there are
-inline constexpr std::uint32_t k_failed = 4;      // a check failed: all centroids are looked at
-inline constexpr std::uint32_t k_added = 8;       // the row has been added to cluster candidate[0], and was judged wrong
-inline constexpr int k_check_shift = 8;           // which check failed
-inline constexpr int k_lanes_shift = 16;          // lanes whose columns are looked at, all of them
+inline constexpr std::uint32_t k_candidates = (1u << k_listed) - 1;  // mask: which of the listed columns are near enough
+inline constexpr std::uint32_t k_failed = 1u << 8;                   // a check failed: all centroids are looked at
+inline constexpr std::uint32_t k_added = 1u << 9;                    // the row has been added to cluster listed[0], and was judged wrong
+inline constexpr int k_check_shift = 10;                             // which check failed
+inline constexpr std::uint32_t k_check_mask = 15;
+inline constexpr int k_lanes_shift = 16;  // lanes whose columns are looked at, all of them,
+inline constexpr int k_group_shift = 20;  // or those in one group, by its number as scores carry it, with
+inline constexpr std::uint32_t k_one_group = 1u << 25;
 
 template <class T, pass_policy P, class Injector>
 struct pass_rows : pass_scores<T, P, Injector> {
   using scores = pass_scores<T, P, Injector>;
   using scores::a, scores::g, scores::given, scores::lane, scores::t, scores::warp;
-  using typename scores::launch, typename scores::row_facts;
+  using typename scores::launch, typename scores::operand, typename scores::row_facts;
   static constexpr bool k_checks = scores::k_checks;
   static constexpr int k_groups = scores::k_groups;
   static constexpr int k_queued_rows = k_team_warps * scores::k_rows;  // that a tile may add to a queue
   static_assert(P.warps % k_team_warps == 0);
   static constexpr bool k_adds = P.sums != sum_memory::none;
-  // Rows that are added stay in registers until they have been judged; else so many slabs at a time are read again.
-  static constexpr bool k_waits = P.slabs > 0 && P.slabs <= 2;
-  static constexpr int k_slabs_together = 2;
+  using listed_index = std::conditional_t<P.panel == panel_memory::shared, std::uint16_t, std::int32_t>;
+  using postponed = cuda::postponed<listed_index>;
+  static_assert(sizeof(postponed) == postponed_bytes(P));
+  // Short rows are added from the registers that were multiplied, when they have been judged. Longer ones would keep too many registers
+  // busy: they are read again, so many slabs at a time, and judged when they have been added.
+  static constexpr bool k_holds = P.slabs > 0 && P.slabs <= 2;
+  static constexpr int k_slabs_together = P.slabs > 0 ? 4 : 8;
+  static constexpr int k_looked_together = P.slabs > 0 && P.slabs <= 4 ? 1 : 2;  // in second looks
 
   // Shared memory, in the order of pass_shared_bytes.
   struct memory {
@@ -115,7 +126,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     shared.block = reinterpret_cast<unsigned long long*>(take(k_block_words * 8));
     shared.barriers = take(k_barrier_bytes);
     shared.waiting = reinterpret_cast<std::uint32_t*>(shared.barriers + 16 * k_most_slots) + team() * k_counters;
-    shared.queue = reinterpret_cast<postponed*>(take(P.warps / k_team_warps * queue * k_postponed_bytes)) + team() * queue;
+    shared.queue = reinterpret_cast<postponed*>(take(P.warps / k_team_warps * queue * postponed_bytes(P))) + team() * queue;
     if constexpr (P.sums == sum_memory::shared) {
       shared.limbs = reinterpret_cast<std::uint32_t*>(at);
       shared.members = shared.limbs + 2 * P.words * entries();
@@ -194,8 +205,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
       wrong = this->any_owner(wrong);
       const bool looks = this->any_owner(look);
       // A candidate's score is at most `spread` below the best one; its distance tells whether it is the column of that score.
-      postponed entry{static_cast<double>(made.expected + 3 * spread + room), facts.i, {}, 0, 0};
-      unsigned count = 0, hidden = 0;
+      postponed entry{static_cast<double>(made.expected + 3 * spread + room), facts.i, 0, 0, {}};
+      unsigned candidates = 0, hidden = 0, one_group = 0;
 #pragma unroll
       for (int q = 0; q < k_groups; ++q) {
         // Each of the row's two owners has what is near by its own limit.
@@ -205,25 +216,25 @@ struct pass_rows : pass_scores<T, P, Injector> {
                          near_second = __ballot_sync(0xffffffffu, score >= least[1]);
           return (t % 2 == 0 ? near_first : near_second) >> (4 * g) & 15u;
         };
-        const unsigned listed = lanes_with(rows[q].first), also = lanes_with(rows[q].second), unseen = lanes_with(rows[q].guard);
+        const unsigned listed = lanes_with(rows[q].first) | lanes_with(rows[q].second) << 4, unseen = lanes_with(rows[q].guard);
         const bool owns = q == this->own_q();
-        if (owns) hidden = unseen;
+        if (owns) candidates = listed, hidden = unseen;
+        if constexpr (sizeof(T) == 4 && !P.single) {
+          // Lanes agree on the group, and hide nothing that is near in another one.
+          const unsigned mine = group_of(rows[q].guard), group = __shfl_sync(0xffffffffu, mine, __ffs(static_cast<int>(unseen)) - 1, 4);
+          const unsigned elsewhere = lanes_with(rows[q].beyond) | (__ballot_sync(0xffffffffu, mine != group) >> (4 * g) & unseen);
+          if (owns && unseen != 0 && elsewhere == 0) one_group = k_one_group | group << k_group_shift;
+        }
 #pragma unroll
-        for (int l = 0; l < 8; ++l) {
+        for (int l = 0; l < k_listed; ++l) {
           const int j = __shfl_sync(0xffffffffu, l < 4 ? rows[q].first_index : rows[q].second_index, l & 3, 4);
-          if (!owns || ((l < 4 ? listed : also) >> (l & 3) & 1u) == 0) continue;
-          if (count == 0) entry.candidate[0] = j;
-          if (count == 1) entry.candidate[1] = j;
-          if (count == 2) entry.candidate[2] = j;
-          ++count;
+          if (owns) entry.listed[l] = static_cast<listed_index>(j);
         }
       }
       // The best score is one of those, if it is a number.
-      wrong = wrong || (looks && count == 0);
+      wrong = wrong || (looks && candidates == 0);
       const check why = facts.bad ? facts.failed : check::minimum;
-      entry.what = wrong       ? k_failed | static_cast<std::uint32_t>(why) << k_check_shift
-                   : count > 3 ? 15u << k_lanes_shift
-                               : count | hidden << k_lanes_shift;
+      entry.what = wrong ? k_failed | static_cast<std::uint32_t>(why) << k_check_shift : candidates | hidden << k_lanes_shift | one_group;
       postpone(looks, entry);
       if (looks) made.label = k;
     }
@@ -246,40 +257,64 @@ struct pass_rows : pass_scores<T, P, Injector> {
 
   // ---- Second looks ----
 
-  // Whether all centroids are looked at, or all columns of some lanes.
-  __device__ static __forceinline__ unsigned lanes_of(const postponed& entry) {
-    return (entry.what & k_failed) != 0 ? 15u : entry.what >> k_lanes_shift;
+  // Lanes whose columns are looked at.
+  __device__ static __forceinline__ unsigned lanes_of(std::uint32_t what) {
+    return (what & k_failed) != 0 ? 15u : what >> k_lanes_shift & 15u;
+  }
+  // The nearest of the centroids that are looked at because scores do not list them, by a whole warp for one row.
+  __device__ __forceinline__ nearest search_unlisted(const T* x, const T* rows, std::uint32_t what) const {
+    const panel_shape& shape = a.centroids.shape;
+    column_set among = all_columns(shape.k);
+    among.lanes = lanes_of(what);
+    const auto search = [&] { return scan<k_looked_together>(x, rows, this->stride(), shape.k, among); };
+    if (P.single || sizeof(T) == 8 || (what & k_failed) != 0 || (what & k_one_group) == 0) return search();
+    nearest found;
+    const int groups = shape.section_tiles / P.tiles;
+#pragma unroll 1
+    for (int group = static_cast<int>(what >> k_group_shift & k_ordinal_mask); group < shape.sections * groups;
+         group += k_ordinal_mask + 1) {
+      among.first = group / groups * shape.data_tiles + group % groups * P.tiles;
+      among.end = min(among.first + P.tiles, (group / groups + 1) * shape.data_tiles);
+      const nearest other = search();
+      found.consider(other.distance, other.index);
+    }
+    return found;
   }
 
   // An entry of the queue, from memory in each call.
   __device__ __forceinline__ postponed read_entry(int at) const {
     const volatile postponed& from = shared.queue[at];
-    return {from.most, from.row, {from.candidate[0], from.candidate[1], from.candidate[2]}, from.what, from.seal};
+    postponed made{from.most, from.row, from.what, from.seal, {}};
+#pragma unroll
+    for (int l = 0; l < k_listed; ++l) made.listed[l] = from.listed[l];
+    return made;
   }
 
-  // The exact labels of eight rows of the queue, each by four lanes. `rows`: the centroids. `fits`: the entry is what two lanes made, and
-  // all candidates are as near as their scores say.
-  __device__ __forceinline__ nearest choose(const T* x, const T* rows, const postponed& entry, bool& fits) const {
+  // The exact labels of eight rows of the queue, each by four lanes: number `at`, with what two lanes agreed on. `rows`: the centroids.
+  // `fits`: all candidates are as near as their scores say.
+  __device__ __forceinline__ nearest choose(const T* x, const T* rows, int at, const postponed& entry, bool& fits) const {
     const int stride = this->stride(), k = a.centroids.shape.k;
     nearest found;
-    const auto count = (entry.what & k_failed) != 0 ? 0u : entry.what & k_candidates;
-#pragma unroll
-    for (unsigned l = 0; l < 3; ++l) {
-      if (!__any_sync(0xffffffffu, l < count)) break;
-      const int j = entry.candidate[l];
-      const bool there = l < count && static_cast<unsigned>(j) < static_cast<unsigned>(k);
-      const double d = exact_distance(x, rows + static_cast<std::int64_t>(there ? j : 0) * stride, stride);
-      if (l >= count) continue;
+    unsigned left = (entry.what & k_failed) != 0 ? 0u : entry.what & k_candidates;
+#pragma unroll 1
+    while (__any_sync(0xffffffffu, left != 0)) {
+      const bool asked = left != 0;
+      const volatile listed_index* const listed = shared.queue[at].listed;
+      const auto j = static_cast<int>(listed[asked ? __ffs(static_cast<int>(left)) - 1 : 0]);
+      left &= left - 1;
+      const bool there = asked && static_cast<unsigned>(j) < static_cast<unsigned>(k);
+      const double d = exact_distance<k_looked_together>(x, rows + static_cast<std::int64_t>(there ? j : 0) * stride, stride);
+      if (!asked) continue;
       fits = fits && there && d <= entry.most;
       if (there) found.consider(d, j);
     }
     // Those that need more, one after the other.
-    unsigned rest = __ballot_sync(0xffffffffu, t == 0 && lanes_of(entry) != 0);
+    unsigned rest = __ballot_sync(0xffffffffu, t == 0 && lanes_of(entry.what) != 0);
     while (rest != 0) {
       const int owner = __ffs(static_cast<int>(rest)) - 1;
       rest &= rest - 1;
       const int which = __shfl_sync(0xffffffffu, entry.row, owner);
-      const nearest other = scan(this->row(which), rows, stride, k, __shfl_sync(0xffffffffu, lanes_of(entry), owner));
+      const nearest other = search_unlisted(this->row(which), rows, __shfl_sync(0xffffffffu, entry.what, owner));
       if (lane / 4 == owner / 4) found.consider(other.distance, other.index);
     }
     return found;
@@ -314,12 +349,12 @@ struct pass_rows : pass_scores<T, P, Injector> {
       const T* const x = this->row(entry.row);
       const int rows[1] = {entry.row};
       bool added = (entry.what & k_added) != 0, good = true;
-      int from = entry.candidate[0], label = k;  // what was added
+      int from = static_cast<int>(entry.listed[0]), label = k;  // what was added
       T distance[1];
 #pragma unroll 1
       for (int number = 0;; ++number) {
         bool fits = true;
-        const nearest found = choose(x, a.centroids.rows, entry, fits);
+        const nearest found = choose(x, a.centroids.rows, at, entry, fits);
         label = found.index;
         strike_label(entry.row, 1, label);
         // A label that was struck must not reach beyond the centroids; the distance tells.
@@ -328,18 +363,18 @@ struct pass_rows : pass_scores<T, P, Injector> {
         nearest again = found;
         if constexpr (k_checks) {
           const postponed other = read();
-          again = choose(x + arch::opaque(0u), a.centroids.rows + arch::opaque(0u), other, fits);
+          again = choose(x + arch::opaque(0u), a.centroids.rows + arch::opaque(0u), at, other, fits);
           const bool same = again.index == found.index && again.distance == found.distance && other.what == entry.what;
           fits = (__ballot_sync(0xffffffffu, fits && same) >> (4 * g) & 15u) == 15u;
         }
         if constexpr (k_adds) {
           if (__any_sync(0xffffffffu, added)) {
             const int away[1] = {added ? from : k};
-            add_rows<1, true>(rows, away, distance, [] {});
+            add_rows<1, true>(rows, away, distance);
           }
         }
         const int to[1] = {label};
-        if constexpr (k_checks || k_adds) add_rows<1, false>(rows, to, distance, [] {});
+        if constexpr (k_checks || k_adds) add_rows<1, false>(rows, to, distance);
         if constexpr (!k_checks) break;
         distance[0] = add_quad(distance[0]);
         good = !there || (fits && fabs(static_cast<double>(distance[0]) - again.distance) <= slack * again.distance + tiny);
@@ -351,7 +386,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
       if (there && t == 0) {
         const std::uint32_t what = entry.what | failed;
         if (k_checks && (what & k_failed) != 0)
-          report(given, static_cast<check>(what >> k_check_shift & 0xff), a.points.first + entry.row, good && a.repeats > 0);
+          report(given, static_cast<check>(what >> k_check_shift & k_check_mask), a.points.first + entry.row, good && a.repeats > 0);
         arch::add_global((what & k_failed) != 0 || what >> k_lanes_shift != 0 ? &a.totals->scans : &a.totals->looks, 1);
       }
       if (there && t < 2) commit(entry.row, label, distance[0], signature_of(entry.row), label_before(entry.row));
@@ -425,87 +460,125 @@ struct pass_rows : pass_scores<T, P, Injector> {
     if constexpr (P.weighted) add<Away>(sums_of(j) - t, this->stride(), weight, T(0), a.points.unit[a.points.n]);
   }
 
-  // Adds `Rows` rows of each four lanes to the sums of their clusters, or takes them away again. With checks: distance is this lane's part
-  // of ‖x − c‖² of the label, in working precision, by loads of its own. judge() is called when the distances are known: before the rows
-  // are added where registers hold them that long, for what adds are waiting would hold up the shuffles of a judgement behind them.
-  template <int Rows, bool Away, class Judge>
-  __device__ __forceinline__ void add_rows(const int (&i)[Rows], const int (&label)[Rows], T (&distance)[Rows], Judge&& judge) const {
+  // Rows of each four lanes on their way to the sums of their clusters.
+  template <int Rows>
+  struct addition {
     T weight[Rows];
-    const T *x[Rows], *c[Rows];
+    int label[Rows];
+    const T* centroid[Rows];  // from this lane's first number on
     sum_word* sums[Rows];
-    const int stride = this->stride();
+  };
+  template <int Rows>
+  __device__ __forceinline__ addition<Rows> begin_addition(const int (&i)[Rows], const int (&label)[Rows]) const {
+    addition<Rows> made;
 #pragma unroll
     for (int r = 0; r < Rows; ++r) {
-      weight[r] = weight_of(i[r]);
-      distance[r] = 0;
-      x[r] = this->row(i[r]) + t * k_vector<T>;
-      c[r] = a.centroids.rows + static_cast<std::int64_t>(label[r]) * stride + t * k_vector<T>;
-      sums[r] = sums_of(label[r]);
+      made.weight[r] = weight_of(i[r]);
+      made.label[r] = label[r];
+      made.centroid[r] = a.centroids.rows + static_cast<std::int64_t>(label[r]) * this->stride() + t * k_vector<T>;
+      made.sums[r] = sums_of(label[r]);
     }
-    const auto load = [&](int s, features<T>(&value)[Rows]) {
+    return made;
+  }
+  // distance += this lane's part of ‖x − c‖² over slab s, in working precision.
+  template <int Rows>
+  __device__ __forceinline__ void measure(const addition<Rows>& of, int s, const features<T> (&value)[Rows], T (&distance)[Rows]) const {
+    features<T> near[Rows];
+#pragma unroll
+    for (int r = 0; r < Rows; ++r) near[r] = load_features(of.centroid[r] + s * k_slab<T>);
+#pragma unroll
+    for (int r = 0; r < Rows; ++r) {
+#pragma unroll
+      for (int v = 0; v < k_vector<T>; ++v) {
+        const T d = value[r].at[v] - near[r].at[v];
+        distance[r] = fma(d, d, distance[r]);
+      }
+    }
+  }
+  // Adds slab s of the rows, or takes it away again.
+  template <bool Away, int Rows>
+  __device__ __forceinline__ void add_slab(const addition<Rows>& of, int s, const features<T> (&value)[Rows]) const {
+    if constexpr (!k_adds) return;
+    const int f = s * k_slab<T>;
+    const features<T> unit = load_features(a.points.unit + f + t * k_vector<T>);
+    if (f + t * k_vector<T> >= a.points.n) return;
+#pragma unroll
+    for (int r = 0; r < Rows; ++r) {
+#pragma unroll
+      for (int v = 0; v < k_vector<T>; ++v) {
+        const int place = f + v * 4;
+        if constexpr (P.weighted) {
+          const T product = rounded_product(of.weight[r], value[r].at[v]);
+          add<Away>(of.sums[r], place, product, product_rest(of.weight[r], value[r].at[v], product), unit.at[v]);
+        } else {
+          add<Away>(of.sums[r], place, value[r].at[v], T(0), unit.at[v]);
+        }
+      }
+    }
+  }
+  template <bool Away, int Rows>
+  __device__ __forceinline__ void end_addition(const addition<Rows>& of) const {
+    if constexpr (!k_adds) return;
+#pragma unroll
+    for (int r = 0; r < Rows; ++r) {
+      if (t == 0) add_member<Away>(of.label[r], of.weight[r]);
+    }
+  }
+
+  // Adds rows of each four lanes, by loads of their own, to the sums of their clusters, or takes them away again. With checks: distance is
+  // this lane's part of ‖x − c‖² of the label.
+  template <int Rows, bool Away>
+  __device__ __forceinline__ void add_rows(const int (&i)[Rows], const int (&label)[Rows], T (&distance)[Rows]) const {
+    [[maybe_unused]] constexpr int together = Rows == k_groups ? k_slabs_together : k_looked_together;
+    const addition<Rows> made = begin_addition(i, label);
+    const T* x[Rows];
+#pragma unroll
+    for (int r = 0; r < Rows; ++r) {
+      x[r] = this->row(i[r]) + t * k_vector<T>;
+      distance[r] = 0;
+    }
+#pragma unroll together
+    for (int s = 0; s < a.centroids.shape.slabs; ++s) {
+      features<T> value[Rows];
 #pragma unroll
       for (int r = 0; r < Rows; ++r) value[r] = load_features(x[r] + s * k_slab<T>);
-    };
-    const auto measure = [&](int s, const features<T>(&value)[Rows]) {
-      if constexpr (!k_checks) return;
-      features<T> near[Rows];
+      if constexpr (k_checks) measure(made, s, value, distance);
+      add_slab<Away>(made, s, value);
+    }
+    end_addition<Away>(made);
+  }
+  // The same for the rows of a tile from the registers that were multiplied. judge() is called when the distances are known, before
+  // anything is added: a row that fails gets the label k, of which nobody asks.
+  template <class Judge>
+  __device__ __forceinline__ void add_held_rows(const int (&i)[k_groups], int (&label)[k_groups], T (&distance)[k_groups],
+                                                const operand (&held)[scores::k_slabs][P.fragments], Judge&& judge) const {
+    constexpr int halves = scores::fragment::k_halves;
+    const auto values = [&](int s, features<T>(&value)[k_groups]) {
 #pragma unroll
-      for (int r = 0; r < Rows; ++r) near[r] = load_features(c[r] + s * k_slab<T>);
+      for (int q = 0; q < k_groups; ++q) {
 #pragma unroll
-      for (int r = 0; r < Rows; ++r) {
-#pragma unroll
-        for (int v = 0; v < k_vector<T>; ++v) {
-          const T d = value[r].at[v] - near[r].at[v];
-          distance[r] = fma(d, d, distance[r]);
-        }
+        for (int v = 0; v < k_vector<T>; ++v) value[q].at[v] = scores::fragment::unrounded(held[s][q / halves], q % halves, v);
       }
     };
-    const auto add_slab = [&](int s, const features<T>(&value)[Rows]) {
-      if constexpr (!k_adds) return;
-      const int f = s * k_slab<T>;
-      const features<T> unit = load_features(a.points.unit + f + t * k_vector<T>);
-      if (f + t * k_vector<T> >= a.points.n) return;
+    if constexpr (k_checks) {
+      const addition<k_groups> found = begin_addition(i, label);
 #pragma unroll
-      for (int r = 0; r < Rows; ++r) {
-#pragma unroll
-        for (int v = 0; v < k_vector<T>; ++v) {
-          const int place = f + v * 4;
-          if constexpr (P.weighted) {
-            const T product = rounded_product(weight[r], value[r].at[v]);
-            add<Away>(sums[r], place, product, product_rest(weight[r], value[r].at[v], product), unit.at[v]);
-          } else {
-            add<Away>(sums[r], place, value[r].at[v], T(0), unit.at[v]);
-          }
-        }
-      }
-    };
-    if constexpr (k_waits && Rows == k_groups) {
-      features<T> value[P.slabs][Rows];
-#pragma unroll
-      for (int s = 0; s < P.slabs; ++s) load(s, value[s]);
-#pragma unroll
-      for (int s = 0; s < P.slabs; ++s) measure(s, value[s]);
-      judge();
-#pragma unroll
-      for (int s = 0; s < P.slabs; ++s) add_slab(s, value[s]);
-    } else {
-      [[maybe_unused]] constexpr int together =
-          Rows == k_groups ? k_slabs_together : 1;  // few registers in functions that are seldom called
-#pragma unroll together
-      for (int s = 0; s < a.centroids.shape.slabs; ++s) {
-        features<T> value[Rows];
-        load(s, value);
-        measure(s, value);
-        add_slab(s, value);
+      for (int s = 0; s < P.slabs; ++s) {
+        features<T> value[k_groups];
+        values(s, value);
+        measure(found, s, value, distance);
       }
       judge();
     }
+    if constexpr (!k_adds) return;
+    const addition<k_groups> made = begin_addition(i, label);
 #pragma unroll
-    for (int r = 0; r < Rows; ++r) {
-      if constexpr (k_adds) {
-        if (t == 0) add_member<Away>(label[r], weight[r]);
-      }
+    for (int s = 0; s < P.slabs; ++s) {
+      features<T> value[k_groups];
+      values(s, value);
+      add_slab<false>(made, s, value);
     }
+    end_addition<false>(made);
   }
 
   // ---- A tile ----
@@ -526,7 +599,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
     facts.signature = signature_of(facts.i);
     facts.before = facts.i < this->points() ? label_before(facts.i) : -1;
     row_search<T> rows[k_groups];
-    this->find(panel, first, tile, tiles, rows, facts);
+    operand held[scores::k_slabs][P.fragments];
+    this->find(panel, first, tile, tiles, held, rows, facts);
     decision made = decide(rows, facts);
     if (facts.i >= this->points()) made.label = a.centroids.shape.k;
     int i[k_groups];
@@ -538,9 +612,9 @@ struct pass_rows : pass_scores<T, P, Injector> {
       label[q] = this->from_owner(made.label, q);
       distance[q] = 0;
     }
-    // The label that was added is the one that its distance judges, so it is the one that is stored.
-    const int added = this->own(label);
-    bool decided = added < a.centroids.shape.k;
+    // The label that is added is the one that its distance judges, so it is the one that is stored.
+    const int added = this->own(label), none = a.centroids.shape.k;
+    bool decided = added < none;
     T apart = 0;
     const auto judge = [&] {
       if constexpr (k_checks) {
@@ -549,12 +623,21 @@ struct pass_rows : pass_scores<T, P, Injector> {
         const bool fits = abs(apart - made.expected) <= made.limit && (sizeof(T) == 8 || apart <= made.nearest);
         if (__any_sync(0xffffffffu, decided && !fits)) {
           const bool fails = this->any_owner(decided && !fits);
-          postpone(fails, {0, facts.i, {added}, k_failed | k_added | static_cast<std::uint32_t>(check::distance) << k_check_shift, 0});
+          constexpr std::uint32_t what = k_failed | (k_holds ? 0 : k_added);
+          constexpr auto why = static_cast<std::uint32_t>(check::distance) << k_check_shift;
+          postpone(fails, {0, facts.i, what | why, 0, {static_cast<listed_index>(added)}});
           if (fails) decided = false;
+#pragma unroll
+          for (int q = 0; q < k_groups; ++q) label[q] = this->from_owner(fails ? none : added, q);
         }
       }
     };
-    if constexpr (k_checks || k_adds) add_rows<k_groups, false>(i, label, distance, judge);
+    if constexpr (k_holds) {
+      add_held_rows(i, label, distance, held, judge);
+    } else if constexpr (k_checks || k_adds) {
+      add_rows<k_groups, false>(i, label, distance);
+      judge();
+    }
     if (decided && (k_groups == 2 || t < 2)) commit(facts.i, added, apart, facts.signature, facts.before);
   }
 

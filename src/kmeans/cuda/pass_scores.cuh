@@ -18,14 +18,16 @@ template <class T>
 struct row_search {
   T first;   // the largest score of these columns, in f32 with an ordinal in its last bits
   T second;  // the next, where it is known by its column
-  T guard;   // no column that is not listed has a larger score
+  T guard;   // no column that is not listed has a larger score; where there are several groups, the last bits say in which group it is
+  T beyond;  // no column of another group that is not listed has a larger score
   T twin;    // the largest score by a chain of its own
   T sum;     // Σ w · score of the section
   int first_index;
   int second_index;
 };
 
-// The scores of f32 carry the ordinal of their column within the group: 2 · tile + column % 2.
+// The scores of f32 carry the ordinal of their column within the group, 2 · tile + column % 2; the scores of a row_search the number of
+// their group, modulo as many.
 inline constexpr int k_most_group_tiles = 16;
 inline constexpr std::uint32_t k_ordinal_mask = 2 * k_most_group_tiles - 1;
 inline constexpr float k_ordinal_error = 0x1p-18f;  // of a score that carries one, relatively
@@ -41,17 +43,28 @@ __device__ __forceinline__ int column_of(float carrying, int first_column) {
   return first_column + ordinal / 2 * k_tile_columns + ordinal % 2;
 }
 
+// The number of the group that a score carries, modulo k_ordinal_mask + 1.
+__device__ __forceinline__ unsigned group_of(float carrying) { return ballast::cuda::bits(carrying) & k_ordinal_mask; }
+__device__ __forceinline__ unsigned group_of(double) { return 0; }
+
 // Takes the two largest scores of one more group of columns into account.
-__device__ __forceinline__ void enter(row_search<float>& row, float key, float next, int first_column) {
-  row.guard = fmaxf(row.guard, next);
-  if (key > row.second) {
-    row.guard = fmaxf(row.guard, row.second);
-    const bool leads = key > row.first;
-    row.second = leads ? row.first : key;
+__device__ __forceinline__ void enter(row_search<float>& row, float key, float next, int first_column, int group) {
+  const auto marked = [&](float score) {
+    return ballast::cuda::from_bits<float>(
+        arch::merge_bits(ballast::cuda::bits(score), ~k_ordinal_mask, static_cast<std::uint32_t>(group) & k_ordinal_mask));
+  };
+  const auto hide = [&](float score) {
+    row.beyond = fmaxf(row.beyond, fminf(row.guard, score));
+    row.guard = fmaxf(row.guard, score);
+  };
+  const float score = marked(key);
+  hide(marked(next));
+  hide(fminf(row.second, score));  // one of them is not listed any more
+  if (score > row.second) {
+    const bool leads = score > row.first;
+    row.second = leads ? row.first : score;
     row.second_index = leads ? row.first_index : column_of(key, first_column);
-    if (leads) row.first = key, row.first_index = column_of(key, first_column);
-  } else {
-    row.guard = fmaxf(row.guard, key);
+    if (leads) row.first = score, row.first_index = column_of(key, first_column);
   }
 }
 
@@ -281,11 +294,10 @@ struct pass_scores {
     check failed = {};  // which
   };
 
-  // Finds the largest scores of the rows from `first` on.
-  __device__ __forceinline__ void find(stage& panel, int first, int tile, int tiles, row_search<T> (&rows)[k_groups],
-                                       row_facts& facts) const {
+  // Finds the largest scores of the rows from `first` on. In `in_registers` it leaves the rows, where registers hold them.
+  __device__ __forceinline__ void find(stage& panel, int first, int tile, int tiles, operand (&in_registers)[k_slabs][P.fragments],
+                                       row_search<T> (&rows)[k_groups], row_facts& facts) const {
     const T* const from = row(first + g) + t * k_vector<T>;
-    operand in_registers[k_slabs][P.fragments];
     if constexpr (k_in_registers) {
       loaded all[P.slabs];
 #pragma unroll
@@ -300,7 +312,8 @@ struct pass_scores {
         }
       }
     }
-    for (row_search<T>& each : rows) each = {lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), 0, 0, 0};
+    for (row_search<T>& each : rows)
+      each = {lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), 0, 0, 0};
     const panel_shape& shape = a.centroids.shape;
     const int sections = P.single ? 1 : shape.sections, groups = P.single ? 1 : shape.section_tiles / P.tiles;
 #pragma unroll 1
@@ -347,7 +360,7 @@ struct pass_scores {
               rows[q].first = key[q], rows[q].first_index = column_of(key[q], column);
               rows[q].guard = next[q];
             } else {
-              enter(rows[q], key[q], next[q], column);
+              enter(rows[q], key[q], next[q], column, section * groups + group);
             }
           }
         }

@@ -37,6 +37,10 @@ struct tensor<float> {
     return {{{operand(of[0].x), operand(of[1].x), operand(of[0].y), operand(of[1].y)},
              {operand(of[0].z), operand(of[1].z), operand(of[0].w), operand(of[1].w)}}};
   }
+  // Number v of what was rounded, of half h, as it was.
+  __device__ static __forceinline__ float unrounded(const rows& of, int h, int v) {
+    return ballast::cuda::from_bits<float>(of.at[v / 2][v % 2 * 2 + h] - 0x1000u);
+  }
   __device__ static __forceinline__ void multiply_add(float* scores, const rows& a, const vector& column) {
     using ballast::cuda::bits;
     auto& d = *reinterpret_cast<float(*)[4]>(scores);
@@ -58,6 +62,7 @@ struct tensor<double> {
     double at[2];
   };
   __device__ static __forceinline__ rows rounded(const vector (&of)[1]) { return {{of[0].x, of[0].y}}; }
+  __device__ static __forceinline__ double unrounded(const rows& of, int, int v) { return of.at[v]; }
   __device__ static __forceinline__ void multiply_add(double* scores, const rows& a, const vector& column) {
     auto& d = *reinterpret_cast<double(*)[2]>(scores);
     arch::mma_m8n8k4_f64(d, a.at[0], column.x);

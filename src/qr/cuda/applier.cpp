@@ -16,10 +16,12 @@ namespace {
 
 constexpr index k_chunk_rows = 256;  // that a block of threads takes at least of VᵀV
 
-// Columns of the operand that one block takes: VᵀC in tiles of 128 × 128, one for each multiprocessor.
+// Columns of the operand that one block takes: VᵀC in tiles of 128 × 128, one for each multiprocessor but those that make op(Q)ᵀa
+// meanwhile: one tile more than there are multiprocessors takes as long as twice as many.
 index block_columns(const ballast::cuda::capabilities& on, index width) {
   constexpr index tile = 128;
-  return tile * std::max<index>(1, on.multiprocessors / ((width + tile - 1) / tile));
+  const index free = on.multiprocessors - k_chain_teams[k_chain_team_count - 1].blocks;
+  return tile * std::max<index>(1, free / ((width + tile - 1) / tile));
 }
 
 std::size_t at(index i) { return static_cast<std::size_t>(i); }
@@ -128,7 +130,7 @@ void block_of_columns<S>::shift(int sign) {
 template <class S>
 void block_of_columns<S>::scale() {
   auto* const sizes = static_cast<column_result*>(sizes_.data());
-  on_.launch(work::scan, width_, scan_arguments<S>{X_, ldx_, Q_.m_, 0, false, false, sizes});
+  on_.scan(scan_arguments<S>{X_, ldx_, Q_.m_, 0, false, false, sizes}, width_);
   on_.template fetch<column_result>(sizes, width_, [this](const column_result* made) {
     for (index j = 0; j < width_; ++j) {
       const int e = made[j].exponent;
@@ -215,8 +217,8 @@ void device_applier<S>::scan(bool* finite) {
   const index count = V_.columns;
   const buffer sizes = on_.template allocate_of<column_result>(count + 1);
   auto* const to = static_cast<column_result*>(sizes.data());
-  on_.launch(work::scan, count, scan_arguments<S>{V_.data, V_.column_stride, m_, 1, false, true, to});
-  on_.launch(work::scan, 1, scan_arguments<S>{tau_, count, count, 0, false, false, to + count});
+  on_.scan(scan_arguments<S>{V_.data, V_.column_stride, m_, 1, false, true, to}, count);
+  on_.scan(scan_arguments<S>{tau_, count, count, 0, false, false, to + count}, 1);
   on_.template fetch<column_result>(to, count + 1, [finite, count](const column_result* made) {
     *finite = std::all_of(made, made + count + 1, [](const column_result& each) { return each.finite != 0; });
   });
@@ -283,9 +285,7 @@ auto device_applier<S>::under_q(bool transposed) const -> buffer {
 template <class S>
 void device_applier<S>::encode(bool transposed) {
   a_ = on_.template allocate_of<double>(k_vectors * m_);
-  for (index q = 0; q < k_vectors; ++q)
-    on_.launch(work::random, slabs(m_),
-               random_arguments{static_cast<double*>(a_.data()) + q * m_, m_, k_application_stream + static_cast<std::uint64_t>(q), true});
+  on_.launch(work::random, k_vectors * slabs(m_), random_arguments{static_cast<double*>(a_.data()), m_, k_application_stream, true});
   b_ = under_q(transposed);
 }
 

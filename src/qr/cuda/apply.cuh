@@ -194,92 +194,116 @@ inline constexpr int k_chain_tiles = k_inner / 8;
 inline constexpr int k_chain_gram = k_chain_tiles * (k_chain_tiles + 1) / 2;
 static_assert(k_chain_sums == 64 * (k_chain_gram + k_chain_tiles) && k_vectors <= 8 && k_inner == 32);
 
-__device__ __forceinline__ constexpr int chain_tile(int i, int j) { return i * k_chain_tiles - i * (i - 1) / 2 + j - i; }
-
+template <int Threads>
 struct chain_memory {
   double sums[2][k_chain_sums];  // of the block, for two exchanges: others read them
   double all[k_chain_sums];
+  double parts[Threads / 32][k_chain_sums];  // of the warps
   double z[k_inner][k_vectors];
 };
 
 // y ← H_n … H_1 y or H_1 … H_n y for the vectors y, by groups of k_inner reflectors: z_j = τ_j (v_jᵀy − Σ v_jᵀv_l z_l) over those l that
-// came before it, y loses V z. A block has a slab of rows; one pass over it and one exchange for each group: the pass applies the group
-// before and takes the sums of the next one. A warp has 8 rows: as rows of a product it applies (lane 4 g + t: row g of y, vectors 2 t and
-// 2 t + 1), as its depth it adds up.
+// came before it, y loses V z. One pass over the rows and one exchange for each group: the pass applies the group before and takes the sums
+// of the next one. A warp takes 8 rows at a time: as rows of a product it applies (lane 4 g + t: row g of y, vectors 2 t and 2 t + 1), as
+// its depth it adds up. It reads its next rows before it computes with these. Its rows are those of every group, so that y needs no
+// barrier; they lie as far apart as all warps have rows, so that the last groups, which have few, keep all warps busy.
 template <class S, int Blocks, int Threads>
-__global__ void __launch_bounds__(Threads) chain_kernel(const __grid_constant__ chain_arguments<S> a) {
-  constexpr int warps = Threads / 32;
-  static_assert(sizeof(chain_memory) == k_chain_bytes && warps >= k_vectors);
-  chain_memory& own = *reinterpret_cast<chain_memory*>(arch::shared_memory());
+__global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant__ chain_arguments<S> a) {
+  constexpr int warps = Threads / 32, steps = k_inner / 4;
+  static_assert(sizeof(chain_memory<Threads>) == chain_bytes(Threads) && warps >= k_vectors);
+  auto& own = *reinterpret_cast<chain_memory<Threads>*>(arch::shared_memory());
   const int rank = Blocks == 1 ? 0 : static_cast<int>(arch::cluster_rank());
   const int thread = static_cast<int>(threadIdx.x), warp = arch::warp(), lane = arch::lane(), g = lane / 4, t = lane % 4;
-  const std::int64_t slab = ((a.rows + Blocks - 1) / Blocks + 15) / 16 * 16;
-  const std::int64_t first = rank * slab, end = first + slab < a.rows ? first + slab : a.rows;
   const std::int64_t groups = (a.count + k_inner - 1) / k_inner;
+  constexpr std::int64_t stride = std::int64_t{8} * Blocks * warps;  // from a warp's rows to its next ones
+  const std::int64_t first = 8 * (rank * warps + warp);
   const auto v = [&](std::int64_t i, std::int64_t j) {
-    return i >= end || j >= a.count || i < j ? 0.0 : i == j ? 1.0 : static_cast<double>(a.V[i + j * a.ldv]);
+    return i >= a.rows || j >= a.count || i < j ? S(0) : i == j ? S(1) : a.V[i + j * a.ldv];
+  };
+  struct rows_of_warp {
+    double y[2];
+    S before[steps], next[2][k_chain_tiles];
   };
   team_sync<Blocks>();  // the blocks that are read from are there
   std::int64_t before = 0;
-  double factor[k_inner / 4] = {};  // z of the group before, as the right factor of a product
+  double factor[steps] = {};  // z of the group before, as the right factor of a product
   for (std::int64_t s = 0; s <= groups; ++s) {
     const bool applies = s > 0, adds = s < groups;
     const std::int64_t column = (a.last_first ? groups - 1 - s : s) * k_inner;
+    const auto load = [&](std::int64_t i, rows_of_warp& to) {
+      for (int q = 0; q < 2; ++q) to.y[q] = i + g < a.rows && 2 * t < k_vectors ? a.y[i + g + (2 * t + q) * a.rows] : 0;
+      ballast::cuda::unrolled<steps>(
+          [&](auto c) { to.before[decltype(c)::value] = applies ? v(i + g, before + 4 * decltype(c)::value + t) : S(0); });
+      ballast::cuda::unrolled<2>([&](auto h) {
+        ballast::cuda::unrolled<k_chain_tiles>([&](auto c) {
+          constexpr int half = decltype(h)::value, tile = decltype(c)::value;
+          to.next[half][tile] = adds ? v(i + 4 * half + t, column + 8 * tile + g) : S(0);
+        });
+      });
+    };
     // Rows in front of both groups are left alone.
     const std::int64_t low = !adds ? before : !applies || column < before ? column : before;
-    const std::int64_t begin = low > first ? (low - first) / 8 : 0;
+    const std::int64_t skipped = low > first ? (low - first) / stride : 0;
     double sum[k_chain_gram + k_chain_tiles][2] = {};
-    for (std::int64_t i = first + 8 * (begin + ((warp - begin) % warps + warps) % warps); i < end; i += 8 * warps) {
-      const bool there = i + g < end && 2 * t < k_vectors;
-      double y[2];
-      for (int q = 0; q < 2; ++q) y[q] = there ? a.y[i + g + (2 * t + q) * a.rows] : 0;
+    rows_of_warp now, ahead;
+    std::int64_t i = first + skipped * stride;
+    if (i < a.rows) load(i, ahead);
+    for (; i < a.rows; i += stride) {
+      now = ahead;
+      if (i + stride < a.rows) load(i + stride, ahead);
+      double* const y = now.y;
       if (applies) {
         double lost[2] = {};
-        ballast::cuda::unrolled<k_inner / 4>(
-            [&](auto c) { arch::mma_m8n8k4_f64(lost, v(i + g, before + 4 * decltype(c)::value + t), factor[decltype(c)::value]); });
+        ballast::cuda::unrolled<steps>(
+            [&](auto c) { arch::mma_m8n8k4_f64(lost, static_cast<double>(now.before[decltype(c)::value]), factor[decltype(c)::value]); });
         for (int q = 0; q < 2; ++q) {
           y[q] -= lost[q];
-          if (there) a.y[i + g + (2 * t + q) * a.rows] = y[q];
+          if (i + g < a.rows && 2 * t < k_vectors) a.y[i + g + (2 * t + q) * a.rows] = y[q];
         }
       }
       if (!adds) continue;
-      ballast::cuda::unrolled<2>([&](auto upper) {
-        constexpr int down = 4 * decltype(upper)::value;
+      ballast::cuda::unrolled<2>([&](auto half) {
+        constexpr int h = decltype(half)::value;
         double x[k_chain_tiles];
         ballast::cuda::unrolled<k_chain_tiles>(
-            [&](auto c) { x[decltype(c)::value] = v(i + down + t, column + 8 * decltype(c)::value + g); });
-        const int from = (down + t) * 4 + g / 2;
+            [&](auto c) { x[decltype(c)::value] = static_cast<double>(now.next[h][decltype(c)::value]); });
+        const int from = (4 * h + t) * 4 + g / 2;
         const double even = __shfl_sync(0xffffffffu, y[0], from % 32), odd = __shfl_sync(0xffffffffu, y[1], from % 32);
         const double vector = g >= k_vectors ? 0 : g % 2 == 0 ? even : odd;
         ballast::cuda::unrolled<k_chain_tiles>([&](auto r) {
           constexpr int row = decltype(r)::value;
-          ballast::cuda::unrolled<k_chain_tiles, row>(
-              [&](auto c) { arch::mma_m8n8k4_f64(sum[chain_tile(row, decltype(c)::value)], x[row], x[decltype(c)::value]); });
+          ballast::cuda::unrolled<k_chain_tiles, row>([&](auto c) {
+            arch::mma_m8n8k4_f64(sum[upper_tile(k_chain_tiles, row, decltype(c)::value)], x[row], x[decltype(c)::value]);
+          });
           arch::mma_m8n8k4_f64(sum[k_chain_gram + row], x[row], vector);
         });
       });
     }
     if (!adds) break;
     const int turn = static_cast<int>(s & 1);
-    for (int w = 0; w < warps; ++w) {
-      if (warp == w) {
-        ballast::cuda::unrolled<k_chain_gram + k_chain_tiles>([&](auto e) {
-          double* const to = own.sums[turn] + 64 * decltype(e)::value + 2 * lane;
-          for (int q = 0; q < 2; ++q) to[q] = w == 0 ? sum[decltype(e)::value][q] : to[q] + sum[decltype(e)::value][q];
-        });
-      }
-      __syncthreads();  // the sums of the warps up to this one are there
+    ballast::cuda::unrolled<k_chain_gram + k_chain_tiles>([&](auto e) {
+      for (int q = 0; q < 2; ++q) own.parts[warp][64 * decltype(e)::value + 2 * lane + q] = sum[decltype(e)::value][q];
+    });
+    __syncthreads();  // the sums of the warps are there
+    for (int e = thread; e < k_chain_sums; e += Threads) {
+      double all = 0;
+      ballast::cuda::unrolled<warps>([&](auto w) { all += own.parts[decltype(w)::value][e]; });
+      own.sums[turn][e] = all;
+      if constexpr (Blocks == 1) own.all[e] = all;
     }
     team_sync<Blocks>();  // the sums of the blocks are there
-    for (int e = thread; e < k_chain_sums; e += Threads) {
-      double all = own.sums[turn][e];
-      if constexpr (Blocks > 1) {
-        all = 0;
-        for (int r = 0; r < Blocks; ++r) all += arch::load_remote(&own.sums[turn][e], static_cast<unsigned>(r));
+    if constexpr (Blocks > 1) {
+      for (int e = thread; e < k_chain_sums; e += Threads) {
+        double of[Blocks], all = 0;
+        ballast::cuda::unrolled<Blocks>([&](auto r) {
+          constexpr int other = decltype(r)::value;
+          of[other] = arch::load_remote(&own.sums[turn][e], static_cast<unsigned>(other));
+        });
+        ballast::cuda::unrolled<Blocks>([&](auto r) { all += of[decltype(r)::value]; });
+        own.all[e] = all;
       }
-      own.all[e] = all;
+      __syncthreads();  // the sums of all are there
     }
-    __syncthreads();  // the sums of all are there
     if (warp < k_vectors) {
       const std::int64_t left = a.count - column;
       const int w = left < k_inner ? static_cast<int>(left) : k_inner;
@@ -289,13 +313,12 @@ __global__ void __launch_bounds__(Threads) chain_kernel(const __grid_constant__ 
         const int j = a.last_first ? w - 1 - e : e, near = lane < j ? lane : j, far = lane < j ? j : lane;
         const double z = __shfl_sync(0xffffffffu, tau * u, j);
         if (lane == j) own.z[j][warp] = z;
-        u -= own.all[64 * chain_tile(near / 8, far / 8) + near % 8 * 8 + far % 8] * z;
+        u -= own.all[64 * upper_tile(k_chain_tiles, near / 8, far / 8) + near % 8 * 8 + far % 8] * z;
       }
       if (lane >= w) own.z[lane][warp] = 0;
     }
     __syncthreads();  // z is there
-    ballast::cuda::unrolled<k_inner / 4>(
-        [&](auto c) { factor[decltype(c)::value] = g < k_vectors ? own.z[4 * decltype(c)::value + t][g] : 0; });
+    ballast::cuda::unrolled<steps>([&](auto c) { factor[decltype(c)::value] = g < k_vectors ? own.z[4 * decltype(c)::value + t][g] : 0; });
     before = column;
   }
   team_sync<Blocks>();  // nobody leaves whom others still read from

@@ -48,37 +48,8 @@ struct panel_arguments {
   S* pivots;          // 2 × rows: scratch where the slab does not fit into shared memory; null: it does
 };
 
-// --- Panels ahead of the host.
-
-// Whether what is enqueued behind a panel counts. Open: both words are 0. The first panel that does not pass closes it, and it stays closed
-// until the host opens it. A struck word can close it, and cannot open it.
-struct panel_gate {
-  std::uint32_t closed, closed_too;
-};
-// Null: there is none.
-BALLAST_HD inline bool is_closed(const panel_gate* gate) { return gate != nullptr && (gate->closed | gate->closed_too) != 0; }
-// By one thread.
-BALLAST_HD inline void close(panel_gate* gate) {
-  if (gate != nullptr) *gate = {1, 1};
-}
-
-// As qr::panel_sums.
-struct panel_result {
-  double orthogonality, orthogonality_threshold, reflectors, data;
-};
-
-// What the device leaves of a panel for the host.
-struct panel_record {
-  panel_result sums;
-  double entry;                // ‖residual‖
-  std::uint32_t passed, held;  // whether the gate was open at the last look at it: 1 and 0, else 0 and 1
-  int stage;                   // the tall_stage it came to
-};
-
 // --- Panels of many rows (tall.cuh).
 
-inline constexpr int k_tall_rows = 32;                    // of a tile
-inline constexpr int k_tall_stride = k_tall_rows + 4;     // of its columns in shared memory: no bank twice
 inline constexpr int k_strip = 16;                        // columns that are eliminated or substituted together
 inline constexpr int k_square_threads = 512;              // of the kernels of one block (square.cuh)
 inline constexpr int k_square_rows_stride = k_strip + 4;  // of the columns of a strip of rows
@@ -96,6 +67,16 @@ struct tall_state {
 
 // Element (i, l), i ≤ l, of an upper triangular matrix that is packed by columns; (0, w): how many numbers w columns have.
 BALLAST_HD constexpr int packed(int i, int l) { return l * (l + 1) / 2 + i; }
+
+// A pass over the rows of a panel of at most `most` columns, `rows` of them at a time for each warp: distance of columns in shared memory,
+// bytes of that, and blocks that a multiprocessor is to hold.
+inline constexpr int k_pass_warps = 4;
+inline constexpr int k_pass_threads = 32 * k_pass_warps;
+BALLAST_HD constexpr int pass_stride(int rows) { return k_pass_warps * rows + 4; }
+BALLAST_HD constexpr std::int64_t pass_bytes(int most, int rows) { return std::int64_t{8} * (packed(0, most) + most * pass_stride(rows)); }
+BALLAST_HD constexpr int pass_resident(int most) { return most == 32 ? 4 : most == 64 ? 2 : 1; }
+// Number of tile (i, j) of those on and above the diagonal.
+BALLAST_HD constexpr int upper_tile(int strips, int i, int j) { return i * strips - i * (i - 1) / 2 + j - i; }
 
 template <class S>
 struct tall_pass_arguments {
@@ -120,7 +101,6 @@ struct square_factor_arguments {
   const double* before;  // product of the factors in front of it
   double* all;           // R times those
   tall_state* state;
-  const panel_gate* gate = nullptr;  // closed: the panel is not made; null: none
 };
 
 template <class S>
@@ -136,7 +116,6 @@ struct square_reflectors_arguments {
   std::int64_t lda;
   S* tau;
   tall_state* state;
-  const panel_gate* gate = nullptr;  // closed: the panel is not made, and nothing is written; null: none
 };
 
 template <class S>
@@ -145,7 +124,6 @@ struct square_t_arguments {
   const double *R, *product, *lower;  // of square_reflectors_arguments
   S* T;                               // width × width
   const tall_state* state;
-  panel_gate* gate = nullptr;  // is closed if the panel is not made; null: none
 };
 
 // The columns of a matrix in blocks, as qr::layout has them: of `width` columns, beginning anew behind the last panel.
@@ -164,35 +142,6 @@ struct products_arguments {
   std::int64_t ldc = 0;
   const double* weights = nullptr;  // of rows: the checkpoint of V; null: none
   double* partial = nullptr;        // of each block 8 · width + 1: Vᵀ times y, p, c1, c2; Σv, Σwv, Σw²v, Σv²; ‖p‖²
-  // Of `columns` reflectors, h and the panels behind it are taken, the last one narrower where so many are left; with weights alone.
-  std::int64_t columns = 0;
-  std::int64_t blocks =
-      0;  // of threads for each panel, whose sums begin blocks · (8 · width + 1) apart; some are idle where rows are fewer
-};
-
-// All panels of a factorization, as they are stored.
-template <class S>
-struct panel_list {
-  const S* A;
-  std::int64_t lda;
-  std::int64_t rows;
-  std::int64_t steps;
-  int width;
-  const S* T;  // width² for each panel
-
-  BALLAST_HD reflectors<S> operator[](std::int64_t k) const {
-    const std::int64_t first = k * width, left = steps - first;
-    const int w = static_cast<int>(left < width ? left : width);
-    return {A + first * (lda + 1), lda, rows - first, w, T + k * width * width, w};
-  }
-};
-
-// The seals anew: hashes of T, of R's rows above each panel, and of those within it; the second ones are added.
-template <class S>
-struct seals_arguments {
-  panel_list<S> panels;
-  std::int64_t count;
-  unsigned long long* to;  // three for each panel
 };
 
 struct fold_arguments {
@@ -202,11 +151,9 @@ struct fold_arguments {
   double* to;  // count
 };
 
-// Adds up what products_arguments leave of panels: their checkpoints.
-struct checkpoints_arguments {
-  const double* partial;
-  std::int64_t rows, columns, width, blocks;  // as there
-  double* to;                                 // 4 · width for each panel
+// As qr::panel_sums.
+struct panel_result {
+  double orthogonality, orthogonality_threshold, reflectors, data;
 };
 
 template <class S>
@@ -221,8 +168,6 @@ struct judge_arguments {
   double* checkpoint;  // 4 × width; null: not kept
   panel_result* to;
   std::uint32_t* arrived;
-  panel_gate* gate = nullptr;  // is closed unless orthogonality and reflectors pass; null: none
-  double limit = 0;            // of reflectors
 };
 
 // What the checks of a panel begin with.
@@ -250,8 +195,6 @@ struct transformed_arguments {
   double* squares = nullptr;  // 2 of each block: of c1 and c2 without R's part
   double* norm = nullptr;     // the larger of the norms of c1 and c2 without R's part
   std::uint32_t* arrived = nullptr;
-  panel_gate* gate = nullptr;  // is closed unless the norm is at most `limit`; null: none
-  double limit = 0;
 };
 
 // z = T x or Tᵀ x.
@@ -289,8 +232,21 @@ struct weigh_arguments {
   unsigned long long* seal = nullptr;
   unsigned long long* hashes = nullptr;  // one for each block of threads
   std::uint32_t* arrived = nullptr;
-  panel_gate* gate = nullptr;  // is closed unless the norm is at most `limit`; null: none
-  double limit = 0;
+};
+
+// Checksum columns of all blocks of columns, their share in the certificate's product, and a copy.
+template <class S>
+struct encode_arguments {
+  const S* X;
+  std::int64_t row_stride, column_stride;
+  const int* shifts;  // of each column: it counts as 2^shift · x, but for the copy; null: none
+  std::int64_t rows;
+  block_list blocks;
+  const double* z;  // n × 3: the weights of both checksums, and of the product
+  std::int64_t ldz;
+  S* to;          // two columns for each block
+  double* parts;  // a column for each block
+  S* copy;        // rows × n; null: none
 };
 
 // Sums over chunks.
@@ -340,7 +296,6 @@ struct accept_arguments {
   const double* next;  // rows
   double* carried;     // null: none
   std::int64_t rows;
-  const panel_gate* gate = nullptr;  // closed: nothing is done; null: none
 };
 
 // Whether tau is T's diagonal to the bit: 0 for each panel where it is.
@@ -383,6 +338,10 @@ struct scan_arguments {
   std::int64_t first;  // with a triangle: of column j rows first + j … rows − 1 (lower), or 0 … j (upper)
   bool upper, lower;
   column_result* to;
+  // Where there are too few columns for all multiprocessors, each is cut into chunks of rows.
+  std::int64_t chunks = 1;
+  double* partial = nullptr;         // a sum for each chunk of each column
+  std::uint32_t* arrived = nullptr;  // for each column, 0 in front of the launch and behind it
 };
 
 template <class S>
@@ -414,18 +373,6 @@ struct form_v_arguments {
   S* to;  // rows × width
 };
 
-// The last look at the gate for a panel. Closed: what products take becomes 0, so that they change nothing.
-template <class S>
-struct hold_arguments {
-  const panel_gate* gate;
-  const tall_state* state;
-  panel_record* record;  // gets what both say here
-  struct {
-    S* data;
-    std::int64_t count;
-  } zero[4];  // V, T, and T VᵀC of what has been taken already
-};
-
 template <class S>
 struct form_t_arguments {
   const S* G;  // VᵀV, width × width
@@ -435,6 +382,7 @@ struct form_t_arguments {
 };
 
 // weights[i] = random number i of the stream.
+// Columns of `count` numbers: column q of stream + q.
 struct random_arguments {
   double* to;
   std::int64_t count;
@@ -460,8 +408,9 @@ BALLAST_HD constexpr int wide_tiles(int width) { return (width + k_wide_tile - 1
 // Pairs of halves that are joined; the second one may have fewer columns than the first.
 BALLAST_HD constexpr int wide_pairs(int width, int half) { return (width + half - 1) / (2 * half); }
 inline constexpr int k_dot_columns = 4;
-inline constexpr int k_chain_sums = 896;                                                     // of a group of reflectors
-inline constexpr std::int64_t k_chain_bytes = 8 * (3 * k_chain_sums + k_inner * k_vectors);  // of shared memory
+inline constexpr int k_chain_sums = 896;  // of a group of reflectors
+// Of shared memory.
+BALLAST_HD constexpr std::int64_t chain_bytes(int threads) { return 8 * ((3 + threads / 32) * k_chain_sums + k_inner * k_vectors); }
 
 // Reflectors in blocks of `width` columns, of which the last one may have fewer; each has width² numbers of G and T.
 template <class S>

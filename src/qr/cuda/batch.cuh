@@ -50,6 +50,16 @@ __device__ __forceinline__ void team_barrier() {
   }
 }
 
+// Those of one block.
+template <batch_policy P>
+__device__ __forceinline__ void block_barrier() {
+  if constexpr (P.matrices > 1) {
+    __syncwarp();
+  } else {
+    __syncthreads();
+  }
+}
+
 template <class S, batch_policy P, class Launch>
 struct batch_team {
   using shape = batch_shape<P>;
@@ -240,34 +250,48 @@ struct batch_team {
   // By the readers, of block 0, before the tile takes their registers.
   __device__ __forceinline__ void encode(const S* from, std::int64_t down, std::int64_t across, int rows, int columns, int first,
                                          bool identity) {
+    constexpr int together = 32 / shape::span;  // columns that a warp has at a time
     const int reader = thread / 32, l = thread % 32;
+    if (rank == 0) {
+      for (int e = thread; e < k_certificates * columns; e += shape::team) {
+        const int q = e / columns, j = e % columns;
+        own.weight[q][j] = random_signed(k_batch_stream + static_cast<std::uint64_t>(q),
+                                         static_cast<std::uint64_t>(first) + static_cast<std::uint64_t>(j));
+      }
+      block_barrier<P>();  // the weights are there
+    }
     if (rank == 0 && reader < shape::readers) {
       double sums[k_certificates][shape::of_lane] = {}, squares[k_certificates] = {};
-      bool odd = false;
-      for (int j = reader; j < columns; j += shape::readers) {
+      int odd = 0;
+      for (int begin = reader * together; begin < columns; begin += shape::readers * together) {
+        const int j = begin + l / shape::span;
         double a[shape::of_lane], most = 0;
         for (int i = 0; i < shape::of_lane; ++i) {
-          const int row = l + 32 * i;
+          const int row = l % shape::span + 32 * i;
           a[i] = 0;
-          if (row < rows) a[i] = identity ? static_cast<double>(row == first + j) : static_cast<double>(from[row * down + j * across]);
+          if (row < rows && j < columns)
+            a[i] = identity ? static_cast<double>(row == first + j) : static_cast<double>(from[row * down + j * across]);
           most = larger_of(most, fabs(a[i]));
         }
-        for (int distance = 1; distance < 32; distance *= 2) most = larger_of(most, __shfl_xor_sync(0xffffffffu, most, distance));
+        for (int distance = 1; distance < shape::span; distance *= 2) most = larger_of(most, __shfl_xor_sync(0xffffffffu, most, distance));
         const bool finite = most <= abft::k_largest<S>;
-        odd |= !finite;
+        odd |= finite ? 0 : 1;
         const int e = most > 0 && finite ? exponent_of(most) : 0;
-        if (l == 0) own.exponent[j] = e;
+        if (l % shape::span == 0 && j < columns) own.exponent[j] = e;
         const binary_scale scale(-e);
-        double w[k_certificates];
-        for (int q = 0; q < k_certificates; ++q) w[q] = weight(q, first + j);
         for (int i = 0; i < shape::of_lane; ++i) {
           const double value = scale(a[i]);
           for (int q = 0; q < k_certificates; ++q) {
-            const double term = w[q] * value;
+            const double term = j < columns ? own.weight[q][j] * value : 0;
             sums[q][i] += term;
             squares[q] += term * term;
           }
         }
+      }
+      // Columns that other lanes had.
+      for (int distance = shape::span; distance < 32; distance *= 2) {
+        for (int q = 0; q < k_certificates; ++q) sums[q][0] += __shfl_xor_sync(0xffffffffu, sums[q][0], distance);
+        odd |= __shfl_xor_sync(0xffffffffu, odd, distance);
       }
       ballast::cuda::add_lanes<32, 32, 1>(squares);
       for (int q = 0; q < k_certificates; ++q) {
@@ -276,7 +300,7 @@ struct batch_team {
         }
         if (l == 0) own.norm[reader][q] = squares[q];
       }
-      if (l == 0) own.odd[reader] = odd ? 1 : 0;
+      if (l == 0) own.odd[reader] = odd;
     }
     team_barrier<P>();  // partial sums and exponents are there
     if (verifies()) {
@@ -293,10 +317,6 @@ struct batch_team {
     }
   }
 
-  static __device__ __forceinline__ double weight(int q, int column) {
-    return random_signed(k_batch_stream + static_cast<std::uint64_t>(q), static_cast<std::uint64_t>(column));
-  }
-
   // What the warp that verifies keeps, the same in all lanes behind finish().
   struct seen {
     double reflectors = 0;   // max |τ‖v‖² − 2|
@@ -304,25 +324,41 @@ struct batch_team {
     bool odd = false;        // Inf or NaN in what went in
   };
 
-  // sum_q ← H sum_q, v(row) being the elements of v; returns ‖v‖². Few registers: the tile has the others.
+  // sum_q ← H sum_q, v(row) being the elements of v; returns ‖v‖². Few registers: the tile has the others. Of up to 16 rows lanes share the
+  // sums: some have sum_0, some sum_1, of 8 rows others v itself.
   template <class Elements>
   __device__ __forceinline__ double reflect_sums(Elements&& v, double tau) const {
-    double dot[k_certificates + 1] = {};
-#pragma unroll 2
-    for (int row = thread; row < shape::height; row += 32) {
-      const double here = v(row);
-      for (int q = 0; q < k_certificates; ++q) dot[q] += here * own.sum[q][row];
-      dot[k_certificates] += here * here;
-    }
-    ballast::cuda::add_lanes<32, 32, 1>(dot);
-    if (tau != 0) {
+    if constexpr (shape::span < 32) {
+      static_assert(k_certificates == 2);
+      constexpr bool apart = shape::span == 8;
+      const int row = thread % shape::span, q = thread / shape::span;
+      __syncwarp();  // the sums are there
+      const double here = v(row), square = here * here;
+      double dot[apart ? 1 : 2] = {apart && q >= k_certificates ? square : here * own.sum[q % k_certificates][row]};
+      if constexpr (!apart) dot[1] = square;
+      ballast::cuda::add_lanes<32, shape::span, 1>(dot);
+      if (tau != 0 && q < k_certificates) own.sum[q][row] -= tau * dot[0] * here;
+      const double squares = apart ? __shfl_sync(0xffffffffu, dot[0], k_certificates * shape::span) : dot[apart ? 0 : 1];
+      __syncwarp();  // the sums are there
+      return squares;
+    } else {
+      double dot[k_certificates + 1] = {};
 #pragma unroll 2
       for (int row = thread; row < shape::height; row += 32) {
         const double here = v(row);
-        for (int q = 0; q < k_certificates; ++q) own.sum[q][row] -= tau * dot[q] * here;
+        for (int q = 0; q < k_certificates; ++q) dot[q] += here * own.sum[q][row];
+        dot[k_certificates] += here * here;
       }
+      ballast::cuda::add_lanes<32, 32, 1>(dot);
+      if (tau != 0) {
+#pragma unroll 2
+        for (int row = thread; row < shape::height; row += 32) {
+          const double here = v(row);
+          for (int q = 0; q < k_certificates; ++q) own.sum[q][row] -= tau * dot[q] * here;
+        }
+      }
+      return dot[k_certificates];
     }
-    return dot[k_certificates];
   }
 
   // ‖sum_q‖ against the norms: the certificate that is the worse for its norm.
@@ -456,7 +492,6 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, P.resident)
       break;
     }
     typename decltype(team)::seen found;
-    std::uint64_t scalars = 0;  // the hash of tau
     ballast::cuda::unrolled<P.columns>([&](auto at) {
       constexpr int c = decltype(at)::value;
       for (int b = 0; b < P.blocks; ++b) {
@@ -469,7 +504,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, P.resident)
             const binary_scale scale(-own.exponent[j] - own.shift[j]);
             const S* const stored = own.strip[j - first];
             double w[k_certificates];
-            for (int q = 0; q < k_certificates; ++q) w[q] = team.weight(q, j);
+            for (int q = 0; q < k_certificates; ++q) w[q] = own.weight[q][j];
             if (j < steps) {
               const double tau = static_cast<double>(own.tau[j]);
               const double squares =
@@ -477,7 +512,6 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, P.resident)
                                                           : row == j ? 1.0
                                                                      : 0.0; }, tau);
               if (tau != 0) found.reflectors = larger_of(found.reflectors, fabs(tau * squares - 2));
-              if (team.thread == 0) scalars += ballast::cuda::value_hash(own.tau[j], static_cast<std::uint64_t>(j) + (1u << 20));
             }
 #pragma unroll 2
             for (int row = team.thread; row < m; row += 32) {
@@ -495,6 +529,9 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, P.resident)
     team.hash_tile(m, n);
     team_barrier<P>();  // the hashes are there
     if (team.verifies()) {
+      std::uint64_t scalars = 0;  // the hash of tau
+      for (int j = team.thread; j < steps; j += 32)
+        scalars += ballast::cuda::value_hash(own.tau[j], static_cast<std::uint64_t>(j) + (1u << 20));
       const std::uint64_t tile = team.add_hash(found.hash);
       found.hash = tile + team.add_hash(scalars);
       found.odd = team.any_odd();
@@ -638,7 +675,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, P.resident)
         for (int j = first; j < columns && j < first + P.groups; ++j) {
           const binary_scale scale(-own.exponent[j] - own.shift[j]);
           double w[k_certificates];
-          for (int q = 0; q < k_certificates; ++q) w[q] = team.weight(q, first_column + j);
+          for (int q = 0; q < k_certificates; ++q) w[q] = own.weight[q][j];
 #pragma unroll 2
           for (int row = team.thread; row < m; row += 32) {
             const S stored = own.strip[j - first][row];

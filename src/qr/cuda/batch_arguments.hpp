@@ -31,10 +31,11 @@ struct batch_shape {
   static constexpr int readers = warps < 8 ? warps : 8;  // warps that read the input for the checks
   static constexpr int height = P.lanes * P.rows;
   static constexpr int width = P.groups * P.columns * P.blocks;
-  static constexpr int strip = P.groups;              // columns that lie in shared memory at once
-  static constexpr int of_lane = (height + 31) / 32;  // rows of a lane of the warp that verifies
-  static constexpr int pitch = height + P.lanes;      // groups of a warp use other banks
-  static_assert(team % 32 == 0 && P.lanes <= 32 && (P.matrices == 1 || (team == 32 && P.blocks == 1)));
+  static constexpr int strip = P.groups;                  // columns that lie in shared memory at once
+  static constexpr int of_lane = (height + 31) / 32;      // rows of a lane of the warp that verifies
+  static constexpr int span = height < 32 ? height : 32;  // lanes of a warp that share a column in the check
+  static constexpr int pitch = height + P.lanes;          // groups of a warp use other banks
+  static_assert(team % 32 == 0 && P.lanes <= 32 && (P.matrices == 1 || (team == 32 && P.blocks == 1)) && (span & (span - 1)) == 0);
 };
 
 // The shared memory of a team.
@@ -46,6 +47,7 @@ struct batch_memory {
   double more[k_certificates][shape::height];  // T: Σ w x, and in the second one Σ |x|
   double size[shape::height];                  // T: what the residual is compared with
   double norm[shape::readers][k_certificates];
+  double weight[k_certificates][shape::width];
   S strip[shape::strip][shape::pitch];
   S v[2][shape::height];
   S tau[shape::width];

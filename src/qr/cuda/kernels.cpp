@@ -31,7 +31,6 @@ row row_of(work what) {
     case work::exponents: return {"qr/cuda/matrix.cuh", "exponents_kernel", true};
     case work::diagonal: return {"qr/cuda/matrix.cuh", "diagonal_kernel", true};
     case work::form_v: return {"qr/cuda/matrix.cuh", "form_v_kernel", true};
-    case work::hold: return {"qr/cuda/matrix.cuh", "hold_kernel", true};
     case work::form_t: return {"qr/cuda/matrix.cuh", "form_t_kernel", true};
     case work::random: return {"qr/cuda/matrix.cuh", "random_kernel", false};
     case work::products: return {"qr/cuda/checks.cuh", "products_kernel", true};
@@ -40,12 +39,11 @@ row row_of(work what) {
     case work::open: return {"qr/cuda/checks.cuh", "open_kernel", true};
     case work::judge: return {"qr/cuda/checks.cuh", "judge_kernel", true};
     case work::transformed: return {"qr/cuda/checks.cuh", "transformed_kernel", true};
+    case work::encode: return {"qr/cuda/encode.cuh", "encode_kernel", true};
     case work::weigh: return {"qr/cuda/checks.cuh", "weigh_kernel", true};
     case work::combine: return {"qr/cuda/checks.cuh", "combine_kernel", false};
     case work::norm: return {"qr/cuda/checks.cuh", "norm_kernel", false};
     case work::hash: return {"qr/cuda/checks.cuh", "hash_kernel", true};
-    case work::fold_checkpoints: return {"qr/cuda/checks.cuh", "fold_checkpoints_kernel", false};
-    case work::seals: return {"qr/cuda/checks.cuh", "seals_kernel", true};
     case work::changes: return {"qr/cuda/checks.cuh", "changes_kernel", false};
     case work::accept: return {"qr/cuda/checks.cuh", "accept_kernel", true};
     case work::taus: return {"qr/cuda/checks.cuh", "taus_kernel", true};
@@ -54,7 +52,9 @@ row row_of(work what) {
     case work::wide_parts: return {"qr/cuda/apply.cuh", "wide_parts_kernel", true};
     case work::wide_join: return {"qr/cuda/apply.cuh", "wide_join_kernel", true};
     case work::solve: return {"qr/cuda/solve.cuh", "solve_kernel", true};
-    case work::tall_pass: return {"qr/cuda/tall.cuh", "tall_pass_kernel", true};
+    case work::pass_128:
+    case work::pass_64:
+    case work::pass_32: return {"qr/cuda/tall.cuh", "tall_pass_kernel", true};
     case work::square_factor: return {"qr/cuda/square.cuh", "square_factor_kernel", false};
     case work::square_reflectors: return {"qr/cuda/square.cuh", "square_reflectors_kernel", true};
     case work::square_t: return {"qr/cuda/square.cuh", "square_t_kernel", true};
@@ -93,14 +93,20 @@ template int widest_panel<double>(const ballast::cuda::capabilities&);
 
 namespace {
 
-constexpr std::int64_t tall_pass_bytes(int width) { return 8 * (packed(0, width) + std::int64_t{width} * k_tall_stride); }
+// What the kernels of tall panels have besides.
+constexpr std::int64_t k_beside = 6 << 10;
 
 }  // namespace
 
+pass_shape pass_of(int width, const ballast::cuda::capabilities& on) {
+  if (width <= 32) return {32, 32};
+  if (width > 64) return {128, 16};
+  return {64, pass_bytes(64, 32) + k_beside <= on.shared_per_block ? 32 : 8};
+}
+
 int widest_tall_panel(const ballast::cuda::capabilities& on) {
   int made = k_most_wide;
-  // The kernels have up to 5 kB besides.
-  while (made > k_inner && std::max(tall_pass_bytes(made), square_bytes(made)) + (6 << 10) > on.shared_per_block) made /= 2;
+  while (made > k_inner && std::max(pass_of(made, on).bytes(), square_bytes(made)) + k_beside > on.shared_per_block) made /= 2;
   return made;
 }
 
@@ -108,20 +114,22 @@ template <class S>
 auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> request {
   const row here = row_of(what);
   const bool of_one_block = what == work::square_factor || what == work::square_reflectors || what == work::square_t;
-  const int threads = of_one_block ? k_square_threads : k_threads;
-  request made{.header = here.header,
-               .expression = expression(here.name, here.typed ? what == work::scan_double ? "double" : k_type<S> : std::to_string(threads)),
-               .threads = threads};
-  if (what == work::tall_pass) {
-    made.shared = tall_pass_bytes(widest_tall_panel(on));
-    made.registers = 128;  // two blocks on a multiprocessor, at the cost of a few spills: one waits at barriers while the other computes
-    made.spills = 64;
-    made.stack = 16;
+  // A device without room for the widest takes the next one, which is loaded once.
+  const int passed = what == work::pass_128 ? widest_tall_panel(on) : what == work::pass_64 ? 64 : what == work::pass_32 ? 32 : 0;
+  const int threads = of_one_block ? k_square_threads : passed > 0 ? k_pass_threads : k_threads;
+  std::string parameters = !here.typed ? std::to_string(threads) : what == work::scan_double ? "double" : k_type<S>;
+  const pass_shape pass = pass_of(std::min(passed, widest_tall_panel(on)), on);
+  if (passed > 0) parameters += "," + std::to_string(pass.most) + "," + std::to_string(pass.rows);
+  request made{.header = here.header, .expression = expression(here.name, parameters), .threads = threads};
+  if (passed > 0) {
+    made.shared = pass.bytes();
+    made.blocks = pass_resident(pass.most);
+    made.spills = made.stack = 16;
   }
   if (of_one_block) made.shared = square_bytes(widest_tall_panel(on));
   if (what == work::products) made.shared = std::int64_t{8} * widest_panel<S>(on) * (k_block_rows + 1);
   if (what == work::copy) made.shared = 32 * 33 * static_cast<std::int64_t>(sizeof(S));
-  if (what == work::weigh) made.spills = made.stack = 16;  // the call of ldexp
+  if (what == work::weigh || what == work::encode) made.spills = made.stack = 16;  // the call of ldexp
   const std::int64_t widest = widest_panel<S>(on);
   if (what == work::form_t) made.shared = form_t_bytes<S>(widest);
   return made;
@@ -145,7 +153,7 @@ auto kernel_names<S>::chain(int which) -> request {
   return {.header = "qr/cuda/apply.cuh",
           .expression = expression("chain_kernel", std::string(k_type<S>) + "," + std::to_string(blocks) + "," + std::to_string(threads)),
           .threads = threads,
-          .shared = k_chain_bytes,
+          .shared = chain_bytes(threads),
           .cluster = blocks};
 }
 

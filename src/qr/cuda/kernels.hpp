@@ -17,7 +17,7 @@ struct team {
 };
 inline constexpr team k_teams[] = {{1, 128}, {4, 256}, {8, 512}, {16, 512}};
 inline constexpr int k_team_count = 4;
-inline constexpr team k_chain_teams[] = {{1, 128}, {8, 256}};
+inline constexpr team k_chain_teams[] = {{1, 128}, {4, 256}};
 inline constexpr int k_chain_team_count = 2;
 
 // Blocks of a launch that gives each thread a row of so many, or each block a tile of 32 rows and columns.
@@ -31,7 +31,6 @@ enum class work {
   exponents,
   diagonal,
   form_v,
-  hold,
   form_t,
   random,
   products,
@@ -40,12 +39,11 @@ enum class work {
   open,
   judge,
   transformed,
+  encode,
   weigh,
   combine,
   norm,
   hash,
-  fold_checkpoints,
-  seals,
   changes,
   accept,
   taus,
@@ -55,7 +53,9 @@ enum class work {
   wide_join,
   solve,
   solve_check,
-  tall_pass,
+  pass_128,  // over panels of at most so many columns
+  pass_64,
+  pass_32,
   square_factor,
   square_reflectors,
   square_t,
@@ -68,6 +68,19 @@ int widest_panel(const ballast::cuda::capabilities& on);
 
 // Columns of the widest panel that tall.cuh factors on such a device: its matrices fit into the shared memory of a block.
 int widest_tall_panel(const ballast::cuda::capabilities& on);
+
+// How a pass over the rows of a panel of so many columns is made on such a device: tall_pass_kernel<S, most, rows>.
+struct pass_shape {
+  int most, rows;
+  constexpr std::int64_t bytes() const { return pass_bytes(most, rows); }
+  work kernel() const { return most == 32 ? work::pass_32 : most == 64 ? work::pass_64 : work::pass_128; }
+  // Of a launch for so many rows: as many as an H100 holds, which then take rows in turn.
+  std::int64_t blocks(std::int64_t all) const {
+    const std::int64_t wanted = (all + k_pass_warps * rows - 1) / (k_pass_warps * rows), resident = k_pass_blocks / 2 * pass_resident(most);
+    return wanted < resident ? wanted : resident;
+  }
+};
+pass_shape pass_of(int width, const ballast::cuda::capabilities& on);
 
 // S: float or double.
 template <class S>

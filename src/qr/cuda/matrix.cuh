@@ -8,6 +8,7 @@
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/launch.cuh"
 #include "cuda/block/sums.cuh"
+#include "cuda/block/unroll.cuh"
 #include "qr/cuda/arguments.hpp"
 #include "qr/random.hpp"
 
@@ -64,30 +65,52 @@ __device__ __forceinline__ double over_block(double value, double* several) {
   return all;
 }
 
-// Whether this block of the launch is the last one to come here: it sees what the others have written before. `arrived` is 0 in front of
-// the launch, and behind it.
-__device__ __forceinline__ bool is_last_block(std::uint32_t* arrived) {
+// Whether this block is the last one of `blocks` to come here: it sees what the others have written before. `arrived` is 0 in front of the
+// launch, and behind it.
+__device__ __forceinline__ bool is_last_block(std::uint32_t* arrived, std::uint32_t blocks) {
   auto& last = arch::shared_object<int, struct last_of_blocks>();
   __syncthreads();  // the block has written
   if (threadIdx.x == 0) {
-    last = arch::atomic_add_acq_rel(arrived, 1) + 1 == gridDim.x ? 1 : 0;
+    last = arch::atomic_add_acq_rel(arrived, 1) + 1 == blocks ? 1 : 0;
     if (last != 0) *arrived = 0;
   }
   __syncthreads();  // it is known
   return last != 0;
 }
+__device__ __forceinline__ bool is_last_block(std::uint32_t* arrived) { return is_last_block(arrived, gridDim.x); }
 
-// A block for each column.
+// A block for each column and chunk of its rows. The last block of a column adds up; a column whose squares leave the range of doubles it
+// reads again, alone.
 template <class S>
 __global__ void __launch_bounds__(k_threads) scan_kernel(const __grid_constant__ scan_arguments<S> a) {
   auto& several = arch::shared_object<double[k_threads / 32], struct scan_sums>();
-  const std::int64_t j = blockIdx.x;
+  const std::int64_t j = blockIdx.x / a.chunks, chunk = blockIdx.x % a.chunks;
   const std::int64_t begin = a.lower ? a.first + j : 0;
   const std::int64_t end = a.upper && a.first + j + 1 < a.rows ? a.first + j + 1 : a.rows;
   const S* const x = a.X + j * a.ld;
+  const std::int64_t rows = (a.rows + a.chunks - 1) / a.chunks;
+  const std::int64_t top = chunk * rows > begin ? chunk * rows : begin, bottom = (chunk + 1) * rows < end ? (chunk + 1) * rows : end;
+  constexpr int together = 8;  // loads that wait for memory at the same time
   double sum = 0;
-  for (std::int64_t i = begin + threadIdx.x; i < end; i += k_threads) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  for (std::int64_t i = top + threadIdx.x; i < bottom; i += together * k_threads) {
+    S read[together];
+    ballast::cuda::unrolled<together>([&](auto q) {
+      const std::int64_t at = i + decltype(q)::value * k_threads;
+      read[decltype(q)::value] = at < bottom ? x[at] : S(0);
+    });
+    ballast::cuda::unrolled<together>([&](auto q) {
+      const auto each = static_cast<double>(read[decltype(q)::value]);
+      sum += each * each;
+    });
+  }
   sum = over_block<false>(sum, several);
+  if (a.chunks > 1) {
+    if (threadIdx.x == 0) a.partial[blockIdx.x] = sum;
+    if (!is_last_block(a.arrived + j, static_cast<std::uint32_t>(a.chunks))) return;
+    sum = 0;
+    for (std::int64_t c = threadIdx.x; c < a.chunks; c += k_threads) sum += a.partial[j * a.chunks + c];
+    sum = over_block<false>(sum, several);
+  }
   column_result made{0, 0, 1};
   // abft::k_squares: a sum outside says nothing.
   if (sum >= 1e-280 && sum <= 1e300) {
@@ -163,22 +186,6 @@ __global__ void __launch_bounds__(k_threads) form_v_kernel(const __grid_constant
   if (i < a.rows) a.to[i + j * a.rows] = i < j ? S(0) : i == j ? S(1) : a.from[i + j * a.ld];
 }
 
-// Any number of blocks.
-template <class S>
-__global__ void __launch_bounds__(k_threads) hold_kernel(const __grid_constant__ hold_arguments<S> a) {
-  const bool closed = is_closed(a.gate);
-  const std::int64_t thread = std::int64_t{blockIdx.x} * k_threads + threadIdx.x;
-  if (thread == 0) {
-    a.record->passed = closed ? 0 : 1;
-    a.record->held = closed ? 1 : 0;
-    a.record->stage = a.state->stage;
-  }
-  if (!closed) return;
-  for (const auto& each : a.zero) {
-    for (std::int64_t i = thread; i < each.count; i += std::int64_t{gridDim.x} * k_threads) each.data[i] = S(0);
-  }
-}
-
 // One block. T of k_inner columns: column j is −τ_j T G_j above the diagonal, τ_j on it; a warp for each such part, lane i for row i. Then
 // the parts are joined: T12 = −T1 (G12 T2). Shared memory: T, and G12 T2.
 template <class S>
@@ -218,13 +225,15 @@ __global__ void __launch_bounds__(k_threads) form_t_kernel(const __grid_constant
   for (int e = thread; e < w * w; e += k_threads) a.T[e] = T[e];
 }
 
-// weights[i] = number i of a stream.
+// Number i of a stream; column q behind the first one of its q-th next one. A block for k_threads numbers of a column.
 template <int Threads>
 __global__ void __launch_bounds__(Threads) random_kernel(const __grid_constant__ random_arguments a) {
-  const std::int64_t i = std::int64_t{blockIdx.x} * k_threads + threadIdx.x;
+  const std::int64_t blocks = (a.count + k_threads - 1) / k_threads, q = blockIdx.x / blocks;
+  const std::int64_t i = blockIdx.x % blocks * k_threads + threadIdx.x;
   if (i >= a.count) return;
   const auto number = static_cast<std::uint64_t>(i);
-  a.to[i] = a.with_sign ? random_signed(a.stream, number) : abft::random_weight(k_weight_seed, a.stream, number);
+  const std::uint64_t stream = a.stream + static_cast<std::uint64_t>(q);
+  a.to[i + q * a.count] = a.with_sign ? random_signed(stream, number) : abft::random_weight(k_weight_seed, stream, number);
 }
 
 // Strikes the words that a fault of the call selects: the device's side of inject::fault_injector::strike, for tests. One block.

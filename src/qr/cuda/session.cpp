@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <type_traits>
 
 #include "cuda/shared_state.hpp"
 
@@ -13,7 +14,6 @@ namespace ballast::qr::cuda {
 namespace {
 
 constexpr std::int64_t k_pinned = 1 << 20;  // bytes
-constexpr std::int64_t k_place = 256;       // of each place of send(), behind them
 
 }  // namespace
 
@@ -21,20 +21,17 @@ struct lane {
   explicit lane(const std::shared_ptr<ballast::cuda::device>& on)
       : main(on, true),
         beside(on, false),
-        aside(on, true),
-        places{ballast::cuda::device_stream(on), ballast::cuda::device_stream(on), ballast::cuda::device_stream(on)},
+        aside(on, false),
         main_blas(on->make_blas(ballast::cuda::blas_math::full, main.get())),
         beside_blas(on->make_blas(ballast::cuda::blas_math::full, beside.get())),
         forked(on->make_event(false)),
         joined(on->make_event(false)),
         aside_forked(on->make_event(false)),
         aside_joined(on->make_event(false)),
-        left(on->make_event(false)),
-        pinned(on, k_pinned + k_places * k_place) {}
+        pinned(on, k_pinned) {}
   ballast::cuda::device_stream main, beside, aside;
-  ballast::cuda::device_stream places[k_places];  // a stream for each place: the host waits for one
   std::unique_ptr<ballast::cuda::blas> main_blas, beside_blas;
-  std::unique_ptr<ballast::cuda::stream_event> forked, joined, aside_forked, aside_joined, left;
+  std::unique_ptr<ballast::cuda::stream_event> forked, joined, aside_forked, aside_joined;
   ballast::cuda::pinned_buffer pinned;
 };
 
@@ -42,6 +39,8 @@ namespace {
 
 // From so many rows on, a panel wider than one launch of a cluster takes is made by passes over its rows.
 constexpr std::int64_t k_tall_least_rows = 256;
+// Rows that one block of a scan takes at least, and blocks that keep the memory of all multiprocessors busy.
+constexpr std::int64_t k_scanned_rows = 4096, k_scan_blocks = 2048;
 // A block with fewer rows than this waits for the others longer than it computes.
 constexpr std::int64_t k_rows_of_block[] = {0, 192, 1536, 4096};
 
@@ -115,9 +114,6 @@ void session<S>::settle() noexcept {
   try {
     join(beside());
     join(aside());
-    for (int place = 0; place < k_places; ++place) {
-      if (sent_[place]) (void)await(place);
-    }
   } catch (const std::exception&) {
     return;  // the device is lost, and with it what was to be waited for
   }
@@ -178,25 +174,9 @@ void session<S>::wait() {
 }
 
 template <class S>
-void session<S>::send(int place, const void* from, std::int64_t bytes) {
-  const ballast::cuda::stream on = lane_->places[place].get();
-  device_->record(*lane_->left, main());
-  device_->wait(*lane_->left, on);
-  device_->copy(static_cast<std::byte*>(lane_->pinned.data()) + k_pinned + place * k_place, from, bytes, on);
-  sent_[place] = true;
-}
-
-template <class S>
-const void* session<S>::await(int place) {
-  device_->synchronize(lane_->places[place].get());
-  sent_[place] = false;
-  return static_cast<const std::byte*>(lane_->pinned.data()) + k_pinned + place * k_place;
-}
-
-template <class S>
 void* session<S>::landing(std::int64_t bytes) {
   const std::int64_t room = (bytes + 63) / 64 * 64;
-  if (landed_ + room <= k_pinned) {
+  if (landed_ + room <= lane_->pinned.bytes()) {
     void* const made = static_cast<std::byte*>(lane_->pinned.data()) + landed_;
     landed_ += room;
     return made;
@@ -228,6 +208,23 @@ bool session<S>::tall(std::int64_t rows, std::int64_t width) const {
 }
 
 template <class S>
+template <class T>
+void session<S>::scan(scan_arguments<T> given, std::int64_t columns) const {
+  const std::int64_t wanted = columns > 0 ? k_scan_blocks / columns : 1;
+  given.chunks = std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(1, given.rows / k_scanned_rows));
+  buffer memory;
+  if (given.chunks > 1) {
+    const std::int64_t sums = columns * given.chunks * static_cast<std::int64_t>(sizeof(double));
+    const std::int64_t counters = columns * static_cast<std::int64_t>(sizeof(std::uint32_t));
+    memory = allocate(sums + counters);
+    given.partial = static_cast<double*>(memory.data());
+    given.arrived = reinterpret_cast<std::uint32_t*>(static_cast<std::byte*>(memory.data()) + sums);
+    device_->zero(given.arrived, counters, main());
+  }
+  launch(std::is_same_v<T, S> ? work::scan : work::scan_double, columns * given.chunks, given);
+}
+
+template <class S>
 void session<S>::launch_panel(int team, const panel_arguments<S>& given) const {
   device_->launch(*panels_[team], k_teams[team].blocks, &given, sizeof given, main());
 }
@@ -256,18 +253,9 @@ void session<S>::product(const formed_reflector<S>& H, std::int64_t n, const S* 
 
 template <class S>
 void session<S>::update(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, S* C, std::int64_t ldc, stream on) const {
-  turn(H, transposed, n, W, on);
-  subtract(H, n, W, C, ldc, on);
-}
-
-template <class S>
-void session<S>::turn(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on) const {
-  blas(on).gemm(transposed ? 'T' : 'N', 'N', H.width, n, H.width, S(1), H.T, H.width, W, H.width, S(0), W + H.width * n, H.width);
-}
-
-template <class S>
-void session<S>::subtract(const formed_reflector<S>& H, std::int64_t n, const S* W, S* C, std::int64_t ldc, stream on) const {
-  blas(on).gemm('N', 'N', H.rows, n, H.width, S(-1), H.V, H.rows, W + H.width * n, H.width, S(1), C, ldc);
+  S* const TW = W + H.width * n;
+  blas(on).gemm(transposed ? 'T' : 'N', 'N', H.width, n, H.width, S(1), H.T, H.width, W, H.width, S(0), TW, H.width);
+  blas(on).gemm('N', 'N', H.rows, n, H.width, S(-1), H.V, H.rows, TW, H.width, S(1), C, ldc);
 }
 
 template <class S>
@@ -285,6 +273,9 @@ void session<S>::strike_armed(inject::site where, const inject::place& here, T* 
 
 template class session<float>;
 template class session<double>;
+template void session<float>::scan(scan_arguments<float>, std::int64_t) const;
+template void session<float>::scan(scan_arguments<double>, std::int64_t) const;
+template void session<double>::scan(scan_arguments<double>, std::int64_t) const;
 template void session<float>::strike_armed(inject::site, const inject::place&, float*, std::int64_t, stream) const;
 template void session<float>::strike_armed(inject::site, const inject::place&, double*, std::int64_t, stream) const;
 template void session<double>::strike_armed(inject::site, const inject::place&, double*, std::int64_t, stream) const;

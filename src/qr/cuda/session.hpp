@@ -32,8 +32,6 @@ struct formed_reflector {
   const S* T;  // width × width, upper triangular, zero below the diagonal
 };
 
-inline constexpr int k_places = 3;
-
 template <class S>
 class session {
  public:
@@ -49,7 +47,7 @@ class session {
   const std::shared_ptr<ballast::cuda::device>& device() const { return device_; }
   stream main() const;
   stream beside() const;  // for long work
-  stream aside() const;   // for what `main` waits for soon
+  stream aside() const;   // for what must not wait behind that
   ballast::cuda::blas& blas(stream on) const;
 
   // What is enqueued on that stream from now on waits for what `main` has now; and the other way round.
@@ -81,11 +79,6 @@ class session {
   }
   void wait();
 
-  // Up to 256 bytes that the host waits for by themselves, while `main` goes on: send() takes what `main` leaves there, which must stay as
-  // it is until await(). `place`: one of k_places, for one at a time.
-  void send(int place, const void* from, std::int64_t bytes);
-  const void* await(int place);
-
   // `work` is enqueued when the host next waits, or at catch_up(): what comes before it takes the host's time first.
   void put_off(std::function<void()> work);  // null: what was put off is dropped
   void catch_up();
@@ -98,6 +91,9 @@ class session {
   void launch(work what, std::int64_t blocks, const Arguments& given, stream on) const {
     device_->launch(*kernels_[static_cast<std::size_t>(what)], blocks, &given, sizeof given, on);
   }
+  // Norms of so many columns of floats, or of doubles.
+  template <class T>
+  void scan(scan_arguments<T> given, std::int64_t columns) const;
   void launch_panel(int team, const panel_arguments<S>& given) const;
   void launch_chain(const chain_arguments<S>& given, stream on) const;
   // The cluster for a panel of so many rows and columns, and rows of each of its blocks; `resident`: whether they fit into shared memory.
@@ -121,9 +117,6 @@ class session {
   void product(const formed_reflector<S>& H, std::int64_t n, const S* C, std::int64_t ldc, S* W, stream on) const;
   // C ← H C, or HᵀC where `transposed`, with W from product().
   void update(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, S* C, std::int64_t ldc, stream on) const;
-  // Its halves: W's second half becomes T W, or Tᵀ W; C loses V times that.
-  void turn(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on) const;
-  void subtract(const formed_reflector<S>& H, std::int64_t n, const S* W, S* C, std::int64_t ldc, stream on) const;
 
   // Shows data to the injector of the call, as inject::fault_injector::strike does, on stream `on`.
   template <class T>
@@ -157,7 +150,6 @@ class session {
   std::vector<std::function<void()>> pending_;
   std::function<void()> put_off_;
   std::int64_t landed_ = 0;  // bytes of the lane's pinned memory that are taken
-  bool sent_[k_places] = {};
   std::vector<core::aligned_buffer<std::byte>> more_;
 };
 

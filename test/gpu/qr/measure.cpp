@@ -28,6 +28,7 @@ class cusolver {
     check(library().create(&handle_), "cusolverDnCreate");
     check(library().set_stream(handle_, gpu::stream()), "cusolverDnSetStream");
     check(library().create_params(&params_), "cusolverDnCreateParams");
+    info_ = gpu::buffer(4);
   }
   cusolver(const cusolver&) = delete;
   cusolver& operator=(const cusolver&) = delete;
@@ -36,31 +37,37 @@ class cusolver {
     library().destroy(handle_);
   }
 
-  // One factorization with the interface of 32-bit sizes; workspace is made by prepare().
+  // One factorization with the interface of 32-bit sizes, and what is made of it; each has a workspace made for it before.
   template <class T>
-  void prepare(index m, index n, T* A, T* tau) {
+  void prepare_run(index m, index n, T* A) {
     int elements = 0;
-    const auto& f = routines<T>();
-    check(f.buffer(handle_, static_cast<int>(m), static_cast<int>(n), A, static_cast<int>(m), &elements), "geqrf_bufferSize");
-    elements_ = elements;
-    int more = 0;
-    check(f.q_buffer(handle_, 0, 1, static_cast<int>(m), static_cast<int>(n), static_cast<int>(std::min(m, n)), A, static_cast<int>(m), tau,
-                     A, static_cast<int>(m), &more),
+    check(routines<T>().buffer(handle_, static_cast<int>(m), static_cast<int>(n), A, static_cast<int>(m), &elements), "geqrf_bufferSize");
+    make_room<T>(elements);
+  }
+  template <class T>
+  void prepare_apply(index m, index n, T* A, T* tau) {
+    int elements = 0;
+    check(routines<T>().q_buffer(handle_, 0, 1, static_cast<int>(m), static_cast<int>(n), static_cast<int>(std::min(m, n)), A,
+                                 static_cast<int>(m), tau, A, static_cast<int>(m), &elements),
           "ormqr_bufferSize");
-    elements_ = std::max(elements_, more);
-    if (m >= n) {
-      check(f.g_buffer(handle_, static_cast<int>(m), static_cast<int>(n), static_cast<int>(n), A, static_cast<int>(m), tau, &more),
-            "orgqr_bufferSize");
-      elements_ = std::max(elements_, more);
-    }
-    small_ = gpu::buffer(std::max<index>(1, index{elements_} * static_cast<index>(sizeof(T))));
+    make_room<T>(elements);
+  }
+  template <class T>
+  void prepare_form(index m, index n, T* A, T* tau) {
+    int elements = 0;
+    check(routines<T>().g_buffer(handle_, static_cast<int>(m), static_cast<int>(n), static_cast<int>(n), A, static_cast<int>(m), tau,
+                                 &elements),
+          "orgqr_bufferSize");
+    make_room<T>(elements);
+  }
+  template <class T>
+  void prepare_run_64(index m, index n, T* A, T* tau) {
     std::size_t on_device = 0, on_host = 0;
     check(library().x_buffer(handle_, params_, m, n, type<T>, A, m, type<T>, tau, type<T>, &on_device, &on_host), "Xgeqrf_bufferSize");
     large_ = gpu::buffer(std::max<index>(1, static_cast<index>(on_device)));
     host_.resize(std::max<std::size_t>(1, on_host));
     on_host_ = on_host;
     on_device_ = on_device;
-    info_ = gpu::buffer(4);
   }
   template <class T>
   void run(index m, index n, T* A, T* tau) {
@@ -157,6 +164,12 @@ class cusolver {
     }();
     return made;
   }
+  template <class T>
+  void make_room(int elements) {
+    if (small_.data() == nullptr || elements > elements_)
+      small_ = gpu::buffer(std::max<index>(1, index{elements} * static_cast<index>(sizeof(T))));
+    elements_ = std::max(elements_, elements);
+  }
   static void check(status got, const char* call) {
     if (got != 0) throw error(std::string("cuSOLVER: ") + call + ": status " + std::to_string(got));
   }
@@ -168,6 +181,17 @@ class cusolver {
   int elements_ = 0;
   std::size_t on_device_ = 0, on_host_ = 0;
 };
+
+// Does the rival's work. What it refuses is said in its row, and does not end the problem. "": it was done.
+template <class Work>
+std::string refusal(const Work& work) {
+  try {
+    work();
+    return {};
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
 
 // Whether Q is applied and formed, too.
 bool applied_too(const qr::problem& what) { return what.m == what.n && (what.n == 8192 || what.n == 4096); }
@@ -181,9 +205,10 @@ int alarms(const std::string& token, const report& seen) {
   return 1;
 }
 
-// ormqr on a matrix of the factors' shape, which is the input, and orgqr. `a`: overwritten.
+// ormqr on a matrix of the factors' shape, which is the input, and orgqr. `a`: overwritten; `why`: there is no rival.
 template <class T>
-int time_q(const std::string& token, const gpu::buffer& source, T* a, T* scalars, cusolver* rival, const time_limit& limit) {
+int time_q(const std::string& token, const gpu::buffer& source, T* a, T* scalars, cusolver* rival, const std::string& why,
+           const time_limit& limit) {
   static constexpr std::array names = {"off", "correct", "cusolver"};
   const qr::problem what = qr::parse_token(token);
   const index m = what.m, n = what.n, k = std::min(m, n);
@@ -196,20 +221,26 @@ int time_q(const std::string& token, const gpu::buffer& source, T* a, T* scalars
   gpu::copy(factors.data(), a, source.bytes());
   const T* const f = static_cast<const T*>(factors.data());
   for (const bool forms : {false, true}) {
+    std::array<std::string, names.size()> refused;
+    refused[2] = rival == nullptr ? why : refusal([&] {
+      if (forms) rival->prepare_form(m, n, a, scalars);
+      if (!forms) rival->prepare_apply(m, n, a, scalars);
+    });
     const auto times = in_turn(
         names.size(), k_rounds, limit,
         [&](std::size_t which) {
-          if (which == 2 && rival == nullptr) return false;
+          if (!refused[which].empty()) return false;
           gpu::copy(a, forms ? factors.data() : source.data(), source.bytes());
           gpu::synchronize();
           return true;
         },
         [&](std::size_t which) {
           const execution on = how(which == 0 ? protection::off : protection::correct);
-          if (which == 2 && forms) {
-            rival->form(m, n, a, scalars);
-          } else if (which == 2) {
-            rival->apply(m, n, f, scalars, a);
+          if (which == 2) {
+            refused[2] = refusal([&] {
+              if (forms) rival->form(m, n, a, scalars);
+              if (!forms) rival->apply(m, n, f, scalars, a);
+            });
           } else if (forms) {
             failed += alarms(token, qr::orgqr(column_major(a, m, n), given, on));
           } else {
@@ -222,7 +253,7 @@ int time_q(const std::string& token, const gpu::buffer& source, T* a, T* scalars
     const auto dm = static_cast<double>(m), dn = static_cast<double>(n), dk = static_cast<double>(k);
     const double flops = forms ? 4 * dm * dn * dk - 2 * (dm + dn) * dk * dk + 4 * dk * dk * dk / 3 : 4 * dm * dn * dk - 2 * dn * dk * dk;
     for (std::size_t which = 0; which < names.size(); ++which)
-      print_times({"factorization", token, forms ? "orgqr" : "ormqr", names[which]}, times[which], flops, cusolver::why_not());
+      print_times({"factorization", token, forms ? "orgqr" : "ormqr", names[which]}, times[which], flops, refused[which]);
   }
   return failed;
 }
@@ -241,20 +272,23 @@ int time(const std::string& token, const time_limit& limit) {
   }
   T* const a = static_cast<T*>(A.data());
   T* const scalars = static_cast<T*>(tau.data());
+  static constexpr std::array names = {"off", "correct", "cusolver", "cusolver 64"};
+  std::array<std::string, names.size()> refused;
   std::optional<cusolver> rival;
-  const std::string why = cusolver::why_not();
-  if (why.empty()) {
-    rival.emplace();
-    rival->prepare(m, n, a, scalars);
+  std::string why = cusolver::why_not();
+  if (why.empty()) why = refusal([&] { rival.emplace(); });
+  refused[2] = refused[3] = why;
+  if (rival) {
+    refused[2] = refusal([&] { rival->prepare_run(m, n, a); });
+    refused[3] = refusal([&] { rival->prepare_run_64(m, n, a, scalars); });
   }
   const auto ours = [&](protection level) {
     failed += alarms(token, qr::geqrf(column_major(a, m, n), std::span<T>(scalars, static_cast<std::size_t>(k)), how(level)));
   };
-  static constexpr std::array names = {"off", "correct", "cusolver", "cusolver 64"};
   const auto times = in_turn(
       names.size(), k_rounds, limit,
       [&](std::size_t which) {
-        if (which >= 2 && !rival) return false;
+        if (!refused[which].empty()) return false;
         gpu::copy(A.data(), source.data(), A.bytes());
         gpu::synchronize();
         return true;
@@ -262,14 +296,14 @@ int time(const std::string& token, const time_limit& limit) {
       [&](std::size_t which) {
         if (which == 0) ours(protection::off);
         if (which == 1) ours(protection::correct);
-        if (which == 2) rival->run(m, n, a, scalars);
-        if (which == 3) rival->run_64(m, n, a, scalars);
+        if (which == 2) refused[2] = refusal([&] { rival->run(m, n, a, scalars); });
+        if (which == 3) refused[3] = refusal([&] { rival->run_64(m, n, a, scalars); });
         gpu::synchronize();
       },
       [](std::size_t) {});
   for (std::size_t which = 0; which < names.size(); ++which)
-    print_times({"factorization", token, "geqrf", names[which]}, times[which], flops_of(what), why);
-  if (applied_too(what)) failed += time_q(token, source, a, scalars, rival ? &*rival : nullptr, limit);
+    print_times({"factorization", token, "geqrf", names[which]}, times[which], flops_of(what), refused[which]);
+  if (applied_too(what)) failed += time_q(token, source, a, scalars, rival ? &*rival : nullptr, why, limit);
   return failed;
 }
 

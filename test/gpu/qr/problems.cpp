@@ -64,7 +64,7 @@ double flops_of(const qr::problem& what) {
 void print_times(const timed& what, const std::vector<double>& milliseconds, double flops, const std::string& refused) {
   row line(what.type);
   line.add("token", what.token).add("operation", what.operation).add("variant", what.variant);
-  if (milliseconds.empty()) {
+  if (milliseconds.empty() || !refused.empty()) {
     line.add("refused", refused.empty() ? "no time was left" : refused);
   } else {
     add_milliseconds(line, milliseconds).add("tflops", flops / median(milliseconds) * 1e-9);

@@ -38,7 +38,7 @@ std::vector<std::string> paper_set(bool quick);
 // Floating-point operations of geqrf, by LAPACK's convention.
 double flops_of(const qr::problem& what);
 
-// One row of times. `refused` says why there are none.
+// One row of times. `refused`: why there are none that count; empty where there is no such reason.
 struct timed {
   const char* type;
   std::string token;
