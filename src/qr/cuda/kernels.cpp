@@ -168,6 +168,12 @@ bool kernel_names<S>::runs(int which, const ballast::cuda::capabilities& on) {
 }
 
 template <class S>
+bool kernel_names<S>::runs_chain(int which, const ballast::cuda::capabilities& on) {
+  const auto [blocks, threads] = k_chain_teams[which];
+  return blocks == 1 || (on.major >= 9 && chain_bytes(threads) <= on.shared_per_block);
+}
+
+template <class S>
 auto kernel_names<S>::all(const ballast::cuda::capabilities& on, bool instrumented) -> std::vector<request> {
   std::vector<request> made;
   for (int w = 0; w < static_cast<int>(work::count); ++w) made.push_back(of(static_cast<work>(w), on));
@@ -175,7 +181,7 @@ auto kernel_names<S>::all(const ballast::cuda::capabilities& on, bool instrument
     if (runs(t, on)) made.push_back(panel(t, on));
   }
   for (int t = 0; t < k_chain_team_count; ++t) {
-    if (k_chain_teams[t].blocks == 1 || on.major >= 9) made.push_back(chain(t));
+    if (runs_chain(t, on)) made.push_back(chain(t));
   }
   if (instrumented) {
     made.push_back(strike());

@@ -92,6 +92,7 @@ struct kernel_names {
   static request strike();
   // Which of k_teams can run on such a device.
   static bool runs(int which, const ballast::cuda::capabilities& on);
+  static bool runs_chain(int which, const ballast::cuda::capabilities& on);  // of k_chain_teams
   // All of them that can run there; the strikes of tests among them if `instrumented`.
   static std::vector<request> all(const ballast::cuda::capabilities& on, bool instrumented);
 };

@@ -94,7 +94,7 @@ session<S>::session(const context& run) : run_(run), device_(ballast::cuda::curr
     if (panels_[t] != nullptr && device_->resident_blocks(*panels_[t]) < k_teams[t].blocks) panels_[t] = nullptr;
   }
   for (int t = 0; t < k_chain_team_count; ++t) {
-    if (k_chain_teams[t].blocks == 1 || about.major >= 9) chains_[t] = &device_->load(kernel_names<S>::chain(t));
+    if (kernel_names<S>::runs_chain(t, about)) chains_[t] = &device_->load(kernel_names<S>::chain(t));
   }
 }
 
