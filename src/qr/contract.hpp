@@ -73,6 +73,24 @@ struct panel_sums {
   double sent = 0;        // NaN if V, R, T or tau are not, to the bit, what was sent from another memory
 };
 
+// What passes of a panel that is begun ahead of the driver.
+struct panel_limits {
+  bool measured = false;  // its entry and its sums are
+  bool holds = false;     // and what is above these, or NaN, holds everything back
+  double entry = 0;       // ‖residual‖ of its entry
+  double data = 0;        // panel_sums::data
+  double reflectors = 0;  // panel_sums::reflectors
+};
+
+// What a panel that was begun ahead of the driver has come to. Neither passed nor held: a fault has struck the word.
+struct panel_seen {
+  double entry = 0;  // as measure_block's, before the panel was factored; 0 where panels have none
+  panel_sums sums;
+  bool factored = false;  // R, V, tau and T were made
+  bool passed = false;    // what followed was done
+  bool held = false;      // it did not pass, or was not made, and nothing that followed has changed anything
+};
+
 // What the checks at the end compare, for one block. v and t are of panels alone.
 struct block_sums {
   double v = 0;  // the largest change of a checkpoint of V
@@ -158,6 +176,23 @@ class factorizer {
 
   // All panels are final.
   virtual void end_pass() = 0;
+
+  // --- Panels ahead of the driver, for a backend that works behind it: panels are judged when those behind them are enqueued already.
+
+  // Whether panel k may be begun before those in front of it were judged. A has no Inf and no NaN.
+  virtual bool goes_ahead(index) const { return false; }
+
+  // begin_panel, the entry's measure_block (not of the first panel, and not with a single group), factor_panel, measure_panel, accept_panel
+  // and end_panel at once. The backend compares what it measures with `limits` and with panel_sums::orthogonality_threshold. From the first
+  // panel on that does not pass, or cannot be made without a decision of the host, nothing is changed, until resume() or begin_pass(): a
+  // panel whose entry does not pass is not factored; checksums and blocks stay as they are. What is enqueued then has no effect.
+  virtual void begin_ahead(index, const panel_limits&) {}
+
+  // What panel k has come to. Waits, but for nothing behind advance(k), which comes first.
+  virtual panel_seen await_panel(index) { return {}; }
+
+  // What was enqueued behind the panel that was held back is forgotten. That panel is as panel_seen says but for T, which is lost.
+  virtual void resume() {}
 
   // --- A block.
 

@@ -85,6 +85,7 @@ bool factorization<S>::prepare_input() {
   std::vector<column_size>& sizes = sizes_;
   sizes.resize(static_cast<std::size_t>(shape_.n));
   work_->scan(sizes.data());
+  if (run_.how.protection != protection::off) draw_weights();  // while a device scans
   work_->wait();
   const auto odd = [](const column_size& each) { return !each.finite; };
   finite_ = std::none_of(sizes.begin(), sizes.end(), odd);
@@ -116,23 +117,38 @@ bool factorization<S>::prepare_input() {
 }
 
 template <class S>
+void factorization<S>::draw_weights() {
+  const auto at = [](index i) { return static_cast<std::size_t>(i); };
+  const index n = shape_.n;
+  if (!drawn_.empty()) return;
+  drawn_.resize(at(3 * n));
+  for (const layout::group& g : shape_.groups) {
+    const column_weights drawn(g.first, g.width);
+    ratio_.insert(ratio_.end(), drawn.ratio.begin(), drawn.ratio.end());
+    for (index l = 0; l < g.width; ++l) {
+      const index j = g.first + l;
+      drawn_[at(j)] = drawn.sign[at(l)];
+      drawn_[at(n + j)] = drawn.sign[at(l)] * drawn.ratio[at(l)];
+      drawn_[at(2 * n + j)] = random_signed(k_certificate_stream, static_cast<std::uint64_t>(j));
+    }
+  }
+}
+
+template <class S>
 void factorization<S>::encode() {
   const auto at = [](index i) { return static_cast<std::size_t>(i); };
   const index n = shape_.n;
   std::vector<double> weights(at(3 * n)), norm;
   double total = 0;
-  ratio_.resize(at(n));
   for (const layout::group& g : shape_.groups) {
-    const column_weights drawn(g.first, g.width);
     std::array<double, 3> squares{};  // of the columns with each weight
-    for (index l = 0; l < g.width; ++l) {
-      const index j = g.first + l;
+    for (index j = g.first; j < g.first + g.width; ++j) {
       const double d = abft::equilibrating(norms_[at(j)]);
-      ratio_[at(j)] = drawn.ratio[at(l)];
-      weights[at(j)] = d * drawn.sign[at(l)];
-      weights[at(n + j)] = weights[at(j)] * drawn.ratio[at(l)];
-      weights[at(2 * n + j)] = d * random_signed(k_certificate_stream, static_cast<std::uint64_t>(j));
-      for (index q = 0; q < 3; ++q) squares[at(q)] += std::pow(weights[at(q * n + j)] * norms_[at(j)], 2);
+      for (index q = 0; q < 3; ++q) {
+        weights[at(q * n + j)] = d * drawn_[at(q * n + j)];
+        const double each = weights[at(q * n + j)] * norms_[at(j)];
+        squares[at(q)] += each * each;
+      }
     }
     norm.push_back(std::sqrt(*std::max_element(squares.begin(), squares.end())));
     total += squares[2];
@@ -151,34 +167,83 @@ void factorization<S>::encode() {
 template <class S>
 abft::finding factorization<S>::pass() {
   work_->begin_pass();
-  if (!prepare_panel(0)) return restart_;
-  for (index k = 0; k < shape_.panels; ++k) {
-    const index next = k + 1;
+  begun_ = judged_ = advanced_ = 0;
+  goes_ahead_ = finite_;
+  if (!bring_panel(0)) return restart_;
+  while (advanced_ < shape_.panels) {
+    const index k = advanced_++, next = k + 1;
     bool next_good = true;
     work_->advance(k, next + 1, [&] {
       if (next >= shape_.count()) return;
       work_->update(k, next);
-      if (next < shape_.panels) next_good = prepare_panel(next);
+      if (next < shape_.panels) next_good = bring_panel(next);
     });
     if (run_.how.on_progress) run_.how.on_progress({k + 1, shape_.panels, "block column"});
-    if (!next_good) return restart_;
+    // Two panels stay ahead, so that a backend has work while the host judges.
+    if (!next_good || !judge_panels(next < shape_.panels ? k : shape_.panels)) return restart_;
   }
   work_->end_pass();
   return protected_ ? finish() : abft::finding{};
 }
 
-// Panel k verified on entry, factored, and verified again. False: no attempt passed. An earlier panel's V or T may have been struck after
-// it was verified; then all blocks behind it are wrong.
+// Panel k is begun ahead, or made and judged at once, behind all in front of it. False: all must be done again.
 template <class S>
-bool factorization<S>::prepare_panel(index k) {
+bool factorization<S>::bring_panel(index k) {
+  if (goes_ahead_ && work_->goes_ahead(k)) {
+    work_->begin_ahead(k, limits_of(k));
+    begun_ = k + 1;
+    return true;
+  }
+  if (!judge_panels(k)) return false;
+  if (advanced_ < k) return true;  // one of them was made again, and this one's turn comes behind it
+  begun_ = judged_ = k + 1;
+  return prepare_panel(k, nullptr);
+}
+
+// Judges panels in front of `upto` that were begun ahead. One that does not stand is made again at once, and what was enqueued behind it is
+// forgotten. False: all must be done again.
+template <class S>
+bool factorization<S>::judge_panels(index upto) {
+  while (judged_ < std::min(upto, begun_)) {
+    const index k = judged_;
+    const panel_seen seen = work_->await_panel(k);
+    if (judge_ahead(k, seen)) {
+      ++judged_;
+      continue;
+    }
+    if (!seen.held) {
+      // Other blocks have been updated with it, or may have been.
+      restart_ = verify_ahead(k, seen);
+      return false;
+    }
+    work_->resume();
+    begun_ = judged_ = k + 1;
+    advanced_ = k;
+    return prepare_panel(k, &seen);
+  }
+  return true;
+}
+
+// Panel k verified on entry, factored, and verified again; `ahead`: what the first computation has come to, that was begun ahead. False: no
+// attempt passed. An earlier panel's V or T may have been struck after it was verified; then all blocks behind it are wrong.
+template <class S>
+bool factorization<S>::prepare_panel(index k, const panel_seen* ahead) {
   abft::attempts state(repairs_ ? abft::k_repeats : 0);
   const abft::outcome how = state.settle([&](int number) {
+    const panel_seen* const first = number == 0 ? ahead : nullptr;
+    if (first != nullptr && first->factored) {
+      abft::finding seen = verify_ahead(k, *first);
+      if (repairs_) seen.bits = work_->hash_block(k);
+      return seen;
+    }
     if (number > 0) rebuild_block(k, k);
-    work_->begin_panel(k);
-    const settled_check entry = enter_panel(k);
+    if (first == nullptr) work_->begin_panel(k);
+    const settled_check entry = enter_panel(k, first);
     // With protection::detect the computation goes on.
     if (repairs_ && entry.how == abft::outcome::uncorrectable) return entry.state.first();
     run_.seen.settled("qr.panel_entry", entry.how, entry.state, 0);
+    // A panel that could not be made at once is mostly not the only one, and each costs what was begun behind it.
+    if (first != nullptr && entry.how == abft::outcome::clean) goes_ahead_ = false;
     work_->factor_panel(k, finite_);
     abft::finding seen = protected_ ? verify_panel(k) : abft::finding{};
     if (repairs_ && (!passes(seen) || number > 0)) seen.bits = work_->hash_block(k);
@@ -194,16 +259,18 @@ bool factorization<S>::prepare_panel(index k) {
   return true;
 }
 
-// The first block is not verified: its checksums were just made from it, and its panel's check covers it.
+// The first block is not verified: its checksums were just made from it, and its panel's check covers it. `ahead`: it was measured already.
 template <class S>
-typename factorization<S>::settled_check factorization<S>::enter_panel(index k) {
+typename factorization<S>::settled_check factorization<S>::enter_panel(index k, const panel_seen* ahead) {
   settled_check made{.state = abft::attempts(repairs_ ? abft::k_repeats : 0)};
-  if (!protected_ || shape_.single_group || k == 0) return made;
+  if (!has_entry(k)) return made;
   made.how = made.state.settle([&](int number) {
     if (number > 0) rebuild_block(k, k);
-    double residual = 0;
-    work_->measure_block(k, false, &residual);
-    work_->wait();
+    double residual = ahead != nullptr ? ahead->entry : 0;
+    if (number > 0 || ahead == nullptr) {
+      work_->measure_block(k, false, &residual);
+      work_->wait();
+    }
     return verify_block(k, false, panel_place(k, 5), "qr.panel_entry", residual);
   });
   return made;

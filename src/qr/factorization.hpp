@@ -44,15 +44,24 @@ class factorization {
   // factorization.cpp
   bool prepare_input();
   void keep(bool scaled);
+  void draw_weights();
   void encode();
   abft::finding pass();
-  bool prepare_panel(index k);
-  settled_check enter_panel(index k);
+  bool bring_panel(index k);
+  bool judge_panels(index upto);
+  bool prepare_panel(index k, const panel_seen* ahead);
+  settled_check enter_panel(index k, const panel_seen* ahead);
+  bool has_entry(index k) const { return protected_ && !shape_.single_group && k > 0; }
   void rebuild_block(index b, index upto);
 
   // verification.cpp
+  double limit_of(const abft::tiers& limits) const { return repairs_ ? limits.clean : limits.wrong; }
   abft::finding compare_tiers(const inject::place& where, double residual, const abft::tiers& limits, const char* name, index b);
   abft::finding verify_panel(index k);
+  abft::finding verify_sums(index k, const panel_sums& sums);
+  panel_limits limits_of(index k) const;
+  bool judge_ahead(index k, const panel_seen& seen);
+  abft::finding verify_ahead(index k, const panel_seen& seen);
   abft::finding verify_block(index b, bool finished, const inject::place& where, const char* name, double residual);
   abft::finding finish();
   abft::finding verify_reflectors(index k, const panel_sums& sums) const;
@@ -76,6 +85,7 @@ class factorization {
   bool repairs_ = false;                // and what fails is repaired
   std::vector<column_size> sizes_;      // of the columns of the input
   std::vector<double> norms_;           // the same, as they are worked on
+  std::vector<double> drawn_;           // the weights of columns of norm 1: n × 3, as encode() has them
   std::vector<double> ratio_;           // of the second checksum's weights to the first's
   std::vector<abft::tiers> threshold_;  // of each group
   double certificate_threshold_ = 0;
@@ -83,6 +93,9 @@ class factorization {
   std::shared_ptr<S> kept_r_;
   matrix_view<const S> worked_r_;
   abft::finding restart_;  // why the pass must be repeated from the input
+  // Of one pass. Panels are begun, judged and advanced in their order; those in front of these are.
+  index begun_ = 0, judged_ = 0, advanced_ = 0;
+  bool goes_ahead_ = true;  // panels may be begun before others are judged
 };
 
 }  // namespace ballast::qr

@@ -38,7 +38,7 @@ typename factorization<S>::settled_check factorization<S>::look_twice(Look&& loo
 template <class S>
 abft::finding factorization<S>::compare_tiers(const inject::place& where, double residual, const abft::tiers& limits, const char* name,
                                               index b) {
-  abft::finding seen = compare(run_, where, residual, repairs_ ? limits.clean : limits.wrong, name, shape_[b].first);
+  abft::finding seen = compare(run_, where, residual, limit_of(limits), name, shape_[b].first);
   if (passes(seen) || !repairs_) return seen;
   seen.judged = !(residual <= limits.wrong);
   if (!seen.judged) seen.bits = work_->hash_block(b);
@@ -73,15 +73,64 @@ abft::finding factorization<S>::verify_block(index b, bool finished, const injec
 // sent must have arrived.
 template <class S>
 abft::finding factorization<S>::verify_panel(index k) {
-  const layout::block& b = shape_[k];
   panel_sums sums;
   work_->measure_panel(k, &sums);
   work_->wait();
+  return verify_sums(k, sums);
+}
+
+template <class S>
+abft::finding factorization<S>::verify_sums(index k, const panel_sums& sums) {
+  const layout::block& b = shape_[k];
   abft::finding seen = verify_reflectors(k, sums);
   if (passes(seen) && run_.hybrid) seen = compare(run_, panel_place(k, 4), sums.sent, 0, "qr.transfer", b.first);
   if (passes(seen) && !shape_.single_group)
     seen = compare_tiers(panel_place(k, 2), sums.data, threshold_[static_cast<std::size_t>(b.group)], "qr.panel", k);
   return seen;
+}
+
+// What the driver itself compares with: a panel that the backend lets pass passes here, too.
+template <class S>
+panel_limits factorization<S>::limits_of(index k) const {
+  if (!protected_) return {};
+  const double limit = limit_of(threshold_[static_cast<std::size_t>(shape_[k].group)]);
+  return {true, repairs_, limit, limit, abft::qr_reflector_threshold<S>(shape_.m)};
+}
+
+// Whether panel k, that was begun ahead, stands. If not, nothing is reported yet. A comparison that was struck is made again: the backend
+// has made its own.
+template <class S>
+bool factorization<S>::judge_ahead(index k, const panel_seen& seen) {
+  settled_check entry{.state = abft::attempts(0)}, panel{.state = abft::attempts(0)};
+  if (protected_) {
+    const layout::block& b = shape_[k];
+    const double limit = limits_of(k).data;
+    if (has_entry(k)) entry = look_twice([&] { return compare(run_, panel_place(k, 5), seen.entry, limit, "qr.panel_entry", b.first); });
+    if (repairs_ && !abft::stands(entry.how)) return false;
+    panel = look_twice([&] {
+      const abft::finding reflectors = verify_reflectors(k, seen.sums);
+      if (!passes(reflectors) || shape_.single_group) return reflectors;
+      return compare(run_, panel_place(k, 2), seen.sums.data, limit, "qr.panel", b.first);
+    });
+    if (repairs_ && !abft::stands(panel.how)) return false;
+  }
+  if (repairs_ ? !seen.passed : seen.held) return false;
+  run_.seen.settled("qr.panel_entry", entry.how, entry.state, 0);
+  run_.seen.settled("qr.panel", panel.how, panel.state, 0);
+  return true;
+}
+
+// Why panel k, that was begun ahead and factored, does not stand. Where no number is too large, the backend's own comparison was struck.
+template <class S>
+abft::finding factorization<S>::verify_ahead(index k, const panel_seen& seen) {
+  if (!protected_) return {};
+  if (has_entry(k)) {
+    const abft::finding entry = compare(run_, panel_place(k, 5), seen.entry, limits_of(k).entry, "qr.panel_entry", shape_[k].first);
+    if (!passes(entry)) return entry;
+  }
+  abft::finding made = verify_sums(k, seen.sums);
+  if (passes(made)) made = {.word = abft::k_fail, .index = shape_[k].first, .check = "qr.panel"};
+  return made;
 }
 
 // ------------------------------------------------------------------------------------------------------------------ the end

@@ -275,38 +275,6 @@ TYPED_TEST(qr_cuda_apply, sums_of_the_check_take_any_strides) {
 
 // -------------------------------------------------------------------------------------------------------------------------- calls
 
-// Changes what one launch of a kernel has written.
-class struck_device final : public test::forwarding_device {
- public:
-  using forwarding_device::forwarding_device;
-  // Of kernel `name` the launch `which`, counted from 0: change(its argument).
-  std::string name;
-  std::int64_t which = 0, seen = 0;
-  std::function<void(const void*)> change;
-  const ballast::cuda::kernel& load(const ballast::cuda::kernel_request& wanted) override {
-    const ballast::cuda::kernel& made = inner_->load(wanted);
-    const std::string full = wanted.expression.substr(0, wanted.expression.find('<'));
-    names_[&made] = full.substr(full.rfind(':') + 1);
-    return made;
-  }
-  using device::launch;
-  void launch(const ballast::cuda::kernel& kernel, std::int64_t blocks, std::span<const ballast::cuda::kernel_argument> arguments,
-              ballast::cuda::stream on) override {
-    inner_->launch(kernel, blocks, arguments, on);
-    if (change && names_.at(&kernel) == name && seen++ == which) change(arguments[0].data);
-  }
-  template <class T>
-  void alter(const T* place, double by) {
-    T value;
-    copy(&value, place, sizeof value, nullptr);
-    value = static_cast<T>(static_cast<double>(value) + by);
-    copy(const_cast<T*>(place), &value, sizeof value, nullptr);
-  }
-
- private:
-  std::map<const ballast::cuda::kernel*, std::string> names_;
-};
-
 template <class T>
 double largest_change(const matrix<T>& a, const matrix<T>& b) {
   double most = 0;
@@ -354,19 +322,16 @@ TYPED_TEST(qr_cuda_apply, a_wrong_number_between_two_launches_does_not_reach_the
                      {.backend = backend::cuda, .protection = level});
       };
       matrix<T> expected = X;
-      device->change = nullptr;
+      device->strikes.clear();
       ASSERT_EQ(apply(expected).verdict, verdict::clean);
       for (const fault& each : faults) {
         if (level == protection::off && !each.data) continue;
         SCOPED_TRACE(std::string(each.kernel) + " " + std::to_string(each.which) + (transposed ? ", transposed" : "") +
                      (level == protection::off ? ", without protection" : ""));
-        device->name = each.kernel;
-        device->which = each.which;
-        device->seen = 0;
-        device->change = each.change;
+        device->strikes = {{each.kernel, each.which, each.change}};
         matrix<T> C = X;
         const report seen = apply(C);
-        ASSERT_GT(device->seen, each.which) << "the launch was not met";
+        ASSERT_TRUE(device->strikes[0].met());
         if (level == protection::off) {
           EXPECT_GE(largest_change(C, expected), 1e-4) << "the fault changes nothing: it proves nothing";
           continue;

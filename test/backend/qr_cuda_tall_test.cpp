@@ -230,11 +230,12 @@ TYPED_TEST(tall_panels, take_few_launches_and_waits) {
     EXPECT_LE(four.copies - three.copies, most.copies);
     EXPECT_LE(four.waits - three.waits, most.waits);
   };
-  expect(true, protection::off, {10, 6, 0, 1, 1});
-  // The checks at the end take four of them. The third wait finds the device idle.
-  expect(true, protection::correct, {20, 12, 0, 4, 3});
+  // The host waits for what a panel has come to, two panels later.
+  expect(true, protection::off, {11, 6, 0, 1, 1});
+  expect(true, protection::correct, {17, 12, 0, 1, 1});
   expect(false, protection::off, {6, 10, 0, 0, 0});
-  expect(false, protection::correct, {16, 16, 0, 3, 2});
+  // For its entry and for its checks.
+  expect(false, protection::correct, {12, 16, 0, 2, 2});
 }
 
 // ---------------------------------------------------------------------------------------------------------------------------- faults
@@ -270,8 +271,9 @@ TYPED_TEST(tall_panels, what_is_struck_inside_is_repaired) {
         for (std::size_t l = 0; l < clean.tau.size(); ++l) EXPECT_NEAR(struck.tau[l], clean.tau[l], limit * this->u);
       }
     }
-    // A large change of a Gram matrix is measured as the distance of Q from orthonormal columns, and Q is taken once more.
-    if (where != gram_of_a && where != gram_of_q) {
+    // A large change of a Gram matrix, or of A's factor, is measured as the distance of Q from orthonormal columns. Then the panel is not made
+    // at once, and the host begins it anew.
+    if (where != gram_of_a && where != factor_of_a && where != gram_of_q) {
       EXPECT_GT(seen, 0) << where;
     }
   }

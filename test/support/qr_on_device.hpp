@@ -2,10 +2,15 @@
 // Layer: test harness.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -13,6 +18,7 @@
 
 #include "cuda/shared_state.hpp"
 #include "inject/plan.hpp"
+#include "support/devices.hpp"
 #include "support/qr_subject.hpp"
 
 namespace ballast::qr::subjects {
@@ -32,6 +38,49 @@ class device_for_a_test {
 
  private:
   std::shared_ptr<ballast::cuda::device> before_;
+};
+
+// Changes what launches of kernels have written.
+class struck_device final : public test::forwarding_device {
+ public:
+  using forwarding_device::forwarding_device;
+  // Behind launch `which` of kernel `name`, counted from 0: change(its argument).
+  struct strike {
+    std::string name;
+    std::int64_t which = 0;
+    std::function<void(const void*)> change;
+    std::int64_t seen = 0;
+    bool met() const { return seen > which; }
+  };
+  std::vector<strike> strikes;
+
+  const ballast::cuda::kernel& load(const ballast::cuda::kernel_request& wanted) override {
+    const ballast::cuda::kernel& made = inner_->load(wanted);
+    const std::string full = wanted.expression.substr(0, wanted.expression.find('<'));
+    names_[&made] = full.substr(full.rfind(':') + 1);
+    return made;
+  }
+  using device::launch;
+  void launch(const ballast::cuda::kernel& kernel, std::int64_t blocks, std::span<const ballast::cuda::kernel_argument> arguments,
+              ballast::cuda::stream on) override {
+    inner_->launch(kernel, blocks, arguments, on);
+    for (strike& each : strikes) {
+      if (names_.at(&kernel) == each.name && each.seen++ == each.which) each.change(arguments[0].data);
+    }
+  }
+  template <class T>
+  void set(const T* place, T value) {
+    copy(const_cast<T*>(place), &value, sizeof value, nullptr);
+  }
+  template <class T>
+  void alter(const T* place, double by) {
+    T value;
+    copy(&value, place, sizeof value, nullptr);
+    set(place, static_cast<T>(static_cast<double>(value) + by));
+  }
+
+ private:
+  std::map<const ballast::cuda::kernel*, std::string> names_;
 };
 
 template <class T>

@@ -48,6 +48,33 @@ struct panel_arguments {
   S* pivots;          // 2 × rows: scratch where the slab does not fit into shared memory; null: it does
 };
 
+// --- Panels ahead of the host.
+
+// Whether what is enqueued behind a panel counts. Open: both words are 0. The first panel that does not pass closes it, and it stays closed
+// until the host opens it. A struck word can close it, and cannot open it.
+struct panel_gate {
+  std::uint32_t closed, closed_too;
+};
+// Null: there is none.
+BALLAST_HD inline bool is_closed(const panel_gate* gate) { return gate != nullptr && (gate->closed | gate->closed_too) != 0; }
+// By one thread.
+BALLAST_HD inline void close(panel_gate* gate) {
+  if (gate != nullptr) *gate = {1, 1};
+}
+
+// As qr::panel_sums.
+struct panel_result {
+  double orthogonality, orthogonality_threshold, reflectors, data;
+};
+
+// What the device leaves of a panel for the host.
+struct panel_record {
+  panel_result sums;
+  double entry;                // ‖residual‖
+  std::uint32_t passed, held;  // whether the gate was open at the last look at it: 1 and 0, else 0 and 1
+  int stage;                   // the tall_stage it came to
+};
+
 // --- Panels of many rows (tall.cuh).
 
 inline constexpr int k_strip = 16;                        // columns that are eliminated or substituted together
@@ -101,6 +128,7 @@ struct square_factor_arguments {
   const double* before;  // product of the factors in front of it
   double* all;           // R times those
   tall_state* state;
+  const panel_gate* gate = nullptr;  // closed: the panel is not made; null: none
 };
 
 template <class S>
@@ -116,6 +144,7 @@ struct square_reflectors_arguments {
   std::int64_t lda;
   S* tau;
   tall_state* state;
+  const panel_gate* gate = nullptr;  // closed: the panel is not made, and nothing is written; null: none
 };
 
 template <class S>
@@ -124,6 +153,7 @@ struct square_t_arguments {
   const double *R, *product, *lower;  // of square_reflectors_arguments
   S* T;                               // width × width
   const tall_state* state;
+  panel_gate* gate = nullptr;  // is closed if the panel is not made; null: none
 };
 
 // The columns of a matrix in blocks, as qr::layout has them: of `width` columns, beginning anew behind the last panel.
@@ -142,6 +172,35 @@ struct products_arguments {
   std::int64_t ldc = 0;
   const double* weights = nullptr;  // of rows: the checkpoint of V; null: none
   double* partial = nullptr;        // of each block 8 · width + 1: Vᵀ times y, p, c1, c2; Σv, Σwv, Σw²v, Σv²; ‖p‖²
+  // Of `columns` reflectors, h and the panels behind it are taken, the last one narrower where so many are left; with weights alone.
+  std::int64_t columns = 0;
+  std::int64_t blocks =
+      0;  // of threads for each panel, whose sums begin blocks · (8 · width + 1) apart; some are idle where rows are fewer
+};
+
+// All panels of a factorization, as they are stored.
+template <class S>
+struct panel_list {
+  const S* A;
+  std::int64_t lda;
+  std::int64_t rows;
+  std::int64_t steps;
+  int width;
+  const S* T;  // width² for each panel
+
+  BALLAST_HD reflectors<S> operator[](std::int64_t k) const {
+    const std::int64_t first = k * width, left = steps - first;
+    const int w = static_cast<int>(left < width ? left : width);
+    return {A + first * (lda + 1), lda, rows - first, w, T + k * width * width, w};
+  }
+};
+
+// The seals anew: hashes of T, of R's rows above each panel, and of those within it; the second ones are added.
+template <class S>
+struct seals_arguments {
+  panel_list<S> panels;
+  std::int64_t count;
+  unsigned long long* to;  // three for each panel
 };
 
 struct fold_arguments {
@@ -151,9 +210,11 @@ struct fold_arguments {
   double* to;  // count
 };
 
-// As qr::panel_sums.
-struct panel_result {
-  double orthogonality, orthogonality_threshold, reflectors, data;
+// Adds up what products_arguments leave of panels: their checkpoints.
+struct checkpoints_arguments {
+  const double* partial;
+  std::int64_t rows, columns, width, blocks;  // as there
+  double* to;                                 // 4 · width for each panel
 };
 
 template <class S>
@@ -168,6 +229,8 @@ struct judge_arguments {
   double* checkpoint;  // 4 × width; null: not kept
   panel_result* to;
   std::uint32_t* arrived;
+  panel_gate* gate = nullptr;  // is closed unless orthogonality and reflectors pass; null: none
+  double limit = 0;            // of reflectors
 };
 
 // What the checks of a panel begin with.
@@ -195,6 +258,8 @@ struct transformed_arguments {
   double* squares = nullptr;  // 2 of each block: of c1 and c2 without R's part
   double* norm = nullptr;     // the larger of the norms of c1 and c2 without R's part
   std::uint32_t* arrived = nullptr;
+  panel_gate* gate = nullptr;  // is closed unless the norm is at most `limit`; null: none
+  double limit = 0;
 };
 
 // z = T x or Tᵀ x.
@@ -232,6 +297,8 @@ struct weigh_arguments {
   unsigned long long* seal = nullptr;
   unsigned long long* hashes = nullptr;  // one for each block of threads
   std::uint32_t* arrived = nullptr;
+  panel_gate* gate = nullptr;  // is closed unless the norm is at most `limit`; null: none
+  double limit = 0;
 };
 
 // Checksum columns of all blocks of columns, their share in the certificate's product, and a copy.
@@ -296,6 +363,7 @@ struct accept_arguments {
   const double* next;  // rows
   double* carried;     // null: none
   std::int64_t rows;
+  const panel_gate* gate = nullptr;  // closed: nothing is done; null: none
 };
 
 // Whether tau is T's diagonal to the bit: 0 for each panel where it is.
@@ -371,6 +439,18 @@ struct form_v_arguments {
   std::int64_t rows;
   int width;
   S* to;  // rows × width
+};
+
+// The last look at the gate for a panel. Closed: what products take becomes 0, so that they change nothing.
+template <class S>
+struct hold_arguments {
+  const panel_gate* gate;
+  const tall_state* state;
+  panel_record* record;  // gets what both say here
+  struct {
+    S* data;
+    std::int64_t count;
+  } zero[4];  // V, T, and T VᵀC of what has been taken already
 };
 
 template <class S>

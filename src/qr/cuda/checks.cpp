@@ -39,9 +39,9 @@ void device_factorizer<S>::hash(const S* X, index ld, index rows, index columns,
 // y = init − block b times weights first_weight …, `count` vectors of m values; their largest norm.
 template <class S>
 void device_factorizer<S>::weigh_block(index b, bool finished, const S* init, const double* from, int count, index first_weight, double* y,
-                                       double* norm, unsigned long long* seal) {
+                                       double* norm, unsigned long long* seal, stream on) {
   const index m = shape_.m;
-  double* const squares = numbers(partial_, (count + 1) * row_blocks(m));
+  double* const squares = numbers(partial_, k_weigh_sums * row_blocks(m));
   on_.launch(work::weigh, row_blocks(m),
              weigh_arguments<S>{.X = A_,
                                 .row_stride = 1,
@@ -63,15 +63,26 @@ void device_factorizer<S>::weigh_block(index b, bool finished, const S* init, co
                                 .norm = norm,
                                 .seal = seal,
                                 .hashes = reinterpret_cast<unsigned long long*>(squares + count * row_blocks(m)),
-                                .arrived = arrived()});
+                                .arrived = arrived(),
+                                .gate = gate_of_checks(),
+                                .limit = limits_.entry},
+             on);
+}
+
+template <class S>
+void device_factorizer<S>::measure_entry(index k, double* norm, stream on) {
+  weigh_block(k, false, checksums(shape_[k].group), nullptr, 2, 0, nullptr, norm,
+              static_cast<unsigned long long*>(seals_.data()) + 3 * k + 1, on);
 }
 
 template <class S>
 void device_factorizer<S>::measure_block(index b, bool finished, double* residual) {
-  const bool enters = shape_[b].panel && !finished;
   double* const norm = numbers(sums_, 1);
-  weigh_block(b, finished, checksums(shape_[b].group), nullptr, 2, 0, nullptr, norm,
-              enters ? static_cast<unsigned long long*>(seals_.data()) + 3 * b + 1 : nullptr);
+  if (shape_[b].panel && !finished) {
+    measure_entry(b, norm, on_.main());
+  } else {
+    weigh_block(b, finished, checksums(shape_[b].group), nullptr, 2, 0, nullptr, norm, nullptr, on_.main());
+  }
   on_.template fetch<double>(norm, 1, [residual](const double* made) { *residual = *made; });
 }
 
@@ -103,7 +114,7 @@ index device_factorizer<S>::correct_block(index b, bool finished, double thresho
   const layout::block& here = shape_[b];
   const index m = shape_.m, w = here.width;
   double* const y = numbers(vectors_, 2 * m);
-  weigh_block(b, finished, checksums(here.group), nullptr, 2, 0, y, nullptr, nullptr);
+  weigh_block(b, finished, checksums(here.group), nullptr, 2, 0, y, nullptr, nullptr, on_.main());
   std::vector<double> r(at(2 * m)), d(at(w)), e(at(w));
   std::vector<S> c(at(m));
   on_.copy(r.data(), y, 2 * m * static_cast<index>(sizeof(double)));
@@ -162,7 +173,7 @@ void device_factorizer<S>::measure_independent(index b, bool finished, double* r
     on_.copy(y + shape_[k].first, next + shape_[k].first, h.rows * static_cast<index>(sizeof(double)));
   }
   double* const norm = numbers(sums_, 1);
-  weigh_block(b, finished, nullptr, y, 1, 2, nullptr, norm, nullptr);
+  weigh_block(b, finished, nullptr, y, 1, 2, nullptr, norm, nullptr, on_.main());
   on_.template fetch<double>(norm, 1, [residual](const double* made) { *residual = *made; });
 }
 
@@ -170,17 +181,19 @@ void device_factorizer<S>::measure_independent(index b, bool finished, double* r
 
 // The sums of each block of rows: what adds them up.
 template <class S>
-fold_arguments device_factorizer<S>::partial_products(const products_arguments<S>& given, double* sums) {
+fold_arguments device_factorizer<S>::partial_products(const products_arguments<S>& given, double* sums, stream on) {
   const index blocks = std::min(row_blocks(given.h.rows), k_pass_blocks), count = 8 * given.h.width + 1;
   products_arguments<S> all = given;
   all.partial = numbers(partial_, blocks * count);
-  on_.launch(work::products, blocks, all);
+  all.columns = given.h.width;
+  all.blocks = blocks;
+  on_.launch(work::products, blocks, all, on);
   return {all.partial, blocks, count, sums};
 }
 
 template <class S>
 void device_factorizer<S>::products(const products_arguments<S>& given, double* sums) {
-  const fold_arguments fold = partial_products(given, sums);
+  const fold_arguments fold = partial_products(given, sums, on_.main());
   on_.launch(work::fold, (fold.count + 31) / 32, fold);
 }
 
@@ -193,25 +206,27 @@ panel_result* device_factorizer<S>::panel_results() {
 // The first pass over V, and what V, T and tau say of each other. Returns Tᵀ times the sums of carried_, c1 and c2. `whole`: also the
 // checksum columns, and seals and the checkpoint are made; else from V, T and tau alone.
 template <class S>
-double* device_factorizer<S>::judge(index k, bool whole, panel_result* to) {
+double* device_factorizer<S>::judge(index k, bool whole, panel_result* to, stream on) {
   const layout::block& b = shape_[k];
   const reflectors<S> h = reflector(k);
   const index w = b.width, m = shape_.m;
-  double* const tx = numbers(sums_, 13 * nb() + 8);
+  double* const tx = numbers(sums_, judge_sums());
   double* const sums = tx + 2 * w;
   double* const tz = sums + 8 * w + 1;
   const double* const x = static_cast<const double*>(random_.data()) + b.first;
   auto* const seals = static_cast<unsigned long long*>(seals_.data()) + 3 * k;
-  on_.launch(work::open, !whole ? 1 : shape_.single_group ? 2 : 3, open_arguments<S>{h, x, tx, seals, seals + 2});
+  on_.launch(work::open, !whole ? 1 : shape_.single_group ? 2 : 3, open_arguments<S>{h, x, tx, seals, seals + 2}, on);
   const fold_arguments fold = partial_products({.h = h,
                                                 .y = static_cast<const double*>(carried_.data()) + b.first,
                                                 .tx = tx,
                                                 .c = whole && !shape_.single_group ? checksums(b.group) + b.first : nullptr,
                                                 .ldc = m,
                                                 .weights = static_cast<const double*>(row_weights_.data()) + b.first},
-                                               sums);
+                                               sums, on);
   double* const checkpoint = whole ? static_cast<double*>(checkpoints_.data()) + 4 * nb() * k : nullptr;
-  on_.launch(work::judge, (fold.count + 31) / 32, judge_arguments<S>{h, fold, m, tau_ + b.first, x, tx, tz, checkpoint, to, arrived()});
+  on_.launch(work::judge, (fold.count + 31) / 32,
+             judge_arguments<S>{h, fold, m, tau_ + b.first, x, tx, tz, checkpoint, to, arrived(), gate_of_checks(), limits_.reflectors},
+             on);
   return tz;
 }
 
@@ -224,11 +239,19 @@ void device_factorizer<S>::measure_panel(index k, panel_sums* seen) {
 
 template <class S>
 void device_factorizer<S>::measure_panel_once(index k, panel_sums* seen) {
+  panel_result* const to = panel_results();
+  sum_panel(k, to, on_.main());
+  on_.template fetch<panel_result>(to, 1, [seen](const panel_result* made) {
+    *seen = {made->orthogonality, made->orthogonality_threshold, made->reflectors, made->data};
+  });
+}
+
+template <class S>
+void device_factorizer<S>::sum_panel(index k, panel_result* to, stream on) {
   const layout::block& b = shape_[k];
   const reflectors<S> h = reflector(k);
-  panel_result* const to = panel_results();
   const bool checksummed = !shape_.single_group;
-  const double* const tz = judge(k, true, to);
+  const double* const tz = judge(k, true, to, on);
   on_.launch(work::transformed, row_blocks(h.rows),
              transformed_arguments<S>{.h = h,
                                       .tz = tz,
@@ -241,16 +264,16 @@ void device_factorizer<S>::measure_panel_once(index k, panel_sums* seen) {
                                       .head = static_cast<double*>(head_.data()),
                                       .squares = numbers(partial_, 2 * row_blocks(h.rows)),
                                       .norm = &to->data,
-                                      .arrived = arrived()});
-  on_.template fetch<panel_result>(to, 1, [seen](const panel_result* made) {
-    *seen = {made->orthogonality, made->orthogonality_threshold, made->reflectors, made->data};
-  });
+                                      .arrived = arrived(),
+                                      .gate = gate_of_checks(),
+                                      .limit = limits_.data},
+             on);
 }
 
 template <class S>
 void device_factorizer<S>::measure_reflectors(index k, panel_sums* seen) {
   panel_result* const to = panel_results();
-  (void)judge(k, false, to);
+  (void)judge(k, false, to, on_.main());
   on_.template fetch<panel_result>(to, 1, [seen](const panel_result* made) {
     seen->orthogonality = made->orthogonality;
     seen->orthogonality_threshold = made->orthogonality_threshold;
@@ -260,12 +283,27 @@ void device_factorizer<S>::measure_reflectors(index k, panel_sums* seen) {
 
 template <class S>
 void device_factorizer<S>::accept_panel(index k) {
+  take_over(k, on_.main());
+}
+
+// What a stream beside `main` uses is there before it goes its way: memory is ordered on `main`.
+template <class S>
+void device_factorizer<S>::make_room_for_checks() {
+  if (!checked()) return;
+  const index rows = row_blocks(shape_.m);
+  (void)numbers(partial_, std::max(k_weigh_sums * rows, std::min(rows, k_pass_blocks) * (8 * nb() + 1)));
+  (void)numbers(sums_, judge_sums());
+}
+
+template <class S>
+void device_factorizer<S>::take_over(index k, stream on) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first;
   on_.launch(work::accept, slabs(rows),
              accept_arguments<S>{static_cast<const double*>(head_.data()), shape_.single_group ? 0 : b.width, checksums(b.group) + b.first,
                                  shape_.m, static_cast<const double*>(next_.data()) + b.first,
-                                 static_cast<double*>(carried_.data()) + b.first, rows});
+                                 static_cast<double*>(carried_.data()) + b.first, rows, gate()},
+             on);
 }
 
 // -------------------------------------------------------------------------------------------------------------------- the end
@@ -277,16 +315,23 @@ void device_factorizer<S>::measure_all(block_sums* seen) {
   auto* const kept = static_cast<unsigned long long*>(seals_.data());
   auto* const now = kept + 3 * panels;
   on_.device()->zero(now, 3 * panels * static_cast<index>(sizeof *now), on_.main());
-  double* const sums = numbers(sums_, 9 * nb() + 1);
   double* const again = static_cast<double*>(again_.data());
-  for (index k = 0; k < panels; ++k) {
-    const reflectors<S> h = reflector(k);
-    products({.h = h, .weights = static_cast<const double*>(row_weights_.data()) + shape_[k].first}, sums);
-    on_.copy(again + 4 * nb() * k, sums + 4 * h.width, 4 * h.width * static_cast<index>(sizeof(double)));
-    on_.launch(work::open, shape_.single_group ? 2 : 3,
-               open_arguments<S>{h, static_cast<const double*>(random_.data()) + shape_[k].first, sums, now + 3 * k, now + 3 * k + 2});
-    // R's rows above the panel.
-    if (!shape_.single_group) hash(A_ + shape_[k].first * lda_, lda_, shape_[k].first, h.width, false, now + 3 * k + 1);
+  const panel_list<S> all{A_, lda_, m, shape_.steps, static_cast<int>(nb()), T(0)};
+  on_.launch(work::seals, 2 * panels + (shape_.single_group ? 0 : shape_.steps), seals_arguments<S>{all, panels, now});
+  // Side by side as far as their sums take some 20 MB.
+  const index together = std::max<index>(1, 8 * k_pass_blocks / std::min(row_blocks(m), k_pass_blocks));
+  for (index k = 0; k < panels; k += together) {
+    const index panels_here = std::min(together, panels - k), first = shape_[k].first, columns = shape_.steps - first;
+    const index each = std::min(row_blocks(m - first), k_pass_blocks);
+    double* const partial = numbers(partial_, panels_here * each * (8 * nb() + 1));
+    on_.launch(work::products, panels_here * each,
+               products_arguments<S>{.h = reflector(k),
+                                     .weights = static_cast<const double*>(row_weights_.data()) + first,
+                                     .partial = partial,
+                                     .columns = columns,
+                                     .blocks = each});
+    on_.launch(work::fold_checkpoints, panels_here * ((4 * nb() + 31) / 32),
+               checkpoints_arguments{partial, m - first, columns, nb(), each, again + 4 * nb() * k});
   }
   const index others = shape_.single_group ? 0 : count - panels;
   double* const ends = numbers(vectors_, panels + others);

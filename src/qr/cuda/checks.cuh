@@ -57,8 +57,8 @@ __device__ __forceinline__ void add_parts(const row_part& own, double (&sum)[Cou
   }
 }
 
-// Blocks take k_block_rows rows in turn. While they come to shared memory, each row's p is made; then two threads have a column, each half
-// of the rows.
+// Blocks first over rows, k_block_rows of them in turn, then over panels. While rows come to shared memory, each row's p is made; then two
+// threads have a column, each half of the rows. One kernel for one panel and for all: the sums must be the same to the bit.
 template <class S>
 __global__ void __launch_bounds__(k_threads) products_kernel(const __grid_constant__ products_arguments<S> a) {
   constexpr int vectors = 4, stride = k_block_rows + 1, halves = k_threads / k_most_wide, rows = k_block_rows / halves;
@@ -66,16 +66,22 @@ __global__ void __launch_bounds__(k_threads) products_kernel(const __grid_consta
   auto& several = arch::shared_object<double[k_row_parts - 1][1][k_block_rows], struct product_parts>();
   auto& squares = arch::shared_object<double[k_threads / 32], struct product_squares>();
   double* const X = reinterpret_cast<double*>(arch::shared_memory());
-  const int w = a.h.width, column = static_cast<int>(threadIdx.x) % k_most_wide, half = static_cast<int>(threadIdx.x) / k_most_wide;
+  const std::int64_t panel = blockIdx.x / a.blocks, before = panel * a.h.width, block = blockIdx.x % a.blocks;
+  reflectors<S> h = a.h;
+  h.V += before * (h.ldv + 1);
+  h.rows -= before;
+  if (a.columns - before < h.width) h.width = static_cast<int>(a.columns - before);
+  const std::int64_t tiles = row_blocks(h.rows), blocks = tiles < a.blocks ? tiles : a.blocks;
+  if (block >= blocks) return;
+  const int w = h.width, column = static_cast<int>(threadIdx.x) % k_most_wide, half = static_cast<int>(threadIdx.x) / k_most_wide;
   const row_part own;
   double sum[8] = {}, square = 0;
-  const std::int64_t tiles = row_blocks(a.h.rows);
-  for (std::int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+  for (std::int64_t tile = block; tile < tiles; tile += blocks) {
     const std::int64_t i = tile * k_block_rows + own.row;
-    const bool there = i < a.h.rows;
+    const bool there = i < h.rows;
     double p[1] = {};
     each_column<double, 4>(
-        own.part, 0, w, [&](int l) { return there ? element(a.h, i, l) : 0; },
+        own.part, 0, w, [&](int l) { return there ? element(h, i, l) : 0; },
         [&](int l, double v) {
           X[l * stride + own.row] = v;
           if (a.tx != nullptr) p[0] += v * a.tx[l];
@@ -87,7 +93,7 @@ __global__ void __launch_bounds__(k_threads) products_kernel(const __grid_consta
     } else if (own.part == 2) {
       y[3][own.row] = there && a.c != nullptr ? static_cast<double>(a.c[i + a.ldc]) : 0;
     } else {
-      y[4][own.row] = there && a.weights != nullptr ? a.weights[i] : 0;
+      y[4][own.row] = there && a.weights != nullptr ? a.weights[before + i] : 0;
     }
     add_parts(own, p, several);
     if (own.part == 0) {
@@ -105,7 +111,7 @@ __global__ void __launch_bounds__(k_threads) products_kernel(const __grid_consta
     }
     __syncthreads();  // the tile has been read
   }
-  double* const to = a.partial + std::int64_t{blockIdx.x} * (8 * w + 1);
+  double* const to = a.partial + panel * a.blocks * (8 * a.h.width + 1) + block * (8 * w + 1);
   square = over_block<false>(square, squares);
   if (threadIdx.x == 0) to[8 * w] = square;
   static_assert(halves == 2 && k_row_parts == 4);
@@ -114,15 +120,16 @@ __global__ void __launch_bounds__(k_threads) products_kernel(const __grid_consta
   for (int q = 0; q < 8 && half == 0 && column < w; ++q) to[q * w + column] = sum[q] + X[column * 8 + q];
 }
 
-// 32 numbers by each block, a lane for each; warp w adds up what the blocks w, w + 8, … have left.
-__device__ __forceinline__ void fold(const fold_arguments& a) {
+// The sums from … to − 1: 32 by each block, of which `block` is the place, a lane for each; warp w adds up what the blocks w, w + 8, … have
+// left.
+__device__ __forceinline__ void fold(const fold_arguments& a, std::int64_t block, std::int64_t from, std::int64_t to) {
   constexpr int warps = k_threads / 32;
   auto& several = arch::shared_object<double[warps][32], struct folded_sums>();
   const int lane = arch::lane(), warp = arch::warp();
-  const std::int64_t value = std::int64_t{blockIdx.x} * 32 + lane;
+  const std::int64_t value = from + block * 32 + lane;
   constexpr int together = 8;  // loads that wait for memory at the same time
   double sum = 0;
-  for (std::int64_t first = warp; first < a.blocks && value < a.count; first += together * warps) {
+  for (std::int64_t first = warp; first < a.blocks && value < to; first += together * warps) {
     double x[together];
     ballast::cuda::unrolled<together>([&](auto q) {
       const std::int64_t b = first + decltype(q)::value * warps;
@@ -132,16 +139,26 @@ __device__ __forceinline__ void fold(const fold_arguments& a) {
   }
   several[warp][lane] = sum;
   __syncthreads();  // the sums of the warps are there
-  if (warp != 0 || value >= a.count) return;
+  if (warp != 0 || value >= to) return;
   double all = several[0][lane];
   for (int w = 1; w < warps; ++w) all += several[w][lane];
-  a.to[value] = all;
+  a.to[value - from] = all;
 }
 
 template <int Threads>
 __global__ void __launch_bounds__(Threads) fold_kernel(const __grid_constant__ fold_arguments a) {
   static_assert(Threads == k_threads);
-  fold(a);
+  fold(a, blockIdx.x, 0, a.count);
+}
+
+// Of each panel 32 sums by each block, as fold_kernel; the last four vectors are the checkpoint's.
+template <int Threads>
+__global__ void __launch_bounds__(Threads) fold_checkpoints_kernel(const __grid_constant__ checkpoints_arguments a) {
+  static_assert(Threads == k_threads);
+  const std::int64_t each = (4 * a.width + 31) / 32, panel = blockIdx.x / each, before = panel * a.width;
+  const std::int64_t w = a.columns - before < a.width ? a.columns - before : a.width, tiles = row_blocks(a.rows - before);
+  fold({a.partial + panel * a.blocks * (8 * a.width + 1), tiles < a.blocks ? tiles : a.blocks, 8 * w + 1, a.to + 4 * before},
+       blockIdx.x % each, 4 * w, 8 * w);
 }
 
 // The sum of a block's hashes; thread 0 gets it.
@@ -233,7 +250,7 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
   auto& off = arch::shared_object<double[k_most_wide], struct judged_off>();
   auto& limit = arch::shared_object<double[k_most_wide], struct judged_limit>();
   auto& tail = arch::shared_object<double[k_most_wide], struct judged_tail>();
-  fold(a.fold);
+  fold(a.fold, blockIdx.x, 0, a.fold.count);
   if (!is_last_block(a.arrived)) return;
   const int w = a.h.width;
   const double* const sums = a.fold.to;
@@ -307,6 +324,7 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
   a.to->orthogonality_threshold = made.orthogonality_threshold;
   a.to->reflectors = made.reflectors;
   a.to->data = 0;
+  if (!(made.orthogonality <= made.orthogonality_threshold) || !(made.reflectors <= a.limit)) close(a.gate);
 }
 
 // A block has k_block_rows rows.
@@ -352,7 +370,9 @@ __global__ void __launch_bounds__(k_threads) transformed_kernel(const __grid_con
   }
   if (!is_last_block(a.arrived)) return;
   const double norm = largest_norm(a.squares, gridDim.x, 2);
-  if (threadIdx.x == 0) *a.norm = norm;
+  if (threadIdx.x != 0) return;
+  *a.norm = norm;
+  if (!(norm <= a.limit)) close(a.gate);
 }
 
 // Block b of the list.
@@ -416,7 +436,10 @@ __global__ void __launch_bounds__(k_threads) weigh_kernel(const __grid_constant_
   }
   if (!is_last_block(a.arrived)) return;
   const double norm = largest_norm(a.squares, gridDim.x, a.count);
-  if (threadIdx.x == 0) *a.norm = norm;
+  if (threadIdx.x == 0) {
+    *a.norm = norm;
+    if (!(norm <= a.limit)) close(a.gate);
+  }
   if (a.seal == nullptr) return;
   hash = 0;
   for (std::int64_t s = threadIdx.x; s < gridDim.x; s += k_threads) hash += a.hashes[s];
@@ -457,6 +480,25 @@ __global__ void __launch_bounds__(k_threads) hash_kernel(const __grid_constant__
   if (threadIdx.x == 0) atomicAdd(a.to, own);
 }
 
+// First two blocks for each panel, then one for each column: what open_kernel, and weigh_kernel at the entry, have sealed.
+template <class S>
+__global__ void __launch_bounds__(k_threads) seals_kernel(const __grid_constant__ seals_arguments<S> a) {
+  if (blockIdx.x < 2 * a.count) {
+    const std::int64_t k = blockIdx.x / 2;
+    const reflectors<S> h = a.panels[k];
+    const unsigned long long hash =
+        blockIdx.x % 2 == 0 ? hash_of(h.T, h.ldt, h.width, h.width, false) : hash_of(h.V, h.ldv, h.width, h.width, true);
+    if (threadIdx.x == 0) a.to[3 * k + blockIdx.x % 2 * 2] = hash;
+    return;
+  }
+  const std::int64_t j = blockIdx.x - 2 * a.count, k = j / a.panels.width, rows = k * a.panels.width, l = j - rows;
+  unsigned long long own = 0;
+  for (std::int64_t i = threadIdx.x; i < rows; i += k_threads)
+    own += ballast::cuda::value_hash(a.panels.A[i + j * a.panels.lda], static_cast<std::uint64_t>(i + l * rows));
+  own = hash_over_block(own);
+  if (threadIdx.x == 0) atomicAdd(a.to + 3 * k + 1, own);
+}
+
 // A block for each panel: the largest difference; the same bits give 0.
 template <int Threads>
 __global__ void __launch_bounds__(Threads) changes_kernel(const __grid_constant__ changes_arguments a) {
@@ -476,7 +518,7 @@ __global__ void __launch_bounds__(Threads) changes_kernel(const __grid_constant_
 template <class S>
 __global__ void __launch_bounds__(k_threads) accept_kernel(const __grid_constant__ accept_arguments<S> a) {
   const std::int64_t i = std::int64_t{blockIdx.x} * k_threads + threadIdx.x;
-  if (i >= a.rows) return;
+  if (i >= a.rows || is_closed(a.gate)) return;
   if (a.carried != nullptr) a.carried[i] = a.next[i];
   for (int q = 0; q < 2 && i < a.width; ++q) a.to[i + q * a.ld] = static_cast<S>(a.head[i + q * a.width]);
 }

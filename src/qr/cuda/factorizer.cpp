@@ -15,6 +15,9 @@ namespace {
 
 // Columns of a section: products of so many run near the device's rate, and a block that is computed again costs as many times its own.
 constexpr index k_section_columns = 2048;
+constexpr index k_hold_blocks = 64;
+// Elements of an update beside the lookahead that takes longer than a panel of 128 columns: some 300 µs at 50 TFLOP/s.
+constexpr index k_long_update = index{1} << 25;
 
 }  // namespace
 
@@ -24,9 +27,17 @@ device_factorizer<S>::device_factorizer(session<S>& on, const layout& shape, con
     : on_(on), shape_(shape), A_(A.data), lda_(A.column_stride), tau_(tau), source_(source) {
   T_ = on_.template allocate_of<S>(core::checked_product(shape.panels, nb() * nb()));
   for (int i = 0; i < 2; ++i) V_[i] = on_.template allocate_of<S>(core::checked_product(shape.m, nb()));
-  // Of every span, and of all checksum columns.
-  const index columns = std::max(std::min(shape.n, k_section_columns + nb()), 2 * static_cast<index>(shape.groups.size()));
+  // Of every span, of all checksum columns, and of one block with its own.
+  const index columns = std::max({std::min(shape.n, k_section_columns + nb()), 2 * static_cast<index>(shape.groups.size()), nb() + 2});
   for (buffer& each : W_) each = on_.template allocate_of<S>(2 * nb() * columns);
+  control_ = on_.template allocate_of<panel_control>(1);
+}
+
+// Updates, and checks of panels that were begun ahead, end before what comes now.
+template <class S>
+void device_factorizer<S>::join_all() {
+  on_.join(on_.beside());
+  on_.join(on_.aside());
 }
 
 template <class S>
@@ -98,14 +109,14 @@ void device_factorizer<S>::unscale() {
 
 template <class S>
 void device_factorizer<S>::restart() {
-  on_.join(on_.beside());
+  join_all();
   copy_columns(source_, 0, shape_.n, A_, lda_, false);
   shifts_ = {};
 }
 
 template <class S>
 void device_factorizer<S>::give_back() {
-  on_.join(on_.beside());
+  join_all();
   copy_columns(source_, 0, shape_.n, A_, lda_, false);
   if (tau_copy_.data() != nullptr) on_.copy(tau_, tau_copy_.data(), tau_copy_.bytes());
 }
@@ -226,6 +237,9 @@ template <class S>
 void device_factorizer<S>::begin_pass() {
   formed_ = -1;
   unsettled_ = -1;
+  ahead_ = undecided_ = -1;
+  join_all();
+  on_.device()->zero(control_.data(), sizeof(panel_control), on_.main());
   if (checked()) on_.copy(carried_.data(), product_.data(), carried_.bytes());
 }
 
@@ -294,12 +308,63 @@ void device_factorizer<S>::end_panel(index k) {
   (void)settle();
   const layout::block& b = shape_[k];
   S* const panel = A_ + b.first + b.first * lda_;
+  if (begins_ahead_ && (on_.armed(site::qr_reflector) || on_.armed(site::qr_t))) on_.join(on_.aside());  // what is struck now was verified
   for (index j = 0; j < b.width; ++j) {
     if (!on_.armed(site::qr_reflector) && !on_.armed(site::qr_t)) break;
     on_.strike(site::qr_reflector, {b.first + j, std::min(shape_.m - 1, shape_.n), 1, 3}, panel + j + 1 + j * lda_,
                shape_.m - b.first - j - 1);
     on_.strike(site::qr_t, {b.first + j, shape_.steps, 1, 2}, T(k) + j * b.width, j + 1);
   }
+}
+
+// Panels that clusters make are written as they are made: their entry must have been judged.
+template <class S>
+bool device_factorizer<S>::goes_ahead(index k) const {
+  return on_.tall(shape_.m - shape_[k].first, shape_[k].width);
+}
+
+template <class S>
+void device_factorizer<S>::begin_ahead(index k, const panel_limits& limits) {
+  ahead_ = k;
+  begins_ahead_ = true;
+  limits_ = limits;
+  begin_panel(k);
+  make_room_for_checks();
+  if (limits.measured && k > 0 && !shape_.single_group) {
+    on_.fork(on_.aside());
+    measure_entry(k, &record(k)->entry, on_.aside());
+  }
+  factor_panel(k, true);
+  if (limits.measured) {
+    on_.fork(on_.aside());
+    sum_panel(k, &record(k)->sums, on_.aside());
+    take_over(k, on_.aside());
+  }
+  end_panel(k);
+  begins_ahead_ = false;
+}
+
+template <class S>
+panel_seen device_factorizer<S>::await_panel(index k) {
+  const auto& made = *static_cast<const panel_record*>(on_.await(static_cast<int>(k % k_places)));
+  panel_seen seen;
+  seen.factored = made.stage == k_tall_orthonormal;
+  seen.passed = made.passed == 1 && made.held == 0;
+  seen.held = made.passed == 0 && made.held == 1;
+  if (checked()) {
+    seen.sums = {made.sums.orthogonality, made.sums.orthogonality_threshold, made.sums.reflectors, made.sums.data};
+    if (k > 0 && !shape_.single_group) seen.entry = made.entry;
+  }
+  return seen;
+}
+
+template <class S>
+void device_factorizer<S>::resume() {
+  on_.put_off(nullptr);  // the update by a panel behind the one that was held back
+  join_all();
+  on_.device()->zero(&control()->gate, sizeof(panel_gate), on_.main());
+  formed_ = -1;
+  ahead_ = undecided_ = -1;
 }
 
 // The columns that panel k updates together with block b.
@@ -314,11 +379,58 @@ typename device_factorizer<S>::span device_factorizer<S>::section_of(index k, in
 // C ← H_kᵀ C for so many columns, beginning with row blocks[k].first; V is H_k's. VᵀC of the blocks `struck` is open to injection.
 template <class S>
 void device_factorizer<S>::apply(index k, const S* V, span columns, S* C, index ldc, S* W, stream on, span struck) {
+  project(k, V, columns, C, ldc, W, on, struck);
+  on_.subtract(formed(k, V), columns.width, W, C, ldc, on);
+}
+
+// The part of it that leaves C as it is.
+template <class S>
+void device_factorizer<S>::project(index k, const S* V, span columns, const S* C, index ldc, S* W, stream on, span struck) {
   const formed_reflector<S> H = formed(k, V);
   on_.product(H, columns.width, C, ldc, W, on);
   for (index b = struck.first; b < struck.first + struck.width && on_.armed(site::qr_product); ++b)
     on_.strike(site::qr_product, pair_place(k, b), W + (shape_[b].first - columns.first) * H.width, H.width * shape_[b].width, on);
-  on_.update(H, true, columns.width, W, C, ldc, on);
+  on_.turn(H, true, columns.width, W, on);
+}
+
+// Panel k's update of the next block, whose products are made beside the panel's checks. Nothing is written before those have passed.
+template <class S>
+void device_factorizer<S>::look_ahead(index k, index b) {
+  const layout::block& here = shape_[b];
+  const index row = shape_[k].first, m = shape_.m, w = here.width;
+  const S* const V = static_cast<const S*>(V_[k % 2].data());
+  const formed_reflector<S> H = formed(k, V);
+  S* const W = static_cast<S*>(W_[0].data());
+  S* const W_of_checksums = W + 2 * H.width * w;
+  S* const C = A_ + row + here.first * lda_;
+  S* const c = checked() && !shape_.single_group ? checksums(here.group) + row : nullptr;
+  project(k, V, {here.first, w}, C, lda_, W, on_.main(), {b, 1});
+  if (c != nullptr) project(k, V, {0, 2}, c, m, W_of_checksums, on_.main(), {});
+  decide(k, w);
+  // The others would take multiprocessors from the lookahead, for which the next panel waits: they go first only where they take longer.
+  const bool others_first = (m - row) * (shape_.n - row) > k_long_update;
+  if (others_first) on_.fork(on_.beside());
+  if (c != nullptr) on_.subtract(H, 2, W_of_checksums, c, m, on_.main());
+  on_.subtract(H, w, W, C, lda_, on_.main());
+  strike_updated(k, b, on_.main());
+  if (!others_first) on_.fork(on_.beside());
+}
+
+template <class S>
+void device_factorizer<S>::decide(index k, index columns) {
+  const layout::block& b = shape_[k];
+  S* const W = static_cast<S*>(W_[0].data());
+  on_.join(on_.aside());  // its checks are done
+  on_.launch(work::hold, k_hold_blocks,
+             hold_arguments<S>{&control()->gate,
+                               &control()->tall,
+                               record(k),
+                               {{static_cast<S*>(V_[k % 2].data()), (shape_.m - b.first) * b.width},
+                                {T(k), b.width * b.width},
+                                {W + b.width * columns, b.width * columns},
+                                {W + b.width * (2 * columns + 2), columns > 0 ? 2 * b.width : 0}}});
+  on_.send(static_cast<int>(k % k_places), record(k), sizeof(panel_record));
+  undecided_ = -1;
 }
 
 // The pairs (k, b), b > k, in their order.
@@ -346,6 +458,7 @@ void device_factorizer<S>::update_checksums(index k, const S* V, index first_gro
 
 template <class S>
 void device_factorizer<S>::update(index k, index b) {
+  if (undecided_ == k) return look_ahead(k, b);
   const layout::block& here = shape_[b];
   const index row = shape_[k].first;
   const S* V = static_cast<const S*>(V_[k % 2].data());
@@ -381,11 +494,18 @@ void device_factorizer<S>::update(index k, index b) {
 template <class S>
 void device_factorizer<S>::advance(index k, index first, core::function_ref<void()> ahead) {
   const index count = shape_.count();
-  if (k + 1 == count && !shape_.single_group) return ahead();  // nothing is behind it
-  on_.join(on_.beside());                                      // block k + 1 has had its other updates
+  if (k + 1 == count && !shape_.single_group) {  // nothing is behind it
+    if (ahead_ == k) decide(k, 0);
+    return ahead();
+  }
+  on_.join(on_.beside());  // block k + 1 has had its other updates
   form_v(k, static_cast<S*>(V_[k % 2].data()), on_.main());
   formed_ = k;
-  on_.fork(on_.beside());
+  if (ahead_ == k) {
+    undecided_ = k;
+  } else {
+    on_.fork(on_.beside());
+  }
   // The device waits for the lookahead, not for the others.
   on_.put_off([this, k, first, count] {
     const S* const V = static_cast<const S*>(V_[k % 2].data());
@@ -405,6 +525,10 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
   } catch (...) {
     on_.put_off(nullptr);  // it would use this object
     throw;
+  }
+  if (undecided_ == k) {  // there is no next block
+    decide(k, 0);
+    on_.fork(on_.beside());
   }
   on_.catch_up();
 }

@@ -36,6 +36,10 @@ class device_factorizer : public factorizer<S> {
   void update(index k, index b) override;
   void advance(index k, index first, core::function_ref<void()> ahead) override;
   void end_pass() override;
+  bool goes_ahead(index k) const override;
+  void begin_ahead(index k, const panel_limits& limits) override;
+  panel_seen await_panel(index k) override;
+  void resume() override;
   void reload(index b) override;
 
   // checks.cpp
@@ -80,13 +84,30 @@ class device_factorizer : public factorizer<S> {
   // A copy of the input, where the caller has none: on the device.
   virtual void keep_source();
   void form_v(index k, S* to, stream on) { on_.form_v(reflector(k), to, on); }
+  // Of a panel that is being begun ahead of the host; null: none is.
+  panel_gate* gate() const { return begins_ahead_ ? &control()->gate : nullptr; }
+  panel_gate* gate_of_checks() const { return limits_.holds ? gate() : nullptr; }
+  // What its kernels and the host share.
+  struct panel_control {
+    panel_gate gate;
+    tall_state tall;
+    panel_record records[k_places];  // of panels in turn
+  };
+  panel_control* control() const { return static_cast<panel_control*>(control_.data()); }
+  panel_record* record(index k) const { return control()->records + k % k_places; }
   // Panel k as products take it; V is its V, formed.
   formed_reflector<S> formed(index k, const S* V) const { return {V, shape_.m - shape_[k].first, shape_[k].width, T(k)}; }
   span section_of(index k, index b) const;
   void apply(index k, const S* V, span columns, S* C, index ldc, S* W, stream on, span struck);
+  void project(index k, const S* V, span columns, const S* C, index ldc, S* W, stream on, span struck);
+  void look_ahead(index k, index b);
+  // The gate is looked at for panel k, whose checks run aside: from here on it may change the matrix. Where `columns` > 0, its products
+  // with so many columns lie in W_[0], and with their checksums behind them.
+  void decide(index k, index columns);
   inject::place pair_place(index k, index b) const;
   void strike_updated(index k, index b, stream on);
   void update_checksums(index k, const S* V, index first_group, index last_group, S* W, stream on);
+  void join_all();
   S* scratch(buffer& of, index elements);
 
   // tall.cpp. Where qr.panel is struck, for column j of A: 0 the panel, 1 its Gram matrix, 2 the factor of that, 3 the Gram matrix of Q, 4
@@ -100,17 +121,23 @@ class device_factorizer : public factorizer<S> {
   bool settle();
 
   // checks.cpp
-  fold_arguments partial_products(const products_arguments<S>& given, double* sums);
+  fold_arguments partial_products(const products_arguments<S>& given, double* sums, stream on);
   void products(const products_arguments<S>& given, double* sums);
-  double* judge(index k, bool whole, panel_result* to);
+  double* judge(index k, bool whole, panel_result* to, stream on);
+  void sum_panel(index k, panel_result* to, stream on);
+  void take_over(index k, stream on);
   void measure_panel_once(index k, panel_sums* seen);
   // A counter of blocks, which is 0 between the launches of a stream: the main one.
   std::uint32_t* arrived() const { return static_cast<std::uint32_t*>(arrived_.data()); }
   panel_result* panel_results();
   void hash(const S* X, index ld, index rows, index columns, bool upper, unsigned long long* to);
   void weigh_block(index b, bool finished, const S* init, const double* from, int count, index first_weight, double* y, double* norm,
-                   unsigned long long* seal);
+                   unsigned long long* seal, stream on);
+  static constexpr index k_weigh_sums = 3;  // for each block of rows: two squares and a hash
+  index judge_sums() const { return 13 * nb() + 8; }
+  void make_room_for_checks();
   double* numbers(buffer& of, index count);
+  void measure_entry(index k, double* norm, stream on);
   std::vector<S> read_block(index b);
   void write_block(index b, const std::vector<S>& values);
 
@@ -136,9 +163,14 @@ class device_factorizer : public factorizer<S> {
   buffer inner_;       // V and T of a part of a panel, and what they make
   buffer pivots_;
   index unsettled_ = -1;  // a tall panel that was begun
-  buffer gram_, tall_;    // of a tall panel: partial sums of Gram matrices; factors and what the device finds
-  buffer shifts_;         // columns are worked on as 2^shift · a; empty if no column needs it
-  buffer section_;        // where a block is computed again: a section of the matrix
+  buffer control_;
+  index ahead_ = -1;      // the last panel that was begun ahead of the host
+  index undecided_ = -1;  // a panel for which the gate is still to be looked at
+  bool begins_ahead_ = false;
+  panel_limits limits_;  // what it must pass
+  buffer gram_, tall_;   // of a tall panel: partial sums of Gram matrices; factors and what the device finds
+  buffer shifts_;        // columns are worked on as 2^shift · a; empty if no column needs it
+  buffer section_;       // where a block is computed again: a section of the matrix
   // Empty without protection:
   buffer weights_;               // n × 3: as encode() has them
   buffer C_;                     // m × 2 groups: the checksum columns

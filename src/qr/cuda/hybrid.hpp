@@ -29,6 +29,7 @@ class hybrid_factorizer : public device_factorizer<S> {
   void factor_panel(index k, bool finite) override;
   void measure_panel(index k, panel_sums* seen) override;
   void advance(index k, index first, core::function_ref<void()> ahead) override;
+  bool goes_ahead(index) const override { return false; }  // the host makes them
   bool repair_v(index k, index* column) override;
   void recover_column(index j) override;
 

@@ -31,6 +31,7 @@ row row_of(work what) {
     case work::exponents: return {"qr/cuda/matrix.cuh", "exponents_kernel", true};
     case work::diagonal: return {"qr/cuda/matrix.cuh", "diagonal_kernel", true};
     case work::form_v: return {"qr/cuda/matrix.cuh", "form_v_kernel", true};
+    case work::hold: return {"qr/cuda/matrix.cuh", "hold_kernel", true};
     case work::form_t: return {"qr/cuda/matrix.cuh", "form_t_kernel", true};
     case work::random: return {"qr/cuda/matrix.cuh", "random_kernel", false};
     case work::products: return {"qr/cuda/checks.cuh", "products_kernel", true};
@@ -44,6 +45,8 @@ row row_of(work what) {
     case work::combine: return {"qr/cuda/checks.cuh", "combine_kernel", false};
     case work::norm: return {"qr/cuda/checks.cuh", "norm_kernel", false};
     case work::hash: return {"qr/cuda/checks.cuh", "hash_kernel", true};
+    case work::fold_checkpoints: return {"qr/cuda/checks.cuh", "fold_checkpoints_kernel", false};
+    case work::seals: return {"qr/cuda/checks.cuh", "seals_kernel", true};
     case work::changes: return {"qr/cuda/checks.cuh", "changes_kernel", false};
     case work::accept: return {"qr/cuda/checks.cuh", "accept_kernel", true};
     case work::taus: return {"qr/cuda/checks.cuh", "taus_kernel", true};

@@ -186,6 +186,22 @@ __global__ void __launch_bounds__(k_threads) form_v_kernel(const __grid_constant
   if (i < a.rows) a.to[i + j * a.rows] = i < j ? S(0) : i == j ? S(1) : a.from[i + j * a.ld];
 }
 
+// Any number of blocks.
+template <class S>
+__global__ void __launch_bounds__(k_threads) hold_kernel(const __grid_constant__ hold_arguments<S> a) {
+  const bool closed = is_closed(a.gate);
+  const std::int64_t thread = std::int64_t{blockIdx.x} * k_threads + threadIdx.x;
+  if (thread == 0) {
+    a.record->passed = closed ? 0 : 1;
+    a.record->held = closed ? 1 : 0;
+    a.record->stage = a.state->stage;
+  }
+  if (!closed) return;
+  for (const auto& each : a.zero) {
+    for (std::int64_t i = thread; i < each.count; i += std::int64_t{gridDim.x} * k_threads) each.data[i] = S(0);
+  }
+}
+
 // One block. T of k_inner columns: column j is −τ_j T G_j above the diagonal, τ_j on it; a warp for each such part, lane i for row i. Then
 // the parts are joined: T12 = −T1 (G12 T2). Shared memory: T, and G12 T2.
 template <class S>

@@ -14,6 +14,7 @@ namespace ballast::qr::cuda {
 namespace {
 
 constexpr std::int64_t k_pinned = 1 << 20;  // bytes
+constexpr std::int64_t k_place = 256;       // of each place of send(), behind them
 
 }  // namespace
 
@@ -21,17 +22,20 @@ struct lane {
   explicit lane(const std::shared_ptr<ballast::cuda::device>& on)
       : main(on, true),
         beside(on, false),
-        aside(on, false),
+        aside(on, true),
+        places{ballast::cuda::device_stream(on), ballast::cuda::device_stream(on), ballast::cuda::device_stream(on)},
         main_blas(on->make_blas(ballast::cuda::blas_math::full, main.get())),
         beside_blas(on->make_blas(ballast::cuda::blas_math::full, beside.get())),
         forked(on->make_event(false)),
         joined(on->make_event(false)),
         aside_forked(on->make_event(false)),
         aside_joined(on->make_event(false)),
-        pinned(on, k_pinned) {}
+        left(on->make_event(false)),
+        pinned(on, k_pinned + k_places * k_place) {}
   ballast::cuda::device_stream main, beside, aside;
+  ballast::cuda::device_stream places[k_places];  // a stream for each place: the host waits for one
   std::unique_ptr<ballast::cuda::blas> main_blas, beside_blas;
-  std::unique_ptr<ballast::cuda::stream_event> forked, joined, aside_forked, aside_joined;
+  std::unique_ptr<ballast::cuda::stream_event> forked, joined, aside_forked, aside_joined, left;
   ballast::cuda::pinned_buffer pinned;
 };
 
@@ -114,6 +118,9 @@ void session<S>::settle() noexcept {
   try {
     join(beside());
     join(aside());
+    for (int place = 0; place < k_places; ++place) {
+      if (sent_[place]) (void)await(place);
+    }
   } catch (const std::exception&) {
     return;  // the device is lost, and with it what was to be waited for
   }
@@ -174,9 +181,25 @@ void session<S>::wait() {
 }
 
 template <class S>
+void session<S>::send(int place, const void* from, std::int64_t bytes) {
+  const ballast::cuda::stream on = lane_->places[place].get();
+  device_->record(*lane_->left, main());
+  device_->wait(*lane_->left, on);
+  device_->copy(static_cast<std::byte*>(lane_->pinned.data()) + k_pinned + place * k_place, from, bytes, on);
+  sent_[place] = true;
+}
+
+template <class S>
+const void* session<S>::await(int place) {
+  device_->synchronize(lane_->places[place].get());
+  sent_[place] = false;
+  return static_cast<const std::byte*>(lane_->pinned.data()) + k_pinned + place * k_place;
+}
+
+template <class S>
 void* session<S>::landing(std::int64_t bytes) {
   const std::int64_t room = (bytes + 63) / 64 * 64;
-  if (landed_ + room <= lane_->pinned.bytes()) {
+  if (landed_ + room <= k_pinned) {
     void* const made = static_cast<std::byte*>(lane_->pinned.data()) + landed_;
     landed_ += room;
     return made;
@@ -253,9 +276,18 @@ void session<S>::product(const formed_reflector<S>& H, std::int64_t n, const S* 
 
 template <class S>
 void session<S>::update(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, S* C, std::int64_t ldc, stream on) const {
-  S* const TW = W + H.width * n;
-  blas(on).gemm(transposed ? 'T' : 'N', 'N', H.width, n, H.width, S(1), H.T, H.width, W, H.width, S(0), TW, H.width);
-  blas(on).gemm('N', 'N', H.rows, n, H.width, S(-1), H.V, H.rows, TW, H.width, S(1), C, ldc);
+  turn(H, transposed, n, W, on);
+  subtract(H, n, W, C, ldc, on);
+}
+
+template <class S>
+void session<S>::turn(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on) const {
+  blas(on).gemm(transposed ? 'T' : 'N', 'N', H.width, n, H.width, S(1), H.T, H.width, W, H.width, S(0), W + H.width * n, H.width);
+}
+
+template <class S>
+void session<S>::subtract(const formed_reflector<S>& H, std::int64_t n, const S* W, S* C, std::int64_t ldc, stream on) const {
+  blas(on).gemm('N', 'N', H.rows, n, H.width, S(-1), H.V, H.rows, W + H.width * n, H.width, S(1), C, ldc);
 }
 
 template <class S>

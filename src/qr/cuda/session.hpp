@@ -32,6 +32,8 @@ struct formed_reflector {
   const S* T;  // width × width, upper triangular, zero below the diagonal
 };
 
+inline constexpr int k_places = 3;
+
 template <class S>
 class session {
  public:
@@ -47,7 +49,7 @@ class session {
   const std::shared_ptr<ballast::cuda::device>& device() const { return device_; }
   stream main() const;
   stream beside() const;  // for long work
-  stream aside() const;   // for what must not wait behind that
+  stream aside() const;   // for what `main` waits for soon
   ballast::cuda::blas& blas(stream on) const;
 
   // What is enqueued on that stream from now on waits for what `main` has now; and the other way round.
@@ -78,6 +80,11 @@ class session {
     pending_.push_back([there, use = std::forward<Use>(use)] { use(static_cast<const T*>(there)); });
   }
   void wait();
+
+  // Up to 256 bytes that the host waits for by themselves, while `main` goes on: send() takes what `main` leaves there, which must stay as
+  // it is until await(). `place`: one of k_places, for one at a time.
+  void send(int place, const void* from, std::int64_t bytes);
+  const void* await(int place);
 
   // `work` is enqueued when the host next waits, or at catch_up(): what comes before it takes the host's time first.
   void put_off(std::function<void()> work);  // null: what was put off is dropped
@@ -117,6 +124,9 @@ class session {
   void product(const formed_reflector<S>& H, std::int64_t n, const S* C, std::int64_t ldc, S* W, stream on) const;
   // C ← H C, or HᵀC where `transposed`, with W from product().
   void update(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, S* C, std::int64_t ldc, stream on) const;
+  // Its halves: W's second half becomes T W, or Tᵀ W; C loses V times that.
+  void turn(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on) const;
+  void subtract(const formed_reflector<S>& H, std::int64_t n, const S* W, S* C, std::int64_t ldc, stream on) const;
 
   // Shows data to the injector of the call, as inject::fault_injector::strike does, on stream `on`.
   template <class T>
@@ -150,6 +160,7 @@ class session {
   std::vector<std::function<void()>> pending_;
   std::function<void()> put_off_;
   std::int64_t landed_ = 0;  // bytes of the lane's pinned memory that are taken
+  bool sent_[k_places] = {};
   std::vector<core::aligned_buffer<std::byte>> more_;
 };
 

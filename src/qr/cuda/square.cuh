@@ -258,8 +258,12 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
   auto& reciprocal = arch::shared_object<double[k_most_wide], struct square_reciprocals>();
   auto& several = arch::shared_object<double[Threads / 32], struct square_deviations>();
   auto& deviation_squared = arch::shared_object<double, struct square_deviation>();
-  if (!a.first && a.state->stage == k_tall_failed) return;
   const int w = a.width, thread = static_cast<int>(threadIdx.x);
+  if (a.first && is_closed(a.gate)) {
+    if (thread == 0) a.state->stage = k_tall_failed;
+    return;
+  }
+  if (!a.first && a.state->stage == k_tall_failed) return;
   const square X = square_of(w);
   const auto upper = [&](int i, int l) { return i <= l ? a.G[packed(i, l)] : 0; };
   int failed = 0;
@@ -344,6 +348,11 @@ __global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(con
   auto& reciprocal = arch::shared_object<double[k_most_wide], struct square_pivots>();
   if (a.state->stage < k_tall_orthonormal) return;
   const int w = a.width, thread = static_cast<int>(threadIdx.x);
+  if (is_closed(a.gate)) {
+    __syncthreads();  // all have read the stage
+    if (thread == 0) a.state->stage = k_tall_failed;
+    return;
+  }
   const square X = square_of(w);
   each_element(
       w, [&](int i, int l) { return static_cast<double>(a.X[i + l * a.ldx]); }, [&](int i, int l, double x) { X(i, l) = x; });
@@ -373,7 +382,10 @@ __global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(con
 template <class S>
 __global__ void __launch_bounds__(k_square_threads) square_t_kernel(const __grid_constant__ square_t_arguments<S> a) {
   auto& reciprocal = arch::shared_object<double[k_most_wide], struct square_diagonal>();
-  if (a.state->stage < k_tall_orthonormal) return;
+  if (a.state->stage < k_tall_orthonormal) {
+    if (threadIdx.x == 0) close(a.gate);
+    return;
+  }
   constexpr int parts = k_square_threads / k_most_wide;
   const int w = a.width, thread = static_cast<int>(threadIdx.x), i = thread % k_most_wide, part = thread / k_most_wide;
   const square X = square_of(w);

@@ -15,16 +15,14 @@ namespace {
 // Well conditioned columns are orthonormal after one, others after two or three; one more is for those that depend on each other.
 constexpr int k_most_passes = 4;
 
-// A panel's numbers on the device: what is found, and packed triangles.
+// A panel's packed triangles on the device.
 struct tall_memory {
-  tall_state* state;
   double *G, *R, *product, *lower, *all[2];
 };
-constexpr index k_state_numbers = sizeof(tall_state) / sizeof(double);
 tall_memory memory_of(void* data, int width) {
-  double* const first = static_cast<double*>(data) + k_state_numbers;
+  double* const first = static_cast<double*>(data);
   const index size = packed(0, width);
-  return {static_cast<tall_state*>(data), first, first + size, first + 2 * size, first + 3 * size, {first + 4 * size, first + 5 * size}};
+  return {first, first + size, first + 2 * size, first + 3 * size, {first + 4 * size, first + 5 * size}};
 }
 
 // ‖QᵀQ − I‖ whose square is an eighth of a unit roundoff.
@@ -40,20 +38,17 @@ void device_factorizer<S>::begin_tall(index k) {
   const index rows = shape_.m - b.first;
   const int w = static_cast<int>(b.width);
   const pass_shape shape = pass_of(w, on_.device()->about());
-  if (tall_.data() == nullptr) {
-    tall_ = on_.template allocate_of<double>(k_state_numbers + 6 * packed(0, k_most_wide));
-    on_.device()->zero(tall_.data(), sizeof(tall_state), on_.main());
-  }
+  if (tall_.data() == nullptr) tall_ = on_.template allocate_of<double>(6 * packed(0, k_most_wide));
   on_.launch(shape.kernel(), shape.blocks(rows),
              tall_pass_arguments<S>{.from = A_ + b.first + b.first * lda_,
                                     .ldf = lda_,
                                     .rows = rows,
                                     .width = w,
                                     .partial = numbers(gram_, shape.blocks(rows) * packed(0, w)),
-                                    .state = static_cast<const tall_state*>(tall_.data())});
+                                    .state = &control()->tall});
   factor_gram(k, 0);
   tall_pass(k, 1);
-  unsettled_ = k;
+  if (ahead_ != k) unsettled_ = k;
 }
 
 // `pass`: how many have been made.
@@ -72,7 +67,8 @@ void device_factorizer<S>::factor_gram(index k, int pass) {
   on_.launch(work::fold, (size + 31) / 32, fold);
   strike(pass == 0 ? 1 : 3, here.G);
   on_.launch(work::square_factor, 1,
-             square_factor_arguments{here.G, w, pass == 0, k_near<S>, here.R, here.all[(pass + 1) % 2], here.all[pass % 2], here.state});
+             square_factor_arguments{here.G, w, pass == 0, k_near<S>, here.R, here.all[(pass + 1) % 2], here.all[pass % 2],
+                                     &control()->tall, gate()});
   strike(pass == 0 ? 2 : 4, here.R);
 }
 
@@ -96,8 +92,9 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
                                     .needed = k_tall_factored,
                                     .R = here.R,
                                     .partial = static_cast<double*>(gram_.data()),
-                                    .state = here.state});
+                                    .state = &control()->tall});
   factor_gram(k, pass);
+  if (gate() != nullptr) on_.join(on_.aside());  // the entry has been measured, and from here on the panel is written
   on_.launch(work::square_reflectors, 1,
              square_reflectors_arguments<S>{.X = Q,
                                             .ldx = rows,
@@ -109,10 +106,11 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
                                             .A = panel,
                                             .lda = lda_,
                                             .tau = tau_ + b.first,
-                                            .state = here.state});
+                                            .state = &control()->tall,
+                                            .gate = gate()});
   // T and the rest of V are made side by side.
   on_.fork(on_.aside());
-  on_.launch(work::square_t, 1, square_t_arguments<S>{w, here.R, here.product, here.lower, T(k), here.state}, on_.aside());
+  on_.launch(work::square_t, 1, square_t_arguments<S>{w, here.R, here.product, here.lower, T(k), &control()->tall, gate()}, on_.aside());
   if (on_.armed(site::qr_panel)) on_.join(on_.aside());  // T has read what is struck now
   for (int j = 0; j < w && on_.armed(site::qr_panel); ++j)
     on_.strike(site::qr_panel, tall_place(b.first + j, 5), here.product + packed(0, j), j + 1);
@@ -125,7 +123,7 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
                                     .width = w,
                                     .needed = k_tall_orthonormal,
                                     .R = here.product,
-                                    .state = here.state});
+                                    .state = &control()->tall});
   on_.join(on_.aside());
 }
 
@@ -136,7 +134,7 @@ bool device_factorizer<S>::settle() {
   const index k = std::exchange(unsettled_, -1);
   for (int pass = 1;; ++pass) {
     int stage = k_tall_failed;
-    on_.template fetch<tall_state>(tall_.data(), 1, [&stage](const tall_state* made) { stage = made->stage; });
+    on_.template fetch<tall_state>(&control()->tall, 1, [&stage](const tall_state* made) { stage = made->stage; });
     on_.wait();
     if (stage == k_tall_orthonormal) return pass > 1;
     if (stage == k_tall_failed || pass == k_most_passes) break;
