@@ -59,8 +59,9 @@ void orthogonal_factor<S>::apply(bool transposed, const operand<S>& X, const mat
   if (protected_) work_->encode(transposed);
   if (work_->panels > 0 && !formed_) work_->form();
   formed_ = true;
-  work_->each(tasks, [&](index t) {
-    const index first = t * width;
+  work_->each(tasks, [&](index s) {
+    // The identity's last columns are changed by the most panels: what takes longest comes first, for threads, and beside encode().
+    const index t = X.identity ? tasks - 1 - s : s, first = t * width;
     const auto block = work_->open(transposed, X, t, tasks, first, std::min(width, columns - first), result);
     apply_block(*block, t, tasks, first);
   });

@@ -95,13 +95,16 @@ struct tall_state {
 // Element (i, l), i ≤ l, of an upper triangular matrix that is packed by columns; (0, w): how many numbers w columns have.
 BALLAST_HD constexpr int packed(int i, int l) { return l * (l + 1) / 2 + i; }
 
-// A pass over the rows of a panel of at most `most` columns, `rows` of them at a time for each warp: distance of columns in shared memory,
+// A pass over the rows of a panel of more than 64 columns: rows of a block at a time, and distance of columns in shared memory.
+inline constexpr int k_tall_rows = 32;
+inline constexpr int k_tall_stride = k_tall_rows + 4;
+// Over a panel of at most `most` columns, 32 or 64, `rows` of them at a time for each warp: distance of columns in shared memory,
 // bytes of that, and blocks that a multiprocessor is to hold.
 inline constexpr int k_pass_warps = 4;
 inline constexpr int k_pass_threads = 32 * k_pass_warps;
 BALLAST_HD constexpr int pass_stride(int rows) { return k_pass_warps * rows + 4; }
 BALLAST_HD constexpr std::int64_t pass_bytes(int most, int rows) { return std::int64_t{8} * (packed(0, most) + most * pass_stride(rows)); }
-BALLAST_HD constexpr int pass_resident(int most) { return most == 32 ? 4 : most == 64 ? 2 : 1; }
+BALLAST_HD constexpr int pass_resident(int most) { return most == 32 ? 4 : 2; }
 // Number of tile (i, j) of those on and above the diagonal.
 BALLAST_HD constexpr int upper_tile(int strips, int i, int j) { return i * strips - i * (i - 1) / 2 + j - i; }
 

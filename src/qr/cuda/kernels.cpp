@@ -55,7 +55,7 @@ row row_of(work what) {
     case work::wide_parts: return {"qr/cuda/apply.cuh", "wide_parts_kernel", true};
     case work::wide_join: return {"qr/cuda/apply.cuh", "wide_join_kernel", true};
     case work::solve: return {"qr/cuda/solve.cuh", "solve_kernel", true};
-    case work::pass_128:
+    case work::pass_128: return {"qr/cuda/tall.cuh", "wide_pass_kernel", true};
     case work::pass_64:
     case work::pass_32: return {"qr/cuda/tall.cuh", "tall_pass_kernel", true};
     case work::square_factor: return {"qr/cuda/square.cuh", "square_factor_kernel", false};
@@ -103,7 +103,7 @@ constexpr std::int64_t k_beside = 6 << 10;
 
 pass_shape pass_of(int width, const ballast::cuda::capabilities& on) {
   if (width <= 32) return {32, 32};
-  if (width > 64) return {128, 16};
+  if (width > 64) return {128, k_tall_rows};
   return {64, pass_bytes(64, 32) + k_beside <= on.shared_per_block ? 32 : 8};
 }
 
@@ -119,15 +119,19 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
   const bool of_one_block = what == work::square_factor || what == work::square_reflectors || what == work::square_t;
   // A device without room for the widest takes the next one, which is loaded once.
   const int passed = what == work::pass_128 ? widest_tall_panel(on) : what == work::pass_64 ? 64 : what == work::pass_32 ? 32 : 0;
-  const int threads = of_one_block ? k_square_threads : passed > 0 ? k_pass_threads : k_threads;
-  std::string parameters = !here.typed ? std::to_string(threads) : what == work::scan_double ? "double" : k_type<S>;
   const pass_shape pass = pass_of(std::min(passed, widest_tall_panel(on)), on);
-  if (passed > 0) parameters += "," + std::to_string(pass.most) + "," + std::to_string(pass.rows);
-  request made{.header = here.header, .expression = expression(here.name, parameters), .threads = threads};
-  if (passed > 0) {
-    made.shared = pass.bytes();
-    made.blocks = pass_resident(pass.most);
-    made.spills = made.stack = 16;
+  const bool passes = passed > 0 && !pass.wide();
+  const int threads = of_one_block ? k_square_threads : passes ? k_pass_threads : k_threads;
+  const char* const name = what == work::pass_128 && passes ? "tall_pass_kernel" : here.name;
+  std::string parameters = !here.typed ? std::to_string(threads) : what == work::scan_double ? "double" : k_type<S>;
+  if (passes) parameters += "," + std::to_string(pass.most) + "," + std::to_string(pass.rows);
+  request made{.header = here.header, .expression = expression(name, parameters), .threads = threads};
+  if (passed > 0) made.shared = pass.bytes();
+  if (passes) made.blocks = pass_resident(pass.most);
+  if (passed > 0 && !passes) {
+    made.registers = 128;  // two blocks on a multiprocessor, at the cost of a few spills: one waits at barriers while the other computes
+    made.spills = 64;
+    made.stack = 16;
   }
   if (of_one_block) made.shared = square_bytes(widest_tall_panel(on));
   if (what == work::products) made.shared = std::int64_t{8} * widest_panel<S>(on) * (k_block_rows + 1);

@@ -72,14 +72,18 @@ int widest_panel(const ballast::cuda::capabilities& on);
 // Columns of the widest panel that tall.cuh factors on such a device: its matrices fit into the shared memory of a block.
 int widest_tall_panel(const ballast::cuda::capabilities& on);
 
-// How a pass over the rows of a panel of so many columns is made on such a device: tall_pass_kernel<S, most, rows>.
+// How a pass over the rows of a panel of so many columns is made on such a device: tall_pass_kernel<S, most, rows>, or wide_pass_kernel<S>.
 struct pass_shape {
-  int most, rows;
-  constexpr std::int64_t bytes() const { return pass_bytes(most, rows); }
+  int most, rows;  // rows of a warp; of more than 64 columns those of a block
+  constexpr bool wide() const { return most > 64; }
+  constexpr std::int64_t bytes() const {
+    return wide() ? 8 * (packed(0, most) + std::int64_t{most} * k_tall_stride) : pass_bytes(most, rows);
+  }
   work kernel() const { return most == 32 ? work::pass_32 : most == 64 ? work::pass_64 : work::pass_128; }
   // Of a launch for so many rows: as many as an H100 holds, which then take rows in turn.
   std::int64_t blocks(std::int64_t all) const {
-    const std::int64_t wanted = (all + k_pass_warps * rows - 1) / (k_pass_warps * rows), resident = k_pass_blocks / 2 * pass_resident(most);
+    const std::int64_t each = wide() ? rows : k_pass_warps * rows, resident = k_pass_blocks / 2 * pass_resident(most);
+    const std::int64_t wanted = (all + each - 1) / each;
     return wanted < resident ? wanted : resident;
   }
 };

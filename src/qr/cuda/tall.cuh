@@ -58,25 +58,20 @@ __device__ __forceinline__ void substitute_strip(double* row, int stride, const 
 }
 
 // Q ← X R⁻¹ by substitution, a row of X by itself, so that ‖row − (row of Q) R‖ is rounding however R is conditioned; and QᵀQ of what is
-// stored. Either may be left out. For at most `Most` columns.
+// stored. Either may be left out. For at most `Most` columns, 32 or 64.
 // A warp takes `Rows` rows by itself and waits for no other, so that the loads of some are under way while others compute: lane i
-// substitutes row i, and what the strips of k_strip columns in front take from the next one is a product of the warp. The Gram matrix is
-// made in tiles of 8 × 8 on and above the diagonal: up to 64 columns by every warp of its own rows; above that the warps share the tiles,
-// of the rows of all of them: warp i has those whose upper strip of 8 columns is i, i + 4, 11 − i or 15 − i, 34 of 136. Shared memory: R
-// packed, its diagonal as reciprocals; the rows of all warps by columns, `stride` apart: no bank twice. At the end the sum of the warps'
-// Gram matrices, tile by tile.
+// substitutes row i; what the strips of k_strip columns in front take from the next one, and the Gram matrix of these rows in tiles of 8 ×
+// 8 on and above the diagonal, are products of the warp. Shared memory: R packed, its diagonal as reciprocals; the rows of all warps by
+// columns, `stride` apart: no bank twice. At the end the sum of the warps' Gram matrices, tile by tile.
 template <class S, int Most, int Rows>
 __global__ void __launch_bounds__(k_pass_threads, pass_resident(Most)) tall_pass_kernel(const __grid_constant__ tall_pass_arguments<S> a) {
   if (a.state->stage < a.needed) return;
   constexpr int warps = k_pass_warps, stride = pass_stride(Rows), strips = Most / 8, halves = 32 / Rows;
-  constexpr bool shared_gram = Most > 64;
-  constexpr int all_tiles = strips * (strips + 1) / 2, tiles = shared_gram ? all_tiles / warps : all_tiles;
-  constexpr int groups = Rows / 8, together = 16;  // loads that wait for memory at the same time
-  static_assert((shared_gram || 8 * tiles * 64 <= pass_bytes(Most, Rows)) && k_strip == 16 && Most * Rows / 32 % together == 0);
+  constexpr int tiles = strips * (strips + 1) / 2, groups = Rows / 8, together = 16;  // loads that wait for memory at the same time
+  static_assert(8 * tiles * 64 <= pass_bytes(Most, Rows) && k_strip == 16 && Most * Rows / 32 % together == 0);
   const int w = a.width, lane = arch::lane(), warp = arch::warp(), g = lane / 4, t = lane % 4;
   double* const R = reinterpret_cast<double*>(arch::shared_memory());
-  double* const all = R + packed(0, Most);
-  double* const X = all + Rows * warp;
+  double* const X = R + packed(0, Most) + Rows * warp;
   const bool solves = a.R != nullptr, multiplies = a.partial != nullptr;
   if (solves) load_factor<k_pass_threads>(a.R, w, R);
   __syncthreads();  // R is there
@@ -128,71 +123,116 @@ __global__ void __launch_bounds__(k_pass_threads, pass_resident(Most)) tall_pass
     if (solves && there) {
       for (int j = lane / Rows; j < w; j += halves) a.to[row + j * a.ldt] = static_cast<S>(X[j * stride + lane % Rows]);
     }
-    if constexpr (!shared_gram) {
-      for (int k = 0; k < Rows && multiplies; k += 4) {
-        double x[strips];
-        ballast::cuda::unrolled<strips>([&](auto c) { x[decltype(c)::value] = X[(8 * decltype(c)::value + g) * stride + k + t]; });
-        ballast::cuda::unrolled<strips>([&](auto i) {
-          constexpr int upper = decltype(i)::value;
-          ballast::cuda::unrolled<strips, upper>([&](auto j) {
-            constexpr int right = decltype(j)::value;
-            arch::mma_m8n8k4_f64(sum[upper_tile(strips, upper, right)], x[upper], x[right]);
-          });
+    for (int k = 0; k < Rows && multiplies; k += 4) {
+      double x[strips];
+      ballast::cuda::unrolled<strips>([&](auto c) { x[decltype(c)::value] = X[(8 * decltype(c)::value + g) * stride + k + t]; });
+      ballast::cuda::unrolled<strips>([&](auto i) {
+        constexpr int upper = decltype(i)::value;
+        ballast::cuda::unrolled<strips, upper>([&](auto j) {
+          constexpr int right = decltype(j)::value;
+          arch::mma_m8n8k4_f64(sum[upper_tile(strips, upper, right)], x[upper], x[right]);
         });
-      }
-    } else if (multiplies) {
-      __syncthreads();  // the rows of all warps are there
-      for (int k = 0; k < warps * Rows; k += 4) {
-        ballast::cuda::unrolled<2>([&](auto turn) {
-          constexpr int half = decltype(turn)::value;
-          const int near = warp + half * warps, far = strips - 1 - near;
-          const double x = all[(8 * near + g) * stride + k + t], y = all[(8 * far + g) * stride + k + t];
-          ballast::cuda::unrolled<strips + 1>([&](auto p) {
-            constexpr int pair = decltype(p)::value;
-            const bool own = pair < strips - near;
-            const int right = own ? near + pair : pair - 1;
-            if (8 * right < w) arch::mma_m8n8k4_f64(sum[half * (strips + 1) + pair], own ? x : y, all[(8 * right + g) * stride + k + t]);
-          });
-        });
-      }
+      });
     }
-    if constexpr (shared_gram) {
-      __syncthreads();  // the rows have been read
-    } else {
-      __syncwarp();  // the rows have been read
-    }
+    __syncwarp();  // the rows have been read
   }
   if (!multiplies) return;
   double* const to = a.partial + std::int64_t{blockIdx.x} * packed(0, w);
-  if constexpr (shared_gram) {
-    ballast::cuda::unrolled<tiles>([&](auto e) {
-      constexpr int half = decltype(e)::value / (strips + 1), pair = decltype(e)::value % (strips + 1);
-      const int near = warp + half * warps;
-      const bool own = pair < strips - near;
-      const int i = 8 * (own ? near : strips - 1 - near) + g;
-      for (int h = 0; h < 2; ++h) {
-        const int l = 8 * (own ? near + pair : pair - 1) + 2 * t + h;
-        if (i <= l && l < w) to[packed(i, l)] = sum[decltype(e)::value][h];
+  __syncthreads();  // R and the rows of all warps have been read
+  double* const whole = R;
+  for (int of = 0; of < warps; ++of) {
+    if (warp == of) {
+      ballast::cuda::unrolled<tiles>([&](auto e) {
+        double* const number = whole + 64 * decltype(e)::value + 2 * lane;
+        for (int h = 0; h < 2; ++h) number[h] = of == 0 ? sum[decltype(e)::value][h] : number[h] + sum[decltype(e)::value][h];
+      });
+    }
+    __syncthreads();  // the sums of the warps up to this one are there
+  }
+  for (int e = static_cast<int>(threadIdx.x); e < Most * Most; e += k_pass_threads) {
+    const int i = e % Most, l = e / Most;
+    if (i > l || l >= w) continue;
+    to[packed(i, l)] = whole[64 * upper_tile(strips, i / 8, l / 8) + i % 8 * 8 + l % 8];
+  }
+}
+
+// The same for more columns, of which so few rows fit into shared memory that the warps of a block share them.
+// Blocks take tiles of k_tall_rows rows in turn. Shared memory: R packed, its diagonal as reciprocals; the tile by columns, k_tall_stride
+// apart, with zeros behind its last column and row. For the substitution, warp 0 has a strip of k_strip columns in registers, lane i
+// row i; what the strips in front of it take from the next one is a product of all warps. In the Gram matrix, warp i has the strips i and
+// 15 − i of 8 columns, each times all strips behind it: 17 products.
+template <class S>
+__global__ void __launch_bounds__(k_threads, 2) wide_pass_kernel(const __grid_constant__ tall_pass_arguments<S> a) {
+  if (a.state->stage < a.needed) return;
+  constexpr int warps = k_threads / 32, most = k_most_wide / 8, pairs = most + 1;
+  static_assert(most == 2 * warps && k_tall_rows == 32 && k_strip == 16);
+  const int w = a.width, strips = (w + 7) / 8;
+  const int lane = arch::lane(), warp = arch::warp(), g = lane / 4, t = lane % 4;
+  double* const R = reinterpret_cast<double*>(arch::shared_memory());
+  double* const X = R + packed(0, w);
+  const bool solves = a.R != nullptr, multiplies = a.partial != nullptr;
+  constexpr int together = 8;  // loads that wait for memory at the same time
+  if (solves) load_factor<k_threads>(a.R, w, R);
+  double sum[pairs][2] = {};
+  const std::int64_t tiles = (a.rows + k_tall_rows - 1) / k_tall_rows;
+  for (std::int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const std::int64_t row = tile * k_tall_rows + lane;
+    const bool there = row < a.rows;
+    for (int first = warp; first < 8 * strips; first += together * warps) {
+      S x[together];
+      ballast::cuda::unrolled<together>([&](auto q) {
+        const int j = first + decltype(q)::value * warps;
+        x[decltype(q)::value] = there && j < w ? a.from[row + j * a.ldf] : S(0);
+      });
+      ballast::cuda::unrolled<together>([&](auto q) {
+        const int j = first + decltype(q)::value * warps;
+        if (j < 8 * strips) X[j * k_tall_stride + lane] = static_cast<double>(x[decltype(q)::value]);
+      });
+    }
+    __syncthreads();  // the tile and R are there
+    for (int first = 0; first < w && solves; first += k_strip) {
+      const int rows = warp % 4 * 8, column = first + warp / 4 * 8;
+      if (first > 0 && column < w) {
+        double d[2] = {};
+        for (int k = 0; k < first; k += 4) {
+          const double r = column + g < w ? R[packed(k + t, column + g)] : 0;
+          arch::mma_m8n8k4_f64(d, X[(k + t) * k_tall_stride + rows + g], r);
+        }
+        for (int h = 0; h < 2; ++h) X[(column + 2 * t + h) * k_tall_stride + rows + g] -= d[h];
       }
-    });
-  } else {
-    __syncthreads();  // R and the rows of all warps have been read
-    double* const whole = R;
-    for (int of = 0; of < warps; ++of) {
-      if (warp == of) {
-        ballast::cuda::unrolled<tiles>([&](auto e) {
-          double* const number = whole + 64 * decltype(e)::value + 2 * lane;
-          for (int h = 0; h < 2; ++h) number[h] = of == 0 ? sum[decltype(e)::value][h] : number[h] + sum[decltype(e)::value][h];
+      __syncthreads();  // the strip has lost what the strips in front of it take
+      if (warp == 0) substitute_strip<S>(X + lane, k_tall_stride, R, first, w);
+      __syncthreads();  // the strip is Q's
+    }
+    if (multiplies) {
+      const int last = most - 1 - warp;
+      for (int k = 0; k < k_tall_rows; k += 4) {
+        const double near = warp < strips ? X[(8 * warp + g) * k_tall_stride + k + t] : 0;
+        const double far = last < strips ? X[(8 * last + g) * k_tall_stride + k + t] : 0;
+        ballast::cuda::unrolled<pairs>([&](auto p) {
+          constexpr int pair = decltype(p)::value;
+          const bool own = pair < most - warp;
+          const int other = own ? warp + pair : pair - 1;
+          if (other < strips) arch::mma_m8n8k4_f64(sum[pair], own ? near : far, X[(8 * other + g) * k_tall_stride + k + t]);
         });
       }
-      __syncthreads();  // the sums of the warps up to this one are there
     }
-    for (int e = static_cast<int>(threadIdx.x); e < Most * Most; e += k_pass_threads) {
-      const int i = e % Most, l = e / Most;
-      if (i > l || l >= w) continue;
-      to[packed(i, l)] = whole[64 * upper_tile(strips, i / 8, l / 8) + i % 8 * 8 + l % 8];
+    if (solves && there) {
+      for (int j = warp; j < w; j += warps) a.to[row + j * a.ldt] = static_cast<S>(X[j * k_tall_stride + lane]);
     }
+    __syncthreads();  // the tile has been read
   }
+  if (!multiplies) return;
+  double* const to = a.partial + std::int64_t{blockIdx.x} * packed(0, w);
+  ballast::cuda::unrolled<pairs>([&](auto p) {
+    constexpr int pair = decltype(p)::value;
+    const bool own = pair < most - warp;
+    const int i = 8 * (own ? warp : most - 1 - warp) + g;
+    for (int h = 0; h < 2; ++h) {
+      const int l = 8 * (own ? warp + pair : pair - 1) + 2 * t + h;
+      if (i <= l && l < w) to[packed(i, l)] = sum[pair][h];
+    }
+  });
 }
 
 }  // namespace ballast::qr::cuda
