@@ -132,7 +132,7 @@ TYPED_TEST_SUITE(kmeans_backend, configurations, configuration_names);
 
 TYPED_TEST(kmeans_backend, follows_brute_force_from_given_centroids) {
   using T = typename TestFixture::real;
-  int compared = 0;
+  int compared = 0, tried = 0;
   for (const auto [m, n, k] : {std::array{1, 1, 1},
                                {5, 2, 5},
                                {63, 3, 4},
@@ -156,6 +156,7 @@ TYPED_TEST(kmeans_backend, follows_brute_force_from_given_centroids) {
       EXPECT_GT(found.report.checks, 0u);
       expect_nearest(points.view(), found.centroids.view(), found.labels, found.inertia);
       // A near-tie may go either way by rounding: such a case is not compared further.
+      ++tried;
       if (expected.closest_call < 1e3 * k_u<T>) continue;
       ++compared;
       EXPECT_EQ(found.iterations, expected.iterations);
@@ -166,7 +167,7 @@ TYPED_TEST(kmeans_backend, follows_brute_force_from_given_centroids) {
         EXPECT_NEAR(found.centroids.data()[e], expected.centroids[e], 16 * k_u<T> * 8);
     }
   }
-  EXPECT_GE(compared, 15) << "too many near-ties to compare anything";
+  EXPECT_GE(2 * compared, tried) << "too many near-ties to compare anything";
 }
 
 TYPED_TEST(kmeans_backend, weights_count_as_repetitions) {

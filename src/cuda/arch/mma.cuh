@@ -44,7 +44,8 @@ void mma_twin(void* const* operands, unsigned lanes) {
       T& d = of(row % 8 * 4 + column / 2).d[row / 8 * 2 + column % 2];
       double sum = d;
       for (int k = 0; k < K; ++k) {
-        sum = ::fma(of(row % 8 * 4 + k % 4).a[k / 4 * (M / 8) + row / 8], of(column * 4 + k % 4).b[k / 4], sum);
+        const double a = of(row % 8 * 4 + k % 4).a[k / 4 * (M / 8) + row / 8], b = of(column * 4 + k % 4).b[k / 4];
+        sum = sizeof(T) == 4 ? sum + a * b : ::fma(a, b, sum);  // products of two floats are exact in double
       }
       d = static_cast<T>(sum);
     }

@@ -127,18 +127,39 @@ struct wgmma_operand {
   }
 };
 
-template <int N>
-void wgmma_twin(const unsigned char* operands, int size) {
-  const auto of = [&](int thread) -> const wgmma_operand& { return *reinterpret_cast<const wgmma_operand*>(operands + thread * size); };
+// D(row, column) += Σ_k a[row][k] b[column][k]. `to` is D's element. Products of two numbers of TF32 are exact in double.
+template <int N, class To>
+void wgmma_sums(const double (&a)[64][8], const double (&b)[N][8], const To& to) {
   for (int row = 0; row < 64; ++row) {
     for (int column = 0; column < N; ++column) {
-      const wgmma_operand& own = of(row / 16 * 32 + row % 8 * 4 + column % 8 / 2);
-      float& d = own.d[column / 8 * 4 + row % 16 / 8 * 2 + column % 2];
-      double sum = own.accumulate ? d : 0;
-      for (int k = 0; k < 8; ++k) sum = ::fma(wgmma_operand::element(own.a, row, k), wgmma_operand::element(own.b, column, k), sum);
+      bool accumulate = true;
+      float& d = to(row, column, accumulate);
+      double sum = accumulate ? d : 0;
+      for (int k = 0; k < 8; ++k) sum += a[row][k] * b[column][k];
       d = static_cast<float>(sum);
     }
   }
+}
+template <int N>
+void wgmma_columns(const matrix_descriptor& of, double (&b)[N][8]) {
+  for (int column = 0; column < N; ++column) {
+    for (int k = 0; k < 8; ++k) b[column][k] = wgmma_operand::element(of, column, k);
+  }
+}
+
+template <int N>
+void wgmma_twin(const unsigned char* operands, int size) {
+  const auto of = [&](int thread) -> const wgmma_operand& { return *reinterpret_cast<const wgmma_operand*>(operands + thread * size); };
+  double a[64][8], b[N][8];
+  for (int row = 0; row < 64; ++row) {
+    for (int k = 0; k < 8; ++k) a[row][k] = wgmma_operand::element(of(0).a, row, k);
+  }
+  wgmma_columns(of(0).b, b);
+  wgmma_sums(a, b, [&](int row, int column, bool& accumulate) -> float& {
+    const wgmma_operand& own = of(row / 16 * 32 + row % 8 * 4 + column % 8 / 2);
+    accumulate = own.accumulate;
+    return own.d[column / 8 * 4 + row % 16 / 8 * 2 + column % 2];
+  });
 }
 
 // The same with A in registers.
@@ -154,20 +175,19 @@ void wgmma_rows_twin(const unsigned char* operands, int size) {
   const auto of = [&](int thread) -> const wgmma_rows_operand& {
     return *reinterpret_cast<const wgmma_rows_operand*>(operands + thread * size);
   };
+  double a[64][8], b[N][8];
   for (int row = 0; row < 64; ++row) {
-    const int first = row / 16 * 32 + row % 8 * 4;  // thread
-    const int upper = row % 16 / 8;
-    for (int column = 0; column < N; ++column) {
-      const wgmma_rows_operand& own = of(first + column % 8 / 2);
-      float& d = own.d[column / 8 * 4 + upper * 2 + column % 2];
-      double sum = own.accumulate ? d : 0;
-      for (int k = 0; k < 8; ++k) {
-        const double a = __uint_as_float(of(first + k % 4).a[k / 4 * 2 + upper] & ~0x1fffu);
-        sum = ::fma(a, wgmma_operand::element(own.b, column, k), sum);
-      }
-      d = static_cast<float>(sum);
+    for (int k = 0; k < 8; ++k) {
+      const wgmma_rows_operand& from = of(row / 16 * 32 + row % 8 * 4 + k % 4);
+      a[row][k] = __uint_as_float(from.a[k / 4 * 2 + row % 16 / 8] & ~0x1fffu);
     }
   }
+  wgmma_columns(of(0).b, b);
+  wgmma_sums(a, b, [&](int row, int column, bool& accumulate) -> float& {
+    const wgmma_rows_operand& own = of(row / 16 * 32 + row % 8 * 4 + column % 8 / 2);
+    accumulate = own.accumulate;
+    return own.d[column / 8 * 4 + row % 16 / 8 * 2 + column % 2];
+  });
 }
 
 }  // namespace detail
