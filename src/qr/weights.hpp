@@ -25,7 +25,8 @@ struct column_weights {
     const double smallest = abft::equispaced_weight(0, (count + 1) / 2);
     for (std::size_t l = 0; l < a.size(); ++l) {
       sign.push_back(a[l] % 2 == 0 ? 1 : -1);
-      ratio.push_back((b[l] % 2 == 0 ? smallest : -smallest) * static_cast<double>(b[l] / 2 + 1));
+      const std::int64_t size = b[l] / 2 + 1;  // in units of the smallest
+      ratio.push_back((b[l] % 2 == 0 ? smallest : -smallest) * static_cast<double>(size));
     }
   }
 
