@@ -136,15 +136,18 @@ result compiler::compile(std::string_view header, const std::string& expression,
 }
 
 resources parse_resources(std::string_view log) {
-  // The number in front of `unit`, in the first line that has `unit`; `otherwise` if none has.
+  // The number in front of `unit`, at the first place where `unit` has one; `otherwise` if none has. The assembler's remarks speak of
+  // registers, too.
   const auto before = [&](std::string_view unit, int otherwise) {
-    const auto at = log.find(unit);
-    if (at == std::string_view::npos) return otherwise;
-    auto first = at;
-    while (first > 0 && log[first - 1] >= '0' && log[first - 1] <= '9') --first;
-    int value = otherwise;
-    std::from_chars(log.data() + first, log.data() + at, value);
-    return value;
+    for (auto at = log.find(unit); at != std::string_view::npos; at = log.find(unit, at + 1)) {
+      auto first = at;
+      while (first > 0 && log[first - 1] >= '0' && log[first - 1] <= '9') --first;
+      if (first == at) continue;
+      int value = otherwise;
+      std::from_chars(log.data() + first, log.data() + at, value);
+      return value;
+    }
+    return otherwise;
   };
   resources found;
   found.registers = before(" registers", -1);

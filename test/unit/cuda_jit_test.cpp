@@ -154,6 +154,8 @@ TEST(cuda_entry, is_refused_when_any_bit_differs_or_any_byte_lacks) {
 
 TEST(cuda_resources, are_what_the_assembler_wrote) {
   const auto seen = nvrtc::parse_resources(
+      "ptxas info    : (C7519) warpgroup.arrive is injected in around line 5 by compiler to allow use of registers in GMMA in function "
+      "'k'\n"
       "ptxas info    : 0 bytes gmem\n"
       "ptxas info    : Compiling entry function 'k' for 'sm_90a'\n"
       "ptxas         .     160 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads\n"
