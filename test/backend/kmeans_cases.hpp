@@ -19,6 +19,7 @@
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
+#include "support/reals.hpp"
 
 namespace ballast::kmeans {
 
@@ -91,13 +92,8 @@ struct configuration_names {
 };
 
 // Of tests that only one backend has.
-using reals = testing::Types<float, double>;
-struct real_names {
-  template <class T>
-  static std::string GetName(int) {
-    return sizeof(T) == 4 ? "f32" : "f64";
-  }
-};
+using test::real_names;
+using test::reals;
 
 template <class T, class C>
 double square_distance(matrix_view<const T> points, std::int64_t i, const C& centroid) {

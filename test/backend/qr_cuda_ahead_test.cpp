@@ -22,6 +22,7 @@
 #include "support/effort.hpp"
 #include "support/late_device.hpp"
 #include "support/qr_on_device.hpp"
+#include "support/reals.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -65,14 +66,7 @@ class panels_ahead : public testing::Test {
 
   const matrix<T> A_ = random_matrix<T>(m, n, 31);
 };
-using reals = testing::Types<float, double>;
-struct names_of_reals {
-  template <class T>
-  static std::string GetName(int) {
-    return sizeof(T) == 4 ? "f32" : "f64";
-  }
-};
-TYPED_TEST_SUITE(panels_ahead, reals, names_of_reals);
+TYPED_TEST_SUITE(panels_ahead, test::reals, test::real_names);
 
 // Panel k is found when k + 1 and k + 2 were begun, and they are begun again: nothing of the bad panel may have reached them, or the blocks
 // behind. Its verdict is that of a panel that is judged at once, and one attempt at the whole is enough.

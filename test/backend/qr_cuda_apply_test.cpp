@@ -22,6 +22,7 @@
 #include "support/devices.hpp"
 #include "support/effort.hpp"
 #include "support/qr_on_device.hpp"
+#include "support/reals.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -77,14 +78,7 @@ class qr_cuda_apply : public testing::Test {
   }
   std::shared_ptr<simt::emulated_device> device = std::make_shared<simt::emulated_device>();
 };
-using reals = testing::Types<float, double>;
-struct names {
-  template <class T>
-  static std::string GetName(int) {
-    return sizeof(T) == 4 ? "f32" : "f64";
-  }
-};
-TYPED_TEST_SUITE(qr_cuda_apply, reals, names);
+TYPED_TEST_SUITE(qr_cuda_apply, test::reals, test::real_names);
 
 // ------------------------------------------------------------------------------------------------------------------------ kernels
 

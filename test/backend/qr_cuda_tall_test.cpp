@@ -21,6 +21,7 @@
 #include "support/devices.hpp"
 #include "support/effort.hpp"
 #include "support/qr_subject.hpp"
+#include "support/reals.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -73,14 +74,7 @@ class tall_panels : public testing::Test {
       std::make_shared<test::counted_launches>(std::make_shared<simt::emulated_device>(small()));
   const device_for_a_test here_{device_};
 };
-using reals = testing::Types<float, double>;
-struct names_of_reals {
-  template <class T>
-  static std::string GetName(int) {
-    return sizeof(T) == 4 ? "f32" : "f64";
-  }
-};
-TYPED_TEST_SUITE(tall_panels, reals, names_of_reals);
+TYPED_TEST_SUITE(tall_panels, test::reals, test::real_names);
 
 // V, R and tau are LAPACK's, not only as good as LAPACK's; no reflector is made by itself, and the host waits once for each panel.
 TYPED_TEST(tall_panels, have_lapacks_reflectors) {
@@ -295,8 +289,8 @@ TYPED_TEST(tall_panels, what_is_struck_inside_is_repaired) {
         for (std::size_t l = 0; l < clean.tau.size(); ++l) EXPECT_NEAR(struck.tau[l], clean.tau[l], limit * this->u);
       }
     }
-    // A large change of a Gram matrix, or of A's factor, is measured as the distance of Q from orthonormal columns. Then the panel is not made
-    // at once, and the host begins it anew.
+    // A large change of a Gram matrix, or of A's factor, is measured as the distance of Q from orthonormal columns. Then the panel is not
+    // made at once, and the host begins it anew.
     if (where != gram_of_a && where != factor_of_a && where != gram_of_q) {
       EXPECT_GT(seen, 0) << where;
     }

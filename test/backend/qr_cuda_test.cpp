@@ -27,6 +27,7 @@
 #include "support/effort.hpp"
 #include "support/late_device.hpp"
 #include "support/qr_on_device.hpp"
+#include "support/reals.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -56,14 +57,7 @@ class qr_cuda : public testing::Test {
       ASSERT_NEAR(made.F.data()[e], expected.F.data()[e], tolerance * std::sqrt(m)) << m << " × " << n;
   }
 };
-using reals = testing::Types<float, double>;
-struct names {
-  template <class T>
-  static std::string GetName(int) {
-    return sizeof(T) == 4 ? "f32" : "f64";
-  }
-};
-TYPED_TEST_SUITE(qr_cuda, reals, names);
+TYPED_TEST_SUITE(qr_cuda, test::reals, test::real_names);
 
 TYPED_TEST(qr_cuda, panels_of_clusters_of_every_size) {
   for (const auto& [m, n] : std::vector<std::pair<index, index>>{{190, 40}, {260, 70}, {1600, 12}, {4200, 6}})

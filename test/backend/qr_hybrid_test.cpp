@@ -22,6 +22,7 @@
 #include "support/effort.hpp"
 #include "support/late_device.hpp"
 #include "support/qr_on_device.hpp"
+#include "support/reals.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -51,14 +52,7 @@ class qr_hybrid : public testing::Test {
     return std::make_shared<simt::emulated_device>(small);
   }
 };
-using reals = testing::Types<float, double>;
-struct precisions {
-  template <class T>
-  static std::string GetName(int) {
-    return sizeof(T) == 4 ? "f32" : "f64";
-  }
-};
-TYPED_TEST_SUITE(qr_hybrid, reals, precisions);
+TYPED_TEST_SUITE(qr_hybrid, test::reals, test::real_names);
 
 TYPED_TEST(qr_hybrid, agrees_with_the_cpu) {
   using T = TypeParam;
