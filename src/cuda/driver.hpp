@@ -96,12 +96,12 @@ struct launch_config {
 // is.
 inline constexpr int k_any_memory = 4;  // CU_MEMORYTYPE_UNIFIED
 struct copied_side {
-  std::size_t x, y;
-  int type;
-  const void* host;
-  address device;
-  void* array;
-  std::size_t pitch;
+  std::size_t x = 0, y = 0;
+  int type = 0;
+  const void* host = nullptr;
+  address device = 0;
+  void* array = nullptr;
+  std::size_t pitch = 0;
 };
 struct copied_rectangle {
   copied_side from, to;

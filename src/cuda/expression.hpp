@@ -43,7 +43,9 @@ class policy_text {
   template <class Member>
   requires std::is_enum_v<Member> policy_text& add(std::string_view name, Member Policy::*member, std::string_view type) {
     if (value_.*member == usual_.*member) return *this;
-    return append(name, std::string(type) + "(" + std::to_string(static_cast<int>(value_.*member)) + ")");
+    std::string made(type);
+    made.append(1, '(').append(std::to_string(static_cast<int>(value_.*member))).append(1, ')');
+    return append(name, made);
   }
   // An array of nested policies: write(element) is the text of one.
   template <class Element, std::size_t Count, class Write>

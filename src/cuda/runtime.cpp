@@ -453,15 +453,15 @@ const usable_device& first_usable() {
 }
 
 // All devices of the process. A context is known by its identity, which no later context shares.
-struct registry {
+struct known_devices {
   std::mutex mutex;
   std::shared_ptr<device> instead;
   driver::context primary = nullptr;  // retained for as long as the process lives
   std::map<unsigned long long, std::shared_ptr<device>> open;
 };
 
-registry& devices() {
-  static registry own;
+known_devices& devices() {
+  static known_devices own;
   return own;
 }
 
@@ -511,7 +511,7 @@ std::string why_unavailable() {
 }
 
 std::shared_ptr<device> current_device() {
-  registry& all = devices();
+  known_devices& all = devices();
   const std::scoped_lock lock(all.mutex);
   if (all.instead != nullptr) return all.instead;
   const driver::availability& there = driver::available();

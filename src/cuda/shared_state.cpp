@@ -17,7 +17,7 @@ struct kept_state {
   std::shared_ptr<shared_state> state;
 };
 
-struct registry {
+struct known_states {
   std::mutex mutex;
   // A state owns its device, so while it lives no other device has that address.
   std::map<std::pair<const device*, std::string>, std::weak_ptr<shared_state>> all;
@@ -25,13 +25,13 @@ struct registry {
 };
 
 // Never destroyed: at exit the driver may have shut down, and with it what the states would give back.
-registry& states() {
-  static auto* const made = new registry;
+known_states& states() {
+  static auto* const made = new known_states;
   return *made;
 }
 
 // Takes out of `kept` what is too much. The result is to be destroyed without the lock.
-std::list<kept_state> excess(registry& all) {
+std::list<kept_state> excess(known_states& all) {
   std::list<kept_state> dropped;
   std::map<const device*, std::int64_t> bytes;
   std::size_t count = 0;
@@ -54,7 +54,7 @@ void keep_within_bounds() {
 }  // namespace
 
 std::shared_ptr<shared_state> find_or_make(const std::shared_ptr<device>& on, const std::string& name, const make_state& make) {
-  registry& known = states();
+  known_states& known = states();
   const std::pair<const device*, std::string> key(on.get(), name);
   {
     const std::lock_guard lock(known.mutex);
@@ -76,7 +76,7 @@ std::shared_ptr<shared_state> find_or_make(const std::shared_ptr<device>& on, co
 std::shared_ptr<shared_state> find_or_make_kept(const std::shared_ptr<device>& on, const std::string& name, const make_state& make) {
   std::shared_ptr<shared_state> state = find_or_make(on, name, make);
   {
-    registry& known = states();
+    known_states& known = states();
     const std::lock_guard lock(known.mutex);
     known.kept.remove_if([&](const kept_state& each) { return each.state == state; });
     known.kept.push_front({on, state});

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 
+#include "core/at.hpp"
 #include "fft/wide.hpp"
 
 namespace ballast::fft {
-namespace {
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+using core::at;
+
+namespace {
 
 // g^j mod p, j = 0 … p − 2, for the least primitive root g: one whose powers come back to 1 only behind p − 1 of them.
 std::vector<std::int64_t> powers_of_root(std::int64_t p) {

@@ -12,19 +12,22 @@
 #include <tuple>
 #include <variant>
 
+#include "core/at.hpp"
 #include "core/counter_rng.hpp"
 #include "core/format.hpp"
 #include "fft/cyclic.hpp"
 #include "fft/wide.hpp"
 
 namespace ballast::fft {
+
+using core::at;
+
 namespace {
 
 using number = std::complex<double>;
 using numbers = std::vector<number>;
 
 constexpr number k_i(0, 1);
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // ---- What is followed through a line ----
 

@@ -2,21 +2,18 @@
 // Layer: algorithm, backend-free.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "abft/attempt.hpp"
 #include "core/aligned_buffer.hpp"
+#include "core/at.hpp"
 
 namespace ballast::kmeans {
 
 inline constexpr std::int64_t k_survey_rows = 64;  // rows whose sum is made by itself, so that chains stay short
 
-template <class Value>
-std::size_t at(Value i) {
-  return static_cast<std::size_t>(i);
-}
+using core::at;
 
 // Sums of the points of each cluster, and one side of the invariants: sums over labels, from the other way through the data.
 struct cluster_sums {

@@ -8,12 +8,13 @@
 #include <numeric>
 
 #include "abft/threshold.hpp"
+#include "core/at.hpp"
 
 namespace ballast::qr {
 
-namespace {
+using core::at;
 
-std::size_t at(index i) { return static_cast<std::size_t>(i); }
+namespace {
 
 // One column of V below its diagonal, v(i) for first < i < m with v(first) = 1, and the four sums that it must have.
 template <class S>

@@ -78,7 +78,7 @@ struct factored_batch {
 };
 
 template <class T>
-factored_batch<T> factor(const batch<T>& A, execution how) {
+factored_batch<T> factor_each(const batch<T>& A, execution how) {
   how.throw_on_uncorrectable = false;
   factored_batch<T> made{A, std::vector<T>(batch<T>::at(std::min(A.m, A.n) * A.count)), {}};
   made.report = geqrf(made.F.view(), made.tau, how);
@@ -122,7 +122,7 @@ TYPED_TEST(qr_batch, factors_every_shape_accurately) {
   for (const auto& [m, n] : this->shapes()) {
     const index count = m * n < 2000 ? 9 : 2;
     const batch<T> A = random_batch<T>(m, n, count, static_cast<std::uint64_t>(m * 1000 + n));
-    const factored_batch<T> made = factor(A, this->how());
+    const factored_batch<T> made = factor_each(A, this->how());
     EXPECT_EQ(made.report.verdict, verdict::clean) << m << " × " << n << to_json(made.report);
     EXPECT_EQ(made.report.backend, this->which);
     EXPECT_EQ(made.report.problem, to_token({precision_of<T>, m, n, count}));
@@ -133,7 +133,7 @@ TYPED_TEST(qr_batch, factors_every_shape_accurately) {
     // The same numbers without protection.
     execution bare = this->how();
     bare.protection = protection::off;
-    const factored_batch<T> same = factor(A, bare);
+    const factored_batch<T> same = factor_each(A, bare);
     EXPECT_EQ(same.F.data, made.F.data) << m << " × " << n;
     EXPECT_EQ(same.tau, made.tau) << m << " × " << n;
     EXPECT_EQ(same.report.checks, 0u);
@@ -145,7 +145,7 @@ TYPED_TEST(qr_batch, factors_every_kind_of_data_accurately_and_without_alarm) {
   for (const std::string& kind : k_kinds) {
     for (const auto& [m, n] : std::vector<std::pair<index, index>>{{8, 8}, {20, 13}, {13, 20}, {60, 40}}) {
       const batch<T> A = batch_of_kind<T>(kind, m, n, this->on_cuda() ? 2 : 5);
-      const factored_batch<T> made = factor(A, this->how());
+      const factored_batch<T> made = factor_each(A, this->how());
       EXPECT_EQ(made.report.verdict, verdict::clean) << kind << " " << m << " × " << n << to_json(made.report);
       EXPECT_EQ(made.report.detected, 0u) << kind;
       const ratios seen = worst_of(A, made);
@@ -160,7 +160,7 @@ TYPED_TEST(qr_batch, agrees_with_lapacks_conventions) {
   batch<T> A = random_batch<T>(12, 6, 3, 4);
   for (index i = 3; i < 12; ++i) A.data[static_cast<std::size_t>(i + 12 * 2)] = 0;  // R's third column, as A's first two, has other numbers
   for (index e = 0; e < 12 * 6; ++e) A.data[static_cast<std::size_t>(72 + e)] = T(e % 13 == 0);  // an identity: no tails
-  const factored_batch<T> made = factor(A, this->how());
+  const factored_batch<T> made = factor_each(A, this->how());
   for (index j = 0; j < 6; ++j) {
     EXPECT_EQ(made.tau[static_cast<std::size_t>(6 + j)], 0);
     for (index i = 0; i < 12; ++i) EXPECT_EQ(made.F[1](i, j), T(i == j));
@@ -185,7 +185,7 @@ TYPED_TEST(qr_batch, leaves_what_lies_between_strided_elements_alone) {
   }
   std::vector<T> tau(static_cast<std::size_t>(n * count));
   EXPECT_EQ(geqrf(strided, tau, this->how()).verdict, verdict::clean);
-  const factored_batch<T> made = factor(A, this->how());
+  const factored_batch<T> made = factor_each(A, this->how());
   EXPECT_EQ(tau, made.tau);
   for (index b = 0; b < count; ++b) {
     for (index i = 0; i < m; ++i) {
@@ -201,11 +201,11 @@ TYPED_TEST(qr_batch, inf_and_nan_pass_through_and_are_no_fault) {
   batch<T> A = random_batch<T>(10, 6, 3, 5);
   A.data[60 + 10 * 3 + 4] = std::numeric_limits<T>::quiet_NaN();
   A.data[120] = std::numeric_limits<T>::infinity();
-  const factored_batch<T> made = factor(A, this->how());
+  const factored_batch<T> made = factor_each(A, this->how());
   EXPECT_EQ(made.report.verdict, verdict::clean) << to_json(made.report);
   EXPECT_EQ(made.report.detected, 0u);
   const batch<T> clean = random_batch<T>(10, 6, 3, 5);
-  const factored_batch<T> expected = factor(clean, this->how());
+  const factored_batch<T> expected = factor_each(clean, this->how());
   for (index e = 0; e < 60 + 30; ++e) EXPECT_EQ(made.F.data[static_cast<std::size_t>(e)], expected.F.data[static_cast<std::size_t>(e)]);
   EXPECT_TRUE(std::isnan(made.F[1](9, 3)));
 }
@@ -216,7 +216,7 @@ TYPED_TEST(qr_batch, applies_and_forms_q) {
   for (const auto& [m, n] : std::vector<std::pair<index, index>>{{8, 5}, {30, 30}, {70, 20}, {150, 140}}) {
     if (test::sampled() && this->on_cuda() && m > 100) continue;
     const index k = std::min(m, n), count = 3;
-    const factored_batch<T> made = factor(random_batch<T>(m, n, count, 6), this->how());
+    const factored_batch<T> made = factor_each(random_batch<T>(m, n, count, 6), this->how());
     const auto apply = [&](index b, std::vector<long double>& x, bool transposed) {
       for (index s = 0; s < k; ++s) {
         const index j = transposed ? s : k - 1 - s;
@@ -331,12 +331,12 @@ TYPED_TEST(qr_batch, gels_names_the_matrix_without_full_rank_and_solves_the_othe
 TYPED_TEST(qr_batch, matrices_of_any_size) {
   using T = typename TestFixture::T;
   const batch<T> A = random_batch<T>(260, 6, 2, 2);
-  const factored_batch<T> made = factor(A, this->how());
+  const factored_batch<T> made = factor_each(A, this->how());
   EXPECT_EQ(made.report.verdict, verdict::clean) << to_json(made.report);
   EXPECT_EQ(made.report.problem, to_token({precision_of<T>, 260, 6, 2}));
   EXPECT_LT(worst_of(A, made).residual, 10);
   const inject::plan faults({inject::parse_request("site=qr.trailing,model=bit_flip,bit=29,seed=3")});
-  const factored_batch<T> struck = factor(A, this->how(&faults));
+  const factored_batch<T> struck = factor_each(A, this->how(&faults));
   for (const event& each : struck.report.events) EXPECT_LT(each.index, 2);
 }
 
@@ -360,13 +360,13 @@ template <class T>
 std::vector<subject<T>> subjects(bool on_cuda) {
   using inject::site;
   static const batch<T> A = random_batch<T>(16, 16, 5, 31), C = random_batch<T>(16, 8, 5, 32);
-  static const factored_batch<T> made = factor(A, {.backend = backend::reference});
+  static const factored_batch<T> made = factor_each(A, {.backend = backend::reference});
   std::vector<subject<T>> all;
   std::vector<site> sites = {site::qr_panel, site::qr_reflector, site::qr_tau,       site::qr_product,   site::qr_trailing,
                              site::qr_r,     site::qr_checksum,  site::qr_threshold, site::qr_comparison};
   if (!on_cuda) sites.push_back(site::qr_t);
   all.push_back({"geqrf", sites, [](const execution& how) {
-                   factored_batch<T> f = factor(A, how);
+                   factored_batch<T> f = factor_each(A, how);
                    f.F.data.insert(f.F.data.end(), f.tau.begin(), f.tau.end());
                    return result<T>{f.F.data, f.report};
                  }});
@@ -469,13 +469,13 @@ TYPED_TEST(qr_batch, without_protection_faults_reach_the_output_and_detect_repor
 TYPED_TEST(qr_batch, a_fault_that_stays_is_named_and_nothing_of_its_matrix_is_stored) {
   using T = typename TestFixture::T;
   const batch<T> A = random_batch<T>(12, 12, 6, 3);
-  const factored_batch<T> clean = factor(A, this->how());
+  const factored_batch<T> clean = factor_each(A, this->how());
   int met = 0;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     inject::request fault = request_of<T>(inject::site::qr_panel, static_cast<std::size_t>(inject::model::stuck_at), seed);
     fault.bit = sizeof(T) == 4 ? 30 : 62;
     const inject::plan faults({fault});
-    const factored_batch<T> seen = factor(A, this->how(&faults));
+    const factored_batch<T> seen = factor_each(A, this->how(&faults));
     if (seen.report.verdict != verdict::uncorrectable) continue;
     ++met;
     ASSERT_EQ(seen.report.events.size(), 1u);
@@ -540,7 +540,7 @@ TEST(qr_batch_on_a_stream, reports_when_it_is_asked) {
   const auto device = cuda::current_device();
   const index m = 20, n = 12, count = 5;
   const batch<double> A = random_batch<double>(m, n, count, 7);
-  const factored_batch<double> expected = factor(A, {.backend = backend::cuda});
+  const factored_batch<double> expected = factor_each(A, {.backend = backend::cuda});
   const cuda::device_buffer there(device, 8 * m * n * count), scalars(device, 8 * n * count);
   const std::int64_t bytes = workspace_bytes(operation::geqrf, {precision::f64, m, n, count});
   EXPECT_GT(bytes, 0);
@@ -578,7 +578,7 @@ TEST(qr_batch_without_clusters, takes_every_size) {
   const auto before = cuda::overriding_device();
   cuda::override_device(std::make_shared<simt::emulated_device>(simt::emulated_capabilities(4, 8)));
   const batch<float> A = random_batch<float>(20, 130, 2, 3);
-  const factored_batch<float> made = factor(A, {.backend = backend::cuda});
+  const factored_batch<float> made = factor_each(A, {.backend = backend::cuda});
   EXPECT_EQ(made.report.verdict, verdict::clean) << to_json(made.report);
   EXPECT_LT(worst_of(A, made).residual, 10);
   cuda::forget_idle_states();

@@ -20,14 +20,14 @@ namespace {
 using namespace ballast;
 using namespace ballast::arch::checks;
 
-constexpr std::uint64_t k_seeds = 30;
-constexpr int k_every = static_cast<int>(k_seeds);
+constexpr std::uint64_t k_arch_seeds = 30;
+constexpr int k_every = static_cast<int>(k_arch_seeds);
 
 TEST(arch, twins_do_what_the_instructions_do) {
   for (const int major : {8, 9}) {
     const auto checks = arch_checks::all(major);
     EXPECT_GE(checks.size(), 14u);
-    for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+    for (std::uint64_t seed = 0; seed < k_arch_seeds; ++seed) {
       simt::emulated_device on(simt::emulated_capabilities(4, major), seed);
       for (const auto& check : checks) EXPECT_EQ(check.run(on, on.load(check.request)), "") << check.request.expression << " " << seed;
     }
@@ -39,7 +39,7 @@ TEST(arch, a_missing_cluster_barrier_shows) {
   std::iota(in.begin(), in.end(), 0.0);
   for (const bool before : {true, false}) {
     int caught = 0;
-    for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+    for (std::uint64_t seed = 0; seed < k_arch_seeds; ++seed) {
       std::vector<double> out(in.size());
       const copy_argument of{in.data(), out.data()};
       try {
@@ -57,7 +57,7 @@ TEST(arch, a_missing_cluster_barrier_shows) {
 int right_seeds(unsigned threads, std::int64_t shared, std::vector<float>& out, const std::vector<float>& expected,
                 const std::function<void()>& kernel) {
   int right = 0;
-  for (std::uint64_t seed = 0; seed < k_seeds; ++seed) {
+  for (std::uint64_t seed = 0; seed < k_arch_seeds; ++seed) {
     out.assign(expected.size(), -1);
     try {
       simt::launch(1, threads, 1, shared, {.seed = seed}, kernel);

@@ -8,14 +8,16 @@
 
 #include <ballast/error.hpp>
 
+#include "core/at.hpp"
 #include "core/format.hpp"
 #include "inject/injector.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::fft::cpu {
-namespace {
 
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+using core::at;
+
+namespace {
 
 // The smallest 2^k or 3·2^k that holds a convolution of n points.
 std::int64_t length_of(std::int64_t n) {

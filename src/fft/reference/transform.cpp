@@ -8,12 +8,16 @@
 #include <limits>
 #include <vector>
 
+#include "core/at.hpp"
 #include "fft/checks.hpp"
 #include "fft/contract.hpp"
 #include "inject/injector.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::fft::reference {
+
+using core::at;
+
 namespace {
 
 // One stage of one axis. With s the product of the radices done and m·p·s = n: element (i, q) of the p-point transforms is
@@ -78,8 +82,6 @@ class reference_transform final : public transform {
  private:
   using W = wide<T>;
   using signal = std::vector<std::complex<T>>;
-
-  static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
   static stage<T> make_stage(std::size_t axis, std::int64_t n, std::int64_t s, std::int64_t p) {
     stage<T> made{axis, n, s, p, n / (s * p), {}, {}};

@@ -17,8 +17,8 @@ namespace ballast::kmeans::cuda {
 namespace {
 
 // Bytes of stack and of spills that the kernels of a row or column may have: calls for division and roots in f64.
-constexpr int k_stack = 512;
-constexpr int k_spills = 256;
+constexpr int k_line_stack = 512;
+constexpr int k_line_spills = 256;
 
 template <class T>
 constexpr const char* k_type = std::is_same_v<T, float> ? "float" : "double";
@@ -196,7 +196,7 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, 
   without.sums = sum_memory::none;
   made.push_back(pass_request(labels, without, instrumented));
   for (ballast::cuda::kernel_request& each : made) {
-    if (each.stack == 0) each.stack = k_stack, each.spills = k_spills;
+    if (each.stack == 0) each.stack = k_line_stack, each.spills = k_line_spills;
   }
   if (instrumented) allow_strikes(made);
   return made;

@@ -6,9 +6,12 @@
 #include <cmath>
 
 #include "abft/attempt.hpp"
+#include "core/at.hpp"
 #include "qr/applied.hpp"
 
 namespace ballast::qr::cuda {
+
+using core::at;
 
 using inject::site;
 
@@ -23,8 +26,6 @@ index block_columns(const ballast::cuda::capabilities& on, index width) {
   const index free = on.multiprocessors - k_chain_teams[k_chain_team_count - 1].blocks;
   return tile * std::max<index>(1, free / ((width + tile - 1) / tile));
 }
-
-std::size_t at(index i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 

@@ -4,19 +4,16 @@
 #include <cmath>
 #include <limits>
 
+#include "core/at.hpp"
 #include "qr/checkpoint_repair.hpp"
 #include "qr/cuda/factorizer.hpp"
 #include "qr/repair.hpp"
 
 namespace ballast::qr::cuda {
 
+using core::at;
+
 using inject::site;
-
-namespace {
-
-std::size_t at(index i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
 
 // At least so many doubles; what was there is lost where that is more than before.
 template <class S>

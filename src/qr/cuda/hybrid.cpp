@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/at.hpp"
 #include "core/counter_rng.hpp"
 #include "core/parallel.hpp"
 #include "cuda/shared_state.hpp"
@@ -18,6 +19,8 @@
 #include "qr/slabs.hpp"
 
 namespace ballast::qr::cuda {
+
+using core::at;
 
 using inject::site;
 
@@ -30,8 +33,6 @@ struct host_side {
 };
 
 namespace {
-
-std::size_t at(index i) { return static_cast<std::size_t>(i); }
 
 class host_side_pool final : public ballast::cuda::shared_state {
  public:
@@ -56,7 +57,7 @@ class host_side_pool final : public ballast::cuda::shared_state {
   std::unique_ptr<host_side> idle_;
 };
 
-std::shared_ptr<host_side_pool> pool_of(const std::shared_ptr<ballast::cuda::device>& on) {
+std::shared_ptr<host_side_pool> host_side_pool_of(const std::shared_ptr<ballast::cuda::device>& on) {
   return std::static_pointer_cast<host_side_pool>(
       ballast::cuda::find_or_make_kept(on, "qr host side", [&] { return std::make_shared<host_side_pool>(on); }));
 }
@@ -101,7 +102,7 @@ hybrid_factorizer<S>::hybrid_factorizer(session<S>& on, const layout& shape, con
                                         const matrix_view<const S>& source)
     : base(on, shape, A, tau, source),
       kernels_(panel_kernels<S>()),
-      host_(pool_of(on.device())->take()),
+      host_(host_side_pool_of(on.device())->take()),
       V1_(shape.panel_width * shape.panel_width),
       checkpoints_(at(shape.panels)) {
   const index w = shape.panel_width;
@@ -115,7 +116,7 @@ hybrid_factorizer<S>::~hybrid_factorizer() {
     this->on_.settle();
     this->on_.device()->synchronize(this->on_.main());
     this->on_.device()->synchronize(host_->copies.get());
-    pool_of(this->on_.device())->give(std::move(host_));
+    host_side_pool_of(this->on_.device())->give(std::move(host_));
   } catch (const std::exception&) {
     host_.reset();  // what failed was reported by the call that met it
   }

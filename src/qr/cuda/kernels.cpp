@@ -124,7 +124,7 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
   const int threads = of_one_block ? k_square_threads : passes ? k_pass_threads : k_threads;
   const char* const name = what == work::pass_128 && passes ? "tall_pass_kernel" : here.name;
   std::string parameters = !here.typed ? std::to_string(threads) : what == work::scan_double ? "double" : k_type<S>;
-  if (passes) parameters += "," + std::to_string(pass.most) + "," + std::to_string(pass.rows);
+  if (passes) parameters.append(1, ',').append(std::to_string(pass.most)).append(1, ',').append(std::to_string(pass.rows));
   request made{.header = here.header, .expression = expression(name, parameters), .threads = threads};
   if (passed > 0) made.shared = pass.bytes();
   if (passes) made.blocks = pass_resident(pass.most);

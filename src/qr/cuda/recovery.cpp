@@ -8,18 +8,15 @@
 #include <utility>
 #include <vector>
 
+#include "core/at.hpp"
 #include "qr/cuda/factorizer.hpp"
 #include "qr/reconstruct.hpp"
 
 namespace ballast::qr::cuda {
 
+using core::at;
+
 using inject::site;
-
-namespace {
-
-std::size_t at(index i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
 
 namespace {
 

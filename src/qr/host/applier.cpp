@@ -6,19 +6,20 @@
 #include <cmath>
 
 #include "abft/attempt.hpp"
+#include "core/at.hpp"
 #include "core/parallel.hpp"
 #include "inject/injector.hpp"
 #include "qr/applied.hpp"
 
 namespace ballast::qr::host {
 
+using core::at;
+
 using inject::site;
 
 namespace {
 
 constexpr index k_block_columns = 96;  // of the operand that one block takes at most
-
-std::size_t at(index i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 // A tile is computed in scratch memory and compared, before it is stored, with sums that were made from another reading of its input and,
 // for op(Q), another of V: docs/design/qr.md, "Batches".
 #include "qr/batch.hpp"
+#include "core/at.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -24,6 +25,8 @@
 #include "run/staging.hpp"
 
 namespace ballast::qr::host {
+
+using core::at;
 
 using inject::site;
 
@@ -90,7 +93,6 @@ class bench_of_thread {
   bool is_protected() const { return run_.how.protection != protection::off; }
   bool repairs() const { return run_.how.protection == protection::correct; }
   bool stores(abft::outcome how) const { return !repairs() || abft::stands(how); }
-  static std::size_t at(index i) { return static_cast<std::size_t>(i); }
 
   const context& run_;
   const kernels<S>& kernels_;

@@ -5,17 +5,14 @@
 #include <limits>
 
 #include "abft/attempt.hpp"
+#include "core/at.hpp"
 #include "qr/checkpoint_repair.hpp"
 #include "qr/host/factorizer.hpp"
 #include "qr/largest.hpp"
 
 namespace ballast::qr::host {
 
-namespace {
-
-std::size_t at(index i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
+using core::at;
 
 // V is summed over as it is stored now, its triangle included. The same sums in the same order agree to the bit, or V has changed.
 template <class S>

@@ -8,6 +8,7 @@
 
 #include "abft/attempt.hpp"
 #include "abft/threshold.hpp"
+#include "core/at.hpp"
 #include "core/parallel.hpp"
 #include "inject/injector.hpp"
 #include "qr/host/factorizer.hpp"
@@ -17,13 +18,13 @@
 
 namespace ballast::qr::host {
 
+using core::at;
+
 using inject::site;
 
 namespace {
 
 constexpr index k_r_rows = 512;  // rows of R that one task takes: fixed, as k_slab_rows
-
-std::size_t at(index i) { return static_cast<std::size_t>(i); }
 
 double sum_of_squares(const double* y, index count) {
   // In lanes that a compiler can keep in registers.

@@ -41,7 +41,7 @@ constexpr int k_struck_passes = 32;
 
 // Points of a problem, prepared under one scheme and protection.
 template <class T>
-struct subject {
+struct swept {
   execution how;
   inject::plan faults;
   inject::active_injector injector;
@@ -51,8 +51,8 @@ struct subject {
   std::vector<T> first;
 
   // `struck`: instrumented kernels. The default scheme is struck by one fault in each of the first passes.
-  subject(const kmeans::problem& what, matrix_view<const T> points, const std::vector<T>& centroids, const std::string& scheme,
-          protection level, bool struck)
+  swept(const kmeans::problem& what, matrix_view<const T> points, const std::vector<T>& centroids, const std::string& scheme,
+        protection level, bool struck)
       : how{.backend = backend::cuda, .protection = level, .stream = gpu::stream()},
         faults(struck ? plan_for(scheme) : inject::plan()),
         injector(struck ? &faults : nullptr, "kmeans"),
@@ -111,7 +111,7 @@ int sweep_one(const std::string& token) {
         .add("protection", to_string(level))
         .add("struck", struck);
     try {
-      const subject<T> held(what, points, first, scheme, level, struck);
+      const swept<T> held(what, points, first, scheme, level, struck);
       const auto runs = held.runs(struck && !scheme.empty() ? 1 : 0);
       double seconds = 0;
       if (struck && scheme.empty()) {

@@ -17,7 +17,7 @@ namespace {
 namespace gpu = bench::gpu;
 using index = std::int64_t;
 
-constexpr int k_rounds = 7;
+constexpr int k_batch_rounds = 7;
 
 // cublas<t>geqrfBatched. Source: cuBLAS API reference, CUDA 12 and 13.
 class cublas_batched {
@@ -118,7 +118,7 @@ int time_batch(const std::string& token, const time_limit& limit) {
   static constexpr std::array names = {"off", "correct", "cublas batched"};
   std::optional<pending_report> pending;
   const auto times = in_turn(
-      names.size(), k_rounds, limit,
+      names.size(), k_batch_rounds, limit,
       [&](std::size_t which) {
         if (which == 2 && !rival) return false;
         gpu::copy(A.data(), source.data(), A.bytes());
