@@ -185,13 +185,14 @@ check product(cuda::kernel_request wanted, int m, int n, int k, bool by_columns,
 check warpgroup_product(int n, int k, const std::string& swizzle) {
   const std::string kernel =
       "wgmma_product_kernel<" + std::to_string(n) + ", " + std::to_string(k) + ", ballast::arch::swizzle::" + swizzle + ", 0>";
-  return product<float>(request(kernel, 128, (64 + n) * 4 * k), 64, n, k, true, 0);
+  return product<float>(request(kernel, 128, n * 2 * k), 64, n, k, true, 0);
 }
 
 }  // namespace
 
 std::vector<check> all(int major) {
   std::vector<check> checks{threads(), chain(), product<float>(request("warp_product_kernel<float>", 32), 16, 8, 8, false, 3),
+                            product<float>(request("half_product_kernel<16>", 32), 16, 8, 16, false, 3),
                             product<double>(request("warp_product_kernel<double>", 32), 8, 8, 4, false, 0.5)};
   for (const type of : {type{"float", 1}, type{"float2", 2}, type{"float4", 4}, type{"double", 2}, type{"double2", 4}}) {
     const std::string name(of.name);
@@ -206,8 +207,8 @@ std::vector<check> all(int major) {
   }
   if (major >= 9) checks.push_back(bulk_copies());
   if (major == 9) {
-    for (const auto& [n, k, swizzle] : {std::tuple{8, 32, "bytes_128"}, std::tuple{16, 16, "bytes_64"}, std::tuple{32, 8, "bytes_32"},
-                                        std::tuple{64, 24, "none"}, std::tuple{128, 32, "bytes_128"}, std::tuple{256, 8, "none"}}) {
+    for (const auto& [n, k, swizzle] : {std::tuple{8, 64, "bytes_128"}, std::tuple{24, 32, "bytes_64"}, std::tuple{32, 16, "bytes_32"},
+                                        std::tuple{64, 48, "none"}, std::tuple{128, 64, "bytes_128"}, std::tuple{96, 16, "none"}}) {
       checks.push_back(warpgroup_product(n, k, swizzle));
     }
   }

@@ -82,16 +82,16 @@ TEST(arch, a_missing_wait_for_a_bulk_copy_shows) {
 }
 
 TEST(arch, a_missing_wait_for_a_product_shows) {
-  const std::vector<float> a(64 * 32, 1);
-  const std::vector<float> b(8 * 32, 2);
-  const std::vector<float> expected(64 * 8, 64);
+  const std::vector<float> a(64 * 64, 1);
+  const std::vector<float> b(8 * 64, 2);
+  const std::vector<float> expected(64 * 8, 128);
   std::vector<float> d(expected.size());
   const product_argument of{a.data(), b.data(), d.data()};
   constexpr auto k_swizzle = arch::swizzle::bytes_128;
-  EXPECT_EQ(right_seeds(128, 72 * 128, d, expected, [&] { wgmma_product_kernel<8, 32, k_swizzle, 0>(of); }), k_every);
+  EXPECT_EQ(right_seeds(128, 8 * 128, d, expected, [&] { wgmma_product_kernel<8, 64, k_swizzle, 0>(of); }), k_every);
   // The first product of a group is sometimes done at once, the others wait.
-  EXPECT_EQ(right_seeds(128, 72 * 128, d, expected, [&] { wgmma_product_kernel<8, 32, k_swizzle, 1>(of); }), 0);
-  EXPECT_LT(right_seeds(128, 72 * 128, d, expected, [&] { wgmma_product_kernel<8, 32, k_swizzle, 2>(of); }), k_every / 4);
+  EXPECT_EQ(right_seeds(128, 8 * 128, d, expected, [&] { wgmma_product_kernel<8, 64, k_swizzle, 1>(of); }), 0);
+  EXPECT_LT(right_seeds(128, 8 * 128, d, expected, [&] { wgmma_product_kernel<8, 64, k_swizzle, 2>(of); }), k_every / 4);
 }
 
 TEST(arch, products_need_whole_warps_and_warpgroups) {
@@ -99,7 +99,8 @@ TEST(arch, products_need_whole_warps_and_warpgroups) {
                             [] {
                               float d[4] = {};
                               const auto operand = arch::describe(arch::shared_memory(), 1024, arch::swizzle::bytes_128);
-                              arch::wgmma_m64k8_tf32<8>(d, operand, operand);
+                              const std::uint32_t a[4] = {};
+                              arch::wgmma_m64k16_f16<8>(d, a, operand);
                             }),
                simt::error);
   EXPECT_THROW(simt::launch(1, 16, 1, 0, {},
@@ -119,6 +120,25 @@ TEST(arch, tf32_rounds_to_nearest_away_from_zero) {
   EXPECT_EQ(rounded(2.0f - 0x1p-23f), 2.0f);
   EXPECT_TRUE(std::isinf(rounded(INFINITY)));
   EXPECT_TRUE(std::isnan(rounded(NAN)));
+}
+
+TEST(arch, halves_are_rounded_to_nearest_even) {
+  const auto rounded = [](float value) { return arch::from_half(arch::to_halves(value, 1)); };
+  for (const float same : {0.0f, -0.0f, 1.0f, -1.5f, 65504.0f, 0x1p-14f, 0x1p-24f, -0x3p-24f, 1.0f + 0x1p-10f, 2.0f - 0x1p-10f})
+    EXPECT_EQ(rounded(same), same);
+  EXPECT_EQ(arch::to_halves(1.0f, -2.0f), 0xc0003c00u);
+  EXPECT_EQ(rounded(1.0f + 0x1p-11f), 1.0f);
+  EXPECT_EQ(rounded(1.0f + 0x3p-11f), 1.0f + 0x1p-9f);
+  EXPECT_EQ(rounded(-1.0f - 0x1p-11f - 0x1p-20f), -1.0f - 0x1p-10f);
+  EXPECT_EQ(rounded(2.0f - 0x1p-12f), 2.0f);
+  EXPECT_EQ(rounded(0x1p-14f - 0x1p-26f), 0x1p-14f);
+  EXPECT_EQ(rounded(0x1p-25f), 0.0f);
+  EXPECT_EQ(rounded(0x3p-25f), 0x1p-23f);
+  EXPECT_EQ(rounded(65519.0f), 65504.0f);
+  EXPECT_TRUE(std::isinf(rounded(65520.0f)));
+  EXPECT_EQ(rounded(-INFINITY), -INFINITY);
+  EXPECT_TRUE(std::isnan(rounded(NAN)));
+  EXPECT_TRUE(std::isnan(rounded(-NAN)));
 }
 
 // With a toolkit at hand: every function is PTX that the assembler takes, and none needs memory of its own.

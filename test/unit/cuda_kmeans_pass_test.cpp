@@ -16,7 +16,7 @@
 #include "inject/plan.hpp"
 #include "kmeans/cuda/fixed.cuh"
 #include "kmeans/cuda/lloyd.hpp"
-#include "kmeans/cuda/tensor.cuh"
+#include "kmeans/cuda/operand.cuh"
 #include "support/devices.hpp"
 #include "unit/cuda_kmeans_problems.hpp"
 
@@ -106,8 +106,8 @@ struct points_on_device {
         const T value = values[size(i * n + f)];
         x[size(i * p.stride + f)] = value;
         square += static_cast<double>(value) * static_cast<double>(value);
-        along += static_cast<double>(tensor_rounded(value)) * static_cast<double>(direction[size(f)]);
-        off += std::pow(static_cast<double>(value) - static_cast<double>(tensor_rounded(value)), 2);
+        along += static_cast<double>(multiplied(value)) * static_cast<double>(direction[size(f)]);
+        off += std::pow(static_cast<double>(value) - static_cast<double>(multiplied(value)), 2);
       }
       norm[size(i)] = static_cast<T>(square);
       rounding[size(i)] = static_cast<T>(std::sqrt(off) * (1 + 0x1p-20));

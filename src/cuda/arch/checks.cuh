@@ -169,49 +169,71 @@ __global__ void warp_product_kernel(const product_argument of) {
   for (int i = 0; i < (k_double ? 2 : 4); ++i) to[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = d[i];
 }
 
-// One warpgroup: D = A·Bᵀ, row-major; A of 64 × K, B of N × K. Shared memory: A, then B, each in 8-row groups; without swizzle 16 bytes of
-// a row at a time. Broken: 1 reads D without a wait, 2 overwrites A without one.
+// One warp: D += A·B in halves, row-major; A of 16 × K, B of K × 8.
+template <int K>
+__global__ void half_product_kernel(const product_argument of) {
+  const auto* from_a = static_cast<const float*>(of.a);
+  const auto* from_b = static_cast<const float*>(of.b);
+  auto* to = static_cast<float*>(of.d);
+  const int g = arch::lane() / 4;
+  const int k = 2 * (arch::lane() % 4);
+  static_assert(K == 16);
+  float d[4];
+  for (int i = 0; i < 4; ++i) d[i] = to[(g + i / 2 * 8) * 8 + k + i % 2];
+  const auto row = [&](int i, int first) { return arch::to_halves(from_a[i * K + first], from_a[i * K + first + 1]); };
+  const std::uint32_t a[4] = {row(g, k), row(g + 8, k), row(g, k + 8), row(g + 8, k + 8)};
+  const std::uint32_t b[2] = {arch::to_halves(from_b[k * 8 + g], from_b[(k + 1) * 8 + g]),
+                              arch::to_halves(from_b[(k + 8) * 8 + g], from_b[(k + 9) * 8 + g])};
+  arch::mma_m16n8k16_f16(d, a, b);
+  for (int i = 0; i < 4; ++i) to[(g + i / 2 * 8) * 8 + k + i % 2] = d[i];
+}
+
+// One warpgroup: D = A·Bᵀ, row-major; A of 64 × K, B of N × K. Shared memory: B as halves in 8-row groups; without swizzle 16 bytes of a
+// row at a time. Broken: 1 reads D without a wait, 2 overwrites B without one.
 template <int N, int K, arch::swizzle Swizzle, int Broken>
 __global__ void wgmma_product_kernel(const product_argument of) {
   const auto* from_a = static_cast<const float*>(of.a);
   const auto* from_b = static_cast<const float*>(of.b);
   auto* to = static_cast<float*>(of.d);
   constexpr int k_row = arch::row_bytes(Swizzle);
-  static_assert(4 * K == k_row || Swizzle == arch::swizzle::none);
-  constexpr int k_stride = Swizzle == arch::swizzle::none ? 4 * K * 8 : 8 * k_row;
-  unsigned char* const a = arch::shared_memory();
-  unsigned char* const b = a + 64 / 8 * k_stride;
-  const auto put = [&](unsigned char* tile, const float* from, int rows) {
-    for (int i = static_cast<int>(threadIdx.x); i < rows * K; i += 128) {
+  static_assert(2 * K == k_row || Swizzle == arch::swizzle::none);
+  constexpr int k_stride = Swizzle == arch::swizzle::none ? 2 * K * 8 : 8 * k_row;
+  unsigned char* const b = arch::shared_memory();
+  const auto put = [&](const float* from) {
+    for (int i = static_cast<int>(threadIdx.x); i < N * K; i += 128) {
       const int row = i / K;
       const int k = i % K;
-      const int within = Swizzle == arch::swizzle::none ? k / 4 * 128 + row % 8 * 16 + k % 4 * 4 : row % 8 * k_row + 4 * k;
-      *reinterpret_cast<std::uint32_t*>(tile + arch::swizzled(Swizzle, static_cast<std::uint32_t>(row / 8 * k_stride + within))) =
-          arch::to_tf32(from[i]);
+      const int within = Swizzle == arch::swizzle::none ? k / 8 * 128 + row % 8 * 16 + k % 8 * 2 : row % 8 * k_row + 2 * k;
+      *reinterpret_cast<std::uint16_t*>(b + arch::swizzled(Swizzle, static_cast<std::uint32_t>(row / 8 * k_stride + within))) =
+          static_cast<std::uint16_t>(arch::to_halves(from[i], 0));
     }
   };
-  put(a, from_a, 64);
-  put(b, from_b, N);
+  put(from_b);
   arch::fence_async_shared();
   __syncthreads();
+  const int row = arch::warp() * 16 + arch::lane() / 4;
+  const int column = arch::lane() % 4 * 2;
+  std::uint32_t a[K / 16][4];
+  for (int k = 0; k < K / 16; ++k) {
+    for (int i = 0; i < 4; ++i) {
+      const float* const pair = from_a + (row + i % 2 * 8) * K + k * 16 + i / 2 * 8 + column;
+      a[k][i] = arch::to_halves(pair[0], pair[1]);
+    }
+  }
   float d[N / 2];
   for (int i = 0; i < N / 2; ++i) d[i] = 0;
-  // 8 columns of k lie 32 bytes on in a swizzled row, two 16-byte blocks on without.
+  // 16 numbers of k lie 32 bytes on in a swizzled row, two 16-byte blocks on without.
   constexpr int k_step = Swizzle == arch::swizzle::none ? 256 : 32;
-  const arch::matrix_descriptor first_a = arch::describe(a, k_stride, Swizzle, 128);
   const arch::matrix_descriptor first_b = arch::describe(b, k_stride, Swizzle, 128);
   arch::fence_wgmma(d);
 #pragma unroll
-  for (int k = 0; k < K / 8; ++k)
-    arch::wgmma_m64k8_tf32<N>(d, arch::advanced(first_a, k * k_step), arch::advanced(first_b, k * k_step), k > 0);
+  for (int k = 0; k < K / 16; ++k) arch::wgmma_m64k16_f16<N>(d, a[k], arch::advanced(first_b, k * k_step), k > 0);
   arch::commit_wgmma();
   if constexpr (Broken == 2) {
     __syncthreads();
-    put(a, from_b, 8);
+    put(from_a);
   }
   if constexpr (Broken != 1) arch::wait_wgmma<0>(d);
-  const int row = arch::warp() * 16 + arch::lane() / 4;
-  const int column = arch::lane() % 4 * 2;
   for (int i = 0; i < N / 2; ++i) to[(row + i % 4 / 2 * 8) * N + i / 4 * 8 + column + i % 2] = d[i];
   if constexpr (Broken == 1) arch::wait_wgmma<0>(d);
 }

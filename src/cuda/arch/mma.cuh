@@ -3,7 +3,8 @@
 // With g = lane / 4 and t = lane % 4, a lane holds
 //   m16n8k8   A: (g, t) (g+8, t) (g, t+4) (g+8, t+4)    B: (t, g) (t+4, g)    D: (g, 2t) (g, 2t+1) (g+8, 2t) (g+8, 2t+1)
 //   m8n8k4    A: (g, t)                                 B: (t, g)             D: (g, 2t) (g, 2t+1)
-// as (row, column), in this order.
+// as (row, column), in this order. m16n8k16 is m16n8k8 with two halves in place of each float: (…, 2t) and (…, 2t+1) for t, with 8 more
+// for t+4.
 #pragma once
 
 #include "cuda/arch/target.cuh"
@@ -23,6 +24,39 @@ __device__ __forceinline__ std::uint32_t to_tf32(float value) {
 #endif
 }
 
+// The bits of two halves: `first` in the lower 16. To nearest, even ones at ties; below 2⁻¹⁴ to multiples of 2⁻²⁴, from 65520 on infinite.
+__device__ __forceinline__ std::uint32_t to_halves(float first, float second) {
+#if BALLAST_DEVICE_CODE
+  std::uint32_t made;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(made) : "f"(second), "f"(first));
+  return made;
+#else
+  const auto rounded = [](float value) -> std::uint32_t {
+    const std::uint32_t bits = __float_as_uint(value), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return sign | 0x7fffu;                               // NaN
+    if (magnitude >= 0x477ff000u) return sign | 0x7c00u;                              // infinite
+    if (magnitude >= 0x38800000u) return sign | ((magnitude + 0xfffu + (magnitude >> 13 & 1u)) - 0x38000000u) >> 13;
+    return sign | static_cast<std::uint32_t>(::rint(::fabs(static_cast<double>(value)) * 0x1p24));
+  };
+  return rounded(first) | rounded(second) << 16;
+#endif
+}
+
+// The number whose bits are the lower 16.
+__device__ __forceinline__ float from_half(std::uint32_t half) {
+#if BALLAST_DEVICE_CODE
+  float made;
+  asm("{\n.reg .b16 h;\ncvt.u16.u32 h, %1;\ncvt.f32.f16 %0, h;\n}\n" : "=f"(made) : "r"(half));
+  return made;
+#else
+  const std::uint32_t magnitude = half & 0x7fffu;
+  const std::uint32_t bits = magnitude >= 0x7c00u   ? 0x7f800000u | (magnitude & 0x3ffu) << 13
+                             : magnitude >= 0x400u ? (magnitude << 13) + 0x38000000u
+                                                   : __float_as_uint(static_cast<float>(magnitude) * 0x1p-24f);
+  return __uint_as_float(bits | (half & 0x8000u) << 16);
+#endif
+}
+
 #if !BALLAST_DEVICE_CODE
 namespace detail {
 
@@ -31,11 +65,12 @@ namespace detail {
 template <class T>
 struct mma_operand {
   T* d;
-  T a[4];
-  T b[2];
+  T a[8];
+  T b[4];
 };
 
-template <class T, int M, int N, int K>
+// Pair: neighbours in k that a lane holds.
+template <class T, int M, int N, int K, int Pair = 1>
 void mma_twin(void* const* operands, unsigned lanes) {
   if (lanes != 0xffffffffu) simt::refuse("a matrix product needs a whole warp");
   const auto of = [&](int lane) -> mma_operand<T>& { return *static_cast<mma_operand<T>*>(operands[lane]); };
@@ -44,7 +79,8 @@ void mma_twin(void* const* operands, unsigned lanes) {
       T& d = of(row % 8 * 4 + column / 2).d[row / 8 * 2 + column % 2];
       double sum = d;
       for (int k = 0; k < K; ++k) {
-        const double a = of(row % 8 * 4 + k % 4).a[k / 4 * (M / 8) + row / 8], b = of(column * 4 + k % 4).b[k / 4];
+        const int t = k / Pair % 4, half = k / (4 * Pair), one = k % Pair;
+        const double a = of(row % 8 * 4 + t).a[(half * (M / 8) + row / 8) * Pair + one], b = of(column * 4 + t).b[half * Pair + one];
         sum = sizeof(T) == 4 ? sum + a * b : ::fma(a, b, sum);  // products of two floats are exact in double
       }
       d = static_cast<T>(sum);
@@ -67,6 +103,22 @@ __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const std::uint3
   const auto cut = [](std::uint32_t bits) { return __uint_as_float(bits & ~0x1fffu); };
   detail::mma_operand<float> own{d, {cut(a[0]), cut(a[1]), cut(a[2]), cut(a[3])}, {cut(b[0]), cut(b[1])}};
   simt::warp_collective(0xffffffffu, &own, detail::mma_twin<float, 16, 8, 8>, where);
+#endif
+}
+
+// Operands from to_halves; sums in f32.
+__device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                                                 place where = place::here()) {
+#if BALLAST_DEVICE_CODE
+  static_cast<void>(where);
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+  detail::mma_operand<float> own{d, {}, {}};
+  for (int i = 0; i < 8; ++i) own.a[i] = from_half(a[i / 2] >> 16 * (i % 2));
+  for (int i = 0; i < 4; ++i) own.b[i] = from_half(b[i / 2] >> 16 * (i % 2));
+  simt::warp_collective(0xffffffffu, &own, detail::mma_twin<float, 16, 8, 16, 2>, where);
 #endif
 }
 

@@ -1,11 +1,11 @@
-// Matrix products of a warpgroup (four warps, 128 threads): D of 64 × N += A of 64 × 8 · B of 8 × N, in TF32. B lies in shared memory, A
-// there or in registers. In shared memory k is fastest: a row of A, or a column of B, is a row of 16, 32, 64 or 128 bytes in a group of
-// eight.
+// Matrix products of a warpgroup (four warps, 128 threads): D of 64 × N += A of 64 × 16 · B of 16 × N, halves with sums in f32. A lies in
+// registers, B in shared memory, where k is fastest: a column of B is a row of 16, 32, 64 or 128 bytes in a group of eight.
 // Layer: foundation, device. sm_90a only. Source: the matrix descriptors and fragment layouts of the PTX ISA.
 // Order: fence_wgmma(d), products, commit_wgmma(), wait_wgmma(d); only then is d read or written, or an operand overwritten, be it in
 // registers. Products on the same d follow each other without a wait.
 #pragma once
 
+#include "cuda/arch/mma.cuh"
 #include "cuda/arch/shared.cuh"
 #include "cuda/arch/target.cuh"
 
@@ -56,7 +56,7 @@ __device__ __forceinline__ matrix_descriptor describe(const void* tile, int stri
 #endif
 }
 
-// The operand that starts `bytes` later, a multiple of 16: the next 8 columns of k lie 32 bytes on within a swizzled row.
+// The operand that starts `bytes` later, a multiple of 16: the next 16 numbers of k lie 32 bytes on within a swizzled row.
 __device__ __forceinline__ matrix_descriptor advanced(matrix_descriptor operand, int bytes) {
 #if BALLAST_DEVICE_CODE
   operand.bits += static_cast<std::uint64_t>(bytes >> 4);
@@ -108,86 +108,47 @@ __device__ __forceinline__ void wait_wgmma([[maybe_unused]] D&... d) {
 #if !BALLAST_DEVICE_CODE
 namespace detail {
 
-// What a thread brings. The twin adds in double, k ascending, and rounds once.
+// What a thread brings. The twin adds in double, k ascending, and rounds once: products of two halves are exact.
 struct wgmma_operand {
-  float* d;
-  matrix_descriptor a;
-  matrix_descriptor b;
-  bool accumulate;
-
-  // Element k of row (of A) or column (of B) r.
-  static double element(const matrix_descriptor& of, int r, int k) {
-    const unsigned char* at = of.start + r / 8 * of.stride + r % 8 * row_bytes(of.mode);
-    at += of.mode == swizzle::none ? k / 4 * of.leading + k % 4 * 4 : 4 * k;
-    const auto address = reinterpret_cast<std::uintptr_t>(at);
-    at += static_cast<std::ptrdiff_t>(swizzled(of.mode, address & 0x3ff)) - static_cast<std::ptrdiff_t>(address & 0x3ff);
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, at, 4);
-    return __uint_as_float(bits & ~0x1fffu);  // TF32 has the upper bits only
-  }
-};
-
-// D(row, column) += Σ_k a[row][k] b[column][k]. `to` is D's element. Products of two numbers of TF32 are exact in double.
-template <int N, class To>
-void wgmma_sums(const double (&a)[64][8], const double (&b)[N][8], const To& to) {
-  for (int row = 0; row < 64; ++row) {
-    for (int column = 0; column < N; ++column) {
-      bool accumulate = true;
-      float& d = to(row, column, accumulate);
-      double sum = accumulate ? d : 0;
-      for (int k = 0; k < 8; ++k) sum += a[row][k] * b[column][k];
-      d = static_cast<float>(sum);
-    }
-  }
-}
-template <int N>
-void wgmma_columns(const matrix_descriptor& of, double (&b)[N][8]) {
-  for (int column = 0; column < N; ++column) {
-    for (int k = 0; k < 8; ++k) b[column][k] = wgmma_operand::element(of, column, k);
-  }
-}
-
-template <int N>
-void wgmma_twin(const unsigned char* operands, int size) {
-  const auto of = [&](int thread) -> const wgmma_operand& { return *reinterpret_cast<const wgmma_operand*>(operands + thread * size); };
-  double a[64][8], b[N][8];
-  for (int row = 0; row < 64; ++row) {
-    for (int k = 0; k < 8; ++k) a[row][k] = wgmma_operand::element(of(0).a, row, k);
-  }
-  wgmma_columns(of(0).b, b);
-  wgmma_sums(a, b, [&](int row, int column, bool& accumulate) -> float& {
-    const wgmma_operand& own = of(row / 16 * 32 + row % 8 * 4 + column % 8 / 2);
-    accumulate = own.accumulate;
-    return own.d[column / 8 * 4 + row % 16 / 8 * 2 + column % 2];
-  });
-}
-
-// The same with A in registers.
-struct wgmma_rows_operand {
   float* d;
   std::uint32_t a[4];
   matrix_descriptor b;
   bool accumulate;
+
+  // Element k of column r.
+  static double element(const matrix_descriptor& of, int r, int k) {
+    const unsigned char* at = of.start + r / 8 * of.stride + r % 8 * row_bytes(of.mode);
+    at += of.mode == swizzle::none ? k / 8 * of.leading + k % 8 * 2 : 2 * k;
+    const auto address = reinterpret_cast<std::uintptr_t>(at);
+    at += static_cast<std::ptrdiff_t>(swizzled(of.mode, address & 0x3ff)) - static_cast<std::ptrdiff_t>(address & 0x3ff);
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, at, 2);
+    return from_half(bits);
+  }
 };
 
 template <int N>
-void wgmma_rows_twin(const unsigned char* operands, int size) {
-  const auto of = [&](int thread) -> const wgmma_rows_operand& {
-    return *reinterpret_cast<const wgmma_rows_operand*>(operands + thread * size);
-  };
-  double a[64][8], b[N][8];
+void wgmma_twin(const unsigned char* operands, int size) {
+  const auto of = [&](int thread) -> const wgmma_operand& { return *reinterpret_cast<const wgmma_operand*>(operands + thread * size); };
+  double a[64][16], b[N][16];
   for (int row = 0; row < 64; ++row) {
-    for (int k = 0; k < 8; ++k) {
-      const wgmma_rows_operand& from = of(row / 16 * 32 + row % 8 * 4 + k % 4);
-      a[row][k] = __uint_as_float(from.a[k / 4 * 2 + row % 16 / 8] & ~0x1fffu);
+    for (int k = 0; k < 16; ++k) {
+      const wgmma_operand& from = of(row / 16 * 32 + row % 8 * 4 + k % 8 / 2);
+      a[row][k] = from_half(from.a[k / 8 * 2 + row % 16 / 8] >> 16 * (k % 2));
     }
   }
-  wgmma_columns(of(0).b, b);
-  wgmma_sums(a, b, [&](int row, int column, bool& accumulate) -> float& {
-    const wgmma_rows_operand& own = of(row / 16 * 32 + row % 8 * 4 + column % 8 / 2);
-    accumulate = own.accumulate;
-    return own.d[column / 8 * 4 + row % 16 / 8 * 2 + column % 2];
-  });
+  for (int column = 0; column < N; ++column) {
+    for (int k = 0; k < 16; ++k) b[column][k] = wgmma_operand::element(of(0).b, column, k);
+  }
+  for (int row = 0; row < 64; ++row) {
+    for (int column = 0; column < N; ++column) {
+      const wgmma_operand& own = of(row / 16 * 32 + row % 8 * 4 + column % 8 / 2);
+      float& d = own.d[column / 8 * 4 + row % 16 / 8 * 2 + column % 2];
+      double sum = own.accumulate ? d : 0;
+      for (int k = 0; k < 16; ++k) sum += a[row][k] * b[column][k];
+      d = static_cast<float>(sum);
+    }
+  }
 }
 
 }  // namespace detail
@@ -198,92 +159,10 @@ void wgmma_rows_twin(const unsigned char* operands, int size) {
 //   d[4j + 1]  D at (16w + g, 8j + 2t + 1)
 //   d[4j + 2]  D at (16w + g + 8, 8j + 2t)
 //   d[4j + 3]  D at (16w + g + 8, 8j + 2t + 1)
-// d = A·B, + d if `accumulate`. N: 8, 16, 32, 64, 128 or 256. All 128 threads of a warpgroup, with the same operands.
+// d = A·B, + d if `accumulate`. N: a multiple of 8, at most 128. All 128 threads of a warpgroup, with the same B. A, pairs from to_halves: at
+// (16w + g, 2t), (16w + g + 8, 2t), (16w + g, 2t + 8) and (16w + g + 8, 2t + 8), each with the number behind it.
 template <int N>
-__device__ __forceinline__ void wgmma_m64k8_tf32(float (&d)[N / 2], matrix_descriptor a, matrix_descriptor b, bool accumulate = true,
-                                                 place where = place::here()) {
-  static_assert(N == 8 || N == 16 || N == 32 || N == 64 || N == 128 || N == 256);
-#if BALLAST_DEVICE_CODE
-  static_cast<void>(where);
-  const int add = accumulate ? 1 : 0;
-#define BALLAST_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define BALLAST_D16(i) BALLAST_D4(i), BALLAST_D4(i + 4), BALLAST_D4(i + 8), BALLAST_D4(i + 12)
-#define BALLAST_D64(i) BALLAST_D16(i), BALLAST_D16(i + 16), BALLAST_D16(i + 32), BALLAST_D16(i + 48)
-  // clang-format off
-  if constexpr (N == 8) {
-    BALLAST_ASM_SM90A(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %6, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {"
-        "%0, %1, %2, %3"
-        "}, %4, %5, p, 1, 1;\n}\n"
-        : BALLAST_D4(0)
-        : "l"(a.bits), "l"(b.bits), "r"(add) : "memory");
-  } else if constexpr (N == 16) {
-    BALLAST_ASM_SM90A(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %10, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n16k8.f32.tf32.tf32 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7"
-        "}, %8, %9, p, 1, 1;\n}\n"
-        : BALLAST_D4(0), BALLAST_D4(4)
-        : "l"(a.bits), "l"(b.bits), "r"(add) : "memory");
-  } else if constexpr (N == 32) {
-    BALLAST_ASM_SM90A(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n32k8.f32.tf32.tf32 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-        "}, %16, %17, p, 1, 1;\n}\n"
-        : BALLAST_D16(0)
-        : "l"(a.bits), "l"(b.bits), "r"(add) : "memory");
-  } else if constexpr (N == 64) {
-    BALLAST_ASM_SM90A(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-        "}, %32, %33, p, 1, 1;\n}\n"
-        : BALLAST_D16(0), BALLAST_D16(16)
-        : "l"(a.bits), "l"(b.bits), "r"(add) : "memory");
-  } else if constexpr (N == 128) {
-    BALLAST_ASM_SM90A(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-        "}, %64, %65, p, 1, 1;\n}\n"
-        : BALLAST_D64(0)
-        : "l"(a.bits), "l"(b.bits), "r"(add) : "memory");
-  } else if constexpr (N == 256) {
-    BALLAST_ASM_SM90A(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-        "}, %128, %129, p, 1, 1;\n}\n"
-        : BALLAST_D64(0), BALLAST_D64(64)
-        : "l"(a.bits), "l"(b.bits), "r"(add) : "memory");
-  }
-  // clang-format on
-#undef BALLAST_D64
-#undef BALLAST_D16
-#undef BALLAST_D4
-#else
-  const detail::wgmma_operand own{d, a, b, accumulate};
-  simt::product_begin(&own, sizeof(own), detail::wgmma_twin<N>, where);
-#endif
-}
-
-// The same with A in registers, numbers from to_tf32: a thread holds A at (16w + g, t), (16w + g + 8, t), (16w + g, t + 4) and
-// (16w + g + 8, t + 4). N: a multiple of 8, at most 128.
-template <int N>
-__device__ __forceinline__ void wgmma_m64k8_tf32(float (&d)[N / 2], const std::uint32_t (&a)[4], matrix_descriptor b,
+__device__ __forceinline__ void wgmma_m64k16_f16(float (&d)[N / 2], const std::uint32_t (&a)[4], matrix_descriptor b,
                                                  bool accumulate = true, place where = place::here()) {
   static_assert(N % 8 == 0 && N >= 8 && N <= 128);
 #if BALLAST_DEVICE_CODE
@@ -327,8 +206,8 @@ __device__ __forceinline__ void wgmma_m64k8_tf32(float (&d)[N / 2], const std::u
 #define BALLAST_PRODUCT(n, text, list, a0, a1, a2, a3, b0, p)                                                                    \
   if constexpr (N == n) {                                                                                                        \
     BALLAST_ASM_SM90A(                                                                                                           \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %" #p ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k8.f32.tf32.tf32 {" text             \
-        "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b0 ", p, 1, 1;\n}\n"                                                    \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %" #p ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 {" text             \
+        "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b0 ", p, 1, 1, 0;\n}\n"                                                 \
         : list                                                                                                                   \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits), "r"(add)                                                      \
         : "memory");                                                                                                             \
@@ -351,8 +230,8 @@ __device__ __forceinline__ void wgmma_m64k8_tf32(float (&d)[N / 2], const std::u
   BALLAST_PRODUCT(128, BALLAST_TEXT16, BALLAST_LIST16, 64, 65, 66, 67, 68, 69)
   // clang-format on
 #else
-  const detail::wgmma_rows_operand own{d, {a[0], a[1], a[2], a[3]}, b, accumulate};
-  simt::product_begin(&own, sizeof(own), detail::wgmma_rows_twin<N>, where);
+  const detail::wgmma_operand own{d, {a[0], a[1], a[2], a[3]}, b, accumulate};
+  simt::product_begin(&own, sizeof(own), detail::wgmma_twin<N>, where);
 #endif
 }
 

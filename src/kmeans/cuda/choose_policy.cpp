@@ -90,10 +90,10 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   const int slabs = slabs_of(what);
   made.unit = hopper && !what.f64 ? product_unit::warpgroup : product_unit::warp;
   const bool group = made.unit == product_unit::warpgroup;
-  made.slabs = slabs <= (group ? 8 : what.f64 ? 16 : 4) ? slabs : 0;
+  made.slabs = slabs <= (group || what.f64 ? 16 : 8) ? slabs : 0;
   made.fragments = what.f64 && made.slabs == 0 ? 2 : 1;
   // Registers that a lane has for rows; what is left, for scores.
-  const int rows = (made.slabs > 0 ? made.slabs : 2 * depth_of(slabs)) * (what.f64 ? 4 : 8) * made.fragments;
+  const int rows = (made.slabs > 0 ? 4 * made.slabs : depth_of(slabs) * (what.f64 ? 8 : 16)) * made.fragments;
   const int most = group ? 12 : made.slabs > 0 ? 8 : 4;
   // The largest group that wastes least.
   std::int64_t sections = 0;
@@ -122,7 +122,7 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
       made.blocks = blocks;
       made.warps = std::min(resident, ring ? 12 : 16) / blocks;
       made.depth = ring || made.slabs == 0 ? depth_of(slabs) : made.slabs;
-      const auto slots = [&] { return k_ring_bytes / blocks / (made.tiles * made.depth * k_slab_bytes); };
+      const auto slots = [&] { return k_ring_bytes / blocks / (made.tiles * made.depth * (what.f64 ? k_slab_bytes<double> : k_slab_bytes<float>)); };
       while (ring && made.depth > 1 && slots() < k_least_slots) made.depth /= 2;
       if (ring) made.slots = std::clamp<int>(slots(), k_least_slots, k_most_slots);
       made.columns = columns_in_shared(what, made);

@@ -48,7 +48,7 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
     end += (bytes + 255) / 256 * 256;
     return begin;
   };
-  place_.packed = take(shape_.packed_bytes());
+  place_.packed = take(shape_.template packed_bytes<T>());
   place_.columns = take(std::int64_t{shape_.tiles()} * k_tile_columns * 2 * size);
   for (int i = 0; i < 2; ++i) {
     place_.rows[i] = take((k + 1) * stride * size);
@@ -88,7 +88,7 @@ void lloyd<T>::begin_run() {
 
 template <class T>
 panel<T> lloyd<T>::panel_of(int which) const {
-  return {at<T>(place_.packed),
+  return {at<operand_of<T>>(place_.packed),
           at<T>(place_.columns),
           at<T>(place_.rows[which]),
           at<section_limits<T>>(place_.limits),

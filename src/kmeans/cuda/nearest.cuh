@@ -25,13 +25,13 @@ template <class T>
 struct features {
   T at[k_vector<T>];
 };
+__device__ __forceinline__ features<float> unpacked(const float4& v) { return {{v.x, v.y, v.z, v.w}}; }
+__device__ __forceinline__ features<double> unpacked(const double2& v) { return {{v.x, v.y}}; }
 __device__ __forceinline__ features<float> load_features(const float* from) {
-  const float4 v = arch::load_table(reinterpret_cast<const float4*>(from));
-  return {{v.x, v.y, v.z, v.w}};
+  return unpacked(arch::load_table(reinterpret_cast<const float4*>(from)));
 }
 __device__ __forceinline__ features<double> load_features(const double* from) {
-  const double2 v = arch::load_table(reinterpret_cast<const double2*>(from));
-  return {{v.x, v.y}};
+  return unpacked(arch::load_table(reinterpret_cast<const double2*>(from)));
 }
 
 // ‖x − c‖² in double, by each four lanes for theirs. Loads of `Together` slabs are under way at a time: more where rows are long, but what

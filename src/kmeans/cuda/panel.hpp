@@ -4,8 +4,9 @@
 // Scores: s_ij = x_i · c_j − ‖c_j‖² / 2, the largest of which marks the nearest centroid. A tile is 8 columns of scores; a group is the
 // tiles that a warp multiplies at a time. A section is some groups: tiles of centroids and, with checks, last a check tile, whose columns
 // are not centroids:
-//   0, 1, 2  the checksum centroid Σ_j w_j c̃_j of the section in three parts that tensor cores hold exactly; columns 0 and 1 start at the
-//            two parts of −Σ_j w_j ‖c_j‖² / 2. Their weights are −1, so that Σ w · score over the section's columns is 0 but for rounding
+//   0, 1, 2  the checksum centroid Σ_j w_j c̃_j of the section in three parts that tensor cores hold exactly, each scaled (check_scale);
+//            columns 0 and 1 start at the two parts of −Σ_j w_j ‖c_j‖² / 2. Their weights are −1 / scale, so that Σ w · score over the
+//            section's columns is 0 but for rounding
 //   3        the direction of placed_points::projection; weight 0
 //   4 … 7    0
 // c̃: what a tensor core sees of c. Columns beyond k have the weight 0 and a score that never wins.
@@ -21,7 +22,26 @@ namespace ballast::kmeans::cuda {
 inline constexpr int k_tile_columns = 8;
 inline constexpr int k_most_data_tiles = 48;  // of a section
 inline constexpr int k_check_columns = 4;     // in use
-inline constexpr int k_slab_bytes = 512;      // of a slab of a tile
+
+// By what a part of the checksum centroid is multiplied, so that halves hold it: the first may be large, the others are small.
+template <class T>
+BALLAST_HD constexpr double check_scale(int part) {
+  return sizeof(T) == 4 ? static_cast<double>(std::int64_t{1} << 11 * part) / 16 : 1;
+}
+
+// A number of `packed`: the bits of a half for f32 (operand.cuh).
+template <class T>
+struct operand_number {
+  using type = T;
+};
+template <>
+struct operand_number<float> {
+  using type = std::uint16_t;
+};
+template <class T>
+using operand_of = typename operand_number<T>::type;
+template <class T>
+inline constexpr int k_slab_bytes = k_tile_columns * k_slab<T> * static_cast<int>(sizeof(operand_of<T>));  // of a slab of a tile
 
 // Who multiplies: a warp by mma, or four warps by wgmma. They read `packed` in different orders.
 enum class product_unit : int { warp, warpgroup };
@@ -38,19 +58,22 @@ struct panel_shape {
   BALLAST_HD constexpr int tiles() const { return sections * section_tiles; }
   // Centroids of a section, but for the last one.
   BALLAST_HD constexpr int section_columns() const { return data_tiles * k_tile_columns; }
-  BALLAST_HD constexpr std::int64_t packed_bytes() const { return std::int64_t{tiles()} * slabs * k_slab_bytes; }
+  template <class T>
+  BALLAST_HD constexpr std::int64_t packed_bytes() const {
+    return std::int64_t{tiles()} * slabs * k_slab_bytes<T>;
+  }
 };
 
 // Where feature f of column c of a tile lies in `packed`: a group, slab by slab, each slab tile by tile. In a slab of a tile, with the
 // features V t + v of t = 0 … 3 and v < V = k_vector:
 //   warp        (c, t, v): lane 4c + t has its numbers in one load
-//   warpgroup   (v, c, t): two blocks of 8 columns × 16 bytes for each product
+//   warpgroup   (v / 2, c, t, v % 2): two blocks of 8 columns × 16 bytes, a product's
 template <class T>
 BALLAST_HD constexpr std::int64_t packed_place(const panel_shape& shape, int tile, int c, int f) {
-  constexpr int size = k_slab_bytes / static_cast<int>(sizeof(T));
+  constexpr int size = k_tile_columns * k_slab<T>;
   const int group = tile / shape.group_tiles, slab = f / k_slab<T>, t = f % k_slab<T> / k_vector<T>, v = f % k_vector<T>;
   const std::int64_t at = ((std::int64_t{group} * shape.slabs + slab) * shape.group_tiles + tile % shape.group_tiles) * size;
-  return at + (shape.unit == product_unit::warp ? (c * 4 + t) * k_vector<T> + v : (v * k_tile_columns + c) * 4 + t);
+  return at + (shape.unit == product_unit::warp ? (c * 4 + t) * k_vector<T> + v : ((v / 2 * k_tile_columns + c) * 4 + t) * 2 + v % 2);
 }
 
 // Where the sum of column f of a cluster lies, in shared and in global memory: the four lanes of a row add neighbours. A cluster has
@@ -72,11 +95,11 @@ struct alignas(16) section_limits {
 };
 
 // The error of a score. A centroid that can be the nearest of x has ‖c‖ ≤ C = min(largest, 2‖x‖ + smallest): one that is farther out is
-// farther from x than the one with the smallest norm. For these |score − exact score| ≤ (placed_points::rounding + product · ‖x‖) C + sum ·
-// (‖x‖ + C) C.
+// farther from x than the one with the smallest norm. For these |score − exact score| ≤ (r + product · (‖x‖ + r)) C + sum · (‖x‖ + C) C, r
+// being placed_points::rounding.
 template <class T>
 struct alignas(16) score_bound {
-  T product = 0;   // the largest ‖c − tensor_rounded(c)‖ / ‖c‖, or a little more
+  T product = 0;   // the largest ‖c − c̃‖ / ‖c‖, or a little more
   T sum = 0;       // of the sums over features
   T largest = 0;   // ‖c‖
   T smallest = 0;  // ‖c‖
@@ -87,7 +110,7 @@ struct alignas(16) score_bound {
 // Device memory. Written by update (update.cuh).
 template <class T>
 struct panel {
-  T* packed;                  // tiles × slabs × 512 bytes: packed_place
+  operand_of<T>* packed;      // tiles × slabs × k_slab_bytes: packed_place
   T* columns;                 // tiles × 2 × 8: where the scores start, then their weights w in the row check
   T* rows;                    // (k + 1) × stride: c as it is, another copy: what distances are computed from; the last row is 0
   section_limits<T>* limits;  // sections × 2: each twice

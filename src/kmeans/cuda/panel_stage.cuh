@@ -16,7 +16,7 @@ namespace ballast::kmeans::cuda {
 template <class T, pass_policy P>
 struct panel_stage {
   static constexpr bool k_ring = P.panel == panel_memory::ring;
-  static constexpr int k_chunk_bytes = P.tiles * P.depth * k_slab_bytes;
+  static constexpr int k_chunk_bytes = P.tiles * P.depth * k_slab_bytes<T>;
   // Chunks that are asked for ahead. The others may still be read by warps that are behind the one that asks.
   static constexpr int k_ahead = P.slots > 3 ? P.slots - 2 : P.slots - 1;
   static_assert(!k_ring || (P.slots >= 2 && P.slots <= k_most_slots));
@@ -38,13 +38,13 @@ struct panel_stage {
   __device__ __forceinline__ panel_stage(const panel<T>& from, unsigned char* to, unsigned char* barriers, std::int64_t sweeps)
       : packed(reinterpret_cast<const unsigned char*>(from.packed)),
         memory(to),
-        columns(P.columns ? reinterpret_cast<const T*>(to + panel_bytes(P, from.shape)) : from.columns),
+        columns(P.columns ? reinterpret_cast<const T*>(to + panel_bytes<T>(P, from.shape)) : from.columns),
         full(reinterpret_cast<arch::mbarrier*>(barriers)),
-        chunks(static_cast<int>(from.shape.packed_bytes() / k_chunk_bytes)),
+        chunks(static_cast<int>(from.shape.template packed_bytes<T>() / k_chunk_bytes)),
         asks(threadIdx.x == 0) {
-    if constexpr (P.columns) copy(from.columns, to + panel_bytes(P, from.shape), column_bytes<T>(P, from.shape));
+    if constexpr (P.columns) copy(from.columns, to + panel_bytes<T>(P, from.shape), column_bytes<T>(P, from.shape));
     if constexpr (P.panel == panel_memory::shared) {
-      copy(packed, memory, from.shape.packed_bytes());
+      copy(packed, memory, from.shape.template packed_bytes<T>());
       if constexpr (P.unit == product_unit::warpgroup) arch::fence_async_shared();
     }
     if constexpr (k_ring) {
@@ -69,9 +69,9 @@ struct panel_stage {
       __syncwarp();
       return memory + slot * k_chunk_bytes;
     } else if constexpr (P.panel == panel_memory::shared) {
-      return memory + (group * shape.slabs + slab) * (P.tiles * k_slab_bytes);
+      return memory + (group * shape.slabs + slab) * (P.tiles * k_slab_bytes<T>);
     } else {
-      return packed + (std::int64_t{group} * shape.slabs + slab) * (P.tiles * k_slab_bytes);
+      return packed + (std::int64_t{group} * shape.slabs + slab) * (P.tiles * k_slab_bytes<T>);
     }
   }
   __device__ __forceinline__ void release() {

@@ -74,10 +74,11 @@ BALLAST_HD constexpr int pass_queue_rows(const pass_policy& p) {
 }
 
 // Bytes of shared memory for the panel: what is multiplied, then its columns.
+template <class T>
 BALLAST_HD constexpr std::int64_t panel_bytes(const pass_policy& p, const panel_shape& shape) {
   return p.panel == panel_memory::global   ? 0
-         : p.panel == panel_memory::shared ? shape.packed_bytes()
-                                           : std::int64_t{p.slots} * p.tiles * p.depth * k_slab_bytes;
+         : p.panel == panel_memory::shared ? shape.template packed_bytes<T>()
+                                           : std::int64_t{p.slots} * p.tiles * p.depth * k_slab_bytes<T>;
 }
 template <class T>
 BALLAST_HD constexpr std::int64_t column_bytes(const pass_policy& p, const panel_shape& shape) {
@@ -88,7 +89,7 @@ BALLAST_HD constexpr std::int64_t column_bytes(const pass_policy& p, const panel
 // of one more for rows that wait, members.
 template <class T>
 constexpr std::int64_t pass_shared_bytes(const pass_policy& p, const panel_shape& shape, std::int64_t n) {
-  const std::int64_t always = panel_bytes(p, shape) + column_bytes<T>(p, shape) + k_block_words * 8 + k_barrier_bytes +
+  const std::int64_t always = panel_bytes<T>(p, shape) + column_bytes<T>(p, shape) + k_block_words * 8 + k_barrier_bytes +
                               std::int64_t{p.warps / k_team_warps} * pass_queue_rows<T>(p) * postponed_bytes(p);
   const std::int64_t pitch = sum_pitch(static_cast<int>(padded_features<T>(n)));
   return always + (p.sums == sum_memory::shared ? (std::int64_t{shape.k} + 1) * (pitch * 8 * p.words + 4) : 0);

@@ -23,8 +23,7 @@ __device__ __forceinline__ double norm_above(double square) {
 template <class T>
 __device__ __forceinline__ T score_error(const score_bound<T>& bound, T square, T rounding) {
   const T norm = norm_above(square), reach = min(bound.largest, 2 * norm + bound.smallest);
-  // ‖c̃‖ ≤ ‖c‖ (1 + 2⁻¹¹).
-  return (fma(bound.product, norm, rounding + rounding * T(0x1p-10)) + bound.sum * (norm + reach)) * reach;
+  return (fma(bound.product, norm + rounding, rounding) + bound.sum * (norm + reach)) * reach;
 }
 
 template <class T>
@@ -84,7 +83,7 @@ template <class T, pass_policy P, class Injector>
 struct pass_rows : pass_scores<T, P, Injector> {
   using scores = pass_scores<T, P, Injector>;
   using scores::a, scores::g, scores::given, scores::lane, scores::t, scores::warp;
-  using typename scores::launch, typename scores::operand, typename scores::row_facts;
+  using typename scores::launch, typename scores::loaded, typename scores::row_facts;
   static constexpr bool k_checks = scores::k_checks;
   static constexpr int k_groups = scores::k_groups;
   static constexpr int k_queued_rows = k_team_warps * scores::k_rows;  // that a tile may add to a queue
@@ -93,9 +92,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
   using listed_index = std::conditional_t<P.panel == panel_memory::shared, std::uint16_t, std::int32_t>;
   using postponed = cuda::postponed<listed_index>;
   static_assert(sizeof(postponed) == postponed_bytes(P));
-  // Short rows are added from the registers that were multiplied, when they have been judged. Longer ones would keep too many registers
-  // busy: they are read again, so many slabs at a time, and judged when they have been added.
-  static constexpr bool k_holds = P.slabs > 0 && P.slabs <= 2;
+  using scores::k_holds;
+  // Rows that are not held are read again, so many slabs at a time, and judged when they have been added.
   static constexpr int k_slabs_together = P.slabs > 0 ? 4 : 8;
   static constexpr int k_looked_together = P.slabs > 0 && P.slabs <= 4 ? 1 : 2;  // in second looks
 
@@ -122,7 +120,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
       return begin;
     };
     constexpr int queue = pass_queue_rows<T>(P);
-    shared.panel = take(panel_bytes(P, a.centroids.shape) + column_bytes<T>(P, a.centroids.shape));
+    shared.panel = take(panel_bytes<T>(P, a.centroids.shape) + column_bytes<T>(P, a.centroids.shape));
     shared.block = reinterpret_cast<unsigned long long*>(take(k_block_words * 8));
     shared.barriers = take(k_barrier_bytes);
     shared.waiting = reinterpret_cast<std::uint32_t*>(shared.barriers + 16 * k_most_slots) + team() * k_counters;
@@ -551,14 +549,11 @@ struct pass_rows : pass_scores<T, P, Injector> {
   // anything is added: a row that fails gets the label k, of which nobody asks.
   template <class Judge>
   __device__ __forceinline__ void add_held_rows(const int (&i)[k_groups], int (&label)[k_groups], T (&distance)[k_groups],
-                                                const operand (&held)[scores::k_slabs][P.fragments], Judge&& judge) const {
+                                                const loaded (&held)[scores::k_held], Judge&& judge) const {
     constexpr int halves = scores::fragment::k_halves;
     const auto values = [&](int s, features<T>(&value)[k_groups]) {
 #pragma unroll
-      for (int q = 0; q < k_groups; ++q) {
-#pragma unroll
-        for (int v = 0; v < k_vector<T>; ++v) value[q].at[v] = scores::fragment::unrounded(held[s][q / halves], q % halves, v);
-      }
+      for (int q = 0; q < k_groups; ++q) value[q] = unpacked(held[s].at[q / halves][q % halves]);
     };
     if constexpr (k_checks) {
       const addition<k_groups> found = begin_addition(i, label);
@@ -599,7 +594,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     facts.signature = signature_of(facts.i);
     facts.before = facts.i < this->points() ? label_before(facts.i) : -1;
     row_search<T> rows[k_groups];
-    operand held[scores::k_slabs][P.fragments];
+    loaded held[scores::k_held];
     this->find(panel, first, tile, tiles, held, rows, facts);
     decision made = decide(rows, facts);
     if (facts.i >= this->points()) made.label = a.centroids.shape.k;

@@ -7,7 +7,7 @@
 #include "cuda/arch/wgmma.cuh"
 #include "cuda/block/event_writer.cuh"
 #include "kmeans/cuda/panel_stage.cuh"
-#include "kmeans/cuda/tensor.cuh"
+#include "kmeans/cuda/operand.cuh"
 
 namespace ballast::kmeans::cuda {
 
@@ -71,7 +71,7 @@ __device__ __forceinline__ void enter(row_search<float>& row, float key, float n
 // What a thread has of one launch: its place, and its arguments.
 template <class T, pass_policy P, class Injector>
 struct pass_scores {
-  using fragment = tensor<T>;
+  using fragment = operands<T>;
   using vector = typename fragment::vector;
   using operand = typename fragment::rows;
   using launch = ballast::cuda::kernel_launch<pass_arguments<T>, Injector>;
@@ -85,7 +85,10 @@ struct pass_scores {
   static constexpr bool k_in_registers = P.slabs > 0;
   static constexpr int k_slabs = k_in_registers ? P.slabs : P.depth;  // of x, in registers at a time
   static constexpr int k_scores = fragment::k_scores;                 // of a lane, of a tile and fragment
-  static constexpr int k_operand_words = sizeof(T) == 4 ? 8 : 2;
+  // Short rows are added from the registers that they were loaded to, when they have been judged. Longer ones would keep too many busy.
+  static constexpr bool k_holds = P.slabs > 0 && P.slabs <= 2;
+  static constexpr int k_held = k_holds ? P.slabs : 1;
+  static constexpr int k_loaded = P.slabs < 8 ? P.slabs : 8;  // slabs whose loads are under way at a time
   static_assert(P.tiles <= k_most_group_tiles && (!k_in_registers || P.slabs % P.depth == 0));
   static_assert(P.unit == product_unit::warp ||
                 (sizeof(T) == 4 && P.fragments == 1 && P.warps % 4 == 0 && P.panel != panel_memory::global));
@@ -156,27 +159,24 @@ struct pass_scores {
   __device__ __forceinline__ void multiply(const unsigned char* panel, const operand (&rows)[P.depth][P.fragments],
                                            T (&scores)[k_group_scores]) const {
     if constexpr (P.unit == product_unit::warpgroup) {
-      const arch::matrix_descriptor columns = arch::describe(panel, k_slab_bytes, arch::swizzle::none, k_slab_bytes / 4);
+      const arch::matrix_descriptor columns = arch::describe(panel, k_slab_bytes<T>, arch::swizzle::none, k_slab_bytes<T> / 2);
       arch::fence_wgmma(scores);
 #pragma unroll
-      for (int slab = 0; slab < P.depth; ++slab) {
-#pragma unroll
-        for (int step = 0; step < 2; ++step)
-          arch::wgmma_m64k8_tf32<8 * P.tiles>(scores, rows[slab][0].at[step],
-                                              arch::advanced(columns, slab * P.tiles * k_slab_bytes + step * k_slab_bytes / 2));
-      }
+      for (int slab = 0; slab < P.depth; ++slab)
+        arch::wgmma_m64k16_f16<8 * P.tiles>(scores, rows[slab][0].at, arch::advanced(columns, slab * P.tiles * k_slab_bytes<T>));
       arch::commit_wgmma();
       arch::wait_wgmma<0>(scores);
     } else {
-      const auto* const packed = reinterpret_cast<const vector*>(panel) + lane;
+      using column = typename fragment::column;
+      const auto* const packed = reinterpret_cast<const column*>(panel) + lane;
 #pragma unroll
       for (int slab = 0; slab < P.depth; ++slab) {
 #pragma unroll
         for (int i = 0; i < P.tiles; ++i) {
-          const vector* const at = packed + (slab * P.tiles + i) * 32;
-          const vector column = P.panel == panel_memory::global ? arch::load_table(at) : *at;
+          const column* const at = packed + (slab * P.tiles + i) * 32;
+          const column own = P.panel == panel_memory::global ? arch::load_table(at) : *at;
 #pragma unroll
-          for (int r = 0; r < P.fragments; ++r) fragment::multiply_add(&scores[score_at(i, r, 0)], rows[slab][r], column);
+          for (int r = 0; r < P.fragments; ++r) fragment::multiply_add(&scores[score_at(i, r, 0)], rows[slab][r], own);
         }
       }
     }
@@ -294,21 +294,30 @@ struct pass_scores {
     check failed = {};  // which
   };
 
-  // Finds the largest scores of the rows from `first` on. In `in_registers` it leaves the rows, where registers hold them.
-  __device__ __forceinline__ void find(stage& panel, int first, int tile, int tiles, operand (&in_registers)[k_slabs][P.fragments],
+  // Finds the largest scores of the rows from `first` on. In `held` it leaves the rows as they are, where registers hold them.
+  __device__ __forceinline__ void find(stage& panel, int first, int tile, int tiles, loaded (&held)[k_held],
                                        row_search<T> (&rows)[k_groups], row_facts& facts) const {
     const T* const from = row(first + g) + t * k_vector<T>;
+    operand in_registers[k_slabs][P.fragments];
     if constexpr (k_in_registers) {
-      loaded all[P.slabs];
 #pragma unroll
-      for (int slab = 0; slab < P.slabs; ++slab) all[slab] = load_slab(from, slab);
+      for (int begin = 0; begin < P.slabs; begin += k_loaded) {
+        loaded all[k_loaded];
 #pragma unroll
-      for (int slab = 0; slab < P.slabs; ++slab) round(all[slab], in_registers[slab]);
+        for (int slab = 0; slab < k_loaded; ++slab) {
+          if (begin + slab < P.slabs) all[slab] = load_slab(from, begin + slab);
+        }
+#pragma unroll
+        for (int slab = 0; slab < k_loaded; ++slab) {
+          if (begin + slab < P.slabs) round(all[slab], in_registers[begin + slab]);
+          if constexpr (k_holds) held[slab] = all[slab];
+        }
+      }
       if constexpr (Injector::enabled) {
         for (int slab = 0; slab < P.slabs; ++slab) {
           for (int r = 0; r < P.fragments; ++r)
-            given.strike(index<k_operand_words>{}, inject::site::kmeans_points,
-                         here(tile, tiles, slab * P.fragments + r, P.slabs * P.fragments), words_of(in_registers[slab][r]));
+            given.strike(index<fragment::k_words>{}, inject::site::kmeans_points,
+                         here(tile, tiles, slab * P.fragments + r, P.slabs * P.fragments), in_registers[slab][r].at);
         }
       }
     }
@@ -408,14 +417,6 @@ struct pass_scores {
       const bool sum_fails = any_owner(word != T(1)), fails = any_owner(!fits);
       if (fails && !facts.bad) facts.failed = sum_fails ? check::row : check::projection;
       facts.bad = facts.bad || fails;
-    }
-  }
-
-  __device__ static __forceinline__ auto words_of(operand& of) {
-    if constexpr (sizeof(T) == 4) {
-      return &of.at[0][0];
-    } else {
-      return of.at;
     }
   }
 };

@@ -32,8 +32,8 @@ struct placed_points {
   const T* x;                      // m × stride, row-major, in the frame (contract.hpp), 0 behind feature n
   const T* weight;                 // m, in the frame; null: all 1
   const T* norm;                   // m: ‖x‖², rounded once
-  const T* rounding;               // m: ‖x − tensor_rounded(x)‖, or a little more
-  const T* projection;             // m: Σ_f tensor_rounded(x_f) · direction_f (tensor.cuh), rounded once
+  const T* rounding;               // m: ‖x − multiplied(x)‖ (operand.cuh), or a little more
+  const T* projection;             // m: Σ_f multiplied(x_f) · direction_f, rounded once
   const std::uint64_t* signature;  // m: Σ_c Σ_w signature_weight(c, w) · word w of column c, modulo 2^64 (fixed.hpp)
   const T* unit;                   // stride + 1: powers of two for the columns; 1 for the rest
   const T* direction;              // stride: random ±[1, 2) with 8 bits behind the point, 0 behind feature n

@@ -5,7 +5,7 @@
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/sums.cuh"
 #include "kmeans/cuda/columns.cuh"
-#include "kmeans/cuda/tensor.cuh"
+#include "kmeans/cuda/operand.cuh"
 
 namespace ballast::kmeans::cuda {
 
@@ -112,7 +112,7 @@ __device__ __forceinline__ row_facts<T> facts_of(const placed_points<T>& p, T we
     const T product = weighted ? rounded_product(weight, value) : value;
     made.signature += word_signature<Words>(p, f, product, weighted ? product_rest(weight, value, product) : T(0));
     norm.add(value);
-    const T rounded = tensor_rounded(value);
+    const T rounded = multiplied(value);
     projection.add_product(rounded, p.direction[f]);
     const double off = static_cast<double>(value) - static_cast<double>(rounded);
     cut = __fma_rn(off, off, cut);

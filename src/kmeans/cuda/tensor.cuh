@@ -1,4 +1,4 @@
-// Matrix fragments of K-Means on tensor cores: how a warp holds rows of points, columns of centroids and their scores.
+// Matrix fragments of the schemes of FT K-Means on tensor cores: how a warp holds rows of points, columns of centroids and their products.
 // Layer: backend "cuda" of K-Means, device code, over cuda/arch/mma.cuh.
 // With g = lane / 4 and t = lane % 4, a lane holds of a slab the features k_vector · t … of row g (f32: and of row g + 8) and of column g.
 // The order of the features in a product does not matter, so one load of 16 bytes feeds two steps.
@@ -31,16 +31,6 @@ struct tensor<float> {
   struct rows {
     std::uint32_t at[2][4];
   };
-  // The product cuts what lies below TF32's bits: so half of the last one is added, which rounds finite numbers as to_tf32 does.
-  __device__ static __forceinline__ std::uint32_t operand(float value) { return ballast::cuda::bits(value) + 0x1000u; }
-  __device__ static __forceinline__ rows rounded(const vector (&of)[2]) {
-    return {{{operand(of[0].x), operand(of[1].x), operand(of[0].y), operand(of[1].y)},
-             {operand(of[0].z), operand(of[1].z), operand(of[0].w), operand(of[1].w)}}};
-  }
-  // Number v of what was rounded, of half h, as it was.
-  __device__ static __forceinline__ float unrounded(const rows& of, int h, int v) {
-    return ballast::cuda::from_bits<float>(of.at[v / 2][v % 2 * 2 + h] - 0x1000u);
-  }
   __device__ static __forceinline__ void multiply_add(float* scores, const rows& a, const vector& column) {
     using ballast::cuda::bits;
     auto& d = *reinterpret_cast<float(*)[4]>(scores);
@@ -61,8 +51,6 @@ struct tensor<double> {
   struct rows {
     double at[2];
   };
-  __device__ static __forceinline__ rows rounded(const vector (&of)[1]) { return {{of[0].x, of[0].y}}; }
-  __device__ static __forceinline__ double unrounded(const rows& of, int, int v) { return of.at[v]; }
   __device__ static __forceinline__ void multiply_add(double* scores, const rows& a, const vector& column) {
     auto& d = *reinterpret_cast<double(*)[2]>(scores);
     arch::mma_m8n8k4_f64(d, a.at[0], column.x);

@@ -19,8 +19,6 @@ namespace ballast::kmeans::cuda {
 
 using ballast::cuda::index;
 
-__device__ __forceinline__ features<float> unpacked(const float4& v) { return {{v.x, v.y, v.z, v.w}}; }
-__device__ __forceinline__ features<double> unpacked(const double2& v) { return {{v.x, v.y}}; }
 __device__ __forceinline__ float4 packed(const features<float>& v) { return make_float4(v.at[0], v.at[1], v.at[2], v.at[3]); }
 __device__ __forceinline__ double2 packed(const features<double>& v) { return make_double2(v.at[0], v.at[1]); }
 template <class T>

@@ -14,7 +14,7 @@
 #include "cuda/block/event_writer.cuh"
 #include "cuda/block/sums.cuh"
 #include "kmeans/cuda/fixed.cuh"
-#include "kmeans/cuda/tensor.cuh"
+#include "kmeans/cuda/operand.cuh"
 #include "kmeans/cuda/update.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -146,7 +146,7 @@ struct update {
       a.centroids.rows[at] = value;
       a.twin[at] = !divides && f < n ? a.given_twin[static_cast<std::int64_t>(j) * n + f] : value;
       square = fma(static_cast<double>(value), static_cast<double>(value), square);
-      const double off = static_cast<double>(value) - static_cast<double>(tensor_rounded(value));
+      const double off = static_cast<double>(value) - static_cast<double>(multiplied(value));
       cut = fma(off, off, cut);
     }
     square = warp_sum(square);
@@ -184,7 +184,7 @@ struct update {
     const T never = sizeof(T) == 4 ? static_cast<T>(-7e37) : static_cast<T>(-1e307);
     for (int f = lane; f < stride; f += 32) {
       const T value = warp < count ? a.centroids.rows[static_cast<std::int64_t>(first + warp) * stride + f] : T(0);
-      a.centroids.packed[packed_place<T>(shape, in_panel, warp, f)] = tensor_rounded(value);
+      a.centroids.packed[packed_place<T>(shape, in_panel, warp, f)] = as_operand(value);
     }
     if (lane == 0) {
       T* const at = column_at(in_panel, warp);
@@ -224,7 +224,7 @@ struct update {
             sums ? is_quotient(rows[c], twins[c], old_twins[c], number_of(words[c], unit), shared.members[c]) : rows[c] == twins[c];
         if (P.check && !fits) wrong = first + c;
         const double exact = static_cast<double>(twins[c]), weight = shared.weights[c];
-        sum = fma(weight, static_cast<double>(tensor_rounded(twins[c])), sum);
+        sum = fma(weight, static_cast<double>(multiplied(twins[c])), sum);
         half_norms = fma(0.5 * weight * exact, exact, half_norms);
         if (divides) {
           const double d = exact - static_cast<double>(old_twins[c]);
@@ -280,11 +280,11 @@ struct update {
         checksum_square = fma(sum, sum, checksum_square);
         double rest = sum;
         for (int part = 0; part < 3; ++part) {
-          const T value = tensor_rounded(static_cast<T>(rest));
-          rest -= static_cast<double>(value);
-          a.centroids.packed[packed_place<T>(shape, check_tile, part, f)] = value;
+          const T value = static_cast<T>(rest * check_scale<T>(part));
+          rest -= static_cast<double>(multiplied(value)) / check_scale<T>(part);
+          a.centroids.packed[packed_place<T>(shape, check_tile, part, f)] = as_operand(value);
         }
-        a.centroids.packed[packed_place<T>(shape, check_tile, 3, f)] = a.points.direction[f];
+        a.centroids.packed[packed_place<T>(shape, check_tile, 3, f)] = as_operand(a.points.direction[f]);
         for (int column = k_check_columns; column < k_tile_columns; ++column)
           a.centroids.packed[packed_place<T>(shape, check_tile, column, f)] = 0;
       }
@@ -302,9 +302,9 @@ struct update {
     a.tiles[shape.sections * shape.data_tiles + section] = all;
     if constexpr (P.check) {
       T* const at = column_at(check_tile, 0);
-      for (int c = 0; c < k_tile_columns; ++c) at[c] = 0, at[k_tile_columns + c] = c < 3 ? T(-1) : T(0);
-      at[0] = static_cast<T>(-all.half_norms);
-      at[1] = static_cast<T>(-all.half_norms - static_cast<double>(at[0]));
+      for (int c = 0; c < k_tile_columns; ++c) at[c] = 0, at[k_tile_columns + c] = c < 3 ? static_cast<T>(-1 / check_scale<T>(c)) : T(0);
+      at[0] = static_cast<T>(-all.half_norms * check_scale<T>(0));
+      at[1] = static_cast<T>((-all.half_norms - static_cast<double>(at[0]) / check_scale<T>(0)) * check_scale<T>(1));
       const double u = abft::unit_roundoff<T>, walk = k_row_factor<T> * u * (4 + sqrt(static_cast<double>(n)) + static_cast<double>(n) / 8);
       const double slope = walk * (sqrt(all.root) + sqrt(shared.totals[0])), offset = walk * 4 * sqrt(all.root_square);
       section_limits<T> limits;

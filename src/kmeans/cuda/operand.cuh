@@ -1,0 +1,62 @@
+// Operands of a pass on tensor cores: how a warp holds rows of points, columns of centroids and their scores.
+// Layer: backend "cuda" of K-Means, device code, over cuda/arch/mma.cuh.
+// f32 is multiplied in halves: they have the 11 bits of TF32 at twice its speed and in half its bytes. What they lack is range, and the
+// frame brings coordinates near 1; the roundings of very small ones are in placed_points::rounding as all others.
+// With g = lane / 4 and t = lane % 4, a lane holds of a slab the features k_vector · t … of row g (f32: and of row g + 8) and of column g.
+// The order of the features in a product does not matter, so one load of 16 bytes feeds a product (f64: two).
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/block/bits.cuh"
+#include "kmeans/cuda/panel.hpp"
+#include "kmeans/cuda/tensor.cuh"
+
+namespace ballast::kmeans::cuda {
+
+// A number as panel::packed has it. Halves end at ±65504.
+__device__ __forceinline__ std::uint16_t as_operand(float value) {
+  constexpr float most = 65504;
+  return static_cast<std::uint16_t>(arch::to_halves(fminf(fmaxf(value, -most), most), 0));
+}
+__device__ __forceinline__ double as_operand(double value) { return value; }
+
+// A number as a product sees it.
+__device__ __forceinline__ float multiplied(float value) { return arch::from_half(as_operand(value)); }
+__device__ __forceinline__ double multiplied(double value) { return value; }
+
+// Products of rounded numbers are exact, sums are in T.
+template <class T>
+struct operands;
+
+template <>
+struct operands<float> {
+  using vector = float4;
+  using pair = float2;
+  using column = float2;  // of a slab: two halves in each
+  static constexpr int k_halves = 2;  // groups of 8 rows in a fragment
+  static constexpr int k_scores = 4;  // of a lane: (row g, column 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
+  static constexpr int k_words = 4;   // of rows
+
+  // One slab of a fragment's rows, in the order of the instruction's registers.
+  struct rows {
+    std::uint32_t at[k_words];
+  };
+  __device__ static __forceinline__ rows rounded(const vector (&of)[k_halves]) {
+    return {{arch::to_halves(of[0].x, of[0].y), arch::to_halves(of[1].x, of[1].y), arch::to_halves(of[0].z, of[0].w),
+             arch::to_halves(of[1].z, of[1].w)}};
+  }
+  __device__ static __forceinline__ void multiply_add(float* scores, const rows& a, const column& b) {
+    using ballast::cuda::bits;
+    arch::mma_m16n8k16_f16(*reinterpret_cast<float(*)[k_scores]>(scores), a.at, {bits(b.x), bits(b.y)});
+  }
+};
+
+template <>
+struct operands<double> : tensor<double> {
+  using column = vector;
+  static constexpr int k_words = 2;
+  __device__ static __forceinline__ rows rounded(const vector (&of)[k_halves]) { return {{of[0].x, of[0].y}}; }
+};
+
+}  // namespace ballast::kmeans::cuda
