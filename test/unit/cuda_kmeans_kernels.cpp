@@ -18,6 +18,9 @@ int main() {
       print(pass_request(each, chosen, instrumented));
       print(pass_request(each, labels, instrumented));
       print(update_request(each, instrumented));
+      if (chosen.sums == sum_memory::sorted) {
+        for (const ballast::cuda::kernel_request& sorted : sorted_sums_requests(each, instrumented)) print(sorted);
+      }
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cuda/expression.hpp"
+#include "kmeans/cuda/sorted_sums.hpp"
 #include "kmeans/cuda/tuning.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -110,7 +111,7 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   const int registers = rows + made.tiles * made.fragments * 4 + 64;
   // Warps of a multiprocessor. Where 16 or 12 need a few spills, these cost less than the warps hide; rows that are read again need
   // registers for loads under way more than they need warps.
-  const int resident = registers <= (group ? 144 : 128) ? 16 : registers <= (group && made.slabs > 0 ? 176 : 168) ? 12 : 8;
+  const int resident = registers <= (group ? 124 : 128) ? 16 : registers <= (group && made.slabs > 0 ? 176 : 168) ? 12 : 8;
   // From what is best on: panel and sums in shared memory, two blocks or one; the panel through a ring; sums in global memory.
   const auto place = [&](panel_memory panel, sum_memory sums) {
     made.panel = panel;
@@ -138,7 +139,8 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   const sum_memory sums = what.sums ? sum_memory::shared : sum_memory::none;
   const panel_memory passing = hopper ? panel_memory::ring : panel_memory::global;
   if (place(panel_memory::shared, sums) || place(passing, sums)) return completed(what, made);
-  if (!place(panel_memory::shared, sum_memory::global)) place(passing, sum_memory::global);
+  const sum_memory later = what.k <= k_most_sorted_clusters ? sum_memory::sorted : sum_memory::global;
+  if (!place(panel_memory::shared, later)) place(passing, later);
   return completed(what, made);
 }
 
@@ -164,7 +166,7 @@ bool can_run(const pass_problem& what, const pass_policy& p, const ballast::cuda
   const bool whole = p.slabs > 0 && p.panel != panel_memory::ring;
   if (whole ? p.depth != p.slabs : slabs_of(what) % p.depth != 0) return false;
   if (p.warps % k_team_warps != 0 || p.warps > 32 || p.blocks * p.warps * 32 > on.threads_per_multiprocessor) return false;
-  return p.tiles <= 12 && fits(what, p, on);
+  return p.tiles <= 12 && (p.sums != sum_memory::sorted || what.k <= k_most_sorted_clusters) && fits(what, p, on);
 }
 
 }  // namespace
@@ -186,7 +188,7 @@ std::vector<pass_policy> pass_space(const pass_problem& what, const ballast::cud
   std::int64_t sections = 0;
   const auto most = static_cast<int>(std::min<std::int64_t>(12, needed_tiles(what, sections) + (what.check ? 1 : 0)));
   for (const panel_memory panel : {panel_memory::global, panel_memory::shared, panel_memory::ring})
-    for (const sum_memory sums : {sum_memory::shared, sum_memory::global})
+    for (const sum_memory sums : {sum_memory::shared, sum_memory::global, sum_memory::sorted})
       for (int tiles = 1; tiles <= most; ++tiles)
         for (const int depth : {1, 2, 4, rule.slabs})
           for (const int slots : {0, 4, 8, 16})
@@ -241,6 +243,22 @@ ballast::cuda::kernel_request update_request(const pass_problem& what, bool inst
   made.spills = 128;
   made.stack = k_stack;
   return made;
+}
+
+std::vector<ballast::cuda::kernel_request> sorted_sums_requests(const pass_problem& what, bool instrumented) {
+  const std::string type = what.f64 ? "double" : "float";
+  const auto of = [&](const char* kernel, std::initializer_list<std::string> parameters, int threads, std::int64_t shared) {
+    ballast::cuda::kernel_request made;
+    made.header = "kmeans/cuda/sorted_sums.cuh";
+    made.expression = ballast::cuda::kernel_expression(std::string("ballast::kmeans::cuda::") + kernel, parameters, instrumented);
+    made.threads = threads;
+    made.shared = shared;
+    made.overlaps = true;
+    return made;
+  };
+  return {of("count_labels_kernel", {type}, k_sort_threads, sort_bytes(what.k, 1)),
+          of("order_labels_kernel", {type}, k_sort_threads, sort_bytes(what.k, 2)),
+          of("sorted_sums_kernel", {type, std::to_string(what.words), what.weighted ? "true" : "false"}, k_sum_threads, 0)};
 }
 
 void allow_strikes(std::vector<ballast::cuda::kernel_request>& kernels) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kmeans/cuda/fixed.hpp"
+#include "kmeans/cuda/sorted_sums.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -15,6 +16,8 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   problem_ = {sizeof(T) == 8, points.n, what_.k, points.words, points.weight != nullptr, what_.check, true};
   // Both kinds of passes share a panel: the group of tiles and the checks are the same.
   with_sums_.policy = what_.policy ? *what_.policy : choose_pass(problem_, device_->about());
+  // Of points that come in pieces no order is kept.
+  if (what_.pieces && with_sums_.policy.sums == sum_memory::sorted) with_sums_.policy.sums = sum_memory::global;
   pass_problem labels = problem_;
   labels.sums = false;
   labels_only_.policy = with_sums_.policy;
@@ -26,13 +29,17 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
     tiles_ =
         std::make_unique<tile_pass<T>>(device_, call_, points, what_.k, *what_.scheme, what_.tile ? &*what_.tile : nullptr, what_.flips);
   } else {
-    const ballast::cuda::kernel_request wanted[] = {pass_request(problem_, with_sums_.policy, instrumented),
-                                                    pass_request(labels, labels_only_.policy, instrumented),
-                                                    update_request(problem_, instrumented)};
+    std::vector<ballast::cuda::kernel_request> wanted = {pass_request(problem_, with_sums_.policy, instrumented),
+                                                         pass_request(labels, labels_only_.policy, instrumented),
+                                                         update_request(problem_, instrumented)};
+    if (with_sums_.policy.sums == sum_memory::sorted) {
+      for (ballast::cuda::kernel_request& each : sorted_sums_requests(problem_, instrumented)) wanted.push_back(std::move(each));
+    }
     const auto made = device_->load_all(wanted);
     with_sums_.pass = made[0];
     labels_only_.pass = made[1];
     update_ = made[2];
+    sorted_sums_.assign(made.begin() + 3, made.end());
     for (kernels* each : {&with_sums_, &labels_only_}) {
       const std::int64_t rows = pass_rows_of_block<T>(each->policy);
       each->blocks = std::clamp<std::int64_t>(device_->resident_blocks(*each->pass), 1, (points.m + rows - 1) / rows);
@@ -68,6 +75,10 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   place_.state = take(sizeof(loop_state));
   place_.given = take(k * points.n * size);
   place_.given_twin = take(k * points.n * size);
+  if (!sorted_sums_.empty()) {
+    place_.counters = take((2 * k + 1) * 4);
+    place_.order = take(points.m * 4);
+  }
   place_.bytes = end;
   memory_ = ballast::cuda::device_buffer(device_, end, call_.order());
   device_->zero(memory_.data(), end, call_.order());
@@ -130,6 +141,27 @@ void lloyd<T>::launch_update(bool given, bool on_device, const abft::guarded_thr
   rows_ = next;
 }
 
+// Adds up the points by the labels of the pass in front.
+template <class T>
+void lloyd<T>::launch_sorted_sums(const std::uint32_t* stop) {
+  sorted_sums_arguments<T> a{};
+  a.points = what_.points;
+  a.labels = labels();
+  a.sums = at<unsigned long long>(place_.sums[sums_]);
+  a.members = at<unsigned long long>(place_.members[sums_]);
+  a.counters = at<std::uint32_t>(place_.counters);
+  a.order = at<std::int32_t>(place_.order);
+  a.ordered = a.counters + 2 * what_.k;
+  a.stop = stop;
+  a.k = static_cast<int>(what_.k);
+  const std::int64_t m = what_.points.m, chunks = (what_.points.stride + k_sum_columns<T> - 1) / k_sum_columns<T>;
+  const std::int64_t sorters = std::clamp<std::int64_t>(m / k_least_sorted_rows, 1, device_->about().multiprocessors);
+  constexpr std::int64_t rows = k_sum_threads / 32 * k_sum_rows;
+  call_.launch(*sorted_sums_[0], sorters, a);
+  call_.launch(*sorted_sums_[1], sorters, a);
+  call_.launch(*sorted_sums_[2], (m + rows - 1) / rows * chunks, a);
+}
+
 template <class T>
 void lloyd<T>::launch_pass(bool with_sums, bool on_device, T* distances) {
   const int before = current_;
@@ -159,6 +191,7 @@ void lloyd<T>::launch_pass(bool with_sums, bool on_device, T* distances) {
   } else {
     launch(0, what_.points);
   }
+  if (with_sums && !sorted_sums_.empty()) launch_sorted_sums(a.state == nullptr ? nullptr : &a.state->reason);
   last_sums_ = sums_;
   sums_ = 1 - sums_;
   first_pass_ = false;

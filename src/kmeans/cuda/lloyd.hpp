@@ -82,6 +82,7 @@ class lloyd {
   void clear_sums();
   panel<T> panel_of(int which) const;
   void launch_pass(bool with_sums, bool on_device, T* distances);
+  void launch_sorted_sums(const std::uint32_t* stop);
   void launch_update(bool given, bool on_device, const abft::guarded_threshold& tolerance);
   template <class Value>
   Value* at(std::int64_t offset) const {
@@ -94,13 +95,14 @@ class lloyd {
   pass_problem problem_;
   panel_shape shape_;
   kernels with_sums_, labels_only_;
+  std::vector<const ballast::cuda::kernel*> sorted_sums_;  // behind passes with sum_memory::sorted
   std::unique_ptr<tile_pass<T>> tiles_;  // of a scheme, in their place
   const ballast::cuda::kernel* update_ = nullptr;
   ballast::cuda::device_buffer memory_;
   ballast::cuda::device_buffer labels_[2];
   struct {
     std::int64_t packed, columns, rows[2], twins[2], limits, bound, sums[2], members[2], totals[2], column_sums, tiles, checksums, tickets,
-        factors, state, given, given_twin, bytes;
+        factors, state, given, given_twin, counters, order, bytes;
   } place_{};
   int current_ = 0;    // of labels_
   int rows_ = 0;       // which rows the panel is made of

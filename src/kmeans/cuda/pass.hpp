@@ -11,8 +11,9 @@
 
 namespace ballast::kmeans::cuda {
 
-// Where a pass adds up the points of each cluster.
-enum class sum_memory : int { none, shared, global };
+// Where the points of each cluster are added up: nowhere, by the pass in shared memory, by the pass in global memory, or after the pass by
+// the kernels of sorted_sums.hpp.
+enum class sum_memory : int { none, shared, global, sorted };
 
 // Where a block has the panel: in global memory; whole in shared memory; or in chunks that pass through it, in the order of `packed`.
 enum class panel_memory : int { global, shared, ring };

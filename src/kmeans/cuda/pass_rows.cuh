@@ -88,7 +88,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
   static constexpr int k_groups = scores::k_groups;
   static constexpr int k_queued_rows = k_team_warps * scores::k_rows;  // that a tile may add to a queue
   static_assert(P.warps % k_team_warps == 0);
-  static constexpr bool k_adds = P.sums != sum_memory::none;
+  static constexpr bool k_counts = P.sums != sum_memory::none;                          // what the sums must agree with
+  static constexpr bool k_adds = k_counts && P.sums != sum_memory::sorted;  // rows to the sums
   using listed_index = std::conditional_t<P.panel == panel_memory::shared, std::uint16_t, std::int32_t>;
   using postponed = cuda::postponed<listed_index>;
   static_assert(sizeof(postponed) == postponed_bytes(P));
@@ -579,7 +580,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   // ---- A tile ----
 
   __device__ __forceinline__ unsigned long long signature_of(int i) const {
-    if constexpr (!k_checks || !k_adds) return 0;
+    if constexpr (!k_checks || !k_counts) return 0;
     return arch::load_table(a.points.signature + i);
   }
   __device__ __forceinline__ int label_before(int i) const { return a.previous != nullptr ? arch::load_table(a.previous + i) : -1; }
@@ -652,7 +653,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     count(label, signature, before, weight_of(i), counted);
     if (t % 2 == 0) {
       a.labels[i] = label;
-    } else if constexpr (k_checks && !k_adds) {
+    } else if constexpr (k_checks && !k_counts) {
       if (a.distances != nullptr) a.distances[i] = distance;
     }
   }
