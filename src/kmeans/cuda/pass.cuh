@@ -197,14 +197,19 @@ struct pass : pass_rows<T, P, Injector> {
     typename base::stage panel(a.centroids, shared.panel, shared.barriers, (tiles - tile + blocks - 1) / blocks);
     __syncthreads();  // sums, queues and panel are there
     int since = 0;    // tiles that have been added to the sums
+    int unmet = 0;    // tiles since the team has met
     for (; tile < tiles; tile += blocks) {
       const int first = tile * k_rows_of_block + warp * k_rows;
       if (tile + blocks < tiles) prefetch(first + blocks * k_rows_of_block);
       this->work(panel, first, tile, tiles);
-      this->empty_queue(pass_queue_rows<T>(P) - base::k_queued_rows);
+      if (++unmet == k_queue_tiles) {
+        this->empty_queue(pass_queue_rows<T>(P) - base::k_queued_rows);
+        unmet = 0;
+      }
       if constexpr (P.sums == sum_memory::shared) {
         if (++since == most && tile + blocks < tiles) {
           this->empty_queue(0);
+          unmet = 0;
           close_interval(tile - (most - 1) * blocks, tile + 1, true);
           since = 0;
         }

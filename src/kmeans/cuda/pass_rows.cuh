@@ -86,7 +86,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   using typename scores::launch, typename scores::loaded, typename scores::row_facts;
   static constexpr bool k_checks = scores::k_checks;
   static constexpr int k_groups = scores::k_groups;
-  static constexpr int k_queued_rows = k_team_warps * scores::k_rows;  // that a tile may add to a queue
+  static constexpr int k_queued_rows = k_queue_tiles * k_team_warps * scores::k_rows;  // that tiles may add to a queue between two meetings
   static_assert(P.warps % k_team_warps == 0);
   static constexpr bool k_counts = P.sums != sum_memory::none;                          // what the sums must agree with
   static constexpr bool k_adds = k_counts && P.sums != sum_memory::sorted;  // rows to the sums
@@ -104,14 +104,14 @@ struct pass_rows : pass_scores<T, P, Injector> {
     unsigned long long* block;  // k_block_words
     unsigned char* barriers;
     postponed* queue;        // of this team
-    std::uint32_t* waiting;  // rows that tiles have added to it, by the number of the tile modulo k_counters
+    std::uint32_t* waiting;  // rows that tiles have added to it, by the number of the meeting modulo k_counters
     std::uint32_t* limbs;    // (word, limb) × (k + 1) × pitch
     std::uint32_t* members;  // k + 1
   };
   memory shared;
   tally counted{};
   int queued = 0;   // rows in the queue before this tile
-  int counter = 0;  // number of this tile, modulo k_counters
+  int counter = 0;  // number of the next meeting, modulo k_counters
 
   __device__ __forceinline__ explicit pass_rows(const launch& from) : scores(from) {
     unsigned char* at = arch::shared_memory();
@@ -392,7 +392,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     }
   }
 
-  // Ends a tile: empties the queue if it has more than `room` rows. Called by the whole team, which then sees the same number: a counter is
+  // Empties the queue if it has more than `room` rows. Called by the whole team, which then sees the same number: a counter is
   // read between two meetings and set to 0 behind the next one, so that none is late.
   __device__ __forceinline__ void empty_queue(int room) {
     meet_team();  // all rows are in the queue
