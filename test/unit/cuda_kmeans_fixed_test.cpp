@@ -24,7 +24,7 @@ long double value_of(const std::int32_t (&word)[Words]) {
 }
 
 template <int Words, class T>
-void check(T value, T rest, T unit) {
+void expect_words(T value, T rest, T unit) {
   std::int32_t word[Words];
   if (rest == 0) {
     split<Words>(value, unit, word);
@@ -47,18 +47,18 @@ TYPED_TEST(kmeans_fixed, words_add_up_to_the_number) {
   std::uniform_real_distribution<double> in(-1, 1);
   const T unit = static_cast<T>(std::ldexp(1.0, k_word_bits));  // of numbers up to 1
   for (const double each : {0.0, 1.0, -1.0, 0.5, -0.5, 0x1p-30, 3 * 0x1p-31, -3 * 0x1p-31, 0x1p-61, 1e-30, 0x1.fffffep-1}) {
-    check<1>(static_cast<T>(each), T(0), unit);
-    check<2>(static_cast<T>(each), T(0), unit);
+    expect_words<1>(static_cast<T>(each), T(0), unit);
+    expect_words<2>(static_cast<T>(each), T(0), unit);
   }
   for (int i = 0; i < 50000; ++i) {
     const T x = static_cast<T>(in(random)*std::ldexp(1.0, -static_cast<int>(random() % 40)));
-    check<1>(x, T(0), unit);
-    check<2>(x, T(0), unit);
+    expect_words<1>(x, T(0), unit);
+    expect_words<2>(x, T(0), unit);
     const T w = static_cast<T>(in(random) + 1);
     const T product = rounded_product(w, x);
     const T rest = product_rest(w, x, product);
-    check<1>(product, rest, unit / 2);
-    check<2>(product, rest, unit / 2);
+    expect_words<1>(product, rest, unit / 2);
+    expect_words<2>(product, rest, unit / 2);
   }
 }
 

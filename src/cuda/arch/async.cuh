@@ -117,26 +117,6 @@ __device__ __forceinline__ bool try_wait(mbarrier* barrier, unsigned parity, pla
 #endif
 }
 
-// The same at once.
-__device__ __forceinline__ bool has_ended(mbarrier* barrier, unsigned parity, place where = place::here()) {
-#if BALLAST_DEVICE_CODE
-  static_cast<void>(where);
-  std::uint32_t done = 0;
-  BALLAST_ASM_SM90(
-      "{\n"
-      ".reg .pred p;\n"
-      "mbarrier.test_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n"
-      "}"
-      : "=r"(done)
-      : "r"(shared_address(barrier)), "r"(parity)
-      : "memory");
-  return done != 0;
-#else
-  return simt::mbarrier_test(barrier, parity, where);
-#endif
-}
-
 __device__ __forceinline__ void wait(mbarrier* barrier, unsigned parity, place where = place::here()) {
   while (!try_wait(barrier, parity, where)) {
   }

@@ -26,8 +26,8 @@ std::int64_t shared_bytes(const pass_problem& what, const pass_policy& chosen) {
   return what.f64 ? pass_shared_bytes<double>(chosen, shape, what.n) : pass_shared_bytes<float>(chosen, shape, what.n);
 }
 
-// The largest of 4, 2 and 1 that divides this.
-int depth_of(int slabs) { return slabs % 4 == 0 ? 4 : slabs % 2 == 0 ? 2 : 1; }
+// The largest of `most`, its half and so on that divides this.
+int depth_of(int slabs, int most) { return slabs % most == 0 ? most : depth_of(slabs, most / 2); }
 
 std::string text_of(const pass_policy& p) {
   return ballast::cuda::policy_text(p, "ballast::kmeans::cuda::pass_policy")
@@ -94,7 +94,7 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   made.slabs = slabs <= (group || what.f64 ? 16 : 8) ? slabs : 0;
   made.fragments = what.f64 && made.slabs == 0 ? 2 : 1;
   // Registers that a lane has for rows; what is left, for scores.
-  const int rows = (made.slabs > 0 ? 4 * made.slabs : depth_of(slabs) * (what.f64 ? 8 : 16)) * made.fragments;
+  const int rows = (made.slabs > 0 ? 4 * made.slabs : depth_of(slabs, 4) * (what.f64 ? 8 : 16)) * made.fragments;
   const int most = group ? 12 : made.slabs > 0 ? 8 : 4;
   // The largest group that wastes least.
   std::int64_t sections = 0;
@@ -122,7 +122,7 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
     for (const int blocks : {ring ? 1 : resident == 12 ? 3 : 2, 1}) {
       made.blocks = blocks;
       made.warps = std::min(resident, ring ? 12 : 16) / blocks;
-      made.depth = ring || made.slabs == 0 ? depth_of(slabs) : made.slabs;
+      made.depth = ring || made.slabs == 0 ? depth_of(slabs, group && made.slabs > 0 ? 8 : 4) : made.slabs;
       const auto slots = [&] { return k_ring_bytes / blocks / (made.tiles * made.depth * (what.f64 ? k_slab_bytes<double> : k_slab_bytes<float>)); };
       while (ring && made.depth > 1 && slots() < k_least_slots) made.depth /= 2;
       if (ring) made.slots = std::clamp<int>(slots(), k_least_slots, k_most_slots);
@@ -139,7 +139,8 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   const sum_memory sums = what.sums ? sum_memory::shared : sum_memory::none;
   const panel_memory passing = hopper ? panel_memory::ring : panel_memory::global;
   if (place(panel_memory::shared, sums) || place(passing, sums)) return completed(what, made);
-  const sum_memory later = what.k <= k_most_sorted_clusters ? sum_memory::sorted : sum_memory::global;
+  // What the atomics of short rows cost hides behind the search.
+  const sum_memory later = slabs > 4 && what.k <= k_most_sorted_clusters ? sum_memory::sorted : sum_memory::global;
   if (!place(panel_memory::shared, later)) place(passing, later);
   return completed(what, made);
 }

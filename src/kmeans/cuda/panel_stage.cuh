@@ -17,6 +17,8 @@ template <class T, pass_policy P>
 struct panel_stage {
   static constexpr bool k_ring = P.panel == panel_memory::ring;
   static constexpr int k_chunk_bytes = P.tiles * P.depth * k_slab_bytes<T>;
+  // Chunks that are asked for ahead. The others may still be read by warps that are behind the one that asks.
+  static constexpr int k_ahead = P.slots > 3 ? P.slots - 2 : P.slots - 1;
   static_assert(!k_ring || (P.slots >= 2 && P.slots <= k_most_slots));
 
   const unsigned char* packed;  // in global memory
@@ -30,7 +32,6 @@ struct panel_stage {
   int ask_slot = 0;
   unsigned ask_parity = 1;  // of its last release: none at first
   int ask_chunk = 0;
-  int ahead = 0;          // chunks that have been asked for and not been read by the warp that asks
   std::int64_t left = 0;  // chunks that are still to be asked for
 
   // `sweeps`: how often the block reads the whole panel. Followed by a barrier of the block.
@@ -54,7 +55,7 @@ struct panel_stage {
           arch::init_mbarrier(full + P.slots + s, P.warps);
         }
         arch::fence_mbarrier_init();
-        ask();
+        for (int i = 0; i < k_ahead; ++i) ask();
       }
     }
   }
@@ -62,10 +63,7 @@ struct panel_stage {
   // The chunk that is read next: `depth` slabs of a group of tiles. `group`, `slab`: which they are.
   __device__ __forceinline__ const unsigned char* acquire(const panel_shape& shape, int group, int slab) {
     if constexpr (k_ring) {
-      if (asks) {
-        ask();
-        --ahead;
-      }
+      if (asks) ask();
       __syncwarp();
       arch::wait(full + slot, parity);
       __syncwarp();
@@ -92,19 +90,16 @@ struct panel_stage {
       reinterpret_cast<float4*>(to)[e] = arch::load_table(static_cast<const float4*>(from) + e);
   }
 
-  // Asks for more chunks, for each slot that all warps have read; waits for one if none has been asked for. Warps that are behind do not
-  // hold up the one that asks until they are a whole ring behind.
+  // Asks for one more chunk, once its slot has been read by all warps.
   __device__ __forceinline__ void ask() {
-#pragma unroll 1
-    while (left > 0 && (ahead == 0 || arch::has_ended(full + P.slots + ask_slot, ask_parity))) {
-      if (ahead == 0) arch::wait(full + P.slots + ask_slot, ask_parity);
-      --left, ++ahead;
-      arch::arrive_expect(full + ask_slot, k_chunk_bytes);
-      arch::load_bulk(memory + ask_slot * k_chunk_bytes, packed + static_cast<std::int64_t>(ask_chunk) * k_chunk_bytes, k_chunk_bytes,
-                      full + ask_slot);
-      if (++ask_slot == P.slots) ask_slot = 0, ask_parity ^= 1;
-      if (++ask_chunk == chunks) ask_chunk = 0;
-    }
+    if (left == 0) return;
+    --left;
+    arch::wait(full + P.slots + ask_slot, ask_parity);
+    arch::arrive_expect(full + ask_slot, k_chunk_bytes);
+    arch::load_bulk(memory + ask_slot * k_chunk_bytes, packed + static_cast<std::int64_t>(ask_chunk) * k_chunk_bytes, k_chunk_bytes,
+                    full + ask_slot);
+    if (++ask_slot == P.slots) ask_slot = 0, ask_parity ^= 1;
+    if (++ask_chunk == chunks) ask_chunk = 0;
   }
 };
 

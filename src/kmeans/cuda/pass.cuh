@@ -202,7 +202,7 @@ struct pass : pass_rows<T, P, Injector> {
       const int first = tile * k_rows_of_block + warp * k_rows;
       if (tile + blocks < tiles) prefetch(first + blocks * k_rows_of_block);
       this->work(panel, first, tile, tiles);
-      if (++unmet == k_queue_tiles) {
+      if (++unmet == queue_tiles(P)) {
         this->empty_queue(pass_queue_rows<T>(P) - base::k_queued_rows);
         unmet = 0;
       }

@@ -68,12 +68,12 @@ BALLAST_HD constexpr int pass_rows_of_block(const pass_policy& p) {
 
 // Warps that share a queue of rows: four, which a product of a warpgroup brings together anyway.
 inline constexpr int k_team_warps = 4;
-// Tiles after which a team meets to see how many rows wait in its queue.
-inline constexpr int k_queue_tiles = 2;
+// Tiles after which a team meets to see how many rows wait in its queue. Where a tile is short, meeting after each would be much of it.
+BALLAST_HD constexpr int queue_tiles(const pass_policy& p) { return p.single ? 2 : 1; }
 // Rows that a queue has room for. It is emptied when it has more than those of one tile.
 template <class T>
 BALLAST_HD constexpr int pass_queue_rows(const pass_policy& p) {
-  return (1 + k_queue_tiles) * k_team_warps * p.fragments * (sizeof(T) == 4 ? 16 : 8);
+  return (1 + queue_tiles(p)) * k_team_warps * p.fragments * (sizeof(T) == 4 ? 16 : 8);
 }
 
 // Bytes of shared memory for the panel: what is multiplied, then its columns.
