@@ -122,7 +122,7 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
     for (const int blocks : {ring ? 1 : resident == 12 ? 3 : 2, 1}) {
       made.blocks = blocks;
       made.warps = std::min(resident, ring ? 12 : 16) / blocks;
-      made.depth = ring || made.slabs == 0 ? depth_of(slabs, group && made.slabs > 0 ? 8 : 4) : made.slabs;
+      made.depth = ring || made.slabs == 0 ? depth_of(slabs, group && made.slabs > 8 ? 8 : 4) : made.slabs;
       const auto slots = [&] { return k_ring_bytes / blocks / (made.tiles * made.depth * (what.f64 ? k_slab_bytes<double> : k_slab_bytes<float>)); };
       while (ring && made.depth > 1 && slots() < k_least_slots) made.depth /= 2;
       if (ring) made.slots = std::clamp<int>(slots(), k_least_slots, k_most_slots);
