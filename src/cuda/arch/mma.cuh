@@ -33,8 +33,8 @@ __device__ __forceinline__ std::uint32_t to_halves(float first, float second) {
 #else
   const auto rounded = [](float value) -> std::uint32_t {
     const std::uint32_t bits = __float_as_uint(value), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) return sign | 0x7fffu;                               // NaN
-    if (magnitude >= 0x477ff000u) return sign | 0x7c00u;                              // infinite
+    if (magnitude > 0x7f800000u) return sign | 0x7fffu;   // NaN
+    if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // infinite
     if (magnitude >= 0x38800000u) return sign | ((magnitude + 0xfffu + (magnitude >> 13 & 1u)) - 0x38000000u) >> 13;
     return sign | static_cast<std::uint32_t>(::rint(::fabs(static_cast<double>(value)) * 0x1p24));
   };
@@ -50,7 +50,7 @@ __device__ __forceinline__ float from_half(std::uint32_t half) {
   return made;
 #else
   const std::uint32_t magnitude = half & 0x7fffu;
-  const std::uint32_t bits = magnitude >= 0x7c00u   ? 0x7f800000u | (magnitude & 0x3ffu) << 13
+  const std::uint32_t bits = magnitude >= 0x7c00u  ? 0x7f800000u | (magnitude & 0x3ffu) << 13
                              : magnitude >= 0x400u ? (magnitude << 13) + 0x38000000u
                                                    : __float_as_uint(static_cast<float>(magnitude) * 0x1p-24f);
   return __uint_as_float(bits | (half & 0x8000u) << 16);

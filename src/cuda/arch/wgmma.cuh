@@ -159,8 +159,8 @@ void wgmma_twin(const unsigned char* operands, int size) {
 //   d[4j + 1]  D at (16w + g, 8j + 2t + 1)
 //   d[4j + 2]  D at (16w + g + 8, 8j + 2t)
 //   d[4j + 3]  D at (16w + g + 8, 8j + 2t + 1)
-// d = A·B, + d if `accumulate`. N: a multiple of 8, at most 128. All 128 threads of a warpgroup, with the same B. A, pairs from to_halves: at
-// (16w + g, 2t), (16w + g + 8, 2t), (16w + g, 2t + 8) and (16w + g + 8, 2t + 8), each with the number behind it.
+// d = A·B, + d if `accumulate`. N: a multiple of 8, at most 128. All 128 threads of a warpgroup, with the same B. A, pairs from to_halves:
+// at (16w + g, 2t), (16w + g + 8, 2t), (16w + g, 2t + 8) and (16w + g + 8, 2t + 8), each with the number behind it.
 template <int N>
 __device__ __forceinline__ void wgmma_m64k16_f16(float (&d)[N / 2], const std::uint32_t (&a)[4], matrix_descriptor b,
                                                  bool accumulate = true, place where = place::here()) {

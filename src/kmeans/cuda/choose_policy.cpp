@@ -108,7 +108,8 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
       made.tiles = each;
     }
   }
-  const int registers = rows + made.tiles * made.fragments * 4 + 64;
+  const int words = !what.f64 && what.words == 2 ? 24 : 0;  // f32 needs room for the second word of a sum
+  const int registers = rows + made.tiles * made.fragments * 4 + words + 64;
   // Warps of a multiprocessor. Where 16 or 12 need a few spills, these cost less than the warps hide; rows that are read again need
   // registers for loads under way more than they need warps.
   const int resident = registers <= (group ? 124 : 128) ? 16 : registers <= (group && made.slabs > 0 ? 176 : 168) ? 12 : 8;
@@ -123,7 +124,9 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
       made.blocks = blocks;
       made.warps = std::min(resident, ring ? 12 : 16) / blocks;
       made.depth = ring || made.slabs == 0 ? depth_of(slabs, group && made.slabs > 8 ? 8 : 4) : made.slabs;
-      const auto slots = [&] { return k_ring_bytes / blocks / (made.tiles * made.depth * (what.f64 ? k_slab_bytes<double> : k_slab_bytes<float>)); };
+      const auto slots = [&] {
+        return k_ring_bytes / blocks / (made.tiles * made.depth * (what.f64 ? k_slab_bytes<double> : k_slab_bytes<float>));
+      };
       while (ring && made.depth > 1 && slots() < k_least_slots) made.depth /= 2;
       if (ring) made.slots = std::clamp<int>(slots(), k_least_slots, k_most_slots);
       made.columns = columns_in_shared(what, made);

@@ -99,12 +99,9 @@ void lloyd<T>::begin_run() {
 
 template <class T>
 panel<T> lloyd<T>::panel_of(int which) const {
-  return {at<operand_of<T>>(place_.packed),
-          at<T>(place_.columns),
-          at<T>(place_.rows[which]),
-          at<section_limits<T>>(place_.limits),
-          at<score_bound<T>>(place_.bound),
-          shape_};
+  return {at<operand_of<T>>(place_.packed), at<T>(place_.columns),
+          at<T>(place_.rows[which]),        at<section_limits<T>>(place_.limits),
+          at<score_bound<T>>(place_.bound), shape_};
 }
 
 // Makes the panel of given centroids, or of the sums of the last pass. The new rows are the current ones after it.

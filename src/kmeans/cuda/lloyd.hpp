@@ -96,7 +96,7 @@ class lloyd {
   panel_shape shape_;
   kernels with_sums_, labels_only_;
   std::vector<const ballast::cuda::kernel*> sorted_sums_;  // behind passes with sum_memory::sorted
-  std::unique_ptr<tile_pass<T>> tiles_;  // of a scheme, in their place
+  std::unique_ptr<tile_pass<T>> tiles_;                    // of a scheme, in their place
   const ballast::cuda::kernel* update_ = nullptr;
   ballast::cuda::device_buffer memory_;
   ballast::cuda::device_buffer labels_[2];

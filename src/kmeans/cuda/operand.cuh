@@ -33,7 +33,7 @@ template <>
 struct operands<float> {
   using vector = float4;
   using pair = float2;
-  using column = float2;  // of a slab: two halves in each
+  using column = float2;              // of a slab: two halves in each
   static constexpr int k_halves = 2;  // groups of 8 rows in a fragment
   static constexpr int k_scores = 4;  // of a lane: (row g, column 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
   static constexpr int k_words = 4;   // of rows

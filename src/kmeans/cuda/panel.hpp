@@ -41,7 +41,7 @@ struct operand_number<float> {
 template <class T>
 using operand_of = typename operand_number<T>::type;
 template <class T>
-inline constexpr int k_slab_bytes = k_tile_columns * k_slab<T> * static_cast<int>(sizeof(operand_of<T>));  // of a slab of a tile
+inline constexpr int k_slab_bytes = k_tile_columns* k_slab<T>* static_cast<int>(sizeof(operand_of<T>));  // of a slab of a tile
 
 // Who multiplies: a warp by mma, or four warps by wgmma. They read `packed` in different orders.
 enum class product_unit : int { warp, warpgroup };

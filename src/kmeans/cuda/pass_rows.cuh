@@ -86,9 +86,10 @@ struct pass_rows : pass_scores<T, P, Injector> {
   using typename scores::launch, typename scores::loaded, typename scores::row_facts;
   static constexpr bool k_checks = scores::k_checks;
   static constexpr int k_groups = scores::k_groups;
-  static constexpr int k_queued_rows = queue_tiles(P) * k_team_warps * scores::k_rows;  // that tiles may add to a queue between two meetings
+  static constexpr int k_queued_rows =
+      queue_tiles(P) * k_team_warps * scores::k_rows;  // that tiles may add to a queue between two meetings
   static_assert(P.warps % k_team_warps == 0);
-  static constexpr bool k_counts = P.sums != sum_memory::none;                          // what the sums must agree with
+  static constexpr bool k_counts = P.sums != sum_memory::none;              // what the sums must agree with
   static constexpr bool k_adds = k_counts && P.sums != sum_memory::sorted;  // rows to the sums
   using listed_index = std::conditional_t<P.panel == panel_memory::shared, std::uint16_t, std::int32_t>;
   using postponed = cuda::postponed<listed_index>;

@@ -6,8 +6,8 @@
 
 #include "cuda/arch/wgmma.cuh"
 #include "cuda/block/event_writer.cuh"
-#include "kmeans/cuda/panel_stage.cuh"
 #include "kmeans/cuda/operand.cuh"
+#include "kmeans/cuda/panel_stage.cuh"
 
 namespace ballast::kmeans::cuda {
 

@@ -1,7 +1,7 @@
 // Sums of the points of each cluster in the order of their labels. Layer: backend "cuda" of K-Means, device code.
-// Three kernels: rows of each label are counted; each row gets a place, labels one after the other, rows of a label in any order; a warp adds
-// k_sum_rows rows that follow each other. The sums are integers, so no order changes a bit. What the kernels do wrong shows in the update: the
-// sums over all clusters, their signatures by label and the members are compared with what the points and the pass say.
+// Three kernels: rows of each label are counted; each row gets a place, labels one after the other, rows of a label in any order; a warp
+// adds k_sum_rows rows that follow each other. The sums are integers, so no order changes a bit. What the kernels do wrong shows in the
+// update: the sums over all clusters, their signatures by label and the members are compared with what the points and the pass say.
 // Launched behind a pass, one after the other. Each waits for the one in front before it lets the next one start.
 #pragma once
 
@@ -144,7 +144,8 @@ struct sorted_sums {
     for (int w = 0; w < Words; ++w) {
 #pragma unroll
       for (int v = 0; v < k_vector<T>; ++v) {
-        if (there) arch::add_global(sums_of(w) + sum_place<T>(f + v, a.points.n, a.points.stride), static_cast<unsigned long long>(sum[v][w]));
+        if (there)
+          arch::add_global(sums_of(w) + sum_place<T>(f + v, a.points.n, a.points.stride), static_cast<unsigned long long>(sum[v][w]));
         sum[v][w] = 0;
       }
       if (weighs) arch::add_global(sums_of(w) + a.points.stride, static_cast<unsigned long long>(weight[w]));

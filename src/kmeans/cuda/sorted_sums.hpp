@@ -1,6 +1,6 @@
-// Arguments of the kernels that add up the points of each cluster after a pass, where the sums of all clusters do not fit into shared memory:
-// rows in the order of their labels, so that a warp adds many rows of a cluster in registers before it touches memory.
-// Layer: backend "cuda" of K-Means, shared by host and kernels.
+// Arguments of the kernels that add up the points of each cluster after a pass, where the sums of all clusters do not fit into shared
+// memory: rows in the order of their labels, so that a warp adds many rows of a cluster in registers before it touches memory. Layer:
+// backend "cuda" of K-Means, shared by host and kernels.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ inline constexpr int k_sum_columns = 32 * k_vector<T>;
 template <class T>
 struct sorted_sums_arguments {
   placed_points<T> points;
-  const std::int32_t* labels;  // m
-  unsigned long long* sums;    // k × words × sum_pitch, as passes leave them: added to
+  const std::int32_t* labels;   // m
+  unsigned long long* sums;     // k × words × sum_pitch, as passes leave them: added to
   unsigned long long* members;  // k: added to
   std::uint32_t* counters;      // 2 k: rows of each label, and how many of them have a place; 0 before and after
   std::int32_t* order;          // m: rows of positive weight, label by label
