@@ -1,5 +1,5 @@
-// Shared memory, alignment, and asynchronous copies. A copy moves its bytes at once, at a later switch, or when it is waited for, as the
-// seed says.
+// Shared memory, alignment, asynchronous copies, mbarriers. A copy moves its bytes at once, at a later switch, or when it is waited for, as
+// the seed says.
 // Layer: test emulator.
 #include "simt/scheduler.hpp"
 
@@ -108,6 +108,67 @@ void store_async(void* remote, const void* value, int bytes, std::uint64_t* remo
   flying_copy copy{remote, nullptr, static_cast<std::uint32_t>(bytes), remote_barrier, where, {}};
   std::memcpy(copy.value, value, static_cast<std::size_t>(bytes));
   fly(copy);
+}
+
+// --- mbarriers ---
+
+namespace {
+
+// In the 64 bits of an mbarrier: transaction bytes still due (signed), arrivals per phase, arrivals still due, phase, and a mark.
+struct mbarrier {
+  std::int64_t bytes;
+  unsigned count;
+  unsigned pending;
+  unsigned phase;
+
+  static constexpr std::uint64_t k_mark = 0x5b5;
+  static mbarrier read(const std::uint64_t* at, place where) {
+    require_aligned(at, 8);
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, at, 8);
+    if (bits >> 53 != k_mark) fail(where, fmt::format("not an initialised mbarrier: {:#018x}", bits));
+    return {static_cast<std::int64_t>(bits << 40) >> 40, static_cast<unsigned>(bits >> 24 & 0x3fff),
+            static_cast<unsigned>(bits >> 38 & 0x3fff), static_cast<unsigned>(bits >> 52 & 1)};
+  }
+  void write(std::uint64_t* at) {
+    if (pending == 0 && bytes == 0) {
+      phase ^= 1;
+      pending = count;
+      now.idle_spins = 0;
+    }
+    const std::uint64_t bits = (static_cast<std::uint64_t>(bytes) & 0xffffff) | static_cast<std::uint64_t>(count) << 24 |
+                               static_cast<std::uint64_t>(pending) << 38 | static_cast<std::uint64_t>(phase) << 52 | k_mark << 53;
+    std::memcpy(at, &bits, 8);
+  }
+};
+
+}  // namespace
+
+void count_bytes(std::uint64_t* barrier, std::int64_t bytes, place where) {
+  mbarrier state = mbarrier::read(barrier, where);
+  state.bytes += bytes;
+  state.write(barrier);
+}
+
+void mbarrier_init(std::uint64_t* barrier, unsigned count, place where) {
+  require_aligned(barrier, 8);
+  require_shared(barrier, "an mbarrier", where);
+  if (count == 0 || count > 0x3fff) fail(where, fmt::format("an mbarrier of the emulator expects 1 to 16383 arrivals, got {}", count));
+  mbarrier{0, count, count, 0}.write(barrier);
+}
+
+void mbarrier_arrive(std::uint64_t* barrier, unsigned count, unsigned expected_bytes, place where) {
+  mbarrier state = mbarrier::read(barrier, where);
+  if (count > state.pending) fail(where, fmt::format("{} arrivals at an mbarrier that waits for {}", count, state.pending));
+  state.bytes += expected_bytes;
+  state.pending -= count;
+  state.write(barrier);
+}
+
+bool mbarrier_test(std::uint64_t* barrier, unsigned parity, place where) {
+  if (mbarrier::read(barrier, where).phase != (parity & 1)) return true;
+  give_way(true);
+  return mbarrier::read(barrier, where).phase != (parity & 1);
 }
 
 }  // namespace simt

@@ -16,7 +16,7 @@
 
 #include "core/counter_rng.hpp"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(SIMT_ADDRESS_SANITIZER)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -31,7 +31,7 @@ std::mutex one_launch;
 
 // --- stacks ---
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(SIMT_ADDRESS_SANITIZER)
 constexpr std::size_t k_stack = 256 << 10;  // frames with red zones are several times larger
 #else
 constexpr std::size_t k_stack = 64 << 10;
@@ -153,11 +153,11 @@ void switch_to(lane_state& from, lane_state& to) {
     threadIdx = to.index;
     blockIdx = to.block->index;
   }
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(SIMT_ADDRESS_SANITIZER)
   __sanitizer_start_switch_fiber(&from.fake_stack, to.stack.bottom, to.stack.size);
 #endif
   context::fiber back = std::move(to.fiber).resume();
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(SIMT_ADDRESS_SANITIZER)
   const void* bottom = nullptr;
   std::size_t size = 0;
   __sanitizer_finish_switch_fiber(from.fake_stack, &bottom, &size);
@@ -347,7 +347,7 @@ lane_state* retire(lane_state& self) {
 }
 
 context::fiber lane_loop(lane_state& self, context::fiber&& from) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(SIMT_ADDRESS_SANITIZER)
   const void* bottom = nullptr;
   std::size_t size = 0;
   __sanitizer_finish_switch_fiber(nullptr, &bottom, &size);
