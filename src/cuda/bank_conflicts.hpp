@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace ballast::cuda {
@@ -13,7 +15,8 @@ namespace ballast::cuda {
 // The words that the lanes of one warp touch in one access. Negative: the lane touches none.
 using warp_access = std::vector<int>;
 
-// Of words of `width` bytes, how many a cycle serves: 128 bytes. Word w is in bank w modulo this; lanes that touch the same word share it.
+// Of words of `width` bytes, a power of two, how many a cycle serves: 128 bytes. Word w is in bank w modulo this; lanes that touch the same
+// word share it.
 constexpr int banks_of_words(int width) { return 128 / width; }
 
 // Cycles that one access takes. place(w): where word w lies.
@@ -22,35 +25,44 @@ int bank_cycles(const warp_access& words, int width, Place&& place) {
   const auto lanes = static_cast<std::size_t>(banks_of_words(width));
   int total = 0;
   for (std::size_t first = 0; first < words.size(); first += lanes) {
-    std::array<int, 32> load{};
-    std::array<int, 32> seen;
-    std::size_t distinct = 0;
+    // The different words of each bank are a list: `last` is its end, `before` the one that came before; from 1, and 0 is none.
+    std::array<unsigned char, 32> load{}, last{};
+    std::array<unsigned char, 33> before;
+    std::array<int, 33> seen;
+    unsigned char distinct = 0;
     int most = 0;
     for (std::size_t i = first; i < std::min(words.size(), first + lanes); ++i) {
       if (words[i] < 0) continue;
       const int word = place(words[i]);
-      const auto end = seen.begin() + static_cast<std::ptrdiff_t>(distinct);
-      if (std::find(seen.begin(), end, word) != end) continue;
-      seen[distinct++] = word;
-      most = std::max(most, ++load[static_cast<std::size_t>(word) % lanes]);
+      const std::size_t bank = static_cast<std::size_t>(word) & (lanes - 1);
+      unsigned char same = last[bank];
+      while (same != 0 && seen[same] != word) same = before[same];
+      if (same != 0) continue;
+      ++distinct;
+      seen[distinct] = word;
+      before[distinct] = std::exchange(last[bank], distinct);
+      most = std::max<int>(most, ++load[bank]);
     }
     total += most;
   }
   return total;
 }
 
-// Mean cycles of an access over the fewest that there can be. 1: no conflicts.
+// Mean cycles of an access over the fewest that there can be. 1: no conflicts. What is over `most` is not counted to its end: the result
+// then is some number over `most`.
 template <class Place>
-double bank_cost(std::span<const warp_access> all, int width, Place&& place) {
-  double spent = 0;
+double bank_cost(std::span<const warp_access> all, int width, Place&& place, double most = std::numeric_limits<double>::infinity()) {
   double least = 0;
   for (const warp_access& words : all) {
-    if (std::ranges::all_of(words, [](int w) { return w < 0; })) continue;
-    spent += bank_cycles(words, width, place);
-    const int fewest = (static_cast<int>(words.size()) * width + 127) / 128;
-    least += fewest;
+    if (std::ranges::any_of(words, [](int w) { return w >= 0; })) least += (static_cast<int>(words.size()) * width + 127) / 128;
   }
-  return least == 0 ? 1 : spent / least;
+  if (least == 0) return 1;
+  double spent = 0;
+  for (const warp_access& words : all) {
+    spent += bank_cycles(words, width, place);
+    if (spent / least > most) break;
+  }
+  return spent / least;
 }
 
 // Whether no access takes longer than it must. Sooner done than bank_cost where one does.
@@ -64,7 +76,7 @@ bool conflict_free(std::span<const warp_access> all, int width, Place&& place) {
       for (std::size_t i = first; i < std::min(words.size(), first + lanes); ++i) {
         if (words[i] < 0) continue;
         const int word = place(words[i]);
-        int& bank = held[static_cast<std::size_t>(word) % lanes];
+        int& bank = held[static_cast<std::size_t>(word) & (lanes - 1)];
         if (bank >= 0 && bank != word) return false;
         bank = word;
       }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -63,9 +64,10 @@ auto moved_by(const exchange_layout& e) {
   return [e](int word) { return word ^ (word >> e.shift[0] & e.mask[0]) ^ (word >> e.shift[1] & e.mask[1]); };
 }
 
-// Mean cycles of an access, over the fewest there can be.
-double cost_of(const std::vector<warp_access>& all, const exchange_layout& e, int width) {
-  return ballast::cuda::bank_cost(all, width, moved_by(e));
+// Mean cycles of an access over the fewest there can be; if that is over `most`, some number over it.
+double cost_of(const std::vector<warp_access>& all, const exchange_layout& e, int width,
+               double most = std::numeric_limits<double>::infinity()) {
+  return ballast::cuda::bank_cost(all, width, moved_by(e), most);
 }
 
 int word_width(const line_policy& p) { return p.scalar_bytes() * (p.split ? 1 : 2); }
@@ -89,7 +91,7 @@ exchange_layout straight_or(line_policy p, int s, const exchange_layout& found, 
       tried.run = pad == 0 ? 1 : run;
       tried.pad = pad;
       p.exchange[s] = tried;
-      const double spent = cost_of(accesses(p, s), tried, word_width(p));
+      const double spent = cost_of(accesses(p, s), tried, word_width(p), least);
       if (spent >= least - 1e-9) continue;
       least = spent;
       best = tried;
@@ -116,7 +118,7 @@ exchange_layout choose_exchange(line_policy p, int s) {
       tried.shift[0] = shift;
       tried.mask[0] = mask;
       tried.mask[1] = 0;
-      const double cost = cost_of(seen, tried, width);
+      const double cost = cost_of(seen, tried, width, least);
       if (cost < least - 1e-9) {
         least = cost;
         one = tried;
@@ -130,7 +132,7 @@ exchange_layout choose_exchange(line_policy p, int s) {
       exchange_layout tried = one;
       tried.shift[1] = shift;
       tried.mask[1] = mask;
-      const double cost = cost_of(seen, tried, width);
+      const double cost = cost_of(seen, tried, width, least);
       if (cost < least - 1e-9) {
         least = cost;
         two = tried;
