@@ -110,14 +110,17 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   }
   const int words = !what.f64 && what.words == 2 ? 24 : 0;  // f32 needs room for the second word of a sum
   const int registers = rows + made.tiles * made.fragments * 4 + words + 64;
-  // Warps of a multiprocessor. Where 16 or 12 need a few spills, these cost less than the warps hide; rows that are read again need
-  // registers for loads under way more than they need warps.
-  const int resident = registers <= (group ? 124 : 128) ? 16 : registers <= (group && made.slabs > 0 ? 176 : 168) ? 12 : 8;
+  // Rows that are loaded again to be added need registers for these loads and for the addresses of their sums.
+  const bool holds = holds_rows(made.slabs, sections == 1 && made.tiles >= tiles);
   // From what is best on: panel and sums in shared memory, two blocks or one; the panel through a ring; sums in global memory.
   const auto place = [&](panel_memory panel, sum_memory sums) {
     made.panel = panel;
     made.sums = sums;
     const bool ring = panel == panel_memory::ring;
+    const int all = registers + (sums == sum_memory::shared && !holds ? 24 : 0);
+    // Warps of a multiprocessor. Where 16 or 12 need a few spills, these cost less than the warps hide; rows that are read again need
+    // registers for loads under way more than they need warps.
+    const int resident = all <= (group ? 124 : 128) ? 16 : all <= (group && made.slabs > 0 ? 176 : 168) ? 12 : 8;
     // All warps of a multiprocessor share a ring, so that the panel is read once for all of them; more than 12 wait for each other too
     // often.
     for (const int blocks : {ring ? 1 : resident == 12 ? 3 : 2, 1}) {

@@ -60,6 +60,10 @@ inline constexpr int k_most_slots = 16;
 // Of a row in a queue. Centroids of a panel that fits into shared memory are numbered in 16 bits.
 BALLAST_HD constexpr int postponed_bytes(const pass_policy& p) { return p.panel == panel_memory::shared ? 40 : 56; }
 
+// Whether rows are added from the registers that they were loaded to, when they have been judged. Longer ones would keep too many busy:
+// they are loaded again.
+BALLAST_HD constexpr bool holds_rows(int slabs, bool single) { return slabs > 0 && slabs <= (single ? 4 : 2); }
+
 // Rows that a block works on at a time.
 template <class T>
 BALLAST_HD constexpr int pass_rows_of_block(const pass_policy& p) {

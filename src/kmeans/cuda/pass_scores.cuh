@@ -85,8 +85,7 @@ struct pass_scores {
   static constexpr bool k_in_registers = P.slabs > 0;
   static constexpr int k_slabs = k_in_registers ? P.slabs : P.depth;  // of x, in registers at a time
   static constexpr int k_scores = fragment::k_scores;                 // of a lane, of a tile and fragment
-  // Short rows are added from the registers that they were loaded to, when they have been judged. Longer ones would keep too many busy.
-  static constexpr bool k_holds = P.slabs > 0 && P.slabs <= (P.single ? 4 : 2);
+  static constexpr bool k_holds = holds_rows(P.slabs, P.single);
   static constexpr int k_held = k_holds ? P.slabs : 1;
   static constexpr int k_loaded = P.slabs < 8 ? P.slabs : 8;  // slabs whose loads are under way at a time
   static_assert(P.tiles <= k_most_group_tiles && (!k_in_registers || P.slabs % P.depth == 0));
