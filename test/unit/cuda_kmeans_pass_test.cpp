@@ -337,6 +337,70 @@ TEST_F(kmeans_pass, iterations_run_without_the_host) {
   EXPECT_TRUE(state.events().events.empty());
 }
 
+// Whether these are the sums and the members of the clusters by their labels.
+template <class T>
+bool are_sums_by(const std::vector<std::int32_t>& labels, const std::vector<T>& values, std::int64_t k, const cluster_sums& sums) {
+  const std::size_t n = values.size() / labels.size();
+  bool right = true;
+  for (std::int64_t j = 0; j < k; ++j) right = right && sums.members[j] == std::count(labels.begin(), labels.end(), j);
+  std::vector<double> expected(static_cast<std::size_t>(k) * n);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    for (std::size_t f = 0; f < n; ++f) expected[static_cast<std::size_t>(labels[i]) * n + f] += static_cast<double>(values[i * n + f]);
+  }
+  for (std::size_t e = 0; e < expected.size(); ++e) right = right && std::abs(sums.sums[static_cast<std::int64_t>(e)] - expected[e]) < 1e-8;
+  return right;
+}
+
+// Rows that are sorted by label before they are added: sums that a fault has made wrong are refused, and iterations stop at them.
+TEST_F(kmeans_pass, faults_in_sorted_sums_are_seen) {
+  const std::int64_t m = 300;
+  const auto values = normal_numbers<float>(m * 20, 1);
+  const auto centroids = normal_numbers<float>(37 * 20, 2);
+  for (const char* site : {"kmeans.sum", "kmeans.count", "none"}) {
+    int wrong[2] = {}, stopped[2] = {};
+    for (const bool check : {true, false}) {
+      for (int seed = 0; seed < 6; ++seed) {
+        SCOPED_TRACE(testing::Message() << site << " check " << check << " seed " << seed);
+        const bool strikes = std::string_view(site) != "none";
+        const inject::plan faults =
+            strikes ? inject::plan({inject::parse_request("site=" + std::string(site) + ",model=bit_flip,seed=" + std::to_string(seed))})
+                    : inject::plan();
+        const pass_problem what{false, 20, 37, 1, false, check};
+        const auto make = [&](call_state& state, points_on_device<float>& points) {
+          points.problem.policy = choose_pass(what, device_->about());
+          points.problem.policy->sums = sum_memory::sorted;
+          auto made = std::make_unique<lloyd<float>>(device_, state.call, points.problem);
+          made->begin_run();
+          made->set_centroids(centroids, centroids);
+          return made;
+        };
+        {
+          call_state state(device_, strikes ? &faults : nullptr);
+          points_on_device<float> points(device_, m, 20, 37, values, {}, 1, check, 2);
+          const auto made = make(state, points);
+          made->pass(true);
+          cluster_sums sums;
+          sums.allocate(37, 20, false);
+          const bool fit = made->read_sums(sums);
+          const bool right = are_sums_by(download<std::int32_t>(device_, made->labels(), m), values, 37, sums);
+          EXPECT_EQ(fit, right || !check);
+          wrong[check] += right ? 0 : 1;
+        }
+        call_state state(device_, strikes ? &faults : nullptr);
+        points_on_device<float> points(device_, m, 20, 37, values, {}, 1, check, 2);
+        const stretch ran = make(state, points)->run(3, 0);
+        stopped[check] += ran.reason == stop_reason::failure ? 1 : 0;
+      }
+    }
+    const bool strikes = std::string_view(site) != "none";
+    EXPECT_GE(wrong[0], strikes ? 3 : 0) << site;
+    EXPECT_LE(wrong[0], strikes ? 6 : 0) << site;
+    EXPECT_EQ(wrong[1], wrong[0]) << site;
+    EXPECT_EQ(stopped[1], wrong[1]) << site;
+    EXPECT_EQ(stopped[0], 0) << site;
+  }
+}
+
 // A fault at each site, many places and models: labels and sums are right with protection, and for some of them wrong without.
 TEST_F(kmeans_pass, faults_are_repaired) {
   const std::int64_t m = 300;
@@ -369,17 +433,7 @@ TEST_F(kmeans_pass, faults_are_repaired) {
             cluster_sums sums;
             sums.allocate(37, 20, false);
             const bool fit = made.read_sums(sums);
-            if (right) {
-              for (std::int64_t j = 0; j < 37; ++j) right = right && sums.members[j] == std::count(labels.begin(), labels.end(), j);
-              std::vector<double> expected(37 * 20);
-              for (std::int64_t i = 0; i < m; ++i) {
-                for (std::int64_t f = 0; f < 20; ++f)
-                  expected[static_cast<std::size_t>(labels[static_cast<std::size_t>(i)] * 20 + f)] +=
-                      static_cast<double>(values[static_cast<std::size_t>(i * 20 + f)]);
-              }
-              for (std::int64_t e = 0; e < 37 * 20; ++e)
-                right = right && std::abs(sums.sums[e] - expected[static_cast<std::size_t>(e)]) < 1e-8;
-            }
+            right = right && are_sums_by(labels, values, 37, sums);
             const auto log = state.events();
             given_up[check] += log.uncorrectable > 0 ? 1 : 0;
             wrong[check] += right ? 0 : 1;

@@ -173,14 +173,15 @@ struct sorted_sums {
     }
   }
 
-  // The rows at places [begin, end) of the order.
-  __device__ __forceinline__ void run(std::int64_t begin, std::int64_t end) {
-    const auto rows = static_cast<unsigned>(a.points.m);
+  // The rows at this warp's places of the order, from `begin` on. `rows`: in the order.
+  __device__ __forceinline__ void run(std::int64_t begin, std::int64_t rows) {
+    const std::int64_t end = min(begin + k_sum_rows, rows);
+    const auto all = static_cast<unsigned>(a.points.m);
 #pragma unroll 1
     for (std::int64_t from = begin; from < end; from += 32) {
       const std::int64_t at = from + arch::lane();
       const int listed = at < end ? a.order[at] : -1;
-      const bool known = static_cast<unsigned>(listed) < rows;
+      const bool known = static_cast<unsigned>(listed) < all;
       const int read = known ? a.labels[listed] : -1;
       const int label = static_cast<unsigned>(read) < static_cast<unsigned>(a.k) ? read : -1, row = known ? listed : 0;
       const T by = Weighted && known ? arch::load_table(a.points.weight + row) : T(1);
@@ -200,8 +201,16 @@ struct sorted_sums {
         }
       }
     }
-    given.strike(ballast::cuda::index<2>{}, inject::site::kmeans_sum,
-                 {blockIdx.x, gridDim.x, 0, 1, static_cast<int>(threadIdx.x), k_sum_threads}, reinterpret_cast<std::uint32_t*>(sum[0]));
+    if constexpr (Injector::enabled) {
+      // Among the lanes that add.
+      const int lanes = min(32, (a.points.n - f + arch::lane() * k_vector<T> + k_vector<T> - 1) / k_vector<T>);
+      const std::int64_t first = begin - std::int64_t{arch::warp()} * k_sum_rows, in_block = (rows - first + k_sum_rows - 1) / k_sum_rows;
+      const int warps = static_cast<int>(min(std::int64_t{k_sum_threads / 32}, in_block));
+      if (there)
+        given.strike(ballast::cuda::index<2>{}, inject::site::kmeans_sum,
+                     {blockIdx.x, gridDim.x, 0, 1, arch::warp() * lanes + arch::lane(), warps * lanes},
+                     reinterpret_cast<std::uint32_t*>(sum[0]));
+    }
     flush();
   }
 };
@@ -219,7 +228,7 @@ __global__ void __launch_bounds__(k_sum_threads)
     a.counters[j] = 0;
   const int chunks = (a.points.stride + k_sum_columns<T> - 1) / k_sum_columns<T>;
   const std::int64_t begin = (std::int64_t{blockIdx.x / static_cast<unsigned>(chunks)} * (k_sum_threads / 32) + arch::warp()) * k_sum_rows;
-  if (begin < rows) sorted_sums<T, Words, Weighted, Injector>(given).run(begin, min(begin + k_sum_rows, rows));
+  if (begin < rows) sorted_sums<T, Words, Weighted, Injector>(given).run(begin, rows);
 }
 
 }  // namespace ballast::kmeans::cuda
