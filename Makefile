@@ -8,11 +8,11 @@ demo:
 	cmake --build build/demo --target ballast-command ballast-instrumented
 	python3 examples/demo.py build/demo/bin/ballast
 
-# Everything in release, with a fifth of the bundle of CUDA kernels; then the unit and backend tests under AddressSanitizer and UndefinedBehaviorSanitizer, with a sample of the longest
+# Everything in release; then the unit and backend tests under AddressSanitizer and UndefinedBehaviorSanitizer, with a sample of the longest
 # lists of cases and with the kernels that run on the emulator (BALLAST_EMULATED_TESTS in test/CMakeLists.txt).
 test:
 	scripts/install-dependencies test
-	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF -DBALLAST_BUNDLE_EVERY=5
+	cmake --preset release -DBALLAST_BUILD_BENCHMARKS=OFF
 	cmake --build --preset release
 	ctest --test-dir build/release --output-on-failure -j 2
 	cmake --preset asan

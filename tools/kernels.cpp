@@ -62,7 +62,7 @@ std::vector<cuda::kernel_request> common(const cuda::capabilities& on) {
   return list;
 }
 
-// Which kernels of a list: those whose expression contains `filter`, and of these every so many, beginning with another one for each
+// Which kernels of the catalogue: those whose expression contains `filter`, and of these every so many, beginning with another one for each
 // architecture.
 struct selection {
   std::string filter;
@@ -105,12 +105,12 @@ std::vector<job> compile_all(const std::vector<std::string>& architectures, kern
   return jobs;
 }
 
-int run_bundle(const std::vector<std::string>& architectures, const selection& chosen, const std::filesystem::path& file) {
+int run_bundle(const std::vector<std::string>& architectures, const std::filesystem::path& file) {
   tools::outputs files;
   if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
   files.reserve(file);
   std::vector<cuda::image> images;
-  for (const job& each : compile_all(architectures, common, chosen)) {
+  for (const job& each : compile_all(architectures, common)) {
     if (each.made == nullptr) {
       fmt::print(stderr, "ballast-kernels: {}\n", each.failure);
       return 1;
@@ -199,13 +199,13 @@ int run(int argc, char** argv) {
   tools::command_line& check =
       program.subcommand("check", "print registers, spills and shared memory of each; fail if one is over its budget");
   tools::command_line& ptx = program.subcommand("ptx", "print a hash of the PTX of each, without names and unused constants");
-  for (tools::command_line* command : {&bundle, &check, &ptx}) {
-    command->list("--arch", architectures, "architectures, separated by commas");
+  for (tools::command_line* command : {&bundle, &check, &ptx}) command->list("--arch", architectures, "architectures, separated by commas");
+  for (tools::command_line* command : {&check, &ptx}) {
     command->text("--filter", chosen.filter, "only kernels whose expression contains this text");
     command->integer("--every", chosen.every, "one of so many kernels, for each architecture others", 1);
   }
   bundle.text("-o", file, "the file to write", tools::presence::required);
-  bundle.action([&] { return run_bundle(architectures, chosen, file); });
+  bundle.action([&] { return run_bundle(architectures, file); });
   check.action([&] { return run_check(architectures, chosen); });
   ptx.action([&] { return run_ptx(architectures, chosen); });
   std::vector<std::string> tokens;
