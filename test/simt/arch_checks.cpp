@@ -191,9 +191,12 @@ check warpgroup_product(int n, int k, const std::string& swizzle) {
 }  // namespace
 
 std::vector<check> all(int major) {
-  std::vector<check> checks{threads(), chain(), product<float>(request("warp_product_kernel<float>", 32), 16, 8, 8, false, 3),
+  std::vector<check> checks{threads(),
+                            chain(),
+                            product<float>(request("warp_product_kernel<float, 16>", 32), 16, 8, 8, false, 3),
                             product<float>(request("half_product_kernel<16>", 32), 16, 8, 16, false, 3),
-                            product<double>(request("warp_product_kernel<double>", 32), 8, 8, 4, false, 0.5)};
+                            product<double>(request("warp_product_kernel<double, 8>", 32), 8, 8, 4, false, 0.5),
+                            product<double>(request("warp_product_kernel<double, 16>", 32), 16, 8, 8, false, 0.5)};
   for (const type of : {type{"float", 1}, type{"float2", 2}, type{"float4", 4}, type{"double", 2}, type{"double2", 4}}) {
     const std::string name(of.name);
     const auto in_place = [](int i) { return i; };

@@ -26,7 +26,7 @@ constexpr int k_every = static_cast<int>(k_arch_seeds);
 TEST(arch, twins_do_what_the_instructions_do) {
   for (const int major : {8, 9}) {
     const auto checks = arch_checks::all(major);
-    EXPECT_GE(checks.size(), 14u);
+    EXPECT_GE(checks.size(), 15u);
     for (std::uint64_t seed = 0; seed < k_arch_seeds; ++seed) {
       simt::emulated_device on(simt::emulated_capabilities(4, major), seed);
       for (const auto& check : checks) EXPECT_EQ(check.run(on, on.load(check.request)), "") << check.request.expression << " " << seed;

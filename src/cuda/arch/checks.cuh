@@ -147,26 +147,31 @@ __global__ void push_kernel(const copy_argument of) {
   arch::cluster_sync();
 }
 
-// One warp: D += A·B, row-major; float: A of 16 × 8, B of 8 × 8; double: A of 8 × 4, B of 4 × 8.
-template <class T>
+// One warp: D += A·B, row-major; A of M × K, B of K × 8, with K = M / 2. float: M = 16; double: 8 or 16.
+template <class T, int M>
 __global__ void warp_product_kernel(const product_argument of) {
-  constexpr bool k_double = sizeof(T) == 8;
+  constexpr int k_depth = M / 2;
+  constexpr int k_results = M / 4;
   const T* from_a = static_cast<const T*>(of.a);
   const T* from_b = static_cast<const T*>(of.b);
   T* to = static_cast<T*>(of.d);
   const int g = arch::lane() / 4;
   const int t = arch::lane() % 4;
-  T d[k_double ? 2 : 4];
-  for (int i = 0; i < (k_double ? 2 : 4); ++i) d[i] = to[(g + i / 2 * 8) * 8 + 2 * t + i % 2];
-  if constexpr (k_double) {
-    arch::mma_m8n8k4_f64(d, from_a[g * 4 + t], from_b[t * 8 + g]);
+  T d[k_results];
+  for (int i = 0; i < k_results; ++i) d[i] = to[(g + i / 2 * 8) * 8 + 2 * t + i % 2];
+  if constexpr (M == 8) {
+    arch::mma_m8n8k4_f64(d, from_a[g * k_depth + t], from_b[t * 8 + g]);
   } else {
-    const std::uint32_t a[4] = {arch::to_tf32(from_a[g * 8 + t]), arch::to_tf32(from_a[(g + 8) * 8 + t]),
-                                arch::to_tf32(from_a[g * 8 + t + 4]), arch::to_tf32(from_a[(g + 8) * 8 + t + 4])};
-    const std::uint32_t b[2] = {arch::to_tf32(from_b[t * 8 + g]), arch::to_tf32(from_b[(t + 4) * 8 + g])};
-    arch::mma_m16n8k8_tf32(d, a, b);
+    const T a[4] = {from_a[g * 8 + t], from_a[(g + 8) * 8 + t], from_a[g * 8 + t + 4], from_a[(g + 8) * 8 + t + 4]};
+    const T b[2] = {from_b[t * 8 + g], from_b[(t + 4) * 8 + g]};
+    if constexpr (sizeof(T) == 8) {
+      arch::mma_m16n8k8_f64(d, a, b);
+    } else {
+      arch::mma_m16n8k8_tf32(d, {arch::to_tf32(a[0]), arch::to_tf32(a[1]), arch::to_tf32(a[2]), arch::to_tf32(a[3])},
+                             {arch::to_tf32(b[0]), arch::to_tf32(b[1])});
+    }
   }
-  for (int i = 0; i < (k_double ? 2 : 4); ++i) to[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = d[i];
+  for (int i = 0; i < k_results; ++i) to[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = d[i];
 }
 
 // One warp: D += A·B in halves, row-major; A of 16 × K, B of K × 8.
