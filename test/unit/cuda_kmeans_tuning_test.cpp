@@ -97,8 +97,9 @@ TEST(cuda_kmeans_tuning, the_space_of_tiles_obeys_the_papers_rules) {
       }
       EXPECT_GT(space.size(), scheme.check == tile_check::threadblock ? 20u : 200u) << name;
       for (const tile_policy& p : space) {
-        const int fragments = p.warp_rows / (f64 ? 8 : 16) * (p.warp_columns / 8);
-        EXPECT_TRUE(fragments == 8 || fragments == 16);
+        const int thread_tiles = p.warp_rows * p.warp_columns / (f64 ? 64 : 128);
+        EXPECT_TRUE(thread_tiles == 8 || thread_tiles == 16);
+        EXPECT_EQ(p.warp_rows % 16, 0);
         EXPECT_EQ(p.rows & (p.rows - 1), 0);
         EXPECT_LE(tile_request(what, p, false).shared, hopper().shared_per_block);
       }

@@ -39,7 +39,6 @@ std::string text_of(const pass_policy& p) {
       .add("slots", &pass_policy::slots)
       .add("single", &pass_policy::single)
       .add("columns", &pass_policy::columns)
-      .add("fragments", &pass_policy::fragments)
       .add("warps", &pass_policy::warps)
       .add("blocks", &pass_policy::blocks)
       .add("words", &pass_policy::words)
@@ -92,9 +91,8 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   made.unit = hopper && !what.f64 ? product_unit::warpgroup : product_unit::warp;
   const bool group = made.unit == product_unit::warpgroup;
   made.slabs = slabs <= (group || what.f64 ? 16 : 8) ? slabs : 0;
-  made.fragments = what.f64 && made.slabs == 0 ? 2 : 1;
   // Registers that a lane has for rows; what is left, for scores.
-  const int rows = (made.slabs > 0 ? 4 * made.slabs : depth_of(slabs, 4) * (what.f64 ? 8 : 16)) * made.fragments;
+  const int rows = made.slabs > 0 ? (what.f64 ? 8 : 4) * made.slabs : 16 * depth_of(slabs, 4);
   const int most = group ? 12 : made.slabs > 0 ? 8 : 4;
   // The largest group that wastes least.
   std::int64_t sections = 0;
@@ -109,7 +107,7 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
     }
   }
   const int words = !what.f64 && what.words == 2 ? 24 : 0;  // f32 needs room for the second word of a sum
-  const int registers = rows + made.tiles * made.fragments * 4 + words + 64;
+  const int registers = rows + made.tiles * (what.f64 ? 8 : 4) + words + 64;
   // Rows that are loaded again to be added need registers for these loads and for the addresses of their sums.
   const bool holds = holds_rows(made.slabs, sections == 1 && made.tiles >= tiles);
   // From what is best on: panel and sums in shared memory, two blocks or one; the panel through a ring; sums in global memory.

@@ -41,7 +41,7 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
     update_ = made[2];
     sorted_sums_.assign(made.begin() + 3, made.end());
     for (kernels* each : {&with_sums_, &labels_only_}) {
-      const std::int64_t rows = pass_rows_of_block<T>(each->policy);
+      const std::int64_t rows = pass_rows_of_block(each->policy);
       each->blocks = std::clamp<std::int64_t>(device_->resident_blocks(*each->pass), 1, (points.m + rows - 1) / rows);
     }
   }
@@ -180,7 +180,7 @@ void lloyd<T>::launch_pass(bool with_sums, bool on_device, T* distances) {
     a.previous = first_pass_ ? nullptr : static_cast<const std::int32_t*>(labels_[before].data()) + first;
     a.distances = distances == nullptr ? nullptr : distances + first;
     if (tiles_ != nullptr) return tiles_->enqueue(a, with_sums);
-    const std::int64_t rows = pass_rows_of_block<T>(with.policy);
+    const std::int64_t rows = pass_rows_of_block(with.policy);
     call_.launch(*with.pass, std::min(with.blocks, (points.m + rows - 1) / rows), a);
   };
   if (what_.pieces) {

@@ -2,8 +2,8 @@
 // Layer: backend "cuda" of K-Means, device code, over cuda/arch/mma.cuh.
 // f32 is multiplied in halves: they have the 11 bits of TF32 at twice its speed and in half its bytes. What they lack is range, and the
 // frame brings coordinates near 1; the roundings of very small ones are in placed_points::rounding as all others.
-// With g = lane / 4 and t = lane % 4, a lane holds of a slab the features k_vector · t … of row g (f32: and of row g + 8) and of column g.
-// The order of the features in a product does not matter, so one load of 16 bytes feeds a product (f64: two).
+// With g = lane / 4 and t = lane % 4, a lane holds of a slab the features k_vector · t … of rows g and g + 8 and of column g.
+// The order of the features in a product does not matter, so one load of 16 bytes feeds a product.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +30,9 @@ template <class T>
 struct operands;
 
 template <>
-struct operands<float> {
-  using vector = float4;
-  using pair = float2;
-  using column = float2;              // of a slab: two halves in each
-  static constexpr int k_halves = 2;  // groups of 8 rows in a fragment
-  static constexpr int k_scores = 4;  // of a lane: (row g, column 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
-  static constexpr int k_words = 4;   // of rows
+struct operands<float> : product_fragment<float> {
+  using column = float2;             // of a slab: two halves in each
+  static constexpr int k_words = 4;  // of rows
 
   // One slab of a fragment's rows, in the order of the instruction's registers.
   struct rows {
@@ -55,8 +51,8 @@ struct operands<float> {
 template <>
 struct operands<double> : tensor<double> {
   using column = vector;
-  static constexpr int k_words = 2;
-  __device__ static __forceinline__ rows rounded(const vector (&of)[k_halves]) { return {{of[0].x, of[0].y}}; }
+  static constexpr int k_words = 4;
+  __device__ static __forceinline__ rows rounded(const vector (&of)[k_halves]) { return {{of[0].x, of[1].x, of[0].y, of[1].y}}; }
 };
 
 }  // namespace ballast::kmeans::cuda

@@ -6,7 +6,7 @@
 // that. Source: S. Wu, Y. Ding, Y. Zhai et al., FT K-Means, 2024, for checksums in a fused product; the exact labels, the fixed-point sums
 // and the checks per row are ours.
 //
-// A warp owns 8 or 16 rows at a time. Four warps share products of a warpgroup and a queue of rows that need a second look; a block shares
+// A warp owns 16 rows at a time. Four warps share products of a warpgroup and a queue of rows that need a second look; a block shares
 // the chunks of a ring, and meets only to empty its sums.
 #pragma once
 
@@ -203,7 +203,7 @@ struct pass : pass_rows<T, P, Injector> {
       if (tile + blocks < tiles) prefetch(first + blocks * k_rows_of_block);
       this->work(panel, first, tile, tiles);
       if (++unmet == queue_tiles(P)) {
-        this->empty_queue(pass_queue_rows<T>(P) - base::k_queued_rows);
+        this->empty_queue(pass_queue_rows(P) - base::k_queued_rows);
         unmet = 0;
       }
       if constexpr (P.sums == sum_memory::shared) {

@@ -19,7 +19,7 @@ enum class sum_memory : int { none, shared, global, sorted };
 enum class panel_memory : int { global, shared, ring };
 
 struct pass_policy {
-  product_unit unit = product_unit::warp;  // warpgroup: f32, one fragment, the panel in shared memory, warps in fours
+  product_unit unit = product_unit::warp;  // warpgroup: f32, the panel in shared memory, warps in fours
   panel_memory panel = panel_memory::global;
   int slabs = 1;         // of x that a lane keeps in registers: those of a whole row; 0: rows are read again for each group of tiles
   int tiles = 2;         // whose scores a warp computes at a time: a group. Divides panel_shape::section_tiles
@@ -27,7 +27,6 @@ struct pass_policy {
   int slots = 0;         // chunks of a ring
   bool single = false;   // one group has all centroids
   bool columns = false;  // of the panel are in shared memory
-  int fragments = 1;     // matrix fragments of rows (16 in f32, 8 in f64) of a warp
   int warps = 8;         // of a block
   int blocks = 2;        // per multiprocessor, for the register budget
   int words = 1;         // of a sum
@@ -64,21 +63,16 @@ BALLAST_HD constexpr int postponed_bytes(const pass_policy& p) { return p.panel 
 // they are loaded again.
 BALLAST_HD constexpr bool holds_rows(int slabs, bool single) { return slabs > 0 && slabs <= (single ? 4 : 2); }
 
-// Rows that a block works on at a time.
-template <class T>
-BALLAST_HD constexpr int pass_rows_of_block(const pass_policy& p) {
-  return p.warps * p.fragments * (sizeof(T) == 4 ? 16 : 8);
-}
+// Rows that a warp works on at a time, those of a matrix fragment; and a block.
+inline constexpr int k_pass_rows = 16;
+BALLAST_HD constexpr int pass_rows_of_block(const pass_policy& p) { return p.warps * k_pass_rows; }
 
 // Warps that share a queue of rows: four, which a product of a warpgroup brings together anyway.
 inline constexpr int k_team_warps = 4;
 // Tiles after which a team meets to see how many rows wait in its queue. Where a tile is short, meeting after each would be much of it.
 BALLAST_HD constexpr int queue_tiles(const pass_policy& p) { return p.single ? 2 : 1; }
 // Rows that a queue has room for. It is emptied when it has more than those of one tile.
-template <class T>
-BALLAST_HD constexpr int pass_queue_rows(const pass_policy& p) {
-  return (1 + queue_tiles(p)) * k_team_warps * p.fragments * (sizeof(T) == 4 ? 16 : 8);
-}
+BALLAST_HD constexpr int pass_queue_rows(const pass_policy& p) { return (1 + queue_tiles(p)) * k_team_warps * k_pass_rows; }
 
 // Bytes of shared memory for the panel: what is multiplied, then its columns.
 template <class T>
@@ -97,7 +91,7 @@ BALLAST_HD constexpr std::int64_t column_bytes(const pass_policy& p, const panel
 template <class T>
 constexpr std::int64_t pass_shared_bytes(const pass_policy& p, const panel_shape& shape, std::int64_t n) {
   const std::int64_t always = panel_bytes<T>(p, shape) + column_bytes<T>(p, shape) + k_block_words * 8 + k_barrier_bytes +
-                              std::int64_t{p.warps / k_team_warps} * pass_queue_rows<T>(p) * postponed_bytes(p);
+                              std::int64_t{p.warps / k_team_warps} * pass_queue_rows(p) * postponed_bytes(p);
   const std::int64_t pitch = sum_pitch(static_cast<int>(padded_features<T>(n)));
   return always + (p.sums == sum_memory::shared ? (std::int64_t{shape.k} + 1) * (pitch * 8 * p.words + 4) : 0);
 }

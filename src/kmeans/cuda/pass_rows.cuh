@@ -121,7 +121,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
       at += bytes;
       return begin;
     };
-    constexpr int queue = pass_queue_rows<T>(P);
+    constexpr int queue = pass_queue_rows(P);
     shared.panel = take(panel_bytes<T>(P, a.centroids.shape) + column_bytes<T>(P, a.centroids.shape));
     shared.block = reinterpret_cast<unsigned long long*>(take(k_block_words * 8));
     shared.barriers = take(k_barrier_bytes);
@@ -144,7 +144,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   // Steps: the label when it was found; in a second look; when it is stored.
   __device__ __forceinline__ void strike_label(int i, int step, int& label) const {
     if constexpr (Injector::enabled) {
-      const int rows = pass_rows_of_block<T>(P), tiles = (this->points() + rows - 1) / rows;
+      const int rows = pass_rows_of_block(P), tiles = (this->points() + rows - 1) / rows;
       given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_label, this->here(i / rows, tiles, step, 3),
                    reinterpret_cast<std::uint32_t*>(&label));
     }
@@ -552,10 +552,9 @@ struct pass_rows : pass_scores<T, P, Injector> {
   template <class Judge>
   __device__ __forceinline__ void add_held_rows(const int (&i)[k_groups], int (&label)[k_groups], T (&distance)[k_groups],
                                                 const loaded (&held)[scores::k_held], Judge&& judge) const {
-    constexpr int halves = scores::fragment::k_halves;
     const auto values = [&](int s, features<T>(&value)[k_groups]) {
 #pragma unroll
-      for (int q = 0; q < k_groups; ++q) value[q] = unpacked(held[s].at[q / halves][q % halves]);
+      for (int q = 0; q < k_groups; ++q) value[q] = unpacked(held[s].at[q]);
     };
     if constexpr (k_checks) {
       const addition<k_groups> found = begin_addition(i, label);
@@ -635,7 +634,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
       add_rows<k_groups, false>(i, label, distance);
       judge();
     }
-    if (decided && (k_groups == 2 || t < 2)) commit(facts.i, added, apart, facts.signature, facts.before);
+    if (decided) commit(facts.i, added, apart, facts.signature, facts.before);
   }
 
   // What lane t adds up for row i with this label.

@@ -1,6 +1,6 @@
 // The search of a pass: the scores of a warp's rows, and the largest ones of each row with what verifies them.
 // Layer: backend "cuda" of K-Means, device code. docs/design/kmeans-cuda.md has the derivations.
-// With g = lane / 4 and t = lane % 4, the four lanes of a group have rows g, g + 8, … of the warp, and of each tile the columns 2t and
+// With g = lane / 4 and t = lane % 4, the four lanes of a group have rows g and g + 8 of the warp, and of each tile the columns 2t and
 // 2t + 1. q numbers the rows of a lane.
 #pragma once
 
@@ -77,25 +77,24 @@ struct pass_scores {
   using launch = ballast::cuda::kernel_launch<pass_arguments<T>, Injector>;
   using stage = panel_stage<T, P>;
 
-  static constexpr int k_groups = P.fragments * fragment::k_halves;  // of 8 rows
-  static constexpr int k_rows = 8 * k_groups;                        // of a warp
+  static constexpr int k_groups = fragment::k_halves;  // of 8 rows, one of a lane each
+  static constexpr int k_rows = k_pass_rows;           // of a warp
   static constexpr int k_threads = 32 * P.warps;
   static constexpr int k_rows_of_block = k_rows * P.warps;
   static constexpr bool k_checks = P.check;
   static constexpr bool k_in_registers = P.slabs > 0;
   static constexpr int k_slabs = k_in_registers ? P.slabs : P.depth;  // of x, in registers at a time
-  static constexpr int k_scores = fragment::k_scores;                 // of a lane, of a tile and fragment
+  static constexpr int k_scores = fragment::k_scores;                 // of a lane, of a tile
   static constexpr bool k_holds = holds_rows(P.slabs, P.single);
   static constexpr int k_held = k_holds ? P.slabs : 1;
   static constexpr int k_loaded = P.slabs < 8 ? P.slabs : 8;  // slabs whose loads are under way at a time
   static_assert(P.tiles <= k_most_group_tiles && (!k_in_registers || P.slabs % P.depth == 0));
-  static_assert(P.unit == product_unit::warp ||
-                (sizeof(T) == 4 && P.fragments == 1 && P.warps % 4 == 0 && P.panel != panel_memory::global));
+  static_assert(P.unit == product_unit::warp || (sizeof(T) == 4 && P.warps % 4 == 0 && P.panel != panel_memory::global));
 
   const launch& given;
   const pass_arguments<T>& a;
   int lane, g, t;
-  bool upper;  // t ≥ 2: where a lane has two rows, it owns the second one
+  bool upper;  // t ≥ 2: the lane owns the second one of its two rows
   int warp;    // by a shuffle, which tells the compiler that it is the same in all lanes
 
   __device__ __forceinline__ explicit pass_scores(const launch& from)
@@ -119,27 +118,17 @@ struct pass_scores {
 
   // What a lane loads of one slab of its rows; `from`: its first number of the first row.
   struct loaded {
-    vector at[P.fragments][fragment::k_halves];
+    vector at[k_groups];
   };
   __device__ __forceinline__ loaded load_slab(const T* from, int slab) const {
     loaded made;
 #pragma unroll
-    for (int r = 0; r < P.fragments; ++r) {
-#pragma unroll
-      for (int h = 0; h < fragment::k_halves; ++h)
-        made.at[r][h] =
-            arch::load_table(reinterpret_cast<const vector*>(from + 8 * (r * fragment::k_halves + h) * stride() + slab * k_slab<T>));
-    }
+    for (int q = 0; q < k_groups; ++q)
+      made.at[q] = arch::load_table(reinterpret_cast<const vector*>(from + 8 * q * stride() + slab * k_slab<T>));
     return made;
   }
-  __device__ __forceinline__ void round(const loaded& from, operand (&to)[P.fragments]) const {
-#pragma unroll
-    for (int r = 0; r < P.fragments; ++r) to[r] = fragment::rounded(from.at[r]);
-  }
 
-  // The scores of a group: of tile i, fragment r, number v.
-  static constexpr int k_group_scores = P.tiles * P.fragments * k_scores;
-  __device__ static __forceinline__ constexpr int score_at(int i, int r, int v) { return (i * P.fragments + r) * k_scores + v; }
+  static constexpr int k_group_scores = P.tiles * k_scores;  // tile by tile
 
   // Where the scores of a tile start, or their weights in the row check: those of this lane's two columns.
   __device__ __forceinline__ void load_columns(const T* columns, int i, int which, T (&to)[2]) const {
@@ -155,14 +144,13 @@ struct pass_scores {
   }
 
   // scores += rows · columns over `depth` slabs of a group.
-  __device__ __forceinline__ void multiply(const unsigned char* panel, const operand (&rows)[P.depth][P.fragments],
-                                           T (&scores)[k_group_scores]) const {
+  __device__ __forceinline__ void multiply(const unsigned char* panel, const operand (&rows)[P.depth], T (&scores)[k_group_scores]) const {
     if constexpr (P.unit == product_unit::warpgroup) {
       const arch::matrix_descriptor columns = arch::describe(panel, k_slab_bytes<T>, arch::swizzle::none, k_slab_bytes<T> / 2);
       arch::fence_wgmma(scores);
 #pragma unroll
       for (int slab = 0; slab < P.depth; ++slab)
-        arch::wgmma_m64k16_f16<8 * P.tiles>(scores, rows[slab][0].at, arch::advanced(columns, slab * P.tiles * k_slab_bytes<T>));
+        arch::wgmma_m64k16_f16<8 * P.tiles>(scores, rows[slab].at, arch::advanced(columns, slab * P.tiles * k_slab_bytes<T>));
       arch::commit_wgmma();
       arch::wait_wgmma<0>(scores);
     } else {
@@ -174,8 +162,7 @@ struct pass_scores {
         for (int i = 0; i < P.tiles; ++i) {
           const column* const at = packed + (slab * P.tiles + i) * 32;
           const column own = P.panel == panel_memory::global ? arch::load_table(at) : *at;
-#pragma unroll
-          for (int r = 0; r < P.fragments; ++r) fragment::multiply_add(&scores[score_at(i, r, 0)], rows[slab][r], own);
+          fragment::multiply_add(&scores[i * k_scores], rows[slab], own);
         }
       }
     }
@@ -183,27 +170,21 @@ struct pass_scores {
 
   // The scores of one group of tiles, from where they start. `in_registers`: the rows, if they are.
   __device__ __forceinline__ void compute_scores(stage& panel, const T* from, int group, const T* columns,
-                                                 const operand (&in_registers)[k_slabs][P.fragments], T (&scores)[k_group_scores]) const {
+                                                 const operand (&in_registers)[k_slabs], T (&scores)[k_group_scores]) const {
     const panel_shape& shape = a.centroids.shape;
 #pragma unroll
     for (int i = 0; i < P.tiles; ++i) {
       T start[2];
       load_columns(columns, i, 0, start);
 #pragma unroll
-      for (int r = 0; r < P.fragments; ++r) {
-#pragma unroll
-        for (int v = 0; v < k_scores; ++v) scores[score_at(i, r, v)] = start[v % 2];
-      }
+      for (int v = 0; v < k_scores; ++v) scores[i * k_scores + v] = start[v % 2];
     }
-    operand rows[P.depth][P.fragments];
+    operand rows[P.depth];
     if constexpr (k_in_registers) {
 #pragma unroll
       for (int slab = 0; slab < P.slabs; slab += P.depth) {
 #pragma unroll
-        for (int d = 0; d < P.depth; ++d) {
-#pragma unroll
-          for (int r = 0; r < P.fragments; ++r) rows[d][r] = in_registers[slab + d][r];
-        }
+        for (int d = 0; d < P.depth; ++d) rows[d] = in_registers[slab + d];
         multiply(panel.acquire(shape, group, slab), rows, scores);
         panel.release();
       }
@@ -217,7 +198,7 @@ struct pass_scores {
 #pragma unroll 1
       for (int slab = 0; slab < shape.slabs; slab += P.depth) {
 #pragma unroll
-        for (int d = 0; d < P.depth; ++d) round(next[d], rows[d]);
+        for (int d = 0; d < P.depth; ++d) rows[d] = fragment::rounded(next[d].at);
         load(slab + P.depth < shape.slabs ? slab + P.depth : slab);
         multiply(panel.acquire(shape, group, slab), rows, scores);
         panel.release();
@@ -232,7 +213,7 @@ struct pass_scores {
     for (int q = 0; q < k_groups; ++q) {
 #pragma unroll
       for (int v = 0; v < 2; ++v) {
-        const T score = scores[score_at(i, q / fragment::k_halves, q % fragment::k_halves * 2 + v)];
+        const T score = scores[i * k_scores + 2 * q + v];
         if constexpr (k_checks) {
           rows[q].sum = fma(weights[v], score, rows[q].sum);
           rows[q].twin = max(rows[q].twin, score);
@@ -250,18 +231,17 @@ struct pass_scores {
     }
   }
 
-  // ---- Four lanes and their rows: what all four have found comes together in the lanes that own the row, for two rows two lanes each ----
+  // ---- Four lanes and their two rows: what all four have found comes together in the two lanes that own a row ----
 
-  static_assert(k_groups == 1 || k_groups == 2);
-  __device__ __forceinline__ int own_q() const { return k_groups == 2 && upper ? 1 : 0; }
+  __device__ __forceinline__ int own_q() const { return upper ? 1 : 0; }
   template <class V>
   __device__ __forceinline__ V own(const V (&of)[k_groups]) const {
-    return k_groups == 2 && upper ? of[k_groups - 1] : of[0];
+    return of[upper ? 1 : 0];
   }
   // For the lane two further, the one of the row that it owns.
   template <class V>
   __device__ __forceinline__ V given_away(const V (&of)[k_groups]) const {
-    return k_groups == 2 && !upper ? of[k_groups - 1] : of[0];
+    return of[upper ? 0 : 1];
   }
   // op over the four lanes, for the own row.
   template <class Op>
@@ -276,10 +256,7 @@ struct pass_scores {
     return __shfl_sync(0xffffffffu, value, 2 * q, 4);
   }
   // Whether something holds in one lane that owns the own row.
-  __device__ __forceinline__ bool any_owner(bool holds) const {
-    const unsigned owners = k_groups == 2 ? 3u << (lane & ~1) : 15u << (lane & ~3);
-    return (__ballot_sync(0xffffffffu, holds) & owners) != 0;
-  }
+  __device__ __forceinline__ bool any_owner(bool holds) const { return (__ballot_sync(0xffffffffu, holds) & 3u << (lane & ~1)) != 0; }
 
   // What is known of the own row.
   struct row_facts {
@@ -297,7 +274,7 @@ struct pass_scores {
   __device__ __forceinline__ void find(stage& panel, int first, int tile, int tiles, loaded (&held)[k_held],
                                        row_search<T> (&rows)[k_groups], row_facts& facts) const {
     const T* const from = row(first + g) + t * k_vector<T>;
-    operand in_registers[k_slabs][P.fragments];
+    operand in_registers[k_slabs];
     if constexpr (k_in_registers) {
 #pragma unroll
       for (int begin = 0; begin < P.slabs; begin += k_loaded) {
@@ -308,16 +285,13 @@ struct pass_scores {
         }
 #pragma unroll
         for (int slab = 0; slab < k_loaded; ++slab) {
-          if (begin + slab < P.slabs) round(all[slab], in_registers[begin + slab]);
+          if (begin + slab < P.slabs) in_registers[begin + slab] = fragment::rounded(all[slab].at);
           if constexpr (k_holds) held[slab] = all[slab];
         }
       }
       if constexpr (Injector::enabled) {
-        for (int slab = 0; slab < P.slabs; ++slab) {
-          for (int r = 0; r < P.fragments; ++r)
-            given.strike(index<fragment::k_words>{}, inject::site::kmeans_points,
-                         here(tile, tiles, slab * P.fragments + r, P.slabs * P.fragments), in_registers[slab][r].at);
-        }
+        for (int slab = 0; slab < P.slabs; ++slab)
+          given.strike(index<fragment::k_words>{}, inject::site::kmeans_points, here(tile, tiles, slab, P.slabs), in_registers[slab].at);
       }
     }
     for (row_search<T>& each : rows)
@@ -337,11 +311,10 @@ struct pass_scores {
           for (int i = 0; i < P.tiles; ++i) {
             const bool checks = k_checks && group * P.tiles + i == shape.data_tiles;
             const int data_tile = section * shape.data_tiles + group * P.tiles + i;
-            for (int r = 0; r < P.fragments; ++r)
-              given.strike(
-                  index<k_scores>{}, checks ? inject::site::kmeans_checksum : inject::site::kmeans_product,
-                  checks ? here(tile, tiles, section, shape.sections) : here(tile, tiles, data_tile, shape.sections * shape.data_tiles),
-                  &scores[score_at(i, r, 0)]);
+            given.strike(
+                index<k_scores>{}, checks ? inject::site::kmeans_checksum : inject::site::kmeans_product,
+                checks ? here(tile, tiles, section, shape.sections) : here(tile, tiles, data_tile, shape.sections * shape.data_tiles),
+                &scores[i * k_scores]);
           }
         }
         const bool last = k_checks && group == groups - 1;
@@ -397,19 +370,15 @@ struct pass_scores {
     load_columns(columns, P.tiles - 1, 1, weights);
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
-      const T* const own = &scores[score_at(P.tiles - 1, q / fragment::k_halves, q % fragment::k_halves * 2)];
+      const T* const own = &scores[(P.tiles - 1) * k_scores + 2 * q];
       sums[q] = fma(weights[1], own[1], fma(weights[0], own[0], rows[q].sum));
       projections[q] = own[1];  // column 3: of lane 1
     }
     const T residual = fold(sums, [](T x, T y) { return x + y; });
-    T projection = projections[0];
-    if constexpr (k_groups == 2) {
-      const T other = __shfl_xor_sync(0xffffffffu, projections[1], 2);
-      if (t == 3) projection = other;
-    }
+    const T other = __shfl_xor_sync(0xffffffffu, projections[1], 2), projection = t == 3 ? other : projections[0];
     T word = passes(residual, fma(limits.row_slope, facts.norm, limits.row_offset)) ? T(1) : T(0);
     given.strike(index<1>{}, inject::site::kmeans_comparison, here(tile, tiles, section, a.centroids.shape.sections), &word);
-    const bool judges = t == 1 || (k_groups == 2 && t == 3);
+    const bool judges = t % 2 == 1;
     const bool projects = !judges || passes(projection - facts.projection, fma(limits.projection_slope, facts.norm, T(1e-37)));
     const bool fits = word == T(1) && projects;
     if (!__all_sync(0xffffffffu, fits)) {

@@ -47,19 +47,22 @@ struct tile_policy {
   BALLAST_HD constexpr int threads() const { return 32 * warps(); }
 };
 
-// Rows of a matrix fragment; its columns are 8. The paper's thread tiles are 16 × 8 × 4 and 8 × 8 × 4.
+// Rows of a matrix fragment; its columns are 8.
+inline constexpr int k_fragment_rows = 16;
+// The elements of the paper's thread tiles, 16 × 8 × 4 and in f64 8 × 8 × 4.
 template <class T>
-inline constexpr int k_fragment_rows = sizeof(T) == 4 ? 16 : 8;
+inline constexpr int k_thread_tile = sizeof(T) == 4 ? 128 : 64;
 
-// Whether a policy obeys the paper's rules: powers of two; a warp's depth is its block's; a warp has 8 or 16 fragments. And can be built: a
-// stage is whole slabs, a block has up to 16 warps, and the sums of check threadblock are those of one slab.
+// Whether a policy obeys the paper's rules: powers of two; a warp's depth is its block's; a warp has 8 or 16 thread tiles. And can be
+// built: a warp has whole fragments, a stage is whole slabs, a block has up to 16 warps, and the sums of check threadblock are those of one
+// slab.
 template <class T>
 BALLAST_HD constexpr bool obeys_rules(const tile_policy& p) {
   const auto power = [](int x) { return x > 0 && (x & (x - 1)) == 0; };
   if (!power(p.rows) || !power(p.columns) || !power(p.depth) || !power(p.warp_rows) || !power(p.warp_columns)) return false;
-  if (p.warp_rows < k_fragment_rows<T> || p.warp_columns < 8 || p.rows < p.warp_rows || p.columns < p.warp_columns) return false;
-  const int fragments = p.warp_rows / k_fragment_rows<T> * (p.warp_columns / 8);
-  if (fragments != 8 && fragments != 16) return false;
+  if (p.warp_rows < k_fragment_rows || p.warp_columns < 8 || p.rows < p.warp_rows || p.columns < p.warp_columns) return false;
+  const int thread_tiles = p.warp_rows * p.warp_columns / k_thread_tile<T>;
+  if (thread_tiles != 8 && thread_tiles != 16) return false;
   if (p.depth % k_slab<T> != 0 || p.warps() > 16 || p.rows > 256 || p.stages < 2) return false;
   return p.check != tile_check::threadblock || (p.depth == k_slab<T> && p.stages == 2);
 }

@@ -58,7 +58,7 @@ tile_policy choose_tile(const tile_problem& what, const ballast::cuda::capabilit
   if (what.scheme.unit == tile_unit::lanes) {
     set_tile(made, what.f64 && what.k > 32 ? 64 : 128, what.k <= 32 ? 32 : 64, 32, what.f64 ? 16 : 32);
   } else if (what.f64) {
-    // Checks take registers: half of the paper's fragments.
+    // Checks take registers: half of the paper's thread tiles.
     const int across = checks ? 16 : 32;
     if (what.k <= 32) {
       set_tile(made, 128, 32, 32, across);  // the paper's 21
@@ -91,7 +91,7 @@ std::vector<tile_policy> tile_space(const tile_problem& what, const ballast::cud
   tile_policy p = policy_of(what);
   for (p.rows = 32; p.rows <= 256; p.rows *= 2)
     for (p.columns = 8; p.columns <= most_columns; p.columns *= 2)
-      for (p.warp_rows = 8; p.warp_rows <= p.rows; p.warp_rows *= 2)
+      for (p.warp_rows = k_fragment_rows; p.warp_rows <= p.rows; p.warp_rows *= 2)
         for (p.warp_columns = 8; p.warp_columns <= p.columns; p.warp_columns *= 2)
           for (const int depth : {8, 16, 32})
             for (const int stages : {2, 3, 4})

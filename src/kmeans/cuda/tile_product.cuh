@@ -1,6 +1,6 @@
 // A block's tile of the products x·c: copies, products, and what a lane holds of it. See tile.hpp.
 // Layer: backend "cuda" of K-Means, device code.
-// With g = lane / 4 and t = lane % 4, a lane holds of each fragment of its warp's tile rows g (f32: and g + 8) and columns 2t and 2t + 1,
+// With g = lane / 4 and t = lane % 4, a lane holds of each fragment of its warp's tile rows g and g + 8 and columns 2t and 2t + 1,
 // whoever multiplies. A stage has, slab by slab, the rows of points and then those of centroids, four vectors of 16 bytes each; vector q of
 // row r lies at place q ^ (r / 2 % 4), so that neither way of reading meets a bank twice.
 #pragma once
@@ -35,7 +35,7 @@ struct tile_product {
   using vector = typename fragment::vector;
   static_assert(P.unit == tile_unit::lanes || obeys_rules<T>(P));
   static constexpr int k_halves = fragment::k_halves, k_scores = fragment::k_scores;
-  static constexpr int k_down = P.warp_rows / k_fragment_rows<T>;  // fragments of a warp
+  static constexpr int k_down = P.warp_rows / k_fragment_rows;  // fragments of a warp
   static constexpr int k_across = P.warp_columns / 8;
   static constexpr int k_warps_across = P.columns / P.warp_columns;
   static constexpr int k_threads = P.threads();
@@ -70,7 +70,7 @@ struct tile_product {
 
   __device__ __forceinline__ int tiles_across() const { return (given.arguments.k + P.columns - 1) / P.columns; }
   // Row of the block's tile of element s of fragment i, and its column of fragment j.
-  __device__ __forceinline__ int row_of(int i, int s) const { return row + i * k_fragment_rows<T> + s / 2 * 8 + g; }
+  __device__ __forceinline__ int row_of(int i, int s) const { return row + i * k_fragment_rows + s / 2 * 8 + g; }
   __device__ __forceinline__ int column_of(int j, int s) const { return column + 8 * j + 2 * t + s % 2; }
 
   __device__ __forceinline__ void clear() {
@@ -129,7 +129,7 @@ struct tile_product {
 #pragma unroll
         for (int i = 0; i < k_down; ++i)
 #pragma unroll
-          for (int h = 0; h < k_halves; ++h) x[i][h] = rounded(point(from, slab, row + i * k_fragment_rows<T> + 8 * h + g, t));
+          for (int h = 0; h < k_halves; ++h) x[i][h] = rounded(point(from, slab, row + i * k_fragment_rows + 8 * h + g, t));
 #pragma unroll
         for (int j = 0; j < k_across; ++j) c[j] = rounded(centroid(from, slab, column + 8 * j + g, t));
         see(x, c);
@@ -168,7 +168,7 @@ struct tile_product {
       return {{{bits(x[0].at[0]), bits(x[1].at[0]), bits(x[0].at[1]), bits(x[1].at[1])},
                {bits(x[0].at[2]), bits(x[1].at[2]), bits(x[0].at[3]), bits(x[1].at[3])}}};
     } else {
-      return {{x[0].at[0], x[0].at[1]}};
+      return {{x[0].at[0], x[1].at[0], x[0].at[1], x[1].at[1]}};
     }
   }
 
