@@ -30,6 +30,7 @@ inline std::vector<tested_pass> tested_passes() {
     made.push_back({{f64, 150, 300, 2, true, true}});                 // the same with weights
     made.push_back({{f64, 20, 900, words, false, true}});             // rows are short: the sums are in global memory
     if (!f64) made.push_back({{f64, 256, 500, words, false, true}});  // the longest rows in registers, in chunks of eight slabs
+    if (f64) made.push_back({{f64, 64, 450, words, false, true}});    // the longest rows in registers, the panel through a ring
     made.push_back({{f64, 20, 37, words, false, true}, 8});
     made.push_back({{f64, 150, 300, words, false, true}, 8});
   }

@@ -68,9 +68,21 @@ TEST(cuda_kmeans_tuning, an_entry_is_what_its_problem_gets) {
   EXPECT_EQ(choose_pass(what, hopper(), &table), rule);
 }
 
+TEST(cuda_kmeans_tuning, rows_of_f64_stay_in_registers_beside_few_tiles) {
+  const pass_problem what{true, 128, 1000, 2, false, true, true};
+  for (const auto& [tiles, slabs] : {std::pair{3, 16}, std::pair{11, 0}}) {
+    pass_tuning table;
+    table.set(pass_tuning::key_of(what, 9), {panel_memory::ring, tiles, 2, 6, 8, 1, sum_memory::sorted, 1.1});
+    const pass_policy chosen = choose_pass(what, hopper(), &table);
+    EXPECT_EQ(chosen.tiles, tiles);
+    EXPECT_EQ(chosen.slabs, slabs);
+    EXPECT_EQ(shape_of(what, chosen).tiles(), 132);
+  }
+}
+
 TEST(cuda_kmeans_tuning, the_space_of_passes_has_the_rules) {
   for (const char* token : {"kmeans_f32_m131072_n8_k8", "kmeans_f32_m131072_n128_k128", "kmeans_f32_m1048576_n64_k1024",
-                            "kmeans_f64_m1048576_n16_k64", "kmeans_f32_m65536_n1024_k256"}) {
+                            "kmeans_f64_m1048576_n16_k64", "kmeans_f64_m4194304_n128_k1000", "kmeans_f32_m65536_n1024_k256"}) {
     const problem each = parse_token(token);
     const bool f64 = each.precision == precision::f64;
     const pass_problem what{f64, each.n, each.k, f64 ? 2 : 1, false, true, true};

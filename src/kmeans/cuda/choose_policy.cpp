@@ -2,6 +2,7 @@
 #include "kmeans/cuda/choose_policy.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "cuda/expression.hpp"
 #include "kmeans/cuda/sorted_sums.hpp"
@@ -14,8 +15,11 @@ namespace {
 constexpr std::int64_t k_most_column_bytes = 16 * 1024;  // of a panel, in shared memory
 constexpr int k_ring_bytes = 160 * 1024;                 // of a multiprocessor
 constexpr int k_least_slots = 4;                         // of a ring
-constexpr int k_spills = 320;                            // bytes that a pass may spill: most are f64 with rows that are read again
-constexpr int k_stack = 512;                             // bytes of stack for its calls, and for those of an update
+constexpr int k_spills = 320;                            // bytes that a pass may spill: most are f32 with sums of two words
+constexpr int k_most_operands = 19;                      // f64: slabs of rows and tiles of scores that 8 warps hold with few spills
+constexpr int k_cached_row_bytes = 128 * 1024;           // of the rows of a block, which its caches keep beside a small ring
+constexpr int k_small_ring_bytes = 72 * 1024;
+constexpr int k_stack = 512;  // bytes of stack for its calls, and for those of an update
 
 std::int64_t stride_of(const pass_problem& what) { return what.f64 ? padded_features<double>(what.n) : padded_features<float>(what.n); }
 int slab_of(const pass_problem& what) { return what.f64 ? k_slab<double> : k_slab<float>; }
@@ -57,12 +61,24 @@ std::string text_of(const update_policy& p) {
       .text();
 }
 
-// Data tiles of a section, before they are filled up to whole groups.
-std::int64_t needed_tiles(const pass_problem& what, std::int64_t& sections) {
-  const std::int64_t tiles = (what.k + k_tile_columns - 1) / k_tile_columns;
-  constexpr std::int64_t usual = 32;
-  sections = (tiles + usual - 1) / usual;
-  return (tiles + sections - 1) / sections;
+struct section_plan {
+  std::int64_t sections = 0;
+  std::int64_t tiles = 0;  // of a section, with its check tile: whole groups
+
+  std::int64_t all() const { return sections * tiles; }
+};
+// Sections have up to 32 tiles before they are filled up to whole groups; in f64, where every tile costs much, up to 48 if that leaves
+// fewer tiles in all.
+section_plan plan_sections(const pass_problem& what, bool check, int group_tiles) {
+  const std::int64_t tiles = (what.k + k_tile_columns - 1) / k_tile_columns, checks = check ? 1 : 0;
+  const auto parts = [](std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; };
+  constexpr std::int64_t usual = 32, most = 48;
+  section_plan made;
+  for (std::int64_t sections = parts(tiles, usual); sections >= parts(tiles, what.f64 ? most : usual); --sections) {
+    const section_plan plan{sections, parts(parts(tiles, sections) + checks, group_tiles) * group_tiles};
+    if (made.sections == 0 || plan.all() < made.all()) made = plan;
+  }
+  return made;
 }
 
 // Whether the panel's columns are worth their place in shared memory.
@@ -72,6 +88,16 @@ bool columns_in_shared(const pass_problem& what, const pass_policy& chosen) {
 
 bool fits(const pass_problem& what, const pass_policy& chosen, const ballast::cuda::capabilities& on) {
   return chosen.blocks * (shared_bytes(what, chosen) + 1024) <= on.shared_per_multiprocessor;
+}
+
+// Registers of a lane for one slab of its rows, and for the scores of one tile.
+int operand_registers(const pass_problem& what) { return what.f64 ? 8 : 4; }
+
+// Slabs of a row if they stay in registers beside the scores of so many tiles; 0: the row is read again for each group of tiles.
+int held_slabs(const pass_problem& what, bool group, int tiles) {
+  const int slabs = slabs_of(what);
+  const bool holds = what.f64 ? slabs + tiles <= k_most_operands : slabs <= (group ? 16 : 8);
+  return holds ? slabs : 0;
 }
 
 // Sets what follows from the rest.
@@ -90,26 +116,30 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   const int slabs = slabs_of(what);
   made.unit = hopper && !what.f64 ? product_unit::warpgroup : product_unit::warp;
   const bool group = made.unit == product_unit::warpgroup;
-  made.slabs = slabs <= (group || what.f64 ? 16 : 8) ? slabs : 0;
-  // Registers that a lane has for rows; what is left, for scores.
-  const int rows = made.slabs > 0 ? (what.f64 ? 8 : 4) * made.slabs : 16 * depth_of(slabs, 4);
-  const int most = group ? 12 : made.slabs > 0 ? 8 : 4;
-  // The largest group that wastes least.
-  std::int64_t sections = 0;
-  const std::int64_t tiles = needed_tiles(what, sections) + (what.check ? 1 : 0);
-  std::int64_t least = tiles * 2;
-  for (int each = std::min<int>(most, static_cast<int>(tiles)); each >= 1; --each) {
-    if (each == 1 && tiles > 1) break;  // what a group costs by itself is more than a tile that is wasted
-    const std::int64_t filled = (tiles + each - 1) / each * each;
+  const section_plan needed = plan_sections(what, what.check, 1);
+  // f64: rows leave room for eight tiles, or for all.
+  made.slabs = held_slabs(what, group, static_cast<int>(std::min<std::int64_t>(needed.tiles, 8)));
+  const int most_depth = what.f64 ? 2 : 4;  // of rows that are read again
+  const int most = what.f64 ? std::min(hopper ? 12 : 9, k_most_operands - made.slabs) : group ? 12 : made.slabs > 0 ? 8 : 4;
+  // The largest group that wastes least. In f64 loads from a panel in global memory take registers.
+  std::int64_t least = std::numeric_limits<std::int64_t>::max() / 16;
+  for (int each = std::min<int>(most, static_cast<int>(needed.tiles)); each >= 1; --each) {
+    if (each == 1 && needed.tiles > 1) break;  // what a group costs by itself is more than a tile that is wasted
+    const std::int64_t filled = plan_sections(what, what.check, each).all();
     if (filled * 16 < least * 15) {
       least = filled;
       made.tiles = each;
     }
   }
-  const int words = !what.f64 && what.words == 2 ? 24 : 0;  // f32 needs room for the second word of a sum
-  const int registers = rows + made.tiles * (what.f64 ? 8 : 4) + words + 64;
+  // Registers of a lane for rows and scores; in f32 for all, with room for the second word of a sum.
+  const int operands =
+      operand_registers(what) * made.tiles + (made.slabs > 0 ? operand_registers(what) * made.slabs : 16 * depth_of(slabs, most_depth));
+  const int registers = operands + (what.words == 2 ? 24 : 0) + 64;
   // Rows that are loaded again to be added need registers for these loads and for the addresses of their sums.
-  const bool holds = holds_rows(made.slabs, sections == 1 && made.tiles >= tiles);
+  const bool holds = holds_rows(made.slabs, needed.sections == 1 && made.tiles >= needed.tiles);
+  const auto warps_of = [](int each, int most_of_sixteen, int most_of_twelve) {
+    return each <= most_of_sixteen ? 16 : each <= most_of_twelve ? 12 : 8;
+  };
   // From what is best on: panel and sums in shared memory, two blocks or one; the panel through a ring; sums in global memory.
   const auto place = [&](panel_memory panel, sum_memory sums) {
     made.panel = panel;
@@ -118,18 +148,21 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
     const int all = registers + (sums == sum_memory::shared && !holds ? 24 : 0);
     // Warps of a multiprocessor. Where 16 or 12 need a few spills, these cost less than the warps hide; rows that are read again need
     // registers for loads under way more than they need warps.
-    const int resident = all <= (group ? 124 : 128) ? 16 : all <= (group && made.slabs > 0 ? 176 : 168) ? 12 : 8;
+    const int resident = what.f64 ? warps_of(operands, 32, panel == panel_memory::shared ? 88 : 56)
+                                  : warps_of(all, group ? 124 : 128, group && made.slabs > 0 ? 176 : 168);
     // All warps of a multiprocessor share a ring, so that the panel is read once for all of them; more than 12 wait for each other too
     // often.
     for (const int blocks : {ring ? 1 : resident == 12 ? 3 : 2, 1}) {
       made.blocks = blocks;
       made.warps = std::min(resident, ring ? 12 : 16) / blocks;
-      made.depth = ring || made.slabs == 0 ? depth_of(slabs, group && made.slabs > 8 ? 8 : 4) : made.slabs;
+      made.depth = made.slabs == 0 ? depth_of(slabs, most_depth) : ring ? depth_of(slabs, group && made.slabs > 8 ? 8 : 4) : made.slabs;
+      const bool cached = what.f64 && made.slabs == 0 && pass_rows_of_block(made) * stride_of(what) * 8 <= k_cached_row_bytes;
       const auto slots = [&] {
-        return k_ring_bytes / blocks / (made.tiles * made.depth * (what.f64 ? k_slab_bytes<double> : k_slab_bytes<float>));
+        return (cached ? k_small_ring_bytes : k_ring_bytes) / blocks /
+               (made.tiles * made.depth * (what.f64 ? k_slab_bytes<double> : k_slab_bytes<float>));
       };
       while (ring && made.depth > 1 && slots() < k_least_slots) made.depth /= 2;
-      if (ring) made.slots = std::clamp<int>(slots(), k_least_slots, k_most_slots);
+      made.slots = ring ? std::clamp<int>(slots(), k_least_slots, k_most_slots) : 0;
       made.columns = columns_in_shared(what, made);
       if (fits(what, made, on)) return true;
       // Chunks make room for sums, as few as it takes.
@@ -158,6 +191,7 @@ pass_policy with_entry(const pass_problem& what, pass_policy made, const pass_fo
   made.warps = entry.warps;
   made.blocks = entry.blocks;
   made.sums = what.sums ? entry.sums : sum_memory::none;
+  made.slabs = what.f64 ? held_slabs(what, false, made.tiles) : made.slabs;
   made.columns = columns_in_shared(what, made);
   return completed(what, made);
 }
@@ -190,32 +224,30 @@ pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilit
 std::vector<pass_policy> pass_space(const pass_problem& what, const ballast::cuda::capabilities& on) {
   std::vector<pass_policy> made;
   const pass_policy rule = by_rules(what, on);
-  std::int64_t sections = 0;
-  const auto most = static_cast<int>(std::min<std::int64_t>(12, needed_tiles(what, sections) + (what.check ? 1 : 0)));
+  const auto most = static_cast<int>(std::min<std::int64_t>(12, plan_sections(what, what.check, 1).tiles));
   for (const panel_memory panel : {panel_memory::global, panel_memory::shared, panel_memory::ring})
     for (const sum_memory sums : {sum_memory::shared, sum_memory::global, sum_memory::sorted})
       for (int tiles = 1; tiles <= most; ++tiles)
-        for (const int depth : {1, 2, 4, rule.slabs})
+        for (const int depth : {1, 2, 4, slabs_of(what)})
           for (const int slots : {0, 4, 8, 16})
             for (const int warps : {4, 8, 12, 16})
               for (const int blocks : {1, 2, 3, 4}) {
-                if (depth == 0 || warps * blocks > 16 || warps * blocks < 8) continue;
+                if (warps * blocks > 16 || warps * blocks < 8) continue;
                 const pass_policy one = with_entry(what, rule, {panel, tiles, depth, slots, warps, blocks, sums});
+                if (depth > 4 && one.slabs == 0) continue;
                 if (can_run(what, one, on) && std::ranges::find(made, one) == made.end()) made.push_back(one);
               }
   return made;
 }
 
 panel_shape shape_of(const pass_problem& what, const pass_policy& chosen) {
-  std::int64_t sections = 0;
   const std::int64_t checks = chosen.check ? 1 : 0;
-  const std::int64_t tiles = needed_tiles(what, sections) + checks;
   panel_shape made;
   made.k = static_cast<int>(what.k);
-  made.slabs = static_cast<int>(stride_of(what) / slab_of(what));
+  made.slabs = slabs_of(what);
   made.group_tiles = chosen.tiles;
   made.unit = chosen.unit;
-  made.section_tiles = static_cast<int>((tiles + chosen.tiles - 1) / chosen.tiles * chosen.tiles);
+  made.section_tiles = static_cast<int>(plan_sections(what, chosen.check, chosen.tiles).tiles);
   made.data_tiles = made.section_tiles - static_cast<int>(checks);
   const std::int64_t columns = made.section_columns();
   made.sections = static_cast<int>((what.k + columns - 1) / columns);

@@ -20,8 +20,7 @@
 namespace ballast::kmeans::cuda {
 
 inline constexpr int k_tile_columns = 8;
-inline constexpr int k_most_data_tiles = 48;  // of a section
-inline constexpr int k_check_columns = 4;     // in use
+inline constexpr int k_check_columns = 4;  // in use
 
 // By what a part of the checksum centroid is multiplied, so that halves hold it: the first may be large, the others are small.
 template <class T>

@@ -19,7 +19,7 @@ namespace ballast::kmeans::cuda {
 
 // "kmeans sm_90 f32 128 128 checked shared 9 8 0 8 2 shared 1.08": architecture, precision, features, clusters, checked or unchecked, where
 // the panel is, tiles of a group, depth, slots, warps, blocks, where the sums are, gain. For passes with sums, and for those without, which
-// leave the sums out.
+// leave the sums out. In f64 the tiles also decide whether rows stay in registers.
 struct pass_form {
   struct key {
     int major = 0;
