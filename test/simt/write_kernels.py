@@ -1,12 +1,13 @@
 # Turns a list of kernel requests into C++ files that instantiate each kernel and register it with the emulator.
-# Usage: write_kernels.py GENERATOR FILE…    GENERATOR prints one request per line: header TAB expression [TAB anything].
+# Usage: write_kernels.py GENERATOR CHECKED FILE…    GENERATOR prints one request per line: header TAB expression [TAB anything].
+# The first CHECKED files get one kernel in four, and one at least of each template; those without a policy are all templates of their own.
 # A file that would not change is not written, so that only what changed is compiled again.
 import subprocess
 import sys
 import zlib
 
 
-def main(generator, files):
+def main(generator, checked, files):
     lines = subprocess.run([generator], stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
     requests = {}  # expression: header
     for number, line in enumerate(lines, 1):
@@ -17,10 +18,20 @@ def main(generator, files):
     if not requests:
         sys.exit(f"{generator}: expected kernel requests, got none")
 
-    # By hash, so that a new request changes one file only.
+    # By hash, so that a new request changes one file or two.
+    def hash_of(expression):
+        return zlib.crc32(expression.encode())
+
+    first = {}  # template: its request with the least hash
+    for expression in sorted(requests, key=hash_of):
+        first.setdefault(expression.split("{")[0], expression)
     shares = [[] for _ in files]
     for expression in sorted(requests):
-        shares[zlib.crc32(expression.encode()) % len(files)].append(expression)
+        number = hash_of(expression)
+        if checked == len(files) or number % 4 == 0 or expression in first.values():
+            shares[number // 4 % checked].append(expression)
+        else:
+            shares[checked + number // 4 % (len(files) - checked)].append(expression)
     for path, share in zip(files, shares):
         text = "// Generated: kernels for the emulator.\n"
         text += "".join(f'#include "{header}"\n' for header in sorted({requests[expression] for expression in share}))
@@ -39,4 +50,4 @@ def main(generator, files):
             new.write(text)
 
 
-main(sys.argv[1], sys.argv[2:])
+main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
