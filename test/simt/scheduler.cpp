@@ -99,9 +99,47 @@ std::string name_of(const place& where) { return fmt::format("{}:{}", where.file
 
 bool same(const place& a, const place& b) { return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0); }
 
-void fail(const std::string& what) { throw error(fmt::format("{}: {}", name_of(*now.current), what)); }
+namespace {
+
+#if defined(SIMT_ADDRESS_SANITIZER)
+// Tells AddressSanitizer which stack runs; returns what it believed.
+stack_range tell_stack(stack_range stack) {
+  void* fake = nullptr;
+  const void* bottom = nullptr;
+  std::size_t size = 0;
+  __sanitizer_start_switch_fiber(&fake, stack.bottom, stack.size);
+  __sanitizer_finish_switch_fiber(fake, &bottom, &size);
+  return {const_cast<void*>(bottom), size};
+}
+#endif
+
+// AddressSanitizer needs to know the stack of the running thread only when an exception unwinds it: then it clears the marks of what it
+// finds there. Telling it at every switch would be an eighth of what a test takes. (Its option detect_stack_use_after_return is off: it
+// would need every switch.)
+void begin_throw() {
+#if defined(SIMT_ADDRESS_SANITIZER)
+  const stack_range before = tell_stack(now.current->stack);
+  if (now.main.stack.size == 0) now.main.stack = before;
+#endif
+}
+
+// An exception has left the kernel in the running thread.
+void end_throw([[maybe_unused]] const lane_state& self) {
+#if defined(SIMT_ADDRESS_SANITIZER)
+  if (now.main.stack.size != 0) tell_stack(std::exchange(now.main.stack, {}));
+  __asan_unpoison_memory_region(self.stack.bottom, self.stack.size);  // what a kernel has thrown itself is not announced
+#endif
+}
+
+}  // namespace
+
+void fail(const std::string& what) {
+  begin_throw();
+  throw error(fmt::format("{}: {}", name_of(*now.current), what));
+}
 
 void fail(const place& where, const std::string& what) {
+  begin_throw();
   throw error(fmt::format("{}: {}: {}", name_of(where), name_of(*now.current), what));
 }
 
@@ -142,6 +180,7 @@ namespace {
       }
     }
   }
+  if (now.current != nullptr) begin_throw();
   throw error(fmt::format("deadlock: none of {} threads can go on{}", now.live, waits));
 }
 
@@ -153,16 +192,7 @@ void switch_to(lane_state& from, lane_state& to) {
     threadIdx = to.index;
     blockIdx = to.block->index;
   }
-#if defined(SIMT_ADDRESS_SANITIZER)
-  __sanitizer_start_switch_fiber(&from.fake_stack, to.stack.bottom, to.stack.size);
-#endif
   context::fiber back = std::move(to.fiber).resume();
-#if defined(SIMT_ADDRESS_SANITIZER)
-  const void* bottom = nullptr;
-  std::size_t size = 0;
-  __sanitizer_finish_switch_fiber(from.fake_stack, &bottom, &size);
-  if (now.previous == &now.main) now.main.stack = {const_cast<void*>(bottom), size};
-#endif
   now.previous->fiber = std::move(back);
 }
 
@@ -206,7 +236,10 @@ void wait(bool anywhere) {
   lane_state& self = *now.current;
   lane_state* next = pick(anywhere);
   if (next != &self) switch_to(self, *next);
-  if (now.cancelling) throw cancelled();
+  if (now.cancelling) {
+    begin_throw();
+    throw cancelled();
+  }
 }
 
 // --- blocks ---
@@ -347,12 +380,6 @@ lane_state* retire(lane_state& self) {
 }
 
 context::fiber lane_loop(lane_state& self, context::fiber&& from) {
-#if defined(SIMT_ADDRESS_SANITIZER)
-  const void* bottom = nullptr;
-  std::size_t size = 0;
-  __sanitizer_finish_switch_fiber(nullptr, &bottom, &size);
-  if (now.previous == &now.main) now.main.stack = {const_cast<void*>(bottom), size};
-#endif
   now.previous->fiber = std::move(from);
   for (;;) {
     lane_state* next = &now.main;
@@ -363,7 +390,9 @@ context::fiber lane_loop(lane_state& self, context::fiber&& from) {
       (*now.kernel)();
       next = retire(self);
     } catch (const cancelled&) {
+      end_throw(self);
     } catch (...) {
+      end_throw(self);
       now.failure = std::current_exception();
     }
     self.running = false;

@@ -72,7 +72,6 @@ struct warp_state;
 struct lane_state {
   context::fiber fiber;
   stack_range stack;
-  void* fake_stack = nullptr;  // AddressSanitizer's
   block_state* block = nullptr;
   warp_state* warp = nullptr;
   int lane = 0;
