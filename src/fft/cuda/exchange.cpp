@@ -100,9 +100,26 @@ exchange_layout straight_or(line_policy p, int s, const exchange_layout& found, 
   return best;
 }
 
-}  // namespace
+// What a choice depends on; the rest is as if it were not set.
+line_policy what_decides(const line_policy& p) {
+  line_policy made;
+  made.wide = p.wide;
+  made.in_columns = p.in_columns;
+  made.out_columns = p.out_columns;
+  made.split = p.split;
+  made.store = p.store;  // mirror images, in a cluster
+  made.check = p.check;
+  made.length = p.length;
+  made.lines = p.lines;
+  made.threads = p.threads;
+  made.stages = p.stages;
+  made.cluster = p.cluster;
+  made.cluster_after = p.cluster_after;
+  std::ranges::copy(p.radix, made.radix);
+  return made;
+}
 
-exchange_layout choose_exchange(line_policy p, int s) {
+exchange_layout search(line_policy p, int s) {
   exchange_layout best;
   best.columns = p.out_columns;
   p.exchange[s] = best;
@@ -158,6 +175,25 @@ exchange_layout choose_exchange(line_policy p, int s) {
     }
   }
   return p.cluster == 1 && s + 1 < p.stages ? straight_or(p, s, two, least) : two;
+}
+
+}  // namespace
+
+exchange_layout choose_exchange(const line_policy& policy, int s) {
+  // Plans of one length, and candidates for one plan, ask for the same again and again.
+  struct choice {
+    line_policy of;
+    int s;
+    exchange_layout made;
+  };
+  static thread_local std::vector<choice> known;
+  const line_policy of = what_decides(policy);
+  for (const choice& each : known) {
+    if (each.s == s && each.of == of) return each.made;
+  }
+  if (known.size() == 500) known.clear();
+  known.push_back({of, s, search(of, s)});
+  return known.back().made;
 }
 
 double exchange_cost(const line_policy& p, int s) { return cost_of(accesses(p, s), p.exchange[s], word_width(p)); }
