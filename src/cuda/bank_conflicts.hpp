@@ -54,7 +54,8 @@ template <class Place>
 double bank_cost(std::span<const warp_access> all, int width, Place&& place, double most = std::numeric_limits<double>::infinity()) {
   double least = 0;
   for (const warp_access& words : all) {
-    if (std::ranges::any_of(words, [](int w) { return w >= 0; })) least += (static_cast<int>(words.size()) * width + 127) / 128;
+    const int fewest = (static_cast<int>(words.size()) * width + 127) / 128;
+    if (std::ranges::any_of(words, [](int w) { return w >= 0; })) least += fewest;
   }
   if (least == 0) return 1;
   double spent = 0;
