@@ -67,7 +67,10 @@ class kmeans_backend : public testing::Test {
     return {.backend = k_backend, .threads = threads, .protection = level, .throw_on_uncorrectable = false};
   }
   // How many faults of a kind are tried.
-  static std::uint64_t fault_seeds() { return on_cuda ? (test::sampled() ? 6 : 40) : test::sampled() ? 40 : 400; }
+  static std::uint64_t fault_seeds() {
+    if (on_cuda) return test::sampled() ? 6 : 40;
+    return !test::sampled() ? 400 : k_backend == backend::cpu ? 40 : 10;
+  }
 
  private:
   std::optional<test::current_device_guard> guard_;

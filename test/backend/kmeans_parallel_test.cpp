@@ -119,12 +119,12 @@ TYPED_TEST(kmeans_parallel, every_step_is_protected_and_matters) {
   };
   const auto clean = run(nullptr, protection::correct);
   ASSERT_EQ(clean.report.verdict, verdict::clean);
-  const bool few = test::sampled();
+  const bool slow = TestFixture::k_backend != backend::cpu;
   using inject::site;
   for (const auto where : {site::kmeans_product, site::kmeans_minimum, site::kmeans_index, site::kmeans_label, site::kmeans_count}) {
     int changed = 0, detected = 0;
     for (std::size_t model = 0; model < inject::k_model_names.size(); ++model) {
-      for (std::uint64_t seed = 0; seed < (few ? (this->on_cuda ? 1u : 4u) : 6u); ++seed) {
+      for (std::uint64_t seed = 0; seed < (!test::sampled() ? 6u : slow ? 1u : 4u); ++seed) {
         const std::uint64_t number = 20 * seed + model;
         inject::request fault = fault_at(where, static_cast<inject::model>(model), number,
                                          where == site::kmeans_count ? 0 : static_cast<std::int64_t>(seed + model) % 3);

@@ -1,6 +1,7 @@
 // How much the slow tests try: every case of a long list, or a sample of it.
 // Layer: test harness. A sample keeps every site, every model and every kind of case, and takes fewer lengths, seeds and rounds; of lists
-// that run in both precisions on the emulator, single has all of them and double a part. It is the same in every run.
+// that run in both precisions on the emulator, single has all of them and double a part; the reference backends, which are slow, get fewer
+// than the cpu ones. It is the same in every run.
 #pragma once
 
 #include <cstdint>
