@@ -16,6 +16,7 @@
 #include <ballast/qr.hpp>
 
 #include "abft/threshold.hpp"
+#include "core/at.hpp"
 #include "cuda/shared_state.hpp"
 #include "qr/cuda/kernels.hpp"
 #include "simt/emulated_device.hpp"
@@ -27,9 +28,8 @@
 namespace ballast::qr {
 namespace {
 
+using core::at;
 using namespace subjects;
-
-std::size_t at(index i) { return static_cast<std::size_t>(i); }
 
 // Reflectors as geqrf leaves them, without a factorization: tails at random, τ = 2 / ‖v‖², but some that are 0; above the diagonal what
 // must not be read as V.

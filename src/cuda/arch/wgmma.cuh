@@ -1,8 +1,8 @@
-// Matrix products of a warpgroup (four warps, 128 threads): D of 64 × N += A of 64 × 16 · B of 16 × N, halves with sums in f32. A lies in
-// registers, B in shared memory, where k is fastest: a column of B is a row of 16, 32, 64 or 128 bytes in a group of eight.
-// Layer: foundation, device. sm_90a only. Source: the matrix descriptors and fragment layouts of the PTX ISA.
-// Order: fence_wgmma(d), products, commit_wgmma(), wait_wgmma(d); only then is d read or written, or an operand overwritten, be it in
-// registers. Products on the same d follow each other without a wait.
+// Matrix products of a warpgroup (four warps, 128 threads): D of 64 × N += A of 64 × K · B of K × N, K = 16 halves or 8 numbers of TF32,
+// with sums in f32. A lies in registers, B in shared memory, where k is fastest: a column of B is a row of 16, 32, 64 or 128 bytes in a
+// group of eight. Layer: foundation, device. sm_90a only. Source: the matrix descriptors and fragment layouts of the PTX ISA. Order:
+// fence_wgmma(d), products, commit_wgmma(), wait_wgmma(d); only then is d read or written, or an operand overwritten, be it in registers.
+// Products on the same d follow each other without a wait.
 #pragma once
 
 #include "cuda/arch/mma.cuh"
@@ -56,7 +56,7 @@ __device__ __forceinline__ matrix_descriptor describe(const void* tile, int stri
 #endif
 }
 
-// The operand that starts `bytes` later, a multiple of 16: the next 16 numbers of k lie 32 bytes on within a swizzled row.
+// The operand that starts `bytes` later, a multiple of 16: the next K numbers of k lie 32 bytes on within a swizzled row.
 __device__ __forceinline__ matrix_descriptor advanced(matrix_descriptor operand, int bytes) {
 #if BALLAST_DEVICE_CODE
   operand.bits += static_cast<std::uint64_t>(bytes >> 4);
@@ -108,44 +108,60 @@ __device__ __forceinline__ void wait_wgmma([[maybe_unused]] D&... d) {
 #if !BALLAST_DEVICE_CODE
 namespace detail {
 
-// What a thread brings. The twin adds in double, k ascending, and rounds once: products of two halves are exact.
+// What a thread brings. The twin adds in double, k ascending, and rounds once: products of two numbers are exact.
 struct wgmma_operand {
   float* d;
   std::uint32_t a[4];
   matrix_descriptor b;
   bool accumulate;
-
-  // Element k of column r.
-  static double element(const matrix_descriptor& of, int r, int k) {
-    const unsigned char* at = of.start + r / 8 * of.stride + r % 8 * row_bytes(of.mode);
-    at += of.mode == swizzle::none ? k / 8 * of.leading + k % 8 * 2 : 2 * k;
-    const auto address = reinterpret_cast<std::uintptr_t>(at);
-    at += static_cast<std::ptrdiff_t>(swizzled(of.mode, address & 0x3ff)) - static_cast<std::ptrdiff_t>(address & 0x3ff);
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, at, 2);
-    return from_half(bits);
-  }
 };
 
-template <int N>
+// Types of operands by their K. `Pair`: neighbours in k that a register of A holds.
+struct wgmma_halves {
+  static constexpr int k_deep = 16, k_pair = 2;
+  using stored = std::uint16_t;
+  static double value(std::uint32_t bits) { return from_half(bits); }
+};
+struct wgmma_tf32 {
+  static constexpr int k_deep = 8, k_pair = 1;
+  using stored = std::uint32_t;
+  static double value(std::uint32_t bits) { return __uint_as_float(bits & ~0x1fffu); }  // TF32 has the upper bits only
+};
+
+// Element k of column r.
+template <class Type>
+double wgmma_element(const matrix_descriptor& of, int r, int k) {
+  using stored = typename Type::stored;
+  constexpr int unit = 16 / sizeof(stored), size = sizeof(stored);
+  const unsigned char* at = of.start + r / 8 * of.stride + r % 8 * row_bytes(of.mode);
+  at += of.mode == swizzle::none ? k / unit * of.leading + k % unit * size : size * k;
+  const auto address = reinterpret_cast<std::uintptr_t>(at);
+  at += static_cast<std::ptrdiff_t>(swizzled(of.mode, address & 0x3ff)) - static_cast<std::ptrdiff_t>(address & 0x3ff);
+  stored bits = 0;
+  std::memcpy(&bits, at, sizeof bits);
+  return Type::value(bits);
+}
+
+template <class Type, int N>
 void wgmma_twin(const unsigned char* operands, int size) {
+  constexpr int deep = Type::k_deep, pair = Type::k_pair;
   const auto of = [&](int thread) -> const wgmma_operand& { return *reinterpret_cast<const wgmma_operand*>(operands + thread * size); };
-  double a[64][16], b[N][16];
+  double a[64][deep], b[N][deep];
   for (int row = 0; row < 64; ++row) {
-    for (int k = 0; k < 16; ++k) {
-      const wgmma_operand& from = of(row / 16 * 32 + row % 8 * 4 + k % 8 / 2);
-      a[row][k] = from_half(from.a[k / 8 * 2 + row % 16 / 8] >> 16 * (k % 2));
+    for (int k = 0; k < deep; ++k) {
+      const wgmma_operand& from = of(row / 16 * 32 + row % 8 * 4 + k % (deep / 2) / pair);
+      a[row][k] = Type::value(from.a[k / (deep / 2) * 2 + row % 16 / 8] >> 16 * (k % pair));
     }
   }
   for (int column = 0; column < N; ++column) {
-    for (int k = 0; k < 16; ++k) b[column][k] = wgmma_operand::element(of(0).b, column, k);
+    for (int k = 0; k < deep; ++k) b[column][k] = wgmma_element<Type>(of(0).b, column, k);
   }
   for (int row = 0; row < 64; ++row) {
     for (int column = 0; column < N; ++column) {
       const wgmma_operand& own = of(row / 16 * 32 + row % 8 * 4 + column % 8 / 2);
       float& d = own.d[column / 8 * 4 + row % 16 / 8 * 2 + column % 2];
       double sum = own.accumulate ? d : 0;
-      for (int k = 0; k < 16; ++k) sum += a[row][k] * b[column][k];
+      for (int k = 0; k < deep; ++k) sum += a[row][k] * b[column][k];
       d = static_cast<float>(sum);
     }
   }
@@ -154,22 +170,9 @@ void wgmma_twin(const unsigned char* operands, int size) {
 }  // namespace detail
 #endif
 
-// With w the warp in its group, g = lane / 4 and t = lane % 4, a thread holds for each j
-//   d[4j]      D at (16w + g, 8j + 2t)
-//   d[4j + 1]  D at (16w + g, 8j + 2t + 1)
-//   d[4j + 2]  D at (16w + g + 8, 8j + 2t)
-//   d[4j + 3]  D at (16w + g + 8, 8j + 2t + 1)
-// d = A·B, + d if `accumulate`. N: a multiple of 8, at most 128. All 128 threads of a warpgroup, with the same B. A, pairs from to_halves:
-// at (16w + g, 2t), (16w + g + 8, 2t), (16w + g, 2t + 8) and (16w + g + 8, 2t + 8), each with the number behind it.
-template <int N>
-__device__ __forceinline__ void wgmma_m64k16_f16(float (&d)[N / 2], const std::uint32_t (&a)[4], matrix_descriptor b,
-                                                 bool accumulate = true, place where = place::here()) {
-  static_assert(N % 8 == 0 && N >= 8 && N <= 128);
 #if BALLAST_DEVICE_CODE
-  static_cast<void>(where);
-  const int add = accumulate ? 1 : 0;
-  // clang-format off
-  // TEXTi, LISTi: the first 4 i elements of d, as the instruction names them and as operands.
+// clang-format off
+// The products of all widths. TEXTi, LISTi: the first 4 i elements of d, as the instruction names them and as operands.
 #define BALLAST_QUAD(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define BALLAST_TEXT1 "%0, %1, %2, %3"
 #define BALLAST_LIST1 BALLAST_QUAD(0)
@@ -203,35 +206,69 @@ __device__ __forceinline__ void wgmma_m64k16_f16(float (&d)[N / 2], const std::u
 #define BALLAST_LIST15 BALLAST_LIST14, BALLAST_QUAD(56)
 #define BALLAST_TEXT16 BALLAST_TEXT15 ", %60, %61, %62, %63"
 #define BALLAST_LIST16 BALLAST_LIST15, BALLAST_QUAD(60)
-#define BALLAST_PRODUCT(n, text, list, a0, a1, a2, a3, b0, p)                                                                    \
+#define BALLAST_PRODUCT(n, text, list, a0, a1, a2, a3, b0, p, type, transposed)                                                  \
   if constexpr (N == n) {                                                                                                        \
     BALLAST_ASM_SM90A(                                                                                                           \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %" #p ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 {" text             \
-        "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b0 ", p, 1, 1, 0;\n}\n"                                                 \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %" #p ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n type " {" text                              \
+        "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b0 ", p, 1, 1" transposed ";\n}\n"                                       \
         : list                                                                                                                   \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits), "r"(add)                                                      \
         : "memory");                                                                                                             \
   }
-  BALLAST_PRODUCT(8, BALLAST_TEXT1, BALLAST_LIST1, 4, 5, 6, 7, 8, 9)
-  BALLAST_PRODUCT(16, BALLAST_TEXT2, BALLAST_LIST2, 8, 9, 10, 11, 12, 13)
-  BALLAST_PRODUCT(24, BALLAST_TEXT3, BALLAST_LIST3, 12, 13, 14, 15, 16, 17)
-  BALLAST_PRODUCT(32, BALLAST_TEXT4, BALLAST_LIST4, 16, 17, 18, 19, 20, 21)
-  BALLAST_PRODUCT(40, BALLAST_TEXT5, BALLAST_LIST5, 20, 21, 22, 23, 24, 25)
-  BALLAST_PRODUCT(48, BALLAST_TEXT6, BALLAST_LIST6, 24, 25, 26, 27, 28, 29)
-  BALLAST_PRODUCT(56, BALLAST_TEXT7, BALLAST_LIST7, 28, 29, 30, 31, 32, 33)
-  BALLAST_PRODUCT(64, BALLAST_TEXT8, BALLAST_LIST8, 32, 33, 34, 35, 36, 37)
-  BALLAST_PRODUCT(72, BALLAST_TEXT9, BALLAST_LIST9, 36, 37, 38, 39, 40, 41)
-  BALLAST_PRODUCT(80, BALLAST_TEXT10, BALLAST_LIST10, 40, 41, 42, 43, 44, 45)
-  BALLAST_PRODUCT(88, BALLAST_TEXT11, BALLAST_LIST11, 44, 45, 46, 47, 48, 49)
-  BALLAST_PRODUCT(96, BALLAST_TEXT12, BALLAST_LIST12, 48, 49, 50, 51, 52, 53)
-  BALLAST_PRODUCT(104, BALLAST_TEXT13, BALLAST_LIST13, 52, 53, 54, 55, 56, 57)
-  BALLAST_PRODUCT(112, BALLAST_TEXT14, BALLAST_LIST14, 56, 57, 58, 59, 60, 61)
-  BALLAST_PRODUCT(120, BALLAST_TEXT15, BALLAST_LIST15, 60, 61, 62, 63, 64, 65)
-  BALLAST_PRODUCT(128, BALLAST_TEXT16, BALLAST_LIST16, 64, 65, 66, 67, 68, 69)
-  // clang-format on
+#define BALLAST_PRODUCTS(type, transposed) \
+  BALLAST_PRODUCT(8, BALLAST_TEXT1, BALLAST_LIST1, 4, 5, 6, 7, 8, 9, type, transposed) \
+  BALLAST_PRODUCT(16, BALLAST_TEXT2, BALLAST_LIST2, 8, 9, 10, 11, 12, 13, type, transposed) \
+  BALLAST_PRODUCT(24, BALLAST_TEXT3, BALLAST_LIST3, 12, 13, 14, 15, 16, 17, type, transposed) \
+  BALLAST_PRODUCT(32, BALLAST_TEXT4, BALLAST_LIST4, 16, 17, 18, 19, 20, 21, type, transposed) \
+  BALLAST_PRODUCT(40, BALLAST_TEXT5, BALLAST_LIST5, 20, 21, 22, 23, 24, 25, type, transposed) \
+  BALLAST_PRODUCT(48, BALLAST_TEXT6, BALLAST_LIST6, 24, 25, 26, 27, 28, 29, type, transposed) \
+  BALLAST_PRODUCT(56, BALLAST_TEXT7, BALLAST_LIST7, 28, 29, 30, 31, 32, 33, type, transposed) \
+  BALLAST_PRODUCT(64, BALLAST_TEXT8, BALLAST_LIST8, 32, 33, 34, 35, 36, 37, type, transposed) \
+  BALLAST_PRODUCT(72, BALLAST_TEXT9, BALLAST_LIST9, 36, 37, 38, 39, 40, 41, type, transposed) \
+  BALLAST_PRODUCT(80, BALLAST_TEXT10, BALLAST_LIST10, 40, 41, 42, 43, 44, 45, type, transposed) \
+  BALLAST_PRODUCT(88, BALLAST_TEXT11, BALLAST_LIST11, 44, 45, 46, 47, 48, 49, type, transposed) \
+  BALLAST_PRODUCT(96, BALLAST_TEXT12, BALLAST_LIST12, 48, 49, 50, 51, 52, 53, type, transposed) \
+  BALLAST_PRODUCT(104, BALLAST_TEXT13, BALLAST_LIST13, 52, 53, 54, 55, 56, 57, type, transposed) \
+  BALLAST_PRODUCT(112, BALLAST_TEXT14, BALLAST_LIST14, 56, 57, 58, 59, 60, 61, type, transposed) \
+  BALLAST_PRODUCT(120, BALLAST_TEXT15, BALLAST_LIST15, 60, 61, 62, 63, 64, 65, type, transposed) \
+  BALLAST_PRODUCT(128, BALLAST_TEXT16, BALLAST_LIST16, 64, 65, 66, 67, 68, 69, type, transposed)
+// clang-format on
+#endif
+
+// With w the warp in its group, g = lane / 4 and t = lane % 4, a thread holds for each j
+//   d[4j]      D at (16w + g, 8j + 2t)
+//   d[4j + 1]  D at (16w + g, 8j + 2t + 1)
+//   d[4j + 2]  D at (16w + g + 8, 8j + 2t)
+//   d[4j + 3]  D at (16w + g + 8, 8j + 2t + 1)
+// d = A·B, + d if `accumulate`. N: a multiple of 8, at most 128. All 128 threads of a warpgroup, with the same B. A, pairs from to_halves:
+// at (16w + g, 2t), (16w + g + 8, 2t), (16w + g, 2t + 8) and (16w + g + 8, 2t + 8), each with the number behind it.
+template <int N>
+__device__ __forceinline__ void wgmma_m64k16_f16(float (&d)[N / 2], const std::uint32_t (&a)[4], matrix_descriptor b,
+                                                 bool accumulate = true, place where = place::here()) {
+  static_assert(N % 8 == 0 && N >= 8 && N <= 128);
+#if BALLAST_DEVICE_CODE
+  static_cast<void>(where);
+  const int add = accumulate ? 1 : 0;
+  BALLAST_PRODUCTS("k16.f32.f16.f16", ", 0")
 #else
   const detail::wgmma_operand own{d, {a[0], a[1], a[2], a[3]}, b, accumulate};
-  simt::product_begin(&own, sizeof(own), detail::wgmma_twin<N>, where);
+  simt::product_begin(&own, sizeof(own), detail::wgmma_twin<detail::wgmma_halves, N>, where);
+#endif
+}
+
+// The same for TF32. A, numbers whose lower 13 bits do not count: at (16w + g, t), (16w + g + 8, t), (16w + g, t + 4) and (16w + g + 8, t +
+// 4).
+template <int N>
+__device__ __forceinline__ void wgmma_m64k8_tf32(float (&d)[N / 2], const std::uint32_t (&a)[4], matrix_descriptor b,
+                                                 bool accumulate = true, place where = place::here()) {
+  static_assert(N % 8 == 0 && N >= 8 && N <= 128);
+#if BALLAST_DEVICE_CODE
+  static_cast<void>(where);
+  const int add = accumulate ? 1 : 0;
+  BALLAST_PRODUCTS("k8.f32.tf32.tf32", "")
+#else
+  const detail::wgmma_operand own{d, {a[0], a[1], a[2], a[3]}, b, accumulate};
+  simt::product_begin(&own, sizeof(own), detail::wgmma_twin<detail::wgmma_tf32, N>, where);
 #endif
 }
 

@@ -164,12 +164,16 @@ void block_of_columns<S>::transform(const buffer& T) {
   for (index k = 0; k < used; ++k) changed += width_ - first_changed(k);
   for (index s = 0; s < used; ++s) {
     const index k = transposed_ ? s : used - 1 - s;
-    const formed_reflector<S> H{Q_.form_v(k), m - k * nb, Q_.width_of(k), Q_.T_of(T, k)};
+    formed_reflector<S> H{Q_.form_v(k), m - k * nb, Q_.width_of(k), Q_.T_of(T, k)};
     // The identity's columns in front of a panel have nothing but zeros in its rows; its own are still the identity's, and VᵀC is Vᵀ.
     const index skipped = first_changed(k), columns = width_ - skipped;
     const index own = unit && first_ + skipped == k * nb ? std::min(H.width, columns) : 0;
     S* const W = static_cast<S*>(W_.data());
     S* const from = X_ + k * nb + skipped * ldx_;
+    if (on_.multiplies(H, columns)) {
+      if (Q_.image_.data() == nullptr) Q_.image_ = on_.allocate(session<S>::image_bytes(m, nb));
+      on_.make_image(H, Q_.image_.data(), on_.main());
+    }
     if (own > 0)
       on_.launch(work::copy, tiles(H.width, own),
                  copy_arguments<S>{H.V, H.rows, 1, W, 1, H.width, H.width, own, H.width, 0, nullptr, nullptr, 1, false});

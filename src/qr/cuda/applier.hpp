@@ -44,6 +44,7 @@ class device_applier final : public applier<S> {
   const S* const tau_;
   buffer T_;
   buffer scratch_;  // V of a panel with its ones and zeros
+  buffer image_;    // of that
   buffer a_, b_;    // m × k_vectors: random a, and op(Q)ᵀ times them
 };
 

@@ -482,6 +482,63 @@ struct strike_arguments {
   std::int32_t where;  // an inject::site
 };
 
+// --- Products of floats on tensor cores (product.cuh).
+
+inline constexpr int k_side = 128;                    // reflectors or rows of V that lie side by side in an image
+inline constexpr int k_depth = 32;                    // numbers of one of them in a chunk
+inline constexpr int k_chunk = 2 * k_side * k_depth;  // floats of a chunk: the upper parts, then the lower ones
+inline constexpr int k_project_stages = 6;
+inline constexpr std::int64_t k_project_bytes = 4 * k_project_stages * k_chunk + 16 * k_project_stages;
+inline constexpr std::int64_t k_subtract_bytes = 4 * (k_side / k_depth) * k_chunk + 8;
+
+// The chunks of V's images. Of one for W = VᵀC: k_depth rows of k_side reflectors, first those of the first k_side reflectors from top to
+// bottom. Of one for C − V W: k_depth reflectors of k_side rows, first those of the first k_side rows from left to right.
+struct split_shape {
+  std::int64_t strips, across;  // k_side rows each; k_depth reflectors each
+  std::int64_t chunks_down;     // k_depth rows each, of whole strips
+  std::int64_t rows, width;
+  BALLAST_HD constexpr split_shape(std::int64_t rows_, std::int64_t width_)
+      : strips((rows_ + k_side - 1) / k_side),
+        across((width_ + k_depth - 1) / k_depth),
+        chunks_down(strips * (k_side / k_depth)),
+        rows(rows_),
+        width(width_) {}
+  BALLAST_HD constexpr std::int64_t tiles() const { return (width + k_side - 1) / k_side; }
+  BALLAST_HD constexpr std::int64_t chunks() const { return (rows + k_depth - 1) / k_depth; }
+  // Floats of an image.
+  constexpr std::int64_t by_rows() const { return tiles() * chunks_down * k_chunk; }
+  constexpr std::int64_t by_columns() const { return strips * across * k_chunk; }
+};
+
+struct split_arguments {
+  const float* V;  // rows × width, without gaps
+  std::int64_t rows, width;
+  float* by_rows;  // the image for W = VᵀC
+  float* by_columns;
+};
+
+struct project_arguments {
+  const float* image;  // by rows
+  std::int64_t rows, width;
+  const float* C;  // rows × columns
+  std::int64_t ldc;
+  std::int64_t columns;
+  float* W;  // width × columns, without gaps
+  std::int64_t splits;
+  float* parts;  // `splits` matrices like W, where there is more than one
+};
+
+struct subtract_arguments {
+  const float* image;  // by columns
+  std::int64_t rows, width;
+  std::int64_t first;  // of k_side reflectors
+  const float* W;      // width × columns, without gaps
+  std::int64_t columns;
+  float* C;
+  std::int64_t ldc;
+  int chunks;  // blocks that share a strip of rows
+};
+
 // --- Q applied (apply.cuh).
 
 inline constexpr int k_wide_most = 512;  // reflectors of the widest block

@@ -379,14 +379,26 @@ typename device_factorizer<S>::span device_factorizer<S>::section_of(index k, in
 // C ← H_kᵀ C for so many columns, beginning with row blocks[k].first; V is H_k's. VᵀC of the blocks `struck` is open to injection.
 template <class S>
 void device_factorizer<S>::apply(index k, const S* V, span columns, S* C, index ldc, S* W, stream on, span struck) {
-  project(k, V, columns, C, ldc, W, on, struck);
-  on_.subtract(formed(k, V), columns.width, W, C, ldc, on);
+  formed_reflector<S> H = formed(k, V);
+  if (on_.multiplies(H, columns.width)) {
+    const bool beside = on != on_.main(), there = beside && imaged_ == k;
+    buffer& image = images_[beside ? 1 : 0];
+    if (image.data() == nullptr) image = {on_.device(), session<S>::image_bytes(shape_.m, nb()), on};
+    if (there) {
+      H.image = static_cast<const S*>(image.data());
+    } else {
+      on_.make_image(H, image.data(), on);
+      if (beside) imaged_ = k;
+    }
+  }
+  project(k, H, columns, C, ldc, W, on, struck);
+  on_.subtract(H, columns.width, W, C, ldc, on);
 }
 
 // The part of it that leaves C as it is.
 template <class S>
-void device_factorizer<S>::project(index k, const S* V, span columns, const S* C, index ldc, S* W, stream on, span struck) {
-  const formed_reflector<S> H = formed(k, V);
+void device_factorizer<S>::project(index k, const formed_reflector<S>& H, span columns, const S* C, index ldc, S* W, stream on,
+                                   span struck) {
   on_.product(H, columns.width, C, ldc, W, on);
   for (index b = struck.first; b < struck.first + struck.width && on_.armed(site::qr_product); ++b)
     on_.strike(site::qr_product, pair_place(k, b), W + (shape_[b].first - columns.first) * H.width, H.width * shape_[b].width, on);
@@ -404,8 +416,8 @@ void device_factorizer<S>::look_ahead(index k, index b) {
   S* const W_of_checksums = W + 2 * H.width * w;
   S* const C = A_ + row + here.first * lda_;
   S* const c = checked() && !shape_.single_group ? checksums(here.group) + row : nullptr;
-  project(k, V, {here.first, w}, C, lda_, W, on_.main(), {b, 1});
-  if (c != nullptr) project(k, V, {0, 2}, c, m, W_of_checksums, on_.main(), {});
+  project(k, H, {here.first, w}, C, lda_, W, on_.main(), {b, 1});
+  if (c != nullptr) project(k, H, {0, 2}, c, m, W_of_checksums, on_.main(), {});
   decide(k, w);
   // The others would take multiprocessors from the lookahead, for which the next panel waits: they go first only where they take longer.
   const bool others_first = (m - row) * (shape_.n - row) > k_long_update;
@@ -501,6 +513,7 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
   on_.join(on_.beside());  // block k + 1 has had its other updates
   form_v(k, static_cast<S*>(V_[k % 2].data()), on_.main());
   formed_ = k;
+  imaged_ = -1;
   if (ahead_ == k) {
     undecided_ = k;
   } else {

@@ -99,7 +99,7 @@ class device_factorizer : public factorizer<S> {
   formed_reflector<S> formed(index k, const S* V) const { return {V, shape_.m - shape_[k].first, shape_[k].width, T(k)}; }
   span section_of(index k, index b) const;
   void apply(index k, const S* V, span columns, S* C, index ldc, S* W, stream on, span struck);
-  void project(index k, const S* V, span columns, const S* C, index ldc, S* W, stream on, span struck);
+  void project(index k, const formed_reflector<S>& H, span columns, const S* C, index ldc, S* W, stream on, span struck);
   void look_ahead(index k, index b);
   // The gate is looked at for panel k, whose checks run aside: from here on it may change the matrix. Where `columns` > 0, its products
   // with so many columns lie in W_[0], and with their checksums behind them.
@@ -160,6 +160,8 @@ class device_factorizer : public factorizer<S> {
   buffer V_[3];        // of two panels in turn, and of one whose updates are repeated
   index formed_ = -1;  // the panel whose V is in its turn's place
   buffer W_[2];        // VᵀC, and times T: on the main stream, and beside it
+  buffer images_[2];   // of V, for products on the main stream, and beside it
+  index imaged_ = -1;  // the panel whose image is beside it
   buffer inner_;       // V and T of a part of a panel, and what they make
   buffer pivots_;
   index unsettled_ = -1;  // a tall panel that was begun

@@ -61,6 +61,10 @@ row row_of(work what) {
     case work::square_factor: return {"qr/cuda/square.cuh", "square_factor_kernel", false};
     case work::square_reflectors: return {"qr/cuda/square.cuh", "square_reflectors_kernel", true};
     case work::square_t: return {"qr/cuda/square.cuh", "square_t_kernel", true};
+    case work::split: return {"qr/cuda/product.cuh", "split_kernel", false};
+    case work::project: return {"qr/cuda/product.cuh", "project_kernel", false};
+    case work::add_parts: return {"qr/cuda/product.cuh", "add_parts_kernel", false};
+    case work::subtract: return {"qr/cuda/product.cuh", "subtract_kernel", false};
     default: return {"qr/cuda/solve.cuh", "solve_check_kernel", true};
   }
 }
@@ -137,6 +141,8 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
   if (what == work::products) made.shared = std::int64_t{8} * widest_panel<S>(on) * (k_block_rows + 1);
   if (what == work::copy) made.shared = 32 * 33 * static_cast<std::int64_t>(sizeof(S));
   if (what == work::weigh || what == work::encode) made.spills = made.stack = 16;  // the call of ldexp
+  if (what == work::project) made.shared = k_project_bytes;
+  if (what == work::subtract) made.shared = k_subtract_bytes;
   const std::int64_t widest = widest_panel<S>(on);
   if (what == work::form_t) made.shared = form_t_bytes<S>(widest);
   return made;
@@ -169,6 +175,12 @@ auto kernel_names<S>::strike() -> request {
   return {.header = "qr/cuda/matrix.cuh", .expression = expression("strike_kernel", k_type<S>), .threads = 32, .stack = 64};
 }
 
+// Warpgroups' products are compute capability 9.0's alone.
+template <class S>
+bool kernel_names<S>::multiplies(const ballast::cuda::capabilities& on) {
+  return sizeof(S) == 4 && on.major == 9 && on.minor == 0 && k_project_bytes <= on.shared_per_block;
+}
+
 template <class S>
 bool kernel_names<S>::runs(int which, const ballast::cuda::capabilities& on) {
   return k_teams[which].blocks == 1 || on.major >= 9;
@@ -183,7 +195,8 @@ bool kernel_names<S>::runs_chain(int which, const ballast::cuda::capabilities& o
 template <class S>
 auto kernel_names<S>::all(const ballast::cuda::capabilities& on, bool instrumented) -> std::vector<request> {
   std::vector<request> made;
-  for (int w = 0; w < static_cast<int>(work::count); ++w) made.push_back(of(static_cast<work>(w), on));
+  const work end = multiplies(on) ? work::count : work::split;
+  for (int w = 0; w < static_cast<int>(end); ++w) made.push_back(of(static_cast<work>(w), on));
   for (int t = 0; t < k_team_count; ++t) {
     if (runs(t, on)) made.push_back(panel(t, on));
   }

@@ -62,6 +62,11 @@ enum class work {
   square_factor,
   square_reflectors,
   square_t,
+  // Only where kernel_names::multiplies says so:
+  split,
+  project,
+  add_parts,
+  subtract,
   count
 };
 
@@ -97,6 +102,8 @@ struct kernel_names {
   static request panel(int which, const ballast::cuda::capabilities& on);  // of k_teams
   static request chain(int which);                                         // of k_chain_teams
   static request strike();
+  // Whether products of floats are made by product.cuh on such a device.
+  static bool multiplies(const ballast::cuda::capabilities& on);
   // Which of k_teams can run on such a device.
   static bool runs(int which, const ballast::cuda::capabilities& on);
   static bool runs_chain(int which, const ballast::cuda::capabilities& on);  // of k_chain_teams

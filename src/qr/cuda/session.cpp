@@ -270,27 +270,6 @@ void session<S>::form_t(const S* V, std::int64_t rows, std::int64_t width, const
 }
 
 template <class S>
-void session<S>::product(const formed_reflector<S>& H, std::int64_t n, const S* C, std::int64_t ldc, S* W, stream on) const {
-  blas(on).gemm('T', 'N', H.width, n, H.rows, S(1), H.V, H.rows, C, ldc, S(0), W, H.width);
-}
-
-template <class S>
-void session<S>::update(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, S* C, std::int64_t ldc, stream on) const {
-  turn(H, transposed, n, W, on);
-  subtract(H, n, W, C, ldc, on);
-}
-
-template <class S>
-void session<S>::turn(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on) const {
-  blas(on).gemm(transposed ? 'T' : 'N', 'N', H.width, n, H.width, S(1), H.T, H.width, W, H.width, S(0), W + H.width * n, H.width);
-}
-
-template <class S>
-void session<S>::subtract(const formed_reflector<S>& H, std::int64_t n, const S* W, S* C, std::int64_t ldc, stream on) const {
-  blas(on).gemm('N', 'N', H.rows, n, H.width, S(-1), H.V, H.rows, W + H.width * n, H.width, S(1), C, ldc);
-}
-
-template <class S>
 template <class T>
 void session<S>::strike_armed(inject::site where, const inject::place& here, T* data, std::int64_t count, stream on) const {
   const strike_arguments<T> given{data,

@@ -29,7 +29,8 @@ template <class S>
 struct formed_reflector {
   const S* V;  // rows × width, with its ones and zeros, without gaps
   std::int64_t rows, width;
-  const S* T;  // width × width, upper triangular, zero below the diagonal
+  const S* T;                // width × width, upper triangular, zero below the diagonal
+  const S* image = nullptr;  // of V, by make_image(); null: all products are cuBLAS's
 };
 
 inline constexpr int k_places = 3;
@@ -120,6 +121,10 @@ class session {
   void form_v(const reflectors<S>& h, S* V, stream on) const;
   // T (width × width) from VᵀV and tau, on the main stream. G: VᵀV, as much memory.
   void form_t(const S* V, std::int64_t rows, std::int64_t width, const S* tau, S* G, S* T) const;
+  // Whether products of H with n columns take an image of V, by kernels of our own (product.cuh). Its memory, and the image itself.
+  bool multiplies(const formed_reflector<S>& H, std::int64_t n) const;
+  static std::int64_t image_bytes(std::int64_t rows, std::int64_t width);
+  void make_image(formed_reflector<S>& H, void* to, stream on) const;
   // W = VᵀC for n columns C. W has room for twice as many numbers, which update() needs.
   void product(const formed_reflector<S>& H, std::int64_t n, const S* C, std::int64_t ldc, S* W, stream on) const;
   // C ← H C, or HᵀC where `transposed`, with W from product().

@@ -1,0 +1,120 @@
+// Products of block reflectors: cuBLAS's, or for wide matrices of floats those of product.cuh.
+// Layer: backend "cuda" of QR. See session.hpp.
+#include <algorithm>
+#include <type_traits>
+
+#include "qr/cuda/session.hpp"
+
+namespace ballast::qr::cuda {
+
+namespace {
+
+// A matrix with fewer columns than so many times the reflectors' is read faster than V's image is made.
+constexpr std::int64_t k_least_ratio = 4;
+// Chunks that a part of a product has at least.
+constexpr std::int64_t k_least_chunks = 8;
+
+// Into how many chunks the tiles of a strip go: the fewest rounds of all multiprocessors, where a block that begins takes as long as
+// k_begins tiles.
+int chunks_of(std::int64_t strips, std::int64_t tiles, int multiprocessors) {
+  constexpr std::int64_t k_begins = 2;
+  std::int64_t best = 0, chunks = 1;
+  for (std::int64_t c = 1; c <= tiles; ++c) {
+    const std::int64_t rounds = (strips * c + multiprocessors - 1) / multiprocessors, cost = rounds * ((tiles + c - 1) / c + k_begins);
+    if (c == 1 || cost < best) {
+      best = cost;
+      chunks = c;
+    }
+  }
+  return static_cast<int>(chunks);
+}
+
+std::int64_t tiles_of(std::int64_t columns) { return (columns + k_side - 1) / k_side; }
+
+}  // namespace
+
+// By the shape alone, so that a product that is made again gets the same bits.
+template <class S>
+bool session<S>::multiplies(const formed_reflector<S>& H, std::int64_t n) const {
+  return kernel_names<S>::multiplies(device_->about()) && run_.how.tf32x3 && n >= k_least_ratio * H.width &&
+         split_shape(H.rows, H.width).strips * tiles_of(n) >= device_->about().multiprocessors;
+}
+
+template <class S>
+std::int64_t session<S>::image_bytes(std::int64_t rows, std::int64_t width) {
+  const split_shape shape(rows, width);
+  return (shape.by_rows() + shape.by_columns()) * std::int64_t{sizeof(float)};
+}
+
+template <class S>
+void session<S>::make_image(formed_reflector<S>& H, void* to, stream on) const {
+  if constexpr (std::is_same_v<S, float>) {
+    const split_shape shape(H.rows, H.width);
+    auto* const image = static_cast<float*>(to);
+    launch(work::split, shape.strips * shape.across, split_arguments{H.V, H.rows, H.width, image, image + shape.by_rows()}, on);
+    H.image = image;
+  }
+}
+
+template <class S>
+void session<S>::product(const formed_reflector<S>& H, std::int64_t n, const S* C, std::int64_t ldc, S* W, stream on) const {
+  if constexpr (std::is_same_v<S, float>) {
+    if (H.image != nullptr && multiplies(H, n)) {
+      const split_shape shape(H.rows, H.width);
+      const std::int64_t tiles = shape.tiles() * tiles_of(n), multiprocessors = device_->about().multiprocessors;
+      const std::int64_t splits =
+          std::clamp<std::int64_t>(multiprocessors / tiles, 1, (shape.chunks() + k_least_chunks - 1) / k_least_chunks);
+      project_arguments given{H.image, H.rows, H.width, C, ldc, n, W, splits, nullptr};
+      buffer parts;
+      if (splits > 1) {
+        parts = {device_, core::checked_product(splits * H.width * n, std::int64_t{sizeof(float)}), on};
+        given.parts = static_cast<float*>(parts.data());
+      }
+      launch(work::project, tiles * splits, given, on);
+      if (splits > 1) launch(work::add_parts, slabs(H.width * n), given, on);
+      return;
+    }
+  }
+  blas(on).gemm('T', 'N', H.width, n, H.rows, S(1), H.V, H.rows, C, ldc, S(0), W, H.width);
+}
+
+template <class S>
+void session<S>::update(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, S* C, std::int64_t ldc, stream on) const {
+  turn(H, transposed, n, W, on);
+  subtract(H, n, W, C, ldc, on);
+}
+
+template <class S>
+void session<S>::turn(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on) const {
+  blas(on).gemm(transposed ? 'T' : 'N', 'N', H.width, n, H.width, S(1), H.T, H.width, W, H.width, S(0), W + H.width * n, H.width);
+}
+
+template <class S>
+void session<S>::subtract(const formed_reflector<S>& H, std::int64_t n, const S* W, S* C, std::int64_t ldc, stream on) const {
+  const S* const TW = W + H.width * n;
+  if constexpr (std::is_same_v<S, float>) {
+    if (H.image != nullptr && multiplies(H, n)) {
+      const split_shape shape(H.rows, H.width);
+      const int chunks = chunks_of(shape.strips, tiles_of(n), device_->about().multiprocessors);
+      for (std::int64_t first = 0; first < H.width; first += k_side)
+        launch(work::subtract, shape.strips * chunks,
+               subtract_arguments{H.image + shape.by_rows(), H.rows, H.width, first, TW, n, C, ldc, chunks}, on);
+      return;
+    }
+  }
+  blas(on).gemm('N', 'N', H.rows, n, H.width, S(-1), H.V, H.rows, TW, H.width, S(1), C, ldc);
+}
+
+#define BALLAST_PRODUCTS(S)                                                                                              \
+  template bool session<S>::multiplies(const formed_reflector<S>&, std::int64_t) const;                                  \
+  template std::int64_t session<S>::image_bytes(std::int64_t, std::int64_t);                                             \
+  template void session<S>::make_image(formed_reflector<S>&, void*, stream) const;                                       \
+  template void session<S>::product(const formed_reflector<S>&, std::int64_t, const S*, std::int64_t, S*, stream) const; \
+  template void session<S>::update(const formed_reflector<S>&, bool, std::int64_t, S*, S*, std::int64_t, stream) const;  \
+  template void session<S>::turn(const formed_reflector<S>&, bool, std::int64_t, S*, stream) const;                      \
+  template void session<S>::subtract(const formed_reflector<S>&, std::int64_t, const S*, S*, std::int64_t, stream) const;
+BALLAST_PRODUCTS(float)
+BALLAST_PRODUCTS(double)
+#undef BALLAST_PRODUCTS
+
+}  // namespace ballast::qr::cuda
