@@ -96,10 +96,19 @@ class qr_cuda_product : public testing::Test {
   padded subtract(const padded& V, const std::vector<float>& W, const padded& C, int chunks) const {
     const split_shape shape(V.rows, V.columns);
     const auto image = images(V), with = upload(W), in = upload(C.values);
-    for (index first = 0; first < V.columns; first += k_side)
-      launch(work::subtract, shape.strips * chunks,
-             subtract_arguments{static_cast<const float*>(image.data()) + shape.by_rows(), V.rows, V.columns, first,
-                                static_cast<const float*>(with.data()), C.columns, static_cast<float*>(in.data()) + C.off, C.ld, chunks});
+    const subtract_arguments given{static_cast<const float*>(image.data()) + shape.by_rows(),
+                                   V.rows,
+                                   V.columns,
+                                   static_cast<const float*>(with.data()),
+                                   C.columns,
+                                   static_cast<float*>(in.data()) + C.off,
+                                   C.ld,
+                                   chunks};
+    if (V.columns > k_side) {
+      launch(work::subtract_deep, shape.strips * ((C.columns + k_side - 1) / k_side), given);
+    } else {
+      launch(work::subtract, shape.strips * chunks, given);
+    }
     padded made = C;
     made.values = download(in);
     return made;

@@ -487,8 +487,8 @@ struct strike_arguments {
 inline constexpr int k_side = 128;                    // reflectors or rows of V that lie side by side in an image
 inline constexpr int k_depth = 32;                    // numbers of one of them in a chunk
 inline constexpr int k_chunk = 2 * k_side * k_depth;  // floats of a chunk: the upper parts, then the lower ones
-inline constexpr int k_project_stages = 6;
-inline constexpr std::int64_t k_project_bytes = 4 * k_project_stages * k_chunk + 16 * k_project_stages;
+inline constexpr int k_ring_stages = 6;
+inline constexpr std::int64_t k_ring_bytes = 4 * k_ring_stages * k_chunk + 16 * k_ring_stages;
 inline constexpr std::int64_t k_subtract_bytes = 4 * (k_side / k_depth) * k_chunk + 8;
 
 // The chunks of V's images. Of one for W = VᵀC: k_depth rows of k_side reflectors, first those of the first k_side reflectors from top to
@@ -531,8 +531,7 @@ struct project_arguments {
 struct subtract_arguments {
   const float* image;  // by columns
   std::int64_t rows, width;
-  std::int64_t first;  // of k_side reflectors
-  const float* W;      // width × columns, without gaps
+  const float* W;  // width × columns, without gaps
   std::int64_t columns;
   float* C;
   std::int64_t ldc;

@@ -14,7 +14,8 @@ using inject::site;
 namespace {
 
 // Columns of a section: products of so many run near the device's rate, and a block that is computed again costs as many times its own.
-constexpr index k_section_columns = 2048;
+template <class S>
+constexpr index k_section_columns = sizeof(S) == 4 ? 4096 : 2048;
 constexpr index k_hold_blocks = 64;
 // Elements of an update beside the lookahead that takes longer than a panel of 128 columns: some 300 µs at 50 TFLOP/s.
 constexpr index k_long_update = index{1} << 25;
@@ -28,7 +29,7 @@ device_factorizer<S>::device_factorizer(session<S>& on, const layout& shape, con
   T_ = on_.template allocate_of<S>(core::checked_product(shape.panels, nb() * nb()));
   for (int i = 0; i < 2; ++i) V_[i] = on_.template allocate_of<S>(core::checked_product(shape.m, nb()));
   // Of every span, of all checksum columns, and of one block with its own.
-  const index columns = std::max({std::min(shape.n, k_section_columns + nb()), 2 * static_cast<index>(shape.groups.size()), nb() + 2});
+  const index columns = std::max({std::min(shape.n, k_section_columns<S> + nb()), 2 * static_cast<index>(shape.groups.size()), nb() + 2});
   for (buffer& each : W_) each = on_.template allocate_of<S>(2 * nb() * columns);
   control_ = on_.template allocate_of<panel_control>(1);
 }
@@ -371,7 +372,7 @@ void device_factorizer<S>::resume() {
 template <class S>
 typename device_factorizer<S>::span device_factorizer<S>::section_of(index k, index b) const {
   if (b == k + 1) return {shape_[b].first, shape_[b].width};
-  const index each = std::max<index>(1, k_section_columns / nb());
+  const index each = std::max<index>(1, k_section_columns<S> / nb());
   const index begin = std::max(b / each * each, k + 2), end = std::min((b / each + 1) * each, shape_.count());
   return {shape_[begin].first, shape_[end - 1].first + shape_[end - 1].width - shape_[begin].first};
 }

@@ -65,6 +65,7 @@ row row_of(work what) {
     case work::project: return {"qr/cuda/product.cuh", "project_kernel", false};
     case work::add_parts: return {"qr/cuda/product.cuh", "add_parts_kernel", false};
     case work::subtract: return {"qr/cuda/product.cuh", "subtract_kernel", false};
+    case work::subtract_deep: return {"qr/cuda/product.cuh", "subtract_deep_kernel", false};
     default: return {"qr/cuda/solve.cuh", "solve_check_kernel", true};
   }
 }
@@ -141,7 +142,7 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
   if (what == work::products) made.shared = std::int64_t{8} * widest_panel<S>(on) * (k_block_rows + 1);
   if (what == work::copy) made.shared = 32 * 33 * static_cast<std::int64_t>(sizeof(S));
   if (what == work::weigh || what == work::encode) made.spills = made.stack = 16;  // the call of ldexp
-  if (what == work::project) made.shared = k_project_bytes;
+  if (what == work::project || what == work::subtract_deep) made.shared = k_ring_bytes;
   if (what == work::subtract) made.shared = k_subtract_bytes;
   const std::int64_t widest = widest_panel<S>(on);
   if (what == work::form_t) made.shared = form_t_bytes<S>(widest);
@@ -178,7 +179,7 @@ auto kernel_names<S>::strike() -> request {
 // Warpgroups' products are compute capability 9.0's alone.
 template <class S>
 bool kernel_names<S>::multiplies(const ballast::cuda::capabilities& on) {
-  return sizeof(S) == 4 && on.major == 9 && on.minor == 0 && k_project_bytes <= on.shared_per_block;
+  return sizeof(S) == 4 && on.major == 9 && on.minor == 0 && k_ring_bytes <= on.shared_per_block;
 }
 
 template <class S>

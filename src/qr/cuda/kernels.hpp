@@ -67,6 +67,7 @@ enum class work {
   project,
   add_parts,
   subtract,
+  subtract_deep,
   count
 };
 

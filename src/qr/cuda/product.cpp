@@ -95,10 +95,13 @@ void session<S>::subtract(const formed_reflector<S>& H, std::int64_t n, const S*
   if constexpr (std::is_same_v<S, float>) {
     if (H.image != nullptr && multiplies(H, n)) {
       const split_shape shape(H.rows, H.width);
-      const int chunks = chunks_of(shape.strips, tiles_of(n), device_->about().multiprocessors);
-      for (std::int64_t first = 0; first < H.width; first += k_side)
-        launch(work::subtract, shape.strips * chunks,
-               subtract_arguments{H.image + shape.by_rows(), H.rows, H.width, first, TW, n, C, ldc, chunks}, on);
+      subtract_arguments given{H.image + shape.by_rows(), H.rows, H.width, TW, n, C, ldc, 1};
+      if (H.width > k_side) {
+        launch(work::subtract_deep, shape.strips * tiles_of(n), given, on);
+      } else {
+        given.chunks = chunks_of(shape.strips, tiles_of(n), device_->about().multiprocessors);
+        launch(work::subtract, shape.strips * given.chunks, given, on);
+      }
       return;
     }
   }

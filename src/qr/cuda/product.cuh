@@ -177,22 +177,16 @@ __device__ __forceinline__ void store_sums(float (&sums)[k_side / 2], float* til
       [](float x, float* at) { *at = x; });
 }
 
-// W = VᵀC: tiles of k_side reflectors and k_side columns, each in `splits` parts of the rows, which add_parts_kernel adds up. The chunks of
-// V go through a ring. Blocks of the same part and columns follow each other: they read the same C.
-template <int Threads>
-__global__ void __launch_bounds__(Threads, 1) project_kernel(const __grid_constant__ project_arguments a) {
-  static_assert(Threads == k_threads);
-  constexpr int stages = k_project_stages, warps = Threads / 32;
+// Adds (Sign 1) or subtracts (−1) k_side columns of X times `count` chunks of an image, which go through a ring: numbers begin · k_depth …
+// of the columns, which have `deep` numbers. A warpgroup has 64 columns, from `left` on; X has `columns` of them.
+template <int Sign, int Threads>
+__device__ __forceinline__ void multiply_streamed(float (&sums)[k_side / 2], const float* image, std::int64_t begin, int count,
+                                                  const float* X, std::int64_t ldx, std::int64_t deep, std::int64_t left,
+                                                  std::int64_t columns) {
+  constexpr int stages = k_ring_stages, warps = Threads / 32;
   auto* const ring = reinterpret_cast<float*>(arch::shared_memory());
   auto* const full = reinterpret_cast<arch::mbarrier*>(ring + stages * k_chunk);
   auto* const empty = full + stages;
-  const split_shape shape(a.rows, a.width);
-  const std::int64_t right = (a.columns + k_side - 1) / k_side, tiles = shape.tiles() * right;
-  const std::int64_t tile = blockIdx.x % tiles, part = blockIdx.x / tiles, of_v = tile % shape.tiles(),
-                     left = tile / shape.tiles() * k_side;
-  const std::int64_t each = (shape.chunks() + a.splits - 1) / a.splits, begin = part * each;
-  const int count = static_cast<int>(begin + each < shape.chunks() ? each : begin < shape.chunks() ? shape.chunks() - begin : 0);
-  const float* const image = a.image + (of_v * shape.chunks_down + begin) * k_chunk;
   if (threadIdx.x == 0) {
     for (int s = 0; s < stages; ++s) {
       arch::init_mbarrier(&full[s], 1);
@@ -212,18 +206,18 @@ __global__ void __launch_bounds__(Threads, 1) project_kernel(const __grid_consta
   if (threadIdx.x == 0) {
     for (int s = 0; s < stages - 1; ++s) request(s);
   }
-  const std::int64_t first = left + arch::warp() / 4 * 64, column = first + arch::warp() % 4 * 16 + arch::lane() / 4;
-  const bool wide = is_aligned(a.C, a.ldc, 16);
+  const std::int64_t column = left + arch::warp() % 4 * 16 + arch::lane() / 4;
+  const bool wide = is_aligned(X, ldx, 16);
   const auto load = [&](column_pieces& to, int chunk) {
     ballast::cuda::unrolled<2>([&](auto h) {
       const std::int64_t at = column + 8 * decltype(h)::value;
-      load_piece(to.x[decltype(h)::value], a.C + at * a.ldc, at < a.columns && chunk < count, (begin + chunk) * k_depth, a.rows, wide);
+      load_piece(to.x[decltype(h)::value], X + at * ldx, at < columns && chunk < count, (begin + chunk) * k_depth, deep, wide);
     });
   };
   column_pieces next, second;  // on their way from memory
   load(next, 0);
   load(second, 1);
-  float sums[k_side / 2] = {}, d[k_side / 2];
+  float d[k_side / 2];
   for (int chunk = 0; chunk < count; ++chunk) {
     if (threadIdx.x == 0) request(chunk + stages - 1);
     __syncwarp();
@@ -234,10 +228,29 @@ __global__ void __launch_bounds__(Threads, 1) project_kernel(const __grid_consta
     arch::wait(&full[place], static_cast<unsigned>(chunk / stages) & 1u);
     multiply_chunk(d, now, ring + place * k_chunk);
     if (arch::lane() == 0) arch::arrive(&empty[place]);
-    ballast::cuda::unrolled<k_side / 2>([&](auto q) { sums[decltype(q)::value] += d[decltype(q)::value]; });
+    ballast::cuda::unrolled<k_side / 2>([&](auto q) {
+      float& sum = sums[decltype(q)::value];
+      sum = Sign > 0 ? sum + d[decltype(q)::value] : sum - d[decltype(q)::value];
+    });
   }
-  float* const to = (a.splits > 1 ? a.parts + part * a.width * a.columns : a.W) + of_v * k_side + first * a.width;
-  store_sums(sums, to, a.width, a.width - of_v * k_side, a.columns - first);
+}
+
+// W = VᵀC: tiles of k_side reflectors and k_side columns, each in `splits` parts of the rows, which add_parts_kernel adds up. Blocks of the
+// same part and columns follow each other: they read the same C.
+template <int Threads>
+__global__ void __launch_bounds__(Threads, 1) project_kernel(const __grid_constant__ project_arguments a) {
+  static_assert(Threads == k_threads);
+  const split_shape shape(a.rows, a.width);
+  const std::int64_t tiles = shape.tiles() * ((a.columns + k_side - 1) / k_side);
+  const std::int64_t tile = blockIdx.x % tiles, part = blockIdx.x / tiles, of_v = tile % shape.tiles();
+  const std::int64_t left = tile / shape.tiles() * k_side + arch::warp() / 4 * 64;
+  const std::int64_t each = (shape.chunks() + a.splits - 1) / a.splits, begin = part * each;
+  const int count = static_cast<int>(begin + each < shape.chunks() ? each : begin < shape.chunks() ? shape.chunks() - begin : 0);
+  float sums[k_side / 2] = {};
+  multiply_streamed<1, Threads>(sums, a.image + (of_v * shape.chunks_down + begin) * k_chunk, begin, count, a.C, a.ldc, a.rows, left,
+                                a.columns);
+  float* const to = (a.splits > 1 ? a.parts + part * a.width * a.columns : a.W) + of_v * k_side + left * a.width;
+  store_sums(sums, to, a.width, a.width - of_v * k_side, a.columns - left);
 }
 
 // W = Σ parts, in their order.
@@ -259,37 +272,50 @@ __global__ void __launch_bounds__(Threads) add_parts_kernel(const __grid_constan
   a.W[e] = sum;
 }
 
-// C ← C − V W for k_side reflectors, or fewer behind the last tile of them. A block keeps the image of k_side rows of V in shared memory
-// and takes tiles of 64 columns from left to right. Its warpgroups take tiles in turn and wait for each other only once: while one loads C,
-// the other one multiplies.
+// C ← C − V W for more than k_side reflectors: a tile of k_side rows and columns for each block.
+template <int Threads>
+__global__ void __launch_bounds__(Threads, 1) subtract_deep_kernel(const __grid_constant__ subtract_arguments a) {
+  static_assert(Threads == k_threads);
+  const split_shape shape(a.rows, a.width);
+  const std::int64_t tiles = (a.columns + k_side - 1) / k_side, strip = blockIdx.x / tiles, top = strip * k_side;
+  const std::int64_t left = blockIdx.x % tiles * k_side + arch::warp() / 4 * 64;
+  float* const C = a.C + top + left * a.ldc;
+  float sums[k_side / 2] = {};
+  load_sums(sums, C, a.ldc, a.rows - top, a.columns - left);
+  multiply_streamed<-1, Threads>(sums, a.image + strip * shape.across * k_chunk, 0, static_cast<int>(shape.across), a.W, a.width, a.width,
+                                 left, a.columns);
+  store_sums(sums, C, a.ldc, a.rows - top, a.columns - left);
+}
+
+// The same for up to k_side reflectors. A block keeps the image of k_side rows of V in shared memory and takes tiles of 64 columns from
+// left to right. Its warpgroups take tiles in turn and wait for each other only once: while one loads C, the other one multiplies.
 template <int Threads>
 __global__ void __launch_bounds__(Threads, 1) subtract_kernel(const __grid_constant__ subtract_arguments a) {
   static_assert(Threads == k_threads);
   auto* const image = reinterpret_cast<float*>(arch::shared_memory());
   auto* const full = reinterpret_cast<arch::mbarrier*>(image + k_side / k_depth * k_chunk);
   const split_shape shape(a.rows, a.width);
-  const std::int64_t strip = blockIdx.x / a.chunks, top = strip * k_side, left_over = a.width - a.first;
-  const int depth = static_cast<int>(left_over < k_side ? left_over : k_side), pieces = (depth + k_depth - 1) / k_depth;
+  const std::int64_t strip = blockIdx.x / a.chunks, top = strip * k_side;
+  const int pieces = static_cast<int>(shape.across);
   if (threadIdx.x == 0) {
     arch::init_mbarrier(full, 1);
     arch::fence_mbarrier_init();
     arch::arrive_expect(full, static_cast<unsigned>(4 * k_chunk * pieces));
     for (int p = 0; p < pieces; ++p)
-      arch::load_bulk(image + p * k_chunk, a.image + (strip * shape.across + a.first / k_depth + p) * k_chunk, 4 * k_chunk, full);
+      arch::load_bulk(image + p * k_chunk, a.image + (strip * shape.across + p) * k_chunk, 4 * k_chunk, full);
   }
   __syncthreads();  // the barrier is there
   const int group = arch::warp() / 4, groups = Threads / 128;
   const int tiles = static_cast<int>((a.columns + 63) / 64), each = (tiles + a.chunks - 1) / a.chunks;
   const int begin = static_cast<int>(blockIdx.x % a.chunks) * each, end = begin + each < tiles ? begin + each : tiles;
-  const float* const W = a.W + a.first;
-  const bool wide = is_aligned(W, a.width, 16);
+  const bool wide = is_aligned(a.W, a.width, 16);
   // The pieces of a warpgroup's tiles one after the other.
   int ahead_tile = begin + group, ahead_piece = 0;
   const auto load = [&](column_pieces& to) {
     const std::int64_t column = std::int64_t{ahead_tile} * 64 + arch::warp() % 4 * 16 + arch::lane() / 4;
     ballast::cuda::unrolled<2>([&](auto h) {
       const std::int64_t at = column + 8 * decltype(h)::value;
-      load_piece(to.x[decltype(h)::value], W + at * a.width, at < a.columns && ahead_tile < end, ahead_piece * k_depth, depth, wide);
+      load_piece(to.x[decltype(h)::value], a.W + at * a.width, at < a.columns && ahead_tile < end, ahead_piece * k_depth, a.width, wide);
     });
     if (++ahead_piece == pieces) {
       ahead_piece = 0;
