@@ -119,8 +119,8 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   const section_plan needed = plan_sections(what, what.check, 1);
   // f64: rows leave room for eight tiles, or for all.
   made.slabs = held_slabs(what, group, static_cast<int>(std::min<std::int64_t>(needed.tiles, 8)));
-  const int most_depth = what.f64 ? 2 : 4;  // of rows that are read again
-  const int most = what.f64 ? std::min(hopper ? 12 : 9, k_most_operands - made.slabs) : group ? 12 : made.slabs > 0 ? 8 : 4;
+  constexpr int most_depth = 4;  // of rows that are read again
+  const int most = what.f64 ? std::min(hopper && !what.check ? 12 : 9, k_most_operands - made.slabs) : group ? 12 : made.slabs > 0 ? 8 : 4;
   // The largest group that wastes least. In f64 loads from a panel in global memory take registers.
   std::int64_t least = std::numeric_limits<std::int64_t>::max() / 16;
   for (int each = std::min<int>(most, static_cast<int>(needed.tiles)); each >= 1; --each) {
