@@ -75,6 +75,7 @@ invocation::invocation(const common_options& options, std::string operation) : o
   how_.protection = *parse_protection(options.protect);
   how_.scheme = options.scheme;
   how_.threads = options.threads;
+  how_.tf32x3 = !options.no_tf32x3;
   how_.throw_on_uncorrectable = false;
   if (!options.quiet && isatty(2) != 0) how_.on_progress = progress_line();
 #if defined(BALLAST_INSTRUMENTED)

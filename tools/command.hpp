@@ -31,6 +31,7 @@ struct common_options {
   std::string events;
   bool json = false;
   bool quiet = false;
+  bool no_tf32x3 = false;  // execution::tf32x3; of the commands that have it
 
   void add_to(command_line& command);
   // Precision of the computation: the option's, or f64 if `file_is_double`.

@@ -293,6 +293,8 @@ constexpr const char* k_schemes =
     "its\n"
     "panels on the processor, --backend cuda).";
 
+constexpr const char* k_no_tf32x3 = "on a GPU, multiply large f32 matrices in FP32, not as three products of TF32";
+
 }  // namespace
 
 void add_qr(command_line& program) {
@@ -302,6 +304,7 @@ void add_qr(command_line& program) {
   command.text("--q", wanted->q, "write Q, m × min(m, n), or one for each of a batch (.npy)");
   command.text("--r", wanted->r, "write R, min(m, n) × n, or one for each of a batch (.npy)");
   wanted->add_to(command);
+  command.flag("--no-tf32x3", wanted->no_tf32x3, k_no_tf32x3);
   command.footer(k_schemes);
   command.action([wanted] {
     array read = read_array(wanted->input);
@@ -321,6 +324,7 @@ void add_lstsq(command_line& program) {
   command.operand("B", wanted->b, ".npy or .csv, m × right-hand sides, or a batch of them");
   command.text("-o,--output", wanted->x, "write X, n × right-hand sides, or one for each of a batch (.npy)");
   wanted->add_to(command);
+  command.flag("--no-tf32x3", wanted->no_tf32x3, k_no_tf32x3);
   command.footer(k_schemes);
   command.action([wanted] {
     array a = read_array(wanted->a), b = read_array(wanted->b);

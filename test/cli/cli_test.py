@@ -195,6 +195,12 @@ class Qr(WithFolder):
                 self.assertLess(seen["residual"], tolerance)
                 self.assertLess(seen["orthogonality"], tolerance)
 
+    def test_products_in_fp32_are_an_option(self):
+        A = self.save("a.npy", self.random.normal(size=(40, 20)).astype("f4"))
+        run("qr", A, "--r", self.dir / "r.npy", "--backend", "cpu")
+        run("qr", A, "--r", self.dir / "r32.npy", "--backend", "cpu", "--no-tf32x3")  # the host has no TF32: the same bits
+        np.testing.assert_array_equal(np.load(self.dir / "r.npy"), np.load(self.dir / "r32.npy"))
+
     def test_longley_to_nine_digits(self):
         seen = run_json("lstsq", DATA / "longley-a.csv", DATA / "longley-b.csv", "-o", self.dir / "x.npy")
         certified = np.loadtxt(DATA / "longley-x.csv", skiprows=4)
