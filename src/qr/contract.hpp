@@ -348,6 +348,13 @@ class engine {
   // `upper`: on and above the diagonal only.
   virtual void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) = 0;
 
+  // How many columns of a matrix with so many rows, out of `columns`, lie in its memory at a time: all, or the width of a piece
+  // (pieces.hpp). `operand`: where the matrix lies.
+  virtual index resident_columns(const void*, index, index columns) const { return columns; }
+
+  // Hash of X (works_on it), as abft::finding::bits. For backends with pieces.
+  virtual std::uint64_t hash(const matrix_view<const S>&) { return 0; }
+
   // The width of panels of a matrix with so many rows and min(m, n) = `steps`: two panels at least where there are two columns, so that the
   // smallest problem is computed, and struck, the way large ones are.
   virtual index panel_width(index rows, index steps) const = 0;

@@ -16,6 +16,7 @@
 #include "qr/application.hpp"
 #include "qr/arguments.hpp"
 #include "qr/factorization.hpp"
+#include "qr/pieces.hpp"
 #include "run/attempt.hpp"
 #include "run/dispatch.hpp"
 
@@ -212,6 +213,65 @@ class least_squares {
   const owned<S> C_, X_;  // under Q, and under R⁻¹
 };
 
+// Where the matrix does not fit: the width of its pieces; else 0.
+template <class S>
+index piece_width(const call<S>& here, const void* operand, index rows, index columns) {
+  const index width = here.on->resident_columns(operand, rows, columns);
+  return width < columns ? width : 0;
+}
+
+// In host memory.
+template <class S>
+void copy_on_host(const matrix_view<const S>& from, const matrix_view<S>& to) {
+  for (index j = 0; j < to.columns; ++j) {
+    if (from.row_stride == 1 && to.row_stride == 1) {
+      std::copy_n(&from(0, j), to.rows, &to(0, j));
+    } else {
+      for (index i = 0; i < to.rows; ++i) to(i, j) = from(i, j);
+    }
+  }
+}
+
+// A matrix of the host whose pieces are columns without gaps between their elements: itself, or a copy.
+template <class S>
+class by_columns {
+ public:
+  by_columns(const matrix_view<const S>& v, bool copies) : view(v) {
+    if (!copies && v.row_stride == 1) return;
+    copy_ = matrix<S>(v.rows, v.columns, order::column_major);
+    copy_on_host(v, copy_.view());
+    view = std::as_const(copy_).view();
+  }
+  bool copied() const { return copy_.size() > 0; }
+  matrix_view<S> copy() { return copy_.view(); }
+  matrix_view<const S> view;
+
+ private:
+  matrix<S> copy_;
+};
+
+// Factors A in pieces. After an uncorrectable fault under protection::correct A is as before: it is made in a copy.
+template <class S>
+void factor_pieces(call<S>& here, index width, const matrix_view<S>& A, S* tau) {
+  by_columns<S> work(A, here.run.how.protection == protection::correct);
+  pieces<S>(here.run, *here.on, A.rows, width).factor(here.scheme, work.copied() ? work.copy() : A, tau);
+  if (!here.lost() && work.copied()) copy_on_host<S>(work.view, A);
+}
+
+// out ← op(Q) out in pieces, or the first columns of op(Q).
+template <class S>
+void apply_pieces(call<S>& here, index width, const matrix_view<const S>& V, std::span<const S> tau, bool transposed, bool identity,
+                  const matrix_view<S>& out) {
+  const index count = static_cast<index>(tau.size());
+  const by_columns<S> reflectors(V.block(0, 0, V.rows, count), false);
+  matrix<S> made(out.rows, out.columns, order::column_major);
+  if (!identity) copy_on_host<S>(out, made.view());
+  pieces<S>(here.run, *here.on, V.rows, width)
+      .apply(transposed, reflectors.view, count, here.on->read(tau).data(), {.view = std::as_const(made).view(), .identity = identity},
+             made.view());
+  if (!here.lost()) copy_on_host<S>(std::as_const(made).view(), out);
+}
+
 // The first columns of Q into `out`; the reflectors are V's first columns, one for each tau. `out` may be V.
 template <class S>
 void form_q(call<S>& here, const matrix_view<const S>& V, std::span<const S> tau, const matrix_view<S>& out) {
@@ -234,6 +294,12 @@ report geqrf_of(matrix_view<S> A, std::span<S> tau, const execution& how) {
   check_apart(A, column_major(tau.data(), steps, index{1}), "A and tau", token);
   call<S> here(token, how, A.data, A.rows, A.columns);
   engine<S>& on = *here.on;
+  if (const index width = piece_width(here, A.data, A.rows, A.columns); width > 0) {
+    tau = on.write(tau);
+    factor_pieces(here, width, A, tau.data());
+    if (!here.lost()) on.commit();
+    return here.seen.finish();
+  }
   A = on.write(A);
   tau = on.write(tau);
   const placed<S> work(on, A);
@@ -261,14 +327,20 @@ report ormqr_of(side where, transpose op, matrix_view<const S> A, std::span<cons
   check_apart(A, C, "A and C", token);
   call<S> here(token, how, A.data, A.rows, A.columns);
   engine<S>& on = *here.on;
+  // C op(Q) = (op(Q)ᵀ Cᵀ)ᵀ.
+  const bool left = where == side::left, transposed = (op == transpose::yes) == left;
+  const index others = left ? C.columns : C.rows;
+  const index width = piece_width(here, A.data, order, std::max(count, others));
+  if (width > 0 && ballast::cuda::residence_of(C.data) != ballast::cuda::residence::device) {
+    apply_pieces(here, width, A, tau, transposed, false, left ? C : C.transposed());
+    return here.seen.finish();
+  }
   A = on.read(A.block(0, 0, order, count));
   tau = on.read(tau);
   C = on.write(C);
   const placed<const S> V(on, A);
   orthogonal_factor<S> Q(here.run, on, V.view, tau.data());
-  // C op(Q) = (op(Q)ᵀ Cᵀ)ᵀ.
-  const matrix_view<S> operand = where == side::left ? C : C.transposed();
-  const bool transposed = (op == transpose::yes) == (where == side::left);
+  const matrix_view<S> operand = left ? C : C.transposed();
   if (!here.lost()) {
     const owned<S> made(on, order, operand.columns);
     Q.apply(transposed, {operand}, made.view);
@@ -292,6 +364,10 @@ report orgqr_of(matrix_view<S> A, std::span<const S> tau, const execution& how) 
         fmt::format("{}: A: expected {} ≤ columns ≤ rows for {} reflectors, got {} × {}", token, count, count, A.rows, A.columns));
   call<S> here(token, how, A.data, A.rows, A.columns);
   engine<S>& on = *here.on;
+  if (const index width = piece_width(here, A.data, A.rows, A.columns); width > 0) {
+    apply_pieces<S>(here, width, A, tau, false, true, A);
+    return here.seen.finish();
+  }
   A = on.write(A);
   tau = on.read(tau);
   form_q<S>(here, A, tau, A);
@@ -339,10 +415,17 @@ factors<S> factor_of(matrix_view<const S> A, const execution& how) {
   check_view(A, "A", token);
   call<S> here(token, how, A.data, A.rows, A.columns);
   engine<S>& on = *here.on;
-  A = on.read(A);
   factors<S> made;
   made.storage = matrix<S>(A.rows, A.columns, order::column_major);
   made.tau.resize(static_cast<std::size_t>(std::min(A.rows, A.columns)));
+  if (const index width = piece_width(here, A.data, A.rows, A.columns); width > 0) {
+    copy_on_host(A, made.storage.view());
+    pieces<S>(here.run, on, A.rows, width).factor(here.scheme, made.storage.view(), on.write(std::span<S>(made.tau)).data());
+    if (!here.lost()) on.commit();
+    made.report = here.seen.finish();
+    return made;
+  }
+  A = on.read(A);
   on.copy(A, made.storage.view());
   on.wait();
   const placed<S> work(on, made.storage.view());
@@ -397,7 +480,11 @@ matrix<T> factors<T>::q(const execution& how, ballast::report* seen) const {
   const index m = storage.rows();
   call<T> here(token, how, storage.data(), m, storage.columns());
   matrix<T> made(m, std::min(m, storage.columns()), order::column_major);
-  form_q<T>(here, storage.view(), here.on->read(std::span<const T>(tau)), made.view());
+  if (const index width = piece_width(here, storage.data(), m, made.columns()); width > 0) {
+    apply_pieces<T>(here, width, storage.view(), tau, false, true, made.view());
+  } else {
+    form_q<T>(here, storage.view(), here.on->read(std::span<const T>(tau)), made.view());
+  }
   ballast::report all = here.seen.finish();
   if (seen != nullptr) *seen = std::move(all);
   return made;

@@ -267,18 +267,6 @@ TYPED_TEST(qr_cuda_apply, sums_of_the_check_take_any_strides) {
   }
 }
 
-// -------------------------------------------------------------------------------------------------------------------------- calls
-
-template <class T>
-double largest_change(const matrix<T>& a, const matrix<T>& b) {
-  double most = 0;
-  for (std::size_t e = 0; e < a.size(); ++e) {
-    const double off = std::fabs(static_cast<double>(a.data()[e]) - static_cast<double>(b.data()[e]));
-    if (!(off <= most)) most = off;
-  }
-  return most;
-}
-
 // Each number that lies between two launches of a call, wrong once: with protection the block is computed again, without it what serves
 // the data reaches the output.
 TYPED_TEST(qr_cuda_apply, a_wrong_number_between_two_launches_does_not_reach_the_output) {

@@ -2,6 +2,8 @@
 // Layer: test harness.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -86,6 +88,16 @@ class struck_device final : public test::forwarding_device {
 template <class T>
 factored<T> factor_on(backend which, const matrix<T>& A, const inject::plan* faults = nullptr, std::string scheme = "") {
   return factor_in_place<T>(A.view(), {.backend = which, .threads = 1, .scheme = std::move(scheme), .faults = faults});
+}
+
+template <class T>
+double largest_change(const matrix<T>& a, const matrix<T>& b) {
+  double most = 0;
+  for (std::size_t e = 0; e < a.size(); ++e) {
+    const double off = std::fabs(static_cast<double>(a.data()[e]) - static_cast<double>(b.data()[e]));
+    if (!(off <= most)) most = off;
+  }
+  return most;
 }
 
 template <class T>

@@ -188,14 +188,7 @@ void block_of_columns<S>::transform(const buffer& T) {
 
 template <class S>
 std::uint64_t block_of_columns<S>::hash() {
-  const buffer sum = on_.template allocate_of<unsigned long long>(1);
-  auto* const to = static_cast<unsigned long long*>(sum.data());
-  on_.device()->zero(to, sizeof *to, on_.main());
-  on_.launch(work::hash, width_, hash_arguments<S>{X_, ldx_, Q_.m_, false, to});
-  std::uint64_t made = 0;
-  on_.template fetch<unsigned long long>(to, 1, [&made](const unsigned long long* seen) { made = *seen; });
-  on_.wait();
-  return made != 0 ? made : 1;
+  return on_.hash(X_, ldx_, Q_.m_, width_);
 }
 
 template <class S>

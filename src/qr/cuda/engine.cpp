@@ -71,6 +71,19 @@ class device_engine final : public engine<S> {
     on_.template fetch<int>(to.data(), X.columns, [columns, n = X.columns](const int* made) { std::copy_n(made, n, columns); });
   }
 
+  // A call on a matrix that is there needs three like it, and besides for each row what panels of reflectors, their images and scratch
+  // memory take, up to k_beside_rows bytes.
+  index resident_columns(const void* operand, index rows, index columns) const override {
+    if (operand == nullptr || on_.run().hybrid || on_.device()->accessible(operand)) return columns;
+    constexpr index k_beside_rows = 16 << 10;
+    const index column = rows * static_cast<index>(sizeof(S)), room = on_.device()->available_memory() / 10 * 9 - rows * k_beside_rows;
+    const index fits = room / (4 * column);
+    // Less than a panel of the usual width is no piece: the allocation says so.
+    return 3 * columns <= 4 * fits || fits < k_most_wide / 2 ? columns : fits / (k_most_wide / 2) * (k_most_wide / 2);
+  }
+
+  std::uint64_t hash(const matrix_view<const S>& X) override { return on_.hash(X.data, X.column_stride, X.rows, X.columns); }
+
   index panel_width(index rows, index steps) const override {
     if (steps <= 1) return k_inner;
     // Of so many rows for each column the passes over them are all that counts. One panel needs no update, and no check of one.

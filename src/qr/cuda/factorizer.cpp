@@ -559,13 +559,7 @@ void device_factorizer<S>::end_pass() {
 template <class S>
 std::uint64_t device_factorizer<S>::hash_block(index b) {
   const layout::block& here = shape_[b];
-  auto* const to = reinterpret_cast<unsigned long long*>(numbers(sums_, 1));
-  on_.device()->zero(to, sizeof *to, on_.main());
-  hash(A_ + here.first * lda_, lda_, shape_.m, here.width, false, to);
-  std::uint64_t made = 0;
-  on_.template fetch<unsigned long long>(to, 1, [&made](const unsigned long long* seen) { made = *seen; });
-  on_.wait();
-  return made != 0 ? made : 1;
+  return on_.hash(A_ + here.first * lda_, lda_, shape_.m, here.width);
 }
 
 template class device_factorizer<float>;

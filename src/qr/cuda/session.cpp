@@ -259,6 +259,18 @@ void session<S>::launch_chain(const chain_arguments<S>& given, stream on) const 
 }
 
 template <class S>
+std::uint64_t session<S>::hash(const S* X, std::int64_t ld, std::int64_t rows, std::int64_t columns) {
+  const buffer sum = allocate_of<unsigned long long>(1);
+  auto* const to = static_cast<unsigned long long*>(sum.data());
+  device_->zero(to, sizeof *to, main());
+  if (rows > 0) launch(work::hash, columns, hash_arguments<S>{X, ld, rows, false, to});
+  std::uint64_t made = 0;
+  fetch<unsigned long long>(to, 1, [&made](const unsigned long long* seen) { made = *seen; });
+  wait();
+  return made != 0 ? made : 1;
+}
+
+template <class S>
 void session<S>::form_v(const reflectors<S>& h, S* V, stream on) const {
   launch(work::form_v, slabs(h.rows) * h.width, form_v_arguments<S>{h.V, h.ldv, h.rows, h.width, V}, on);
 }

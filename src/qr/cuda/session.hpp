@@ -115,6 +115,9 @@ class session {
   // and more where their slabs do not fit into shared memory. A prediction: docs/design/qr-cuda.md.
   bool tall(std::int64_t rows, std::int64_t width) const;
 
+  // Hash of a matrix, as abft::finding::bits. Waits.
+  std::uint64_t hash(const S* X, std::int64_t ld, std::int64_t rows, std::int64_t columns);
+
   // --- Block reflectors. Everything on stream `on`.
 
   // V of stored reflectors with its ones and zeros, without gaps.
