@@ -1,11 +1,11 @@
 // Products of block reflectors with wide matrices of floats, as three products of TF32 (3xTF32): W = VᵀC and C ← C − V W.
-// Layer: backend "cuda" of QR, device code, for sm_90a. session.cpp says when they are taken.
-// x = h + l with h = x rounded to the 11 bits of TF32 and l = x − h, which has 12 bits, of which a tensor core takes 11; xy ≈ l_x h_y + h_x
-// l_y + h_x h_y. What is lost is below 2⁻²¹ |xy|, and about u in the mean. Tensor cores cut off what does not fit into a sum instead of
-// rounding it, so they add k_depth products only, and FP32's own adders do the rest. A warpgroup multiplies 64 columns of C or W, whose
-// numbers it splits in its registers, by an image of V in shared memory, which was split in global memory. The order of all sums depends on
-// the shape alone: not on where operands lie or how they are aligned. Source: H. Ootomo, R. Yokota, Recovering single precision accuracy
-// from Tensor Cores, 2022 (sums outside of the tensor cores).
+// Layer: backend "cuda" of QR, device code, for sm_90a. product.cpp says when they are taken.
+// x = h + l with h = x rounded to the 11 bits of TF32 and l = x − h, which has 12 bits, of which a tensor core takes 11. Then
+// xy ≈ l_x h_y + h_x l_y + h_x h_y. What is lost is below 2⁻²¹ |xy|, and about u in the mean. Tensor cores cut off what does not fit into a
+// sum instead of rounding it, so they add up k_depth products xy by themselves, and FP32's own adders do the rest.
+// A warpgroup multiplies 64 columns of C or W, whose numbers it splits in its registers, by an image of V in shared memory, which was split
+// in global memory. The order of all sums depends on the shape alone: not on where operands lie or how they are aligned.
+// Source: H. Ootomo, R. Yokota, Recovering single precision accuracy from Tensor Cores, 2022 (sums outside of the tensor cores).
 #pragma once
 
 #include <cstdint>
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(Threads) split_kernel(const __grid_constant__ 
   }
 }
 
-// What a thread brings to a chunk: eight neighbours of columns g and g + 8 of its warp, from two matrices.
+// What a thread brings to a chunk: eight neighbours of each of two columns, g and g + 8 of its warp.
 struct column_pieces {
   float x[2][8];
 };
