@@ -216,7 +216,7 @@ std::vector<std::string> benchmark_problems() {
 std::vector<std::string> verified_problems() {
   return {"kmeans_f32_m1000_n1_k1",       "kmeans_f32_m5000_n3_k7",      "kmeans_f32_m1797_n64_k10",     "kmeans_f32_m20000_n8_k8",
           "kmeans_f32_m20001_n17_k33",    "kmeans_f32_m10000_n40_k300",  "kmeans_f64_m5000_n3_k7",       "kmeans_f64_m1797_n64_k10",
-          "kmeans_f64_m10001_n17_k33",    "kmeans_f32_m131072_n8_k8",    "kmeans_f32_m131072_n128_k128", "kmeans_f32_m65536_n256_k1024",
+          "kmeans_f64_m10001_n17_k33",    "kmeans_f32_m131072_n8_k8",    "kmeans_f32_m131072_n128_k128", "kmeans_f32_m16384_n256_k1024",
           "kmeans_f32_m16384_n1024_k256", "kmeans_f64_m65536_n128_k128", "kmeans_f64_m16384_n300_k100"};
 }
 
