@@ -21,9 +21,8 @@ namespace ballast::kmeans::cuda {
 
 using ballast::cuda::index;
 
-// Factors of the limits of the row check: docs/design/kmeans-cuda.md, "Thresholds".
-template <class T>
-inline constexpr double k_row_factor = sizeof(T) == 4 ? 4 : 2;
+// Factor of the limits of the row check: docs/design/kmeans-cuda.md, "Thresholds".
+inline constexpr double k_row_factor = 4;
 
 template <class T, update_policy P, class Injector>
 struct update {
@@ -305,7 +304,7 @@ struct update {
       for (int c = 0; c < k_tile_columns; ++c) at[c] = 0, at[k_tile_columns + c] = c < 3 ? static_cast<T>(-1 / check_scale<T>(c)) : T(0);
       at[0] = static_cast<T>(-all.half_norms * check_scale<T>(0));
       at[1] = static_cast<T>((-all.half_norms - static_cast<double>(at[0]) / check_scale<T>(0)) * check_scale<T>(1));
-      const double u = abft::unit_roundoff<T>, walk = k_row_factor<T> * u * (4 + sqrt(static_cast<double>(n)) + static_cast<double>(n) / 8);
+      const double u = abft::unit_roundoff<T>, walk = k_row_factor * u * (4 + sqrt(static_cast<double>(n)) + static_cast<double>(n) / 8);
       const double slope = walk * (sqrt(all.root) + sqrt(shared.totals[0])), offset = walk * 4 * sqrt(all.root_square);
       section_limits<T> limits;
       limits.row_slope = static_cast<T>(2 * slope * slope);
