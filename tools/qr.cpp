@@ -293,7 +293,7 @@ constexpr const char* k_schemes =
     "its\n"
     "panels on the processor, --backend cuda).";
 
-constexpr const char* k_no_tf32x3 = "on a GPU, multiply large f32 matrices in FP32, not as three products of TF32";
+constexpr const char* k_no_tf32x3 = "on a Hopper GPU, multiply large f32 matrices in FP32, not as three products of TF32";
 
 }  // namespace
 

@@ -51,8 +51,8 @@ struct execution {
   // the first calls (FFT; report::general_kernels says when), more slowly and with other rounding. They use memory of their own beside
   // `workspace`. True: the first call waits instead. The environment variable BALLAST_WAIT_FOR_KERNELS=1 says so for all calls.
   bool wait_for_kernels = false;
-  // QR of floats on the cuda backend multiplies large matrices on tensor cores, as three products of TF32 (3xTF32): as accurate as FP32,
-  // with other rounding. False: in FP32.
+  // QR of floats on the cuda backend, compute capability 9.0, multiplies large matrices on tensor cores, as three products of TF32
+  // (3xTF32): as accurate as FP32, with other rounding. False: in FP32.
   bool tf32x3 = true;
 };
 
