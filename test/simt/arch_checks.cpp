@@ -214,6 +214,8 @@ std::vector<check> all(int major) {
                                         std::tuple{64, 48, "none"}, std::tuple{128, 64, "bytes_128"}, std::tuple{96, 16, "none"}}) {
       checks.push_back(warpgroup_product(n, k, swizzle));
     }
+    for (const int n : {24, 128})
+      checks.push_back(product<float>(request("wgmma_tf32_product_kernel<" + std::to_string(n) + ">", 128, n * 128), 64, n, 32, true, 0));
   }
   return checks;
 }

@@ -193,6 +193,34 @@ __global__ void half_product_kernel(const product_argument of) {
   for (int i = 0; i < 4; ++i) to[(g + i / 2 * 8) * 8 + k + i % 2] = d[i];
 }
 
+// One warpgroup: D = A·Bᵀ in TF32, row-major; A of 64 × 32, B of N × 32, in shared memory swizzled by 128 bytes.
+template <int N>
+__global__ void wgmma_tf32_product_kernel(const product_argument of) {
+  constexpr int k_deep = 32;
+  const auto* from_a = static_cast<const float*>(of.a);
+  const auto* from_b = static_cast<const float*>(of.b);
+  auto* to = static_cast<float*>(of.d);
+  unsigned char* const b = arch::shared_memory();
+  for (int i = static_cast<int>(threadIdx.x); i < N * k_deep; i += 128)
+    *reinterpret_cast<std::uint32_t*>(b + arch::swizzled(arch::swizzle::bytes_128, static_cast<std::uint32_t>(4 * i))) =
+        arch::to_tf32(from_b[i]);
+  arch::fence_async_shared();
+  __syncthreads();
+  const int row = arch::warp() * 16 + arch::lane() / 4, t = arch::lane() % 4;
+  std::uint32_t a[k_deep / 8][4];
+  for (int k = 0; k < k_deep / 8; ++k)
+    for (int i = 0; i < 4; ++i) a[k][i] = arch::to_tf32(from_a[(row + i % 2 * 8) * k_deep + k * 8 + i / 2 * 4 + t]);
+  float d[N / 2];
+  for (int i = 0; i < N / 2; ++i) d[i] = 0;
+  const arch::matrix_descriptor first = arch::describe(b, 1024, arch::swizzle::bytes_128);
+  arch::fence_wgmma(d);
+#pragma unroll
+  for (int k = 0; k < k_deep / 8; ++k) arch::wgmma_m64k8_tf32<N>(d, a[k], arch::advanced(first, 32 * k), k > 0);
+  arch::commit_wgmma();
+  arch::wait_wgmma<0>(d);
+  for (int i = 0; i < N / 2; ++i) to[(row + i / 2 % 2 * 8) * N + i / 4 * 8 + 2 * t + i % 2] = d[i];
+}
+
 // One warpgroup: D = A·Bᵀ, row-major; A of 64 × K, B of N × K. Shared memory: B as halves in 8-row groups; without swizzle 16 bytes of a
 // row at a time. Broken: 1 reads D without a wait, 2 overwrites B without one.
 template <int N, int K, arch::swizzle Swizzle, int Broken>
