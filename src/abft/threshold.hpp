@@ -176,6 +176,11 @@ BALLAST_HD inline double qr_reflector_threshold(std::int64_t m) {
   return (32 + 4 * std::sqrt(static_cast<double>(m))) * unit_roundoff<T>;
 }
 
+// QR: the same two limits for a reflector's check, or for one of orthogonality, with this threshold: sums of equal numbers err alike in
+// each step, by how much depends on the BLAS. With OpenBLAS's kernels of a Prescott, which have the longest chains, constant columns of
+// 9000 floats came to 1.5 of the threshold before products were cut into runs of 32 rows.
+BALLAST_HD inline tiers qr_reflector_tiers(double threshold) { return {threshold, 4 * threshold}; }
+
 // QR: one element of TᵀVᵀV T x − (T + Tᵀ)x, with `size` = |T|ᵀ·(|VᵀVTx| + ‖VTx‖) + (|T| + |T|ᵀ)|x| for that element: T carries the
 // roundings of VᵀV and of a product with |T|.
 template <class T>

@@ -56,7 +56,7 @@ class factorization {
 
   // verification.cpp
   double limit_of(const abft::tiers& limits) const { return repairs_ ? limits.clean : limits.wrong; }
-  abft::finding compare_tiers(const inject::place& where, double residual, const abft::tiers& limits, const char* name, index b);
+  abft::finding compare_tiers(const inject::place& where, double residual, const abft::tiers& limits, const char* name, index b) const;
   abft::finding verify_panel(index k);
   abft::finding verify_sums(index k, const panel_sums& sums);
   panel_limits limits_of(index k) const;

@@ -37,7 +37,7 @@ typename factorization<S>::settled_check factorization<S>::look_twice(Look&& loo
 // A residual of block b. Between the two thresholds, the bits of the block decide; without repair it passes.
 template <class S>
 abft::finding factorization<S>::compare_tiers(const inject::place& where, double residual, const abft::tiers& limits, const char* name,
-                                              index b) {
+                                              index b) const {
   abft::finding seen = compare(run_, where, residual, limit_of(limits), name, shape_[b].first);
   if (passes(seen) || !repairs_) return seen;
   seen.judged = !(residual <= limits.wrong);
@@ -162,10 +162,11 @@ abft::finding factorization<S>::finish() {
 // Q orthogonal, τ‖v‖² = 2.
 template <class S>
 abft::finding factorization<S>::verify_reflectors(index k, const panel_sums& sums) const {
-  const index first = shape_[k].first;
-  const abft::finding seen = compare(run_, panel_place(k, 0), sums.orthogonality, sums.orthogonality_threshold, "qr.orthogonality", first);
+  const abft::finding seen =
+      compare_tiers(panel_place(k, 0), sums.orthogonality, abft::qr_reflector_tiers(sums.orthogonality_threshold), "qr.orthogonality", k);
   if (!passes(seen)) return seen;
-  return compare(run_, panel_place(k, 1), sums.reflectors, abft::qr_reflector_threshold<S>(shape_.m), "qr.tau", first);
+  return compare_tiers(panel_place(k, 1), sums.reflectors, abft::qr_reflector_tiers(abft::qr_reflector_threshold<S>(shape_.m)), "qr.tau",
+                       k);
 }
 
 // V and its checkpoint differ, and one of them is wrong. V's own equations, read anew, say which: they must fail before the repair and hold
@@ -216,7 +217,9 @@ typename factorization<S>::settled_check factorization<S>::finish_block(index b,
       work_->measure_block(b, true, &residual);
       work_->wait();
     }
-    return verify_block(b, true, where, "qr.r", residual);
+    abft::finding seen = verify_block(b, true, where, "qr.r", residual);
+    if (number > 0) seen.bits = work_->hash_block(b);
+    return seen;
   });
   return made;
 }

@@ -1,5 +1,6 @@
-// Loaded in front of a program (LD_PRELOAD): OpenBLAS takes the kernels of a Prescott, as an old one does on a processor that it does not
-// know. It is told so where it asks the environment, unless the variable is really set; nobody else sees a difference.
+// Loaded in front of a program (LD_PRELOAD): OpenBLAS takes the kernels that KERNELS_TAKEN names: those of a Prescott, say, as an old one
+// does on a processor that it does not know. It is told so where it asks the environment, unless its own variable is really set; nobody
+// else sees a difference.
 #include <cstdlib>
 #include <cstring>
 
@@ -11,7 +12,6 @@ extern "C" __attribute__((visibility("default"))) char* getenv(const char* name)
   char* const value = real(name);
   if (value != nullptr || std::strcmp(name, "OPENBLAS_CORETYPE") != 0) return value;
   Dl_info caller;
-  static char pretended[] = "Prescott";
   if (dladdr(__builtin_return_address(0), &caller) == 0 || std::strstr(caller.dli_fname, "openblas") == nullptr) return nullptr;
-  return pretended;
+  return real("KERNELS_TAKEN");
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "abft/threshold.hpp"
 #include "core/aligned_buffer.hpp"
 #include "core/blas.hpp"
 #include "core/parallel.hpp"
@@ -14,6 +15,8 @@
 namespace ballast::qr::cpu {
 
 namespace {
+
+constexpr index k_long_run = 128, k_short_run = 32;
 
 // A squared norm outside this range has lost digits to underflow, or overflowed: make_reflector, which scales, takes such a column.
 template <class S>
@@ -44,9 +47,9 @@ void base_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt) {
       tau[j] = make_reflector(a[0], tail, a + 1);
       for (index l = 1; l <= right; ++l) {
         g[l] = 0;
-        for (index top = 1; top <= tail; top += k_product_rows) {
+        for (index top = 1; top <= tail; top += k_short_run) {
           S sum = 0;
-          for (index i = top; i < std::min(top + k_product_rows, tail + 1); ++i) sum += a[i] * a[i + l * lda];
+          for (index i = top; i < std::min(top + k_short_run, tail + 1); ++i) sum += a[i] * a[i + l * lda];
           g[l] += sum;
         }
       }
@@ -86,6 +89,23 @@ void copy_block(index m, index n, const double* from, index ldf, double* to, ind
 }
 
 }  // namespace
+
+template <class S>
+index product_rows() {
+  static const index rows = [] {
+    constexpr index order = 16;
+    double worst = 0;  // relative error of products of equal numbers, in units of u
+    for (const S x : {S(1.7), S(0.3), S(1.1)}) {
+      const std::vector<S> X(static_cast<std::size_t>(order * k_long_run), x);
+      std::vector<S> W(static_cast<std::size_t>(order * order), S(0));
+      core::gemm('T', 'N', order, order, k_long_run, S(1), X.data(), k_long_run, X.data(), k_long_run, S(0), W.data(), order);
+      const double exact = static_cast<double>(k_long_run) * static_cast<double>(x) * static_cast<double>(x);
+      for (const S each : W) worst = std::max(worst, std::abs(static_cast<double>(each) - exact) / (exact * abft::unit_roundoff<S>));
+    }
+    return worst <= 8 ? k_long_run : k_short_run;
+  }();
+  return rows;
+}
 
 template <class S>
 void recursive_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt, S* work) {
@@ -408,6 +428,7 @@ void tall_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads) {
 }
 
 #define BALLAST_INSTANTIATE(S)                                                   \
+  template index product_rows<S>();                                              \
   template void recursive_panel<S>(index, index, S*, index, S*, S*, index, S*);  \
   template void tall_panel<S>(index, index, S*, index, S*, S*, int);             \
   template void wide_tall_panel<S>(index, index, S*, index, S*, S*, index, int); \

@@ -9,13 +9,19 @@
 
 namespace ballast::qr::cpu {
 
-// W ← W + Xᵀ Y (X m × a, Y m × b), in runs of rows that are added up one after the other: a long product sums each element plainly, and the
-// roundings of equal terms all go one way. The BLAS cuts products itself into runs of about twice this length.
-inline constexpr index k_product_rows = 128;
+// Rows of one product XᵀY: longer ones are cut into runs, for the roundings of equal terms in a long chain all go one way. The BLAS cuts
+// products into runs of about 256 rows. 128 where the BLAS adds up a short product in several chains at a time, as OpenBLAS's kernels for
+// AVX-512 do; 32 where it makes one chain, as those for AVX2 and SSE do, with which runs of 64 rows give constant columns more than twice
+// LAPACK's error. Which it is, is measured once.
+template <class S>
+index product_rows();
+
+// W ← W + Xᵀ Y (X m × a, Y m × b), in runs of rows that are added up one after the other.
 template <class S>
 void add_product(index m, index a, index b, const S* X, index ldx, const S* Y, index ldy, S* W, index ldw) {
-  for (index top = 0; top < m; top += k_product_rows)
-    core::gemm('T', 'N', a, b, std::min(k_product_rows, m - top), S(1), X + top, ldx, Y + top, ldy, S(1), W, ldw);
+  const index run = product_rows<S>();
+  for (index top = 0; top < m; top += run)
+    core::gemm('T', 'N', a, b, std::min(run, m - top), S(1), X + top, ldx, Y + top, ldy, S(1), W, ldw);
 }
 
 // Recursive Householder QR of A (m × w, m ≥ w) on the calling thread; T (leading dimension ldt) is written on and above its diagonal.
