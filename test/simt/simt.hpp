@@ -71,6 +71,9 @@ unsigned char* dynamic_shared();
 // The running block's object with this key.
 void* static_shared(const void* key, std::size_t bytes, std::size_t alignment);
 
+// D ← D + A B with one rounding for each term, k ascending: A m × k, B k × n, D m × n, all row by row.
+void multiply_add(int m, int n, int k, const double* a, const double* b, double* d);
+
 // Throws error.
 [[noreturn]] void refuse(const char* what);
 // Throws error unless `pointer` is a multiple of `alignment`.

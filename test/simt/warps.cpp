@@ -73,6 +73,19 @@ unsigned warp_ballot(unsigned mask, bool predicate, place where) {
   return static_cast<unsigned>(warp.result[lane]);
 }
 
+// Multiply-adds of the processor, where it has them: those of the C library are calls.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+__attribute__((target_clones("fma", "default")))
+#endif
+void multiply_add(int m, int n, int k, const double* a, const double* b, double* d) {
+  for (int row = 0; row < m; ++row) {
+    for (int i = 0; i < k; ++i) {
+      for (int column = 0; column < n; ++column)
+        d[row * n + column] = __builtin_fma(a[row * k + i], b[i * n + column], d[row * n + column]);
+    }
+  }
+}
+
 void warp_collective(unsigned mask, void* operand, void (*combine)(void* const* operands, unsigned mask), place where) {
   const int lane = now.current->lane;
   warp_state& warp = *now.current->warp;

@@ -142,28 +142,27 @@ double wgmma_element(const matrix_descriptor& of, int r, int k) {
   return Type::value(bits);
 }
 
+// The threads' registers need no look of the sanitizers; shared memory, in wgmma_element, has it.
 template <class Type, int N>
-void wgmma_twin(const unsigned char* operands, int size) {
+__attribute__((no_sanitize("address", "undefined"))) void wgmma_twin(const unsigned char* operands, int size) {
   constexpr int deep = Type::k_deep, pair = Type::k_pair;
   const auto of = [&](int thread) -> const wgmma_operand& { return *reinterpret_cast<const wgmma_operand*>(operands + thread * size); };
-  double a[64][deep], b[N][deep];
+  double a[64 * deep], b[deep * N], d[N];  // one row of D at a time: the stacks of threads are short
   for (int row = 0; row < 64; ++row) {
     for (int k = 0; k < deep; ++k) {
       const wgmma_operand& from = of(row / 16 * 32 + row % 8 * 4 + k % (deep / 2) / pair);
-      a[row][k] = Type::value(from.a[k / (deep / 2) * 2 + row % 16 / 8] >> 16 * (k % pair));
+      a[row * deep + k] = Type::value(from.a[k / (deep / 2) * 2 + row % 16 / 8] >> 16 * (k % pair));
     }
   }
   for (int column = 0; column < N; ++column) {
-    for (int k = 0; k < deep; ++k) b[column][k] = wgmma_element<Type>(of(0).b, column, k);
+    for (int k = 0; k < deep; ++k) b[k * N + column] = wgmma_element<Type>(of(0).b, column, k);
   }
   for (int row = 0; row < 64; ++row) {
-    for (int column = 0; column < N; ++column) {
-      const wgmma_operand& own = of(row / 16 * 32 + row % 8 * 4 + column % 8 / 2);
-      float& d = own.d[column / 8 * 4 + row % 16 / 8 * 2 + column % 2];
-      double sum = own.accumulate ? d : 0;
-      for (int k = 0; k < deep; ++k) sum += a[row][k] * b[column][k];
-      d = static_cast<float>(sum);
-    }
+    const auto owner = [&](int column) -> const wgmma_operand& { return of(row / 16 * 32 + row % 8 * 4 + column % 8 / 2); };
+    const auto result = [&](int column) -> float& { return owner(column).d[column / 8 * 4 + row % 16 / 8 * 2 + column % 2]; };
+    for (int column = 0; column < N; ++column) d[column] = owner(column).accumulate ? result(column) : 0;
+    simt::multiply_add(1, N, deep, a + row * deep, b, d);
+    for (int column = 0; column < N; ++column) result(column) = static_cast<float>(d[column]);
   }
 }
 
