@@ -1,5 +1,6 @@
 // K-Means, per Lloyd iteration, against scikit-learn: its own Lloyd step, called from a Python process that answers over a pipe, and
 // without the set-up, while Ballast's time is a whole fit (with set-up and final labels) divided by its iterations.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -91,25 +92,27 @@ struct scratch_folder {
 
 template <class T>
 subject make(const kmeans::problem& wanted, const settings& how) {
-  auto points = std::make_shared<matrix<T>>(wanted.m, wanted.n);
-  auto centroids = std::make_shared<matrix<T>>(wanted.k, wanted.n);
+  const std::int64_t fits = std::max<std::int64_t>(wanted.batch, 1);
+  auto points = std::make_shared<matrix<T>>(fits * wanted.m, wanted.n);
+  auto centroids = std::make_shared<matrix<T>>(fits * wanted.k, wanted.n);
   // k overlapping normal clouds: hard enough that Lloyd does not end within the measured iterations.
   std::mt19937 random(1);
   std::normal_distribution<T> normal;
   matrix<T> centres(wanted.k, wanted.n);
   for (std::int64_t c = 0; c < wanted.k; ++c)
     for (std::int64_t f = 0; f < wanted.n; ++f) centres(c, f) = normal(random);
-  for (std::int64_t i = 0; i < wanted.m; ++i) {
+  for (std::int64_t i = 0; i < points->rows(); ++i) {
     const auto c = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(wanted.k));
     for (std::int64_t f = 0; f < wanted.n; ++f) (*points)(i, f) = centres(c, f) + normal(random);
   }
-  for (std::int64_t c = 0; c < wanted.k; ++c)
-    for (std::int64_t f = 0; f < wanted.n; ++f) (*centroids)(c, f) = (*points)(c, f);
+  for (std::int64_t c = 0; c < centroids->rows(); ++c)
+    for (std::int64_t f = 0; f < wanted.n; ++f) (*centroids)(c, f) = (*points)(c / wanted.k * wanted.m + c % wanted.k, f);
 
   subject made;
   made.token = kmeans::to_token(wanted);
   made.unit = "Lloyd iteration";
-  made.flops = 2.0 * static_cast<double>(wanted.m) * static_cast<double>(wanted.n) * static_cast<double>(wanted.k);
+  made.flops =
+      2.0 * static_cast<double>(fits) * static_cast<double>(wanted.m) * static_cast<double>(wanted.n) * static_cast<double>(wanted.k);
   for (const auto level : {protection::off, protection::correct}) {
     made.variants.push_back({std::string(to_string(level)), [=] {
                                kmeans::options<T> options{.clusters = wanted.k,
@@ -118,15 +121,19 @@ subject make(const kmeans::problem& wanted, const settings& how) {
                                                           .max_iter = k_iterations,
                                                           .tol = 0};
                                int iterations = 1;
+                               const execution where{.backend = how.backend, .threads = how.threads, .protection = level};
                                const double seconds = seconds_of([&] {
-                                 iterations = kmeans::fit(std::as_const(*points).view(), options,
-                                                          {.backend = how.backend, .threads = how.threads, .protection = level})
-                                                  .iterations;
+                                 if (wanted.batch > 0) {
+                                   const auto all = row_major(std::as_const(*points).data(), wanted.m, wanted.n);
+                                   iterations = std::ranges::max(kmeans::fit(batch_of(all, wanted.batch), options, where).iterations);
+                                 } else {
+                                   iterations = kmeans::fit(std::as_const(*points).view(), options, where).iterations;
+                                 }
                                });
                                return seconds / iterations;
                              }});
   }
-  if (how.peers) {
+  if (how.peers && wanted.batch == 0) {
     auto folder = std::make_shared<scratch_folder>();
     write_raw(folder->path / "points", *points);
     write_raw(folder->path / "centroids", *centroids);

@@ -22,8 +22,8 @@ struct kmeans_options : common_options {
 template <class T>
 matrix_view<const T> points_of(const array& read, const std::vector<T>& values, const std::string& file) {
   if (read.shape.empty() || read.shape.size() > 2)
-    throw invalid_argument_error(
-        fmt::format("{}: expected points × features (1 or 2 axes), got shape {}", printable(file), to_string(read.shape)));
+    throw invalid_argument_error(fmt::format("{}: expected points × features, or a batch of them (1 to 3 axes), got shape {}",
+                                             printable(file), to_string(read.shape)));
   const auto strides = read.strides();
   return {values.data(), read.shape[0], read.shape.size() == 2 ? read.shape[1] : 1, strides[0], read.shape.size() == 2 ? strides[1] : 1};
 }
@@ -43,21 +43,22 @@ std::string_view how_it_ended(kmeans::ending value) {
   return "?";
 }
 
+// The library's options, and the files that they show.
 template <class T>
-int run(const kmeans_options& wanted, array read) {
-  invocation work(wanted, "kmeans");
-  if (!wanted.labels.empty()) work.reserve(wanted.labels, 1);
-  if (!wanted.centroids.empty()) work.reserve(wanted.centroids, 2);
-  const std::vector<T> values = real_values<T>(read, wanted.input);
-  const auto points = points_of(read, values, wanted.input);
-
+struct fit_options {
   kmeans::options<T> options;
+  std::vector<T> given, weights;
+};
+
+template <class T>
+fit_options<T> options_of(const kmeans_options& wanted) {
+  fit_options<T> made;
+  auto& [options, given, weights] = made;
   options.clusters = wanted.clusters;
   options.n_init = wanted.n_init;
   options.max_iter = wanted.max_iter;
   options.tol = wanted.tol;
   options.seed = wanted.seed;
-  std::vector<T> given, weights;
   if (wanted.init == "k-means++") {
     options.init = kmeans::init::kmeans_plus_plus;
   } else if (wanted.init == "random") {
@@ -70,13 +71,24 @@ int run(const kmeans_options& wanted, array read) {
     array start = read_array(wanted.init);
     options.init = kmeans::init::given;
     given = real_values<T>(start, wanted.init);
-    options.centroids = points_of(start, given, wanted.init);
+    options.centroids = points_of(start, given, wanted.init);  // of a batch one behind the other
   }
   if (!wanted.weights.empty()) {
     array read_weights = read_array(wanted.weights);
     weights = real_values<T>(read_weights, wanted.weights);
     options.weights = weights;
   }
+  return made;
+}
+
+template <class T>
+int run(const kmeans_options& wanted, array read) {
+  invocation work(wanted, "kmeans");
+  if (!wanted.labels.empty()) work.reserve(wanted.labels, 1);
+  if (!wanted.centroids.empty()) work.reserve(wanted.centroids, 2);
+  const std::vector<T> values = real_values<T>(read, wanted.input);
+  const auto points = points_of(read, values, wanted.input);
+  const fit_options<T> given = options_of<T>(wanted);
 
   execution how = work.how();
   if (wanted.verbose) {
@@ -84,7 +96,7 @@ int run(const kmeans_options& wanted, array read) {
       fmt::print(stderr, "run {}, iteration {}: inertia {:.10g}\n", now.run + 1, now.done, now.value);
     };
   }
-  auto model = kmeans::fit(points, options, how);
+  auto model = kmeans::fit(points, given.options, how);
   nlohmann::ordered_json results;
   std::vector<std::string> lines;
   if (work.add(model.report)) {
@@ -109,14 +121,45 @@ int run(const kmeans_options& wanted, array read) {
   return work.finish(results, lines);
 }
 
+// A batch of data sets, batch × points × features: a fit of each.
+template <class T>
+int run_batch(const kmeans_options& wanted, array read) {
+  invocation work(wanted, "kmeans");
+  if (!wanted.labels.empty()) work.reserve(wanted.labels, 2);
+  if (!wanted.centroids.empty()) work.reserve(wanted.centroids, 3);
+  if (wanted.verbose) throw invalid_argument_error("--verbose: expected points × features, a single fit, got a batch");
+  const std::vector<T> values = real_values<T>(read, wanted.input);
+  const auto strides = read.strides();
+  const matrix_batch_view<const T> points{values.data(), read.shape[0], read.shape[1], read.shape[2], strides[1], strides[2], strides[0]};
+  const fit_options<T> given = options_of<T>(wanted);
+  auto made = kmeans::fit(points, given.options, work.how());
+  nlohmann::ordered_json results;
+  std::vector<std::string> lines;
+  if (work.add(made.report)) {
+    nlohmann::ordered_json inertia = nlohmann::ordered_json::array(), ended = nlohmann::ordered_json::array();
+    for (const double each : made.inertia) inertia.push_back(json_number(each));
+    for (const kmeans::ending each : made.ended) ended.push_back(to_string(each));
+    results = {{"inertia", inertia}, {"iterations", made.iterations}, {"ended", ended}};
+    const auto [least, most] = std::ranges::minmax(made.inertia);
+    const auto at_most = std::ranges::count(made.ended, kmeans::ending::max_iter);
+    lines.push_back(fmt::format("{} fits: inertia {:.10g} to {:.10g}, at most {} iterations; {} stopped by --max-iter", made.count, least,
+                                most, std::ranges::max(made.iterations), at_most));
+    if (!wanted.labels.empty()) work.write(wanted.labels, {{points.count, points.rows}, false, std::move(made.labels)});
+    if (!wanted.centroids.empty())
+      work.write(wanted.centroids, {{points.count, wanted.clusters, points.columns}, false, std::move(made.centroids)});
+  }
+  return work.finish(results, lines);
+}
+
 }  // namespace
 
 void add_kmeans(command_line& program) {
   auto wanted = std::make_shared<kmeans_options>();
-  command_line& command = program.subcommand("kmeans", "Cluster the rows of INPUT (points × features) into K clusters");
+  command_line& command =
+      program.subcommand("kmeans", "Cluster the rows of INPUT (points × features, or a batch × points × features) into K clusters");
   command.operand("INPUT", wanted->input, ".npy or .csv");
   command.integer("-k", wanted->clusters, "number of clusters", std::int64_t{1}, presence::required);
-  command.text("--init", wanted->init, "k-means++, k-means||, random, or a file with K first centroids");
+  command.text("--init", wanted->init, "k-means++, k-means||, random, or a file with K first centroids (of a batch K for each)");
   command.number("--oversampling", wanted->oversampling, "k-means||: candidates of a round, in multiples of K");
   command.integer("--rounds", wanted->rounds, "k-means||: rounds of candidates", 1);
   command.integer("--max-iter", wanted->max_iter, "Lloyd iterations of one run", 1);
@@ -124,13 +167,17 @@ void add_kmeans(command_line& program) {
                  "stop when the centroids' summed squared shift is below this times the mean variance of the features");
   command.integer("--n-init", wanted->n_init, "runs; the best one is kept", 1);
   command.integer("--seed", wanted->seed, "the same seed gives the same result", std::uint64_t{0});
-  command.text("--weights", wanted->weights, "a file with a weight for each point");
+  command.text("--weights", wanted->weights, "a file with a weight for each point, of a batch one behind the other");
   command.text("--labels", wanted->labels, "write the cluster of each point (.npy: int32)");
   command.text("--centroids", wanted->centroids, "write the K centroids");
   command.flag("--verbose", wanted->verbose, "print the inertia of each iteration on standard error");
   wanted->add_to(command);
   command.action([wanted] {
     array read = read_array(wanted->input);
+    if (read.shape.size() == 3) {
+      return wanted->precision_for(read.is_double()) == precision::f32 ? run_batch<float>(*wanted, std::move(read))
+                                                                       : run_batch<double>(*wanted, std::move(read));
+    }
     return wanted->precision_for(read.is_double()) == precision::f32 ? run<float>(*wanted, std::move(read))
                                                                      : run<double>(*wanted, std::move(read));
   });

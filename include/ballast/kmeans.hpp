@@ -83,10 +83,31 @@ struct distances {
 // sums and counts, centroids, the decision to stop. Not covered: `points` and `weights` in memory before they are read, except that the
 // first and later reads must agree in their sums. Schemes: "row_checksum" (default). Only on cuda, and not for transform, those that FT
 // K-Means compares: without protection "naive", "gemm", "fused", "broadcast", "tensor"; with it "warp_checksum", "detect_recompute",
-// "threadblock_checksum", which do not cover minimum and label (docs/protection.md). Labels of "tensor" and of the last three are exact in
-// f64; in f32 they are those of TF32 products.
+// "threadblock_checksum", which do not cover minimum and label (docs/protection.md); and "dmr", the whole fit by two blocks, as for
+// batches. Labels of "tensor" and of the last three are exact in f64; in f32 they are those of TF32 products.
 BALLAST_API model<float> fit(matrix_view<const float> points, const options<float>& wanted, const execution& how = {});
 BALLAST_API model<double> fit(matrix_view<const double> points, const options<double>& wanted, const execution& how = {});
+
+// Fits of many data sets of one shape, count × m × n. Fit b is fit() of points[b] with the seed `seed` + b, the weights m · b and behind,
+// and rows k · b … of the given centroids: `weights` has count · m elements, `centroids` count · k rows. A stride of 0 between data sets is
+// allowed: restarts of one. On CUDA the fits that a block of threads can hold (scheme "dmr", the default where it can: m·n·k ≤ 2²⁴,
+// k·n within its shared memory, no k-means‖) are computed side by side in one launch, each by two blocks, whose results must agree to the
+// bit; larger ones, and those of other backends and schemes, as by fit(). Results agree with those of fit() to rounding. event::index is
+// the fit where a check has no row of points. execution::on_progress is not called. Throws what fit() throws; the message names the fit.
+// Source: dual modular redundancy.
+template <class T>
+struct batch_model {
+  std::int64_t count = 0;
+  std::vector<T> centroids;          // count × k × n, row-major
+  std::vector<std::int32_t> labels;  // count × m
+  std::vector<double> inertia;       // count, as the two below
+  std::vector<int> iterations;
+  std::vector<ending> ended;
+  ballast::report report;  // of all fits
+};
+
+BALLAST_API batch_model<float> fit(matrix_batch_view<const float> points, const options<float>& wanted, const execution& how = {});
+BALLAST_API batch_model<double> fit(matrix_batch_view<const double> points, const options<double>& wanted, const execution& how = {});
 
 // The nearest of the given k × n centroids for each point.
 BALLAST_API prediction predict(matrix_view<const float> points, matrix_view<const float> centroids, const execution& how = {});
@@ -101,10 +122,11 @@ BALLAST_API prediction predict(matrix_view<const double> points, matrix_view<con
 BALLAST_API distances<float> transform(matrix_view<const float> points, matrix_view<const float> centroids, const execution& how = {});
 BALLAST_API distances<double> transform(matrix_view<const double> points, matrix_view<const double> centroids, const execution& how = {});
 
-// The one-line name of a problem: kmeans_f32_m131072_n128_k128.
+// The one-line name of a problem: kmeans_f32_m131072_n128_k128, or kmeans_f32_m1000_n16_k8_b500 for a batch of 500.
 struct problem {
   ballast::precision precision = ballast::precision::f32;
   std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t batch = 0;  // 0: no batch
 };
 BALLAST_API std::string to_token(const problem& value);
 BALLAST_API problem parse_token(std::string_view text);  // invalid_argument_error if it is not one

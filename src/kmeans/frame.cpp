@@ -11,33 +11,10 @@
 #include "abft/threshold.hpp"
 #include "core/format.hpp"
 #include "kmeans/driver.hpp"
+#include "kmeans/scale.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans {
-
-namespace {
-
-// 2^e as T, kept where T has a normal number.
-template <class T>
-T power_of_two(int e) {
-  return std::ldexp(T(1), std::clamp(e, std::numeric_limits<T>::min_exponent, std::numeric_limits<T>::max_exponent - 2));
-}
-
-// The scale that brings 4 · spread into [1, 2). largest · scale must stay finite, too.
-template <class T>
-T scale_for(double spread, double largest) {
-  int exponent = 0;
-  if (spread > 0 && std::isfinite(spread)) exponent = -(std::ilogb(spread) + 2);
-  if (largest > 0) exponent = std::min(exponent, std::numeric_limits<T>::max_exponent - 4 - std::ilogb(largest));
-  return power_of_two<T>(exponent);
-}
-
-// A centroid that is a million times as far away as the data can win no point. It is moved nearer, so that its fourth power is a number and
-// the limits of the row checks stay useful.
-template <class T>
-constexpr T k_far = 0x1p20;
-
-}  // namespace
 
 // What the survey found. A value that has no meaning is refused if a second survey finds one, too.
 template <class T>
@@ -140,9 +117,10 @@ abft::finding driver<T>::verify_frame(const ranges<T>& seen, matrix_view<const T
     top = std::min(top, far);
   }
   top = centroids.rows > 0 ? std::max(top, reach) : reach;
-  expect_true(std::isfinite(top / scale));
-  if (std::isfinite(top / scale)) {
-    const double again = static_cast<double>(scale_for<T>(top / scale / 4, largest));
+  const double quarter = top / 4 / scale;  // finite for all data: a distance of two numbers may be beyond the largest
+  expect_true(std::isfinite(quarter));
+  if (std::isfinite(quarter)) {
+    const double again = static_cast<double>(scale_for<T>(quarter, largest));
     expect_true(scale == again || scale == 2 * again || 2 * scale == again);
   }
   if (weighted_) expect_true(whole_.weight >= 1 - slack && whole_.weight <= 2 * whole_.members * (1 + slack));

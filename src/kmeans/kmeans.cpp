@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include <ballast/error.hpp>
 
@@ -13,6 +12,8 @@
 #include "core/format.hpp"
 #include "core/parallel.hpp"
 #include "cuda/residence.hpp"
+#include "kmeans/arguments.hpp"
+#include "kmeans/batch.hpp"
 #include "kmeans/driver.hpp"
 #include "run/dispatch.hpp"
 #include "run/staging.hpp"
@@ -39,7 +40,8 @@ std::string_view to_string(ending value) noexcept {
 }
 
 std::string to_token(const problem& value) {
-  return fmt::format("kmeans_{}_m{}_n{}_k{}", to_string(value.precision), value.m, value.n, value.k);
+  const std::string one = fmt::format("kmeans_{}_m{}_n{}_k{}", to_string(value.precision), value.m, value.n, value.k);
+  return value.batch == 0 ? one : fmt::format("{}_b{}", one, value.batch);
 }
 
 problem parse_token(std::string_view text) {
@@ -71,61 +73,13 @@ problem parse_token(std::string_view text) {
   made.m = number("_m");
   made.n = number("_n");
   made.k = number("_k");
+  if (rest.starts_with("_b")) made.batch = number("_b");
   if (!rest.empty()) throw fail(form);
   if (made.k > made.m) throw fail("k ≤ m");
   return made;
 }
 
 namespace {
-
-constexpr std::string_view k_scheme = "row_checksum";
-constexpr double k_usual_iterations = 20;  // of a run: a guess, for the choice of a backend
-
-// Checks a view: not empty, not null, and its farthest element within 63 bits.
-template <class T>
-void check_view(const std::string& token, std::string_view name, const matrix_view<const T>& view) {
-  if (view.rows < 1 || view.columns < 1)
-    throw invalid_argument_error(
-        fmt::format("{}: {}: expected at least one row and one column, got {} × {}", token, name, view.rows, view.columns));
-  std::int64_t down = 0, across = 0, all = 0, bytes = 0;
-  if (__builtin_mul_overflow(view.rows - 1, view.row_stride, &down) ||
-      __builtin_mul_overflow(view.columns - 1, view.column_stride, &across) || __builtin_add_overflow(down, across, &all) ||
-      __builtin_mul_overflow(all, static_cast<std::int64_t>(sizeof(T)), &bytes) || __builtin_mul_overflow(view.rows, view.columns, &all) ||
-      __builtin_mul_overflow(all, static_cast<std::int64_t>(sizeof(T)), &bytes))
-    throw invalid_argument_error(fmt::format("{}: {}: expected a size below 2^63 bytes, got {} × {} with strides {} and {}", token, name,
-                                             view.rows, view.columns, view.row_stride, view.column_stride));
-  if (view.data == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected an address, got null", token, name));
-  if (reinterpret_cast<std::uintptr_t>(view.data) % sizeof(T) != 0)
-    throw invalid_argument_error(
-        fmt::format("{}: {}: expected an address at a multiple of {} bytes, an element's size, got another one", token, name, sizeof(T)));
-}
-
-template <class T>
-std::string token_of(const matrix_view<const T>& points, std::int64_t k) {
-  return to_token({precision_of<T>, points.rows, points.columns, k});
-}
-
-void check_clusters(const std::string& token, std::int64_t k) {
-  if (k < 1) throw invalid_argument_error(fmt::format("{}: clusters: expected at least 1, got {}", token, k));
-  if (k > std::numeric_limits<std::int32_t>::max())
-    throw invalid_argument_error(fmt::format("{}: clusters: expected at most 2147483647, for labels have 32 bits, got {}", token, k));
-}
-
-template <class T>
-void check_centroids(const std::string& token, const matrix_view<const T>& centroids, std::int64_t k, std::int64_t n) {
-  check_view(token, "centroids", centroids);
-  if (centroids.rows != k || centroids.columns != n)
-    throw invalid_argument_error(
-        fmt::format("{}: centroids: expected {} × {}, got {} × {}", token, k, n, centroids.rows, centroids.columns));
-}
-
-template <class T>
-void check_weights(const std::string& token, std::span<const T> weights, std::int64_t m) {
-  if (!weights.empty() && static_cast<std::int64_t>(weights.size()) != m)
-    throw invalid_argument_error(fmt::format("{}: weights: expected {}, got {}", token, m, weights.size()));
-  if (!weights.empty() && weights.data() == nullptr)
-    throw invalid_argument_error(fmt::format("{}: weights: expected an address, got null", token));
-}
 
 // What a call does on a device: passes over the points, bytes of results that go to the host, and how often the host waits.
 struct device_work {
@@ -177,10 +131,13 @@ backend choose_backend(const matrix_view<const T>& points, std::int64_t k, const
   return chosen;
 }
 
-// The scheme of a call that finds labels.
-std::string_view choose_scheme(const execution& how, backend chosen, const std::string& token) {
+// The scheme of a call that finds labels. `fits`: fit, which has one more.
+std::string_view choose_scheme(const execution& how, backend chosen, const std::string& token, bool fits) {
   std::vector<std::string_view> known = {k_scheme};
-  if (chosen == backend::cuda) known.insert(known.end(), cuda::schemes().begin(), cuda::schemes().end());
+  if (chosen == backend::cuda) {
+    if (fits) known.push_back(k_dmr);
+    known.insert(known.end(), cuda::schemes().begin(), cuda::schemes().end());
+  }
   const std::string_view scheme = run::choose_scheme(how, k_scheme, known, token);
   if (chosen == backend::cuda) cuda::check_scheme(scheme, how.protection != protection::off);
   return scheme;
@@ -189,30 +146,10 @@ std::string_view choose_scheme(const execution& how, backend chosen, const std::
 template <class T>
 model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, const execution& how) {
   const std::string token = token_of(points, wanted.clusters);
-  check_view(token, "points", points);
-  check_clusters(token, wanted.clusters);
-  if (wanted.clusters > points.rows)
-    throw invalid_argument_error(
-        fmt::format("{}: clusters: expected at most the number of points, {}, got {}", token, points.rows, wanted.clusters));
-  if (wanted.n_init < 1) throw invalid_argument_error(fmt::format("{}: n_init: expected at least 1, got {}", token, wanted.n_init));
-  if (wanted.max_iter < 1) throw invalid_argument_error(fmt::format("{}: max_iter: expected at least 1, got {}", token, wanted.max_iter));
-  if (!(wanted.tol >= 0)) throw invalid_argument_error(fmt::format("{}: tol: expected a number ≥ 0, got {}", token, wanted.tol));
-  switch (wanted.init) {
-    case init::kmeans_plus_plus:
-    case init::random: break;
-    case init::kmeans_parallel:
-      if (!(wanted.oversampling > 0) || !std::isfinite(wanted.oversampling))
-        throw invalid_argument_error(fmt::format("{}: oversampling: expected a finite number > 0, got {}", token, wanted.oversampling));
-      if (wanted.rounds < 1) throw invalid_argument_error(fmt::format("{}: rounds: expected at least 1, got {}", token, wanted.rounds));
-      break;
-    case init::given: check_centroids(token, wanted.centroids, wanted.clusters, points.columns); break;
-    default:
-      throw invalid_argument_error(
-          fmt::format("{}: init: expected k-means++, k-means||, random or given, got {}", token, static_cast<int>(wanted.init)));
-  }
-  check_weights(token, wanted.weights, points.rows);
+  check_options(token, points, wanted, 1);
   const auto backend = choose_backend(points, wanted.clusters, work_of(wanted, points.rows), how, token);
-  const auto scheme = choose_scheme(how, backend, token);
+  const auto scheme = choose_scheme(how, backend, token, true);
+  if (scheme == k_dmr) return fit_in_block(points, wanted, how);
   // Centroids are a small array, which the driver reads. Points and weights are the backend's.
   run::host_staging staging(how.stream);
   options<T> here = wanted;
@@ -232,7 +169,7 @@ auto with_centroids(const matrix_view<const T>& points, const matrix_view<const 
   check_weights(token, weights, points.rows);
   const auto backend =
       choose_backend(points, centroids.rows, device_work{1, result_of_row * static_cast<double>(points.rows), k_waits_of_call}, how, token);
-  const auto scheme = labels ? choose_scheme(how, backend, token) : run::choose_scheme(how, k_scheme, {k_scheme}, token);
+  const auto scheme = labels ? choose_scheme(how, backend, token, false) : run::choose_scheme(how, k_scheme, {k_scheme}, token);
   run::host_staging staging(how.stream);
   driver<T> made(points, weights, centroids.rows, how, token, backend, scheme);
   return use(made, staging.read(centroids));

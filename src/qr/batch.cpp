@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/extent.hpp"
 #include "core/format.hpp"
 #include "core/parallel.hpp"
 #include "cuda/device.hpp"
@@ -29,10 +30,8 @@ std::string token_of(const matrix_batch_view<S>& A) {
 // From the first element in memory to the last.
 template <class S>
 std::span<S> extent_of(const matrix_batch_view<S>& v) {
-  index low = 0, high = 0;
-  for (const index reach : {(v.count - 1) * v.stride, (v.rows - 1) * v.row_stride, (v.columns - 1) * v.column_stride})
-    (reach < 0 ? low : high) += reach;
-  return {v.data + low, static_cast<std::size_t>(high - low + 1)};
+  const auto [first, elements] = core::extent_of(v);
+  return {first, static_cast<std::size_t>(elements)};
 }
 
 template <class S>

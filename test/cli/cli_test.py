@@ -126,6 +126,22 @@ class Kmeans(WithFolder):
         self.assertAlmostEqual(seen["inertia"], distances.min(axis=1).sum(), delta=1e-9)
         self.assertEqual(sorted(seen["sizes"]), sorted(np.bincount(labels).tolist()))
 
+    def test_a_batch_is_a_fit_of_each(self):
+        points = np.random.default_rng(5).normal(size=(3, 40, 2))
+        points[:, ::2] += 9
+        source = self.save("p.npy", points)
+        seen = run_json("kmeans", source, "-k", 2, "--seed", 4, "--labels", self.dir / "l.npy", "--centroids", self.dir / "c.npy")
+        labels, centroids = np.load(self.dir / "l.npy"), np.load(self.dir / "c.npy")
+        self.assertEqual((labels.shape, centroids.shape), ((3, 40), (3, 2, 2)))
+        self.assertEqual(seen["problem"], "kmeans_f64_m40_n2_k2_b3")
+        for b in range(3):
+            one = run_json("kmeans", self.save("one.npy", points[b]), "-k", 2, "--seed", 4 + b, "--labels", self.dir / "own.npy")
+            self.assertEqual((one["inertia"], one["iterations"], one["ended"]), (seen["inertia"][b], seen["iterations"][b], seen["ended"][b]))
+            np.testing.assert_array_equal(np.load(self.dir / "own.npy"), labels[b])
+        points[2, 7, 1] = np.nan
+        self.assertIn("fit 2: ", run("kmeans", self.save("p.npy", points), "-k", 2, status=2).stderr)
+        run("kmeans", source, "-k", 2, "--verbose", status=2)
+
     def test_same_seed_same_result_for_any_threads_and_backend_is_reported(self):
         results = []
         for threads in (1, 2):
@@ -172,7 +188,7 @@ class Kmeans(WithFolder):
         bad[2, 1] = np.nan
         for arguments in ((points, "-k", 6), (points, "-k", 0), (points, "-k", -1), (self.save("nan.npy", bad), "-k", 2),
                           (self.save("empty.npy", np.zeros((0, 3))), "-k", 1), (self.save("c.npy", np.ones((4, 2)) * 1j), "-k", 2),
-                          (self.save("3d.npy", np.zeros((2, 2, 2))), "-k", 2), (points, "-k", 2, "--max-iter", 0), (points, "-k", 2, "--tol", "-1"),
+                          (self.save("4d.npy", np.zeros((2, 2, 2, 2))), "-k", 2), (points, "-k", 2, "--max-iter", 0), (points, "-k", 2, "--tol", "-1"),
                           (points, "-k", 2, "--init", self.save("wrong.npy", np.zeros((3, 2)))),
                           (points, "-k", 2, "--weights", self.save("w.npy", -np.ones(5)))):
             labels = self.dir / "labels.npy"

@@ -2,6 +2,7 @@
 #include "kmeans/cuda/kernels.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -9,6 +10,7 @@
 #include <ballast/kmeans.hpp>
 
 #include "cuda/expression.hpp"
+#include "kmeans/cuda/batch.hpp"
 #include "kmeans/cuda/source.hpp"
 #include "kmeans/cuda/tuning.hpp"
 
@@ -151,6 +153,28 @@ auto kernel_names<T>::nearest() -> request {
 }
 
 template <class T>
+int kernel_names<T>::batch_chunks(std::int64_t n, std::int64_t k, const ballast::cuda::capabilities& on) {
+  constexpr std::int64_t two_blocks = std::int64_t{100} << 10;
+  for (const std::int64_t room : {std::min(two_blocks, on.shared_per_block), on.shared_per_block}) {
+    for (int chunks = 32; chunks > 0; chunks /= 2) {
+      if (batch_layout_of<T>(static_cast<int>(n), static_cast<int>(k), trials_of(k), chunks).bytes <= room) return chunks;
+    }
+  }
+  return 0;
+}
+
+template <class T>
+auto kernel_names<T>::batch(std::int64_t n, std::int64_t k, const ballast::cuda::capabilities& on, bool instrumented) -> request {
+  const int chunks = batch_chunks(n, k, on);
+  return {.header = "kmeans/cuda/batch.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("batch_kernel"), {k_type<T>}, instrumented),
+          .threads = k_batch_threads,
+          .shared = batch_layout_of<T>(static_cast<int>(n), static_cast<int>(k), trials_of(k), chunks).bytes,
+          .spills = 640,  // around the calls for division and powers of two, sm_80
+          .stack = k_line_stack};
+}
+
+template <class T>
 auto kernel_names<T>::candidates(bool instrumented) -> std::vector<request> {
   return {cover(instrumented), draw(instrumented), nearest()};
 }
@@ -174,6 +198,8 @@ auto kernel_names<T>::all(int words, bool instrumented) -> std::vector<request> 
   made.push_back(seeding(8, instrumented));
   return made;
 }
+
+int trials_of(std::int64_t k) { return 2 + static_cast<int>(std::log(static_cast<double>(k))); }
 
 template struct kernel_names<float>;
 template struct kernel_names<double>;
@@ -205,22 +231,33 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, 
   return made;
 }
 
+ballast::cuda::kernel_request batch_request(const problem& what, const ballast::cuda::capabilities& on, bool instrumented) {
+  ballast::cuda::kernel_request made = what.precision == precision::f64 ? kernel_names<double>::batch(what.n, what.k, on, instrumented)
+                                                                        : kernel_names<float>::batch(what.n, what.k, on, instrumented);
+  if (instrumented) made.stack = made.spills = 0;
+  return made;
+}
+
 std::vector<std::string> benchmark_problems() {
   return {"kmeans_f32_m131072_n8_k8",       "kmeans_f32_m131072_n64_k8",     "kmeans_f32_m131072_n128_k128",
           "kmeans_f32_m1048576_n16_k64",    "kmeans_f32_m10485760_n32_k64",  "kmeans_f32_m1048576_n128_k128",
           "kmeans_f32_m1048576_n64_k1024",  "kmeans_f32_m262144_n256_k1024", "kmeans_f32_m65536_n1024_k256",
           "kmeans_f32_m4194304_n128_k1000", "kmeans_f64_m1048576_n16_k64",   "kmeans_f64_m1048576_n128_k128",
-          "kmeans_f64_m4194304_n128_k1000"};
+          "kmeans_f64_m4194304_n128_k1000", "kmeans_f32_m1797_n64_k10_b1",   "kmeans_f32_m1797_n64_k10_b264",
+          "kmeans_f32_m1000_n16_k16_b2000", "kmeans_f64_m1797_n64_k10_b264"};
 }
 
 std::vector<std::string> verified_problems() {
   return {"kmeans_f32_m1000_n1_k1",       "kmeans_f32_m5000_n3_k7",      "kmeans_f32_m1797_n64_k10",     "kmeans_f32_m20000_n8_k8",
           "kmeans_f32_m20001_n17_k33",    "kmeans_f32_m10000_n40_k300",  "kmeans_f64_m5000_n3_k7",       "kmeans_f64_m1797_n64_k10",
           "kmeans_f64_m10001_n17_k33",    "kmeans_f32_m131072_n8_k8",    "kmeans_f32_m131072_n128_k128", "kmeans_f32_m16384_n256_k1024",
-          "kmeans_f32_m16384_n1024_k256", "kmeans_f64_m65536_n128_k128", "kmeans_f64_m16384_n300_k100"};
+          "kmeans_f32_m16384_n1024_k256", "kmeans_f64_m65536_n128_k128", "kmeans_f64_m16384_n300_k100",  "kmeans_f32_m1797_n64_k10_b12",
+          "kmeans_f64_m500_n8_k20_b9"};
 }
 
-std::vector<std::string> sanitized_problems() { return {"kmeans_f32_m1500_n5_k7", "kmeans_f32_m1200_n40_k90", "kmeans_f64_m1500_n5_k7"}; }
+std::vector<std::string> sanitized_problems() {
+  return {"kmeans_f32_m1500_n5_k7", "kmeans_f32_m1200_n40_k90", "kmeans_f64_m1500_n5_k7", "kmeans_f32_m300_n5_k7_b6"};
+}
 
 std::vector<std::string> swept_problems() {
   return {"kmeans_f32_m131072_n8_k128", "kmeans_f32_m131072_n128_k128", "kmeans_f64_m131072_n128_k8"};
@@ -236,6 +273,10 @@ class kernel_set {
   void add(const std::string& token, bool weighted, bool wide, bool check) {
     const problem what = parse_token(token);
     const bool f64 = what.precision == precision::f64;
+    if (what.batch > 0) {
+      made.push_back(batch_request(what, on_, false));
+      return;
+    }
     for (ballast::cuda::kernel_request& each : kernels_of({f64, what.n, what.k, f64 || wide ? 2 : 1, weighted, check, true}, on_, false)) {
       if (std::ranges::find(made, each) == made.end()) made.push_back(std::move(each));
     }

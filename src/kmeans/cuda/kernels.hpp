@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <ballast/kmeans.hpp>
+
 #include "cuda/device.hpp"
 #include "kmeans/cuda/choose_policy.hpp"
 
@@ -31,6 +33,10 @@ struct kernel_names {
   static request cover(bool instrumented);
   static request draw(bool instrumented);
   static request nearest();
+  // Of fits that a block can hold, and the parts in which their sums are made: as many as leave room for two blocks on a multiprocessor, or
+  // for one. 0: a block cannot hold them.
+  static int batch_chunks(std::int64_t n, std::int64_t k, const ballast::cuda::capabilities& on);
+  static request batch(std::int64_t n, std::int64_t k, const ballast::cuda::capabilities& on, bool instrumented);
 
   // All that every call needs, for `words` words of a sum.
   static std::vector<request> all(int words, bool instrumented);
@@ -38,8 +44,14 @@ struct kernel_names {
   static std::vector<request> candidates(bool instrumented);
 };
 
+// Candidates of greedy k-means++.
+int trials_of(std::int64_t k);
+
 // What a problem loads: fit, predict and transform. `sums` of the problem is ignored.
 std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, const ballast::cuda::capabilities& on, bool instrumented);
+
+// The kernel of a batch.
+ballast::cuda::kernel_request batch_request(const problem& what, const ballast::cuda::capabilities& on, bool instrumented);
 
 // Tokens of what gpu-check times, verifies, runs under compute-sanitizer and under faults, and of its short sweep. The third also with
 // weights, and with sums of two words. Together they have every kind of pass: points in registers and read again, every place of the panel

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "core/extent.hpp"
 #include "cuda/device_call.hpp"
 #include "cuda/device_staging.hpp"
 #include "qr/cuda/batch_kernels.hpp"
@@ -17,15 +18,6 @@ namespace ballast::qr::cuda {
 namespace {
 
 constexpr std::int64_t k_front = ballast::cuda::k_ring_bytes + 256;  // the ring, and what solve() finds
-
-// The first element of a batch in memory, and how many elements it spans from there.
-template <class S>
-std::pair<S*, std::int64_t> whole(const matrix_batch_view<S>& v) {
-  std::int64_t low = 0, high = 0;
-  for (const std::int64_t reach : {(v.count - 1) * v.stride, (v.rows - 1) * v.row_stride, (v.columns - 1) * v.column_stride})
-    (reach < 0 ? low : high) += reach;
-  return {v.data + low, high - low + 1};
-}
 
 template <class S>
 batch_matrix<S> each_of(const matrix_batch_view<S>& v) {
@@ -46,7 +38,7 @@ class device_batch final : public batch_engine<S> {
   }
 
   matrix_batch_view<const S> read(const matrix_batch_view<const S>& operand) override {
-    const auto [first, elements] = whole(operand);
+    const auto [first, elements] = core::extent_of(operand);
     matrix_batch_view<const S> made = operand;
     made.data = static_cast<const S*>(staging_.read(first, bytes_of(elements))) + (operand.data - first);
     return made;
@@ -56,7 +48,7 @@ class device_batch final : public batch_engine<S> {
     return {static_cast<const S*>(staging_.read(operand.data(), static_cast<std::int64_t>(operand.size_bytes()))), operand.size()};
   }
   matrix_batch_view<S> write(const matrix_batch_view<S>& operand) override {
-    const auto [first, elements] = whole(operand);
+    const auto [first, elements] = core::extent_of(operand);
     matrix_batch_view<S> made = operand;
     made.data = static_cast<S*>(staging_.update(first, bytes_of(elements), bytes_of(elements))) + (operand.data - first);
     return made;
@@ -95,7 +87,7 @@ class device_batch final : public batch_engine<S> {
     given.ascending = transposed;
     if (identity && given.chunks > 1) {
       // A team would store over what others still read.
-      const auto [first, elements] = whole(Q.V);
+      const auto [first, elements] = core::extent_of(Q.V);
       S* const copy = scratch(elements);
       device_->copy(copy, first, bytes_of(elements), call_.order());
       given.V.data = copy + (Q.V.data - first);

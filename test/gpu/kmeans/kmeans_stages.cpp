@@ -1,6 +1,8 @@
 // K-Means as gpu-check knows it: its problems and their kernels.
 #include "kmeans_stages.hpp"
 
+#include <algorithm>
+
 #include "algorithm.hpp"
 #include "core/counter_rng.hpp"
 #include "each_case.hpp"
@@ -26,8 +28,9 @@ std::vector<std::string> timed_set(bool quick) {
 
 template <class T>
 std::vector<T> points_of(const kmeans::problem& what, std::int64_t centres, std::uint64_t seed) {
-  std::vector<T> made(static_cast<std::size_t>(what.m * what.n));
-  for (std::int64_t i = 0; i < what.m; ++i) {
+  const std::int64_t rows = what.m * std::max<std::int64_t>(what.batch, 1);
+  std::vector<T> made(static_cast<std::size_t>(rows * what.n));
+  for (std::int64_t i = 0; i < rows; ++i) {
     const std::uint64_t centre =
         centres > 0 ? core::random_bits(seed, 9, static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(centres) : 0;
     for (std::int64_t f = 0; f < what.n; ++f) {
@@ -52,6 +55,11 @@ int record(test::recording_device& on, const settings& wanted) {
     const kmeans::problem what = kmeans::parse_token(token);
     const bool f64 = what.precision == precision::f64;
     on.user = token;
+    if (what.batch > 0) {
+      (void)on.load(kmeans::cuda::batch_request(what, on.about(), false));
+      if (inject::active_injector::enabled) (void)on.load(kmeans::cuda::batch_request(what, on.about(), true));
+      return;
+    }
     for (const bool check : {true, false}) {
       for (const ballast::cuda::kernel_request& each : kmeans::cuda::kernels_of(
                {f64, what.n, what.k, f64 || wide ? 2 : 1, weighted, check, true}, on.about(), inject::active_injector::enabled))

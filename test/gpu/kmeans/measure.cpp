@@ -92,11 +92,63 @@ int time(const std::string& token) {
   return failed;
 }
 
+// A batch, as a whole: fits from given centroids, with and without protection, and with it one after the other; milliseconds of an
+// iteration of all, preparation and labels included.
+template <class T>
+int time_batch(const std::string& token) {
+  const kmeans::problem what = kmeans::parse_token(token);
+  const std::vector<T> values = points_of<T>(what, 0, 11);
+  std::vector<T> start;
+  for (std::int64_t e = 0; e < what.batch * what.k * what.n; ++e)
+    start.push_back(values[static_cast<std::size_t>(e / (what.k * what.n) * what.m * what.n + e % (what.k * what.n))]);
+  const gpu::buffer there = gpu::buffer_of(values);
+  const auto points = batch_of(row_major(static_cast<const T*>(there.data()), what.m, what.n), what.batch);
+  kmeans::options<T> wanted{.clusters = what.k,
+                            .init = kmeans::init::given,
+                            .centroids = row_major(static_cast<const T*>(start.data()), what.batch * what.k, what.n),
+                            .max_iter = k_many,
+                            .tol = 0};
+  struct variant {
+    const char* name;
+    protection level;
+    const char* scheme;
+    std::vector<double> times;
+  };
+  variant variants[] = {{"off", protection::off, "dmr", {}},
+                        {"correct", protection::correct, "dmr", {}},
+                        {"one by one", protection::correct, "row_checksum", {}}};
+  int failed = 0;
+  for (int round = -1; round < k_rounds; ++round) {
+    for (variant& each : variants) {
+      if (each.name == std::string_view("one by one") && what.batch > 300) continue;
+      gpu::synchronize();
+      const time_limit clock(0);
+      const auto made =
+          kmeans::fit(points, wanted, {.backend = backend::cuda, .protection = each.level, .scheme = each.scheme, .stream = gpu::stream()});
+      const double milliseconds = -clock.left() * 1e3;
+      if (round >= 0) each.times.push_back(milliseconds / std::ranges::max(made.iterations));
+      if (made.report.verdict != verdict::clean) {
+        print_false_alarm(token, each.name);
+        ++failed;
+      }
+    }
+  }
+  for (variant& each : variants) {
+    if (each.times.empty()) continue;
+    row line("iteration");
+    line.add("token", token).add("variant", each.name);
+    add_milliseconds(line, each.times).print();
+  }
+  return failed;
+}
+
 }  // namespace
 
 int bench(const settings& wanted, const time_limit& limit) {
   return time_each(wanted.tokens.empty() ? timed_set(wanted.quick) : wanted.tokens, kmeans::parse_token, limit, "iteration",
-                   [](auto zero, const std::string& token) { return time<decltype(zero)>(token); });
+                   [](auto zero, const std::string& token) {
+                     return kmeans::parse_token(token).batch > 0 ? time_batch<decltype(zero)>(token) : time<decltype(zero)>(token);
+                   });
 }
 
 }  // namespace ballast::gpu_check::clusters

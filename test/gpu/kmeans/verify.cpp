@@ -36,7 +36,8 @@ struct subject {
   subject(const std::string& token, std::int64_t centres, bool weighted = false) : what(kmeans::parse_token(token)) {
     values = points_of<T>(what, centres, 5);
     if (weighted)
-      for (std::int64_t i = 0; i < what.m; ++i) weights.push_back(static_cast<T>(i % 4 == 0 ? 0 : 0.25 * static_cast<double>(i % 7 + 1)));
+      for (std::int64_t i = 0; i < what.m * fits(); ++i)
+        weights.push_back(static_cast<T>(i % 4 == 0 ? 0 : 0.25 * static_cast<double>(i % 7 + 1)));
     upload();
   }
   void upload() {
@@ -45,7 +46,10 @@ struct subject {
   }
   matrix_view<const T> host() const { return row_major(values.data(), what.m, what.n); }
   matrix_view<const T> device() const { return row_major(static_cast<const T*>(there.data()), what.m, what.n); }
-  matrix_view<const T> first() const { return row_major(values.data(), what.k, what.n); }
+  std::int64_t fits() const { return std::max<std::int64_t>(what.batch, 1); }
+  matrix_batch_view<const T> host_batch() const { return batch_of(host(), what.batch); }
+  matrix_batch_view<const T> device_batch() const { return batch_of(device(), what.batch); }
+  matrix_view<const T> first() const { return {values.data(), what.k * fits(), what.n, what.n, 1}; }
   std::span<const T> device_weights() const { return {static_cast<const T*>(weights_there.data()), weights.size()}; }
   kmeans::options<T> options(int iterations, bool given, std::span<const T> w) const {
     kmeans::options<T> made;
@@ -172,6 +176,40 @@ void accuracy(tally& seen, const std::string& token) {
   }
 }
 
+// A batch beside single fits of the reference: from given centroids, and with k-means++.
+template <class T>
+void batch_accuracy(tally& seen, const std::string& token) {
+  const subject<T> held(token, 7);
+  for (const bool given : {true, false}) {
+    one_case now(seen, "accuracy", token, given ? "batch, 3 iterations" : "batch, k-means++");
+    now.guarded([&] {
+      const auto ours = kmeans::fit(held.device_batch(), held.options(3, given, {}), on(tested));
+      const auto bare = kmeans::fit(held.device_batch(), held.options(3, given, {}), on(tested, protection::off));
+      const auto right = kmeans::fit(held.host_batch(), held.options(3, given, {}), on(backend::reference));
+      expect_clean(now, ours.report);
+      now.expect(ours.report.scheme == "dmr", "scheme " + ours.report.scheme);
+      double worst = 0;
+      for (std::size_t b = 0; b < right.inertia.size(); ++b) worst = std::max(worst, std::abs(ours.inertia[b] / right.inertia[b] - 1));
+      now.line().add("error", worst);
+      now.expect(worst <= 1e-3, "inertia differs by " + text(worst));
+      now.expect(ours.labels == bare.labels && ours.centroids == bare.centroids, "protection changes the result");
+    });
+  }
+}
+
+template <class T>
+void batch_faults(tally& seen, const std::string& token, const settings& wanted, const time_limit& limit) {
+  const subject<T> held(token, 5);
+  const auto run = [&](const inject::plan* plan) {
+    return kmeans::fit(held.device_batch(), held.options(3, true, {}), on(tested, protection::correct, plan));
+  };
+  const auto right = run(nullptr);
+  strike_every_site(seen, "kmeans", token, 62, true, wanted, limit, [&](const inject::plan& plan) {
+    const auto found = run(&plan);
+    return outcome{found.report, found.labels != right.labels || found.centroids != right.centroids || found.inertia != right.inertia};
+  });
+}
+
 // Hostile data: no alarm.
 template <class T>
 void clean(tally& seen, const std::string& token, int kind) {
@@ -194,6 +232,10 @@ void clean(tally& seen, const std::string& token, int kind) {
   held.upload();
   one_case now(seen, "clean", token, names[kind]);
   now.guarded([&] {
+    if (held.what.batch > 0) {
+      expect_clean(now, kmeans::fit(held.device_batch(), held.options(12, false, held.device_weights()), on(tested)).report);
+      return;
+    }
     const auto found = kmeans::fit(held.device(), held.options(12, false, held.device_weights()), on(tested));
     expect_clean(now, found.report);
     now.expect(std::isfinite(found.inertia), "inertia is not finite");
@@ -216,6 +258,11 @@ void faults(tally& seen, const std::string& token, const settings& wanted, const
   });
 }
 
+template <class T>
+void check_accuracy(tally& seen, const std::string& token) {
+  kmeans::parse_token(token).batch > 0 ? batch_accuracy<T>(seen, token) : accuracy<T>(seen, token);
+}
+
 }  // namespace
 
 int verify(const settings& wanted, const time_limit& limit) {
@@ -223,22 +270,25 @@ int verify(const settings& wanted, const time_limit& limit) {
   const auto each = [&](const std::vector<std::string>& list, const auto& body) {
     each_problem(wanted.tokens.empty() ? list : wanted.tokens, kmeans::parse_token, limit, seen, body);
   };
+  const auto accurate = [&](auto zero, const std::string& token) { check_accuracy<decltype(zero)>(seen, token); };
   const bool only_faults = inject::active_injector::enabled && !wanted.groups.empty();
   if (wanted.includes("clean") && !only_faults)
     each(sanitized_set(), [&](auto zero, const std::string& token) {
       for (int kind = 0; kind < 7; ++kind) clean<decltype(zero)>(seen, token, kind);
     });
-  if (wanted.includes("accuracy") && !only_faults)
-    each(verified_set(wanted.quick), [&](auto zero, const std::string& token) { accuracy<decltype(zero)>(seen, token); });
+  if (wanted.includes("accuracy") && !only_faults) each(verified_set(wanted.quick), accurate);
   if (inject::active_injector::enabled && wanted.includes("faults"))
-    each(sanitized_set(), [&](auto zero, const std::string& token) { faults<decltype(zero)>(seen, token, wanted, limit); });
+    each(sanitized_set(), [&](auto zero, const std::string& token) {
+      kmeans::parse_token(token).batch > 0 ? batch_faults<decltype(zero)>(seen, token, wanted, limit)
+                                           : faults<decltype(zero)>(seen, token, wanted, limit);
+    });
   return ended(seen, "verify");
 }
 
 int sanitize(const settings& wanted, const time_limit& limit) {
   tally seen;
   each_problem(wanted.tokens.empty() ? sanitized_set() : wanted.tokens, kmeans::parse_token, limit, seen,
-               [&](auto zero, const std::string& token) { accuracy<decltype(zero)>(seen, token); });
+               [&](auto zero, const std::string& token) { check_accuracy<decltype(zero)>(seen, token); });
   return ended(seen, "sanitize");
 }
 

@@ -1,0 +1,117 @@
+// Arguments of the kernel of small fits, a block for each, and what their host side computes alike.
+// Layer: backend "cuda" of K-Means, shared by host and kernels.
+#pragma once
+
+#include <cstdint>
+
+#include "core/counter_rng.hpp"
+#include "core/macros.hpp"
+
+namespace ballast::kmeans::cuda {
+
+inline constexpr int k_batch_threads = 256;
+inline constexpr int k_batch_group = 8;    // centroids, or candidates, whose distances a thread has at a time
+inline constexpr int k_batch_trials = 24;  // candidates of k-means++ at most: more than 2 + ⌊ln k⌋
+
+enum class batch_init : std::int32_t { plus_plus, random, given };
+
+// Of one fit by one block.
+struct batch_result {
+  double inertia;
+  std::uint64_t hash;  // batch_hash of centroids, labels and the rest of this
+  std::int32_t iterations;
+  std::int32_t ended;   // kmeans::ending
+  std::int32_t status;  // 1: a point, weight or centroid has no meaning, and nothing was fitted
+  std::int32_t unused;
+};
+
+// The term of a word of a result, at a place among all words of the result: the hash is the sum of the terms. Centroids come first, row by
+// row, then labels, then the scalars of batch_result.
+BALLAST_HD constexpr std::uint64_t batch_term(std::uint64_t word, std::int64_t place) {
+  return core::hash_term(word, static_cast<std::uint64_t>(place));
+}
+BALLAST_HD constexpr std::uint64_t batch_scalars(std::uint64_t inertia, std::int32_t iterations, std::int32_t ended, std::int32_t status,
+                                                 std::int64_t place) {
+  const auto word = [](std::int32_t value) { return static_cast<std::uint64_t>(static_cast<std::uint32_t>(value)); };
+  return batch_term(inertia, place) + batch_term(word(iterations), place + 1) + batch_term(word(ended), place + 2) +
+         batch_term(word(status), place + 3);
+}
+
+template <class T>
+struct batch_arguments {
+  const T* points;  // element (i, f) of fit b: points[b * stride + i * row_stride + f * column_stride]
+  std::int64_t stride, row_stride, column_stride;
+  const T* weights;          // m for each fit; null: all 1
+  const T* centroids;        // k × n for each fit: batch_init::given
+  const std::int32_t* fits;  // the fits of this launch, by number
+  unsigned char* scratch;    // batch_scratch::bytes for each block
+  T* made;                   // k × n for each fit of the launch, by the first of its blocks
+  std::uint32_t* labels;     // m, likewise
+  batch_result* results;     // one for each block
+  std::int64_t items;        // blocks of a launch of all fits of the call
+  int replicas;              // blocks for a fit: 1, or 2 that must agree
+  int m, n, k;
+  int chunks;  // of batch_layout
+  int trials;
+  batch_init init;
+  int runs, max_iter;
+  double tol;
+  std::uint64_t seed;
+};
+
+// The dynamic shared memory of a block, in bytes from its start.
+struct batch_layout {
+  int pitch;        // numbers of one feature of the centroids, in groups
+  int trial_pitch;  // and of the candidates
+  std::int64_t shift, centroids, work, bytes;
+};
+
+// What has always the same size.
+struct batch_memory {
+  double part[k_batch_threads];        // sums over a range of rows each
+  double whole[k_batch_threads / 32];  // of a warp's ranges
+  double partial[k_batch_threads / 32 * k_batch_group];
+  double left[k_batch_trials];  // the potential that each candidate would leave
+  std::int32_t rows[k_batch_trials];
+};
+
+// `work` serves one purpose at a time: ranges of the features, candidates, a shuffle, sums of the clusters in `chunks` parts, the centroids
+// without shift.
+template <class T>
+BALLAST_HD constexpr batch_layout batch_layout_of(int n, int k, int trials, int chunks) {
+  constexpr auto round = [](std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; };
+  const auto size = static_cast<std::int64_t>(sizeof(T));
+  batch_layout made{};
+  made.pitch = static_cast<int>(round(k, k_batch_group));
+  made.trial_pitch = static_cast<int>(round(trials, k_batch_group));
+  const std::int64_t uses[] = {8 * std::int64_t{n + 2} * k * chunks, 16 * std::int64_t{n}, size * n * made.trial_pitch,
+                               size * n * made.pitch, 12 * std::int64_t{k}};
+  std::int64_t most = 0;
+  for (const std::int64_t each : uses) most = each > most ? each : most;
+  made.centroids = round(sizeof(batch_memory), 64);
+  made.work = made.centroids + round(size * n * made.pitch, 64);
+  made.shift = made.work + round(most, 64);
+  made.bytes = made.shift + round(size * n, 64);
+  return made;
+}
+
+// The memory of a block besides, in bytes from its start: the points by features, the distance of each to its nearest centroid so far,
+// labels, the centroids of a run in the units of the points.
+struct batch_scratch {
+  std::int64_t rows;  // numbers of one feature
+  std::int64_t closest, labels, centroids, bytes;
+};
+template <class T>
+BALLAST_HD constexpr batch_scratch batch_scratch_of(int m, int n, int k) {
+  constexpr auto round = [](std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; };
+  const auto size = static_cast<std::int64_t>(sizeof(T));
+  batch_scratch made{};
+  made.rows = round(m, 32);
+  made.closest = size * made.rows * n;
+  made.labels = made.closest + size * made.rows;
+  made.centroids = made.labels + 4 * made.rows;
+  made.bytes = made.centroids + round(size * k * n, 256);
+  return made;
+}
+
+}  // namespace ballast::kmeans::cuda
