@@ -37,3 +37,10 @@ __device__ __forceinline__ void trap() { asm volatile("trap;"); }
 #else
 #define BALLAST_ASM_SM90(...) ::ballast::arch::trap()
 #endif
+
+// The same for sm_90a alone.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define BALLAST_ASM_SM90A(...) asm volatile(__VA_ARGS__)
+#else
+#define BALLAST_ASM_SM90A(...) ::ballast::arch::trap()
+#endif

@@ -116,6 +116,24 @@ __device__ __forceinline__ void group_barrier(int number, int threads, place whe
 #endif
 }
 
+// Registers for each thread of a warpgroup from here on: those that one of a block gives away, others may take. All of its warps call it.
+// A multiple of 8, 24 to 240. The kernel has bounds for its launch.
+template <int Registers>
+__device__ __forceinline__ void give_registers() {
+  static_assert(Registers % 8 == 0 && Registers >= 24 && Registers <= 240);
+#if BALLAST_DEVICE_CODE
+  BALLAST_ASM_SM90A("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+#endif
+}
+// Waits until there are as many.
+template <int Registers>
+__device__ __forceinline__ void take_registers() {
+  static_assert(Registers % 8 == 0 && Registers >= 24 && Registers <= 240);
+#if BALLAST_DEVICE_CODE
+  BALLAST_ASM_SM90A("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+#endif
+}
+
 // In a loop that polls memory.
 __device__ __forceinline__ void spin_wait() {
 #if BALLAST_DEVICE_CODE

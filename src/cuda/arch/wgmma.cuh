@@ -9,12 +9,6 @@
 #include "cuda/arch/shared.cuh"
 #include "cuda/arch/target.cuh"
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define BALLAST_ASM_SM90A(...) asm volatile(__VA_ARGS__)
-#else
-#define BALLAST_ASM_SM90A(...) ::ballast::arch::trap()
-#endif
-
 namespace ballast::arch {
 
 // How 16-byte units are permuted among the rows of a group, against bank conflicts; the value is the field of the descriptor.

@@ -119,7 +119,7 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   const section_plan needed = plan_sections(what, what.check, 1);
   // f64: rows leave room for eight tiles, or for all.
   made.slabs = held_slabs(what, group, static_cast<int>(std::min<std::int64_t>(needed.tiles, 8)));
-  constexpr int most_depth = 4;  // of rows that are read again
+  const int most_depth = group ? 8 : 4;  // of rows that are read again
   const int most = what.f64 ? std::min(hopper && !what.check ? 12 : 9, k_most_operands - made.slabs) : group ? 12 : made.slabs > 0 ? 8 : 4;
   // The largest group that wastes least. In f64 loads from a panel in global memory take registers.
   std::int64_t least = std::numeric_limits<std::int64_t>::max() / 16;
@@ -204,7 +204,7 @@ bool can_run(const pass_problem& what, const pass_policy& p, const ballast::cuda
   if (p.panel != panel_memory::ring && p.slots != 0) return false;
   const bool whole = p.slabs > 0 && p.panel != panel_memory::ring;
   if (whole ? p.depth != p.slabs : slabs_of(what) % p.depth != 0) return false;
-  if (p.warps % k_team_warps != 0 || p.warps > 32 || p.blocks * p.warps * 32 > on.threads_per_multiprocessor) return false;
+  if (p.warps % k_team_warps != 0 || pass_threads(p) > 1024 || p.blocks * pass_threads(p) > on.threads_per_multiprocessor) return false;
   return p.tiles <= 12 && (p.sums != sum_memory::sorted || what.k <= k_most_sorted_clusters) && fits(what, p, on);
 }
 
@@ -259,7 +259,7 @@ ballast::cuda::kernel_request pass_request(const pass_problem& what, const pass_
   made.header = "kmeans/cuda/pass.cuh";
   made.expression = ballast::cuda::kernel_expression("ballast::kmeans::cuda::pass_kernel", {what.f64 ? "double" : "float", text_of(chosen)},
                                                      instrumented);
-  made.threads = 32 * chosen.warps;
+  made.threads = pass_threads(chosen);
   made.shared = shared_bytes(what, chosen);
   made.blocks = chosen.blocks;
   made.overlaps = true;

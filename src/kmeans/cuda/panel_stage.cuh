@@ -16,8 +16,9 @@ namespace ballast::kmeans::cuda {
 template <class T, pass_policy P>
 struct panel_stage {
   static constexpr bool k_ring = P.panel == panel_memory::ring;
+  static constexpr bool k_loader = has_loader(P);
   static constexpr int k_chunk_bytes = P.tiles * P.depth * k_slab_bytes<T>;
-  // Chunks that are asked for ahead. The others may still be read by warps that are behind the one that asks.
+  // Chunks that are asked for ahead where a thread that multiplies does it. The others may still be read by warps that are behind it.
   static constexpr int k_ahead = P.slots > 3 ? P.slots - 2 : P.slots - 1;
   static_assert(!k_ring || (P.slots >= 2 && P.slots <= k_most_slots));
 
@@ -26,7 +27,7 @@ struct panel_stage {
   const T* columns;             // panel::columns
   arch::mbarrier* full;         // slots; then `empty`, slots
   int chunks;                   // of the panel
-  bool asks;                    // this thread asks for chunks
+  bool asks;                    // this thread asks for chunks while it multiplies
   int slot = 0;                 // of the chunk that is read next
   unsigned parity = 0;          // of that slot
   int ask_slot = 0;
@@ -41,7 +42,7 @@ struct panel_stage {
         columns(P.columns ? reinterpret_cast<const T*>(to + panel_bytes<T>(P, from.shape)) : from.columns),
         full(reinterpret_cast<arch::mbarrier*>(barriers)),
         chunks(static_cast<int>(from.shape.template packed_bytes<T>() / k_chunk_bytes)),
-        asks(threadIdx.x == 0) {
+        asks(!k_loader && threadIdx.x == 0) {
     if constexpr (P.columns) copy(from.columns, to + panel_bytes<T>(P, from.shape), column_bytes<T>(P, from.shape));
     if constexpr (P.panel == panel_memory::shared) {
       copy(packed, memory, from.shape.template packed_bytes<T>());
@@ -49,15 +50,20 @@ struct panel_stage {
     }
     if constexpr (k_ring) {
       left = sweeps * chunks;
-      if (asks) {
+      if (threadIdx.x == 0) {
         for (int s = 0; s < P.slots; ++s) {
           arch::init_mbarrier(full + s, 1);
           arch::init_mbarrier(full + P.slots + s, P.warps);
         }
         arch::fence_mbarrier_init();
-        for (int i = 0; i < k_ahead; ++i) ask();
+        for (int i = 0; asks && i < k_ahead; ++i) ask();
       }
     }
+  }
+
+  // All chunks, as slots become free. By one thread of the loader.
+  __device__ __forceinline__ void load() {
+    while (left > 0) ask();
   }
 
   // The chunk that is read next: `depth` slabs of a group of tiles. `group`, `slab`: which they are.

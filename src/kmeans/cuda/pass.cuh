@@ -172,21 +172,10 @@ struct pass : pass_rows<T, P, Injector> {
     flush(more);
   }
 
-  // Asks for the rows of the warp's next tile. Rows behind the last point are there.
-  __device__ __forceinline__ void prefetch(int first) const {
-    constexpr int line = 128 / sizeof(T);
-    const T* const at = this->row(first) + this->lane * line;
-    const int count = k_rows * this->stride();
-#pragma unroll
-    for (int e = 0; e < count; e += 32 * line) {
-      if (e + this->lane * line < count) arch::prefetch_l2(at + e);
-    }
-  }
-
   // Before the kernel in front has ended: touches shared memory only.
   __device__ __forceinline__ void begin() const {
     if constexpr (P.sums == sum_memory::shared) clear_sums();
-    if (threadIdx.x % (32 * k_team_warps) < k_counters) shared.waiting[threadIdx.x % (32 * k_team_warps)] = 0;
+    if (warp < P.warps && threadIdx.x % (32 * k_team_warps) < k_counters) shared.waiting[threadIdx.x % (32 * k_team_warps)] = 0;
   }
 
   __device__ __forceinline__ void run() {
@@ -196,11 +185,18 @@ struct pass : pass_rows<T, P, Injector> {
     int tile = static_cast<int>(blockIdx.x);
     typename base::stage panel(a.centroids, shared.panel, shared.barriers, (tiles - tile + blocks - 1) / blocks);
     __syncthreads();  // sums, queues and panel are there
-    int since = 0;    // tiles that have been added to the sums
-    int unmet = 0;    // tiles since the team has met
+    if constexpr (has_loader(P)) {
+      if (warp >= P.warps) {
+        arch::give_registers<k_loader_registers>();
+        if (threadIdx.x == k_threads) panel.load();
+        return;
+      }
+      arch::take_registers<pass_registers(P)>();
+    }
+    int since = 0;  // tiles that have been added to the sums
+    int unmet = 0;  // tiles since the team has met
     for (; tile < tiles; tile += blocks) {
       const int first = tile * k_rows_of_block + warp * k_rows;
-      if (tile + blocks < tiles) prefetch(first + blocks * k_rows_of_block);
       this->work(panel, first, tile, tiles);
       if (++unmet == queue_tiles(P)) {
         this->empty_queue(pass_queue_rows(P) - base::k_queued_rows);
@@ -228,14 +224,22 @@ struct pass : pass_rows<T, P, Injector> {
     unsigned long long sums[k_quantities];
 #pragma unroll
     for (int v = 0; v < k_quantities; ++v) sums[v] = part_of(v);
-    __syncthreads();
-    const unsigned long long total = ballast::cuda::add_block<k_threads>(sums, shared.block);
+    // The loader is not there any more.
+    const auto meet = [] {
+      if constexpr (has_loader(P)) {
+        arch::group_barrier(1 + P.warps / k_team_warps, k_threads);
+      } else {
+        __syncthreads();
+      }
+    };
+    meet();
+    const unsigned long long total = ballast::cuda::add_block<k_threads>(sums, shared.block, meet);
     if (threadIdx.x < k_quantities) add_total(static_cast<int>(threadIdx.x), total);
   }
 };
 
 template <class T, pass_policy P, class Injector>
-__global__ void __launch_bounds__(32 * P.warps, P.blocks)
+__global__ void __launch_bounds__(pass_threads(P), P.blocks)
     pass_kernel(const __grid_constant__ ballast::cuda::kernel_launch<pass_arguments<T>, Injector> given) {
   pass<T, P, Injector> all(given);
   all.begin();

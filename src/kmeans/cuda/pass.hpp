@@ -52,6 +52,20 @@ struct pass_arguments {
   int repeats;              // abft::attempts
 };
 
+// Whether a warpgroup of its own fills the ring. Threads that multiply and ask for chunks as well keep each other waiting: while one does
+// something else, nobody asks.
+inline constexpr int k_loader_warps = 4;
+inline constexpr int k_loader_registers = 24;  // of a thread; the others share what that leaves
+// Not where the pass adds up in shared memory: there all threads of the block meet between tiles.
+BALLAST_HD constexpr bool has_loader(const pass_policy& p) {
+  return p.panel == panel_memory::ring && p.unit == product_unit::warpgroup && p.sums != sum_memory::shared;
+}
+BALLAST_HD constexpr int pass_threads(const pass_policy& p) { return 32 * (p.warps + (has_loader(p) ? k_loader_warps : 0)); }
+BALLAST_HD constexpr int pass_registers(const pass_policy& p) {
+  const int left = (65536 / p.blocks - 32 * k_loader_warps * k_loader_registers) / (32 * p.warps) / 8 * 8;
+  return left < 240 ? left : 240;
+}
+
 inline constexpr int k_block_words = 8 * 32;  // of 8 bytes: what the warps of a block add up
 inline constexpr int k_barrier_bytes = 320;   // barriers of a ring, then the counters of each queue
 inline constexpr int k_counters = 4;          // of rows that are added to a queue: at least 3, a power of two

@@ -97,7 +97,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   using scores::k_holds;
   // Rows that are not held are read again, so many slabs at a time, and judged when they have been added.
   static constexpr int k_slabs_together = P.slabs > 0 ? 4 : 8;
-  static constexpr int k_looked_together = P.slabs > 0 && P.slabs <= 4 ? 1 : 2;  // in second looks
+  static constexpr int k_looked_together = P.slabs == 0 ? 8 : P.slabs <= 4 ? 1 : P.slabs <= 8 ? 2 : 4;  // in second looks
 
   // Shared memory, in the order of pass_shared_bytes.
   struct memory {

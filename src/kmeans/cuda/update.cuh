@@ -30,15 +30,18 @@ struct update {
   static constexpr int k_threads = P.threads;
   static constexpr int k_warps = P.threads / 32;
   static_assert(k_warps == k_tile_columns);
+  static constexpr int k_together = 4;  // features of a lane whose loads are under way at a time
 
   struct memory {
-    double norms[k_tile_columns];    // ‖c‖² of the tile's centroids
-    double lengths[k_tile_columns];  // ‖c‖
-    double weights[k_tile_columns];  // w
-    double ratios[k_tile_columns];   // ‖c − c̃‖² / ‖c‖²
-    double members[k_tile_columns];  // their weights as the quotients are judged with them
+    double norms[k_tile_columns];                      // ‖c‖² of the tile's centroids
+    double lengths[k_tile_columns];                    // ‖c‖
+    double weights[k_tile_columns];                    // w
+    double ratios[k_tile_columns];                     // ‖c − c̃‖² / ‖c‖²
+    double members[k_tile_columns];                    // their weights as the quotients are judged with them
+    double products[k_tile_columns][32 * k_together];  // of weights and centroids, some features at a time
     double partial[8 * k_warps];
     double totals[8];
+    tile_result section;  // of the section whose last block this is
     std::uint32_t failed, empty, last;
     int wrong;  // the last centroid whose row is not what it should be; −1: none
   };
@@ -111,11 +114,29 @@ struct update {
     if (!repaired) atomicAdd(&shared.failed, 1u);
   }
 
+  // What element f of new centroid j is made of. Loads only: those of several elements are under way together.
+  struct dividend {
+    words_of_sum words;
+    double unit;
+    T other;  // the element that is given, or the old one
+  };
+  __device__ __forceinline__ dividend load_dividend(int j, int f) const {
+    dividend made{};
+    if (f >= n) return made;
+    if (a.given != nullptr) {
+      made.other = a.given[static_cast<std::int64_t>(j) * n + f];
+    } else {
+      made.words = read_sum(j, f);
+      made.unit = read_unit(f);
+      made.other = a.old_rows[static_cast<std::int64_t>(j) * stride + f];
+    }
+    return made;
+  }
   // Element f of new centroid j. `weight`: of the cluster.
-  __device__ __forceinline__ T divide(int j, int f, double weight) {
+  __device__ __forceinline__ T divide(const dividend& from, int j, int f, double weight) {
     if (f >= n) return 0;
-    if (a.given != nullptr) return a.given[static_cast<std::int64_t>(j) * n + f];
-    T value = weight > 0 ? static_cast<T>(sum_of(j, f) / weight) : a.old_rows[static_cast<std::int64_t>(j) * stride + f];
+    if (a.given != nullptr) return from.other;
+    T value = weight > 0 ? static_cast<T>(number_of(from.words, from.unit) / weight) : from.other;
     given.strike(index<1>{}, inject::site::kmeans_centroid, inject::device_place{static_cast<std::int64_t>(j), shape.k, 0, 1, f, n},
                  &value);
     return value;
@@ -137,16 +158,25 @@ struct update {
     if (warp >= count) return;
     const int j = first + warp;
     const bool divides = a.given == nullptr;
-    const double weight = divides ? weight_of(j) : 0;
-    double square = 0, cut = 0;
-    for (int f = lane; f < stride; f += 32) {
-      const std::int64_t at = static_cast<std::int64_t>(j) * stride + f;
-      const T value = divide(j, f, weight);
-      a.centroids.rows[at] = value;
-      a.twin[at] = !divides && f < n ? a.given_twin[static_cast<std::int64_t>(j) * n + f] : value;
-      square = fma(static_cast<double>(value), static_cast<double>(value), square);
-      const double off = static_cast<double>(value) - static_cast<double>(multiplied(value));
-      cut = fma(off, off, cut);
+    double weight = 0, square = 0, cut = 0;
+#pragma unroll 1
+    for (int begin = lane; begin < stride; begin += 32 * k_together) {
+      dividend from[k_together];
+#pragma unroll
+      for (int e = 0; e < k_together; ++e) from[e] = load_dividend(j, begin + 32 * e);
+      if (divides && begin == lane) weight = weight_of(j);
+#pragma unroll
+      for (int e = 0; e < k_together; ++e) {
+        const int f = begin + 32 * e;
+        if (f >= stride) continue;
+        const std::int64_t at = static_cast<std::int64_t>(j) * stride + f;
+        const T value = divide(from[e], j, f, weight);
+        a.centroids.rows[at] = value;
+        a.twin[at] = !divides && f < n ? a.given_twin[static_cast<std::int64_t>(j) * n + f] : value;
+        square = fma(static_cast<double>(value), static_cast<double>(value), square);
+        const double off = static_cast<double>(value) - static_cast<double>(multiplied(value));
+        cut = fma(off, off, cut);
+      }
     }
     square = warp_sum(square);
     cut = warp_sum(cut);
@@ -165,9 +195,10 @@ struct update {
   // w_j: random, and smaller the larger the scores of c_j can be, so that their rounding drowns no fault in the scores of others.
   __device__ __forceinline__ double check_weight(int j, double length) const {
     const double norm = max(length, a.spread / 16), size = (a.spread * norm + norm * norm / 2) / (a.spread * a.spread + 1e-300);
-    double scale = 1;
-    for (int i = 0; i < 64 && size * scale > 2; ++i) scale /= 2;
-    for (int i = 0; i < 8 && size * scale < 0.5; ++i) scale *= 2;
+    // A power of two that brings `size` into [1/2, 2].
+    const int exponent = static_cast<int>(ballast::cuda::bits(size) >> 52) - 1023;
+    const int shift = size > 2 ? -min(exponent, 64) : size < 0.5 ? min(-1 - exponent, 8) : 0;
+    const auto scale = ballast::cuda::from_bits<double>(static_cast<std::uint64_t>(1023 + shift) << 52);
     // Few bits, so that the product with a coordinate has few more.
     const auto random = static_cast<double>(core::random_bits(0x6b6d63756461, 0, static_cast<std::uint64_t>(j)) >> 56);
     return scale * (1 + random / 256);
@@ -181,9 +212,18 @@ struct update {
   // This block's tile.
   __device__ __forceinline__ void pack() const {
     const T never = sizeof(T) == 4 ? static_cast<T>(-7e37) : static_cast<T>(-1e307);
-    for (int f = lane; f < stride; f += 32) {
-      const T value = warp < count ? a.centroids.rows[static_cast<std::int64_t>(first + warp) * stride + f] : T(0);
-      a.centroids.packed[packed_place<T>(shape, in_panel, warp, f)] = as_operand(value);
+#pragma unroll 1
+    for (int begin = lane; begin < stride; begin += 32 * k_together) {
+      T value[k_together] = {};
+#pragma unroll
+      for (int e = 0; e < k_together; ++e) {
+        if (warp < count && begin + 32 * e < stride)
+          value[e] = a.centroids.rows[static_cast<std::int64_t>(first + warp) * stride + begin + 32 * e];
+      }
+#pragma unroll
+      for (int e = 0; e < k_together; ++e) {
+        if (begin + 32 * e < stride) a.centroids.packed[packed_place<T>(shape, in_panel, warp, begin + 32 * e)] = as_operand(value[e]);
+      }
     }
     if (lane == 0) {
       T* const at = column_at(in_panel, warp);
@@ -195,62 +235,125 @@ struct update {
     }
   }
 
-  // What the section's check tile needs of this tile, from the second copy of the rows, and what the decision needs. Verifies the rows.
-  __device__ __forceinline__ void add_tile() {
-    int wrong = -1;
-    double half_norms = 0, shift = 0, shift_twin = 0;  // by features
-    const bool divides = a.given == nullptr;
-    for (int f = static_cast<int>(threadIdx.x); f < stride; f += k_threads) {
-      // All loads first: a judgement between them would make eight of them wait, one after the other.
-      T rows[k_tile_columns], twins[k_tile_columns], old_rows[k_tile_columns], old_twins[k_tile_columns];
-      words_of_sum words[k_tile_columns];
-      const bool sums = P.check && divides && f < n;
-      const double unit = sums ? read_unit(f) : 1;
-#pragma unroll
-      for (int c = 0; c < k_tile_columns; ++c) {
-        rows[c] = twins[c] = old_rows[c] = old_twins[c] = 0;
-        if (c >= count) continue;
-        const std::int64_t at = static_cast<std::int64_t>(first + c) * stride + f;
-        twins[c] = a.twin[at], rows[c] = a.centroids.rows[at];
-        if (sums) words[c] = read_sum(first + c, f);
-        if (divides) old_twins[c] = a.old_twin[at], old_rows[c] = a.old_rows[at];
-      }
-      double sum = 0;
-#pragma unroll
-      for (int c = 0; c < k_tile_columns; ++c) {
-        if (c >= count) continue;
-        const bool fits =
-            sums ? is_quotient(rows[c], twins[c], old_twins[c], number_of(words[c], unit), shared.members[c]) : rows[c] == twins[c];
-        if (P.check && !fits) wrong = first + c;
-        const double exact = static_cast<double>(twins[c]), weight = shared.weights[c];
-        sum = fma(weight, static_cast<double>(multiplied(twins[c])), sum);
-        half_norms = fma(0.5 * weight * exact, exact, half_norms);
-        if (divides) {
-          const double d = exact - static_cast<double>(old_twins[c]);
-          const double e = static_cast<double>(old_rows[c]) - static_cast<double>(rows[c]);
-          shift = fma(d, d, shift);
-          shift_twin = fma(e, e, shift_twin);
-        }
-      }
-      a.checksums[static_cast<std::int64_t>(tile) * stride + f] = sum;
+  // What the first `lanes` lanes have, for each of them: in an order that depends on `lanes` only.
+  __device__ static __forceinline__ tile_result combined(tile_result made, int lanes) {
+    int distance = 1;
+    while (distance < lanes) distance *= 2;
+      // Not unrolled: what one block does once, it also fetches as instructions once.
+#pragma unroll 1
+    for (distance /= 2; distance > 0; distance /= 2) {
+      const auto partner = [&](auto value) { return __shfl_xor_sync(0xffffffffu, value, distance); };
+      made.half_norms += partner(made.half_norms);
+      made.root += partner(made.root);
+      made.root_square += partner(made.root_square);
+      made.shift += partner(made.shift);
+      made.shift_twin += partner(made.shift_twin);
+      made.largest = max(made.largest, partner(made.largest));
+      made.smallest = min(made.smallest, partner(made.smallest));
+      made.ratio = max(made.ratio, partner(made.ratio));
+      made.empty += partner(made.empty);
+      made.failed += partner(made.failed);
     }
-    if (wrong >= 0) shared.wrong = wrong;
+    return made;
+  }
+  // `count` results of other blocks by one warp; lane 0 gets them.
+  __device__ __forceinline__ tile_result gather(const volatile tile_result* from, int count) const {
+    tile_result made{0, 0, 0, 0, 0, 0, 1e300, 0, 0, 0};
+#pragma unroll 1
+    for (int i = lane; i < count; i += 32) {
+      const volatile tile_result& each = from[i];
+      made.half_norms += each.half_norms;
+      made.root += each.root;
+      made.root_square += each.root_square;
+      made.shift += each.shift;
+      made.shift_twin += each.shift_twin;
+      made.largest = max(made.largest, each.largest);
+      made.smallest = min(made.smallest, each.smallest);
+      made.ratio = max(made.ratio, each.ratio);
+      made.empty += each.empty;
+      made.failed += each.failed;
+    }
+    return combined(made, min(count, 32));
+  }
+
+  // What the section's check tile needs of this tile, from the second copy of the rows, and what the decision needs. Verifies the rows:
+  // each by another warp than the one that made it. Some features at a time, so that a thread has few loads under way, and all threads
+  // some.
+  __device__ __forceinline__ void add_tile() {
+    const bool divides = a.given == nullptr;
+    const int c = (warp + 1) % k_tile_columns, j = first + c;
+    const double weight = c < count ? shared.weights[c] : 0, members = P.check && divides && c < count ? shared.members[c] : 0;
+    bool fits = true;
+    double half_norms = 0, shift = 0, shift_twin = 0;
+#pragma unroll 1
+    for (int begin = 0; begin < stride; begin += 32 * k_together) {
+      struct element {
+        T row, twin, old_row, old_twin;
+        dividend from;
+      };
+      element all[k_together];
+#pragma unroll
+      for (int e = 0; e < k_together; ++e) {
+        const int f = begin + 32 * e + lane;
+        all[e] = {};
+        if (c >= count || f >= stride) continue;
+        const std::int64_t at = static_cast<std::int64_t>(j) * stride + f;
+        all[e].row = a.centroids.rows[at], all[e].twin = a.twin[at];
+        if (divides) all[e].old_row = a.old_rows[at], all[e].old_twin = a.old_twin[at];
+        if (P.check && divides && f < n) all[e].from.words = read_sum(j, f), all[e].from.unit = read_unit(f);
+      }
+#pragma unroll
+      for (int e = 0; e < k_together; ++e) {
+        const element& own = all[e];
+        const int f = begin + 32 * e + lane;
+        if (c < count && f < stride) {
+          if constexpr (P.check)
+            fits =
+                fits && (divides && f < n ? is_quotient(own.row, own.twin, own.old_twin, number_of(own.from.words, own.from.unit), members)
+                                          : own.row == own.twin);
+          const double exact = static_cast<double>(own.twin);
+          half_norms = fma(0.5 * weight * exact, exact, half_norms);
+          if (divides) {
+            const double d = exact - static_cast<double>(own.old_twin), o = static_cast<double>(own.old_row) - static_cast<double>(own.row);
+            shift = fma(d, d, shift);
+            shift_twin = fma(o, o, shift_twin);
+          }
+        }
+        shared.products[c][32 * e + lane] = weight * static_cast<double>(multiplied(own.twin));
+      }
+      __syncthreads();  // the products are there
+      const int f = begin + static_cast<int>(threadIdx.x);
+      if (threadIdx.x < 32 * k_together && f < stride) {
+        double sum = 0;
+#pragma unroll
+        for (int of = 0; of < k_tile_columns; ++of) sum += shared.products[of][threadIdx.x];
+        a.checksums[static_cast<std::int64_t>(tile) * stride + f] = sum;
+      }
+      __syncthreads();  // and have been read
+    }
+    if (!fits) shared.wrong = j;
     double sums[3] = {half_norms, shift, shift_twin};
     const double total = ballast::cuda::add_block<k_threads>(sums, shared.partial);
     if (threadIdx.x < 3) shared.totals[threadIdx.x] = total;
     __syncthreads();
   }
+
+  // By one warp, a lane for each centroid.
   __device__ __forceinline__ void store_tile() const {
-    tile_result made{shared.totals[0], 0, 0, shared.totals[1], shared.totals[2], 0, 1e300, 0, shared.empty, shared.failed};
-    for (int c = 0; c < count; ++c) {
-      const double w = shared.weights[c], square = shared.norms[c], norm = shared.lengths[c];
-      made.root = fma(w * w, square, made.root);
-      made.root_square = fma(w * square / 2, w * square / 2, made.root_square);
-      made.largest = max(made.largest, norm);
-      made.smallest = min(made.smallest, norm);
-      made.ratio = max(made.ratio, shared.ratios[c]);
+    tile_result made{0, 0, 0, 0, 0, 0, 1e300, 0, 0, 0};
+    if (lane == 0) {
+      made.half_norms = shared.totals[0], made.shift = shared.totals[1], made.shift_twin = shared.totals[2];
+      made.empty = shared.empty, made.failed = shared.failed;
     }
-    a.tiles[tile] = made;
+    if (lane < count) {
+      const double w = shared.weights[lane], square = shared.norms[lane];
+      made.root = w * w * square;
+      made.root_square = w * square / 2 * (w * square / 2);
+      made.largest = made.smallest = shared.lengths[lane];
+      made.ratio = shared.ratios[lane];
+    }
+    made = combined(made, k_tile_columns);
+    if (lane == 0) a.tiles[tile] = made;
   }
 
   // Whether this block is the last of `blocks` that come here: it then sees what the others have written. Called by all threads.
@@ -273,20 +376,27 @@ struct update {
     double checksum_square = 0;
     if constexpr (P.check) {
       for (int f = static_cast<int>(threadIdx.x); f < stride; f += k_threads) {
-        double sum = 0;
+        double rest = 0;
 #pragma unroll 8
-        for (int i = 0; i < shape.data_tiles; ++i) sum += arch::load_keep(a.checksums + static_cast<std::int64_t>(begin + i) * stride + f);
-        checksum_square = fma(sum, sum, checksum_square);
-        double rest = sum;
-        for (int part = 0; part < 3; ++part) {
-          const T value = static_cast<T>(rest * check_scale<T>(part));
-          rest -= static_cast<double>(multiplied(value)) / check_scale<T>(part);
-          a.centroids.packed[packed_place<T>(shape, check_tile, part, f)] = as_operand(value);
+        for (int i = 0; i < shape.data_tiles; ++i) rest += arch::load_keep(a.checksums + static_cast<std::int64_t>(begin + i) * stride + f);
+        checksum_square = fma(rest, rest, checksum_square);
+        // Three parts of the checksum, the direction, and zeros.
+#pragma unroll 1
+        for (int column = 0; column < k_tile_columns; ++column) {
+          T value = 0;
+          if (column < 3) {
+            value = static_cast<T>(rest * check_scale<T>(column));
+            rest -= static_cast<double>(multiplied(value)) / check_scale<T>(column);
+          } else if (column == 3) {
+            value = a.points.direction[f];
+          }
+          a.centroids.packed[packed_place<T>(shape, check_tile, column, f)] = as_operand(value);
         }
-        a.centroids.packed[packed_place<T>(shape, check_tile, 3, f)] = as_operand(a.points.direction[f]);
-        for (int column = k_check_columns; column < k_tile_columns; ++column)
-          a.centroids.packed[packed_place<T>(shape, check_tile, column, f)] = 0;
       }
+    }
+    if (warp == k_warps - 1) {
+      const tile_result made = gather(a.tiles + begin, shape.data_tiles);
+      if (lane == 0) shared.section = made;
     }
     double direction = 0;
     for (int f = static_cast<int>(threadIdx.x); f < n; f += k_threads)
@@ -294,12 +404,12 @@ struct update {
     double sums[2] = {checksum_square, direction};
     const double total = ballast::cuda::add_block<k_threads>(sums, shared.partial);
     if (threadIdx.x < 2) shared.totals[threadIdx.x] = total;
-    __syncthreads();
-    if (warp != 0) return;
-    const tile_result all = gather(a.tiles + begin, shape.data_tiles);
-    if (lane != 0) return;
-    a.tiles[shape.sections * shape.data_tiles + section] = all;
+    __syncthreads();  // the totals are there, and what the tiles have told
+    // Threads of different warps share what is left.
+    const tile_result& all = shared.section;
+    if (threadIdx.x == 32) a.tiles[shape.sections * shape.data_tiles + section] = all;
     if constexpr (P.check) {
+      if (threadIdx.x != 0) return;
       T* const at = column_at(check_tile, 0);
       for (int c = 0; c < k_tile_columns; ++c) at[c] = 0, at[k_tile_columns + c] = c < 3 ? static_cast<T>(-1 / check_scale<T>(c)) : T(0);
       at[0] = static_cast<T>(-all.half_norms * check_scale<T>(0));
@@ -314,33 +424,6 @@ struct update {
       a.centroids.limits[2 * section + 1] = limits;
     }
   }
-  // Sums over `count` results by one warp, in an order that depends on `count` only; all lanes get them.
-  __device__ __forceinline__ tile_result gather(const volatile tile_result* from, int count) const {
-    double sums[5] = {}, largest = 0, smallest = 1e300, ratio = 0;
-    std::uint32_t empty = 0, failed = 0;
-    for (int i = lane; i < count; i += 32) {
-      const volatile tile_result& each = from[i];
-      sums[0] += each.half_norms;
-      sums[1] += each.root;
-      sums[2] += each.root_square;
-      sums[3] += each.shift;
-      sums[4] += each.shift_twin;
-      largest = max(largest, each.largest);
-      smallest = min(smallest, each.smallest);
-      ratio = max(ratio, each.ratio);
-      empty += each.empty;
-      failed += each.failed;
-    }
-    for (double& each : sums) each = warp_sum(each);
-    for (int distance = 16; distance > 0; distance /= 2) {
-      largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, distance));
-      smallest = min(smallest, __shfl_xor_sync(0xffffffffu, smallest, distance));
-      ratio = max(ratio, __shfl_xor_sync(0xffffffffu, ratio, distance));
-      empty += __shfl_xor_sync(0xffffffffu, empty, distance);
-      failed += __shfl_xor_sync(0xffffffffu, failed, distance);
-    }
-    return {sums[0], sums[1], sums[2], sums[3], sums[4], largest, smallest, ratio, empty, failed};
-  }
 
   // Adds this tile's share to the sums over all clusters, from a second reading; and clears the sums of the next pass.
   __device__ __forceinline__ void add_totals() const {
@@ -349,11 +432,13 @@ struct update {
     for (int e = static_cast<int>(threadIdx.x); e < P.words * columns; e += k_threads) {
       const int w = e / columns, f = e % columns;
       const unsigned long long factor = signature_weight(f, w);
-      unsigned long long sum = 0;
-      for (int c = 0; c < count; ++c) {
-        const unsigned long long word = a.sums[sum_at(first + c, w, f)];
-        sum += word;
-        mine[0] += static_cast<unsigned long long>(first + c) * (word * factor);
+      unsigned long long sum = 0, words[k_tile_columns];
+#pragma unroll
+      for (int c = 0; c < k_tile_columns; ++c) words[c] = c < count ? a.sums[sum_at(first + c, w, f)] : 0;
+#pragma unroll
+      for (int c = 0; c < k_tile_columns; ++c) {
+        sum += words[c];
+        mine[0] += static_cast<unsigned long long>(first + c) * (words[c] * factor);
       }
       arch::add_global(a.column_sums + e, sum);
     }
@@ -387,8 +472,8 @@ struct update {
     }
     const bool wrong = __syncthreads_or(fits ? 0 : 1) != 0;
     for (int e = static_cast<int>(threadIdx.x); e < P.words * columns + 4; e += k_threads) a.column_sums[e] = 0;
-    if (warp != 0) return;
-    const tile_result all = gather(a.tiles + shape.sections * shape.data_tiles, shape.sections);
+    if (warp != 1) return;
+    const tile_result all = shape.sections == 1 ? shared.section : gather(a.tiles + shape.sections * shape.data_tiles, shape.sections);
     if (lane != 0) return;
     double shift = all.shift;
     const double u = abft::unit_roundoff<T>;
@@ -439,15 +524,11 @@ struct update {
       if (wrong < 0 || number >= a.repeats) break;
       __syncthreads();  // all have read it
     }
-    if (threadIdx.x == 0) store_tile();
+    if (warp == 0) store_tile();
     if (a.given == nullptr) add_totals();
     if (!is_last(a.tickets + section, shape.data_tiles)) return;
     close_section();
-    if (shape.sections == 1) {
-      __syncthreads();  // what the section has told
-    } else if (!is_last(a.tickets + shape.sections, shape.sections)) {
-      return;
-    }
+    if (shape.sections > 1 && !is_last(a.tickets + shape.sections, shape.sections)) return;
     decide();
   }
 };
