@@ -85,6 +85,7 @@ class batch_fit {
  private:
   using site = inject::site;
   static constexpr int k_warps = k_batch_threads / 32;
+  static constexpr int k_together = 8;  // loads of a thread that are under way at a time: a fit waits for them, and for little else
   // Steps of the sites: a choice of centroids, an iteration, the end.
   enum phase : int { k_seeding, k_iteration, k_end, k_phases };
 
@@ -117,6 +118,22 @@ class batch_fit {
     return weight == nullptr ? 1.0 : static_cast<double>(weight[i] * weight_scale);
   }
 
+  // seen(i, load(i)) for i = first, first + step, … < end, in this order.
+  template <class Load, class Seen>
+  __device__ __forceinline__ static void each(int first, int end, int step, Load&& load, Seen&& seen) {
+#pragma unroll 1
+    for (int begin = first; begin < end; begin += k_together * step) {
+      decltype(load(0)) value[k_together];
+#pragma unroll
+      for (int e = 0; e < k_together; ++e) value[e] = load(begin + e * step < end ? begin + e * step : begin);
+#pragma unroll
+      for (int e = 0; e < k_together; ++e) {
+        if (begin + e * step < end) seen(begin + e * step, value[e]);
+      }
+    }
+  }
+  __device__ __forceinline__ T given_at(int i, int f) const { return point[i * a.row_stride + f * a.column_stride]; }
+
   // ---------------------------------------------------------------- The frame.
 
   __device__ static __forceinline__ bool finite(T value) { return fabs(static_cast<double>(value)) <= abft::k_largest<T>; }
@@ -129,14 +146,15 @@ class batch_fit {
     for (int f = thread / 32; f < n; f += k_warps) {
       double least = abft::k_largest<double>, most = -abft::k_largest<double>;
       double sums[1] = {0};
-      for (int i = thread % 32; i < m; i += 32) {
-        const T value = point[i * a.row_stride + f * a.column_stride];
-        bad |= !finite(value);
-        const double wide = static_cast<double>(value);
-        least = wide < least ? wide : least;
-        most = wide > most ? wide : most;
-        sums[0] += wide * 0x1p-64;
-      }
+      each(
+          thread % 32, m, 32, [&](int i) { return given_at(i, f); },
+          [&](int, T value) {
+            bad |= !finite(value);
+            const double wide = static_cast<double>(value);
+            least = wide < least ? wide : least;
+            most = wide > most ? wide : most;
+            sums[0] += wide * 0x1p-64;
+          });
       ballast::cuda::add_lanes<k_batch_threads, 32, 1>(sums);
       for (int distance = 16; distance > 0; distance /= 2) {
         const double other = __shfl_xor_sync(0xffffffffu, least, distance), another = __shfl_xor_sync(0xffffffffu, most, distance);
@@ -197,13 +215,15 @@ class batch_fit {
     double variance = 0;
     for (int f = thread / 32; f < n; f += k_warps) {
       double sums[2] = {};
-      for (int i = thread % 32; i < m; i += 32) {
-        T value = point[i * a.row_stride + f * a.column_stride] * scale - shift[f];
-        strike<1>(site::kmeans_points, 0, 1, f * m + i, n * m, &value);
-        x[f * rows + i] = value;
-        sums[0] += static_cast<double>(value);
-        sums[1] += static_cast<double>(value) * static_cast<double>(value);
-      }
+      each(
+          thread % 32, m, 32, [&](int i) { return given_at(i, f); },
+          [&](int i, T plain) {
+            T value = plain * scale - shift[f];
+            strike<1>(site::kmeans_points, 0, 1, f * m + i, n * m, &value);
+            x[f * rows + i] = value;
+            sums[0] += static_cast<double>(value);
+            sums[1] += static_cast<double>(value) * static_cast<double>(value);
+          });
       ballast::cuda::add_lanes<k_batch_threads, 32, 1>(sums);
       const double mean = sums[0] / static_cast<double>(m), own = sums[1] / static_cast<double>(m) - mean * mean;
       if (thread % 32 == 0 && own > 0) variance += own;
@@ -217,17 +237,14 @@ class batch_fit {
   // ‖x_i − c‖² for a group of columns of `panel`, by features.
   __device__ __forceinline__ void distances(int i, const T* panel, int width, T (&made)[k_batch_group]) const {
     for (int q = 0; q < k_batch_group; ++q) made[q] = 0;
-    const T* from = x + i;
-#pragma unroll 2
-    for (int f = 0; f < n; ++f) {
-      const T value = *from;
-      for (int q = 0; q < k_batch_group; ++q) {
-        const T off = value - panel[q];
-        made[q] += off * off;
-      }
-      from += rows;
-      panel += width;
-    }
+    each(
+        0, n, 1, [&](int f) { return x[f * rows + i]; },
+        [&](int f, T value) {
+          for (int q = 0; q < k_batch_group; ++q) {
+            const T off = value - panel[f * width + q];
+            made[q] += off * off;
+          }
+        });
   }
 
   // Σ (x − c)² in double; c by column j of a panel.
@@ -249,15 +266,15 @@ class batch_fit {
       for (int j = 0; j < k; j += k_batch_group) {
         T made[k_batch_group];
         distances(i, centroid + j, pitch, made);
-        strike<k_batch_group>(site::kmeans_product, when, k_phases, thread, k_batch_threads, made);
-        strike<1>(site::kmeans_minimum, when, k_phases, thread, k_batch_threads, &least);
+        strike<k_batch_group>(site::kmeans_product, when, k_phases, i, m, made);
+        strike<1>(site::kmeans_minimum, when, k_phases, i, m, &least);
         for (int q = 0; q < k_batch_group; ++q) {
           const bool nearer = j + q < k && made[q] < least;
           least = nearer ? made[q] : least;
           best = nearer ? static_cast<std::uint32_t>(j + q) : best;
         }
       }
-      strike<1>(site::kmeans_index, when, k_phases, thread, k_batch_threads, &best);
+      strike<1>(site::kmeans_index, when, k_phases, i, m, &best);
       changed += label[i] != best ? 1 : 0;
       label[i] = best;
       strike<1>(site::kmeans_label, when, k_phases, i, m, label + i);
@@ -413,10 +430,12 @@ class batch_fit {
   __device__ __forceinline__ double keep_closest(const T* one, bool first, Value&& potentials) {
     for (int i = thread; i < m; i += k_batch_threads) {
       T square = 0;
-      for (int f = 0; f < n; ++f) {
-        const T off = x[f * rows + i] - one[f * trial_pitch];
-        square += off * off;
-      }
+      each(
+          0, n, 1, [&](int f) { return x[f * rows + i]; },
+          [&](int f, T value) {
+            const T off = value - one[f * trial_pitch];
+            square += off * off;
+          });
       closest[i] = !first && closest[i] < square ? closest[i] : square;
     }
     __syncthreads();  // `closest` is there
@@ -430,7 +449,7 @@ class batch_fit {
       for (int i = thread; i < m; i += k_batch_threads) {
         T made[k_batch_group];
         distances(i, candidate + first, trial_pitch, made);
-        strike<k_batch_group>(site::kmeans_product, k_seeding, k_phases, thread, k_batch_threads, made);
+        strike<k_batch_group>(site::kmeans_product, k_seeding, k_phases, i, m, made);
         const double w = weight_of(i);
         const T own = closest[i];
         for (int q = 0; q < k_batch_group; ++q) left[q] += w * static_cast<double>(made[q] < own ? made[q] : own);
@@ -452,14 +471,22 @@ class batch_fit {
     for (int e = thread; e < (n + 2) * k * chunks; e += k_batch_threads) work[e] = 0;
     __syncthreads();  // the parts are 0
     const int chunk = thread % chunks;
-    for (int i = chunk; i < m; i += chunks) {
-      const std::uint32_t own = label[i];
-      if (own >= static_cast<unsigned>(k)) continue;  // struck
-      const double w = weight_of(i);
-      for (int f = thread / chunks; f < n + 2; f += k_batch_threads / chunks) {
-        const double value = f < n ? w * static_cast<double>(x[f * rows + i]) : f == n ? w : w > 0 ? 1.0 : 0.0;
-        total(f, static_cast<int>(own), chunk) += value;
-      }
+    struct labelled {
+      std::uint32_t label;
+      double weight;
+      T value;
+    };
+    for (int f = thread / chunks; f < n + 2; f += k_batch_threads / chunks) {
+      each(
+          chunk, m, chunks,
+          [&](int i) {
+            return labelled{label[i], weight_of(i), f < n ? x[f * rows + i] : T(0)};
+          },
+          [&](int, const labelled& at) {
+            if (at.label >= static_cast<unsigned>(k)) return;  // struck
+            const double value = f < n ? at.weight * static_cast<double>(at.value) : f == n ? at.weight : at.weight > 0 ? 1.0 : 0.0;
+            total(f, static_cast<int>(at.label), chunk) += value;
+          });
     }
     __syncthreads();  // the parts are there
     for (int e = thread; e < (n + 2) * k; e += k_batch_threads) {
@@ -568,11 +595,12 @@ class batch_fit {
       const std::uint32_t j = label[i];
       if (j >= static_cast<unsigned>(k)) continue;  // struck
       double square = 0;
-      for (int f = 0; f < n; ++f) {
-        const T value = point[i * a.row_stride + f * a.column_stride] * scale;
-        const double off = static_cast<double>(value) - static_cast<double>(plain[f * pitch + static_cast<int>(j)]);
-        square += off * off;
-      }
+      each(
+          0, n, 1, [&](int f) { return given_at(i, f); },
+          [&](int f, T value) {
+            const double off = static_cast<double>(value * scale) - static_cast<double>(plain[f * pitch + static_cast<int>(j)]);
+            square += off * off;
+          });
       own += weight_of(i) * square;
     }
     double inertia = sum(own);
@@ -616,7 +644,7 @@ class batch_fit {
 };
 
 template <class T, class Injector>
-__global__ void __launch_bounds__(k_batch_threads)
+__global__ void __launch_bounds__(k_batch_threads, 1)
     batch_kernel(const __grid_constant__ ballast::cuda::kernel_launch<batch_arguments<T>, Injector> given) {
   batch_fit<T, Injector>(given).run();
 }

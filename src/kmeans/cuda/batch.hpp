@@ -9,7 +9,7 @@
 
 namespace ballast::kmeans::cuda {
 
-inline constexpr int k_batch_threads = 256;
+inline constexpr int k_batch_threads = 512;
 inline constexpr int k_batch_group = 8;    // centroids, or candidates, whose distances a thread has at a time
 inline constexpr int k_batch_trials = 24;  // candidates of k-means++ at most: more than 2 + ⌊ln k⌋
 

@@ -154,11 +154,8 @@ auto kernel_names<T>::nearest() -> request {
 
 template <class T>
 int kernel_names<T>::batch_chunks(std::int64_t n, std::int64_t k, const ballast::cuda::capabilities& on) {
-  constexpr std::int64_t two_blocks = std::int64_t{100} << 10;
-  for (const std::int64_t room : {std::min(two_blocks, on.shared_per_block), on.shared_per_block}) {
-    for (int chunks = 32; chunks > 0; chunks /= 2) {
-      if (batch_layout_of<T>(static_cast<int>(n), static_cast<int>(k), trials_of(k), chunks).bytes <= room) return chunks;
-    }
+  for (int chunks = 32; chunks > 0; chunks /= 2) {
+    if (batch_layout_of<T>(static_cast<int>(n), static_cast<int>(k), trials_of(k), chunks).bytes <= on.shared_per_block) return chunks;
   }
   return 0;
 }
@@ -170,7 +167,7 @@ auto kernel_names<T>::batch(std::int64_t n, std::int64_t k, const ballast::cuda:
           .expression = ballast::cuda::kernel_expression(kernel("batch_kernel"), {k_type<T>}, instrumented),
           .threads = k_batch_threads,
           .shared = batch_layout_of<T>(static_cast<int>(n), static_cast<int>(k), trials_of(k), chunks).bytes,
-          .spills = 640,  // around the calls for division and powers of two, sm_80
+          .spills = 64,
           .stack = k_line_stack};
 }
 
@@ -234,7 +231,7 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, 
 ballast::cuda::kernel_request batch_request(const problem& what, const ballast::cuda::capabilities& on, bool instrumented) {
   ballast::cuda::kernel_request made = what.precision == precision::f64 ? kernel_names<double>::batch(what.n, what.k, on, instrumented)
                                                                         : kernel_names<float>::batch(what.n, what.k, on, instrumented);
-  if (instrumented) made.stack = made.spills = 0;
+  if (instrumented) made.stack = made.spills = 4096;
   return made;
 }
 
