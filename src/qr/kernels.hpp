@@ -29,8 +29,9 @@ class kernels {
   virtual ~kernels() = default;
 
   // Householder QR of the panel A (m × w, m ≥ w) in LAPACK's storage, and the factor T (w × w, zero below the diagonal) of its block
-  // reflector. `finite` promises that A holds no Inf and no NaN: without it a column must not depend on those to its right.
-  virtual void factor_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads, bool finite) const = 0;
+  // reflector. `finite` promises that A holds no Inf and no NaN: without it a column must not depend on those to its right. `alone`: the
+  // threads have nothing else to do meanwhile. The result has the same bits for any number of threads.
+  virtual void factor_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads, bool finite, bool alone) const = 0;
 
   // T (w × w, zero below the diagonal) of the reflectors in H.V1, H.V2 with the given tau; H.T is not read.
   virtual void triangular_factor(const block_reflector<S>& H, const S* tau, S* T) const = 0;

@@ -43,6 +43,44 @@ template <class Setting>
 class qr_host : public qr<Setting> {};
 TYPED_TEST_SUITE(qr_host, settings, names);
 
+// A panel for which all threads wait is cut into small pieces. It is the reference's panel to rounding, with the same bits for any number
+// of threads; others of its shape are made in one piece.
+template <class T>
+class panels_alone : public testing::Test {};
+using reals = testing::Types<float, double>;
+TYPED_TEST_SUITE(panels_alone, reals);
+TYPED_TEST(panels_alone, are_the_reference_panel) {
+  using T = TypeParam;
+  constexpr index w = sizeof(T) == 4 ? 128 : 64, m = 4103;
+  struct panel {
+    std::vector<T> A, tau = std::vector<T>(w), T_ = std::vector<T>(w * w);
+  };
+  std::mt19937_64 random(8);
+  std::normal_distribution<double> normal;
+  std::vector<T> A(m * w);
+  for (T& each : A) each = static_cast<T>(normal(random));
+  const auto factored = [&](const kernels<T>& by, int threads, bool alone) {
+    panel made{A};
+    by.factor_panel(m, w, made.A.data(), m, made.tau.data(), made.T_.data(), threads, true, alone);
+    return made;
+  };
+  const panel expected = factored(reference_kernels<T>(), 1, false), apart = factored(cpu_kernels<T>(), 3, false);
+  const panel one = factored(cpu_kernels<T>(), 1, true);
+  for (const int threads : {3, 16}) {
+    const panel seen = factored(cpu_kernels<T>(), threads, true);
+    EXPECT_EQ(seen.A, one.A);
+    EXPECT_EQ(seen.tau, one.tau);
+    EXPECT_EQ(seen.T_, one.T_);
+    EXPECT_NE(seen.A, apart.A) << "it was not cut";
+    // Columns have norms of √m, coefficients of V and T are of size 1.
+    const double u = std::numeric_limits<T>::epsilon() / 2, limit = 10 * u * std::sqrt(double{m}) * w;
+    double worst = 0;
+    for (std::size_t e = 0; e < seen.A.size(); ++e) worst = std::max(worst, std::abs(double{seen.A[e]} - double{expected.A[e]}));
+    for (std::size_t e = 0; e < seen.T_.size(); ++e) worst = std::max(worst, std::abs(double{seen.T_[e]} - double{expected.T_[e]}));
+    EXPECT_LT(worst, limit);
+  }
+}
+
 // An array in the memory of an emulated device, which the host sees only through copies.
 template <class T>
 class on_device {
@@ -216,8 +254,8 @@ class struck_kernels final : public kernels<S> {
   struck_kernels(const kernels<S>& inner, const strike& wanted) : inner_(inner), wanted_(wanted) {}
   counts seen() const { return {calls_[1], calls_[2], calls_[3], calls_[4], calls_[5], calls_[6]}; }
 
-  void factor_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads, bool finite) const override {
-    inner_.factor_panel(m, w, A, lda, tau, T, threads, finite);
+  void factor_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads, bool finite, bool alone) const override {
+    inner_.factor_panel(m, w, A, lda, tau, T, threads, finite, alone);
   }
   void triangular_factor(const block_reflector<S>& H, const S* tau, S* T) const override {
     inner_.triangular_factor(H, tau, T);

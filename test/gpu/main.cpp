@@ -25,10 +25,11 @@ constexpr int k_bad_usage = 2, k_no_gpu = 4;
 constexpr const char* k_usage =
     "usage: ballast-gpu-check STAGE [--only fft|kmeans|qr] [--seconds S] [--quick] [--groups G,…] [--scheme NAME]… [--pairs] [--strikes N] "
     "[--backend B] [TOKEN…]\n"
-    "stages: info, algorithms, list, kernels [--arch sm_90a] [--bundle FILE], verify (groups instructions, accuracy, places, layouts, "
+    "stages: info, algorithms, list, kernels [--arch sm_90a] [--bundle FILE], verify (groups instructions, accuracy, pieces, places, "
+    "layouts, "
     "clean, huge; faults only in the "
     "instrumented program),\n"
-    "        sanitize, bench, repairs (instrumented), first_calls, heatmap, tune [--table FILE],\n"
+    "        sanitize, bench, repairs (instrumented), first_calls, heatmap, sweep (kmeans), paper (qr), tune [--table FILE],\n"
     "        struck_kernels [--arch sm_90a] --bundle FILE, strike [--strikes N]\n"
     "--only: the algorithm whose stage it is; fft by default\n"
     "--bundle: also write the kernels to FILE, which the programs find as ../share/ballast/kernels.bundle\n"

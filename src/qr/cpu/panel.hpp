@@ -29,17 +29,19 @@ void add_product(index m, index a, index b, const S* X, index ldx, const S* Y, i
 template <class S>
 void recursive_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt, S* work);
 
-// Whether wide_tall_panel pays for this shape.
-bool is_tall(index m, index w);
+// Whether wide_tall_panel pays for this shape. `alone`: nothing else keeps the threads busy meanwhile, so that smaller pieces pay, too; the
+// functions below cut it into such pieces then. Pieces depend on the shape and on this alone.
+template <class S>
+bool is_tall(index m, index w, bool alone);
 
 // The same result (to rounding) by a tree of small factorizations, whose orthogonal factor is turned back into reflectors. Finite A only.
 // Source: J. Demmel, L. Grigori, M. Hoemmen, J. Langou, 2012 (TSQR); G. Ballard et al., Reconstructing Householder vectors from TSQR, 2014.
 template <class S>
-void tall_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads);
+void tall_panel(index m, index w, S* A, index lda, S* tau, S* T, int threads, bool alone);
 
 // The same for wider panels: trees of a few columns each, joined as recursive_panel joins its halves. T has leading dimension ldt.
 template <class S>
-void wide_tall_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt, int threads);
+void wide_tall_panel(index m, index w, S* A, index lda, S* tau, S* T, index ldt, int threads, bool alone);
 
 // V, tau and T (w × w, zero below the diagonal) of orthonormal columns. `top` holds the first w rows of Q on entry; on exit the unit lower
 // triangular V1 below its diagonal, and U on and above it, so that the rows of V below are Q₂ U⁻¹. sign_j = ±1: Q diag(sign) is what the

@@ -11,6 +11,9 @@
 #include <utility>
 
 #include "core/at.hpp"
+#if defined(BALLAST_HAS_CPU)
+#include "core/blas.hpp"
+#endif
 #include "core/counter_rng.hpp"
 #include "core/parallel.hpp"
 #include "cuda/shared_state.hpp"
@@ -71,6 +74,15 @@ const kernels<S>& panel_kernels() {
 #endif
 }
 
+// While it lives, the BLAS runs on the thread that calls it.
+std::shared_ptr<const void> quiet_blas() {
+#if defined(BALLAST_HAS_CPU)
+  return std::make_shared<const core::single_threaded_blas>();
+#else
+  return nullptr;
+#endif
+}
+
 void at_least(const std::shared_ptr<ballast::cuda::device>& on, ballast::cuda::pinned_buffer& memory, index bytes) {
   if (memory.bytes() >= bytes) return;
   memory = {};  // before the new one: there may not be room for both
@@ -103,6 +115,7 @@ hybrid_factorizer<S>::hybrid_factorizer(session<S>& on, const layout& shape, con
     : base(on, shape, A, tau, source),
       kernels_(panel_kernels<S>()),
       host_(host_side_pool_of(on.device())->take()),
+      quiet_(quiet_blas()),
       V1_(shape.panel_width * shape.panel_width),
       checkpoints_(at(shape.panels)) {
   const index w = shape.panel_width;
@@ -263,7 +276,7 @@ void hybrid_factorizer<S>::factor_panel(index k, bool finite) {
       injector.strike(site::qr_panel, {b.first + j, this->shape_.steps, 0, 1}, X + j * rows, rows);
     }
   }
-  kernels_.factor_panel(rows, w, X, rows, tau_here(), T_here(), this->on_.run().threads, finite);
+  kernels_.factor_panel(rows, w, X, rows, tau_here(), T_here(), this->on_.run().threads, finite, true);
   if constexpr (inject::active_injector::enabled) {
     for (index j = 0; j < w; ++j) {
       injector.strike(site::qr_reflector, {b.first + j, std::min(m - 1, this->shape_.n), 0, 3}, X + j + 1 + j * rows, rows - j - 1);

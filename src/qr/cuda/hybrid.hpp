@@ -59,6 +59,7 @@ class hybrid_factorizer : public device_factorizer<S> {
 
   const kernels<S>& kernels_;
   std::unique_ptr<host_side> host_;
+  const std::shared_ptr<const void> quiet_;  // while it lives, the BLAS runs on the calling thread: Ballast's own threads take pieces
   core::aligned_buffer<S> V1_;
   std::vector<double> row_weights_;               // of the checkpoint: those that the device has
   std::vector<std::vector<double>> checkpoints_;  // by panel, as the host made them before it sent the panel

@@ -261,7 +261,7 @@ void bench_of_thread<S>::factor(index matrix, index count, const matrix_view<S>&
     for (index p = 0; p < panels; ++p) {
       const index j = p * width, w = std::min(width, steps - j);
       S* const panel = tile_.data() + j + j * m_;
-      kernels_.factor_panel(m_ - j, w, panel, m_, tau_.data() + j, T_.data(), 1, false);
+      kernels_.factor_panel(m_ - j, w, panel, m_, tau_.data() + j, T_.data(), 1, false, false);
       const inject::place here{matrix, count, p, panels};
       run_.injector.strike(site::qr_reflector, here, panel + 1, m_ - j - 1);
       run_.injector.strike(site::qr_tau, here, tau_.data() + j, w);

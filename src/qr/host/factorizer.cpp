@@ -262,7 +262,7 @@ void blocked_factorizer<S>::factor_panel(index k, bool finite) {
     for (index j = 0; j < b.width; ++j)
       run_.injector.strike(site::qr_panel, {b.first + j, shape_.steps, 0, 1}, panel + j * lda_, m - b.first);
   }
-  kernels_.factor_panel(m - b.first, b.width, panel, lda_, tau_ + b.first, t(k), run_.threads, finite);
+  kernels_.factor_panel(m - b.first, b.width, panel, lda_, tau_ + b.first, t(k), run_.threads, finite, false);
   if constexpr (inject::active_injector::enabled) {
     for (index j = 0; j < b.width; ++j) {
       run_.injector.strike(site::qr_reflector, {b.first + j, std::min(m - 1, shape_.n), 0, 3}, panel + j + 1 + j * lda_,

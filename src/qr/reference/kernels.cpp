@@ -17,7 +17,7 @@ S element(const block_reflector<S>& H, index i, index j) {
 template <class S>
 class plain_kernels final : public kernels<S> {
  public:
-  void factor_panel(index m, index w, S* A, index lda, S* tau, S* T, int, bool) const override {
+  void factor_panel(index m, index w, S* A, index lda, S* tau, S* T, int, bool, bool) const override {
     const auto a = [&](index i, index j) -> S& { return A[i + j * lda]; };
     for (index j = 0; j < w; ++j) {
       tau[j] = make_reflector(a(j, j), m - j - 1, &a(j, j) + 1);

@@ -169,6 +169,31 @@ void batch_accuracy(tally& seen, const std::string& token) {
 
 constexpr double k_bound = 12;  // of both; clean ones on the cpu backend are below 3
 
+// A matrix of the host while most of the device's memory is taken, so that its columns pass in pieces.
+template <class T>
+void in_pieces(tally& seen, const std::string& token) {
+  one_case now(seen, "pieces", token, "geqrf of a matrix that does not fit");
+  now.guarded([&] {
+    const qr::problem what = qr::parse_token(token);
+    const std::vector<T> A = matrix_of<T>(what, 3);
+    const auto device = cuda::current_device();
+    const index bytes = static_cast<index>(A.size() * sizeof(T)), room = 2 * bytes + (index{120} << 20);
+    gpu::synchronize();
+    const index taken = device->available_memory() - room;
+    if (taken <= 0) return now.fail("expected more memory than the matrix has");
+    const cuda::device_buffer others(device, taken, gpu::stream());
+    gpu::synchronize();
+    factored<T> made{A, std::vector<T>(static_cast<std::size_t>(std::min(what.m, what.n))), {}};
+    const time_limit clock(0);
+    made.seen = qr::geqrf(column_major(made.F.data(), what.m, what.n), std::span<T>(made.tau), on());
+    now.line().add("milliseconds", -clock.left() * 1e3).add("room", room).add("bytes", bytes);
+    now.expect(made.seen.verdict == verdict::clean && made.seen.detected == 0, "a false alarm: " + describe(made.seen));
+    const auto [residual, orthogonality] = errors_of(what, A, made);
+    now.line().add("error_in_bounds", std::max(residual, orthogonality) / k_bound);
+    now.expect(residual < k_bound && orthogonality < k_bound, "it is not A = QR");
+  });
+}
+
 template <class T>
 void accuracy(tally& seen, const std::string& token) {
   const qr::problem what = qr::parse_token(token);
@@ -285,6 +310,9 @@ int verify(const settings& wanted, const time_limit& limit) {
     });
   if (wanted.includes("accuracy") && !only_faults)
     each(verified_set(wanted.quick), [&](auto zero, const std::string& token) { accuracy<decltype(zero)>(seen, token); });
+  if (tested == backend::cuda && wanted.includes("pieces") && !only_faults && wanted.tokens.empty())
+    each({"qr_f64_m6000_n5000", "qr_f32_m6000_n5000"},
+         [&](auto zero, const std::string& token) { in_pieces<decltype(zero)>(seen, token); });
   if (inject::active_injector::enabled && wanted.includes("faults"))
     each(sanitized_set(), [&](auto zero, const std::string& token) { faults<decltype(zero)>(seen, token, wanted, limit); });
   return ended(seen, "verify");
