@@ -93,15 +93,22 @@ def table(result):
         iterations.setdefault(row["token"], {})[row["variant"]] = row
     if iterations:
         say()
-        say(f"{'problem':<32} {'ms/iteration':>13} {'protected':>10} {'protection':>11} {'points ready, ms':>17}")
+        rivals = {(row["token"], row["name"]): row["milliseconds"] for row in rows_of(result, "rival") if "milliseconds" in row}
+        say(f"{'problem':<32} {'ms/iteration':>13} {'protected':>10} {'protection':>11} {'points ready, ms':>17} {'PyTorch':>9} {'flash':>8}")
         for token, seen in iterations.items():
             off, correct = (seen.get(name, {}).get("milliseconds") for name in ("off", "correct"))
             refused = next((row["refused"] for row in seen.values() if row.get("refused")), "")
             say(f"{token.removeprefix('kmeans_'):<32} {number(off, '{:.4f}'):>13} {number(correct, '{:.4f}'):>10} "
-                f"{number(correct / off - 1 if off and correct else None, '{:+.1%}'):>11} {number(seen.get('correct', {}).get('preparation')):>17} {refused}")
+                f"{number(correct / off - 1 if off and correct else None, '{:+.1%}'):>11} {number(seen.get('correct', {}).get('preparation')):>17} "
+                f"{number(rivals.get((token, 'PyTorch')), '{:.4f}'):>9} {number(rivals.get((token, 'flash-kmeans')), '{:.4f}'):>8} {refused}".rstrip())
         mean = geometric_mean([seen["correct"]["milliseconds"] / seen["off"]["milliseconds"] for seen in iterations.values()
                                if seen.get("off", {}).get("milliseconds") and seen.get("correct", {}).get("milliseconds")])
         say(f"protection of an iteration, geometric mean: {number(mean and mean - 1, '{:+.1%}')}")
+        for name in dict.fromkeys(name for _, name in rivals):
+            ratios = [rivals[token, name] / seen["correct"]["milliseconds"] for token, seen in iterations.items()
+                      if (token, name) in rivals and seen.get("correct", {}).get("milliseconds")]
+            if ratios:
+                say(f"protected, times as fast as {name}: {geometric_mean(ratios):.2f} in the geometric mean, {min(ratios):.2f} to {max(ratios):.2f}")
 
     steps = {}
     for row in rows_of(result, "step"):

@@ -4,6 +4,7 @@ Usage: gpu_check_test.py PATH_OF_BALLAST_GPU_CHECK [unittest's arguments]
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,10 @@ if stage == "verify":
             wrong="a very long explanation " * 20, **{"pass": False})
     row("end", stage=stage, failed=30)
     sys.exit(1)
+if stage == "bench" and "kmeans" in sys.argv:
+    for token, off in (("kmeans_f32_m1000_n16_k8", 1.0), ("kmeans_f64_m1000_n16_k8", 2.0), ("kmeans_f32_m100_n4_k3_b5", 0.5)):
+        for variant, factor in (("off", 1), ("correct", 1.25)):
+            row("iteration", token=token, variant=variant, milliseconds=off * factor, low=off, high=off, preparation=3.0)
 if stage == "bench" and "qr" in sys.argv:
     def times(token, operation, **variants):
         for variant, (ms, tflops) in variants.items():
@@ -89,8 +94,8 @@ if stage == "heatmap" and "--quick" in sys.argv: sys.exit(9)
 '''
 
 
-def check(*arguments):
-    done = subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True, timeout=500)
+def check(*arguments, **environment):
+    done = subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True, timeout=500, env=dict(os.environ, **environment))
     return done.returncode, done.stdout, done.stderr
 
 
@@ -236,6 +241,35 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(check("--report", self.out / "both.json", page)[0], 1)
         self.assertEqual(check("--only", "qr", "--report", self.out / "both.json", page)[0], 0)
         self.assertEqual(page.read_text(), text)
+
+    def test_rivals_of_kmeans_stand_beside_its_times(self):
+        arguments = ("--programs", self.fake, "--out", self.out, "--only", "kmeans", "--stages", "bench,rivals")
+        modules = self.out / "modules"
+        modules.mkdir()
+        (modules / "torch.py").write_text("raise ImportError('not on this machine')\n")
+        status, out, _ = check(*arguments, PYTHONPATH=str(modules))
+        self.assertEqual(status, 0, out)
+        self.assertRegex(out, r"rivals +passed .*PyTorch: not on this machine")
+        # A python3 that has both; batches have no rival.
+        python = self.out / "python3"
+        python.write_text(f"""#!/bin/sh
+case "$1" in *kmeans_rivals.py) ;; *) exec {sys.executable} "$@";; esac
+shift; echo "$@" > "$(dirname "$0")/asked"
+echo '{{"type": "rival", "token": "kmeans_f32_m1000_n16_k8", "name": "PyTorch", "milliseconds": 5.0}}'
+echo '{{"type": "rival", "token": "kmeans_f64_m1000_n16_k8", "name": "PyTorch", "milliseconds": 20.0}}'
+echo '{{"type": "rival", "token": "kmeans_f32_m1000_n16_k8", "name": "flash-kmeans", "milliseconds": 2.0}}'
+""")
+        python.chmod(0o755)
+        status, out, _ = check(*arguments, PATH=f"{self.out}:{os.environ['PATH']}")
+        self.assertEqual(status, 0, out)
+        self.assertLessEqual(max(map(len, out.splitlines())), 110)
+        self.assertRegex(out, r"f32_m1000_n16_k8 +1.0000 +1.2500 +\+25.0% +3.00 +5.0000 +2.0000")
+        self.assertIn("protected, times as fast as PyTorch: 5.66 in the geometric mean, 4.00 to 8.00", out)
+        self.assertIn("protected, times as fast as flash-kmeans: 1.60 in the geometric mean, 1.60 to 1.60", out)
+        self.assertTrue((self.out / "asked").read_text().strip().endswith(" kmeans_f32_m1000_n16_k8 kmeans_f64_m1000_n16_k8"))
+        status, out, _ = check("--programs", self.fake, "--out", self.out, "--only", "kmeans", "--stages", "rivals")
+        self.assertEqual(status, 1)
+        self.assertIn("bench timed no problem", out)
 
     def test_a_program_that_was_not_built_is_a_failed_stage(self):
         (self.fake / "ballast-gpu-check-production").unlink()
