@@ -24,8 +24,8 @@ enum class transpose : std::uint8_t { no, yes };
 // All functions take float and double. A view may have any strides that keep its elements apart. Column-major views (row_stride 1) are used
 // in place, others are copied. Every operand may lie in host memory or in device memory of the current CUDA device. A backend copies what
 // lies in the other memory, in the order of execution::stream, and copies results back when all is verified, before it returns.
-// On cuda, matrices of the host that do not fit into the device's memory pass through it in pieces of columns (geqrf, ormqr, orgqr, factor,
-// factors::q; not gels and factors::solve). With protection::correct that takes host memory for one more such matrix.
+// On cuda, matrices of the host that do not fit into the device's memory pass through it in pieces of columns; the host solves with R. With
+// protection::correct, and in gels, that takes host memory for one more such matrix.
 // Inf and NaN in the data pass through as the mathematics says and are no fault; such data are not verified.
 // Schemes: "block_checksum" (default): each column block has two checksum columns and is verified when it becomes a panel; panels, V, tau,
 // T and R have checks of their own. "qr_update" (the paper's): two checksum columns for the whole matrix, verified at the end; a struck

@@ -138,15 +138,38 @@ void check_rank(engine<S>& on, const matrix_view<const S>& R, const std::string&
     throw invalid_argument_error(fmt::format("{}: A: expected full rank, got a zero on the diagonal of R in column {}", token, j));
 }
 
+// R (n × n) with columns of a moderate size: itself, or a copy of its columns times 2^shifts.
+template <class S>
+struct moderate {
+  moderate(engine<S>& on, const matrix_view<const S>& R) : view(R), shifts(static_cast<std::size_t>(R.columns), 0) {
+    const std::vector<int> same(shifts);
+    on.exponents(R, true, same.data(), shifts.data());
+    on.wait();
+    for (int& e : shifts) e = std::abs(e) > abft::k_moderate_exponent<S> ? -e : 0;
+    if (shifts == same) return;
+    copy_ = owned<S>(on, R.rows, R.columns);
+    on.copy_scaled(R, copy_.view, same.data(), shifts.data());
+    view = copy_.view;
+  }
+  matrix_view<const S> view;
+  std::vector<int> shifts;
+
+ private:
+  owned<S> copy_;
+};
+
 // Least squares from A's factors, or Aᵀ's. Numbers near the ends of the range must not overflow on the way, nor underflow: R is of A's
 // columns times 2^rows, and right-hand sides of extreme size are scaled by powers of two before and back after.
 template <class S>
 class least_squares {
  public:
-  // `R`: n × n, of columns times 2^rows; `B`: m × k.
-  least_squares(call<S>& here, orthogonal_factor<S>& Q, index m, const matrix_view<const S>& R, std::vector<int> rows, bool under,
+  // result ← Q X, or Qᵀ X; X may have fewer rows than Q: the others are 0.
+  using application = core::function_ref<void(bool transposed, const matrix_view<const S>& X, const matrix_view<S>& result)>;
+
+  // `R`: n × n, of columns times 2^rows; `B`: m × k. `on`: works on both, and on what Q is applied to.
+  least_squares(call<S>& here, engine<S>& on, application apply, index m, const matrix_view<const S>& R, std::vector<int> rows, bool under,
                 const matrix_view<const S>& B)
-      : on_(*here.on),
+      : on_(on),
         under_(under),
         rows_(std::move(rows)),
         columns_(static_cast<std::size_t>(B.columns), 0),
@@ -158,9 +181,9 @@ class least_squares {
     if (here.lost()) return;
     if (under) {
       solve_triangle<S>(here.run, on_, true, R, D, X_.view);
-      if (!here.lost()) Q.apply(false, {X_.view}, C_.view);
+      if (!here.lost()) apply(false, X_.view, C_.view);
     } else {
-      Q.apply(true, {D}, C_.view);
+      apply(true, D, C_.view);
       if (!here.lost()) solve_triangle<S>(here.run, on_, false, R, C_.view.block(0, 0, R.rows, B.columns), X_.view);
     }
   }
@@ -220,6 +243,8 @@ index piece_width(const call<S>& here, const void* operand, index rows, index co
   return width < columns ? width : 0;
 }
 
+bool in_host_memory(const void* operand) { return ballast::cuda::residence_of(operand) != ballast::cuda::residence::device; }
+
 // In host memory.
 template <class S>
 void copy_on_host(const matrix_view<const S>& from, const matrix_view<S>& to) {
@@ -270,6 +295,37 @@ void apply_pieces(call<S>& here, index width, const matrix_view<const S>& V, std
       .apply(transposed, reflectors.view, count, here.on->read(tau).data(), {.view = std::as_const(made).view(), .identity = identity},
              made.view());
   if (!here.lost()) copy_on_host<S>(std::as_const(made).view(), out);
+}
+
+// Q of a matrix in pieces, applied in the host's memory.
+template <class S>
+auto by_pieces(pieces<S>& parts, const matrix_view<const S>& V, const S* tau) {
+  return [&parts, V, tau](bool transposed, const matrix_view<const S>& X, const matrix_view<S>& to) {
+    copy_on_host<S>(X, to.block(0, 0, X.rows, X.columns));
+    for (index j = 0; j < to.columns; ++j) std::fill(&to(0, j) + X.rows, &to(0, j) + to.rows, S(0));
+    parts.apply(transposed, V, V.columns, tau, {.view = to}, to);
+  };
+}
+
+// gels of a matrix, or of what it is the transpose of, that passes in pieces. R is solved with by the host, where it lies: that reads it
+// once.
+template <class S>
+void solve_pieces(call<S>& here, index width, const matrix_view<S>& tall, bool under, const matrix_view<S>& B) {
+  const index m = tall.rows, n = tall.columns;
+  matrix<S> F(m, n, order::column_major);
+  copy_on_host<S>(tall, F.view());
+  const std::shared_ptr<S> tau = here.on->allocate(n);
+  pieces<S> parts(here.run, *here.on, m, width);
+  parts.factor(here.scheme, F.view(), tau.get());
+  if (here.lost()) return;
+  const matrix_view<const S> factors = std::as_const(F).view();
+  const std::unique_ptr<engine<S>> near = host::make_engine<S>(here.run);
+  const moderate<S> R(*near, factors.block(0, 0, n, n));
+  check_rank(*near, R.view, here.token);
+  const least_squares<S> solved(here, *near, by_pieces(parts, factors, tau.get()), m, R.view, R.shifts, under, B);
+  if (here.lost()) return;
+  copy_on_host<S>(factors, tall);
+  solved.store(B);
 }
 
 // The first columns of Q into `out`; the reflectors are V's first columns, one for each tau. `out` may be V.
@@ -331,7 +387,7 @@ report ormqr_of(side where, transpose op, matrix_view<const S> A, std::span<cons
   const bool left = where == side::left, transposed = (op == transpose::yes) == left;
   const index others = left ? C.columns : C.rows;
   const index width = piece_width(here, A.data, order, std::max(count, others));
-  if (width > 0 && ballast::cuda::residence_of(C.data) != ballast::cuda::residence::device) {
+  if (width > 0 && in_host_memory(C.data)) {
     apply_pieces(here, width, A, tau, transposed, false, left ? C : C.transposed());
     return here.seen.finish();
   }
@@ -385,9 +441,13 @@ report gels_of(matrix_view<S> A, matrix_view<S> B, const execution& how) {
   check_apart(A, B, "A and B", token);
   call<S> here(token, how, A.data, A.rows, A.columns);
   engine<S>& on = *here.on;
+  const bool under = A.rows < A.columns;
+  if (const index width = piece_width(here, A.data, most, std::min(A.rows, A.columns)); width > 0 && in_host_memory(B.data)) {
+    solve_pieces(here, width, under ? A.transposed() : A, under, B);
+    return here.seen.finish();
+  }
   write_both(on, A, B);
   // The factors of A, or of Aᵀ: made in a copy, so that nothing is committed until all is verified, and A is there to go back to.
-  const bool under = A.rows < A.columns;
   const matrix_view<S> tall = under ? A.transposed() : A;
   const index m = tall.rows, n = tall.columns;
   const owned<S> F(on, m, n);
@@ -399,7 +459,8 @@ report gels_of(matrix_view<S> A, matrix_view<S> B, const execution& how) {
   check_rank(on, made.worked_r(), token);
   orthogonal_factor<S> Q(here.run, on, F.view, tau.get());
   if (here.lost()) return here.seen.finish();
-  const least_squares<S> solved(here, Q, m, made.worked_r(), made.shifts(), under, B);
+  const auto apply = [&](bool transposed, const matrix_view<const S>& X, const matrix_view<S>& to) { Q.apply(transposed, {X}, to); };
+  const least_squares<S> solved(here, on, apply, m, made.worked_r(), made.shifts(), under, B);
   if (!here.lost()) {
     on.copy(F.view, tall);
     solved.store(B);
@@ -499,31 +560,34 @@ matrix<T> factors<T>::solve(matrix_view<const T> B, const execution& how, ballas
   if (B.rows != m) throw invalid_argument_error(fmt::format("{}: B: expected {} rows, got {}", token, m, B.rows));
   call<T> here(token, how, storage.data(), m, n);
   engine<T>& on = *here.on;
-  const placed<const T> F(on, storage.view());
-  // R with columns of a moderate size.
-  matrix_view<const T> R = F.view.block(0, 0, n, n);
-  const std::vector<int> same(static_cast<std::size_t>(n), 0);
-  std::vector<int> shifts(same);
-  on.exponents(R, true, same.data(), shifts.data());
-  on.wait();
-  for (int& e : shifts) e = std::abs(e) > abft::k_moderate_exponent<T> ? -e : 0;
-  owned<T> moderate;
-  if (shifts != same) {
-    moderate = owned<T>(on, n, n);
-    on.copy_scaled(R, moderate.view, same.data(), shifts.data());
-    R = moderate.view;
-  }
-  check_rank(on, R, token);
   matrix<T> made(n, B.columns, order::column_major);
+  const auto finish = [&] {
+    ballast::report all = here.seen.finish();
+    if (seen != nullptr) *seen = std::move(all);
+    return std::move(made);
+  };
+  if (const index width = piece_width(here, storage.data(), m, n); width > 0 && in_host_memory(B.data)) {
+    const by_columns<T> F(storage.view(), false);
+    const std::unique_ptr<engine<T>> near = host::make_engine<T>(here.run);
+    const moderate<T> R(*near, F.view.block(0, 0, n, n));
+    check_rank(*near, R.view, token);
+    pieces<T> parts(here.run, on, m, width);
+    const auto apply = by_pieces<T>(parts, F.view, on.read(std::span<const T>(tau)).data());
+    const least_squares<T> solved(here, *near, apply, m, R.view, R.shifts, false, B);
+    if (!here.lost()) solved.store_solution(made.view());
+    return finish();
+  }
+  const placed<const T> F(on, storage.view());
+  const moderate<T> R(on, F.view.block(0, 0, n, n));
+  check_rank(on, R.view, token);
   orthogonal_factor<T> Q(here.run, on, F.view, on.read(std::span<const T>(tau)).data());
   if (!here.lost()) {
-    const least_squares<T> solved(here, Q, m, R, shifts, false, on.read(B));
+    const auto apply = [&](bool transposed, const matrix_view<const T>& X, const matrix_view<T>& to) { Q.apply(transposed, {X}, to); };
+    const least_squares<T> solved(here, on, apply, m, R.view, R.shifts, false, on.read(B));
     if (!here.lost()) solved.store_solution(made.view());
     on.wait();
   }
-  ballast::report all = here.seen.finish();
-  if (seen != nullptr) *seen = std::move(all);
-  return made;
+  return finish();
 }
 
 template class factors<float>;

@@ -12,6 +12,7 @@
 #include <ballast/qr.hpp>
 
 #include "core/at.hpp"
+#include "inject/plan.hpp"
 #include "qr/cuda/kernels.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
@@ -87,6 +88,91 @@ TYPED_TEST(qr_cuda_pieces, factors_and_q_are_as_good_as_of_a_whole_matrix) {
     EXPECT_LE(ratios_of<T>(A.view(), made.storage.view(), made.tau).residual, 10);
     EXPECT_EQ(made.q({.backend = backend::cuda, .threads = 1}).columns(), std::min(m, n));
   }
+}
+
+// gels and factors::solve, tall and wide, of several blocks of right-hand sides, and where columns of A are of extreme size.
+TYPED_TEST(qr_cuda_pieces, least_squares_are_those_of_the_reference) {
+  using T = TypeParam;
+  const index m = 150, n = 140;
+  const device_for_a_test here(std::make_shared<simt::emulated_device>(little_memory<T>(m)));
+  const execution how{.backend = backend::cuda, .threads = 1}, reference{.backend = backend::reference};
+  // Columns that nearly are orthogonal, so that solutions differ by rounding alone.
+  const auto matrix_of = [&](bool wide, bool extreme) {
+    matrix<T> A = random_matrix<T>(wide ? n : m, wide ? m : n, 4);
+    for (index j = 0; j < n; ++j) {
+      for (index i = 0; i < m; ++i) {
+        T& element = wide ? A(j, i) : A(i, j);
+        element = element / 8 + (i == j ? T(8) : T(0));
+        if (extreme && j % 50 == 3) element = std::ldexp(element, sizeof(T) == 4 ? -100 : -900);
+      }
+    }
+    return A;
+  };
+  const double tolerance = 500 * static_cast<double>(m) * abft::unit_roundoff<T>;
+  for (const bool wide : {false, true}) {
+    for (const index count : {3, 100}) {
+      for (const bool extreme : {false, true}) {
+        if (extreme && (wide || count > 3)) continue;
+        SCOPED_TRACE(std::to_string(wide) + " " + std::to_string(count) + " " + std::to_string(extreme));
+        const matrix<T> A = matrix_of(wide, extreme), B = random_matrix<T>(m, count, 5);
+        matrix<T> F = A, X = B, G = A, Y = B;
+        const report seen = gels(F.view(), X.view(), how);
+        ASSERT_EQ(seen.verdict, verdict::clean) << to_json(seen);
+        ASSERT_EQ(gels(G.view(), Y.view(), reference).verdict, verdict::clean);
+        double size = 0;
+        for (index j = 0; j < count; ++j) {
+          for (index i = 0; i < m; ++i) {
+            // Unknowns of extreme columns are extreme as well.
+            const int shift = extreme && i < n && i % 50 == 3 ? (sizeof(T) == 4 ? -100 : -900) : 0;
+            X(i, j) = std::ldexp(X(i, j), shift), Y(i, j) = std::ldexp(Y(i, j), shift);
+            size = std::max(size, std::abs(double{Y(i, j)}));
+          }
+        }
+        EXPECT_LE(largest_change(X, Y), tolerance * size);
+        EXPECT_LE(largest_change(F, G), tolerance * 8);
+        if (wide) continue;
+        report again;
+        matrix<T> Z = factor(A.view(), how).solve(B.view(), how, &again);
+        EXPECT_EQ(again.verdict, verdict::clean) << to_json(again);
+        for (index j = 0; j < count; ++j) {
+          for (index i = 3; extreme && i < n; i += 50) Z(i, j) = std::ldexp(Z(i, j), sizeof(T) == 4 ? -100 : -900);
+        }
+        EXPECT_LE(largest_change(Z, copy_of<T>(Y.view().block(0, 0, n, count))), tolerance * size);
+      }
+    }
+  }
+  matrix<T> singular = matrix_of(false, false), B = random_matrix<T>(m, 1, 5);
+  for (index i = 0; i < m; ++i) singular(i, 70) = 0;
+  EXPECT_THROW((void)gels(singular.view(), B.view(), how), invalid_argument_error);
+}
+
+// What is struck while Q is applied to right-hand sides is repaired; without protection it reaches the solution.
+TYPED_TEST(qr_cuda_pieces, faults_in_least_squares_are_repaired) {
+  using T = TypeParam;
+  const index m = 150, n = 140;
+  const device_for_a_test here(std::make_shared<simt::emulated_device>(little_memory<T>(m)));
+  const matrix<T> A = random_matrix<T>(m, n, 4), right = random_matrix<T>(m, 3, 5);
+  const auto solve = [&](protection level, const inject::plan* faults, report& seen) {
+    matrix<T> F = A, X = right;
+    seen = gels(F.view(), X.view(),
+                {.backend = backend::cuda, .threads = 1, .protection = level, .throw_on_uncorrectable = false, .faults = faults});
+    return X;
+  };
+  report seen;
+  const matrix<T> expected = solve(protection::correct, nullptr, seen);
+  ASSERT_EQ(seen.verdict, verdict::clean);
+  const double small = 1e-2 * largest_change(expected, matrix<T>(m, 3, order::column_major));
+  int repaired = 0, reached = 0;
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    const inject::plan faults({{.site = inject::site::qr_q, .model = inject::model::random_value, .seed = seed}});
+    const matrix<T> made = solve(protection::correct, &faults, seen);
+    EXPECT_NE(seen.verdict, verdict::uncorrectable) << to_json(seen);
+    EXPECT_LE(largest_change(made, expected), small) << to_json(seen);
+    repaired += seen.detected > 0 ? 1 : 0;
+    reached += largest_change(solve(protection::off, &faults, seen), expected) > small ? 1 : 0;
+  }
+  EXPECT_GE(repaired, 3);
+  EXPECT_GE(reached, 3);
 }
 
 // Every copy of a run but the caller's numbers on their way in: what arrives wrong, be it a factored piece that is loaded again, is copied
