@@ -113,6 +113,7 @@ TYPED_TEST(qr_cuda_pieces, least_squares_are_those_of_the_reference) {
     for (const index count : {3, 100}) {
       for (const bool extreme : {false, true}) {
         if (extreme && (wide || count > 3)) continue;
+        if (test::sampled() && wide != (count > 3) && !extreme) continue;
         SCOPED_TRACE(std::to_string(wide) + " " + std::to_string(count) + " " + std::to_string(extreme));
         const matrix<T> A = matrix_of(wide, extreme), B = random_matrix<T>(m, count, 5);
         matrix<T> F = A, X = B, G = A, Y = B;
@@ -163,7 +164,7 @@ TYPED_TEST(qr_cuda_pieces, faults_in_least_squares_are_repaired) {
   ASSERT_EQ(seen.verdict, verdict::clean);
   const double small = 1e-2 * largest_change(expected, matrix<T>(m, 3, order::column_major));
   int repaired = 0, reached = 0;
-  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+  for (std::uint64_t seed = 0; seed < (test::sampled() ? 2u : 6u); ++seed) {
     const inject::plan faults({{.site = inject::site::qr_q, .model = inject::model::random_value, .seed = seed}});
     const matrix<T> made = solve(protection::correct, &faults, seen);
     EXPECT_NE(seen.verdict, verdict::uncorrectable) << to_json(seen);
@@ -171,8 +172,8 @@ TYPED_TEST(qr_cuda_pieces, faults_in_least_squares_are_repaired) {
     repaired += seen.detected > 0 ? 1 : 0;
     reached += largest_change(solve(protection::off, &faults, seen), expected) > small ? 1 : 0;
   }
-  EXPECT_GE(repaired, 3);
-  EXPECT_GE(reached, 3);
+  EXPECT_GE(repaired, test::sampled() ? 1 : 3);
+  EXPECT_GE(reached, test::sampled() ? 1 : 3);
 }
 
 // Every copy of a run but the caller's numbers on their way in: what arrives wrong, be it a factored piece that is loaded again, is copied
