@@ -1,5 +1,5 @@
 // QR on the host's backends: operands in the memory of a device that the host sees only through copies, operands that kernels read wrong,
-// the check of a triangular solve, and operations done as late as the contract allows.
+// the check of a triangular solve, operations done as late as the contract allows, and panels that are cut for all threads.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -33,6 +33,7 @@
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/qr_subject.hpp"
+#include "support/reals.hpp"
 
 namespace ballast::qr {
 namespace {
@@ -47,8 +48,7 @@ TYPED_TEST_SUITE(qr_host, settings, names);
 // of threads; others of its shape are made in one piece.
 template <class T>
 class panels_alone : public testing::Test {};
-using reals = testing::Types<float, double>;
-TYPED_TEST_SUITE(panels_alone, reals);
+TYPED_TEST_SUITE(panels_alone, test::reals, test::real_names);
 TYPED_TEST(panels_alone, are_the_reference_panel) {
   using T = TypeParam;
   constexpr index w = sizeof(T) == 4 ? 128 : 64, m = 4103;
