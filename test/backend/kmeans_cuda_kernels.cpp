@@ -44,9 +44,6 @@ void print_all() {
       const pass_policy chosen = choose_pass(problem, simt::emulated_capabilities());
       print(pass_request(problem, chosen, instrumented));
       print(update_request(problem, instrumented));
-      if (chosen.sums == sum_memory::sorted) {
-        for (const ballast::cuda::kernel_request& sorted : sorted_sums_requests(problem, instrumented)) print(sorted);
-      }
       problem.sums = false;
       pass_policy labels = chosen;
       labels.sums = sum_memory::none;

@@ -183,26 +183,22 @@ class kmeans_pass : public testing::Test {
     static double check_number(const ballast::cuda::device_event& e) { return static_cast<double>(ballast::cuda::check_of(e.what)); }
   };
 
-  // Labels and sums of one pass. Returns how many rows got a second look.
+  // Labels and sums of a pass over `points` that has ended. Returns the labels.
   template <class T>
-  std::uint64_t expect_right_pass(const pass_problem& what, std::int64_t m, std::vector<T> values, std::vector<T> weights,
-                                  const std::vector<T>& centroids) {
-    call_state state(device_, nullptr);
-    points_on_device<T> points(device_, m, static_cast<int>(what.n), what.k, std::move(values), std::move(weights), what.words, what.check,
-                               2);
-    lloyd<T> made(device_, state.call, points.problem);
-    made.begin_run();
-    made.set_centroids(centroids, centroids);
-    made.pass(true);
-    const auto labels = download<std::int32_t>(device_, made.labels(), m);
+  static std::vector<std::int32_t> expect_right(const device_pointer& on, const lloyd<T>& made, const points_on_device<T>& points,
+                                                const pass_problem& what, const std::vector<T>& centroids,
+                                                const std::vector<std::int32_t>& before) {
+    const std::int64_t m = points.m;
+    const auto labels = download<std::int32_t>(on, made.labels(), m);
     const long double slack = sizeof(T) == 4 ? 1e-15L : 1e-9L * static_cast<long double>(what.n);
-    std::int64_t wrong = 0;
+    std::int64_t wrong = 0, changed = before.empty() ? m : 0;
     for (std::int64_t i = 0; i < m; ++i) wrong += points.is_nearest(i, labels[static_cast<std::size_t>(i)], centroids, slack) ? 0 : 1;
     EXPECT_EQ(wrong, 0);
+    for (std::size_t i = 0; i < before.size(); ++i) changed += labels[i] != before[i] ? 1 : 0;
     cluster_sums sums;
     sums.allocate(what.k, what.n, what.weighted);
     EXPECT_TRUE(made.read_sums(sums));
-    EXPECT_EQ(sums.changed, m);
+    EXPECT_EQ(sums.changed, changed);
     std::vector<long double> right(static_cast<std::size_t>(what.k * what.n)), size(right.size());
     std::vector<std::int64_t> members(static_cast<std::size_t>(what.k));
     for (std::int64_t i = 0; i < m; ++i) {
@@ -220,9 +216,29 @@ class kmeans_pass : public testing::Test {
                     1e-10 * static_cast<double>(m))
             << j << " " << f;
     }
+    return labels;
+  }
+
+  // A first pass, and one that changes its sums for centroids that have moved. Returns how many rows of the first got a second look.
+  template <class T>
+  std::uint64_t expect_right_pass(const pass_problem& what, std::int64_t m, std::vector<T> values, std::vector<T> weights,
+                                  const std::vector<T>& centroids) {
+    call_state state(device_, nullptr);
+    points_on_device<T> points(device_, m, static_cast<int>(what.n), what.k, std::move(values), std::move(weights), what.words, what.check,
+                               2);
+    lloyd<T> made(device_, state.call, points.problem);
+    made.begin_run();
+    made.set_centroids(centroids, centroids);
+    made.pass(true);
+    const auto first = expect_right(device_, made, points, what, centroids, {});
+    const auto [looks, scans] = made.looks();
+    auto moved = normal_numbers<T>(static_cast<std::int64_t>(centroids.size()), 3);
+    for (std::size_t e = 0; e < moved.size(); ++e) moved[e] = centroids[e] + moved[e] / 8;
+    made.set_centroids(moved, moved);
+    made.pass(true);
+    expect_right(device_, made, points, what, moved, first);
     const auto log = state.events();
     EXPECT_EQ(log.events.size(), 0u) << (log.events.empty() ? 0 : log.events[0].residual);
-    const auto [looks, scans] = made.looks();
     return looks + scans;
   }
 };
@@ -315,26 +331,36 @@ std::vector<double> lloyd_by_definition(const std::vector<T>& values, std::int64
 }
 
 TEST_F(kmeans_pass, iterations_run_without_the_host) {
-  const pass_problem what{false, 20, 37, 1, false, true};
-  const std::int64_t m = 600;
-  const auto values = normal_numbers<float>(m * what.n, 1);
-  const std::vector<float> first(values.begin(), values.begin() + what.k * what.n);
-  call_state state(device_, nullptr);
-  points_on_device<float> points(device_, m, static_cast<int>(what.n), what.k, values, {}, 1, true, 2);
-  lloyd<float> made(device_, state.call, points.problem);
-  made.begin_run();
-  made.set_centroids(first, first);
-  const stretch ran = made.run(5, 0);
-  EXPECT_EQ(ran.iterations, 5);
-  EXPECT_EQ(ran.reason, stop_reason::none);
-  std::vector<float> centroids;
-  EXPECT_TRUE(made.read_centroids(centroids));
-  const auto right = lloyd_by_definition(values, what.n, std::vector<double>(first.begin(), first.end()), 5);
-  for (std::size_t e = 0; e < right.size(); ++e) EXPECT_NEAR(static_cast<double>(centroids[e]), right[e], 2e-7 * (1 + std::abs(right[e])));
-  const stretch rest = made.run(100, 0);
-  EXPECT_EQ(rest.reason, stop_reason::labels_unchanged);
-  EXPECT_LT(rest.iterations, 60);
-  EXPECT_TRUE(state.events().events.empty());
+  const std::int64_t m = 600, n = 20, k = 37;
+  const auto values = normal_numbers<float>(m * n, 1);
+  const std::vector<float> first(values.begin(), values.begin() + k * n);
+  const auto right = lloyd_by_definition(values, n, std::vector<double>(first.begin(), first.end()), 5);
+  for (const bool check : {true, false}) {
+    for (const sum_memory memory : {sum_memory::shared, sum_memory::global}) {
+      SCOPED_TRACE(testing::Message() << "check " << check << " sums " << static_cast<int>(memory));
+      call_state state(device_, nullptr);
+      points_on_device<float> points(device_, m, static_cast<int>(n), k, values, {}, 1, check, 2);
+      points.problem.policy = choose_pass({false, n, k, 1, false, check}, device_->about());
+      points.problem.policy->sums = memory;
+      lloyd<float> made(device_, state.call, points.problem);
+      made.begin_run();
+      made.set_centroids(first, first);
+      const stretch ran = made.run(5, 0);
+      EXPECT_EQ(ran.iterations, 5);
+      EXPECT_EQ(ran.reason, stop_reason::none);
+      // Of 600 normal points few need a second look, and none at centroids that no score lists.
+      EXPECT_LT(made.looks().first, 60u);
+      EXPECT_EQ(made.looks().second, 0u);
+      std::vector<float> centroids;
+      EXPECT_TRUE(made.read_centroids(centroids));
+      for (std::size_t e = 0; e < right.size(); ++e)
+        EXPECT_NEAR(static_cast<double>(centroids[e]), right[e], 2e-7 * (1 + std::abs(right[e])));
+      const stretch rest = made.run(100, 0);
+      EXPECT_EQ(rest.reason, stop_reason::labels_unchanged);
+      EXPECT_LT(rest.iterations, 60);
+      EXPECT_TRUE(state.events().events.empty());
+    }
+  }
 }
 
 // Whether these are the sums and the members of the clusters by their labels.
@@ -351,54 +377,90 @@ bool are_sums_by(const std::vector<std::int32_t>& labels, const std::vector<T>& 
   return right;
 }
 
-// Rows that are sorted by label before they are added: sums that a fault has made wrong are refused, and iterations stop at them.
-TEST_F(kmeans_pass, faults_in_sorted_sums_are_seen) {
+// A label that is struck in memory behind its pass: the next one takes the row from another cluster than the one that has it, and the sums
+// do not fit. Behind it a run begins anew.
+TEST_F(kmeans_pass, labels_that_change_in_memory_are_seen) {
+  const pass_problem what{false, 20, 37, 1, false, true};
+  const std::int64_t m = 600;
+  const auto values = normal_numbers<float>(m * what.n, 1);
+  const std::vector<float> first(values.begin(), values.begin() + what.k * what.n);
+  const auto run = [&](std::int32_t other) {
+    call_state state(device_, nullptr);
+    points_on_device<float> points(device_, m, static_cast<int>(what.n), what.k, values, {}, 1, true, 2);
+    lloyd<float> made(device_, state.call, points.problem);
+    made.begin_run();
+    made.set_centroids(first, first);
+    EXPECT_EQ(made.run(2, 0).iterations, 2);
+    device_->copy(made.labels() + 100, &other, 4, nullptr);
+    const stretch seen = made.run(2, 0);
+    EXPECT_EQ(seen.reason, stop_reason::failure);
+    EXPECT_EQ(seen.failed, check::totals);
+    EXPECT_EQ(seen.iterations, 0);
+    std::vector<float> centroids;
+    EXPECT_TRUE(made.read_centroids(centroids));
+    made.begin_run();
+    made.set_centroids(centroids, centroids);
+    EXPECT_EQ(made.run(2, 0).iterations, 2);
+    EXPECT_TRUE(made.read_centroids(centroids));
+    return centroids;
+  };
+  const auto right = lloyd_by_definition(values, what.n, std::vector<double>(first.begin(), first.end()), 4);
+  for (const std::int32_t other : {-1, 36, 37, 0x7fffffff}) {
+    const auto centroids = run(other);
+    for (std::size_t e = 0; e < right.size(); ++e)
+      EXPECT_NEAR(static_cast<double>(centroids[e]), right[e], 2e-7 * (1 + std::abs(right[e])));
+  }
+}
+
+// Sums that a fault has made wrong are refused, and iterations stop at them.
+TEST_F(kmeans_pass, faults_in_sums_are_seen) {
   const std::int64_t m = 300;
   const auto values = normal_numbers<float>(m * 20, 1);
   const auto centroids = normal_numbers<float>(37 * 20, 2);
-  for (const char* site : {"kmeans.sum", "kmeans.count", "none"}) {
-    int wrong[2] = {}, stopped[2] = {};
-    for (const bool check : {true, false}) {
-      for (int seed = 0; seed < 6; ++seed) {
-        SCOPED_TRACE(testing::Message() << site << " check " << check << " seed " << seed);
-        const bool strikes = std::string_view(site) != "none";
-        const inject::plan faults =
-            strikes ? inject::plan({inject::parse_request("site=" + std::string(site) + ",model=bit_flip,seed=" + std::to_string(seed))})
-                    : inject::plan();
-        const pass_problem what{false, 20, 37, 1, false, check};
-        const auto make = [&](call_state& state, points_on_device<float>& points) {
-          points.problem.policy = choose_pass(what, device_->about());
-          points.problem.policy->sums = sum_memory::sorted;
-          auto made = std::make_unique<lloyd<float>>(device_, state.call, points.problem);
-          made->begin_run();
-          made->set_centroids(centroids, centroids);
-          return made;
-        };
-        {
+  for (const sum_memory memory : {sum_memory::shared, sum_memory::global})
+    for (const char* site : {"kmeans.sum", "kmeans.count", "none"}) {
+      int wrong[2] = {}, stopped[2] = {};
+      for (const bool check : {true, false}) {
+        for (int seed = 0; seed < 16; ++seed) {
+          SCOPED_TRACE(testing::Message() << site << " check " << check << " seed " << seed);
+          const bool strikes = std::string_view(site) != "none";
+          const inject::plan faults = strikes ? inject::plan({inject::parse_request("site=" + std::string(site) +
+                                                                                    ",model=bit_flip,bit=28,seed=" + std::to_string(seed))})
+                                              : inject::plan();
+          const pass_problem what{false, 20, 37, 1, false, check};
+          const auto make = [&](call_state& state, points_on_device<float>& points) {
+            points.problem.policy = choose_pass(what, device_->about());
+            points.problem.policy->sums = memory;
+            auto made = std::make_unique<lloyd<float>>(device_, state.call, points.problem);
+            made->begin_run();
+            made->set_centroids(centroids, centroids);
+            return made;
+          };
+          {
+            call_state state(device_, strikes ? &faults : nullptr);
+            points_on_device<float> points(device_, m, 20, 37, values, {}, 1, check, 2);
+            const auto made = make(state, points);
+            made->pass(true);
+            cluster_sums sums;
+            sums.allocate(37, 20, false);
+            const bool fit = made->read_sums(sums);
+            const bool right = are_sums_by(download<std::int32_t>(device_, made->labels(), m), values, 37, sums);
+            EXPECT_EQ(fit, right || !check);
+            wrong[check] += right ? 0 : 1;
+          }
           call_state state(device_, strikes ? &faults : nullptr);
           points_on_device<float> points(device_, m, 20, 37, values, {}, 1, check, 2);
-          const auto made = make(state, points);
-          made->pass(true);
-          cluster_sums sums;
-          sums.allocate(37, 20, false);
-          const bool fit = made->read_sums(sums);
-          const bool right = are_sums_by(download<std::int32_t>(device_, made->labels(), m), values, 37, sums);
-          EXPECT_EQ(fit, right || !check);
-          wrong[check] += right ? 0 : 1;
+          const stretch ran = make(state, points)->run(3, 0);
+          stopped[check] += ran.reason == stop_reason::failure ? 1 : 0;
         }
-        call_state state(device_, strikes ? &faults : nullptr);
-        points_on_device<float> points(device_, m, 20, 37, values, {}, 1, check, 2);
-        const stretch ran = make(state, points)->run(3, 0);
-        stopped[check] += ran.reason == stop_reason::failure ? 1 : 0;
       }
+      const bool strikes = std::string_view(site) != "none";
+      EXPECT_GE(wrong[0], strikes ? 5 : 0) << site;
+      EXPECT_LE(wrong[0], strikes ? 16 : 0) << site;
+      EXPECT_EQ(wrong[1], wrong[0]) << site;
+      EXPECT_EQ(stopped[1], wrong[1]) << site;
+      EXPECT_EQ(stopped[0], 0) << site;
     }
-    const bool strikes = std::string_view(site) != "none";
-    EXPECT_GE(wrong[0], strikes ? 3 : 0) << site;
-    EXPECT_LE(wrong[0], strikes ? 6 : 0) << site;
-    EXPECT_EQ(wrong[1], wrong[0]) << site;
-    EXPECT_EQ(stopped[1], wrong[1]) << site;
-    EXPECT_EQ(stopped[0], 0) << site;
-  }
 }
 
 // A fault at each site, many places and models: labels and sums are right with protection, and for some of them wrong without.
@@ -426,19 +488,24 @@ TEST_F(kmeans_pass, faults_are_repaired) {
             made.begin_run();
             made.set_centroids(centroids, centroids);
             made.pass(true);
+            cluster_sums sums;
+            sums.allocate(37, 20, false);
+            const bool fits = made.read_sums(sums);
+            if (!fits) {  // the driver asks for another pass
+              EXPECT_TRUE(check);
+              made.begin_run();
+              made.pass(true);
+              EXPECT_TRUE(made.read_sums(sums)) << site << " " << model << " " << seed;
+            }
             const auto labels = download<std::int32_t>(device_, made.labels(), m);
             bool right = true;
             for (std::int64_t i = 0; i < m; ++i)
               right = right && points.is_nearest(i, labels[static_cast<std::size_t>(i)], centroids, 1e-4L);
-            cluster_sums sums;
-            sums.allocate(37, 20, false);
-            const bool fit = made.read_sums(sums);
             right = right && are_sums_by(labels, values, 37, sums);
             const auto log = state.events();
             given_up[check] += log.uncorrectable > 0 ? 1 : 0;
             wrong[check] += right ? 0 : 1;
-            seen[check] += log.recomputed > 0 ? 1 : 0;
-            EXPECT_TRUE(!check || fit) << site << " " << model << " " << seed;
+            seen[check] += !fits || log.recomputed > 0 ? 1 : 0;
           }
         }
         const bool reaches_labels = std::string_view(site) != "kmeans.checksum" && std::string_view(site) != "kmeans.threshold" &&

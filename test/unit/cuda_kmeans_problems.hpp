@@ -26,9 +26,9 @@ inline std::vector<tested_pass> tested_passes() {
     made.push_back({{f64, 20, 37, 2, true, true}});                   // weights
     made.push_back({{f64, 5, 300, 2, false, true}});                  // two sections
     made.push_back({{f64, 150, 12, words, false, true}});             // rows do not fit into registers
-    made.push_back({{f64, 150, 300, words, false, true}});            // nor do the sums fit into shared memory: rows are sorted by label
+    made.push_back({{f64, 150, 300, words, false, true}});            // nor do the sums fit into shared memory
     made.push_back({{f64, 150, 300, 2, true, true}});                 // the same with weights
-    made.push_back({{f64, 20, 900, words, false, true}});             // rows are short: the sums are in global memory
+    made.push_back({{f64, 20, 900, words, false, true}});             // the same with short rows
     if (!f64) made.push_back({{f64, 256, 500, words, false, true}});  // the longest rows in registers, in chunks of eight slabs
     if (f64) made.push_back({{f64, 64, 450, words, false, true}});    // the longest rows in registers, the panel through a ring
     made.push_back({{f64, 20, 37, words, false, true}, 8});

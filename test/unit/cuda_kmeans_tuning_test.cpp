@@ -72,7 +72,7 @@ TEST(cuda_kmeans_tuning, rows_of_f64_stay_in_registers_beside_few_tiles) {
   const pass_problem what{true, 128, 1000, 2, false, true, true};
   for (const auto& [tiles, slabs] : {std::pair{3, 16}, std::pair{11, 0}}) {
     pass_tuning table;
-    table.set(pass_tuning::key_of(what, 9), {panel_memory::ring, tiles, 2, 6, 8, 1, sum_memory::sorted, 1.1});
+    table.set(pass_tuning::key_of(what, 9), {panel_memory::ring, tiles, 2, 6, 8, 1, sum_memory::global, 1.1});
     const pass_policy chosen = choose_pass(what, hopper(), &table);
     EXPECT_EQ(chosen.tiles, tiles);
     EXPECT_EQ(chosen.slabs, slabs);

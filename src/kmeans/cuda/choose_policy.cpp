@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "cuda/expression.hpp"
-#include "kmeans/cuda/sorted_sums.hpp"
 #include "kmeans/cuda/tuning.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -135,8 +134,6 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   const int operands =
       operand_registers(what) * made.tiles + (made.slabs > 0 ? operand_registers(what) * made.slabs : 16 * depth_of(slabs, most_depth));
   const int registers = operands + (what.words == 2 ? 24 : 0) + 64;
-  // Rows that are loaded again to be added need registers for these loads and for the addresses of their sums.
-  const bool holds = holds_rows(made.slabs, needed.sections == 1 && made.tiles >= needed.tiles);
   const auto warps_of = [](int each, int most_of_sixteen, int most_of_twelve) {
     return each <= most_of_sixteen ? 16 : each <= most_of_twelve ? 12 : 8;
   };
@@ -145,11 +142,10 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
     made.panel = panel;
     made.sums = sums;
     const bool ring = panel == panel_memory::ring;
-    const int all = registers + (sums == sum_memory::shared && !holds ? 24 : 0);
     // Warps of a multiprocessor. Where 16 or 12 need a few spills, these cost less than the warps hide; rows that are read again need
     // registers for loads under way more than they need warps.
     const int resident = what.f64 ? warps_of(operands, 32, panel == panel_memory::shared ? 88 : 56)
-                                  : warps_of(all, group ? 124 : 128, group && made.slabs > 0 ? 176 : 168);
+                                  : warps_of(registers, group ? 124 : 128, group && made.slabs > 0 ? 176 : 168);
     // All warps of a multiprocessor share a ring, so that the panel is read once for all of them; more than 12 wait for each other too
     // often.
     for (const int blocks : {ring ? 1 : resident == 12 ? 3 : 2, 1}) {
@@ -176,9 +172,7 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   const sum_memory sums = what.sums ? sum_memory::shared : sum_memory::none;
   const panel_memory passing = hopper ? panel_memory::ring : panel_memory::global;
   if (place(panel_memory::shared, sums) || place(passing, sums)) return completed(what, made);
-  // What the atomics of short rows cost hides behind the search.
-  const sum_memory later = slabs > 4 && what.k <= k_most_sorted_clusters ? sum_memory::sorted : sum_memory::global;
-  if (!place(panel_memory::shared, later)) place(passing, later);
+  if (!place(panel_memory::shared, sum_memory::global)) place(passing, sum_memory::global);
   return completed(what, made);
 }
 
@@ -205,7 +199,7 @@ bool can_run(const pass_problem& what, const pass_policy& p, const ballast::cuda
   const bool whole = p.slabs > 0 && p.panel != panel_memory::ring;
   if (whole ? p.depth != p.slabs : slabs_of(what) % p.depth != 0) return false;
   if (p.warps % k_team_warps != 0 || pass_threads(p) > 1024 || p.blocks * pass_threads(p) > on.threads_per_multiprocessor) return false;
-  return p.tiles <= 12 && (p.sums != sum_memory::sorted || what.k <= k_most_sorted_clusters) && fits(what, p, on);
+  return p.tiles <= 12 && fits(what, p, on);
 }
 
 }  // namespace
@@ -226,7 +220,7 @@ std::vector<pass_policy> pass_space(const pass_problem& what, const ballast::cud
   const pass_policy rule = by_rules(what, on);
   const auto most = static_cast<int>(std::min<std::int64_t>(12, plan_sections(what, what.check, 1).tiles));
   for (const panel_memory panel : {panel_memory::global, panel_memory::shared, panel_memory::ring})
-    for (const sum_memory sums : {sum_memory::shared, sum_memory::global, sum_memory::sorted})
+    for (const sum_memory sums : {sum_memory::shared, sum_memory::global})
       for (int tiles = 1; tiles <= most; ++tiles)
         for (const int depth : {1, 2, 4, slabs_of(what)})
           for (const int slots : {0, 4, 8, 16})
@@ -280,22 +274,6 @@ ballast::cuda::kernel_request update_request(const pass_problem& what, bool inst
   made.spills = 128;
   made.stack = k_stack;
   return made;
-}
-
-std::vector<ballast::cuda::kernel_request> sorted_sums_requests(const pass_problem& what, bool instrumented) {
-  const std::string type = what.f64 ? "double" : "float";
-  const auto of = [&](const char* kernel, std::initializer_list<std::string> parameters, int threads, std::int64_t shared) {
-    ballast::cuda::kernel_request made;
-    made.header = "kmeans/cuda/sorted_sums.cuh";
-    made.expression = ballast::cuda::kernel_expression(std::string("ballast::kmeans::cuda::") + kernel, parameters, instrumented);
-    made.threads = threads;
-    made.shared = shared;
-    made.overlaps = true;
-    return made;
-  };
-  return {of("count_labels_kernel", {type}, k_sort_threads, sort_bytes(what.k, 1)),
-          of("order_labels_kernel", {type}, k_sort_threads, sort_bytes(what.k, 2)),
-          of("sorted_sums_kernel", {type, std::to_string(what.words), what.weighted ? "true" : "false"}, k_sum_threads, 0)};
 }
 
 void allow_strikes(std::vector<ballast::cuda::kernel_request>& kernels) {

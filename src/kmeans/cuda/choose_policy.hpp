@@ -35,9 +35,6 @@ panel_shape shape_of(const pass_problem& what, const pass_policy& chosen);
 ballast::cuda::kernel_request pass_request(const pass_problem& what, const pass_policy& chosen, bool instrumented);
 ballast::cuda::kernel_request update_request(const pass_problem& what, bool instrumented);
 
-// The kernels behind a pass whose sums are sum_memory::sorted, in the order in which they are launched.
-std::vector<ballast::cuda::kernel_request> sorted_sums_requests(const pass_problem& what, bool instrumented);
-
 // Budgets of the kernels among these that can be struck: strikes are calls, around which a thread keeps in memory what it holds.
 void allow_strikes(std::vector<ballast::cuda::kernel_request>& kernels);
 

@@ -5,7 +5,8 @@
 // A coordinate x of feature f is written as one or two words: with y = x · unit[f], |y| ≤ 2^30,
 //   word 0 = round(y), word 1 = round((y − word 0) · 2^30)
 // unit[f] is a power of two, so x is kept to 2^−31, or 2^−61, of its feature's largest |x|. A sum over 2^32 points fits into 64 bits.
-// Kernels add limbs of 16 bits in shared memory, up to k_flush_rows of them in 32 bits, and words in global memory.
+// Kernels add limbs of 16 bits in shared memory, those of up to k_flush_rows rows and of as many negative ones in 32 bits, and words in
+// global memory.
 // Precision: f32 has one word; f64, and f32 whose features have values 2^k_wide_ratio times their mean size, have two.
 #pragma once
 
@@ -17,7 +18,7 @@ namespace ballast::kmeans::cuda {
 
 inline constexpr int k_word_bits = 30;
 inline constexpr int k_limb_bits = 16;
-inline constexpr int k_flush_rows = 1 << 15;  // |upper limb| < 2^15, 0 ≤ lower limb < 2^16
+inline constexpr int k_flush_rows = 1 << 15;  // |upper limb| ≤ 2^14, 0 ≤ lower limb < 2^16
 inline constexpr int k_wide_ratio = 5;        // which leaves 25 bits to numbers of mean size, more than f32 has
 
 // What one unit of word w is worth, times 1 / unit[f].

@@ -213,9 +213,6 @@ std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, 
   const pass_policy chosen = choose_pass(with_sums, on);
   made.push_back(pass_request(with_sums, chosen, instrumented));
   made.push_back(update_request(with_sums, instrumented));
-  if (chosen.sums == sum_memory::sorted) {
-    for (ballast::cuda::kernel_request& each : sorted_sums_requests(with_sums, instrumented)) made.push_back(std::move(each));
-  }
   pass_problem labels = what;
   labels.sums = false;
   pass_policy without = chosen;

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "kmeans/cuda/fixed.hpp"
-#include "kmeans/cuda/sorted_sums.hpp"
 
 namespace ballast::kmeans::cuda {
 
@@ -16,8 +15,6 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   problem_ = {sizeof(T) == 8, points.n, what_.k, points.words, points.weight != nullptr, what_.check, true};
   // Both kinds of passes share a panel: the group of tiles and the checks are the same.
   with_sums_.policy = what_.policy ? *what_.policy : choose_pass(problem_, device_->about());
-  // Of points that come in pieces no order is kept.
-  if (what_.pieces && with_sums_.policy.sums == sum_memory::sorted) with_sums_.policy.sums = sum_memory::global;
   pass_problem labels = problem_;
   labels.sums = false;
   labels_only_.policy = with_sums_.policy;
@@ -29,17 +26,13 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
     tiles_ =
         std::make_unique<tile_pass<T>>(device_, call_, points, what_.k, *what_.scheme, what_.tile ? &*what_.tile : nullptr, what_.flips);
   } else {
-    std::vector<ballast::cuda::kernel_request> wanted = {pass_request(problem_, with_sums_.policy, instrumented),
-                                                         pass_request(labels, labels_only_.policy, instrumented),
-                                                         update_request(problem_, instrumented)};
-    if (with_sums_.policy.sums == sum_memory::sorted) {
-      for (ballast::cuda::kernel_request& each : sorted_sums_requests(problem_, instrumented)) wanted.push_back(std::move(each));
-    }
+    const ballast::cuda::kernel_request wanted[] = {pass_request(problem_, with_sums_.policy, instrumented),
+                                                    pass_request(labels, labels_only_.policy, instrumented),
+                                                    update_request(problem_, instrumented)};
     const auto made = device_->load_all(wanted);
     with_sums_.pass = made[0];
     labels_only_.pass = made[1];
     update_ = made[2];
-    sorted_sums_.assign(made.begin() + 3, made.end());
     for (kernels* each : {&with_sums_, &labels_only_}) {
       const std::int64_t rows = pass_rows_of_block(each->policy);
       each->blocks = std::clamp<std::int64_t>(device_->resident_blocks(*each->pass), 1, (points.m + rows - 1) / rows);
@@ -60,8 +53,8 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   for (int i = 0; i < 2; ++i) {
     place_.rows[i] = take((k + 1) * stride * size);
     place_.twins[i] = take(k * stride * size);
-    place_.sums[i] = take((k + 1) * sums * 8);
-    place_.members[i] = take((k + 1) * 8);
+    place_.sums[i] = i == 0 || tiles_ != nullptr ? take(k * sums * 8) : 0;
+    place_.members[i] = i == 0 || tiles_ != nullptr ? take(k * 8) : 0;
     place_.totals[i] = take(sizeof(pass_totals));
   }
   place_.limits = take(std::int64_t{shape_.sections} * 2 * static_cast<std::int64_t>(sizeof(section_limits<T>)));
@@ -71,30 +64,19 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   place_.tiles = take((tiles + shape_.sections) * static_cast<std::int64_t>(sizeof(tile_result)));
   place_.checksums = take(tiles * stride * 8);
   place_.tickets = take((shape_.sections + 1) * std::int64_t{4});
-  place_.factors = take(sums * 8);
   place_.state = take(sizeof(loop_state));
   place_.given = take(k * points.n * size);
   place_.given_twin = take(k * points.n * size);
-  if (!sorted_sums_.empty()) {
-    place_.counters = take((2 * k + 1) * 4);
-    place_.order = take(points.m * 4);
-  }
   place_.bytes = end;
   memory_ = ballast::cuda::device_buffer(device_, end, call_.order());
   device_->zero(memory_.data(), end, call_.order());
-  std::vector<unsigned long long> factors(static_cast<std::size_t>(sums));
-  for (int w = 0; w < points.words; ++w) {
-    for (int c = 0; c < points.columns; ++c)
-      factors[static_cast<std::size_t>(std::int64_t{w} * sum_pitch(points.stride) + sum_place<T>(c, points.n, points.stride))] =
-          signature_weight(c, w);
-  }
-  device_->copy(at<void>(place_.factors), factors.data(), sums * 8, call_.order());
   for (auto& each : labels_) each = ballast::cuda::device_buffer(device_, points.m * 4, call_.order());
 }
 
 template <class T>
 void lloyd<T>::begin_run() {
   first_pass_ = true;
+  added_ = false;
 }
 
 template <class T>
@@ -116,11 +98,13 @@ void lloyd<T>::launch_update(bool given, bool on_device, const abft::guarded_thr
   a.old_twin = at<T>(place_.twins[old]);
   a.given = given ? at<T>(place_.given) : nullptr;
   a.given_twin = at<T>(place_.given_twin);
-  a.sums = at<unsigned long long>(place_.sums[last_sums_]);
-  a.members = at<unsigned long long>(place_.members[last_sums_]);
+  a.sums = at<unsigned long long>(place_.sums[buffer_of(last_sums_)]);
+  a.members = at<unsigned long long>(place_.members[buffer_of(last_sums_)]);
   a.totals = at<pass_totals>(place_.totals[last_sums_]);
-  a.next_sums = at<unsigned long long>(place_.sums[sums_]);
-  a.next_members = at<unsigned long long>(place_.members[sums_]);
+  if (tiles_ != nullptr) {
+    a.next_sums = at<unsigned long long>(place_.sums[sums_]);
+    a.next_members = at<unsigned long long>(place_.members[sums_]);
+  }
   a.next_totals = at<pass_totals>(place_.totals[sums_]);
   a.expected = what_.expected;
   a.expected_members = what_.members;
@@ -138,37 +122,16 @@ void lloyd<T>::launch_update(bool given, bool on_device, const abft::guarded_thr
   rows_ = next;
 }
 
-// Adds up the points by the labels of the pass in front.
-template <class T>
-void lloyd<T>::launch_sorted_sums(const std::uint32_t* stop) {
-  sorted_sums_arguments<T> a{};
-  a.points = what_.points;
-  a.labels = labels();
-  a.sums = at<unsigned long long>(place_.sums[sums_]);
-  a.members = at<unsigned long long>(place_.members[sums_]);
-  a.counters = at<std::uint32_t>(place_.counters);
-  a.order = at<std::int32_t>(place_.order);
-  a.ordered = a.counters + 2 * what_.k;
-  a.stop = stop;
-  a.k = static_cast<int>(what_.k);
-  const std::int64_t m = what_.points.m, chunks = (what_.points.stride + k_sum_columns<T> - 1) / k_sum_columns<T>;
-  const std::int64_t sorters = std::clamp<std::int64_t>(m / k_least_sorted_rows, 1, device_->about().multiprocessors);
-  constexpr std::int64_t rows = k_sum_threads / 32 * k_sum_rows;
-  call_.launch(*sorted_sums_[0], sorters, a);
-  call_.launch(*sorted_sums_[1], sorters, a);
-  call_.launch(*sorted_sums_[2], (m + rows - 1) / rows * chunks, a);
-}
-
 template <class T>
 void lloyd<T>::launch_pass(bool with_sums, bool on_device, T* distances) {
   const int before = current_;
   current_ = 1 - current_;
   pass_arguments<T> a{};
   a.centroids = panel_of(rows_);
-  a.sums = at<unsigned long long>(place_.sums[sums_]);
-  a.members = at<unsigned long long>(place_.members[sums_]);
+  a.sums = at<unsigned long long>(place_.sums[buffer_of(sums_)]);
+  a.members = at<unsigned long long>(place_.members[buffer_of(sums_)]);
+  a.fresh = !added_;
   a.totals = at<pass_totals>(place_.totals[sums_]);
-  a.factors = at<unsigned long long>(place_.factors);
   a.distances = distances;
   a.events = call_.events();
   a.state = on_device ? at<loop_state>(place_.state) : nullptr;
@@ -188,10 +151,10 @@ void lloyd<T>::launch_pass(bool with_sums, bool on_device, T* distances) {
   } else {
     launch(0, what_.points);
   }
-  if (with_sums && !sorted_sums_.empty()) launch_sorted_sums(a.state == nullptr ? nullptr : &a.state->reason);
   last_sums_ = sums_;
   sums_ = 1 - sums_;
   first_pass_ = false;
+  added_ = with_sums && tiles_ == nullptr;
 }
 
 template <class T>
@@ -202,17 +165,20 @@ void lloyd<T>::set_centroids(const std::vector<T>& values, const std::vector<T>&
   launch_update(true, false, abft::guarded_threshold(0));
 }
 
-// An update clears what the next pass adds to. The host may have done other passes since.
+// An update clears what the next pass begins with. The host may have done other passes since.
 template <class T>
-void lloyd<T>::clear_sums() {
-  device_->zero(at<void>(place_.sums[sums_]), (what_.k + 1) * sum_pitch(what_.points.stride) * what_.points.words * 8, call_.order());
-  device_->zero(at<void>(place_.members[sums_]), (what_.k + 1) * 8, call_.order());
+void lloyd<T>::prepare_sums() {
+  if (!added_) {
+    device_->zero(at<void>(place_.sums[buffer_of(sums_)]), what_.k * sum_pitch(what_.points.stride) * what_.points.words * 8,
+                  call_.order());
+    device_->zero(at<void>(place_.members[buffer_of(sums_)]), what_.k * 8, call_.order());
+  }
   device_->zero(at<void>(place_.totals[sums_]), sizeof(pass_totals), call_.order());
 }
 
 template <class T>
 void lloyd<T>::pass(bool sums, T* distances) {
-  clear_sums();
+  prepare_sums();
   launch_pass(sums, false, distances);
 }
 
@@ -230,8 +196,8 @@ bool lloyd<T>::read_sums(cluster_sums& total) const {
   const auto read = [&](void* to, const void* from, std::size_t bytes) {
     device_->copy(to, from, static_cast<std::int64_t>(bytes), call_.order());
   };
-  read(sums.data(), at<void>(place_.sums[last_sums_]), sums.size() * 8);
-  read(members.data(), at<void>(place_.members[last_sums_]), members.size() * 8);
+  read(sums.data(), at<void>(place_.sums[buffer_of(last_sums_)]), sums.size() * 8);
+  read(members.data(), at<void>(place_.members[buffer_of(last_sums_)]), members.size() * 8);
   read(expected.data(), what_.expected, expected.size() * 8);
   read(unit.data(), points.unit, unit.size() * sizeof(T));
   read(&totals, at<void>(place_.totals[last_sums_]), sizeof totals);
@@ -287,7 +253,7 @@ stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
     const int wanted = what_.pieces ? 1 : std::min(most - made.iterations, made.iterations < 8 ? 4 : 16);
     const int rows = rows_, sums = sums_, last_sums = last_sums_, labels = current_;
     for (int i = 0; i < wanted; ++i) {
-      if (made.iterations + i == 0) clear_sums();
+      if (made.iterations + i == 0) prepare_sums();
       launch_pass(true, true, nullptr);
       launch_update(false, true, tolerance);
     }
@@ -299,6 +265,7 @@ stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
     made.iterations = static_cast<int>(state.iterations);
     checks_ += static_cast<std::uint64_t>(complete);
     // Where the device stands: what was enqueued behind its last iteration did nothing.
+    if (made.reason == stop_reason::failure) added_ = false;
     const bool unfinished = made.reason == stop_reason::empty_cluster || made.reason == stop_reason::failure;
     const int passes = complete + (unfinished ? 1 : 0);
     rows_ = complete % 2 == 0 ? rows : 1 - rows;

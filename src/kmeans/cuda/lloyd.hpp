@@ -79,10 +79,10 @@ class lloyd {
     pass_policy policy;
     std::int64_t blocks = 0;
   };
-  void clear_sums();
+  int buffer_of(int sums) const { return tiles_ != nullptr ? sums : 0; }  // of the sums
+  void prepare_sums();
   panel<T> panel_of(int which) const;
   void launch_pass(bool with_sums, bool on_device, T* distances);
-  void launch_sorted_sums(const std::uint32_t* stop);
   void launch_update(bool given, bool on_device, const abft::guarded_threshold& tolerance);
   template <class Value>
   Value* at(std::int64_t offset) const {
@@ -95,20 +95,20 @@ class lloyd {
   pass_problem problem_;
   panel_shape shape_;
   kernels with_sums_, labels_only_;
-  std::vector<const ballast::cuda::kernel*> sorted_sums_;  // behind passes with sum_memory::sorted
-  std::unique_ptr<tile_pass<T>> tiles_;                    // of a scheme, in their place
+  std::unique_ptr<tile_pass<T>> tiles_;  // of a scheme, in their place
   const ballast::cuda::kernel* update_ = nullptr;
   ballast::cuda::device_buffer memory_;
   ballast::cuda::device_buffer labels_[2];
   struct {
     std::int64_t packed, columns, rows[2], twins[2], limits, bound, sums[2], members[2], totals[2], column_sums, tiles, checksums, tickets,
-        factors, state, given, given_twin, counters, order, bytes;
+        state, given, given_twin, bytes;
   } place_{};
   int current_ = 0;    // of labels_
   int rows_ = 0;       // which rows the panel is made of
-  int sums_ = 0;       // which sums the next pass fills
+  int sums_ = 0;       // which totals the next pass fills, and of a scheme which sums
   int last_sums_ = 0;  // which the last pass filled
   bool first_pass_ = true;
+  bool added_ = false;  // the sums are those by labels_[current_]: the next pass changes them. Not of a scheme, whose passes begin with 0
   std::uint64_t checks_ = 0;
 };
 

@@ -11,9 +11,9 @@
 
 namespace ballast::kmeans::cuda {
 
-// Where the points of each cluster are added up: nowhere, by the pass in shared memory, by the pass in global memory, or after the pass by
-// the kernels of sorted_sums.hpp.
-enum class sum_memory : int { none, shared, global, sorted };
+// Where a block adds points up before they reach the sums of all blocks: nowhere, as there are none; in shared memory; in the sums
+// themselves.
+enum class sum_memory : int { none, shared, global };
 
 // Where a block has the panel: in global memory; whole in shared memory; or in chunks that pass through it, in the order of `packed`.
 enum class panel_memory : int { global, shared, ring };
@@ -41,12 +41,14 @@ struct pass_arguments {
   placed_points<T> points;
   panel<T> centroids;
   std::int32_t* labels;          // m
-  const std::int32_t* previous;  // m: of the pass before. Not `labels`
-  unsigned long long* sums;      // k × words × sum_pitch
-  unsigned long long* members;   // k
+  const std::int32_t* previous;  // m: of the pass before. Not `labels`. Null: no point had a label
+  // k × words × sum_pitch, and k: the sums and members of the clusters by `previous`, which become those by `labels`. `fresh`: they are 0,
+  // and every point is added.
+  unsigned long long* sums;
+  unsigned long long* members;
+  bool fresh;
   pass_totals* totals;
-  const unsigned long long* factors;  // words × sum_pitch: signature_weight of the column at sum_place; else 0
-  T* distances;                       // m: ‖x − c‖² of the label, of passes with checks and without sums. Null: not stored
+  T* distances;  // m: ‖x − c‖² of the label, of passes with checks and without sums. Null: not stored
   ballast::cuda::event_ring* events;
   const loop_state* state;  // null: no iterations on the device
   int repeats;              // abft::attempts
@@ -73,9 +75,11 @@ inline constexpr int k_most_slots = 16;
 // Of a row in a queue. Centroids of a panel that fits into shared memory are numbered in 16 bits.
 BALLAST_HD constexpr int postponed_bytes(const pass_policy& p) { return p.panel == panel_memory::shared ? 40 : 56; }
 
-// Whether rows are added from the registers that they were loaded to, when they have been judged. Longer ones would keep too many busy:
-// they are loaded again.
-BALLAST_HD constexpr bool holds_rows(int slabs, bool single) { return slabs > 0 && slabs <= (single ? 4 : 2); }
+// Whether ‖x − c‖² of the label is measured from the registers that the rows were loaded to, in passes without sums. Longer rows would keep
+// too many busy: they are loaded again.
+BALLAST_HD constexpr bool holds_rows(const pass_policy& p) {
+  return p.check && p.sums == sum_memory::none && p.slabs > 0 && p.slabs <= (p.single ? 4 : 2);
+}
 
 // Rows that a warp works on at a time, those of a matrix fragment; and a block.
 inline constexpr int k_pass_rows = 16;
@@ -87,6 +91,19 @@ inline constexpr int k_team_warps = 4;
 BALLAST_HD constexpr int queue_tiles(const pass_policy& p) { return p.single ? 2 : 1; }
 // Rows that a queue has room for. It is emptied when it has more than those of one tile.
 BALLAST_HD constexpr int pass_queue_rows(const pass_policy& p) { return (1 + queue_tiles(p)) * k_team_warps * k_pass_rows; }
+
+// A row whose label is not that of the pass before waits for others, until a warp has eight: four lanes add each, and more rows at a time
+// would leave lanes idle.
+struct changed_row {
+  std::int32_t row;
+  std::int32_t from;  // k: it has not been added before
+  std::int32_t to;
+};
+inline constexpr int k_changes_together = 8;
+inline constexpr int k_most_changes = k_changes_together - 1 + k_pass_rows;  // that a warp has at a time
+BALLAST_HD constexpr int change_bytes(const pass_policy& p) {
+  return p.sums == sum_memory::none ? 0 : p.warps * (k_most_changes * static_cast<int>(sizeof(changed_row)) + 4);
+}
 
 // Bytes of shared memory for the panel: what is multiplied, then its columns.
 template <class T>
@@ -100,14 +117,14 @@ BALLAST_HD constexpr std::int64_t column_bytes(const pass_policy& p, const panel
   return p.columns ? std::int64_t{shape.tiles()} * 2 * k_tile_columns * static_cast<std::int64_t>(sizeof(T)) : 0;
 }
 
-// Bytes of dynamic shared memory, in this order: the panel, what the block adds up, barriers, queues, limbs of the sums of k clusters and
-// of one more for rows that wait, members.
+// Bytes of dynamic shared memory, in this order: the panel, what the block adds up, barriers, queues, changed rows and how many of each
+// warp, limbs of the sums of k clusters, members.
 template <class T>
 constexpr std::int64_t pass_shared_bytes(const pass_policy& p, const panel_shape& shape, std::int64_t n) {
   const std::int64_t always = panel_bytes<T>(p, shape) + column_bytes<T>(p, shape) + k_block_words * 8 + k_barrier_bytes +
-                              std::int64_t{p.warps / k_team_warps} * pass_queue_rows(p) * postponed_bytes(p);
+                              std::int64_t{p.warps / k_team_warps} * pass_queue_rows(p) * postponed_bytes(p) + change_bytes(p);
   const std::int64_t pitch = sum_pitch(static_cast<int>(padded_features<T>(n)));
-  return always + (p.sums == sum_memory::shared ? (std::int64_t{shape.k} + 1) * (pitch * 8 * p.words + 4) : 0);
+  return always + (p.sums == sum_memory::shared ? std::int64_t{shape.k} * (pitch * 8 * p.words + 4) : 0);
 }
 
 }  // namespace ballast::kmeans::cuda

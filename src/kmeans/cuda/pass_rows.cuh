@@ -1,6 +1,8 @@
-// The rows of a pass: their labels from what the search has found, second looks, and the sums of the points of each cluster.
+// The rows of a pass: their labels from what the search has found, second looks, and the way of rows to the sums of their clusters.
 // Layer: backend "cuda" of K-Means, device code. docs/design/kmeans-cuda.md has the derivations.
 // The four lanes of a row decide it together, and each adds every fourth vector of its features.
+// The sums are those of the pass before: only rows with another label are added, and taken from their old cluster. In integers that gives
+// the same bits as adding up all rows.
 #pragma once
 
 #include <type_traits>
@@ -72,8 +74,7 @@ __device__ __forceinline__ std::uint32_t seal_of(const postponed<Index>& of) {
 // postponed::what
 inline constexpr std::uint32_t k_candidates = (1u << k_listed) - 1;  // mask: which of the listed columns are near enough
 inline constexpr std::uint32_t k_failed = 1u << 8;                   // a check failed: all centroids are looked at
-inline constexpr std::uint32_t k_added = 1u << 9;                    // the row has been added to cluster listed[0], and was judged wrong
-inline constexpr int k_check_shift = 10;                             // which check failed
+inline constexpr int k_check_shift = 9;                              // which check failed
 inline constexpr std::uint32_t k_check_mask = 15;
 inline constexpr int k_lanes_shift = 16;  // lanes whose columns are looked at, all of them,
 inline constexpr int k_group_shift = 20;  // or those in one group, by its number as scores carry it, with
@@ -89,15 +90,15 @@ struct pass_rows : pass_scores<T, P, Injector> {
   static constexpr int k_queued_rows =
       queue_tiles(P) * k_team_warps * scores::k_rows;  // that tiles may add to a queue between two meetings
   static_assert(P.warps % k_team_warps == 0);
-  static constexpr bool k_counts = P.sums != sum_memory::none;              // what the sums must agree with
-  static constexpr bool k_adds = k_counts && P.sums != sum_memory::sorted;  // rows to the sums
+  static constexpr bool k_counts = P.sums != sum_memory::none;  // what the sums must agree with
+  static constexpr bool k_measures = k_checks && !k_counts;     // the label of every row by ‖x − c‖²
   using listed_index = std::conditional_t<P.panel == panel_memory::shared, std::uint16_t, std::int32_t>;
   using postponed = cuda::postponed<listed_index>;
   static_assert(sizeof(postponed) == postponed_bytes(P));
   using scores::k_holds;
-  // Rows that are not held are read again, so many slabs at a time, and judged when they have been added.
+  // Rows that are read again, so many slabs at a time: to be measured, in second looks, and on their way to another cluster.
   static constexpr int k_slabs_together = P.slabs > 0 ? 4 : 8;
-  static constexpr int k_looked_together = P.slabs == 0 ? 8 : P.slabs <= 4 ? 1 : P.slabs <= 8 ? 2 : 4;  // in second looks
+  static constexpr int k_looked_together = P.slabs == 0 ? 8 : P.slabs <= 4 ? 1 : P.slabs <= 8 ? 2 : 4;
 
   // Shared memory, in the order of pass_shared_bytes.
   struct memory {
@@ -106,8 +107,10 @@ struct pass_rows : pass_scores<T, P, Injector> {
     unsigned char* barriers;
     postponed* queue;        // of this team
     std::uint32_t* waiting;  // rows that tiles have added to it, by the number of the meeting modulo k_counters
-    std::uint32_t* limbs;    // (word, limb) × (k + 1) × pitch
-    std::uint32_t* members;  // k + 1
+    changed_row* changes;    // of this warp
+    int* changed;            // how many of them there are
+    std::uint32_t* limbs;    // (word, limb) × k × pitch
+    std::uint32_t* members;  // k
   };
   memory shared;
   tally counted{};
@@ -127,6 +130,11 @@ struct pass_rows : pass_scores<T, P, Injector> {
     shared.barriers = take(k_barrier_bytes);
     shared.waiting = reinterpret_cast<std::uint32_t*>(shared.barriers + 16 * k_most_slots) + team() * k_counters;
     shared.queue = reinterpret_cast<postponed*>(take(P.warps / k_team_warps * queue * postponed_bytes(P))) + team() * queue;
+    if constexpr (k_counts) {
+      shared.changes = reinterpret_cast<changed_row*>(take(P.warps * k_most_changes * static_cast<int>(sizeof(changed_row))));
+      shared.changes += warp * k_most_changes;
+      shared.changed = reinterpret_cast<int*>(take(P.warps * 4)) + warp;
+    }
     if constexpr (P.sums == sum_memory::shared) {
       shared.limbs = reinterpret_cast<std::uint32_t*>(at);
       shared.members = shared.limbs + 2 * P.words * entries();
@@ -161,42 +169,56 @@ struct pass_rows : pass_scores<T, P, Injector> {
   // The label of the own row. A row that needs a second look goes into the queue and gets the label k.
   __device__ __forceinline__ decision decide(const row_search<T> (&rows)[k_groups], const row_facts& facts) {
     const score_bound<T> bound = a.centroids.bound[t % 2];  // owners have it from two copies
-    // The best score of the row with its column, and the next one: of four lanes.
+    // The best score of the row with its column, and the next one: of four lanes. And the best by the second chain.
     T bests[k_groups], runners[k_groups], twins[k_groups];
-    int indices[k_groups];
+    int indices[k_groups], twin_indices[k_groups];
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
       bests[q] = rows[q].first;
       runners[q] = max(rows[q].second, rows[q].guard);
       twins[q] = rows[q].twin;
       indices[q] = rows[q].first_index;
+      twin_indices[q] = rows[q].twin_index;
     }
-    T best = this->own(bests), runner_up = this->own(runners);
-    int index = this->own(indices);
+    T best = this->own(bests), runner_up = this->own(runners), twin = this->own(twins);
+    int index = this->own(indices), twin_index = this->own(twin_indices);
+    // Equal scores: the lowest index.
+    const auto leads = [](T other, int other_index, T than, int than_index) {
+      return other > than || (other == than && other_index < than_index);
+    };
     const auto join = [&](T other, T other_runner, int other_index) {
       runner_up = max(max(runner_up, other_runner), min(best, other));
-      // Equal scores: the lowest index.
-      if (other > best || (other == best && other_index < index)) index = other_index;
+      if (leads(other, other_index, best, index)) index = other_index;
       best = max(best, other);
+    };
+    const auto join_twin = [&](T other, int other_index) {
+      if (leads(other, other_index, twin, twin_index)) twin = other, twin_index = other_index;
     };
     join(__shfl_xor_sync(0xffffffffu, this->given_away(bests), 2), __shfl_xor_sync(0xffffffffu, this->given_away(runners), 2),
          __shfl_xor_sync(0xffffffffu, this->given_away(indices), 2));
     join(__shfl_xor_sync(0xffffffffu, best, 1), __shfl_xor_sync(0xffffffffu, runner_up, 1), __shfl_xor_sync(0xffffffffu, index, 1));
+    if constexpr (k_checks) {
+      join_twin(__shfl_xor_sync(0xffffffffu, this->given_away(twins), 2), __shfl_xor_sync(0xffffffffu, this->given_away(twin_indices), 2));
+      join_twin(__shfl_xor_sync(0xffffffffu, twin, 1), __shfl_xor_sync(0xffffffffu, twin_index, 1));
+    } else {
+      twin = best;
+    }
     strike_label(facts.i, 0, index);
 
     const T error = score_error(bound, facts.norm, facts.rounding);
-    // A score of exactly 0 becomes a number below all normal ones.
-    const T twin = k_checks ? this->fold(twins, [](T x, T y) { return max(x, y); }) : best;
-    // By the chain of its own: the room that a wrong score has must not grow with it.
+    // A score of exactly 0 becomes a number below all normal ones. The size of a score by the chain of its own: the room that a wrong score
+    // has must not grow with it.
     const T carried = sizeof(T) == 4 ? fma(static_cast<T>(k_ordinal_error), abs(twin), smallest_normal<T>()) : T(0);
-    bool wrong = facts.bad || (k_checks && !(abs(best - twin) <= carried));
     const T room = fma(bound.distance, facts.norm + abs(twin), static_cast<T>(1e-37));  // what rounding may add to a distance
     const T spread = 2 * (error + carried);
     const bool near = sizeof(T) == 4 && !(runner_up < best - spread);
     const int k = a.centroids.shape.k;
+    // Columns behind the last centroid have no weight in the row check, and scores that never lead.
+    const bool exists = static_cast<unsigned>(index) < static_cast<unsigned>(k);
+    // Where the best two are near, ordinals decide which one leads a chain, and distances which one is the label.
+    bool wrong = facts.bad || (k_checks && !(exists && abs(best - twin) <= carried && (near || index == twin_index)));
     decision made;
-    // A label that was struck must not reach beyond the centroids; the distance tells.
-    made.label = static_cast<unsigned>(index) < static_cast<unsigned>(k) ? index : k - 1;
+    made.label = exists ? index : k - 1;
     made.expected = fma(T(-2), best, facts.norm);
     made.limit = 2 * error + 4 * carried + room;
     made.nearest = fma(T(-2), runner_up + error, facts.norm) + room;
@@ -320,8 +342,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
     return found;
   }
 
-  // Decides this warp's share of the queue, adds the rows and stores their labels. What is decided must come out twice, and the label that
-  // is added must have the distance that was found.
+  // Decides this warp's share of the queue and stores the labels. What is decided must come out twice; where rows are not counted, the
+  // label must have the distance that was found.
   __device__ __noinline__ static tally decide_queue(const launch& given, int count) {
     pass_rows self(given);
     self.decide_rows(count);
@@ -347,40 +369,32 @@ struct pass_rows : pass_scores<T, P, Injector> {
       };
       postponed entry = read();
       const T* const x = this->row(entry.row);
-      const int rows[1] = {entry.row};
-      bool added = (entry.what & k_added) != 0, good = true;
-      int from = static_cast<int>(entry.listed[0]), label = k;  // what was added
-      T distance[1];
+      bool good = true;
+      int label = k;
+      T distance[1] = {};
 #pragma unroll 1
       for (int number = 0;; ++number) {
         bool fits = true;
         const nearest found = choose(x, a.centroids.rows, at, entry, fits);
         label = found.index;
         strike_label(entry.row, 1, label);
-        // A label that was struck must not reach beyond the centroids; the distance tells.
+        // A label that was struck must not reach beyond the centroids.
         label = !there ? k : static_cast<unsigned>(label) < static_cast<unsigned>(k) ? label : k - 1;
-        fits = fits && found.distance < 1e308;  // of some centroid
-        nearest again = found;
-        if constexpr (k_checks) {
-          const postponed other = read();
-          again = choose(x + arch::opaque(0u), a.centroids.rows + arch::opaque(0u), at, other, fits);
-          const bool same = again.index == found.index && again.distance == found.distance && other.what == entry.what;
-          fits = (__ballot_sync(0xffffffffu, fits && same) >> (4 * g) & 15u) == 15u;
-        }
-        if constexpr (k_adds) {
-          if (__any_sync(0xffffffffu, added)) {
-            const int away[1] = {added ? from : k};
-            add_rows<1, true>(rows, away, distance);
-          }
-        }
-        const int to[1] = {label};
-        if constexpr (k_checks || k_adds) add_rows<1, false>(rows, to, distance);
         if constexpr (!k_checks) break;
-        distance[0] = add_quad(distance[0]);
-        good = !there || (fits && fabs(static_cast<double>(distance[0]) - again.distance) <= slack * again.distance + tiny);
+        fits = fits && found.distance < 1e308;  // of some centroid
+        const postponed other = read();
+        const nearest again = choose(x + arch::opaque(0u), a.centroids.rows + arch::opaque(0u), at, other, fits);
+        const bool same = again.index == label && again.distance == found.distance && other.what == entry.what;
+        fits = (__ballot_sync(0xffffffffu, fits && same) >> (4 * g) & 15u) == 15u;
+        if constexpr (k_measures) {
+          const int rows[1] = {entry.row}, of[1] = {label};
+          measure_rows(rows, of, distance);
+          distance[0] = add_quad(distance[0]);
+          fits = fits && fabs(static_cast<double>(distance[0]) - again.distance) <= slack * again.distance + tiny;
+        }
+        good = !there || fits;
         if (!good && (entry.what & k_failed) == 0) failed = k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift;
         if (__all_sync(0xffffffffu, good) || number >= a.repeats) break;
-        added = there, from = label;
         entry = read();
       }
       if (there && t == 0) {
@@ -389,7 +403,9 @@ struct pass_rows : pass_scores<T, P, Injector> {
           report(given, static_cast<check>(what >> k_check_shift & k_check_mask), a.points.first + entry.row, good && a.repeats > 0);
         arch::add_global((what & k_failed) != 0 || what >> k_lanes_shift != 0 ? &a.totals->scans : &a.totals->looks, 1);
       }
-      if (there && t < 2) commit(entry.row, label, distance[0], signature_of(entry.row), label_before(entry.row));
+      const int before = there ? label_before(entry.row) : -1;
+      if (there && t < 2) commit(entry.row, label, distance[0], signature_of(entry.row), before);
+      change(there && t == 0, entry.row, before, label);
     }
   }
 
@@ -417,7 +433,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   // ---- Sums ----
 
   __device__ __forceinline__ int pitch() const { return sum_pitch(this->stride()); }
-  __device__ __forceinline__ int entries() const { return (a.centroids.shape.k + 1) * pitch(); }
+  __device__ __forceinline__ int entries() const { return a.centroids.shape.k * pitch(); }
 
   // Where this lane's sums of cluster j begin: its first number of a slab has place 0, the next one 4.
   using sum_word = std::conditional_t<P.sums == sum_memory::shared, std::uint32_t, unsigned long long>;
@@ -426,66 +442,127 @@ struct pass_rows : pass_scores<T, P, Injector> {
     if constexpr (P.sums == sum_memory::global) return a.sums + (static_cast<std::int64_t>(j) * (P.words * pitch()) + t);
     return nullptr;
   }
-  // Adds a number to the sum at `place` of sums_of(j), or takes it away again.
-  template <bool Away>
-  __device__ __forceinline__ void add(sum_word* to, int place, T value, T rest, T unit) const {
+
+  // A row on its way from one cluster to another.
+  struct move {
+    bool leaves, arrives;
+    sum_word *from, *to;
+    int tile, tiles;  // for strikes: that the row is in
+  };
+  // Adds a number to the sums of one cluster and takes it from those of another. A number less is the sum of its negative words: so lower
+  // limbs are never negative.
+  __device__ __forceinline__ void add(const move& of, int place, T value, T rest, T unit) const {
     std::int32_t word[P.words];
     if constexpr (P.weighted) {
       split<P.words>(value, rest, unit, word);
     } else {
       split<P.words>(value, unit, word);
     }
+    if constexpr (Injector::enabled && P.sums == sum_memory::global)
+      given.strike(index<1>{}, inject::site::kmeans_sum, this->here(of.tile, of.tiles, place / 4, pitch() / 4),
+                   reinterpret_cast<std::uint32_t*>(word));
+    const auto add_word = [&](sum_word* to, int w, std::int32_t each) {
+      if constexpr (P.sums == sum_memory::shared) {
+        atomicAdd(to + 2 * w * entries() + place, static_cast<std::uint32_t>(upper_limb(each)));
+        atomicAdd(to + (2 * w + 1) * entries() + place, lower_limb(each));
+      } else {
+        arch::add_global(to + w * pitch() + place, static_cast<unsigned long long>(std::int64_t{each}));
+      }
+    };
 #pragma unroll
     for (int w = 0; w < P.words; ++w) {
-      if constexpr (P.sums == sum_memory::shared) {
-        const auto upper = static_cast<std::uint32_t>(upper_limb(word[w]));
-        const std::uint32_t lower = lower_limb(word[w]);
-        atomicAdd(to + 2 * w * entries() + place, Away ? 0 - upper : upper);
-        atomicAdd(to + (2 * w + 1) * entries() + place, Away ? 0 - lower : lower);
-      } else {
-        const auto whole = static_cast<unsigned long long>(std::int64_t{word[w]});
-        arch::add_global(to + w * pitch() + place, Away ? 0 - whole : whole);
-      }
+      if (of.arrives) add_word(of.to, w, word[w]);
+      if (of.leaves) add_word(of.from, w, static_cast<std::int32_t>(0 - static_cast<std::uint32_t>(word[w])));
     }
   }
-  // Counts a point, by one lane of its row. Points of weight 0 are not counted.
-  template <bool Away>
-  __device__ __forceinline__ void add_member(int j, T weight) const {
-    if (!(weight > 0)) return;
+  // Counts a point, or one less, by one lane of its row. Points of weight 0 are not counted.
+  __device__ __forceinline__ void add_member(const move& of, int j, bool arrives) const {
     if constexpr (P.sums == sum_memory::shared) {
-      atomicAdd(shared.members + j, Away ? 0xffffffffu : 1u);
+      atomicAdd(shared.members + j, arrives ? 1u : ~0u);
     } else if constexpr (P.sums == sum_memory::global) {
-      arch::add_global(a.members + j, Away ? ~0ull : 1ull);
+      std::uint64_t one = arrives ? 1ull : ~0ull;
+      given.strike(index<1>{}, inject::site::kmeans_count,
+                   {of.tile, of.tiles, 0, 1, static_cast<int>(threadIdx.x / 4), scores::k_threads / 4}, &one);
+      arch::add_global(a.members + j, one);
     }
-    if constexpr (P.weighted) add<Away>(sums_of(j) - t, this->stride(), weight, T(0), a.points.unit[a.points.n]);
   }
 
-  // Rows of each four lanes on their way to the sums of their clusters.
-  template <int Rows>
-  struct addition {
-    T weight[Rows];
-    int label[Rows];
-    const T* centroid[Rows];  // from this lane's first number on
-    sum_word* sums[Rows];
-  };
-  template <int Rows>
-  __device__ __forceinline__ addition<Rows> begin_addition(const int (&i)[Rows], const int (&label)[Rows]) const {
-    addition<Rows> made;
+  // Moves rows of each four lanes to their clusters, by loads of their own.
+  __device__ __forceinline__ void move_rows(const changed_row& each) const {
+    const int k = a.centroids.shape.k, stride = this->stride();
+    constexpr int rows = pass_rows_of_block(P);
+    const bool leaves = each.from < k, arrives = each.to < k;
+    const move made{
+        leaves, arrives, sums_of(leaves ? each.from : 0), sums_of(arrives ? each.to : 0), each.row / rows, (this->points() - 1) / rows + 1};
+    const T weight = weight_of(each.row);
+    const T *const x = this->row(each.row) + t * k_vector<T>, *const units = a.points.unit + t * k_vector<T>;
+#pragma unroll k_slabs_together
+    for (int s = 0; s < a.centroids.shape.slabs; ++s) {
+      const int f = s * k_slab<T>;
+      const features<T> value = load_features(x + f), unit = load_features(units + f);
+      if (f + t * k_vector<T> >= a.points.n) continue;
 #pragma unroll
-    for (int r = 0; r < Rows; ++r) {
-      made.weight[r] = weight_of(i[r]);
-      made.label[r] = label[r];
-      made.centroid[r] = a.centroids.rows + static_cast<std::int64_t>(label[r]) * this->stride() + t * k_vector<T>;
-      made.sums[r] = sums_of(label[r]);
+      for (int v = 0; v < k_vector<T>; ++v) {
+        const int place = f + v * 4;
+        if constexpr (P.weighted) {
+          const T product = rounded_product(weight, value.at[v]);
+          add(made, place, product, product_rest(weight, value.at[v], product), unit.at[v]);
+        } else {
+          add(made, place, value.at[v], T(0), unit.at[v]);
+        }
+      }
     }
-    return made;
+    if (t != 0 || !(weight > 0)) return;
+    if (arrives) add_member(made, each.to, true);
+    if (leaves) add_member(made, each.from, false);
+    if constexpr (P.weighted) add(made, stride, weight, T(0), a.points.unit[a.points.n]);
   }
-  // distance += this lane's part of ‖x − c‖² over slab s, in working precision.
+
+  // Moves the changed rows of this warp, eight at a time, until less than `least` wait. Called by the whole warp.
+  __device__ __noinline__ static void move_changes(const launch& given, int least) { pass_rows(given).move_waiting(least); }
+  __device__ __forceinline__ void move_waiting(int least) const {
+    const int k = a.centroids.shape.k, count = *static_cast<const volatile int*>(shared.changed);
+    int begin = 0;
+#pragma unroll 1
+    for (; count - begin >= least; begin += k_changes_together) {
+      const bool there = begin + g < count;
+      changed_row each = shared.changes[there ? begin + g : begin];
+      if (!there) each.from = each.to = k;
+      move_rows(each);
+    }
+    const int left = max(count - begin, 0);
+    const changed_row rest = shared.changes[lane < left ? begin + lane : 0];
+    __syncwarp();
+    if (lane < left) shared.changes[lane] = rest;
+    if (lane == 0) *shared.changed = left;
+    __syncwarp();
+  }
+  // Rows whose labels are not those of the pass before, one of a lane that `stores` its label, go to their clusters. Called by the whole
+  // warp.
+  __device__ __forceinline__ void change(bool stores, int row, int before, int label) const {
+    if constexpr (!k_counts) return;
+    const bool changes = stores && (a.fresh || before != label);
+    const unsigned all = __ballot_sync(0xffffffffu, changes);
+    if (all == 0) return;
+    const int k = a.centroids.shape.k, begin = *static_cast<const volatile int*>(shared.changed), count = begin + __popc(all);
+    __syncwarp();  // all have read the count
+    // A label that was struck in memory must not reach beyond the sums; their signature tells.
+    const int from = a.fresh || static_cast<unsigned>(before) >= static_cast<unsigned>(k) ? k : before;
+    if (changes) shared.changes[begin + __popc(all & ((1u << lane) - 1))] = {row, from, label};
+    if (lane == 0) *shared.changed = count;
+    __syncwarp();
+    if (count >= k_changes_together) move_changes(given, k_changes_together);
+  }
+
+  // ---- ‖x − c‖² of labels, in working precision ----
+
+  // distance += this lane's part over slab s of rows with these centroids; `from`: of each, this lane's first number.
   template <int Rows>
-  __device__ __forceinline__ void measure(const addition<Rows>& of, int s, const features<T> (&value)[Rows], T (&distance)[Rows]) const {
+  __device__ __forceinline__ void measure(const T* const (&from)[Rows], int s, const features<T> (&value)[Rows],
+                                          T (&distance)[Rows]) const {
     features<T> near[Rows];
 #pragma unroll
-    for (int r = 0; r < Rows; ++r) near[r] = load_features(of.centroid[r] + s * k_slab<T>);
+    for (int r = 0; r < Rows; ++r) near[r] = load_features(from[r] + s * k_slab<T>);
 #pragma unroll
     for (int r = 0; r < Rows; ++r) {
 #pragma unroll
@@ -495,43 +572,17 @@ struct pass_rows : pass_scores<T, P, Injector> {
       }
     }
   }
-  // Adds slab s of the rows, or takes it away again.
-  template <bool Away, int Rows>
-  __device__ __forceinline__ void add_slab(const addition<Rows>& of, int s, const features<T> (&value)[Rows]) const {
-    if constexpr (!k_adds) return;
-    const int f = s * k_slab<T>;
-    const features<T> unit = load_features(a.points.unit + f + t * k_vector<T>);
-    if (f + t * k_vector<T> >= a.points.n) return;
+  template <int Rows>
+  __device__ __forceinline__ void find_centroids(const int (&label)[Rows], const T* (&from)[Rows]) const {
 #pragma unroll
-    for (int r = 0; r < Rows; ++r) {
-#pragma unroll
-      for (int v = 0; v < k_vector<T>; ++v) {
-        const int place = f + v * 4;
-        if constexpr (P.weighted) {
-          const T product = rounded_product(of.weight[r], value[r].at[v]);
-          add<Away>(of.sums[r], place, product, product_rest(of.weight[r], value[r].at[v], product), unit.at[v]);
-        } else {
-          add<Away>(of.sums[r], place, value[r].at[v], T(0), unit.at[v]);
-        }
-      }
-    }
+    for (int r = 0; r < Rows; ++r) from[r] = a.centroids.rows + static_cast<std::int64_t>(label[r]) * this->stride() + t * k_vector<T>;
   }
-  template <bool Away, int Rows>
-  __device__ __forceinline__ void end_addition(const addition<Rows>& of) const {
-    if constexpr (!k_adds) return;
-#pragma unroll
-    for (int r = 0; r < Rows; ++r) {
-      if (t == 0) add_member<Away>(of.label[r], of.weight[r]);
-    }
-  }
-
-  // Adds rows of each four lanes, by loads of their own, to the sums of their clusters, or takes them away again. With checks: distance is
-  // this lane's part of ‖x − c‖² of the label.
-  template <int Rows, bool Away>
-  __device__ __forceinline__ void add_rows(const int (&i)[Rows], const int (&label)[Rows], T (&distance)[Rows]) const {
+  // By loads of their own: this lane's part.
+  template <int Rows>
+  __device__ __forceinline__ void measure_rows(const int (&i)[Rows], const int (&label)[Rows], T (&distance)[Rows]) const {
     [[maybe_unused]] constexpr int together = Rows == k_groups ? k_slabs_together : k_looked_together;
-    const addition<Rows> made = begin_addition(i, label);
-    const T* x[Rows];
+    const T *x[Rows], *c[Rows];
+    find_centroids(label, c);
 #pragma unroll
     for (int r = 0; r < Rows; ++r) {
       x[r] = this->row(i[r]) + t * k_vector<T>;
@@ -542,39 +593,23 @@ struct pass_rows : pass_scores<T, P, Injector> {
       features<T> value[Rows];
 #pragma unroll
       for (int r = 0; r < Rows; ++r) value[r] = load_features(x[r] + s * k_slab<T>);
-      if constexpr (k_checks) measure(made, s, value, distance);
-      add_slab<Away>(made, s, value);
+      measure(c, s, value, distance);
     }
-    end_addition<Away>(made);
   }
-  // The same for the rows of a tile from the registers that were multiplied. judge() is called when the distances are known, before
-  // anything is added: a row that fails gets the label k, of which nobody asks.
-  template <class Judge>
-  __device__ __forceinline__ void add_held_rows(const int (&i)[k_groups], int (&label)[k_groups], T (&distance)[k_groups],
-                                                const loaded (&held)[scores::k_held], Judge&& judge) const {
-    const auto values = [&](int s, features<T>(&value)[k_groups]) {
+  // The same for the rows of a tile from the registers that were multiplied.
+  __device__ __forceinline__ void measure_held_rows(const int (&label)[k_groups], const loaded (&held)[scores::k_held],
+                                                    T (&distance)[k_groups]) const {
+    const T* c[k_groups];
+    find_centroids(label, c);
 #pragma unroll
-      for (int q = 0; q < k_groups; ++q) value[q] = unpacked(held[s].at[q]);
-    };
-    if constexpr (k_checks) {
-      const addition<k_groups> found = begin_addition(i, label);
-#pragma unroll
-      for (int s = 0; s < P.slabs; ++s) {
-        features<T> value[k_groups];
-        values(s, value);
-        measure(found, s, value, distance);
-      }
-      judge();
-    }
-    if constexpr (!k_adds) return;
-    const addition<k_groups> made = begin_addition(i, label);
+    for (int q = 0; q < k_groups; ++q) distance[q] = 0;
 #pragma unroll
     for (int s = 0; s < P.slabs; ++s) {
       features<T> value[k_groups];
-      values(s, value);
-      add_slab<false>(made, s, value);
+#pragma unroll
+      for (int q = 0; q < k_groups; ++q) value[q] = unpacked(held[s].at[q]);
+      measure(c, s, value, distance);
     }
-    end_addition<false>(made);
   }
 
   // ---- A tile ----
@@ -597,44 +632,43 @@ struct pass_rows : pass_scores<T, P, Injector> {
     row_search<T> rows[k_groups];
     loaded held[scores::k_held];
     this->find(panel, first, tile, tiles, held, rows, facts);
-    decision made = decide(rows, facts);
-    if (facts.i >= this->points()) made.label = a.centroids.shape.k;
-    int i[k_groups];
-    int label[k_groups];
+    const decision made = decide(rows, facts);
+    const bool decided = facts.i < this->points() && made.label < a.centroids.shape.k;
+    if constexpr (k_measures) {
+      measure_and_commit(first, decided, made, facts, held);
+    } else {
+      if (decided) commit(facts.i, made.label, 0, facts.signature, facts.before);
+      change(decided && t % 2 == 0, facts.i, facts.before, made.label);
+    }
+  }
+  // Of passes without sums: labels stand if they have the distance that their scores say.
+  __device__ __forceinline__ void measure_and_commit(int first, bool decided, const decision& made, const row_facts& facts,
+                                                     const loaded (&held)[scores::k_held]) {
+    const int none = a.centroids.shape.k;
+    int i[k_groups], label[k_groups];
     T distance[k_groups];
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
       i[q] = first + 8 * q + g;
-      label[q] = this->from_owner(made.label, q);
-      distance[q] = 0;
+      label[q] = this->from_owner(decided ? made.label : none, q);
     }
-    // The label that is added is the one that its distance judges, so it is the one that is stored.
-    const int added = this->own(label), none = a.centroids.shape.k;
-    bool decided = added < none;
-    T apart = 0;
-    const auto judge = [&] {
-      if constexpr (k_checks) {
-        apart = this->fold(distance, [](T x, T y) { return x + y; });
-        // The distance is that of the score; and nearer than any other centroid can be, so no other label has it.
-        const bool fits = abs(apart - made.expected) <= made.limit && (sizeof(T) == 8 || apart <= made.nearest);
-        if (__any_sync(0xffffffffu, decided && !fits)) {
-          const bool fails = this->any_owner(decided && !fits);
-          constexpr std::uint32_t what = k_failed | (k_holds ? 0 : k_added);
-          constexpr auto why = static_cast<std::uint32_t>(check::distance) << k_check_shift;
-          postpone(fails, {0, facts.i, what | why, 0, {static_cast<listed_index>(added)}});
-          if (fails) decided = false;
-#pragma unroll
-          for (int q = 0; q < k_groups; ++q) label[q] = this->from_owner(fails ? none : added, q);
-        }
-      }
-    };
+    // The label that is measured is the one that is stored.
+    const int measured = this->own(label);
+    decided = measured < none;
     if constexpr (k_holds) {
-      add_held_rows(i, label, distance, held, judge);
-    } else if constexpr (k_checks || k_adds) {
-      add_rows<k_groups, false>(i, label, distance);
-      judge();
+      measure_held_rows(label, held, distance);
+    } else {
+      measure_rows(i, label, distance);
     }
-    if (decided) commit(facts.i, added, apart, facts.signature, facts.before);
+    const T apart = this->fold(distance, [](T x, T y) { return x + y; });
+    // The distance is that of the score; and nearer than any other centroid can be, so no other label has it.
+    const bool fits = abs(apart - made.expected) <= made.limit && (sizeof(T) == 8 || apart <= made.nearest);
+    if (__any_sync(0xffffffffu, decided && !fits)) {
+      const bool fails = this->any_owner(decided && !fits);
+      postpone(fails, {0, facts.i, k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift, 0, {}});
+      if (fails) decided = false;
+    }
+    if (decided) commit(facts.i, measured, apart, facts.signature, facts.before);
   }
 
   // What lane t adds up for row i with this label.

@@ -20,10 +20,11 @@ struct row_search {
   T second;  // the next, where it is known by its column
   T guard;   // no column that is not listed has a larger score; where there are several groups, the last bits say in which group it is
   T beyond;  // no column of another group that is not listed has a larger score
-  T twin;    // the largest score by a chain of its own
+  T twin;    // the largest score by a chain of its own, which also has its column
   T sum;     // Σ w · score of the section
   int first_index;
   int second_index;
+  int twin_index;
 };
 
 // The scores of f32 carry the ordinal of their column within the group, 2 · tile + column % 2; the scores of a row_search the number of
@@ -41,6 +42,11 @@ __device__ __forceinline__ T lowest_score() {
 __device__ __forceinline__ int column_of(float carrying, int first_column) {
   const auto ordinal = static_cast<int>(ballast::cuda::bits(carrying) & k_ordinal_mask);
   return first_column + ordinal / 2 * k_tile_columns + ordinal % 2;
+}
+
+// The same for a score of the second chain: its ordinals run downwards, so that no word that carries one serves both chains.
+__device__ __forceinline__ int twin_column_of(float carrying, int first_column) {
+  return column_of(ballast::cuda::from_bits<float>(~ballast::cuda::bits(carrying)), first_column);
 }
 
 // The number of the group that a score carries, modulo k_ordinal_mask + 1.
@@ -85,7 +91,7 @@ struct pass_scores {
   static constexpr bool k_in_registers = P.slabs > 0;
   static constexpr int k_slabs = k_in_registers ? P.slabs : P.depth;  // of x, in registers at a time
   static constexpr int k_scores = fragment::k_scores;                 // of a lane, of a tile
-  static constexpr bool k_holds = holds_rows(P.slabs, P.single);
+  static constexpr bool k_holds = holds_rows(P);
   static constexpr int k_held = k_holds ? P.slabs : 1;
   static constexpr int k_loaded = P.slabs < 8 ? P.slabs : 8;  // slabs whose loads are under way at a time
   static_assert(P.tiles <= k_most_group_tiles && (!k_in_registers || P.slabs % P.depth == 0));
@@ -206,26 +212,32 @@ struct pass_scores {
     }
   }
 
-  // Takes the scores of one tile of centroids into account. key, next: the two largest of the group, in f32.
-  __device__ __forceinline__ void search(row_search<T> (&rows)[k_groups], T (&key)[k_groups], T (&next)[k_groups],
+  // What a lane has found in a group of f32 scores, which carry their ordinals: the two largest, and the largest by the second chain.
+  struct group_search {
+    T key, next, twin;
+  };
+
+  // Takes the scores of one tile of centroids into account.
+  __device__ __forceinline__ void search(row_search<T> (&rows)[k_groups], group_search (&found)[k_groups],
                                          const T (&scores)[k_group_scores], int i, const T (&weights)[2], int column) const {
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
 #pragma unroll
       for (int v = 0; v < 2; ++v) {
         const T score = scores[i * k_scores + 2 * q + v];
-        if constexpr (k_checks) {
-          rows[q].sum = fma(weights[v], score, rows[q].sum);
-          rows[q].twin = max(rows[q].twin, score);
-        }
+        if constexpr (k_checks) rows[q].sum = fma(weights[v], score, rows[q].sum);
         if constexpr (sizeof(T) == 4) {
-          const float carrying = ballast::cuda::from_bits<float>(
-              arch::merge_bits(ballast::cuda::bits(score), ~k_ordinal_mask, static_cast<std::uint32_t>(2 * i + v)));
-          next[q] = fmaxf(next[q], fminf(key[q], carrying));
-          key[q] = fmaxf(key[q], carrying);
-        } else if (score > rows[q].first) {
-          rows[q].first = score;
-          rows[q].first_index = column + v;
+          const auto carrying = [&](std::uint32_t ordinal) {
+            return ballast::cuda::from_bits<float>(arch::merge_bits(ballast::cuda::bits(score), ~k_ordinal_mask, ordinal));
+          };
+          const auto ordinal = static_cast<std::uint32_t>(2 * i + v);
+          const float own = carrying(ordinal);
+          found[q].next = fmaxf(found[q].next, fminf(found[q].key, own));
+          found[q].key = fmaxf(found[q].key, own);
+          if constexpr (k_checks) found[q].twin = fmaxf(found[q].twin, carrying(k_ordinal_mask - ordinal));
+        } else {
+          if (score > rows[q].first) rows[q].first = score, rows[q].first_index = column + v;
+          if (k_checks && score > rows[q].twin) rows[q].twin = score, rows[q].twin_index = column + v;
         }
       }
     }
@@ -295,7 +307,7 @@ struct pass_scores {
       }
     }
     for (row_search<T>& each : rows)
-      each = {lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), 0, 0, 0};
+      each = {lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), arch::opaque(lowest_score<T>()), 0, 0, 0, 0};
     const panel_shape& shape = a.centroids.shape;
     const int sections = P.single ? 1 : shape.sections, groups = P.single ? 1 : shape.section_tiles / P.tiles;
 #pragma unroll 1
@@ -319,29 +331,33 @@ struct pass_scores {
         }
         const bool last = k_checks && group == groups - 1;
         const int column = (section * shape.data_tiles + group * P.tiles) * k_tile_columns + 2 * t;
-        T key[k_groups], next[k_groups];
+        group_search found[k_groups];
 #pragma unroll
-        for (int q = 0; q < k_groups; ++q) key[q] = next[q] = lowest_score<T>();
+        for (group_search& each : found) each = {lowest_score<T>(), lowest_score<T>(), lowest_score<T>()};
 #pragma unroll
         for (int i = 0; i < P.tiles; ++i) {
           if (i == P.tiles - 1 && last) break;
           T weights[2] = {};
           if constexpr (k_checks) load_columns(columns, i, 1, weights);
-          search(rows, key, next, scores, i, weights, column + i * k_tile_columns);
+          search(rows, found, scores, i, weights, column + i * k_tile_columns);
         }
         if (Injector::enabled && group == 0) {
           for (int q = 0; q < k_groups; ++q)
             given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, section, shape.sections),
-                         sizeof(T) == 4 ? &key[q] : &rows[q].first);
+                         sizeof(T) == 4 ? &found[q].key : &rows[q].first);
         }
         if constexpr (sizeof(T) == 4) {
 #pragma unroll
           for (int q = 0; q < k_groups; ++q) {
+            const group_search& of = found[q];
             if constexpr (P.single) {
-              rows[q].first = key[q], rows[q].first_index = column_of(key[q], column);
-              rows[q].guard = next[q];
+              rows[q].first = of.key, rows[q].first_index = column_of(of.key, column);
+              rows[q].guard = of.next;
             } else {
-              enter(rows[q], key[q], next[q], column, section * groups + group);
+              enter(rows[q], of.key, of.next, column, section * groups + group);
+            }
+            if constexpr (k_checks) {
+              if (P.single || of.twin > rows[q].twin) rows[q].twin = of.twin, rows[q].twin_index = twin_column_of(of.twin, column);
             }
           }
         }

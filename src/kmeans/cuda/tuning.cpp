@@ -13,7 +13,7 @@ namespace {
 using ballast::cuda::unknown_tuning;
 
 constexpr std::string_view k_panels[] = {"global", "shared", "ring"};
-constexpr std::string_view k_sums[] = {"none", "shared", "global", "sorted"};
+constexpr std::string_view k_sums[] = {"none", "shared", "global"};
 
 // One of `names`, as its number.
 template <std::size_t Count>
@@ -51,8 +51,8 @@ void pass_form::read(std::istream& words, key& at, value& chosen) {
   if (!words || chosen.tiles < 1 || chosen.depth < 1 || chosen.slots < 0 || chosen.slots > k_most_slots || chosen.warps < 1 ||
       chosen.warps % k_team_warps != 0 || chosen.blocks < 1)
     throw unknown_tuning("tiles, depth, slots, warps in fours and blocks");
-  chosen.sums = static_cast<sum_memory>(read_name(words, k_sums, "shared, global or sorted"));
-  if (chosen.sums == sum_memory::none) throw unknown_tuning("shared, global or sorted");
+  chosen.sums = static_cast<sum_memory>(read_name(words, k_sums, "shared or global"));
+  if (chosen.sums == sum_memory::none) throw unknown_tuning("shared or global");
   if (!(words >> chosen.gain)) throw unknown_tuning("a gain");
 }
 

@@ -425,7 +425,7 @@ struct update {
     }
   }
 
-  // Adds this tile's share to the sums over all clusters, from a second reading; and clears the sums of the next pass.
+  // Adds this tile's share to the sums over all clusters, from a second reading; and clears what the next pass begins with.
   __device__ __forceinline__ void add_totals() const {
     const int columns = a.points.columns;
     unsigned long long mine[3] = {};  // Σ j · signature of the sums; members; Σ j · members
@@ -449,9 +449,11 @@ struct update {
     for (int v = 0; v < 3; ++v) {
       if (mine[v] != 0) arch::add_global(a.column_sums + P.words * columns + v, mine[v]);
     }
-    const std::int64_t size = P.words * sum_pitch(stride);
-    for (std::int64_t e = threadIdx.x; e < count * size; e += k_threads) a.next_sums[first * size + e] = 0;
-    for (int c = static_cast<int>(threadIdx.x); c < count; c += k_threads) a.next_members[first + c] = 0;
+    if (a.next_sums != nullptr) {
+      const std::int64_t size = P.words * sum_pitch(stride);
+      for (std::int64_t e = threadIdx.x; e < count * size; e += k_threads) a.next_sums[first * size + e] = 0;
+      for (int c = static_cast<int>(threadIdx.x); c < count; c += k_threads) a.next_members[first + c] = 0;
+    }
     if (tile == 0 && threadIdx.x < sizeof(pass_totals) / 8) reinterpret_cast<unsigned long long*>(a.next_totals)[threadIdx.x] = 0;
   }
 

@@ -41,9 +41,9 @@ struct update_arguments {
   const unsigned long long* sums;  // of the pass, as in pass_arguments
   const unsigned long long* members;
   const pass_totals* totals;
-  unsigned long long* next_sums;  // those of the next pass, which are set to 0
+  unsigned long long* next_sums;  // those of the next pass, which are set to 0. Null: it changes `sums`
   unsigned long long* next_members;
-  pass_totals* next_totals;
+  pass_totals* next_totals;            // set to 0
   const unsigned long long* expected;  // words × columns: Σ word over all points
   unsigned long long expected_members;
   unsigned long long* column_sums;  // words × columns + 4: 0 before and after
