@@ -120,6 +120,12 @@ struct points_on_device {
       return static_cast<const Value*>(memory.back().data());
     };
     p.x = keep(x);
+    if constexpr (sizeof(T) == 4) {
+      std::vector<std::uint16_t> operand(size(rows * p.stride));
+      for (std::int64_t i = 0; i < m; ++i)
+        for (int f = 0; f < p.stride; ++f) operand[size(operand_place(i, f, p.stride))] = as_operand(x[size(i * p.stride + f)]);
+      p.operand = keep(operand);
+    }
     std::vector<T> padded = weights;
     padded.resize(size(rows));
     p.weight = weighted ? keep(padded) : nullptr;

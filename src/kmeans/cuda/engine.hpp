@@ -157,7 +157,7 @@ class cuda_engine final : public engine<T> {
   sealed<frame<T>> frame_;
   placed_points<T> placed_{};
   bool known_ = false;  // the facts about the rows of placed_
-  buffer shift_, x_, weight_, norm_, rounding_, projection_, signature_, unit_, direction_, expected_;
+  buffer shift_, x_, operand_, weight_, norm_, rounding_, projection_, signature_, unit_, direction_, expected_;
   std::vector<T> units_;                // of each column: placed_points::unit
   std::vector<column_sizes> sizes_;     // of each column
   std::vector<column_totals> totals_;   // of each column

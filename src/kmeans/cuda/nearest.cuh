@@ -34,22 +34,32 @@ __device__ __forceinline__ features<double> load_features(const double* from) {
   return unpacked(arch::load_table(reinterpret_cast<const double2*>(from)));
 }
 
-// ‖x − c‖² in double, by each four lanes for theirs. Loads of `Together` slabs are under way at a time: more where rows are long, but what
-// a function that is seldom called needs of registers, its caller has to free in every tile.
-template <int Together, class T>
-__device__ __forceinline__ double exact_distance(const T* x, const T* c, int stride) {
-  double sum = 0;
+// ‖x − c‖² in Sum's precision, by each four lanes for theirs. Loads of `Together` slabs are under way at a time: more where rows are long,
+// but what a function that is seldom called needs of registers, its caller has to free in every tile.
+template <class Sum, int Together, class T>
+__device__ __forceinline__ Sum distance_in(const T* x, const T* c, int stride) {
+  Sum sum = 0;
   const int own = static_cast<int>(threadIdx.x % 4) * k_vector<T>;
+  x += own, c += own;
 #pragma unroll Together
-  for (int f = own; f < stride; f += k_slab<T>) {
-    const features<T> from = load_features(x + f), to = load_features(c + f);
+  for (int f = 0; f < stride; f += k_slab<T>, x += k_slab<T>, c += k_slab<T>) {
+    const features<T> from = load_features(x), to = load_features(c);
 #pragma unroll
     for (int v = 0; v < k_vector<T>; ++v) {
-      const double d = static_cast<double>(from.at[v]) - static_cast<double>(to.at[v]);
+      const Sum d = static_cast<Sum>(from.at[v]) - static_cast<Sum>(to.at[v]);
       sum = fma(d, d, sum);
     }
   }
   return add_quad(sum);
+}
+
+// How far such a distance in T's precision may be from the exact one: roundings of a difference, its square and the sums over the features
+// of a lane and over lanes, all of positive numbers.
+template <class T, class Value>
+__device__ __forceinline__ Value distance_error(Value distance, int stride) {
+  const auto unit = static_cast<Value>(abft::unit_roundoff<T>);
+  const auto tiny = sizeof(T) == 4 ? static_cast<Value>(0x1p-126) : static_cast<Value>(0x1p-1022);
+  return distance * (unit * static_cast<Value>(stride / 4 + 8)) + static_cast<Value>(stride) * tiny;
 }
 
 struct nearest {
@@ -92,56 +102,68 @@ __device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int 
   constexpr int k_each = 4;  // centroids of four lanes at a time
   const int g = static_cast<int>(threadIdx.x % 32 / 4), own = static_cast<int>(threadIdx.x % 4) * k_vector<T>;
   const int count = among.count();
-  // seen(centroid or −1, distance), by all lanes.
-  const auto for_all = [&](auto&& seen) {
-#pragma unroll 1
-    for (int first = 0; first < count; first += 8 * k_each) {
-      int j[k_each];
-      const T* c[k_each];
-      T part[k_each];
+  int j[k_each];  // −1: no centroid
+  T distance[k_each];
+  const auto measure = [&](int first) {
+    const T* c[k_each];
+    T part[k_each];
+#pragma unroll
+    for (int e = 0; e < k_each; ++e) {
+      const int u = first + 8 * e + g;
+      j[e] = u < count ? listed_column(among, u, k) : -1;
+      c[e] = rows + static_cast<std::int64_t>(max(j[e], 0)) * stride + own;
+      part[e] = 0;
+    }
+    const T* at = x + own;
+#pragma unroll Together
+    for (int f = 0; f < stride; f += k_slab<T>, at += k_slab<T>) {
+      const features<T> from = load_features(at);
 #pragma unroll
       for (int e = 0; e < k_each; ++e) {
-        const int u = first + 8 * e + g;
-        j[e] = u < count ? listed_column(among, u, k) : -1;
-        c[e] = rows + static_cast<std::int64_t>(max(j[e], 0)) * stride + own;
-        part[e] = 0;
-      }
-#pragma unroll Together
-      for (int f = 0; f < stride; f += k_slab<T>) {
-        const features<T> from = load_features(x + own + f);
+        const features<T> to = load_features(c[e]);
+        c[e] += k_slab<T>;
 #pragma unroll
-        for (int e = 0; e < k_each; ++e) {
-          const features<T> to = load_features(c[e] + f);
-#pragma unroll
-          for (int v = 0; v < k_vector<T>; ++v) {
-            const T d = from.at[v] - to.at[v];
-            part[e] = fma(d, d, part[e]);
-          }
+        for (int v = 0; v < k_vector<T>; ++v) {
+          const T d = from.at[v] - to.at[v];
+          part[e] = fma(d, d, part[e]);
         }
       }
-#pragma unroll
-      for (int e = 0; e < k_each; ++e) seen(j[e], add_quad(part[e]));
     }
+#pragma unroll
+    for (int e = 0; e < k_each; ++e) distance[e] = add_quad(part[e]);
   };
   T least = sizeof(T) == 4 ? static_cast<T>(3e38) : static_cast<T>(1e308);
-  for_all([&](int j, T distance) {
-    if (j >= 0) least = min(least, distance);
-  });
-  for (int distance = 4; distance < 32; distance *= 2) least = min(least, __shfl_xor_sync(0xffffffffu, least, distance));
-  // Roundings of a difference, its square and the sums over the features of a lane and over lanes, all of positive numbers; for two of
-  // them.
-  const T unit = static_cast<T>(abft::unit_roundoff<T>), tiny = sizeof(T) == 4 ? static_cast<T>(0x1p-126) : static_cast<T>(0x1p-1022);
-  const T most = least + least * (2 * unit * static_cast<T>(stride / 4 + 8)) + static_cast<T>(stride) * tiny;
+  const auto most = [&] { return least + 2 * distance_error<T>(least, stride); };
+  // Steps of the loop that may have the nearest, by their number modulo 32: others are not measured again.
+  unsigned again = 0;
+#pragma unroll 1
+  for (int first = 0, step = 0; first < count; first += 8 * k_each, ++step) {
+    measure(first);
+    T own_least = sizeof(T) == 4 ? static_cast<T>(3e38) : static_cast<T>(1e308);
+#pragma unroll
+    for (int e = 0; e < k_each; ++e) {
+      if (j[e] >= 0) own_least = min(own_least, distance[e]);
+    }
+    for (int apart = 4; apart < 32; apart *= 2) own_least = min(own_least, __shfl_xor_sync(0xffffffffu, own_least, apart));
+    if (own_least <= most()) again |= 1u << step % 32;
+    least = min(least, own_least);
+  }
   nearest best;
-  for_all([&](int j, T distance) {
-    const bool close = j >= 0 && distance <= most;
-    if (!__any_sync(0xffffffffu, close)) return;
-    const double exact = exact_distance<Together>(x, rows + static_cast<std::int64_t>(max(j, 0)) * stride, stride);
-    if (close) best.consider(exact, j);
-  });
-  for (int distance = 4; distance < 32; distance *= 2) {
-    const double other = __shfl_xor_sync(0xffffffffu, best.distance, distance);
-    best.consider(other, __shfl_xor_sync(0xffffffffu, best.index, distance));
+#pragma unroll 1
+  for (int first = 0, step = 0; first < count; first += 8 * k_each, ++step) {
+    if ((again >> step % 32 & 1u) == 0) continue;
+    if (count > 8 * k_each) measure(first);  // few enough are still there
+#pragma unroll
+    for (int e = 0; e < k_each; ++e) {
+      const bool close = j[e] >= 0 && distance[e] <= most();
+      if (!__any_sync(0xffffffffu, close)) continue;
+      const double exact = distance_in<double, Together>(x, rows + static_cast<std::int64_t>(max(j[e], 0)) * stride, stride);
+      if (close) best.consider(exact, j[e]);
+    }
+  }
+  for (int apart = 4; apart < 32; apart *= 2) {
+    const double other = __shfl_xor_sync(0xffffffffu, best.distance, apart);
+    best.consider(other, __shfl_xor_sync(0xffffffffu, best.index, apart));
   }
   return best;
 }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "cuda/arch/memory.cuh"
 #include "cuda/block/bits.cuh"
 #include "kmeans/cuda/panel.hpp"
 #include "kmeans/cuda/tensor.cuh"
@@ -38,9 +39,12 @@ struct operands<float> : product_fragment<float> {
   struct rows {
     std::uint32_t at[k_words];
   };
-  __device__ static __forceinline__ rows rounded(const vector (&of)[k_halves]) {
-    return {{arch::to_halves(of[0].x, of[0].y), arch::to_halves(of[1].x, of[1].y), arch::to_halves(of[0].z, of[0].w),
-             arch::to_halves(of[1].z, of[1].w)}};
+  // Of the tile of 16 rows from `first` on, by the whole warp.
+  __device__ static __forceinline__ rows load(const placed_points<float>& from, int first, int slab, int stride) {
+    const auto* const at =
+        reinterpret_cast<const uint4*>(from.operand) + (first / k_operand_rows * std::int64_t{stride / k_slab<float>} + slab) * 32;
+    const uint4 made = arch::load_table_late(at + threadIdx.x % 32);
+    return {{made.x, made.y, made.z, made.w}};
   }
   __device__ static __forceinline__ void multiply_add(float* scores, const rows& a, const column& b) {
     using ballast::cuda::bits;
@@ -52,7 +56,13 @@ template <>
 struct operands<double> : tensor<double> {
   using column = vector;
   static constexpr int k_words = 4;
-  __device__ static __forceinline__ rows rounded(const vector (&of)[k_halves]) { return {{of[0].x, of[1].x, of[0].y, of[1].y}}; }
+  __device__ static __forceinline__ rows load(const placed_points<double>& from, int first, int slab, int stride) {
+    const int g = static_cast<int>(threadIdx.x % 32 / 4), t = static_cast<int>(threadIdx.x % 4);
+    const double* const at = from.x + (first + g) * std::int64_t{stride} + slab * k_slab<double> + t * k_vector<double>;
+    const vector low = arch::load_table(reinterpret_cast<const vector*>(at)),
+                 high = arch::load_table(reinterpret_cast<const vector*>(at + 8 * stride));
+    return {{low.x, high.x, low.y, high.y}};
+  }
 };
 
 }  // namespace ballast::kmeans::cuda

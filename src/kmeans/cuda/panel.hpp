@@ -28,17 +28,6 @@ BALLAST_HD constexpr double check_scale(int part) {
   return sizeof(T) == 4 ? static_cast<double>(std::int64_t{1} << 11 * part) / 16 : 1;
 }
 
-// A number of `packed`: the bits of a half for f32 (operand.cuh).
-template <class T>
-struct operand_number {
-  using type = T;
-};
-template <>
-struct operand_number<float> {
-  using type = std::uint16_t;
-};
-template <class T>
-using operand_of = typename operand_number<T>::type;
 template <class T>
 inline constexpr int k_slab_bytes = k_tile_columns* k_slab<T>* static_cast<int>(sizeof(operand_of<T>));  // of a slab of a tile
 

@@ -94,9 +94,12 @@ struct pass : pass_rows<T, P, Injector> {
     }
     [[maybe_unused]] int since = 0;  // tiles that have been added to the sums
     int unmet = 0;                   // tiles since the team has met
+    const auto rows_of = [&](int of) { return of * k_rows_of_block + warp * k_rows; };
+    typename base::operand operands[base::k_slabs];
+    if constexpr (base::k_prefetches) this->load_rows(rows_of(tile), operands);
     for (; tile < tiles; tile += blocks) {
-      const int first = tile * k_rows_of_block + warp * k_rows;
-      this->work(panel, first, tile, tiles);
+      // Behind the last tile its own rows are loaded once more, as any others that are there.
+      this->work(panel, rows_of(tile), rows_of(tile + blocks < tiles ? tile + blocks : tile), tile, tiles, operands);
       if (++unmet == queue_tiles(P)) {
         this->empty_queue(pass_queue_rows(P) - base::k_queued_rows);
         unmet = 0;

@@ -75,12 +75,6 @@ inline constexpr int k_most_slots = 16;
 // Of a row in a queue. Centroids of a panel that fits into shared memory are numbered in 16 bits.
 BALLAST_HD constexpr int postponed_bytes(const pass_policy& p) { return p.panel == panel_memory::shared ? 40 : 56; }
 
-// Whether ‖x − c‖² of the label is measured from the registers that the rows were loaded to, in passes without sums. Longer rows would keep
-// too many busy: they are loaded again.
-BALLAST_HD constexpr bool holds_rows(const pass_policy& p) {
-  return p.check && p.sums == sum_memory::none && p.slabs > 0 && p.slabs <= (p.single ? 4 : 2);
-}
-
 // Rows that a warp works on at a time, those of a matrix fragment; and a block.
 inline constexpr int k_pass_rows = 16;
 BALLAST_HD constexpr int pass_rows_of_block(const pass_policy& p) { return p.warps * k_pass_rows; }

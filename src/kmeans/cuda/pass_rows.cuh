@@ -84,7 +84,7 @@ template <class T, pass_policy P, class Injector>
 struct pass_rows : pass_scores<T, P, Injector> {
   using scores = pass_scores<T, P, Injector>;
   using scores::a, scores::g, scores::given, scores::lane, scores::t, scores::warp;
-  using typename scores::launch, typename scores::loaded, typename scores::row_facts;
+  using typename scores::launch, typename scores::row_facts;
   static constexpr bool k_checks = scores::k_checks;
   static constexpr int k_groups = scores::k_groups;
   static constexpr int k_queued_rows =
@@ -95,7 +95,6 @@ struct pass_rows : pass_scores<T, P, Injector> {
   using listed_index = std::conditional_t<P.panel == panel_memory::shared, std::uint16_t, std::int32_t>;
   using postponed = cuda::postponed<listed_index>;
   static_assert(sizeof(postponed) == postponed_bytes(P));
-  using scores::k_holds;
   // Rows that are read again, so many slabs at a time: to be measured, in second looks, and on their way to another cluster.
   static constexpr int k_slabs_together = P.slabs > 0 ? 4 : 8;
   static constexpr int k_looked_together = P.slabs == 0 ? 8 : P.slabs <= 4 ? 1 : P.slabs <= 8 ? 2 : 4;
@@ -312,26 +311,46 @@ struct pass_rows : pass_scores<T, P, Injector> {
     return made;
   }
 
-  // The exact labels of eight rows of the queue, each by four lanes: number `at`, with what two lanes agreed on. `rows`: the centroids.
-  // `fits`: all candidates are as near as their scores say.
-  __device__ __forceinline__ nearest choose(const T* x, const T* rows, int at, const postponed& entry, bool& fits) const {
+  // Distances to the candidates of row number `at` of the queue, by four lanes of each: the least with its column. `next`: the least of the
+  // others. `fits`: all are as near as their scores say.
+  template <class Sum>
+  __device__ __forceinline__ nearest try_candidates(const T* x, const T* rows, int at, const postponed& entry, unsigned candidates,
+                                                    double& next, bool& fits) const {
     const int stride = this->stride(), k = a.centroids.shape.k;
     nearest found;
-    unsigned left = (entry.what & k_failed) != 0 ? 0u : entry.what & k_candidates;
+    next = found.distance;
 #pragma unroll 1
-    while (__any_sync(0xffffffffu, left != 0)) {
-      const bool asked = left != 0;
+    while (__any_sync(0xffffffffu, candidates != 0)) {
+      const bool asked = candidates != 0;
       const volatile listed_index* const listed = shared.queue[at].listed;
-      const auto j = static_cast<int>(listed[asked ? __ffs(static_cast<int>(left)) - 1 : 0]);
-      left &= left - 1;
+      const auto j = static_cast<int>(listed[asked ? __ffs(static_cast<int>(candidates)) - 1 : 0]);
+      candidates &= candidates - 1;
       const bool there = asked && static_cast<unsigned>(j) < static_cast<unsigned>(k);
-      const double d = exact_distance<k_looked_together>(x, rows + static_cast<std::int64_t>(there ? j : 0) * stride, stride);
+      const Sum d = distance_in<Sum, k_looked_together>(x, rows + static_cast<std::int64_t>(there ? j : 0) * stride, stride);
       if (!asked) continue;
-      fits = fits && there && d <= entry.most;
-      if (there) found.consider(d, j);
+      fits = fits && there && static_cast<double>(d - distance_error<Sum>(d, stride)) <= entry.most;
+      if (!there) continue;
+      next = min(next, max(found.distance, static_cast<double>(d)));
+      found.consider(static_cast<double>(d), j);
+    }
+    return found;
+  }
+
+  // The exact labels of eight rows of the queue, each by four lanes: number `at`, with what two lanes agreed on. `rows`: the centroids.
+  // Distances in working precision tell most candidates apart, those in double the rest.
+  __device__ __forceinline__ nearest choose(const T* x, const T* rows, int at, const postponed& entry, bool& fits) const {
+    const unsigned candidates = (entry.what & k_failed) != 0 ? 0u : entry.what & k_candidates;
+    const bool more = lanes_of(entry.what) != 0;
+    double next;
+    nearest found = try_candidates<T>(x, rows, at, entry, candidates, next, fits);
+    // The error of the larger one is that of the smaller one and a little more.
+    const bool near = found.distance + 3 * distance_error<T>(found.distance, this->stride()) >= next;
+    if (sizeof(T) == 4 && __any_sync(0xffffffffu, candidates != 0 && (near || more))) {
+      const nearest exact = try_candidates<double>(x, rows, at, entry, near || more ? candidates : 0u, next, fits);
+      if (near || more) found = exact;
     }
     // Those that need more, one after the other.
-    unsigned rest = __ballot_sync(0xffffffffu, t == 0 && lanes_of(entry.what) != 0);
+    unsigned rest = __ballot_sync(0xffffffffu, t == 0 && more);
     while (rest != 0) {
       const int owner = __ffs(static_cast<int>(rest)) - 1;
       rest &= rest - 1;
@@ -556,59 +575,30 @@ struct pass_rows : pass_scores<T, P, Injector> {
 
   // ---- ‖x − c‖² of labels, in working precision ----
 
-  // distance += this lane's part over slab s of rows with these centroids; `from`: of each, this lane's first number.
-  template <int Rows>
-  __device__ __forceinline__ void measure(const T* const (&from)[Rows], int s, const features<T> (&value)[Rows],
-                                          T (&distance)[Rows]) const {
-    features<T> near[Rows];
-#pragma unroll
-    for (int r = 0; r < Rows; ++r) near[r] = load_features(from[r] + s * k_slab<T>);
-#pragma unroll
-    for (int r = 0; r < Rows; ++r) {
-#pragma unroll
-      for (int v = 0; v < k_vector<T>; ++v) {
-        const T d = value[r].at[v] - near[r].at[v];
-        distance[r] = fma(d, d, distance[r]);
-      }
-    }
-  }
-  template <int Rows>
-  __device__ __forceinline__ void find_centroids(const int (&label)[Rows], const T* (&from)[Rows]) const {
-#pragma unroll
-    for (int r = 0; r < Rows; ++r) from[r] = a.centroids.rows + static_cast<std::int64_t>(label[r]) * this->stride() + t * k_vector<T>;
-  }
-  // By loads of their own: this lane's part.
+  // This lane's part.
   template <int Rows>
   __device__ __forceinline__ void measure_rows(const int (&i)[Rows], const int (&label)[Rows], T (&distance)[Rows]) const {
     [[maybe_unused]] constexpr int together = Rows == k_groups ? k_slabs_together : k_looked_together;
     const T *x[Rows], *c[Rows];
-    find_centroids(label, c);
 #pragma unroll
     for (int r = 0; r < Rows; ++r) {
       x[r] = this->row(i[r]) + t * k_vector<T>;
+      c[r] = a.centroids.rows + static_cast<std::int64_t>(label[r]) * this->stride() + t * k_vector<T>;
       distance[r] = 0;
     }
 #pragma unroll together
     for (int s = 0; s < a.centroids.shape.slabs; ++s) {
-      features<T> value[Rows];
+      features<T> value[Rows], near[Rows];
 #pragma unroll
-      for (int r = 0; r < Rows; ++r) value[r] = load_features(x[r] + s * k_slab<T>);
-      measure(c, s, value, distance);
-    }
-  }
-  // The same for the rows of a tile from the registers that were multiplied.
-  __device__ __forceinline__ void measure_held_rows(const int (&label)[k_groups], const loaded (&held)[scores::k_held],
-                                                    T (&distance)[k_groups]) const {
-    const T* c[k_groups];
-    find_centroids(label, c);
+      for (int r = 0; r < Rows; ++r) value[r] = load_features(x[r] + s * k_slab<T>), near[r] = load_features(c[r] + s * k_slab<T>);
 #pragma unroll
-    for (int q = 0; q < k_groups; ++q) distance[q] = 0;
+      for (int r = 0; r < Rows; ++r) {
 #pragma unroll
-    for (int s = 0; s < P.slabs; ++s) {
-      features<T> value[k_groups];
-#pragma unroll
-      for (int q = 0; q < k_groups; ++q) value[q] = unpacked(held[s].at[q]);
-      measure(c, s, value, distance);
+        for (int v = 0; v < k_vector<T>; ++v) {
+          const T d = value[r].at[v] - near[r].at[v];
+          distance[r] = fma(d, d, distance[r]);
+        }
+      }
     }
   }
 
@@ -616,34 +606,34 @@ struct pass_rows : pass_scores<T, P, Injector> {
 
   __device__ __forceinline__ unsigned long long signature_of(int i) const {
     if constexpr (!k_checks || !k_counts) return 0;
-    return arch::load_table(a.points.signature + i);
+    return arch::load_table_late(reinterpret_cast<const unsigned long long*>(a.points.signature) + i);
   }
-  __device__ __forceinline__ int label_before(int i) const { return a.previous != nullptr ? arch::load_table(a.previous + i) : -1; }
+  __device__ __forceinline__ int label_before(int i) const { return a.previous != nullptr ? arch::load_table_late(a.previous + i) : -1; }
 
-  // One tile of the warp: labels, sums, and what is counted.
-  __device__ __forceinline__ void work(typename scores::stage& panel, int first, int tile, int tiles) {
+  // One tile of the warp: labels, sums, and what is counted. `operands`: as find() takes and leaves them.
+  __device__ __forceinline__ void work(typename scores::stage& panel, int first, int next, int tile, int tiles,
+                                       typename scores::operand (&operands)[scores::k_slabs]) {
     row_facts facts;
     facts.i = first + 8 * this->own_q() + g;
-    facts.norm = arch::load_table(a.points.norm + facts.i);
-    facts.rounding = sizeof(T) == 4 ? arch::load_table(a.points.rounding + facts.i) : T(0);
-    facts.projection = k_checks ? arch::load_table(a.points.projection + facts.i) : T(0);
-    facts.signature = signature_of(facts.i);
-    facts.before = facts.i < this->points() ? label_before(facts.i) : -1;
     row_search<T> rows[k_groups];
-    loaded held[scores::k_held];
-    this->find(panel, first, tile, tiles, held, rows, facts);
+    this->find(panel, first, next, tile, tiles, operands, rows, facts, [&] {
+      facts.norm = arch::load_table_late(a.points.norm + facts.i);
+      facts.rounding = sizeof(T) == 4 ? arch::load_table_late(a.points.rounding + facts.i) : T(0);
+      facts.projection = k_checks ? arch::load_table_late(a.points.projection + facts.i) : T(0);
+      facts.signature = signature_of(facts.i);
+      facts.before = facts.i < this->points() ? label_before(facts.i) : -1;
+    });
     const decision made = decide(rows, facts);
     const bool decided = facts.i < this->points() && made.label < a.centroids.shape.k;
     if constexpr (k_measures) {
-      measure_and_commit(first, decided, made, facts, held);
+      measure_and_commit(first, decided, made, facts);
     } else {
       if (decided) commit(facts.i, made.label, 0, facts.signature, facts.before);
       change(decided && t % 2 == 0, facts.i, facts.before, made.label);
     }
   }
   // Of passes without sums: labels stand if they have the distance that their scores say.
-  __device__ __forceinline__ void measure_and_commit(int first, bool decided, const decision& made, const row_facts& facts,
-                                                     const loaded (&held)[scores::k_held]) {
+  __device__ __forceinline__ void measure_and_commit(int first, bool decided, const decision& made, const row_facts& facts) {
     const int none = a.centroids.shape.k;
     int i[k_groups], label[k_groups];
     T distance[k_groups];
@@ -655,11 +645,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     // The label that is measured is the one that is stored.
     const int measured = this->own(label);
     decided = measured < none;
-    if constexpr (k_holds) {
-      measure_held_rows(label, held, distance);
-    } else {
-      measure_rows(i, label, distance);
-    }
+    measure_rows(i, label, distance);
     const T apart = this->fold(distance, [](T x, T y) { return x + y; });
     // The distance is that of the score; and nearer than any other centroid can be, so no other label has it.
     const bool fits = abs(apart - made.expected) <= made.limit && (sizeof(T) == 8 || apart <= made.nearest);

@@ -89,11 +89,11 @@ struct pass_scores {
   static constexpr int k_rows_of_block = k_rows * P.warps;
   static constexpr bool k_checks = P.check;
   static constexpr bool k_in_registers = P.slabs > 0;
+  // Whether a tile's rows are loaded while the one before it is searched. Elsewhere registers are dearer.
+  static constexpr bool k_prefetches =
+      P.unit == product_unit::warpgroup && (P.slabs == 0 || (P.panel == panel_memory::shared && (P.single || P.warps < 16)));
   static constexpr int k_slabs = k_in_registers ? P.slabs : P.depth;  // of x, in registers at a time
   static constexpr int k_scores = fragment::k_scores;                 // of a lane, of a tile
-  static constexpr bool k_holds = holds_rows(P);
-  static constexpr int k_held = k_holds ? P.slabs : 1;
-  static constexpr int k_loaded = P.slabs < 8 ? P.slabs : 8;  // slabs whose loads are under way at a time
   static_assert(P.tiles <= k_most_group_tiles && (!k_in_registers || P.slabs % P.depth == 0));
   static_assert(P.unit == product_unit::warp || (sizeof(T) == 4 && P.warps % 4 == 0 && P.panel != panel_memory::global));
 
@@ -122,16 +122,10 @@ struct pass_scores {
   __device__ __forceinline__ int stride() const { return k_in_registers ? P.slabs * k_slab<T> : a.points.stride; }
   __device__ __forceinline__ const T* row(int i) const { return a.points.x + static_cast<std::int64_t>(i) * stride(); }
 
-  // What a lane loads of one slab of its rows; `from`: its first number of the first row.
-  struct loaded {
-    vector at[k_groups];
-  };
-  __device__ __forceinline__ loaded load_slab(const T* from, int slab) const {
-    loaded made;
+  // The first k_slabs slabs of the tile of rows from `first` on.
+  __device__ __forceinline__ void load_rows(int first, operand (&rows)[k_slabs]) const {
 #pragma unroll
-    for (int q = 0; q < k_groups; ++q)
-      made.at[q] = arch::load_table(reinterpret_cast<const vector*>(from + 8 * q * stride() + slab * k_slab<T>));
-    return made;
+    for (int slab = 0; slab < k_slabs; ++slab) rows[slab] = fragment::load(a.points, first, slab, stride());
   }
 
   static constexpr int k_group_scores = P.tiles * k_scores;  // tile by tile
@@ -174,9 +168,10 @@ struct pass_scores {
     }
   }
 
-  // The scores of one group of tiles, from where they start. `in_registers`: the rows, if they are.
-  __device__ __forceinline__ void compute_scores(stage& panel, const T* from, int group, const T* columns,
-                                                 const operand (&in_registers)[k_slabs], T (&scores)[k_group_scores]) const {
+  // The scores of one group of tiles, from where they start, for the rows from `first` on. `rows`: their first k_slabs slabs; then, where
+  // rows do not stay in registers, those of the rows from `next` on, whose loads are under way while these are multiplied.
+  __device__ __forceinline__ void compute_scores(stage& panel, int first, int next, int group, const T* columns, operand (&rows)[k_slabs],
+                                                 T (&scores)[k_group_scores]) const {
     const panel_shape& shape = a.centroids.shape;
 #pragma unroll
     for (int i = 0; i < P.tiles; ++i) {
@@ -185,28 +180,25 @@ struct pass_scores {
 #pragma unroll
       for (int v = 0; v < k_scores; ++v) scores[i * k_scores + v] = start[v % 2];
     }
-    operand rows[P.depth];
+    operand now[P.depth];
     if constexpr (k_in_registers) {
 #pragma unroll
       for (int slab = 0; slab < P.slabs; slab += P.depth) {
 #pragma unroll
-        for (int d = 0; d < P.depth; ++d) rows[d] = in_registers[slab + d];
-        multiply(panel.acquire(shape, group, slab), rows, scores);
+        for (int d = 0; d < P.depth; ++d) now[d] = rows[slab + d];
+        multiply(panel.acquire(shape, group, slab), now, scores);
         panel.release();
       }
     } else {
-      loaded next[P.depth];
-      const auto load = [&](int slab) {
-#pragma unroll
-        for (int d = 0; d < P.depth; ++d) next[d] = load_slab(from, slab + d);
-      };
-      load(0);
 #pragma unroll 1
       for (int slab = 0; slab < shape.slabs; slab += P.depth) {
+        const bool last = slab + P.depth >= shape.slabs;
+        const int from = last ? next : first, begin = last ? 0 : slab + P.depth;
 #pragma unroll
-        for (int d = 0; d < P.depth; ++d) rows[d] = fragment::rounded(next[d].at);
-        load(slab + P.depth < shape.slabs ? slab + P.depth : slab);
-        multiply(panel.acquire(shape, group, slab), rows, scores);
+        for (int d = 0; d < P.depth; ++d) now[d] = rows[d];
+#pragma unroll
+        for (int d = 0; d < P.depth; ++d) rows[d] = fragment::load(a.points, from, begin + d, stride());
+        multiply(panel.acquire(shape, group, slab), now, scores);
         panel.release();
       }
     }
@@ -282,29 +274,16 @@ struct pass_scores {
     check failed = {};  // which
   };
 
-  // Finds the largest scores of the rows from `first` on. In `held` it leaves the rows as they are, where registers hold them.
-  __device__ __forceinline__ void find(stage& panel, int first, int tile, int tiles, loaded (&held)[k_held],
-                                       row_search<T> (&rows)[k_groups], row_facts& facts) const {
-    const T* const from = row(first + g) + t * k_vector<T>;
-    operand in_registers[k_slabs];
-    if constexpr (k_in_registers) {
-#pragma unroll
-      for (int begin = 0; begin < P.slabs; begin += k_loaded) {
-        loaded all[k_loaded];
-#pragma unroll
-        for (int slab = 0; slab < k_loaded; ++slab) {
-          if (begin + slab < P.slabs) all[slab] = load_slab(from, begin + slab);
-        }
-#pragma unroll
-        for (int slab = 0; slab < k_loaded; ++slab) {
-          if (begin + slab < P.slabs) in_registers[begin + slab] = fragment::rounded(all[slab].at);
-          if constexpr (k_holds) held[slab] = all[slab];
-        }
-      }
-      if constexpr (Injector::enabled) {
-        for (int slab = 0; slab < P.slabs; ++slab)
-          given.strike(index<fragment::k_words>{}, inject::site::kmeans_points, here(tile, tiles, slab, P.slabs), in_registers[slab].at);
-      }
+  // Finds the largest scores of the rows from `first` on. `operands`, with k_prefetches: load_rows of them; then of the rows from `next`
+  // on.
+  // load_facts() is called where what it loads is under way during a search.
+  template <class LoadFacts>
+  __device__ __forceinline__ void find(stage& panel, int first, int next, int tile, int tiles, operand (&operands)[k_slabs],
+                                       row_search<T> (&rows)[k_groups], row_facts& facts, LoadFacts&& load_facts) const {
+    if constexpr (!k_prefetches) load_rows(first, operands);
+    if constexpr (k_in_registers && Injector::enabled) {
+      for (int slab = 0; slab < P.slabs; ++slab)
+        given.strike(index<fragment::k_words>{}, inject::site::kmeans_points, here(tile, tiles, slab, P.slabs), operands[slab].at);
     }
     for (row_search<T>& each : rows)
       each = {lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), arch::opaque(lowest_score<T>()), 0, 0, 0, 0};
@@ -318,7 +297,12 @@ struct pass_scores {
       for (int group = 0; group < groups; ++group) {
         T scores[k_group_scores];
         const T* const columns = columns_of(panel, section * groups + group);
-        compute_scores(panel, from, section * groups + group, columns, in_registers, scores);
+        const bool begins = section == 0 && group == 0, ends = k_prefetches && section == sections - 1 && group == groups - 1;
+        compute_scores(panel, first, ends ? next : first, section * groups + group, columns, operands, scores);
+        // What is loaded here is under way while these scores are searched, and not put off until they are.
+        if (begins) load_facts();
+        if (k_in_registers && ends) load_rows(next, operands);
+        if (begins || ends) __syncwarp();
         if constexpr (Injector::enabled) {
           for (int i = 0; i < P.tiles; ++i) {
             const bool checks = k_checks && group * P.tiles + i == shape.data_tiles;

@@ -19,6 +19,27 @@ BALLAST_HD constexpr std::int64_t padded_features(std::int64_t n) {
   return (n + k_slab<T> - 1) / k_slab<T> * k_slab<T>;
 }
 
+// A number as tensor cores take it: the bits of a half for f32 (operand.cuh).
+template <class T>
+struct operand_number {
+  using type = T;
+};
+template <>
+struct operand_number<float> {
+  using type = std::uint16_t;
+};
+template <class T>
+using operand_of = typename operand_number<T>::type;
+
+// Where feature f of row i lies in placed_points::operand: tile by tile of 16 rows, slab by slab. In a slab, lane 4g + t has 16 bytes, the
+// features 4t … 4t + 3 of rows g and g + 8 in the order of the instruction's registers, so a warp loads a slab of its rows at once.
+inline constexpr int k_operand_rows = 16;
+BALLAST_HD constexpr std::int64_t operand_place(std::int64_t i, int f, int stride) {
+  const auto r = static_cast<int>(i % k_operand_rows), c = f % 16;
+  const int lane = r % 8 * 4 + c / 4, word = r / 8 + c % 4 / 2 * 2;
+  return i / k_operand_rows * k_operand_rows * stride + f / 16 * 256 + lane * 8 + word * 2 + c % 2;
+}
+
 // Rows that are allocated and 0 behind the last point, so that kernels need not look where the points end before they load.
 inline constexpr std::int64_t k_row_block = 3072;  // a multiple of what blocks of 4, 8, 12 and 16 warps work on at a time
 // Kernels number rows, also those behind the last one, in 32 bits. 2^31 rows are 128 GiB in the frame alone.
@@ -30,6 +51,7 @@ BALLAST_HD constexpr std::int64_t padded_rows(std::int64_t m) { return (m + k_ro
 template <class T>
 struct placed_points {
   const T* x;                      // m × stride, row-major, in the frame (contract.hpp), 0 behind feature n
+  const operand_of<T>* operand;    // f32: x as tensor cores take it, m × stride in the order of operand_place. f64: null
   const T* weight;                 // m, in the frame; null: all 1
   const T* norm;                   // m: ‖x‖², rounded once
   const T* rounding;               // m: ‖x − multiplied(x)‖ (operand.cuh), or a little more

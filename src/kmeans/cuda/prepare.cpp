@@ -140,6 +140,7 @@ void cuda_engine<T>::place_piece(const point_piece<T>& piece) {
   place_arguments<T> given;
   given.given = piece.given;
   given.x = const_cast<T*>(piece.placed.x);
+  given.operand = const_cast<operand_of<T>*>(piece.placed.operand);
   given.weight = const_cast<T*>(piece.placed.weight);
   given.stride = placed_.stride;
   given.lanes = std::min(placed_.stride & -placed_.stride, 32);
@@ -256,11 +257,16 @@ void cuda_engine<T>::place(const frame<T>& chosen) {
   const auto rows = [&](buffer& made, std::int64_t bytes) {
     const std::int64_t all = core::checked_product(padded_rows(m_), bytes);
     if (made.bytes() != all) made = allocate(all);  // a call whose frame fails places again: there may be no room for both
-    device_->zero(static_cast<unsigned char*>(made.data()) + m_ * bytes, (padded_rows(m_) - m_) * bytes, call_.order());
+    const std::int64_t first = m_ / k_operand_rows * k_operand_rows;  // of the tile that the last point is in
+    device_->zero(static_cast<unsigned char*>(made.data()) + first * bytes, (padded_rows(m_) - first) * bytes, call_.order());
   };
   known_ = false;
-  if (supply_.kept() != residence::none) rows(x_, placed_.stride * size);
+  if (supply_.kept() != residence::none) {
+    rows(x_, placed_.stride * size);
+    if (sizeof(T) == 4) rows(operand_, placed_.stride * static_cast<std::int64_t>(sizeof(operand_of<T>)));
+  }
   placed_.x = static_cast<const T*>(x_.data());
+  placed_.operand = static_cast<const operand_of<T>*>(operand_.data());
   if (weighted()) rows(weight_, size);
   placed_.weight = static_cast<const T*>(weight_.data());
   rows(norm_, size);

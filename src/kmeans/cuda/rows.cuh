@@ -63,7 +63,9 @@ __global__ void __launch_bounds__(k_row_threads)
   for (int i = 0; i < k_place_elements; ++i) {
     const int e = i * k_row_threads + thread;
     const std::int64_t row = first + e / a.lanes;
-    if (row < a.given.m) a.x[row * a.stride + column + e % a.lanes] = x[i];
+    if (row >= a.given.m) continue;
+    a.x[row * a.stride + column + e % a.lanes] = x[i];
+    if constexpr (sizeof(T) == 4) a.operand[operand_place(row, column + e % a.lanes, a.stride)] = as_operand(x[i]);
   }
   if (a.weight == nullptr || column != 0) return;
   for (int r = thread; r < rows && first + r < a.given.m; r += k_row_threads) a.weight[first + r] = compute_weight(a.given, first + r);
@@ -174,6 +176,10 @@ __global__ void __launch_bounds__(k_row_threads)
     bool right = again.signature == load_again(a.signature + row) && alike(again.norm, load_again(a.norm + row)) &&
                  alike(again.rounding, load_again(a.rounding + row)) && alike(again.projection, load_again(a.projection + row));
     for (int f = a.placed.n; f < a.placed.stride; ++f) right = right && load_again(x + f) == 0;
+    if constexpr (sizeof(T) == 4) {
+      for (int f = 0; f < a.placed.stride; ++f)
+        right = right && load_again(a.placed.operand + operand_place(row, f, a.placed.stride)) == as_operand(load_again(x + f));
+    }
     if (!right) flag(*a.flags, a.placed.first + row);
     squares[other] = again.square;
   }

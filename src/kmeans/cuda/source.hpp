@@ -120,8 +120,9 @@ inline constexpr int k_place_elements = 4;  // of a thread
 template <class T>
 struct place_arguments {
   given_points<T> given;
-  T* x;       // m × stride
-  T* weight;  // m, or null
+  T* x;                    // m × stride
+  operand_of<T>* operand;  // f32: of the same numbers
+  T* weight;               // m, or null
   int stride;
   int lanes;        // columns of a tile: a power of two that divides stride, up to 32
   bool rows_first;  // neighbouring threads read neighbouring rows: the tile is turned in shared memory

@@ -13,6 +13,14 @@
 
 namespace ballast::kmeans::cuda {
 
+namespace {
+
+// Of a number in placed_points::operand, which f64 does not have.
+template <class T>
+constexpr std::int64_t operand_bytes = sizeof(T) == 4 ? sizeof(operand_of<T>) : 0;
+
+}  // namespace
+
 residence_choice choose_residence(const residence_problem& what, std::int64_t available) {
   if (what.given_bytes == 0) return {residence::all, what.m};
   const std::int64_t rows = padded_rows(what.m), kept = rows * what.resident_row + what.working;
@@ -40,7 +48,7 @@ residence_problem needs_of(matrix_view<const T> points, bool weighted, std::int6
   residence_problem made;
   made.m = m;
   made.given_row = n * size;
-  made.placed_row = stride * size;
+  made.placed_row = stride * (size + operand_bytes<T>);
   // Three facts, a signature, two arrays of labels; distances and candidates of seeding; exact distances; weights twice; sums of blocks.
   made.resident_row = 3 * size + 8 + 2 * 4 + size + 4 + 8 + (weighted ? 2 * size : 0) + 1;
   // Of blocks and strips whole numbers.
@@ -92,7 +100,9 @@ void point_supply<T>::make_slots(const placed_points<T>& placed) {
       each->pinned = {device_, choice_.rows * points_.columns * size};
       device_->synchronize(order_);  // the memory is there for the other stream, too
     }
-    if (with_placed && each->placed.bytes() == 0) each->placed = {device_, padded_rows(choice_.rows) * placed.stride * size, order_};
+    if (!with_placed || each->placed.bytes() != 0) continue;
+    each->placed = {device_, padded_rows(choice_.rows) * placed.stride * size, order_};
+    each->operand = {device_, padded_rows(choice_.rows) * placed.stride * operand_bytes<T>, order_};
   }
 }
 
@@ -143,8 +153,10 @@ void point_supply<T>::each(part wanted, const given_points<T>& given, const plac
     p.first = first;
     if (choice_.kept == residence::none) {
       p.x = static_cast<const T*>(here.placed.data());
+      p.operand = static_cast<const operand_of<T>*>(here.operand.data());
     } else if (placed.x != nullptr) {
       p.x = placed.x + first * placed.stride;
+      if (placed.operand != nullptr) p.operand = placed.operand + first * placed.stride;
     }
     if (placed.weight != nullptr) p.weight = placed.weight + first;
     if (placed.norm != nullptr) {
@@ -156,8 +168,11 @@ void point_supply<T>::each(part wanted, const given_points<T>& given, const plac
     device_->wait(*here.copied, order_);
     if (brings) {
       // Rows behind the last point are 0.
-      auto* const x = static_cast<T*>(here.placed.data());
-      device_->zero(x + count * placed.stride, (padded_rows(count) - count) * placed.stride * size, order_);
+      const std::int64_t whole = count / k_operand_rows * k_operand_rows, rest = (padded_rows(count) - whole) * placed.stride;
+      device_->zero(static_cast<T*>(here.placed.data()) + whole * placed.stride, rest * size, order_);
+      if (operand_bytes < T >> 0)
+        device_->zero(static_cast<unsigned char*>(here.operand.data()) + whole * placed.stride * operand_bytes<T>, rest * operand_bytes<T>,
+                      order_);
     }
     const auto copy_next = [&] {
       if (number + 1 < pieces) copy(*slots_[(number + 1) % 2], first + choice_.rows, count_of(number + 1));

@@ -43,7 +43,7 @@ struct residence_problem {
   std::int64_t m = 0;
   std::int64_t given_bytes = 0;   // of all points, if they are copied; 0: they lie on the device
   std::int64_t given_row = 0;     // bytes of a row as it passes
-  std::int64_t placed_row = 0;    // bytes of a row in the frame
+  std::int64_t placed_row = 0;    // bytes of a row in the frame, as it is and as tensor cores take it
   std::int64_t resident_row = 0;  // bytes of a row that always stay: facts, labels, what seeding keeps, weights
   std::int64_t working = 0;       // bytes beside the points: centroids, sums, what waits for the host
   std::int64_t unit = 1;
@@ -81,7 +81,7 @@ class point_supply {
 
  private:
   struct slot {
-    ballast::cuda::device_buffer given, placed;
+    ballast::cuda::device_buffer given, placed, operand;
     ballast::cuda::pinned_buffer pinned;
     ballast::cuda::device_stream stream;
     std::unique_ptr<ballast::cuda::stream_event> copied, used;
