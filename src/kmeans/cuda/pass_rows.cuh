@@ -213,7 +213,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     const bool near = sizeof(T) == 4 && !(runner_up < best - spread);
     const int k = a.centroids.shape.k;
     // Columns behind the last centroid have no weight in the row check, and scores that never lead.
-    const bool exists = static_cast<unsigned>(index) < static_cast<unsigned>(k);
+    const bool exists = is_cluster(index);
     // Where the best two are near, ordinals decide which one leads a chain, and distances which one is the label.
     bool wrong = facts.bad || (k_checks && !(exists && abs(best - twin) <= carried && (near || index == twin_index)));
     decision made;
@@ -383,7 +383,10 @@ struct pass_rows : pass_scores<T, P, Injector> {
         postponed entry = read_entry(at);
         const bool intact = seal_of(entry) == entry.seal;
         entry.what = there ? entry.what | failed : 0;
-        if (there && !intact) entry.what |= k_failed;
+        if (there && !intact) {
+          entry.what |= k_failed;
+          entry.row = existing_row(entry.row);
+        }
         return entry;
       };
       postponed entry = read();
@@ -398,7 +401,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
         label = found.index;
         strike_label(entry.row, 1, label);
         // A label that was struck must not reach beyond the centroids.
-        label = !there ? k : static_cast<unsigned>(label) < static_cast<unsigned>(k) ? label : k - 1;
+        label = !there ? k : is_cluster(label) ? label : k - 1;
         if constexpr (!k_checks) break;
         fits = fits && found.distance < 1e308;  // of some centroid
         const postponed other = read();
@@ -506,15 +509,21 @@ struct pass_rows : pass_scores<T, P, Injector> {
     }
   }
 
+  // A number that memory has changed must not reach beyond what is there. The totals tell that a row is missing.
+  __device__ __forceinline__ int existing_row(int row) const {
+    return static_cast<unsigned>(row) < static_cast<unsigned>(this->points()) ? row : 0;
+  }
+  __device__ __forceinline__ bool is_cluster(int j) const { return static_cast<unsigned>(j) < static_cast<unsigned>(a.centroids.shape.k); }
+
   // Moves rows of each four lanes to their clusters, by loads of their own.
   __device__ __forceinline__ void move_rows(const changed_row& each) const {
-    const int k = a.centroids.shape.k, stride = this->stride();
+    const int row = existing_row(each.row), stride = this->stride();
     constexpr int rows = pass_rows_of_block(P);
-    const bool leaves = each.from < k, arrives = each.to < k;
+    const bool leaves = is_cluster(each.from), arrives = is_cluster(each.to);
     const move made{
-        leaves, arrives, sums_of(leaves ? each.from : 0), sums_of(arrives ? each.to : 0), each.row / rows, (this->points() - 1) / rows + 1};
-    const T weight = weight_of(each.row);
-    const T *const x = this->row(each.row) + t * k_vector<T>, *const units = a.points.unit + t * k_vector<T>;
+        leaves, arrives, sums_of(leaves ? each.from : 0), sums_of(arrives ? each.to : 0), row / rows, (this->points() - 1) / rows + 1};
+    const T weight = weight_of(row);
+    const T *const x = this->row(row) + t * k_vector<T>, *const units = a.points.unit + t * k_vector<T>;
 #pragma unroll k_slabs_together
     for (int s = 0; s < a.centroids.shape.slabs; ++s) {
       const int f = s * k_slab<T>;
@@ -537,10 +546,14 @@ struct pass_rows : pass_scores<T, P, Injector> {
     if constexpr (P.weighted) add(made, stride, weight, T(0), a.points.unit[a.points.n]);
   }
 
+  // How many rows wait, at most so many, whatever memory says.
+  __device__ __forceinline__ int changes_that_wait(int most) const {
+    return static_cast<int>(min(static_cast<unsigned>(*static_cast<const volatile int*>(shared.changed)), static_cast<unsigned>(most)));
+  }
   // Moves the changed rows of this warp, eight at a time, until less than `least` wait. Called by the whole warp.
   __device__ __noinline__ static void move_changes(const launch& given, int least) { pass_rows(given).move_waiting(least); }
   __device__ __forceinline__ void move_waiting(int least) const {
-    const int k = a.centroids.shape.k, count = *static_cast<const volatile int*>(shared.changed);
+    const int k = a.centroids.shape.k, count = changes_that_wait(k_most_changes);
     int begin = 0;
 #pragma unroll 1
     for (; count - begin >= least; begin += k_changes_together) {
@@ -563,10 +576,10 @@ struct pass_rows : pass_scores<T, P, Injector> {
     const bool changes = stores && (a.fresh || before != label);
     const unsigned all = __ballot_sync(0xffffffffu, changes);
     if (all == 0) return;
-    const int k = a.centroids.shape.k, begin = *static_cast<const volatile int*>(shared.changed), count = begin + __popc(all);
+    const int k = a.centroids.shape.k, begin = changes_that_wait(k_changes_together - 1), count = begin + __popc(all);
     __syncwarp();  // all have read the count
     // A label that was struck in memory must not reach beyond the sums; their signature tells.
-    const int from = a.fresh || static_cast<unsigned>(before) >= static_cast<unsigned>(k) ? k : before;
+    const int from = !a.fresh && is_cluster(before) ? before : k;
     if (changes) shared.changes[begin + __popc(all & ((1u << lane) - 1))] = {row, from, label};
     if (lane == 0) *shared.changed = count;
     __syncwarp();
