@@ -18,8 +18,8 @@ namespace {
 
 // What a report calls a check.
 const char* name_of(std::uint32_t which) {
-  static constexpr const char* names[] = {"kmeans.assignment", "kmeans.points",   "kmeans.assignment", "kmeans.assignment",
-                                          "kmeans.sums",       "kmeans.centroid", "kmeans.total",      "kmeans.shift"};
+  static constexpr const char* names[] = {"kmeans.assignment", "kmeans.points", "kmeans.assignment", "kmeans.assignment",
+                                          "kmeans.centroid",   "kmeans.total",  "kmeans.shift"};
   static_assert(std::size(names) == static_cast<std::size_t>(check::shift) + 1);
   return which < std::size(names) ? names[which] : "kmeans";
 }

@@ -38,7 +38,7 @@ struct lloyd_problem {
 // How a stretch of iterations ended.
 struct stretch {
   stop_reason reason = stop_reason::none;  // none: as many as were asked for
-  check failed = check::sums;              // of a failure
+  check failed = check::totals;            // of a failure
   int iterations = 0;
 };
 

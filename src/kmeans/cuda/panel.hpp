@@ -120,7 +120,7 @@ struct pass_totals {
 };
 
 // Kinds of checks, for events.
-enum class check : std::uint32_t { row, projection, minimum, distance, sums, centroid, totals, shift };
+enum class check : std::uint32_t { row, projection, minimum, distance, centroid, totals, shift };
 
 // Why iterations stopped on the device.
 enum class stop_reason : std::uint32_t { none, labels_unchanged, tolerance, empty_cluster, failure };

@@ -94,6 +94,7 @@ struct pass_scores {
       P.unit == product_unit::warpgroup && (P.slabs == 0 || (P.panel == panel_memory::shared && (P.single || P.warps < 16)));
   static constexpr int k_slabs = k_in_registers ? P.slabs : P.depth;  // of x, in registers at a time
   static constexpr int k_scores = fragment::k_scores;                 // of a lane, of a tile
+  static_assert(k_rows == k_operand_rows);
   static_assert(P.tiles <= k_most_group_tiles && (!k_in_registers || P.slabs % P.depth == 0));
   static_assert(P.unit == product_unit::warp || (sizeof(T) == 4 && P.warps % 4 == 0 && P.panel != panel_memory::global));
 
@@ -274,9 +275,8 @@ struct pass_scores {
     check failed = {};  // which
   };
 
-  // Finds the largest scores of the rows from `first` on. `operands`, with k_prefetches: load_rows of them; then of the rows from `next`
-  // on.
-  // load_facts() is called where what it loads is under way during a search.
+  // Finds the largest scores of the rows from `first` on. With k_prefetches `operands` are the first slabs of these rows (load_rows), and
+  // then those of the rows from `next` on. load_facts() is called where what it loads is under way during a search.
   template <class LoadFacts>
   __device__ __forceinline__ void find(stage& panel, int first, int next, int tile, int tiles, operand (&operands)[k_slabs],
                                        row_search<T> (&rows)[k_groups], row_facts& facts, LoadFacts&& load_facts) const {

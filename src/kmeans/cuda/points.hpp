@@ -39,6 +39,11 @@ BALLAST_HD constexpr std::int64_t operand_place(std::int64_t i, int f, int strid
   const int lane = r % 8 * 4 + c / 4, word = r / 8 + c % 4 / 2 * 2;
   return i / k_operand_rows * k_operand_rows * stride + f / 16 * 256 + lane * 8 + word * 2 + c % 2;
 }
+// Bytes of a number there: none in f64.
+template <class T>
+inline constexpr std::int64_t operand_bytes = sizeof(T) == 4 ? sizeof(operand_of<T>) : 0;
+// Rows of whole tiles: behind them, memory of rows in the frame is set to 0 before it is filled.
+BALLAST_HD constexpr std::int64_t whole_tile_rows(std::int64_t m) { return m / k_operand_rows * k_operand_rows; }
 
 // Rows that are allocated and 0 behind the last point, so that kernels need not look where the points end before they load.
 inline constexpr std::int64_t k_row_block = 3072;  // a multiple of what blocks of 4, 8, 12 and 16 warps work on at a time

@@ -257,13 +257,13 @@ void cuda_engine<T>::place(const frame<T>& chosen) {
   const auto rows = [&](buffer& made, std::int64_t bytes) {
     const std::int64_t all = core::checked_product(padded_rows(m_), bytes);
     if (made.bytes() != all) made = allocate(all);  // a call whose frame fails places again: there may be no room for both
-    const std::int64_t first = m_ / k_operand_rows * k_operand_rows;  // of the tile that the last point is in
+    const std::int64_t first = whole_tile_rows(m_);
     device_->zero(static_cast<unsigned char*>(made.data()) + first * bytes, (padded_rows(m_) - first) * bytes, call_.order());
   };
   known_ = false;
   if (supply_.kept() != residence::none) {
     rows(x_, placed_.stride * size);
-    if (sizeof(T) == 4) rows(operand_, placed_.stride * static_cast<std::int64_t>(sizeof(operand_of<T>)));
+    if constexpr (sizeof(T) == 4) rows(operand_, placed_.stride * operand_bytes<T>);
   }
   placed_.x = static_cast<const T*>(x_.data());
   placed_.operand = static_cast<const operand_of<T>*>(operand_.data());

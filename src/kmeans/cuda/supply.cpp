@@ -13,14 +13,6 @@
 
 namespace ballast::kmeans::cuda {
 
-namespace {
-
-// Of a number in placed_points::operand, which f64 does not have.
-template <class T>
-constexpr std::int64_t operand_bytes = sizeof(T) == 4 ? sizeof(operand_of<T>) : 0;
-
-}  // namespace
-
 residence_choice choose_residence(const residence_problem& what, std::int64_t available) {
   if (what.given_bytes == 0) return {residence::all, what.m};
   const std::int64_t rows = padded_rows(what.m), kept = rows * what.resident_row + what.working;
@@ -168,9 +160,9 @@ void point_supply<T>::each(part wanted, const given_points<T>& given, const plac
     device_->wait(*here.copied, order_);
     if (brings) {
       // Rows behind the last point are 0.
-      const std::int64_t whole = count / k_operand_rows * k_operand_rows, rest = (padded_rows(count) - whole) * placed.stride;
+      const std::int64_t whole = whole_tile_rows(count), rest = (padded_rows(count) - whole) * placed.stride;
       device_->zero(static_cast<T*>(here.placed.data()) + whole * placed.stride, rest * size, order_);
-      if (operand_bytes < T >> 0)
+      if constexpr (sizeof(T) == 4)
         device_->zero(static_cast<unsigned char*>(here.operand.data()) + whole * placed.stride * operand_bytes<T>, rest * operand_bytes<T>,
                       order_);
     }
