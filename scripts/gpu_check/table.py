@@ -112,14 +112,16 @@ def table(result):
 
     steps = {}
     for row in rows_of(result, "step"):
-        steps.setdefault(row["token"], {})[row["scheme"], row.get("protection"), row.get("struck")] = row
+        steps.setdefault(row["token"], {})[row["scheme"], row.get("protection"), row.get("faults")] = row
     if steps:
         clean = [("naive", "off"), ("gemm", "off"), ("fused", "off"), ("broadcast", "off"), ("tensor", "off"), ("row_checksum", "off")]
         checked = ("warp_checksum", "detect_recompute", "threadblock_checksum", "row_checksum")
-        columns = [(scheme, level, False) for scheme, level in clean] + [(scheme, "correct", struck) for scheme in checked for struck in (False, True)]
+        columns = [(scheme, level, "none") for scheme, level in clean]
+        columns += [(scheme, "correct", faults) for scheme in checked for faults in ("none", "idle", "struck")]
         say()
-        say("microseconds of the distance step; *: struck")
-        say(f"{'problem':<24}" + "".join(f"{(scheme[:8] + ('*' if struck else '')):>10}" for scheme, _, struck in columns))
+        say("microseconds of the distance step; +: instrumented kernels without faults, *: with them")
+        marks = {"none": "", "idle": "+", "struck": "*"}
+        say(f"{'problem':<24}" + "".join(f"{scheme[:8] + marks[faults]:>10}" for scheme, _, faults in columns))
         for token, seen in steps.items():
             times = [seen.get(column, {}).get("milliseconds") for column in columns]
             say(f"{token.removeprefix('kmeans_'):<24}" + "".join(f"{number(time and 1e3 * time, '{:.1f}'):>10}" for time in times))
