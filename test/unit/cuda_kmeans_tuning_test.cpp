@@ -9,6 +9,7 @@
 #include <ballast/kmeans.hpp>
 
 #include "cuda/jit.hpp"
+#include "cuda/occupancy.hpp"
 #include "kmeans/cuda/kernels.hpp"
 #include "kmeans/cuda/tuning.hpp"
 
@@ -88,12 +89,38 @@ TEST(cuda_kmeans_tuning, the_space_of_passes_has_the_rules) {
     const pass_problem what{f64, each.n, each.k, f64 ? 2 : 1, false, true, true};
     const auto space = pass_space(what, hopper());
     EXPECT_GT(space.size(), 4u) << token;
+    const pass_policy rule = choose_pass(what, hopper(), &pass_tuning::rules());
+    EXPECT_EQ(std::ranges::count(space, rule), 1) << token;
+    EXPECT_FALSE(neighbours(rule, rule));
+    const auto near = std::ranges::count_if(space, [&](const pass_policy& one) { return neighbours(rule, one); });
+    EXPECT_GT(near, 1) << token;
+    EXPECT_LT(near, 64) << token;
     for (const pass_policy& one : space) {
       const auto request = pass_request(what, one, false);
       EXPECT_LE(one.blocks * (request.shared + 1024), hopper().shared_per_multiprocessor);
       EXPECT_EQ(std::ranges::count(space, one), 1);
     }
   }
+}
+
+// Threads that ask for more registers than their block has wait for ever.
+TEST(cuda_kmeans_tuning, registers_of_a_loader_are_enough_for_the_others) {
+  int loaders = 0;
+  for (const char* token : {"kmeans_f32_m131072_n8_k8", "kmeans_f32_m1048576_n64_k1024", "kmeans_f32_m65536_n1024_k256"}) {
+    const problem each = parse_token(token);
+    for (const bool check : {false, true}) {
+      for (const pass_policy& one : pass_space({false, each.n, each.k, 1, false, check, true}, hopper())) {
+        if (!has_loader(one)) continue;
+        ++loaders;
+        const int launched = ballast::cuda::registers_of_thread(pass_threads(one), one.blocks, hopper());
+        EXPECT_GE(pass_registers(one), launched);
+        EXPECT_GE(launched, k_loader_registers);
+        EXPECT_LE(32 * (one.warps * pass_registers(one) + k_loader_warps * k_loader_registers), launched * pass_threads(one))
+            << one.warps << " warps, " << one.blocks << " blocks";
+      }
+    }
+  }
+  EXPECT_GT(loaders, 10);
 }
 
 TEST(cuda_kmeans_tuning, the_space_of_tiles_obeys_the_papers_rules) {

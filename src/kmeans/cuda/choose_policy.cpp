@@ -222,16 +222,22 @@ std::vector<pass_policy> pass_space(const pass_problem& what, const ballast::cud
   for (const panel_memory panel : {panel_memory::global, panel_memory::shared, panel_memory::ring})
     for (const sum_memory sums : {sum_memory::shared, sum_memory::global})
       for (int tiles = 1; tiles <= most; ++tiles)
-        for (const int depth : {1, 2, 4, slabs_of(what)})
-          for (const int slots : {0, 4, 8, 16})
+        for (const int depth : {1, 2, 4, 8, slabs_of(what)})
+          for (const int slots : {0, 4, 8, 16, rule.slots})
             for (const int warps : {4, 8, 12, 16})
               for (const int blocks : {1, 2, 3, 4}) {
                 if (warps * blocks > 16 || warps * blocks < 8) continue;
                 const pass_policy one = with_entry(what, rule, {panel, tiles, depth, slots, warps, blocks, sums});
-                if (depth > 4 && one.slabs == 0) continue;
+                if (depth > 8 && one.slabs == 0) continue;
                 if (can_run(what, one, on) && std::ranges::find(made, one) == made.end()) made.push_back(one);
               }
   return made;
+}
+
+bool neighbours(const pass_policy& a, const pass_policy& b) {
+  const bool same[] = {a.tiles == b.tiles, a.panel == b.panel && a.depth == b.depth && a.slots == b.slots,
+                       a.warps == b.warps && a.blocks == b.blocks, a.sums == b.sums};
+  return std::ranges::count(same, false) == 1;
 }
 
 panel_shape shape_of(const pass_problem& what, const pass_policy& chosen) {

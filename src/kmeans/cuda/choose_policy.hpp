@@ -28,8 +28,11 @@ class pass_tuning;
 // By rules from the capabilities of the device (docs/design/kmeans-cuda.md has the reasons); or what the table has for the problem, if that
 // fits. `tuned` null: the table of the installation.
 pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilities& on, const pass_tuning* tuned = nullptr);
-// What the tuner tries: places of the panel and of the sums, groups of tiles, chunks, warps and blocks that a multiprocessor can hold.
+// What the tuner chooses from: places of the panel and of the sums, groups of tiles, chunks, warps and blocks that a multiprocessor can
+// hold; the rules' choice is in it.
 std::vector<pass_policy> pass_space(const pass_problem& what, const ballast::cuda::capabilities& on);
+// Whether policies differ in one of these alone: tiles; the panel's place and chunks; warps and blocks; the place of the sums.
+bool neighbours(const pass_policy& a, const pass_policy& b);
 panel_shape shape_of(const pass_problem& what, const pass_policy& chosen);
 
 ballast::cuda::kernel_request pass_request(const pass_problem& what, const pass_policy& chosen, bool instrumented);

@@ -110,6 +110,12 @@ std::vector<tile_policy> tile_space(const tile_problem& what, const ballast::cud
   return made;
 }
 
+bool neighbours(const tile_policy& a, const tile_policy& b) {
+  const bool same[] = {a.rows == b.rows && a.columns == b.columns, a.warp_rows == b.warp_rows && a.warp_columns == b.warp_columns,
+                       a.depth == b.depth && a.stages == b.stages, a.blocks == b.blocks};
+  return std::ranges::count(same, false) == 1;
+}
+
 ballast::cuda::kernel_request tile_request(const tile_problem& what, const tile_policy& chosen, bool instrumented) {
   return {.header = "kmeans/cuda/tile.cuh",
           .expression =

@@ -28,6 +28,9 @@ tile_policy choose_tile(const tile_problem& what, const ballast::cuda::capabilit
 // there are clusters.
 std::vector<tile_policy> tile_space(const tile_problem& what, const ballast::cuda::capabilities& on);
 
+// Whether tiles differ in one of these alone: the block's; the warp's; depth and stages; blocks.
+bool neighbours(const tile_policy& a, const tile_policy& b);
+
 ballast::cuda::kernel_request tile_request(const tile_problem& what, const tile_policy& chosen, bool instrumented);
 
 // The kernels around the tiles.

@@ -24,8 +24,8 @@ struct tuned_schemes {
 tuned_schemes all_tuned_schemes();
 
 // Tunes each problem and adds the winners to the tables; an entry that does not gain half a percent over what was there is left out. A pass
-// is timed with its sums, tiles by the labels they find. `progress` gets a line for each search. Throws invalid_argument_error (tokens),
-// unsupported_error (no device).
+// is timed by Lloyd iterations, in which some rows change their cluster; tiles by the labels they find. `progress` gets a line for each
+// search. Throws invalid_argument_error (tokens), unsupported_error (no device).
 std::vector<ballast::cuda::tuning_result> tune(const std::vector<std::string>& tokens, const tuned_schemes& wanted, tuning_tables& tables,
                                                const std::function<void(const std::string&)>& progress);
 

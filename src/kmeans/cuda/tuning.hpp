@@ -37,7 +37,12 @@ struct pass_form {
     bool operator==(const value&) const = default;
   };
   static constexpr std::string_view algorithm = "kmeans";
-  static constexpr std::string_view built_in = "";  // no run on a GPU has measured one yet
+  // Measured on an NVIDIA H100 80GB HBM3 at 131072 and at 1048576 points, iterations 5 to 36 of a run.
+  static constexpr std::string_view built_in =
+      "kmeans sm_90 f32 16 64 unchecked shared 8 1 0 16 1 global 1.122\n"
+      "kmeans sm_90 f32 16 64 checked shared 9 1 0 16 1 global 1.045\n"
+      "kmeans sm_90 f32 128 128 unchecked shared 8 8 0 16 1 global 1.22\n"
+      "kmeans sm_90 f32 128 128 checked shared 9 8 0 16 1 global 1.116\n";
   static void read(std::istream& words, key& at, value& chosen);
   static void write(std::ostream& to, const key& at, const value& chosen);
 };
