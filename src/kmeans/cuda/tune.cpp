@@ -105,9 +105,9 @@ void search(const std::string& name, std::span<const Policy> space, const Policy
   double best = std::min(by_rule, by_table);
   std::vector<Policy> left(space.begin(), space.end());
   for (bool gains = true; gains;) {
-    const auto far = std::ranges::stable_partition(left, [&](const Policy& each) { return neighbours(at, each); });
-    const std::vector<Policy> near(left.begin(), far.begin());
-    left.erase(left.begin(), far.begin());
+    const auto far = std::stable_partition(left.begin(), left.end(), [&](const Policy& each) { return neighbours(at, each); });
+    const std::vector<Policy> near(left.begin(), far);
+    left.erase(left.begin(), far);
     std::vector<tuning_candidate> tried;
     for (const Policy& each : near) tried.push_back({request(each), {}, [&seconds, &each] { return seconds(each); }});
     const auto winner = ballast::cuda::fastest(on, tried, best);
