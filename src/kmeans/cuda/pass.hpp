@@ -63,7 +63,8 @@ BALLAST_HD constexpr bool has_loader(const pass_policy& p) {
   return p.panel == panel_memory::ring && p.unit == product_unit::warpgroup && p.sums != sum_memory::shared;
 }
 BALLAST_HD constexpr int pass_threads(const pass_policy& p) { return 32 * (p.warps + (has_loader(p) ? k_loader_warps : 0)); }
-// A block has what it was launched with, as many in every thread; who asks for more than that leaves waits for ever.
+// Registers of a thread that multiplies: its share of what the loader leaves. All of a block together may have those that it was launched
+// with, as many in every thread. A request for more never returns.
 BALLAST_HD constexpr int pass_registers(const pass_policy& p) {
   const int launched = 65536 / p.blocks / pass_threads(p) / 8 * 8 * pass_threads(p);
   const int left = (launched - 32 * k_loader_warps * k_loader_registers) / (32 * p.warps) / 8 * 8;

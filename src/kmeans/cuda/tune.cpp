@@ -94,18 +94,19 @@ class trial {
   std::vector<T> centroids_;
 };
 
-// One search: from the faster of `rule` and `before` (the table's, or the rules') to the fastest of its neighbours, as long as that gains.
-// To compile a whole space would take ten minutes; what matters (how many tiles, how many warps) is found one after the other.
+// One search: from `before` (the table's choice, or the rules') to the fastest of its neighbours and `rule`, and on from there as long as
+// that gains. To compile a whole space would take ten minutes.
 template <class Policy, class Table, class Seconds, class Request, class Entry>
 void search(const std::string& name, std::span<const Policy> space, const Policy& rule, const Policy& before, Table& table,
             const typename Table::key& key, ballast::cuda::device& on, const Seconds& seconds, const Request& request, const Entry& entry,
             std::vector<ballast::cuda::tuning_result>& results, const std::function<void(const std::string&)>& progress) {
-  const double by_rule = seconds(rule), by_table = before == rule ? by_rule : seconds(before);
-  Policy at = by_table < by_rule ? before : rule;
-  double best = std::min(by_rule, by_table);
+  const double by_rule = seconds(rule);
+  double best = before == rule ? by_rule : seconds(before);
+  Policy at = before;
   std::vector<Policy> left(space.begin(), space.end());
   for (bool gains = true; gains;) {
-    const auto far = std::stable_partition(left.begin(), left.end(), [&](const Policy& each) { return neighbours(at, each); });
+    const auto far =
+        std::stable_partition(left.begin(), left.end(), [&](const Policy& each) { return each == rule || neighbours(at, each); });
     const std::vector<Policy> near(left.begin(), far);
     left.erase(left.begin(), far);
     std::vector<tuning_candidate> tried;
@@ -114,7 +115,7 @@ void search(const std::string& name, std::span<const Policy> space, const Policy
     gains = winner.has_value();
     if (gains) at = near[winner->index], best = winner->seconds;
   }
-  if (at != before && best < by_table) {
+  if (at != before) {
     const auto value = entry(at, ballast::cuda::noted_gain(by_rule, best));
     table.set(key, value);
     Table only;
