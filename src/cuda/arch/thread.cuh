@@ -42,14 +42,15 @@ __device__ __forceinline__ double opaque(double value) {
   return value;
 }
 
-// value & mask | more, in one instruction. A compiler that sees two constants makes two.
-__device__ __forceinline__ unsigned merge_bits(unsigned value, unsigned mask, unsigned more) {
+// min(1, max(0, a · b + c)), rounded once; 0 if that is not a number.
+__device__ __forceinline__ float multiply_add_saturated(float a, float b, float c) {
 #if BALLAST_DEVICE_CODE
-  unsigned merged;
-  asm("lop3.b32 %0, %1, %2, %3, 0xec;" : "=r"(merged) : "r"(value), "r"(more), "r"(mask));
-  return merged;
+  float made;
+  asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(made) : "f"(a), "f"(b), "f"(c));
+  return made;
 #else
-  return (value & mask) | more;
+  const float made = fmaf(a, b, c);
+  return made > 0 ? fminf(made, 1.0f) : 0.0f;
 #endif
 }
 

@@ -20,6 +20,9 @@
 namespace ballast::kmeans::cuda {
 
 inline constexpr int k_tile_columns = 8;
+// The score of a column behind the last centroid.
+template <class T>
+inline constexpr T k_no_score = static_cast<T>(sizeof(T) == 4 ? -7e37 : -1e307);
 inline constexpr int k_check_columns = 4;  // in use
 
 // By what a part of the checksum centroid is multiplied, so that halves hold it: the first may be large, the others are small.

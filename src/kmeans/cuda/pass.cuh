@@ -71,6 +71,7 @@ struct pass : pass_rows<T, P, Injector> {
     if constexpr (P.sums == sum_memory::shared) clear_sums();
     if (warp >= P.warps) return;
     if (threadIdx.x % (32 * k_team_warps) < k_counters) shared.waiting[threadIdx.x % (32 * k_team_warps)] = 0;
+    if (threadIdx.x == 0) *shared.together = -1;
     if constexpr (base::k_counts) {
       if (this->lane == 0) *shared.changed = 0;
     }
@@ -95,11 +96,11 @@ struct pass : pass_rows<T, P, Injector> {
     [[maybe_unused]] int since = 0;  // tiles that have been added to the sums
     int unmet = 0;                   // tiles since the team has met
     const auto rows_of = [&](int of) { return of * k_rows_of_block + warp * k_rows; };
-    typename base::operand operands[base::k_slabs];
-    if constexpr (base::k_prefetches) this->load_rows(rows_of(tile), operands);
+    typename base::rows_ahead ahead;
+    if constexpr (base::k_prefetches) this->load_ahead(rows_of(tile), ahead);
     for (; tile < tiles; tile += blocks) {
       // Behind the last tile its own rows are loaded once more, as any others that are there.
-      this->work(panel, rows_of(tile), rows_of(tile + blocks < tiles ? tile + blocks : tile), tile, tiles, operands);
+      this->work(panel, rows_of(tile), rows_of(tile + blocks < tiles ? tile + blocks : tile), tile, tiles, ahead);
       if (++unmet == queue_tiles(P)) {
         this->empty_queue(pass_queue_rows(P) - base::k_queued_rows);
         unmet = 0;

@@ -72,7 +72,7 @@ BALLAST_HD constexpr int pass_registers(const pass_policy& p) {
 }
 
 inline constexpr int k_block_words = 8 * 32;  // of 8 bytes: what the warps of a block add up
-inline constexpr int k_barrier_bytes = 320;   // barriers of a ring, then the counters of each queue
+inline constexpr int k_barrier_bytes = 336;   // barriers of a ring, then the counters of each queue, then when they are emptied
 inline constexpr int k_counters = 4;          // of rows that are added to a queue: at least 3, a power of two
 inline constexpr int k_most_slots = 16;
 // Of a row in a queue. Centroids of a panel that fits into shared memory are numbered in 16 bits.
@@ -84,6 +84,10 @@ BALLAST_HD constexpr int pass_rows_of_block(const pass_policy& p) { return p.war
 
 // Warps that share a queue of rows: four, which a product of a warpgroup brings together anyway.
 inline constexpr int k_team_warps = 4;
+inline constexpr int k_most_teams = 4;
+// Teams that share a ring wait for each other: with so many rows in its queue a team asks all of them to empty theirs behind the same tile.
+inline constexpr int k_queue_asks = 16;
+BALLAST_HD constexpr bool empties_together(const pass_policy& p) { return p.panel == panel_memory::ring && p.warps > k_team_warps; }
 // Tiles after which a team meets to see how many rows wait in its queue. Where a tile is short, meeting after each would be much of it.
 BALLAST_HD constexpr int queue_tiles(const pass_policy& p) { return p.single ? 2 : 1; }
 // Rows that a queue has room for. It is emptied when it has more than those of one tile.

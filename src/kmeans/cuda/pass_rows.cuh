@@ -59,6 +59,7 @@ struct postponed {
   std::int32_t row;
   std::uint32_t what;
   std::uint32_t seal;
+  std::int32_t tile;  // with k_one_group: where that group begins
   Index listed[k_listed];
 };
 template <class Index>
@@ -66,19 +67,20 @@ __device__ __forceinline__ std::uint32_t seal_of(const postponed<Index>& of) {
   std::uint32_t made = of.what;
   const auto add = [&](std::uint64_t word) { made = made * 0x9e3779b1u + static_cast<std::uint32_t>(word ^ word >> 32); };
   add(static_cast<std::uint32_t>(of.row));
+  add(static_cast<std::uint32_t>(of.tile));
   add(static_cast<std::uint64_t>(__double_as_longlong(of.most)));
 #pragma unroll
   for (const Index each : of.listed) add(static_cast<std::uint32_t>(each));
   return made;
 }
+inline constexpr std::uint32_t k_together = 1u << 16;  // in a counter of rows: all teams empty their queues
 // postponed::what
 inline constexpr std::uint32_t k_candidates = (1u << k_listed) - 1;  // mask: which of the listed columns are near enough
 inline constexpr std::uint32_t k_failed = 1u << 8;                   // a check failed: all centroids are looked at
 inline constexpr int k_check_shift = 9;                              // which check failed
 inline constexpr std::uint32_t k_check_mask = 15;
 inline constexpr int k_lanes_shift = 16;  // lanes whose columns are looked at, all of them,
-inline constexpr int k_group_shift = 20;  // or those in one group, by its number as scores carry it, with
-inline constexpr std::uint32_t k_one_group = 1u << 25;
+inline constexpr std::uint32_t k_one_group = 1u << 20;  // or those in one group
 
 template <class T, pass_policy P, class Injector>
 struct pass_rows : pass_scores<T, P, Injector> {
@@ -105,7 +107,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
     unsigned long long* block;  // k_block_words
     unsigned char* barriers;
     postponed* queue;        // of this team
-    std::uint32_t* waiting;  // rows that tiles have added to it, by the number of the meeting modulo k_counters
+    std::uint32_t* waiting;  // rows that tiles have added to it, by the number of the meeting modulo k_counters; and k_together
+    int* together;           // the meeting at which all teams empty their queues
     changed_row* changes;    // of this warp
     int* changed;            // how many of them there are
     std::uint32_t* limbs;    // (word, limb) × k × pitch
@@ -115,6 +118,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   tally counted{};
   int queued = 0;   // rows in the queue before this tile
   int counter = 0;  // number of the next meeting, modulo k_counters
+  int meeting = 0;  // and the number itself
 
   __device__ __forceinline__ explicit pass_rows(const launch& from) : scores(from) {
     unsigned char* at = arch::shared_memory();
@@ -128,6 +132,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     shared.block = reinterpret_cast<unsigned long long*>(take(k_block_words * 8));
     shared.barriers = take(k_barrier_bytes);
     shared.waiting = reinterpret_cast<std::uint32_t*>(shared.barriers + 16 * k_most_slots) + team() * k_counters;
+    shared.together = reinterpret_cast<int*>(shared.barriers + 16 * k_most_slots + 4 * k_most_teams * k_counters);
     shared.queue = reinterpret_cast<postponed*>(take(P.warps / k_team_warps * queue * postponed_bytes(P))) + team() * queue;
     if constexpr (k_counts) {
       shared.changes = reinterpret_cast<changed_row*>(take(P.warps * k_most_changes * static_cast<int>(sizeof(changed_row))));
@@ -149,117 +154,194 @@ struct pass_rows : pass_scores<T, P, Injector> {
   }
 
   // Steps: the label when it was found; in a second look; when it is stored.
-  __device__ __forceinline__ void strike_label(int i, int step, int& label) const {
+  __device__ __forceinline__ void strike_label(int i, int step, int& label) const { strike_index(inject::site::kmeans_label, i, step, label); }
+  __device__ __forceinline__ void strike_index(inject::site where, int i, int step, int& at) const {
     if constexpr (Injector::enabled) {
       const int rows = pass_rows_of_block(P), tiles = (this->points() + rows - 1) / rows;
-      given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_label, this->here(i / rows, tiles, step, 3),
-                   reinterpret_cast<std::uint32_t*>(&label));
+      given.strike(ballast::cuda::index<1>{}, where, this->here(i / rows, tiles, step, 3), reinterpret_cast<std::uint32_t*>(&at));
     }
+  }
+  // What the search has found of the own row, before its two owners compare it.
+  __device__ __forceinline__ void strike_found(int i, int& label) const {
+    strike_index(inject::site::kmeans_index, i, 2, label);
+    strike_label(i, 0, label);
   }
 
   // What the own row is given, and what its distance must be.
   struct decision {
     int label;  // k: the row waits for a second look
     T expected;
-    T limit;    // of |distance − expected|
-    T nearest;  // a distance up to here proves that no other centroid is nearer
+    T limit;  // of |distance − expected|
+  };
+  // What the four lanes of the own row have found.
+  struct verdict {
+    T best;  // score
+    int index;
+    bool near;   // another centroid may be the nearest
+    bool wrong;  // what was found by two ways differs
   };
 
-  // The label of the own row. A row that needs a second look goes into the queue and gets the label k.
-  __device__ __forceinline__ decision decide(const row_search<T> (&rows)[k_groups], const row_facts& facts) {
-    const score_bound<T> bound = a.centroids.bound[t % 2];  // owners have it from two copies
-    // The best score of the row with its column, and the next one: of four lanes. And the best by the second chain.
-    T bests[k_groups], runners[k_groups], twins[k_groups];
+  // In f64 the largest score decides, the lowest index among equals.
+  __device__ __forceinline__ verdict join(const row_search<double> (&rows)[k_groups], const double (&)[k_groups], const row_facts& facts) const {
+    double values[k_groups], twins[k_groups];
     int indices[k_groups], twin_indices[k_groups];
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
-      bests[q] = rows[q].first;
-      runners[q] = max(rows[q].second, rows[q].guard);
-      twins[q] = rows[q].twin;
-      indices[q] = rows[q].first_index;
-      twin_indices[q] = rows[q].twin_index;
+      values[q] = rows[q].first, indices[q] = rows[q].first_index;
+      twins[q] = rows[q].twin, twin_indices[q] = rows[q].twin_index;
     }
-    T best = this->own(bests), runner_up = this->own(runners), twin = this->own(twins);
-    int index = this->own(indices), twin_index = this->own(twin_indices);
-    // Equal scores: the lowest index.
-    const auto leads = [](T other, int other_index, T than, int than_index) {
-      return other > than || (other == than && other_index < than_index);
+    const auto join_lanes = [&](const double(&of)[k_groups], const int(&index_of)[k_groups], int& index) {
+      double best = this->own(of);
+      index = this->own(index_of);
+      const auto consider = [&](double other, int other_index) {
+        if (other > best || (other == best && other_index < index)) index = other_index;
+        best = max(best, other);
+      };
+      consider(__shfl_xor_sync(0xffffffffu, this->given_away(of), 2), __shfl_xor_sync(0xffffffffu, this->given_away(index_of), 2));
+      consider(__shfl_xor_sync(0xffffffffu, best, 1), __shfl_xor_sync(0xffffffffu, index, 1));
+      return best;
     };
-    const auto join = [&](T other, T other_runner, int other_index) {
-      runner_up = max(max(runner_up, other_runner), min(best, other));
-      if (leads(other, other_index, best, index)) index = other_index;
-      best = max(best, other);
-    };
-    const auto join_twin = [&](T other, int other_index) {
-      if (leads(other, other_index, twin, twin_index)) twin = other, twin_index = other_index;
-    };
-    join(__shfl_xor_sync(0xffffffffu, this->given_away(bests), 2), __shfl_xor_sync(0xffffffffu, this->given_away(runners), 2),
-         __shfl_xor_sync(0xffffffffu, this->given_away(indices), 2));
-    join(__shfl_xor_sync(0xffffffffu, best, 1), __shfl_xor_sync(0xffffffffu, runner_up, 1), __shfl_xor_sync(0xffffffffu, index, 1));
-    if constexpr (k_checks) {
-      join_twin(__shfl_xor_sync(0xffffffffu, this->given_away(twins), 2), __shfl_xor_sync(0xffffffffu, this->given_away(twin_indices), 2));
-      join_twin(__shfl_xor_sync(0xffffffffu, twin, 1), __shfl_xor_sync(0xffffffffu, twin_index, 1));
-    } else {
-      twin = best;
-    }
-    strike_label(facts.i, 0, index);
+    int index, twin_index;
+    const double best = join_lanes(values, indices, index);
+    strike_found(facts.i, index);
+    if constexpr (!k_checks) return {best, index, false, false};
+    const double twin = join_lanes(twins, twin_indices, twin_index);
+    return {best, index, false, !(best == twin && index == twin_index)};
+  }
 
-    const T error = score_error(bound, facts.norm, facts.rounding);
-    // A score of exactly 0 becomes a number below all normal ones. The size of a score by the chain of its own: the room that a wrong score
-    // has must not grow with it.
-    const T carried = sizeof(T) == 4 ? fma(static_cast<T>(k_ordinal_error), abs(twin), smallest_normal<T>()) : T(0);
-    const T room = fma(bound.distance, facts.norm + abs(twin), static_cast<T>(1e-37));  // what rounding may add to a distance
-    const T spread = 2 * (error + carried);
-    const bool near = sizeof(T) == 4 && !(runner_up < best - spread);
-    const int k = a.centroids.shape.k;
-    // Columns behind the last centroid have no weight in the row check, and scores that never lead.
-    const bool exists = is_cluster(index);
-    // Where the best two are near, ordinals decide which one leads a chain, and distances which one is the label.
-    bool wrong = facts.bad || (k_checks && !(exists && abs(best - twin) <= carried && (near || index == twin_index)));
-    decision made;
-    made.label = exists ? index : k - 1;
-    made.expected = fma(T(-2), best, facts.norm);
-    made.limit = 2 * error + 4 * carried + room;
-    made.nearest = fma(T(-2), runner_up + error, facts.norm) + room;
-    const bool look = (near || wrong) && facts.i < this->points();
-    if (__any_sync(0xffffffffu, look)) {
-      wrong = this->any_owner(wrong);
-      const bool looks = this->any_owner(look);
-      // A candidate's score is at most `spread` below the best one; its distance tells whether it is the column of that score.
-      postponed entry{static_cast<double>(made.expected + 3 * spread + room), facts.i, 0, 0, {}};
-      unsigned candidates = 0, hidden = 0, one_group = 0;
+  // In f32 a label is certain if one lane alone has scores near the best one, and names one column. The two owners of a row take it from
+  // two sums over its columns (pass_scores::name_columns), and must agree.
+  __device__ __forceinline__ verdict join(const row_search<float> (&rows)[k_groups], const float (&spread)[k_groups],
+                                          const row_facts& facts) const {
+    float values[k_groups];
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) values[q] = rows[q].first.score;
+    const float best = this->fold(values, [](float x, float y) { return fmaxf(x, y); });
+    unsigned near[k_groups], certain[k_groups];
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) {
+      const row_search<float>& row = rows[q];
+      const float top = best_of(best, q), least = top - spread[q];
+      bool alone = row.first.score == top && is_certain(row.first.code), tied = false;
+      if constexpr (P.single) {
+        tied = k_checks && !is_one(top_of(row.first.code)) && row.first.score != k_no_score<float>;
+      } else {
+        alone = alone && fmaxf(row.second.score, row.beyond) < least;
+        tied = row.beyond >= least || (k_checks && row.twin != row.first.score);
+      }
+      near[q] = __ballot_sync(0xffffffffu, row.first.score >= least || tied);
+      certain[q] = __ballot_sync(0xffffffffu, alone);
+    }
+    const unsigned near_lanes = this->own(near) >> (4 * g) & 15u, certain_lanes = this->own(certain) >> (4 * g) & 15u;
+    const bool decided = near_lanes != 0 && near_lanes == certain_lanes && (near_lanes & (near_lanes - 1)) == 0;
+    const int winner = __ffs(static_cast<int>(near_lanes | 8u)) - 1;
+    int index;
+    if constexpr (P.single) {
+      // The code of the winner of this row: all lanes hand out both of theirs.
+      const int code_0 = __shfl_sync(0xffffffffu, static_cast<int>(rows[0].first.code), winner, 4),
+                code_1 = __shfl_sync(0xffffffffu, static_cast<int>(rows[1].first.code), winner, 4);
+      const auto code = static_cast<std::uint32_t>(this->upper ? code_1 : code_0);
+      index = this->column_of(t % 2 == 0 ? near_of(code) : top_of(code), 0, winner);
+    } else {
+      int columns[k_groups], twins[k_groups];
 #pragma unroll
       for (int q = 0; q < k_groups; ++q) {
-        // Each of the row's two owners has what is near by its own limit.
-        const T least[2] = {this->from_owner(best - spread, q), __shfl_sync(0xffffffffu, best - spread, 2 * q + 1, 4)};
-        const auto lanes_with = [&](T score) {
-          const unsigned near_first = __ballot_sync(0xffffffffu, score >= least[0]),
-                         near_second = __ballot_sync(0xffffffffu, score >= least[1]);
-          return (t % 2 == 0 ? near_first : near_second) >> (4 * g) & 15u;
-        };
-        const unsigned listed = lanes_with(rows[q].first) | lanes_with(rows[q].second) << 4, unseen = lanes_with(rows[q].guard);
-        const bool owns = q == this->own_q();
-        if (owns) candidates = listed, hidden = unseen;
-        if constexpr (sizeof(T) == 4 && !P.single) {
-          // Lanes agree on the group, and hide nothing that is near in another one.
-          const unsigned mine = group_of(rows[q].guard), group = __shfl_sync(0xffffffffu, mine, __ffs(static_cast<int>(unseen)) - 1, 4);
-          const unsigned elsewhere = lanes_with(rows[q].beyond) | (__ballot_sync(0xffffffffu, mine != group) >> (4 * g) & unseen);
-          if (owns && unseen != 0 && elsewhere == 0) one_group = k_one_group | group << k_group_shift;
-        }
-#pragma unroll
-        for (int l = 0; l < k_listed; ++l) {
-          const int j = __shfl_sync(0xffffffffu, l < 4 ? rows[q].first_index : rows[q].second_index, l & 3, 4);
-          if (owns) entry.listed[l] = static_cast<listed_index>(j);
-        }
+        const group_search& first = rows[q].first;
+        columns[q] = __shfl_sync(0xffffffffu, this->column_of(near_of(first.code), first.column, t), winner, 4);
+        if constexpr (k_checks) twins[q] = __shfl_sync(0xffffffffu, rows[q].twin_index, winner, 4);
       }
-      // The best score is one of those, if it is a number.
-      wrong = wrong || (looks && candidates == 0);
-      const check why = facts.bad ? facts.failed : check::minimum;
-      entry.what = wrong ? k_failed | static_cast<std::uint32_t>(why) << k_check_shift : candidates | hidden << k_lanes_shift | one_group;
-      postpone(looks, entry);
-      if (looks) made.label = k;
+      index = k_checks && t % 2 != 0 ? this->own(twins) : this->own(columns);
     }
-    return made;
+    strike_found(facts.i, index);
+    const bool same = !k_checks || __shfl_xor_sync(0xffffffffu, index, 1) == index;
+    return {best, index, !decided, decided && !same};
+  }
+  // The best score of row q, from the owner whose limits this lane has.
+  __device__ __forceinline__ float best_of(float best, int q) const { return __shfl_sync(0xffffffffu, best, 2 * q + t % 2, 4); }
+
+  // The label of the own row. A row that needs a second look goes into the queue and gets the label k.
+  __device__ __forceinline__ decision decide(const row_search<T> (&rows)[k_groups], const T (&spread)[k_groups], const row_facts& facts) {
+    const verdict found = join(rows, spread, facts);
+    const int k = a.centroids.shape.k;
+    // Columns behind the last centroid have no weight in the row check, and scores that never lead.
+    const bool exists = is_cluster(found.index), wrong = facts.bad || (k_checks && !found.near && (found.wrong || !exists));
+    // What rounding may add to a distance.
+    const T room = fma(a.centroids.bound[t % 2].distance, facts.norm + abs(found.best), static_cast<T>(1e-37));
+    const decision made{exists ? found.index : k - 1, fma(T(-2), found.best, facts.norm), 2 * facts.error + room};
+    const bool look = (found.near || wrong) && facts.i < this->points();
+    if (!__any_sync(0xffffffffu, look)) return made;
+    const bool looks = this->any_owner(look);
+    // A candidate's score is at most a spread below the best one of its lane, and that a spread below the best one; its distance tells
+    // whether it is the column of that score.
+    postponed entry{static_cast<double>(made.expected + 10 * facts.error + 5 * static_cast<T>(k_comparable) + room), facts.i, 0, 0, 0, {}};
+    list_candidates(rows, spread, found.best, entry);
+    // The best score is a listed one's, or of one that is hidden, if it is a number.
+    if (this->any_owner(wrong || (looks && (entry.what & k_failed) == 0 && entry.what == 0)))
+      entry.what = k_failed | static_cast<std::uint32_t>(facts.bad ? facts.failed : check::minimum) << k_check_shift;
+    postpone(looks, entry);
+    return looks ? decision{k, made.expected, made.limit} : made;
+  }
+
+  __device__ __forceinline__ void list_candidates(const row_search<double> (&)[k_groups], const double (&)[k_groups], double,
+                                                  postponed&) const {}
+  // Fills in which columns of the own row are compared by distances: those that its lanes name, or all of a lane that cannot name them.
+  __device__ __forceinline__ void list_candidates(const row_search<float> (&rows)[k_groups], const float (&spread)[k_groups], float best,
+                                                  postponed& entry) const {
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) {
+      const row_search<float>& row = rows[q];
+      // Each of the row's two owners has what is near by its own limit.
+      const float least[2] = {__shfl_sync(0xffffffffu, best, 2 * q, 4) - __shfl_sync(0xffffffffu, spread[q], 0, 4),
+                              __shfl_sync(0xffffffffu, best, 2 * q + 1, 4) - __shfl_sync(0xffffffffu, spread[q], 1, 4)};
+      const auto lanes_where = [&](auto&& holds) {
+        const unsigned first = __ballot_sync(0xffffffffu, holds(least[0])), second = __ballot_sync(0xffffffffu, holds(least[1]));
+        return (t % 2 == 0 ? first : second) >> (4 * g) & 15u;
+      };
+      const unsigned near = near_of(row.first.code), top = top_of(row.first.code), other = near - top;
+      const bool led = is_one(top), one = led && near == top;
+      const bool two = led && count_of(near) == 2 && is_one(other) && other % k_one_column < 2 * P.tiles && other != top &&
+                       abs(row.first.score) >= k_comparable;
+      const bool odd = k_checks && !led && row.first.score != k_no_score<float>;
+      // No column, or not the one that has the largest score.
+      const bool broken = k_checks && (count_of(near) == 0 || count_of(top) == 0 || (count_of(near) == 1 && !one));
+      unsigned listed = lanes_where([&](float from) { return led && row.first.score >= from; }), hidden, elsewhere = 0;
+      unsigned failed = lanes_where([&](float from) { return broken && row.first.score >= from; });
+      int next = this->column_of(other, row.first.column, t);
+      if constexpr (P.single) {
+        listed |= lanes_where([&](float from) { return two && row.first.score >= from; }) << 4;
+        hidden = lanes_where([&](float from) { return odd || (!one && !two && row.first.score >= from); });
+      } else {
+        const bool named = is_certain(row.second.code);
+        if (!two) next = this->column_of(top_of(row.second.code), row.second.column, t);
+        listed |= lanes_where([&](float from) { return two ? row.first.score >= from : named && row.second.score >= from; }) << 4;
+        const auto hides_first = [&](float from) { return !one && !two && row.first.score >= from; };
+        const auto hides_second = [&](float from) { return (two || !named) && row.second.score >= from; };
+        const auto hides_third = [&](float from) { return row.guard >= from; };
+        hidden = lanes_where([&](float from) {
+          return hides_first(from) || hides_second(from) || hides_third(from) || row.beyond >= from;
+        });
+        elsewhere = lanes_where([&](float from) {
+          return int{hides_first(from)} + int{hides_second(from)} + int{hides_third(from)} > 1 || row.beyond >= from;
+        });
+        if constexpr (k_checks) failed |= lanes_where([&](float) { return row.twin != row.first.score; });
+        // Lanes agree on the group, and hide nothing that is near in another one.
+        const int column = !one && !two ? row.first.column : two || !named ? row.second.column : row.guard_column;
+        const int mine = column / k_tile_columns;
+        const int group = __shfl_sync(0xffffffffu, mine, __ffs(static_cast<int>(hidden | 8u)) - 1, 4);
+        elsewhere |= __ballot_sync(0xffffffffu, mine != group) >> (4 * g) & hidden;
+        if (q == this->own_q()) entry.tile = group;
+      }
+      if (q == this->own_q()) {
+        entry.what = listed | hidden << k_lanes_shift | (!P.single && hidden != 0 && elsewhere == 0 ? k_one_group : 0u);
+        if (failed != 0) entry.what = k_failed | static_cast<std::uint32_t>(check::minimum) << k_check_shift;
+      }
+      const int lead = this->column_of(top, row.first.column, t);
+#pragma unroll
+      for (int l = 0; l < k_listed; ++l) {
+        const int j = __shfl_sync(0xffffffffu, l < 4 ? lead : next, l & 3, 4);
+        if (q == this->own_q()) entry.listed[l] = static_cast<listed_index>(j);
+      }
+    }
   }
 
   // Puts the own row into the queue, if `put`. Called by the whole warp.
@@ -268,7 +350,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     const unsigned all = __ballot_sync(0xffffffffu, stores);
     const std::uint32_t seal = __shfl_xor_sync(0xffffffffu, seal_of(entry), 1);
     unsigned begin = 0;
-    if (lane == 0) begin = static_cast<unsigned>(queued) + atomicAdd(shared.waiting + counter, static_cast<unsigned>(__popc(all)));
+    if (lane == 0) begin = static_cast<unsigned>(queued) + atomicAdd(shared.waiting + counter, static_cast<unsigned>(__popc(all))) % k_together;
     begin = __shfl_sync(0xffffffffu, begin, 0);
     if (!stores) return;
     postponed& to = shared.queue[begin + static_cast<unsigned>(__popc(all & ((1u << lane) - 1)))];
@@ -283,29 +365,21 @@ struct pass_rows : pass_scores<T, P, Injector> {
     return (what & k_failed) != 0 ? 15u : what >> k_lanes_shift & 15u;
   }
   // The nearest of the centroids that are looked at because scores do not list them, by a whole warp for one row.
-  __device__ __forceinline__ nearest search_unlisted(const T* x, const T* rows, std::uint32_t what) const {
+  __device__ __forceinline__ nearest search_unlisted(const T* x, const T* rows, std::uint32_t what, int tile) const {
     const panel_shape& shape = a.centroids.shape;
     column_set among = all_columns(shape.k);
     among.lanes = lanes_of(what);
-    const auto search = [&] { return scan<k_looked_together>(x, rows, this->stride(), shape.k, among); };
-    if (P.single || sizeof(T) == 8 || (what & k_failed) != 0 || (what & k_one_group) == 0) return search();
-    nearest found;
-    const int groups = shape.section_tiles / P.tiles;
-#pragma unroll 1
-    for (int group = static_cast<int>(what >> k_group_shift & k_ordinal_mask); group < shape.sections * groups;
-         group += k_ordinal_mask + 1) {
-      among.first = group / groups * shape.data_tiles + group % groups * P.tiles;
-      among.end = min(among.first + P.tiles, (group / groups + 1) * shape.data_tiles);
-      const nearest other = search();
-      found.consider(other.distance, other.index);
+    if (!P.single && (what & k_failed) == 0 && (what & k_one_group) != 0) {
+      among.first = tile;
+      among.end = min(tile + P.tiles, (tile / shape.data_tiles + 1) * shape.data_tiles);
     }
-    return found;
+    return scan<k_looked_together>(x, rows, this->stride(), shape.k, among);
   }
 
   // An entry of the queue, from memory in each call.
   __device__ __forceinline__ postponed read_entry(int at) const {
     const volatile postponed& from = shared.queue[at];
-    postponed made{from.most, from.row, from.what, from.seal, {}};
+    postponed made{from.most, from.row, from.what, from.seal, from.tile, {}};
 #pragma unroll
     for (int l = 0; l < k_listed; ++l) made.listed[l] = from.listed[l];
     return made;
@@ -355,7 +429,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
       const int owner = __ffs(static_cast<int>(rest)) - 1;
       rest &= rest - 1;
       const int which = __shfl_sync(0xffffffffu, entry.row, owner);
-      const nearest other = search_unlisted(this->row(which), rows, __shfl_sync(0xffffffffu, entry.what, owner));
+      const nearest other = search_unlisted(this->row(which), rows, __shfl_sync(0xffffffffu, entry.what, owner),
+                                            __shfl_sync(0xffffffffu, entry.tile, owner));
       if (lane / 4 == owner / 4) found.consider(other.distance, other.index);
     }
     return found;
@@ -431,13 +506,23 @@ struct pass_rows : pass_scores<T, P, Injector> {
     }
   }
 
-  // Empties the queue if it has more than `room` rows. Called by the whole team, which then sees the same number: a counter is
-  // read between two meetings and set to 0 behind the next one, so that none is late.
+  // Empties the queue if it has more than `room` rows, or if all teams do. Called by the whole team, which then sees the same number: a
+  // counter is read between two meetings and set to 0 behind the next one, so that none is late.
   __device__ __forceinline__ void empty_queue(int room) {
+    const bool first = threadIdx.x % (32 * k_team_warps) == 0;
+    volatile int* const together = shared.together;
+    if (empties_together(P) && first && *together == meeting) atomicAdd(shared.waiting + counter, k_together);
     meet_team();  // all rows are in the queue
-    queued += static_cast<int>(shared.waiting[counter]);
+    const std::uint32_t more = shared.waiting[counter];
+    queued += static_cast<int>(more % k_together);
     counter = (counter + 1) % k_counters;
-    if (threadIdx.x % (32 * k_team_warps) == 0) shared.waiting[(counter + 1) % k_counters] = 0;
+    if (first) shared.waiting[(counter + 1) % k_counters] = 0;
+    if constexpr (empties_together(P)) {
+      // No team is more than a tile ahead of another.
+      if (first && queued >= k_queue_asks && *together <= meeting) *together = meeting + 2;
+      ++meeting;
+      if (more >= k_together) room = 0;
+    }
     if (queued <= room) return;
     const tally made = decide_queue(given, queued);
     meet_team();  // the queue has been read
@@ -623,20 +708,35 @@ struct pass_rows : pass_scores<T, P, Injector> {
   }
   __device__ __forceinline__ int label_before(int i) const { return a.previous != nullptr ? arch::load_table_late(a.previous + i) : -1; }
 
-  // One tile of the warp: labels, sums, and what is counted. `operands`: as find() takes and leaves them.
+  // One tile of the warp: labels, sums, and what is counted. `ahead`: as find() takes and leaves it.
   __device__ __forceinline__ void work(typename scores::stage& panel, int first, int next, int tile, int tiles,
-                                       typename scores::operand (&operands)[scores::k_slabs]) {
+                                       typename scores::rows_ahead& ahead) {
+    if constexpr (!scores::k_prefetches) this->load_ahead(first, ahead);
     row_facts facts;
-    facts.i = first + 8 * this->own_q() + g;
+    facts.i = this->own_row(first);
+    T spread[k_groups] = {};
+    const auto bound_error = [&](T rounding) { facts.error = score_error(a.centroids.bound[t % 2], facts.norm, rounding); };
+    if constexpr (sizeof(T) == 4) {
+      facts.norm = ahead.norm;
+      bound_error(ahead.rounding);
+      T mine = max(2 * facts.error, k_comparable);  // owners have it from two copies
+      given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_threshold,
+                   this->here(tile, tiles, a.centroids.shape.sections, a.centroids.shape.sections + 1), &mine);
+      if constexpr (k_checks) {
+        if (mine != __shfl_xor_sync(0xffffffffu, mine, 1)) facts.bad = true, facts.failed = check::minimum;
+      }
+#pragma unroll
+      for (int q = 0; q < k_groups; ++q) spread[q] = __shfl_sync(0xffffffffu, mine, 2 * q + t % 2, 4);
+    }
     row_search<T> rows[k_groups];
-    this->find(panel, first, next, tile, tiles, operands, rows, facts, [&] {
-      facts.norm = arch::load_table_late(a.points.norm + facts.i);
-      facts.rounding = sizeof(T) == 4 ? arch::load_table_late(a.points.rounding + facts.i) : T(0);
+    this->find(panel, first, next, tile, tiles, ahead, spread, rows, facts, [&] {
+      if constexpr (sizeof(T) == 8) facts.norm = arch::load_table_late(a.points.norm + facts.i);
       facts.projection = k_checks ? arch::load_table_late(a.points.projection + facts.i) : T(0);
       facts.signature = signature_of(facts.i);
       facts.before = facts.i < this->points() ? label_before(facts.i) : -1;
     });
-    const decision made = decide(rows, facts);
+    if constexpr (sizeof(T) == 8) bound_error(0);
+    const decision made = decide(rows, spread, facts);
     const bool decided = facts.i < this->points() && made.label < a.centroids.shape.k;
     if constexpr (k_measures) {
       measure_and_commit(first, decided, made, facts);
@@ -660,11 +760,10 @@ struct pass_rows : pass_scores<T, P, Injector> {
     decided = measured < none;
     measure_rows(i, label, distance);
     const T apart = this->fold(distance, [](T x, T y) { return x + y; });
-    // The distance is that of the score; and nearer than any other centroid can be, so no other label has it.
-    const bool fits = abs(apart - made.expected) <= made.limit && (sizeof(T) == 8 || apart <= made.nearest);
+    const bool fits = abs(apart - made.expected) <= made.limit;  // no other centroid is that near
     if (__any_sync(0xffffffffu, decided && !fits)) {
       const bool fails = this->any_owner(decided && !fits);
-      postpone(fails, {0, facts.i, k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift, 0, {}});
+      postpone(fails, {0, facts.i, k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift, 0, 0, {}});
       if (fails) decided = false;
     }
     if (decided) commit(facts.i, measured, apart, facts.signature, facts.before);

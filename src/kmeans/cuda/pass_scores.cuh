@@ -13,65 +13,55 @@ namespace ballast::kmeans::cuda {
 
 using ballast::cuda::index;
 
-// What a lane knows of one of its rows. The four lanes of a row see different columns.
-template <class T>
-struct row_search {
-  T first;   // the largest score of these columns, in f32 with an ordinal in its last bits
-  T second;  // the next, where it is known by its column
-  T guard;   // no column that is not listed has a larger score; where there are several groups, the last bits say in which group it is
-  T beyond;  // no column of another group that is not listed has a larger score
-  T twin;    // the largest score by a chain of its own, which also has its column
-  T sum;     // Σ w · score of the section
-  int first_index;
-  int second_index;
-  int twin_index;
+// In f32 a lane finds the largest score of its columns in a group of tiles, and then which columns are near it, as two sums over these
+// columns. Each near column adds k_one_column plus its ordinal in the group, 2 · tile + column % 2, so a sum of one column names it:
+//   near   columns whose score is above the largest less what it takes to be certain (spread)
+//   top    columns whose score is not below the largest; by comparisons and weights of its own
+// A code is both: near in the lower half, top in the upper. Where both name the same one column, it is the only candidate of the lane.
+inline constexpr int k_most_group_tiles = 16;
+inline constexpr unsigned k_one_column = 512;
+static_assert(2 * k_most_group_tiles * (2 * k_most_group_tiles - 1) / 2 < k_one_column);
+BALLAST_HD constexpr unsigned near_of(std::uint32_t code) { return code & 0xffffu; }
+BALLAST_HD constexpr unsigned top_of(std::uint32_t code) { return code >> 16; }
+BALLAST_HD constexpr unsigned count_of(unsigned half) { return half / k_one_column; }
+BALLAST_HD constexpr bool is_one(unsigned half) { return count_of(half) == 1; }
+BALLAST_HD constexpr bool is_certain(std::uint32_t code) { return near_of(code) == top_of(code) && is_one(near_of(code)); }
+
+// Scores are compared by min(1, max(0, k_steep · (a − b))): 1 if a > b, else 0, by one instruction of the multipliers, of which there are
+// twice as many as of the units that compare. Exact if |a − b| is 0 or at least 1 / k_steep, as all numbers of at least k_comparable are.
+inline constexpr float k_steep = 0x1p90f;
+inline constexpr float k_comparable = 0x1p-60f;
+
+// The columns of a lane in one group of tiles.
+struct group_search {
+  float score;         // the largest
+  std::uint32_t code;  // who has it
+  int column;          // the first one of the group
 };
 
-// The scores of f32 carry the ordinal of their column within the group, 2 · tile + column % 2; the scores of a row_search the number of
-// their group, modulo as many.
-inline constexpr int k_most_group_tiles = 16;
-inline constexpr std::uint32_t k_ordinal_mask = 2 * k_most_group_tiles - 1;
-inline constexpr float k_ordinal_error = 0x1p-18f;  // of a score that carries one, relatively
+// What a lane knows of one of its rows. The four lanes of a row see different columns.
+template <class T>
+struct row_search;
+template <>
+struct row_search<float> {
+  group_search first, second;  // the groups with the largest scores
+  float guard;                 // the next largest score of a group,
+  int guard_column;            // which begins here
+  float beyond;                // no column of another group has a larger score
+  float twin;                  // the largest score, and its column, by comparisons of their own
+  int twin_index;
+  float sum;  // Σ w · score of the section
+};
+template <>
+struct row_search<double> {
+  double first, twin;  // the largest score, by two chains, which also have its column
+  int first_index, twin_index;
+  double sum;  // Σ w · score of the section
+};
 
 template <class T>
-__device__ __forceinline__ T lowest_score() {
+BALLAST_HD constexpr T lowest_score() {
   return sizeof(T) == 4 ? static_cast<T>(-3e38) : static_cast<T>(-1e308);
-}
-
-// The column of a score that carries its ordinal. `first_column`: of the group, for this lane.
-__device__ __forceinline__ int column_of(float carrying, int first_column) {
-  const auto ordinal = static_cast<int>(ballast::cuda::bits(carrying) & k_ordinal_mask);
-  return first_column + ordinal / 2 * k_tile_columns + ordinal % 2;
-}
-
-// The same for a score of the second chain: its ordinals run downwards, so that no word that carries one serves both chains.
-__device__ __forceinline__ int twin_column_of(float carrying, int first_column) {
-  return column_of(ballast::cuda::from_bits<float>(~ballast::cuda::bits(carrying)), first_column);
-}
-
-// The number of the group that a score carries, modulo k_ordinal_mask + 1.
-__device__ __forceinline__ unsigned group_of(float carrying) { return ballast::cuda::bits(carrying) & k_ordinal_mask; }
-__device__ __forceinline__ unsigned group_of(double) { return 0; }
-
-// Takes the two largest scores of one more group of columns into account.
-__device__ __forceinline__ void enter(row_search<float>& row, float key, float next, int first_column, int group) {
-  const auto marked = [&](float score) {
-    return ballast::cuda::from_bits<float>(
-        arch::merge_bits(ballast::cuda::bits(score), ~k_ordinal_mask, static_cast<std::uint32_t>(group) & k_ordinal_mask));
-  };
-  const auto hide = [&](float score) {
-    row.beyond = fmaxf(row.beyond, fminf(row.guard, score));
-    row.guard = fmaxf(row.guard, score);
-  };
-  const float score = marked(key);
-  hide(marked(next));
-  hide(fminf(row.second, score));  // one of them is not listed any more
-  if (score > row.second) {
-    const bool leads = score > row.first;
-    row.second = leads ? row.first : score;
-    row.second_index = leads ? row.first_index : column_of(key, first_column);
-    if (leads) row.first = score, row.first_index = column_of(key, first_column);
-  }
 }
 
 // What a thread has of one launch: its place, and its arguments.
@@ -123,10 +113,22 @@ struct pass_scores {
   __device__ __forceinline__ int stride() const { return k_in_registers ? P.slabs * k_slab<T> : a.points.stride; }
   __device__ __forceinline__ const T* row(int i) const { return a.points.x + static_cast<std::int64_t>(i) * stride(); }
 
-  // The first k_slabs slabs of the tile of rows from `first` on.
-  __device__ __forceinline__ void load_rows(int first, operand (&rows)[k_slabs]) const {
+  // What is loaded of a tile of rows before its products: the first k_slabs slabs, and in f32 what the spread of the own row is made of.
+  struct rows_ahead {
+    operand rows[k_slabs];
+    T norm;
+    T rounding;
+  };
+  __device__ __forceinline__ void load_ahead(int first, rows_ahead& to) const {
 #pragma unroll
-    for (int slab = 0; slab < k_slabs; ++slab) rows[slab] = fragment::load(a.points, first, slab, stride());
+    for (int slab = 0; slab < k_slabs; ++slab) to.rows[slab] = fragment::load(a.points, first, slab, stride());
+    load_spread(first, to);
+  }
+  __device__ __forceinline__ void load_spread(int first, rows_ahead& to) const {
+    if constexpr (sizeof(T) == 4) {
+      to.norm = arch::load_table_late(a.points.norm + own_row(first));
+      to.rounding = arch::load_table_late(a.points.rounding + own_row(first));
+    }
   }
 
   static constexpr int k_group_scores = P.tiles * k_scores;  // tile by tile
@@ -205,40 +207,103 @@ struct pass_scores {
     }
   }
 
-  // What a lane has found in a group of f32 scores, which carry their ordinals: the two largest, and the largest by the second chain.
-  struct group_search {
-    T key, next, twin;
-  };
+  // The lane's column of this ordinal, of a group that begins with column `first`.
+  __device__ __forceinline__ int column_of(unsigned half, int first, int of_lane) const {
+    const auto ordinal = static_cast<int>(half % k_one_column);
+    return first + ordinal / 2 * k_tile_columns + ordinal % 2 + 2 * of_lane;
+  }
 
-  // Takes the scores of one tile of centroids into account.
-  __device__ __forceinline__ void search(row_search<T> (&rows)[k_groups], group_search (&found)[k_groups],
-                                         const T (&scores)[k_group_scores], int i, const T (&weights)[2], int column) const {
+  // Calls f(score, q, i, v) for the scores of a group: of row q of the lane, in tile i, of column v.
+  template <class F>
+  static __device__ __forceinline__ void each_score(const T (&scores)[k_group_scores], F&& f) {
+#pragma unroll
+    for (int i = 0; i < P.tiles; ++i) {
+#pragma unroll
+      for (int q = 0; q < k_groups; ++q) {
+#pragma unroll
+        for (int v = 0; v < 2; ++v) f(scores[i * k_scores + 2 * q + v], q, i, v);
+      }
+    }
+  }
+
+  // Adds the scores of a group to the sums of the row check.
+  __device__ __forceinline__ void add_weighted(row_search<T> (&rows)[k_groups], const T (&scores)[k_group_scores], const T* columns) const {
+    T weights[2];
+    each_score(scores, [&](T score, int q, int i, int v) {
+      if (q == 0 && v == 0) load_columns(columns, i, 1, weights);
+      rows[q].sum = fma(weights[v], score, rows[q].sum);
+    });
+  }
+
+  // f64: takes the scores of a group into account.
+  __device__ __forceinline__ void search(row_search<double> (&rows)[k_groups], const double (&scores)[k_group_scores], int column) const {
+    each_score(scores, [&](double score, int q, int i, int v) {
+      const int j = column + i * k_tile_columns + v + 2 * t;
+      if (score > rows[q].first) rows[q].first = score, rows[q].first_index = j;
+      if (k_checks && score > rows[q].twin) rows[q].twin = score, rows[q].twin_index = j;
+    });
+  }
+
+  // f32: the columns that are near `found.score` or have it. Weights are constants of the code.
+  __device__ __forceinline__ void name_columns(const float (&scores)[k_group_scores], const float (&spread)[k_groups],
+                                               const row_search<float> (&rows)[k_groups], group_search (&found)[k_groups]) const {
+    constexpr int count = 2 * P.tiles;
+    constexpr float integers = 0x1p23f;  // numbers from here on have whole ulps, and these are their last bits
+    constexpr float all = integers + static_cast<float>(count * static_cast<int>(k_one_column) + count * (count - 1) / 2);
+    const auto weight = [](int i, int v) { return static_cast<float>(static_cast<int>(k_one_column) + 2 * i + v); };
+    float near[k_groups], near_from[k_groups], top[k_groups], top_from[k_groups];
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
-#pragma unroll
-      for (int v = 0; v < 2; ++v) {
-        const T score = scores[i * k_scores + 2 * q + v];
-        if constexpr (k_checks) rows[q].sum = fma(weights[v], score, rows[q].sum);
-        if constexpr (sizeof(T) == 4) {
-          const auto carrying = [&](std::uint32_t ordinal) {
-            return ballast::cuda::from_bits<float>(arch::merge_bits(ballast::cuda::bits(score), ~k_ordinal_mask, ordinal));
-          };
-          const auto ordinal = static_cast<std::uint32_t>(2 * i + v);
-          const float own = carrying(ordinal);
-          found[q].next = fmaxf(found[q].next, fminf(found[q].key, own));
-          found[q].key = fmaxf(found[q].key, own);
-          if constexpr (k_checks) found[q].twin = fmaxf(found[q].twin, carrying(k_ordinal_mask - ordinal));
-        } else {
-          if (score > rows[q].first) rows[q].first = score, rows[q].first_index = column + v;
-          if (k_checks && score > rows[q].twin) rows[q].twin = score, rows[q].twin_index = column + v;
-        }
+      near[q] = integers, near_from[q] = fma(spread[q], k_steep, -found[q].score * k_steep);
+      top[q] = all, top_from[q] = found[q].score * k_steep;
+    }
+    const auto add_near = [&](float score, int q, int i, int v) {
+      near[q] = fma(arch::multiply_add_saturated(score, k_steep, near_from[q]), weight(i, v), near[q]);
+    };
+    // Columns below the largest are taken from the sum of all.
+    const auto add_top = [&](float score, int q, int i, int v) {
+      top[q] = fma(arch::multiply_add_saturated(score, -k_steep, top_from[q]), -weight(i, v), top[q]);
+    };
+    const auto half = [](float sum) { return ballast::cuda::bits(sum) & 0xffffu; };
+    each_score(scores, [&](float score, int q, int i, int v) {
+      add_near(score, q, i, v);
+      if (k_checks) add_top(score, q, i, v);
+    });
+    if constexpr (!k_checks) {
+      // One column near the largest is the one that has it. Of several, the second chain tells, where they may matter.
+      const auto several = [&](int q) { return !is_one(half(near[q])) && found[q].score >= rows[q].first.score - spread[q]; };
+      if (__any_sync(0xffffffffu, several(0) || several(1))) {
+        each_score(scores, add_top);
+      } else {
+        top[0] = near[0], top[1] = near[1];
       }
+    }
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) found[q].code = half(near[q]) | half(top[q]) << 16;
+  }
+
+  // f32: takes one more group into account, of several.
+  __device__ __forceinline__ void enter(row_search<float>& row, const group_search& found) const {
+    // Where not one column has the largest score, there is a tie, or the score is wrong: somebody looks at all columns of the lane.
+    const bool odd = k_checks && !is_one(top_of(found.code)) && found.score != k_no_score<float>;
+    const float displaced = fminf(row.second.score, found.score);
+    const int displaced_column = row.second.score > found.score ? found.column : row.second.column;
+    row.beyond = fmaxf(row.beyond, odd ? -lowest_score<float>() : fminf(row.guard, displaced));
+    if (displaced > row.guard) row.guard = displaced, row.guard_column = displaced_column;
+    if (found.score > row.second.score) {
+      const bool leads = found.score > row.first.score;
+      row.second = leads ? row.first : found;
+      if (leads) row.first = found;
+    }
+    if constexpr (k_checks) {
+      if (found.score > row.twin) row.twin = found.score, row.twin_index = column_of(top_of(found.code), found.column, t);
     }
   }
 
   // ---- Four lanes and their two rows: what all four have found comes together in the two lanes that own a row ----
 
   __device__ __forceinline__ int own_q() const { return upper ? 1 : 0; }
+  __device__ __forceinline__ int own_row(int first) const { return first + 8 * own_q() + g; }
   template <class V>
   __device__ __forceinline__ V own(const V (&of)[k_groups]) const {
     return of[upper ? 1 : 0];
@@ -267,7 +332,7 @@ struct pass_scores {
   struct row_facts {
     int i;
     T norm;
-    T rounding;
+    T error;  // of a score of a centroid that can be the nearest
     T projection;
     unsigned long long signature;
     int before;         // its label of the pass before
@@ -275,18 +340,25 @@ struct pass_scores {
     check failed = {};  // which
   };
 
-  // Finds the largest scores of the rows from `first` on. With k_prefetches `operands` are the first slabs of these rows (load_rows), and
-  // then those of the rows from `next` on. load_facts() is called where what it loads is under way during a search.
+  // Finds the largest scores of the rows from `first` on. `ahead`: what has been loaded of them; with k_prefetches it is then that of the
+  // rows from `next` on. `spread`: f32, how much lower than the best a score is that cannot be that of the nearest, by rows of the lane.
+  // load_facts() is called where what it loads is under way during a search.
   template <class LoadFacts>
-  __device__ __forceinline__ void find(stage& panel, int first, int next, int tile, int tiles, operand (&operands)[k_slabs],
-                                       row_search<T> (&rows)[k_groups], row_facts& facts, LoadFacts&& load_facts) const {
-    if constexpr (!k_prefetches) load_rows(first, operands);
+  __device__ __forceinline__ void find(stage& panel, int first, int next, int tile, int tiles, rows_ahead& ahead,
+                                       const T (&spread)[k_groups], row_search<T> (&rows)[k_groups], row_facts& facts,
+                                       LoadFacts&& load_facts) const {
     if constexpr (k_in_registers && Injector::enabled) {
       for (int slab = 0; slab < P.slabs; ++slab)
-        given.strike(index<fragment::k_words>{}, inject::site::kmeans_points, here(tile, tiles, slab, P.slabs), operands[slab].at);
+        given.strike(index<fragment::k_words>{}, inject::site::kmeans_points, here(tile, tiles, slab, P.slabs), ahead.rows[slab].at);
     }
-    for (row_search<T>& each : rows)
-      each = {lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), lowest_score<T>(), arch::opaque(lowest_score<T>()), 0, 0, 0, 0};
+    constexpr T lowest = lowest_score<T>();
+    for (row_search<T>& each : rows) {
+      if constexpr (sizeof(T) == 4) {
+        each = {{lowest, 0, 0}, {lowest, 0, 0}, lowest, 0, lowest, arch::opaque(lowest), 0, 0};
+      } else {
+        each = {lowest, arch::opaque(lowest), 0, 0, 0};
+      }
+    }
     const panel_shape& shape = a.centroids.shape;
     const int sections = P.single ? 1 : shape.sections, groups = P.single ? 1 : shape.section_tiles / P.tiles;
 #pragma unroll 1
@@ -298,10 +370,16 @@ struct pass_scores {
         T scores[k_group_scores];
         const T* const columns = columns_of(panel, section * groups + group);
         const bool begins = section == 0 && group == 0, ends = k_prefetches && section == sections - 1 && group == groups - 1;
-        compute_scores(panel, first, ends ? next : first, section * groups + group, columns, operands, scores);
+        compute_scores(panel, first, ends ? next : first, section * groups + group, columns, ahead.rows, scores);
         // What is loaded here is under way while these scores are searched, and not put off until they are.
         if (begins) load_facts();
-        if (k_in_registers && ends) load_rows(next, operands);
+        if (ends) {
+          if constexpr (k_in_registers) {
+            load_ahead(next, ahead);
+          } else {
+            load_spread(next, ahead);  // compute_scores has asked for the rows
+          }
+        }
         if (begins || ends) __syncwarp();
         if constexpr (Injector::enabled) {
           for (int i = 0; i < P.tiles; ++i) {
@@ -314,66 +392,64 @@ struct pass_scores {
           }
         }
         const bool last = k_checks && group == groups - 1;
-        const int column = (section * shape.data_tiles + group * P.tiles) * k_tile_columns + 2 * t;
-        group_search found[k_groups];
+        const int column = (section * shape.data_tiles + group * P.tiles) * k_tile_columns;
+        T projections[k_groups];
+        if constexpr (k_checks) {
+          add_weighted(rows, scores, columns);
 #pragma unroll
-        for (group_search& each : found) each = {lowest_score<T>(), lowest_score<T>(), lowest_score<T>()};
+          for (int q = 0; q < k_groups; ++q) projections[q] = scores[(P.tiles - 1) * k_scores + 2 * q + 1];  // column 3: of lane 1
+          if (last) {  // the check tile has no centroids
 #pragma unroll
-        for (int i = 0; i < P.tiles; ++i) {
-          if (i == P.tiles - 1 && last) break;
-          T weights[2] = {};
-          if constexpr (k_checks) load_columns(columns, i, 1, weights);
-          search(rows, found, scores, i, weights, column + i * k_tile_columns);
-        }
-        if (Injector::enabled && group == 0) {
-          for (int q = 0; q < k_groups; ++q)
-            given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, section, shape.sections),
-                         sizeof(T) == 4 ? &found[q].key : &rows[q].first);
+            for (int v = 0; v < k_scores; ++v) scores[(P.tiles - 1) * k_scores + v] = k_no_score<T>;
+          }
         }
         if constexpr (sizeof(T) == 4) {
+          group_search found[k_groups];
+#pragma unroll
+          for (group_search& each : found) each = {k_no_score<float>, 0, column};
+          each_score(scores, [&](T score, int q, int, int) { found[q].score = fmaxf(found[q].score, score); });
+          if (Injector::enabled && group == 0) {
+            for (int q = 0; q < k_groups; ++q)
+              given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, section, shape.sections), &found[q].score);
+          }
+          name_columns(scores, spread, rows, found);
 #pragma unroll
           for (int q = 0; q < k_groups; ++q) {
-            const group_search& of = found[q];
             if constexpr (P.single) {
-              rows[q].first = of.key, rows[q].first_index = column_of(of.key, column);
-              rows[q].guard = of.next;
+              rows[q].first = found[q];
             } else {
-              enter(rows[q], of.key, of.next, column, section * groups + group);
+              enter(rows[q], found[q]);
             }
-            if constexpr (k_checks) {
-              if (P.single || of.twin > rows[q].twin) rows[q].twin = of.twin, rows[q].twin_index = twin_column_of(of.twin, column);
-            }
+          }
+        } else {
+          search(rows, scores, column);
+          if (Injector::enabled && group == 0) {
+            for (int q = 0; q < k_groups; ++q)
+              given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, section, shape.sections), &rows[q].first);
           }
         }
         if constexpr (k_checks) {
-          if (last) verify_section(section, tile, tiles, scores, columns, rows, facts);
+          if (last) verify_section(section, tile, tiles, projections, rows, facts);
         }
       }
     }
-    if constexpr (Injector::enabled) {
-      for (int q = 0; q < k_groups; ++q)
-        given.strike(index<1>{}, inject::site::kmeans_index, here(tile, tiles, q, k_groups),
-                     reinterpret_cast<std::uint32_t*>(&rows[q].first_index));
+    if constexpr (Injector::enabled && sizeof(T) == 4) {
+      for (int q = 0; q < k_groups; ++q) given.strike(index<1>{}, inject::site::kmeans_index, here(tile, tiles, q, 3), &rows[q].first.code);
     }
   }
 
   // ρ passes if ρ² ≤ limit.
   __device__ static __forceinline__ bool passes(T residual, T limit) { return residual * residual <= limit; }
 
-  // Compares the weighted sum of a section's scores with the columns of its check tile, the last of `scores`, and the points' projection
+  // Compares the weighted sum of a section's scores, with those of its check tile, with 0, and the points' projection in column 3 of that tile
   // with what was computed from other loads. The two owners of a row have the limits from two copies, and must agree.
-  __device__ __forceinline__ void verify_section(int section, std::int64_t tile, std::int64_t tiles, const T (&scores)[k_group_scores],
-                                                 const T* columns, row_search<T> (&rows)[k_groups], row_facts& facts) const {
+  __device__ __forceinline__ void verify_section(int section, std::int64_t tile, std::int64_t tiles, const T (&projections)[k_groups],
+                                                 const row_search<T> (&rows)[k_groups], row_facts& facts) const {
     section_limits<T> limits = a.centroids.limits[2 * section + t % 2];
-    given.strike(index<1>{}, inject::site::kmeans_threshold, here(tile, tiles, section, a.centroids.shape.sections), &limits.row_offset);
-    T weights[2], sums[k_groups], projections[k_groups];
-    load_columns(columns, P.tiles - 1, 1, weights);
+    given.strike(index<1>{}, inject::site::kmeans_threshold, here(tile, tiles, section, a.centroids.shape.sections + 1), &limits.row_offset);
+    T sums[k_groups];
 #pragma unroll
-    for (int q = 0; q < k_groups; ++q) {
-      const T* const own = &scores[(P.tiles - 1) * k_scores + 2 * q];
-      sums[q] = fma(weights[1], own[1], fma(weights[0], own[0], rows[q].sum));
-      projections[q] = own[1];  // column 3: of lane 1
-    }
+    for (int q = 0; q < k_groups; ++q) sums[q] = rows[q].sum;
     const T residual = fold(sums, [](T x, T y) { return x + y; });
     const T other = __shfl_xor_sync(0xffffffffu, projections[1], 2), projection = t == 3 ? other : projections[0];
     T word = passes(residual, fma(limits.row_slope, facts.norm, limits.row_offset)) ? T(1) : T(0);

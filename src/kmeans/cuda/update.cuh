@@ -211,7 +211,6 @@ struct update {
 
   // This block's tile.
   __device__ __forceinline__ void pack() const {
-    const T never = sizeof(T) == 4 ? static_cast<T>(-7e37) : static_cast<T>(-1e307);
 #pragma unroll 1
     for (int begin = lane; begin < stride; begin += 32 * k_together) {
       T value[k_together] = {};
@@ -227,7 +226,7 @@ struct update {
     }
     if (lane == 0) {
       T* const at = column_at(in_panel, warp);
-      T start = warp < count ? static_cast<T>(-0.5 * shared.norms[warp]) : never;
+      T start = warp < count ? static_cast<T>(-0.5 * shared.norms[warp]) : k_no_score<T>;
       if (warp < count)
         given.strike(index<1>{}, inject::site::kmeans_norm, inject::device_place{first + warp, shape.k, 0, 1, 0, 1}, &start);
       at[0] = start;
@@ -481,7 +480,7 @@ struct update {
     const double u = abft::unit_roundoff<T>;
     score_bound<T> bound;
     bound.product = static_cast<T>(sqrt(all.ratio) * (1 + 0x1p-9));
-    bound.sum = static_cast<T>(u * (8 + static_cast<double>(n)));
+    bound.sum = static_cast<T>(u * (12 + static_cast<double>(n)));  // 4 for what is rounded where scores are compared
     bound.largest = static_cast<T>(all.largest * (1 + 4 * u));
     bound.smallest = static_cast<T>(all.smallest * (1 + 4 * u));
     bound.distance = static_cast<T>(abft::kmeans_distance_limit(u, n));
