@@ -119,11 +119,16 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   // f64: rows leave room for eight tiles, or for all.
   made.slabs = held_slabs(what, group, static_cast<int>(std::min<std::int64_t>(needed.tiles, 8)));
   const int most_depth = group ? 8 : 4;  // of rows that are read again
-  const int most = what.f64 ? std::min(hopper && !what.check ? 12 : 9, k_most_operands - made.slabs) : group ? 12 : made.slabs > 0 ? 8 : 4;
+  // f32: what a lane knows of its rows takes registers, too, where there are checks.
+  const int most = what.f64 ? std::min(hopper && !what.check ? 12 : 9, k_most_operands - made.slabs)
+                   : group  ? (what.check && made.slabs > 8 ? 9 : 12)
+                            : (made.slabs > 0 ? 8 : 4);
   // The largest group that wastes least. In f64 loads from a panel in global memory take registers.
-  std::int64_t least = std::numeric_limits<std::int64_t>::max() / 16;
+  constexpr std::int64_t k_many = std::numeric_limits<std::int64_t>::max() / 16;
+  std::int64_t least = k_many;
   for (int each = std::min<int>(most, static_cast<int>(needed.tiles)); each >= 1; --each) {
     if (each == 1 && needed.tiles > 1) break;  // what a group costs by itself is more than a tile that is wasted
+    if (group && made.slabs > 8 && 2 * each < most && least < k_many) break;  // and more where rows are long
     const std::int64_t filled = plan_sections(what, what.check, each).all();
     if (filled * 16 < least * 15) {
       least = filled;
@@ -144,7 +149,7 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
     const bool ring = panel == panel_memory::ring;
     // Warps of a multiprocessor. Where 16 or 12 need a few spills, these cost less than the warps hide; rows that are read again need
     // registers for loads under way more than they need warps.
-    const int resident = what.f64 ? warps_of(operands, 32, panel == panel_memory::shared ? 88 : 56)
+    const int resident = what.f64 ? warps_of(operands, 32, panel == panel_memory::shared ? (what.check ? 80 : 88) : 56)
                                   : warps_of(registers, group ? 124 : 128, group && made.slabs > 0 ? 176 : 168);
     // All warps of a multiprocessor share a ring, so that the panel is read once for all of them; more than 12 wait for each other too
     // often.

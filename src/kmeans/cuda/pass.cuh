@@ -71,7 +71,9 @@ struct pass : pass_rows<T, P, Injector> {
     if constexpr (P.sums == sum_memory::shared) clear_sums();
     if (warp >= P.warps) return;
     if (threadIdx.x % (32 * k_team_warps) < k_counters) shared.waiting[threadIdx.x % (32 * k_team_warps)] = 0;
-    if (threadIdx.x == 0) *shared.together = -1;
+    if constexpr (empties_together(P)) {
+      if (threadIdx.x == 0) *shared.together = -1;
+    }
     if constexpr (base::k_counts) {
       if (this->lane == 0) *shared.changed = 0;
     }

@@ -79,7 +79,7 @@ inline constexpr std::uint32_t k_candidates = (1u << k_listed) - 1;  // mask: wh
 inline constexpr std::uint32_t k_failed = 1u << 8;                   // a check failed: all centroids are looked at
 inline constexpr int k_check_shift = 9;                              // which check failed
 inline constexpr std::uint32_t k_check_mask = 15;
-inline constexpr int k_lanes_shift = 16;  // lanes whose columns are looked at, all of them,
+inline constexpr int k_lanes_shift = 16;                // lanes whose columns are looked at, all of them,
 inline constexpr std::uint32_t k_one_group = 1u << 20;  // or those in one group
 
 template <class T, pass_policy P, class Injector>
@@ -108,7 +108,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     unsigned char* barriers;
     postponed* queue;        // of this team
     std::uint32_t* waiting;  // rows that tiles have added to it, by the number of the meeting modulo k_counters; and k_together
-    int* together;           // the meeting at which all teams empty their queues
+    volatile int* together;  // the meeting at which all teams empty their queues
     changed_row* changes;    // of this warp
     int* changed;            // how many of them there are
     std::uint32_t* limbs;    // (word, limb) × k × pitch
@@ -132,7 +132,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
     shared.block = reinterpret_cast<unsigned long long*>(take(k_block_words * 8));
     shared.barriers = take(k_barrier_bytes);
     shared.waiting = reinterpret_cast<std::uint32_t*>(shared.barriers + 16 * k_most_slots) + team() * k_counters;
-    shared.together = reinterpret_cast<int*>(shared.barriers + 16 * k_most_slots + 4 * k_most_teams * k_counters);
+    if constexpr (empties_together(P))
+      shared.together = reinterpret_cast<int*>(shared.barriers + 16 * k_most_slots + 4 * k_most_teams * k_counters);
     shared.queue = reinterpret_cast<postponed*>(take(P.warps / k_team_warps * queue * postponed_bytes(P))) + team() * queue;
     if constexpr (k_counts) {
       shared.changes = reinterpret_cast<changed_row*>(take(P.warps * k_most_changes * static_cast<int>(sizeof(changed_row))));
@@ -154,7 +155,9 @@ struct pass_rows : pass_scores<T, P, Injector> {
   }
 
   // Steps: the label when it was found; in a second look; when it is stored.
-  __device__ __forceinline__ void strike_label(int i, int step, int& label) const { strike_index(inject::site::kmeans_label, i, step, label); }
+  __device__ __forceinline__ void strike_label(int i, int step, int& label) const {
+    strike_index(inject::site::kmeans_label, i, step, label);
+  }
   __device__ __forceinline__ void strike_index(inject::site where, int i, int step, int& at) const {
     if constexpr (Injector::enabled) {
       const int rows = pass_rows_of_block(P), tiles = (this->points() + rows - 1) / rows;
@@ -182,7 +185,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
   };
 
   // In f64 the largest score decides, the lowest index among equals.
-  __device__ __forceinline__ verdict join(const row_search<double> (&rows)[k_groups], const double (&)[k_groups], const row_facts& facts) const {
+  __device__ __forceinline__ verdict join(const row_search<double> (&rows)[k_groups], const double (&)[k_groups],
+                                          const row_facts& facts) const {
     double values[k_groups], twins[k_groups];
     int indices[k_groups], twin_indices[k_groups];
 #pragma unroll
@@ -272,8 +276,9 @@ struct pass_rows : pass_scores<T, P, Injector> {
     if (!__any_sync(0xffffffffu, look)) return made;
     const bool looks = this->any_owner(look);
     // A candidate's score is at most a spread below the best one of its lane, and that a spread below the best one; its distance tells
-    // whether it is the column of that score.
-    postponed entry{static_cast<double>(made.expected + 10 * facts.error + 5 * static_cast<T>(k_comparable) + room), facts.i, 0, 0, 0, {}};
+    // whether it is the column of that score. In f64 there are no candidates.
+    const T most = sizeof(T) == 4 ? made.expected + 10 * facts.error + 5 * static_cast<T>(k_comparable) + room : T(0);
+    postponed entry{static_cast<double>(most), facts.i, 0, 0, 0, {}};
     list_candidates(rows, spread, found.best, entry);
     // The best score is a listed one's, or of one that is hidden, if it is a number.
     if (this->any_owner(wrong || (looks && (entry.what & k_failed) == 0 && entry.what == 0)))
@@ -317,9 +322,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
         const auto hides_first = [&](float from) { return !one && !two && row.first.score >= from; };
         const auto hides_second = [&](float from) { return (two || !named) && row.second.score >= from; };
         const auto hides_third = [&](float from) { return row.guard >= from; };
-        hidden = lanes_where([&](float from) {
-          return hides_first(from) || hides_second(from) || hides_third(from) || row.beyond >= from;
-        });
+        hidden =
+            lanes_where([&](float from) { return hides_first(from) || hides_second(from) || hides_third(from) || row.beyond >= from; });
         elsewhere = lanes_where([&](float from) {
           return int{hides_first(from)} + int{hides_second(from)} + int{hides_third(from)} > 1 || row.beyond >= from;
         });
@@ -350,7 +354,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
     const unsigned all = __ballot_sync(0xffffffffu, stores);
     const std::uint32_t seal = __shfl_xor_sync(0xffffffffu, seal_of(entry), 1);
     unsigned begin = 0;
-    if (lane == 0) begin = static_cast<unsigned>(queued) + atomicAdd(shared.waiting + counter, static_cast<unsigned>(__popc(all))) % k_together;
+    if (lane == 0)
+      begin = static_cast<unsigned>(queued) + atomicAdd(shared.waiting + counter, static_cast<unsigned>(__popc(all))) % k_together;
     begin = __shfl_sync(0xffffffffu, begin, 0);
     if (!stores) return;
     postponed& to = shared.queue[begin + static_cast<unsigned>(__popc(all & ((1u << lane) - 1)))];
@@ -429,8 +434,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
       const int owner = __ffs(static_cast<int>(rest)) - 1;
       rest &= rest - 1;
       const int which = __shfl_sync(0xffffffffu, entry.row, owner);
-      const nearest other = search_unlisted(this->row(which), rows, __shfl_sync(0xffffffffu, entry.what, owner),
-                                            __shfl_sync(0xffffffffu, entry.tile, owner));
+      const nearest other =
+          search_unlisted(this->row(which), rows, __shfl_sync(0xffffffffu, entry.what, owner), __shfl_sync(0xffffffffu, entry.tile, owner));
       if (lane / 4 == owner / 4) found.consider(other.distance, other.index);
     }
     return found;
@@ -510,8 +515,9 @@ struct pass_rows : pass_scores<T, P, Injector> {
   // counter is read between two meetings and set to 0 behind the next one, so that none is late.
   __device__ __forceinline__ void empty_queue(int room) {
     const bool first = threadIdx.x % (32 * k_team_warps) == 0;
-    volatile int* const together = shared.together;
-    if (empties_together(P) && first && *together == meeting) atomicAdd(shared.waiting + counter, k_together);
+    if constexpr (empties_together(P)) {
+      if (first && *shared.together == meeting) atomicAdd(shared.waiting + counter, k_together);
+    }
     meet_team();  // all rows are in the queue
     const std::uint32_t more = shared.waiting[counter];
     queued += static_cast<int>(more % k_together);
@@ -519,7 +525,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     if (first) shared.waiting[(counter + 1) % k_counters] = 0;
     if constexpr (empties_together(P)) {
       // No team is more than a tile ahead of another.
-      if (first && queued >= k_queue_asks && *together <= meeting) *together = meeting + 2;
+      if (first && queued >= k_queue_asks && *shared.together <= meeting) *shared.together = meeting + 2;
       ++meeting;
       if (more >= k_together) room = 0;
     }

@@ -226,22 +226,38 @@ struct pass_scores {
     }
   }
 
-  // Adds the scores of a group to the sums of the row check.
-  __device__ __forceinline__ void add_weighted(row_search<T> (&rows)[k_groups], const T (&scores)[k_group_scores], const T* columns) const {
-    T weights[2];
-    each_score(scores, [&](T score, int q, int i, int v) {
+  // f32: adds the scores of a group to the sums of the row check.
+  __device__ __forceinline__ void add_weighted(row_search<float> (&rows)[k_groups], const float (&scores)[k_group_scores],
+                                               const float* columns) const {
+    float weights[2];
+    each_score(scores, [&](float score, int q, int i, int v) {
       if (q == 0 && v == 0) load_columns(columns, i, 1, weights);
       rows[q].sum = fma(weights[v], score, rows[q].sum);
     });
   }
 
-  // f64: takes the scores of a group into account.
-  __device__ __forceinline__ void search(row_search<double> (&rows)[k_groups], const double (&scores)[k_group_scores], int column) const {
-    each_score(scores, [&](double score, int q, int i, int v) {
-      const int j = column + i * k_tile_columns + v + 2 * t;
-      if (score > rows[q].first) rows[q].first = score, rows[q].first_index = j;
-      if (k_checks && score > rows[q].twin) rows[q].twin = score, rows[q].twin_index = j;
-    });
+  // f64: takes the scores of a group into account, and adds them to those sums. `last`: the last tile is the check tile. Tile by tile:
+  // weights of several tiles at a time take registers.
+  __device__ __forceinline__ void search(row_search<double> (&rows)[k_groups], const double (&scores)[k_group_scores],
+                                         const double* columns, int column, bool last) const {
+#pragma unroll
+    for (int i = 0; i < P.tiles; ++i) {
+      const bool data = i < P.tiles - 1 || !last;
+      double weights[2] = {};
+      if constexpr (k_checks) load_columns(columns, i, 1, weights);
+#pragma unroll
+      for (int q = 0; q < k_groups; ++q) {
+#pragma unroll
+        for (int v = 0; v < 2; ++v) {
+          const double score = scores[i * k_scores + 2 * q + v];
+          const int j = column + i * k_tile_columns + v + 2 * t;
+          if constexpr (k_checks) rows[q].sum = fma(weights[v], score, rows[q].sum);
+          if (!data) continue;
+          if (score > rows[q].first) rows[q].first = score, rows[q].first_index = j;
+          if (k_checks && score > rows[q].twin) rows[q].twin = score, rows[q].twin_index = j;
+        }
+      }
+    }
   }
 
   // f32: the columns that are near `found.score` or have it. Weights are constants of the code.
@@ -393,17 +409,17 @@ struct pass_scores {
         }
         const bool last = k_checks && group == groups - 1;
         const int column = (section * shape.data_tiles + group * P.tiles) * k_tile_columns;
-        T projections[k_groups];
-        if constexpr (k_checks) {
-          add_weighted(rows, scores, columns);
+        T projections[k_groups];  // column 3 of the check tile: of lane 1
 #pragma unroll
-          for (int q = 0; q < k_groups; ++q) projections[q] = scores[(P.tiles - 1) * k_scores + 2 * q + 1];  // column 3: of lane 1
-          if (last) {  // the check tile has no centroids
-#pragma unroll
-            for (int v = 0; v < k_scores; ++v) scores[(P.tiles - 1) * k_scores + v] = k_no_score<T>;
-          }
-        }
+        for (int q = 0; q < k_groups; ++q) projections[q] = scores[(P.tiles - 1) * k_scores + 2 * q + 1];
         if constexpr (sizeof(T) == 4) {
+          if constexpr (k_checks) {
+            add_weighted(rows, scores, columns);
+            if (last) {  // the check tile has no centroids
+#pragma unroll
+              for (int v = 0; v < k_scores; ++v) scores[(P.tiles - 1) * k_scores + v] = k_no_score<T>;
+            }
+          }
           group_search found[k_groups];
 #pragma unroll
           for (group_search& each : found) each = {k_no_score<float>, 0, column};
@@ -422,7 +438,7 @@ struct pass_scores {
             }
           }
         } else {
-          search(rows, scores, column);
+          search(rows, scores, columns, column, last);
           if (Injector::enabled && group == 0) {
             for (int q = 0; q < k_groups; ++q)
               given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, section, shape.sections), &rows[q].first);
@@ -441,12 +457,13 @@ struct pass_scores {
   // ρ passes if ρ² ≤ limit.
   __device__ static __forceinline__ bool passes(T residual, T limit) { return residual * residual <= limit; }
 
-  // Compares the weighted sum of a section's scores, with those of its check tile, with 0, and the points' projection in column 3 of that tile
-  // with what was computed from other loads. The two owners of a row have the limits from two copies, and must agree.
+  // Compares the weighted sum of a section's scores, with those of its check tile, with 0, and the points' projection in column 3 of that
+  // tile with what was computed from other loads. The two owners of a row have the limits from two copies, and must agree.
   __device__ __forceinline__ void verify_section(int section, std::int64_t tile, std::int64_t tiles, const T (&projections)[k_groups],
                                                  const row_search<T> (&rows)[k_groups], row_facts& facts) const {
     section_limits<T> limits = a.centroids.limits[2 * section + t % 2];
-    given.strike(index<1>{}, inject::site::kmeans_threshold, here(tile, tiles, section, a.centroids.shape.sections + 1), &limits.row_offset);
+    given.strike(index<1>{}, inject::site::kmeans_threshold, here(tile, tiles, section, a.centroids.shape.sections + 1),
+                 &limits.row_offset);
     T sums[k_groups];
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) sums[q] = rows[q].sum;
