@@ -226,12 +226,12 @@ struct pass_rows : pass_scores<T, P, Injector> {
     for (int q = 0; q < k_groups; ++q) {
       const row_search<float>& row = rows[q];
       const float top = best_of(best, q), least = top - spread[q];
-      bool alone = row.first.score == top && is_certain(row.first.code), tied = false;
+      bool alone = row.first.score == top && is_certain(row.first.code), tied = k_checks && row.twin != row.first.score;
       if constexpr (P.single) {
-        tied = k_checks && !is_one(top_of(row.first.code)) && row.first.score != k_no_score<float>;
+        tied = tied || (k_checks && !is_one(top_of(row.first.code)) && row.first.score != k_no_score<float>);
       } else {
         alone = alone && fmaxf(row.second.score, row.beyond) < least;
-        tied = row.beyond >= least || (k_checks && row.twin != row.first.score);
+        tied = tied || row.beyond >= least;
       }
       near[q] = __ballot_sync(0xffffffffu, row.first.score >= least || tied);
       certain[q] = __ballot_sync(0xffffffffu, alone);
@@ -310,7 +310,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
       // No column, or not the one that has the largest score.
       const bool broken = k_checks && (count_of(near) == 0 || count_of(top) == 0 || (count_of(near) == 1 && !one));
       unsigned listed = lanes_where([&](float from) { return led && row.first.score >= from; }), hidden, elsewhere = 0;
-      unsigned failed = lanes_where([&](float from) { return broken && row.first.score >= from; });
+      const bool apart = k_checks && row.twin != row.first.score;
+      const unsigned failed = lanes_where([&](float from) { return apart || (broken && row.first.score >= from); });
       int next = this->column_of(other, row.first.column, t);
       if constexpr (P.single) {
         listed |= lanes_where([&](float from) { return two && row.first.score >= from; }) << 4;
@@ -327,7 +328,6 @@ struct pass_rows : pass_scores<T, P, Injector> {
         elsewhere = lanes_where([&](float from) {
           return int{hides_first(from)} + int{hides_second(from)} + int{hides_third(from)} > 1 || row.beyond >= from;
         });
-        if constexpr (k_checks) failed |= lanes_where([&](float) { return row.twin != row.first.score; });
         // Lanes agree on the group, and hide nothing that is near in another one.
         const int column = !one && !two ? row.first.column : two || !named ? row.second.column : row.guard_column;
         const int mine = column / k_tile_columns;

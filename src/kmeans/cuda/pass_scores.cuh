@@ -299,7 +299,7 @@ struct pass_scores {
   }
 
   // f32: takes one more group into account, of several.
-  __device__ __forceinline__ void enter(row_search<float>& row, const group_search& found) const {
+  __device__ __forceinline__ void enter(row_search<float>& row, const group_search& found, float twin) const {
     // Where not one column has the largest score, there is a tie, or the score is wrong: somebody looks at all columns of the lane.
     const bool odd = k_checks && !is_one(top_of(found.code)) && found.score != k_no_score<float>;
     const float displaced = fminf(row.second.score, found.score);
@@ -312,7 +312,7 @@ struct pass_scores {
       if (leads) row.first = found;
     }
     if constexpr (k_checks) {
-      if (found.score > row.twin) row.twin = found.score, row.twin_index = column_of(top_of(found.code), found.column, t);
+      if (twin > row.twin) row.twin = twin, row.twin_index = column_of(top_of(found.code), found.column, t);
     }
   }
 
@@ -423,7 +423,12 @@ struct pass_scores {
           group_search found[k_groups];
 #pragma unroll
           for (group_search& each : found) each = {k_no_score<float>, 0, column};
-          each_score(scores, [&](T score, int q, int, int) { found[q].score = fmaxf(found[q].score, score); });
+          // By two chains: a largest score that is too low would hide its lane.
+          T twins[k_groups] = {arch::opaque(k_no_score<float>), arch::opaque(k_no_score<float>)};
+          each_score(scores, [&](T score, int q, int, int) {
+            found[q].score = fmaxf(found[q].score, score);
+            if (k_checks) twins[q] = fmaxf(twins[q], score);
+          });
           if (Injector::enabled && group == 0) {
             for (int q = 0; q < k_groups; ++q)
               given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, section, shape.sections), &found[q].score);
@@ -432,9 +437,9 @@ struct pass_scores {
 #pragma unroll
           for (int q = 0; q < k_groups; ++q) {
             if constexpr (P.single) {
-              rows[q].first = found[q];
+              rows[q].first = found[q], rows[q].twin = twins[q];
             } else {
-              enter(rows[q], found[q]);
+              enter(rows[q], found[q], twins[q]);
             }
           }
         } else {
