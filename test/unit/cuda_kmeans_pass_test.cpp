@@ -529,5 +529,32 @@ TEST_F(kmeans_pass, faults_are_repaired) {
   }
 }
 
+// A lane whose largest score is taken for a lower one seems to have no candidate. With few columns for each lane no other score is between.
+TEST_F(kmeans_pass, a_largest_score_that_is_too_low_is_seen) {
+  const std::int64_t m = 300, n = 8, k = 8;
+  const auto values = normal_numbers<float>(m * n, 1), centroids = normal_numbers<float>(k * n, 2);
+  int wrong[2] = {}, seen = 0;
+  for (const bool check : {true, false}) {
+    for (int seed = 0; seed < 60; ++seed) {
+      const inject::plan faults({inject::parse_request("site=kmeans.minimum,model=" + std::string(seed % 2 == 0 ? "zero" : "random_value") +
+                                                       ",seed=" + std::to_string(seed))});
+      call_state state(device_, &faults);
+      points_on_device<float> points(device_, m, n, k, values, {}, 1, check, 2);
+      lloyd<float> made(device_, state.call, points.problem);
+      made.begin_run();
+      made.set_centroids(centroids, centroids);
+      made.pass(true);
+      const auto labels = download<std::int32_t>(device_, made.labels(), m);
+      bool right = true;
+      for (std::int64_t i = 0; i < m; ++i) right = right && points.is_nearest(i, labels[static_cast<std::size_t>(i)], centroids, 1e-15L);
+      wrong[check] += right ? 0 : 1;
+      seen += check && state.events().recomputed > 0 ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(wrong[1], 0);
+  EXPECT_GT(wrong[0], 0) << "with protection off no fault reached a label";
+  EXPECT_GT(seen, 0);
+}
+
 }  // namespace
 }  // namespace ballast::kmeans::cuda
