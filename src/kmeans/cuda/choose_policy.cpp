@@ -128,7 +128,7 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   std::int64_t least = k_many;
   for (int each = std::min<int>(most, static_cast<int>(needed.tiles)); each >= 1; --each) {
     if (each == 1 && needed.tiles > 1) break;  // what a group costs by itself is more than a tile that is wasted
-    if (group && made.slabs > 8 && 2 * each < most && least < k_many) break;  // and more where rows are long
+    if (group && made.slabs > 8 && 2 * each < most && least < k_many) break;  // predicted: so are small groups
     const std::int64_t filled = plan_sections(what, what.check, each).all();
     if (filled * 16 < least * 15) {
       least = filled;

@@ -28,7 +28,8 @@ BALLAST_HD constexpr bool is_one(unsigned half) { return count_of(half) == 1; }
 BALLAST_HD constexpr bool is_certain(std::uint32_t code) { return near_of(code) == top_of(code) && is_one(near_of(code)); }
 
 // Scores are compared by min(1, max(0, k_steep · (a − b))): 1 if a > b, else 0, by one instruction of the multipliers, of which there are
-// twice as many as of the units that compare. Exact if |a − b| is 0 or at least 1 / k_steep, as all numbers of at least k_comparable are.
+// twice as many as of the units that compare. Exact if |a − b| is 0 or at least 1 / k_steep: always, if one of
+// the two is at least k_comparable.
 inline constexpr float k_steep = 0x1p90f;
 inline constexpr float k_comparable = 0x1p-60f;
 
