@@ -150,7 +150,7 @@ struct tiers {
 template <class T>
 BALLAST_HD inline tiers qr_residual_thresholds(double norm, std::int64_t m, std::int64_t columns) {
   const double unit = unit_roundoff<T> * norm;
-  return {(6 + std::log2(static_cast<double>(m))) * unit,
+  return {(6 + std::log2(static_cast<double>(m)) + std::sqrt(static_cast<double>(m)) / 16) * unit,
           (16 + 8 * std::sqrt(static_cast<double>(m)) + std::sqrt(static_cast<double>(columns))) * unit};
 }
 

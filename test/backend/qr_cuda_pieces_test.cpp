@@ -30,7 +30,7 @@ using namespace subjects;
 template <class T>
 ballast::cuda::capabilities little_memory(index m) {
   ballast::cuda::capabilities about = simt::emulated_capabilities();
-  about.memory = (m * (16 << 10) + 4 * m * static_cast<index>(sizeof(T)) * 80) / 9 * 10;
+  about.memory = (m * (24 << 10) + 4 * m * static_cast<index>(sizeof(T)) * 80) / 9 * 10;
   return about;
 }
 

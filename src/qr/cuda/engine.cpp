@@ -75,7 +75,7 @@ class device_engine final : public engine<S> {
   // memory take, up to k_beside_rows bytes.
   index resident_columns(const void* operand, index rows, index columns) const override {
     if (operand == nullptr || on_.run().hybrid || on_.device()->accessible(operand)) return columns;
-    constexpr index k_beside_rows = 16 << 10;
+    constexpr index k_beside_rows = 24 << 10;
     const index column = rows * static_cast<index>(sizeof(S)), room = on_.device()->available_memory() / 10 * 9 - rows * k_beside_rows;
     const index fits = room / (4 * column);
     // Less than a panel of the usual width is no piece: the allocation says so.

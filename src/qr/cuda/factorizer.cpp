@@ -17,8 +17,11 @@ namespace {
 template <class S>
 constexpr index k_section_columns = sizeof(S) == 4 ? 4096 : 2048;
 constexpr index k_hold_blocks = 64;
-// Elements of an update beside the lookahead that takes longer than a panel of 128 columns: some 300 µs at 50 TFLOP/s.
-constexpr index k_long_update = index{1} << 25;
+// Elements for each multiprocessor of an update beside the lookahead that takes longer than a panel of 128 columns: some 300 µs of an H100
+// at 50 TFLOP/s.
+constexpr index k_long_update = index{1} << 18;
+// A panel with more than so many times as many rows as there are columns to update takes longer than their update.
+constexpr index k_tall_update = 16;
 
 }  // namespace
 
@@ -27,10 +30,11 @@ device_factorizer<S>::device_factorizer(session<S>& on, const layout& shape, con
                                         const matrix_view<const S>& source)
     : on_(on), shape_(shape), A_(A.data), lda_(A.column_stride), tau_(tau), source_(source) {
   T_ = on_.template allocate_of<S>(core::checked_product(shape.panels, nb() * nb()));
-  for (int i = 0; i < 2; ++i) V_[i] = on_.template allocate_of<S>(core::checked_product(shape.m, nb()));
+  turns_ = joins_pairs(0) ? k_turns : 2;
+  for (int i = 0; i < turns_; ++i) V_[i] = on_.template allocate_of<S>(core::checked_product(shape.m, nb()));
   // Of every span, of all checksum columns, and of one block with its own.
   const index columns = std::max({std::min(shape.n, k_section_columns<S> + nb()), 2 * static_cast<index>(shape.groups.size()), nb() + 2});
-  for (buffer& each : W_) each = on_.template allocate_of<S>(2 * nb() * columns);
+  for (buffer& each : W_) each = on_.template allocate_of<S>(2 * (joins_pairs(0) ? 2 : 1) * nb() * columns);
   control_ = on_.template allocate_of<panel_control>(1);
 }
 
@@ -239,6 +243,8 @@ void device_factorizer<S>::begin_pass() {
   formed_ = -1;
   unsettled_ = -1;
   ahead_ = undecided_ = -1;
+  unpaired_ = -1;
+  marked_ = false;
   join_all();
   on_.device()->zero(control_.data(), sizeof(panel_control), on_.main());
   if (checked()) on_.copy(carried_.data(), product_.data(), carried_.bytes());
@@ -274,7 +280,7 @@ void device_factorizer<S>::factor_by_reflectors(index k) {
   }
   if (!whole) {
     // T of the whole panel, from VᵀV.
-    S* const all = static_cast<S*>(V_[k % 2].data());
+    S* const all = this->V(k);
     form_v(k, all, on_.main());
     on_.form_t(all, rows, w, tau_ + b.first, scratch(small_, nb() * nb()), T(k));
   }
@@ -289,7 +295,7 @@ void device_factorizer<S>::factor_panel(index k, bool finite) {
   const bool tall = finite && on_.tall(rows, w);
   for (index j = 0; j < w && on_.armed(site::qr_panel); ++j)
     on_.strike(site::qr_panel, tall ? tall_place(b.first + j, 0) : inject::place{b.first + j, shape_.steps, 0, 1}, panel + j * lda_, rows);
-  if (formed_ % 2 == k % 2) formed_ = -1;
+  forget_v(k);
   if (tall) {
     begin_tall(k);
   } else {
@@ -372,24 +378,69 @@ void device_factorizer<S>::resume() {
 template <class S>
 typename device_factorizer<S>::span device_factorizer<S>::section_of(index k, index b) const {
   if (b == k + 1) return {shape_[b].first, shape_[b].width};
-  const index each = std::max<index>(1, k_section_columns<S> / nb());
-  const index begin = std::max(b / each * each, k + 2), end = std::min((b / each + 1) * each, shape_.count());
+  const index each = std::max<index>(1, k_section_columns<S> / nb()), far = joins_pairs(k) ? first_far(k) : k + 2;
+  const index begin = b < far ? k + 2 : std::max(b / each * each, far);
+  const index end = b < far ? far : std::min((b / each + 1) * each, shape_.count());
   return {shape_[begin].first, shape_[end - 1].first + shape_[end - 1].width - shape_[begin].first};
 }
 
-// C ← H_kᵀ C for so many columns, beginning with row blocks[k].first; V is H_k's. VᵀC of the blocks `struck` is open to injection.
 template <class S>
-void device_factorizer<S>::apply(index k, const S* V, span columns, S* C, index ldc, S* W, stream on, span struck) {
-  formed_reflector<S> H = formed(k, V);
+bool device_factorizer<S>::updates_long(index rows, index columns) const {
+  return rows * columns > k_long_update * on_.device()->about().multiprocessors;
+}
+
+// Only where updates, not panels, are what is waited for: joining a pair takes launches and products of its own.
+template <class S>
+bool device_factorizer<S>::joins_pairs(index k) const {
+  const index first = k / 2 * 2;
+  if (shape_.single_group || first + 1 >= shape_.panels || first_far(k) >= shape_.count()) return false;
+  const index rows = shape_.m - shape_[first].first, columns = shape_.n - shape_[first_far(k)].first;
+  return updates_long(rows, columns) && rows <= k_tall_update * columns;
+}
+
+// V = [V_k, V_k+1], the second below as many zeros as the first has columns, and
+// T = [T_k, −T_k (V_kᵀ V_k+1) T_k+1; 0, T_k+1]: H_k H_k+1 = I − V T Vᵀ. `first` may be where it is to be.
+template <class S>
+formed_reflector<S> device_factorizer<S>::join_pair(index k, const S* first, const S* second, buffer& memory, stream on) {
+  const index rows = shape_.m - shape_[k].first, a = shape_[k].width, b = shape_[k + 1].width, w = a + b;
+  constexpr auto size = static_cast<index>(sizeof(S));
+  S* const V = pair_memory(memory, on);
+  S* const T = V + shape_.m * 2 * nb();
+  S* const product = T + 4 * nb() * nb();
+  S* const turned = product + nb() * nb();
+  ballast::cuda::device& device = *on_.device();
+  if (first != V) device.copy(V, first, rows * a * size, on);
+  device.zero(V + rows * a, rows * b * size, on);
+  device.copy_columns(V + rows * a + a, rows * size, second, (rows - a) * size, (rows - a) * size, b, on);
+  device.zero(T, w * w * size, on);
+  device.copy_columns(T, w * size, this->T(k), a * size, a * size, a, on);
+  device.copy_columns(T + w * a + a, w * size, this->T(k + 1), b * size, b * size, b, on);
+  ballast::cuda::blas& blas = on_.blas(on);
+  blas.gemm('T', 'N', a, b, rows - a, S(1), V + a, rows, V + rows * a + a, rows, S(0), product, a);
+  blas.gemm('N', 'N', a, b, a, S(1), this->T(k), a, product, a, S(0), turned, a);
+  blas.gemm('N', 'N', a, b, b, S(-1), turned, a, this->T(k + 1), b, S(0), T + w * a, w);
+  return {V, rows, w, T};
+}
+
+template <class S>
+S* device_factorizer<S>::pair_memory(buffer& memory, stream on) {
+  const index numbers = shape_.m * 2 * nb() + 6 * nb() * nb();
+  if (memory.data() == nullptr) memory = {on_.device(), core::checked_product(numbers, static_cast<index>(sizeof(S))), on};
+  return static_cast<S*>(memory.data());
+}
+
+// C ← Hᵀ C for so many columns, beginning with H's first row; panel k is H's last. VᵀC of the blocks `struck` is open to injection.
+template <class S>
+void device_factorizer<S>::apply(index k, formed_reflector<S> H, span columns, S* C, index ldc, S* W, stream on, span struck) {
   if (on_.multiplies(H, columns.width)) {
-    const bool beside = on != on_.main(), there = beside && imaged_ == k;
+    const bool beside = on != on_.main(), there = beside && imaged_ == H.V;
     buffer& image = images_[beside ? 1 : 0];
-    if (image.data() == nullptr) image = {on_.device(), session<S>::image_bytes(shape_.m, nb()), on};
+    if (image.data() == nullptr) image = {on_.device(), session<S>::image_bytes(shape_.m, (joins_pairs(0) ? 2 : 1) * nb()), on};
     if (there) {
       H.image = static_cast<const S*>(image.data());
     } else {
       on_.make_image(H, image.data(), on);
-      if (beside) imaged_ = k;
+      if (beside) imaged_ = H.V;
     }
   }
   project(k, H, columns, C, ldc, W, on, struck);
@@ -401,8 +452,10 @@ template <class S>
 void device_factorizer<S>::project(index k, const formed_reflector<S>& H, span columns, const S* C, index ldc, S* W, stream on,
                                    span struck) {
   on_.product(H, columns.width, C, ldc, W, on);
-  for (index b = struck.first; b < struck.first + struck.width && on_.armed(site::qr_product); ++b)
-    on_.strike(site::qr_product, pair_place(k, b), W + (shape_[b].first - columns.first) * H.width, H.width * shape_[b].width, on);
+  for (index b = struck.first; b < struck.first + struck.width && on_.armed(site::qr_product); ++b) {
+    for (index each = H.width > shape_[k].width ? k - 1 : k; each <= k; ++each)
+      on_.strike(site::qr_product, pair_place(each, b), W + (shape_[b].first - columns.first) * H.width, H.width * shape_[b].width, on);
+  }
   on_.turn(H, true, columns.width, W, on);
 }
 
@@ -411,8 +464,7 @@ template <class S>
 void device_factorizer<S>::look_ahead(index k, index b) {
   const layout::block& here = shape_[b];
   const index row = shape_[k].first, m = shape_.m, w = here.width;
-  const S* const V = static_cast<const S*>(V_[k % 2].data());
-  const formed_reflector<S> H = formed(k, V);
+  const formed_reflector<S> H = formed(k, V(k));
   S* const W = static_cast<S*>(W_[0].data());
   S* const W_of_checksums = W + 2 * H.width * w;
   S* const C = A_ + row + here.first * lda_;
@@ -421,7 +473,7 @@ void device_factorizer<S>::look_ahead(index k, index b) {
   if (c != nullptr) project(k, H, {0, 2}, c, m, W_of_checksums, on_.main(), {});
   decide(k, w);
   // The others would take multiprocessors from the lookahead, for which the next panel waits: they go first only where they take longer.
-  const bool others_first = (m - row) * (shape_.n - row) > k_long_update;
+  const bool others_first = updates_long(m - row, shape_.n - row);
   if (others_first) on_.fork(on_.beside());
   if (c != nullptr) on_.subtract(H, 2, W_of_checksums, c, m, on_.main());
   on_.subtract(H, w, W, C, lda_, on_.main());
@@ -438,7 +490,7 @@ void device_factorizer<S>::decide(index k, index columns) {
              hold_arguments<S>{&control()->gate,
                                &control()->tall,
                                record(k),
-                               {{static_cast<S*>(V_[k % 2].data()), (shape_.m - b.first) * b.width},
+                               {{V(k), (shape_.m - b.first) * b.width},
                                 {T(k), b.width * b.width},
                                 {W + b.width * columns, b.width * columns},
                                 {W + b.width * (2 * columns + 2), columns > 0 ? 2 * b.width : 0}}});
@@ -466,25 +518,32 @@ void device_factorizer<S>::strike_updated(index k, index b, stream on) {
 template <class S>
 void device_factorizer<S>::update_checksums(index k, const S* V, index first_group, index last_group, S* W, stream on) {
   if (!checked() || first_group >= last_group) return;
-  apply(k, V, {0, 2 * (last_group - first_group)}, checksums(first_group) + shape_[k].first, shape_.m, W, on, {});
+  apply(k, formed(k, V), {0, 2 * (last_group - first_group)}, checksums(first_group) + shape_[k].first, shape_.m, W, on, {});
 }
 
 template <class S>
 void device_factorizer<S>::update(index k, index b) {
   if (undecided_ == k) return look_ahead(k, b);
   const layout::block& here = shape_[b];
-  const index row = shape_[k].first;
-  const S* V = static_cast<const S*>(V_[k % 2].data());
+  const S* V = this->V(k);
   if (formed_ != k) {
-    S* const made = scratch(V_[2], shape_.m * nb());
+    S* const made = scratch(V_again_, shape_.m * nb());
     form_v(k, made, on_.main());
     V = made;
   }
   S* const W = static_cast<S*>(W_[0].data());
   if (!shape_.single_group) update_checksums(k, V, b, b + 1, W, on_.main());
+  formed_reflector<S> H = formed(k, V);
+  if (joins_pairs(k) && b >= first_far(k)) {
+    if (k % 2 == 0) return strike_updated(k, b, on_.main());  // the pair's other one takes both
+    S* const pair = pair_memory(pair_again_, on_.main());
+    form_v(k - 1, pair, on_.main());
+    H = join_pair(k - 1, pair, V, pair_again_, on_.main());
+  }
+  const index row = shape_.m - H.rows;
   const span all = section_of(k, b);
   if (all.width == here.width) {
-    apply(k, V, all, A_ + row + here.first * lda_, lda_, W, on_.main(), {b, 1});
+    apply(k, H, all, A_ + row + here.first * lda_, lda_, W, on_.main(), {b, 1});
   } else {
     // Computed again: in a product of the shape, and at a place of the alignment, that it had.
     constexpr index line = 256 / static_cast<index>(sizeof(S));
@@ -498,7 +557,7 @@ void device_factorizer<S>::update(index k, index b) {
     };
     on_.device()->zero(C, (rows + lda_ * (all.width - 1)) * static_cast<index>(sizeof(S)), on_.main());
     move(A_ + row + here.first * lda_, own);
-    apply(k, V, all, C, lda_, W, on_.main(), {b, 1});
+    apply(k, H, all, C, lda_, W, on_.main(), {b, 1});
     move(own, A_ + row + here.first * lda_);
   }
   strike_updated(k, b, on_.main());
@@ -511,10 +570,16 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
     if (ahead_ == k) decide(k, 0);
     return ahead();
   }
-  on_.join(on_.beside());  // block k + 1 has had its other updates
-  form_v(k, static_cast<S*>(V_[k % 2].data()), on_.main());
+  // Block k + 1 has had its other updates.
+  if (marked_ && joins_pairs(k) && k % 2 == 0) {
+    on_.join_mark();
+  } else {
+    on_.join(on_.beside());
+  }
+  marked_ = false;
+  form_v(k, V(k), on_.main());
   formed_ = k;
-  imaged_ = -1;
+  imaged_ = nullptr;
   if (ahead_ == k) {
     undecided_ = k;
   } else {
@@ -522,16 +587,30 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
   }
   // The device waits for the lookahead, not for the others.
   on_.put_off([this, k, first, count] {
-    const S* const V = static_cast<const S*>(V_[k % 2].data());
     S* const W = static_cast<S*>(W_[1].data());
-    const index row = shape_[k].first;
-    for (index b = first; b < count;) {
-      const span all = section_of(k, b);
-      const index begin = b;
-      while (b < count && shape_[b].first < all.first + all.width) ++b;
-      apply(k, V, all, A_ + row + all.first * lda_, lda_, W, on_.beside(), {begin, b - begin});
+    const auto update = [&](const formed_reflector<S>& H, index b, index end) {
+      const index row = shape_.m - H.rows;
+      while (b < end) {
+        const span all = section_of(k, b);
+        const index begin = b;
+        while (b < end && shape_[b].first < all.first + all.width) ++b;
+        apply(k, H, all, A_ + row + all.first * lda_, lda_, W, on_.beside(), {begin, b - begin});
+      }
+    };
+    formed_reflector<S> H = formed(k, V(k));
+    const index far = joins_pairs(k) ? first_far(k) : first;
+    update(H, first, far);
+    update_checksums(k, H.V, shape_.single_group ? 0 : first, shape_.single_group ? 1 : count, W, on_.beside());
+    const bool joined = unpaired_ >= 0 && unpaired_ == k - 1;
+    unpaired_ = joins_pairs(k) && k % 2 == 0 ? k : -1;
+    if (unpaired_ < 0) {
+      if (joins_pairs(k)) {
+        on_.mark_beside();
+        marked_ = true;
+      }
+      if (joined) H = join_pair(k - 1, V(k - 1), H.V, pair_, on_.beside());
+      update(H, far, count);
     }
-    update_checksums(k, V, shape_.single_group ? 0 : first, shape_.single_group ? 1 : count, W, on_.beside());
     for (index b = first; b < count; ++b) strike_updated(k, b, on_.beside());
   });
   try {

@@ -98,7 +98,18 @@ class device_factorizer : public factorizer<S> {
   // Panel k as products take it; V is its V, formed.
   formed_reflector<S> formed(index k, const S* V) const { return {V, shape_.m - shape_[k].first, shape_[k].width, T(k)}; }
   span section_of(index k, index b) const;
-  void apply(index k, const S* V, span columns, S* C, index ldc, S* W, stream on, span struck);
+  S* V(index k) const { return static_cast<S*>(V_[k % turns_].data()); }
+  // What V is in the place that panel k takes now.
+  void forget_v(index k) {
+    if (formed_ >= 0 && formed_ % turns_ == k % turns_) formed_ = -1;
+  }
+  // Whether blocks from first_far(k) on are updated with panel k and the other one of its pair, the next if k is even, at once.
+  bool joins_pairs(index k) const;
+  bool updates_long(index rows, index columns) const;
+  static index first_far(index k) { return k / 2 * 2 + 4; }
+  formed_reflector<S> join_pair(index k, const S* first, const S* second, buffer& memory, stream on);
+  S* pair_memory(buffer& memory, stream on);
+  void apply(index k, formed_reflector<S> H, span columns, S* C, index ldc, S* W, stream on, span struck);
   void project(index k, const formed_reflector<S>& H, span columns, const S* C, index ldc, S* W, stream on, span struck);
   void look_ahead(index k, index b);
   // The gate is looked at for panel k, whose checks run aside: from here on it may change the matrix. Where `columns` > 0, its products
@@ -157,11 +168,17 @@ class device_factorizer : public factorizer<S> {
   buffer copy_;        // of the input
   buffer tau_copy_;    // of what the caller had in tau, where repair may fail
   buffer T_;           // panels × nb²
-  buffer V_[3];        // of two panels in turn, and of one whose updates are repeated
-  index formed_ = -1;  // the panel whose V is in its turn's place
+  static constexpr index k_turns = 4;
+  index turns_ = 2;
+  buffer V_[k_turns];          // of so many panels in turn
+  buffer V_again_, pair_again_;  // of a panel, or a pair, whose updates are repeated
+  buffer pair_;                // V and T of a pair, beside
+  index formed_ = -1;          // the panel whose V is in its turn's place
+  index unpaired_ = -1;        // the panel whose pair's other one is awaited before far blocks are updated with it
+  bool marked_ = false;        // whether the blocks near a pair are done where `beside` has its mark
   buffer W_[2];        // VᵀC, and times T: on the main stream, and beside it
   buffer images_[2];   // of V, for products on the main stream, and beside it
-  index imaged_ = -1;  // the panel whose image is beside it
+  const S* imaged_ = nullptr;  // the V whose image is beside it
   buffer inner_;       // V and T of a part of a panel, and what they make
   buffer pivots_;
   index unsettled_ = -1;  // a tall panel that was begun

@@ -285,7 +285,7 @@ void hybrid_factorizer<S>::factor_panel(index k, bool finite) {
     }
   }
   send(k);
-  if (this->formed_ % 2 == k % 2) this->formed_ = -1;
+  this->forget_v(k);
 }
 
 template <class S>

@@ -106,13 +106,13 @@ auto device_factorizer<S>::split_column(index j) -> turned {
   made.rotations = on_.template allocate_of<S>(4 * made.length);
   S* const w = turned::of(made.w);
   S* const Q = turned::of(made.Q);
-  S* const V = scratch(V_[2], m * nb());
+  S* const V = scratch(V_again_, m * nb());
   S* const W = static_cast<S*>(W_[0].data());
   const index most = W_[0].bytes() / (2 * nb() * static_cast<index>(sizeof(S)));  // columns that W has room for
   copy_columns(source_, j, 1, w, m, true);
   for (index p = 0; p < shape_.panels; ++p) {
     form_v(p, V, on_.main());
-    apply(p, V, {0, 1}, w + shape_[p].first, m, W, on_.main(), {});
+    apply(p, formed(p, V), {0, 1}, w + shape_[p].first, m, W, on_.main(), {});
   }
   on_.launch(work::copy, tiles(m, made.length),
              copy_arguments<S>{nullptr, 0, 0, Q, 1, m, m, made.length, m, 0, nullptr, nullptr, 1, false});
@@ -191,7 +191,7 @@ void device_factorizer<S>::reflectors_of(turned& work) {
   on_.copy(tau_, tau.data(), k * size);
   launch(on_, recovery_names<S>::store(), slabs(m * shape_.n),
          store_factors_arguments<S>{A_, lda_, m, shape_.n, k, Q, static_cast<const S*>(signs.data())});
-  S* const V = scratch(V_[2], m * nb());
+  S* const V = scratch(V_again_, m * nb());
   S* const G = scratch(small_, nb() * nb());
   for (index p = 0; p < shape_.panels; ++p) {
     form_v(p, V, on_.main());

@@ -28,6 +28,7 @@ struct lane {
         beside_blas(on->make_blas(ballast::cuda::blas_math::full, beside.get())),
         forked(on->make_event(false)),
         joined(on->make_event(false)),
+        marked(on->make_event(false)),
         aside_forked(on->make_event(false)),
         aside_joined(on->make_event(false)),
         left(on->make_event(false)),
@@ -35,7 +36,7 @@ struct lane {
   ballast::cuda::device_stream main, beside, aside;
   ballast::cuda::device_stream places[k_places];  // a stream for each place: the host waits for one
   std::unique_ptr<ballast::cuda::blas> main_blas, beside_blas;
-  std::unique_ptr<ballast::cuda::stream_event> forked, joined, aside_forked, aside_joined, left;
+  std::unique_ptr<ballast::cuda::stream_event> forked, joined, marked, aside_forked, aside_joined, left;
   ballast::cuda::pinned_buffer pinned;
 };
 
@@ -111,6 +112,16 @@ session<S>::~session() {
   } catch (const std::exception&) {
     lane_.reset();  // what failed was reported by the call that met it
   }
+}
+
+template <class S>
+void session<S>::mark_beside() {
+  device_->record(*lane_->marked, beside());
+}
+
+template <class S>
+void session<S>::join_mark() {
+  device_->wait(*lane_->marked, main());
 }
 
 template <class S>

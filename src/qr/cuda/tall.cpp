@@ -81,7 +81,7 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
   const pass_shape shape = pass_of(w, on_.device()->about());
   const tall_memory here = memory_of(tall_.data(), w);
   S* const panel = A_ + b.first + b.first * lda_;
-  S* const Q = static_cast<S*>(V_[k % 2].data());
+  S* const Q = V(k);
   on_.launch(shape.kernel(), shape.blocks(rows),
              tall_pass_arguments<S>{.from = pass == 1 ? panel : Q,
                                     .ldf = pass == 1 ? lda_ : rows,
