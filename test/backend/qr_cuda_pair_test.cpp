@@ -1,6 +1,6 @@
 // Blocks of the cuda backend that are updated with two panels at once, on the emulator: what comes out, faults in the two panels' updates
-// and in what the pair is made of, and any order that the streams allow. The device has one multiprocessor, so that updates are long for it,
-// no clusters, and little shared memory: all panels are tall and go ahead.
+// and in what the pair is made of, and any order that the streams allow. The device has one multiprocessor, so that updates are long for
+// it, no clusters, and little shared memory: all panels are tall and go ahead.
 #include <cmath>
 #include <cstdint>
 #include <memory>

@@ -165,21 +165,21 @@ class device_factorizer : public factorizer<S> {
   S* const tau_;
   matrix_view<const S> source_;
 
-  buffer copy_;        // of the input
-  buffer tau_copy_;    // of what the caller had in tau, where repair may fail
-  buffer T_;           // panels × nb²
+  buffer copy_;      // of the input
+  buffer tau_copy_;  // of what the caller had in tau, where repair may fail
+  buffer T_;         // panels × nb²
   static constexpr index k_turns = 4;
   index turns_ = 2;
-  buffer V_[k_turns];          // of so many panels in turn
+  buffer V_[k_turns];            // of so many panels in turn
   buffer V_again_, pair_again_;  // of a panel, or a pair, whose updates are repeated
-  buffer pair_;                // V and T of a pair, beside
-  index formed_ = -1;          // the panel whose V is in its turn's place
-  index unpaired_ = -1;        // the panel whose pair's other one is awaited before far blocks are updated with it
-  bool marked_ = false;        // whether the blocks near a pair are done where `beside` has its mark
-  buffer W_[2];        // VᵀC, and times T: on the main stream, and beside it
-  buffer images_[2];   // of V, for products on the main stream, and beside it
-  const S* imaged_ = nullptr;  // the V whose image is beside it
-  buffer inner_;       // V and T of a part of a panel, and what they make
+  buffer pair_;                  // V and T of a pair, beside
+  index formed_ = -1;            // the panel whose V is in its turn's place
+  index unpaired_ = -1;          // the panel whose pair's other one is awaited before far blocks are updated with it
+  bool marked_ = false;          // whether the blocks near a pair are done where `beside` has its mark
+  buffer W_[2];                  // VᵀC, and times T: on the main stream, and beside it
+  buffer images_[2];             // of V, for products on the main stream, and beside it
+  const S* imaged_ = nullptr;    // the V whose image is beside it
+  buffer inner_;                 // V and T of a part of a panel, and what they make
   buffer pivots_;
   index unsettled_ = -1;  // a tall panel that was begun
   buffer control_;

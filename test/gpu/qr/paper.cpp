@@ -12,6 +12,7 @@
 
 #include "core/parallel.hpp"
 #include "each_case.hpp"
+#include "engine_with.hpp"
 #include "qr/cuda/recovery.hpp"
 #include "qr_stages.hpp"
 #include "samples.hpp"
@@ -78,7 +79,9 @@ class subject {
     inject::active_injector injector(nullptr, "qr");
     run::recorder seen(token_, backend::cuda, qr::k_hybrid, how, injector);
     const qr::context run{seen, injector, how, backend::cuda, core::thread_count(0), true, wanted.plain};
-    studied_engine<T> on(run, wanted);
+    engine_with<T> on(run, [&wanted](qr::cuda::session<T>& session, const auto& shape, const auto& A, T* tau, const auto& input) {
+      return std::make_unique<studied_factorizer<T>>(wanted, session, shape, A, tau, input);
+    });
     const matrix_view<const T> source = input_kept ? column_major<const T>(pointer(source_), n(), n()) : matrix_view<const T>{};
     qr::factorization<T>(run, on, qr::k_hybrid, column_major(pointer(A_), n(), n()), pointer(tau_), source).run();
     device_->synchronize(stream_.get());

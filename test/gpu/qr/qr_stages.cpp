@@ -33,6 +33,7 @@ void list(const settings& wanted) {
   print_problems("accuracy", verified_set(wanted.quick), qr::parse_token);
   print_problems("sanitize", sanitized_set(), qr::parse_token);
   print_problems("bench", timed_set(wanted.quick), qr::parse_token);
+  print_problems("repairs", repaired_set(wanted.quick), qr::parse_token);
   print_problems("paper", paper_set(wanted.quick), qr::parse_token);
 }
 
@@ -40,13 +41,16 @@ void list(const settings& wanted) {
 }  // namespace factors
 
 const algorithm& qr_algorithm() {
-  static const algorithm made = {
-      .name = "qr",
-      .stages = {{"verify", factors::verify}, {"sanitize", factors::sanitize}, {"bench", factors::bench}, {"paper", factors::paper}},
-      .record = factors::record,
-      .list = factors::list,
-      .check_token = [](std::string_view text) { (void)qr::parse_token(text); },
-      .strike_set = [](bool) { return std::vector<std::string>(); }};
+  static const algorithm made = {.name = "qr",
+                                 .stages = {{"verify", factors::verify},
+                                            {"sanitize", factors::sanitize},
+                                            {"bench", factors::bench},
+                                            {"repairs", factors::repairs},
+                                            {"paper", factors::paper}},
+                                 .record = factors::record,
+                                 .list = factors::list,
+                                 .check_token = [](std::string_view text) { (void)qr::parse_token(text); },
+                                 .strike_set = [](bool) { return std::vector<std::string>(); }};
   return made;
 }
 

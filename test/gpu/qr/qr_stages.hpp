@@ -21,6 +21,10 @@ int sanitize(const settings& wanted, const time_limit& limit);
 // of ormqr and orgqr for some problems; of batches beside cuBLAS's.
 int bench(const settings& wanted, const time_limit& limit);
 
+// Rows of type "repair": milliseconds of geqrf without protection, with it, and with one fault that it repairs. A run fails where it does
+// not, or where clean data give an alarm.
+int repairs(const settings& wanted, const time_limit& limit);
+
 // Rows of type "rotations", "curve" and "overhead": the paper's Figure 5, Figures 7 to 9 and §7.1 on the scheme hybrid. A run of one
 // problem fails where a result is wrong, clean data give an alarm, or a fault is not repaired.
 int paper(const settings& wanted, const time_limit& limit);
@@ -33,6 +37,7 @@ int time_batch(const std::string& token, const time_limit& limit);
 std::vector<std::string> verified_set(bool quick);
 std::vector<std::string> sanitized_set();
 std::vector<std::string> timed_set(bool quick);
+std::vector<std::string> repaired_set(bool quick);
 std::vector<std::string> paper_set(bool quick);
 
 // Floating-point operations of geqrf, by LAPACK's convention.

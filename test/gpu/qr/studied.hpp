@@ -157,8 +157,8 @@ class studied_factorizer final : public qr::cuda::hybrid_factorizer<S> {
     for (index k = 0; k < this->shape_.panels; ++k) {
       this->form_v(k, V, this->on_.main());
       this->on_.device()->record(*begin_, this->on_.main());
-      this->apply(k, this->formed(k, V), {0, 2}, static_cast<S*>(columns.data()) + this->shape_[k].first, m, static_cast<S*>(this->W_[0].data()),
-                  this->on_.main(), {});
+      this->apply(k, this->formed(k, V), {0, 2}, static_cast<S*>(columns.data()) + this->shape_[k].first, m,
+                  static_cast<S*>(this->W_[0].data()), this->on_.main(), {});
       this->on_.device()->record(*end_, this->on_.main());
       wanted_.milliseconds[source::carry] += this->on_.device()->milliseconds(*begin_, *end_);
     }
@@ -174,47 +174,6 @@ class studied_factorizer final : public qr::cuda::hybrid_factorizer<S> {
   std::unique_ptr<ballast::cuda::stream_event> begin_, end_;
   bench::stopwatch clock_;
   bool struck_ = false, recovered_ = false, waits_ = true;
-};
-
-// Hands everything but the factorizer on to the library's engine.
-template <class S>
-class studied_engine final : public qr::engine<S> {
- public:
-  studied_engine(const qr::context& run, const study& wanted) : wanted_(wanted), on_(run), other_(qr::cuda::make_engine<S>(run)) {}
-
-  void wait() override { other_->wait(); }
-  matrix_view<const S> read(const matrix_view<const S>& operand) override { return other_->read(operand); }
-  std::span<const S> read(std::span<const S> operand) override { return other_->read(operand); }
-  matrix_view<S> write(const matrix_view<S>& operand) override { return other_->write(operand); }
-  std::span<S> write(std::span<S> operand) override { return other_->write(operand); }
-  void commit() override { other_->commit(); }
-  bool works_on(const matrix_view<const S>& v) const override { return other_->works_on(v); }
-  std::shared_ptr<S> allocate(index elements) override { return other_->allocate(elements); }
-  void copy(const matrix_view<const S>& from, const matrix_view<S>& to) override { other_->copy(from, to); }
-  void copy_scaled(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns) override {
-    other_->copy_scaled(from, to, rows, columns);
-  }
-  void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) override {
-    other_->exponents(X, upper, rows, columns);
-  }
-  index panel_width(index rows, index steps) const override { return other_->panel_width(rows, steps); }
-  std::unique_ptr<qr::factorizer<S>> make_factorizer(const qr::layout& shape, const matrix_view<S>& A, S* tau,
-                                                     const matrix_view<const S>& source) override {
-    return std::make_unique<studied_factorizer<S>>(wanted_, on_, shape, A, tau, source);
-  }
-  std::unique_ptr<qr::applier<S>> make_applier(const matrix_view<const S>& V, const S* tau) override {
-    return other_->make_applier(V, tau);
-  }
-  void solve(bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B, const matrix_view<S>& X, index width,
-             qr::solve_sums* seen) override {
-    other_->solve(transposed, U, B, X, width, seen);
-  }
-  index zero_on_diagonal(const matrix_view<const S>& R) override { return other_->zero_on_diagonal(R); }
-
- private:
-  const study wanted_;
-  qr::cuda::session<S> on_;
-  std::unique_ptr<qr::engine<S>> other_;
 };
 
 }  // namespace ballast::gpu_check::factors

@@ -1,4 +1,5 @@
-// The measurements of the paper (test/gpu/qr/paper.cpp) on the emulator: not their times, but that every variant is what it says.
+// The measurements of the paper (test/gpu/qr/paper.cpp), and of repairs (repairs.cpp), on the emulator: not their times, but that every
+// variant is what it says.
 #include <map>
 #include <memory>
 #include <set>
@@ -61,6 +62,27 @@ TEST(qr_paper, every_curve_and_every_overhead_is_measured) {
     for (const char* variant : {"repair in Q", "repair in R or A'", "repair in R or A', plain"}) {
       const nlohmann::json& row = seen[{token, "curve", variant}];
       EXPECT_GT(row["corrected"], 0) << row;
+      EXPECT_EQ(row["recomputed"], 0) << row;
+    }
+  }
+}
+
+TEST(qr_repairs, are_made_in_place) {
+  const qr::subjects::device_for_a_test here(std::make_shared<simt::emulated_device>());
+  for (const char* token : {"qr_f64_m120_n90", "qr_f32_m100_n100"}) {
+    testing::internal::CaptureStdout();
+    const int failed = repairs({.quick = true, .tokens = {token}}, time_limit(1e9));
+    const std::string printed = testing::internal::GetCapturedStdout();
+    EXPECT_EQ(failed, 0) << printed;
+    std::map<std::string, nlohmann::json> seen;
+    for (const nlohmann::json& row : rows_of(printed)) {
+      if (row["type"] == "repair") seen[row["variant"]] = row;
+    }
+    for (const char* variant : {"off", "correct", "repair in A'", "repair in V"}) {
+      const nlohmann::json& row = seen[variant];
+      ASSERT_TRUE(row.is_object()) << printed;
+      EXPECT_GT(row["milliseconds"], 0);
+      EXPECT_EQ(row["corrected"], std::string(variant).starts_with("repair") ? 1 : 0) << row;
       EXPECT_EQ(row["recomputed"], 0) << row;
     }
   }
