@@ -159,7 +159,7 @@ void factorization<S>::encode() {
   // Columns that point the same way, weights considered, add up in their checksum, and their roundings with them.
   threshold_.clear();
   for (std::size_t g = 0; g < norm.size(); ++g)
-    threshold_.push_back(abft::qr_residual_thresholds<S>(norm[g] + std::sqrt(squares[g]), shape_.m, shape_.groups[g].width));
+    threshold_.push_back(abft::qr_residual_thresholds<S>(norm[g] + std::sqrt(squares[g]), shape_.m, shape_.groups[g].width, shape_.steps));
   certificate_threshold_ = abft::qr_residual_thresholds<S>(std::sqrt(total) + std::sqrt(squares.back()), shape_.m, n).wrong;
 }
 

@@ -583,8 +583,8 @@ TYPED_TEST(qr_host, a_fault_above_the_floor_is_seen_although_it_spreads) {
   ASSERT_EQ(struck_factorization<T>(this->which, {}, A, clean, tau, &calls).verdict, verdict::clean);
   const index width = std::min<index>((n + 1) / 2, this->which == backend::reference ? 16 : 32);  // of a block
   // An element of VᵀC is about as large as 1/√m of its column. The floor: docs/protection.md.
-  const double floor =
-      (12 + 2 * std::log2(static_cast<double>(m)) + std::sqrt(static_cast<double>(m)) / 8) * 2 * std::sqrt(2.0 * static_cast<double>(width)) * abft::unit_roundoff<T>;
+  const double floor = (12 + 2 * std::log2(static_cast<double>(m)) + std::sqrt(static_cast<double>(std::min(m, n))) / 8) * 2 *
+                       std::sqrt(2.0 * static_cast<double>(width)) * abft::unit_roundoff<T>;
   int seen = 0, all = 0;
   for (int c = 0; c < calls.product; ++c) {
     for (index column = 0; column < 10; ++column) {

@@ -18,7 +18,8 @@ double floor_of_factors(std::int64_t m, std::int64_t n) {
   const double block = n >= 2048 ? 128 : n >= 192 ? 64 : 32;
   const double rows = std::sqrt(static_cast<double>(m)), columns = std::sqrt(static_cast<double>(n));
   const double condition = m > n ? (rows + columns) / (rows - columns) : static_cast<double>(n);
-  return (12 + 2 * std::log2(static_cast<double>(m)) + std::sqrt(static_cast<double>(m)) / 8) * 2 * std::sqrt(block) * condition;
+  return (12 + 2 * std::log2(static_cast<double>(m)) + std::sqrt(static_cast<double>(std::min(m, n))) / 8) * 2 * std::sqrt(block) *
+         condition;
 }
 // A change of a column to which k reflectors are applied.
 double floor_of_product(std::int64_t m, std::int64_t k) {
