@@ -158,7 +158,7 @@ def page(result):
     if repaired(result):
         say("## Calls with one repair")
         say("")
-        say("geqrf; in brackets how much more time than without protection. repair in A': an element behind the update of a middle panel. repair in V: one behind the checks of its panel.")
+        say("geqrf; in brackets how much more time than without protection. repair in A': an element in front of the middle panel. repair in V: one behind the last panel.")
         say("")
         say("| problem | off, ms | correct | " + " | ".join(REPAIRS) + " |")
         say("|---|---|---|---|---|")

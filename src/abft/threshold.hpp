@@ -146,9 +146,9 @@ struct tiers {
 // certificate likewise. `norm`: ‖X diag(d)‖_F + ‖Xd‖₂; `columns` of X. Each transformation is inner products of length m, whose rounding is
 // √m·u in the probabilistic bound (Higham, Mary, 2019) and turns to that of its result's size; the next transformations keep its norm. So
 // the residual of data at random is a few u·norm, whatever their size: 1.3 at 40 × 24, 5.2 at 2048 × 2048, 6.3 for the worst of 15 kinds of
-// data that are not equal numbers. Equal ones come near √m·u·norm. Every update by a panel rounds each element once more, and what k
-// `reflectors` in panels of 128 leave adds up as √(k/128) at random (0: there are no updates): on a GPU, with long sums on tensor
-// cores, 11.4 at 4096², 16.8 at 16384², 21 at 32768². All measurements: docs/design/qr.md.
+// data that are not equal numbers. Equal ones come near √m·u·norm. Every update by a panel rounds each element once more: that grows
+// with the root of the number of `reflectors` (0: there are no updates). On a GPU, with long sums on tensor cores, 11.4 at 4096², 16.8 at
+// 16384², 21 at 32768². All measurements: docs/design/qr.md.
 template <class T>
 BALLAST_HD inline tiers qr_residual_thresholds(double norm, std::int64_t m, std::int64_t columns, std::int64_t reflectors = 0) {
   const double unit = unit_roundoff<T> * norm;

@@ -29,7 +29,7 @@ constexpr const char* k_usage =
     "layouts, "
     "clean, huge; faults only in the "
     "instrumented program),\n"
-    "        sanitize, bench, repairs (instrumented), first_calls, heatmap, sweep (kmeans), paper (qr), tune [--table FILE],\n"
+    "        sanitize, bench, repairs (fft: instrumented; qr), first_calls, heatmap, sweep (kmeans), paper (qr), tune [--table FILE],\n"
     "        struck_kernels [--arch sm_90a] --bundle FILE, strike [--strikes N]\n"
     "--only: the algorithm whose stage it is; fft by default\n"
     "--bundle: also write the kernels to FILE, which the programs find as ../share/ballast/kernels.bundle\n"

@@ -174,8 +174,8 @@ class device_factorizer : public factorizer<S> {
   buffer V_again_, pair_again_;  // of a panel, or a pair, whose updates are repeated
   buffer pair_;                  // V and T of a pair, beside
   index formed_ = -1;            // the panel whose V is in its turn's place
-  index unpaired_ = -1;          // the panel whose pair's other one is awaited before far blocks are updated with it
-  bool marked_ = false;          // whether the blocks near a pair are done where `beside` has its mark
+  index unpaired_ = -1;          // the even panel that far blocks have not been updated with yet; −1: none
+  bool marked_ = false;          // `beside` has a mark behind the near blocks of the last pair
   buffer W_[2];                  // VᵀC, and times T: on the main stream, and beside it
   buffer images_[2];             // of V, for products on the main stream, and beside it
   const S* imaged_ = nullptr;    // the V whose image is beside it
