@@ -1,10 +1,11 @@
-// An engine of QR on a device with a factorizer that is not the library's.
+// QR on a device with a factorizer that is not the library's: an engine that makes it, and one call.
 // Layer: gpu-check, over backend "cuda" of QR.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "qr/cuda/session.hpp"
@@ -56,5 +57,19 @@ class engine_with final : public qr::engine<S> {
   qr::cuda::session<S> on_;
   std::unique_ptr<qr::engine<S>> other_;
 };
+
+// One call of geqrf on memory of the device, with what `make` makes; it has ended on return. `source`: the input, where the caller keeps
+// it. `plain`: as qr::context has it.
+template <class S>
+report factor_with(const std::string& token, const char* scheme, const execution& how, bool plain, const matrix_view<S>& A, S* tau,
+                   const matrix_view<const S>& source, typename engine_with<S>::make_factorizer_of make) {
+  inject::active_injector injector(nullptr, "qr");
+  run::recorder seen(token, backend::cuda, scheme, how, injector);
+  const qr::context run{seen, injector, how, backend::cuda, core::thread_count(0), std::string_view(scheme) == qr::k_hybrid, plain};
+  engine_with<S> on(run, std::move(make));
+  qr::factorization<S>(run, on, scheme, A, tau, source).run();
+  ballast::cuda::current_device()->synchronize(how.stream);
+  return seen.finish();
+}
 
 }  // namespace ballast::gpu_check::factors

@@ -76,16 +76,11 @@ class subject {
   // One call of the hybrid on what restore() left.
   report call(const study& wanted, bool input_kept) const {
     const execution how{.backend = backend::cuda, .protection = wanted.level, .throw_on_uncorrectable = false, .stream = stream_.get()};
-    inject::active_injector injector(nullptr, "qr");
-    run::recorder seen(token_, backend::cuda, qr::k_hybrid, how, injector);
-    const qr::context run{seen, injector, how, backend::cuda, core::thread_count(0), true, wanted.plain};
-    engine_with<T> on(run, [&wanted](qr::cuda::session<T>& session, const auto& shape, const auto& A, T* tau, const auto& input) {
-      return std::make_unique<studied_factorizer<T>>(wanted, session, shape, A, tau, input);
-    });
     const matrix_view<const T> source = input_kept ? column_major<const T>(pointer(source_), n(), n()) : matrix_view<const T>{};
-    qr::factorization<T>(run, on, qr::k_hybrid, column_major(pointer(A_), n(), n()), pointer(tau_), source).run();
-    device_->synchronize(stream_.get());
-    return seen.finish();
+    return factor_with<T>(token_, qr::k_hybrid, how, wanted.plain, column_major(pointer(A_), n(), n()), pointer(tau_), source,
+                          [&wanted](qr::cuda::session<T>& session, const auto& shape, const auto& A, T* tau, const auto& input) {
+                            return std::make_unique<studied_factorizer<T>>(wanted, session, shape, A, tau, input);
+                          });
   }
 
   // The last column of what is in A, which all of it has gone into.

@@ -83,17 +83,11 @@ int time_repairs(const std::string& token, const time_limit& limit) {
       [&](std::size_t v) {
         const execution how{
             .backend = backend::cuda, .protection = variants[v].level, .throw_on_uncorrectable = false, .stream = stream.get()};
-        inject::active_injector injector(nullptr, "qr");
-        run::recorder recorder(token, backend::cuda, qr::k_block_checksum, how, injector);
-        const qr::context run{recorder, injector, how, backend::cuda, core::thread_count(0), false, false};
-        engine_with<T> on(run, [v](qr::cuda::session<T>& session, const auto& shape, const auto& matrix, T* scalars, const auto& input) {
-          return std::make_unique<struck_factorizer<T>>(variants[v].what, session, shape, matrix, scalars, input);
-        });
-        qr::factorization<T>(run, on, qr::k_block_checksum, column_major(static_cast<T*>(A.data()), what.m, what.n),
-                             static_cast<T*>(tau.data()), matrix_view<const T>{})
-            .run();
-        device->synchronize(stream.get());
-        seen[v] = recorder.finish();
+        seen[v] = factor_with<T>(token, qr::k_block_checksum, how, false, column_major(static_cast<T*>(A.data()), what.m, what.n),
+                                 static_cast<T*>(tau.data()), matrix_view<const T>{},
+                                 [v](qr::cuda::session<T>& session, const auto& shape, const auto& matrix, T* scalars, const auto& input) {
+                                   return std::make_unique<struck_factorizer<T>>(variants[v].what, session, shape, matrix, scalars, input);
+                                 });
       },
       [](std::size_t) {});
   int failed = 0;
