@@ -24,12 +24,12 @@
 namespace ballast::test {
 
 // Does what a stream holds only when it must, in an order that the streams and events allow: the stream that is waited for first, the
-// others first, or any. As CUDA does, it reads pageable memory of the host before a call returns, and waits where it writes to it.
+// others first, any, or one stream (the seed-th that was made, from 0) only where no other can go on. As CUDA does, it reads pageable memory of the host before a call returns, and waits where it writes to it.
 class late_device final : public forwarding_device {
  public:
-  enum class manner { awaited_first, others_first, any };
+  enum class manner { awaited_first, others_first, any, one_last };
   late_device(std::shared_ptr<cuda::device> inner, manner how, std::uint64_t seed)
-      : forwarding_device(std::move(inner)), how_(how), bits_(seed) {}
+      : forwarding_device(std::move(inner)), how_(how), seed_(seed), bits_(seed) {}
   // So many waits for events were asked for so far, and the one that is left out: a test of what a missing wait does. −1: none.
   std::int64_t waits() const { return waits_; }
   std::int64_t left_out = -1;
@@ -77,6 +77,11 @@ class late_device final : public forwarding_device {
     pinned_.erase(static_cast<unsigned char*>(memory));
     inner_->release_pinned(memory);
   }
+  cuda::stream make_stream(bool urgent) override {
+    cuda::stream const made = forwarding_device::make_stream(urgent);
+    if (made_++ == seed_) last_ = made;
+    return made;
+  }
   void release_stream(cuda::stream made) noexcept override {
     synchronize(made);
     queues_.erase(made);
@@ -102,6 +107,11 @@ class late_device final : public forwarding_device {
         if (!queue.empty() && queue.front().is_ready()) ready.push_back(each);
       }
       if (ready.empty()) throw error("late_device: the streams wait for each other");
+      if (how_ == manner::one_last) {
+        const bool only = ready.size() == 1 || ready.front() != last_;
+        run(ready[only ? 0 : 1]);
+        continue;
+      }
       const bool own = std::ranges::find(ready, on) != ready.end();
       if (how_ == manner::awaited_first && own) {
         run(on);
@@ -172,6 +182,8 @@ class late_device final : public forwarding_device {
 
   std::int64_t waits_ = 0;
   manner how_;
+  std::uint64_t seed_, made_ = 0;
+  cuda::stream last_ = nullptr;
   std::mt19937_64 bits_;
   std::map<cuda::stream, std::deque<operation>> queues_;
   std::map<unsigned char*, std::int64_t> pinned_;
