@@ -142,7 +142,8 @@ TYPED_TEST(panel_pairs, any_order_of_streams_gives_the_same) {
   in_panel.interval = k_width + 5;
   const std::vector<inject::plan> plans = {inject::plan(), inject::plan({in_panel, this->in_block(site::qr_trailing, 9, 3)})};
   // The streams of a call in the order in which they are made: the panels', the updates' beside them, the checks'.
-  std::vector<std::pair<manner, std::uint64_t>> orders = {{manner::one_last, 0}, {manner::one_last, 1}, {manner::one_last, 2}, {manner::any, 1}};
+  std::vector<std::pair<manner, std::uint64_t>> orders = {
+      {manner::one_last, 0}, {manner::one_last, 1}, {manner::one_last, 2}, {manner::any, 1}};
   if (test::sampled()) orders.resize(sizeof(T) == 4 ? 2 : 3);
   for (std::size_t p = 0; p < plans.size(); ++p) {
     const auto run = [&] { return this->run(p == 0 ? nullptr : &plans[p]); };

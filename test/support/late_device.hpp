@@ -24,7 +24,8 @@
 namespace ballast::test {
 
 // Does what a stream holds only when it must, in an order that the streams and events allow: the stream that is waited for first, the
-// others first, any, or one stream (the seed-th that was made, from 0) only where no other can go on. As CUDA does, it reads pageable memory of the host before a call returns, and waits where it writes to it.
+// others first, any, or one stream (the seed-th that was made, from 0) only where no other can go on. As CUDA does, it reads pageable
+// memory of the host before a call returns, and waits where it writes to it.
 class late_device final : public forwarding_device {
  public:
   enum class manner { awaited_first, others_first, any, one_last };
