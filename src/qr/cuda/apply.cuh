@@ -51,8 +51,8 @@ __global__ void __launch_bounds__(k_threads) wide_gram_kernel(const __grid_const
       constexpr int n = decltype(q)::value;
       const int e = static_cast<int>(threadIdx.x) + n * k_threads, c = e / strip;
       const std::int64_t i = begin + e % strip;
-      x[n] = i < h.rows && top + c < h.width ? element(h, i, top + c) : 0;
-      y[n] = rest != 0 && i < h.rows && first + c < h.width ? element(h, i, first + c) : 0;
+      x[n] = i < h.rows && top + c < h.width ? element(h.V[i + (top + c) * h.ldv], i, top + c) : 0;
+      y[n] = rest != 0 && i < h.rows && first + c < h.width ? element(h.V[i + (first + c) * h.ldv], i, first + c) : 0;
     });
   };
   double sum[4][2][2] = {};

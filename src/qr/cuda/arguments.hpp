@@ -16,7 +16,18 @@ inline constexpr int k_threads = 256;    // of a block of every kernel but the p
 inline constexpr int k_block_rows = 64;
 inline constexpr int k_row_parts = k_threads / k_block_rows;
 BALLAST_HD constexpr std::int64_t row_blocks(std::int64_t rows) { return (rows + k_block_rows - 1) / k_block_rows; }
+// The rows that a block of products_kernel takes at a time, and how many of its blocks, at most `most`, have some.
+inline constexpr int k_products_rows = 128;
+BALLAST_HD constexpr std::int64_t product_blocks(std::int64_t rows, std::int64_t most) {
+  const std::int64_t wanted = (rows + k_products_rows - 1) / k_products_rows;
+  return wanted < most ? wanted : most;
+}
+BALLAST_HD constexpr int product_resident(int most) { return most > 64 ? 1 : 2; }  // its blocks on a multiprocessor
 inline constexpr std::int64_t k_pass_blocks = 264;  // of a launch whose blocks take rows in turn: two for each multiprocessor of an H100
+// Of transformed_kernel: four for each, as some of a block's time is barriers.
+BALLAST_HD constexpr std::int64_t transformed_blocks(std::int64_t rows) {
+  return row_blocks(rows) < 2 * k_pass_blocks ? row_blocks(rows) : 2 * k_pass_blocks;
+}
 
 // Bytes of shared memory in front of the slab of each block of a panel's cluster: panel_memory of panel.cuh, which asserts it.
 BALLAST_HD constexpr std::int64_t panel_front(int blocks, int threads) {

@@ -165,7 +165,7 @@ void device_factorizer<S>::measure_independent(index b, bool finished, double* r
     double* const tz = sums + 8 * h.width + 1;
     products({.h = h, .y = y + shape_[k].first}, sums);
     on_.launch(work::small, 1, small_arguments<S>{h, true, sums, tz});
-    on_.launch(work::transformed, row_blocks(h.rows),
+    on_.launch(work::transformed, transformed_blocks(h.rows),
                transformed_arguments<S>{.h = h, .tz = tz, .y = y + shape_[k].first, .next = next + shape_[k].first});
     on_.copy(y + shape_[k].first, next + shape_[k].first, h.rows * static_cast<index>(sizeof(double)));
   }
@@ -179,12 +179,12 @@ void device_factorizer<S>::measure_independent(index b, bool finished, double* r
 // The sums of each block of rows: what adds them up.
 template <class S>
 fold_arguments device_factorizer<S>::partial_products(const products_arguments<S>& given, double* sums, stream on) {
-  const index blocks = std::min(row_blocks(given.h.rows), k_pass_blocks), count = 8 * given.h.width + 1;
+  const index blocks = product_blocks(given.h.rows, k_pass_blocks), count = 8 * given.h.width + 1;
   products_arguments<S> all = given;
   all.partial = numbers(partial_, blocks * count);
   all.columns = given.h.width;
   all.blocks = blocks;
-  on_.launch(work::products, blocks, all, on);
+  on_.launch(products_of(nb()), blocks, all, on);
   return {all.partial, blocks, count, sums};
 }
 
@@ -249,7 +249,7 @@ void device_factorizer<S>::sum_panel(index k, panel_result* to, stream on) {
   const reflectors<S> h = reflector(k);
   const bool checksummed = !shape_.single_group;
   const double* const tz = judge(k, true, to, on);
-  on_.launch(work::transformed, row_blocks(h.rows),
+  on_.launch(work::transformed, transformed_blocks(h.rows),
              transformed_arguments<S>{.h = h,
                                       .tz = tz,
                                       .y = static_cast<const double*>(carried_.data()) + b.first,
@@ -259,7 +259,7 @@ void device_factorizer<S>::sum_panel(index k, panel_result* to, stream on) {
                                       .d = weights() + b.first,
                                       .ldd = shape_.n,
                                       .head = static_cast<double*>(head_.data()),
-                                      .squares = numbers(partial_, 2 * row_blocks(h.rows)),
+                                      .squares = numbers(partial_, 2 * transformed_blocks(h.rows)),
                                       .norm = &to->data,
                                       .arrived = arrived(),
                                       .gate = gate_of_checks(),
@@ -316,12 +316,12 @@ void device_factorizer<S>::measure_all(block_sums* seen) {
   const panel_list<S> all{A_, lda_, m, shape_.steps, static_cast<int>(nb()), T(0)};
   on_.launch(work::seals, 2 * panels + (shape_.single_group ? 0 : shape_.steps), seals_arguments<S>{all, panels, now});
   // Side by side as far as their sums take some 20 MB.
-  const index together = std::max<index>(1, 8 * k_pass_blocks / std::min(row_blocks(m), k_pass_blocks));
+  const index together = std::max<index>(1, 8 * k_pass_blocks / product_blocks(m, k_pass_blocks));
   for (index k = 0; k < panels; k += together) {
     const index panels_here = std::min(together, panels - k), first = shape_[k].first, columns = shape_.steps - first;
-    const index each = std::min(row_blocks(m - first), k_pass_blocks);
+    const index each = product_blocks(m - first, k_pass_blocks);
     double* const partial = numbers(partial_, panels_here * each * (8 * nb() + 1));
-    on_.launch(work::products, panels_here * each,
+    on_.launch(products_of(nb()), panels_here * each,
                products_arguments<S>{.h = reflector(k),
                                      .weights = static_cast<const double*>(row_weights_.data()) + first,
                                      .partial = partial,

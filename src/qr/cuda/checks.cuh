@@ -15,10 +15,10 @@
 
 namespace ballast::qr::cuda {
 
-// Element (i, j) of V.
+// Element (i, j) of V, where `stored` is read: above the diagonal is R. It is read in any case, so that no load waits for a branch.
 template <class S>
-__device__ __forceinline__ double element(const reflectors<S>& h, std::int64_t i, int j) {
-  return i < j ? 0.0 : i == j ? 1.0 : static_cast<double>(h.V[i + j * h.ldv]);
+__device__ __forceinline__ double element(S stored, std::int64_t i, int j) {
+  return i < j ? 0.0 : i == j ? 1.0 : static_cast<double>(stored);
 }
 
 // Where a block has k_block_rows rows: thread t has row t % k_block_rows, and k_row_parts threads share its columns.
@@ -57,67 +57,109 @@ __device__ __forceinline__ void add_parts(const row_part& own, double (&sum)[Cou
   }
 }
 
-// Blocks first over rows, k_block_rows of them in turn, then over panels. While rows come to shared memory, each row's p is made; then two
-// threads have a column, each half of the rows. One kernel for one panel and for all: the sums must be the same to the bit.
-template <class S>
-__global__ void __launch_bounds__(k_threads) products_kernel(const __grid_constant__ products_arguments<S> a) {
-  constexpr int vectors = 4, stride = k_block_rows + 1, halves = k_threads / k_most_wide, rows = k_block_rows / halves;
-  auto& y = arch::shared_object<double[vectors + 1][k_block_rows], struct product_vectors>();
-  auto& several = arch::shared_object<double[k_row_parts - 1][1][k_block_rows], struct product_parts>();
-  auto& squares = arch::shared_object<double[k_threads / 32], struct product_squares>();
-  double* const X = reinterpret_cast<double*>(arch::shared_memory());
+// The sums of the rows first … first + 4 Rows − 1 by one warp: y, c1, c2 … are rows of a product on the tensor cores with V as it lies in
+// registers, lane (g, t) with the rows t, 4 + t … of the columns g, 8 + g …, so that four lanes read what lies side by side. Where Head,
+// some of the rows are of V's triangle.
+template <class S, int Tiles, int Rows, bool Head>
+__device__ __forceinline__ void add_products(const products_arguments<S>& a, const reflectors<S>& h, const double* weights,
+                                             const double* tx, std::int64_t first, double (&sum)[Tiles][2], double (&squares)[Tiles],
+                                             double& p_square) {
+  const int g = arch::lane() / 4, t = arch::lane() % 4;
+  const std::int64_t row = first + t;
+  S read[Tiles][Rows];
+  ballast::cuda::unrolled<Tiles>([&](auto c) {
+    const int l = 8 * decltype(c)::value + g;
+    ballast::cuda::unrolled<Rows>([&](auto r) {
+      const std::int64_t i = row + 4 * decltype(r)::value;
+      read[decltype(c)::value][decltype(r)::value] = i < h.rows && l < h.width ? h.V[i + l * h.ldv] : S(0);
+    });
+  });
+  // Of the vector g: y, p, c1, c2, 1, w, w², none.
+  const double* const doubles = g == 0 ? a.y : g == 5 || g == 6 ? weights : nullptr;
+  const S* const checksums = a.c == nullptr ? nullptr : g == 2 ? a.c : g == 3 ? a.c + a.ldc : nullptr;
+  double own[Rows];
+  ballast::cuda::unrolled<Rows>([&](auto r) {
+    const std::int64_t i = row + 4 * decltype(r)::value;
+    double& x = own[decltype(r)::value];
+    x = g == 4 ? 1 : 0;
+    if (doubles != nullptr && i < h.rows) x = doubles[i];
+    if (checksums != nullptr && i < h.rows) x = static_cast<double>(checksums[i]);
+    if (g == 6) x *= x;
+  });
+  double v[Tiles][Rows], p[Rows] = {};
+  ballast::cuda::unrolled<Tiles>([&](auto c) {
+    constexpr int tile = decltype(c)::value;
+    const int l = 8 * tile + g;
+    ballast::cuda::unrolled<Rows>([&](auto r) {
+      constexpr int q = decltype(r)::value;
+      v[tile][q] = Head && l < h.width ? element(read[tile][q], row + 4 * q, l) : static_cast<double>(read[tile][q]);
+      squares[tile] += v[tile][q] * v[tile][q];
+      if (a.tx != nullptr) p[q] += v[tile][q] * tx[l];
+    });
+  });
+  if (a.tx != nullptr) {
+    ballast::cuda::unrolled<Rows>([&](auto r) {
+      double& each = p[decltype(r)::value];
+      for (int distance = 4; distance < 32; distance *= 2) each += __shfl_xor_sync(0xffffffffu, each, distance);
+      if (g == 0) p_square += each * each;
+      if (g == 1) own[decltype(r)::value] = each;
+    });
+  }
+  ballast::cuda::unrolled<Rows>([&](auto r) {
+    ballast::cuda::unrolled<Tiles>(
+        [&](auto c) { arch::mma_m8n8k4_f64(sum[decltype(c)::value], own[decltype(r)::value], v[decltype(c)::value][decltype(r)::value]); });
+  });
+}
+
+// Blocks first over rows, k_products_rows of them in turn, then over panels. A warp takes some rows by itself, p of a row is made where the
+// row is, and the warps' sums are added up at the end. For panels of at most `Most` columns. One kernel for one panel and for all: the sums
+// must be the same to the bit.
+template <class S, int Most>
+__global__ void __launch_bounds__(k_threads, product_resident(Most)) products_kernel(const __grid_constant__ products_arguments<S> a) {
+  constexpr int tiles = Most / 8, warps = k_threads / 32, rows = Most > 32 ? 2 : 4, of_warp = k_products_rows / warps;
+  auto& whole = arch::shared_object<double[8][Most], struct product_sums>();
+  auto& tx = arch::shared_object<double[Most], struct product_tx>();
+  auto& p_squares = arch::shared_object<double[warps], struct product_squares>();
   const std::int64_t panel = blockIdx.x / a.blocks, before = panel * a.h.width, block = blockIdx.x % a.blocks;
   reflectors<S> h = a.h;
   h.V += before * (h.ldv + 1);
   h.rows -= before;
   if (a.columns - before < h.width) h.width = static_cast<int>(a.columns - before);
-  const std::int64_t tiles = row_blocks(h.rows), blocks = tiles < a.blocks ? tiles : a.blocks;
+  const std::int64_t blocks = product_blocks(h.rows, a.blocks);
   if (block >= blocks) return;
-  const int w = h.width, column = static_cast<int>(threadIdx.x) % k_most_wide, half = static_cast<int>(threadIdx.x) / k_most_wide;
-  const row_part own;
-  double sum[8] = {}, square = 0;
-  for (std::int64_t tile = block; tile < tiles; tile += blocks) {
-    const std::int64_t i = tile * k_block_rows + own.row;
-    const bool there = i < h.rows;
-    double p[1] = {};
-    each_column<double, 4>(
-        own.part, 0, w, [&](int l) { return there ? element(h, i, l) : 0; },
-        [&](int l, double v) {
-          X[l * stride + own.row] = v;
-          if (a.tx != nullptr) p[0] += v * a.tx[l];
-        });
-    if (own.part == 0) {
-      y[0][own.row] = there && a.y != nullptr ? a.y[i] : 0;
-    } else if (own.part == 1) {
-      y[2][own.row] = there && a.c != nullptr ? static_cast<double>(a.c[i]) : 0;
-    } else if (own.part == 2) {
-      y[3][own.row] = there && a.c != nullptr ? static_cast<double>(a.c[i + a.ldc]) : 0;
-    } else {
-      y[4][own.row] = there && a.weights != nullptr ? a.weights[before + i] : 0;
+  const int w = h.width, lane = arch::lane(), warp = arch::warp(), g = lane / 4, t = lane % 4;
+  const double* const weights = a.weights != nullptr ? a.weights + before : nullptr;
+  for (int l = static_cast<int>(threadIdx.x); l < Most && a.tx != nullptr; l += k_threads) tx[l] = l < w ? a.tx[l] : 0;
+  __syncthreads();  // T x is there
+  double sum[tiles][2] = {}, squares[tiles] = {}, p_square = 0;
+  for (std::int64_t first = block * k_products_rows + warp * of_warp; first < h.rows; first += blocks * k_products_rows) {
+    for (std::int64_t i = first; i < first + of_warp; i += 4 * rows) {
+      if (i < w) {
+        add_products<S, tiles, rows, true>(a, h, weights, tx, i, sum, squares, p_square);
+      } else {
+        add_products<S, tiles, rows, false>(a, h, weights, tx, i, sum, squares, p_square);
+      }
     }
-    add_parts(own, p, several);
-    if (own.part == 0) {
-      y[1][own.row] = p[0];
-      square += p[0] * p[0];
+  }
+  ballast::cuda::unrolled<tiles>([&](auto c) {
+    double& square = squares[decltype(c)::value];
+    for (int distance = 1; distance < 4; distance *= 2) square += __shfl_xor_sync(0xffffffffu, square, distance);
+  });
+  for (int of = 0; of < warps; ++of) {
+    if (warp == of) {
+      ballast::cuda::unrolled<tiles>([&](auto c) {
+        constexpr int tile = decltype(c)::value;
+        const auto add = [&](double& to, double own) { to = of == 0 ? own : to + own; };
+        for (int e = 0; e < 2 && g < 7; ++e) add(whole[g][8 * tile + 2 * t + e], sum[tile][e]);
+        if (t == 0) add(whole[7][8 * tile + g], squares[tile]);
+      });
     }
-    __syncthreads();  // the tile and the vectors are there
-    for (int r = half * rows; r < (half + 1) * rows && column < w; ++r) {
-      const double v = X[column * stride + r], weight = y[4][r];
-      for (int q = 0; q < vectors; ++q) sum[q] += v * y[q][r];
-      sum[4] += v;
-      sum[5] += v * weight;
-      sum[6] += v * weight * weight;
-      sum[7] += v * v;
-    }
-    __syncthreads();  // the tile has been read
+    __syncthreads();  // the sums of the warps up to this one are there
   }
   double* const to = a.partial + panel * a.blocks * (8 * a.h.width + 1) + block * (8 * w + 1);
-  square = over_block<false>(square, squares);
-  if (threadIdx.x == 0) to[8 * w] = square;
-  static_assert(halves == 2 && k_row_parts == 4);
-  for (int q = 0; q < 8 && half == 1; ++q) X[column * 8 + q] = sum[q];
-  __syncthreads();  // the second half is there
-  for (int q = 0; q < 8 && half == 0 && column < w; ++q) to[q * w + column] = sum[q] + X[column * 8 + q];
+  p_square = over_block<false>(p_square, p_squares);
+  if (threadIdx.x == 0) to[8 * w] = p_square;
+  for (int e = static_cast<int>(threadIdx.x); e < 8 * w; e += k_threads) to[e] = whole[e / w][e % w];
 }
 
 // The sums from … to − 1: 32 by each block, of which `block` is the place, a lane for each; warp w adds up what the blocks w, w + 8, … have
@@ -156,8 +198,8 @@ template <int Threads>
 __global__ void __launch_bounds__(Threads) fold_checkpoints_kernel(const __grid_constant__ checkpoints_arguments a) {
   static_assert(Threads == k_threads);
   const std::int64_t each = (4 * a.width + 31) / 32, panel = blockIdx.x / each, before = panel * a.width;
-  const std::int64_t w = a.columns - before < a.width ? a.columns - before : a.width, tiles = row_blocks(a.rows - before);
-  fold({a.partial + panel * a.blocks * (8 * a.width + 1), tiles < a.blocks ? tiles : a.blocks, 8 * w + 1, a.to + 4 * before},
+  const std::int64_t w = a.columns - before < a.width ? a.columns - before : a.width;
+  fold({a.partial + panel * a.blocks * (8 * a.width + 1), product_blocks(a.rows - before, a.blocks), 8 * w + 1, a.to + 4 * before},
        blockIdx.x % each, 4 * w, 8 * w);
 }
 
@@ -327,46 +369,58 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
   if (!(made.orthogonality <= made.orthogonality_threshold) || !(made.reflectors <= a.limit)) close(a.gate);
 }
 
-// A block has k_block_rows rows.
+// A block takes k_block_rows rows at a time.
 template <class S>
 __global__ void __launch_bounds__(k_threads) transformed_kernel(const __grid_constant__ transformed_arguments<S> a) {
   auto& squares = arch::shared_object<double[k_threads / 32], struct transformed_sums>();
   auto& several = arch::shared_object<double[k_row_parts - 1][5][k_block_rows], struct transformed_parts>();
   const row_part own;
-  const std::int64_t i = std::int64_t{blockIdx.x} * k_block_rows + own.row;
   const int w = a.h.width;
-  const bool there = i < a.h.rows;
-  double sum[5] = {};  // what y, c1 and c2 lose by V; what c1 and c2 lose by R
-  if (there) {
-    each_column<double>(
-        own.part, 0, w, [&](int l) { return element(a.h, i, l); },
-        [&](int l, double v) {
-          sum[0] += v * a.tz[l];
-          for (int q = 0; q < 2 && a.c != nullptr; ++q) sum[1 + q] += v * a.tz[(1 + q) * w + l];
-        });
-    if (a.c != nullptr && i < w) {
+  double square[2] = {};
+  for (std::int64_t first = std::int64_t{blockIdx.x} * k_block_rows; first < a.h.rows; first += std::int64_t{gridDim.x} * k_block_rows) {
+    const std::int64_t i = first + own.row;
+    const bool there = i < a.h.rows;
+    // What the sums are taken from is loaded beside V.
+    double y = 0, c[2] = {};
+    if (there && own.part == 0) {
+      y = a.y[i];
+      for (int q = 0; q < 2 && a.c != nullptr; ++q) c[q] = static_cast<double>(a.c[i + q * a.ldc]);
+    }
+    double sum[5] = {};  // what y, c1 and c2 lose by V; what c1 and c2 lose by R
+    if (there) {
       each_column<S>(
-          own.part, static_cast<int>(i), w, [&](int l) { return a.h.V[i + l * a.h.ldv]; },
-          [&](int l, S x) {
-            for (int q = 0; q < 2; ++q) sum[3 + q] += static_cast<double>(x) * a.d[l + q * a.ldd];
+          own.part, 0, w, [&](int l) { return a.h.V[i + l * a.h.ldv]; },
+          [&](int l, S read) {
+            const double v = element(read, i, l);
+            sum[0] += v * a.tz[l];
+            for (int q = 0; q < 2 && a.c != nullptr; ++q) sum[1 + q] += v * a.tz[(1 + q) * w + l];
           });
+      if (a.c != nullptr && i < w) {
+        each_column<S>(
+            own.part, static_cast<int>(i), w, [&](int l) { return a.h.V[i + l * a.h.ldv]; },
+            [&](int l, S x) {
+              for (int q = 0; q < 2; ++q) sum[3 + q] += static_cast<double>(x) * a.d[l + q * a.ldd];
+            });
+      }
     }
-  }
-  add_parts(own, sum, several);
-  double r[2] = {};
-  if (there && own.part == 0) {
-    a.next[i] = a.y[i] - sum[0];
-    for (int q = 0; q < 2 && a.c != nullptr; ++q) {
-      r[q] = static_cast<double>(a.c[i + q * a.ldc]) - sum[1 + q];
-      if (i >= w) continue;
-      a.head[i + q * w] = r[q];
-      r[q] -= sum[3 + q];
+    add_parts(own, sum, several);
+    if (there && own.part == 0) {
+      a.next[i] = y - sum[0];
+      for (int q = 0; q < 2 && a.c != nullptr; ++q) {
+        double r = c[q] - sum[1 + q];
+        if (i < w) {
+          a.head[i + q * w] = r;
+          r -= sum[3 + q];
+        }
+        square[q] += r * r;
+      }
     }
+    __syncthreads();  // the parts have been read
   }
   if (a.c == nullptr) return;
   for (int q = 0; q < 2; ++q) {
-    const double square = over_block<false>(r[q] * r[q], squares);
-    if (threadIdx.x == 0) a.squares[2 * std::int64_t{blockIdx.x} + q] = square;
+    const double all = over_block<false>(square[q], squares);
+    if (threadIdx.x == 0) a.squares[2 * std::int64_t{blockIdx.x} + q] = all;
   }
   if (!is_last_block(a.arrived)) return;
   const double norm = largest_norm(a.squares, gridDim.x, 2);

@@ -34,7 +34,9 @@ row row_of(work what) {
     case work::hold: return {"qr/cuda/matrix.cuh", "hold_kernel", true};
     case work::form_t: return {"qr/cuda/matrix.cuh", "form_t_kernel", true};
     case work::random: return {"qr/cuda/matrix.cuh", "random_kernel", false};
-    case work::products: return {"qr/cuda/checks.cuh", "products_kernel", true};
+    case work::products_128:
+    case work::products_64:
+    case work::products_32: return {"qr/cuda/checks.cuh", "products_kernel", true};
     case work::fold: return {"qr/cuda/checks.cuh", "fold_kernel", false};
     case work::small: return {"qr/cuda/checks.cuh", "small_kernel", true};
     case work::open: return {"qr/cuda/checks.cuh", "open_kernel", true};
@@ -130,7 +132,11 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
   const char* const name = what == work::pass_128 && passes ? "tall_pass_kernel" : here.name;
   std::string parameters = !here.typed ? std::to_string(threads) : what == work::scan_double ? "double" : k_type<S>;
   if (passes) parameters.append(1, ',').append(std::to_string(pass.most)).append(1, ',').append(std::to_string(pass.rows));
+  const int multiplied = what == work::products_128 ? 128 : what == work::products_64 ? 64 : what == work::products_32 ? 32 : 0;
+  if (multiplied > 0) parameters.append(1, ',').append(std::to_string(multiplied));
   request made{.header = here.header, .expression = expression(name, parameters), .threads = threads};
+  if (multiplied > 0) made.blocks = product_resident(multiplied);
+  if (multiplied == 64) made.spills = 64, made.stack = 16;  // of floats, on sm_80
   if (passed > 0) made.shared = pass.bytes();
   if (passes) made.blocks = pass_resident(pass.most);
   if (passed > 0 && !passes) {
@@ -139,7 +145,6 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
     made.stack = 16;
   }
   if (of_one_block) made.shared = square_bytes(widest_tall_panel(on));
-  if (what == work::products) made.shared = std::int64_t{8} * widest_panel<S>(on) * (k_block_rows + 1);
   if (what == work::copy) made.shared = 32 * 33 * static_cast<std::int64_t>(sizeof(S));
   if (what == work::weigh || what == work::encode) made.spills = made.stack = 16;  // the call of ldexp
   if (what == work::project || what == work::subtract_deep) made.shared = k_ring_bytes;

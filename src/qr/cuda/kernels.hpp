@@ -34,7 +34,9 @@ enum class work {
   hold,
   form_t,
   random,
-  products,
+  products_128,  // over panels of at most so many columns
+  products_64,
+  products_32,
   fold,
   small,
   open,
@@ -94,6 +96,11 @@ struct pass_shape {
   }
 };
 pass_shape pass_of(int width, const ballast::cuda::capabilities& on);
+
+// For panels of at most `width` columns.
+constexpr work products_of(std::int64_t width) {
+  return width <= 32 ? work::products_32 : width <= 64 ? work::products_64 : work::products_128;
+}
 
 // S: float or double.
 template <class S>
