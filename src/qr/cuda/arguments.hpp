@@ -23,6 +23,8 @@ BALLAST_HD constexpr std::int64_t product_blocks(std::int64_t rows, std::int64_t
   return wanted < most ? wanted : most;
 }
 BALLAST_HD constexpr int product_resident(int most) { return most > 64 ? 1 : 2; }  // its blocks on a multiprocessor
+// How many times four rows a warp loads at once, of panels of at most `most` columns of numbers of `size` bytes; more would be spilled.
+BALLAST_HD constexpr int product_rows(int most, int size) { return most > 32 ? 1 : 16 / size; }
 inline constexpr std::int64_t k_pass_blocks = 264;  // of a launch whose blocks take rows in turn: two for each multiprocessor of an H100
 // Of transformed_kernel: four for each, as some of a block's time is barriers.
 BALLAST_HD constexpr std::int64_t transformed_blocks(std::int64_t rows) {

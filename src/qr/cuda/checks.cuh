@@ -57,67 +57,68 @@ __device__ __forceinline__ void add_parts(const row_part& own, double (&sum)[Cou
   }
 }
 
-// The sums of the rows first … first + 4 Rows − 1 by one warp: y, c1, c2 … are rows of a product on the tensor cores with V as it lies in
-// registers, lane (g, t) with the rows t, 4 + t … of the columns g, 8 + g …, so that four lanes read what lies side by side. Where Head,
-// some of the rows are of V's triangle.
-template <class S, int Tiles, int Rows, bool Head>
-__device__ __forceinline__ void add_products(const products_arguments<S>& a, const reflectors<S>& h, const double* weights,
-                                             const double* tx, std::int64_t first, double (&sum)[Tiles][2], double (&squares)[Tiles],
-                                             double& p_square) {
-  const int g = arch::lane() / 4, t = arch::lane() % 4;
-  const std::int64_t row = first + t;
-  S read[Tiles][Rows];
-  ballast::cuda::unrolled<Tiles>([&](auto c) {
-    const int l = 8 * decltype(c)::value + g;
-    ballast::cuda::unrolled<Rows>([&](auto r) {
-      const std::int64_t i = row + 4 * decltype(r)::value;
-      read[decltype(c)::value][decltype(r)::value] = i < h.rows && l < h.width ? h.V[i + l * h.ldv] : S(0);
-    });
-  });
-  // Of the vector g: y, p, c1, c2, 1, w, w², none.
-  const double* const doubles = g == 0 ? a.y : g == 5 || g == 6 ? weights : nullptr;
-  const S* const checksums = a.c == nullptr ? nullptr : g == 2 ? a.c : g == 3 ? a.c + a.ldc : nullptr;
-  double own[Rows];
-  ballast::cuda::unrolled<Rows>([&](auto r) {
-    const std::int64_t i = row + 4 * decltype(r)::value;
-    double& x = own[decltype(r)::value];
-    x = g == 4 ? 1 : 0;
-    if (doubles != nullptr && i < h.rows) x = doubles[i];
-    if (checksums != nullptr && i < h.rows) x = static_cast<double>(checksums[i]);
-    if (g == 6) x *= x;
-  });
-  double v[Tiles][Rows], p[Rows] = {};
-  ballast::cuda::unrolled<Tiles>([&](auto c) {
-    constexpr int tile = decltype(c)::value;
-    const int l = 8 * tile + g;
-    ballast::cuda::unrolled<Rows>([&](auto r) {
-      constexpr int q = decltype(r)::value;
-      v[tile][q] = Head && l < h.width ? element(read[tile][q], row + 4 * q, l) : static_cast<double>(read[tile][q]);
-      squares[tile] += v[tile][q] * v[tile][q];
-      if (a.tx != nullptr) p[q] += v[tile][q] * tx[l];
-    });
-  });
-  if (a.tx != nullptr) {
-    ballast::cuda::unrolled<Rows>([&](auto r) {
-      double& each = p[decltype(r)::value];
-      for (int distance = 4; distance < 32; distance *= 2) each += __shfl_xor_sync(0xffffffffu, each, distance);
-      if (g == 0) p_square += each * each;
-      if (g == 1) own[decltype(r)::value] = each;
+// What a lane of products_kernel has of 4 Rows rows: lane (g, t) the rows t, 4 + t … of V's columns g, 8 + g …, as the tensor cores take
+// them, so that four lanes read what lies side by side; and of the vector g: y, p, c1, c2, 1, w, w², none.
+template <class S, int Tiles, int Rows>
+struct product_rows_of_lane {
+  S V[Tiles][Rows], checksum[Rows];
+  double vector[Rows];
+
+  // The rows `first` …; what is not there is 0. No load waits for a branch.
+  __device__ __forceinline__ void load(const products_arguments<S>& a, const reflectors<S>& h, const double* weights, std::int64_t first) {
+    const int g = arch::lane() / 4;
+    const std::int64_t row = first + arch::lane() % 4;
+    const double* const vectors = g == 0 ? a.y : g == 5 || g == 6 ? weights : nullptr;
+    const S* const checksums = a.c == nullptr ? nullptr : g == 2 ? a.c : g == 3 ? a.c + a.ldc : nullptr;
+    ballast::cuda::unrolled<Rows>([&](auto q) {
+      constexpr int r = decltype(q)::value;
+      const std::int64_t i = row + 4 * r;
+      ballast::cuda::unrolled<Tiles>([&](auto c) {
+        const int l = 8 * decltype(c)::value + g;
+        V[decltype(c)::value][r] = i < h.rows && l < h.width ? h.V[i + l * h.ldv] : S(0);
+      });
+      vector[r] = vectors != nullptr && i < h.rows ? vectors[i] : 0;
+      checksum[r] = checksums != nullptr && i < h.rows ? checksums[i] : S(0);
     });
   }
-  ballast::cuda::unrolled<Rows>([&](auto r) {
-    ballast::cuda::unrolled<Tiles>(
-        [&](auto c) { arch::mma_m8n8k4_f64(sum[decltype(c)::value], own[decltype(r)::value], v[decltype(c)::value][decltype(r)::value]); });
-  });
-}
 
-// Blocks first over rows, k_products_rows of them in turn, then over panels. A warp takes some rows by itself, p of a row is made where the
-// row is, and the warps' sums are added up at the end. For panels of at most `Most` columns. One kernel for one panel and for all: the sums
-// must be the same to the bit.
+  // Adds their sums: the vectors times V, on the tensor cores. Where Head, some of the rows are of V's triangle.
+  template <bool Head>
+  __device__ __forceinline__ void add(const reflectors<S>& h, const double* tx, std::int64_t first, double (&sum)[Tiles][2],
+                                      double (&squares)[Tiles], double& p_square) const {
+    const int g = arch::lane() / 4;
+    const std::int64_t row = first + arch::lane() % 4;
+    ballast::cuda::unrolled<Rows>([&](auto q) {
+      constexpr int r = decltype(q)::value;
+      double v[Tiles], p = 0, own = vector[r] + static_cast<double>(checksum[r]);
+      if (g == 4) own = 1;
+      if (g == 6) own *= own;
+      ballast::cuda::unrolled<Tiles>([&](auto c) {
+        constexpr int tile = decltype(c)::value;
+        const int l = 8 * tile + g;
+        v[tile] = Head && l < h.width ? element(V[tile][r], row + 4 * r, l) : static_cast<double>(V[tile][r]);
+        squares[tile] += v[tile] * v[tile];
+        if (tx != nullptr) p += v[tile] * tx[l];
+      });
+      if (tx != nullptr) {
+        for (int distance = 4; distance < 32; distance *= 2) p += __shfl_xor_sync(0xffffffffu, p, distance);
+        if (g == 0) p_square += p * p;
+        if (g == 1) own = p;
+      }
+      ballast::cuda::unrolled<Tiles>([&](auto c) { arch::mma_m8n8k4_f64(sum[decltype(c)::value], own, v[decltype(c)::value]); });
+    });
+  }
+};
+
+// Blocks first over rows, k_products_rows of them in turn, then over panels. A warp takes some rows by itself, and p of a row is made where
+// the row is. At the end the warps' sums are added up, each number by the lane that has it. For panels of at most `Most` columns. One
+// kernel for one panel and for all: the sums must be the same to the bit.
 template <class S, int Most>
 __global__ void __launch_bounds__(k_threads, product_resident(Most)) products_kernel(const __grid_constant__ products_arguments<S> a) {
-  constexpr int tiles = Most / 8, warps = k_threads / 32, rows = Most > 32 ? 2 : 4, of_warp = k_products_rows / warps;
-  auto& whole = arch::shared_object<double[8][Most], struct product_sums>();
+  constexpr int tiles = Most / 8, warps = k_threads / 32, rows = product_rows(Most, static_cast<int>(sizeof(S)));
+  constexpr int of_warp = k_products_rows / warps, parts = of_warp / (4 * rows);
+  static_assert(parts * 4 * rows == of_warp);
+  auto& whole = arch::shared_object<double[3 * tiles][32], struct product_sums>();
   auto& tx = arch::shared_object<double[Most], struct product_tx>();
   auto& p_squares = arch::shared_object<double[warps], struct product_squares>();
   const std::int64_t panel = blockIdx.x / a.blocks, before = panel * a.h.width, block = blockIdx.x % a.blocks;
@@ -127,31 +128,43 @@ __global__ void __launch_bounds__(k_threads, product_resident(Most)) products_ke
   if (a.columns - before < h.width) h.width = static_cast<int>(a.columns - before);
   const std::int64_t blocks = product_blocks(h.rows, a.blocks);
   if (block >= blocks) return;
-  const int w = h.width, lane = arch::lane(), warp = arch::warp(), g = lane / 4, t = lane % 4;
+  const int w = h.width, lane = arch::lane(), warp = arch::warp();
   const double* const weights = a.weights != nullptr ? a.weights + before : nullptr;
   for (int l = static_cast<int>(threadIdx.x); l < Most && a.tx != nullptr; l += k_threads) tx[l] = l < w ? a.tx[l] : 0;
   __syncthreads();  // T x is there
+  const double* const by = a.tx != nullptr ? tx : nullptr;
   double sum[tiles][2] = {}, squares[tiles] = {}, p_square = 0;
-  for (std::int64_t first = block * k_products_rows + warp * of_warp; first < h.rows; first += blocks * k_products_rows) {
-    for (std::int64_t i = first; i < first + of_warp; i += 4 * rows) {
-      if (i < w) {
-        add_products<S, tiles, rows, true>(a, h, weights, tx, i, sum, squares, p_square);
-      } else {
-        add_products<S, tiles, rows, false>(a, h, weights, tx, i, sum, squares, p_square);
-      }
+  const auto row_of = [&](int n) { return (block + n / parts * blocks) * k_products_rows + warp * of_warp + n % parts * 4 * rows; };
+  // Of wide panels the next rows are loaded meanwhile. Of narrow ones a warp loads more at once; loading ahead took a third longer.
+  constexpr bool ahead = Most > 32;
+  product_rows_of_lane<S, tiles, rows> here, next;
+  if (ahead) next.load(a, h, weights, row_of(0));
+  for (int n = 0; row_of(n) < h.rows; ++n) {
+    if (ahead) {
+      here = next;
+      next.load(a, h, weights, row_of(n + 1));
+    } else {
+      here.load(a, h, weights, row_of(n));
+    }
+    if (row_of(n) < w) {
+      here.template add<true>(h, by, row_of(n), sum, squares, p_square);
+    } else {
+      here.template add<false>(h, by, row_of(n), sum, squares, p_square);
     }
   }
-  ballast::cuda::unrolled<tiles>([&](auto c) {
-    double& square = squares[decltype(c)::value];
-    for (int distance = 1; distance < 4; distance *= 2) square += __shfl_xor_sync(0xffffffffu, square, distance);
-  });
   for (int of = 0; of < warps; ++of) {
     if (warp == of) {
-      ballast::cuda::unrolled<tiles>([&](auto c) {
-        constexpr int tile = decltype(c)::value;
-        const auto add = [&](double& to, double own) { to = of == 0 ? own : to + own; };
-        for (int e = 0; e < 2 && g < 7; ++e) add(whole[g][8 * tile + 2 * t + e], sum[tile][e]);
-        if (t == 0) add(whole[7][8 * tile + g], squares[tile]);
+      double kept[3 * tiles] = {};
+      if (of > 0) ballast::cuda::unrolled<3 * tiles>([&](auto e) { kept[decltype(e)::value] = whole[decltype(e)::value][lane]; });
+      ballast::cuda::unrolled<3 * tiles>([&](auto e) {
+        constexpr int at = decltype(e)::value;
+        double own;
+        if constexpr (at < 2 * tiles) {
+          own = sum[at / 2][at % 2];
+        } else {
+          own = squares[at - 2 * tiles];
+        }
+        whole[at][lane] = kept[at] + own;
       });
     }
     __syncthreads();  // the sums of the warps up to this one are there
@@ -159,7 +172,14 @@ __global__ void __launch_bounds__(k_threads, product_resident(Most)) products_ke
   double* const to = a.partial + panel * a.blocks * (8 * a.h.width + 1) + block * (8 * w + 1);
   p_square = over_block<false>(p_square, p_squares);
   if (threadIdx.x == 0) to[8 * w] = p_square;
-  for (int e = static_cast<int>(threadIdx.x); e < 8 * w; e += k_threads) to[e] = whole[e / w][e % w];
+  for (int e = static_cast<int>(threadIdx.x); e < 7 * w; e += k_threads) {
+    const int q = e / w, l = e % w;
+    to[e] = whole[l / 8 * 2 + l % 2][4 * q + l % 8 / 2];
+  }
+  for (int l = static_cast<int>(threadIdx.x); l < w; l += k_threads) {
+    const double* const parts_of = &whole[2 * tiles + l / 8][4 * (l % 8)];
+    to[7 * w + l] = parts_of[0] + parts_of[1] + (parts_of[2] + parts_of[3]);
+  }
 }
 
 // The sums from … to − 1: 32 by each block, of which `block` is the place, a lane for each; warp w adds up what the blocks w, w + 8, … have

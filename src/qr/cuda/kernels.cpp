@@ -136,7 +136,6 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
   if (multiplied > 0) parameters.append(1, ',').append(std::to_string(multiplied));
   request made{.header = here.header, .expression = expression(name, parameters), .threads = threads};
   if (multiplied > 0) made.blocks = product_resident(multiplied);
-  if (multiplied == 64) made.spills = 64, made.stack = 16;  // of floats, on sm_80
   if (passed > 0) made.shared = pass.bytes();
   if (passes) made.blocks = pass_resident(pass.most);
   if (passed > 0 && !passes) {
