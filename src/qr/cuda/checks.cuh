@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(k_threads, product_resident(Most)) products_ke
   const double* const by = a.tx != nullptr ? tx : nullptr;
   double sum[tiles][2] = {}, squares[tiles] = {}, p_square = 0;
   const auto row_of = [&](int n) { return (block + n / parts * blocks) * k_products_rows + warp * of_warp + n % parts * 4 * rows; };
-  // Of wide panels the next rows are loaded meanwhile. Of narrow ones a warp loads more at once; loading ahead took a third longer.
+  // Of wide panels the next rows are loaded meanwhile. Of narrow ones a warp loads more at once; loading ahead took 3 % longer.
   constexpr bool ahead = Most > 32;
   product_rows_of_lane<S, tiles, rows> here, next;
   if (ahead) next.load(a, h, weights, row_of(0));
