@@ -93,7 +93,7 @@ struct panel_record {
 inline constexpr int k_strip = 16;                        // columns that are eliminated or substituted together
 inline constexpr int k_square_threads = 512;              // of the kernels of one block (square.cuh)
 inline constexpr int k_square_rows_stride = k_strip + 4;  // of the columns of a strip of rows
-// Shared memory of those kernels: a matrix, and a strip of rows of another one.
+// Shared memory of those kernels: a matrix, and a strip of rows of another one, or k_strip columns more.
 BALLAST_HD constexpr std::int64_t square_bytes(int width) { return std::int64_t{8} * width * (width + 4 + k_square_rows_stride); }
 inline constexpr double k_tall_deviation = 0.25;  // ‖QᵀQ − I‖ from where one Cholesky factor makes Q orthonormal to rounding
 enum tall_stage : int { k_tall_failed, k_tall_factored, k_tall_orthonormal };
@@ -102,7 +102,7 @@ enum tall_stage : int { k_tall_failed, k_tall_factored, k_tall_orthonormal };
 struct tall_state {
   double deviation;  // ‖QᵀQ − I‖_F of the last Q
   int stage;         // a tall_stage
-  int unused;
+  int direct;        // 1: A is so well conditioned that A R⁻¹ is orthonormal to rounding; it is not made. Else 0
 };
 
 // Element (i, l), i ≤ l, of an upper triangular matrix that is packed by columns; (0, w): how many numbers w columns have.
@@ -129,7 +129,8 @@ struct tall_pass_arguments {
   std::int64_t ldt = 0;
   std::int64_t rows = 0;
   int width = 0;
-  int needed = k_tall_failed;  // nothing is done in an earlier stage
+  int needed = k_tall_failed;  // nothing is done in another stage; k_tall_failed: it is done in any
+  bool in_place = false;       // of a direct panel the rows are taken from `to`
   const double* R = nullptr;   // packed; null: X stays as it is, and is not stored
   double* partial = nullptr;   // of each block: the Gram matrix of its rows, packed; null: none
   const tall_state* state = nullptr;
@@ -140,6 +141,7 @@ struct square_factor_arguments {
   int width;
   bool first;            // G is A's: nothing is in front of it
   double near;           // ‖G − I‖ up to where its square is rounding
+  double direct;         // Σ of 1 / λ, λ the eigenvalues of G with columns of length 1, up to where the panel is direct
   double* R;             // Cholesky factor of G
   const double* before;  // product of the factors in front of it
   double* all;           // R times those
@@ -149,14 +151,14 @@ struct square_factor_arguments {
 
 template <class S>
 struct square_reflectors_arguments {
-  const S* X;  // its first `width` rows are read
+  const S* X;  // its first `width` rows are read; of a direct panel A's, whose `all` is R
   std::int64_t ldx;
   int width;
-  const double* R;    // packed, as all and product: X R⁻¹ is orthonormal
+  const double* R;    // packed, as `all` and `product`: X R⁻¹ is orthonormal
   const double* all;  // the panel is X R⁻¹ times this
-  double* product;
-  double* lower;  // V_1ᵀ without its diagonal, packed
-  S* A;           // its first `width` rows are written
+  double* product;    // what X becomes V by
+  double* lower;      // V_1ᵀ without its diagonal, packed
+  S* A;               // its first `width` rows are written
   std::int64_t lda;
   S* tau;
   tall_state* state;
@@ -224,6 +226,7 @@ struct fold_arguments {
   std::int64_t blocks;
   std::int64_t count;
   double* to;  // count
+  const tall_state* state = nullptr;  // fold_kernel does nothing if this panel is orthonormal; null: none
 };
 
 // Adds up what products_arguments leave of panels: their checkpoints.

@@ -244,7 +244,7 @@ void device_factorizer<S>::begin_pass() {
   unsettled_ = -1;
   ahead_ = undecided_ = -1;
   unpaired_ = -1;
-  marked_ = false;
+  marked_ = t_marked_ = false;
   join_all();
   on_.device()->zero(control_.data(), sizeof(panel_control), on_.main());
   if (checked()) on_.copy(carried_.data(), product_.data(), carried_.bytes());
@@ -301,6 +301,7 @@ void device_factorizer<S>::factor_panel(index k, bool finite) {
   } else {
     factor_by_reflectors(k);
   }
+  if (begins_ahead_ && (on_.armed(site::qr_tau) || on_.armed(site::qr_t))) on_.join(on_.aside());  // what is struck now was made
   for (index j = 0; j < w; ++j) {
     if (!on_.armed(site::qr_reflector) && !on_.armed(site::qr_tau) && !on_.armed(site::qr_t)) break;
     (void)settle();
@@ -456,6 +457,10 @@ void device_factorizer<S>::project(index k, const formed_reflector<S>& H, span c
     for (index each = H.width > shape_[k].width ? k - 1 : k; each <= k; ++each)
       on_.strike(site::qr_product, pair_place(each, b), W + (shape_[b].first - columns.first) * H.width, H.width * shape_[b].width, on);
   }
+  if (t_marked_ && on == on_.main()) {
+    on_.join_mark(on_.aside());
+    t_marked_ = false;
+  }
   on_.turn(H, true, columns.width, W, on);
 }
 
@@ -485,7 +490,8 @@ template <class S>
 void device_factorizer<S>::decide(index k, index columns) {
   const layout::block& b = shape_[k];
   S* const W = static_cast<S*>(W_[0].data());
-  on_.join(on_.aside());  // its checks are done
+  on_.join(on_.aside());  // T and its checks are done
+  t_marked_ = false;
   on_.launch(work::hold, k_hold_blocks,
              hold_arguments<S>{&control()->gate,
                                &control()->tall,
@@ -572,7 +578,7 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
   }
   // Block k + 1 has had its other updates.
   if (marked_ && joins_pairs(k) && k % 2 == 0) {
-    on_.join_mark();
+    on_.join_mark(on_.beside());
   } else {
     on_.join(on_.beside());
   }
@@ -605,7 +611,7 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
     unpaired_ = joins_pairs(k) && k % 2 == 0 ? k : -1;
     if (unpaired_ < 0) {
       if (joins_pairs(k)) {
-        on_.mark_beside();
+        on_.mark(on_.beside());
         marked_ = true;
       }
       if (joined) H = join_pair(k - 1, V(k - 1), H.V, pair_, on_.beside());

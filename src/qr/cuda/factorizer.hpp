@@ -124,6 +124,7 @@ class device_factorizer : public factorizer<S> {
   // tall.cpp. Where qr.panel is struck, for column j of A: 0 the panel, 1 its Gram matrix, 2 the factor of that, 3 the Gram matrix of Q, 4
   // the factor of that, 5 U R, by which Q becomes V.
   inject::place tall_place(index j, index which) const { return {j + which * shape_.steps, 6 * shape_.steps, 0, 1}; }
+  void strike_triangle(index k, index which, double* triangle);
   void begin_tall(index k);
   void tall_pass(index k, int pass);
   void factor_gram(index k, int pass);
@@ -176,6 +177,7 @@ class device_factorizer : public factorizer<S> {
   index formed_ = -1;            // the panel whose V is in its turn's place
   index unpaired_ = -1;          // the even panel that far blocks have not been updated with yet; −1: none
   bool marked_ = false;          // `beside` has a mark behind the near blocks of the last pair
+  bool t_marked_ = false;        // `aside` has one behind T of the panel that was begun
   buffer W_[2];                  // VᵀC, and times T: on the main stream, and beside it
   buffer images_[2];             // of V, for products on the main stream, and beside it
   const S* imaged_ = nullptr;    // the V whose image is beside it

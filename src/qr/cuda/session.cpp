@@ -31,12 +31,13 @@ struct lane {
         marked(on->make_event(false)),
         aside_forked(on->make_event(false)),
         aside_joined(on->make_event(false)),
+        aside_marked(on->make_event(false)),
         left(on->make_event(false)),
         pinned(on, k_pinned + k_places * k_place) {}
   ballast::cuda::device_stream main, beside, aside;
   ballast::cuda::device_stream places[k_places];  // a stream for each place: the host waits for one
   std::unique_ptr<ballast::cuda::blas> main_blas, beside_blas;
-  std::unique_ptr<ballast::cuda::stream_event> forked, joined, marked, aside_forked, aside_joined, left;
+  std::unique_ptr<ballast::cuda::stream_event> forked, joined, marked, aside_forked, aside_joined, aside_marked, left;
   ballast::cuda::pinned_buffer pinned;
 };
 
@@ -115,13 +116,13 @@ session<S>::~session() {
 }
 
 template <class S>
-void session<S>::mark_beside() {
-  device_->record(*lane_->marked, beside());
+void session<S>::mark(stream from) {
+  device_->record(from == beside() ? *lane_->marked : *lane_->aside_marked, from);
 }
 
 template <class S>
-void session<S>::join_mark() {
-  device_->wait(*lane_->marked, main());
+void session<S>::join_mark(stream from) {
+  device_->wait(from == beside() ? *lane_->marked : *lane_->aside_marked, main());
 }
 
 template <class S>

@@ -56,9 +56,9 @@ class session {
   // What is enqueued on that stream from now on waits for what `main` has now; and the other way round.
   void fork(stream to);
   void join(stream from);
-  // The same for what `beside` has now, but `main` waits only for what it had at the mark.
-  void mark_beside();
-  void join_mark();
+  // The same, but `main` waits only for what the stream had at its last mark.
+  void mark(stream from);
+  void join_mark(stream from);
   // Before memory is given back, which is ordered on `main`: what an exception may have left beside it ends first.
   void settle() noexcept;
 

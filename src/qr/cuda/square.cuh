@@ -17,18 +17,19 @@ namespace ballast::qr::cuda {
 
 using ballast::cuda::unrolled;
 
-// A matrix of up to k_most_wide columns in shared memory, its width rounded up to strips. Columns are width + 4 numbers apart: no bank
-// serves more than two lanes of a tile.
+// A matrix of up to k_most_wide columns in shared memory, its width rounded up to strips, and `more` columns, 0 or k_strip, of as many
+// rows behind it. Columns are width + 4 numbers apart: no bank serves more than two lanes of a tile.
 struct square {
   double* data;
   int width;
+  int more = 0;
 
   __device__ __forceinline__ double& operator()(int i, int l) const { return data[i + l * (width + 4)]; }
-  // Columns and rows behind `own` are those of the identity.
-  __device__ __forceinline__ void pad(int own) const {
+  // Columns and rows behind `own` are 0 but for the diagonal.
+  __device__ __forceinline__ void pad(int own, double diagonal) const {
     const int i = static_cast<int>(threadIdx.x) % k_most_wide;
     for (int l = static_cast<int>(threadIdx.x) / k_most_wide; l < width && i < width; l += k_square_threads / k_most_wide) {
-      if (i >= own || l >= own) (*this)(i, l) = i == l ? 1 : 0;
+      if (i >= own || l >= own) (*this)(i, l) = i == l ? diagonal : 0;
     }
   }
 };
@@ -84,9 +85,11 @@ __device__ __forceinline__ void subtract_product(const square& X, int row, int c
   for (int h = 0; h < 2; ++h) X(row + arch::lane() / 4, column + 2 * (arch::lane() % 4) + h) -= d[h];
 }
 
-// What becomes of a row when it is the pivots': nothing, but a pivot may be lost in rounding.
+// What becomes of a row when it is the pivots': nothing, but a pivot may be lost in rounding. The diagonal lies in X less 1, which is near
+// its pivots: what they lose is added up by itself, and rounded to units of 1 once.
 struct plain_pivots {
   double lost;
+  static constexpr double base = 1;
   __device__ __forceinline__ double loses(int, int) const { return 0; }
   __device__ __forceinline__ double sign(int) const { return 0; }
   __device__ __forceinline__ void keep(int, double) const {}
@@ -99,6 +102,7 @@ struct reflected_pivots {
   const double* R;  // packed, of `width` columns
   int width;
   double* signs;  // in shared memory
+  static constexpr double base = 0;
   __device__ __forceinline__ double loses(int j, int l) const { return j <= l && l < width ? R[packed(j, l)] : 0; }
   __device__ __forceinline__ double sign(int j) const { return signs[j]; }
   __device__ __forceinline__ void keep(int j, double s) const { signs[j] = s; }
@@ -125,7 +129,7 @@ __device__ __forceinline__ bool eliminate_diagonal(const square& X, int first, d
     double pivot = __shfl_sync(all, x[j], j);
     const double s = pivots.sign_for(pivot);
     x[j] -= s * r[j];
-    pivot -= s * __shfl_sync(all, r[j], j);
+    pivot = Pivots::base + (pivot - s * __shfl_sync(all, r[j], j));
     good = good && pivots.is_good(pivot);
     const double inverse = 1 / pivot;
     if (l == j) own = inverse;
@@ -140,7 +144,7 @@ __device__ __forceinline__ bool eliminate_diagonal(const square& X, int first, d
   if (arch::lane() < k_strip) {
     unrolled<k_strip>([&](auto row) {
       constexpr int i = decltype(row)::value;
-      X(first + i, first + l) = i > l ? x[i] * own : x[i];
+      X(first + i, first + l) = i > l ? x[i] * own : i == l ? Pivots::base + x[i] : x[i];
     });
     reciprocal[first + l] = own;
   }
@@ -148,19 +152,20 @@ __device__ __forceinline__ bool eliminate_diagonal(const square& X, int first, d
   return good;
 }
 
-// By the block of threads: X = L U in X's place, L with ones on the diagonal; U's pivots as reciprocals, too. False: a pivot is lost.
+// By the block of threads: X = L U in X's place, L with ones on the diagonal; U's pivots as reciprocals, too; and L⁻¹ times the columns
+// behind X. False: a pivot is lost.
 template <class Pivots>
 __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, const Pivots& pivots) {
   constexpr int warps = k_square_threads / 32;
-  const int thread = static_cast<int>(threadIdx.x), warp = arch::warp();
+  const int thread = static_cast<int>(threadIdx.x), warp = arch::warp(), columns = X.width + X.more;
   __syncthreads();  // X is there
   int lost = warp == 0 && !eliminate_diagonal(X, 0, reciprocal, pivots) ? 1 : 0;
   for (int first = 0;; first += k_strip) {
     if (__syncthreads_or(lost) != 0) return false;  // and the block on the diagonal is there
     const int behind = first + k_strip;
-    if (behind >= X.width) return true;
+    if (behind >= columns) return true;
     const int own = behind + thread % k_most_wide;
-    if (own < X.width && thread < 2 * k_most_wide) {
+    if (own < (thread < k_most_wide ? X.width : columns) && thread < 2 * k_most_wide) {
       double y[k_strip];
       if (thread < k_most_wide) {  // a row of L
         unrolled<k_strip>([&](auto e) { y[decltype(e)::value] = X(own, first + decltype(e)::value); });
@@ -183,18 +188,19 @@ __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, c
       }
     }
     __syncthreads();  // the strip is L's and U's
+    if (behind >= X.width) return true;
     const auto take = [&](int row, int column) {
       subtract_product(
           X, row, column, first, behind, [&](int i, int k) { return X(i, k); }, [&](int k, int l) { return X(k, l); });
     };
-    const int across = (X.width - behind) / 8;
+    const int down = (X.width - behind) / 8, count = down * ((columns - behind) / 8);
     if (warp == 0) {
       for (int e = 0; e < 4; ++e) take(behind + e % 2 * 8, behind + e / 2 * 8);
       __syncwarp();  // the next block on the diagonal is there
       lost = eliminate_diagonal(X, behind, reciprocal, pivots) ? 0 : 1;
     } else {
-      for (int e = warp - 1; e < across * across; e += warps - 1) {
-        const int row = e % across, column = e / across;
+      for (int e = warp - 1; e < count; e += warps - 1) {
+        const int row = e % down, column = e / down;
         if (row >= 2 || column >= 2) take(behind + row * 8, behind + column * 8);
       }
     }
@@ -251,6 +257,10 @@ __device__ __forceinline__ void substitute(const square& X, R r, Reciprocal reci
 // a pivot is lost in rounding, the diagonal is shifted: then Q = X R⁻¹ is not orthonormal yet, but far better conditioned than X. ‖G − I‖
 // says how far the X whose Gram matrix this is was from orthonormal columns: measured, not estimated. Where its square is rounding, R is
 // I + (G − I)'s upper triangle with half its diagonal. U of G = L U is R with its rows times the roots of the pivots.
+//
+// Of A's G = L D Lᵀ, scaled, the mean of zᵀG⁻¹z = ‖D^−½ L⁻¹ z‖² over k_strip random z of signs estimates tr G⁻¹, the sum of 1/λ over G's
+// eigenvalues. Rounding in G and R moves QᵀQ, Q = A R⁻¹, by no more than some u times that: where it is small, Q needs no second factor,
+// and the panel is direct. Source: M. Hutchinson, A stochastic estimator of the trace of the influence matrix, 1989.
 template <int Threads>
 __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_constant__ square_factor_arguments a) {
   static_assert(Threads == k_square_threads);
@@ -263,8 +273,8 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
     if (thread == 0) a.state->stage = k_tall_failed;
     return;
   }
-  if (!a.first && a.state->stage == k_tall_failed) return;
-  const square X = square_of(w);
+  if (!a.first && a.state->stage != k_tall_factored) return;
+  square X = square_of(w);
   const auto upper = [&](int i, int l) { return i <= l ? a.G[packed(i, l)] : 0; };
   int failed = 0;
   if (thread < w) {
@@ -287,21 +297,33 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
     return;
   }
   const bool near = !a.first && deviation_squared <= a.near * a.near;
-  bool good = near;
+  bool good = near, shifted = false;
   const double lost = w * 0x1p-50;  // pivots as small as that are rounding
   for (int attempt = 0; attempt < 2 && !good; ++attempt) {
     if (thread < w) reciprocal[thread] = 1 / scale[thread];
     __syncthreads();  // they are there, in an attempt behind the first instead of the pivots'
     each_element(w, upper, [&](int i, int l, double x) {
-      if (i <= l) X(i, l) = X(l, i) = i == l ? 1 + attempt * 16 * lost : x * reciprocal[i] * reciprocal[l];
+      if (i <= l) X(i, l) = X(l, i) = i == l ? attempt * 16 * lost : x * reciprocal[i] * reciprocal[l];
     });
-    X.pad(w);
+    X.pad(w, 0);
+    X.more = a.first ? k_strip : 0;
+    for (int e = thread; e < X.more * X.width; e += Threads) {
+      const int i = e % X.width;
+      X(i, X.width + e / X.width) = i >= w ? 0 : ballast::cuda::value_hash(1.0, static_cast<std::uint64_t>(e)) >> 63 != 0 ? 1 : -1;
+    }
+    shifted = attempt > 0;
     good = eliminate(X, reciprocal, plain_pivots{lost});
   }
   if (!good) {
     if (thread == 0) a.state->stage = k_tall_failed;
     return;
   }
+  double weighed[1] = {};
+  for (int e = thread; e < X.more * X.width; e += Threads) {
+    const double y = X(e % X.width, X.width + e / X.width);
+    weighed[0] += y * y * reciprocal[e % X.width];
+  }
+  const double of_inverse = ballast::cuda::add_block<Threads>(weighed, several) / k_strip;
   // R's row i is U's over the root of its pivot; column l gets its scale back.
   if (!near) {
     __syncthreads();  // the pivots have been read
@@ -312,7 +334,7 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
   const int i = thread % k_most_wide;
   for (int l = thread / k_most_wide; l < w; l += parts) {
     if (i > l) continue;
-    const double r = near ? X(i, l) : X(i, l) * reciprocal[i] * scale[l];
+    const double r = near ? X(i, l) : i == l ? sqrt(X(i, l)) * scale[l] : X(i, l) * reciprocal[i] * scale[l];
     X(i, l) = r;
     a.R[packed(i, l)] = r;
     if (a.first) a.all[packed(i, l)] = r;
@@ -334,8 +356,11 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
     }
   }
   if (thread != 0) return;
+  const bool direct = a.first && !shifted && of_inverse <= a.direct;
   a.state->deviation = sqrt(deviation_squared);
-  a.state->stage = !a.first && deviation_squared <= k_tall_deviation * k_tall_deviation ? k_tall_orthonormal : k_tall_factored;
+  a.state->direct = direct ? 1 : 0;
+  a.state->stage =
+      direct || (!a.first && deviation_squared <= k_tall_deviation * k_tall_deviation) ? k_tall_orthonormal : k_tall_factored;
 }
 
 // The reflectors of Q = X R⁻¹ from X's first rows: Q_1 − S = V_1 U with S = diag(±1) opposite to the pivots, so that each is at least 1 in
@@ -354,9 +379,13 @@ __global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(con
     return;
   }
   const square X = square_of(w);
+  const bool direct = a.state->direct != 0;
+  const S* const from = direct ? a.A : a.X;
+  const std::int64_t ld = direct ? a.lda : a.ldx;
+  const double* const all = direct ? a.R : a.all;
   each_element(
-      w, [&](int i, int l) { return static_cast<double>(a.X[i + l * a.ldx]); }, [&](int i, int l, double x) { X(i, l) = x; });
-  X.pad(w);
+      w, [&](int i, int l) { return static_cast<double>(from[i + l * ld]); }, [&](int i, int l, double x) { X(i, l) = x; });
+  X.pad(w, 1);
   (void)eliminate(X, reciprocal, reflected_pivots{a.R, w, signs});
   // As square_t_kernel makes T's diagonal, to the bit.
   const double tau = thread < w ? -signs[thread] * (X(thread, thread) * (1 / a.R[packed(thread, thread)])) : 1;
@@ -366,7 +395,7 @@ __global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(con
   }
   if (thread < w) a.tau[thread] = static_cast<S>(tau);
   each_element(
-      w, [&](int i, int l) { return i <= l ? a.all[packed(i, l)] : 0; },
+      w, [&](int i, int l) { return i <= l ? all[packed(i, l)] : 0; },
       [&](int i, int l, double r) {
         const double x = X(i, l);
         if (i <= l) {
@@ -391,7 +420,7 @@ __global__ void __launch_bounds__(k_square_threads) square_t_kernel(const __grid
   const square X = square_of(w);
   each_element(
       w, [&](int i, int l) { return i <= l ? a.product[packed(i, l)] : 0; }, [&](int i, int l, double x) { X(i, l) = x; });
-  X.pad(w);
+  X.pad(w, 1);
   if (thread < X.width) reciprocal[thread] = thread < w ? 1 / a.R[packed(thread, thread)] : 1;
   substitute(
       X, [&](int k, int l) { return l < w ? a.R[packed(k, l)] : 0; }, [&](int k) { return reciprocal[k]; });

@@ -29,6 +29,13 @@ tall_memory memory_of(void* data, int width) {
 template <class S>
 constexpr double k_near = sizeof(S) == 4 ? 0x1p-14 : 0x1p-28;
 
+// Up to which tr G⁻¹, G the Gram matrix of w columns of length 1, one factor is enough. Orthonormal columns have w. In double Q is then no
+// farther from orthonormal columns than by Householder's reflectors; floats lose some 2⁻⁵³ · 2²⁰ of 2⁻²⁴.
+template <class S>
+double most_of_inverse(int width) {
+  return sizeof(S) == 4 ? 0x1p20 : 1.25 * width;
+}
+
 }  // namespace
 
 // The Gram matrix of A and its factor, and the first pass.
@@ -51,6 +58,13 @@ void device_factorizer<S>::begin_tall(index k) {
   if (ahead_ != k) unsettled_ = k;
 }
 
+template <class S>
+void device_factorizer<S>::strike_triangle(index k, index which, double* triangle) {
+  const layout::block& b = shape_[k];
+  for (int j = 0; j < static_cast<int>(b.width) && on_.armed(site::qr_panel); ++j)
+    on_.strike(site::qr_panel, tall_place(b.first + j, which), triangle + packed(0, j), j + 1);
+}
+
 // `pass`: how many have been made.
 template <class S>
 void device_factorizer<S>::factor_gram(index k, int pass) {
@@ -58,21 +72,18 @@ void device_factorizer<S>::factor_gram(index k, int pass) {
   const int w = static_cast<int>(b.width);
   const index size = packed(0, w);
   const tall_memory here = memory_of(tall_.data(), w);
-  const auto strike = [&](index which, double* triangle) {
-    for (int j = 0; j < w && on_.armed(site::qr_panel); ++j)
-      on_.strike(site::qr_panel, tall_place(b.first + j, which), triangle + packed(0, j), j + 1);
-  };
-  const fold_arguments fold{static_cast<const double*>(gram_.data()), pass_of(w, on_.device()->about()).blocks(shape_.m - b.first), size,
-                            here.G};
-  on_.launch(work::fold, (size + 31) / 32, fold);
-  strike(pass == 0 ? 1 : 3, here.G);
+  tall_state* const state = &control()->tall;
+  on_.launch(work::fold, (size + 31) / 32,
+             fold_arguments{static_cast<const double*>(gram_.data()), pass_of(w, on_.device()->about()).blocks(shape_.m - b.first), size,
+                            here.G, pass == 0 ? nullptr : state});
+  strike_triangle(k, pass == 0 ? 1 : 3, here.G);
   on_.launch(work::square_factor, 1,
-             square_factor_arguments{here.G, w, pass == 0, k_near<S>, here.R, here.all[(pass + 1) % 2], here.all[pass % 2],
-                                     &control()->tall, gate()});
-  strike(pass == 0 ? 2 : 4, here.R);
+             square_factor_arguments{here.G, w, pass == 0, k_near<S>, most_of_inverse<S>(w), here.R, here.all[(pass + 1) % 2],
+                                     here.all[pass % 2], state, gate()});
+  strike_triangle(k, pass == 0 ? 2 : 4, here.R);
 }
 
-// Q ← A R⁻¹, or Q R⁻¹. If that is orthonormal up to one factor more, the panel is made.
+// Q ← A R⁻¹, or Q R⁻¹. If that is orthonormal up to one factor more, the panel is made. Of a direct panel Q is not made.
 template <class S>
 void device_factorizer<S>::tall_pass(index k, int pass) {
   const layout::block& b = shape_[k];
@@ -108,12 +119,13 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
                                             .tau = tau_ + b.first,
                                             .state = &control()->tall,
                                             .gate = gate()});
-  // T and the rest of V are made side by side.
+  // T is made beside the rest of V, and needed when VᵀC is there.
   on_.fork(on_.aside());
   on_.launch(work::square_t, 1, square_t_arguments<S>{w, here.R, here.product, here.lower, T(k), &control()->tall, gate()}, on_.aside());
-  if (on_.armed(site::qr_panel)) on_.join(on_.aside());  // T has read what is struck now
-  for (int j = 0; j < w && on_.armed(site::qr_panel); ++j)
-    on_.strike(site::qr_panel, tall_place(b.first + j, 5), here.product + packed(0, j), j + 1);
+  if (begins_ahead_) on_.mark(on_.aside());
+  t_marked_ = begins_ahead_;
+  if (!t_marked_ || on_.armed(site::qr_panel)) on_.join(on_.aside());  // T has read what is struck now
+  strike_triangle(k, 5, here.product);
   on_.launch(shape.kernel(), shape.blocks(rows - w),
              tall_pass_arguments<S>{.from = Q + w,
                                     .ldf = rows,
@@ -122,9 +134,9 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
                                     .rows = rows - w,
                                     .width = w,
                                     .needed = k_tall_orthonormal,
+                                    .in_place = true,
                                     .R = here.product,
                                     .state = &control()->tall});
-  on_.join(on_.aside());
 }
 
 // The device decides by what it measures, of Q = A R⁻¹ how far QᵀQ is from I; until then the panel is as it was.

@@ -15,6 +15,12 @@
 
 namespace ballast::qr::cuda {
 
+// Whether a pass is for a panel in this stage.
+template <class S>
+__device__ __forceinline__ bool is_due(const tall_pass_arguments<S>& a) {
+  return a.needed == k_tall_failed || a.state->stage == a.needed;
+}
+
 // R packed into shared memory, its diagonal as reciprocals. The caller's next barrier makes it ready.
 template <int Threads>
 __device__ __forceinline__ void load_factor(const double* from, int w, double* R) {
@@ -65,7 +71,10 @@ __device__ __forceinline__ void substitute_strip(double* row, int stride, const 
 // columns, `stride` apart: no bank twice. At the end the sum of the warps' Gram matrices, tile by tile.
 template <class S, int Most, int Rows>
 __global__ void __launch_bounds__(k_pass_threads, pass_resident(Most)) tall_pass_kernel(const __grid_constant__ tall_pass_arguments<S> a) {
-  if (a.state->stage < a.needed) return;
+  if (!is_due(a)) return;
+  const bool in_place = a.in_place && a.state->direct != 0;
+  const S* const from = in_place ? a.to : a.from;
+  const std::int64_t ldf = in_place ? a.ldt : a.ldf;
   constexpr int warps = k_pass_warps, stride = pass_stride(Rows), strips = Most / 8, halves = 32 / Rows;
   constexpr int tiles = strips * (strips + 1) / 2, groups = Rows / 8, together = 16;  // loads that wait for memory at the same time
   static_assert(8 * tiles * 64 <= pass_bytes(Most, Rows) && k_strip == 16 && Most * Rows / 32 % together == 0);
@@ -85,7 +94,7 @@ __global__ void __launch_bounds__(k_pass_threads, pass_resident(Most)) tall_pass
       S x[together];
       ballast::cuda::unrolled<together>([&](auto q) {
         const int j = (begin + decltype(q)::value) * halves + lane / Rows;
-        x[decltype(q)::value] = there && j < w ? a.from[row + j * a.ldf] : S(0);
+        x[decltype(q)::value] = there && j < w ? from[row + j * ldf] : S(0);
       });
       ballast::cuda::unrolled<together>([&](auto q) {
         const int j = (begin + decltype(q)::value) * halves + lane / Rows;
@@ -163,7 +172,10 @@ __global__ void __launch_bounds__(k_pass_threads, pass_resident(Most)) tall_pass
 // 15 − i of 8 columns, each times all strips behind it: 17 products.
 template <class S>
 __global__ void __launch_bounds__(k_threads, 2) wide_pass_kernel(const __grid_constant__ tall_pass_arguments<S> a) {
-  if (a.state->stage < a.needed) return;
+  if (!is_due(a)) return;
+  const bool in_place = a.in_place && a.state->direct != 0;
+  const S* const from = in_place ? a.to : a.from;
+  const std::int64_t ldf = in_place ? a.ldt : a.ldf;
   constexpr int warps = k_threads / 32, most = k_most_wide / 8, pairs = most + 1;
   static_assert(most == 2 * warps && k_tall_rows == 32 && k_strip == 16);
   const int w = a.width, strips = (w + 7) / 8;
@@ -182,7 +194,7 @@ __global__ void __launch_bounds__(k_threads, 2) wide_pass_kernel(const __grid_co
       S x[together];
       ballast::cuda::unrolled<together>([&](auto q) {
         const int j = first + decltype(q)::value * warps;
-        x[decltype(q)::value] = there && j < w ? a.from[row + j * a.ldf] : S(0);
+        x[decltype(q)::value] = there && j < w ? from[row + j * ldf] : S(0);
       });
       ballast::cuda::unrolled<together>([&](auto q) {
         const int j = first + decltype(q)::value * warps;
