@@ -6,6 +6,7 @@
 #include "cuda/arch/async.cuh"
 #include "cuda/arch/atomic.cuh"
 #include "cuda/arch/cluster.cuh"
+#include "cuda/arch/divide.cuh"
 #include "cuda/arch/memory.cuh"
 #include "cuda/arch/mma.cuh"
 #include "cuda/arch/shared.cuh"

@@ -28,6 +28,12 @@ __device__ __forceinline__ unsigned opaque(unsigned value) {
 #endif
   return value;
 }
+__device__ __forceinline__ std::int64_t opaque(std::int64_t value) {
+#if BALLAST_DEVICE_CODE
+  asm volatile("" : "+l"(value));
+#endif
+  return value;
+}
 
 __device__ __forceinline__ float opaque(float value) {
 #if BALLAST_DEVICE_CODE

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "cuda/arch/arch.cuh"
+#include "cuda/block/bits.cuh"
 #include "cuda/block/sums.cuh"
 #include "cuda/block/unroll.cuh"
 #include "qr/cuda/arguments.hpp"
@@ -17,7 +18,7 @@ namespace ballast::qr::cuda {
 
 using ballast::cuda::unrolled;
 
-// A matrix of up to k_most_wide columns in shared memory, its width rounded up to strips, and `more` columns, 0 or k_strip, of as many
+// A matrix of up to k_most_wide columns in shared memory, its width rounded up to strips, and `more` columns, a multiple of 8, of as many
 // rows behind it. Columns are width + 4 numbers apart: no bank serves more than two lanes of a tile.
 struct square {
   double* data;
@@ -25,6 +26,9 @@ struct square {
   int more = 0;
 
   __device__ __forceinline__ double& operator()(int i, int l) const { return data[i + l * (width + 4)]; }
+  __device__ __forceinline__ int columns() const { return width + more; }
+  // The memory behind it.
+  __device__ __forceinline__ double* end() const { return data + columns() * (width + 4); }
   // Columns and rows behind `own` are 0 but for the diagonal.
   __device__ __forceinline__ void pad(int own, double diagonal) const {
     const int i = static_cast<int>(threadIdx.x) % k_most_wide;
@@ -85,6 +89,26 @@ __device__ __forceinline__ void subtract_product(const square& X, int row, int c
   for (int h = 0; h < 2; ++h) X(row + arch::lane() / 4, column + 2 * (arch::lane() % 4) + h) -= d[h];
 }
 
+// By a warp: the 16 × 8 block of X at (row, column) loses the product of the columns of L and the rows of U from `first` on, k_strip of each.
+__device__ __forceinline__ void subtract_strip(const square& X, int row, int column, int first) {
+  const int g = arch::lane() / 4, t = arch::lane() % 4;
+  double upper[2] = {}, lower[2] = {}, a[2][4], b[4];
+  unrolled<4>([&](auto q) {
+    constexpr int k = 4 * decltype(q)::value, at = decltype(q)::value;
+    a[0][at] = X(row + g, first + k + t);
+    a[1][at] = X(row + 8 + g, first + k + t);
+    b[at] = X(first + k + t, column + g);
+  });
+  unrolled<4>([&](auto q) {
+    arch::mma_m8n8k4_f64(upper, a[0][decltype(q)::value], b[decltype(q)::value]);
+    arch::mma_m8n8k4_f64(lower, a[1][decltype(q)::value], b[decltype(q)::value]);
+  });
+  for (int h = 0; h < 2; ++h) {
+    X(row + g, column + 2 * t + h) -= upper[h];
+    X(row + 8 + g, column + 2 * t + h) -= lower[h];
+  }
+}
+
 // What becomes of a row when it is the pivots': nothing, but a pivot may be lost in rounding. The diagonal lies in X less 1, which is near
 // its pivots: what they lose is added up by itself, and rounded to units of 1 once.
 struct plain_pivots {
@@ -110,98 +134,141 @@ struct reflected_pivots {
   __device__ __forceinline__ bool is_good(double) const { return true; }
 };
 
-// By a warp: L and U of the block on the diagonal at `first`, in its place, and the reciprocals of the pivots. Lane l has column l; those
-// behind 16 do what the others do. False: a pivot is lost.
+// What the block on the diagonal leaves for the strip, by rows, k_square_rows_stride apart: L⁻¹; and U with its rows divided by their pivots.
+struct diagonal_factors {
+  double lower_inverse[k_strip * k_square_rows_stride];
+  double upper[k_strip * k_square_rows_stride];
+};
+
+// By a warp: L and U of the block on the diagonal at `first`, in its place, and the reciprocals of the pivots. Lane l has column l; lane 16 + l
+// column l of the identity, which becomes L⁻¹. r: what this lane's column loses when its rows are the pivots'. False: a pivot is lost.
 template <class Pivots>
-__device__ __forceinline__ bool eliminate_diagonal(const square& X, int first, double* reciprocal, const Pivots& pivots) {
+__device__ __forceinline__ bool eliminate_diagonal(const square& X, int first, double* reciprocal, diagonal_factors& made,
+                                                   const double (&r)[k_strip], const Pivots& pivots) {
   constexpr unsigned all = 0xffffffffu;
   const int l = arch::lane() % k_strip;
-  double x[k_strip], r[k_strip];
+  const bool inverts = arch::lane() >= k_strip;
+  double x[k_strip];
   unrolled<k_strip>([&](auto row) {
     constexpr int i = decltype(row)::value;
-    x[i] = X(first + i, first + l);
-    r[i] = pivots.loses(first + i, first + l);
+    x[i] = inverts ? (i == l ? 1 : 0) : X(first + i, first + l);
   });
   bool good = true;
   double own = 0;
+  double pivot = __shfl_sync(all, x[0], 0);  // what is left of it
   unrolled<k_strip>([&](auto step) {
-    constexpr int j = decltype(step)::value;
-    double pivot = __shfl_sync(all, x[j], j);
+    constexpr int j = decltype(step)::value, next = j + 1 < k_strip ? j + 1 : j;
     const double s = pivots.sign_for(pivot);
     x[j] -= s * r[j];
     pivot = Pivots::base + (pivot - s * __shfl_sync(all, r[j], j));
     good = good && pivots.is_good(pivot);
-    const double inverse = 1 / pivot;
-    if (l == j) own = inverse;
-    if (arch::lane() == j) pivots.keep(first + j, s);
-    const double factor = l > j ? x[j] * inverse : 0;
+    // The next pivot waits for the reciprocal of this one alone.
+    const double below = __shfl_sync(all, x[next], j), right = __shfl_sync(all, x[j], next), left = __shfl_sync(all, x[next], next);
+    const double inverse = arch::reciprocal(pivot);
+    if (l == j && !inverts) {
+      own = inverse;
+      x[j] = pivot;
+      pivots.keep(first + j, s);
+    }
+    pivot = left - below * right * inverse;
+    const double factor = inverts || l > j ? x[j] * inverse : 0;
+    if (!inverts && l > j) made.upper[j * k_square_rows_stride + l] = factor;
     unrolled<k_strip, j + 1>([&](auto row) {
       constexpr int i = decltype(row)::value;
       x[i] -= __shfl_sync(all, x[i], j) * factor;
     });
   });
-  __syncwarp();  // all lanes, also those behind 16, have read the block
-  if (arch::lane() < k_strip) {
-    unrolled<k_strip>([&](auto row) {
-      constexpr int i = decltype(row)::value;
-      X(first + i, first + l) = i > l ? x[i] * own : i == l ? Pivots::base + x[i] : x[i];
-    });
-    reciprocal[first + l] = own;
-  }
+  __syncwarp();  // all lanes have read the block
+  unrolled<k_strip>([&](auto row) {
+    constexpr int i = decltype(row)::value;
+    if (inverts) {
+      made.lower_inverse[i * k_square_rows_stride + l] = x[i];
+    } else {
+      X(first + i, first + l) = i > l ? x[i] * own : x[i];
+    }
+  });
+  if (!inverts) reciprocal[first + l] = own;
   __syncwarp();  // the block is there for all lanes
   return good;
 }
 
 // By the block of threads: X = L U in X's place, L with ones on the diagonal; U's pivots as reciprocals, too; and L⁻¹ times the columns
-// behind X. False: a pivot is lost.
+// behind X. False: a pivot is lost. What the rows of the next strip lose is loaded while this one is at work.
 template <class Pivots>
 __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, const Pivots& pivots) {
-  constexpr int warps = k_square_threads / 32;
-  const int thread = static_cast<int>(threadIdx.x), warp = arch::warp(), columns = X.width + X.more;
+  diagonal_factors& diagonal = *reinterpret_cast<diagonal_factors*>(X.end());
+  // Warps of rows of L, and of columns of U, a tile of 8 of these for each in turn.
+  constexpr int warps = k_square_threads / 32, of_rows = k_most_wide / 32, of_columns = warps - of_rows;
+  constexpr int turns = ((k_most_wide + k_square_samples) / 8 + of_columns - 1) / of_columns;
+  const int thread = static_cast<int>(threadIdx.x), warp = arch::warp(), g = arch::lane() / 4, t = arch::lane() % 4;
+  const int columns = X.columns();
+  double lost_by_block[k_strip], lost_by_tile[turns][4];
+  const auto fetch = [&](int first) {
+    if (warp == 0) {
+      unrolled<k_strip>([&](auto i) {
+        lost_by_block[decltype(i)::value] =
+            arch::lane() < k_strip && first < X.width ? pivots.loses(first + decltype(i)::value, first + arch::lane()) : 0;
+      });
+    } else if (warp >= of_rows) {
+      unrolled<turns>([&](auto turn) {
+        const int column = first + k_strip + 8 * (warp - of_rows + decltype(turn)::value * of_columns) + g;
+        unrolled<4>([&](auto q) {
+          constexpr int k = 4 * decltype(q)::value;
+          lost_by_tile[decltype(turn)::value][decltype(q)::value] = column < X.width ? pivots.loses(first + k + t, column) : 0;
+        });
+      });
+    }
+  };
+  fetch(0);
   __syncthreads();  // X is there
-  int lost = warp == 0 && !eliminate_diagonal(X, 0, reciprocal, pivots) ? 1 : 0;
+  int lost = warp == 0 && !eliminate_diagonal(X, 0, reciprocal, diagonal, lost_by_block, pivots) ? 1 : 0;
   for (int first = 0;; first += k_strip) {
     if (__syncthreads_or(lost) != 0) return false;  // and the block on the diagonal is there
     const int behind = first + k_strip;
     if (behind >= columns) return true;
-    const int own = behind + thread % k_most_wide;
-    if (own < (thread < k_most_wide ? X.width : columns) && thread < 2 * k_most_wide) {
-      double y[k_strip];
-      if (thread < k_most_wide) {  // a row of L
+    if (warp < of_rows) {
+      const int own = behind + thread;
+      if (own < X.width) {
+        double y[k_strip];
         unrolled<k_strip>([&](auto e) { y[decltype(e)::value] = X(own, first + decltype(e)::value); });
         unrolled<k_strip>([&](auto step) {
           constexpr int j = decltype(step)::value;
-          y[j] *= reciprocal[first + j];
-          unrolled<k_strip, j + 1>([&](auto e) { y[decltype(e)::value] -= y[j] * X(first + j, first + decltype(e)::value); });
+          unrolled<k_strip, j + 1>([&](auto e) {
+            y[decltype(e)::value] -= y[j] * diagonal.upper[j * k_square_rows_stride + decltype(e)::value];
+          });
         });
-        unrolled<k_strip>([&](auto e) { X(own, first + decltype(e)::value) = y[decltype(e)::value]; });
-      } else {  // a column of U
-        unrolled<k_strip>([&](auto e) {
-          constexpr int i = decltype(e)::value;
-          y[i] = X(first + i, own) - pivots.sign(first + i) * pivots.loses(first + i, own);
-        });
-        unrolled<k_strip>([&](auto step) {
-          constexpr int j = decltype(step)::value;
-          unrolled<k_strip, j + 1>([&](auto e) { y[decltype(e)::value] -= X(first + decltype(e)::value, first + j) * y[j]; });
-        });
-        unrolled<k_strip>([&](auto e) { X(first + decltype(e)::value, own) = y[decltype(e)::value]; });
+        unrolled<k_strip>([&](auto e) { X(own, first + decltype(e)::value) = y[decltype(e)::value] * reciprocal[first + decltype(e)::value]; });
       }
+    } else {
+      unrolled<turns>([&](auto turn) {
+        const int column = behind + 8 * (warp - of_rows + decltype(turn)::value * of_columns);
+        if (column >= columns) return;
+        double upper[2] = {}, lower[2] = {};
+        unrolled<4>([&](auto q) {
+          constexpr int k = 4 * decltype(q)::value;
+          const double x = X(first + k + t, column + g) - pivots.sign(first + k + t) * lost_by_tile[decltype(turn)::value][decltype(q)::value];
+          arch::mma_m8n8k4_f64(upper, diagonal.lower_inverse[g * k_square_rows_stride + k + t], x);
+          arch::mma_m8n8k4_f64(lower, diagonal.lower_inverse[(8 + g) * k_square_rows_stride + k + t], x);
+        });
+        __syncwarp();  // the tile has been read
+        for (int h = 0; h < 2; ++h) {
+          X(first + g, column + 2 * t + h) = upper[h];
+          X(first + 8 + g, column + 2 * t + h) = lower[h];
+        }
+      });
     }
+    fetch(behind);
     __syncthreads();  // the strip is L's and U's
     if (behind >= X.width) return true;
-    const auto take = [&](int row, int column) {
-      subtract_product(
-          X, row, column, first, behind, [&](int i, int k) { return X(i, k); }, [&](int k, int l) { return X(k, l); });
-    };
-    const int down = (X.width - behind) / 8, count = down * ((columns - behind) / 8);
+    const int down = (X.width - behind) / k_strip, count = down * ((columns - behind) / 8);
     if (warp == 0) {
-      for (int e = 0; e < 4; ++e) take(behind + e % 2 * 8, behind + e / 2 * 8);
+      for (int column = 0; column < k_strip; column += 8) subtract_strip(X, behind, behind + column, first);
       __syncwarp();  // the next block on the diagonal is there
-      lost = eliminate_diagonal(X, behind, reciprocal, pivots) ? 0 : 1;
+      lost = eliminate_diagonal(X, behind, reciprocal, diagonal, lost_by_block, pivots) ? 0 : 1;
     } else {
       for (int e = warp - 1; e < count; e += warps - 1) {
         const int row = e % down, column = e / down;
-        if (row >= 2 || column >= 2) take(behind + row * 8, behind + column * 8);
+        if (row > 0 || column > 1) subtract_strip(X, behind + row * k_strip, behind + column * 8, first);
       }
     }
   }
@@ -214,7 +281,7 @@ template <class R, class Reciprocal>
 __device__ __forceinline__ void substitute(const square& X, R r, Reciprocal reciprocal) {
   constexpr int each = k_strip * k_most_wide / k_square_threads;
   const int thread = static_cast<int>(threadIdx.x);
-  double* const rows = X.data + X.width * (X.width + 4);
+  double* const rows = X.end();
   double ahead[each];
   const auto fetch = [&](int first) {
     unrolled<each>([&](auto q) {
@@ -258,7 +325,7 @@ __device__ __forceinline__ void substitute(const square& X, R r, Reciprocal reci
 // says how far the X whose Gram matrix this is was from orthonormal columns: measured, not estimated. Where its square is rounding, R is
 // I + (G − I)'s upper triangle with half its diagonal. U of G = L U is R with its rows times the roots of the pivots.
 //
-// Of A's G = L D Lᵀ, scaled, the mean of zᵀG⁻¹z = ‖D^−½ L⁻¹ z‖² over k_strip random z of signs estimates tr G⁻¹, the sum of 1/λ over G's
+// Of A's G = L D Lᵀ, scaled, the mean of zᵀG⁻¹z = ‖D^−½ L⁻¹ z‖² over k_square_samples random z of signs estimates tr G⁻¹, the sum of 1/λ over G's
 // eigenvalues. Rounding in G and R moves QᵀQ, Q = A R⁻¹, by no more than some u times that: where it is small, Q needs no second factor,
 // and the panel is direct. Source: M. Hutchinson, A stochastic estimator of the trace of the influence matrix, 1989.
 template <int Threads>
@@ -306,7 +373,7 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
       if (i <= l) X(i, l) = X(l, i) = i == l ? attempt * 16 * lost : x * reciprocal[i] * reciprocal[l];
     });
     X.pad(w, 0);
-    X.more = a.first ? k_strip : 0;
+    X.more = a.first ? k_square_samples : 0;
     for (int e = thread; e < X.more * X.width; e += Threads) {
       const int i = e % X.width;
       X(i, X.width + e / X.width) = i >= w ? 0 : ballast::cuda::value_hash(1.0, static_cast<std::uint64_t>(e)) >> 63 != 0 ? 1 : -1;
@@ -323,7 +390,7 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
     const double y = X(e % X.width, X.width + e / X.width);
     weighed[0] += y * y * reciprocal[e % X.width];
   }
-  const double of_inverse = ballast::cuda::add_block<Threads>(weighed, several) / k_strip;
+  const double of_inverse = ballast::cuda::add_block<Threads>(weighed, several) / k_square_samples;
   // R's row i is U's over the root of its pivot; column l gets its scale back.
   if (!near) {
     __syncthreads();  // the pivots have been read

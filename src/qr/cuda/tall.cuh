@@ -74,7 +74,6 @@ __global__ void __launch_bounds__(k_pass_threads, pass_resident(Most)) tall_pass
   if (!is_due(a)) return;
   const bool in_place = a.in_place && a.state->direct != 0;
   const S* const from = in_place ? a.to : a.from;
-  const std::int64_t ldf = in_place ? a.ldt : a.ldf;
   constexpr int warps = k_pass_warps, stride = pass_stride(Rows), strips = Most / 8, halves = 32 / Rows;
   constexpr int tiles = strips * (strips + 1) / 2, groups = Rows / 8, together = 16;  // loads that wait for memory at the same time
   static_assert(8 * tiles * 64 <= pass_bytes(Most, Rows) && k_strip == 16 && Most * Rows / 32 % together == 0);
@@ -89,6 +88,7 @@ __global__ void __launch_bounds__(k_pass_threads, pass_resident(Most)) tall_pass
        first_row += std::int64_t{gridDim.x} * warps * Rows) {
     const std::int64_t row = first_row + Rows * warp + lane % Rows;
     const bool there = row < a.rows;
+    const std::int64_t ldf = arch::opaque(in_place ? a.ldt : a.ldf);  // or the places of all columns would be kept in registers
     ballast::cuda::unrolled<Most / halves / together>([&](auto part) {
       constexpr int begin = decltype(part)::value * together;
       S x[together];
