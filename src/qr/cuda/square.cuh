@@ -81,27 +81,22 @@ __device__ __forceinline__ void tile_product(double (&d)[2], int row, int column
   }
 }
 
-// The tile at (row, column) of X loses that of a product.
-template <class A, class B>
-__device__ __forceinline__ void subtract_product(const square& X, int row, int column, int from, int to, A a, B b) {
-  double d[2] = {};
-  tile_product(d, row, column, from, to, a, b);
-  for (int h = 0; h < 2; ++h) X(row + arch::lane() / 4, column + 2 * (arch::lane() % 4) + h) -= d[h];
-}
-
-// By a warp: the 16 × 8 block of X at (row, column) loses the product of the columns of L and the rows of U from `first` on, k_strip of each.
-__device__ __forceinline__ void subtract_strip(const square& X, int row, int column, int first) {
+// By a warp: the 16 × 8 block of X at (row, column) loses the product of X's columns from `first` on, k_strip of them, and as many rows of
+// another matrix: b(k), k = 0, 4, 8, 12, is this lane's element of these, in row k + lane % 4 and column column + lane / 4.
+template <class B>
+__device__ __forceinline__ void subtract_strip(const square& X, int row, int column, int first, B b) {
   const int g = arch::lane() / 4, t = arch::lane() % 4;
-  double upper[2] = {}, lower[2] = {}, a[2][4], b[4];
+  double upper[2] = {}, lower[2] = {}, x[2][4], y[4];
   unrolled<4>([&](auto q) {
-    constexpr int k = 4 * decltype(q)::value, at = decltype(q)::value;
-    a[0][at] = X(row + g, first + k + t);
-    a[1][at] = X(row + 8 + g, first + k + t);
-    b[at] = X(first + k + t, column + g);
+    constexpr int at = decltype(q)::value, k = 4 * at;
+    x[0][at] = X(row + g, first + k + t);
+    x[1][at] = X(row + 8 + g, first + k + t);
+    y[at] = b(k);
   });
   unrolled<4>([&](auto q) {
-    arch::mma_m8n8k4_f64(upper, a[0][decltype(q)::value], b[decltype(q)::value]);
-    arch::mma_m8n8k4_f64(lower, a[1][decltype(q)::value], b[decltype(q)::value]);
+    constexpr int at = decltype(q)::value;
+    arch::mma_m8n8k4_f64(upper, x[0][at], y[at]);
+    arch::mma_m8n8k4_f64(lower, x[1][at], y[at]);
   });
   for (int h = 0; h < 2; ++h) {
     X(row + g, column + 2 * t + h) -= upper[h];
@@ -261,26 +256,27 @@ __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, c
     __syncthreads();  // the strip is L's and U's
     if (behind >= X.width) return true;
     const int down = (X.width - behind) / k_strip, count = down * ((columns - behind) / 8);
+    const auto take = [&](int row, int column) { subtract_strip(X, row, column, first, [&](int k) { return X(first + k + t, column + g); }); };
     if (warp == 0) {
-      for (int column = 0; column < k_strip; column += 8) subtract_strip(X, behind, behind + column, first);
+      for (int column = 0; column < k_strip; column += 8) take(behind, behind + column);
       __syncwarp();  // the next block on the diagonal is there
       lost = eliminate_diagonal(X, behind, reciprocal, diagonal, lost_by_block, pivots) ? 0 : 1;
     } else {
       for (int e = warp - 1; e < count; e += warps - 1) {
         const int row = e % down, column = e / down;
-        if (row > 0 || column > 1) subtract_strip(X, behind + row * k_strip, behind + column * 8, first);
+        if (row > 0 || column > 1) take(behind + row * k_strip, behind + column * 8);
       }
     }
   }
 }
 
-// By the block of threads: X ← X R⁻¹ for X and R upper triangular, a row by itself. r(j, l), j < l: R's elements; reciprocal(j) of its
-// diagonal. Elements of X below its diagonal are 0. Rows of R come to shared memory behind X, those of the next strip on their way while
-// this one is at work.
+// By the block of threads: X ← X (D⁻¹ R)⁻¹ for X and R upper triangular, D the diagonal of R, a row by itself: X R⁻¹ but for the scales of its
+// columns. r(j, l), j < l: R's elements; reciprocal(j) of its diagonal. Elements of X below its diagonal are 0. Rows of D⁻¹R come to shared
+// memory behind X, those of the next strip on their way while this one is at work.
 template <class R, class Reciprocal>
 __device__ __forceinline__ void substitute(const square& X, R r, Reciprocal reciprocal) {
   constexpr int each = k_strip * k_most_wide / k_square_threads;
-  const int thread = static_cast<int>(threadIdx.x);
+  const int thread = static_cast<int>(threadIdx.x), g = arch::lane() / 4, t = arch::lane() % 4;
   double* const rows = X.end();
   double ahead[each];
   const auto fetch = [&](int first) {
@@ -295,27 +291,26 @@ __device__ __forceinline__ void substitute(const square& X, R r, Reciprocal reci
     __syncthreads();  // the strip has lost what those in front of it take; the rows of the last one have been read
     unrolled<each>([&](auto q) {
       const int e = thread + decltype(q)::value * k_square_threads;
-      if (e / k_strip < X.width) row(e % k_strip, e / k_strip) = ahead[decltype(q)::value];
+      if (e / k_strip < X.width) row(e % k_strip, e / k_strip) = ahead[decltype(q)::value] * reciprocal(first + e % k_strip);
     });
-    __syncthreads();  // the rows are there
     const int behind = first + k_strip;
+    if (behind < X.width) fetch(behind);
+    __syncthreads();  // the rows are there
     if (thread < behind) {
       double y[k_strip];
       unrolled<k_strip>([&](auto e) { y[decltype(e)::value] = X(thread, first + decltype(e)::value); });
       unrolled<k_strip>([&](auto step) {
         constexpr int j = decltype(step)::value;
-        y[j] *= reciprocal(first + j);
         unrolled<k_strip, j + 1>([&](auto e) { y[decltype(e)::value] -= y[j] * row(j, first + decltype(e)::value); });
       });
       unrolled<k_strip>([&](auto e) { X(thread, first + decltype(e)::value) = y[decltype(e)::value]; });
     }
-    if (behind < X.width) fetch(behind);
     __syncthreads();  // the strip is final
-    const int down = behind / 8, count = down * ((X.width - behind) / 8);
-    for (int e = arch::warp(); e < count; e += k_square_threads / 32)
-      subtract_product(
-          X, e % down * 8, behind + e / down * 8, first, behind, [&](int i, int k) { return X(i, k); },
-          [&](int k, int l) { return row(k - first, l); });
+    const int down = behind / k_strip, count = down * ((X.width - behind) / 8);
+    for (int e = arch::warp(); e < count; e += k_square_threads / 32) {
+      const int column = behind + e / down * 8;
+      subtract_strip(X, e % down * k_strip, column, first, [&](int k) { return row(k + t, column + g); });
+    }
   }
   __syncthreads();  // X is there
 }
@@ -491,9 +486,10 @@ __global__ void __launch_bounds__(k_square_threads) square_t_kernel(const __grid
   if (thread < X.width) reciprocal[thread] = thread < w ? 1 / a.R[packed(thread, thread)] : 1;
   substitute(
       X, [&](int k, int l) { return l < w ? a.R[packed(k, l)] : 0; }, [&](int k) { return reciprocal[k]; });
-  // U's pivots are opposite to S.
-  if (thread < w) reciprocal[thread] = X(thread, thread) > 0 ? 1 : -1;
-  __syncthreads();  // the signs are there
+  // X lacks the reciprocals; U's pivots are opposite to S.
+  const double pivot = thread < X.width ? X(thread, thread) * reciprocal[thread] : 0;
+  if (thread < X.width) reciprocal[thread] = pivot > 0 ? reciprocal[thread] : -reciprocal[thread];
+  __syncthreads();  // the scales are there
   for (int l = part; l < w && i < w; l += parts) X(i, l) *= reciprocal[l];
   substitute(
       X, [&](int k, int l) { return l < w ? a.lower[packed(k, l)] : 0; }, [](int) { return 1.0; });
