@@ -26,9 +26,10 @@ BALLAST_HD constexpr int product_resident(int most) { return most > 64 ? 1 : 2; 
 // How many times four rows a warp loads at once, of panels of at most `most` columns of numbers of `size` bytes; more would be spilled.
 BALLAST_HD constexpr int product_rows(int most, int size) { return most > 32 ? 1 : 16 / size; }
 inline constexpr std::int64_t k_pass_blocks = 264;  // of a launch whose blocks take rows in turn: two for each multiprocessor of an H100
-// Of transformed_kernel: four for each, as some of a block's time is barriers.
+// Of transformed_kernel: four for each, as some of a block's time is barriers, with two that hash.
 BALLAST_HD constexpr std::int64_t transformed_blocks(std::int64_t rows) {
-  return row_blocks(rows) < 2 * k_pass_blocks ? row_blocks(rows) : 2 * k_pass_blocks;
+  constexpr std::int64_t most = 2 * k_pass_blocks - 2;
+  return row_blocks(rows) < most ? row_blocks(rows) : most;
 }
 
 // Bytes of shared memory in front of the slab of each block of a panel's cluster: panel_memory of panel.cuh, which asserts it.
@@ -261,9 +262,7 @@ template <class S>
 struct open_arguments {
   reflectors<S> h;
   const double* x;
-  double* tx;                  // 2 × width: T x, and |T| |x|
-  unsigned long long* seal_t;  // hash of T, and of R's rows within the panel
-  unsigned long long* seal_r;
+  double* tx;  // 2 × width: T x, and |T| |x|
 };
 
 // y ← y − V tz.
@@ -280,6 +279,9 @@ struct transformed_arguments {
   double* head = nullptr;     // 2 × width: what c1 and c2 become in R's rows
   double* squares = nullptr;  // 2 of each block: of c1 and c2 without R's part
   double* norm = nullptr;     // the larger of the norms of c1 and c2 without R's part
+  // Hashes of T, and of R's rows within the panel, by a block each behind those of the rows; null: none.
+  unsigned long long* seal_t = nullptr;
+  unsigned long long* seal_r = nullptr;
   std::uint32_t* arrived = nullptr;
   panel_gate* gate = nullptr;  // is closed unless the norm is at most `limit`; null: none
   double limit = 0;

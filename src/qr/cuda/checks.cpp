@@ -201,7 +201,7 @@ panel_result* device_factorizer<S>::panel_results() {
 }
 
 // The first pass over V, and what V, T and tau say of each other. Returns Tᵀ times the sums of carried_, c1 and c2. `whole`: also the
-// checksum columns, and seals and the checkpoint are made; else from V, T and tau alone.
+// checksum columns, and the checkpoint is made; else from V, T and tau alone.
 template <class S>
 double* device_factorizer<S>::judge(index k, bool whole, panel_result* to, stream on) {
   const layout::block& b = shape_[k];
@@ -211,8 +211,7 @@ double* device_factorizer<S>::judge(index k, bool whole, panel_result* to, strea
   double* const sums = tx + 2 * w;
   double* const tz = sums + 8 * w + 1;
   const double* const x = static_cast<const double*>(random_.data()) + b.first;
-  auto* const seals = static_cast<unsigned long long*>(seals_.data()) + 3 * k;
-  on_.launch(work::open, !whole ? 1 : shape_.single_group ? 2 : 3, open_arguments<S>{h, x, tx, seals, seals + 2}, on);
+  on_.launch(work::open, row_blocks(w), open_arguments<S>{h, x, tx}, on);
   const fold_arguments fold = partial_products({.h = h,
                                                 .y = static_cast<const double*>(carried_.data()) + b.first,
                                                 .tx = tx,
@@ -249,7 +248,8 @@ void device_factorizer<S>::sum_panel(index k, panel_result* to, stream on) {
   const reflectors<S> h = reflector(k);
   const bool checksummed = !shape_.single_group;
   const double* const tz = judge(k, true, to, on);
-  on_.launch(work::transformed, transformed_blocks(h.rows),
+  auto* const seals = static_cast<unsigned long long*>(seals_.data()) + 3 * k;
+  on_.launch(work::transformed, transformed_blocks(h.rows) + (checksummed ? 2 : 1),
              transformed_arguments<S>{.h = h,
                                       .tz = tz,
                                       .y = static_cast<const double*>(carried_.data()) + b.first,
@@ -261,6 +261,8 @@ void device_factorizer<S>::sum_panel(index k, panel_result* to, stream on) {
                                       .head = static_cast<double*>(head_.data()),
                                       .squares = numbers(partial_, 2 * transformed_blocks(h.rows)),
                                       .norm = &to->data,
+                                      .seal_t = seals,
+                                      .seal_r = checksummed ? seals + 2 : nullptr,
                                       .arrived = arrived(),
                                       .gate = gate_of_checks(),
                                       .limit = limits_.data},

@@ -263,33 +263,23 @@ __global__ void __launch_bounds__(k_threads) small_kernel(const __grid_constant_
   times_t(a.h, a.transposed, a.x, a.z);
 }
 
-// Three blocks, one for each result.
+// T x: k_block_rows rows by each block.
 template <class S>
 __global__ void __launch_bounds__(k_threads) open_kernel(const __grid_constant__ open_arguments<S> a) {
-  const int w = a.h.width;
-  if (blockIdx.x == 0) {
-    auto& several = arch::shared_object<double[k_row_parts - 1][2][k_block_rows], struct opened_parts>();
-    const row_part own;
-    for (int first = 0; first < w; first += k_block_rows) {
-      const int i = first + own.row;
-      double sum[2] = {};  // T x, |T| |x|
-      each_column<S>(
-          own.part, i, w, [&](int l) { return a.h.T[i + l * a.h.ldt]; },
-          [&](int l, S t) {
-            sum[0] += static_cast<double>(t) * a.x[l];
-            sum[1] += fabs(static_cast<double>(t) * a.x[l]);
-          });
-      add_parts(own, sum, several);
-      if (own.part == 0 && i < w) {
-        a.tx[i] = sum[0];
-        a.tx[w + i] = sum[1];
-      }
-      __syncthreads();  // the parts have been read
-    }
-    return;
-  }
-  const unsigned long long hash = blockIdx.x == 1 ? hash_of(a.h.T, a.h.ldt, w, w, false) : hash_of(a.h.V, a.h.ldv, w, w, true);
-  if (threadIdx.x == 0) *(blockIdx.x == 1 ? a.seal_t : a.seal_r) = hash;
+  auto& several = arch::shared_object<double[k_row_parts - 1][2][k_block_rows], struct opened_parts>();
+  const row_part own;
+  const int w = a.h.width, i = static_cast<int>(blockIdx.x) * k_block_rows + own.row;
+  double sum[2] = {};  // T x, |T| |x|
+  each_column<S>(
+      own.part, i, w, [&](int l) { return a.h.T[i + l * a.h.ldt]; },
+      [&](int l, S t) {
+        sum[0] += static_cast<double>(t) * a.x[l];
+        sum[1] += fabs(static_cast<double>(t) * a.x[l]);
+      });
+  add_parts(own, sum, several);
+  if (own.part > 0 || i >= w) return;
+  a.tx[i] = sum[0];
+  a.tx[w + i] = sum[1];
 }
 
 // √Σ of `blocks` squares for each of `count` vectors, the largest; NaN if there is one. By one block; thread 0 gets it.
@@ -318,7 +308,7 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
   const int w = a.h.width;
   const double* const sums = a.fold.to;
   const double p_norm = sqrt(sums[8 * w]);
-  constexpr int most = k_most_wide / 32, together = 2;  // elements of a lane; columns whose loads wait for memory at the same time
+  constexpr int most = k_most_wide / 32, together = 8;  // elements of a lane; columns whose loads wait for memory at the same time
   double g[most], x[most], other[3][most];
   ballast::cuda::unrolled<most>([&](auto e) {
     constexpr int q = decltype(e)::value;
@@ -397,8 +387,15 @@ __global__ void __launch_bounds__(k_threads) transformed_kernel(const __grid_con
   auto& several = arch::shared_object<double[k_row_parts - 1][5][k_block_rows], struct transformed_parts>();
   const row_part own;
   const int w = a.h.width;
+  const std::int64_t blocks = std::int64_t{gridDim.x} - (a.seal_t != nullptr ? 1 : 0) - (a.seal_r != nullptr ? 1 : 0);
+  if (blockIdx.x >= blocks) {
+    const bool of_t = blockIdx.x == blocks;
+    const unsigned long long hash = of_t ? hash_of(a.h.T, a.h.ldt, w, w, false) : hash_of(a.h.V, a.h.ldv, w, w, true);
+    if (threadIdx.x == 0) *(of_t ? a.seal_t : a.seal_r) = hash;
+  }
   double square[2] = {};
-  for (std::int64_t first = std::int64_t{blockIdx.x} * k_block_rows; first < a.h.rows; first += std::int64_t{gridDim.x} * k_block_rows) {
+  for (std::int64_t first = std::int64_t{blockIdx.x} * k_block_rows; first < a.h.rows && blockIdx.x < blocks;
+       first += blocks * k_block_rows) {
     const std::int64_t i = first + own.row;
     const bool there = i < a.h.rows;
     // What the sums are taken from is loaded beside V.
@@ -439,12 +436,12 @@ __global__ void __launch_bounds__(k_threads) transformed_kernel(const __grid_con
     __syncthreads();  // the parts have been read
   }
   if (a.c == nullptr) return;
-  for (int q = 0; q < 2; ++q) {
+  for (int q = 0; q < 2 && blockIdx.x < blocks; ++q) {
     const double all = over_block<false>(square[q], squares);
     if (threadIdx.x == 0) a.squares[2 * std::int64_t{blockIdx.x} + q] = all;
   }
   if (!is_last_block(a.arrived)) return;
-  const double norm = largest_norm(a.squares, gridDim.x, 2);
+  const double norm = largest_norm(a.squares, blocks, 2);
   if (threadIdx.x != 0) return;
   *a.norm = norm;
   if (!(norm <= a.limit)) close(a.gate);
@@ -555,7 +552,7 @@ __global__ void __launch_bounds__(k_threads) hash_kernel(const __grid_constant__
   if (threadIdx.x == 0) atomicAdd(a.to, own);
 }
 
-// First two blocks for each panel, then one for each column: what open_kernel, and weigh_kernel at the entry, have sealed.
+// First two blocks for each panel, then one for each column: what transformed_kernel, and weigh_kernel at the entry, have sealed.
 template <class S>
 __global__ void __launch_bounds__(k_threads) seals_kernel(const __grid_constant__ seals_arguments<S> a) {
   if (blockIdx.x < 2 * a.count) {
