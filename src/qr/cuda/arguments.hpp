@@ -95,9 +95,9 @@ inline constexpr int k_strip = 16;                        // columns that are el
 inline constexpr int k_square_threads = 512;              // of the kernels of one block (square.cuh)
 inline constexpr int k_square_rows_stride = k_strip + 4;  // of the columns of a strip of rows
 inline constexpr int k_square_samples = 8;                // random columns that are eliminated with a Gram matrix
-// Shared memory of those kernels: a matrix; and a strip of rows of another one, or the samples and two factors of a block on the diagonal.
+// Shared memory of those kernels: a matrix; and a strip of rows of another one, or the samples and three factors of a block on the diagonal.
 BALLAST_HD constexpr std::int64_t square_bytes(int width) {
-  const int rows = width * k_square_rows_stride, samples = k_square_samples * (width + 4) + 2 * k_strip * k_square_rows_stride;
+  const int rows = width * k_square_rows_stride, samples = k_square_samples * (width + 4) + 3 * k_strip * k_square_rows_stride;
   return std::int64_t{8} * (width * (width + 4) + (rows > samples ? rows : samples));
 }
 inline constexpr double k_tall_deviation = 0.25;  // ‖QᵀQ − I‖ from where one Cholesky factor makes Q orthonormal to rounding
@@ -105,9 +105,8 @@ enum tall_stage : int { k_tall_failed, k_tall_factored, k_tall_orthonormal };
 
 // What the device finds.
 struct tall_state {
-  double deviation;  // ‖QᵀQ − I‖_F of the last Q
-  int stage;         // a tall_stage
-  int direct;        // 1: A is so well conditioned that A R⁻¹ is orthonormal to rounding; it is not made. Else 0
+  int stage;   // a tall_stage
+  int direct;  // 1: A is so well conditioned that A R⁻¹ is orthonormal to rounding; it is not made. Else 0
 };
 
 // Element (i, l), i ≤ l, of an upper triangular matrix that is packed by columns; (0, w): how many numbers w columns have.

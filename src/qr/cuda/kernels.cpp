@@ -104,7 +104,7 @@ template int widest_panel<double>(const ballast::cuda::capabilities&);
 namespace {
 
 // What the kernels of tall panels have besides.
-constexpr std::int64_t k_beside = 6 << 10;
+constexpr std::int64_t k_beside = 4 << 10;
 
 }  // namespace
 

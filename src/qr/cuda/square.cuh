@@ -32,6 +32,7 @@ struct square {
   // Columns and rows behind `own` are 0 but for the diagonal.
   __device__ __forceinline__ void pad(int own, double diagonal) const {
     const int i = static_cast<int>(threadIdx.x) % k_most_wide;
+#pragma unroll 1
     for (int l = static_cast<int>(threadIdx.x) / k_most_wide; l < width && i < width; l += k_square_threads / k_most_wide) {
       if (i >= own || l >= own) (*this)(i, l) = i == l ? diagonal : 0;
     }
@@ -49,6 +50,7 @@ __device__ __forceinline__ void each_element(int w, Load load, Body body) {
   constexpr int parts = k_square_threads / k_most_wide, together = 8;
   const int i = static_cast<int>(threadIdx.x) % k_most_wide;
   if (i >= w) return;
+#pragma unroll 1
   for (int first = static_cast<int>(threadIdx.x) / k_most_wide; first < w; first += together * parts) {
     double x[together];
     unrolled<together>([&](auto q) {
@@ -68,6 +70,7 @@ template <class A, class B>
 __device__ __forceinline__ void tile_product(double (&d)[2], int row, int column, int from, int to, A a, B b) {
   const int g = arch::lane() / 4, t = arch::lane() % 4;
   constexpr int together = 4;
+#pragma unroll 1
   for (int first = from; first < to; first += 4 * together) {
     double x[together], y[together];
     unrolled<together>([&](auto q) {
@@ -108,11 +111,7 @@ __device__ __forceinline__ void subtract_strip(const square& X, int row, int col
 // its pivots: what they lose is added up by itself, and rounded to units of 1 once.
 struct plain_pivots {
   double lost;
-  static constexpr double base = 1;
-  __device__ __forceinline__ double loses(int, int) const { return 0; }
-  __device__ __forceinline__ double sign(int) const { return 0; }
-  __device__ __forceinline__ void keep(int, double) const {}
-  __device__ __forceinline__ double sign_for(double) const { return 0; }
+  static constexpr bool subtracts = false;
   __device__ __forceinline__ bool is_good(double pivot) const { return pivot > lost; }
 };
 
@@ -121,7 +120,7 @@ struct reflected_pivots {
   const double* R;  // packed, of `width` columns
   int width;
   double* signs;  // in shared memory
-  static constexpr double base = 0;
+  static constexpr bool subtracts = true;
   __device__ __forceinline__ double loses(int j, int l) const { return j <= l && l < width ? R[packed(j, l)] : 0; }
   __device__ __forceinline__ double sign(int j) const { return signs[j]; }
   __device__ __forceinline__ void keep(int j, double s) const { signs[j] = s; }
@@ -129,61 +128,74 @@ struct reflected_pivots {
   __device__ __forceinline__ bool is_good(double) const { return true; }
 };
 
-// What the block on the diagonal leaves for the strip, by rows, k_square_rows_stride apart: L⁻¹; and U with its rows divided by their pivots.
+// What the block on the diagonal leaves for its strip, k_strip × k_strip by rows: L⁻¹; U with its rows divided by their pivots; and what it
+// loses when its rows are the pivots'.
 struct diagonal_factors {
-  double lower_inverse[k_strip * k_square_rows_stride];
-  double upper[k_strip * k_square_rows_stride];
+  double* data;
+  __device__ __forceinline__ double& lower_inverse(int i, int l) const { return data[i * k_square_rows_stride + l]; }
+  __device__ __forceinline__ double& upper(int i, int l) const { return data[(k_strip + i) * k_square_rows_stride + l]; }
+  __device__ __forceinline__ double& loses(int i, int l) const { return data[(2 * k_strip + i) * k_square_rows_stride + l]; }
 };
 
+// The elements y of a row in columns j = 0 … k_strip − 1, one after the other: y_j = made(j, y_j), and those behind it lose y_j factor(j, l). A
+// loop whose elements move down: its code runs once or a few times in a launch, and to fetch 16 steps would take longer than to compute them.
+// factor(j, l) is also read up to l = j + k_strip − 1, and not used.
+template <class Made, class Factor>
+__device__ __forceinline__ void substitute_row(double (&y)[k_strip], Made made, Factor factor) {
+#pragma unroll 1
+  for (int j = 0; j < k_strip; ++j) {
+    const double x = made(j, y[0]);
+    unrolled<k_strip - 1>([&](auto e) { y[decltype(e)::value] = y[decltype(e)::value + 1] - x * factor(j, j + 1 + decltype(e)::value); });
+  }
+}
+
 // By a warp: L and U of the block on the diagonal at `first`, in its place, and the reciprocals of the pivots. Lane l has column l; lane 16 + l
-// column l of the identity, which becomes L⁻¹. r: what this lane's column loses when its rows are the pivots'. False: a pivot is lost.
+// column l of the identity, which becomes L⁻¹. Rows move down as in substitute_row. False: a pivot is lost.
 template <class Pivots>
-__device__ __forceinline__ bool eliminate_diagonal(const square& X, int first, double* reciprocal, diagonal_factors& made,
-                                                   const double (&r)[k_strip], const Pivots& pivots) {
+__device__ __forceinline__ bool eliminate_diagonal(const square& X, int first, double* reciprocal, const diagonal_factors& made,
+                                                   const Pivots& pivots) {
   constexpr unsigned all = 0xffffffffu;
-  const int l = arch::lane() % k_strip;
-  const bool inverts = arch::lane() >= k_strip;
+  const int lane = arch::lane(), l = lane % k_strip;
+  const bool inverts = lane >= k_strip;
   double x[k_strip];
   unrolled<k_strip>([&](auto row) {
     constexpr int i = decltype(row)::value;
     x[i] = inverts ? (i == l ? 1 : 0) : X(first + i, first + l);
   });
+  __syncwarp();  // all lanes have read the block
   bool good = true;
   double own = 0;
   double pivot = __shfl_sync(all, x[0], 0);  // what is left of it
-  unrolled<k_strip>([&](auto step) {
-    constexpr int j = decltype(step)::value, next = j + 1 < k_strip ? j + 1 : j;
-    const double s = pivots.sign_for(pivot);
-    x[j] -= s * r[j];
-    pivot = Pivots::base + (pivot - s * __shfl_sync(all, r[j], j));
+#pragma unroll 1
+  for (int j = 0; j < k_strip; ++j) {
+    if constexpr (Pivots::subtracts) {
+      const double s = pivots.sign_for(pivot);
+      if (!inverts) x[0] -= s * made.loses(j, l);
+      pivot -= s * made.loses(j, j);
+      if (lane == j) pivots.keep(first + j, s);
+    } else {
+      pivot += 1;
+    }
     good = good && pivots.is_good(pivot);
     // The next pivot waits for the reciprocal of this one alone.
-    const double below = __shfl_sync(all, x[next], j), right = __shfl_sync(all, x[j], next), left = __shfl_sync(all, x[next], next);
+    const double below = __shfl_sync(all, x[1], j), right = __shfl_sync(all, x[0], j + 1), left = __shfl_sync(all, x[1], j + 1);
     const double inverse = arch::reciprocal(pivot);
-    if (l == j && !inverts) {
-      own = inverse;
-      x[j] = pivot;
-      pivots.keep(first + j, s);
+    if (lane == j) own = inverse;
+    const double factor = lane > j ? x[0] * inverse : 0;
+    // Row j is as it stays.
+    if (inverts) {
+      made.lower_inverse(j, l) = x[0];
+    } else {
+      X(first + j, first + l) = l < j ? x[0] * own : l == j ? pivot : x[0];
+      made.upper(j, l) = factor;
     }
     pivot = left - below * right * inverse;
-    const double factor = inverts || l > j ? x[j] * inverse : 0;
-    if (!inverts && l > j) made.upper[j * k_square_rows_stride + l] = factor;
-    unrolled<k_strip, j + 1>([&](auto row) {
+    unrolled<k_strip - 1>([&](auto row) {
       constexpr int i = decltype(row)::value;
-      x[i] -= __shfl_sync(all, x[i], j) * factor;
+      x[i] = x[i + 1] - __shfl_sync(all, x[i + 1], j) * factor;
     });
-  });
-  __syncwarp();  // all lanes have read the block
-  unrolled<k_strip>([&](auto row) {
-    constexpr int i = decltype(row)::value;
-    if (inverts) {
-      made.lower_inverse[i * k_square_rows_stride + l] = x[i];
-    } else {
-      X(first + i, first + l) = i > l ? x[i] * own : x[i];
-    }
-  });
+  }
   if (!inverts) reciprocal[first + l] = own;
-  __syncwarp();  // the block is there for all lanes
   return good;
 }
 
@@ -191,48 +203,73 @@ __device__ __forceinline__ bool eliminate_diagonal(const square& X, int first, d
 // behind X. False: a pivot is lost. What the rows of the next strip lose is loaded while this one is at work.
 template <class Pivots>
 __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, const Pivots& pivots) {
-  diagonal_factors& diagonal = *reinterpret_cast<diagonal_factors*>(X.end());
+  const diagonal_factors diagonal{X.end()};
   // Warps of rows of L, and of columns of U, a tile of 8 of these for each in turn.
   constexpr int warps = k_square_threads / 32, of_rows = k_most_wide / 32, of_columns = warps - of_rows;
-  constexpr int turns = ((k_most_wide + k_square_samples) / 8 + of_columns - 1) / of_columns;
-  const int thread = static_cast<int>(threadIdx.x), warp = arch::warp(), g = arch::lane() / 4, t = arch::lane() % 4;
+  constexpr int turns = ((k_most_wide + k_square_samples) / 8 + of_columns - 1) / of_columns, each = k_strip * k_strip / 32;
+  const int thread = static_cast<int>(threadIdx.x), warp = arch::warp(), lane = arch::lane(), g = lane / 4, t = lane % 4;
   const int columns = X.columns();
-  double lost_by_block[k_strip], lost_by_tile[turns][4];
-  const auto fetch = [&](int first) {
-    if (warp == 0) {
-      unrolled<k_strip>([&](auto i) {
-        lost_by_block[decltype(i)::value] =
-            arch::lane() < k_strip && first < X.width ? pivots.loses(first + decltype(i)::value, first + arch::lane()) : 0;
-      });
-    } else if (warp >= of_rows) {
+  int lost = 0;
+  __syncthreads();  // X is there
+#pragma unroll 1
+  for (int first = 0;; first += k_strip) {
+    double lost_by_block[each], lost_by_tile[turns][4];
+    const int behind = first + k_strip;
+    if constexpr (Pivots::subtracts) {
+      // Of this strip what its tiles lose, of the next one what its block does; at the beginning of both.
       unrolled<turns>([&](auto turn) {
-        const int column = first + k_strip + 8 * (warp - of_rows + decltype(turn)::value * of_columns) + g;
+        const int column = behind + 8 * (warp - of_rows + decltype(turn)::value * of_columns) + g;
         unrolled<4>([&](auto q) {
           constexpr int k = 4 * decltype(q)::value;
-          lost_by_tile[decltype(turn)::value][decltype(q)::value] = column < X.width ? pivots.loses(first + k + t, column) : 0;
+          lost_by_tile[decltype(turn)::value][decltype(q)::value] = warp >= of_rows && column < X.width ? pivots.loses(first + k + t, column) : 0;
         });
       });
     }
-  };
-  fetch(0);
-  __syncthreads();  // X is there
-  int lost = warp == 0 && !eliminate_diagonal(X, 0, reciprocal, diagonal, lost_by_block, pivots) ? 1 : 0;
-  for (int first = 0;; first += k_strip) {
+    if (first > 0) {
+      // Blocks of what is left lose the product of the strip in front; warp 0 takes those of the diagonal, and goes ahead.
+      const int front = first - k_strip, down = (X.width - first) / k_strip, count = down * ((columns - first) / 8);
+      const int step = warp == 0 ? down : warps - 1, end = warp == 0 ? 2 * down : count;
+#pragma unroll 1
+      for (int e = warp == 0 ? 0 : warp - 1; e < end; e += step) {
+        const int row = first + e % down * k_strip, column = first + e / down * 8;
+        if (warp == 0 || e % down > 0 || e / down > 1)
+          subtract_strip(X, row, column, front, [&](int k) { return X(front + k + t, column + g); });
+      }
+    }
+    if (warp == 0) {
+      if constexpr (Pivots::subtracts) {
+        if (first == 0) {
+          unrolled<each>([&](auto q) { diagonal.loses(lane % k_strip, 2 * decltype(q)::value + lane / k_strip) = pivots.loses(lane % k_strip, 2 * decltype(q)::value + lane / k_strip); });
+        }
+      }
+      __syncwarp();  // the block is there
+      lost = eliminate_diagonal(X, first, reciprocal, diagonal, pivots) ? 0 : 1;
+    }
     if (__syncthreads_or(lost) != 0) return false;  // and the block on the diagonal is there
-    const int behind = first + k_strip;
     if (behind >= columns) return true;
     if (warp < of_rows) {
+      if constexpr (Pivots::subtracts) {
+        unrolled<each>([&](auto q) {
+          const int l = 2 * decltype(q)::value + lane / k_strip;
+          lost_by_block[decltype(q)::value] = warp == 0 && behind < X.width ? pivots.loses(behind + lane % k_strip, behind + l) : 0;
+        });
+      }
       const int own = behind + thread;
       if (own < X.width) {
         double y[k_strip];
         unrolled<k_strip>([&](auto e) { y[decltype(e)::value] = X(own, first + decltype(e)::value); });
-        unrolled<k_strip>([&](auto step) {
-          constexpr int j = decltype(step)::value;
-          unrolled<k_strip, j + 1>([&](auto e) {
-            y[decltype(e)::value] -= y[j] * diagonal.upper[j * k_square_rows_stride + decltype(e)::value];
-          });
+        substitute_row(
+            y,
+            [&](int j, double x) {
+              X(own, first + j) = x * reciprocal[first + j];
+              return x;
+            },
+            [&](int j, int l) { return diagonal.upper(j, l); });
+      }
+      if constexpr (Pivots::subtracts) {
+        unrolled<each>([&](auto q) {
+          if (warp == 0) diagonal.loses(lane % k_strip, 2 * decltype(q)::value + lane / k_strip) = lost_by_block[decltype(q)::value];
         });
-        unrolled<k_strip>([&](auto e) { X(own, first + decltype(e)::value) = y[decltype(e)::value] * reciprocal[first + decltype(e)::value]; });
       }
     } else {
       unrolled<turns>([&](auto turn) {
@@ -241,9 +278,10 @@ __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, c
         double upper[2] = {}, lower[2] = {};
         unrolled<4>([&](auto q) {
           constexpr int k = 4 * decltype(q)::value;
-          const double x = X(first + k + t, column + g) - pivots.sign(first + k + t) * lost_by_tile[decltype(turn)::value][decltype(q)::value];
-          arch::mma_m8n8k4_f64(upper, diagonal.lower_inverse[g * k_square_rows_stride + k + t], x);
-          arch::mma_m8n8k4_f64(lower, diagonal.lower_inverse[(8 + g) * k_square_rows_stride + k + t], x);
+          double x = X(first + k + t, column + g);
+          if constexpr (Pivots::subtracts) x -= pivots.sign(first + k + t) * lost_by_tile[decltype(turn)::value][decltype(q)::value];
+          arch::mma_m8n8k4_f64(upper, diagonal.lower_inverse(g, k + t), x);
+          arch::mma_m8n8k4_f64(lower, diagonal.lower_inverse(8 + g, k + t), x);
         });
         __syncwarp();  // the tile has been read
         for (int h = 0; h < 2; ++h) {
@@ -252,29 +290,15 @@ __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, c
         }
       });
     }
-    fetch(behind);
     __syncthreads();  // the strip is L's and U's
     if (behind >= X.width) return true;
-    const int down = (X.width - behind) / k_strip, count = down * ((columns - behind) / 8);
-    const auto take = [&](int row, int column) { subtract_strip(X, row, column, first, [&](int k) { return X(first + k + t, column + g); }); };
-    if (warp == 0) {
-      for (int column = 0; column < k_strip; column += 8) take(behind, behind + column);
-      __syncwarp();  // the next block on the diagonal is there
-      lost = eliminate_diagonal(X, behind, reciprocal, diagonal, lost_by_block, pivots) ? 0 : 1;
-    } else {
-      for (int e = warp - 1; e < count; e += warps - 1) {
-        const int row = e % down, column = e / down;
-        if (row > 0 || column > 1) take(behind + row * k_strip, behind + column * 8);
-      }
-    }
   }
 }
 
 // By the block of threads: X ← X (D⁻¹ R)⁻¹ for X and R upper triangular, D the diagonal of R, a row by itself: X R⁻¹ but for the scales of its
-// columns. r(j, l), j < l: R's elements; reciprocal(j) of its diagonal. Elements of X below its diagonal are 0. Rows of D⁻¹R come to shared
-// memory behind X, those of the next strip on their way while this one is at work.
-template <class R, class Reciprocal>
-__device__ __forceinline__ void substitute(const square& X, R r, Reciprocal reciprocal) {
+// columns. R: packed, of w columns, without its diagonal; reciprocal: of the diagonal. Elements of X below its diagonal are 0. Rows of D⁻¹R
+// come to shared memory behind X, those of the next strip on their way while this one is at work.
+__device__ __forceinline__ void substitute(const square& X, const double* R, int w, const double* reciprocal) {
   constexpr int each = k_strip * k_most_wide / k_square_threads;
   const int thread = static_cast<int>(threadIdx.x), g = arch::lane() / 4, t = arch::lane() % 4;
   double* const rows = X.end();
@@ -282,31 +306,35 @@ __device__ __forceinline__ void substitute(const square& X, R r, Reciprocal reci
   const auto fetch = [&](int first) {
     unrolled<each>([&](auto q) {
       const int e = thread + decltype(q)::value * k_square_threads, j = first + e % k_strip, l = e / k_strip;
-      ahead[decltype(q)::value] = j < l && l < X.width ? r(j, l) : 0;
+      ahead[decltype(q)::value] = j < l && l < w ? R[packed(j, l)] : 0;
     });
   };
   const auto row = [&](int j, int l) -> double& { return rows[j + l * k_square_rows_stride]; };
   fetch(0);
+#pragma unroll 1
   for (int first = 0; first < X.width; first += k_strip) {
     __syncthreads();  // the strip has lost what those in front of it take; the rows of the last one have been read
     unrolled<each>([&](auto q) {
       const int e = thread + decltype(q)::value * k_square_threads;
-      if (e / k_strip < X.width) row(e % k_strip, e / k_strip) = ahead[decltype(q)::value] * reciprocal(first + e % k_strip);
+      if (e / k_strip < X.width) row(e % k_strip, e / k_strip) = ahead[decltype(q)::value] * reciprocal[first + e % k_strip];
     });
     const int behind = first + k_strip;
-    if (behind < X.width) fetch(behind);
+    fetch(behind);
     __syncthreads();  // the rows are there
     if (thread < behind) {
       double y[k_strip];
       unrolled<k_strip>([&](auto e) { y[decltype(e)::value] = X(thread, first + decltype(e)::value); });
-      unrolled<k_strip>([&](auto step) {
-        constexpr int j = decltype(step)::value;
-        unrolled<k_strip, j + 1>([&](auto e) { y[decltype(e)::value] -= y[j] * row(j, first + decltype(e)::value); });
-      });
-      unrolled<k_strip>([&](auto e) { X(thread, first + decltype(e)::value) = y[decltype(e)::value]; });
+      substitute_row(
+          y,
+          [&](int j, double x) {
+            X(thread, first + j) = x;
+            return x;
+          },
+          [&](int j, int l) { return l < k_strip ? row(j, first + l) : 0; });
     }
     __syncthreads();  // the strip is final
     const int down = behind / k_strip, count = down * ((X.width - behind) / 8);
+#pragma unroll 1
     for (int e = arch::warp(); e < count; e += k_square_threads / 32) {
       const int column = behind + e / down * 8;
       subtract_strip(X, e % down * k_strip, column, first, [&](int k) { return row(k + t, column + g); });
@@ -345,15 +373,17 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
     failed = norm_squared >= 0x1p-900 && norm_squared <= 0x1p900 ? 0 : 1;
     scale[thread] = sqrt(norm_squared);
   }
-  double off[1] = {};
-  each_element(w, upper, [&](int i, int l, double x) {
-    if (i > l) return;
-    const double each = i == l ? x - 1 : x;
-    off[0] += (i == l ? 1 : 2) * each * each;
-    X(i, l) = i == l ? (1 + x) / 2 : x;
-  });
-  const double square = ballast::cuda::add_block<Threads>(off, several);
-  if (thread == 0) deviation_squared = square;
+  if (!a.first) {
+    double off[1] = {};
+    each_element(w, upper, [&](int i, int l, double x) {
+      if (i > l) return;
+      const double each = i == l ? x - 1 : x;
+      off[0] += (i == l ? 1 : 2) * each * each;
+      X(i, l) = i == l ? (1 + x) / 2 : x;
+    });
+    const double square = ballast::cuda::add_block<Threads>(off, several);
+    if (thread == 0) deviation_squared = square;
+  }
   if (__syncthreads_or(failed) != 0) {
     if (thread == 0) a.state->stage = k_tall_failed;
     return;
@@ -361,6 +391,7 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
   const bool near = !a.first && deviation_squared <= a.near * a.near;
   bool good = near, shifted = false;
   const double lost = w * 0x1p-50;  // pivots as small as that are rounding
+#pragma unroll 1
   for (int attempt = 0; attempt < 2 && !good; ++attempt) {
     if (thread < w) reciprocal[thread] = 1 / scale[thread];
     __syncthreads();  // they are there, in an attempt behind the first instead of the pivots'
@@ -369,6 +400,7 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
     });
     X.pad(w, 0);
     X.more = a.first ? k_square_samples : 0;
+#pragma unroll 1
     for (int e = thread; e < X.more * X.width; e += Threads) {
       const int i = e % X.width;
       X(i, X.width + e / X.width) = i >= w ? 0 : ballast::cuda::value_hash(1.0, static_cast<std::uint64_t>(e)) >> 63 != 0 ? 1 : -1;
@@ -381,6 +413,7 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
     return;
   }
   double weighed[1] = {};
+#pragma unroll 1
   for (int e = thread; e < X.more * X.width; e += Threads) {
     const double y = X(e % X.width, X.width + e / X.width);
     weighed[0] += y * y * reciprocal[e % X.width];
@@ -389,14 +422,18 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
   // R's row i is U's over the root of its pivot; column l gets its scale back.
   if (!near) {
     __syncthreads();  // the pivots have been read
-    if (thread < w) reciprocal[thread] = sqrt(reciprocal[thread]);
+    if (thread < w) {
+      reciprocal[thread] = sqrt(reciprocal[thread]);
+      X(thread, thread) = sqrt(X(thread, thread)) * scale[thread];
+    }
   }
   __syncthreads();  // the roots are there
   constexpr int parts = Threads / k_most_wide;
   const int i = thread % k_most_wide;
+#pragma unroll 2
   for (int l = thread / k_most_wide; l < w; l += parts) {
     if (i > l) continue;
-    const double r = near ? X(i, l) : i == l ? sqrt(X(i, l)) * scale[l] : X(i, l) * reciprocal[i] * scale[l];
+    const double r = near || i == l ? X(i, l) : X(i, l) * reciprocal[i] * scale[l];
     X(i, l) = r;
     a.R[packed(i, l)] = r;
     if (a.first) a.all[packed(i, l)] = r;
@@ -404,6 +441,7 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
   __syncthreads();  // R is there
   if (!a.first) {
     const int across = X.width / 8;
+#pragma unroll 1
     for (int e = arch::warp(); e < across * across; e += Threads / 32) {
       const int row = e % across * 8, column = e / across * 8;
       if (row > column) continue;
@@ -419,7 +457,6 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
   }
   if (thread != 0) return;
   const bool direct = a.first && !shifted && of_inverse <= a.direct;
-  a.state->deviation = sqrt(deviation_squared);
   a.state->direct = direct ? 1 : 0;
   a.state->stage =
       direct || (!a.first && deviation_squared <= k_tall_deviation * k_tall_deviation) ? k_tall_orthonormal : k_tall_factored;
@@ -484,15 +521,22 @@ __global__ void __launch_bounds__(k_square_threads) square_t_kernel(const __grid
       w, [&](int i, int l) { return i <= l ? a.product[packed(i, l)] : 0; }, [&](int i, int l, double x) { X(i, l) = x; });
   X.pad(w, 1);
   if (thread < X.width) reciprocal[thread] = thread < w ? 1 / a.R[packed(thread, thread)] : 1;
-  substitute(
-      X, [&](int k, int l) { return l < w ? a.R[packed(k, l)] : 0; }, [&](int k) { return reciprocal[k]; });
-  // X lacks the reciprocals; U's pivots are opposite to S.
-  const double pivot = thread < X.width ? X(thread, thread) * reciprocal[thread] : 0;
-  if (thread < X.width) reciprocal[thread] = pivot > 0 ? reciprocal[thread] : -reciprocal[thread];
-  __syncthreads();  // the scales are there
-  for (int l = part; l < w && i < w; l += parts) X(i, l) *= reciprocal[l];
-  substitute(
-      X, [&](int k, int l) { return l < w ? a.lower[packed(k, l)] : 0; }, [](int) { return 1.0; });
+#pragma unroll 1
+  for (const double* by : {a.R, a.lower}) {
+    __syncthreads();  // X and the reciprocals are there
+    substitute(X, by, w, reciprocal);
+    if (by == a.lower) break;
+    // X lacks the reciprocals; U's pivots are opposite to S.
+    const double scale = thread < X.width ? X(thread, thread) > 0 ? reciprocal[thread] : -reciprocal[thread] : 0;
+    __syncthreads();  // signs and reciprocals have been read
+    if (thread < X.width) reciprocal[thread] = scale;
+    __syncthreads();  // the scales are there
+#pragma unroll 2
+    for (int l = part; l < w && i < w; l += parts) X(i, l) *= reciprocal[l];
+    __syncthreads();  // they have been read
+    if (thread < X.width) reciprocal[thread] = 1;
+  }
+#pragma unroll 2
   for (int l = part; l < w && i < w; l += parts) a.T[i + l * w] = i <= l ? static_cast<S>(X(i, l)) : S(0);
 }
 
