@@ -32,6 +32,7 @@ struct row_part {
 // each other's memory.
 template <class T, int together = 8, class Load, class Use>
 __device__ __forceinline__ void each_column(int part, int begin, int end, Load load, Use use) {
+#pragma unroll 1
   for (int first = begin + part; first < end; first += together * k_row_parts) {
     T x[together];
     ballast::cuda::unrolled<together>([&](auto q) {
@@ -130,6 +131,7 @@ __global__ void __launch_bounds__(k_threads, product_resident(Most)) products_ke
   if (block >= blocks) return;
   const int w = h.width, lane = arch::lane(), warp = arch::warp();
   const double* const weights = a.weights != nullptr ? a.weights + before : nullptr;
+#pragma unroll 1
   for (int l = static_cast<int>(threadIdx.x); l < Most && a.tx != nullptr; l += k_threads) tx[l] = l < w ? a.tx[l] : 0;
   __syncthreads();  // T x is there
   const double* const by = a.tx != nullptr ? tx : nullptr;
@@ -152,6 +154,7 @@ __global__ void __launch_bounds__(k_threads, product_resident(Most)) products_ke
       here.template add<false>(h, by, row_of(n), sum, squares, p_square);
     }
   }
+#pragma unroll 1
   for (int of = 0; of < warps; ++of) {
     if (warp == of) {
       double kept[3 * tiles] = {};
@@ -172,10 +175,12 @@ __global__ void __launch_bounds__(k_threads, product_resident(Most)) products_ke
   double* const to = a.partial + panel * a.blocks * (8 * a.h.width + 1) + block * (8 * w + 1);
   p_square = over_block<false>(p_square, p_squares);
   if (threadIdx.x == 0) to[8 * w] = p_square;
+#pragma unroll 1
   for (int e = static_cast<int>(threadIdx.x); e < 7 * w; e += k_threads) {
     const int q = e / w, l = e % w;
     to[e] = whole[l / 8 * 2 + l % 2][4 * q + l % 8 / 2];
   }
+#pragma unroll 1
   for (int l = static_cast<int>(threadIdx.x); l < w; l += k_threads) {
     const double* const parts_of = &whole[2 * tiles + l / 8][4 * (l % 8)];
     to[7 * w + l] = parts_of[0] + parts_of[1] + (parts_of[2] + parts_of[3]);
@@ -191,6 +196,7 @@ __device__ __forceinline__ void fold(const fold_arguments& a, std::int64_t block
   const std::int64_t value = from + block * 32 + lane;
   constexpr int together = 8;  // loads that wait for memory at the same time
   double sum = 0;
+#pragma unroll 1
   for (std::int64_t first = warp; first < a.blocks && value < to; first += together * warps) {
     double x[together];
     ballast::cuda::unrolled<together>([&](auto q) {
@@ -286,8 +292,10 @@ __global__ void __launch_bounds__(k_threads) open_kernel(const __grid_constant__
 __device__ __forceinline__ double largest_norm(const double* squares, std::int64_t blocks, int count) {
   auto& several = arch::shared_object<double[k_threads / 32], struct norm_sums>();
   double most = 0;
+#pragma unroll 1
   for (int q = 0; q < count; ++q) {
     double sum = 0;
+#pragma unroll 2
     for (std::int64_t b = threadIdx.x; b < blocks; b += k_threads) sum += squares[count * b + q];
     const double norm = sqrt(over_block<false>(sum, several));
     if (most == most && !(norm <= most)) most = norm;
@@ -303,48 +311,46 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
   auto& off = arch::shared_object<double[k_most_wide], struct judged_off>();
   auto& limit = arch::shared_object<double[k_most_wide], struct judged_limit>();
   auto& tail = arch::shared_object<double[k_most_wide], struct judged_tail>();
+  auto& factor = arch::shared_object<double[5][k_most_wide], struct judged_factors>();
   fold(a.fold, blockIdx.x, 0, a.fold.count);
   if (!is_last_block(a.arrived)) return;
   const int w = a.h.width;
   const double* const sums = a.fold.to;
   const double p_norm = sqrt(sums[8 * w]);
-  constexpr int most = k_most_wide / 32, together = 8;  // elements of a lane; columns whose loads wait for memory at the same time
-  double g[most], x[most], other[3][most];
-  ballast::cuda::unrolled<most>([&](auto e) {
-    constexpr int q = decltype(e)::value;
-    const int j = 32 * q + arch::lane();
-    g[q] = j < w ? sums[w + j] : 0;
-    x[q] = j < w ? a.x[j] : 0;
-    for (int v = 0; v < 3; ++v) other[v][q] = j < w ? sums[(v == 0 ? 0 : v + 1) * w + j] : 0;
-  });
-  for (int first = arch::warp(); first < w; first += together * (k_threads / 32)) {
-    S t[together][most];
-    ballast::cuda::unrolled<together>([&](auto c) {
-      const int i = first + decltype(c)::value * (k_threads / 32);
-      ballast::cuda::unrolled<most>([&](auto e) {
-        const int j = 32 * decltype(e)::value + arch::lane();
-        t[decltype(c)::value][decltype(e)::value] = i < w && j <= i ? a.h.T[j + i * a.h.ldt] : S(0);
-      });
-    });
-    ballast::cuda::unrolled<together>([&](auto c) {
-      const int i = first + decltype(c)::value * (k_threads / 32);
-      double sum[5] = {};  // T's column i times g − x, its size, times the sums of y, c1 and c2
-      ballast::cuda::unrolled<most>([&](auto e) {
-        constexpr int q = decltype(e)::value;
-        if (32 * q + arch::lane() > i) return;
-        const double each = static_cast<double>(t[decltype(c)::value][q]);
-        sum[0] += each * (g[q] - x[q]);
-        sum[1] += fabs(each) * (fabs(g[q]) + p_norm + fabs(x[q]));
-        for (int v = 0; v < 3; ++v) sum[2 + v] += each * other[v][q];
-      });
-      ballast::cuda::add_lanes<k_threads, 32, 1>(sum);
-      if (arch::lane() != 0 || i >= w) return;
-      off[i] = fabs(sum[0] - a.tx[i]);
-      limit[i] = abft::qr_orthogonality_threshold<S>(sum[1] + a.tx[w + i], a.m);
-      for (int v = 0; v < 3; ++v) a.tz[v * w + i] = sum[2 + v];
-    });
-  }
   const int i = static_cast<int>(threadIdx.x);
+  if (i < w) {
+    const double g = sums[w + i], x = a.x[i];
+    factor[0][i] = g - x;
+    factor[1][i] = fabs(g) + p_norm + fabs(x);
+    for (int v = 0; v < 3; ++v) factor[2 + v][i] = sums[(v == 0 ? 0 : v + 1) * w + i];
+  }
+  __syncthreads();  // what T's columns are multiplied by is there
+  // Eight lanes have a column of T, and every eighth of its elements: all are loaded, then used.
+  constexpr int lanes = 8, each = k_most_wide / lanes;
+  const int part = i % lanes;
+#pragma unroll 1
+  for (int first = 0; first < w; first += k_threads / lanes) {
+    const int column = first + i / lanes;
+    S t[each];
+    ballast::cuda::unrolled<each>([&](auto e) {
+      const int j = lanes * decltype(e)::value + part;
+      t[decltype(e)::value] = j <= column && column < w ? a.h.T[j + column * a.h.ldt] : S(0);
+    });
+    double sum[5] = {};  // T's column times g − x, its size, times the sums of y, c1 and c2
+    ballast::cuda::unrolled<each>([&](auto e) {
+      const int j = lanes * decltype(e)::value + part;
+      if (j > column || column >= w) return;
+      const double own = static_cast<double>(t[decltype(e)::value]);
+      sum[0] += own * factor[0][j];
+      sum[1] += fabs(own) * factor[1][j];
+      for (int v = 2; v < 5; ++v) sum[v] += own * factor[v][j];
+    });
+    ballast::cuda::add_lanes<k_threads, lanes, 1>(sum);
+    if (part != 0 || column >= w) continue;
+    off[column] = fabs(sum[0] - a.tx[column]);
+    limit[column] = abft::qr_orthogonality_threshold<S>(sum[1] + a.tx[w + column], a.m);
+    for (int v = 0; v < 3; ++v) a.tz[v * w + column] = sum[2 + v];
+  }
   if (i < w) {
     for (int q = 0; q < 4 && a.checkpoint != nullptr; ++q) a.checkpoint[q * w + i] = sums[(4 + q) * w + i];
     // A tau of 0 belongs to v = e₁. tau must be T's diagonal to the bit.
@@ -366,7 +372,9 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
       made.orthogonality_threshold = threshold;
     }
   };
+#pragma unroll 1
   for (int j = arch::lane(); j < w; j += 32) join(off[j], limit[j], tail[j]);
+#pragma unroll 1
   for (int distance = 1; distance < 32; distance *= 2) {
     const auto from = [&](double mine) { return __shfl_xor_sync(0xffffffffu, mine, distance); };
     const double residual = from(made.orthogonality), threshold = from(made.orthogonality_threshold), reflectors = from(made.reflectors);
@@ -390,7 +398,7 @@ __global__ void __launch_bounds__(k_threads) transformed_kernel(const __grid_con
   const std::int64_t blocks = std::int64_t{gridDim.x} - (a.seal_t != nullptr ? 1 : 0) - (a.seal_r != nullptr ? 1 : 0);
   if (blockIdx.x >= blocks) {
     const bool of_t = blockIdx.x == blocks;
-    const unsigned long long hash = of_t ? hash_of(a.h.T, a.h.ldt, w, w, false) : hash_of(a.h.V, a.h.ldv, w, w, true);
+    const unsigned long long hash = hash_of(of_t ? a.h.T : a.h.V, of_t ? a.h.ldt : a.h.ldv, w, w, !of_t);
     if (threadIdx.x == 0) *(of_t ? a.seal_t : a.seal_r) = hash;
   }
   double square[2] = {};
@@ -558,8 +566,8 @@ __global__ void __launch_bounds__(k_threads) seals_kernel(const __grid_constant_
   if (blockIdx.x < 2 * a.count) {
     const std::int64_t k = blockIdx.x / 2;
     const reflectors<S> h = a.panels[k];
-    const unsigned long long hash =
-        blockIdx.x % 2 == 0 ? hash_of(h.T, h.ldt, h.width, h.width, false) : hash_of(h.V, h.ldv, h.width, h.width, true);
+    const bool of_t = blockIdx.x % 2 == 0;
+    const unsigned long long hash = hash_of(of_t ? h.T : h.V, of_t ? h.ldt : h.ldv, h.width, h.width, !of_t);
     if (threadIdx.x == 0) a.to[3 * k + blockIdx.x % 2 * 2] = hash;
     return;
   }

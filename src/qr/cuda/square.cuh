@@ -522,10 +522,10 @@ __global__ void __launch_bounds__(k_square_threads) square_t_kernel(const __grid
   X.pad(w, 1);
   if (thread < X.width) reciprocal[thread] = thread < w ? 1 / a.R[packed(thread, thread)] : 1;
 #pragma unroll 1
-  for (const double* by : {a.R, a.lower}) {
+  for (int factor = 0;; ++factor) {
     __syncthreads();  // X and the reciprocals are there
-    substitute(X, by, w, reciprocal);
-    if (by == a.lower) break;
+    substitute(X, factor == 0 ? a.R : a.lower, w, reciprocal);
+    if (factor == 1) break;
     // X lacks the reciprocals; U's pivots are opposite to S.
     const double scale = thread < X.width ? X(thread, thread) > 0 ? reciprocal[thread] : -reciprocal[thread] : 0;
     __syncthreads();  // signs and reciprocals have been read

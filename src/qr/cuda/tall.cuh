@@ -230,6 +230,7 @@ __global__ void __launch_bounds__(k_threads, 2) wide_pass_kernel(const __grid_co
       }
     }
     if (solves && there) {
+#pragma unroll 4
       for (int j = warp; j < w; j += warps) a.to[row + j * a.ldt] = static_cast<S>(X[j * k_tall_stride + lane]);
     }
     __syncthreads();  // the tile has been read
