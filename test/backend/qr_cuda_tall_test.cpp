@@ -274,7 +274,8 @@ dense<T> nearly_dependent(index m, index n) {
   const dense<T> B = random_matrix<T>(m, n, 21);
   dense<T> A(m, n, order::column_major);
   for (index j = 0; j < n; ++j) {
-    for (index i = 0; i < m; ++i) A(i, j) = static_cast<T>(static_cast<double>(B(i, 0)) + (j == 0 ? 0 : 1e-4 * static_cast<double>(B(i, j))));
+    for (index i = 0; i < m; ++i)
+      A(i, j) = static_cast<T>(static_cast<double>(B(i, 0)) + (j == 0 ? 0 : 1e-4 * static_cast<double>(B(i, j))));
   }
   return A;
 }

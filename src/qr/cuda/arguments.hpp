@@ -91,13 +91,14 @@ struct panel_record {
 
 // --- Panels of many rows (tall.cuh).
 
-inline constexpr int k_strip = 16;                        // columns that are eliminated or substituted together
-inline constexpr int k_square_threads = 512;              // of the kernels of one block (square.cuh)
-inline constexpr int k_square_rows_stride = k_strip + 4;  // of the columns of a strip of rows
-inline constexpr int k_square_samples = 8;                // random columns that are eliminated with a Gram matrix
-// Shared memory of those kernels: a matrix; and a strip of rows of another one, or the samples and three factors of a block on the diagonal.
+inline constexpr int k_strip = 16;            // columns that are eliminated or substituted together
+inline constexpr int k_square_threads = 512;  // of a block of the kernels of square matrices (square.cuh)
+inline constexpr int k_square_t_blocks = 4;   // of the one that makes T
+inline constexpr int k_square_tile = 8;       // rows and columns of its tiles
+inline constexpr int k_square_samples = 8;    // random columns that are eliminated with a Gram matrix
+// Shared memory of those kernels: a matrix; and the samples and two inverses of a tile, or inverses of a row's tiles and eight rows.
 BALLAST_HD constexpr std::int64_t square_bytes(int width) {
-  const int rows = width * k_square_rows_stride, samples = k_square_samples * (width + 4) + 3 * k_strip * k_square_rows_stride;
+  const int samples = k_square_samples * (width + 4) + 2 * 12 * k_square_tile, rows = width / k_square_tile * 36 + 12 * width;
   return std::int64_t{8} * (width * (width + 4) + (rows > samples ? rows : samples));
 }
 inline constexpr double k_tall_deviation = 0.25;  // ‖QᵀQ − I‖ from where one Cholesky factor makes Q orthonormal to rounding
@@ -147,7 +148,7 @@ struct square_factor_arguments {
   double near;           // ‖G − I‖ up to where its square is rounding
   double direct;         // Σ of 1 / λ, λ the eigenvalues of G with columns of length 1, up to where the panel is direct
   double* R;             // Cholesky factor of G
-  const double* before;  // product of the factors in front of it
+  const double* before;  // product of the factors in front of it, if there are any
   double* all;           // R times those
   tall_state* state;
   const panel_gate* gate = nullptr;  // closed: the panel is not made; null: none
@@ -155,14 +156,15 @@ struct square_factor_arguments {
 
 template <class S>
 struct square_reflectors_arguments {
-  const S* X;  // its first `width` rows are read; of a direct panel A's, whose `all` is R
+  const S* X;  // its first `width` rows are read; of a direct panel A's
   std::int64_t ldx;
   int width;
-  const double* R;    // packed, as `all` and `product`: X R⁻¹ is orthonormal
-  const double* all;  // the panel is X R⁻¹ times this
-  double* product;    // what X becomes V by
-  double* lower;      // V_1ᵀ without its diagonal, packed
-  S* A;               // its first `width` rows are written
+  const double* R;       // packed, as `all` and `product`: X R⁻¹ is orthonormal
+  const double* all;     // the panel is X R⁻¹ times this
+  const double* direct;  // R and `all` of a direct panel
+  double* product;       // what X becomes V by
+  double* lower;         // V_1ᵀ without its diagonal, packed
+  S* A;                  // its first `width` rows are written
   std::int64_t lda;
   S* tau;
   tall_state* state;
@@ -172,8 +174,8 @@ struct square_reflectors_arguments {
 template <class S>
 struct square_t_arguments {
   int width;
-  const double *R, *product, *lower;  // of square_reflectors_arguments
-  S* T;                               // width × width
+  const double *R, *direct, *product, *lower;  // of square_reflectors_arguments
+  S* T;                                        // width × width
   const tall_state* state;
   panel_gate* gate = nullptr;  // is closed if the panel is not made; null: none
 };
@@ -229,7 +231,7 @@ struct fold_arguments {
   const double* partial;  // blocks × count
   std::int64_t blocks;
   std::int64_t count;
-  double* to;  // count
+  double* to;                         // count
   const tall_state* state = nullptr;  // fold_kernel does nothing if this panel is orthonormal; null: none
 };
 

@@ -1,9 +1,9 @@
 // The square matrices of a tall panel, each by one block: Cholesky factor of a Gram matrix, LU that makes reflectors of orthonormal
 // columns, and T. See tall.cuh for the passes over the rows. Layer: backend "cuda" of QR, device code. A matrix lies in shared memory by
-// columns. It is taken by strips of 16 columns: one warp eliminates the 16 × 16 block on the diagonal in registers, threads substitute the
-// rows below and the columns right of it, and products of 8 × 8 tiles take it from what is left. The warp of the diagonal goes ahead: it
-// eliminates the next block while the others are at the products. All arithmetic is in double, and in an order that depends on the shape
-// alone. Source: as tall.cuh; blocked elimination as in G. Golub, C. Van Loan, Matrix Computations, 2013, §3.2.
+// columns, and is taken by tiles of 8 × 8: one warp eliminates a tile on the diagonal in registers, and makes the inverses of its factors;
+// all else is products on the tensor cores, of those inverses with the tiles beside and below it, and of these with each other. The warp of
+// the diagonal goes ahead: it eliminates the next tile while the others are at the products. All arithmetic is in double, and in an order
+// that depends on the shape alone. Source: as tall.cuh; blocked elimination as in G. Golub, C. Van Loan, Matrix Computations, 2013, §3.2.
 #pragma once
 
 #include <cmath>
@@ -18,8 +18,8 @@ namespace ballast::qr::cuda {
 
 using ballast::cuda::unrolled;
 
-// A matrix of up to k_most_wide columns in shared memory, its width rounded up to strips, and `more` columns, a multiple of 8, of as many
-// rows behind it. Columns are width + 4 numbers apart: no bank serves more than two lanes of a tile.
+// A matrix of up to k_most_wide columns in shared memory, its width rounded up to 16, and `more` columns, a multiple of 8, of as many rows
+// behind it. Columns are width + 4 numbers apart: no bank serves more than two lanes of a tile.
 struct square {
   double* data;
   int width;
@@ -40,14 +40,14 @@ struct square {
 };
 
 __device__ __forceinline__ square square_of(int width) {
-  return {reinterpret_cast<double*>(arch::shared_memory()), (width + k_strip - 1) / k_strip * k_strip};
+  return {reinterpret_cast<double*>(arch::shared_memory()), (width + 15) / 16 * 16};
 }
 
 // body(i, l, load(i, l)) for each element of a w × w matrix. Loads are taken together: one after the other they would wait for each other's
 // memory.
 template <class Load, class Body>
 __device__ __forceinline__ void each_element(int w, Load load, Body body) {
-  constexpr int parts = k_square_threads / k_most_wide, together = 8;
+  constexpr int parts = k_square_threads / k_most_wide, together = 16;
   const int i = static_cast<int>(threadIdx.x) % k_most_wide;
   if (i >= w) return;
 #pragma unroll 1
@@ -84,26 +84,43 @@ __device__ __forceinline__ void tile_product(double (&d)[2], int row, int column
   }
 }
 
-// By a warp: the 16 × 8 block of X at (row, column) loses the product of X's columns from `first` on, k_strip of them, and as many rows of
-// another matrix: b(k), k = 0, 4, 8, 12, is this lane's element of these, in row k + lane % 4 and column column + lane / 4.
-template <class B>
-__device__ __forceinline__ void subtract_strip(const square& X, int row, int column, int first, B b) {
+// By a warp: tiles `begin`, begin + step, … < count lose the product of X's columns from `front` on, k_square_tile of them, and as many
+// rows of another matrix: b(k, column) is element (k, column) of these. place(e): where tile e is; a negative row: nowhere. Three tiles are
+// taken together, so that the loads of one do not wait for the stores of another.
+struct tile_place {
+  int row, column;
+};
+// Quotients by `by` ≤ 16 of numbers below 512: a division takes longer than a tile.
+struct quotients {
+  int by, factor;
+  __device__ __forceinline__ explicit quotients(int divisor) : by(divisor), factor((65535 + divisor) / divisor) {}
+  __device__ __forceinline__ int operator()(int e) const { return e * factor >> 16; }
+};
+template <class Place, class B>
+__device__ __forceinline__ void subtract_tiles(const square& X, int begin, int step, int count, int front, Place place, B b) {
   const int g = arch::lane() / 4, t = arch::lane() % 4;
-  double upper[2] = {}, lower[2] = {}, x[2][4], y[4];
-  unrolled<4>([&](auto q) {
-    constexpr int at = decltype(q)::value, k = 4 * at;
-    x[0][at] = X(row + g, first + k + t);
-    x[1][at] = X(row + 8 + g, first + k + t);
-    y[at] = b(k);
-  });
-  unrolled<4>([&](auto q) {
-    constexpr int at = decltype(q)::value;
-    arch::mma_m8n8k4_f64(upper, x[0][at], y[at]);
-    arch::mma_m8n8k4_f64(lower, x[1][at], y[at]);
-  });
-  for (int h = 0; h < 2; ++h) {
-    X(row + g, column + 2 * t + h) -= upper[h];
-    X(row + 8 + g, column + 2 * t + h) -= lower[h];
+  constexpr int together = 3;
+#pragma unroll 1
+  for (int first = begin; first < count; first += together * step) {
+    double d[together][2], x[together][2], y[together][2];
+    tile_place at[together];
+    unrolled<together>([&](auto n) {
+      constexpr int e = decltype(n)::value;
+      at[e] = first + e * step < count ? place(first + e * step) : tile_place{-1, 0};
+      if (at[e].row < 0) return;
+      for (int q = 0; q < 2; ++q) {
+        x[e][q] = -X(at[e].row + g, front + 4 * q + t);
+        y[e][q] = b(4 * q + t, at[e].column + g);
+        d[e][q] = X(at[e].row + g, at[e].column + 2 * t + q);
+      }
+    });
+    for (int q = 0; q < 2; ++q) {
+      unrolled<together>([&](auto n) { arch::mma_m8n8k4_f64(d[decltype(n)::value], x[decltype(n)::value][q], y[decltype(n)::value][q]); });
+    }
+    unrolled<together>([&](auto n) {
+      constexpr int e = decltype(n)::value;
+      for (int q = 0; q < 2 && at[e].row >= 0; ++q) X(at[e].row + g, at[e].column + 2 * t + q) = d[e][q];
+    });
   }
 }
 
@@ -128,217 +145,217 @@ struct reflected_pivots {
   __device__ __forceinline__ bool is_good(double) const { return true; }
 };
 
-// What the block on the diagonal leaves for its strip, k_strip × k_strip by rows: L⁻¹; U with its rows divided by their pivots; and what it
-// loses when its rows are the pivots'.
-struct diagonal_factors {
+// Inverses of the factors of a tile on the diagonal, behind X; rows are 12 numbers apart: no bank serves two lanes.
+struct tile_inverses {
   double* data;
-  __device__ __forceinline__ double& lower_inverse(int i, int l) const { return data[i * k_square_rows_stride + l]; }
-  __device__ __forceinline__ double& upper(int i, int l) const { return data[(k_strip + i) * k_square_rows_stride + l]; }
-  __device__ __forceinline__ double& loses(int i, int l) const { return data[(2 * k_strip + i) * k_square_rows_stride + l]; }
+  __device__ __forceinline__ double& lower(int i, int l) const { return data[12 * i + l]; }
+  __device__ __forceinline__ double& upper(int i, int l) const { return data[12 * (k_square_tile + i) + l]; }
 };
 
-// The elements y of a row in columns j = 0 … k_strip − 1, one after the other: y_j = made(j, y_j), and those behind it lose y_j factor(j, l). A
-// loop whose elements move down: its code runs once or a few times in a launch, and to fetch 16 steps would take longer than to compute them.
-// factor(j, l) is also read up to l = j + k_strip − 1, and not used.
-template <class Made, class Factor>
-__device__ __forceinline__ void substitute_row(double (&y)[k_strip], Made made, Factor factor) {
-#pragma unroll 1
-  for (int j = 0; j < k_strip; ++j) {
-    const double x = made(j, y[0]);
-    unrolled<k_strip - 1>([&](auto e) { y[decltype(e)::value] = y[decltype(e)::value + 1] - x * factor(j, j + 1 + decltype(e)::value); });
-  }
-}
-
-// By a warp: L and U of the block on the diagonal at `first`, in its place, and the reciprocals of the pivots. Lane l has column l; lane 16 + l
-// column l of the identity, which becomes L⁻¹. Rows move down as in substitute_row. False: a pivot is lost.
+// By a warp: L and U of the tile on the diagonal at `first`, in its place; the reciprocals of the pivots; L⁻¹, and U⁻¹ if rows are
+// subtracted. Lane 8 r + l has rows r and r + 4 of column l. lost: what these lose when the rows are the pivots'. False: a pivot is lost.
 template <class Pivots>
-__device__ __forceinline__ bool eliminate_diagonal(const square& X, int first, double* reciprocal, const diagonal_factors& made,
-                                                   const Pivots& pivots) {
-  constexpr unsigned all = 0xffffffffu;
-  const int lane = arch::lane(), l = lane % k_strip;
-  const bool inverts = lane >= k_strip;
-  double x[k_strip];
-  unrolled<k_strip>([&](auto row) {
-    constexpr int i = decltype(row)::value;
-    x[i] = inverts ? (i == l ? 1 : 0) : X(first + i, first + l);
-  });
-  __syncwarp();  // all lanes have read the block
+__device__ __forceinline__ bool eliminate_tile(const square& X, int first, double* reciprocal, const tile_inverses& made,
+                                               const double (&lost)[2], const Pivots& pivots) {
+  const int r = arch::lane() / k_square_tile, l = arch::lane() % k_square_tile;
+  const auto from = [](double x, int lane) { return __shfl_sync(0xffffffffu, x, lane); };
+  double x[2], lower[2], upper[2];  // the tile; L⁻¹; U⁻¹ but for the scale of its columns
+  for (int q = 0; q < 2; ++q) {
+    x[q] = X(first + r + 4 * q, first + l);
+    lower[q] = upper[q] = r + 4 * q == l ? 1 : 0;
+  }
   bool good = true;
   double own = 0;
-  double pivot = __shfl_sync(all, x[0], 0);  // what is left of it
-#pragma unroll 1
-  for (int j = 0; j < k_strip; ++j) {
+  double pivot = from(x[0], 0);  // what is left of it
+  unrolled<k_square_tile>([&](auto step) {
+    constexpr int j = decltype(step)::value, n = j + 1 < k_square_tile ? j + 1 : j, row = j % 4 * k_square_tile,
+                  next = n % 4 * k_square_tile;
     if constexpr (Pivots::subtracts) {
       const double s = pivots.sign_for(pivot);
-      if (!inverts) x[0] -= s * made.loses(j, l);
-      pivot -= s * made.loses(j, j);
-      if (lane == j) pivots.keep(first + j, s);
+      x[j / 4] -= (r == j % 4 ? s : 0) * lost[j / 4];
+      pivot -= s * from(lost[j / 4], row + j);
+      pivots.keep(first + j, s);
     } else {
       pivot += 1;
     }
     good = good && pivots.is_good(pivot);
+    const double top = from(x[j / 4], row + l), top_of_lower = from(lower[j / 4], row + l);
     // The next pivot waits for the reciprocal of this one alone.
-    const double below = __shfl_sync(all, x[1], j), right = __shfl_sync(all, x[0], j + 1), left = __shfl_sync(all, x[1], j + 1);
+    const double below = from(x[n / 4], next + j), right = from(x[j / 4], row + n), left = from(x[n / 4], next + n);
     const double inverse = arch::reciprocal(pivot);
-    if (lane == j) own = inverse;
-    const double factor = lane > j ? x[0] * inverse : 0;
-    // Row j is as it stays.
-    if (inverts) {
-      made.lower_inverse(j, l) = x[0];
-    } else {
-      X(first + j, first + l) = l < j ? x[0] * own : l == j ? pivot : x[0];
-      made.upper(j, l) = factor;
+    if (l == j) {
+      own = inverse;
+      if (r == j % 4) x[j / 4] = pivot;
     }
     pivot = left - below * right * inverse;
-    unrolled<k_strip - 1>([&](auto row) {
-      constexpr int i = decltype(row)::value;
-      x[i] = x[i + 1] - __shfl_sync(all, x[i + 1], j) * factor;
-    });
+    const double factor = l > j ? top * inverse : 0;
+    for (int q = 0; q < 2; ++q) {
+      const double multiplier = from(x[q], r * k_square_tile + j), each = r + 4 * q > j ? multiplier : 0;
+      x[q] -= each * factor;
+      lower[q] -= each * inverse * top_of_lower;
+      if constexpr (Pivots::subtracts) upper[q] -= from(upper[q], r * k_square_tile + j) * factor;
+    }
+  });
+  for (int q = 0; q < 2; ++q) {
+    const int i = r + 4 * q;
+    X(first + i, first + l) = i > l ? x[q] * own : x[q];
+    made.lower(i, l) = lower[q];
+    if constexpr (Pivots::subtracts) made.upper(i, l) = upper[q] * own;
   }
-  if (!inverts) reciprocal[first + l] = own;
+  if (r == 0) reciprocal[first + l] = own;
   return good;
 }
 
 // By the block of threads: X = L U in X's place, L with ones on the diagonal; U's pivots as reciprocals, too; and L⁻¹ times the columns
-// behind X. False: a pivot is lost. What the rows of the next strip lose is loaded while this one is at work.
+// behind X. False: a pivot is lost. If no rows are subtracted X is symmetric: of it the tiles on and above the diagonal are read.
 template <class Pivots>
 __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, const Pivots& pivots) {
-  const diagonal_factors diagonal{X.end()};
-  // Warps of rows of L, and of columns of U, a tile of 8 of these for each in turn.
-  constexpr int warps = k_square_threads / 32, of_rows = k_most_wide / 32, of_columns = warps - of_rows;
-  constexpr int turns = ((k_most_wide + k_square_samples) / 8 + of_columns - 1) / of_columns, each = k_strip * k_strip / 32;
-  const int thread = static_cast<int>(threadIdx.x), warp = arch::warp(), lane = arch::lane(), g = lane / 4, t = lane % 4;
-  const int columns = X.columns();
+  constexpr int warps = k_square_threads / 32, turns = 2;
+  static_assert(2 * (k_most_wide / k_square_tile - 1) + k_square_samples / k_square_tile <= turns * warps);
+  const int warp = arch::warp(), lane = arch::lane(), g = lane / 4, t = lane % 4, columns = X.columns();
+  const tile_inverses inverses{X.end()};
   int lost = 0;
+  // What the next tile on the diagonal loses, and what those right of this one do; loaded ahead.
+  double lost_by_next[2] = {}, lost_by_tile[turns][2];
+  const auto load_next = [&](int first) {
+    if constexpr (Pivots::subtracts) {
+      for (int q = 0; q < 2; ++q)
+        lost_by_next[q] =
+            warp == 0 && first < X.width ? pivots.loses(first + lane / k_square_tile + 4 * q, first + lane % k_square_tile) : 0;
+    }
+  };
+  load_next(0);
   __syncthreads();  // X is there
 #pragma unroll 1
-  for (int first = 0;; first += k_strip) {
-    double lost_by_block[each], lost_by_tile[turns][4];
-    const int behind = first + k_strip;
+  for (int first = 0;; first += k_square_tile) {
+    const int behind = first + k_square_tile, right = (columns - behind) / k_square_tile, down = (X.width - behind) / k_square_tile;
     if constexpr (Pivots::subtracts) {
-      // Of this strip what its tiles lose, of the next one what its block does; at the beginning of both.
       unrolled<turns>([&](auto turn) {
-        const int column = behind + 8 * (warp - of_rows + decltype(turn)::value * of_columns) + g;
-        unrolled<4>([&](auto q) {
-          constexpr int k = 4 * decltype(q)::value;
-          lost_by_tile[decltype(turn)::value][decltype(q)::value] = warp >= of_rows && column < X.width ? pivots.loses(first + k + t, column) : 0;
-        });
+        const int column = behind + k_square_tile * (warp + decltype(turn)::value * warps) + g;
+        for (int q = 0; q < 2; ++q) lost_by_tile[decltype(turn)::value][q] = column < X.width ? pivots.loses(first + 4 * q + t, column) : 0;
       });
     }
     if (first > 0) {
-      // Blocks of what is left lose the product of the strip in front; warp 0 takes those of the diagonal, and goes ahead.
-      const int front = first - k_strip, down = (X.width - first) / k_strip, count = down * ((columns - first) / 8);
-      const int step = warp == 0 ? down : warps - 1, end = warp == 0 ? 2 * down : count;
-#pragma unroll 1
-      for (int e = warp == 0 ? 0 : warp - 1; e < end; e += step) {
-        const int row = first + e % down * k_strip, column = first + e / down * 8;
-        if (warp == 0 || e % down > 0 || e / down > 1)
-          subtract_strip(X, row, column, front, [&](int k) { return X(front + k + t, column + g); });
-      }
+      // What is left loses the products of the tiles beside and below the last one. Warp 0 takes the tile on the diagonal, and goes ahead.
+      const int front = first - k_square_tile, rows = down + 1;
+      const quotients column_of(rows);
+      subtract_tiles(
+          X, warp == 0 ? 0 : warp, warps - 1, warp == 0 ? 1 : rows * (right + 1), front,
+          [&](int e) {
+            const int l = column_of(e), i = e - rows * l;
+            return tile_place{!Pivots::subtracts && i > l ? -1 : first + i * k_square_tile, first + l * k_square_tile};
+          },
+          [&](int k, int column) { return X(front + k, column); });
     }
     if (warp == 0) {
-      if constexpr (Pivots::subtracts) {
-        if (first == 0) {
-          unrolled<each>([&](auto q) { diagonal.loses(lane % k_strip, 2 * decltype(q)::value + lane / k_strip) = pivots.loses(lane % k_strip, 2 * decltype(q)::value + lane / k_strip); });
-        }
-      }
-      __syncwarp();  // the block is there
-      lost = eliminate_diagonal(X, first, reciprocal, diagonal, pivots) ? 0 : 1;
+      __syncwarp();  // the tile is there
+      lost = eliminate_tile(X, first, reciprocal, inverses, lost_by_next, pivots) ? 0 : 1;
     }
-    if (__syncthreads_or(lost) != 0) return false;  // and the block on the diagonal is there
-    if (behind >= columns) return true;
-    if (warp < of_rows) {
-      if constexpr (Pivots::subtracts) {
-        unrolled<each>([&](auto q) {
-          const int l = 2 * decltype(q)::value + lane / k_strip;
-          lost_by_block[decltype(q)::value] = warp == 0 && behind < X.width ? pivots.loses(behind + lane % k_strip, behind + l) : 0;
-        });
-      }
-      const int own = behind + thread;
-      if (own < X.width) {
-        double y[k_strip];
-        unrolled<k_strip>([&](auto e) { y[decltype(e)::value] = X(own, first + decltype(e)::value); });
-        substitute_row(
-            y,
-            [&](int j, double x) {
-              X(own, first + j) = x * reciprocal[first + j];
-              return x;
-            },
-            [&](int j, int l) { return diagonal.upper(j, l); });
-      }
-      if constexpr (Pivots::subtracts) {
-        unrolled<each>([&](auto q) {
-          if (warp == 0) diagonal.loses(lane % k_strip, 2 * decltype(q)::value + lane / k_strip) = lost_by_block[decltype(q)::value];
-        });
-      }
-    } else {
-      unrolled<turns>([&](auto turn) {
-        const int column = behind + 8 * (warp - of_rows + decltype(turn)::value * of_columns);
-        if (column >= columns) return;
-        double upper[2] = {}, lower[2] = {};
-        unrolled<4>([&](auto q) {
-          constexpr int k = 4 * decltype(q)::value;
-          double x = X(first + k + t, column + g);
-          if constexpr (Pivots::subtracts) x -= pivots.sign(first + k + t) * lost_by_tile[decltype(turn)::value][decltype(q)::value];
-          arch::mma_m8n8k4_f64(upper, diagonal.lower_inverse(g, k + t), x);
-          arch::mma_m8n8k4_f64(lower, diagonal.lower_inverse(8 + g, k + t), x);
-        });
+    if (__syncthreads_or(lost) != 0) return false;  // and the tile on the diagonal is there
+    if (right == 0) return true;
+    load_next(behind);
+    unrolled<turns>([&](auto turn) {
+      const int e = warp + decltype(turn)::value * warps;
+      double d[2] = {};
+      if (e < right) {  // U
+        const int column = behind + k_square_tile * e;
+        for (int q = 0; q < 2; ++q) {
+          double x = X(first + 4 * q + t, column + g);
+          if constexpr (Pivots::subtracts) x -= pivots.sign(first + 4 * q + t) * lost_by_tile[decltype(turn)::value][q];
+          arch::mma_m8n8k4_f64(d, inverses.lower(g, 4 * q + t), x);
+        }
         __syncwarp();  // the tile has been read
         for (int h = 0; h < 2; ++h) {
-          X(first + g, column + 2 * t + h) = upper[h];
-          X(first + 8 + g, column + 2 * t + h) = lower[h];
+          X(first + g, column + 2 * t + h) = d[h];
+          if (!Pivots::subtracts && e < down) X(column + 2 * t + h, first + g) = d[h] * reciprocal[first + g];  // L
         }
-      });
-    }
-    __syncthreads();  // the strip is L's and U's
-    if (behind >= X.width) return true;
+      } else if (Pivots::subtracts && e < right + down) {  // L
+        const int row = behind + k_square_tile * (e - right);
+        for (int q = 0; q < 2; ++q) arch::mma_m8n8k4_f64(d, X(row + g, first + 4 * q + t), inverses.upper(4 * q + t, g));
+        __syncwarp();  // the tile has been read
+        for (int h = 0; h < 2; ++h) X(row + g, first + 2 * t + h) = d[h];
+      }
+    });
+    __syncthreads();  // L's column and U's row of tiles are there
+    if (down == 0) return true;
   }
 }
 
-// By the block of threads: X ← X (D⁻¹ R)⁻¹ for X and R upper triangular, D the diagonal of R, a row by itself: X R⁻¹ but for the scales of its
-// columns. R: packed, of w columns, without its diagonal; reciprocal: of the diagonal. Elements of X below its diagonal are 0. Rows of D⁻¹R
-// come to shared memory behind X, those of the next strip on their way while this one is at work.
-__device__ __forceinline__ void substitute(const square& X, const double* R, int w, const double* reciprocal) {
-  constexpr int each = k_strip * k_most_wide / k_square_threads;
-  const int thread = static_cast<int>(threadIdx.x), g = arch::lane() / 4, t = arch::lane() % 4;
-  double* const rows = X.end();
+// By the block of threads: X ← X R⁻¹ for X and R upper triangular, of its rows of tiles blockIdx.x, blockIdx.x + gridDim.x …: a row goes by
+// itself. R: packed, of w columns; unit: with ones on its diagonal, which are not read. Elements of X below its diagonal are 0. Behind X
+// lie the inverses of R's tiles on the diagonal, packed, and k_square_tile rows of R, those of the next ones on their way while these are
+// at work.
+__device__ __forceinline__ void substitute(const square& X, const double* R, int w, bool unit) {
+  constexpr int warps = k_square_threads / 32, of_tile = packed(0, k_square_tile), each = k_square_tile * k_most_wide / k_square_threads;
+  const int thread = static_cast<int>(threadIdx.x), warp = arch::warp(), g = arch::lane() / 4, t = arch::lane() % 4;
+  double* const inverses = X.end();
+  double* const rows = inverses + X.width / k_square_tile * of_tile;
+  const auto row = [&](int j, int l) -> double& { return rows[j + 12 * l]; };
   double ahead[each];
   const auto fetch = [&](int first) {
-    unrolled<each>([&](auto q) {
-      const int e = thread + decltype(q)::value * k_square_threads, j = first + e % k_strip, l = e / k_strip;
-      ahead[decltype(q)::value] = j < l && l < w ? R[packed(j, l)] : 0;
-    });
+    for (int q = 0; q < each; ++q) {
+      const int e = thread + q * k_square_threads, j = first + e % k_square_tile, l = e / k_square_tile;
+      ahead[q] = j < l && l < w ? R[packed(j, l)] : 0;
+    }
   };
-  const auto row = [&](int j, int l) -> double& { return rows[j + l * k_square_rows_stride]; };
   fetch(0);
-#pragma unroll 1
-  for (int first = 0; first < X.width; first += k_strip) {
-    __syncthreads();  // the strip has lost what those in front of it take; the rows of the last one have been read
-    unrolled<each>([&](auto q) {
-      const int e = thread + decltype(q)::value * k_square_threads;
-      if (e / k_strip < X.width) row(e % k_strip, e / k_strip) = ahead[decltype(q)::value] * reciprocal[first + e % k_strip];
+  // The tiles, then in their place their inverses: column l by substitution from the diagonal upwards.
+  for (int e = thread; e < X.width / k_square_tile * of_tile; e += k_square_threads) {
+    const int first = e / of_tile * k_square_tile, at = e % of_tile;
+    int l = 0;
+    while (packed(0, l + 1) <= at) ++l;
+    const int i = at - packed(0, l);
+    inverses[e] = first + l < w && !(unit && i == l) ? R[packed(first + i, first + l)] : i == l ? 1 : 0;
+  }
+  __syncthreads();  // the tiles are there
+  double z[k_square_tile] = {};
+  const int l = thread % k_square_tile;
+  double* const tile = inverses + thread / k_square_tile * of_tile;
+  if (thread < X.width) {
+    unrolled<k_square_tile>([&](auto line) {
+      constexpr int i = k_square_tile - 1 - decltype(line)::value;
+      double sum = i == l ? 1 : 0;
+      unrolled<k_square_tile, i + 1>([&](auto column) { sum -= tile[packed(i, decltype(column)::value)] * z[decltype(column)::value]; });
+      z[i] = i <= l ? sum * arch::reciprocal(tile[packed(i, i)]) : 0;
     });
-    const int behind = first + k_strip;
-    fetch(behind);
-    __syncthreads();  // the rows are there
-    if (thread < behind) {
-      double y[k_strip];
-      unrolled<k_strip>([&](auto e) { y[decltype(e)::value] = X(thread, first + decltype(e)::value); });
-      substitute_row(
-          y,
-          [&](int j, double x) {
-            X(thread, first + j) = x;
-            return x;
-          },
-          [&](int j, int l) { return l < k_strip ? row(j, first + l) : 0; });
-    }
-    __syncthreads();  // the strip is final
-    const int down = behind / k_strip, count = down * ((X.width - behind) / 8);
+  }
+  __syncthreads();  // they have been read
+  if (thread < X.width) {
+    unrolled<k_square_tile>([&](auto line) {
+      constexpr int i = decltype(line)::value;
+      if (i <= l) tile[packed(i, l)] = z[i];
+    });
+  }
 #pragma unroll 1
-    for (int e = arch::warp(); e < count; e += k_square_threads / 32) {
-      const int column = behind + e / down * 8;
-      subtract_strip(X, e % down * k_strip, column, first, [&](int k) { return row(k + t, column + g); });
+  for (int first = 0; first < X.width; first += k_square_tile) {
+    __syncthreads();  // the columns have lost what those in front of them take; the rows of the last ones have been read
+    for (int q = 0; q < each; ++q) {
+      const int e = thread + q * k_square_threads;
+      if (e / k_square_tile < X.width) row(e % k_square_tile, e / k_square_tile) = ahead[q];
     }
+    const int behind = first + k_square_tile, block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
+    const int down = (behind / k_square_tile - block + blocks - 1) / blocks;
+    const auto row_of = [&](int n) { return k_square_tile * (block + n * blocks); };
+    fetch(behind);
+    if (warp < down) {
+      double d[2] = {};
+      for (int q = 0; q < 2; ++q) {
+        const int k = 4 * q + t;
+        arch::mma_m8n8k4_f64(d, X(row_of(warp) + g, first + k), k <= g ? inverses[first / k_square_tile * of_tile + packed(k, g)] : 0);
+      }
+      __syncwarp();  // the tile has been read
+      for (int h = 0; h < 2; ++h) X(row_of(warp) + g, first + 2 * t + h) = d[h];
+    }
+    __syncthreads();  // the columns are final, and the rows are there
+    if (down <= 0) continue;
+    const quotients column_of(down);
+    subtract_tiles(
+        X, warp, warps, down * ((X.width - behind) / k_square_tile), first,
+        [&](int e) {
+          const int l = column_of(e);
+          return tile_place{row_of(e - down * l), behind + l * k_square_tile};
+        },
+        [&](int k, int column) { return row(k, column); });
   }
   __syncthreads();  // X is there
 }
@@ -348,9 +365,9 @@ __device__ __forceinline__ void substitute(const square& X, const double* R, int
 // says how far the X whose Gram matrix this is was from orthonormal columns: measured, not estimated. Where its square is rounding, R is
 // I + (G − I)'s upper triangle with half its diagonal. U of G = L U is R with its rows times the roots of the pivots.
 //
-// Of A's G = L D Lᵀ, scaled, the mean of zᵀG⁻¹z = ‖D^−½ L⁻¹ z‖² over k_square_samples random z of signs estimates tr G⁻¹, the sum of 1/λ over G's
-// eigenvalues. Rounding in G and R moves QᵀQ, Q = A R⁻¹, by no more than some u times that: where it is small, Q needs no second factor,
-// and the panel is direct. Source: M. Hutchinson, A stochastic estimator of the trace of the influence matrix, 1989.
+// Of A's G = L D Lᵀ, scaled, the mean of zᵀG⁻¹z = ‖D^−½ L⁻¹ z‖² over k_square_samples random z of signs estimates tr G⁻¹, the sum of 1/λ
+// over G's eigenvalues. Rounding in G and R moves QᵀQ, Q = A R⁻¹, by no more than some u times that: where it is small, Q needs no second
+// factor, and the panel is direct. Source: M. Hutchinson, A stochastic estimator of the trace of the influence matrix, 1989.
 template <int Threads>
 __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_constant__ square_factor_arguments a) {
   static_assert(Threads == k_square_threads);
@@ -396,7 +413,10 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
     if (thread < w) reciprocal[thread] = 1 / scale[thread];
     __syncthreads();  // they are there, in an attempt behind the first instead of the pivots'
     each_element(w, upper, [&](int i, int l, double x) {
-      if (i <= l) X(i, l) = X(l, i) = i == l ? attempt * 16 * lost : x * reciprocal[i] * reciprocal[l];
+      if (i > l) return;
+      const double scaled = i == l ? attempt * 16 * lost : x * reciprocal[i] * reciprocal[l];
+      X(i, l) = scaled;
+      if (i / k_square_tile == l / k_square_tile) X(l, i) = scaled;
     });
     X.pad(w, 0);
     X.more = a.first ? k_square_samples : 0;
@@ -430,13 +450,12 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
   __syncthreads();  // the roots are there
   constexpr int parts = Threads / k_most_wide;
   const int i = thread % k_most_wide;
-#pragma unroll 2
+#pragma unroll 8
   for (int l = thread / k_most_wide; l < w; l += parts) {
     if (i > l) continue;
     const double r = near || i == l ? X(i, l) : X(i, l) * reciprocal[i] * scale[l];
-    X(i, l) = r;
     a.R[packed(i, l)] = r;
-    if (a.first) a.all[packed(i, l)] = r;
+    if (!a.first) X(i, l) = r;
   }
   __syncthreads();  // R is there
   if (!a.first) {
@@ -458,8 +477,7 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
   if (thread != 0) return;
   const bool direct = a.first && !shifted && of_inverse <= a.direct;
   a.state->direct = direct ? 1 : 0;
-  a.state->stage =
-      direct || (!a.first && deviation_squared <= k_tall_deviation * k_tall_deviation) ? k_tall_orthonormal : k_tall_factored;
+  a.state->stage = direct || (!a.first && deviation_squared <= k_tall_deviation * k_tall_deviation) ? k_tall_orthonormal : k_tall_factored;
 }
 
 // The reflectors of Q = X R⁻¹ from X's first rows: Q_1 − S = V_1 U with S = diag(±1) opposite to the pivots, so that each is at least 1 in
@@ -481,13 +499,14 @@ __global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(con
   const bool direct = a.state->direct != 0;
   const S* const from = direct ? a.A : a.X;
   const std::int64_t ld = direct ? a.lda : a.ldx;
-  const double* const all = direct ? a.R : a.all;
+  const double* const R = direct ? a.direct : a.R;
+  const double* const all = direct ? a.direct : a.all;
   each_element(
       w, [&](int i, int l) { return static_cast<double>(from[i + l * ld]); }, [&](int i, int l, double x) { X(i, l) = x; });
   X.pad(w, 1);
-  (void)eliminate(X, reciprocal, reflected_pivots{a.R, w, signs});
+  (void)eliminate(X, reciprocal, reflected_pivots{R, w, signs});
   // As square_t_kernel makes T's diagonal, to the bit.
-  const double tau = thread < w ? -signs[thread] * (X(thread, thread) * (1 / a.R[packed(thread, thread)])) : 1;
+  const double tau = thread < w ? -signs[thread] * (X(thread, thread) * arch::reciprocal(R[packed(thread, thread)])) : 1;
   if (__syncthreads_or(tau <= 2 - 0x1p-30 ? 0 : 1) != 0) {
     if (thread == 0) a.state->stage = k_tall_failed;
     return;
@@ -497,47 +516,46 @@ __global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(con
       w, [&](int i, int l) { return i <= l ? all[packed(i, l)] : 0; },
       [&](int i, int l, double r) {
         const double x = X(i, l);
-        if (i <= l) {
-          a.product[packed(i, l)] = x;
-        } else {
-          a.lower[packed(l, i)] = x;
-        }
+        if (i <= l) a.product[packed(i, l)] = x;
         a.A[i + l * a.lda] = static_cast<S>(i <= l ? signs[i] * r : x);
       });
+  // By columns of V_1ᵀ.
+  constexpr int parts = k_square_threads / k_most_wide;
+  const int j = thread % k_most_wide;
+#pragma unroll 8
+  for (int l = thread / k_most_wide; l < w; l += parts) {
+    if (j < l) a.lower[packed(j, l)] = X(l, j);
+  }
 }
 
-// T V_1ᵀ = −U S: U R loses R, changes its signs, and loses V_1ᵀ.
+// T V_1ᵀ = −U S: U R loses R, changes its signs, and loses V_1ᵀ. By k_square_t_blocks blocks.
 template <class S>
 __global__ void __launch_bounds__(k_square_threads) square_t_kernel(const __grid_constant__ square_t_arguments<S> a) {
-  auto& reciprocal = arch::shared_object<double[k_most_wide], struct square_diagonal>();
+  auto& negative = arch::shared_object<double[k_most_wide], struct square_negative>();
   if (a.state->stage < k_tall_orthonormal) {
-    if (threadIdx.x == 0) close(a.gate);
+    if (threadIdx.x == 0 && blockIdx.x == 0) close(a.gate);
     return;
   }
   constexpr int parts = k_square_threads / k_most_wide;
   const int w = a.width, thread = static_cast<int>(threadIdx.x), i = thread % k_most_wide, part = thread / k_most_wide;
+  const double* const R = a.state->direct != 0 ? a.direct : a.R;
+  const bool own = i / k_square_tile % static_cast<int>(gridDim.x) == static_cast<int>(blockIdx.x);
   const square X = square_of(w);
   each_element(
-      w, [&](int i, int l) { return i <= l ? a.product[packed(i, l)] : 0; }, [&](int i, int l, double x) { X(i, l) = x; });
+      w, [&](int i, int l) { return own && i <= l ? a.product[packed(i, l)] : 0; }, [&](int i, int l, double x) { X(i, l) = x; });
   X.pad(w, 1);
-  if (thread < X.width) reciprocal[thread] = thread < w ? 1 / a.R[packed(thread, thread)] : 1;
+  // U's pivots, opposite to S, have the signs of U R's.
+  if (thread < w) negative[thread] = a.product[packed(thread, thread)] > 0 ? 1 : -1;
 #pragma unroll 1
   for (int factor = 0;; ++factor) {
-    __syncthreads();  // X and the reciprocals are there
-    substitute(X, factor == 0 ? a.R : a.lower, w, reciprocal);
+    __syncthreads();  // X is there
+    substitute(X, factor == 0 ? R : a.lower, w, factor == 1);
     if (factor == 1) break;
-    // X lacks the reciprocals; U's pivots are opposite to S.
-    const double scale = thread < X.width ? X(thread, thread) > 0 ? reciprocal[thread] : -reciprocal[thread] : 0;
-    __syncthreads();  // signs and reciprocals have been read
-    if (thread < X.width) reciprocal[thread] = scale;
-    __syncthreads();  // the scales are there
-#pragma unroll 2
-    for (int l = part; l < w && i < w; l += parts) X(i, l) *= reciprocal[l];
-    __syncthreads();  // they have been read
-    if (thread < X.width) reciprocal[thread] = 1;
+#pragma unroll 4
+    for (int l = part; l < w && i < w && own; l += parts) X(i, l) *= negative[l];
   }
-#pragma unroll 2
-  for (int l = part; l < w && i < w; l += parts) a.T[i + l * w] = i <= l ? static_cast<S>(X(i, l)) : S(0);
+#pragma unroll 4
+  for (int l = part; l < w && i < w && own; l += parts) a.T[i + l * w] = i <= l ? static_cast<S>(X(i, l)) : S(0);
 }
 
 }  // namespace ballast::qr::cuda

@@ -73,14 +73,15 @@ void device_factorizer<S>::factor_gram(index k, int pass) {
   const index size = packed(0, w);
   const tall_memory here = memory_of(tall_.data(), w);
   tall_state* const state = &control()->tall;
+  double* const R = pass == 0 ? here.all[0] : here.R;
   on_.launch(work::fold, (size + 31) / 32,
              fold_arguments{static_cast<const double*>(gram_.data()), pass_of(w, on_.device()->about()).blocks(shape_.m - b.first), size,
                             here.G, pass == 0 ? nullptr : state});
   strike_triangle(k, pass == 0 ? 1 : 3, here.G);
   on_.launch(work::square_factor, 1,
-             square_factor_arguments{here.G, w, pass == 0, k_near<S>, most_of_inverse<S>(w), here.R, here.all[(pass + 1) % 2],
+             square_factor_arguments{here.G, w, pass == 0, k_near<S>, most_of_inverse<S>(w), R, here.all[(pass + 1) % 2],
                                      here.all[pass % 2], state, gate()});
-  strike_triangle(k, pass == 0 ? 2 : 4, here.R);
+  strike_triangle(k, pass == 0 ? 2 : 4, R);
 }
 
 // Q ← A R⁻¹, or Q R⁻¹. If that is orthonormal up to one factor more, the panel is made. Of a direct panel Q is not made.
@@ -101,7 +102,7 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
                                     .rows = rows,
                                     .width = w,
                                     .needed = k_tall_factored,
-                                    .R = here.R,
+                                    .R = pass == 1 ? here.all[0] : here.R,
                                     .partial = static_cast<double*>(gram_.data()),
                                     .state = &control()->tall});
   factor_gram(k, pass);
@@ -112,6 +113,7 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
                                             .width = w,
                                             .R = here.R,
                                             .all = here.all[pass % 2],
+                                            .direct = here.all[0],
                                             .product = here.product,
                                             .lower = here.lower,
                                             .A = panel,
@@ -121,7 +123,8 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
                                             .gate = gate()});
   // T is made beside the rest of V, and needed when VᵀC is there.
   on_.fork(on_.aside());
-  on_.launch(work::square_t, 1, square_t_arguments<S>{w, here.R, here.product, here.lower, T(k), &control()->tall, gate()}, on_.aside());
+  on_.launch(work::square_t, k_square_t_blocks,
+             square_t_arguments<S>{w, here.R, here.all[0], here.product, here.lower, T(k), &control()->tall, gate()}, on_.aside());
   if (begins_ahead_) on_.mark(on_.aside());
   t_marked_ = begins_ahead_;
   if (!t_marked_ || on_.armed(site::qr_panel)) on_.join(on_.aside());  // T has read what is struck now
