@@ -336,7 +336,7 @@ TYPED_TEST(tall_panels, what_is_struck_inside_reaches_the_output_without_protect
   }
 }
 
-// A panel is direct if its condition is good, for doubles tr G⁻¹ ≤ 1.25 n: then nothing of Q is used, so that a struck Gram matrix of Q
+// A panel is direct if its condition is good, for doubles tr G⁻¹ ≤ 1.6 n: then nothing of Q is used, so that a struck Gram matrix of Q
 // changes nothing. Of columns that have half of their squares in common, tr G⁻¹ is 1.9 n.
 TYPED_TEST(tall_panels, of_good_condition_need_no_q) {
   using T = TypeParam;

@@ -102,7 +102,7 @@ __device__ __forceinline__ void subtract_tiles(const square& X, int begin, int s
   constexpr int together = 3;
 #pragma unroll 1
   for (int first = begin; first < count; first += together * step) {
-    double d[together][2], x[together][2], y[together][2];
+    double d[together][2] = {}, x[together][2] = {}, y[together][2] = {};
     tile_place at[together];
     unrolled<together>([&](auto n) {
       constexpr int e = decltype(n)::value;
