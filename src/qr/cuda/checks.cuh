@@ -89,24 +89,35 @@ struct product_rows_of_lane {
                                       double (&squares)[Tiles], double& p_square) const {
     const int g = arch::lane() / 4;
     const std::int64_t row = first + arch::lane() % 4;
+    // All rows' p before the first product: exchanges between lanes wait for each other.
+    double v[Rows][Tiles], own[Rows], p[Rows] = {};
     ballast::cuda::unrolled<Rows>([&](auto q) {
       constexpr int r = decltype(q)::value;
-      double v[Tiles], p = 0, own = vector[r] + static_cast<double>(checksum[r]);
-      if (g == 4) own = 1;
-      if (g == 6) own *= own;
+      own[r] = vector[r] + static_cast<double>(checksum[r]);
+      if (g == 4) own[r] = 1;
+      if (g == 6) own[r] *= own[r];
       ballast::cuda::unrolled<Tiles>([&](auto c) {
         constexpr int tile = decltype(c)::value;
         const int l = 8 * tile + g;
-        v[tile] = Head && l < h.width ? element(V[tile][r], row + 4 * r, l) : static_cast<double>(V[tile][r]);
-        squares[tile] += v[tile] * v[tile];
-        if (tx != nullptr) p += v[tile] * tx[l];
+        v[r][tile] = Head && l < h.width ? element(V[tile][r], row + 4 * r, l) : static_cast<double>(V[tile][r]);
+        squares[tile] += v[r][tile] * v[r][tile];
+        if (tx != nullptr) p[r] += v[r][tile] * tx[l];
       });
-      if (tx != nullptr) {
-        for (int distance = 4; distance < 32; distance *= 2) p += __shfl_xor_sync(0xffffffffu, p, distance);
-        if (g == 0) p_square += p * p;
-        if (g == 1) own = p;
-      }
-      ballast::cuda::unrolled<Tiles>([&](auto c) { arch::mma_m8n8k4_f64(sum[decltype(c)::value], own, v[decltype(c)::value]); });
+    });
+    if (tx != nullptr) {
+      ballast::cuda::unrolled<3>([&](auto level) {
+        ballast::cuda::unrolled<Rows>(
+            [&](auto q) { p[decltype(q)::value] += __shfl_xor_sync(0xffffffffu, p[decltype(q)::value], 4 << decltype(level)::value); });
+      });
+      ballast::cuda::unrolled<Rows>([&](auto q) {
+        constexpr int r = decltype(q)::value;
+        if (g == 0) p_square += p[r] * p[r];
+        if (g == 1) own[r] = p[r];
+      });
+    }
+    ballast::cuda::unrolled<Rows>([&](auto q) {
+      constexpr int r = decltype(q)::value;
+      ballast::cuda::unrolled<Tiles>([&](auto c) { arch::mma_m8n8k4_f64(sum[decltype(c)::value], own[r], v[r][decltype(c)::value]); });
     });
   }
 };

@@ -85,8 +85,8 @@ __device__ __forceinline__ void tile_product(double (&d)[2], int row, int column
 }
 
 // By a warp: tiles `begin`, begin + step, … < count lose the product of X's columns from `front` on, k_square_tile of them, and as many
-// rows of another matrix: b(k, column) is element (k, column) of these. place(e): where tile e is; a negative row: nowhere. Three tiles are
-// taken together, so that the loads of one do not wait for the stores of another.
+// rows of another matrix: b(k, column) is element (k, column) of these. place(e): where tile e is; a negative row: nowhere. `Together`
+// tiles are taken at once, so that the loads of one do not wait for the stores of another.
 struct tile_place {
   int row, column;
 };
@@ -96,30 +96,35 @@ struct quotients {
   __device__ __forceinline__ explicit quotients(int divisor) : by(divisor), factor((65535 + divisor) / divisor) {}
   __device__ __forceinline__ int operator()(int e) const { return e * factor >> 16; }
 };
-template <class Place, class B>
+template <int Together, class Place, class B>
 __device__ __forceinline__ void subtract_tiles(const square& X, int begin, int step, int count, int front, Place place, B b) {
-  const int g = arch::lane() / 4, t = arch::lane() % 4;
-  constexpr int together = 3;
+  const int g = arch::lane() / 4, t = arch::lane() % 4, stride = X.width + 4;
+  // Of this lane in a tile at (0, 0).
+  const double* const factor = X.data + g + (front + t) * stride;
+  double* const product = X.data + g + 2 * t * stride;
 #pragma unroll 1
-  for (int first = begin; first < count; first += together * step) {
-    double d[together][2] = {}, x[together][2] = {}, y[together][2] = {};
-    tile_place at[together];
-    unrolled<together>([&](auto n) {
+  for (int first = begin; first < count; first += Together * step) {
+    double d[Together][2] = {}, x[Together][2] = {}, y[Together][2] = {};
+    int to[Together];  // of `product`; negative: there is no tile
+    unrolled<Together>([&](auto n) {
       constexpr int e = decltype(n)::value;
-      at[e] = first + e * step < count ? place(first + e * step) : tile_place{-1, 0};
-      if (at[e].row < 0) return;
+      const tile_place at = first + e * step < count ? place(first + e * step) : tile_place{-1, 0};
+      to[e] = at.row < 0 ? -1 : at.row + at.column * stride;
+      if (at.row < 0) return;
       for (int q = 0; q < 2; ++q) {
-        x[e][q] = -X(at[e].row + g, front + 4 * q + t);
-        y[e][q] = b(4 * q + t, at[e].column + g);
-        d[e][q] = X(at[e].row + g, at[e].column + 2 * t + q);
+        x[e][q] = -factor[at.row + 4 * q * stride];
+        y[e][q] = b(4 * q + t, at.column + g);
+        d[e][q] = product[to[e] + q * stride];
       }
     });
-    for (int q = 0; q < 2; ++q) {
-      unrolled<together>([&](auto n) { arch::mma_m8n8k4_f64(d[decltype(n)::value], x[decltype(n)::value][q], y[decltype(n)::value][q]); });
-    }
-    unrolled<together>([&](auto n) {
+    unrolled<2>([&](auto half) {
+      constexpr int q = decltype(half)::value;
+      unrolled<Together>([&](auto n) { arch::mma_m8n8k4_f64(d[decltype(n)::value], x[decltype(n)::value][q], y[decltype(n)::value][q]); });
+    });
+    unrolled<Together>([&](auto n) {
       constexpr int e = decltype(n)::value;
-      for (int q = 0; q < 2 && at[e].row >= 0; ++q) X(at[e].row + g, at[e].column + 2 * t + q) = d[e][q];
+      if (to[e] < 0) return;
+      for (int q = 0; q < 2; ++q) product[to[e] + q * stride] = d[e][q];
     });
   }
 }
@@ -239,13 +244,23 @@ __device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, c
       // What is left loses the products of the tiles beside and below the last one. Warp 0 takes the tile on the diagonal, and goes ahead.
       const int front = first - k_square_tile, rows = down + 1;
       const quotients column_of(rows);
-      subtract_tiles(
-          X, warp == 0 ? 0 : warp, warps - 1, warp == 0 ? 1 : rows * (right + 1), front,
-          [&](int e) {
-            const int l = column_of(e), i = e - rows * l;
-            return tile_place{!Pivots::subtracts && i > l ? -1 : first + i * k_square_tile, first + l * k_square_tile};
-          },
-          [&](int k, int column) { return X(front + k, column); });
+      const auto above = [&X, front](int k, int column) { return X(front + k, column); };
+      if (warp == 0) {
+        subtract_tiles<1>(
+            X, 0, 1, 1, front,
+            [&](int) {
+              return tile_place{first, first};
+            },
+            above);
+      } else {
+        subtract_tiles<3>(
+            X, warp, warps - 1, rows * (right + 1), front,
+            [&](int e) {
+              const int l = column_of(e), i = e - rows * l;
+              return tile_place{!Pivots::subtracts && i > l ? -1 : first + i * k_square_tile, first + l * k_square_tile};
+            },
+            above);
+      }
     }
     if (warp == 0) {
       __syncwarp();  // the tile is there
@@ -349,7 +364,7 @@ __device__ __forceinline__ void substitute(const square& X, const double* R, int
     __syncthreads();  // the columns are final, and the rows are there
     if (down <= 0) continue;
     const quotients column_of(down);
-    subtract_tiles(
+    subtract_tiles<1>(
         X, warp, warps, down * ((X.width - behind) / k_square_tile), first,
         [&](int e) {
           const int l = column_of(e);
