@@ -29,8 +29,8 @@ tall_memory memory_of(void* data, int width) {
 template <class S>
 constexpr double k_near = sizeof(S) == 4 ? 0x1p-14 : 0x1p-28;
 
-// Up to which tr G⁻¹, G the Gram matrix of w columns of length 1, one factor is enough. Orthonormal columns have w. In double Q is then 1.0
-// to 1.3 times as far from orthonormal columns as by LAPACK's reflectors (docs/design/qr-cuda.md); floats lose some 2⁻⁵³ · 2²⁰ of 2⁻²⁴.
+// Up to which tr G⁻¹, G the Gram matrix of w columns of length 1, one factor is enough. Orthonormal columns have w. In double Q is then
+// about as far from orthonormal columns as by LAPACK's reflectors (docs/design/qr-cuda.md); floats lose some 2⁻⁵³ · 2²⁰ of 2⁻²⁴.
 template <class S>
 double most_of_inverse(int width) {
   return sizeof(S) == 4 ? 0x1p20 : 1.6 * width;
