@@ -94,11 +94,13 @@ struct panel_record {
 inline constexpr int k_strip = 16;            // columns that are eliminated or substituted together
 inline constexpr int k_square_threads = 512;  // of a block of the kernels of square matrices (square.cuh)
 inline constexpr int k_square_t_blocks = 4;   // of the one that makes T
-inline constexpr int k_square_tile = 8;       // rows and columns of its tiles
+inline constexpr int k_square_tile = 8;       // rows and columns of tiles
+inline constexpr int k_square_stride = 12;    // of the rows, or columns, of tiles that lie side by side: no bank serves two lanes
 inline constexpr int k_square_samples = 8;    // random columns that are eliminated with a Gram matrix
 // Shared memory of those kernels: a matrix; and the samples and two inverses of a tile, or inverses of a row's tiles and eight rows.
 BALLAST_HD constexpr std::int64_t square_bytes(int width) {
-  const int samples = k_square_samples * (width + 4) + 2 * 12 * k_square_tile, rows = width / k_square_tile * 36 + 12 * width;
+  const int samples = k_square_samples * (width + 4) + 2 * k_square_tile * k_square_stride;
+  const int rows = width / k_square_tile * (k_square_tile * (k_square_tile + 1) / 2) + width * k_square_stride;
   return std::int64_t{8} * (width * (width + 4) + (rows > samples ? rows : samples));
 }
 inline constexpr double k_tall_deviation = 0.25;  // ‖QᵀQ − I‖ from where one Cholesky factor makes Q orthonormal to rounding

@@ -1,9 +1,10 @@
-// The square matrices of a tall panel, each by one block: Cholesky factor of a Gram matrix, LU that makes reflectors of orthonormal
-// columns, and T. See tall.cuh for the passes over the rows. Layer: backend "cuda" of QR, device code. A matrix lies in shared memory by
-// columns, and is taken by tiles of 8 × 8: one warp eliminates a tile on the diagonal in registers, and makes the inverses of its factors;
-// all else is products on the tensor cores, of those inverses with the tiles beside and below it, and of these with each other. The warp of
-// the diagonal goes ahead: it eliminates the next tile while the others are at the products. All arithmetic is in double, and in an order
-// that depends on the shape alone. Source: as tall.cuh; blocked elimination as in G. Golub, C. Van Loan, Matrix Computations, 2013, §3.2.
+// The square matrices of a tall panel: by one block the Cholesky factor of a Gram matrix, and LU that makes reflectors of orthonormal
+// columns; by a few T. See tall.cuh for the passes over the rows. Layer: backend "cuda" of QR, device code. A matrix lies in shared memory
+// by columns, and is taken by tiles of 8 × 8: one warp eliminates a tile on the diagonal in registers, and makes the inverses of its
+// factors; all else is products on the tensor cores, of those inverses with the tiles beside and below it, and of these with each other.
+// The warp of the diagonal goes ahead: it eliminates the next tile while the others are at the products. All arithmetic is in double, and
+// in an order that depends on the shape alone. Source: as tall.cuh; blocked elimination as in G. Golub, C. Van Loan, Matrix Computations,
+// 2013, §3.2.
 #pragma once
 
 #include <cmath>
@@ -150,11 +151,11 @@ struct reflected_pivots {
   __device__ __forceinline__ bool is_good(double) const { return true; }
 };
 
-// Inverses of the factors of a tile on the diagonal, behind X; rows are 12 numbers apart: no bank serves two lanes.
+// Inverses of the factors of a tile on the diagonal, behind X.
 struct tile_inverses {
   double* data;
-  __device__ __forceinline__ double& lower(int i, int l) const { return data[12 * i + l]; }
-  __device__ __forceinline__ double& upper(int i, int l) const { return data[12 * (k_square_tile + i) + l]; }
+  __device__ __forceinline__ double& lower(int i, int l) const { return data[k_square_stride * i + l]; }
+  __device__ __forceinline__ double& upper(int i, int l) const { return data[k_square_stride * (k_square_tile + i) + l]; }
 };
 
 // By a warp: L and U of the tile on the diagonal at `first`, in its place; the reciprocals of the pivots; L⁻¹, and U⁻¹ if rows are
@@ -305,7 +306,7 @@ __device__ __forceinline__ void substitute(const square& X, const double* R, int
   const int thread = static_cast<int>(threadIdx.x), warp = arch::warp(), g = arch::lane() / 4, t = arch::lane() % 4;
   double* const inverses = X.end();
   double* const rows = inverses + X.width / k_square_tile * of_tile;
-  const auto row = [&](int j, int l) -> double& { return rows[j + 12 * l]; };
+  const auto row = [&](int j, int l) -> double& { return rows[j + k_square_stride * l]; };
   double ahead[each];
   const auto fetch = [&](int first) {
     for (int q = 0; q < each; ++q) {
