@@ -67,6 +67,7 @@ bool helper_process::reap() {
 }
 
 const std::optional<std::string>& helper_process::ended() {
+  (void)reap();  // on a busy machine start() may not have seen the first process end
   std::array<char, 4096> part{};
   while (!ended_) {
     const ssize_t got = read(output_, part.data(), part.size());

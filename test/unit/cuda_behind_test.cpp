@@ -135,8 +135,13 @@ TEST_F(cuda_jit_behind, the_process_is_no_child_of_the_application) {
   BALLAST_NEED_NVRTC();
   ASSERT_FALSE(has_children());
   kernel_cache cache = with(BALLAST_COMPILE_PROGRAM);
-  EXPECT_EQ(ask(cache), k_compiling);
-  EXPECT_FALSE(has_children()) << "wait() of the application would see it";
+  std::string said = ask(cache);
+  // On a busy machine the first process, which ends at once, takes longer than its start is waited for.
+  while (said == k_compiling && has_children()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    said = ask(cache);
+  }
+  EXPECT_EQ(said, k_compiling) << "wait() of the application would see it as long as it compiles";
   EXPECT_EQ(at_last(cache), "");
 }
 
