@@ -19,7 +19,8 @@ enum weight_stream : std::uint64_t {
   k_sign_stream,
   k_ratio_stream,
   k_application_stream,  // and those behind it
-  k_batch_stream = 12    // and the next one
+  k_batch_stream = 12,   // and the next one
+  k_condition_stream = 14
 };
 
 // Random vectors a that check an application of Q: two miss one in a hundred faults of five thresholds, four one in ten thousand.

@@ -360,6 +360,27 @@ TYPED_TEST(tall_panels, of_good_condition_need_no_q) {
   }
 }
 
+// One column is nearly another one, or its negative; any two. The estimate must see the one small eigenvalue.
+TYPED_TEST(tall_panels, of_two_columns_that_nearly_depend_are_not_direct) {
+  using T = TypeParam;
+  const index m = 900, n = 32;
+  const dense<T> B = random_matrix<T>(m, n, 21);
+  const double apart = sizeof(T) == 4 ? 1e-5 : 1e-6;  // condition 1e5 and 1e6
+  std::size_t number = 0;
+  for (index j = 1; j < n; ++j) {
+    for (index i = 0; i < j; ++i) {
+      if (test::sampled() && !test::taken(number++, 8)) continue;
+      const double sign = (i + j) % 2 == 0 ? 1 : -1;
+      dense<T> A = copy_of<T>(B.view());
+      for (index r = 0; r < m; ++r) A(r, j) = static_cast<T>(sign * static_cast<double>(B(r, i)) + apart * static_cast<double>(B(r, j)));
+      const factored<T> made = this->factor(A, protection::off);
+      const ratios seen = ratios_of<T>(A.view(), made.F.view(), made.tau);
+      ASSERT_LT(seen.orthogonality, 0.1) << i << " " << j;
+      ASSERT_LT(seen.residual, 0.1) << i << " " << j;
+    }
+  }
+}
+
 // Where a panel is not direct, the factor of a wrong Gram matrix is a wrong preconditioner, no more: what is measured behind it decides.
 TYPED_TEST(tall_panels, a_wrong_gram_matrix_of_bad_condition_costs_time_alone) {
   using T = TypeParam;

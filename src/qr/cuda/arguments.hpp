@@ -26,10 +26,9 @@ BALLAST_HD constexpr int product_resident(int most) { return most > 64 ? 1 : 2; 
 // How many times four rows a warp loads at once, of panels of at most `most` columns of numbers of `size` bytes; more would be spilled.
 BALLAST_HD constexpr int product_rows(int most, int size) { return most > 32 ? 1 : 16 / size; }
 inline constexpr std::int64_t k_pass_blocks = 264;  // of a launch whose blocks take rows in turn: two for each multiprocessor of an H100
-// Of transformed_kernel: four for each, as some of a block's time is barriers, with two that hash.
+// Of transformed_kernel: four for each, as some of a block's time is barriers.
 BALLAST_HD constexpr std::int64_t transformed_blocks(std::int64_t rows) {
-  constexpr std::int64_t most = 2 * k_pass_blocks - 2;
-  return row_blocks(rows) < most ? row_blocks(rows) : most;
+  return row_blocks(rows) < 2 * k_pass_blocks ? row_blocks(rows) : 2 * k_pass_blocks;
 }
 
 // Bytes of shared memory in front of the slab of each block of a panel's cluster: panel_memory of panel.cuh, which asserts it.
@@ -91,7 +90,7 @@ struct panel_record {
 
 // --- Panels of many rows (tall.cuh).
 
-inline constexpr int k_strip = 16;            // columns that are eliminated or substituted together
+inline constexpr int k_strip = 16;            // columns of a pass that are substituted together
 inline constexpr int k_square_threads = 512;  // of a block of the kernels of square matrices (square.cuh)
 inline constexpr int k_square_t_blocks = 4;   // of the one that makes T
 inline constexpr int k_square_tile = 8;       // rows and columns of tiles
@@ -254,6 +253,9 @@ struct judge_arguments {
   const double* tx;    // of open_arguments
   double* tz;          // 3 × width: Tᵀ times the sums of y, c1, c2
   double* checkpoint;  // 4 × width; null: not kept
+  // Hashes of T, and of R's rows within the panel, by a block each behind those of the sums; null: none. They are there before T is judged.
+  unsigned long long* seal_t;
+  unsigned long long* seal_r;
   panel_result* to;
   std::uint32_t* arrived;
   panel_gate* gate = nullptr;  // is closed unless orthogonality and reflectors pass; null: none
@@ -282,9 +284,6 @@ struct transformed_arguments {
   double* head = nullptr;     // 2 × width: what c1 and c2 become in R's rows
   double* squares = nullptr;  // 2 of each block: of c1 and c2 without R's part
   double* norm = nullptr;     // the larger of the norms of c1 and c2 without R's part
-  // Hashes of T, and of R's rows within the panel, by a block each behind those of the rows; null: none.
-  unsigned long long* seal_t = nullptr;
-  unsigned long long* seal_r = nullptr;
   std::uint32_t* arrived = nullptr;
   panel_gate* gate = nullptr;  // is closed unless the norm is at most `limit`; null: none
   double limit = 0;

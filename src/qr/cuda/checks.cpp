@@ -201,7 +201,7 @@ panel_result* device_factorizer<S>::panel_results() {
 }
 
 // The first pass over V, and what V, T and tau say of each other. Returns Tᵀ times the sums of carried_, c1 and c2. `whole`: also the
-// checksum columns, and the checkpoint is made; else from V, T and tau alone.
+// checksum columns, and seals and the checkpoint are made; else from V, T and tau alone.
 template <class S>
 double* device_factorizer<S>::judge(index k, bool whole, panel_result* to, stream on) {
   const layout::block& b = shape_[k];
@@ -220,8 +220,11 @@ double* device_factorizer<S>::judge(index k, bool whole, panel_result* to, strea
                                                 .weights = static_cast<const double*>(row_weights_.data()) + b.first},
                                                sums, on);
   double* const checkpoint = whole ? static_cast<double*>(checkpoints_.data()) + 4 * nb() * k : nullptr;
-  on_.launch(work::judge, (fold.count + 31) / 32,
-             judge_arguments<S>{h, fold, m, tau_ + b.first, x, tx, tz, checkpoint, to, arrived(), gate_of_checks(), limits_.reflectors},
+  auto* const seals = static_cast<unsigned long long*>(seals_.data()) + 3 * k;
+  const int hashes = !whole ? 0 : shape_.single_group ? 1 : 2;
+  on_.launch(work::judge, (fold.count + 31) / 32 + hashes,
+             judge_arguments<S>{h, fold, m, tau_ + b.first, x, tx, tz, checkpoint, hashes > 0 ? seals : nullptr,
+                                hashes > 1 ? seals + 2 : nullptr, to, arrived(), gate_of_checks(), limits_.reflectors},
              on);
   return tz;
 }
@@ -248,8 +251,7 @@ void device_factorizer<S>::sum_panel(index k, panel_result* to, stream on) {
   const reflectors<S> h = reflector(k);
   const bool checksummed = !shape_.single_group;
   const double* const tz = judge(k, true, to, on);
-  auto* const seals = static_cast<unsigned long long*>(seals_.data()) + 3 * k;
-  on_.launch(work::transformed, transformed_blocks(h.rows) + (checksummed ? 2 : 1),
+  on_.launch(work::transformed, transformed_blocks(h.rows),
              transformed_arguments<S>{.h = h,
                                       .tz = tz,
                                       .y = static_cast<const double*>(carried_.data()) + b.first,
@@ -261,8 +263,6 @@ void device_factorizer<S>::sum_panel(index k, panel_result* to, stream on) {
                                       .head = static_cast<double*>(head_.data()),
                                       .squares = numbers(partial_, 2 * transformed_blocks(h.rows)),
                                       .norm = &to->data,
-                                      .seal_t = seals,
-                                      .seal_r = checksummed ? seals + 2 : nullptr,
                                       .arrived = arrived(),
                                       .gate = gate_of_checks(),
                                       .limit = limits_.data},

@@ -323,9 +323,16 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
   auto& limit = arch::shared_object<double[k_most_wide], struct judged_limit>();
   auto& tail = arch::shared_object<double[k_most_wide], struct judged_tail>();
   auto& factor = arch::shared_object<double[5][k_most_wide], struct judged_factors>();
-  fold(a.fold, blockIdx.x, 0, a.fold.count);
-  if (!is_last_block(a.arrived)) return;
   const int w = a.h.width;
+  const std::int64_t folds = (a.fold.count + 31) / 32;
+  if (blockIdx.x < folds) {
+    fold(a.fold, blockIdx.x, 0, a.fold.count);
+  } else {
+    const bool of_t = blockIdx.x == folds;
+    const unsigned long long hash = hash_of(of_t ? a.h.T : a.h.V, of_t ? a.h.ldt : a.h.ldv, w, w, !of_t);
+    if (threadIdx.x == 0) *(of_t ? a.seal_t : a.seal_r) = hash;
+  }
+  if (!is_last_block(a.arrived)) return;
   const double* const sums = a.fold.to;
   const double p_norm = sqrt(sums[8 * w]);
   const int i = static_cast<int>(threadIdx.x);
@@ -406,15 +413,8 @@ __global__ void __launch_bounds__(k_threads) transformed_kernel(const __grid_con
   auto& several = arch::shared_object<double[k_row_parts - 1][5][k_block_rows], struct transformed_parts>();
   const row_part own;
   const int w = a.h.width;
-  const std::int64_t blocks = std::int64_t{gridDim.x} - (a.seal_t != nullptr ? 1 : 0) - (a.seal_r != nullptr ? 1 : 0);
-  if (blockIdx.x >= blocks) {
-    const bool of_t = blockIdx.x == blocks;
-    const unsigned long long hash = hash_of(of_t ? a.h.T : a.h.V, of_t ? a.h.ldt : a.h.ldv, w, w, !of_t);
-    if (threadIdx.x == 0) *(of_t ? a.seal_t : a.seal_r) = hash;
-  }
   double square[2] = {};
-  for (std::int64_t first = std::int64_t{blockIdx.x} * k_block_rows; first < a.h.rows && blockIdx.x < blocks;
-       first += blocks * k_block_rows) {
+  for (std::int64_t first = std::int64_t{blockIdx.x} * k_block_rows; first < a.h.rows; first += std::int64_t{gridDim.x} * k_block_rows) {
     const std::int64_t i = first + own.row;
     const bool there = i < a.h.rows;
     // What the sums are taken from is loaded beside V.
@@ -455,12 +455,12 @@ __global__ void __launch_bounds__(k_threads) transformed_kernel(const __grid_con
     __syncthreads();  // the parts have been read
   }
   if (a.c == nullptr) return;
-  for (int q = 0; q < 2 && blockIdx.x < blocks; ++q) {
+  for (int q = 0; q < 2; ++q) {
     const double all = over_block<false>(square[q], squares);
     if (threadIdx.x == 0) a.squares[2 * std::int64_t{blockIdx.x} + q] = all;
   }
   if (!is_last_block(a.arrived)) return;
-  const double norm = largest_norm(a.squares, blocks, 2);
+  const double norm = largest_norm(a.squares, gridDim.x, 2);
   if (threadIdx.x != 0) return;
   *a.norm = norm;
   if (!(norm <= a.limit)) close(a.gate);
@@ -571,7 +571,7 @@ __global__ void __launch_bounds__(k_threads) hash_kernel(const __grid_constant__
   if (threadIdx.x == 0) atomicAdd(a.to, own);
 }
 
-// First two blocks for each panel, then one for each column: what transformed_kernel, and weigh_kernel at the entry, have sealed.
+// First two blocks for each panel, then one for each column: what judge_kernel, and weigh_kernel at the entry, have sealed.
 template <class S>
 __global__ void __launch_bounds__(k_threads) seals_kernel(const __grid_constant__ seals_arguments<S> a) {
   if (blockIdx.x < 2 * a.count) {

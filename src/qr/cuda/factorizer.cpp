@@ -373,6 +373,7 @@ void device_factorizer<S>::resume() {
   on_.device()->zero(&control()->gate, sizeof(panel_gate), on_.main());
   formed_ = -1;
   ahead_ = undecided_ = -1;
+  t_marked_ = false;
 }
 
 // The columns that panel k updates together with block b.

@@ -10,10 +10,10 @@
 #include <cmath>
 
 #include "cuda/arch/arch.cuh"
-#include "cuda/block/bits.cuh"
 #include "cuda/block/sums.cuh"
 #include "cuda/block/unroll.cuh"
 #include "qr/cuda/arguments.hpp"
+#include "qr/random.hpp"
 
 namespace ballast::qr::cuda {
 
@@ -381,15 +381,17 @@ __device__ __forceinline__ void substitute(const square& X, const double* R, int
 // says how far the X whose Gram matrix this is was from orthonormal columns: measured, not estimated. Where its square is rounding, R is
 // I + (G − I)'s upper triangle with half its diagonal. U of G = L U is R with its rows times the roots of the pivots.
 //
-// Of A's G = L D Lᵀ, scaled, the mean of zᵀG⁻¹z = ‖D^−½ L⁻¹ z‖² over k_square_samples random z of signs estimates tr G⁻¹, the sum of 1/λ
-// over G's eigenvalues. Rounding in G and R moves QᵀQ, Q = A R⁻¹, by no more than some u times that: where it is small, Q needs no second
-// factor, and the panel is direct. Source: M. Hutchinson, A stochastic estimator of the trace of the influence matrix, 1989.
+// Of A's G = L D Lᵀ, scaled, the mean of zᵀG⁻¹z = ‖D^−½ L⁻¹ z‖² over k_square_samples random z estimates tr G⁻¹, the sum of 1/λ over G's
+// eigenvalues. Their numbers have no two sizes alike: with signs alone, two nearly equal columns would be missed where all z have the same
+// sign for both. Σ 1/D is never more than tr G⁻¹, and sees a column that nearly depends on some in front of it for certain. Rounding in G
+// and R moves QᵀQ, Q = A R⁻¹, by no more than some u times tr G⁻¹: where both are small, Q needs no second factor, and the panel is direct.
+// Source: M. Hutchinson, A stochastic estimator of the trace of the influence matrix, 1989.
 template <int Threads>
 __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_constant__ square_factor_arguments a) {
   static_assert(Threads == k_square_threads);
   auto& scale = arch::shared_object<double[k_most_wide], struct square_scales>();
   auto& reciprocal = arch::shared_object<double[k_most_wide], struct square_reciprocals>();
-  auto& several = arch::shared_object<double[Threads / 32], struct square_deviations>();
+  auto& several = arch::shared_object<double[2 * Threads / 32], struct square_deviations>();
   auto& deviation_squared = arch::shared_object<double, struct square_deviation>();
   const int w = a.width, thread = static_cast<int>(threadIdx.x);
   if (a.first && is_closed(a.gate)) {
@@ -439,7 +441,7 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
 #pragma unroll 1
     for (int e = thread; e < X.more * X.width; e += Threads) {
       const int i = e % X.width;
-      X(i, X.width + e / X.width) = i >= w ? 0 : ballast::cuda::value_hash(1.0, static_cast<std::uint64_t>(e)) >> 63 != 0 ? 1 : -1;
+      X(i, X.width + e / X.width) = i < w ? random_signed(k_condition_stream, static_cast<std::uint64_t>(e)) : 0;
     }
     shifted = attempt > 0;
     good = eliminate(X, reciprocal, plain_pivots{lost});
@@ -448,13 +450,18 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
     if (thread == 0) a.state->stage = k_tall_failed;
     return;
   }
-  double weighed[1] = {};
+  double sums[2] = {};  // over all z, zᵀG⁻¹z; 1 / D
 #pragma unroll 1
   for (int e = thread; e < X.more * X.width; e += Threads) {
     const double y = X(e % X.width, X.width + e / X.width);
-    weighed[0] += y * y * reciprocal[e % X.width];
+    sums[0] += y * y * reciprocal[e % X.width];
   }
-  const double of_inverse = ballast::cuda::add_block<Threads>(weighed, several) / k_square_samples;
+  if (a.first && thread < w) sums[1] = reciprocal[thread];
+  constexpr double mean_square = 7.0 / 3;  // of numbers in ±[1, 2)
+  const double sum = ballast::cuda::add_block<Threads>(sums, several);
+  // Thread 0 has the first, thread 1 the second.
+  const int small = thread > 1 || (thread == 0 ? sum / (k_square_samples * mean_square) : sum) <= a.direct ? 1 : 0;
+  const bool estimated = __syncthreads_and(small) != 0;
   // R's row i is U's over the root of its pivot; column l gets its scale back.
   if (!near) {
     __syncthreads();  // the pivots have been read
@@ -491,7 +498,7 @@ __global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_con
     }
   }
   if (thread != 0) return;
-  const bool direct = a.first && !shifted && of_inverse <= a.direct;
+  const bool direct = a.first && !shifted && estimated;
   a.state->direct = direct ? 1 : 0;
   a.state->stage = direct || (!a.first && deviation_squared <= k_tall_deviation * k_tall_deviation) ? k_tall_orthonormal : k_tall_factored;
 }
