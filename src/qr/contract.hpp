@@ -88,7 +88,8 @@ struct panel_seen {
   panel_sums sums;
   bool factored = false;  // R, V, tau and T were made
   bool passed = false;    // what followed was done
-  bool held = false;      // it did not pass, or was not made, and nothing that followed has changed anything
+  // It did not pass, or was not made, and nothing that followed has changed anything; if it was factored, but for the next block.
+  bool held = false;
 };
 
 // What the checks at the end compare, for one block. v and t are of panels alone.
@@ -185,7 +186,8 @@ class factorizer {
   // begin_panel, the entry's measure_block (not of the first panel, and not with a single group), factor_panel, measure_panel, accept_panel
   // and end_panel at once. The backend compares what it measures with `limits` and with panel_sums::orthogonality_threshold. From the first
   // panel on that does not pass, or cannot be made without a decision of the host, nothing is changed, until resume() or begin_pass(): a
-  // panel whose entry does not pass is not factored; checksums and blocks stay as they are. What is enqueued then has no effect.
+  // panel whose entry does not pass is not factored; checksums and blocks stay as they are, but for the next block behind a panel that was
+  // factored: its columns may be anything. What is enqueued then has no effect.
   virtual void begin_ahead(index, const panel_limits&) {}
 
   // What panel k has come to. Waits, but for nothing behind advance(k), which comes first.

@@ -217,6 +217,8 @@ bool factorization<S>::judge_panels(index upto) {
       return false;
     }
     work_->resume();
+    // The next block may have been updated with what does not stand.
+    if (repairs_ && seen.factored && k + 1 < shape_.count()) rebuild_block(k + 1, k);
     begun_ = judged_ = k + 1;
     advanced_ = k;
     return prepare_panel(k, &seen);

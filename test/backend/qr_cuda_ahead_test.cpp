@@ -111,9 +111,10 @@ TYPED_TEST(panels_ahead, faults_in_neighbouring_panels_are_repaired_one_after_th
       SCOPED_TRACE(std::to_string(k) + " and " + std::to_string(other));
       const inject::plan panels({this->in_panel(site::qr_tau, k), this->in_panel(site::qr_panel, other)});
       const factored<TypeParam> both = this->run(&panels);
-      // The second one strikes a block that is held back: its entry is repaired when its turn comes.
+      // The second one strikes a block that is held back: the next one is made again from the input, another one's entry is repaired when
+      // its turn comes.
       EXPECT_EQ(both.report.verdict, verdict::recomputed) << to_json(both.report);
-      EXPECT_EQ(both.report.detected, 2u);
+      EXPECT_EQ(both.report.detected, other == k + 1 ? 1u : 2u);
       this->expect_close(both, clean);
       const inject::plan mixed({this->in_panel(site::qr_tau, k), this->in_block(other, k)});
       const factored<TypeParam> made = this->run(&mixed);
@@ -222,8 +223,8 @@ TYPED_TEST(panels_ahead, a_verdict_that_is_struck_on_its_way_to_the_host_spoils_
       [&](const void* a) { device->set(&record(a)->entry, 0.0); },
       [&](const void* a) { device->set(&record(a)->held, std::uint32_t{0}); },
       [&](const void* a) { device->set(&record(a)->passed, std::uint32_t{1}); },
-      [&](const void* a) { device->set(&record(a)->stage, int{k_tall_failed}); },
-      [&](const void* a) { device->set(&record(a)->stage, int{k_tall_orthonormal}); }};
+      [&](const void* a) { device->set(&record(a)->tall.stage, int{k_tall_failed}); },
+      [&](const void* a) { device->set(&record(a)->tall.stage, int{k_tall_orthonormal}); }};
   for (const std::int64_t k : {1, 2}) {
     if (test::sampled() && k == 1) continue;
     for (const auto& each : bad) {

@@ -80,12 +80,20 @@ struct panel_result {
   double orthogonality, orthogonality_threshold, reflectors, data;
 };
 
+enum tall_stage : int { k_tall_failed, k_tall_factored, k_tall_orthonormal };
+
+// What the device finds of a tall panel.
+struct tall_state {
+  int stage;   // a tall_stage
+  int direct;  // 1: A is so well conditioned that A R⁻¹ is orthonormal to rounding; it is not made. Else 0
+};
+
 // What the device leaves of a panel for the host.
 struct panel_record {
   panel_result sums;
   double entry;                // ‖residual‖
   std::uint32_t passed, held;  // whether the gate was open at the last look at it: 1 and 0, else 0 and 1
-  int stage;                   // the tall_stage it came to
+  tall_state tall;
 };
 
 // --- Panels of many rows (tall.cuh).
@@ -103,13 +111,6 @@ BALLAST_HD constexpr std::int64_t square_bytes(int width) {
   return std::int64_t{8} * (width * (width + 4) + (rows > samples ? rows : samples));
 }
 inline constexpr double k_tall_deviation = 0.25;  // ‖QᵀQ − I‖ from where one Cholesky factor makes Q orthonormal to rounding
-enum tall_stage : int { k_tall_failed, k_tall_factored, k_tall_orthonormal };
-
-// What the device finds.
-struct tall_state {
-  int stage;   // a tall_stage
-  int direct;  // 1: A is so well conditioned that A R⁻¹ is orthonormal to rounding; it is not made. Else 0
-};
 
 // Element (i, l), i ≤ l, of an upper triangular matrix that is packed by columns; (0, w): how many numbers w columns have.
 BALLAST_HD constexpr int packed(int i, int l) { return l * (l + 1) / 2 + i; }
@@ -176,7 +177,7 @@ template <class S>
 struct square_t_arguments {
   int width;
   const double *R, *direct, *product, *lower;  // of square_reflectors_arguments
-  S* T;                                        // width × width
+  S* T;                                        // width × width; 0 if the panel is not made
   const tall_state* state;
   panel_gate* gate = nullptr;  // is closed if the panel is not made; null: none
 };
@@ -465,19 +466,19 @@ struct form_v_arguments {
   std::int64_t ld;
   std::int64_t rows;
   int width;
-  S* to;  // rows × width
+  S* to;                              // rows × width
+  const tall_state* state = nullptr;  // of a panel that was begun ahead: V is 0 if it is not made; null: it is made
 };
 
-// The last look at the gate for a panel. Closed: what products take becomes 0, so that they change nothing.
+// The last look at the gate for a panel. Closed: V and T become 0, so that products with them change nothing.
 template <class S>
 struct hold_arguments {
   const panel_gate* gate;
-  const tall_state* state;
-  panel_record* record;  // gets what both say here
+  panel_record* record;  // gets what it says
   struct {
     S* data;
     std::int64_t count;
-  } zero[4];  // V, T, and T VᵀC of what has been taken already
+  } zero[2];  // V and T
 };
 
 template <class S>
@@ -504,6 +505,49 @@ struct strike_arguments {
   std::int64_t interval, intervals;
   std::int32_t step, steps;
   std::int32_t where;  // an inject::site
+};
+
+// --- Products with few columns (narrow.cuh).
+
+inline constexpr int k_narrow_columns = 128;  // at most
+inline constexpr int k_narrow_across = 32;    // columns of a block of threads
+inline constexpr int k_narrow_rows = 128;     // of a chunk, or more
+inline constexpr int k_narrow_blocks = 128;   // of a launch that makes VᵀC, or fewer
+inline constexpr int k_turn_few = 8;          // columns of a block where VᵀC comes in chunks
+inline constexpr int k_turn_many = 32;        // and where it comes whole
+
+template <class S>
+struct narrow_product_arguments {
+  const S* V;  // rows × width, without gaps
+  std::int64_t rows;
+  int width;
+  const S* C;  // rows × columns
+  std::int64_t ldc;
+  int columns;
+  std::int64_t chunks;  // of rows
+  double* parts;        // of each chunk VᵀC, width × columns, without gaps
+};
+
+template <class S>
+struct turn_arguments {
+  const S* T;  // width × width, upper triangular
+  int width;
+  bool transposed;
+  std::int64_t columns;
+  const double* parts;  // of narrow_product_arguments
+  std::int64_t chunks;
+  S* W;  // VᵀC, where it does not come in parts, and behind it op(T) VᵀC, both width × columns without gaps
+};
+
+template <class S>
+struct narrow_subtract_arguments {
+  const S* V;  // rows × width, without gaps
+  std::int64_t rows;
+  int width;
+  const S* W;  // width × columns, without gaps
+  int columns;
+  S* C;
+  std::int64_t ldc;
 };
 
 // --- Products of floats on tensor cores (product.cuh).

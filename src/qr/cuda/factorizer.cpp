@@ -14,8 +14,7 @@ using inject::site;
 namespace {
 
 // Columns of a section: products of so many run near the device's rate, and a block that is computed again costs as many times its own.
-template <class S>
-constexpr index k_section_columns = sizeof(S) == 4 ? 4096 : 2048;
+constexpr index k_section_columns = 4096;
 constexpr index k_hold_blocks = 64;
 // Elements for each multiprocessor of an update beside the lookahead that takes longer than a panel of 128 columns: some 300 µs of an H100
 // at 50 TFLOP/s.
@@ -32,8 +31,8 @@ device_factorizer<S>::device_factorizer(session<S>& on, const layout& shape, con
   T_ = on_.template allocate_of<S>(core::checked_product(shape.panels, nb() * nb()));
   turns_ = joins_pairs(0) ? k_turns : 2;
   for (int i = 0; i < turns_; ++i) V_[i] = on_.template allocate_of<S>(core::checked_product(shape.m, nb()));
-  // Of every span, of all checksum columns, and of one block with its own.
-  const index columns = std::max({std::min(shape.n, k_section_columns<S> + nb()), 2 * static_cast<index>(shape.groups.size()), nb() + 2});
+  // Of every span, and of all checksum columns.
+  const index columns = std::max(std::min(shape.n, k_section_columns + nb()), 2 * static_cast<index>(shape.groups.size()));
   for (buffer& each : W_) each = on_.template allocate_of<S>(2 * (joins_pairs(0) ? 2 : 1) * nb() * columns);
   control_ = on_.template allocate_of<panel_control>(1);
 }
@@ -136,6 +135,7 @@ void device_factorizer<S>::encode(const double* weights, bool keep, double* squa
     C_ = on_.template allocate_of<S>(core::checked_product(m, 2 * groups));
     for (buffer* each : {&product_, &carried_, &next_, &row_weights_}) *each = on_.template allocate_of<double>(m);
     random_ = on_.template allocate_of<double>(n);
+    W_of_checksums_ = on_.template allocate_of<S>(4 * nb() * groups);
     checkpoints_ = on_.template allocate_of<double>(4 * nb() * shape_.panels);
     again_ = on_.template allocate_of<double>(4 * nb() * shape_.panels);
     seals_ = on_.template allocate_of<unsigned long long>(6 * shape_.panels);
@@ -252,7 +252,10 @@ void device_factorizer<S>::begin_pass() {
 
 template <class S>
 void device_factorizer<S>::begin_panel(index k) {
-  if (checked() && !shape_.single_group) on_.strike(site::qr_checksum, {k, shape_.count(), 0, 1}, checksums(shape_[k].group), 2 * shape_.m);
+  if (!begins_ahead_) on_.join(on_.aside());  // where the checks of panels that were begun ahead end
+  if (checked() && !shape_.single_group)
+    on_.strike(site::qr_checksum, {k, shape_.count(), 0, 1}, checksums(shape_[k].group), 2 * shape_.m,
+               begins_ahead_ ? on_.aside() : on_.main());
 }
 
 // Parts of k_inner columns, each by one launch; products apply it to the columns behind it.
@@ -336,12 +339,10 @@ void device_factorizer<S>::begin_ahead(index k, const panel_limits& limits) {
   ahead_ = k;
   begins_ahead_ = true;
   limits_ = limits;
-  begin_panel(k);
   make_room_for_checks();
-  if (limits.measured && k > 0 && !shape_.single_group) {
-    on_.fork(on_.aside());
-    measure_entry(k, &record(k)->entry, on_.aside());
-  }
+  on_.fork(on_.aside());
+  begin_panel(k);
+  if (limits.measured && k > 0 && !shape_.single_group) measure_entry(k, &record(k)->entry, on_.aside());
   factor_panel(k, true);
   if (limits.measured) {
     on_.fork(on_.aside());
@@ -356,7 +357,7 @@ template <class S>
 panel_seen device_factorizer<S>::await_panel(index k) {
   const auto& made = *static_cast<const panel_record*>(on_.await(static_cast<int>(k % k_places)));
   panel_seen seen;
-  seen.factored = made.stage == k_tall_orthonormal;
+  seen.factored = made.tall.stage == k_tall_orthonormal;
   seen.passed = made.passed == 1 && made.held == 0;
   seen.held = made.passed == 0 && made.held == 1;
   if (checked()) {
@@ -380,7 +381,7 @@ void device_factorizer<S>::resume() {
 template <class S>
 typename device_factorizer<S>::span device_factorizer<S>::section_of(index k, index b) const {
   if (b == k + 1) return {shape_[b].first, shape_[b].width};
-  const index each = std::max<index>(1, k_section_columns<S> / nb()), far = joins_pairs(k) ? first_far(k) : k + 2;
+  const index each = std::max<index>(1, k_section_columns / nb()), far = joins_pairs(k) ? first_far(k) : k + 2;
   const index begin = b < far ? k + 2 : std::max(b / each * each, far);
   const index end = b < far ? far : std::min((b / each + 1) * each, shape_.count());
   return {shape_[begin].first, shape_[end - 1].first + shape_[end - 1].width - shape_[begin].first};
@@ -453,55 +454,58 @@ void device_factorizer<S>::apply(index k, formed_reflector<S> H, span columns, S
 template <class S>
 void device_factorizer<S>::project(index k, const formed_reflector<S>& H, span columns, const S* C, index ldc, S* W, stream on,
                                    span struck) {
-  on_.product(H, columns.width, C, ldc, W, on);
+  product_parts parts;
+  if (on_.narrow(H, columns.width)) {
+    parts = on_.product_in_parts(H, columns.width, C, ldc, on);
+  } else {
+    on_.product(H, columns.width, C, ldc, W, on);
+  }
   for (index b = struck.first; b < struck.first + struck.width && on_.armed(site::qr_product); ++b) {
-    for (index each = H.width > shape_[k].width ? k - 1 : k; each <= k; ++each)
-      on_.strike(site::qr_product, pair_place(each, b), W + (shape_[b].first - columns.first) * H.width, H.width * shape_[b].width, on);
+    const index before = (shape_[b].first - columns.first) * H.width, count = H.width * shape_[b].width;
+    for (index each = H.width > shape_[k].width ? k - 1 : k; each <= k; ++each) {
+      const inject::place here = pair_place(each, b);
+      if (parts.data != nullptr) {
+        on_.strike(site::qr_product, here, parts.data + before, count, on);
+      } else {
+        on_.strike(site::qr_product, here, W + before, count, on);
+      }
+    }
   }
   if (t_marked_ && on == on_.main()) {
     on_.join_mark(on_.aside());
     t_marked_ = false;
   }
-  on_.turn(H, true, columns.width, W, on);
+  on_.turn(H, true, columns.width, W, on, parts);
 }
 
-// Panel k's update of the next block, whose products are made beside the panel's checks. Nothing is written before those have passed.
+// Panel k's update of the next block, beside the panel's checks: of all that is behind the panel this alone is written before those have
+// passed. Its checksums wait for them.
 template <class S>
 void device_factorizer<S>::look_ahead(index k, index b) {
   const layout::block& here = shape_[b];
-  const index row = shape_[k].first, m = shape_.m, w = here.width;
+  const index row = shape_[k].first, w = here.width;
   const formed_reflector<S> H = formed(k, V(k));
   S* const W = static_cast<S*>(W_[0].data());
-  S* const W_of_checksums = W + 2 * H.width * w;
   S* const C = A_ + row + here.first * lda_;
-  S* const c = checked() && !shape_.single_group ? checksums(here.group) + row : nullptr;
   project(k, H, {here.first, w}, C, lda_, W, on_.main(), {b, 1});
-  if (c != nullptr) project(k, H, {0, 2}, c, m, W_of_checksums, on_.main(), {});
-  decide(k, w);
   // The others would take multiprocessors from the lookahead, for which the next panel waits: they go first only where they take longer.
-  const bool others_first = updates_long(m - row, shape_.n - row);
-  if (others_first) on_.fork(on_.beside());
-  if (c != nullptr) on_.subtract(H, 2, W_of_checksums, c, m, on_.main());
+  const bool others_first = updates_long(shape_.m - row, shape_.n - row);
+  if (others_first) decide(k);
   on_.subtract(H, w, W, C, lda_, on_.main());
   strike_updated(k, b, on_.main());
-  if (!others_first) on_.fork(on_.beside());
+  if (!others_first) decide(k);
+  if (!shape_.single_group) update_checksums(k, H.V, b, shape_.count(), static_cast<S*>(W_of_checksums_.data()), on_.aside());
 }
 
 template <class S>
-void device_factorizer<S>::decide(index k, index columns) {
+void device_factorizer<S>::decide(index k) {
   const layout::block& b = shape_[k];
-  S* const W = static_cast<S*>(W_[0].data());
-  on_.join(on_.aside());  // T and its checks are done
-  t_marked_ = false;
+  on_.fork(on_.aside());
   on_.launch(work::hold, k_hold_blocks,
-             hold_arguments<S>{&control()->gate,
-                               &control()->tall,
-                               record(k),
-                               {{V(k), (shape_.m - b.first) * b.width},
-                                {T(k), b.width * b.width},
-                                {W + b.width * columns, b.width * columns},
-                                {W + b.width * (2 * columns + 2), columns > 0 ? 2 * b.width : 0}}});
-  on_.send(static_cast<int>(k % k_places), record(k), sizeof(panel_record));
+             hold_arguments<S>{&control()->gate, record(k), {{V(k), (shape_.m - b.first) * b.width}, {T(k), b.width * b.width}}},
+             on_.aside());
+  on_.send(static_cast<int>(k % k_places), record(k), sizeof(panel_record), on_.aside());
+  on_.follow(on_.beside(), on_.aside());
   undecided_ = -1;
 }
 
@@ -574,7 +578,7 @@ template <class S>
 void device_factorizer<S>::advance(index k, index first, core::function_ref<void()> ahead) {
   const index count = shape_.count();
   if (k + 1 == count && !shape_.single_group) {  // nothing is behind it
-    if (ahead_ == k) decide(k, 0);
+    if (ahead_ == k) decide(k);
     return ahead();
   }
   // Block k + 1 has had its other updates.
@@ -593,7 +597,8 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
     on_.fork(on_.beside());
   }
   // The device waits for the lookahead, not for the others.
-  on_.put_off([this, k, first, count] {
+  const bool begun_ahead = ahead_ == k;
+  on_.put_off([this, k, first, count, begun_ahead] {
     S* const W = static_cast<S*>(W_[1].data());
     const auto update = [&](const formed_reflector<S>& H, index b, index end) {
       const index row = shape_.m - H.rows;
@@ -607,7 +612,11 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
     formed_reflector<S> H = formed(k, V(k));
     const index far = joins_pairs(k) ? first_far(k) : first;
     update(H, first, far);
-    update_checksums(k, H.V, shape_.single_group ? 0 : first, shape_.single_group ? 1 : count, W, on_.beside());
+    if (shape_.single_group) {
+      update_checksums(k, H.V, 0, 1, W, on_.beside());
+    } else if (!begun_ahead) {
+      update_checksums(k, H.V, first, count, W, on_.beside());
+    }
     const bool joined = unpaired_ >= 0 && unpaired_ == k - 1;
     unpaired_ = joins_pairs(k) && k % 2 == 0 ? k : -1;
     if (unpaired_ < 0) {
@@ -626,16 +635,13 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
     on_.put_off(nullptr);  // it would use this object
     throw;
   }
-  if (undecided_ == k) {  // there is no next block
-    decide(k, 0);
-    on_.fork(on_.beside());
-  }
+  if (undecided_ == k) decide(k);  // there is no next block
   on_.catch_up();
 }
 
 template <class S>
 void device_factorizer<S>::end_pass() {
-  on_.join(on_.beside());
+  join_all();
   const index m = shape_.m, n = shape_.n;
   for (index j = 0; j < n && on_.armed(site::qr_r); ++j) on_.strike(site::qr_r, {j, n, 0, 1}, A_ + j * lda_, std::min(j + 1, m));
   for (index j = 0; j < std::min(m - 1, n) && on_.armed(site::qr_reflector); ++j)

@@ -83,18 +83,18 @@ class device_factorizer : public factorizer<S> {
   S* make_copy();  // room for it
   // A copy of the input, where the caller has none: on the device.
   virtual void keep_source();
-  void form_v(index k, S* to, stream on) { on_.form_v(reflector(k), to, on); }
+  void form_v(index k, S* to, stream on) { on_.form_v(reflector(k), to, on, ahead_ == k ? tall_of(k) : nullptr); }
   // Of a panel that is being begun ahead of the host; null: none is.
   panel_gate* gate() const { return begins_ahead_ ? &control()->gate : nullptr; }
   panel_gate* gate_of_checks() const { return limits_.holds ? gate() : nullptr; }
   // What its kernels and the host share.
   struct panel_control {
     panel_gate gate;
-    tall_state tall;
     panel_record records[k_places];  // of panels in turn
   };
   panel_control* control() const { return static_cast<panel_control*>(control_.data()); }
   panel_record* record(index k) const { return control()->records + k % k_places; }
+  tall_state* tall_of(index k) const { return &record(k)->tall; }
   // Panel k as products take it; V is its V, formed.
   formed_reflector<S> formed(index k, const S* V) const { return {V, shape_.m - shape_[k].first, shape_[k].width, T(k)}; }
   span section_of(index k, index b) const;
@@ -112,9 +112,9 @@ class device_factorizer : public factorizer<S> {
   void apply(index k, formed_reflector<S> H, span columns, S* C, index ldc, S* W, stream on, span struck);
   void project(index k, const formed_reflector<S>& H, span columns, const S* C, index ldc, S* W, stream on, span struck);
   void look_ahead(index k, index b);
-  // The gate is looked at for panel k, whose checks run aside: from here on it may change the matrix. Where `columns` > 0, its products
-  // with so many columns lie in W_[0], and with their checksums behind them.
-  void decide(index k, index columns);
+  // Behind what the main stream has now and behind the panel's checks, the gate is looked at for panel k: from here on it may change all
+  // blocks, beside and aside.
+  void decide(index k);
   inject::place pair_place(index k, index b) const;
   void strike_updated(index k, index b, stream on);
   void update_checksums(index k, const S* V, index first_group, index last_group, S* W, stream on);
@@ -194,6 +194,7 @@ class device_factorizer : public factorizer<S> {
   buffer section_;       // where a block is computed again: a section of the matrix
   // Empty without protection:
   buffer weights_;               // n × 3: as encode() has them
+  buffer W_of_checksums_;        // as W_, aside
   buffer C_;                     // m × 2 groups: the checksum columns
   buffer product_;               // A times the certificate's weights
   buffer carried_, next_;        // product_ under the panels' transformations so far, and while one is verified

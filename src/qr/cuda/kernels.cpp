@@ -63,6 +63,10 @@ row row_of(work what) {
     case work::square_factor: return {"qr/cuda/square.cuh", "square_factor_kernel", false};
     case work::square_reflectors: return {"qr/cuda/square.cuh", "square_reflectors_kernel", true};
     case work::square_t: return {"qr/cuda/square.cuh", "square_t_kernel", true};
+    case work::narrow_product: return {"qr/cuda/narrow.cuh", "narrow_product_kernel", true};
+    case work::turn_few:
+    case work::turn_many: return {"qr/cuda/narrow.cuh", "turn_kernel", true};
+    case work::narrow_subtract: return {"qr/cuda/narrow.cuh", "narrow_subtract_kernel", true};
     case work::split: return {"qr/cuda/product.cuh", "split_kernel", false};
     case work::project: return {"qr/cuda/product.cuh", "project_kernel", false};
     case work::add_parts: return {"qr/cuda/product.cuh", "add_parts_kernel", false};
@@ -134,6 +138,8 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
   if (passes) parameters.append(1, ',').append(std::to_string(pass.most)).append(1, ',').append(std::to_string(pass.rows));
   const int multiplied = what == work::products_128 ? 128 : what == work::products_64 ? 64 : what == work::products_32 ? 32 : 0;
   if (multiplied > 0) parameters.append(1, ',').append(std::to_string(multiplied));
+  const int turned = what == work::turn_few ? k_turn_few : what == work::turn_many ? k_turn_many : 0;
+  if (turned > 0) parameters.append(1, ',').append(std::to_string(turned));
   request made{.header = here.header, .expression = expression(name, parameters), .threads = threads};
   if (multiplied > 0) made.blocks = product_resident(multiplied);
   if (passed > 0) made.shared = pass.bytes();

@@ -64,6 +64,10 @@ enum class work {
   square_factor,
   square_reflectors,
   square_t,
+  narrow_product,
+  turn_few,
+  turn_many,
+  narrow_subtract,
   // Only where kernel_names::multiplies says so:
   split,
   project,

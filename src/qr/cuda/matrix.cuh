@@ -183,7 +183,9 @@ template <class S>
 __global__ void __launch_bounds__(k_threads) form_v_kernel(const __grid_constant__ form_v_arguments<S> a) {
   const std::int64_t slabs = (a.rows + k_threads - 1) / k_threads, j = blockIdx.x / slabs;
   const std::int64_t i = blockIdx.x % slabs * k_threads + threadIdx.x;
-  if (i < a.rows) a.to[i + j * a.rows] = i < j ? S(0) : i == j ? S(1) : a.from[i + j * a.ld];
+  if (i >= a.rows) return;
+  const bool none = a.state != nullptr && a.state->stage < k_tall_orthonormal;
+  a.to[i + j * a.rows] = none || i < j ? S(0) : i == j ? S(1) : a.from[i + j * a.ld];
 }
 
 // Any number of blocks.
@@ -194,7 +196,6 @@ __global__ void __launch_bounds__(k_threads) hold_kernel(const __grid_constant__
   if (thread == 0) {
     a.record->passed = closed ? 0 : 1;
     a.record->held = closed ? 1 : 0;
-    a.record->stage = a.state->stage;
   }
   if (!closed) return;
   for (const auto& each : a.zero) {

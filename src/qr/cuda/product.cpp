@@ -1,4 +1,4 @@
-// Products of block reflectors: cuBLAS's, or for wide matrices of floats those of product.cuh.
+// Products of block reflectors: cuBLAS's; for wide matrices of floats those of product.cuh, and with few columns those of narrow.cuh.
 // Layer: backend "cuda" of QR. See session.hpp.
 #include <algorithm>
 #include <type_traits>
@@ -85,7 +85,33 @@ void session<S>::update(const formed_reflector<S>& H, bool transposed, std::int6
 }
 
 template <class S>
-void session<S>::turn(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on) const {
+bool session<S>::narrow(const formed_reflector<S>& H, std::int64_t n) const {
+  return n <= k_narrow_columns && H.width <= k_most_wide;
+}
+
+template <class S>
+product_parts session<S>::product_in_parts(const formed_reflector<S>& H, std::int64_t n, const S* C, std::int64_t ldc, stream on) {
+  const std::int64_t across = (n + k_narrow_across - 1) / k_narrow_across;
+  const std::int64_t chunks =
+      std::clamp<std::int64_t>(k_narrow_blocks / across, 1, std::max<std::int64_t>(1, (H.rows + k_narrow_rows - 1) / k_narrow_rows));
+  buffer& parts = parts_[on == main() ? 0 : on == beside() ? 1 : 2];
+  const std::int64_t bytes = core::checked_product(chunks * H.width * n, std::int64_t{sizeof(double)});
+  if (parts.bytes() < bytes) parts = {device_, bytes, on};
+  auto* const data = static_cast<double*>(parts.data());
+  launch(work::narrow_product, chunks * across,
+         narrow_product_arguments<S>{H.V, H.rows, static_cast<int>(H.width), C, ldc, static_cast<int>(n), chunks, data}, on);
+  return {data, chunks};
+}
+
+template <class S>
+void session<S>::turn(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on, const product_parts& parts) const {
+  if (H.width <= k_most_wide) {
+    const bool few = parts.data != nullptr;
+    const std::int64_t each = few ? k_turn_few : k_turn_many;
+    launch(few ? work::turn_few : work::turn_many, (n + each - 1) / each,
+           turn_arguments<S>{H.T, static_cast<int>(H.width), transposed, n, parts.data, parts.chunks, W}, on);
+    return;
+  }
   blas(on).gemm(transposed ? 'T' : 'N', 'N', H.width, n, H.width, S(1), H.T, H.width, W, H.width, S(0), W + H.width * n, H.width);
 }
 
@@ -105,16 +131,24 @@ void session<S>::subtract(const formed_reflector<S>& H, std::int64_t n, const S*
       return;
     }
   }
+  if (narrow(H, n)) {
+    const std::int64_t across = (n + k_narrow_across - 1) / k_narrow_across;
+    launch(work::narrow_subtract, (H.rows + k_threads / 2 - 1) / (k_threads / 2) * across,
+           narrow_subtract_arguments<S>{H.V, H.rows, static_cast<int>(H.width), TW, static_cast<int>(n), C, ldc}, on);
+    return;
+  }
   blas(on).gemm('N', 'N', H.rows, n, H.width, S(-1), H.V, H.rows, TW, H.width, S(1), C, ldc);
 }
 
-#define BALLAST_PRODUCTS(S)                                                                                              \
-  template bool session<S>::multiplies(const formed_reflector<S>&, std::int64_t) const;                                  \
-  template std::int64_t session<S>::image_bytes(std::int64_t, std::int64_t);                                             \
-  template void session<S>::make_image(formed_reflector<S>&, void*, stream) const;                                       \
-  template void session<S>::product(const formed_reflector<S>&, std::int64_t, const S*, std::int64_t, S*, stream) const; \
-  template void session<S>::update(const formed_reflector<S>&, bool, std::int64_t, S*, S*, std::int64_t, stream) const;  \
-  template void session<S>::turn(const formed_reflector<S>&, bool, std::int64_t, S*, stream) const;                      \
+#define BALLAST_PRODUCTS(S)                                                                                                      \
+  template bool session<S>::multiplies(const formed_reflector<S>&, std::int64_t) const;                                          \
+  template std::int64_t session<S>::image_bytes(std::int64_t, std::int64_t);                                                     \
+  template void session<S>::make_image(formed_reflector<S>&, void*, stream) const;                                               \
+  template void session<S>::product(const formed_reflector<S>&, std::int64_t, const S*, std::int64_t, S*, stream) const;         \
+  template void session<S>::update(const formed_reflector<S>&, bool, std::int64_t, S*, S*, std::int64_t, stream) const;          \
+  template void session<S>::turn(const formed_reflector<S>&, bool, std::int64_t, S*, stream, const product_parts&) const;        \
+  template bool session<S>::narrow(const formed_reflector<S>&, std::int64_t) const;                                              \
+  template product_parts session<S>::product_in_parts(const formed_reflector<S>&, std::int64_t, const S*, std::int64_t, stream); \
   template void session<S>::subtract(const formed_reflector<S>&, std::int64_t, const S*, S*, std::int64_t, stream) const;
 BALLAST_PRODUCTS(float)
 BALLAST_PRODUCTS(double)

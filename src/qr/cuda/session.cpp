@@ -26,18 +26,17 @@ struct lane {
         places{ballast::cuda::device_stream(on), ballast::cuda::device_stream(on), ballast::cuda::device_stream(on)},
         main_blas(on->make_blas(ballast::cuda::blas_math::full, main.get())),
         beside_blas(on->make_blas(ballast::cuda::blas_math::full, beside.get())),
-        forked(on->make_event(false)),
-        joined(on->make_event(false)),
-        marked(on->make_event(false)),
-        aside_forked(on->make_event(false)),
-        aside_joined(on->make_event(false)),
+        aside_blas(on->make_blas(ballast::cuda::blas_math::full, aside.get())),
+        main_reached(on->make_event(false)),
+        beside_reached(on->make_event(false)),
+        aside_reached(on->make_event(false)),
+        beside_marked(on->make_event(false)),
         aside_marked(on->make_event(false)),
-        left(on->make_event(false)),
         pinned(on, k_pinned + k_places * k_place) {}
   ballast::cuda::device_stream main, beside, aside;
   ballast::cuda::device_stream places[k_places];  // a stream for each place: the host waits for one
-  std::unique_ptr<ballast::cuda::blas> main_blas, beside_blas;
-  std::unique_ptr<ballast::cuda::stream_event> forked, joined, marked, aside_forked, aside_joined, aside_marked, left;
+  std::unique_ptr<ballast::cuda::blas> main_blas, beside_blas, aside_blas;
+  std::unique_ptr<ballast::cuda::stream_event> main_reached, beside_reached, aside_reached, beside_marked, aside_marked;
   ballast::cuda::pinned_buffer pinned;
 };
 
@@ -88,8 +87,8 @@ session<S>::session(const context& run) : run_(run), device_(ballast::cuda::curr
   run_.seen.runs_on(device_->about().name);
   // What the caller has enqueued comes first.
   if (run_.how.stream != lane_->main.get()) {
-    device_->record(*lane_->joined, run_.how.stream);
-    device_->wait(*lane_->joined, main());
+    device_->record(*lane_->main_reached, run_.how.stream);
+    device_->wait(*lane_->main_reached, main());
   }
   faults_ = ballast::cuda::fault_list(device_, run_.injector, main());
   const ballast::cuda::capabilities& about = device_->about();
@@ -117,12 +116,12 @@ session<S>::~session() {
 
 template <class S>
 void session<S>::mark(stream from) {
-  device_->record(from == beside() ? *lane_->marked : *lane_->aside_marked, from);
+  device_->record(from == beside() ? *lane_->beside_marked : *lane_->aside_marked, from);
 }
 
 template <class S>
 void session<S>::join_mark(stream from) {
-  device_->wait(from == beside() ? *lane_->marked : *lane_->aside_marked, main());
+  device_->wait(from == beside() ? *lane_->beside_marked : *lane_->aside_marked, main());
 }
 
 template <class S>
@@ -155,21 +154,18 @@ ballast::cuda::stream session<S>::aside() const {
 
 template <class S>
 ballast::cuda::blas& session<S>::blas(stream on) const {
-  return on == main() ? *lane_->main_blas : *lane_->beside_blas;
+  return on == main() ? *lane_->main_blas : on == beside() ? *lane_->beside_blas : *lane_->aside_blas;
 }
 
 template <class S>
-void session<S>::fork(stream to) {
-  ballast::cuda::stream_event& reached = to == beside() ? *lane_->forked : *lane_->aside_forked;
-  device_->record(reached, main());
-  device_->wait(reached, to);
+ballast::cuda::stream_event& session<S>::reached(stream by) const {
+  return by == main() ? *lane_->main_reached : by == beside() ? *lane_->beside_reached : *lane_->aside_reached;
 }
 
 template <class S>
-void session<S>::join(stream from) {
-  ballast::cuda::stream_event& reached = from == beside() ? *lane_->joined : *lane_->aside_joined;
-  device_->record(reached, from);
-  device_->wait(reached, main());
+void session<S>::follow(stream to, stream from) {
+  device_->record(reached(from), from);
+  device_->wait(reached(from), to);
 }
 
 template <class S>
@@ -193,11 +189,10 @@ void session<S>::wait() {
 }
 
 template <class S>
-void session<S>::send(int place, const void* from, std::int64_t bytes) {
-  const ballast::cuda::stream on = lane_->places[place].get();
-  device_->record(*lane_->left, main());
-  device_->wait(*lane_->left, on);
-  device_->copy(static_cast<std::byte*>(lane_->pinned.data()) + k_pinned + place * k_place, from, bytes, on);
+void session<S>::send(int place, const void* from, std::int64_t bytes, stream on) {
+  const ballast::cuda::stream to = lane_->places[place].get();
+  follow(to, on);
+  device_->copy(static_cast<std::byte*>(lane_->pinned.data()) + k_pinned + place * k_place, from, bytes, to);
   sent_[place] = true;
 }
 
@@ -283,8 +278,8 @@ std::uint64_t session<S>::hash(const S* X, std::int64_t ld, std::int64_t rows, s
 }
 
 template <class S>
-void session<S>::form_v(const reflectors<S>& h, S* V, stream on) const {
-  launch(work::form_v, slabs(h.rows) * h.width, form_v_arguments<S>{h.V, h.ldv, h.rows, h.width, V}, on);
+void session<S>::form_v(const reflectors<S>& h, S* V, stream on, const tall_state* state) const {
+  launch(work::form_v, slabs(h.rows) * h.width, form_v_arguments<S>{h.V, h.ldv, h.rows, h.width, V, state}, on);
 }
 
 template <class S>

@@ -33,6 +33,12 @@ struct formed_reflector {
   const S* image = nullptr;  // of V, by make_image(); null: all products are cuBLAS's
 };
 
+// VᵀC as the sums of chunks of rows. None: it lies whole in its place.
+struct product_parts {
+  double* data = nullptr;
+  std::int64_t chunks = 0;
+};
+
 inline constexpr int k_places = 3;
 
 template <class S>
@@ -53,9 +59,10 @@ class session {
   stream aside() const;   // for what `main` waits for soon
   ballast::cuda::blas& blas(stream on) const;
 
-  // What is enqueued on that stream from now on waits for what `main` has now; and the other way round.
-  void fork(stream to);
-  void join(stream from);
+  // What is enqueued on `to` from now on waits for what `from` has now. fork(), join(): from, and to, the main stream.
+  void follow(stream to, stream from);
+  void fork(stream to) { follow(to, main()); }
+  void join(stream from) { follow(main(), from); }
   // The same, but `main` waits only for what the stream had at its last mark.
   void mark(stream from);
   void join_mark(stream from);
@@ -85,9 +92,9 @@ class session {
   }
   void wait();
 
-  // Up to 256 bytes that the host waits for by themselves, while `main` goes on: send() takes what `main` leaves there, which must stay as
+  // Up to 256 bytes that the host waits for by themselves, while the streams go on: send() takes what `on` leaves there, which must stay as
   // it is until await(). `place`: one of k_places, for one at a time.
-  void send(int place, const void* from, std::int64_t bytes);
+  void send(int place, const void* from, std::int64_t bytes, stream on);
   const void* await(int place);
 
   // `work` is enqueued when the host next waits, or at catch_up(): what comes before it takes the host's time first.
@@ -123,8 +130,8 @@ class session {
 
   // --- Block reflectors. Everything on stream `on`.
 
-  // V of stored reflectors with its ones and zeros, without gaps.
-  void form_v(const reflectors<S>& h, S* V, stream on) const;
+  // V of stored reflectors with its ones and zeros, without gaps. state: as form_v_arguments'.
+  void form_v(const reflectors<S>& h, S* V, stream on, const tall_state* state = nullptr) const;
   // T (width × width) from VᵀV and tau, on the main stream. G: VᵀV, as much memory.
   void form_t(const S* V, std::int64_t rows, std::int64_t width, const S* tau, S* G, S* T) const;
   // Whether products of H with n columns take an image of V, by kernels of our own (product.cuh). Its memory, and the image itself.
@@ -136,8 +143,12 @@ class session {
   // C ← H C, or HᵀC where `transposed`, with W from product().
   void update(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, S* C, std::int64_t ldc, stream on) const;
   // Its halves: W's second half becomes T W, or Tᵀ W; C loses V times that.
-  void turn(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on) const;
+  void turn(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on, const product_parts& parts = {}) const;
   void subtract(const formed_reflector<S>& H, std::int64_t n, const S* W, S* C, std::int64_t ldc, stream on) const;
+  // Whether n columns are so few that kernels of our own make their products (narrow.cuh). product_in_parts(): product() for turn(), in
+  // memory that is one for each stream.
+  bool narrow(const formed_reflector<S>& H, std::int64_t n) const;
+  product_parts product_in_parts(const formed_reflector<S>& H, std::int64_t n, const S* C, std::int64_t ldc, stream on);
 
   // Shows data to the injector of the call, as inject::fault_injector::strike does, on stream `on`.
   template <class T>
@@ -156,6 +167,7 @@ class session {
   }
 
  private:
+  ballast::cuda::stream_event& reached(stream by) const;
   // Host memory for numbers that are fetched, until they are waited for: pinned as long as there is room.
   void* landing(std::int64_t bytes);
   template <class T>
@@ -168,6 +180,7 @@ class session {
   const ballast::cuda::kernel* panels_[k_team_count] = {};
   const ballast::cuda::kernel* chains_[k_chain_team_count] = {};
   ballast::cuda::fault_list faults_;
+  buffer parts_[3];  // of products on `main`, `beside` and `aside`
   std::vector<std::function<void()>> pending_;
   std::function<void()> put_off_;
   std::int64_t landed_ = 0;  // bytes of the lane's pinned memory that are taken

@@ -551,12 +551,15 @@ __global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(con
   }
 }
 
-// T V_1ᵀ = −U S: U R loses R, changes its signs, and loses V_1ᵀ. By k_square_t_blocks blocks.
+// T V_1ᵀ = −U S: U R loses R, changes its signs, and loses V_1ᵀ. By k_square_t_blocks blocks. 0 if the panel is not made.
 template <class S>
 __global__ void __launch_bounds__(k_square_threads) square_t_kernel(const __grid_constant__ square_t_arguments<S> a) {
   auto& negative = arch::shared_object<double[k_most_wide], struct square_negative>();
   if (a.state->stage < k_tall_orthonormal) {
     if (threadIdx.x == 0 && blockIdx.x == 0) close(a.gate);
+    for (int e = static_cast<int>(blockIdx.x * k_square_threads + threadIdx.x); e < a.width * a.width;
+         e += k_square_t_blocks * k_square_threads)
+      a.T[e] = S(0);
     return;
   }
   constexpr int parts = k_square_threads / k_most_wide;

@@ -52,7 +52,7 @@ void device_factorizer<S>::begin_tall(index k) {
                                     .rows = rows,
                                     .width = w,
                                     .partial = numbers(gram_, shape.blocks(rows) * packed(0, w)),
-                                    .state = &control()->tall});
+                                    .state = tall_of(k)});
   factor_gram(k, 0);
   tall_pass(k, 1);
   if (ahead_ != k) unsettled_ = k;
@@ -72,7 +72,7 @@ void device_factorizer<S>::factor_gram(index k, int pass) {
   const int w = static_cast<int>(b.width);
   const index size = packed(0, w);
   const tall_memory here = memory_of(tall_.data(), w);
-  tall_state* const state = &control()->tall;
+  tall_state* const state = tall_of(k);
   double* const R = pass == 0 ? here.all[0] : here.R;
   on_.launch(work::fold, (size + 31) / 32,
              fold_arguments{static_cast<const double*>(gram_.data()), pass_of(w, on_.device()->about()).blocks(shape_.m - b.first), size,
@@ -104,9 +104,10 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
                                     .needed = k_tall_factored,
                                     .R = pass == 1 ? here.all[0] : here.R,
                                     .partial = static_cast<double*>(gram_.data()),
-                                    .state = &control()->tall});
+                                    .state = tall_of(k)});
   factor_gram(k, pass);
-  if (gate() != nullptr) on_.join(on_.aside());  // the entry has been measured, and from here on the panel is written
+  // From here on the panel is written: its entry and the panel in front of it have been judged.
+  if (gate() != nullptr) on_.join(on_.aside());
   on_.launch(work::square_reflectors, 1,
              square_reflectors_arguments<S>{.X = Q,
                                             .ldx = rows,
@@ -119,12 +120,12 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
                                             .A = panel,
                                             .lda = lda_,
                                             .tau = tau_ + b.first,
-                                            .state = &control()->tall,
+                                            .state = tall_of(k),
                                             .gate = gate()});
   // T is made beside the rest of V, and needed when VᵀC is there.
   on_.fork(on_.aside());
   on_.launch(work::square_t, k_square_t_blocks,
-             square_t_arguments<S>{w, here.R, here.all[0], here.product, here.lower, T(k), &control()->tall, gate()}, on_.aside());
+             square_t_arguments<S>{w, here.R, here.all[0], here.product, here.lower, T(k), tall_of(k), gate()}, on_.aside());
   if (begins_ahead_) on_.mark(on_.aside());
   t_marked_ = begins_ahead_;
   if (!t_marked_ || on_.armed(site::qr_panel)) on_.join(on_.aside());  // T has read what is struck now
@@ -139,7 +140,7 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
                                     .needed = k_tall_orthonormal,
                                     .in_place = true,
                                     .R = here.product,
-                                    .state = &control()->tall});
+                                    .state = tall_of(k)});
 }
 
 // The device decides by what it measures, of Q = A R⁻¹ how far QᵀQ is from I; until then the panel is as it was.
@@ -149,7 +150,7 @@ bool device_factorizer<S>::settle() {
   const index k = std::exchange(unsettled_, -1);
   for (int pass = 1;; ++pass) {
     int stage = k_tall_failed;
-    on_.template fetch<tall_state>(&control()->tall, 1, [&stage](const tall_state* made) { stage = made->stage; });
+    on_.template fetch<tall_state>(tall_of(k), 1, [&stage](const tall_state* made) { stage = made->stage; });
     on_.wait();
     if (stage == k_tall_orthonormal) return pass > 1;
     if (stage == k_tall_failed || pass == k_most_passes) break;
