@@ -88,6 +88,7 @@ struct panel_seen {
   panel_sums sums;
   bool factored = false;  // R, V, tau and T were made
   bool passed = false;    // what followed was done
+  bool again = false;     // held, and not factored, as the backend had expected other data: it is to be begun ahead once more
   // It did not pass, or was not made, and nothing that followed has changed anything; if it was factored, but for the next block.
   bool held = false;
 };

@@ -200,11 +200,11 @@ bool factorization<S>::bring_panel(index k) {
   return prepare_panel(k, nullptr);
 }
 
-// Judges panels in front of `upto` that were begun ahead. One that does not stand is made again at once, and what was enqueued behind it is
-// forgotten. False: all must be done again.
+// Judges panels in front of `upto` that were begun ahead and advanced. One that does not stand is made again at once, and what was enqueued
+// behind it is forgotten. False: all must be done again.
 template <class S>
 bool factorization<S>::judge_panels(index upto) {
-  while (judged_ < std::min(upto, begun_)) {
+  while (judged_ < std::min({upto, begun_, advanced_})) {
     const index k = judged_;
     const panel_seen seen = work_->await_panel(k);
     if (judge_ahead(k, seen)) {
@@ -217,6 +217,12 @@ bool factorization<S>::judge_panels(index upto) {
       return false;
     }
     work_->resume();
+    if (seen.again) {
+      work_->begin_ahead(k, limits_of(k));
+      begun_ = k + 1;
+      advanced_ = k;
+      return true;
+    }
     // The next block may have been updated with what does not stand.
     if (repairs_ && seen.factored && k + 1 < shape_.count()) rebuild_block(k + 1, k);
     begun_ = judged_ = k + 1;

@@ -360,6 +360,10 @@ panel_seen device_factorizer<S>::await_panel(index k) {
   seen.factored = made.tall.stage == k_tall_orthonormal;
   seen.passed = made.passed == 1 && made.held == 0;
   seen.held = made.passed == 0 && made.held == 1;
+  if (seen.held && expects_direct_ && made.tall.stage == k_tall_factored) {
+    expects_direct_ = false;
+    seen.again = true;
+  }
   if (checked()) {
     seen.sums = {made.sums.orthogonality, made.sums.orthogonality_threshold, made.sums.reflectors, made.sums.data};
     if (k > 0 && !shape_.single_group) seen.entry = made.entry;

@@ -127,6 +127,7 @@ class device_factorizer : public factorizer<S> {
   void strike_triangle(index k, index which, double* triangle);
   void begin_tall(index k);
   void tall_pass(index k, int pass);
+  void reflect(index k, int pass);
   void factor_gram(index k, int pass);
   // Until the device has said whether the panel that was begun is made: makes it, one way or the other. Whether it was not, so that what
   // was enqueued behind it is worthless. The host waits here, and nowhere else for a panel.
@@ -188,10 +189,11 @@ class device_factorizer : public factorizer<S> {
   index ahead_ = -1;      // the last panel that was begun ahead of the host
   index undecided_ = -1;  // a panel for which the gate is still to be looked at
   bool begins_ahead_ = false;
-  panel_limits limits_;  // what it must pass
-  buffer gram_, tall_;   // of a tall panel: partial sums of Gram matrices; factors and what the device finds
-  buffer shifts_;        // columns are worked on as 2^shift · a; empty if no column needs it
-  buffer section_;       // where a block is computed again: a section of the matrix
+  bool expects_direct_ = true;  // of panels that are begun ahead, as all so far were: the others' kernels are not launched
+  panel_limits limits_;         // what it must pass
+  buffer gram_, tall_;          // of a tall panel: partial sums of Gram matrices; factors and what the device finds
+  buffer shifts_;               // columns are worked on as 2^shift · a; empty if no column needs it
+  buffer section_;              // where a block is computed again: a section of the matrix
   // Empty without protection:
   buffer weights_;               // n × 3: as encode() has them
   buffer W_of_checksums_;        // as W_, aside

@@ -54,7 +54,11 @@ void device_factorizer<S>::begin_tall(index k) {
                                     .partial = numbers(gram_, shape.blocks(rows) * packed(0, w)),
                                     .state = tall_of(k)});
   factor_gram(k, 0);
-  tall_pass(k, 1);
+  if (ahead_ == k && expects_direct_) {
+    reflect(k, 1);
+  } else {
+    tall_pass(k, 1);
+  }
   if (ahead_ != k) unsettled_ = k;
 }
 
@@ -106,6 +110,19 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
                                     .partial = static_cast<double*>(gram_.data()),
                                     .state = tall_of(k)});
   factor_gram(k, pass);
+  reflect(k, pass);
+}
+
+// R, V, tau and T, where `pass` passes have made the panel's Q orthonormal, or where it is direct.
+template <class S>
+void device_factorizer<S>::reflect(index k, int pass) {
+  const layout::block& b = shape_[k];
+  const index rows = shape_.m - b.first;
+  const int w = static_cast<int>(b.width);
+  const pass_shape shape = pass_of(w, on_.device()->about());
+  const tall_memory here = memory_of(tall_.data(), w);
+  S* const panel = A_ + b.first + b.first * lda_;
+  S* const Q = V(k);
   // From here on the panel is written: its entry and the panel in front of it have been judged.
   if (gate() != nullptr) on_.join(on_.aside());
   on_.launch(work::square_reflectors, 1,

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "core/parallel.hpp"
 #include "qr/cuda/session.hpp"
 #include "qr/factorization.hpp"
 
