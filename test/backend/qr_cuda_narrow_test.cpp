@@ -64,19 +64,19 @@ class narrow_products : public testing::Test {
 TYPED_TEST_SUITE(narrow_products, test::reals, test::real_names);
 
 struct narrow_problem {
-  index rows, width, columns, chunks;
+  index rows, width, columns, front, chunks;  // `front` columns lie in front of others
 };
 
 // Tiles that are whole and that are not, in every direction; more chunks than there are rows for.
 std::vector<narrow_problem> narrow_problems() {
-  std::vector<narrow_problem> made = {{128, 128, 32, 1}, {301, 100, 37, 3}, {33, 7, 2, 1}, {70, 64, 66, 12}};
-  if (!test::sampled()) made.insert(made.end(), {{520, 128, 128, 4}, {17, 17, 1, 1}, {256, 32, 9, 2}});
+  std::vector<narrow_problem> made = {{128, 128, 32, 32, 1}, {301, 100, 37, 35, 3}, {33, 7, 2, 2, 1}, {70, 64, 66, 33, 12}};
+  if (!test::sampled()) made.insert(made.end(), {{520, 128, 190, 128, 4}, {17, 17, 1, 1, 1}, {256, 32, 9, 7, 2}});
   return made;
 }
 
 TYPED_TEST(narrow_products, are_those_of_wider_arithmetic) {
   using T = TypeParam;
-  for (const auto& [m, w, n, chunks] : narrow_problems()) {
+  for (const auto& [m, w, n, front, chunks] : narrow_problems()) {
     SCOPED_TRACE(std::to_string(m) + " " + std::to_string(w) + " " + std::to_string(n));
     const index ldc = m + 3;
     const std::vector<T> V = this->random(m, w, m, 1), C = this->random(m, n, ldc, 2);
@@ -86,10 +86,15 @@ TYPED_TEST(narrow_products, are_those_of_wider_arithmetic) {
     }
     const auto v = this->upload(V), c = this->upload(C), t = this->upload(triangle);
     const auto parts = this->upload(std::vector<double>(at(chunks * w * n), std::numeric_limits<double>::quiet_NaN()));
-    const index across = (n + k_narrow_across - 1) / k_narrow_across;
-    this->launch(work::narrow_product, chunks * across,
-                 narrow_product_arguments<T>{static_cast<const T*>(v.data()), m, static_cast<int>(w), static_cast<const T*>(c.data()), ldc,
-                                             static_cast<int>(n), chunks, static_cast<double*>(parts.data())});
+    const auto* const from = static_cast<const T*>(c.data());
+    const auto across = [](index columns, index each) { return (columns + each - 1) / each; };
+    this->launch(work::narrow_product, chunks * (across(front, k_narrow_across) + across(n - front, k_narrow_across)),
+                 narrow_product_arguments<T>{static_cast<const T*>(v.data()),
+                                             m,
+                                             static_cast<int>(w),
+                                             {{from, ldc, static_cast<int>(front)}, {from + front * ldc, ldc, static_cast<int>(n - front)}},
+                                             chunks,
+                                             static_cast<double*>(parts.data())});
     const std::vector<double> in_parts = this->template download<double>(parts);
     std::vector<long double> W(at(w * n));
     for (index j = 0; j < n; ++j) {
@@ -137,9 +142,9 @@ TYPED_TEST(narrow_products, are_those_of_wider_arithmetic) {
         }
       }
     }
-    const auto from = this->upload(halves), to = this->upload(C);
-    this->launch(work::narrow_subtract, (m + k_threads / 2 - 1) / (k_threads / 2) * across,
-                 narrow_subtract_arguments<T>{static_cast<const T*>(v.data()), m, static_cast<int>(w), static_cast<const T*>(from.data()),
+    const auto turned = this->upload(halves), to = this->upload(C);
+    this->launch(work::narrow_subtract, across(m, k_threads / 2) * across(n, k_subtract_across),
+                 narrow_subtract_arguments<T>{static_cast<const T*>(v.data()), m, static_cast<int>(w), static_cast<const T*>(turned.data()),
                                               static_cast<int>(n), static_cast<T*>(to.data()), ldc});
     const std::vector<T> left = this->template download<T>(to);
     for (index j = 0; j < n; ++j) {
@@ -165,7 +170,7 @@ TYPED_TEST(narrow_products, zeros_change_nothing) {
   for (index i = 0; i < m; i += 3) C[at(i + i % n * m)] = i % 2 == 0 ? -T(0) : T(0);
   const std::vector<T> none(at(m * w), T(0));
   const auto v = this->upload(none), from = this->upload(std::vector<T>(at(w * n), T(0))), to = this->upload(C);
-  this->launch(work::narrow_subtract, 2 * 2,
+  this->launch(work::narrow_subtract, 2 * 3,
                narrow_subtract_arguments<T>{static_cast<const T*>(v.data()), m, static_cast<int>(w), static_cast<const T*>(from.data()),
                                             static_cast<int>(n), static_cast<T*>(to.data()), m});
   const std::vector<T> made = this->template download<T>(to);

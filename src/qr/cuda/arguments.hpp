@@ -510,9 +510,10 @@ struct strike_arguments {
 // --- Products with few columns (narrow.cuh).
 
 inline constexpr int k_narrow_columns = 128;  // at most
-inline constexpr int k_narrow_across = 32;    // columns of a block of threads
-inline constexpr int k_narrow_rows = 128;     // of a chunk, or more
-inline constexpr int k_narrow_blocks = 128;   // of a launch that makes VᵀC, or fewer
+inline constexpr int k_narrow_across = 32;    // columns of a block of threads that makes VᵀC
+inline constexpr int k_narrow_rows = 64;      // of a chunk, or more
+inline constexpr int k_narrow_chunks = 64;    // at most
+inline constexpr int k_subtract_across = 16;  // columns of a block of threads that makes C − V W
 inline constexpr int k_turn_few = 8;          // columns of a block where VᵀC comes in chunks
 inline constexpr int k_turn_many = 32;        // and where it comes whole
 
@@ -521,11 +522,13 @@ struct narrow_product_arguments {
   const S* V;  // rows × width, without gaps
   std::int64_t rows;
   int width;
-  const S* C;  // rows × columns
-  std::int64_t ldc;
-  int columns;
+  struct {
+    const S* data;
+    std::int64_t ld;
+    int columns;        // may be 0
+  } C[2];               // side by side
   std::int64_t chunks;  // of rows
-  double* parts;        // of each chunk VᵀC, width × columns, without gaps
+  double* parts;        // of each chunk VᵀC, width × all columns, without gaps
 };
 
 template <class S>

@@ -135,7 +135,7 @@ void device_factorizer<S>::encode(const double* weights, bool keep, double* squa
     C_ = on_.template allocate_of<S>(core::checked_product(m, 2 * groups));
     for (buffer* each : {&product_, &carried_, &next_, &row_weights_}) *each = on_.template allocate_of<double>(m);
     random_ = on_.template allocate_of<double>(n);
-    W_of_checksums_ = on_.template allocate_of<S>(4 * nb() * groups);
+    if (2 * groups > k_narrow_columns) W_of_checksums_ = on_.template allocate_of<S>(4 * nb() * groups);
     checkpoints_ = on_.template allocate_of<double>(4 * nb() * shape_.panels);
     again_ = on_.template allocate_of<double>(4 * nb() * shape_.panels);
     seals_ = on_.template allocate_of<unsigned long long>(6 * shape_.panels);
@@ -360,7 +360,7 @@ panel_seen device_factorizer<S>::await_panel(index k) {
   seen.factored = made.tall.stage == k_tall_orthonormal;
   seen.passed = made.passed == 1 && made.held == 0;
   seen.held = made.passed == 0 && made.held == 1;
-  if (seen.held && expects_direct_ && made.tall.stage == k_tall_factored) {
+  if (seen.held && expects_direct(k) && made.tall.stage == k_tall_factored) {
     expects_direct_ = false;
     seen.again = true;
   }
@@ -450,17 +450,17 @@ void device_factorizer<S>::apply(index k, formed_reflector<S> H, span columns, S
       if (beside) imaged_ = H.V;
     }
   }
-  project(k, H, columns, C, ldc, W, on, struck);
-  on_.subtract(H, columns.width, W, C, ldc, on);
+  project(k, H, columns, C, ldc, {}, W, on, struck);
+  on_.subtract(H, columns.width, W + H.width * columns.width, C, ldc, on);
 }
 
-// The part of it that leaves C as it is.
+// The part of it that leaves C as it is. `more`: columns besides, whose products come behind C's.
 template <class S>
-void device_factorizer<S>::project(index k, const formed_reflector<S>& H, span columns, const S* C, index ldc, S* W, stream on,
-                                   span struck) {
+void device_factorizer<S>::project(index k, const formed_reflector<S>& H, span columns, const S* C, index ldc, const some_columns<S>& more,
+                                   S* W, stream on, span struck) {
   product_parts parts;
   if (on_.narrow(H, columns.width)) {
-    parts = on_.product_in_parts(H, columns.width, C, ldc, on);
+    parts = on_.product_in_parts(H, {C, ldc, columns.width}, more, on);
   } else {
     on_.product(H, columns.width, C, ldc, W, on);
   }
@@ -479,11 +479,11 @@ void device_factorizer<S>::project(index k, const formed_reflector<S>& H, span c
     on_.join_mark(on_.aside());
     t_marked_ = false;
   }
-  on_.turn(H, true, columns.width, W, on, parts);
+  on_.turn(H, true, columns.width + more.count, W, on, parts);
 }
 
 // Panel k's update of the next block, beside the panel's checks: of all that is behind the panel this alone is written before those have
-// passed. Its checksums wait for them.
+// passed. Checksums wait for them, but not their products.
 template <class S>
 void device_factorizer<S>::look_ahead(index k, index b) {
   const layout::block& here = shape_[b];
@@ -491,14 +491,23 @@ void device_factorizer<S>::look_ahead(index k, index b) {
   const formed_reflector<S> H = formed(k, V(k));
   S* const W = static_cast<S*>(W_[0].data());
   S* const C = A_ + row + here.first * lda_;
-  project(k, H, {here.first, w}, C, lda_, W, on_.main(), {b, 1});
+  some_columns<S> sums;
+  const index groups = checked() && !shape_.single_group ? 2 * (shape_.count() - b) : 0;
+  const bool together = groups > 0 && on_.narrow(H, groups);
+  if (together) sums = {checksums(here.group) + row, shape_.m, groups};
+  project(k, H, {here.first, w}, C, lda_, sums, W, on_.main(), {b, 1});
+  const S* const TW = W + H.width * (w + sums.count);
   // The others would take multiprocessors from the lookahead, for which the next panel waits: they go first only where they take longer.
   const bool others_first = updates_long(shape_.m - row, shape_.n - row);
   if (others_first) decide(k);
-  on_.subtract(H, w, W, C, lda_, on_.main());
+  on_.subtract(H, w, TW, C, lda_, on_.main());
   strike_updated(k, b, on_.main());
   if (!others_first) decide(k);
-  if (!shape_.single_group) update_checksums(k, H.V, b, shape_.count(), static_cast<S*>(W_of_checksums_.data()), on_.aside());
+  if (together) {
+    on_.subtract(H, groups, TW + H.width * w, checksums(here.group) + row, shape_.m, on_.aside());
+  } else if (groups > 0) {
+    update_checksums(k, H.V, b, shape_.count(), static_cast<S*>(W_of_checksums_.data()), on_.aside());
+  }
 }
 
 template <class S>

@@ -110,7 +110,8 @@ class device_factorizer : public factorizer<S> {
   formed_reflector<S> join_pair(index k, const S* first, const S* second, buffer& memory, stream on);
   S* pair_memory(buffer& memory, stream on);
   void apply(index k, formed_reflector<S> H, span columns, S* C, index ldc, S* W, stream on, span struck);
-  void project(index k, const formed_reflector<S>& H, span columns, const S* C, index ldc, S* W, stream on, span struck);
+  void project(index k, const formed_reflector<S>& H, span columns, const S* C, index ldc, const some_columns<S>& more, S* W, stream on,
+               span struck);
   void look_ahead(index k, index b);
   // Behind what the main stream has now and behind the panel's checks, the gate is looked at for panel k: from here on it may change all
   // blocks, beside and aside.
@@ -126,6 +127,8 @@ class device_factorizer : public factorizer<S> {
   inject::place tall_place(index j, index which) const { return {j + which * shape_.steps, 6 * shape_.steps, 0, 1}; }
   void strike_triangle(index k, index which, double* triangle);
   void begin_tall(index k);
+  // Whether panel k, that is begun ahead of the host, is taken for direct: what others take is not launched then.
+  bool expects_direct(index k) const;
   void tall_pass(index k, int pass);
   void reflect(index k, int pass);
   void factor_gram(index k, int pass);
@@ -189,7 +192,7 @@ class device_factorizer : public factorizer<S> {
   index ahead_ = -1;      // the last panel that was begun ahead of the host
   index undecided_ = -1;  // a panel for which the gate is still to be looked at
   bool begins_ahead_ = false;
-  bool expects_direct_ = true;  // of panels that are begun ahead, as all so far were: the others' kernels are not launched
+  bool expects_direct_ = true;  // all so far were
   panel_limits limits_;         // what it must pass
   buffer gram_, tall_;          // of a tall panel: partial sums of Gram matrices; factors and what the device finds
   buffer shifts_;               // columns are worked on as 2^shift · a; empty if no column needs it

@@ -74,12 +74,16 @@ __global__ void __launch_bounds__(k_threads) narrow_product_kernel(const __grid_
                 of_c = k_narrow_across / warps;
   auto& left = arch::shared_object<double[k_most_wide * stride], struct narrow_left>();
   auto& right = arch::shared_object<double[k_narrow_across * stride], struct narrow_right>();
-  const int lane = arch::lane(), warp = arch::warp(), g = lane / 4, across = (a.columns + k_narrow_across - 1) / k_narrow_across;
+  const int lane = arch::lane(), warp = arch::warp(), g = lane / 4;
+  const int first_across = (a.C[0].columns + k_narrow_across - 1) / k_narrow_across;
+  const int across = first_across + (a.C[1].columns + k_narrow_across - 1) / k_narrow_across;
   const std::int64_t chunk = blockIdx.x / across, rows = ((a.rows + a.chunks - 1) / a.chunks + 7) / 8 * 8;
   const std::int64_t begin = chunk * rows, end = begin + rows < a.rows ? begin + rows : a.rows;
-  const int first_column = static_cast<int>(blockIdx.x % across) * k_narrow_across, top = 16 * warp;
-  const S *const V = a.V + warp * a.rows, *const C = a.C + (first_column + warp) * a.ldc;
-  const int columns_of_v = (a.width - warp + warps - 1) / warps, columns_of_c = (a.columns - first_column - warp + warps - 1) / warps;
+  const int place = static_cast<int>(blockIdx.x % across), which = place < first_across ? 0 : 1;
+  const int first_column = (which == 0 ? place : place - first_across) * k_narrow_across, top = 16 * warp;
+  const auto& of = a.C[which];
+  const S *const V = a.V + warp * a.rows, *const C = of.data + (first_column + warp) * of.ld;
+  const int columns_of_v = (a.width - warp + warps - 1) / warps, columns_of_c = (of.columns - first_column - warp + warps - 1) / warps;
   S v[of_v], c[of_c];
   const auto load = [&](std::int64_t first) {
     const std::int64_t i = first + lane;
@@ -87,7 +91,7 @@ __global__ void __launch_bounds__(k_threads) narrow_product_kernel(const __grid_
       v[decltype(q)::value] = i < end && decltype(q)::value < columns_of_v ? V[i + decltype(q)::value * warps * a.rows] : S(0);
     });
     unrolled<of_c>([&](auto q) {
-      c[decltype(q)::value] = i < end && decltype(q)::value < columns_of_c ? C[i + decltype(q)::value * warps * a.ldc] : S(0);
+      c[decltype(q)::value] = i < end && decltype(q)::value < columns_of_c ? C[i + decltype(q)::value * warps * of.ld] : S(0);
     });
   };
   double sum[tiles][4] = {};
@@ -106,9 +110,10 @@ __global__ void __launch_bounds__(k_threads) narrow_product_kernel(const __grid_
     }
     __syncthreads();  // they have been read
   }
-  double* const to = a.parts + chunk * a.width * a.columns;
+  const int before = which == 0 ? 0 : a.C[0].columns;
+  double* const to = a.parts + (chunk * (a.C[0].columns + a.C[1].columns) + before) * a.width;
   each_of_lane(sum, top, first_column, [&](std::int64_t i, std::int64_t j, double x) {
-    if (i < a.width && j < a.columns) to[i + j * a.width] = x;
+    if (i < a.width && j < of.columns) to[i + j * a.width] = x;
   });
 }
 
@@ -150,11 +155,11 @@ __global__ void __launch_bounds__(k_threads) turn_kernel(const __grid_constant__
   double d[Columns / 8][4] = {};
   // Rows that are not there are taken from the last one; what becomes of them is not stored.
   const int row[2] = {top + g < a.width ? top + g : a.width - 1, top + g + 8 < a.width ? top + g + 8 : a.width - 1};
-  // op(T) is zero elsewhere. What is taken together, 32 numbers of a column of W, ends with it.
-  const int begin = a.transposed || top >= a.width ? 0 : top / 32 * 32;
+  // op(T) is zero elsewhere. What is taken together, 64 numbers of a column of W, ends with it.
+  const int begin = a.transposed || top >= a.width ? 0 : top / 64 * 64;
   const int end = top >= a.width ? 0 : a.transposed && top + 16 < a.width ? top + 16 : a.width;
   const std::int64_t along = a.transposed ? 1 : a.width, across = a.transposed ? a.width : 1;
-  add_product<4>(
+  add_product<8>(
       d, begin, end, [&](int r, std::int64_t k) { return static_cast<double>(a.T[k * along + row[r] * across]); },
       [&](int n, std::int64_t k) { return W[(8 * n + g) * stride + k]; }, gather);
   each_of_lane(d, top, left, [&](std::int64_t r, std::int64_t j, double x) {
@@ -162,14 +167,14 @@ __global__ void __launch_bounds__(k_threads) turn_kernel(const __grid_constant__
   });
 }
 
-// C − V W for k_threads / 2 rows and k_narrow_across columns; a warp has 16 of the rows. W's columns lie k_most_wide + 4 apart in shared
+// C − V W for k_threads / 2 rows and k_subtract_across columns; a warp has 16 of the rows. W's columns lie k_most_wide + 4 apart in shared
 // memory.
 template <class S>
 __global__ void __launch_bounds__(k_threads) narrow_subtract_kernel(const __grid_constant__ narrow_subtract_arguments<S> a) {
-  constexpr int tiles = k_narrow_across / 8, stride = k_most_wide + 4, parts = k_threads / k_most_wide, each = k_narrow_across / parts;
-  auto& W = arch::shared_object<double[k_narrow_across * stride], struct narrow_columns>();
-  const int g = arch::lane() / 4, across = (a.columns + k_narrow_across - 1) / k_narrow_across;
-  const int left = static_cast<int>(blockIdx.x % across) * k_narrow_across;
+  constexpr int tiles = k_subtract_across / 8, stride = k_most_wide + 4, parts = k_threads / k_most_wide, each = k_subtract_across / parts;
+  auto& W = arch::shared_object<double[k_subtract_across * stride], struct narrow_columns>();
+  const int g = arch::lane() / 4, across = (a.columns + k_subtract_across - 1) / k_subtract_across;
+  const int left = static_cast<int>(blockIdx.x % across) * k_subtract_across;
   const std::int64_t top = blockIdx.x / across * (k_threads / 2) + 16 * arch::warp();
   const int k = static_cast<int>(threadIdx.x) % k_most_wide, part = static_cast<int>(threadIdx.x) / k_most_wide;
   S w[each];
@@ -182,7 +187,7 @@ __global__ void __launch_bounds__(k_threads) narrow_subtract_kernel(const __grid
     x = i < a.rows && j < a.columns ? static_cast<double>(a.C[i + j * a.ldc]) : 0;
   });
   const S* const row[2] = {a.V + (top + g < a.rows ? top + g : a.rows - 1), a.V + (top + g + 8 < a.rows ? top + g + 8 : a.rows - 1)};
-  add_product<4>(
+  add_product<8>(
       d, 0, a.width, [&](int r, std::int64_t l) { return -static_cast<double>(row[r][l * a.rows]); },
       [&](int n, std::int64_t l) { return W[(8 * n + g) * stride + l]; },
       [&] {

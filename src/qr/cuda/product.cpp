@@ -81,7 +81,7 @@ void session<S>::product(const formed_reflector<S>& H, std::int64_t n, const S* 
 template <class S>
 void session<S>::update(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, S* C, std::int64_t ldc, stream on) const {
   turn(H, transposed, n, W, on);
-  subtract(H, n, W, C, ldc, on);
+  subtract(H, n, W + H.width * n, C, ldc, on);
 }
 
 template <class S>
@@ -90,16 +90,21 @@ bool session<S>::narrow(const formed_reflector<S>& H, std::int64_t n) const {
 }
 
 template <class S>
-product_parts session<S>::product_in_parts(const formed_reflector<S>& H, std::int64_t n, const S* C, std::int64_t ldc, stream on) {
-  const std::int64_t across = (n + k_narrow_across - 1) / k_narrow_across;
-  const std::int64_t chunks =
-      std::clamp<std::int64_t>(k_narrow_blocks / across, 1, std::max<std::int64_t>(1, (H.rows + k_narrow_rows - 1) / k_narrow_rows));
+product_parts session<S>::product_in_parts(const formed_reflector<S>& H, const some_columns<S>& C, const some_columns<S>& more, stream on) {
+  const auto across = [](std::int64_t n) { return (n + k_narrow_across - 1) / k_narrow_across; };
+  const std::int64_t chunks = std::clamp<std::int64_t>((H.rows + k_narrow_rows - 1) / k_narrow_rows, 1, k_narrow_chunks);
   buffer& parts = parts_[on == main() ? 0 : on == beside() ? 1 : 2];
-  const std::int64_t bytes = core::checked_product(chunks * H.width * n, std::int64_t{sizeof(double)});
+  const std::int64_t bytes = core::checked_product(chunks * H.width * (C.count + more.count), std::int64_t{sizeof(double)});
   if (parts.bytes() < bytes) parts = {device_, bytes, on};
   auto* const data = static_cast<double*>(parts.data());
-  launch(work::narrow_product, chunks * across,
-         narrow_product_arguments<S>{H.V, H.rows, static_cast<int>(H.width), C, ldc, static_cast<int>(n), chunks, data}, on);
+  launch(work::narrow_product, chunks * (across(C.count) + across(more.count)),
+         narrow_product_arguments<S>{H.V,
+                                     H.rows,
+                                     static_cast<int>(H.width),
+                                     {{C.data, C.ld, static_cast<int>(C.count)}, {more.data, more.ld, static_cast<int>(more.count)}},
+                                     chunks,
+                                     data},
+         on);
   return {data, chunks};
 }
 
@@ -116,8 +121,7 @@ void session<S>::turn(const formed_reflector<S>& H, bool transposed, std::int64_
 }
 
 template <class S>
-void session<S>::subtract(const formed_reflector<S>& H, std::int64_t n, const S* W, S* C, std::int64_t ldc, stream on) const {
-  const S* const TW = W + H.width * n;
+void session<S>::subtract(const formed_reflector<S>& H, std::int64_t n, const S* TW, S* C, std::int64_t ldc, stream on) const {
   if constexpr (std::is_same_v<S, float>) {
     if (H.image != nullptr && multiplies(H, n)) {
       const split_shape shape(H.rows, H.width);
@@ -132,7 +136,7 @@ void session<S>::subtract(const formed_reflector<S>& H, std::int64_t n, const S*
     }
   }
   if (narrow(H, n)) {
-    const std::int64_t across = (n + k_narrow_across - 1) / k_narrow_across;
+    const std::int64_t across = (n + k_subtract_across - 1) / k_subtract_across;
     launch(work::narrow_subtract, (H.rows + k_threads / 2 - 1) / (k_threads / 2) * across,
            narrow_subtract_arguments<S>{H.V, H.rows, static_cast<int>(H.width), TW, static_cast<int>(n), C, ldc}, on);
     return;
@@ -140,15 +144,15 @@ void session<S>::subtract(const formed_reflector<S>& H, std::int64_t n, const S*
   blas(on).gemm('N', 'N', H.rows, n, H.width, S(-1), H.V, H.rows, TW, H.width, S(1), C, ldc);
 }
 
-#define BALLAST_PRODUCTS(S)                                                                                                      \
-  template bool session<S>::multiplies(const formed_reflector<S>&, std::int64_t) const;                                          \
-  template std::int64_t session<S>::image_bytes(std::int64_t, std::int64_t);                                                     \
-  template void session<S>::make_image(formed_reflector<S>&, void*, stream) const;                                               \
-  template void session<S>::product(const formed_reflector<S>&, std::int64_t, const S*, std::int64_t, S*, stream) const;         \
-  template void session<S>::update(const formed_reflector<S>&, bool, std::int64_t, S*, S*, std::int64_t, stream) const;          \
-  template void session<S>::turn(const formed_reflector<S>&, bool, std::int64_t, S*, stream, const product_parts&) const;        \
-  template bool session<S>::narrow(const formed_reflector<S>&, std::int64_t) const;                                              \
-  template product_parts session<S>::product_in_parts(const formed_reflector<S>&, std::int64_t, const S*, std::int64_t, stream); \
+#define BALLAST_PRODUCTS(S)                                                                                                                \
+  template bool session<S>::multiplies(const formed_reflector<S>&, std::int64_t) const;                                                    \
+  template std::int64_t session<S>::image_bytes(std::int64_t, std::int64_t);                                                               \
+  template void session<S>::make_image(formed_reflector<S>&, void*, stream) const;                                                         \
+  template void session<S>::product(const formed_reflector<S>&, std::int64_t, const S*, std::int64_t, S*, stream) const;                   \
+  template void session<S>::update(const formed_reflector<S>&, bool, std::int64_t, S*, S*, std::int64_t, stream) const;                    \
+  template void session<S>::turn(const formed_reflector<S>&, bool, std::int64_t, S*, stream, const product_parts&) const;                  \
+  template bool session<S>::narrow(const formed_reflector<S>&, std::int64_t) const;                                                        \
+  template product_parts session<S>::product_in_parts(const formed_reflector<S>&, const some_columns<S>&, const some_columns<S>&, stream); \
   template void session<S>::subtract(const formed_reflector<S>&, std::int64_t, const S*, S*, std::int64_t, stream) const;
 BALLAST_PRODUCTS(float)
 BALLAST_PRODUCTS(double)

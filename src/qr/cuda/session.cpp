@@ -40,10 +40,31 @@ struct lane {
   ballast::cuda::pinned_buffer pinned;
 };
 
+// Some fifty requests are strings: to look all of them up takes 90 µs, so a device keeps what they name.
+template <class S>
+struct kernel_table final : ballast::cuda::shared_state {
+  kernel_table(ballast::cuda::device& on, bool instrumented) {
+    const ballast::cuda::capabilities& about = on.about();
+    works = on.load_all(kernel_names<S>::all(about, instrumented));
+    for (int t = 0; t < k_team_count; ++t) {
+      if (kernel_names<S>::runs(t, about)) panels[t] = &on.load(kernel_names<S>::panel(t, about));
+      // A device may have no group of so many multiprocessors.
+      if (panels[t] != nullptr && on.resident_blocks(*panels[t]) < k_teams[t].blocks) panels[t] = nullptr;
+    }
+    for (int t = 0; t < k_chain_team_count; ++t) {
+      if (kernel_names<S>::runs_chain(t, about)) chains[t] = &on.load(kernel_names<S>::chain(t));
+    }
+  }
+  std::int64_t device_bytes() const override { return 0; }
+  std::vector<const ballast::cuda::kernel*> works;  // by the numbers of `work`
+  const ballast::cuda::kernel* panels[k_team_count] = {};
+  const ballast::cuda::kernel* chains[k_chain_team_count] = {};
+};
+
 namespace {
 
 // From so many rows on, a panel wider than one launch of a cluster takes is made by passes over its rows.
-constexpr std::int64_t k_tall_least_rows = 256;
+constexpr std::int64_t k_tall_least_rows = 128;
 // Rows that one block of a scan takes at least, and blocks that keep the memory of all multiprocessors busy.
 constexpr std::int64_t k_scanned_rows = 4096, k_scan_blocks = 2048;
 // A block with fewer rows than this waits for the others longer than it computes.
@@ -91,16 +112,15 @@ session<S>::session(const context& run) : run_(run), device_(ballast::cuda::curr
     device_->wait(*lane_->main_reached, main());
   }
   faults_ = ballast::cuda::fault_list(device_, run_.injector, main());
-  const ballast::cuda::capabilities& about = device_->about();
-  kernels_ = device_->load_all(kernel_names<S>::all(about, faults_.armed()));
-  for (int t = 0; t < k_team_count; ++t) {
-    if (kernel_names<S>::runs(t, about)) panels_[t] = &device_->load(kernel_names<S>::panel(t, about));
-    // A device may have no group of so many multiprocessors.
-    if (panels_[t] != nullptr && device_->resident_blocks(*panels_[t]) < k_teams[t].blocks) panels_[t] = nullptr;
-  }
-  for (int t = 0; t < k_chain_team_count; ++t) {
-    if (kernel_names<S>::runs_chain(t, about)) chains_[t] = &device_->load(kernel_names<S>::chain(t));
-  }
+  const bool instrumented = faults_.armed();
+  const std::string name = std::string("qr kernels of ") + (sizeof(S) == 4 ? "floats" : "doubles") + (instrumented ? ", struck" : "");
+  kernels_ = std::static_pointer_cast<const kernel_table<S>>(
+      ballast::cuda::find_or_make_kept(device_, name, [&] { return std::make_shared<kernel_table<S>>(*device_, instrumented); }));
+}
+
+template <class S>
+const ballast::cuda::kernel& session<S>::kernel_of(work what) const {
+  return *kernels_->works[static_cast<std::size_t>(what)];
 }
 
 template <class S>
@@ -219,7 +239,7 @@ template <class S>
 auto session<S>::plan_panel(std::int64_t rows, int width) const -> panel_plan {
   panel_plan made;
   for (int t = 0; t < k_team_count; ++t) {
-    if (panels_[t] != nullptr && rows > k_rows_of_block[t]) made.team = t;
+    if (kernels_->panels[t] != nullptr && rows > k_rows_of_block[t]) made.team = t;
   }
   const auto [blocks, threads] = k_teams[made.team];
   // Slabs end at a line of memory.
@@ -256,13 +276,13 @@ void session<S>::scan(scan_arguments<T> given, std::int64_t columns) const {
 
 template <class S>
 void session<S>::launch_panel(int team, const panel_arguments<S>& given) const {
-  device_->launch(*panels_[team], k_teams[team].blocks, &given, sizeof given, main());
+  device_->launch(*kernels_->panels[team], k_teams[team].blocks, &given, sizeof given, main());
 }
 
 template <class S>
 void session<S>::launch_chain(const chain_arguments<S>& given, stream on) const {
-  const int which = given.rows > k_rows_of_block[1] && chains_[1] != nullptr ? 1 : 0;
-  device_->launch(*chains_[which], k_chain_teams[which].blocks, &given, sizeof given, on);
+  const int which = given.rows > k_rows_of_block[1] && kernels_->chains[1] != nullptr ? 1 : 0;
+  device_->launch(*kernels_->chains[which], k_chain_teams[which].blocks, &given, sizeof given, on);
 }
 
 template <class S>

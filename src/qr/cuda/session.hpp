@@ -24,6 +24,10 @@ namespace ballast::qr::cuda {
 // Streams and BLAS, which take long to make: a device keeps those of past calls for the next ones.
 struct lane;
 
+// The kernels of floats or doubles, loaded.
+template <class S>
+struct kernel_table;
+
 // A block reflector H = I − V T Vᵀ as products take it.
 template <class S>
 struct formed_reflector {
@@ -31,6 +35,13 @@ struct formed_reflector {
   std::int64_t rows, width;
   const S* T;                // width × width, upper triangular, zero below the diagonal
   const S* image = nullptr;  // of V, by make_image(); null: all products are cuBLAS's
+};
+
+// Columns of a matrix that products are taken of.
+template <class S>
+struct some_columns {
+  const S* data = nullptr;
+  std::int64_t ld = 0, count = 0;
 };
 
 // VᵀC as the sums of chunks of rows. None: it lies whole in its place.
@@ -107,7 +118,7 @@ class session {
   }
   template <class Arguments>
   void launch(work what, std::int64_t blocks, const Arguments& given, stream on) const {
-    device_->launch(*kernels_[static_cast<std::size_t>(what)], blocks, &given, sizeof given, on);
+    device_->launch(kernel_of(what), blocks, &given, sizeof given, on);
   }
   // Norms of so many columns of floats, or of doubles.
   template <class T>
@@ -142,13 +153,13 @@ class session {
   void product(const formed_reflector<S>& H, std::int64_t n, const S* C, std::int64_t ldc, S* W, stream on) const;
   // C ← H C, or HᵀC where `transposed`, with W from product().
   void update(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, S* C, std::int64_t ldc, stream on) const;
-  // Its halves: W's second half becomes T W, or Tᵀ W; C loses V times that.
+  // Its halves: W's second half becomes T W, or Tᵀ W; C loses V times that, TW.
   void turn(const formed_reflector<S>& H, bool transposed, std::int64_t n, S* W, stream on, const product_parts& parts = {}) const;
-  void subtract(const formed_reflector<S>& H, std::int64_t n, const S* W, S* C, std::int64_t ldc, stream on) const;
-  // Whether n columns are so few that kernels of our own make their products (narrow.cuh). product_in_parts(): product() for turn(), in
-  // memory that is one for each stream.
+  void subtract(const formed_reflector<S>& H, std::int64_t n, const S* TW, S* C, std::int64_t ldc, stream on) const;
+  // Whether n columns are so few that kernels of our own make their products (narrow.cuh). product_in_parts(): product() of some columns,
+  // and of others behind them, for turn(), in memory that is one for each stream. Its bits do not depend on how many columns there are.
   bool narrow(const formed_reflector<S>& H, std::int64_t n) const;
-  product_parts product_in_parts(const formed_reflector<S>& H, std::int64_t n, const S* C, std::int64_t ldc, stream on);
+  product_parts product_in_parts(const formed_reflector<S>& H, const some_columns<S>& C, const some_columns<S>& more, stream on);
 
   // Shows data to the injector of the call, as inject::fault_injector::strike does, on stream `on`.
   template <class T>
@@ -167,6 +178,7 @@ class session {
   }
 
  private:
+  const ballast::cuda::kernel& kernel_of(work what) const;
   ballast::cuda::stream_event& reached(stream by) const;
   // Host memory for numbers that are fetched, until they are waited for: pinned as long as there is room.
   void* landing(std::int64_t bytes);
@@ -176,9 +188,7 @@ class session {
   const context& run_;
   std::shared_ptr<ballast::cuda::device> device_;
   std::unique_ptr<lane> lane_;
-  std::vector<const ballast::cuda::kernel*> kernels_;
-  const ballast::cuda::kernel* panels_[k_team_count] = {};
-  const ballast::cuda::kernel* chains_[k_chain_team_count] = {};
+  std::shared_ptr<const kernel_table<S>> kernels_;
   ballast::cuda::fault_list faults_;
   buffer parts_[3];  // of products on `main`, `beside` and `aside`
   std::vector<std::function<void()>> pending_;

@@ -54,12 +54,18 @@ void device_factorizer<S>::begin_tall(index k) {
                                     .partial = numbers(gram_, shape.blocks(rows) * packed(0, w)),
                                     .state = tall_of(k)});
   factor_gram(k, 0);
-  if (ahead_ == k && expects_direct_) {
+  if (ahead_ == k && expects_direct(k)) {
     reflect(k, 1);
   } else {
     tall_pass(k, 1);
   }
   if (ahead_ != k) unsettled_ = k;
+}
+
+// Random columns are direct from 2.7 rows for each of them on.
+template <class S>
+bool device_factorizer<S>::expects_direct(index k) const {
+  return expects_direct_ && shape_.m - shape_[k].first >= 3 * shape_[k].width;
 }
 
 template <class S>
