@@ -153,7 +153,7 @@ TYPED_TEST(panels_ahead, a_gate_that_is_struck_holds_back_and_lets_nothing_wrong
     for (const std::int64_t k : {1, 2}) {
       if (first != (k == 1)) continue;
       const std::vector<struck_device::strike> each = {
-          {"square_factor_kernel", 2 * k, [&](const void* a) { close(static_cast<const square_factor_arguments*>(a)->gate, first); }},
+          {"square_factor_kernel", k, [&](const void* a) { close(static_cast<const square_factor_arguments*>(a)->gate, first); }},
           {"square_t_kernel", k, [&](const void* a) { close(static_cast<const square_t_arguments<T>*>(a)->gate, first); }},
           {"judge_kernel", k, [&](const void* a) { close(static_cast<const judge_arguments<T>*>(a)->gate, first); }},
           {"accept_kernel", k, [&](const void* a) { close(static_cast<const accept_arguments<T>*>(a)->gate, first); }},

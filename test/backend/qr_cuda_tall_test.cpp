@@ -90,7 +90,7 @@ TYPED_TEST(tall_panels, have_lapacks_reflectors) {
       SCOPED_TRACE(std::to_string(m) + " × " + std::to_string(n));
       EXPECT_EQ(made.report.verdict, verdict::clean) << to_json(made.report);
       EXPECT_EQ(this->reflectors_one_by_one(), 0);
-      EXPECT_EQ(this->passes(), 3 * this->reflectors_by_gram());
+      EXPECT_EQ(this->passes(), 2 * this->reflectors_by_gram()) << "direct panels take no pass for Q";
       const double tolerance = 500 * static_cast<double>(m) * this->u;
       for (std::size_t j = 0; j < made.tau.size(); ++j) ASSERT_NEAR(made.tau[j], expected.tau[j], tolerance);
       for (std::size_t e = 0; e < A.size(); ++e) ASSERT_NEAR(made.F.data()[e], expected.F.data()[e], tolerance * std::sqrt(m));
@@ -116,7 +116,7 @@ TYPED_TEST(tall_panels, of_very_many_rows_are_one) {
     device->products = 0;
     clean = this->factor(A, level);
     EXPECT_EQ(clean.report.verdict, verdict::clean) << to_json(clean.report);
-    EXPECT_EQ(device->of("tall_pass_kernel"), 3);
+    EXPECT_EQ(device->of("tall_pass_kernel"), 2);
     EXPECT_EQ(device->of("wide_pass_kernel") + device->of("panel_kernel") + device->of("form_v_kernel") + device->products, 0);
     const double tolerance = 500 * static_cast<double>(m) * this->u;
     for (std::size_t j = 0; j < clean.tau.size(); ++j) ASSERT_NEAR(clean.tau[j], expected.tau[j], tolerance);
@@ -195,11 +195,11 @@ TYPED_TEST(tall_panels, of_any_condition_are_factored_as_well_as_by_lapack) {
     EXPECT_EQ(this->reflectors_one_by_one(), 0) << digits;
     const std::int64_t passes = this->reflectors_by_gram();
     if (digits <= 5) {
-      EXPECT_EQ(passes, 2) << digits << ": one for each panel";
+      EXPECT_LE(passes, 4) << digits << ": one for each panel, and once more where they were begun as direct ones";
     }
     most = std::max(most, passes);
   }
-  EXPECT_GT(most, 2) << "the worst of them need more";
+  EXPECT_GT(most, 4) << "the worst of them need more";
 }
 
 // What has no Gram matrix to speak of, or reflectors without a tail, is left to the reflectors one after the other.
@@ -252,11 +252,11 @@ TYPED_TEST(tall_panels, take_few_launches_and_waits) {
     EXPECT_LE(four.waits - three.waits, most.waits);
   };
   // The host waits for what a panel has come to, two panels later.
-  expect(true, protection::off, {11, 6, 0, 1, 1});
-  expect(true, protection::correct, {17, 12, 0, 1, 1});
-  expect(false, protection::off, {6, 10, 0, 0, 0});
+  expect(true, protection::off, {14, 0, 0, 1, 1});
+  expect(true, protection::correct, {21, 0, 0, 1, 1});
+  expect(false, protection::off, {11, 0, 0, 0, 0});
   // For its entry and for its checks.
-  expect(false, protection::correct, {12, 16, 0, 2, 2});
+  expect(false, protection::correct, {20, 0, 0, 2, 2});
 }
 
 // ---------------------------------------------------------------------------------------------------------------------------- faults

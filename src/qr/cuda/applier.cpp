@@ -17,8 +17,6 @@ using inject::site;
 
 namespace {
 
-constexpr index k_chunk_rows = 256;  // that a block of threads takes at least of VᵀV
-
 // Columns of the operand that one block takes: VᵀC in tiles of 128 × 128, one for each multiprocessor but those that make op(Q)ᵀa
 // meanwhile: one tile more than there are multiprocessors takes as long as twice as many.
 index block_columns(const ballast::cuda::capabilities& on, index width) {
@@ -233,33 +231,9 @@ const S* device_applier<S>::form_v(index k) const {
 // All panels at once.
 template <class S>
 auto device_applier<S>::make_t() const -> buffer {
-  const index nb = this->panel_width, numbers = core::checked_product(this->panels, nb * nb);
-  const int tiles = wide_tiles(static_cast<int>(nb));
-  const index blocks = this->panels * (tiles * (tiles + 1) / 2);
-  // Two blocks for each multiprocessor, if that leaves them k_chunk_rows.
-  const index chunks =
-      std::clamp<index>((2 * on_.device()->about().multiprocessors + blocks - 1) / blocks, 1, std::max<index>(1, m_ / k_chunk_rows));
-  buffer made = on_.template allocate_of<S>(numbers);
-  const buffer gram = on_.template allocate_of<double>(numbers);
-  const buffer parts = chunks > 1 ? on_.template allocate_of<double>(core::checked_product(chunks, numbers)) : buffer();
-  wide_arguments<S> all{.V = V_.data,
-                        .ldv = V_.column_stride,
-                        .rows = m_,
-                        .count = V_.columns,
-                        .width = static_cast<int>(nb),
-                        .tau = tau_,
-                        .G = static_cast<double*>(chunks > 1 ? parts.data() : gram.data()),
-                        .chunks = static_cast<int>(chunks),
-                        .T = static_cast<S*>(made.data()),
-                        .half = 0};
-  on_.launch(work::wide_gram, blocks * chunks, all);
-  all.G = static_cast<double*>(gram.data());
-  if (chunks > 1)
-    on_.launch(work::fold, (numbers + 31) / 32, fold_arguments{static_cast<const double*>(parts.data()), chunks, numbers, all.G});
-  constexpr index warps = k_threads / 32;
-  on_.launch(work::wide_parts, (this->panels * ((nb + k_inner - 1) / k_inner) + warps - 1) / warps, all);
-  for (all.half = k_inner; all.half < all.width; all.half *= 2)
-    on_.launch(work::wide_join, this->panels * wide_pairs(all.width, all.half) * (all.half / k_wide_strip), all);
+  const index nb = this->panel_width;
+  buffer made = on_.template allocate_of<S>(core::checked_product(this->panels, nb * nb));
+  on_.make_t({V_.data, m_, V_.columns, V_.row_stride, V_.column_stride}, nb, tau_, static_cast<S*>(made.data()));
   for (index j = 0; j < V_.columns && on_.armed(site::qr_t); ++j)
     on_.strike(site::qr_t, {j, V_.columns, 0, 1}, T_of(made, j / nb) + j % nb * width_of(j / nb), j % nb + 1);
   return made;

@@ -481,14 +481,6 @@ struct hold_arguments {
   } zero[2];  // V and T
 };
 
-template <class S>
-struct form_t_arguments {
-  const S* G;  // VᵀV, width × width
-  const S* tau;
-  int width;
-  S* T;
-};
-
 // weights[i] = random number i of the stream.
 // Columns of `count` numbers: column q of stream + q.
 struct random_arguments {

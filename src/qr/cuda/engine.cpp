@@ -88,7 +88,7 @@ class device_engine final : public engine<S> {
     if (steps <= 1) return k_inner;
     // Of so many rows for each column the passes over them are all that counts. One panel needs no update, and no check of one.
     if (steps <= k_narrow_panel && rows >= k_rows_of_one_panel * steps && on_.tall(rows, steps)) return steps;
-    const index widest = widest_panel<S>(on_.device()->about());
+    const index widest = widest_panel(on_.device()->about());
     // A tall panel takes as many launches and passes over its rows however wide it is.
     const index wanted = steps >= 2048 || (steps >= 512 && on_.tall(rows, widest)) ? widest
                          : steps >= 192 || on_.tall(rows, 64)                      ? 64

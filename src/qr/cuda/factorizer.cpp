@@ -258,16 +258,18 @@ void device_factorizer<S>::begin_panel(index k) {
                begins_ahead_ ? on_.aside() : on_.main());
 }
 
-// Parts of k_inner columns, each by one launch; products apply it to the columns behind it.
+// By one launch, or parts of k_inner columns by one each, and products apply a part to the columns behind it.
 template <class S>
 void device_factorizer<S>::factor_by_reflectors(index k) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first, w = b.width;
   S* const panel = A_ + b.first + b.first * lda_;
-  const bool whole = w <= k_inner;
-  S* const V = whole ? nullptr : scratch(inner_, rows * k_inner + k_inner * k_inner + 2 * k_inner * w);
-  S* const part_t = whole ? T(k) : V + rows * k_inner;
-  S* const W = whole ? nullptr : part_t + k_inner * k_inner;
+  const matrix_view<S> whole = column_major(panel, rows, w, lda_);
+  if (on_.factor_small(whole, tau_ + b.first)) return on_.make_t(whole, w, tau_ + b.first, T(k));
+  const bool one_part = w <= k_inner;
+  S* const V = one_part ? nullptr : scratch(inner_, rows * k_inner + k_inner * k_inner + 2 * k_inner * w);
+  S* const part_t = one_part ? T(k) : V + rows * k_inner;
+  S* const W = one_part ? nullptr : part_t + k_inner * k_inner;
   for (index p = 0; p < w; p += k_inner) {
     const index width = std::min<index>(k_inner, w - p), height = rows - p, right = w - p - width;
     S* const part = panel + p + p * lda_;
@@ -281,12 +283,7 @@ void device_factorizer<S>::factor_by_reflectors(index k) {
     on_.product(H, right, C, lda_, W, on_.main());
     on_.update(H, true, right, W, C, lda_, on_.main());
   }
-  if (!whole) {
-    // T of the whole panel, from VᵀV.
-    S* const all = this->V(k);
-    form_v(k, all, on_.main());
-    on_.form_t(all, rows, w, tau_ + b.first, scratch(small_, nb() * nb()), T(k));
-  }
+  if (!one_part) on_.make_t(whole, w, tau_ + b.first, T(k));
 }
 
 // With Inf or NaN a column must not depend on those behind it, as all columns of a tall panel do.

@@ -208,7 +208,7 @@ class device_factorizer : public factorizer<S> {
   buffer seals_;                 // by panel: T, R's rows above it, those within it; and the same again
   buffer head_;                  // checksums of R's rows of the panel that is being verified, w × 2
   buffer arrived_;
-  buffer partial_, sums_, small_, parts_, results_, vectors_;
+  buffer partial_, sums_, parts_, results_, vectors_;
 };
 
 }  // namespace ballast::qr::cuda

@@ -32,7 +32,6 @@ row row_of(work what) {
     case work::diagonal: return {"qr/cuda/matrix.cuh", "diagonal_kernel", true};
     case work::form_v: return {"qr/cuda/matrix.cuh", "form_v_kernel", true};
     case work::hold: return {"qr/cuda/matrix.cuh", "hold_kernel", true};
-    case work::form_t: return {"qr/cuda/matrix.cuh", "form_t_kernel", true};
     case work::random: return {"qr/cuda/matrix.cuh", "random_kernel", false};
     case work::products_128:
     case work::products_64:
@@ -90,23 +89,6 @@ std::int64_t panel_room(int which, const ballast::cuda::capabilities& on) {
 
 namespace {
 
-// T, and one of its columns of parts.
-template <class S>
-constexpr std::int64_t form_t_bytes(std::int64_t width) {
-  return width * (width + k_inner) * static_cast<std::int64_t>(sizeof(S));
-}
-
-}  // namespace
-
-template <class S>
-int widest_panel(const ballast::cuda::capabilities& on) {
-  return form_t_bytes<S>(k_most_wide) < on.shared_per_block ? k_most_wide : k_most_wide / 2;
-}
-template int widest_panel<float>(const ballast::cuda::capabilities&);
-template int widest_panel<double>(const ballast::cuda::capabilities&);
-
-namespace {
-
 // What the kernels of tall panels have besides.
 constexpr std::int64_t k_beside = 4 << 10;
 
@@ -118,7 +100,7 @@ pass_shape pass_of(int width, const ballast::cuda::capabilities& on) {
   return {64, pass_bytes(64, 32) + k_beside <= on.shared_per_block ? 32 : 8};
 }
 
-int widest_tall_panel(const ballast::cuda::capabilities& on) {
+int widest_panel(const ballast::cuda::capabilities& on) {
   int made = k_most_wide;
   while (made > k_inner && std::max(pass_of(made, on).bytes(), square_bytes(made)) + k_beside > on.shared_per_block) made /= 2;
   return made;
@@ -129,8 +111,8 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
   const row here = row_of(what);
   const bool of_one_block = what == work::square_factor || what == work::square_reflectors || what == work::square_t;
   // A device without room for the widest takes the next one, which is loaded once.
-  const int passed = what == work::pass_128 ? widest_tall_panel(on) : what == work::pass_64 ? 64 : what == work::pass_32 ? 32 : 0;
-  const pass_shape pass = pass_of(std::min(passed, widest_tall_panel(on)), on);
+  const int passed = what == work::pass_128 ? widest_panel(on) : what == work::pass_64 ? 64 : what == work::pass_32 ? 32 : 0;
+  const pass_shape pass = pass_of(std::min(passed, widest_panel(on)), on);
   const bool passes = passed > 0 && !pass.wide();
   const int threads = of_one_block ? k_square_threads : passes ? k_pass_threads : k_threads;
   const char* const name = what == work::pass_128 && passes ? "tall_pass_kernel" : here.name;
@@ -149,13 +131,11 @@ auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> re
     made.spills = 64;
     made.stack = 16;
   }
-  if (of_one_block) made.shared = square_bytes(widest_tall_panel(on));
+  if (of_one_block) made.shared = square_bytes(widest_panel(on));
   if (what == work::copy) made.shared = 32 * 33 * static_cast<std::int64_t>(sizeof(S));
   if (what == work::weigh || what == work::encode) made.spills = made.stack = 16;  // the call of ldexp
   if (what == work::project || what == work::subtract_deep) made.shared = k_ring_bytes;
   if (what == work::subtract) made.shared = k_subtract_bytes;
-  const std::int64_t widest = widest_panel<S>(on);
-  if (what == work::form_t) made.shared = form_t_bytes<S>(widest);
   return made;
 }
 

@@ -32,7 +32,6 @@ enum class work {
   diagonal,
   form_v,
   hold,
-  form_t,
   random,
   products_128,  // over panels of at most so many columns
   products_64,
@@ -77,12 +76,8 @@ enum class work {
   count
 };
 
-// Columns of the widest panel on such a device: its T fits into the shared memory of a block.
-template <class S>
+// Columns of the widest panel on such a device: the square matrices of a tall one fit into the shared memory of a block.
 int widest_panel(const ballast::cuda::capabilities& on);
-
-// Columns of the widest panel that tall.cuh factors on such a device: its matrices fit into the shared memory of a block.
-int widest_tall_panel(const ballast::cuda::capabilities& on);
 
 // How a pass over the rows of a panel of so many columns is made on such a device: tall_pass_kernel<S, most, rows>, or wide_pass_kernel<S>.
 struct pass_shape {

@@ -1,4 +1,4 @@
-// Copies, norms and shapes of matrices, T from VᵀV, random weights, and the strikes of tests.
+// Copies, norms and shapes of matrices, random weights, and the strikes of tests.
 // Layer: backend "cuda" of QR, device code.
 #pragma once
 
@@ -201,45 +201,6 @@ __global__ void __launch_bounds__(k_threads) hold_kernel(const __grid_constant__
   for (const auto& each : a.zero) {
     for (std::int64_t i = thread; i < each.count; i += std::int64_t{gridDim.x} * k_threads) each.data[i] = S(0);
   }
-}
-
-// One block. T of k_inner columns: column j is −τ_j T G_j above the diagonal, τ_j on it; a warp for each such part, lane i for row i. Then
-// the parts are joined: T12 = −T1 (G12 T2). Shared memory: T, and G12 T2.
-template <class S>
-__global__ void __launch_bounds__(k_threads) form_t_kernel(const __grid_constant__ form_t_arguments<S> a) {
-  const int w = a.width, thread = static_cast<int>(threadIdx.x);
-  S* const T = reinterpret_cast<S*>(arch::shared_memory());
-  S* const M = T + w * w;  // w × k_inner
-  for (int e = thread; e < w * w; e += k_threads) T[e] = S(0);
-  __syncthreads();  // zeros are there
-  const int first = arch::warp() * k_inner, lane = arch::lane();
-  for (int j = 0; first + j < w && j < k_inner; ++j) {
-    const double tau = static_cast<double>(a.tau[first + j]);
-    double sum = 0;
-    for (int l = lane; l < j; ++l)
-      sum += static_cast<double>(T[first + lane + (first + l) * w]) * static_cast<double>(a.G[first + l + (first + j) * w]);
-    if (lane <= j) T[first + lane + (first + j) * w] = lane < j ? static_cast<S>(-tau * sum) : static_cast<S>(tau);
-    __syncwarp();  // column j is there
-  }
-  __syncthreads();  // the parts are there
-  for (int p = k_inner; p < w; p += k_inner) {
-    const int width = w - p < k_inner ? w - p : k_inner;
-    for (int e = thread; e < p * width; e += k_threads) {
-      const int i = e % p, j = e / p;
-      double sum = 0;
-      for (int l = 0; l <= j; ++l) sum += static_cast<double>(a.G[i + (p + l) * w]) * static_cast<double>(T[p + l + (p + j) * w]);
-      M[i + j * w] = static_cast<S>(sum);
-    }
-    __syncthreads();  // G12 T2 is there
-    for (int e = thread; e < p * width; e += k_threads) {
-      const int i = e % p, j = e / p;
-      double sum = 0;
-      for (int l = i; l < p; ++l) sum += static_cast<double>(T[i + l * w]) * static_cast<double>(M[l + j * w]);
-      T[i + (p + j) * w] = static_cast<S>(-sum);
-    }
-    __syncthreads();  // T12 is there
-  }
-  for (int e = thread; e < w * w; e += k_threads) a.T[e] = T[e];
 }
 
 // Number i of a stream; column q behind the first one of its q-th next one. A block for k_threads numbers of a column.

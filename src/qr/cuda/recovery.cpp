@@ -191,12 +191,7 @@ void device_factorizer<S>::reflectors_of(turned& work) {
   on_.copy(tau_, tau.data(), k * size);
   launch(on_, recovery_names<S>::store(), slabs(m * shape_.n),
          store_factors_arguments<S>{A_, lda_, m, shape_.n, k, Q, static_cast<const S*>(signs.data())});
-  S* const V = scratch(V_again_, m * nb());
-  S* const G = scratch(small_, nb() * nb());
-  for (index p = 0; p < shape_.panels; ++p) {
-    form_v(p, V, on_.main());
-    on_.form_t(V, m - shape_[p].first, shape_[p].width, tau_ + shape_[p].first, G, T(p));
-  }
+  on_.make_t(column_major(A_, m, k, lda_), nb(), tau_, T(0));
 }
 
 template class device_factorizer<float>;

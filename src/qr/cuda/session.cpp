@@ -3,11 +3,13 @@
 #include "qr/cuda/session.hpp"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <mutex>
 #include <type_traits>
 
 #include "cuda/shared_state.hpp"
+#include "qr/cuda/batch_kernels.hpp"
 
 namespace ballast::qr::cuda {
 
@@ -54,11 +56,16 @@ struct kernel_table final : ballast::cuda::shared_state {
     for (int t = 0; t < k_chain_team_count; ++t) {
       if (kernel_names<S>::runs_chain(t, about)) chains[t] = &on.load(kernel_names<S>::chain(t));
     }
+    for (int which = 0; which < static_cast<int>(small.size()); ++which) {
+      const ballast::cuda::kernel_request wanted = batch_kernel<S>(batch_work::factor, which, false);
+      if (wanted.cluster == 1 && wanted.shared <= about.shared_per_block) small[static_cast<std::size_t>(which)] = &on.load(wanted);
+    }
   }
   std::int64_t device_bytes() const override { return 0; }
   std::vector<const ballast::cuda::kernel*> works;  // by the numbers of `work`
   const ballast::cuda::kernel* panels[k_team_count] = {};
   const ballast::cuda::kernel* chains[k_chain_team_count] = {};
+  std::array<const ballast::cuda::kernel*, k_batch_policies.size()> small = {};  // that factor a matrix by one block, by its policy
 };
 
 namespace {
@@ -67,6 +74,8 @@ namespace {
 constexpr std::int64_t k_tall_least_rows = 128;
 // Rows that one block of a scan takes at least, and blocks that keep the memory of all multiprocessors busy.
 constexpr std::int64_t k_scanned_rows = 4096, k_scan_blocks = 2048;
+// That a block of threads takes at least of VᵀV.
+constexpr std::int64_t k_chunk_rows = 256;
 // A block with fewer rows than this waits for the others longer than it computes.
 constexpr std::int64_t k_rows_of_block[] = {0, 192, 1536, 4096};
 
@@ -252,7 +261,7 @@ auto session<S>::plan_panel(std::int64_t rows, int width) const -> panel_plan {
 
 template <class S>
 bool session<S>::tall(std::int64_t rows, std::int64_t width) const {
-  if (width > widest_tall_panel(device_->about()) || rows < 2 * width) return false;
+  if (width > widest_panel(device_->about()) || rows < 2 * width) return false;
   return (width > k_inner && rows >= k_tall_least_rows) ||
          !plan_panel(rows, static_cast<int>(std::min<std::int64_t>(width, k_inner))).resident;
 }
@@ -303,9 +312,47 @@ void session<S>::form_v(const reflectors<S>& h, S* V, stream on, const tall_stat
 }
 
 template <class S>
-void session<S>::form_t(const S* V, std::int64_t rows, std::int64_t width, const S* tau, S* G, S* T) const {
-  blas(main()).gemm('T', 'N', width, width, rows, S(1), V, rows, V, rows, S(0), G, width);
-  launch(work::form_t, 1, form_t_arguments<S>{G, tau, static_cast<int>(width), T});
+void session<S>::make_t(const matrix_view<const S>& V, std::int64_t width, const S* tau, S* T) const {
+  const std::int64_t panels = (V.columns + width - 1) / width, numbers = core::checked_product(panels, width * width);
+  const int tiles = wide_tiles(static_cast<int>(width));
+  const std::int64_t blocks = panels * (tiles * (tiles + 1) / 2);
+  // Two blocks for each multiprocessor, if that leaves them k_chunk_rows.
+  const std::int64_t chunks = std::clamp<std::int64_t>((2 * device_->about().multiprocessors + blocks - 1) / blocks, 1,
+                                                       std::max<std::int64_t>(1, V.rows / k_chunk_rows));
+  const buffer gram = allocate_of<double>(numbers);
+  const buffer parts = chunks > 1 ? allocate_of<double>(core::checked_product(chunks, numbers)) : buffer();
+  wide_arguments<S> all{.V = V.data,
+                        .ldv = V.column_stride,
+                        .rows = V.rows,
+                        .count = V.columns,
+                        .width = static_cast<int>(width),
+                        .tau = tau,
+                        .G = static_cast<double*>(chunks > 1 ? parts.data() : gram.data()),
+                        .chunks = static_cast<int>(chunks),
+                        .T = T,
+                        .half = 0};
+  launch(work::wide_gram, blocks * chunks, all);
+  all.G = static_cast<double*>(gram.data());
+  if (chunks > 1) launch(work::fold, (numbers + 31) / 32, fold_arguments{static_cast<const double*>(parts.data()), chunks, numbers, all.G});
+  constexpr std::int64_t warps = k_threads / 32;
+  launch(work::wide_parts, (panels * ((width + k_inner - 1) / k_inner) + warps - 1) / warps, all);
+  for (all.half = k_inner; all.half < all.width; all.half *= 2)
+    launch(work::wide_join, panels * wide_pairs(all.width, all.half) * (all.half / k_wide_strip), all);
+}
+
+template <class S>
+bool session<S>::factor_small(const matrix_view<S>& A, S* tau) const {
+  const int which = batch_policy_for(batch_work::factor, A.rows, A.columns, device_->about());
+  const ballast::cuda::kernel* const kernel = which < 0 ? nullptr : kernels_->small[static_cast<std::size_t>(which)];
+  if (kernel == nullptr) return false;
+  const batch_factor_arguments<S> given{.A = {A.data, A.row_stride, A.column_stride, 0},
+                                        .tau = tau,
+                                        .count = 1,
+                                        .m = static_cast<int>(A.rows),
+                                        .n = static_cast<int>(A.columns),
+                                        .repeats = -1};
+  device_->launch(*kernel, 1, &given, sizeof given, main());
+  return true;
 }
 
 template <class S>

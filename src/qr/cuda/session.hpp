@@ -143,8 +143,11 @@ class session {
 
   // V of stored reflectors with its ones and zeros, without gaps. state: as form_v_arguments'.
   void form_v(const reflectors<S>& h, S* V, stream on, const tall_state* state = nullptr) const;
-  // T (width × width) from VᵀV and tau, on the main stream. G: VᵀV, as much memory.
-  void form_t(const S* V, std::int64_t rows, std::int64_t width, const S* tau, S* G, S* T) const;
+  // T of stored reflectors in blocks of `width`, from VᵀV and tau, on the main stream. Each block has width² numbers.
+  void make_t(const matrix_view<const S>& V, std::int64_t width, const S* tau, S* T) const;
+  // QR of a matrix of a few columns and rows, one reflector after the other, by one block of threads, on the main stream. False, and
+  // nothing is done, where none holds it.
+  bool factor_small(const matrix_view<S>& A, S* tau) const;
   // Whether products of H with n columns take an image of V, by kernels of our own (product.cuh). Its memory, and the image itself.
   bool multiplies(const formed_reflector<S>& H, std::int64_t n) const;
   static std::int64_t image_bytes(std::int64_t rows, std::int64_t width);
