@@ -1,6 +1,7 @@
 // Blocks of the cuda backend that are updated with two panels at once, on the emulator: what comes out, faults in the two panels' updates
 // and in what the pair is made of, and any order that the streams allow. The device has one multiprocessor, so that updates are long for
 // it, no clusters, and little shared memory: all panels are tall and go ahead.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -14,6 +15,7 @@
 
 #include "abft/threshold.hpp"
 #include "inject/plan.hpp"
+#include "qr/cuda/arguments.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
@@ -37,23 +39,30 @@ std::shared_ptr<simt::emulated_device> small() {
   return std::make_shared<simt::emulated_device>(made);
 }
 
-// Strikes the memory that is set to zero for T of a pair: the block below its diagonal, which stays zero.
+// Strikes T of a pair where both panels meet, in front of the first product with it.
+template <class T>
 class wrong_pair final : public test::forwarding_device {
  public:
   using test::forwarding_device::forwarding_device;
-  std::int64_t bytes = 0;  // of T; 0: nothing is struck
-  double value = 0;
+  T value = 0;  // 0: nothing is struck
   std::int64_t struck = 0;
-  void zero(void* memory, std::int64_t count, cuda::stream on) override {
-    inner_->zero(memory, count, on);
-    if (bytes == 0 || count != bytes || struck++ > 0) return;
-    inner_->synchronize(on);
-    if (bytes == 4 * k_width * k_width * std::int64_t{sizeof(double)}) {
-      static_cast<double*>(memory)[2 * k_width - 1] = value;
-    } else {
-      static_cast<float*>(memory)[2 * k_width - 1] = static_cast<float>(value);
-    }
+  const ballast::cuda::kernel& load(const ballast::cuda::kernel_request& wanted) override {
+    const ballast::cuda::kernel& made = inner_->load(wanted);
+    if (wanted.expression.find("turn_kernel") != std::string::npos) turns_.push_back(&made);
+    return made;
   }
+  void launch(const ballast::cuda::kernel& which, std::int64_t blocks, std::span<const ballast::cuda::kernel_argument> arguments,
+              ballast::cuda::stream on) override {
+    const auto* const given = static_cast<const ballast::qr::cuda::turn_arguments<T>*>(arguments[0].data);
+    if (value != 0 && std::ranges::find(turns_, &which) != turns_.end() && given->width == 2 * k_width && struck++ == 0) {
+      inner_->synchronize(on);
+      const_cast<T*>(given->T)[2 * k_width * k_width] += value;
+    }
+    inner_->launch(which, blocks, arguments, on);
+  }
+
+ private:
+  std::vector<const ballast::cuda::kernel*> turns_;
 };
 
 template <class T>
@@ -115,11 +124,10 @@ TYPED_TEST(panel_pairs, what_is_struck_in_an_update_is_repaired) {
 // T of a pair serves all far blocks and no checksum.
 TYPED_TEST(panel_pairs, a_wrong_t_of_a_pair_is_repaired) {
   using T = TypeParam;
-  const auto device = std::make_shared<wrong_pair>(small());
+  const auto device = std::make_shared<wrong_pair<T>>(small());
   const device_for_a_test here(device);
   const factored<T> clean = this->run();
   for (const protection level : {protection::correct, protection::off}) {
-    device->bytes = 4 * k_width * k_width * static_cast<std::int64_t>(sizeof(T));
     device->value = 0.5;
     device->struck = 0;
     const factored<T> struck = this->run(nullptr, level);

@@ -11,6 +11,8 @@ namespace {
 
 // A matrix with fewer columns than so many times the reflectors' is read faster than V's image is made.
 constexpr std::int64_t k_least_ratio = 4;
+// Of more rows a product takes cuBLAS longer than its launch takes the host.
+constexpr std::int64_t k_narrow_most_rows = 1 << 15;
 // Chunks that a part of a product has at least.
 constexpr std::int64_t k_least_chunks = 8;
 
@@ -86,7 +88,7 @@ void session<S>::update(const formed_reflector<S>& H, bool transposed, std::int6
 
 template <class S>
 bool session<S>::narrow(const formed_reflector<S>& H, std::int64_t n) const {
-  return n <= k_narrow_columns && H.width <= k_most_wide;
+  return n <= k_narrow_columns && H.width <= k_most_wide && H.rows <= k_narrow_most_rows;
 }
 
 template <class S>
