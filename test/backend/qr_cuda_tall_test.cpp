@@ -224,7 +224,7 @@ TYPED_TEST(tall_panels, fall_back_where_gram_matrices_say_nothing) {
   }
 }
 
-// What one panel more costs in launches and waits: of a whole factorization with four panels of 64 columns against one with three. Times
+// What one panel more costs in launches and waits: of a whole factorization with four panels against one with three. Times
 // are not measured here; each of these is some microseconds in which the device may have nothing to do.
 TYPED_TEST(tall_panels, take_few_launches_and_waits) {
   using T = TypeParam;
@@ -235,15 +235,15 @@ TYPED_TEST(tall_panels, take_few_launches_and_waits) {
   const auto counted = [&](index n, bool by_gram, protection level) {
     const auto device = std::make_shared<test::counted_launches>(std::make_shared<simt::emulated_device>());
     cuda::override_device(device);
-    dense<T> A = random_matrix<T>(by_gram ? 780 : 255, n, 4);
+    dense<T> A = random_matrix<T>(by_gram ? 780 : 127, n, 4);
     (void)this->factor(A, level);
-    EXPECT_EQ(device->of("panel_kernel") == 0, by_gram);
+    EXPECT_EQ(device->of("batch_factor_kernel") == 0, by_gram);
     const counts made{device->all(), device->products, device->zeros, device->copies, device->waits};
     cuda::forget_idle_states();
     return made;
   };
   const auto expect = [&](bool by_gram, protection level, const counts& most) {
-    const counts three = counted(192, by_gram, level), four = counted(by_gram ? 256 : 252, by_gram, level);
+    const counts three = counted(by_gram ? 192 : 96, by_gram, level), four = counted(by_gram ? 256 : 127, by_gram, level);
     SCOPED_TRACE(std::string(by_gram ? "by Gram matrices" : "by reflectors") + (level == protection::off ? "" : ", protected"));
     EXPECT_LE(four.launches - three.launches, most.launches);
     EXPECT_LE(four.products - three.products, most.products);
@@ -252,11 +252,11 @@ TYPED_TEST(tall_panels, take_few_launches_and_waits) {
     EXPECT_LE(four.waits - three.waits, most.waits);
   };
   // The host waits for what a panel has come to, two panels later.
-  expect(true, protection::off, {14, 0, 0, 1, 1});
-  expect(true, protection::correct, {21, 0, 0, 1, 1});
-  expect(false, protection::off, {11, 0, 0, 0, 0});
+  expect(true, protection::off, {17, 0, 0, 1, 1});
+  expect(true, protection::correct, {24, 0, 0, 1, 1});
+  expect(false, protection::off, {13, 0, 0, 0, 0});
   // For its entry and for its checks.
-  expect(false, protection::correct, {20, 0, 0, 2, 2});
+  expect(false, protection::correct, {25, 0, 0, 2, 2});
 }
 
 // ---------------------------------------------------------------------------------------------------------------------------- faults

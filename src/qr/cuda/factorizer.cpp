@@ -29,7 +29,7 @@ device_factorizer<S>::device_factorizer(session<S>& on, const layout& shape, con
                                         const matrix_view<const S>& source)
     : on_(on), shape_(shape), A_(A.data), lda_(A.column_stride), tau_(tau), source_(source) {
   T_ = on_.template allocate_of<S>(core::checked_product(shape.panels, nb() * nb()));
-  turns_ = joins_pairs(0) ? k_turns : 2;
+  turns_ = std::min(k_turns, shape.panels);
   for (int i = 0; i < turns_; ++i) V_[i] = on_.template allocate_of<S>(core::checked_product(shape.m, nb()));
   // Of every span, and of all checksum columns.
   const index columns = std::max(std::min(shape.n, k_section_columns + nb()), 2 * static_cast<index>(shape.groups.size()));
@@ -382,7 +382,7 @@ void device_factorizer<S>::resume() {
 template <class S>
 typename device_factorizer<S>::span device_factorizer<S>::section_of(index k, index b) const {
   if (b == k + 1) return {shape_[b].first, shape_[b].width};
-  const index each = std::max<index>(1, k_section_columns / nb()), far = joins_pairs(k) ? first_far(k) : k + 2;
+  const index each = std::max<index>(1, k_section_columns / nb()), far = first_far(k);
   const index begin = b < far ? k + 2 : std::max(b / each * each, far);
   const index end = b < far ? far : std::min((b / each + 1) * each, shape_.count());
   return {shape_[begin].first, shape_[end - 1].first + shape_[end - 1].width - shape_[begin].first};
@@ -396,9 +396,9 @@ bool device_factorizer<S>::updates_long(index rows, index columns) const {
 // Only where updates, not panels, are what is waited for: joining a pair takes launches and products of its own.
 template <class S>
 bool device_factorizer<S>::joins_pairs(index k) const {
-  const index first = k / 2 * 2;
-  if (shape_.single_group || first + 1 >= shape_.panels || first_far(k) >= shape_.count()) return false;
-  const index rows = shape_.m - shape_[first].first, columns = shape_.n - shape_[first_far(k)].first;
+  const index first = k / 2 * 2, far = first + 4;
+  if (shape_.single_group || first + 1 >= shape_.panels || far >= shape_.count()) return false;
+  const index rows = shape_.m - shape_[first].first, columns = shape_.n - shape_[far].first;
   return updates_long(rows, columns) && rows <= k_tall_update * columns;
 }
 
@@ -592,7 +592,7 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
     return ahead();
   }
   // Block k + 1 has had its other updates.
-  if (marked_ && joins_pairs(k) && k % 2 == 0) {
+  if (marked_) {
     on_.join_mark(on_.beside());
   } else {
     on_.join(on_.beside());
@@ -620,7 +620,7 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
       }
     };
     formed_reflector<S> H = formed(k, V(k));
-    const index far = joins_pairs(k) ? first_far(k) : first;
+    const index far = std::min(first_far(k), count);
     update(H, first, far);
     if (shape_.single_group) {
       update_checksums(k, H.V, 0, 1, W, on_.beside());
@@ -629,11 +629,9 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
     }
     const bool joined = unpaired_ >= 0 && unpaired_ == k - 1;
     unpaired_ = joins_pairs(k) && k % 2 == 0 ? k : -1;
-    if (unpaired_ < 0) {
-      if (joins_pairs(k)) {
-        on_.mark(on_.beside());
-        marked_ = true;
-      }
+    if (unpaired_ < 0 && far < count) {
+      on_.mark(on_.beside());
+      marked_ = true;
       if (joined) H = join_pair(k - 1, V(k - 1), H.V, pair_, on_.beside());
       update(H, far, count);
     }

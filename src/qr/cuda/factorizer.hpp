@@ -103,10 +103,11 @@ class device_factorizer : public factorizer<S> {
   void forget_v(index k) {
     if (formed_ >= 0 && formed_ % turns_ == k % turns_) formed_ = -1;
   }
-  // Whether blocks from first_far(k) on are updated with panel k and the other one of its pair, the next if k is even, at once.
+  // Whether far blocks are updated with panel k and the other one of its pair, the next if k is even, at once.
   bool joins_pairs(index k) const;
   bool updates_long(index rows, index columns) const;
-  static index first_far(index k) { return k / 2 * 2 + 4; }
+  // Blocks from here on are updated by panel k behind those that the next panels wait for.
+  index first_far(index k) const { return joins_pairs(k) ? k / 2 * 2 + 4 : k + 3; }
   formed_reflector<S> join_pair(index k, const S* first, const S* second, buffer& memory, stream on);
   S* pair_memory(buffer& memory, stream on);
   void apply(index k, formed_reflector<S> H, span columns, S* C, index ldc, S* W, stream on, span struck);
@@ -174,13 +175,13 @@ class device_factorizer : public factorizer<S> {
   buffer tau_copy_;  // of what the caller had in tau, where repair may fail
   buffer T_;         // panels × nb²
   static constexpr index k_turns = 4;
-  index turns_ = 2;
+  index turns_ = 1;
   buffer V_[k_turns];            // of so many panels in turn
   buffer V_again_, pair_again_;  // of a panel, or a pair, whose updates are repeated
   buffer pair_;                  // V and T of a pair, beside
   index formed_ = -1;            // the panel whose V is in its turn's place
   index unpaired_ = -1;          // the even panel that far blocks have not been updated with yet; −1: none
-  bool marked_ = false;          // `beside` has a mark behind the near blocks of the last pair
+  bool marked_ = false;          // `beside` has a mark behind the near blocks of the last panel
   bool t_marked_ = false;        // `aside` has one behind T of the panel that was begun
   buffer W_[2];                  // VᵀC, and times T: on the main stream, and beside it
   buffer images_[2];             // of V, for products on the main stream, and beside it
