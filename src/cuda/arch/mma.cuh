@@ -70,21 +70,28 @@ struct mma_operand {
 };
 
 // Pair: neighbours in k that a lane holds. Sums are in double, in the order of k. What it reads and writes are the lanes' own registers, so
-// the sanitizers need not look.
+// the sanitizers need not look. They would look into a lambda.
 template <class T, int M, int N, int K, int Pair = 1>
 __attribute__((no_sanitize("address", "undefined"))) void mma_twin(void* const* operands, unsigned lanes) {
   if (lanes != 0xffffffffu) simt::refuse("a matrix product needs a whole warp");
-  const auto of = [&](int lane) -> mma_operand<T>& { return *static_cast<mma_operand<T>*>(operands[lane]); };
   double a[M * K], b[K * N], d[M * N];
-  for (int k = 0; k < K; ++k) {
-    const int t = k / Pair % 4, half = k / (4 * Pair), one = k % Pair;
-    for (int row = 0; row < M; ++row) a[row * K + k] = of(row % 8 * 4 + t).a[(half * (M / 8) + row / 8) * Pair + one];
-    for (int column = 0; column < N; ++column) b[k * N + column] = of(column * 4 + t).b[half * Pair + one];
+  for (int lane = 0; lane < 32; ++lane) {
+    const auto& from = *static_cast<const mma_operand<T>*>(operands[lane]);
+    const int g = lane / 4, t = lane % 4;
+    for (int half = 0; half < K / (4 * Pair); ++half) {
+      for (int one = 0; one < Pair; ++one) {
+        const int k = (half * 4 + t) * Pair + one;
+        for (int upper = 0; upper < M / 8; ++upper) a[(8 * upper + g) * K + k] = from.a[(half * (M / 8) + upper) * Pair + one];
+        b[k * N + g] = from.b[half * Pair + one];
+      }
+    }
+    for (int i = 0; i < M / 4; ++i) d[(i / 2 * 8 + g) * N + 2 * t + i % 2] = from.d[i];
   }
-  const auto result = [&](int row, int column) -> T& { return of(row % 8 * 4 + column / 2).d[row / 8 * 2 + column % 2]; };
-  for (int e = 0; e < M * N; ++e) d[e] = result(e / N, e % N);
   simt::multiply_add(M, N, K, a, b, d);
-  for (int e = 0; e < M * N; ++e) result(e / N, e % N) = static_cast<T>(d[e]);
+  for (int lane = 0; lane < 32; ++lane) {
+    T* const to = static_cast<const mma_operand<T>*>(operands[lane])->d;
+    for (int i = 0; i < M / 4; ++i) to[i] = static_cast<T>(d[(i / 2 * 8 + lane / 4) * N + lane % 4 * 2 + i % 2]);
+  }
 }
 
 }  // namespace detail

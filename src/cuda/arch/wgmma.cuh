@@ -136,27 +136,29 @@ double wgmma_element(const matrix_descriptor& of, int r, int k) {
   return Type::value(bits);
 }
 
-// The threads' registers need no look of the sanitizers; shared memory, in wgmma_element, has it.
+// The threads' registers need no look of the sanitizers, who would look into a lambda; shared memory, in wgmma_element, has it.
 template <class Type, int N>
 __attribute__((no_sanitize("address", "undefined"))) void wgmma_twin(const unsigned char* operands, int size) {
   constexpr int deep = Type::k_deep, pair = Type::k_pair;
-  const auto of = [&](int thread) -> const wgmma_operand& { return *reinterpret_cast<const wgmma_operand*>(operands + thread * size); };
-  double a[64 * deep], b[deep * N], d[N];  // one row of D at a time: the stacks of threads are short
-  for (int row = 0; row < 64; ++row) {
-    for (int k = 0; k < deep; ++k) {
-      const wgmma_operand& from = of(row / 16 * 32 + row % 8 * 4 + k % (deep / 2) / pair);
-      a[row * deep + k] = Type::value(from.a[k / (deep / 2) * 2 + row % 16 / 8] >> 16 * (k % pair));
-    }
-  }
+  const matrix_descriptor& of_all = reinterpret_cast<const wgmma_operand*>(operands)->b;
+  double b[deep * N], a[2 * deep], d[2 * N];  // two rows of D at a time: the stacks of threads are short
   for (int column = 0; column < N; ++column) {
-    for (int k = 0; k < deep; ++k) b[k * N + column] = wgmma_element<Type>(of(0).b, column, k);
+    for (int k = 0; k < deep; ++k) b[k * N + column] = wgmma_element<Type>(of_all, column, k);
   }
-  for (int row = 0; row < 64; ++row) {
-    const auto owner = [&](int column) -> const wgmma_operand& { return of(row / 16 * 32 + row % 8 * 4 + column % 8 / 2); };
-    const auto result = [&](int column) -> float& { return owner(column).d[column / 8 * 4 + row % 16 / 8 * 2 + column % 2]; };
-    for (int column = 0; column < N; ++column) d[column] = owner(column).accumulate ? result(column) : 0;
-    simt::multiply_add(1, N, deep, a + row * deep, b, d);
-    for (int column = 0; column < N; ++column) result(column) = static_cast<float>(d[column]);
+  // Four threads hold two rows, 8 apart.
+  for (int first = 0; first < 128; first += 4) {
+    for (int t = 0; t < 4; ++t) {
+      const auto& from = *reinterpret_cast<const wgmma_operand*>(operands + (first + t) * size);
+      for (int i = 0; i < 4; ++i) {
+        for (int one = 0; one < pair; ++one) a[i % 2 * deep + i / 2 * (deep / 2) + t * pair + one] = Type::value(from.a[i] >> 16 * one);
+      }
+      for (int i = 0; i < N / 2; ++i) d[i % 4 / 2 * N + i / 4 * 8 + 2 * t + i % 2] = from.accumulate ? from.d[i] : 0;
+    }
+    simt::multiply_add(2, N, deep, a, b, d);
+    for (int t = 0; t < 4; ++t) {
+      float* const to = reinterpret_cast<const wgmma_operand*>(operands + (first + t) * size)->d;
+      for (int i = 0; i < N / 2; ++i) to[i] = static_cast<float>(d[i % 4 / 2 * N + i / 4 * 8 + 2 * t + i % 2]);
+    }
   }
 }
 
