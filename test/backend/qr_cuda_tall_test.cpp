@@ -172,6 +172,22 @@ TYPED_TEST(tall_panels, of_every_kind_are_factored_as_well_as_by_lapack) {
   }
 }
 
+// Of so many rows few columns are multiplied by cuBLAS, too, checksum columns by themselves.
+TYPED_TEST(tall_panels, of_many_rows_take_cublas_for_few_columns) {
+  using T = TypeParam;
+  if (sizeof(T) == 8 && test::sampled()) GTEST_SKIP() << "of a sample in floats";
+  const auto device = std::make_shared<test::counted_launches>(std::make_shared<simt::emulated_device>());
+  const device_for_a_test here(device);
+  const dense<T> A = random_matrix<T>(33000, 66, 8);
+  const factored<T> made = this->factor(A, protection::correct);
+  EXPECT_EQ(made.report.verdict, verdict::clean) << to_json(made.report);
+  EXPECT_EQ(device->of("narrow_product_kernel"), 0);
+  EXPECT_EQ(device->products, 4) << "VᵀC and C − VW, of a block and of its checksums";
+  const ratios seen = ratios_of<T>(A.view(), made.F.view(), made.tau);
+  EXPECT_LT(seen.residual, 1);
+  EXPECT_LT(seen.orthogonality, 1);
+}
+
 // Columns that nearly depend on each other, to any degree and in any scale: first two passes more do it, at the end Q is what rounding has
 // left of the columns, as with Householder's reflectors.
 TYPED_TEST(tall_panels, of_any_condition_are_factored_as_well_as_by_lapack) {

@@ -135,7 +135,7 @@ void device_factorizer<S>::encode(const double* weights, bool keep, double* squa
     C_ = on_.template allocate_of<S>(core::checked_product(m, 2 * groups));
     for (buffer* each : {&product_, &carried_, &next_, &row_weights_}) *each = on_.template allocate_of<double>(m);
     random_ = on_.template allocate_of<double>(n);
-    if (2 * groups > k_narrow_columns) W_of_checksums_ = on_.template allocate_of<S>(4 * nb() * groups);
+    W_of_checksums_ = on_.template allocate_of<S>(4 * nb() * groups);
     checkpoints_ = on_.template allocate_of<double>(4 * nb() * shape_.panels);
     again_ = on_.template allocate_of<double>(4 * nb() * shape_.panels);
     seals_ = on_.template allocate_of<unsigned long long>(6 * shape_.panels);
