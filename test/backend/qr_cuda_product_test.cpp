@@ -229,7 +229,7 @@ TEST(qr_cuda_products, what_they_make_wrong_is_repaired) {
   // So many multiprocessors that products are made in parts, and that every one of them has a tile.
   const auto device = std::make_shared<struck_device>(std::make_shared<simt::emulated_device>(simt::emulated_capabilities(8)));
   const device_for_a_test here(device);
-  const index m = 260, n = 420;  // panels of 64 columns; of 128 for Q applied
+  const index m = 260, n = 484;  // panels of 64 columns; of 128 for Q applied
   const matrix<float> A = random_matrix<float>(m, n, 1), X = random_matrix<float>(m, 512, 2);
   struct fault {
     const char* kernel;
