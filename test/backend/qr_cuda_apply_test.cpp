@@ -22,6 +22,7 @@
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
+#include "support/qr_kernels.hpp"
 #include "support/qr_on_device.hpp"
 #include "support/reals.hpp"
 
@@ -54,30 +55,7 @@ struct random_reflectors {
 };
 
 template <class T>
-class qr_cuda_apply : public testing::Test {
- protected:
-  template <class Number>
-  ballast::cuda::device_buffer upload(const std::vector<Number>& values) const {
-    const auto bytes = static_cast<std::int64_t>(values.size() * sizeof(Number));
-    ballast::cuda::device_buffer made(device, bytes, nullptr);
-    device->copy(made.data(), values.data(), bytes, nullptr);
-    return made;
-  }
-  template <class Number>
-  std::vector<Number> download(const ballast::cuda::device_buffer& from) const {
-    std::vector<Number> made(static_cast<std::size_t>(from.bytes()) / sizeof(Number));
-    device->copy(made.data(), from.data(), from.bytes(), nullptr);
-    return made;
-  }
-  template <class Arguments>
-  void launch(const ballast::cuda::kernel_request& which, index blocks, const Arguments& given) const {
-    device->launch(device->load(which), blocks, &given, sizeof given, nullptr);
-  }
-  void launch_work(cuda::work which, index blocks, const auto& given) const {
-    launch(cuda::kernel_names<T>::of(which, device->about()), blocks, given);
-  }
-  std::shared_ptr<simt::emulated_device> device = std::make_shared<simt::emulated_device>();
-};
+class qr_cuda_apply : public kernels_on_emulator<T> {};
 TYPED_TEST_SUITE(qr_cuda_apply, test::reals, test::real_names);
 
 // ------------------------------------------------------------------------------------------------------------------------ kernels
@@ -110,12 +88,12 @@ TYPED_TEST(qr_cuda_apply, t_of_wide_panels_is_that_of_one_reflector_after_the_ot
                           static_cast<T*>(made.data()),
                           0};
     const int tiles = wide_tiles(all.width);
-    this->launch_work(work::wide_gram, panels * (tiles * (tiles + 1) / 2) * chunks, all);
+    this->launch(work::wide_gram, panels * (tiles * (tiles + 1) / 2) * chunks, all);
     all.G = static_cast<double*>(G.data());
-    this->launch_work(work::fold, (numbers + 31) / 32, fold_arguments{static_cast<const double*>(parts.data()), chunks, numbers, all.G});
-    this->launch_work(work::wide_parts, (panels * ((width + k_inner - 1) / k_inner) + 7) / 8, all);
+    this->launch(work::fold, (numbers + 31) / 32, fold_arguments{static_cast<const double*>(parts.data()), chunks, numbers, all.G});
+    this->launch(work::wide_parts, (panels * ((width + k_inner - 1) / k_inner) + 7) / 8, all);
     for (all.half = k_inner; all.half < width; all.half *= 2)
-      this->launch_work(work::wide_join, panels * wide_pairs(all.width, all.half) * (all.half / k_wide_strip), all);
+      this->launch(work::wide_join, panels * wide_pairs(all.width, all.half) * (all.half / k_wide_strip), all);
     const std::vector<T> seen = this->template download<T>(made);
     for (index k = 0; k < panels; ++k) {
       const index first = k * width, w = std::min(width, count - first);
@@ -202,9 +180,9 @@ TYPED_TEST(qr_cuda_apply, norms_of_columns_are_the_same_in_chunks_of_rows) {
       const auto partial = this->upload(std::vector<double>(at(n * chunks), std::nan("")));
       const auto arrived = this->upload(std::vector<std::uint32_t>(at(n), 0));
       for (int again = 0; again < 2; ++again) {  // the counters are as they were
-        this->launch_work(work::scan, n * chunks,
-                          scan_arguments<T>{static_cast<const T*>(X.data()), ld, m, 0, upper, lower, static_cast<column_result*>(to.data()),
-                                            chunks, static_cast<double*>(partial.data()), static_cast<std::uint32_t*>(arrived.data())});
+        this->launch(work::scan, n * chunks,
+                     scan_arguments<T>{static_cast<const T*>(X.data()), ld, m, 0, upper, lower, static_cast<column_result*>(to.data()),
+                                       chunks, static_cast<double*>(partial.data()), static_cast<std::uint32_t*>(arrived.data())});
         const auto seen = this->template download<column_result>(to);
         for (index j = 0; j < n; ++j) {
           SCOPED_TRACE(std::to_string(chunks) + " chunks, column " + std::to_string(j));
@@ -242,10 +220,10 @@ TYPED_TEST(qr_cuda_apply, sums_of_the_check_take_any_strides) {
     }
     const auto from = this->upload(values);
     const auto to = this->upload(std::vector<double>(at(columns * k_vectors), std::nan("")));
-    this->launch_work(work::dots, 2,
-                      dots_arguments<T>{static_cast<const T*>(from.data()), by_rows ? columns : 1, by_rows ? 1 : rows, rows, 0, columns,
-                                        static_cast<const int*>(exponents.data()), static_cast<const double*>(vectors.data()), m,
-                                        static_cast<double*>(to.data())});
+    this->launch(work::dots, 2,
+                 dots_arguments<T>{static_cast<const T*>(from.data()), by_rows ? columns : 1, by_rows ? 1 : rows, rows, 0, columns,
+                                   static_cast<const int*>(exponents.data()), static_cast<const double*>(vectors.data()), m,
+                                   static_cast<double*>(to.data())});
     const std::vector<double> seen = this->template download<double>(to);
     for (index q = 0; q < k_vectors; ++q) {
       for (index j = 0; j < columns; ++j) {
@@ -257,9 +235,9 @@ TYPED_TEST(qr_cuda_apply, sums_of_the_check_take_any_strides) {
   }
   // Columns of the identity, the last one behind its end.
   const auto to = this->upload(std::vector<double>(at(columns * k_vectors), std::nan("")));
-  this->launch_work(work::dots, 2,
-                    dots_arguments<T>{nullptr, 0, 0, m, m - columns + 1, columns, nullptr, static_cast<const double*>(vectors.data()), m,
-                                      static_cast<double*>(to.data())});
+  this->launch(work::dots, 2,
+               dots_arguments<T>{nullptr, 0, 0, m, m - columns + 1, columns, nullptr, static_cast<const double*>(vectors.data()), m,
+                                 static_cast<double*>(to.data())});
   const std::vector<double> seen = this->template download<double>(to);
   for (index q = 0; q < k_vectors; ++q) {
     for (index j = 0; j < columns; ++j)

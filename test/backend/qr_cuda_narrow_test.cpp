@@ -18,6 +18,7 @@
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
+#include "support/qr_kernels.hpp"
 #include "support/qr_on_device.hpp"
 #include "support/reals.hpp"
 
@@ -29,24 +30,8 @@ using namespace subjects;
 using namespace cuda;
 
 template <class T>
-class narrow_products : public testing::Test {
+class narrow_products : public kernels_on_emulator<T> {
  protected:
-  template <class Number>
-  ballast::cuda::device_buffer upload(const std::vector<Number>& values) const {
-    const auto bytes = static_cast<std::int64_t>(values.size() * sizeof(Number));
-    ballast::cuda::device_buffer made(device, bytes, nullptr);
-    device->copy(made.data(), values.data(), bytes, nullptr);
-    return made;
-  }
-  template <class Number>
-  std::vector<Number> download(const ballast::cuda::device_buffer& from) const {
-    std::vector<Number> made(static_cast<std::size_t>(from.bytes()) / sizeof(Number));
-    device->copy(made.data(), from.data(), from.bytes(), nullptr);
-    return made;
-  }
-  void launch(work what, index blocks, const auto& given) const {
-    device->launch(device->load(kernel_names<T>::of(what, device->about())), blocks, &given, sizeof given, nullptr);
-  }
   // Columns `ld` apart, the rest is NaN.
   static std::vector<T> random(index rows, index columns, index ld, std::uint64_t seed) {
     const matrix<T> from = random_matrix<T>(rows, columns, seed);
@@ -58,8 +43,6 @@ class narrow_products : public testing::Test {
   }
   // Where a sum of `count` products of that total size may be, of which the kernels make all but the last rounding in double.
   static double tolerance(index count, double size) { return (abft::unit_roundoff<T> + static_cast<double>(count + 8) * 0x1p-53) * size; }
-
-  std::shared_ptr<simt::emulated_device> device = std::make_shared<simt::emulated_device>();
 };
 TYPED_TEST_SUITE(narrow_products, test::reals, test::real_names);
 

@@ -19,6 +19,7 @@
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
+#include "support/qr_kernels.hpp"
 #include "support/qr_on_device.hpp"
 
 namespace ballast::qr {
@@ -45,22 +46,8 @@ struct padded {
   float operator()(index i, index j) const { return values[at(off + i + j * ld)]; }
 };
 
-class qr_cuda_product : public testing::Test {
+class qr_cuda_product : public kernels_on_emulator<float> {
  protected:
-  ballast::cuda::device_buffer upload(const std::vector<float>& values) const {
-    const auto bytes = static_cast<std::int64_t>(values.size() * sizeof(float));
-    ballast::cuda::device_buffer made(device, bytes, nullptr);
-    device->copy(made.data(), values.data(), bytes, nullptr);
-    return made;
-  }
-  std::vector<float> download(const ballast::cuda::device_buffer& from) const {
-    std::vector<float> made(static_cast<std::size_t>(from.bytes()) / sizeof(float));
-    device->copy(made.data(), from.data(), from.bytes(), nullptr);
-    return made;
-  }
-  void launch(work what, index blocks, const auto& given) const {
-    device->launch(device->load(kernel_names<float>::of(what, device->about())), blocks, &given, sizeof given, nullptr);
-  }
   // V's images, of which the one by columns comes behind the one by rows.
   ballast::cuda::device_buffer images(const padded& V) const {
     const split_shape shape(V.rows, V.columns);
@@ -91,7 +78,7 @@ class qr_cuda_product : public testing::Test {
                                   splits > 1 ? static_cast<float*>(parts.data()) : nullptr};
     launch(work::project, shape.tiles() * ((C.columns + k_side - 1) / k_side) * splits, given);
     if (splits > 1) launch(work::add_parts, slabs(V.columns * C.columns), given);
-    return download(W);
+    return download<float>(W);
   }
   padded subtract(const padded& V, const std::vector<float>& W, const padded& C, int chunks) const {
     const split_shape shape(V.rows, V.columns);
@@ -110,10 +97,9 @@ class qr_cuda_product : public testing::Test {
       launch(work::subtract, shape.strips * chunks, given);
     }
     padded made = C;
-    made.values = download(in);
+    made.values = download<float>(in);
     return made;
   }
-  std::shared_ptr<simt::emulated_device> device = std::make_shared<simt::emulated_device>();
 };
 
 // Of the upper part of a number in a chunk, before the permutation of sixteen neighbours.

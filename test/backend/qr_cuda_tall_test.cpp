@@ -175,7 +175,6 @@ TYPED_TEST(tall_panels, of_every_kind_are_factored_as_well_as_by_lapack) {
 // Of so many rows few columns are multiplied by cuBLAS, too, checksum columns by themselves.
 TYPED_TEST(tall_panels, of_many_rows_take_cublas_for_few_columns) {
   using T = TypeParam;
-  if (sizeof(T) == 8 && test::sampled()) GTEST_SKIP() << "of a sample in floats";
   const auto device = std::make_shared<test::counted_launches>(std::make_shared<simt::emulated_device>());
   const device_for_a_test here(device);
   const dense<T> A = random_matrix<T>(33000, 66, 8);

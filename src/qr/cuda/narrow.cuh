@@ -1,6 +1,6 @@
-// Products of block reflectors with few columns: W = VᵀC, op(T) W and C − V W, which cuBLAS takes 15 µs of the host's time to launch, each
-// as long as three launches of a kernel. Layer: backend "cuda" of QR, device code. All are products of doubles on the tensor cores, also
-// for floats, in an order that depends on the shape alone.
+// Products of block reflectors with few columns: W = VᵀC, op(T) W and C − V W. A product of cuBLAS takes the host 15 µs to launch, three
+// times as long as a kernel. Layer: backend "cuda" of QR, device code. All are products of doubles on the tensor cores, also for floats, in
+// an order that depends on the shape alone.
 #pragma once
 
 #include <cstdint>
