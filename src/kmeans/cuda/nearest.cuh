@@ -71,37 +71,26 @@ struct nearest {
   }
 };
 
-// Tiles of centroids [first, end), and in each the columns 2t and 2t + 1 for the bits t of `lanes`.
-struct column_set {
-  int first;
-  int end;
-  unsigned lanes;
-
-  __device__ __forceinline__ int of_tile() const { return 2 * __popc(lanes); }
-  __device__ __forceinline__ int count() const { return (end - first) * of_tile(); }
-};
-__device__ __forceinline__ column_set all_columns(int k) { return {0, (k + k_tile_columns - 1) / k_tile_columns, 15u}; }
-
-// Centroid number u of a set; −1: none.
-__device__ __forceinline__ int listed_column(const column_set& of, int u, int k) {
-  const int each = of.of_tile();
+// Number u of the columns 2t and 2t + 1 of all tiles, for the bits t of `lanes`; −1: there is no such centroid.
+__device__ __forceinline__ int listed_column(unsigned lanes, int u, int k) {
+  const int each = 2 * __popc(lanes);
   int t = 0;
   for (int left = u % each / 2; t < 3; ++t) {
-    if ((of.lanes >> t & 1u) == 0) continue;
+    if ((lanes >> t & 1u) == 0) continue;
     if (left == 0) break;
     --left;
   }
-  const int j = (of.first + u / each) * k_tile_columns + 2 * t + u % 2;
+  const int j = u / each * k_tile_columns + 2 * t + u % 2;
   return j < k ? j : -1;
 }
 
-// The nearest of a set of centroids, by a whole warp for one point: the same in all lanes. Distances in working precision
-// tell which ones need to be compared in double.
+// The nearest of the centroids in the columns of `lanes`, by a whole warp for one point: the same in all lanes. Distances in working
+// precision tell which ones need to be compared in double.
 template <int Together, class T>
-__device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int k, column_set among) {
+__device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int k, unsigned lanes) {
   constexpr int k_each = 4;  // centroids of four lanes at a time
   const int g = static_cast<int>(threadIdx.x % 32 / 4), own = static_cast<int>(threadIdx.x % 4) * k_vector<T>;
-  const int count = among.count();
+  const int count = (k + k_tile_columns - 1) / k_tile_columns * 2 * __popc(lanes);
   int j[k_each];  // −1: no centroid
   T distance[k_each];
   const auto measure = [&](int first) {
@@ -110,7 +99,7 @@ __device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int 
 #pragma unroll
     for (int e = 0; e < k_each; ++e) {
       const int u = first + 8 * e + g;
-      j[e] = u < count ? listed_column(among, u, k) : -1;
+      j[e] = u < count ? listed_column(lanes, u, k) : -1;
       c[e] = rows + static_cast<std::int64_t>(max(j[e], 0)) * stride + own;
       part[e] = 0;
     }

@@ -75,8 +75,13 @@ inline constexpr int k_block_words = 8 * 32;  // of 8 bytes: what the warps of a
 inline constexpr int k_barrier_bytes = 336;   // barriers of a ring, then the counters of each queue, then when they are emptied
 inline constexpr int k_counters = 4;          // of rows that are added to a queue: at least 3, a power of two
 inline constexpr int k_most_slots = 16;
+// Columns that a lane names of a row. Where there are more, all of the lane's are looked at: of one group few, of several groups many.
+inline constexpr int k_most_named = 3;
+BALLAST_HD constexpr int named_columns(const pass_policy& p) { return p.single ? 2 : k_most_named; }
 // Of a row in a queue. Centroids of a panel that fits into shared memory are numbered in 16 bits.
-BALLAST_HD constexpr int postponed_bytes(const pass_policy& p) { return p.panel == panel_memory::shared ? 40 : 56; }
+BALLAST_HD constexpr int postponed_bytes(const pass_policy& p) {
+  return (20 + 4 * named_columns(p) * (p.panel == panel_memory::shared ? 2 : 4) + 7) / 8 * 8;
+}
 
 // Rows that a warp works on at a time, those of a matrix fragment; and a block.
 inline constexpr int k_pass_rows = 16;

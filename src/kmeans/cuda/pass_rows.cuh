@@ -52,22 +52,19 @@ struct tally {
 // A row whose label needs more than the scores of the tensor cores. It waits in shared memory until its team of four warps has enough of
 // them or ends, and they share the work. Until then its label is k, a cluster of which nobody asks. Two lanes make the entry, each from
 // what it has itself: one stores it with the seal of the other.
-inline constexpr int k_listed = 8;  // columns of a row that its four lanes list: the best of each, then the second of each
-template <class Index>
+template <class Index, int Listed>
 struct postponed {
   double most;  // no candidate has a larger distance
   std::int32_t row;
   std::uint32_t what;
   std::uint32_t seal;
-  std::int32_t tile;  // with k_one_group: where that group begins
-  Index listed[k_listed];
+  Index listed[Listed];  // the columns that the four lanes of the row have named: the last of each, then those before
 };
-template <class Index>
-__device__ __forceinline__ std::uint32_t seal_of(const postponed<Index>& of) {
+template <class Index, int Listed>
+__device__ __forceinline__ std::uint32_t seal_of(const postponed<Index, Listed>& of) {
   std::uint32_t made = of.what;
   const auto add = [&](std::uint64_t word) { made = made * 0x9e3779b1u + static_cast<std::uint32_t>(word ^ word >> 32); };
   add(static_cast<std::uint32_t>(of.row));
-  add(static_cast<std::uint32_t>(of.tile));
   add(static_cast<std::uint64_t>(__double_as_longlong(of.most)));
 #pragma unroll
   for (const Index each : of.listed) add(static_cast<std::uint32_t>(each));
@@ -75,12 +72,12 @@ __device__ __forceinline__ std::uint32_t seal_of(const postponed<Index>& of) {
 }
 inline constexpr std::uint32_t k_together = 1u << 16;  // in a counter of rows: all teams empty their queues
 // postponed::what
-inline constexpr std::uint32_t k_candidates = (1u << k_listed) - 1;  // mask: which of the listed columns are near enough
-inline constexpr std::uint32_t k_failed = 1u << 8;                   // a check failed: all centroids are looked at
-inline constexpr int k_check_shift = 9;                              // which check failed
+inline constexpr std::uint32_t k_candidates = (1u << 4 * k_most_named) - 1;  // mask: which of the listed columns are there
+inline constexpr std::uint32_t k_failed = 1u << 12;                          // a check failed: all centroids are looked at
+inline constexpr int k_check_shift = 13;                                     // which check failed
 inline constexpr std::uint32_t k_check_mask = 15;
-inline constexpr int k_lanes_shift = 16;                // lanes whose columns are looked at, all of them,
-inline constexpr std::uint32_t k_one_group = 1u << 20;  // or those in one group
+inline constexpr int k_lanes_shift = 20;  // lanes whose columns are all looked at
+static_assert(k_candidates < k_failed);
 
 template <class T, pass_policy P, class Injector>
 struct pass_rows : pass_scores<T, P, Injector> {
@@ -95,7 +92,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
   static constexpr bool k_counts = P.sums != sum_memory::none;  // what the sums must agree with
   static constexpr bool k_measures = k_checks && !k_counts;     // the label of every row by ‖x − c‖²
   using listed_index = std::conditional_t<P.panel == panel_memory::shared, std::uint16_t, std::int32_t>;
-  using postponed = cuda::postponed<listed_index>;
+  static constexpr int k_named = scores::k_named, k_listed = 4 * k_named;
+  using postponed = cuda::postponed<listed_index, k_listed>;
   static_assert(sizeof(postponed) == postponed_bytes(P));
   // Rows that are read again, so many slabs at a time: to be measured, in second looks, and on their way to another cluster.
   static constexpr int k_slabs_together = P.slabs > 0 ? 4 : 8;
@@ -213,73 +211,49 @@ struct pass_rows : pass_scores<T, P, Injector> {
     return {best, index, false, !(best == twin && index == twin_index)};
   }
 
-  // In f32 a label is certain if one lane alone has scores near the best one, and names one column. The two owners of a row take it from
-  // two sums over its columns (pass_scores::name_columns), and must agree.
-  __device__ __forceinline__ verdict join(const row_search<float> (&rows)[k_groups], const float (&spread)[k_groups],
+  // In f32 a label is certain if one lane alone has a column near the best one, and only one.
+  __device__ __forceinline__ verdict join(const row_search<float> (&rows)[k_groups], const float (&)[k_groups],
                                           const row_facts& facts) const {
-    float values[k_groups];
-#pragma unroll
-    for (int q = 0; q < k_groups; ++q) values[q] = rows[q].first.score;
-    const float best = this->fold(values, [](float x, float y) { return fmaxf(x, y); });
+    const float of_rows[k_groups] = {rows[0].best, rows[1].best};
+    const float best = this->own(of_rows);
+    bool wrong = false;
+    if constexpr (k_checks) {  // the lanes of a row agree about its best score
+      const float across = __shfl_xor_sync(0xffffffffu, this->given_away(of_rows), 2), beside = __shfl_xor_sync(0xffffffffu, best, 1);
+      wrong = best != across || best != beside;
+    }
     unsigned near[k_groups], certain[k_groups];
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
       const row_search<float>& row = rows[q];
-      const float top = best_of(best, q), least = top - spread[q];
-      bool alone = row.first.score == top && is_certain(row.first.code), tied = k_checks && row.twin != row.first.score;
-      if constexpr (P.single) {
-        tied = tied || (k_checks && !is_one(top_of(row.first.code)) && row.first.score != k_no_score<float>);
-      } else {
-        alone = alone && fmaxf(row.second.score, row.beyond) < least;
-        tied = tied || row.beyond >= least;
-      }
-      near[q] = __ballot_sync(0xffffffffu, row.first.score >= least || tied);
-      certain[q] = __ballot_sync(0xffffffffu, alone);
+      near[q] = __ballot_sync(0xffffffffu, row.named[0] != 0);
+      certain[q] = __ballot_sync(0xffffffffu, row.named[0] != 0 && row.named[1] == 0 && !row.more);
     }
     const unsigned near_lanes = this->own(near) >> (4 * g) & 15u, certain_lanes = this->own(certain) >> (4 * g) & 15u;
-    const bool decided = near_lanes != 0 && near_lanes == certain_lanes && (near_lanes & (near_lanes - 1)) == 0;
+    const bool decided = near_lanes == certain_lanes && (near_lanes & (near_lanes - 1)) == 0;
     const int winner = __ffs(static_cast<int>(near_lanes | 8u)) - 1;
-    int index;
-    if constexpr (P.single) {
-      // The code of the winner of this row: all lanes hand out both of theirs.
-      const int code_0 = __shfl_sync(0xffffffffu, static_cast<int>(rows[0].first.code), winner, 4),
-                code_1 = __shfl_sync(0xffffffffu, static_cast<int>(rows[1].first.code), winner, 4);
-      const auto code = static_cast<std::uint32_t>(this->upper ? code_1 : code_0);
-      index = this->column_of(t % 2 == 0 ? near_of(code) : top_of(code), 0, winner);
-    } else {
-      int columns[k_groups], twins[k_groups];
-#pragma unroll
-      for (int q = 0; q < k_groups; ++q) {
-        const group_search& first = rows[q].first;
-        columns[q] = __shfl_sync(0xffffffffu, this->column_of(near_of(first.code), first.column, t), winner, 4);
-        if constexpr (k_checks) twins[q] = __shfl_sync(0xffffffffu, rows[q].twin_index, winner, 4);
-      }
-      index = k_checks && t % 2 != 0 ? this->own(twins) : this->own(columns);
-    }
+    // The code of the winner of this row: all lanes hand out both of theirs.
+    const std::uint32_t codes[k_groups] = {__shfl_sync(0xffffffffu, rows[0].named[0], winner, 4),
+                                           __shfl_sync(0xffffffffu, rows[1].named[0], winner, 4)};
+    int index = column_of_code(this->own(codes), winner);
     strike_found(facts.i, index);
     const bool same = !k_checks || __shfl_xor_sync(0xffffffffu, index, 1) == index;
-    return {best, index, !decided, decided && !same};
+    return {best, index, !decided, wrong || (decided && !same)};
   }
-  // The best score of row q, from the owner whose limits this lane has.
-  __device__ __forceinline__ float best_of(float best, int q) const { return __shfl_sync(0xffffffffu, best, 2 * q + t % 2, 4); }
 
   // The label of the own row. A row that needs a second look goes into the queue and gets the label k.
   __device__ __forceinline__ decision decide(const row_search<T> (&rows)[k_groups], const T (&spread)[k_groups], const row_facts& facts) {
     const verdict found = join(rows, spread, facts);
     const int k = a.centroids.shape.k;
     // Columns behind the last centroid have no weight in the row check, and scores that never lead.
-    const bool exists = is_cluster(found.index), wrong = facts.bad || (k_checks && !found.near && (found.wrong || !exists));
+    const bool exists = is_cluster(found.index), wrong = facts.bad || (k_checks && (found.wrong || (!found.near && !exists)));
     // What rounding may add to a distance.
     const T room = fma(a.centroids.bound[t % 2].distance, facts.norm + abs(found.best), static_cast<T>(1e-37));
     const decision made{exists ? found.index : k - 1, fma(T(-2), found.best, facts.norm), 2 * facts.error + room};
     const bool look = (found.near || wrong) && facts.i < this->points();
     if (!__any_sync(0xffffffffu, look)) return made;
     const bool looks = this->any_owner(look);
-    // A candidate's score is at most a spread below the best one of its lane, and that a spread below the best one; its distance tells
-    // whether it is the column of that score. In f64 there are no candidates.
-    const T most = sizeof(T) == 4 ? made.expected + 10 * facts.error + 5 * static_cast<T>(k_comparable) + room : T(0);
-    postponed entry{static_cast<double>(most), facts.i, 0, 0, 0, {}};
-    list_candidates(rows, spread, found.best, entry);
+    postponed entry{most_distance(rows, facts, room), facts.i, 0, 0, {}};
+    list_candidates(rows, entry);
     // The best score is a listed one's, or of one that is hidden, if it is a number.
     if (this->any_owner(wrong || (looks && (entry.what & k_failed) == 0 && entry.what == 0)))
       entry.what = k_failed | static_cast<std::uint32_t>(facts.bad ? facts.failed : check::minimum) << k_check_shift;
@@ -287,66 +261,34 @@ struct pass_rows : pass_scores<T, P, Injector> {
     return looks ? decision{k, made.expected, made.limit} : made;
   }
 
-  __device__ __forceinline__ void list_candidates(const row_search<double> (&)[k_groups], const double (&)[k_groups], double,
-                                                  postponed&) const {}
-  // Fills in which columns of the own row are compared by distances: those that its lanes name, or all of a lane that cannot name them.
-  __device__ __forceinline__ void list_candidates(const row_search<float> (&rows)[k_groups], const float (&spread)[k_groups], float best,
-                                                  postponed& entry) const {
+  // No candidate of the own row has a larger distance: its score is at most a spread below what was the best one when it was named.
+  __device__ __forceinline__ double most_distance(const row_search<float> (&rows)[k_groups], const row_facts& facts, float room) const {
+    const float since[k_groups] = {rows[0].since, rows[1].since};
+    return static_cast<double>(fma(-2.0f, this->own(since), facts.norm) + 6 * facts.error + 3 * k_comparable + room);
+  }
+  // Fills in which columns of the own row are compared by distances: those that its lanes name, or all of a lane that has more.
+  __device__ __forceinline__ void list_candidates(const row_search<float> (&rows)[k_groups], postponed& entry) const {
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
       const row_search<float>& row = rows[q];
-      // Each of the row's two owners has what is near by its own limit.
-      const float least[2] = {__shfl_sync(0xffffffffu, best, 2 * q, 4) - __shfl_sync(0xffffffffu, spread[q], 0, 4),
-                              __shfl_sync(0xffffffffu, best, 2 * q + 1, 4) - __shfl_sync(0xffffffffu, spread[q], 1, 4)};
-      const auto lanes_where = [&](auto&& holds) {
-        const unsigned first = __ballot_sync(0xffffffffu, holds(least[0])), second = __ballot_sync(0xffffffffu, holds(least[1]));
-        return (t % 2 == 0 ? first : second) >> (4 * g) & 15u;
-      };
-      const unsigned near = near_of(row.first.code), top = top_of(row.first.code), other = near - top;
-      const bool led = is_one(top), one = led && near == top;
-      const bool two = led && count_of(near) == 2 && is_one(other) && other % k_one_column < 2 * P.tiles && other != top &&
-                       abs(row.first.score) >= k_comparable;
-      const bool odd = k_checks && !led && row.first.score != k_no_score<float>;
-      // No column, or not the one that has the largest score.
-      const bool broken = k_checks && (count_of(near) == 0 || count_of(top) == 0 || (count_of(near) == 1 && !one));
-      unsigned listed = lanes_where([&](float from) { return led && row.first.score >= from; }), hidden, elsewhere = 0;
-      const bool apart = k_checks && row.twin != row.first.score;
-      const unsigned failed = lanes_where([&](float from) { return apart || (broken && row.first.score >= from); });
-      int next = this->column_of(other, row.first.column, t);
-      if constexpr (P.single) {
-        listed |= lanes_where([&](float from) { return two && row.first.score >= from; }) << 4;
-        hidden = lanes_where([&](float from) { return odd || (!one && !two && row.first.score >= from); });
-      } else {
-        const bool named = is_certain(row.second.code);
-        if (!two) next = this->column_of(top_of(row.second.code), row.second.column, t);
-        listed |= lanes_where([&](float from) { return two ? row.first.score >= from : named && row.second.score >= from; }) << 4;
-        const auto hides_first = [&](float from) { return !one && !two && row.first.score >= from; };
-        const auto hides_second = [&](float from) { return (two || !named) && row.second.score >= from; };
-        const auto hides_third = [&](float from) { return row.guard >= from; };
-        hidden =
-            lanes_where([&](float from) { return hides_first(from) || hides_second(from) || hides_third(from) || row.beyond >= from; });
-        elsewhere = lanes_where([&](float from) {
-          return int{hides_first(from)} + int{hides_second(from)} + int{hides_third(from)} > 1 || row.beyond >= from;
-        });
-        // Lanes agree on the group, and hide nothing that is near in another one.
-        const int column = !one && !two ? row.first.column : two || !named ? row.second.column : row.guard_column;
-        const int mine = column / k_tile_columns;
-        const int group = __shfl_sync(0xffffffffu, mine, __ffs(static_cast<int>(hidden | 8u)) - 1, 4);
-        elsewhere |= __ballot_sync(0xffffffffu, mine != group) >> (4 * g) & hidden;
-        if (q == this->own_q()) entry.tile = group;
-      }
-      if (q == this->own_q()) {
-        entry.what = listed | hidden << k_lanes_shift | (!P.single && hidden != 0 && elsewhere == 0 ? k_one_group : 0u);
-        if (failed != 0) entry.what = k_failed | static_cast<std::uint32_t>(check::minimum) << k_check_shift;
-      }
-      const int lead = this->column_of(top, row.first.column, t);
+      const auto lanes_where = [&](bool holds) { return __ballot_sync(0xffffffffu, holds) >> (4 * g) & 15u; };
+      std::uint32_t what = lanes_where(row.more) << k_lanes_shift;
+      const bool own = q == this->own_q();
 #pragma unroll
-      for (int l = 0; l < k_listed; ++l) {
-        const int j = __shfl_sync(0xffffffffu, l < 4 ? lead : next, l & 3, 4);
-        if (q == this->own_q()) entry.listed[l] = static_cast<listed_index>(j);
+      for (int e = 0; e < k_named; ++e) {
+        what |= lanes_where(row.named[e] != 0) << 4 * e;
+#pragma unroll
+        for (int l = 0; l < 4; ++l) {
+          const int j = __shfl_sync(0xffffffffu, column_of_code(row.named[e], t), l, 4);
+          if (own) entry.listed[4 * e + l] = static_cast<listed_index>(j);
+        }
       }
+      if (own) entry.what = what;
     }
   }
+  // In f64 there are no candidates.
+  __device__ __forceinline__ double most_distance(const row_search<double> (&)[k_groups], const row_facts&, double) const { return 0; }
+  __device__ __forceinline__ void list_candidates(const row_search<double> (&)[k_groups], postponed&) const {}
 
   // Puts the own row into the queue, if `put`. Called by the whole warp.
   __device__ __forceinline__ void postpone(bool put, const postponed& entry) const {
@@ -369,22 +311,10 @@ struct pass_rows : pass_scores<T, P, Injector> {
   __device__ static __forceinline__ unsigned lanes_of(std::uint32_t what) {
     return (what & k_failed) != 0 ? 15u : what >> k_lanes_shift & 15u;
   }
-  // The nearest of the centroids that are looked at because scores do not list them, by a whole warp for one row.
-  __device__ __forceinline__ nearest search_unlisted(const T* x, const T* rows, std::uint32_t what, int tile) const {
-    const panel_shape& shape = a.centroids.shape;
-    column_set among = all_columns(shape.k);
-    among.lanes = lanes_of(what);
-    if (!P.single && (what & k_failed) == 0 && (what & k_one_group) != 0) {
-      among.first = tile;
-      among.end = min(tile + P.tiles, (tile / shape.data_tiles + 1) * shape.data_tiles);
-    }
-    return scan<k_looked_together>(x, rows, this->stride(), shape.k, among);
-  }
-
   // An entry of the queue, from memory in each call.
   __device__ __forceinline__ postponed read_entry(int at) const {
     const volatile postponed& from = shared.queue[at];
-    postponed made{from.most, from.row, from.what, from.seal, from.tile, {}};
+    postponed made{from.most, from.row, from.what, from.seal, {}};
 #pragma unroll
     for (int l = 0; l < k_listed; ++l) made.listed[l] = from.listed[l];
     return made;
@@ -434,8 +364,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
       const int owner = __ffs(static_cast<int>(rest)) - 1;
       rest &= rest - 1;
       const int which = __shfl_sync(0xffffffffu, entry.row, owner);
-      const nearest other =
-          search_unlisted(this->row(which), rows, __shfl_sync(0xffffffffu, entry.what, owner), __shfl_sync(0xffffffffu, entry.tile, owner));
+      const unsigned lanes = lanes_of(__shfl_sync(0xffffffffu, entry.what, owner));
+      const nearest other = scan<k_looked_together>(this->row(which), rows, this->stride(), a.centroids.shape.k, lanes);
       if (lane / 4 == owner / 4) found.consider(other.distance, other.index);
     }
     return found;
@@ -769,7 +699,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     const bool fits = abs(apart - made.expected) <= made.limit;  // no other centroid is that near
     if (__any_sync(0xffffffffu, decided && !fits)) {
       const bool fails = this->any_owner(decided && !fits);
-      postpone(fails, {0, facts.i, k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift, 0, 0, {}});
+      postpone(fails, {0, facts.i, k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift, 0, {}});
       if (fails) decided = false;
     }
     if (decided) commit(facts.i, measured, apart, facts.signature, facts.before);

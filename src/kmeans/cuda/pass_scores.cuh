@@ -13,19 +13,31 @@ namespace ballast::kmeans::cuda {
 
 using ballast::cuda::index;
 
-// In f32 a lane finds the largest score of its columns in a group of tiles, and then which columns are near it, as two sums over these
-// columns. Each near column adds k_one_column plus its ordinal in the group, 2 · tile + column % 2, so a sum of one column names it:
-//   near   columns whose score is above the largest less what it takes to be certain (spread)
-//   top    columns whose score is not below the largest; by comparisons and weights of its own
-// A code is both: near in the lower half, top in the upper. Where both name the same one column, it is the only candidate of the lane.
+// In f32 the four lanes of a row know its largest score so far. Each names those of its columns whose scores are near it, by a sum over the
+// near columns of a group of tiles. Column v of tile i adds k_factor · (k_first + 4i + 2v). So the sum of one column names it, and is less
+// than that of any two. k_factor is a prime, and what it is multiplied by is odd: a sum in which a bit was flipped, or to which a column
+// was added by a number with a flipped bit in place of 1, is not a multiple of k_factor, and names none.
+// The code of a column is that sum with k_factor · 4 · the tile in front of its group, modulo 2^32; 0: no column.
 inline constexpr int k_most_group_tiles = 16;
-inline constexpr unsigned k_one_column = 512;
-static_assert(2 * k_most_group_tiles * (2 * k_most_group_tiles - 1) / 2 < k_one_column);
-BALLAST_HD constexpr unsigned near_of(std::uint32_t code) { return code & 0xffffu; }
-BALLAST_HD constexpr unsigned top_of(std::uint32_t code) { return code >> 16; }
-BALLAST_HD constexpr unsigned count_of(unsigned half) { return half / k_one_column; }
-BALLAST_HD constexpr bool is_one(unsigned half) { return count_of(half) == 1; }
-BALLAST_HD constexpr bool is_certain(std::uint32_t code) { return near_of(code) == top_of(code) && is_one(near_of(code)); }
+inline constexpr std::uint32_t k_factor = 2729, k_first = 65;
+static_assert(2 * k_first > k_first + 4 * (k_most_group_tiles - 1) + 2);
+static_assert(k_factor * (2 * k_most_group_tiles * k_first + 2 * k_most_group_tiles * (2 * k_most_group_tiles - 1)) < 1u << 23);
+BALLAST_HD constexpr std::uint32_t near_number(int i, int v) {
+  return k_factor * (k_first + 4 * static_cast<std::uint32_t>(i) + 2 * static_cast<std::uint32_t>(v));
+}
+// 1 / k_factor modulo 2^32: each step doubles the bits that are right.
+BALLAST_HD constexpr std::uint32_t inverse_factor() {
+  std::uint32_t made = k_factor;
+  for (int step = 0; step < 5; ++step) made *= 2 - k_factor * made;
+  return made;
+}
+static_assert(inverse_factor() * k_factor == 1);
+// The column of lane t of a row; negative or behind the last one if it is not a code.
+BALLAST_HD constexpr int column_of_code(std::uint32_t code, int t) {
+  const std::uint32_t number = code * inverse_factor() - k_first;
+  const std::uint32_t column = number / 4 * k_tile_columns + number / 2 % 2 + 2 * static_cast<std::uint32_t>(t);
+  return number % 2 == 0 && number < 0x20000000u ? static_cast<int>(column) : -1;
+}
 
 // Scores are compared by min(1, max(0, k_steep · (a − b))): 1 if a > b, else 0, by one instruction of the multipliers, of which there are
 // twice as many as of the units that compare. Exact if |a − b| is 0 or at least 1 / k_steep: always, if one of
@@ -33,25 +45,16 @@ BALLAST_HD constexpr bool is_certain(std::uint32_t code) { return near_of(code) 
 inline constexpr float k_steep = 0x1p90f;
 inline constexpr float k_comparable = 0x1p-60f;
 
-// The columns of a lane in one group of tiles.
-struct group_search {
-  float score;         // the largest
-  std::uint32_t code;  // who has it
-  int column;          // the first one of the group
-};
-
 // What a lane knows of one of its rows. The four lanes of a row see different columns.
 template <class T>
 struct row_search;
 template <>
 struct row_search<float> {
-  group_search first, second;  // the groups with the largest scores
-  float guard;                 // the next largest score of a group,
-  int guard_column;            // which begins here
-  float beyond;                // no column of another group has a larger score
-  float twin;                  // the largest score, and its column, by comparisons of their own
-  int twin_index;
-  float sum;  // Σ w · score of the section
+  float best;                         // the largest score so far: of all four lanes, each by a chain of its own
+  float since;                        // what it was when the oldest of the lane's near columns was named
+  std::uint32_t named[k_most_named];  // codes of the lane's near columns, the last one first
+  bool more;                          // there are others
+  float sum;                          // Σ w · score of the section
 };
 template <>
 struct row_search<double> {
@@ -133,6 +136,7 @@ struct pass_scores {
   }
 
   static constexpr int k_group_scores = P.tiles * k_scores;  // tile by tile
+  static constexpr int k_named = named_columns(P);
 
   // Where the scores of a tile start, or their weights in the row check: those of this lane's two columns.
   __device__ __forceinline__ void load_columns(const T* columns, int i, int which, T (&to)[2]) const {
@@ -208,12 +212,6 @@ struct pass_scores {
     }
   }
 
-  // The lane's column of this ordinal, of a group that begins with column `first`.
-  __device__ __forceinline__ int column_of(unsigned half, int first, int of_lane) const {
-    const auto ordinal = static_cast<int>(half % k_one_column);
-    return first + ordinal / 2 * k_tile_columns + ordinal % 2 + 2 * of_lane;
-  }
-
   // Calls f(score, q, i, v) for the scores of a group: of row q of the lane, in tile i, of column v.
   template <class F>
   static __device__ __forceinline__ void each_score(const T (&scores)[k_group_scores], F&& f) {
@@ -261,59 +259,58 @@ struct pass_scores {
     }
   }
 
-  // f32: the columns that are near `found.score` or have it. Weights are constants of the code.
-  __device__ __forceinline__ void name_columns(const float (&scores)[k_group_scores], const float (&spread)[k_groups],
-                                               const row_search<float> (&rows)[k_groups], group_search (&found)[k_groups]) const {
-    constexpr int count = 2 * P.tiles;
+  // f32: takes the scores of a group into account. `largest`: of the lane's columns. `tile`: in front of the group, not counting check
+  // tiles. If `largest` is too high, no column is near; if it is too low, a column of another lane is near, too. So neither hides a column.
+  __device__ __forceinline__ void search(row_search<float> (&rows)[k_groups], const float (&scores)[k_group_scores],
+                                         const float (&largest)[k_groups], const float (&spread)[k_groups], int tile) const {
     constexpr float integers = 0x1p23f;  // numbers from here on have whole ulps, and these are their last bits
-    constexpr float all = integers + static_cast<float>(count * static_cast<int>(k_one_column) + count * (count - 1) / 2);
-    const auto weight = [](int i, int v) { return static_cast<float>(static_cast<int>(k_one_column) + 2 * i + v); };
-    float near[k_groups], near_from[k_groups], top[k_groups], top_from[k_groups];
+    constexpr std::uint32_t two = 2 * near_number(0, 0);
+    float near[k_groups], from[k_groups];
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
-      near[q] = integers, near_from[q] = fma(spread[q], k_steep, -found[q].score * k_steep);
-      top[q] = all, top_from[q] = found[q].score * k_steep;
+      float best = fmaxf(largest[q], __shfl_xor_sync(0xffffffffu, largest[q], 1));
+      best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, 2));
+      row_search<float>& row = rows[q];
+      const bool stays = row.best >= best - spread[q];
+      row.best = fmaxf(row.best, best);
+      if (!stays) {
+        for (std::uint32_t& code : row.named) code = 0;
+        row.more = false, row.since = row.best;
+      }
+      near[q] = integers, from[q] = fma(spread[q], k_steep, -row.best * k_steep);
     }
-    const auto add_near = [&](float score, int q, int i, int v) {
-      near[q] = fma(arch::multiply_add_saturated(score, k_steep, near_from[q]), weight(i, v), near[q]);
+    const auto is_near = [&](float score, int q) { return arch::multiply_add_saturated(score, k_steep, from[q]); };
+    each_score(scores,
+               [&](float score, int q, int i, int v) { near[q] = fma(is_near(score, q), static_cast<float>(near_number(i, v)), near[q]); });
+    const auto add = [](row_search<float>& to, std::uint32_t code) {
+      to.more = to.more || to.named[k_named - 1] != 0;
+#pragma unroll
+      for (int e = k_named - 1; e > 0; --e) to.named[e] = to.named[e - 1];
+      to.named[0] = code;
     };
-    // Columns below the largest are taken from the sum of all.
-    const auto add_top = [&](float score, int q, int i, int v) {
-      top[q] = fma(arch::multiply_add_saturated(score, -k_steep, top_from[q]), -weight(i, v), top[q]);
-    };
-    const auto half = [](float sum) { return ballast::cuda::bits(sum) & 0xffffu; };
-    each_score(scores, [&](float score, int q, int i, int v) {
-      add_near(score, q, i, v);
-      if (k_checks) add_top(score, q, i, v);
-    });
-    if constexpr (!k_checks) {
-      // One column near the largest is the one that has it. Of several, the second chain tells, where they may matter.
-      const auto several = [&](int q) { return !is_one(half(near[q])) && found[q].score >= rows[q].first.score - spread[q]; };
-      if (__any_sync(0xffffffffu, several(0) || several(1))) {
-        each_score(scores, add_top);
-      } else {
-        top[0] = near[0], top[1] = near[1];
+    const std::uint32_t before = 4 * k_factor * static_cast<std::uint32_t>(tile);
+    std::uint32_t found[k_groups];
+    bool several = false;
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) {
+      found[q] = ballast::cuda::bits(near[q]) - ballast::cuda::bits(integers);
+      several = several || found[q] >= two;
+    }
+    std::uint32_t columns[k_groups] = {};  // bit 2i + v
+    if (__any_sync(0xffffffffu, several)) {
+      each_score(scores, [&](float score, int q, int i, int v) { columns[q] |= is_near(score, q) > 0 ? 1u << (2 * i + v) : 0u; });
+#pragma unroll
+      for (int q = 0; q < k_groups; ++q) {
+        if (found[q] < two) continue;
+        const int first = __ffs(static_cast<int>(columns[q] | 1u << 31)) - 1;
+        add(rows[q], near_number(first / 2, first % 2) + before);
+        found[q] = near_number(0, 0) + 2 * k_factor * static_cast<std::uint32_t>(31 - __clz(static_cast<int>(columns[q] | 1u)));
+        rows[q].more = rows[q].more || __popc(columns[q]) != 2;
       }
     }
 #pragma unroll
-    for (int q = 0; q < k_groups; ++q) found[q].code = half(near[q]) | half(top[q]) << 16;
-  }
-
-  // f32: takes one more group into account, of several.
-  __device__ __forceinline__ void enter(row_search<float>& row, const group_search& found, float twin) const {
-    // Where not one column has the largest score, there is a tie, or the score is wrong: somebody looks at all columns of the lane.
-    const bool odd = k_checks && !is_one(top_of(found.code)) && found.score != k_no_score<float>;
-    const float displaced = fminf(row.second.score, found.score);
-    const int displaced_column = row.second.score > found.score ? found.column : row.second.column;
-    row.beyond = fmaxf(row.beyond, odd ? -lowest_score<float>() : fminf(row.guard, displaced));
-    if (displaced > row.guard) row.guard = displaced, row.guard_column = displaced_column;
-    if (found.score > row.second.score) {
-      const bool leads = found.score > row.first.score;
-      row.second = leads ? row.first : found;
-      if (leads) row.first = found;
-    }
-    if constexpr (k_checks) {
-      if (twin > row.twin) row.twin = twin, row.twin_index = column_of(top_of(found.code), found.column, t);
+    for (int q = 0; q < k_groups; ++q) {
+      if (found[q] != 0) add(rows[q], found[q] + before);
     }
   }
 
@@ -371,7 +368,7 @@ struct pass_scores {
     constexpr T lowest = lowest_score<T>();
     for (row_search<T>& each : rows) {
       if constexpr (sizeof(T) == 4) {
-        each = {{lowest, 0, 0}, {lowest, 0, 0}, lowest, 0, lowest, arch::opaque(lowest), 0, 0};
+        each = {lowest, lowest, {}, false, 0};
       } else {
         each = {lowest, arch::opaque(lowest), 0, 0, 0};
       }
@@ -398,18 +395,17 @@ struct pass_scores {
           }
         }
         if (begins || ends) __syncwarp();
+        const int data_tile = section * shape.data_tiles + group * P.tiles;  // the first one of the group
         if constexpr (Injector::enabled) {
           for (int i = 0; i < P.tiles; ++i) {
             const bool checks = k_checks && group * P.tiles + i == shape.data_tiles;
-            const int data_tile = section * shape.data_tiles + group * P.tiles + i;
             given.strike(
                 index<k_scores>{}, checks ? inject::site::kmeans_checksum : inject::site::kmeans_product,
-                checks ? here(tile, tiles, section, shape.sections) : here(tile, tiles, data_tile, shape.sections * shape.data_tiles),
+                checks ? here(tile, tiles, section, shape.sections) : here(tile, tiles, data_tile + i, shape.sections * shape.data_tiles),
                 &scores[i * k_scores]);
           }
         }
         const bool last = k_checks && group == groups - 1;
-        const int column = (section * shape.data_tiles + group * P.tiles) * k_tile_columns;
         T projections[k_groups];  // column 3 of the check tile: of lane 1
 #pragma unroll
         for (int q = 0; q < k_groups; ++q) projections[q] = scores[(P.tiles - 1) * k_scores + 2 * q + 1];
@@ -421,30 +417,15 @@ struct pass_scores {
               for (int v = 0; v < k_scores; ++v) scores[(P.tiles - 1) * k_scores + v] = k_no_score<T>;
             }
           }
-          group_search found[k_groups];
-#pragma unroll
-          for (group_search& each : found) each = {k_no_score<float>, 0, column};
-          // By two chains: a largest score that is too low would hide its lane.
-          T twins[k_groups] = {arch::opaque(k_no_score<float>), arch::opaque(k_no_score<float>)};
-          each_score(scores, [&](T score, int q, int, int) {
-            found[q].score = fmaxf(found[q].score, score);
-            if (k_checks) twins[q] = fmaxf(twins[q], score);
-          });
+          T largest[k_groups] = {lowest, lowest};
+          each_score(scores, [&](T score, int q, int, int) { largest[q] = fmaxf(largest[q], score); });
           if (Injector::enabled && group == 0) {
             for (int q = 0; q < k_groups; ++q)
-              given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, section, shape.sections), &found[q].score);
+              given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, section, shape.sections), &largest[q]);
           }
-          name_columns(scores, spread, rows, found);
-#pragma unroll
-          for (int q = 0; q < k_groups; ++q) {
-            if constexpr (P.single) {
-              rows[q].first = found[q], rows[q].twin = twins[q];
-            } else {
-              enter(rows[q], found[q], twins[q]);
-            }
-          }
+          search(rows, scores, largest, spread, data_tile);
         } else {
-          search(rows, scores, columns, column, last);
+          search(rows, scores, columns, data_tile * k_tile_columns, last);
           if (Injector::enabled && group == 0) {
             for (int q = 0; q < k_groups; ++q)
               given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, section, shape.sections), &rows[q].first);
@@ -456,7 +437,7 @@ struct pass_scores {
       }
     }
     if constexpr (Injector::enabled && sizeof(T) == 4) {
-      for (int q = 0; q < k_groups; ++q) given.strike(index<1>{}, inject::site::kmeans_index, here(tile, tiles, q, 3), &rows[q].first.code);
+      for (int q = 0; q < k_groups; ++q) given.strike(index<1>{}, inject::site::kmeans_index, here(tile, tiles, q, 3), &rows[q].named[0]);
     }
   }
 
