@@ -275,7 +275,7 @@ ballast::cuda::kernel_request pass_request(const pass_problem& what, const pass_
 }
 
 ballast::cuda::kernel_request update_request(const pass_problem& what, bool instrumented) {
-  const update_policy chosen{.threads = 256, .check = what.check, .words = what.words, .weighted = what.weighted};
+  const update_policy chosen{.check = what.check, .words = what.words, .weighted = what.weighted};
   ballast::cuda::kernel_request made;
   made.header = "kmeans/cuda/update.cuh";
   made.expression = ballast::cuda::kernel_expression("ballast::kmeans::cuda::update_kernel",

@@ -1,9 +1,9 @@
 // From the sums of a pass, or from given centroids, to the panel of the next pass; and the decision whether there is one.
-// Layer: backend "cuda" of K-Means, device code. One block for each tile of centroids, a warp for each centroid; the last block of a
-// section makes its check tile, the last of all decides. Contract: new rows are the rounded quotients of sums and weights, in two copies,
-// or the given centroids. A cluster without members keeps its old row and is reported, for the host to relocate. All invariants of the sums
-// hold exactly or the iterations stop with `failure`. Every number of the panel that serves a check is computed from another copy, or in
-// another order, than what it checks.
+// Layer: backend "cuda" of K-Means, device code. One block for each tile of centroids, a warp for each centroid, while other warps add up
+// what the sums must agree with; the last block of a section makes its check tile, the last of all decides. Contract: new rows are the
+// rounded quotients of sums and weights, in two copies, or the given centroids. A cluster without members keeps its old row and is
+// reported, for the host to relocate. All invariants of the sums hold exactly or the iterations stop with `failure`. Every number of the
+// panel that serves a check is computed from another copy, or in another order, than what it checks.
 #pragma once
 
 #include "abft/attempt.hpp"
@@ -28,14 +28,16 @@ template <class T, update_policy P, class Injector>
 struct update {
   using launch = ballast::cuda::kernel_launch<update_arguments<T>, Injector>;
   static constexpr int k_threads = P.threads;
-  static constexpr int k_warps = P.threads / 32;
-  static_assert(k_warps == k_tile_columns);
-  static constexpr int k_together = 4;  // features of a lane whose loads are under way at a time
+  static constexpr int k_warps = k_threads / 32;
+  static constexpr int k_makers = 32 * k_tile_columns;  // threads that make the tile; the others add up the sums
+  static_assert(k_threads > k_makers && k_threads % 32 == 0);
+  static constexpr int k_together = P.words == 1 ? 4 : 2;  // features of a lane whose loads are under way at a time
 
   struct memory {
     double norms[k_tile_columns];                      // ‖c‖² of the tile's centroids
     double lengths[k_tile_columns];                    // ‖c‖
     double weights[k_tile_columns];                    // w
+    double cuts[k_tile_columns];                       // ‖c − c̃‖²
     double ratios[k_tile_columns];                     // ‖c − c̃‖² / ‖c‖²
     double members[k_tile_columns];                    // their weights as the quotients are judged with them
     double products[k_tile_columns][32 * k_together];  // of weights and centroids, some features at a time
@@ -73,6 +75,9 @@ struct update {
     for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
     return value;
   }
+
+  __device__ static __forceinline__ double from_lane(double value, int of) { return __shfl_sync(0xffffffffu, value, of); }
+  __device__ static __forceinline__ void meet_makers() { arch::group_barrier(1, k_makers); }
 
   __device__ __forceinline__ std::int64_t sum_at(int j, int w, int column) const {
     return (static_cast<std::int64_t>(j) * P.words + w) * sum_pitch(stride) + sum_place<T>(column, n, stride);
@@ -132,6 +137,19 @@ struct update {
     }
     return made;
   }
+  // Of the chunk of features that a row begins with: those of all lanes of a warp, k_together of each.
+  struct first_dividends {
+    dividend of[k_together];
+    double weight;
+  };
+  __device__ __forceinline__ first_dividends load_dividends() const {
+    first_dividends made{};
+    if (warp >= count) return made;
+#pragma unroll
+    for (int e = 0; e < k_together; ++e) made.of[e] = load_dividend(first + warp, lane + 32 * e);
+    if (a.given == nullptr) made.weight = weight_of(first + warp);
+    return made;
+  }
   // Element f of new centroid j. `weight`: of the cluster.
   __device__ __forceinline__ T divide(const dividend& from, int j, int f, double weight) {
     if (f >= n) return 0;
@@ -153,85 +171,70 @@ struct update {
   }
   __device__ static constexpr T smallest() { return sizeof(T) == 4 ? static_cast<T>(0x1p-149) : static_cast<T>(0x1p-1074); }
 
-  // The new row of this warp's centroid, in two copies, and its norm.
-  __device__ __forceinline__ void make_row() {
-    if (warp >= count) return;
+  // The new row of this warp's centroid, in two copies and as tensor cores read it, and its norm. `before`: what has been loaded of it.
+  __device__ __forceinline__ void make_row(const first_dividends& before) {
     const int j = first + warp;
-    const bool divides = a.given == nullptr;
-    double weight = 0, square = 0, cut = 0;
+    const bool there = warp < count, divides = a.given == nullptr;
+    // Few bits, so that the product with a coordinate has few more.
+    const auto random = static_cast<double>(core::random_bits(0x6b6d63756461, 0, static_cast<std::uint64_t>(j)) >> 56);
+    double square = 0, cut = 0;
 #pragma unroll 1
     for (int begin = lane; begin < stride; begin += 32 * k_together) {
       dividend from[k_together];
 #pragma unroll
-      for (int e = 0; e < k_together; ++e) from[e] = load_dividend(j, begin + 32 * e);
-      if (divides && begin == lane) weight = weight_of(j);
+      for (int e = 0; e < k_together; ++e) {
+        from[e] = before.of[e];
+        if (begin != lane && there) from[e] = load_dividend(j, begin + 32 * e);
+      }
 #pragma unroll
       for (int e = 0; e < k_together; ++e) {
         const int f = begin + 32 * e;
         if (f >= stride) continue;
-        const std::int64_t at = static_cast<std::int64_t>(j) * stride + f;
-        const T value = divide(from[e], j, f, weight);
-        a.centroids.rows[at] = value;
-        a.twin[at] = !divides && f < n ? a.given_twin[static_cast<std::int64_t>(j) * n + f] : value;
-        square = fma(static_cast<double>(value), static_cast<double>(value), square);
-        const double off = static_cast<double>(value) - static_cast<double>(multiplied(value));
-        cut = fma(off, off, cut);
+        T value = 0;
+        if (there) {
+          const std::int64_t at = static_cast<std::int64_t>(j) * stride + f;
+          value = divide(from[e], j, f, before.weight);
+          a.centroids.rows[at] = value;
+          a.twin[at] = !divides && f < n ? a.given_twin[static_cast<std::int64_t>(j) * n + f] : value;
+          square = fma(static_cast<double>(value), static_cast<double>(value), square);
+          const double off = static_cast<double>(value) - static_cast<double>(multiplied(value));
+          cut = fma(off, off, cut);
+        }
+        a.centroids.packed[packed_place<T>(shape, in_panel, warp, f)] = as_operand(value);
       }
     }
     square = warp_sum(square);
     cut = warp_sum(cut);
     if (lane == 0) {
+      const double weight = check_weight(square, random);
+      T* const at = column_at(in_panel, warp);
+      T start = there ? static_cast<T>(-0.5 * square) : k_no_score<T>;
+      if (there) given.strike(index<1>{}, inject::site::kmeans_norm, inject::device_place{j, shape.k, 0, 1, 0, 1}, &start);
+      at[0] = start;
+      at[k_tile_columns] = there ? static_cast<T>(weight) : T(0);
       shared.norms[warp] = square;
-      shared.lengths[warp] = sqrt(square);
-      shared.ratios[warp] = square > 0 ? cut / square : 0;
-      shared.weights[warp] = check_weight(j, shared.lengths[warp]);
-    } else if (lane == 1 && divides) {
+      shared.cuts[warp] = cut;
+      shared.weights[warp] = weight;
+    } else if (lane == 1 && there && divides) {
       shared.members[warp] = weight_of(j);
       const volatile unsigned long long* const members = a.members;
       if (members[j] == 0) atomicAdd(&shared.empty, 1u);
     }
   }
 
-  // w_j: random, and smaller the larger the scores of c_j can be, so that their rounding drowns no fault in the scores of others.
-  __device__ __forceinline__ double check_weight(int j, double length) const {
-    const double norm = max(length, a.spread / 16), size = (a.spread * norm + norm * norm / 2) / (a.spread * a.spread + 1e-300);
-    // A power of two that brings `size` into [1/2, 2].
-    const int exponent = static_cast<int>(ballast::cuda::bits(size) >> 52) - 1023;
-    const int shift = size > 2 ? -min(exponent, 64) : size < 0.5 ? min(-1 - exponent, 8) : 0;
-    const auto scale = ballast::cuda::from_bits<double>(static_cast<std::uint64_t>(1023 + shift) << 52);
-    // Few bits, so that the product with a coordinate has few more.
-    const auto random = static_cast<double>(core::random_bits(0x6b6d63756461, 0, static_cast<std::uint64_t>(j)) >> 56);
-    return scale * (1 + random / 256);
+  // w_j: random, and smaller the larger the scores of c_j can be, so that their rounding drowns no fault in the scores of others. The power
+  // of two is the inverse of (s‖c‖ + ‖c‖²/2) / s², or half or twice that: s is the spread of the points, and ‖c‖ not below s / 16.
+  __device__ __forceinline__ double check_weight(double square, double random) const {
+    const auto exponent = [](double value) { return static_cast<int>(ballast::cuda::bits(value) >> 52); };
+    const double norm = max(static_cast<double>(arch::sqrt_fast(static_cast<float>(square))), a.spread / 16);
+    const int size = exponent(a.spread * norm + norm * norm / 2) - exponent(a.spread * a.spread + 1e-300);
+    const int shift = min(max(-size, -64), 8);
+    return ballast::cuda::from_bits<double>(static_cast<std::uint64_t>(1023 + shift) << 52) * (1 + random / 256);
   }
 
   // Where column c of a tile starts its scores; their weight follows k_tile_columns behind.
   __device__ __forceinline__ T* column_at(int tile, int c) const {
     return a.centroids.columns + static_cast<std::int64_t>(tile) * 2 * k_tile_columns + c;
-  }
-
-  // This block's tile.
-  __device__ __forceinline__ void pack() const {
-#pragma unroll 1
-    for (int begin = lane; begin < stride; begin += 32 * k_together) {
-      T value[k_together] = {};
-#pragma unroll
-      for (int e = 0; e < k_together; ++e) {
-        if (warp < count && begin + 32 * e < stride)
-          value[e] = a.centroids.rows[static_cast<std::int64_t>(first + warp) * stride + begin + 32 * e];
-      }
-#pragma unroll
-      for (int e = 0; e < k_together; ++e) {
-        if (begin + 32 * e < stride) a.centroids.packed[packed_place<T>(shape, in_panel, warp, begin + 32 * e)] = as_operand(value[e]);
-      }
-    }
-    if (lane == 0) {
-      T* const at = column_at(in_panel, warp);
-      T start = warp < count ? static_cast<T>(-0.5 * shared.norms[warp]) : k_no_score<T>;
-      if (warp < count)
-        given.strike(index<1>{}, inject::site::kmeans_norm, inject::device_place{first + warp, shape.k, 0, 1, 0, 1}, &start);
-      at[0] = start;
-      at[k_tile_columns] = warp < count ? static_cast<T>(shared.weights[warp]) : T(0);
-    }
   }
 
   // What the first `lanes` lanes have, for each of them: in an order that depends on `lanes` only.
@@ -275,66 +278,89 @@ struct update {
     return combined(made, min(count, 32));
   }
 
-  // What the section's check tile needs of this tile, from the second copy of the rows, and what the decision needs. Verifies the rows:
-  // each by another warp than the one that made it. Some features at a time, so that a thread has few loads under way, and all threads
-  // some.
-  __device__ __forceinline__ void add_tile() {
+  // What a row is verified with: other loads than those that it was made of.
+  struct judgement {
+    T old_row, old_twin;
+    words_of_sum words;
+    double unit;
+  };
+  __device__ __forceinline__ void load_judgements(int begin, judgement (&made)[k_together]) const {
+    const int c = judged_column(), j = first + c;
+#pragma unroll
+    for (int e = 0; e < k_together; ++e) {
+      const int f = begin + 32 * e + lane;
+      made[e] = {};
+      if (a.given != nullptr || c >= count || f >= stride) continue;
+      const std::int64_t at = static_cast<std::int64_t>(j) * stride + f;
+      made[e].old_row = a.old_rows[at], made[e].old_twin = a.old_twin[at];
+      if (P.check && f < n) made[e].words = read_sum(j, f), made[e].unit = read_unit(f);
+    }
+  }
+  // Each row is verified by another warp than the one that made it.
+  __device__ __forceinline__ int judged_column() const { return (warp + 1) % k_tile_columns; }
+
+  // What the section's check tile needs of this tile, from the second copy of the rows, and what the decision needs. Verifies the rows.
+  // Some features at a time, so that a thread has few loads under way, and all threads some. `before`: what has been loaded for the first.
+  __device__ __forceinline__ void add_tile(const judgement (&before)[k_together]) {
     const bool divides = a.given == nullptr;
-    const int c = (warp + 1) % k_tile_columns, j = first + c;
+    const int c = judged_column(), j = first + c;
     const double weight = c < count ? shared.weights[c] : 0, members = P.check && divides && c < count ? shared.members[c] : 0;
     bool fits = true;
     double half_norms = 0, shift = 0, shift_twin = 0;
 #pragma unroll 1
     for (int begin = 0; begin < stride; begin += 32 * k_together) {
-      struct element {
-        T row, twin, old_row, old_twin;
-        dividend from;
-      };
-      element all[k_together];
+      judgement of[k_together];
+      if (begin == 0) {
+#pragma unroll
+        for (int e = 0; e < k_together; ++e) of[e] = before[e];
+      } else {
+        load_judgements(begin, of);
+      }
+      T rows[k_together] = {}, twins[k_together] = {};
 #pragma unroll
       for (int e = 0; e < k_together; ++e) {
         const int f = begin + 32 * e + lane;
-        all[e] = {};
         if (c >= count || f >= stride) continue;
         const std::int64_t at = static_cast<std::int64_t>(j) * stride + f;
-        all[e].row = a.centroids.rows[at], all[e].twin = a.twin[at];
-        if (divides) all[e].old_row = a.old_rows[at], all[e].old_twin = a.old_twin[at];
-        if (P.check && divides && f < n) all[e].from.words = read_sum(j, f), all[e].from.unit = read_unit(f);
+        rows[e] = a.centroids.rows[at], twins[e] = a.twin[at];
+      }
+      if (begin == 0 && lane == 0 && c < count) {  // while these loads are under way
+        shared.lengths[c] = sqrt(shared.norms[c]);
+        shared.ratios[c] = shared.norms[c] > 0 ? shared.cuts[c] / shared.norms[c] : 0;
       }
 #pragma unroll
       for (int e = 0; e < k_together; ++e) {
-        const element& own = all[e];
         const int f = begin + 32 * e + lane;
         if (c < count && f < stride) {
           if constexpr (P.check)
-            fits =
-                fits && (divides && f < n ? is_quotient(own.row, own.twin, own.old_twin, number_of(own.from.words, own.from.unit), members)
-                                          : own.row == own.twin);
-          const double exact = static_cast<double>(own.twin);
+            fits = fits && (divides && f < n ? is_quotient(rows[e], twins[e], of[e].old_twin, number_of(of[e].words, of[e].unit), members)
+                                             : rows[e] == twins[e]);
+          const double exact = static_cast<double>(twins[e]);
           half_norms = fma(0.5 * weight * exact, exact, half_norms);
           if (divides) {
-            const double d = exact - static_cast<double>(own.old_twin), o = static_cast<double>(own.old_row) - static_cast<double>(own.row);
+            const double d = exact - static_cast<double>(of[e].old_twin),
+                         o = static_cast<double>(of[e].old_row) - static_cast<double>(rows[e]);
             shift = fma(d, d, shift);
             shift_twin = fma(o, o, shift_twin);
           }
         }
-        shared.products[c][32 * e + lane] = weight * static_cast<double>(multiplied(own.twin));
+        shared.products[c][32 * e + lane] = weight * static_cast<double>(multiplied(twins[e]));
       }
-      __syncthreads();  // the products are there
+      meet_makers();  // the products are there
       const int f = begin + static_cast<int>(threadIdx.x);
       if (threadIdx.x < 32 * k_together && f < stride) {
         double sum = 0;
 #pragma unroll
-        for (int of = 0; of < k_tile_columns; ++of) sum += shared.products[of][threadIdx.x];
+        for (int of_tile = 0; of_tile < k_tile_columns; ++of_tile) sum += shared.products[of_tile][threadIdx.x];
         a.checksums[static_cast<std::int64_t>(tile) * stride + f] = sum;
       }
-      __syncthreads();  // and have been read
+      meet_makers();  // and have been read
     }
     if (!fits) shared.wrong = j;
     double sums[3] = {half_norms, shift, shift_twin};
-    const double total = ballast::cuda::add_block<k_threads>(sums, shared.partial);
+    const double total = ballast::cuda::add_block<k_makers>(sums, shared.partial, [this] { meet_makers(); });
     if (threadIdx.x < 3) shared.totals[threadIdx.x] = total;
-    __syncthreads();
+    meet_makers();
   }
 
   // By one warp, a lane for each centroid.
@@ -357,16 +383,14 @@ struct update {
 
   // Whether this block is the last of `blocks` that come here: it then sees what the others have written. Called by all threads.
   __device__ __forceinline__ bool is_last(std::uint32_t* ticket, int blocks) {
-    arch::fence_gpu();
     __syncthreads();
-    if (threadIdx.x == 0) {
+    if (blocks == 1) return true;
+    if (threadIdx.x == 0) {  // for all threads of the block, whose barriers are in front of this and behind it
       shared.last = arch::atomic_add_acq_rel(ticket, 1) + 1 == static_cast<unsigned>(blocks) ? 1 : 0;
       if (shared.last != 0) *ticket = 0;
     }
     __syncthreads();
-    if (shared.last == 0) return false;
-    arch::fence_gpu();
-    return true;
+    return shared.last != 0;
   }
 
   // The section's check tile with its limits, and its sums; by the last of its blocks.
@@ -408,13 +432,17 @@ struct update {
     const tile_result& all = shared.section;
     if (threadIdx.x == 32) a.tiles[shape.sections * shape.data_tiles + section] = all;
     if constexpr (P.check) {
-      if (threadIdx.x != 0) return;
+      if (warp != 0) return;
+      const double squares[] = {all.root, shared.totals[0], all.root_square, static_cast<double>(n)};
+      const double root = sqrt(squares[lane % 4]);  // of each in its lane
+      const double of_centroids = from_lane(root, 0), of_checksum = from_lane(root, 1), of_norms = from_lane(root, 2);
+      const double u = abft::unit_roundoff<T>, walk = k_row_factor * u * (4 + from_lane(root, 3) + static_cast<double>(n) / 8);
+      if (lane != 0) return;
       T* const at = column_at(check_tile, 0);
       for (int c = 0; c < k_tile_columns; ++c) at[c] = 0, at[k_tile_columns + c] = c < 3 ? static_cast<T>(-1 / check_scale<T>(c)) : T(0);
       at[0] = static_cast<T>(-all.half_norms * check_scale<T>(0));
       at[1] = static_cast<T>((-all.half_norms - static_cast<double>(at[0]) / check_scale<T>(0)) * check_scale<T>(1));
-      const double u = abft::unit_roundoff<T>, walk = k_row_factor * u * (4 + sqrt(static_cast<double>(n)) + static_cast<double>(n) / 8);
-      const double slope = walk * (sqrt(all.root) + sqrt(shared.totals[0])), offset = walk * 4 * sqrt(all.root_square);
+      const double slope = walk * (of_centroids + of_checksum), offset = walk * 4 * of_norms;
       section_limits<T> limits;
       limits.row_slope = static_cast<T>(2 * slope * slope);
       limits.row_offset = static_cast<T>(2 * offset * offset) + (sizeof(T) == 4 ? T(1e-37) : T(1e-300));
@@ -424,11 +452,13 @@ struct update {
     }
   }
 
-  // Adds this tile's share to the sums over all clusters, from a second reading; and clears what the next pass begins with.
+  // Adds this tile's share to the sums over all clusters, from a second reading; and clears what the next pass begins with. By the threads
+  // that do not make the tile.
   __device__ __forceinline__ void add_totals() const {
-    const int columns = a.points.columns;
+    constexpr int threads = k_threads - k_makers;
+    const int columns = a.points.columns, thread = static_cast<int>(threadIdx.x) - k_makers;
     unsigned long long mine[3] = {};  // Σ j · signature of the sums; members; Σ j · members
-    for (int e = static_cast<int>(threadIdx.x); e < P.words * columns; e += k_threads) {
+    for (int e = thread; e < P.words * columns; e += threads) {
       const int w = e / columns, f = e % columns;
       const unsigned long long factor = signature_weight(f, w);
       unsigned long long sum = 0, words[k_tile_columns];
@@ -441,7 +471,7 @@ struct update {
       }
       arch::add_global(a.column_sums + e, sum);
     }
-    for (int c = static_cast<int>(threadIdx.x); c < count; c += k_threads) {
+    for (int c = thread; c < count; c += threads) {
       mine[1] += a.members[first + c];
       mine[2] += static_cast<unsigned long long>(first + c) * a.members[first + c];
     }
@@ -450,10 +480,12 @@ struct update {
     }
     if (a.next_sums != nullptr) {
       const std::int64_t size = P.words * sum_pitch(stride);
-      for (std::int64_t e = threadIdx.x; e < count * size; e += k_threads) a.next_sums[first * size + e] = 0;
-      for (int c = static_cast<int>(threadIdx.x); c < count; c += k_threads) a.next_members[first + c] = 0;
+      for (std::int64_t e = thread; e < count * size; e += threads) a.next_sums[first * size + e] = 0;
+      for (int c = thread; c < count; c += threads) a.next_members[first + c] = 0;
     }
-    if (tile == 0 && threadIdx.x < sizeof(pass_totals) / 8) reinterpret_cast<unsigned long long*>(a.next_totals)[threadIdx.x] = 0;
+    constexpr int words = sizeof(pass_totals) / 8;
+    static_assert(words <= threads);
+    if (tile == 0 && thread < words) reinterpret_cast<unsigned long long*>(a.next_totals)[thread] = 0;
   }
 
   // By the block that ends last: what follows from all sections.
@@ -471,6 +503,9 @@ struct update {
                members + (labelled << 32) == t.quantities[2] && t.changed() + t.same() == static_cast<unsigned long long>(a.points.m);
       }
     }
+    std::uint32_t iterations = 0;
+    unsigned long long changed = 0;
+    if (a.state != nullptr && threadIdx.x == 32) iterations = a.state->iterations, changed = a.totals->changed();
     const bool wrong = __syncthreads_or(fits ? 0 : 1) != 0;
     for (int e = static_cast<int>(threadIdx.x); e < P.words * columns + 4; e += k_threads) a.column_sums[e] = 0;
     if (warp != 1) return;
@@ -503,30 +538,51 @@ struct update {
       if (all.empty != 0) {
         reason = stop_reason::empty_cluster;
       } else {
-        ++state.iterations;
-        reason = a.totals->changed() == 0 ? stop_reason::labels_unchanged : shift <= tolerance ? stop_reason::tolerance : stop_reason::none;
+        state.iterations = iterations + 1;
+        reason = changed == 0 ? stop_reason::labels_unchanged : shift <= tolerance ? stop_reason::tolerance : stop_reason::none;
       }
     }
     state.reason = static_cast<std::uint32_t>(reason);
   }
 
-  __device__ __forceinline__ void run() {
+  // What the tile is made of and verified with, as far as its first features go.
+  struct first_loads {
+    first_dividends dividends;
+    judgement judgements[k_together];
+  };
+  __device__ __forceinline__ void load_first(first_loads& made) const {
+    made.dividends = load_dividends();
+    load_judgements(0, made.judgements);
+  }
+  // The tile of this block, by the threads that make it.
+  __device__ __forceinline__ void make_tile(first_loads& from) {
     if (threadIdx.x == 0) shared.failed = 0;
     for (int number = 0;; ++number) {
       if (threadIdx.x == 0) shared.empty = 0, shared.wrong = -1;
-      __syncthreads();
-      make_row();
-      __syncthreads();  // rows, norms and weights are there
-      pack();
-      add_tile();
+      meet_makers();
+      make_row(from.dividends);
+      meet_makers();  // rows, norms and weights are there
+      add_tile(from.judgements);
       const int wrong = shared.wrong;
       if (wrong < 0 && number == 0) break;
       if (threadIdx.x == 0 && (wrong < 0 || number >= a.repeats)) report(check::centroid, wrong < 0 ? first : wrong, wrong < 0);
       if (wrong < 0 || number >= a.repeats) break;
-      __syncthreads();  // all have read it
+      load_first(from);
+      meet_makers();  // all have read what was wrong
     }
     if (warp == 0) store_tile();
-    if (a.given == nullptr) add_totals();
+  }
+
+  __device__ __forceinline__ void run() {
+    const bool makes = threadIdx.x < k_makers;
+    first_loads loads{};
+    if (makes) load_first(loads);  // under way while the state of the iterations is
+    if (a.state != nullptr && a.state->reason != 0) return;
+    if (makes) {
+      make_tile(loads);
+    } else if (a.given == nullptr) {
+      add_totals();
+    }
     if (!is_last(a.tickets + section, shape.data_tiles)) return;
     close_section();
     if (shape.sections > 1 && !is_last(a.tickets + shape.sections, shape.sections)) return;
@@ -539,7 +595,6 @@ __global__ void __launch_bounds__(P.threads)
     update_kernel(const __grid_constant__ ballast::cuda::kernel_launch<update_arguments<T>, Injector> given) {
   arch::wait_for_previous_grid();
   arch::let_next_grid_start();
-  if (given.arguments.state != nullptr && given.arguments.state->reason != 0) return;
   update<T, P, Injector>(given).run();
 }
 

@@ -11,7 +11,7 @@
 namespace ballast::kmeans::cuda {
 
 struct update_policy {
-  int threads = 256;
+  int threads = 512;  // the first 256 make a tile of centroids
   bool check = true;
   int words = 1;
   bool weighted = false;
