@@ -131,6 +131,7 @@ void lloyd<T>::launch_pass(bool with_sums, bool on_device, T* distances) {
   a.sums = at<unsigned long long>(place_.sums[buffer_of(sums_)]);
   a.members = at<unsigned long long>(place_.members[buffer_of(sums_)]);
   a.fresh = !added_;
+  a.draws = with_sums && !what_.pieces;
   a.totals = at<pass_totals>(place_.totals[sums_]);
   a.distances = distances;
   a.events = call_.events();

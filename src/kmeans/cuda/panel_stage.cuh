@@ -1,7 +1,7 @@
 // The panel of centroids as the warps of a block read it: from global memory, whole from shared memory, or in chunks that pass through a
 // ring there while they multiply.
 // Layer: backend "cuda" of K-Means, device code. A ring needs sm_90: bulk copies and mbarriers.
-// Order, by all warps of the block alike: begin(); for each group of tiles and each `depth` slabs of it: acquire(), reads, release().
+// Order, by all warps of the block alike: for each group of tiles and each `depth` slabs of it: acquire(), reads, release().
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,8 @@ struct panel_stage {
   // Chunks that are asked for ahead where a thread that multiplies does it. The others may still be read by warps that are behind it.
   static constexpr int k_ahead = P.slots > 3 ? P.slots - 2 : P.slots - 1;
   static_assert(!k_ring || (P.slots >= 2 && P.slots <= k_most_slots));
+  static constexpr int k_drawn = k_drawn_bytes / 4;
+  static_assert(k_drawn > k_most_slots + 1);
 
   const unsigned char* packed;  // in global memory
   unsigned char* memory;        // in shared memory: panel_bytes, then column_bytes
@@ -34,15 +36,18 @@ struct panel_stage {
   unsigned ask_parity = 1;  // of its last release: none at first
   int ask_chunk = 0;
   std::int64_t left = 0;  // chunks that are still to be asked for
+  volatile int* drawn;    // by the loader: of a tile of rows that is worked on, which is the next one
+  int tile = 0;           // how many have been worked on
 
-  // `sweeps`: how often the block reads the whole panel. Followed by a barrier of the block.
+  // `sweeps`: how often the block reads the whole panel, where there is no loader. Followed by a barrier of the block.
   __device__ __forceinline__ panel_stage(const panel<T>& from, unsigned char* to, unsigned char* barriers, std::int64_t sweeps)
       : packed(reinterpret_cast<const unsigned char*>(from.packed)),
         memory(to),
         columns(P.columns ? reinterpret_cast<const T*>(to + panel_bytes<T>(P, from.shape)) : from.columns),
         full(reinterpret_cast<arch::mbarrier*>(barriers)),
         chunks(static_cast<int>(from.shape.template packed_bytes<T>() / k_chunk_bytes)),
-        asks(!k_loader && threadIdx.x == 0) {
+        asks(!k_loader && threadIdx.x == 0),
+        drawn(reinterpret_cast<int*>(barriers + k_barrier_bytes - k_drawn_bytes)) {
     if constexpr (P.columns) copy(from.columns, to + panel_bytes<T>(P, from.shape), column_bytes<T>(P, from.shape));
     if constexpr (P.panel == panel_memory::shared) {
       copy(packed, memory, from.shape.template packed_bytes<T>());
@@ -61,9 +66,22 @@ struct panel_stage {
     }
   }
 
-  // All chunks, as slots become free. By one thread of the loader.
-  __device__ __forceinline__ void load() {
-    while (left > 0) ask();
+  // By one thread of the loader: all chunks for the tile `first` of rows and those that draw(tile) says come behind it, below `tiles`, as
+  // slots become free. Before the chunks of a tile it says which tile is next.
+  template <class Draw>
+  __device__ __forceinline__ void load(int first, int tiles, Draw&& draw) {
+    for (int of = first; of < tiles; ++tile) {
+      of = draw(of);
+      drawn[tile % k_drawn] = of;
+      for (left = chunks; left > 0;) ask();
+    }
+  }
+  // Where there is a loader: the tile behind the one whose chunks are read next. Once for each tile.
+  __device__ __forceinline__ int next_tile() {
+    __syncwarp();
+    arch::wait(full + slot, parity);
+    __syncwarp();
+    return drawn[tile++ % k_drawn];
   }
 
   // The chunk that is read next: `depth` slabs of a group of tiles. `group`, `slab`: which they are.

@@ -81,6 +81,7 @@ struct pass : pass_rows<T, P, Injector> {
 
   __device__ __forceinline__ void run() {
     const int tiles = (this->points() + k_rows_of_block - 1) / k_rows_of_block, blocks = static_cast<int>(gridDim.x);
+    const auto draw = [&](int tile) { return a.draws ? blocks + static_cast<int>(atomicAdd(&a.totals->drawn, 1ull)) : tile + blocks; };
     // Tiles between two flushes, so that limbs do not overflow: rows that wait in a queue may be added behind the next one.
     constexpr int most = (k_flush_rows - P.warps * (pass_queue_rows(P) / k_team_warps + k_most_changes)) / k_rows_of_block;
     static_assert(most > 0);
@@ -90,7 +91,7 @@ struct pass : pass_rows<T, P, Injector> {
     if constexpr (has_loader(P)) {
       if (warp >= P.warps) {
         arch::give_registers<k_loader_registers>();
-        if (threadIdx.x == k_threads) panel.load();
+        if (threadIdx.x == k_threads) panel.load(tile, tiles, draw);
         return;
       }
       arch::take_registers<pass_registers(P)>();
@@ -100,15 +101,20 @@ struct pass : pass_rows<T, P, Injector> {
     const auto rows_of = [&](int of) { return of * k_rows_of_block + warp * k_rows; };
     typename base::rows_ahead ahead;
     if constexpr (base::k_prefetches) this->load_ahead(rows_of(tile), ahead);
-    for (; tile < tiles; tile += blocks) {
+    for (int next = 0; tile < tiles; tile = next) {
+      if constexpr (has_loader(P)) {
+        next = panel.next_tile();
+      } else {
+        next = tile + blocks;
+      }
       // Behind the last tile its own rows are loaded once more, as any others that are there.
-      this->work(panel, rows_of(tile), rows_of(tile + blocks < tiles ? tile + blocks : tile), tile, tiles, ahead);
+      this->work(panel, rows_of(tile), rows_of(next < tiles ? next : tile), tile, tiles, ahead);
       if (++unmet == queue_tiles(P)) {
         this->empty_queue(pass_queue_rows(P) - base::k_queued_rows);
         unmet = 0;
       }
       if constexpr (P.sums == sum_memory::shared) {
-        if (++since == most && tile + blocks < tiles) {
+        if (++since == most && next < tiles) {
           flush(true);
           since = 0;
         }

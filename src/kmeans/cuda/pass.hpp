@@ -48,6 +48,9 @@ struct pass_arguments {
   unsigned long long* members;
   bool fresh;
   pass_totals* totals;
+  // Passes with a loader: a block draws each of its tiles behind the first, so that none waits for one with more second looks. Else they
+  // are gridDim.x apart. Only where totals tell that each row was counted once, and start at 0.
+  bool draws;
   T* distances;  // m: ‖x − c‖² of the label, of passes with checks and without sums. Null: not stored
   ballast::cuda::event_ring* events;
   const loop_state* state;  // null: no iterations on the device
@@ -72,8 +75,10 @@ BALLAST_HD constexpr int pass_registers(const pass_policy& p) {
 }
 
 inline constexpr int k_block_words = 8 * 32;  // of 8 bytes: what the warps of a block add up
-inline constexpr int k_barrier_bytes = 336;   // barriers of a ring, then the counters of each queue, then when they are emptied
-inline constexpr int k_counters = 4;          // of rows that are added to a queue: at least 3, a power of two
+inline constexpr int k_drawn_bytes = 128;     // numbers of tiles: more than there are chunks in a ring
+// Barriers of a ring, then the counters of each queue, then when they are emptied; the tiles that the loader has drawn.
+inline constexpr int k_barrier_bytes = 336 + k_drawn_bytes;
+inline constexpr int k_counters = 4;  // of rows that are added to a queue: at least 3, a power of two
 inline constexpr int k_most_slots = 16;
 // Columns that a lane names of a row. Where there are more, all of the lane's are looked at: of one group few, of several groups many.
 inline constexpr int k_most_named = 3;

@@ -16,18 +16,6 @@
 
 namespace ballast::kmeans::cuda {
 
-// √square, or a little more.
-__device__ __forceinline__ float norm_above(float square) { return arch::sqrt_fast(square) * (1 + 0x1p-20f); }
-__device__ __forceinline__ double norm_above(double square) {
-  return static_cast<double>(norm_above(static_cast<float>(square)) * (1 + 0x1p-20f)) + 1e-30;
-}
-
-template <class T>
-__device__ __forceinline__ T score_error(const score_bound<T>& bound, T square, T rounding) {
-  const T norm = norm_above(square), reach = min(bound.largest, 2 * norm + bound.smallest);
-  return (fma(bound.product, norm + rounding, rounding) + bound.sum * (norm + reach)) * reach;
-}
-
 template <class T>
 __device__ __forceinline__ T smallest_normal() {
   return sizeof(T) == 4 ? static_cast<T>(0x1p-126) : static_cast<T>(0x1p-1022);
@@ -183,8 +171,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   };
 
   // In f64 the largest score decides, the lowest index among equals.
-  __device__ __forceinline__ verdict join(const row_search<double> (&rows)[k_groups], const double (&)[k_groups],
-                                          const row_facts& facts) const {
+  __device__ __forceinline__ verdict join(const row_search<double> (&rows)[k_groups], const row_facts& facts) const {
     double values[k_groups], twins[k_groups];
     int indices[k_groups], twin_indices[k_groups];
 #pragma unroll
@@ -212,8 +199,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   }
 
   // In f32 a label is certain if one lane alone has a column near the best one, and only one.
-  __device__ __forceinline__ verdict join(const row_search<float> (&rows)[k_groups], const float (&)[k_groups],
-                                          const row_facts& facts) const {
+  __device__ __forceinline__ verdict join(const row_search<float> (&rows)[k_groups], const row_facts& facts) const {
     const float of_rows[k_groups] = {rows[0].best, rows[1].best};
     const float best = this->own(of_rows);
     bool wrong = false;
@@ -241,14 +227,15 @@ struct pass_rows : pass_scores<T, P, Injector> {
   }
 
   // The label of the own row. A row that needs a second look goes into the queue and gets the label k.
-  __device__ __forceinline__ decision decide(const row_search<T> (&rows)[k_groups], const T (&spread)[k_groups], const row_facts& facts) {
-    const verdict found = join(rows, spread, facts);
+  __device__ __forceinline__ decision decide(const row_search<T> (&rows)[k_groups], const row_facts& facts) {
+    const verdict found = join(rows, facts);
     const int k = a.centroids.shape.k;
     // Columns behind the last centroid have no weight in the row check, and scores that never lead.
     const bool exists = is_cluster(found.index), wrong = facts.bad || (k_checks && (found.wrong || (!found.near && !exists)));
     // What rounding may add to a distance.
     const T room = fma(a.centroids.bound[t % 2].distance, facts.norm + abs(found.best), static_cast<T>(1e-37));
-    const decision made{exists ? found.index : k - 1, fma(T(-2), found.best, facts.norm), 2 * facts.error + room};
+    const decision made{exists ? found.index : k - 1, fma(T(-2), found.best, facts.norm),
+                        (scores::k_own_errors ? 4 : 2) * facts.error + room};
     const bool look = (found.near || wrong) && facts.i < this->points();
     if (!__any_sync(0xffffffffu, look)) return made;
     const bool looks = this->any_owner(look);
@@ -264,7 +251,9 @@ struct pass_rows : pass_scores<T, P, Injector> {
   // No candidate of the own row has a larger distance: its score is at most a spread below what was the best one when it was named.
   __device__ __forceinline__ double most_distance(const row_search<float> (&rows)[k_groups], const row_facts& facts, float room) const {
     const float since[k_groups] = {rows[0].since, rows[1].since};
-    return static_cast<double>(fma(-2.0f, this->own(since), facts.norm) + 6 * facts.error + 3 * k_comparable + room);
+    // Lanes whose columns have errors of their own may have begun at different times.
+    const float oldest = scores::k_own_errors ? this->fold(since, [](float x, float y) { return fminf(x, y); }) : this->own(since);
+    return static_cast<double>(fma(-2.0f, oldest, facts.norm) + 6 * facts.error + 3 * k_comparable + room);
   }
   // Fills in which columns of the own row are compared by distances: those that its lanes name, or all of a lane that has more.
   __device__ __forceinline__ void list_candidates(const row_search<float> (&rows)[k_groups], postponed& entry) const {
@@ -650,29 +639,34 @@ struct pass_rows : pass_scores<T, P, Injector> {
     if constexpr (!scores::k_prefetches) this->load_ahead(first, ahead);
     row_facts facts;
     facts.i = this->own_row(first);
-    T spread[k_groups] = {};
-    const auto bound_error = [&](T rounding) { facts.error = score_error(a.centroids.bound[t % 2], facts.norm, rounding); };
+    typename scores::errors errors{};
+    const auto bound_error = [&](T rounding) { return score_error<T>(a.centroids.bound[t % 2], facts.norm, rounding); };
     if constexpr (sizeof(T) == 4) {
       facts.norm = ahead.norm;
-      bound_error(ahead.rounding);
+      const score_error<T> own = bound_error(ahead.rounding);
+      facts.error = own.most();
       T mine = max(2 * facts.error, k_comparable);  // owners have it from two copies
       given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_threshold,
                    this->here(tile, tiles, a.centroids.shape.sections, a.centroids.shape.sections + 1), &mine);
       if constexpr (k_checks) {
         if (mine != __shfl_xor_sync(0xffffffffu, mine, 1)) facts.bad = true, facts.failed = check::minimum;
       }
+      errors.reach = scores::k_own_errors ? max(own.reach, __shfl_xor_sync(0xffffffffu, own.reach, 2)) : T(0);
 #pragma unroll
-      for (int q = 0; q < k_groups; ++q) spread[q] = __shfl_sync(0xffffffffu, mine, 2 * q + t % 2, 4);
+      for (int q = 0; q < k_groups; ++q) {
+        errors.spread[q] = __shfl_sync(0xffffffffu, mine, 2 * q + t % 2, 4);
+        if constexpr (scores::k_own_errors) errors.slope[q] = __shfl_sync(0xffffffffu, own.slope, 2 * q + t % 2, 4);
+      }
     }
     row_search<T> rows[k_groups];
-    this->find(panel, first, next, tile, tiles, ahead, spread, rows, facts, [&] {
+    this->find(panel, first, next, tile, tiles, ahead, errors, rows, facts, [&] {
       if constexpr (sizeof(T) == 8) facts.norm = arch::load_table_late(a.points.norm + facts.i);
       facts.projection = k_checks ? arch::load_table_late(a.points.projection + facts.i) : T(0);
       facts.signature = signature_of(facts.i);
       facts.before = facts.i < this->points() ? label_before(facts.i) : -1;
     });
-    if constexpr (sizeof(T) == 8) bound_error(0);
-    const decision made = decide(rows, spread, facts);
+    if constexpr (sizeof(T) == 8) facts.error = bound_error(0).most();
+    const decision made = decide(rows, facts);
     const bool decided = facts.i < this->points() && made.label < a.centroids.shape.k;
     if constexpr (k_measures) {
       measure_and_commit(first, decided, made, facts);

@@ -45,13 +45,41 @@ BALLAST_HD constexpr int column_of_code(std::uint32_t code, int t) {
 inline constexpr float k_steep = 0x1p90f;
 inline constexpr float k_comparable = 0x1p-60f;
 
+// √square, or a little more.
+__device__ __forceinline__ float norm_above(float square) { return arch::sqrt_fast(square) * (1 + 0x1p-20f); }
+__device__ __forceinline__ double norm_above(double square) {
+  return static_cast<double>(norm_above(static_cast<float>(square)) * (1 + 0x1p-20f)) + 1e-30;
+}
+
+// The error of the score of a centroid c that can be the nearest of a row: slope · ‖c‖, of which ‖c‖ is at most `reach`.
+template <class T>
+struct score_error {
+  T slope, reach;
+
+  __device__ __forceinline__ score_error(const score_bound<T>& bound, T square, T rounding) {
+    const T norm = norm_above(square);
+    reach = min(bound.largest, 2 * norm + bound.smallest);
+    slope = fma(bound.product, norm + rounding, rounding) + bound.sum * (norm + reach);
+  }
+  __device__ __forceinline__ T most() const { return slope * reach; }
+};
+
+// f32: what the errors of scores are for the rows of a lane.
+template <class T, int Rows>
+struct row_errors {
+  T spread[Rows];  // how much lower than the best a score is that cannot be that of the nearest
+  T slope[Rows];   // score_error
+  T reach;         // of the rows together
+};
+
 // What a lane knows of one of its rows. The four lanes of a row see different columns.
 template <class T>
 struct row_search;
 template <>
 struct row_search<float> {
-  float best;                         // the largest score so far: of all four lanes, each by a chain of its own
-  float since;                        // what it was when the oldest of the lane's near columns was named
+  float best;                         // the largest score so far, or lower end of one: of all four lanes, each by a chain of its own
+  float upper;                        // no near column of the lane has a larger score, whatever its error
+  float since;                        // what `best` was when the oldest of the lane's near columns was named
   std::uint32_t named[k_most_named];  // codes of the lane's near columns, the last one first
   bool more;                          // there are others
   float sum;                          // Σ w · score of the section
@@ -137,6 +165,10 @@ struct pass_scores {
 
   static constexpr int k_group_scores = P.tiles * k_scores;  // tile by tile
   static constexpr int k_named = named_columns(P);
+  // f32: whether each centroid's norm bounds the error of its scores; elsewhere the largest norm does. With many features an error is much
+  // of what is between two scores, and there are more products for each score.
+  static constexpr bool k_own_errors = sizeof(T) == 4 && !k_in_registers;
+  using errors = row_errors<T, k_groups>;
 
   // Where the scores of a tile start, or their weights in the row check: those of this lane's two columns.
   __device__ __forceinline__ void load_columns(const T* columns, int i, int which, T (&to)[2]) const {
@@ -259,10 +291,33 @@ struct pass_scores {
     }
   }
 
+  // f32: ‖c‖ of a tile's two columns of this lane, or a little more, from where their scores start; at most errors::reach.
+  __device__ __forceinline__ void load_norms(const float* columns, int i, float reach, float (&to)[2]) const {
+    load_columns(columns, i, 0, to);
+#pragma unroll
+    for (float& each : to) each = fminf(norm_above(fabsf(2 * each)), reach);
+  }
+  // f32: calls f(score, norm, q, i, v); `norm` is 0 where the spread of the row has all errors.
+  template <class F>
+  __device__ __forceinline__ void each_with_norm(const float (&scores)[k_group_scores], const float* columns, float reach, F&& f) const {
+    float norms[2] = {};
+    each_score(scores, [&](float score, int q, int i, int v) {
+      if (k_own_errors && q == 0 && v == 0) load_norms(columns, i, reach, norms);
+      f(score, norms[v], q, i, v);
+    });
+  }
+  // f32: the largest score of the lane's columns, or lower end of one.
+  __device__ __forceinline__ void find_largest(const float (&scores)[k_group_scores], const float* columns, const errors& of,
+                                               float (&largest)[k_groups]) const {
+    each_with_norm(scores, columns, of.reach, [&](float score, float norm, int q, int, int) {
+      largest[q] = fmaxf(largest[q], k_own_errors ? fma(-of.slope[q], norm, score) : score);
+    });
+  }
+
   // f32: takes the scores of a group into account. `largest`: of the lane's columns. `tile`: in front of the group, not counting check
   // tiles. If `largest` is too high, no column is near; if it is too low, a column of another lane is near, too. So neither hides a column.
-  __device__ __forceinline__ void search(row_search<float> (&rows)[k_groups], const float (&scores)[k_group_scores],
-                                         const float (&largest)[k_groups], const float (&spread)[k_groups], int tile) const {
+  __device__ __forceinline__ void search(row_search<float> (&rows)[k_groups], const float (&scores)[k_group_scores], const float* columns,
+                                         const float (&largest)[k_groups], const errors& of, int tile) const {
     constexpr float integers = 0x1p23f;  // numbers from here on have whole ulps, and these are their last bits
     constexpr std::uint32_t two = 2 * near_number(0, 0);
     float near[k_groups], from[k_groups];
@@ -271,17 +326,21 @@ struct pass_scores {
       float best = fmaxf(largest[q], __shfl_xor_sync(0xffffffffu, largest[q], 1));
       best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, 2));
       row_search<float>& row = rows[q];
-      const bool stays = row.best >= best - spread[q];
+      const bool stays = row.upper >= best;
       row.best = fmaxf(row.best, best);
       if (!stays) {
         for (std::uint32_t& code : row.named) code = 0;
         row.more = false, row.since = row.best;
       }
-      near[q] = integers, from[q] = fma(spread[q], k_steep, -row.best * k_steep);
+      if (!stays || !k_own_errors) row.upper = k_own_errors ? lowest_score<float>() : row.best + of.spread[q];
+      near[q] = integers, from[q] = fma(k_own_errors ? k_comparable : of.spread[q], k_steep, -row.best * k_steep);
     }
-    const auto is_near = [&](float score, int q) { return arch::multiply_add_saturated(score, k_steep, from[q]); };
-    each_score(scores,
-               [&](float score, int q, int i, int v) { near[q] = fma(is_near(score, q), static_cast<float>(near_number(i, v)), near[q]); });
+    const auto is_near = [&](float score, float norm, int q) {
+      return arch::multiply_add_saturated(score, k_steep, k_own_errors ? fma(of.slope[q] * k_steep, norm, from[q]) : from[q]);
+    };
+    each_with_norm(scores, columns, of.reach, [&](float score, float norm, int q, int i, int v) {
+      near[q] = fma(is_near(score, norm, q), static_cast<float>(near_number(i, v)), near[q]);
+    });
     const auto add = [](row_search<float>& to, std::uint32_t code) {
       to.more = to.more || to.named[k_named - 1] != 0;
 #pragma unroll
@@ -296,21 +355,31 @@ struct pass_scores {
       found[q] = ballast::cuda::bits(near[q]) - ballast::cuda::bits(integers);
       several = several || found[q] >= two;
     }
-    std::uint32_t columns[k_groups] = {};  // bit 2i + v
     if (__any_sync(0xffffffffu, several)) {
-      each_score(scores, [&](float score, int q, int i, int v) { columns[q] |= is_near(score, q) > 0 ? 1u << (2 * i + v) : 0u; });
+      std::uint32_t which[k_groups] = {};  // bit 2i + v
+      each_with_norm(scores, columns, of.reach, [&](float score, float norm, int q, int i, int v) {
+        which[q] |= is_near(score, norm, q) > 0 ? 1u << (2 * i + v) : 0u;
+      });
 #pragma unroll
       for (int q = 0; q < k_groups; ++q) {
         if (found[q] < two) continue;
-        const int first = __ffs(static_cast<int>(columns[q] | 1u << 31)) - 1;
+        const int first = __ffs(static_cast<int>(which[q] | 1u << 31)) - 1;
         add(rows[q], near_number(first / 2, first % 2) + before);
-        found[q] = near_number(0, 0) + 2 * k_factor * static_cast<std::uint32_t>(31 - __clz(static_cast<int>(columns[q] | 1u)));
-        rows[q].more = rows[q].more || __popc(columns[q]) != 2;
+        found[q] = near_number(0, 0) + 2 * k_factor * static_cast<std::uint32_t>(31 - __clz(static_cast<int>(which[q] | 1u)));
+        rows[q].more = rows[q].more || __popc(which[q]) != 2;
+        rows[q].upper = fmaxf(rows[q].upper, rows[q].best + of.spread[q]);
       }
     }
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
-      if (found[q] != 0) add(rows[q], found[q] + before);
+      if (found[q] == 0) continue;
+      add(rows[q], found[q] + before);
+      if constexpr (k_own_errors) {
+        const unsigned ordinal = min((found[q] * inverse_factor() - k_first) / 2, 2u * P.tiles - 1);
+        float norms[2];
+        load_norms(columns, static_cast<int>(ordinal / 2), of.reach, norms);
+        rows[q].upper = fmaxf(rows[q].upper, fma(2 * of.slope[q], norms[ordinal % 2], rows[q].best));
+      }
     }
   }
 
@@ -355,12 +424,10 @@ struct pass_scores {
   };
 
   // Finds the largest scores of the rows from `first` on. `ahead`: what has been loaded of them; with k_prefetches it is then that of the
-  // rows from `next` on. `spread`: f32, how much lower than the best a score is that cannot be that of the nearest, by rows of the lane.
-  // load_facts() is called where what it loads is under way during a search.
+  // rows from `next` on. load_facts() is called where what it loads is under way during a search.
   template <class LoadFacts>
-  __device__ __forceinline__ void find(stage& panel, int first, int next, int tile, int tiles, rows_ahead& ahead,
-                                       const T (&spread)[k_groups], row_search<T> (&rows)[k_groups], row_facts& facts,
-                                       LoadFacts&& load_facts) const {
+  __device__ __forceinline__ void find(stage& panel, int first, int next, int tile, int tiles, rows_ahead& ahead, const errors& of,
+                                       row_search<T> (&rows)[k_groups], row_facts& facts, LoadFacts&& load_facts) const {
     if constexpr (k_in_registers && Injector::enabled) {
       for (int slab = 0; slab < P.slabs; ++slab)
         given.strike(index<fragment::k_words>{}, inject::site::kmeans_points, here(tile, tiles, slab, P.slabs), ahead.rows[slab].at);
@@ -368,7 +435,7 @@ struct pass_scores {
     constexpr T lowest = lowest_score<T>();
     for (row_search<T>& each : rows) {
       if constexpr (sizeof(T) == 4) {
-        each = {lowest, lowest, {}, false, 0};
+        each = {lowest, lowest, lowest, {}, false, 0};
       } else {
         each = {lowest, arch::opaque(lowest), 0, 0, 0};
       }
@@ -418,12 +485,12 @@ struct pass_scores {
             }
           }
           T largest[k_groups] = {lowest, lowest};
-          each_score(scores, [&](T score, int q, int, int) { largest[q] = fmaxf(largest[q], score); });
+          find_largest(scores, columns, of, largest);
           if (Injector::enabled && group == 0) {
             for (int q = 0; q < k_groups; ++q)
               given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, section, shape.sections), &largest[q]);
           }
-          search(rows, scores, largest, spread, data_tile);
+          search(rows, scores, columns, largest, of, data_tile);
         } else {
           search(rows, scores, columns, data_tile * k_tile_columns, last);
           if (Injector::enabled && group == 0) {

@@ -41,8 +41,8 @@ struct pass_form {
   static constexpr std::string_view built_in =
       "kmeans sm_90 f32 16 64 unchecked shared 8 1 0 16 1 global 1.122\n"
       "kmeans sm_90 f32 16 64 checked shared 9 1 0 16 1 global 1.045\n"
-      "kmeans sm_90 f32 128 128 unchecked shared 8 8 0 16 1 global 1.22\n"
-      "kmeans sm_90 f32 128 128 checked shared 9 8 0 16 1 global 1.116\n";
+      "kmeans sm_90 f32 128 128 unchecked shared 8 8 0 12 1 global 1.079\n"
+      "kmeans sm_90 f32 128 128 checked shared 9 8 0 12 1 global 1.177\n";
   static void read(std::istream& words, key& at, value& chosen);
   static void write(std::ostream& to, const key& at, const value& chosen);
 };
