@@ -1,6 +1,7 @@
 // The pass over the points and the update on the emulated device, against brute force in long double: exact labels also for near ties,
 // exact sums, iterations without the host, and faults.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -17,6 +18,7 @@
 #include "kmeans/cuda/fixed.cuh"
 #include "kmeans/cuda/lloyd.hpp"
 #include "kmeans/cuda/operand.cuh"
+#include "kmeans/cuda/pass_scores.cuh"
 #include "support/devices.hpp"
 #include "unit/cuda_kmeans_problems.hpp"
 
@@ -313,6 +315,41 @@ TEST_F(kmeans_pass, points_at_a_centroid_at_the_origin) {
   expect_right_pass<float>(what, 200, values, {}, centroids);
 }
 
+// Codes of near columns: each names its column, and none that a flipped bit has changed names one. Up to three million columns.
+TEST(kmeans_codes, a_flipped_bit_names_no_column) {
+  constexpr int most = 390000;  // tiles
+  for (int tile = 0; tile < most; tile += tile < 1000 ? 1 : 997) {
+    for (int i : {0, 1, 7, k_most_group_tiles - 1}) {
+      for (int v = 0; v < 2; ++v) {
+        const std::uint32_t code = near_number(i, v) + 4 * k_factor * static_cast<std::uint32_t>(tile);
+        for (int t = 0; t < 4; ++t) EXPECT_EQ(column_of_code(code, t), (tile + i) * k_tile_columns + v + 2 * t);
+        for (int bit = 0; bit < 32; ++bit) {
+          const int column = column_of_code(code ^ 1u << bit, 0);
+          EXPECT_TRUE(column < 0 || column >= most * k_tile_columns) << tile << " " << i << " " << v << " bit " << bit;
+        }
+      }
+    }
+  }
+  EXPECT_LT(column_of_code(0, 0), 0);
+}
+
+// A column that is counted by a number with a flipped bit in place of 1, in sums as a lane has them.
+TEST(kmeans_codes, a_column_that_is_not_counted_once_names_no_other) {
+  for (int i = 0; i < k_most_group_tiles; ++i) {
+    for (int v = 0; v < 2; ++v) {
+      for (int bit = 0; bit < 32; ++bit) {
+        const float factor = std::bit_cast<float>(std::bit_cast<std::uint32_t>(1.0f) ^ 1u << bit);
+        const float sum = std::fma(factor, static_cast<float>(near_number(i, v)), 0x1p23f);
+        const std::uint32_t code = std::bit_cast<std::uint32_t>(sum) - std::bit_cast<std::uint32_t>(0x1p23f);
+        if (code == 0 || code >= 2 * near_number(0, 0)) continue;  // no column, or several
+        const int column = column_of_code(code, 0);
+        EXPECT_TRUE(column == i * k_tile_columns + v || column < 0 || column >= 1 << 20)
+            << i << " " << v << " bit " << bit << " " << column;
+      }
+    }
+  }
+}
+
 template <class T>
 std::vector<double> lloyd_by_definition(const std::vector<T>& values, std::int64_t n, std::vector<double> c, int iterations) {
   const auto k = static_cast<std::int64_t>(c.size()) / n, m = static_cast<std::int64_t>(values.size()) / n;
@@ -529,8 +566,9 @@ TEST_F(kmeans_pass, faults_are_repaired) {
   }
 }
 
-// A lane whose largest score is taken for a lower one seems to have no candidate. With few columns for each lane no other score is between.
-TEST_F(kmeans_pass, a_largest_score_that_is_too_low_is_seen) {
+// The largest score of a lane, or of a row as one of its lanes has it. If it is too high, no column is near it, or the lane has another
+// than the others; if it is too low, more columns are near. With few columns for each lane no other score is between.
+TEST_F(kmeans_pass, a_wrong_largest_score_reaches_no_label) {
   const std::int64_t m = 300, n = 8, k = 8;
   const auto values = normal_numbers<float>(m * n, 1), centroids = normal_numbers<float>(k * n, 2);
   int wrong[2] = {}, seen = 0;

@@ -363,11 +363,12 @@ struct pass_scores {
 #pragma unroll
       for (int q = 0; q < k_groups; ++q) {
         if (found[q] < two) continue;
-        const int first = __ffs(static_cast<int>(which[q] | 1u << 31)) - 1;
-        add(rows[q], near_number(first / 2, first % 2) + before);
-        found[q] = near_number(0, 0) + 2 * k_factor * static_cast<std::uint32_t>(31 - __clz(static_cast<int>(which[q] | 1u)));
-        rows[q].more = rows[q].more || __popc(which[q]) != 2;
+        found[q] = 0;
+        rows[q].more = rows[q].more || which[q] == 0;
         rows[q].upper = fmaxf(rows[q].upper, rows[q].best + of.spread[q]);
+#pragma unroll 1
+        for (std::uint32_t left = which[q]; left != 0; left &= left - 1)
+          add(rows[q], near_number(0, 0) + 2 * k_factor * static_cast<std::uint32_t>(__ffs(static_cast<int>(left)) - 1) + before);
       }
     }
 #pragma unroll
@@ -486,11 +487,13 @@ struct pass_scores {
           }
           T largest[k_groups] = {lowest, lowest};
           find_largest(scores, columns, of, largest);
-          if (Injector::enabled && group == 0) {
-            for (int q = 0; q < k_groups; ++q)
-              given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, section, shape.sections), &largest[q]);
-          }
+          const auto strike_minimum = [&](int step, float& score) {
+            if (Injector::enabled && group == 0)
+              given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, 2 * section + step, 2 * shape.sections), &score);
+          };
+          for (float& each : largest) strike_minimum(0, each);
           search(rows, scores, columns, largest, of, data_tile);
+          for (row_search<T>& each : rows) strike_minimum(1, each.best);
         } else {
           search(rows, scores, columns, data_tile * k_tile_columns, last);
           if (Injector::enabled && group == 0) {

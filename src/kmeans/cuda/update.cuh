@@ -104,7 +104,8 @@ struct update {
     double value = 0;
 #pragma unroll
     for (int w = P.words - 1; w >= 0; --w) value += static_cast<double>(static_cast<long long>(sum.at[w])) * word_value(w);
-    return value * (1 / unit);
+    // A unit is a power of two, whose inverse has the other exponent.
+    return value * ballast::cuda::from_bits<double>((std::uint64_t{2046} << 52) - ballast::cuda::bits(unit));
   }
   __device__ __forceinline__ double sum_of(int j, int column) const { return number_of(read_sum(j, column), read_unit(column)); }
   __device__ __forceinline__ double weight_of(int j) const {
@@ -403,13 +404,13 @@ struct update {
 #pragma unroll 8
         for (int i = 0; i < shape.data_tiles; ++i) rest += arch::load_keep(a.checksums + static_cast<std::int64_t>(begin + i) * stride + f);
         checksum_square = fma(rest, rest, checksum_square);
-        // Three parts of the checksum, the direction, and zeros.
-#pragma unroll 1
+        // Three parts of the checksum, the direction, and zeros. Scales are powers of two.
+#pragma unroll
         for (int column = 0; column < k_tile_columns; ++column) {
           T value = 0;
           if (column < 3) {
             value = static_cast<T>(rest * check_scale<T>(column));
-            rest -= static_cast<double>(multiplied(value)) / check_scale<T>(column);
+            rest -= static_cast<double>(multiplied(value)) * (1 / check_scale<T>(column));
           } else if (column == 3) {
             value = a.points.direction[f];
           }
@@ -441,7 +442,7 @@ struct update {
       T* const at = column_at(check_tile, 0);
       for (int c = 0; c < k_tile_columns; ++c) at[c] = 0, at[k_tile_columns + c] = c < 3 ? static_cast<T>(-1 / check_scale<T>(c)) : T(0);
       at[0] = static_cast<T>(-all.half_norms * check_scale<T>(0));
-      at[1] = static_cast<T>((-all.half_norms - static_cast<double>(at[0]) / check_scale<T>(0)) * check_scale<T>(1));
+      at[1] = static_cast<T>((-all.half_norms - static_cast<double>(at[0]) * (1 / check_scale<T>(0))) * check_scale<T>(1));
       const double slope = walk * (of_centroids + of_checksum), offset = walk * 4 * of_norms;
       section_limits<T> limits;
       limits.row_slope = static_cast<T>(2 * slope * slope);
@@ -495,12 +496,14 @@ struct update {
     if (P.check && a.given == nullptr) {
       for (int e = static_cast<int>(threadIdx.x); e < P.words * columns; e += k_threads)
         fits = fits && arch::load_keep(a.column_sums + e) == a.expected[e];
-      if (threadIdx.x == 0) {
+      if (threadIdx.x == k_threads - 1) {
         const unsigned long long* const sums = a.column_sums + P.words * columns;
-        const pass_totals& t = *a.totals;
-        const unsigned long long members = arch::load_keep(sums + 1), labelled = arch::load_keep(sums + 2);
-        fits = fits && arch::load_keep(sums) == t.quantities[1] && members == a.expected_members &&
-               members + (labelled << 32) == t.quantities[2] && t.changed() + t.same() == static_cast<unsigned long long>(a.points.m);
+        const pass_totals t = *a.totals;
+        const unsigned long long signature = arch::load_keep(sums), members = arch::load_keep(sums + 1),
+                                 labelled = arch::load_keep(sums + 2);
+        // All loads, then all comparisons.
+        fits = fits & (signature == t.quantities[1]) & (members == a.expected_members) & (members + (labelled << 32) == t.quantities[2]) &
+               (t.changed() + t.same() == static_cast<unsigned long long>(a.points.m));
       }
     }
     std::uint32_t iterations = 0;
