@@ -211,7 +211,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
       const row_search<float>& row = rows[q];
-      near[q] = __ballot_sync(0xffffffffu, row.named[0] != 0);
+      near[q] = __ballot_sync(0xffffffffu, row.named[0] != 0 || row.more);
       certain[q] = __ballot_sync(0xffffffffu, row.named[0] != 0 && row.named[1] == 0 && !row.more);
     }
     const unsigned near_lanes = this->own(near) >> (4 * g) & 15u, certain_lanes = this->own(certain) >> (4 * g) & 15u;

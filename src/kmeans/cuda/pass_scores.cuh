@@ -506,6 +506,10 @@ struct pass_scores {
         }
       }
     }
+    if constexpr (k_own_errors) {  // a slope that is no number hides all columns of its lane
+#pragma unroll
+      for (int q = 0; q < k_groups; ++q) rows[q].more = rows[q].more || !(of.slope[q] >= 0);
+    }
     if constexpr (Injector::enabled && sizeof(T) == 4) {
       for (int q = 0; q < k_groups; ++q) given.strike(index<1>{}, inject::site::kmeans_index, here(tile, tiles, q, 3), &rows[q].named[0]);
     }
