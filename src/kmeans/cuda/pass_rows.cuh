@@ -202,16 +202,12 @@ struct pass_rows : pass_scores<T, P, Injector> {
   __device__ __forceinline__ verdict join(const row_search<float> (&rows)[k_groups], const row_facts& facts) const {
     const float of_rows[k_groups] = {rows[0].best, rows[1].best};
     const float best = this->own(of_rows);
-    bool wrong = false;
-    if constexpr (k_checks) {  // the lanes of a row agree about its best score
-      const float across = __shfl_xor_sync(0xffffffffu, this->given_away(of_rows), 2), beside = __shfl_xor_sync(0xffffffffu, best, 1);
-      wrong = best != across || best != beside;
-    }
-    unsigned near[k_groups], certain[k_groups];
+    unsigned near[k_groups], certain[k_groups], apart[k_groups] = {};
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
       const row_search<float>& row = rows[q];
       near[q] = __ballot_sync(0xffffffffu, row.named[0] != 0 || row.more);
+      if constexpr (scores::k_follows) apart[q] = __ballot_sync(0xffffffffu, row.best != row.twin);
       certain[q] = __ballot_sync(0xffffffffu, row.named[0] != 0 && row.named[1] == 0 && !row.more);
     }
     const unsigned near_lanes = this->own(near) >> (4 * g) & 15u, certain_lanes = this->own(certain) >> (4 * g) & 15u;
@@ -223,6 +219,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     int index = column_of_code(this->own(codes), winner);
     strike_found(facts.i, index);
     const bool same = !k_checks || __shfl_xor_sync(0xffffffffu, index, 1) == index;
+    const bool wrong = (this->own(apart) >> (4 * g) & 15u) != 0;  // in one of the row's lanes
     return {best, index, !decided, wrong || (decided && !same)};
   }
 

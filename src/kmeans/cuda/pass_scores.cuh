@@ -77,7 +77,8 @@ template <class T>
 struct row_search;
 template <>
 struct row_search<float> {
-  float best;                         // the largest score so far, or lower end of one: of all four lanes, each by a chain of its own
+  float best;                         // the largest score so far, or lower end of one: of all four lanes
+  float twin;                         // the same by another chain
   float upper;                        // no near column of the lane has a larger score, whatever its error
   float since;                        // what `best` was when the oldest of the lane's near columns was named
   std::uint32_t named[k_most_named];  // codes of the lane's near columns, the last one first
@@ -169,6 +170,7 @@ struct pass_scores {
   // of what is between two scores, and there are more products for each score.
   static constexpr bool k_own_errors = sizeof(T) == 4 && !k_in_registers;
   using errors = row_errors<T, k_groups>;
+  static constexpr bool k_follows = k_checks && !P.single;  // f32: a largest score decides about columns of a later group
 
   // Where the scores of a tile start, or their weights in the row check: those of this lane's two columns.
   __device__ __forceinline__ void load_columns(const T* columns, int i, int which, T (&to)[2]) const {
@@ -328,6 +330,7 @@ struct pass_scores {
       row_search<float>& row = rows[q];
       const bool stays = row.upper >= best;
       row.best = fmaxf(row.best, best);
+      if constexpr (k_follows) row.twin = fmaxf(row.twin, best);
       if (!stays) {
         for (std::uint32_t& code : row.named) code = 0;
         row.more = false, row.since = row.best;
@@ -436,7 +439,7 @@ struct pass_scores {
     constexpr T lowest = lowest_score<T>();
     for (row_search<T>& each : rows) {
       if constexpr (sizeof(T) == 4) {
-        each = {lowest, lowest, lowest, {}, false, 0};
+        each = {lowest, arch::opaque(lowest), lowest, lowest, {}, false, 0};
       } else {
         each = {lowest, arch::opaque(lowest), 0, 0, 0};
       }

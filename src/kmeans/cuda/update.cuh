@@ -44,7 +44,7 @@ struct update {
     double partial[8 * k_warps];
     double totals[8];
     tile_result section;  // of the section whose last block this is
-    std::uint32_t failed, empty, last;
+    std::uint32_t failed, empty;
     int wrong;  // the last centroid whose row is not what it should be; −1: none
   };
 
@@ -386,12 +386,12 @@ struct update {
   __device__ __forceinline__ bool is_last(std::uint32_t* ticket, int blocks) {
     __syncthreads();
     if (blocks == 1) return true;
+    bool last = false;
     if (threadIdx.x == 0) {  // for all threads of the block, whose barriers are in front of this and behind it
-      shared.last = arch::atomic_add_acq_rel(ticket, 1) + 1 == static_cast<unsigned>(blocks) ? 1 : 0;
-      if (shared.last != 0) *ticket = 0;
+      last = arch::atomic_add_acq_rel(ticket, 1) + 1 == static_cast<unsigned>(blocks);
+      if (last) *ticket = 0;
     }
-    __syncthreads();
-    return shared.last != 0;
+    return __syncthreads_or(last ? 1 : 0) != 0;
   }
 
   // The section's check tile with its limits, and its sums; by the last of its blocks.
