@@ -159,6 +159,7 @@ struck_kernel make_struck_kernel(const cuda::kernel_request& wanted, const std::
   const cuda::nvrtc::result ptx =
       with->compile(wanted.header, wanted.expression, virtual_architecture, cuda::embedded_sources(wanted.header), k_lines);
   struck_ptx struck = with_strikes(ptx.image.c_str());
+  if (struck.has_numbers && struck.sites.empty()) throw error("no instruction that makes a number was found");  // it was not understood
   struck_kernel made;
   made.code.text = cuda::request_text(wanted, architecture);
   made.code.toolkit = 1000 * with->major() + 10 * with->minor();

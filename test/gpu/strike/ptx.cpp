@@ -20,6 +20,12 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
+// A mark of a line of the source. Not ".local".
+bool is_mark(std::string_view line) {
+  line = trimmed(line);
+  return line.starts_with(".loc\t") || line.starts_with(".loc ");
+}
+
 bool is_name(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' || c == '%';
 }
@@ -202,8 +208,8 @@ class source_lines {
   }
 
   void take(std::string_view line) {
+    if (!is_mark(line)) return;
     line = trimmed(line);
-    if (!line.starts_with(".loc")) return;
     now_ = read(line.substr(4));
     const auto inlined = line.find("inlined_at");
     if (inlined == std::string_view::npos) {
@@ -314,7 +320,7 @@ struck_ptx with_strikes(std::string_view ptx) {
   for (auto line = lines.begin(); line != open; ++line) {
     // What keeps registers few makes room for several blocks; ours need some more.
     const std::string_view directive = trimmed(*line);
-    if (directive.starts_with(".loc")) continue;
+    if (is_mark(directive)) continue;
     if (line > entry && (directive.starts_with(".minnctapersm") || directive.starts_with(".maxnreg"))) continue;
     add(*line);
     if (directive.starts_with(".address_size")) made.text += k_variable;
@@ -324,8 +330,9 @@ struck_ptx with_strikes(std::string_view ptx) {
   int calls = 0;  // in a call's sequence nothing may stand
   for (const std::string& line : body) {
     source.take(line);
-    if (trimmed(line).starts_with(".loc")) continue;  // they are in the sites, and make machine code large
+    if (is_mark(line)) continue;  // they are in the sites, and make machine code large
     const auto one = parsed(line);
+    made.has_numbers = made.has_numbers || (one && has_float_type(one->opcode));
     if (one && (base_of(one->opcode) == "ret" || base_of(one->opcode) == "exit")) made.text += k_end;
     add(line);
     if (line.find("// callseq") != std::string::npos) calls += trimmed(line).starts_with("{") ? 1 : -1;

@@ -25,6 +25,7 @@ inline constexpr const char* k_strike_variable = "ballast_strike";
 struct struck_ptx {
   std::string text;
   std::vector<std::string> sites;  // each: the instruction, a tab, and its lines in the source if `ptx` has them: "file:line < file:line"
+  bool has_numbers = false;        // some instruction is of a floating-point type: a kernel without has nothing to strike
 };
 
 // Numbers are what instructions of floating-point type read and write, and what is moved, loaded, exchanged or packed to become one.

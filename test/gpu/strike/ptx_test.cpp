@@ -76,6 +76,17 @@ TEST(StruckPtx, NamesTheLinesOfInlinedFunctions) {
   EXPECT_FALSE(holds(made.text, ".loc"));
 }
 
+TEST(StruckPtx, SaysWhetherThereAreNumbers) {
+  EXPECT_TRUE(with_strikes(kernel("\tadd.f32 \t%f2, %f1, %f1;\n")).has_numbers);
+  EXPECT_FALSE(with_strikes(kernel("\tadd.u32 \t%r2, %r1, %r1;\n")).has_numbers);
+}
+
+TEST(StruckPtx, MemoryOfAThreadIsNoLineOfTheSource) {
+  const auto made = with_strikes(kernel("\t.local .align 8 .b8 \t__local_depot0[24];\n\tadd.f32 \t%f2, %f1, %f1;\n"));
+  EXPECT_TRUE(holds(made.text, "__local_depot0[24]"));
+  EXPECT_EQ(made.sites.size(), 1U);
+}
+
 TEST(StruckPtx, BracesOfInlineAssemblyDoNotEndTheKernel) {
   const auto made = with_strikes(kernel("\t{\n\t.reg .pred p;\n\tsetp.eq.u32 p, %r1, 0;\n}\n\tadd.f32 \t%f2, %f1, %f1;\n"));
   EXPECT_EQ(struck_registers(made.text), (names{"%f2"}));
