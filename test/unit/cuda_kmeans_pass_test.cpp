@@ -274,6 +274,17 @@ TEST_F(kmeans_pass, labels_and_sums_are_right) {
   }
 }
 
+// Blocks with a loader draw their tiles: more of them than blocks, the last one not full, in the first pass and in one that changes its
+// sums.
+TEST_F(kmeans_pass, blocks_draw_tiles) {
+  device_ = std::make_shared<simt::emulated_device>(simt::emulated_capabilities(2, 9));
+  const pass_problem what{false, 256, 500, 1, false, true};
+  const pass_policy chosen = choose_pass(what, device_->about());
+  ASSERT_TRUE(has_loader(chosen));
+  const std::int64_t m = 5 * pass_rows_of_block(chosen) + 70;
+  expect_right_pass<float>(what, m, normal_numbers<float>(m * what.n, 1), {}, normal_numbers<float>(what.k * what.n, 2));
+}
+
 // Centroids that differ from others by few units in the last place: only exact distances tell them apart. `like(j)`: which centroid in
 // front of it centroid j is like; j: none.
 template <class Like>
