@@ -49,7 +49,7 @@ struct pass_arguments {
   bool fresh;
   pass_totals* totals;
   // Passes with a loader: a block draws each of its tiles behind the first, so that none waits for one with more second looks. Else they
-  // are gridDim.x apart. Only where totals tell that each row was counted once, and start at 0.
+  // are gridDim.x apart. Only where totals start at 0, and tell by labels and signatures which rows were counted.
   bool draws;
   T* distances;  // m: ‖x − c‖² of the label, of passes with checks and without sums. Null: not stored
   ballast::cuda::event_ring* events;

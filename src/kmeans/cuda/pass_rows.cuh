@@ -207,7 +207,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     for (int q = 0; q < k_groups; ++q) {
       const row_search<float>& row = rows[q];
       near[q] = __ballot_sync(0xffffffffu, row.named[0] != 0 || row.more);
-      if constexpr (scores::k_follows) apart[q] = __ballot_sync(0xffffffffu, row.best != row.twin);
+      if constexpr (scores::k_follows) apart[q] = __ballot_sync(0xffffffffu, row.best != row.twin || row.wrong);
       certain[q] = __ballot_sync(0xffffffffu, row.named[0] != 0 && row.named[1] == 0 && !row.more);
     }
     const unsigned near_lanes = this->own(near) >> (4 * g) & 15u, certain_lanes = this->own(certain) >> (4 * g) & 15u;
@@ -318,12 +318,15 @@ struct pass_rows : pass_scores<T, P, Injector> {
     while (__any_sync(0xffffffffu, candidates != 0)) {
       const bool asked = candidates != 0;
       const volatile listed_index* const listed = shared.queue[at].listed;
-      const auto j = static_cast<int>(listed[asked ? __ffs(static_cast<int>(candidates)) - 1 : 0]);
+      const int place = asked ? __ffs(static_cast<int>(candidates)) - 1 : 0;
+      const auto j = static_cast<int>(listed[place]);
+      const bool looked_at = (lanes_of(entry.what) >> place % 4 & 1u) != 0;
       candidates &= candidates - 1;
       const bool there = asked && static_cast<unsigned>(j) < static_cast<unsigned>(k);
       const Sum d = distance_in<Sum, k_looked_together>(x, rows + static_cast<std::int64_t>(there ? j : 0) * stride, stride);
       if (!asked) continue;
-      fits = fits && there && static_cast<double>(d - distance_error<Sum>(d, stride)) <= entry.most;
+      // A column behind the last centroid is near where scores are beyond numbers; all of its lane are looked at then.
+      fits = fits && (there ? static_cast<double>(d - distance_error<Sum>(d, stride)) <= entry.most : looked_at);
       if (!there) continue;
       next = min(next, max(found.distance, static_cast<double>(d)));
       found.consider(static_cast<double>(d), j);

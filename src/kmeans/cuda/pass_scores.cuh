@@ -83,6 +83,7 @@ struct row_search<float> {
   float since;                        // what `best` was when the oldest of the lane's near columns was named
   std::uint32_t named[k_most_named];  // codes of the lane's near columns, the last one first
   bool more;                          // there are others
+  bool wrong;                         // the two chains differed in a group
   float sum;                          // Σ w · score of the section
 };
 template <>
@@ -310,27 +311,39 @@ struct pass_scores {
   }
   // f32: the largest score of the lane's columns, or lower end of one.
   __device__ __forceinline__ void find_largest(const float (&scores)[k_group_scores], const float* columns, const errors& of,
-                                               float (&largest)[k_groups]) const {
+                                               float (&largest)[k_groups], float (&twins)[k_groups]) const {
+    const float again[k_groups] = {arch::opaque(of.slope[0]), arch::opaque(of.slope[1])};
     each_with_norm(scores, columns, of.reach, [&](float score, float norm, int q, int, int) {
-      largest[q] = fmaxf(largest[q], k_own_errors ? fma(-of.slope[q], norm, score) : score);
+      const auto end = [&](float slope) { return k_own_errors ? fma(-slope, norm, score) : score; };
+      largest[q] = fmaxf(largest[q], end(of.slope[q]));
+      if constexpr (k_follows) twins[q] = fmaxf(twins[q], end(again[q]));
     });
   }
 
-  // f32: takes the scores of a group into account. `largest`: of the lane's columns. `tile`: in front of the group, not counting check
-  // tiles. If `largest` is too high, no column is near; if it is too low, a column of another lane is near, too. So neither hides a column.
+  // f32: takes the scores of a group into account. `largest`: of the lane's columns. `before`: the code of the tiles in front of the group.
+  // `twins`: by a second chain, where groups follow. If `largest` is too high, no column is near; if it is too low, another column is near,
+  // too, but a later group may make the lane forget the right one.
   __device__ __forceinline__ void search(row_search<float> (&rows)[k_groups], const float (&scores)[k_group_scores], const float* columns,
-                                         const float (&largest)[k_groups], const errors& of, int tile) const {
+                                         const float (&largest)[k_groups], const float (&twins)[k_groups], const errors& of,
+                                         std::uint32_t before) const {
     constexpr float integers = 0x1p23f;  // numbers from here on have whole ulps, and these are their last bits
     constexpr std::uint32_t two = 2 * near_number(0, 0);
     float near[k_groups], from[k_groups];
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
-      float best = fmaxf(largest[q], __shfl_xor_sync(0xffffffffu, largest[q], 1));
-      best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, 2));
+      const auto of_lanes = [](float own) {
+        const float pair = fmaxf(own, __shfl_xor_sync(0xffffffffu, own, 1));
+        return fmaxf(pair, __shfl_xor_sync(0xffffffffu, pair, 2));
+      };
+      const float best = of_lanes(largest[q]);
       row_search<float>& row = rows[q];
+      if constexpr (k_follows) {
+        const float twin = of_lanes(twins[q]);
+        row.wrong = row.wrong || best != twin;
+        row.twin = fmaxf(row.twin, twin);
+      }
       const bool stays = row.upper >= best;
       row.best = fmaxf(row.best, best);
-      if constexpr (k_follows) row.twin = fmaxf(row.twin, best);
       if (!stays) {
         for (std::uint32_t& code : row.named) code = 0;
         row.more = false, row.since = row.best;
@@ -350,7 +363,6 @@ struct pass_scores {
       for (int e = k_named - 1; e > 0; --e) to.named[e] = to.named[e - 1];
       to.named[0] = code;
     };
-    const std::uint32_t before = 4 * k_factor * static_cast<std::uint32_t>(tile);
     std::uint32_t found[k_groups];
     bool several = false;
 #pragma unroll
@@ -368,7 +380,7 @@ struct pass_scores {
         if (found[q] < two) continue;
         found[q] = 0;
         rows[q].more = rows[q].more || which[q] == 0;
-        rows[q].upper = fmaxf(rows[q].upper, rows[q].best + of.spread[q]);
+        if constexpr (k_own_errors) rows[q].upper = fmaxf(rows[q].upper, fma(2 * of.slope[q], of.reach, rows[q].best));
 #pragma unroll 1
         for (std::uint32_t left = which[q]; left != 0; left &= left - 1)
           add(rows[q], near_number(0, 0) + 2 * k_factor * static_cast<std::uint32_t>(__ffs(static_cast<int>(left)) - 1) + before);
@@ -439,12 +451,13 @@ struct pass_scores {
     constexpr T lowest = lowest_score<T>();
     for (row_search<T>& each : rows) {
       if constexpr (sizeof(T) == 4) {
-        each = {lowest, arch::opaque(lowest), lowest, lowest, {}, false, 0};
+        each = {lowest, arch::opaque(lowest), lowest, lowest, {}, false, false, 0};
       } else {
         each = {lowest, arch::opaque(lowest), 0, 0, 0};
       }
     }
     const panel_shape& shape = a.centroids.shape;
+    std::uint32_t before = 0;  // f32: 4 k_factor · data_tile, as a sum, so that a flipped bit leaves no multiple of k_factor
     const int sections = P.single ? 1 : shape.sections, groups = P.single ? 1 : shape.section_tiles / P.tiles;
 #pragma unroll 1
     for (int section = 0; section < sections; ++section) {
@@ -488,15 +501,16 @@ struct pass_scores {
               for (int v = 0; v < k_scores; ++v) scores[(P.tiles - 1) * k_scores + v] = k_no_score<T>;
             }
           }
-          T largest[k_groups] = {lowest, lowest};
-          find_largest(scores, columns, of, largest);
+          T largest[k_groups] = {lowest, lowest}, twins[k_groups] = {arch::opaque(lowest), arch::opaque(lowest)};
+          find_largest(scores, columns, of, largest, twins);
           const auto strike_minimum = [&](int step, float& score) {
             if (Injector::enabled && group == 0)
               given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, 2 * section + step, 2 * shape.sections), &score);
           };
           for (float& each : largest) strike_minimum(0, each);
-          search(rows, scores, columns, largest, of, data_tile);
+          search(rows, scores, columns, largest, twins, of, before);
           for (row_search<T>& each : rows) strike_minimum(1, each.best);
+          before += 4 * k_factor * static_cast<std::uint32_t>(P.tiles - (last ? 1 : 0));  // the check tile has no columns
         } else {
           search(rows, scores, columns, data_tile * k_tile_columns, last);
           if (Injector::enabled && group == 0) {
