@@ -60,9 +60,10 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   place_.limits = take(std::int64_t{shape_.sections} * 2 * static_cast<std::int64_t>(sizeof(section_limits<T>)));
   place_.bound = take(2 * static_cast<std::int64_t>(sizeof(score_bound<T>)));
   place_.column_sums = take((columns + 4) * 8);
-  const std::int64_t tiles = std::int64_t{shape_.sections} * shape_.data_tiles;
-  place_.tiles = take((tiles + shape_.sections) * static_cast<std::int64_t>(sizeof(tile_result)));
-  place_.checksums = take(tiles * stride * 8);
+  place_.results = take(update_blocks() * static_cast<std::int64_t>(sizeof(part_result)));
+  place_.sections = take(shape_.sections * static_cast<std::int64_t>(sizeof(section_result)));
+  place_.checksums = take(std::int64_t{shape_.sections} * shape_.data_tiles * stride * 8);
+  place_.squares = take(k * 8);
   place_.tickets = take((shape_.sections + 1) * std::int64_t{4});
   place_.state = take(sizeof(loop_state));
   place_.given = take(k * points.n * size);
@@ -97,7 +98,7 @@ void lloyd<T>::launch_update(bool given, bool on_device, const abft::guarded_thr
   a.old_rows = given ? nullptr : at<T>(place_.rows[old]);
   a.old_twin = at<T>(place_.twins[old]);
   a.given = given ? at<T>(place_.given) : nullptr;
-  a.given_twin = at<T>(place_.given_twin);
+  a.given_twin = given ? at<T>(place_.given_twin) : nullptr;
   a.sums = at<unsigned long long>(place_.sums[buffer_of(last_sums_)]);
   a.members = at<unsigned long long>(place_.members[buffer_of(last_sums_)]);
   a.totals = at<pass_totals>(place_.totals[last_sums_]);
@@ -109,8 +110,10 @@ void lloyd<T>::launch_update(bool given, bool on_device, const abft::guarded_thr
   a.expected = what_.expected;
   a.expected_members = what_.members;
   a.column_sums = at<unsigned long long>(place_.column_sums);
-  a.tiles = at<tile_result>(place_.tiles);
+  a.results = at<part_result>(place_.results);
+  a.sections = at<section_result>(place_.sections);
   a.checksums = at<double>(place_.checksums);
+  a.squares = at<double>(place_.squares);
   a.tickets = at<std::uint32_t>(place_.tickets);
   a.state = on_device ? at<loop_state>(place_.state) : nullptr;
   a.tolerance = tolerance.value;
@@ -118,7 +121,7 @@ void lloyd<T>::launch_update(bool given, bool on_device, const abft::guarded_thr
   a.spread = what_.spread;
   a.events = call_.events();
   a.repeats = what_.repeats;
-  call_.launch(*update_, std::int64_t{shape_.sections} * shape_.data_tiles, a);
+  call_.launch(*update_, update_blocks(), a);
   rows_ = next;
 }
 

@@ -79,6 +79,9 @@ class lloyd {
     pass_policy policy;
     std::int64_t blocks = 0;
   };
+  std::int64_t update_blocks() const {
+    return std::int64_t{shape_.sections} * shape_.data_tiles * update_parts<T>(what_.points.stride);
+  }
   int buffer_of(int sums) const { return tiles_ != nullptr ? sums : 0; }  // of the sums
   void prepare_sums();
   panel<T> panel_of(int which) const;
@@ -100,8 +103,8 @@ class lloyd {
   ballast::cuda::device_buffer memory_;
   ballast::cuda::device_buffer labels_[2];
   struct {
-    std::int64_t packed, columns, rows[2], twins[2], limits, bound, sums[2], members[2], totals[2], column_sums, tiles, checksums, tickets,
-        state, given, given_twin, bytes;
+    std::int64_t packed, columns, rows[2], twins[2], limits, bound, sums[2], members[2], totals[2], column_sums, results, sections,
+        checksums, squares, tickets, state, given, given_twin, bytes;
   } place_{};
   int current_ = 0;    // of labels_
   int rows_ = 0;       // which rows the panel is made of

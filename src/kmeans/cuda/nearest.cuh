@@ -13,6 +13,12 @@
 
 namespace ballast::kmeans::cuda {
 
+// √square, or a little more.
+__device__ __forceinline__ float norm_above(float square) { return arch::sqrt_fast(square) * (1 + 0x1p-20f); }
+__device__ __forceinline__ double norm_above(double square) {
+  return static_cast<double>(norm_above(static_cast<float>(square)) * (1 + 0x1p-20f)) + 1e-30;
+}
+
 // The sum over the four lanes of a point.
 template <class T>
 __device__ __forceinline__ T add_quad(T value) {

@@ -6,6 +6,7 @@
 
 #include "cuda/arch/wgmma.cuh"
 #include "cuda/block/event_writer.cuh"
+#include "kmeans/cuda/nearest.cuh"
 #include "kmeans/cuda/operand.cuh"
 #include "kmeans/cuda/panel_stage.cuh"
 
@@ -44,12 +45,6 @@ BALLAST_HD constexpr int column_of_code(std::uint32_t code, int t) {
 // the two is at least k_comparable.
 inline constexpr float k_steep = 0x1p90f;
 inline constexpr float k_comparable = 0x1p-60f;
-
-// √square, or a little more.
-__device__ __forceinline__ float norm_above(float square) { return arch::sqrt_fast(square) * (1 + 0x1p-20f); }
-__device__ __forceinline__ double norm_above(double square) {
-  return static_cast<double>(norm_above(static_cast<float>(square)) * (1 + 0x1p-20f)) + 1e-30;
-}
 
 // The error of the score of a centroid c that can be the nearest of a row: slope · ‖c‖, of which ‖c‖ is at most `reach`.
 template <class T>

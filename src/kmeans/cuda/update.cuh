@@ -1,10 +1,15 @@
 // From the sums of a pass, or from given centroids, to the panel of the next pass; and the decision whether there is one.
-// Layer: backend "cuda" of K-Means, device code. One block for each tile of centroids, a warp for each centroid, while other warps add up
-// what the sums must agree with; the last block of a section makes its check tile, the last of all decides. Contract: new rows are the
-// rounded quotients of sums and weights, in two copies, or the given centroids. A cluster without members keeps its old row and is
-// reported, for the host to relocate. All invariants of the sums hold exactly or the iterations stop with `failure`. Every number of the
-// panel that serves a check is computed from another copy, or in another order, than what it checks.
+// Layer: backend "cuda" of K-Means, device code. A block has a tile of centroids and a part of their features. A warp for each centroid
+// makes its row, and other warps verify it, while the rest add up what the sums must agree with. The last block of a section makes its
+// check tile, the last of all decides. Contract: new rows are the rounded quotients of sums and weights, in two copies, or the given
+// centroids. A cluster without members keeps its old row and is reported, for the host to relocate. All invariants of the sums hold
+// exactly or the iterations stop with `failure`. Every number of the panel that serves a check is computed from another copy, or in another
+// order, than what it checks.
+// Each instruction is executed about once, by blocks that start with none of them at hand: what the kernel takes is little more than
+// fetching them, and waiting for memory. So loops are not unrolled, but where loads shall be under way together.
 #pragma once
+
+#include <type_traits>
 
 #include "abft/attempt.hpp"
 #include "abft/threshold.hpp"
@@ -12,8 +17,8 @@
 #include "cuda/arch/atomic.cuh"
 #include "cuda/arch/shared.cuh"
 #include "cuda/block/event_writer.cuh"
-#include "cuda/block/sums.cuh"
 #include "kmeans/cuda/fixed.cuh"
+#include "kmeans/cuda/nearest.cuh"
 #include "kmeans/cuda/operand.cuh"
 #include "kmeans/cuda/update.hpp"
 
@@ -29,21 +34,15 @@ struct update {
   using launch = ballast::cuda::kernel_launch<update_arguments<T>, Injector>;
   static constexpr int k_threads = P.threads;
   static constexpr int k_warps = k_threads / 32;
-  static constexpr int k_makers = 32 * k_tile_columns;  // threads that make the tile; the others add up the sums
-  static_assert(k_threads > k_makers && k_threads % 32 == 0);
-  static constexpr int k_together = P.words == 1 ? 4 : 2;  // features of a lane whose loads are under way at a time
+  static constexpr int k_makers = 32 * k_tile_columns;  // threads that make the rows; the others add up the sums
+  static constexpr int k_lane = k_vector<T>;            // features of a lane
+  static constexpr int k_part = k_part_features<T>;     // of a block
+  static_assert(k_threads > k_makers && k_threads % 32 == 0 && k_part <= k_makers);
 
   struct memory {
-    double norms[k_tile_columns];                      // ‖c‖² of the tile's centroids
-    double lengths[k_tile_columns];                    // ‖c‖
-    double weights[k_tile_columns];                    // w
-    double cuts[k_tile_columns];                       // ‖c − c̃‖²
-    double ratios[k_tile_columns];                     // ‖c − c̃‖² / ‖c‖²
-    double members[k_tile_columns];                    // their weights as the quotients are judged with them
-    double products[k_tile_columns][32 * k_together];  // of weights and centroids, some features at a time
-    double partial[8 * k_warps];
-    double totals[8];
-    tile_result section;  // of the section whose last block this is
+    double products[k_tile_columns][k_part];  // of weights and centroids
+    double partial[3 * k_tile_columns];
+    section_result facts[k_warps];
     std::uint32_t failed, empty;
     int wrong;  // the last centroid whose row is not what it should be; −1: none
   };
@@ -52,53 +51,63 @@ struct update {
   const update_arguments<T>& a;
   memory& shared;
   const panel_shape& shape;
-  int section, tile, in_panel;  // of this block: `tile` among all tiles of centroids, `in_panel` among all tiles
-  int first, count;             // centroids of this block: first … first + count − 1
+  int parts, section, tile, in_panel;  // of this block: `tile` among all tiles of centroids, `in_panel` among all tiles
+  int first, count;                    // centroids of this block: first … first + count − 1
+  int begin;                           // its features, from here on
   int n, stride, lane, warp;
+  double random;  // of the weight of the row that this thread verifies
 
   __device__ __forceinline__ explicit update(const launch& from)
       : given(from),
         a(from.arguments),
         shared(arch::shared_object<memory, struct update_memory>()),
         shape(from.arguments.centroids.shape),
-        section(static_cast<int>(blockIdx.x) / shape.data_tiles),
-        tile(static_cast<int>(blockIdx.x)),
+        parts(update_parts<T>(from.arguments.points.stride)),
+        section(static_cast<int>(blockIdx.x) / (shape.data_tiles * parts)),
+        tile(static_cast<int>(blockIdx.x) / parts),
         in_panel(tile + section * (shape.section_tiles - shape.data_tiles)),
         first(tile * k_tile_columns),
         count(max(0, min(k_tile_columns, shape.k - first))),
+        begin(static_cast<int>(blockIdx.x) % parts * k_part),
         n(a.points.n),
         stride(a.points.stride),
         lane(static_cast<int>(threadIdx.x % 32)),
-        warp(static_cast<int>(threadIdx.x / 32)) {}
+        warp(static_cast<int>(threadIdx.x / 32)),
+        // Few bits, so that the product with a coordinate has few more.
+        random(static_cast<double>(core::random_bits(0x6b6d63756461, 0, static_cast<std::uint64_t>(first + judged())) >> 56)) {}
 
-  __device__ __forceinline__ double warp_sum(double value) const {
-    for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
-    return value;
+  // Each row is verified by another warp than the one that made it.
+  __device__ __forceinline__ int judged() const { return (warp + 1) % k_tile_columns; }
+  // This lane's features.
+  __device__ __forceinline__ int feature() const { return begin + lane * k_lane; }
+
+  // Σ over the first `lanes` lanes, a power of two.
+  template <int Count>
+  __device__ static __forceinline__ void add_lanes(double (&value)[Count], int lanes) {
+#pragma unroll 1
+    for (int distance = lanes / 2; distance > 0; distance /= 2) {
+#pragma unroll
+      for (double& each : value) each += __shfl_xor_sync(0xffffffffu, each, distance);
+    }
   }
-
   __device__ static __forceinline__ double from_lane(double value, int of) { return __shfl_sync(0xffffffffu, value, of); }
   __device__ static __forceinline__ void meet_makers() { arch::group_barrier(1, k_makers); }
 
-  __device__ __forceinline__ std::int64_t sum_at(int j, int w, int column) const {
-    return (static_cast<std::int64_t>(j) * P.words + w) * sum_pitch(stride) + sum_place<T>(column, n, stride);
-  }
+  // ---- Sums ----
 
+  __device__ __forceinline__ const unsigned long long* sums_at(int j, int column) const {
+    return a.sums + static_cast<std::int64_t>(j) * P.words * sum_pitch(stride) + sum_place<T>(column, n, stride);
+  }
   // The sum of one column of a cluster, in words, and as a number in units of the column. What is read is read anew in each call.
   struct words_of_sum {
     unsigned long long at[P.words];
   };
   __device__ __forceinline__ words_of_sum read_sum(int j, int column) const {
+    const volatile unsigned long long* const from = sums_at(j, column);
     words_of_sum made;
 #pragma unroll
-    for (int w = 0; w < P.words; ++w) {
-      const volatile unsigned long long* const at = a.sums + sum_at(j, w, column);
-      made.at[w] = *at;
-    }
+    for (int w = 0; w < P.words; ++w) made.at[w] = from[w * sum_pitch(stride)];
     return made;
-  }
-  __device__ __forceinline__ double read_unit(int column) const {
-    const volatile T* const at = a.points.unit + column;
-    return static_cast<double>(*at);
   }
   __device__ static __forceinline__ double number_of(const words_of_sum& sum, double unit) {
     double value = 0;
@@ -107,9 +116,11 @@ struct update {
     // A unit is a power of two, whose inverse has the other exponent.
     return value * ballast::cuda::from_bits<double>((std::uint64_t{2046} << 52) - ballast::cuda::bits(unit));
   }
-  __device__ __forceinline__ double sum_of(int j, int column) const { return number_of(read_sum(j, column), read_unit(column)); }
   __device__ __forceinline__ double weight_of(int j) const {
-    if constexpr (P.weighted) return sum_of(j, n);
+    if constexpr (P.weighted) {
+      const volatile T* const unit = a.points.unit + n;
+      return number_of(read_sum(j, n), static_cast<double>(*unit));
+    }
     const volatile unsigned long long* const at = a.members + j;
     return static_cast<double>(*at);
   }
@@ -120,266 +131,212 @@ struct update {
     if (!repaired) atomicAdd(&shared.failed, 1u);
   }
 
-  // What element f of new centroid j is made of. Loads only: those of several elements are under way together.
-  struct dividend {
-    words_of_sum words;
-    double unit;
-    T other;  // the element that is given, or the old one
-  };
-  __device__ __forceinline__ dividend load_dividend(int j, int f) const {
-    dividend made{};
-    if (f >= n) return made;
-    if (a.given != nullptr) {
-      made.other = a.given[static_cast<std::int64_t>(j) * n + f];
-    } else {
-      made.words = read_sum(j, f);
-      made.unit = read_unit(f);
-      made.other = a.old_rows[static_cast<std::int64_t>(j) * stride + f];
-    }
-    return made;
+  // ---- Rows ----
+
+  __device__ __forceinline__ std::int64_t row_at(int j) const { return static_cast<std::int64_t>(j) * stride + feature(); }
+  // 16 bytes of a row, from memory in each call.
+  __device__ static __forceinline__ features<T> read(const T* from) {
+    using four = std::conditional_t<sizeof(T) == 4, float4, double2>;
+    return unpacked(arch::load_keep(reinterpret_cast<const four*>(from)));
   }
-  // Of the chunk of features that a row begins with: those of all lanes of a warp, k_together of each.
-  struct first_dividends {
-    dividend of[k_together];
-    double weight;
-  };
-  __device__ __forceinline__ first_dividends load_dividends() const {
-    first_dividends made{};
-    if (warp >= count) return made;
+  __device__ static __forceinline__ void store(T* to, const features<T>& value) {
 #pragma unroll
-    for (int e = 0; e < k_together; ++e) made.of[e] = load_dividend(first + warp, lane + 32 * e);
-    if (a.given == nullptr) made.weight = weight_of(first + warp);
-    return made;
+    for (int v = 0; v < k_lane; ++v) to[v] = value.at[v];
   }
-  // Element f of new centroid j. `weight`: of the cluster.
-  __device__ __forceinline__ T divide(const dividend& from, int j, int f, double weight) {
-    if (f >= n) return 0;
-    if (a.given != nullptr) return from.other;
-    T value = weight > 0 ? static_cast<T>(number_of(from.words, from.unit) / weight) : from.other;
-    given.strike(index<1>{}, inject::site::kmeans_centroid, inject::device_place{static_cast<std::int64_t>(j), shape.k, 0, 1, f, n},
-                 &value);
-    return value;
+
+  // What this lane's elements of one row are made of, or judged with. Loads only, so that all are under way together.
+  struct dividends {
+    words_of_sum sums[k_lane];
+    features<T> units;
+    features<T> old;  // the old row, or the one that is given
+    double weight;    // of the cluster
+  };
+  // `column`: of the tile. `old_rows`: a copy of the old rows; `from`: of given ones.
+  __device__ __forceinline__ void load(int column, const T* old_rows, const T* from, dividends& made) const {
+    const int j = first + column, f = feature();
+    made = {};
+    if (column >= count || f >= stride) return;
+    if (from != nullptr) {
+#pragma unroll
+      for (int v = 0; v < k_lane; ++v) made.old.at[v] = f + v < n ? from[static_cast<std::int64_t>(j) * n + f + v] : T(0);
+      return;
+    }
+#pragma unroll
+    for (int v = 0; v < k_lane; ++v) made.sums[v] = read_sum(j, f + v);
+    made.units = read(a.points.unit + f);
+    made.old = read(old_rows + row_at(j));
+    made.weight = weight_of(j);
+  }
+
+  // Where feature f of column c of a tile lies in the panel for the first number of a vector; the second one follows, and each other pair is
+  // so much further.
+  __device__ __forceinline__ operand_of<T>* operand_at(int in_tile, int c, int f) const {
+    return a.centroids.packed + packed_place<T>(shape, in_tile, c, f);
+  }
+  __device__ __forceinline__ int pair_step() const { return shape.unit == product_unit::warp ? 2 : 2 * 4 * k_tile_columns; }
+
+  // The new row of this warp's centroid, in two copies and as tensor cores read it.
+  __device__ __forceinline__ void make_row(const dividends& from) {
+    const int j = first + warp, f = feature();
+    const bool there = warp < count, divides = a.given == nullptr;
+    double sums[2] = {};  // ‖c‖², ‖c − c̃‖²
+    if (f < stride) {
+      features<T> value{};
+      if (there) {
+        const double inverse = 1 / from.weight;
+#pragma unroll
+        for (int v = 0; v < k_lane; ++v) {
+          value.at[v] = from.old.at[v];
+          if (f + v >= n || !divides) continue;
+          if (from.weight > 0) {
+            // One step of Newton's makes it the rounded quotient.
+            const double sum = number_of(from.sums[v], static_cast<double>(from.units.at[v])), quotient = sum * inverse;
+            value.at[v] = static_cast<T>(fma(fma(-quotient, from.weight, sum), inverse, quotient));
+          }
+          given.strike(index<1>{}, inject::site::kmeans_centroid, inject::device_place{static_cast<std::int64_t>(j), shape.k, 0, 1, f + v, n},
+                       &value.at[v]);
+        }
+        store(a.centroids.rows + row_at(j), value);
+        features<T> twin = value;
+        if (!divides) {
+#pragma unroll
+          for (int v = 0; v < k_lane; ++v) twin.at[v] = f + v < n ? a.given_twin[static_cast<std::int64_t>(j) * n + f + v] : T(0);
+        }
+        store(a.twin + row_at(j), twin);
+      }
+      operand_of<T>* const to = operand_at(in_panel, warp, f);
+#pragma unroll
+      for (int v = 0; v < k_lane; ++v) {
+        const T each = value.at[v];
+        to[v / 2 * pair_step() + v % 2] = as_operand(each);
+        const double off = static_cast<double>(each) - static_cast<double>(multiplied(each));
+        sums[0] = fma(static_cast<double>(each), static_cast<double>(each), sums[0]);
+        sums[1] = fma(off, off, sums[1]);
+      }
+    }
+    add_lanes(sums, 32);
+    if (lane == 0) {
+      part_result& to = a.results[blockIdx.x];
+      to.squares[warp] = sums[0];
+      to.cuts[warp] = sums[1];
+    }
   }
 
   // Whether an element of a new centroid, as both copies have it in memory, is the quotient: its product with the weight differs from the
   // sum by less than half a unit in its last place. Another thread made it, from other loads.
   __device__ static __forceinline__ bool is_quotient(T row, T twin, T old_twin, double sum, double weight) {
-    if (row != twin) return false;
-    if (!(weight > 0)) return twin == old_twin;
     const double limit =
         (abft::unit_roundoff<T> + 4 * abft::unit_roundoff<double>)*fabs(sum) + weight * static_cast<double>(smallest()) + 1e-300;
-    return fabs(static_cast<double>(twin) * weight - sum) <= limit;
+    const bool is = weight > 0 ? fabs(static_cast<double>(twin) * weight - sum) <= limit : twin == old_twin;
+    return row == twin && is;
   }
   __device__ static constexpr T smallest() { return sizeof(T) == 4 ? static_cast<T>(0x1p-149) : static_cast<T>(0x1p-1074); }
 
-  // The new row of this warp's centroid, in two copies and as tensor cores read it, and its norm. `before`: what has been loaded of it.
-  __device__ __forceinline__ void make_row(const first_dividends& before) {
-    const int j = first + warp;
-    const bool there = warp < count, divides = a.given == nullptr;
-    // Few bits, so that the product with a coordinate has few more.
-    const auto random = static_cast<double>(core::random_bits(0x6b6d63756461, 0, static_cast<std::uint64_t>(j)) >> 56);
-    double square = 0, cut = 0;
-#pragma unroll 1
-    for (int begin = lane; begin < stride; begin += 32 * k_together) {
-      dividend from[k_together];
-#pragma unroll
-      for (int e = 0; e < k_together; ++e) {
-        from[e] = before.of[e];
-        if (begin != lane && there) from[e] = load_dividend(j, begin + 32 * e);
-      }
-#pragma unroll
-      for (int e = 0; e < k_together; ++e) {
-        const int f = begin + 32 * e;
-        if (f >= stride) continue;
-        T value = 0;
-        if (there) {
-          const std::int64_t at = static_cast<std::int64_t>(j) * stride + f;
-          value = divide(from[e], j, f, before.weight);
-          a.centroids.rows[at] = value;
-          a.twin[at] = !divides && f < n ? a.given_twin[static_cast<std::int64_t>(j) * n + f] : value;
-          square = fma(static_cast<double>(value), static_cast<double>(value), square);
-          const double off = static_cast<double>(value) - static_cast<double>(multiplied(value));
-          cut = fma(off, off, cut);
-        }
-        a.centroids.packed[packed_place<T>(shape, in_panel, warp, f)] = as_operand(value);
-      }
-    }
-    square = warp_sum(square);
-    cut = warp_sum(cut);
-    if (lane == 0) {
-      const double weight = check_weight(square, random);
-      T* const at = column_at(in_panel, warp);
-      T start = there ? static_cast<T>(-0.5 * square) : k_no_score<T>;
-      if (there) given.strike(index<1>{}, inject::site::kmeans_norm, inject::device_place{j, shape.k, 0, 1, 0, 1}, &start);
-      at[0] = start;
-      at[k_tile_columns] = there ? static_cast<T>(weight) : T(0);
-      shared.norms[warp] = square;
-      shared.cuts[warp] = cut;
-      shared.weights[warp] = weight;
-    } else if (lane == 1 && there && divides) {
-      shared.members[warp] = weight_of(j);
-      const volatile unsigned long long* const members = a.members;
-      if (members[j] == 0) atomicAdd(&shared.empty, 1u);
-    }
-  }
-
   // w_j: random, and smaller the larger the scores of c_j can be, so that their rounding drowns no fault in the scores of others. The power
-  // of two is the inverse of (s‖c‖ + ‖c‖²/2) / s², or half or twice that: s is the spread of the points, and ‖c‖ not below s / 16.
-  __device__ __forceinline__ double check_weight(double square, double random) const {
+  // of two is the inverse of (s‖c‖ + ‖c‖²/2) / s², or half or twice that: s is the spread of the points, and ‖c‖ not below s / 16. `square`:
+  // about ‖c‖². All blocks of a tile need the same weight before they know each other's part of the new row, so it is the old one's.
+  __device__ __forceinline__ double check_weight(double square) const {
     const auto exponent = [](double value) { return static_cast<int>(ballast::cuda::bits(value) >> 52); };
     const double norm = max(static_cast<double>(arch::sqrt_fast(static_cast<float>(square))), a.spread / 16);
     const int size = exponent(a.spread * norm + norm * norm / 2) - exponent(a.spread * a.spread + 1e-300);
     const int shift = min(max(-size, -64), 8);
     return ballast::cuda::from_bits<double>(static_cast<std::uint64_t>(1023 + shift) << 52) * (1 + random / 256);
   }
-
-  // Where column c of a tile starts its scores; their weight follows k_tile_columns behind.
-  __device__ __forceinline__ T* column_at(int tile, int c) const {
-    return a.centroids.columns + static_cast<std::int64_t>(tile) * 2 * k_tile_columns + c;
-  }
-
-  // What the first `lanes` lanes have, for each of them: in an order that depends on `lanes` only.
-  __device__ static __forceinline__ tile_result combined(tile_result made, int lanes) {
-    int distance = 1;
-    while (distance < lanes) distance *= 2;
-      // Not unrolled: what one block does once, it also fetches as instructions once.
-#pragma unroll 1
-    for (distance /= 2; distance > 0; distance /= 2) {
-      const auto partner = [&](auto value) { return __shfl_xor_sync(0xffffffffu, value, distance); };
-      made.half_norms += partner(made.half_norms);
-      made.root += partner(made.root);
-      made.root_square += partner(made.root_square);
-      made.shift += partner(made.shift);
-      made.shift_twin += partner(made.shift_twin);
-      made.largest = max(made.largest, partner(made.largest));
-      made.smallest = min(made.smallest, partner(made.smallest));
-      made.ratio = max(made.ratio, partner(made.ratio));
-      made.empty += partner(made.empty);
-      made.failed += partner(made.failed);
+  // About ‖c‖² of the row that this warp verifies.
+  __device__ __forceinline__ double about_square() const {
+    const int j = first + judged();
+    if (judged() >= count) return 0;
+    if (a.given == nullptr) return arch::load_keep(a.squares + j);
+    double sum[1] = {};
+#pragma unroll 4
+    for (int f = lane; f < n; f += 32) {
+      const auto each = static_cast<double>(a.given[static_cast<std::int64_t>(j) * n + f]);
+      sum[0] = fma(each, each, sum[0]);
     }
-    return made;
-  }
-  // `count` results of other blocks by one warp; lane 0 gets them.
-  __device__ __forceinline__ tile_result gather(const volatile tile_result* from, int count) const {
-    tile_result made{0, 0, 0, 0, 0, 0, 1e300, 0, 0, 0};
-#pragma unroll 1
-    for (int i = lane; i < count; i += 32) {
-      const volatile tile_result& each = from[i];
-      made.half_norms += each.half_norms;
-      made.root += each.root;
-      made.root_square += each.root_square;
-      made.shift += each.shift;
-      made.shift_twin += each.shift_twin;
-      made.largest = max(made.largest, each.largest);
-      made.smallest = min(made.smallest, each.smallest);
-      made.ratio = max(made.ratio, each.ratio);
-      made.empty += each.empty;
-      made.failed += each.failed;
-    }
-    return combined(made, min(count, 32));
+    add_lanes(sum, 32);
+    return sum[0];
   }
 
-  // What a row is verified with: other loads than those that it was made of.
-  struct judgement {
-    T old_row, old_twin;
-    words_of_sum words;
-    double unit;
-  };
-  __device__ __forceinline__ void load_judgements(int begin, judgement (&made)[k_together]) const {
-    const int c = judged_column(), j = first + c;
-#pragma unroll
-    for (int e = 0; e < k_together; ++e) {
-      const int f = begin + 32 * e + lane;
-      made[e] = {};
-      if (a.given != nullptr || c >= count || f >= stride) continue;
-      const std::int64_t at = static_cast<std::int64_t>(j) * stride + f;
-      made[e].old_row = a.old_rows[at], made[e].old_twin = a.old_twin[at];
-      if (P.check && f < n) made[e].words = read_sum(j, f), made[e].unit = read_unit(f);
-    }
-  }
-  // Each row is verified by another warp than the one that made it.
-  __device__ __forceinline__ int judged_column() const { return (warp + 1) % k_tile_columns; }
-
-  // What the section's check tile needs of this tile, from the second copy of the rows, and what the decision needs. Verifies the rows.
-  // Some features at a time, so that a thread has few loads under way, and all threads some. `before`: what has been loaded for the first.
-  __device__ __forceinline__ void add_tile(const judgement (&before)[k_together]) {
+  // Verifies a row that another warp has made, and adds up what the section's check tile and the decision need, from the second copy.
+  // `old_rows`: of the old row. Called by all makers.
+  __device__ __forceinline__ void judge_row(const dividends& from, const features<T>& old_row, double weight) {
     const bool divides = a.given == nullptr;
-    const int c = judged_column(), j = first + c;
-    const double weight = c < count ? shared.weights[c] : 0, members = P.check && divides && c < count ? shared.members[c] : 0;
+    const int c = judged(), j = first + c, f = feature();
     bool fits = true;
-    double half_norms = 0, shift = 0, shift_twin = 0;
-#pragma unroll 1
-    for (int begin = 0; begin < stride; begin += 32 * k_together) {
-      judgement of[k_together];
-      if (begin == 0) {
+    double sums[3] = {};  // Σ w‖c‖²/2, Σ‖c − old‖² from either copy
+    const bool there = c < count && f < stride;
+    features<T> row{}, twin{};
+    if (there) row = read(a.centroids.rows + row_at(j)), twin = read(a.twin + row_at(j));
 #pragma unroll
-        for (int e = 0; e < k_together; ++e) of[e] = before[e];
-      } else {
-        load_judgements(begin, of);
+    for (int v = 0; v < k_lane; ++v) {
+      const double exact = static_cast<double>(twin.at[v]);
+      if (P.check && there) {
+        fits = fits && (divides && f + v < n ? is_quotient(row.at[v], twin.at[v], from.old.at[v],
+                                                           number_of(from.sums[v], static_cast<double>(from.units.at[v])), from.weight)
+                                             : row.at[v] == twin.at[v]);
       }
-      T rows[k_together] = {}, twins[k_together] = {};
-#pragma unroll
-      for (int e = 0; e < k_together; ++e) {
-        const int f = begin + 32 * e + lane;
-        if (c >= count || f >= stride) continue;
-        const std::int64_t at = static_cast<std::int64_t>(j) * stride + f;
-        rows[e] = a.centroids.rows[at], twins[e] = a.twin[at];
+      if (P.check) sums[0] = fma(0.5 * weight * exact, exact, sums[0]);
+      if (divides) {
+        const double d = exact - static_cast<double>(from.old.at[v]),
+                     o = static_cast<double>(old_row.at[v]) - static_cast<double>(row.at[v]);
+        sums[1] = fma(d, d, sums[1]);
+        sums[2] = fma(o, o, sums[2]);
       }
-      if (begin == 0 && lane == 0 && c < count) {  // while these loads are under way
-        shared.lengths[c] = sqrt(shared.norms[c]);
-        shared.ratios[c] = shared.norms[c] > 0 ? shared.cuts[c] / shared.norms[c] : 0;
-      }
-#pragma unroll
-      for (int e = 0; e < k_together; ++e) {
-        const int f = begin + 32 * e + lane;
-        if (c < count && f < stride) {
-          if constexpr (P.check)
-            fits = fits && (divides && f < n ? is_quotient(rows[e], twins[e], of[e].old_twin, number_of(of[e].words, of[e].unit), members)
-                                             : rows[e] == twins[e]);
-          const double exact = static_cast<double>(twins[e]);
-          half_norms = fma(0.5 * weight * exact, exact, half_norms);
-          if (divides) {
-            const double d = exact - static_cast<double>(of[e].old_twin),
-                         o = static_cast<double>(of[e].old_row) - static_cast<double>(rows[e]);
-            shift = fma(d, d, shift);
-            shift_twin = fma(o, o, shift_twin);
-          }
-        }
-        shared.products[c][32 * e + lane] = weight * static_cast<double>(multiplied(twins[e]));
-      }
-      meet_makers();  // the products are there
-      const int f = begin + static_cast<int>(threadIdx.x);
-      if (threadIdx.x < 32 * k_together && f < stride) {
-        double sum = 0;
-#pragma unroll
-        for (int of_tile = 0; of_tile < k_tile_columns; ++of_tile) sum += shared.products[of_tile][threadIdx.x];
-        a.checksums[static_cast<std::int64_t>(tile) * stride + f] = sum;
-      }
-      meet_makers();  // and have been read
+      if (P.check) shared.products[c][lane * k_lane + v] = weight * static_cast<double>(multiplied(twin.at[v]));
     }
     if (!fits) shared.wrong = j;
-    double sums[3] = {half_norms, shift, shift_twin};
-    const double total = ballast::cuda::add_block<k_makers>(sums, shared.partial, [this] { meet_makers(); });
-    if (threadIdx.x < 3) shared.totals[threadIdx.x] = total;
-    meet_makers();
+    add_lanes(sums, 32);
+    if (lane == 0) {
+#pragma unroll
+      for (int v = 0; v < 3; ++v) shared.partial[3 * warp + v] = sums[v];
+      a.results[blockIdx.x].weights[c] = weight;
+    }
+    meet_makers();  // the products are there
+    const int each = static_cast<int>(threadIdx.x);
+    if (P.check && each < k_part && begin + each < stride) {
+      double sum = 0;
+#pragma unroll
+      for (int of_tile = 0; of_tile < k_tile_columns; ++of_tile) sum += shared.products[of_tile][each];
+      a.checksums[static_cast<std::int64_t>(tile) * stride + begin + each] = sum;
+    }
   }
 
-  // By one warp, a lane for each centroid.
-  __device__ __forceinline__ void store_tile() const {
-    tile_result made{0, 0, 0, 0, 0, 0, 1e300, 0, 0, 0};
-    if (lane == 0) {
-      made.half_norms = shared.totals[0], made.shift = shared.totals[1], made.shift_twin = shared.totals[2];
-      made.empty = shared.empty, made.failed = shared.failed;
+  // The part of the tile of this block, by the threads that make it.
+  __device__ __forceinline__ void make_part(dividends& makes, dividends& judges, features<T>& old_row, double weight) {
+    if (threadIdx.x == 0) shared.failed = 0;
+    for (int number = 0;; ++number) {
+      if (threadIdx.x == 0) shared.wrong = -1;
+      make_row(makes);
+      meet_makers();  // rows are there
+      judge_row(judges, old_row, weight);
+      const int wrong = shared.wrong;
+      if (wrong < 0 && number == 0) break;
+      if (threadIdx.x == 0 && (wrong < 0 || number >= a.repeats)) report(check::centroid, wrong < 0 ? first : wrong, wrong < 0);
+      if (wrong < 0 || number >= a.repeats) break;
+      load(makes, judges, old_row);
+      meet_makers();  // all have read what was wrong
     }
-    if (lane < count) {
-      const double w = shared.weights[lane], square = shared.norms[lane];
-      made.root = w * w * square;
-      made.root_square = w * square / 2 * (w * square / 2);
-      made.largest = made.smallest = shared.lengths[lane];
-      made.ratio = shared.ratios[lane];
+    if (warp == 0) {
+      double sums[3];
+#pragma unroll
+      for (int v = 0; v < 3; ++v) sums[v] = shared.partial[3 * (lane % k_tile_columns) + v];
+      add_lanes(sums, k_tile_columns);
+      // Of the block with the first part: clusters without members.
+      const volatile unsigned long long* const members = a.members;
+      const bool lacks = begin == 0 && a.given == nullptr && lane < count && members[first + lane] == 0;
+      const unsigned empty = __ballot_sync(0xffffffffu, lacks);
+      if (lane == 0) {
+        part_result& to = a.results[blockIdx.x];
+        to.half_norms = sums[0], to.shift = sums[1], to.shift_twin = sums[2];
+        to.empty = static_cast<std::uint32_t>(__popc(empty)), to.failed = shared.failed;
+      }
     }
-    made = combined(made, k_tile_columns);
-    if (lane == 0) a.tiles[tile] = made;
+  }
+  __device__ __forceinline__ void load(dividends& makes, dividends& judges, features<T>& old_row) const {
+    load(warp, a.old_rows, a.given, makes);
+    load(judged(), a.old_twin, a.given_twin, judges);
+    old_row = {};
+    if (a.given == nullptr && judged() < count && feature() < stride) old_row = read(a.old_rows + row_at(first + judged()));
   }
 
   // Whether this block is the last of `blocks` that come here: it then sees what the others have written. Called by all threads.
@@ -394,109 +351,192 @@ struct update {
     return __syncthreads_or(last ? 1 : 0) != 0;
   }
 
-  // The section's check tile with its limits, and its sums; by the last of its blocks.
-  __device__ __forceinline__ void close_section() {
-    const int begin = section * shape.data_tiles, check_tile = section * shape.section_tiles + shape.data_tiles;
-    double checksum_square = 0;
-    if constexpr (P.check) {
-      for (int f = static_cast<int>(threadIdx.x); f < stride; f += k_threads) {
-        double rest = 0;
-#pragma unroll 8
-        for (int i = 0; i < shape.data_tiles; ++i) rest += arch::load_keep(a.checksums + static_cast<std::int64_t>(begin + i) * stride + f);
-        checksum_square = fma(rest, rest, checksum_square);
-        // Three parts of the checksum, the direction, and zeros. Scales are powers of two.
+  // ---- A section ----
+
+  // What all 32 lanes have, for each of them: in one order.
+  __device__ static __forceinline__ void join(section_result& made) {
+#pragma unroll 1
+    for (int distance = 16; distance > 0; distance /= 2) {
+      const auto partner = [&](auto value) { return __shfl_xor_sync(0xffffffffu, value, distance); };
 #pragma unroll
-        for (int column = 0; column < k_tile_columns; ++column) {
-          T value = 0;
-          if (column < 3) {
-            value = static_cast<T>(rest * check_scale<T>(column));
-            rest -= static_cast<double>(multiplied(value)) * (1 / check_scale<T>(column));
-          } else if (column == 3) {
-            value = a.points.direction[f];
-          }
-          a.centroids.packed[packed_place<T>(shape, check_tile, column, f)] = as_operand(value);
-        }
+      for (double& each : made.sums) each += partner(each);
+      made.largest = max(made.largest, partner(made.largest));
+      made.smallest = min(made.smallest, partner(made.smallest));
+      made.ratio = max(made.ratio, partner(made.ratio));
+      made.empty += partner(made.empty);
+      made.failed += partner(made.failed);
+    }
+  }
+  // The same for all threads of the block, in warp 0.
+  __device__ __forceinline__ void join_block(section_result& made) {
+#pragma unroll 1
+    for (int level = 0;; ++level) {
+      join(made);
+      if (level == 1) return;
+      if (lane == 0) shared.facts[warp] = made;
+      __syncthreads();
+      if (warp != 0) return;
+      made = lane < k_warps ? shared.facts[lane] : section_result{};
+    }
+  }
+
+  // This thread's share of what the blocks of the section have found, and of its check tile.
+  __device__ __forceinline__ section_result close_share() const {
+    const int from = section * shape.data_tiles, thread = static_cast<int>(threadIdx.x);
+    const int check_tile = section * shape.section_tiles + shape.data_tiles;
+    const part_result* const results = a.results + static_cast<std::int64_t>(from) * parts;
+    section_result made{};
+#pragma unroll 1
+    for (int i = thread; i < shape.data_tiles * parts; i += k_threads) {
+      const part_result& each = results[i];
+      made.sums[section_result::half_norms] += arch::load_keep(&each.half_norms);
+      made.sums[section_result::shift] += arch::load_keep(&each.shift);
+      made.sums[section_result::shift_twin] += arch::load_keep(&each.shift_twin);
+      made.empty += arch::load_keep(&each.empty);
+      made.failed += arch::load_keep(&each.failed);
+    }
+#pragma unroll 1
+    for (int i = thread; i < shape.section_columns(); i += k_threads) {
+      const int j = section * shape.section_columns() + i, c = i % k_tile_columns;
+      const bool there = j < shape.k;
+      const part_result* const of = results + i / k_tile_columns * parts;
+      const double w = there ? arch::load_keep(&of->weights[c]) : 0;
+      double square = 0, cut = 0;
+#pragma unroll 4
+      for (int p = 0; p < parts; ++p) square += arch::load_keep(&of[p].squares[c]), cut += arch::load_keep(&of[p].cuts[c]);
+      T start = there ? static_cast<T>(-0.5 * square) : k_no_score<T>;
+      if (there) given.strike(index<1>{}, inject::site::kmeans_norm, inject::device_place{j, shape.k, 0, 1, 0, 1}, &start);
+      T* const at = column_at(section * shape.section_tiles + i / k_tile_columns, c);
+      at[0] = start;
+      at[k_tile_columns] = static_cast<T>(w);
+      if (!there) continue;
+      a.squares[j] = square;
+      const double length = norm_above(square);
+      made.sums[section_result::root] += w * w * square;
+      made.sums[section_result::root_square] += w * square / 2 * (w * square / 2);
+      made.largest = max(made.largest, length);
+      made.smallest = min(made.smallest, length);
+      if (square > 0) made.ratio = max(made.ratio, cut / square);
+    }
+    if constexpr (!P.check) return made;
+#pragma unroll 1
+    for (int f = thread; f < stride; f += k_threads) {
+      const auto direction = static_cast<double>(a.points.direction[f]);
+      double rest = 0;
+#pragma unroll 8
+      for (int i = 0; i < shape.data_tiles; ++i) rest += arch::load_keep(a.checksums + static_cast<std::int64_t>(from + i) * stride + f);
+      made.sums[section_result::checksum_square] += rest * rest;
+      made.sums[section_result::direction] += direction * direction;
+      // Three parts of the checksum, the direction, and zeros. Scales are powers of two.
+      operand_of<T>* to = operand_at(check_tile, 0, f);
+      const int step = shape.unit == product_unit::warp ? k_slab<T> : 8;
+      double scale = check_scale<T>(0), inverse = 1 / scale;
+#pragma unroll 1
+      for (int column = 0; column < k_tile_columns; ++column, to += step) {
+        auto value = static_cast<T>(rest * scale);
+        rest -= static_cast<double>(multiplied(value)) * inverse;
+        if (column >= 3) value = column == 3 ? static_cast<T>(direction) : T(0);
+        *to = as_operand(value);
+        scale *= check_scale<T>(1) / check_scale<T>(0), inverse *= check_scale<T>(0) / check_scale<T>(1);
       }
     }
-    if (warp == k_warps - 1) {
-      const tile_result made = gather(a.tiles + begin, shape.data_tiles);
-      if (lane == 0) shared.section = made;
-    }
-    double direction = 0;
-    for (int f = static_cast<int>(threadIdx.x); f < n; f += k_threads)
-      direction = fma(static_cast<double>(a.points.direction[f]), static_cast<double>(a.points.direction[f]), direction);
-    double sums[2] = {checksum_square, direction};
-    const double total = ballast::cuda::add_block<k_threads>(sums, shared.partial);
-    if (threadIdx.x < 2) shared.totals[threadIdx.x] = total;
-    __syncthreads();  // the totals are there, and what the tiles have told
-    // Threads of different warps share what is left.
-    const tile_result& all = shared.section;
-    if (threadIdx.x == 32) a.tiles[shape.sections * shape.data_tiles + section] = all;
+    return made;
+  }
+
+  // Where column c of a tile starts its scores; their weight follows k_tile_columns behind.
+  __device__ __forceinline__ T* column_at(int in_tile, int c) const {
+    return a.centroids.columns + static_cast<std::int64_t>(in_tile) * 2 * k_tile_columns + c;
+  }
+
+  // The section's check tile with its limits; by the last of its blocks. Warp 0 gets the section's sums.
+  __device__ __forceinline__ section_result close_section() {
+    section_result all = close_share();
+    join_block(all);
+    if (warp != 0) return all;
+    if (shape.sections > 1 && lane == 0) a.sections[section] = all;
     if constexpr (P.check) {
-      if (warp != 0) return;
-      const double squares[] = {all.root, shared.totals[0], all.root_square, static_cast<double>(n)};
+      const double squares[] = {all.sums[section_result::root], all.sums[section_result::checksum_square],
+                                all.sums[section_result::root_square], static_cast<double>(n)};
       const double root = sqrt(squares[lane % 4]);  // of each in its lane
       const double of_centroids = from_lane(root, 0), of_checksum = from_lane(root, 1), of_norms = from_lane(root, 2);
       const double u = abft::unit_roundoff<T>, walk = k_row_factor * u * (4 + from_lane(root, 3) + static_cast<double>(n) / 8);
-      if (lane != 0) return;
-      T* const at = column_at(check_tile, 0);
-      for (int c = 0; c < k_tile_columns; ++c) at[c] = 0, at[k_tile_columns + c] = c < 3 ? static_cast<T>(-1 / check_scale<T>(c)) : T(0);
-      at[0] = static_cast<T>(-all.half_norms * check_scale<T>(0));
-      at[1] = static_cast<T>((-all.half_norms - static_cast<double>(at[0]) * (1 / check_scale<T>(0))) * check_scale<T>(1));
-      const double slope = walk * (of_centroids + of_checksum), offset = walk * 4 * of_norms;
-      section_limits<T> limits;
-      limits.row_slope = static_cast<T>(2 * slope * slope);
-      limits.row_offset = static_cast<T>(2 * offset * offset) + (sizeof(T) == 4 ? T(1e-37) : T(1e-300));
-      limits.projection_slope = static_cast<T>(walk * walk * shared.totals[1]);
-      a.centroids.limits[2 * section] = limits;
-      a.centroids.limits[2 * section + 1] = limits;
+      // Columns of the check tile by a lane each: the first two start at the parts of the norms.
+      const double half = -all.sums[section_result::half_norms];
+      const auto high = static_cast<T>(half * check_scale<T>(0));
+      const auto low = static_cast<T>((half - static_cast<double>(high) * (1 / check_scale<T>(0))) * check_scale<T>(1));
+      const int check_tile = section * shape.section_tiles + shape.data_tiles;
+      if (lane < k_tile_columns) {
+        const double scale = lane == 0 ? check_scale<T>(0) : lane == 1 ? check_scale<T>(1) : check_scale<T>(2);
+        T* const at = column_at(check_tile, lane);
+        at[0] = lane == 0 ? high : lane == 1 ? low : T(0);
+        at[k_tile_columns] = lane < 3 ? static_cast<T>(-1 / scale) : T(0);
+      }
+      if (lane < 2) {
+        const double slope = walk * (of_centroids + of_checksum), offset = walk * 4 * of_norms;
+        section_limits<T> limits;
+        limits.row_slope = static_cast<T>(2 * slope * slope);
+        limits.row_offset = static_cast<T>(2 * offset * offset) + (sizeof(T) == 4 ? T(1e-37) : T(1e-300));
+        limits.projection_slope = static_cast<T>(walk * walk * all.sums[section_result::direction]);
+        a.centroids.limits[2 * section + lane] = limits;
+      }
     }
+    return all;
   }
 
-  // Adds this tile's share to the sums over all clusters, from a second reading; and clears what the next pass begins with. By the threads
-  // that do not make the tile.
+  // ---- All sections ----
+
+  // Adds the share of this block's sums to those over all clusters, from a second reading; and clears what the next pass begins with. By
+  // the threads that make no rows.
   __device__ __forceinline__ void add_totals() const {
     constexpr int threads = k_threads - k_makers;
-    const int columns = a.points.columns, thread = static_cast<int>(threadIdx.x) - k_makers;
-    unsigned long long mine[3] = {};  // Σ j · signature of the sums; members; Σ j · members
-    for (int e = thread; e < P.words * columns; e += threads) {
-      const int w = e / columns, f = e % columns;
-      const unsigned long long factor = signature_weight(f, w);
-      unsigned long long sum = 0, words[k_tile_columns];
+    const int thread = static_cast<int>(threadIdx.x) - k_makers, columns = a.points.columns;
+    // The last part has the column of the weights, too.
+    const int end = begin + k_part < stride ? begin + k_part : columns;
+    unsigned long long labelled = 0;  // Σ j · signature of the sums
+#pragma unroll 1
+    for (int f = begin + thread; f < end; f += threads) {
 #pragma unroll
-      for (int c = 0; c < k_tile_columns; ++c) words[c] = c < count ? a.sums[sum_at(first + c, w, f)] : 0;
+      for (int w = 0; w < P.words; ++w) {
+        const unsigned long long* const from = sums_at(first, f) + w * sum_pitch(stride);
+        unsigned long long sum = 0, by_label = 0, words[k_tile_columns];
 #pragma unroll
-      for (int c = 0; c < k_tile_columns; ++c) {
-        sum += words[c];
-        mine[0] += static_cast<unsigned long long>(first + c) * (words[c] * factor);
+        for (int c = 0; c < k_tile_columns; ++c) words[c] = c < count ? from[static_cast<std::int64_t>(c) * P.words * sum_pitch(stride)] : 0;
+#pragma unroll
+        for (int c = 0; c < k_tile_columns; ++c) sum += words[c], by_label += static_cast<unsigned>(c) * words[c];
+        labelled += signature_weight(f, w) * (static_cast<unsigned long long>(first) * sum + by_label);
+        arch::add_global(a.column_sums + w * columns + f, sum);
       }
-      arch::add_global(a.column_sums + e, sum);
     }
-    for (int c = thread; c < count; c += threads) {
-      mine[1] += a.members[first + c];
-      mine[2] += static_cast<unsigned long long>(first + c) * a.members[first + c];
+    // Members, and Σ j · members, by the block with the first part.
+    unsigned long long sums[3] = {labelled, 0, 0};
+    if (begin == 0 && thread < count) sums[1] = a.members[first + thread], sums[2] = static_cast<unsigned>(first + thread) * sums[1];
+#pragma unroll 1
+    for (int distance = 16; distance > 0; distance /= 2) {
+#pragma unroll
+      for (unsigned long long& each : sums) each += __shfl_xor_sync(0xffffffffu, each, distance);
     }
-    for (int v = 0; v < 3; ++v) {
-      if (mine[v] != 0) arch::add_global(a.column_sums + P.words * columns + v, mine[v]);
-    }
-    if (a.next_sums != nullptr) {
+    // One number of each warp and value.
+    const unsigned long long mine = lane == 0 ? sums[0] : lane == 1 ? sums[1] : sums[2];
+    if (lane < 3 && mine != 0) arch::add_global(a.column_sums + P.words * columns + lane, mine);
+    if (a.next_sums != nullptr && begin == 0) {
       const std::int64_t size = P.words * sum_pitch(stride);
+#pragma unroll 1
       for (std::int64_t e = thread; e < count * size; e += threads) a.next_sums[first * size + e] = 0;
-      for (int c = thread; c < count; c += threads) a.next_members[first + c] = 0;
+      if (thread < count) a.next_members[first + thread] = 0;
     }
     constexpr int words = sizeof(pass_totals) / 8;
     static_assert(words <= threads);
-    if (tile == 0 && thread < words) reinterpret_cast<unsigned long long*>(a.next_totals)[thread] = 0;
+    if (blockIdx.x == 0 && thread < words) reinterpret_cast<unsigned long long*>(a.next_totals)[thread] = 0;
   }
 
-  // By the block that ends last: what follows from all sections.
-  __device__ __forceinline__ void decide() {
-    const int columns = a.points.columns;
+  // By the block that ends last: what follows from all sections. `all`: of the only section, where it is one; in warp 0.
+  __device__ __forceinline__ void decide(section_result all) {
+    const int columns = a.points.columns, thread = static_cast<int>(threadIdx.x);
     bool fits = true;
     if (P.check && a.given == nullptr) {
-      for (int e = static_cast<int>(threadIdx.x); e < P.words * columns; e += k_threads)
-        fits = fits && arch::load_keep(a.column_sums + e) == a.expected[e];
-      if (threadIdx.x == k_threads - 1) {
+#pragma unroll 1
+      for (int e = thread; e < P.words * columns; e += k_threads) fits = fits && arch::load_keep(a.column_sums + e) == a.expected[e];
+      if (thread == k_threads - 1) {
         const unsigned long long* const sums = a.column_sums + P.words * columns;
         const pass_totals t = *a.totals;
         const unsigned long long signature = arch::load_keep(sums), members = arch::load_keep(sums + 1),
@@ -508,16 +548,31 @@ struct update {
     }
     std::uint32_t iterations = 0;
     unsigned long long changed = 0;
-    if (a.state != nullptr && threadIdx.x == 32) iterations = a.state->iterations, changed = a.totals->changed();
+    if (a.state != nullptr && thread == 0) iterations = a.state->iterations, changed = a.totals->changed();
     const bool wrong = __syncthreads_or(fits ? 0 : 1) != 0;
-    for (int e = static_cast<int>(threadIdx.x); e < P.words * columns + 4; e += k_threads) a.column_sums[e] = 0;
-    if (warp != 1) return;
-    const tile_result all = shape.sections == 1 ? shared.section : gather(a.tiles + shape.sections * shape.data_tiles, shape.sections);
+#pragma unroll 1
+    for (int e = thread; e < P.words * columns + 4; e += k_threads) a.column_sums[e] = 0;
+    if (warp != 0) return;
+    if (shape.sections > 1) {
+      all = {};
+#pragma unroll 1
+      for (int i = lane; i < shape.sections; i += 32) {
+        const section_result& each = a.sections[i];
+#pragma unroll
+        for (int v = 0; v < section_result::k_sums; ++v) all.sums[v] += arch::load_keep(&each.sums[v]);
+        all.largest = max(all.largest, arch::load_keep(&each.largest));
+        all.smallest = min(all.smallest, arch::load_keep(&each.smallest));
+        all.ratio = max(all.ratio, arch::load_keep(&each.ratio));
+        all.empty += arch::load_keep(&each.empty);
+        all.failed += arch::load_keep(&each.failed);
+      }
+      join(all);
+    }
     if (lane != 0) return;
-    double shift = all.shift;
-    const double u = abft::unit_roundoff<T>;
+    double shift = all.sums[section_result::shift];
+    const double shift_twin = all.sums[section_result::shift_twin], u = abft::unit_roundoff<T>;
     score_bound<T> bound;
-    bound.product = static_cast<T>(sqrt(all.ratio) * (1 + 0x1p-9));
+    bound.product = static_cast<T>(norm_above(all.ratio) * (1 + 0x1p-9));
     bound.sum = static_cast<T>(u * (12 + static_cast<double>(n)));  // 4 for what is rounded where scores are compared
     bound.largest = static_cast<T>(all.largest * (1 + 4 * u));
     bound.smallest = static_cast<T>(all.smallest * (1 + 4 * u));
@@ -529,7 +584,7 @@ struct update {
       given.strike(index<1>{}, inject::site::kmeans_shift, inject::device_place{0, 1, 0, 1, 0, 1}, &shift);
       given.strike(index<1>{}, inject::site::kmeans_tolerance, inject::device_place{0, 1, 1, 2, 0, 1}, &tolerance);
     }
-    const bool shift_fits = fabs(shift - all.shift_twin) <= 1e-12 * all.shift_twin;
+    const bool shift_fits = fabs(shift - shift_twin) <= 1e-12 * shift_twin;
     const bool tolerance_fits = ballast::cuda::bits(tolerance) == ballast::cuda::bits(a.tolerance_twin);
     if (a.state == nullptr) return;
     loop_state& state = *a.state;
@@ -548,57 +603,32 @@ struct update {
     state.reason = static_cast<std::uint32_t>(reason);
   }
 
-  // What the tile is made of and verified with, as far as its first features go.
-  struct first_loads {
-    first_dividends dividends;
-    judgement judgements[k_together];
-  };
-  __device__ __forceinline__ void load_first(first_loads& made) const {
-    made.dividends = load_dividends();
-    load_judgements(0, made.judgements);
-  }
-  // The tile of this block, by the threads that make it.
-  __device__ __forceinline__ void make_tile(first_loads& from) {
-    if (threadIdx.x == 0) shared.failed = 0;
-    for (int number = 0;; ++number) {
-      if (threadIdx.x == 0) shared.empty = 0, shared.wrong = -1;
-      meet_makers();
-      make_row(from.dividends);
-      meet_makers();  // rows, norms and weights are there
-      add_tile(from.judgements);
-      const int wrong = shared.wrong;
-      if (wrong < 0 && number == 0) break;
-      if (threadIdx.x == 0 && (wrong < 0 || number >= a.repeats)) report(check::centroid, wrong < 0 ? first : wrong, wrong < 0);
-      if (wrong < 0 || number >= a.repeats) break;
-      load_first(from);
-      meet_makers();  // all have read what was wrong
-    }
-    if (warp == 0) store_tile();
-  }
-
   __device__ __forceinline__ void run() {
     const bool makes = threadIdx.x < k_makers;
-    first_loads loads{};
-    if (makes) load_first(loads);  // under way while the state of the iterations is
+    dividends rows{}, judged_rows{};
+    features<T> old_row{};
+    double square = 0;
+    if (makes) load(rows, judged_rows, old_row), square = about_square();  // under way while the state of the iterations is
     if (a.state != nullptr && a.state->reason != 0) return;
     if (makes) {
-      make_tile(loads);
+      make_part(rows, judged_rows, old_row, check_weight(square));
     } else if (a.given == nullptr) {
       add_totals();
     }
-    if (!is_last(a.tickets + section, shape.data_tiles)) return;
-    close_section();
+    if (!is_last(a.tickets + section, shape.data_tiles * parts)) return;
+    const section_result all = close_section();
     if (shape.sections > 1 && !is_last(a.tickets + shape.sections, shape.sections)) return;
-    decide();
+    decide(all);
   }
 };
 
 template <class T, update_policy P, class Injector>
 __global__ void __launch_bounds__(P.threads)
     update_kernel(const __grid_constant__ ballast::cuda::kernel_launch<update_arguments<T>, Injector> given) {
+  update<T, P, Injector> all(given);
   arch::wait_for_previous_grid();
   arch::let_next_grid_start();
-  update<T, P, Injector>(given).run();
+  all.run();
 }
 
 }  // namespace ballast::kmeans::cuda

@@ -11,22 +11,40 @@
 namespace ballast::kmeans::cuda {
 
 struct update_policy {
-  int threads = 512;  // the first 256 make a tile of centroids
+  int threads = 512;  // the first 256 make rows, one warp each
   bool check = true;
   int words = 1;
   bool weighted = false;
   bool operator==(const update_policy&) const = default;
 };
 
-// What one tile of centroids tells its section, and a section those that decide: sums over clusters, or over sections' tiles.
-struct tile_result {
-  double half_norms;         // Σ w ‖c‖² / 2
-  double root, root_square;  // Σ (w ‖c‖)², Σ (w ‖c‖² / 2)²
-  double shift, shift_twin;  // Σ‖c_new − c_old‖² from the two copies of both
-  double largest, smallest;  // ‖c‖
-  double ratio;              // the largest ‖c − c̃‖² / ‖c‖²
-  std::uint32_t empty;       // clusters without members
-  std::uint32_t failed;      // checks that failed for good
+// Features of a row that one block makes: a vector for each lane of a warp. And how many blocks share a tile's rows.
+template <class T>
+inline constexpr int k_part_features = 32 * k_vector<T>;
+template <class T>
+BALLAST_HD constexpr int update_parts(int stride) {
+  return (stride + k_part_features<T> - 1) / k_part_features<T>;
+}
+
+// What a block tells the last one of its section, of its part of the features.
+struct part_result {
+  double squares[k_tile_columns];  // ‖c‖²
+  double cuts[k_tile_columns];     // ‖c − c̃‖²
+  double weights[k_tile_columns];  // w: of the whole row
+  double half_norms;               // Σ w ‖c‖² / 2
+  double shift, shift_twin;        // Σ‖c_new − c_old‖² from the two copies of both
+  std::uint32_t empty;             // clusters without members
+  std::uint32_t failed;            // checks that failed for good
+};
+
+// What follows from these for a section, or for some of its centroids and features; and a section tells those that decide.
+struct section_result {
+  // Σ (w ‖c‖)², Σ (w ‖c‖² / 2)²; those of part_result; ‖C‖² of the checksum centroid, ‖direction‖²
+  enum sum : int { root, root_square, half_norms, shift, shift_twin, checksum_square, direction, k_sums };
+  double sums[k_sums] = {};
+  double largest = 0, smallest = 1e300;  // ‖c‖, or a little more
+  double ratio = 0;                      // the largest ‖c − c̃‖² / ‖c‖²
+  std::uint32_t empty = 0, failed = 0;
 };
 
 template <class T>
@@ -47,8 +65,10 @@ struct update_arguments {
   const unsigned long long* expected;  // words × columns: Σ word over all points
   unsigned long long expected_members;
   unsigned long long* column_sums;  // words × columns + 4: 0 before and after
-  tile_result* tiles;               // sections × data_tiles, then sections
+  part_result* results;             // of each block
+  section_result* sections;         // of each section
   double* checksums;                // sections × data_tiles × stride: Σ w c̃ of a tile
+  double* squares;                  // k: ‖c‖² of the old rows, about which weights are chosen; then of the new ones
   std::uint32_t* tickets;           // sections + 1: 0 before and after
   loop_state* state;                // null: no iterations on the device
   double tolerance;
