@@ -383,7 +383,7 @@ TYPED_TEST(kmeans_cuda, a_struck_label_is_not_handed_out) {
   ASSERT_EQ(right.report.verdict, verdict::clean);
   int repaired = 0, reached = 0;
   for (std::size_t kind = 0; kind < inject::k_model_names.size(); ++kind) {
-    for (std::uint64_t seed = 0; seed < (test::sampled() ? 6u : 36u); ++seed) {
+    for (std::uint64_t seed = 0; seed < (test::sampled() ? 12u : 36u); ++seed) {
       SCOPED_TRACE(std::string(inject::k_model_names[kind]) + " " + std::to_string(seed));
       const inject::plan faults({fault_at(inject::site::kmeans_label, static_cast<inject::model>(kind), seed, 0)});
       how.faults = &faults;

@@ -90,11 +90,11 @@ __device__ __forceinline__ int listed_column(unsigned lanes, int u, int k) {
   return j < k ? j : -1;
 }
 
-// The nearest of the centroids in the columns of `lanes`, by a whole warp for one point: the same in all lanes. Distances in working
-// precision tell which ones need to be compared in double.
+// The nearest of the centroids in the columns of `lanes`, by a whole warp for one point: the same in all lanes. Of these columns only part
+// number `part` of `parts`, about as many in each. Distances in working precision tell which ones need to be compared in double.
 template <int Together, class T>
-__device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int k, unsigned lanes) {
-  constexpr int k_each = 4;  // centroids of four lanes at a time
+__device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int k, unsigned lanes, int part = 0, int parts = 1) {
+  constexpr int k_each = 2;  // centroids of four lanes at a time
   const int g = static_cast<int>(threadIdx.x % 32 / 4), own = static_cast<int>(threadIdx.x % 4) * k_vector<T>;
   const int count = (k + k_tile_columns - 1) / k_tile_columns * 2 * __popc(lanes);
   int j[k_each];  // −1: no centroid
@@ -132,7 +132,7 @@ __device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int 
   // Steps of the loop that may have the nearest, by their number modulo 32: others are not measured again.
   unsigned again = 0;
 #pragma unroll 1
-  for (int first = 0, step = 0; first < count; first += 8 * k_each, ++step) {
+  for (int first = part * 8 * k_each, step = 0; first < count; first += parts * 8 * k_each, ++step) {
     measure(first);
     T own_least = sizeof(T) == 4 ? static_cast<T>(3e38) : static_cast<T>(1e308);
 #pragma unroll
@@ -145,9 +145,9 @@ __device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int 
   }
   nearest best;
 #pragma unroll 1
-  for (int first = 0, step = 0; first < count; first += 8 * k_each, ++step) {
+  for (int first = part * 8 * k_each, step = 0; first < count; first += parts * 8 * k_each, ++step) {
     if ((again >> step % 32 & 1u) == 0) continue;
-    if (count > 8 * k_each) measure(first);  // few enough are still there
+    if (count > parts * 8 * k_each) measure(first);  // few enough are still there
 #pragma unroll
     for (int e = 0; e < k_each; ++e) {
       const bool close = j[e] >= 0 && distance[e] <= most();

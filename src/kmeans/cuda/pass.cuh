@@ -6,8 +6,8 @@
 // that. Source: S. Wu, Y. Ding, Y. Zhai et al., FT K-Means, 2024, for checksums in a fused product; the exact labels, the fixed-point sums
 // and the checks per row are ours.
 //
-// A warp owns 16 rows at a time. Four warps share products of a warpgroup and a queue of rows that need a second look; a block shares
-// the chunks of a ring, and meets only to hand its sums over.
+// A warp owns 16 rows at a time. Four warps, a team, share products of a warpgroup and a queue of rows that need a second look; a block
+// shares the chunks of a ring, and meets only to hand its sums over.
 #pragma once
 
 #include "cuda/block/sums.cuh"
@@ -21,7 +21,8 @@ struct pass : pass_rows<T, P, Injector> {
   using base::a, base::counted, base::entries, base::g, base::given, base::pitch, base::shared, base::t, base::warp;
   using typename base::launch;
   static constexpr int k_rows = base::k_rows;
-  static constexpr int k_rows_of_block = base::k_rows_of_block;
+  static constexpr int k_rows_of_block = pass_rows_of_block(P);
+  static constexpr int k_tile_rows = pass_rows_of_tile(P);
   static constexpr int k_threads = base::k_threads;
   static constexpr bool k_checks = base::k_checks;
 
@@ -80,25 +81,49 @@ struct pass : pass_rows<T, P, Injector> {
   }
 
   __device__ __forceinline__ void run() {
-    const int tiles = (this->points() + k_rows_of_block - 1) / k_rows_of_block, blocks = static_cast<int>(gridDim.x);
-    const auto draw = [&](int tile) { return a.draws ? blocks + static_cast<int>(atomicAdd(&a.totals->drawn, 1ull)) : tile + blocks; };
-    // Tiles between two flushes, so that limbs do not overflow: rows that wait in a queue may be added behind the next one.
-    constexpr int most = (k_flush_rows - P.warps * (pass_queue_rows(P) / k_team_warps + k_most_changes)) / k_rows_of_block;
-    static_assert(most > 0);
-    int tile = static_cast<int>(blockIdx.x);
-    typename base::stage panel(a.centroids, shared.panel, shared.barriers, (tiles - tile + blocks - 1) / blocks);
+    typename base::stage panel(a.centroids, shared.panel, shared.barriers, sweeps());
     __syncthreads();  // sums, queues and panel are there
     if constexpr (has_loader(P)) {
       if (warp >= P.warps) {
         arch::give_registers<k_loader_registers>();
-        if (threadIdx.x == k_threads) panel.load(tile, tiles, draw);
+        if (threadIdx.x == k_threads) {
+          const int blocks = static_cast<int>(gridDim.x);
+          panel.load(static_cast<int>(blockIdx.x), tiles(), [&](int tile) { return a.draws ? blocks + draw() : tile + blocks; });
+        }
         return;
       }
       arch::take_registers<pass_registers(P)>();
     }
+    if constexpr (base::stage::k_ring) {
+      work_by_ring(panel);
+    } else {
+      work_by_team(panel);
+    }
+    this->empty_queue(0);
+    if constexpr (base::k_counts) base::move_changes(given, 1);
+    finish();
+    if constexpr (P.sums == sum_memory::shared) flush(false);
+  }
+
+  __device__ __forceinline__ int tiles() const { return (this->points() + k_tile_rows - 1) / k_tile_rows; }
+  // How often a block reads the whole panel, where its tiles are as far apart as there are blocks.
+  __device__ __forceinline__ int sweeps() const {
+    const int blocks = static_cast<int>(gridDim.x);
+    return (tiles() - static_cast<int>(blockIdx.x) + blocks - 1) / blocks;
+  }
+  __device__ __forceinline__ int draw() const { return static_cast<int>(atomicAdd(&a.totals->drawn, 1ull)); }
+
+  // Tiles of a team between two flushes, so that limbs do not overflow: rows that wait in a queue may be added behind the next one.
+  static constexpr int k_most = (k_flush_rows - P.warps * (pass_queue_rows(P) / k_team_warps + k_most_changes)) / k_rows_of_block;
+  static_assert(k_most > queue_tiles(P));
+
+  // Tiles of all warps of the block together, which read the panel through the ring alike.
+  __device__ __forceinline__ void work_by_ring(typename base::stage& panel) {
+    const int blocks = static_cast<int>(gridDim.x), tiles = this->tiles();
     [[maybe_unused]] int since = 0;  // tiles that have been added to the sums
     int unmet = 0;                   // tiles since the team has met
-    const auto rows_of = [&](int of) { return of * k_rows_of_block + warp * k_rows; };
+    const auto rows_of = [&](int of) { return of * k_tile_rows + warp * k_rows; };
+    int tile = static_cast<int>(blockIdx.x);
     typename base::rows_ahead ahead;
     if constexpr (base::k_prefetches) this->load_ahead(rows_of(tile), ahead);
     for (int next = 0; tile < tiles; tile = next) {
@@ -114,16 +139,49 @@ struct pass : pass_rows<T, P, Injector> {
         unmet = 0;
       }
       if constexpr (P.sums == sum_memory::shared) {
-        if (++since == most && next < tiles) {
+        if (++since == k_most && next < tiles) {
           flush(true);
           since = 0;
         }
       }
     }
-    this->empty_queue(0);
-    if constexpr (base::k_counts) base::move_changes(given, 1);
-    finish();
-    if constexpr (P.sums == sum_memory::shared) flush(false);
+  }
+
+  // Tiles of a team, some of them together: those between two meetings. A team knows the next ones when it begins with these, for it asks
+  // for their rows meanwhile; so its first thread draws those behind them, and says at the meeting which they are.
+  __device__ __forceinline__ void work_by_team(typename base::stage& panel) {
+    constexpr int together = queue_tiles(P), teams = P.warps / k_team_warps;
+    const int tiles = this->tiles(), turns = (tiles + together - 1) / together, all = static_cast<int>(gridDim.x) * teams;
+    const bool draws = threadIdx.x % (32 * k_team_warps) == 0;
+    volatile int* const drawn = panel.drawn + 2 * this->team();
+    const auto rows_of = [&](int of) { return of * k_tile_rows + warp % k_team_warps * k_rows; };
+    int turn = static_cast<int>(blockIdx.x) * teams + this->team(), next = turn + all, place = 0;
+    typename base::rows_ahead ahead;
+    if constexpr (base::k_prefetches) this->load_ahead(rows_of(turn < turns ? turn * together : 0), ahead);
+    for (;;) {
+#pragma unroll 1
+      for (int since = 0; turn < turns && (P.sums != sum_memory::shared || since + together <= k_most); since += together) {
+        int behind = next + all;
+        if (draws && a.draws) behind = 2 * all + draw();
+#pragma unroll 1
+        for (int i = 0; i < together; ++i) {
+          const int tile = turn * together + i, then = i + 1 < together ? tile + 1 : next * together;
+          // Behind the last tile its own rows are loaded once more, as any others that are there.
+          this->work(panel, rows_of(tile), rows_of(then < tiles ? then : tile), tile, tiles, ahead);
+        }
+        if (draws) drawn[place] = behind;
+        this->empty_queue(pass_queue_rows(P) - base::k_queued_rows);  // begins with a meeting
+        turn = next;
+        next = drawn[place];
+        place ^= 1;
+      }
+      if constexpr (P.sums != sum_memory::shared) {
+        return;
+      } else {
+        if (__syncthreads_or(turn < turns ? 1 : 0) == 0) return;
+        flush(true);
+      }
+    }
   }
 
   // This thread's part of quantity v.

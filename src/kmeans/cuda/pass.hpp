@@ -48,8 +48,9 @@ struct pass_arguments {
   unsigned long long* members;
   bool fresh;
   pass_totals* totals;
-  // Passes with a loader: a block draws each of its tiles behind the first, so that none waits for one with more second looks. Else they
-  // are gridDim.x apart. Only where totals start at 0, and tell by labels and signatures which rows were counted.
+  // A block with a loader, or without a ring each of its teams, draws the tiles of rows that it works on, so that none waits for one with
+  // more second looks. Else they are as far apart as there are blocks or teams. Only where totals start at 0, and tell by labels and
+  // signatures which rows were counted.
   bool draws;
   T* distances;  // m: ‖x − c‖² of the label, of passes with checks and without sums. Null: not stored
   ballast::cuda::event_ring* events;
@@ -75,8 +76,8 @@ BALLAST_HD constexpr int pass_registers(const pass_policy& p) {
 }
 
 inline constexpr int k_block_words = 8 * 32;  // of 8 bytes: what the warps of a block add up
-inline constexpr int k_drawn_bytes = 128;     // numbers of tiles: more than there are chunks in a ring
-// Barriers of a ring, then the counters of each queue, then when they are emptied; the tiles that the loader has drawn.
+inline constexpr int k_drawn_bytes = 128;     // numbers of tiles: more than there are chunks in a ring, and two for each team
+// Barriers of a ring, then the counters of each queue, then when they are emptied; the tiles that have been drawn.
 inline constexpr int k_barrier_bytes = 336 + k_drawn_bytes;
 inline constexpr int k_counters = 4;  // of rows that are added to a queue: at least 3, a power of two
 inline constexpr int k_most_slots = 16;
@@ -95,9 +96,23 @@ BALLAST_HD constexpr int pass_rows_of_block(const pass_policy& p) { return p.war
 // Warps that share a queue of rows: four, which a product of a warpgroup brings together anyway.
 inline constexpr int k_team_warps = 4;
 inline constexpr int k_most_teams = 4;
+// Rows that are worked on together: those of a block where it shares a ring, else those of a team.
+BALLAST_HD constexpr int pass_rows_of_tile(const pass_policy& p) {
+  return (p.panel == panel_memory::ring ? p.warps : k_team_warps) * k_pass_rows;
+}
 // Teams that share a ring wait for each other: with so many rows in its queue a team asks all of them to empty theirs behind the same tile.
 inline constexpr int k_queue_asks = 16;
 BALLAST_HD constexpr bool empties_together(const pass_policy& p) { return p.panel == panel_memory::ring && p.warps > k_team_warps; }
+// Rows of which many centroids are looked at: so many of a queue by all warps of its team, each a part of the centroids.
+inline constexpr int k_shared_scans = 8;
+struct scanned_part {
+  double distance;
+  std::int32_t index;
+  std::uint32_t of;  // the row's number in the queue, and which of its columns
+};
+BALLAST_HD constexpr int scan_bytes(const pass_policy& p) {
+  return p.warps * 2 * k_shared_scans * static_cast<int>(sizeof(scanned_part));  // twice
+}
 // Tiles after which a team meets to see how many rows wait in its queue. Where a tile is short, meeting after each would be much of it.
 BALLAST_HD constexpr int queue_tiles(const pass_policy& p) { return p.single ? 2 : 1; }
 // Rows that a queue has room for. It is emptied when it has more than those of one tile.
@@ -128,12 +143,12 @@ BALLAST_HD constexpr std::int64_t column_bytes(const pass_policy& p, const panel
   return p.columns ? std::int64_t{shape.tiles()} * 2 * k_tile_columns * static_cast<std::int64_t>(sizeof(T)) : 0;
 }
 
-// Bytes of dynamic shared memory, in this order: the panel, what the block adds up, barriers, queues, changed rows and how many of each
+// Bytes of dynamic shared memory, in this order: the panel, what the block adds up, barriers, queues, scans, changed rows and how many of each
 // warp, limbs of the sums of k clusters, members.
 template <class T>
 constexpr std::int64_t pass_shared_bytes(const pass_policy& p, const panel_shape& shape, std::int64_t n) {
   const std::int64_t always = panel_bytes<T>(p, shape) + column_bytes<T>(p, shape) + k_block_words * 8 + k_barrier_bytes +
-                              std::int64_t{p.warps / k_team_warps} * pass_queue_rows(p) * postponed_bytes(p) + change_bytes(p);
+                              std::int64_t{p.warps / k_team_warps} * pass_queue_rows(p) * postponed_bytes(p) + scan_bytes(p) + change_bytes(p);
   const std::int64_t pitch = sum_pitch(static_cast<int>(padded_features<T>(n)));
   return always + (p.sums == sum_memory::shared ? std::int64_t{shape.k} * (pitch * 8 * p.words + 4) : 0);
 }

@@ -93,6 +93,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     unsigned long long* block;  // k_block_words
     unsigned char* barriers;
     postponed* queue;        // of this team
+    scanned_part* scans;     // of this team: first and second time × k_shared_scans × parts
     std::uint32_t* waiting;  // rows that tiles have added to it, by the number of the meeting modulo k_counters; and k_together
     volatile int* together;  // the meeting at which all teams empty their queues
     changed_row* changes;    // of this warp
@@ -121,6 +122,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
     if constexpr (empties_together(P))
       shared.together = reinterpret_cast<int*>(shared.barriers + 16 * k_most_slots + 4 * k_most_teams * k_counters);
     shared.queue = reinterpret_cast<postponed*>(take(P.warps / k_team_warps * queue * postponed_bytes(P))) + team() * queue;
+    constexpr int scans = 2 * k_shared_scans * k_team_warps;  // of a team
+    shared.scans = reinterpret_cast<scanned_part*>(take(scan_bytes(P))) + team() * scans;
     if constexpr (k_counts) {
       shared.changes = reinterpret_cast<changed_row*>(take(P.warps * k_most_changes * static_cast<int>(sizeof(changed_row))));
       shared.changes += warp * k_most_changes;
@@ -146,7 +149,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   }
   __device__ __forceinline__ void strike_index(inject::site where, int i, int step, int& at) const {
     if constexpr (Injector::enabled) {
-      const int rows = pass_rows_of_block(P), tiles = (this->points() + rows - 1) / rows;
+      const int rows = pass_rows_of_tile(P), tiles = (this->points() + rows - 1) / rows;
       given.strike(ballast::cuda::index<1>{}, where, this->here(i / rows, tiles, step, 3), reinterpret_cast<std::uint32_t*>(&at));
     }
   }
@@ -334,9 +337,63 @@ struct pass_rows : pass_scores<T, P, Injector> {
     return found;
   }
 
+  // What `scanned_part::of` says of row number `at` of the queue; 0: of none.
+  __device__ static __forceinline__ std::uint32_t scan_name(int at, unsigned lanes) {
+    return static_cast<std::uint32_t>(at) << 4 | lanes;
+  }
+  // Where the parts of scan number `ordinal` are, of the first or second time.
+  __device__ __forceinline__ scanned_part* scan_of(int time, int ordinal) const {
+    return shared.scans + (time * k_shared_scans + ordinal) * k_team_warps;
+  }
+  // Looks at many centroids for those of the `count` rows in the queue that need it, as far as there is room for what is found: this warp
+  // at a part of them. Twice, from separate loads, the second time at another part. Followed by a meeting of the team.
+  __device__ __forceinline__ void share_scans(int count) const {
+    const int own = warp % k_team_warps;
+    int ordinal = 0;
+#pragma unroll 1
+    for (int begin = 0; begin < count; begin += 32) {
+      const volatile postponed* const queue = shared.queue + begin;
+      const unsigned lanes = begin + lane < count ? lanes_of(queue[lane].what) : 0;
+      unsigned left = __ballot_sync(0xffffffffu, lanes != 0);
+#pragma unroll 1
+      for (; left != 0 && ordinal < k_shared_scans; left &= left - 1, ++ordinal) {
+        const int owner = __ffs(static_cast<int>(left)) - 1;
+        const unsigned which = __shfl_sync(0xffffffffu, lanes, owner);
+#pragma unroll 1
+        for (int time = 0; time < (k_checks ? 2 : 1); ++time) {
+          const int part = (own + time) % k_team_warps;
+          const nearest found =
+              scan<k_looked_together>(this->row(existing_row(queue[owner].row)), a.centroids.rows + arch::opaque(0u), this->stride(),
+                                      a.centroids.shape.k, which, part, k_team_warps);
+          if (lane == 0) scan_of(time, ordinal)[part] = {found.distance, found.index, scan_name(begin + owner, which)};
+        }
+      }
+    }
+    if (lane < 2 * k_shared_scans && lane % k_shared_scans >= ordinal)
+      scan_of(lane / k_shared_scans, lane % k_shared_scans)[(own + lane / k_shared_scans) % k_team_warps].of = 0;
+  }
+  // The nearest of the columns of `lanes` to row number `at` of the queue: what the team has found, or by this warp alone.
+  __device__ __forceinline__ nearest scanned(const T* rows, int time, int at, int row, unsigned lanes) const {
+    const std::uint32_t name = scan_name(at, lanes);
+    const bool named = lane < k_shared_scans && scan_of(time, lane % k_shared_scans)->of == name;
+    const unsigned which = __ballot_sync(0xffffffffu, named);
+    nearest found;
+    bool whole = which != 0;
+    if (whole) {
+      const volatile scanned_part* const parts = scan_of(time, __ffs(static_cast<int>(which)) - 1);
+#pragma unroll 1
+      for (int part = 0; part < k_team_warps; ++part) {
+        whole = whole && parts[part].of == name;
+        found.consider(parts[part].distance, parts[part].index);
+      }
+    }
+    if (whole) return found;
+    return scan<k_looked_together>(this->row(row), rows, this->stride(), a.centroids.shape.k, lanes);
+  }
+
   // The exact labels of eight rows of the queue, each by four lanes: number `at`, with what two lanes agreed on. `rows`: the centroids.
-  // Distances in working precision tell most candidates apart, those in double the rest.
-  __device__ __forceinline__ nearest choose(const T* x, const T* rows, int at, const postponed& entry, bool& fits) const {
+  // `time`: first or second. Distances in working precision tell most candidates apart, those in double the rest.
+  __device__ __forceinline__ nearest choose(const T* x, const T* rows, int time, int at, const postponed& entry, bool& fits) const {
     const unsigned candidates = (entry.what & k_failed) != 0 ? 0u : entry.what & k_candidates;
     const bool more = lanes_of(entry.what) != 0;
     double next;
@@ -354,7 +411,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
       rest &= rest - 1;
       const int which = __shfl_sync(0xffffffffu, entry.row, owner);
       const unsigned lanes = lanes_of(__shfl_sync(0xffffffffu, entry.what, owner));
-      const nearest other = scan<k_looked_together>(this->row(which), rows, this->stride(), a.centroids.shape.k, lanes);
+      const nearest other = scanned(rows, time, __shfl_sync(0xffffffffu, at, owner), which, lanes);
       if (lane / 4 == owner / 4) found.consider(other.distance, other.index);
     }
     return found;
@@ -373,6 +430,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
     // ‖x − c‖² in working precision by four lanes, beside that in double: roundings of a difference, its square and the sums.
     constexpr double unit = abft::unit_roundoff<T>;
     const double slack = 2 * unit * (this->stride() / 4 + 8), tiny = this->stride() * static_cast<double>(smallest_normal<T>());
+    share_scans(count);
+    meet_team();  // what was found is there
 #pragma unroll 1
     for (int begin = mine; begin < end; begin += 8) {
       const bool there = begin + g < end;
@@ -396,7 +455,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
 #pragma unroll 1
       for (int number = 0;; ++number) {
         bool fits = true;
-        const nearest found = choose(x, a.centroids.rows, at, entry, fits);
+        const nearest found = choose(x, a.centroids.rows, 0, at, entry, fits);
         label = found.index;
         strike_label(entry.row, 1, label);
         // A label that was struck must not reach beyond the centroids.
@@ -404,7 +463,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
         if constexpr (!k_checks) break;
         fits = fits && found.distance < 1e308;  // of some centroid
         const postponed other = read();
-        const nearest again = choose(x + arch::opaque(0u), a.centroids.rows + arch::opaque(0u), at, other, fits);
+        const nearest again = choose(x + arch::opaque(0u), a.centroids.rows + arch::opaque(0u), 1, at, other, fits);
         const bool same = again.index == label && again.distance == found.distance && other.what == entry.what;
         fits = (__ballot_sync(0xffffffffu, fits && same) >> (4 * g) & 15u) == 15u;
         if constexpr (k_measures) {
@@ -514,7 +573,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     } else if constexpr (P.sums == sum_memory::global) {
       std::uint64_t one = arrives ? 1ull : ~0ull;
       given.strike(index<1>{}, inject::site::kmeans_count,
-                   {of.tile, of.tiles, 0, 1, static_cast<int>(threadIdx.x / 4), scores::k_threads / 4}, &one);
+                   {of.tile, of.tiles, 0, 1, static_cast<int>(threadIdx.x) % scores::k_tile_threads / 4, scores::k_tile_threads / 4}, &one);
       arch::add_global(a.members + j, one);
     }
   }
@@ -528,7 +587,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   // Moves rows of each four lanes to their clusters, by loads of their own.
   __device__ __forceinline__ void move_rows(const changed_row& each) const {
     const int row = existing_row(each.row), stride = this->stride();
-    constexpr int rows = pass_rows_of_block(P);
+    constexpr int rows = pass_rows_of_tile(P);
     const bool leaves = is_cluster(each.from), arrives = is_cluster(each.to);
     const move made{
         leaves, arrives, sums_of(leaves ? each.from : 0), sums_of(arrives ? each.to : 0), row / rows, (this->points() - 1) / rows + 1};

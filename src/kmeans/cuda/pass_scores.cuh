@@ -105,7 +105,7 @@ struct pass_scores {
   static constexpr int k_groups = fragment::k_halves;  // of 8 rows, one of a lane each
   static constexpr int k_rows = k_pass_rows;           // of a warp
   static constexpr int k_threads = 32 * P.warps;
-  static constexpr int k_rows_of_block = k_rows * P.warps;
+  static constexpr int k_tile_threads = 32 * pass_rows_of_tile(P) / k_pass_rows;  // that work on a tile of rows
   static constexpr bool k_checks = P.check;
   static constexpr bool k_in_registers = P.slabs > 0;
   // Whether a tile's rows are loaded while the one before it is searched. Elsewhere registers are dearer.
@@ -133,7 +133,7 @@ struct pass_scores {
         warp(__shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0)) {}
 
   __device__ __forceinline__ inject::device_place here(std::int64_t tile, std::int64_t tiles, int step = 0, int steps = 1) const {
-    return {tile, tiles, step, steps, static_cast<int>(threadIdx.x), k_threads};
+    return {tile, tiles, step, steps, static_cast<int>(threadIdx.x) % k_tile_threads, k_tile_threads};
   }
 
   // Rows are numbered in 32 bits (k_most_rows).
