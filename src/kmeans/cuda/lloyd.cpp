@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "abft/threshold.hpp"
 #include "kmeans/cuda/fixed.hpp"
 
 namespace ballast::kmeans::cuda {
@@ -119,6 +120,8 @@ void lloyd<T>::launch_update(bool given, bool on_device, const abft::guarded_thr
   a.tolerance = tolerance.value;
   a.tolerance_twin = tolerance.twin;
   a.spread = what_.spread;
+  a.walk = score_walk(abft::unit_roundoff<T>, what_.points.n);
+  a.distance_limit = abft::kmeans_distance_limit(abft::unit_roundoff<T>, what_.points.n);
   a.events = call_.events();
   a.repeats = what_.repeats;
   call_.launch(*update_, update_blocks(), a);

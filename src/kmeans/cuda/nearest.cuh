@@ -40,23 +40,31 @@ __device__ __forceinline__ features<double> load_features(const double* from) {
   return unpacked(arch::load_table(reinterpret_cast<const double2*>(from)));
 }
 
-// ‖x − c‖² in Sum's precision, by each four lanes for theirs. Loads of `Together` slabs are under way at a time: more where rows are long,
-// but what a function that is seldom called needs of registers, its caller has to free in every tile.
-template <class Sum, int Together, class T>
-__device__ __forceinline__ Sum distance_in(const T* x, const T* c, int stride) {
-  Sum sum = 0;
+// ‖x − c‖² in Sum's precision of the centroids c = rows + j · stride, by each four lanes for theirs. Loads of `Together` slabs of x and all
+// c are under way at a time: more where rows are long, but what a function that is seldom called needs of registers, its caller has to free
+// in every tile.
+template <int Together, int Each, class Sum, class T>
+__device__ __forceinline__ void measure(const T* x, const T* rows, const int (&j)[Each], int stride, Sum (&distance)[Each]) {
   const int own = static_cast<int>(threadIdx.x % 4) * k_vector<T>;
-  x += own, c += own;
-#pragma unroll Together
-  for (int f = 0; f < stride; f += k_slab<T>, x += k_slab<T>, c += k_slab<T>) {
-    const features<T> from = load_features(x), to = load_features(c);
+  const T* c[Each];
 #pragma unroll
-    for (int v = 0; v < k_vector<T>; ++v) {
-      const Sum d = static_cast<Sum>(from.at[v]) - static_cast<Sum>(to.at[v]);
-      sum = fma(d, d, sum);
+  for (int e = 0; e < Each; ++e) c[e] = rows + static_cast<std::int64_t>(j[e]) * stride + own, distance[e] = 0;
+  x += own;
+#pragma unroll Together
+  for (int f = 0; f < stride; f += k_slab<T>) {
+    const features<T> from = load_features(x + f);
+#pragma unroll
+    for (int e = 0; e < Each; ++e) {
+      const features<T> to = load_features(c[e] + f);
+#pragma unroll
+      for (int v = 0; v < k_vector<T>; ++v) {
+        const Sum d = static_cast<Sum>(from.at[v]) - static_cast<Sum>(to.at[v]);
+        distance[e] = fma(d, d, distance[e]);
+      }
     }
   }
-  return add_quad(sum);
+#pragma unroll
+  for (int e = 0; e < Each; ++e) distance[e] = add_quad(distance[e]);
 }
 
 // How far such a distance in T's precision may be from the exact one: roundings of a difference, its square and the sums over the features
@@ -95,37 +103,19 @@ __device__ __forceinline__ int listed_column(unsigned lanes, int u, int k) {
 template <int Together, class T>
 __device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int k, unsigned lanes, int part = 0, int parts = 1) {
   constexpr int k_each = 2;  // centroids of four lanes at a time
-  const int g = static_cast<int>(threadIdx.x % 32 / 4), own = static_cast<int>(threadIdx.x % 4) * k_vector<T>;
+  const int g = static_cast<int>(threadIdx.x % 32 / 4);
   const int count = (k + k_tile_columns - 1) / k_tile_columns * 2 * __popc(lanes);
   int j[k_each];  // −1: no centroid
   T distance[k_each];
-  const auto measure = [&](int first) {
-    const T* c[k_each];
-    T part[k_each];
+  const auto measure_from = [&](int first) {
+    int at[k_each];
 #pragma unroll
     for (int e = 0; e < k_each; ++e) {
       const int u = first + 8 * e + g;
       j[e] = u < count ? listed_column(lanes, u, k) : -1;
-      c[e] = rows + static_cast<std::int64_t>(max(j[e], 0)) * stride + own;
-      part[e] = 0;
+      at[e] = max(j[e], 0);
     }
-    const T* at = x + own;
-#pragma unroll Together
-    for (int f = 0; f < stride; f += k_slab<T>, at += k_slab<T>) {
-      const features<T> from = load_features(at);
-#pragma unroll
-      for (int e = 0; e < k_each; ++e) {
-        const features<T> to = load_features(c[e]);
-        c[e] += k_slab<T>;
-#pragma unroll
-        for (int v = 0; v < k_vector<T>; ++v) {
-          const T d = from.at[v] - to.at[v];
-          part[e] = fma(d, d, part[e]);
-        }
-      }
-    }
-#pragma unroll
-    for (int e = 0; e < k_each; ++e) distance[e] = add_quad(part[e]);
+    measure<Together>(x, rows, at, stride, distance);
   };
   T least = sizeof(T) == 4 ? static_cast<T>(3e38) : static_cast<T>(1e308);
   const auto most = [&] { return least + 2 * distance_error<T>(least, stride); };
@@ -133,7 +123,7 @@ __device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int 
   unsigned again = 0;
 #pragma unroll 1
   for (int first = part * 8 * k_each, step = 0; first < count; first += parts * 8 * k_each, ++step) {
-    measure(first);
+    measure_from(first);
     T own_least = sizeof(T) == 4 ? static_cast<T>(3e38) : static_cast<T>(1e308);
 #pragma unroll
     for (int e = 0; e < k_each; ++e) {
@@ -147,13 +137,15 @@ __device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int 
 #pragma unroll 1
   for (int first = part * 8 * k_each, step = 0; first < count; first += parts * 8 * k_each, ++step) {
     if ((again >> step % 32 & 1u) == 0) continue;
-    if (count > parts * 8 * k_each) measure(first);  // few enough are still there
+    if (count > parts * 8 * k_each) measure_from(first);  // few enough are still there
 #pragma unroll
     for (int e = 0; e < k_each; ++e) {
       const bool close = j[e] >= 0 && distance[e] <= most();
       if (!__any_sync(0xffffffffu, close)) continue;
-      const double exact = distance_in<double, Together>(x, rows + static_cast<std::int64_t>(max(j[e], 0)) * stride, stride);
-      if (close) best.consider(exact, j[e]);
+      const int at[1] = {max(j[e], 0)};
+      double exact[1];
+      measure<Together>(x, rows, at, stride, exact);
+      if (close) best.consider(exact[0], j[e]);
     }
   }
   for (int apart = 4; apart < 32; apart *= 2) {

@@ -10,7 +10,6 @@
 // shares the chunks of a ring, and meets only to hand its sums over.
 #pragma once
 
-#include "cuda/block/sums.cuh"
 #include "kmeans/cuda/pass_rows.cuh"
 
 namespace ballast::kmeans::cuda {
@@ -189,11 +188,8 @@ struct pass : pass_rows<T, P, Injector> {
     if (v < 4) return t % 2 == v % 2 ? counted.sum[v / 2] : 0;
     return t % 2 == 0 ? static_cast<unsigned long long>(std::int64_t{static_cast<std::int32_t>(counted.changed)}) : 0;
   }
-  // Adds what the threads have counted to the totals.
+  // Adds what the threads have counted to the totals. Loops are not unrolled: each instruction has to be fetched for this alone.
   __device__ __forceinline__ void finish() const {
-    unsigned long long sums[k_quantities];
-#pragma unroll
-    for (int v = 0; v < k_quantities; ++v) sums[v] = part_of(v);
     // The loader is not there any more.
     const auto meet = [] {
       if constexpr (has_loader(P)) {
@@ -202,9 +198,24 @@ struct pass : pass_rows<T, P, Injector> {
         __syncthreads();
       }
     };
+    unsigned long long sums[k_quantities];
+#pragma unroll
+    for (int v = 0; v < k_quantities; ++v) sums[v] = part_of(v);
+#pragma unroll 1
+    for (int distance = 16; distance > 0; distance /= 2) {
+#pragma unroll
+      for (unsigned long long& each : sums) each += __shfl_xor_sync(0xffffffffu, each, distance);
+    }
+    if (this->lane == 0) {
+#pragma unroll
+      for (int v = 0; v < k_quantities; ++v) shared.block[warp * k_quantities + v] = sums[v];
+    }
     meet();
-    const unsigned long long total = ballast::cuda::add_block<k_threads>(sums, shared.block, meet);
-    if (threadIdx.x < k_quantities && total != 0) arch::add_global(a.totals->quantities + threadIdx.x, total);
+    if (threadIdx.x >= k_quantities) return;
+    unsigned long long total = 0;
+#pragma unroll 4
+    for (int w = 0; w < P.warps; ++w) total += shared.block[w * k_quantities + static_cast<int>(threadIdx.x)];
+    if (total != 0) arch::add_global(a.totals->quantities + threadIdx.x, total);
   }
 };
 

@@ -75,7 +75,7 @@ BALLAST_HD constexpr int pass_registers(const pass_policy& p) {
   return left < 240 ? left : 240;
 }
 
-inline constexpr int k_block_words = 8 * 32;  // of 8 bytes: what the warps of a block add up
+inline constexpr int k_block_words = 16 * (k_quantities + 1);  // of 8 bytes: what up to 16 warps add up, to whole 16 bytes
 inline constexpr int k_drawn_bytes = 128;     // numbers of tiles: more than there are chunks in a ring, and two for each team
 // Barriers of a ring, then the counters of each queue, then when they are emptied; the tiles that have been drawn.
 inline constexpr int k_barrier_bytes = 336 + k_drawn_bytes;

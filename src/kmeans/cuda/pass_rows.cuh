@@ -86,6 +86,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   // Rows that are read again, so many slabs at a time: to be measured, in second looks, and on their way to another cluster.
   static constexpr int k_slabs_together = P.slabs > 0 ? 4 : 8;
   static constexpr int k_looked_together = P.slabs == 0 ? 8 : P.slabs <= 4 ? 1 : P.slabs <= 8 ? 2 : 4;
+  static constexpr int k_tried = P.slabs == 0 ? 2 : 3;  // candidates of a row that are measured at a time: most rows have two
 
   // Shared memory, in the order of pass_shared_bytes.
   struct memory {
@@ -309,30 +310,41 @@ struct pass_rows : pass_scores<T, P, Injector> {
     return made;
   }
 
-  // Distances to the candidates of row number `at` of the queue, by four lanes of each: the least with its column. `next`: the least of the
-  // others. `fits`: all are as near as their scores say.
+  // Distances to the candidates of row number `at` of the queue, by its four lanes, k_tried at a time: the least with its column. `next`: the
+  // least of the others. `fits`: all are as near as their scores say.
   template <class Sum>
   __device__ __forceinline__ nearest try_candidates(const T* x, const T* rows, int at, const postponed& entry, unsigned candidates,
                                                     double& next, bool& fits) const {
     const int stride = this->stride(), k = a.centroids.shape.k;
     nearest found;
     next = found.distance;
+    const volatile listed_index* const listed = shared.queue[at].listed;
 #pragma unroll 1
     while (__any_sync(0xffffffffu, candidates != 0)) {
-      const bool asked = candidates != 0;
-      const volatile listed_index* const listed = shared.queue[at].listed;
-      const int place = asked ? __ffs(static_cast<int>(candidates)) - 1 : 0;
-      const auto j = static_cast<int>(listed[place]);
-      const bool looked_at = (lanes_of(entry.what) >> place % 4 & 1u) != 0;
-      candidates &= candidates - 1;
-      const bool there = asked && static_cast<unsigned>(j) < static_cast<unsigned>(k);
-      const Sum d = distance_in<Sum, k_looked_together>(x, rows + static_cast<std::int64_t>(there ? j : 0) * stride, stride);
-      if (!asked) continue;
-      // A column behind the last centroid is near where scores are beyond numbers; all of its lane are looked at then.
-      fits = fits && (there ? static_cast<double>(d - distance_error<Sum>(d, stride)) <= entry.most : looked_at);
-      if (!there) continue;
-      next = min(next, max(found.distance, static_cast<double>(d)));
-      found.consider(static_cast<double>(d), j);
+      int j[k_tried], known[k_tried];
+      unsigned asked = 0, looked_at = 0;  // bit e
+#pragma unroll
+      for (int e = 0; e < k_tried; ++e) {
+        const int place = candidates != 0 ? __ffs(static_cast<int>(candidates)) - 1 : 0;
+        asked |= (candidates != 0 ? 1u : 0u) << e;
+        looked_at |= (lanes_of(entry.what) >> place % 4 & 1u) << e;
+        candidates &= candidates - 1;
+        j[e] = static_cast<int>(listed[place]);
+        known[e] = static_cast<unsigned>(j[e]) < static_cast<unsigned>(k) ? j[e] : 0;
+      }
+      Sum distance[k_tried];
+      measure<k_looked_together>(x, rows, known, stride, distance);
+#pragma unroll
+      for (int e = 0; e < k_tried; ++e) {
+        if ((asked >> e & 1u) == 0) continue;
+        const bool there = j[e] == known[e];
+        const Sum d = distance[e];
+        // A column behind the last centroid is near where scores are beyond numbers; all of its lane are looked at then.
+        fits = fits && (there ? static_cast<double>(d - distance_error<Sum>(d, stride)) <= entry.most : (looked_at >> e & 1u) != 0);
+        if (!there) continue;
+        next = min(next, max(found.distance, static_cast<double>(d)));
+        found.consider(static_cast<double>(d), j[e]);
+      }
     }
     return found;
   }
@@ -447,45 +459,51 @@ struct pass_rows : pass_scores<T, P, Injector> {
         }
         return entry;
       };
-      postponed entry = read();
-      const T* const x = this->row(entry.row);
       bool good = true;
-      int label = k;
+      int row = 0, label = k;
+      std::uint32_t what = 0;
       T distance[1] = {};
 #pragma unroll 1
       for (int number = 0;; ++number) {
         bool fits = true;
-        const nearest found = choose(x, a.centroids.rows, 0, at, entry, fits);
-        label = found.index;
-        strike_label(entry.row, 1, label);
-        // A label that was struck must not reach beyond the centroids.
-        label = !there ? k : is_cluster(label) ? label : k - 1;
+        double least = 0;
+        // What is done twice is one loop: so its instructions are there the second time.
+#pragma unroll 1
+        for (int time = 0; time < (k_checks ? 2 : 1); ++time) {
+          const postponed entry = read();
+          const nearest found =
+              choose(this->row(entry.row) + arch::opaque(0u), a.centroids.rows + arch::opaque(0u), time, at, entry, fits);
+          fits = fits && found.distance < 1e308;  // of some centroid
+          if (time == 0) {
+            row = entry.row, what = entry.what, least = found.distance, label = found.index;
+            strike_label(row, 1, label);
+            // A label that was struck must not reach beyond the centroids.
+            label = !there ? k : is_cluster(label) ? label : k - 1;
+          } else {
+            fits = fits && found.index == label && found.distance == least && entry.row == row && entry.what == what;
+          }
+        }
         if constexpr (!k_checks) break;
-        fits = fits && found.distance < 1e308;  // of some centroid
-        const postponed other = read();
-        const nearest again = choose(x + arch::opaque(0u), a.centroids.rows + arch::opaque(0u), 1, at, other, fits);
-        const bool same = again.index == label && again.distance == found.distance && other.what == entry.what;
-        fits = (__ballot_sync(0xffffffffu, fits && same) >> (4 * g) & 15u) == 15u;
+        fits = (__ballot_sync(0xffffffffu, fits) >> (4 * g) & 15u) == 15u;
         if constexpr (k_measures) {
-          const int rows[1] = {entry.row}, of[1] = {label};
+          const int rows[1] = {row}, of[1] = {label};
           measure_rows(rows, of, distance);
           distance[0] = add_quad(distance[0]);
-          fits = fits && fabs(static_cast<double>(distance[0]) - again.distance) <= slack * again.distance + tiny;
+          fits = fits && fabs(static_cast<double>(distance[0]) - least) <= slack * least + tiny;
         }
         good = !there || fits;
-        if (!good && (entry.what & k_failed) == 0) failed = k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift;
+        if (!good && (what & k_failed) == 0) failed = k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift;
         if (__all_sync(0xffffffffu, good) || number >= a.repeats) break;
-        entry = read();
       }
       if (there && t == 0) {
-        const std::uint32_t what = entry.what | failed;
+        what |= failed;
         if (k_checks && (what & k_failed) != 0)
-          report(given, static_cast<check>(what >> k_check_shift & k_check_mask), a.points.first + entry.row, good && a.repeats > 0);
+          report(given, static_cast<check>(what >> k_check_shift & k_check_mask), a.points.first + row, good && a.repeats > 0);
         arch::add_global((what & k_failed) != 0 || what >> k_lanes_shift != 0 ? &a.totals->scans : &a.totals->looks, 1);
       }
-      const int before = there ? label_before(entry.row) : -1;
-      if (there && t < 2) commit(entry.row, label, distance[0], signature_of(entry.row), before);
-      change(there && t == 0, entry.row, before, label);
+      const int before = there ? label_before(row) : -1;
+      if (there && t < 2) commit(row, label, distance[0], signature_of(row), before);
+      change(there && t == 0, row, before, label);
     }
   }
 

@@ -26,9 +26,6 @@ namespace ballast::kmeans::cuda {
 
 using ballast::cuda::index;
 
-// Factor of the limits of the row check: docs/design/kmeans-cuda.md, "Thresholds".
-inline constexpr double k_row_factor = 4;
-
 template <class T, update_policy P, class Injector>
 struct update {
   using launch = ballast::cuda::kernel_launch<update_arguments<T>, Injector>;
@@ -380,14 +377,11 @@ struct update {
     }
   }
 
-  // This thread's share of what the blocks of the section have found, and of its check tile.
-  __device__ __forceinline__ section_result close_share() const {
-    const int from = section * shape.data_tiles, thread = static_cast<int>(threadIdx.x);
-    const int check_tile = section * shape.section_tiles + shape.data_tiles;
-    const part_result* const results = a.results + static_cast<std::int64_t>(from) * parts;
-    section_result made{};
+  // What the blocks of the section have found, and where its columns start. By `threads` threads: this thread's share.
+  __device__ __forceinline__ void close_columns(int thread, int threads, section_result& made) const {
+    const part_result* const results = a.results + static_cast<std::int64_t>(section) * shape.data_tiles * parts;
 #pragma unroll 1
-    for (int i = thread; i < shape.data_tiles * parts; i += k_threads) {
+    for (int i = thread; i < shape.data_tiles * parts; i += threads) {
       const part_result& each = results[i];
       made.sums[section_result::half_norms] += arch::load_keep(&each.half_norms);
       made.sums[section_result::shift] += arch::load_keep(&each.shift);
@@ -396,7 +390,7 @@ struct update {
       made.failed += arch::load_keep(&each.failed);
     }
 #pragma unroll 1
-    for (int i = thread; i < shape.section_columns(); i += k_threads) {
+    for (int i = thread; i < shape.section_columns(); i += threads) {
       const int j = section * shape.section_columns() + i, c = i % k_tile_columns;
       const bool there = j < shape.k;
       const part_result* const of = results + i / k_tile_columns * parts;
@@ -418,19 +412,23 @@ struct update {
       made.smallest = min(made.smallest, length);
       if (square > 0) made.ratio = max(made.ratio, cut / square);
     }
-    if constexpr (!P.check) return made;
+  }
+  // The products' part of the section's check tile: features by `threads` threads. This thread's share of their squares.
+  __device__ __forceinline__ void close_features(int thread, int threads, section_result& made) const {
+    const int check_tile = section * shape.section_tiles + shape.data_tiles;
+    const double* const checksums = a.checksums + static_cast<std::int64_t>(section) * shape.data_tiles * stride;
+    const int step = shape.unit == product_unit::warp ? k_slab<T> : 8;  // from column to column
 #pragma unroll 1
-    for (int f = thread; f < stride; f += k_threads) {
+    for (int f = thread; f < stride; f += threads) {
       const auto direction = static_cast<double>(a.points.direction[f]);
       double rest = 0;
 #pragma unroll 8
-      for (int i = 0; i < shape.data_tiles; ++i) rest += arch::load_keep(a.checksums + static_cast<std::int64_t>(from + i) * stride + f);
+      for (int i = 0; i < shape.data_tiles; ++i) rest += arch::load_keep(checksums + static_cast<std::int64_t>(i) * stride + f);
       made.sums[section_result::checksum_square] += rest * rest;
       made.sums[section_result::direction] += direction * direction;
       // Three parts of the checksum, the direction, and zeros. Scales are powers of two.
       operand_of<T>* to = operand_at(check_tile, 0, f);
-      const int step = shape.unit == product_unit::warp ? k_slab<T> : 8;
-      double scale = check_scale<T>(0), inverse = 1 / scale;
+      double scale = check_scale<T>(0), inverse = 1 / check_scale<T>(0);
 #pragma unroll 1
       for (int column = 0; column < k_tile_columns; ++column, to += step) {
         auto value = static_cast<T>(rest * scale);
@@ -440,7 +438,6 @@ struct update {
         scale *= check_scale<T>(1) / check_scale<T>(0), inverse *= check_scale<T>(0) / check_scale<T>(1);
       }
     }
-    return made;
   }
 
   // Where column c of a tile starts its scores; their weight follows k_tile_columns behind.
@@ -450,33 +447,38 @@ struct update {
 
   // The section's check tile with its limits; by the last of its blocks. Warp 0 gets the section's sums.
   __device__ __forceinline__ section_result close_section() {
-    section_result all = close_share();
+    section_result all{};
+    // Side by side, so that neither waits for the instructions of the other.
+    constexpr int k_features = P.check ? 2 * k_threads / 3 / 32 * 32 : 0;  // threads
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread < k_features) {
+      close_features(thread, k_features, all);
+    } else {
+      close_columns(thread - k_features, k_threads - k_features, all);
+    }
     join_block(all);
     if (warp != 0) return all;
     if (shape.sections > 1 && lane == 0) a.sections[section] = all;
     if constexpr (P.check) {
-      const double squares[] = {all.sums[section_result::root], all.sums[section_result::checksum_square],
-                                all.sums[section_result::root_square], static_cast<double>(n)};
-      const double root = sqrt(squares[lane % 4]);  // of each in its lane
-      const double of_centroids = from_lane(root, 0), of_checksum = from_lane(root, 1), of_norms = from_lane(root, 2);
-      const double u = abft::unit_roundoff<T>, walk = k_row_factor * u * (4 + from_lane(root, 3) + static_cast<double>(n) / 8);
-      // Columns of the check tile by a lane each: the first two start at the parts of the norms.
-      const double half = -all.sums[section_result::half_norms];
-      const auto high = static_cast<T>(half * check_scale<T>(0));
-      const auto low = static_cast<T>((half - static_cast<double>(high) * (1 / check_scale<T>(0))) * check_scale<T>(1));
       const int check_tile = section * shape.section_tiles + shape.data_tiles;
       if (lane < k_tile_columns) {
-        const double scale = lane == 0 ? check_scale<T>(0) : lane == 1 ? check_scale<T>(1) : check_scale<T>(2);
+        // Columns 0 and 1 start at the two parts of the norms.
+        constexpr double first = check_scale<T>(0), second = check_scale<T>(1), third = check_scale<T>(2);
+        const double half = -all.sums[section_result::half_norms];
+        const auto high = static_cast<T>(half * first);
+        const auto low = static_cast<T>((half - static_cast<double>(high) * (1 / first)) * second);
         T* const at = column_at(check_tile, lane);
         at[0] = lane == 0 ? high : lane == 1 ? low : T(0);
-        at[k_tile_columns] = lane < 3 ? static_cast<T>(-1 / scale) : T(0);
+        at[k_tile_columns] = static_cast<T>(lane == 0 ? -1 / first : lane == 1 ? -1 / second : lane == 2 ? -1 / third : 0);
       }
       if (lane < 2) {
-        const double slope = walk * (of_centroids + of_checksum), offset = walk * 4 * of_norms;
+        // walk · (√root + √checksum_square), and walk · 4 · √root_square, squared; the walk is the rounding of a score.
+        const double root = all.sums[section_result::root], checksum = all.sums[section_result::checksum_square];
+        const double walk = a.walk * a.walk;
         section_limits<T> limits;
-        limits.row_slope = static_cast<T>(2 * slope * slope);
-        limits.row_offset = static_cast<T>(2 * offset * offset) + (sizeof(T) == 4 ? T(1e-37) : T(1e-300));
-        limits.projection_slope = static_cast<T>(walk * walk * all.sums[section_result::direction]);
+        limits.row_slope = static_cast<T>(2 * walk * (root + checksum + 2 * norm_above(root) * norm_above(checksum)));
+        limits.row_offset = static_cast<T>(32 * walk * all.sums[section_result::root_square]) + (sizeof(T) == 4 ? T(1e-37) : T(1e-300));
+        limits.projection_slope = static_cast<T>(walk * all.sums[section_result::direction]);
         a.centroids.limits[2 * section + lane] = limits;
       }
     }
@@ -576,7 +578,7 @@ struct update {
     bound.sum = static_cast<T>(u * (12 + static_cast<double>(n)));  // 4 for what is rounded where scores are compared
     bound.largest = static_cast<T>(all.largest * (1 + 4 * u));
     bound.smallest = static_cast<T>(all.smallest * (1 + 4 * u));
-    bound.distance = static_cast<T>(abft::kmeans_distance_limit(u, n));
+    bound.distance = static_cast<T>(a.distance_limit);
     a.centroids.bound[0] = bound;
     a.centroids.bound[1] = bound;
     double tolerance = a.tolerance;

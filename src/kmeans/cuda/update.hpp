@@ -2,6 +2,7 @@
 // Layer: backend "cuda" of K-Means, shared by host and kernels.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "cuda/block/event_ring.hpp"
@@ -47,6 +48,10 @@ struct section_result {
   std::uint32_t empty = 0, failed = 0;
 };
 
+// What rounding adds to a score, over the norms of its operands: k_row_factor random walks over n features. u: the unit roundoff.
+inline constexpr double k_row_factor = 4;  // docs/design/kmeans-cuda.md, "Thresholds"
+inline double score_walk(double u, int n) { return k_row_factor * u * (4 + std::sqrt(static_cast<double>(n)) + static_cast<double>(n) / 8); }
+
 template <class T>
 struct update_arguments {
   placed_points<T> points;
@@ -74,6 +79,8 @@ struct update_arguments {
   double tolerance;
   double tolerance_twin;  // the same
   double spread;          // √(Σ‖x‖² / m)
+  double walk;            // score_walk
+  double distance_limit;  // abft::kmeans_distance_limit
   ballast::cuda::event_ring* events;
   int repeats;
 };
