@@ -65,7 +65,7 @@ lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::
   place_.sections = take(shape_.sections * static_cast<std::int64_t>(sizeof(section_result)));
   place_.checksums = take(std::int64_t{shape_.sections} * shape_.data_tiles * stride * 8);
   place_.squares = take(k * 8);
-  place_.tickets = take((shape_.sections + 1) * std::int64_t{4});
+  place_.tickets = take((std::int64_t{shape_.sections} * (update_parts<T>(points.stride) + 1) + 1) * 4);
   place_.state = take(sizeof(loop_state));
   place_.given = take(k * points.n * size);
   place_.given_twin = take(k * points.n * size);

@@ -40,11 +40,11 @@ __device__ __forceinline__ features<double> load_features(const double* from) {
   return unpacked(arch::load_table(reinterpret_cast<const double2*>(from)));
 }
 
-// ‖x − c‖² in Sum's precision of the centroids c = rows + j · stride, by each four lanes for theirs. Loads of `Together` slabs of x and all
+// ‖x − c‖² in working precision of the centroids c = rows + j · stride, by each four lanes for theirs. Loads of `Together` slabs of x and all
 // c are under way at a time: more where rows are long, but what a function that is seldom called needs of registers, its caller has to free
 // in every tile.
-template <int Together, int Each, class Sum, class T>
-__device__ __forceinline__ void measure(const T* x, const T* rows, const int (&j)[Each], int stride, Sum (&distance)[Each]) {
+template <int Together, int Each, class T>
+__device__ __forceinline__ void measure(const T* x, const T* rows, const int (&j)[Each], int stride, T (&distance)[Each]) {
   const int own = static_cast<int>(threadIdx.x % 4) * k_vector<T>;
   const T* c[Each];
 #pragma unroll
@@ -58,7 +58,7 @@ __device__ __forceinline__ void measure(const T* x, const T* rows, const int (&j
       const features<T> to = load_features(c[e] + f);
 #pragma unroll
       for (int v = 0; v < k_vector<T>; ++v) {
-        const Sum d = static_cast<Sum>(from.at[v]) - static_cast<Sum>(to.at[v]);
+        const T d = from.at[v] - to.at[v];
         distance[e] = fma(d, d, distance[e]);
       }
     }
@@ -84,6 +84,23 @@ struct nearest {
     if (other < distance || (other == distance && j < index)) distance = other, index = j;
   }
 };
+
+// ‖x − c‖² in double, by a whole warp: what decides. All such distances are added up in this order, so equal ones are equal.
+template <class T>
+__device__ __noinline__ double exact_distance(const T* x, const T* c, int stride) {
+  double sum = 0;
+#pragma unroll 2
+  for (int f = static_cast<int>(threadIdx.x % 32) * k_vector<T>; f < stride; f += 32 * k_vector<T>) {
+    const features<T> from = load_features(x + f), to = load_features(c + f);
+#pragma unroll
+    for (int v = 0; v < k_vector<T>; ++v) {
+      const double d = static_cast<double>(from.at[v]) - static_cast<double>(to.at[v]);
+      sum = fma(d, d, sum);
+    }
+  }
+  for (int apart = 1; apart < 32; apart *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+  return sum;
+}
 
 // Number u of the columns 2t and 2t + 1 of all tiles, for the bits t of `lanes`; −1: there is no such centroid.
 __device__ __forceinline__ int listed_column(unsigned lanes, int u, int k) {
@@ -138,19 +155,17 @@ __device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int 
   for (int first = part * 8 * k_each, step = 0; first < count; first += parts * 8 * k_each, ++step) {
     if ((again >> step % 32 & 1u) == 0) continue;
     if (count > parts * 8 * k_each) measure_from(first);  // few enough are still there
-#pragma unroll
+#pragma unroll 1
     for (int e = 0; e < k_each; ++e) {
-      const bool close = j[e] >= 0 && distance[e] <= most();
-      if (!__any_sync(0xffffffffu, close)) continue;
-      const int at[1] = {max(j[e], 0)};
-      double exact[1];
-      measure<Together>(x, rows, at, stride, exact);
-      if (close) best.consider(exact[0], j[e]);
+      const int mine = e == 0 ? j[0] : j[1];
+      const bool close = mine >= 0 && (e == 0 ? distance[0] : distance[1]) <= most();
+      unsigned left = __ballot_sync(0xffffffffu, close && threadIdx.x % 4 == 0);
+#pragma unroll 1
+      for (; left != 0; left &= left - 1) {
+        const int which = __shfl_sync(0xffffffffu, mine, __ffs(static_cast<int>(left)) - 1);
+        best.consider(exact_distance(x, rows + static_cast<std::int64_t>(which) * stride, stride), which);
+      }
     }
-  }
-  for (int apart = 4; apart < 32; apart *= 2) {
-    const double other = __shfl_xor_sync(0xffffffffu, best.distance, apart);
-    best.consider(other, __shfl_xor_sync(0xffffffffu, best.index, apart));
   }
   return best;
 }

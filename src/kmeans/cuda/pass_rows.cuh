@@ -86,7 +86,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   // Rows that are read again, so many slabs at a time: to be measured, in second looks, and on their way to another cluster.
   static constexpr int k_slabs_together = P.slabs > 0 ? 4 : 8;
   static constexpr int k_looked_together = P.slabs == 0 ? 8 : P.slabs <= 4 ? 1 : P.slabs <= 8 ? 2 : 4;
-  static constexpr int k_tried = P.slabs == 0 ? 2 : 3;  // candidates of a row that are measured at a time: most rows have two
+  static constexpr int k_tried = P.slabs >= 8 ? 3 : 2;  // candidates of a row that are measured at a time: most rows have two
 
   // Shared memory, in the order of pass_shared_bytes.
   struct memory {
@@ -312,7 +312,6 @@ struct pass_rows : pass_scores<T, P, Injector> {
 
   // Distances to the candidates of row number `at` of the queue, by its four lanes, k_tried at a time: the least with its column. `next`: the
   // least of the others. `fits`: all are as near as their scores say.
-  template <class Sum>
   __device__ __forceinline__ nearest try_candidates(const T* x, const T* rows, int at, const postponed& entry, unsigned candidates,
                                                     double& next, bool& fits) const {
     const int stride = this->stride(), k = a.centroids.shape.k;
@@ -332,15 +331,15 @@ struct pass_rows : pass_scores<T, P, Injector> {
         j[e] = static_cast<int>(listed[place]);
         known[e] = static_cast<unsigned>(j[e]) < static_cast<unsigned>(k) ? j[e] : 0;
       }
-      Sum distance[k_tried];
+      T distance[k_tried];
       measure<k_looked_together>(x, rows, known, stride, distance);
 #pragma unroll
       for (int e = 0; e < k_tried; ++e) {
         if ((asked >> e & 1u) == 0) continue;
         const bool there = j[e] == known[e];
-        const Sum d = distance[e];
+        const T d = distance[e];
         // A column behind the last centroid is near where scores are beyond numbers; all of its lane are looked at then.
-        fits = fits && (there ? static_cast<double>(d - distance_error<Sum>(d, stride)) <= entry.most : (looked_at >> e & 1u) != 0);
+        fits = fits && (there ? static_cast<double>(d - distance_error<T>(d, stride)) <= entry.most : (looked_at >> e & 1u) != 0);
         if (!there) continue;
         next = min(next, max(found.distance, static_cast<double>(d)));
         found.consider(static_cast<double>(d), j[e]);
@@ -409,12 +408,26 @@ struct pass_rows : pass_scores<T, P, Injector> {
     const unsigned candidates = (entry.what & k_failed) != 0 ? 0u : entry.what & k_candidates;
     const bool more = lanes_of(entry.what) != 0;
     double next;
-    nearest found = try_candidates<T>(x, rows, at, entry, candidates, next, fits);
-    // The error of the larger one is that of the smaller one and a little more.
-    const bool near = found.distance + 3 * distance_error<T>(found.distance, this->stride()) >= next;
-    if (sizeof(T) == 4 && __any_sync(0xffffffffu, candidates != 0 && (near || more))) {
-      const nearest exact = try_candidates<double>(x, rows, at, entry, near || more ? candidates : 0u, next, fits);
-      if (near || more) found = exact;
+    nearest found = try_candidates(x, rows, at, entry, candidates, next, fits);
+    if constexpr (sizeof(T) == 4) {
+      // The error of the larger one is that of the smaller one and a little more.
+      const bool near = found.distance + 3 * distance_error<T>(found.distance, this->stride()) >= next;
+      const bool tells = candidates == 0 || !(near || more);
+      if (!tells) found = nearest();
+      unsigned rest = __ballot_sync(0xffffffffu, t == 0 && !tells);
+#pragma unroll 1
+      for (; rest != 0; rest &= rest - 1) {
+        const int owner = __ffs(static_cast<int>(rest)) - 1;
+        const T* const from = this->row(__shfl_sync(0xffffffffu, entry.row, owner));
+        const volatile listed_index* const listed = shared.queue[__shfl_sync(0xffffffffu, at, owner)].listed;
+#pragma unroll 1
+        for (unsigned left = __shfl_sync(0xffffffffu, candidates, owner); left != 0; left &= left - 1) {
+          const auto j = static_cast<int>(listed[__ffs(static_cast<int>(left)) - 1]);
+          if (!is_cluster(__shfl_sync(0xffffffffu, j, 0))) continue;
+          const double exact = exact_distance(from, rows + static_cast<std::int64_t>(j) * this->stride(), this->stride());
+          if (lane / 4 == owner / 4) found.consider(exact, j);
+        }
+      }
     }
     // Those that need more, one after the other.
     unsigned rest = __ballot_sync(0xffffffffu, t == 0 && more);

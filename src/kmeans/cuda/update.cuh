@@ -37,7 +37,7 @@ struct update {
   static_assert(k_threads > k_makers && k_threads % 32 == 0 && k_part <= k_makers);
 
   struct memory {
-    double products[k_tile_columns][k_part];  // of weights and centroids
+    double products[k_tile_columns][k_part];  // of weights and centroids; of a section, shares of sums
     double partial[3 * k_tile_columns];
     section_result facts[k_warps];
     std::uint32_t failed, empty;
@@ -413,30 +413,36 @@ struct update {
       if (square > 0) made.ratio = max(made.ratio, cut / square);
     }
   }
-  // The products' part of the section's check tile: features by `threads` threads. This thread's share of their squares.
-  __device__ __forceinline__ void close_features(int thread, int threads, section_result& made) const {
-    const int check_tile = section * shape.section_tiles + shape.data_tiles;
-    const double* const checksums = a.checksums + static_cast<std::int64_t>(section) * shape.data_tiles * stride;
-    const int step = shape.unit == product_unit::warp ? k_slab<T> : 8;  // from column to column
-#pragma unroll 1
-    for (int f = thread; f < stride; f += threads) {
-      const auto direction = static_cast<double>(a.points.direction[f]);
-      double rest = 0;
+  // What is multiplied of the section's check tile, for the features of this block. By the first k_closers threads: some for each feature,
+  // which share the section's tiles.
+  static constexpr int k_closers = P.check ? k_makers : 0;
+  static constexpr int k_shares = k_makers / k_part;
+  __device__ __forceinline__ void close_features(section_result& made) const {
+    const int thread = static_cast<int>(threadIdx.x), share = thread / k_part, f = begin + thread % k_part;
+    const double* const checksums = a.checksums + static_cast<std::int64_t>(section) * shape.data_tiles * stride + f;
+    double rest = 0;
 #pragma unroll 8
-      for (int i = 0; i < shape.data_tiles; ++i) rest += arch::load_keep(checksums + static_cast<std::int64_t>(i) * stride + f);
-      made.sums[section_result::checksum_square] += rest * rest;
-      made.sums[section_result::direction] += direction * direction;
-      // Three parts of the checksum, the direction, and zeros. Scales are powers of two.
-      operand_of<T>* to = operand_at(check_tile, 0, f);
-      double scale = check_scale<T>(0), inverse = 1 / check_scale<T>(0);
+    for (int i = share; i < (f < stride ? shape.data_tiles : 0); i += k_shares)
+      rest += arch::load_keep(checksums + static_cast<std::int64_t>(i) * stride);
+    shared.products[share][thread % k_part] = rest;
+    meet_makers();
+    if (share != 0 || f >= stride) return;
+    const auto direction = static_cast<double>(a.points.direction[f]);
+#pragma unroll
+    for (int other = 1; other < k_shares; ++other) rest += shared.products[other][thread];
+    made.sums[section_result::checksum_square] = rest * rest;
+    made.sums[section_result::direction] = direction * direction;
+    // Three parts of the checksum, the direction, and zeros. Scales are powers of two.
+    operand_of<T>* to = operand_at(section * shape.section_tiles + shape.data_tiles, 0, f);
+    const int step = shape.unit == product_unit::warp ? k_slab<T> : 8;  // from column to column
+    double scale = check_scale<T>(0), inverse = 1 / check_scale<T>(0);
 #pragma unroll 1
-      for (int column = 0; column < k_tile_columns; ++column, to += step) {
-        auto value = static_cast<T>(rest * scale);
-        rest -= static_cast<double>(multiplied(value)) * inverse;
-        if (column >= 3) value = column == 3 ? static_cast<T>(direction) : T(0);
-        *to = as_operand(value);
-        scale *= check_scale<T>(1) / check_scale<T>(0), inverse *= check_scale<T>(0) / check_scale<T>(1);
-      }
+    for (int column = 0; column < k_tile_columns; ++column, to += step) {
+      auto value = static_cast<T>(rest * scale);
+      rest -= static_cast<double>(multiplied(value)) * inverse;
+      if (column >= 3) value = column == 3 ? static_cast<T>(direction) : T(0);
+      *to = as_operand(value);
+      scale *= check_scale<T>(1) / check_scale<T>(0), inverse *= check_scale<T>(0) / check_scale<T>(1);
     }
   }
 
@@ -445,19 +451,43 @@ struct update {
     return a.centroids.columns + static_cast<std::int64_t>(in_tile) * 2 * k_tile_columns + c;
   }
 
-  // The section's check tile with its limits; by the last of its blocks. Warp 0 gets the section's sums.
-  __device__ __forceinline__ section_result close_section() {
-    section_result all{};
-    // Side by side, so that neither waits for the instructions of the other.
-    constexpr int k_features = P.check ? 2 * k_threads / 3 / 32 * 32 : 0;  // threads
+  // The features of the section's check tile that this block has, by the last block that has them; and by the last one of these all that
+  // follows for the section. Warp 0 gets the section's sums. False: there is a later block.
+  __device__ __forceinline__ bool close_section(section_result& all) {
     const int thread = static_cast<int>(threadIdx.x);
-    if (thread < k_features) {
-      close_features(thread, k_features, all);
-    } else {
-      close_columns(thread - k_features, k_threads - k_features, all);
+    std::uint32_t* const ticket = a.tickets + section * (parts + 1);
+    // Without checks there are no features to close.
+    if (!(P.check ? is_last(ticket + begin / k_part, shape.data_tiles) : is_last(ticket, shape.data_tiles * parts))) return false;
+#pragma unroll 1
+    for (bool last = !P.check || parts == 1;; last = true) {
+      // Side by side, so that neither waits for the instructions of the other.
+      if (thread >= k_closers) {
+        if (last) close_columns(thread - k_closers, k_threads - k_closers, all);
+      } else if (!last || parts == 1) {
+        close_features(all);
+      } else {
+        for (int p = thread; p < parts; p += k_closers) {
+          const part_result& each = a.results[static_cast<std::int64_t>(section) * shape.data_tiles * parts + p];
+          all.sums[section_result::checksum_square] += arch::load_keep(&each.checksum_square);
+          all.sums[section_result::direction] += arch::load_keep(&each.direction);
+        }
+      }
+      join_block(all);
+      if (last) break;
+      if (thread == 0) {
+        part_result& each = a.results[static_cast<std::int64_t>(section) * shape.data_tiles * parts + begin / k_part];
+        each.checksum_square = all.sums[section_result::checksum_square];
+        each.direction = all.sums[section_result::direction];
+      }
+      if (!is_last(ticket + parts, parts)) return false;
+      all = {};
     }
-    join_block(all);
-    if (warp != 0) return all;
+    if (warp == 0) store_limits(all);
+    return true;
+  }
+
+  // Where the section's check tile starts its scores, their weights, and the limits of the section. By one warp.
+  __device__ __forceinline__ void store_limits(const section_result& all) const {
     if (shape.sections > 1 && lane == 0) a.sections[section] = all;
     if constexpr (P.check) {
       const int check_tile = section * shape.section_tiles + shape.data_tiles;
@@ -482,7 +512,6 @@ struct update {
         a.centroids.limits[2 * section + lane] = limits;
       }
     }
-    return all;
   }
 
   // ---- All sections ----
@@ -617,9 +646,9 @@ struct update {
     } else if (a.given == nullptr) {
       add_totals();
     }
-    if (!is_last(a.tickets + section, shape.data_tiles * parts)) return;
-    const section_result all = close_section();
-    if (shape.sections > 1 && !is_last(a.tickets + shape.sections, shape.sections)) return;
+    section_result all{};
+    if (!close_section(all)) return;
+    if (shape.sections > 1 && !is_last(a.tickets + shape.sections * (parts + 1), shape.sections)) return;
     decide(all);
   }
 };

@@ -34,8 +34,10 @@ struct part_result {
   double weights[k_tile_columns];  // w: of the whole row
   double half_norms;               // Σ w ‖c‖² / 2
   double shift, shift_twin;        // Σ‖c_new − c_old‖² from the two copies of both
-  std::uint32_t empty;             // clusters without members
-  std::uint32_t failed;            // checks that failed for good
+  // Of the section's checksum centroid and the direction, in the result of the section's first tile: those of close_features.
+  double checksum_square, direction;
+  std::uint32_t empty;   // clusters without members
+  std::uint32_t failed;  // checks that failed for good
 };
 
 // What follows from these for a section, or for some of its centroids and features; and a section tells those that decide.
@@ -74,7 +76,7 @@ struct update_arguments {
   section_result* sections;         // of each section
   double* checksums;                // sections × data_tiles × stride: Σ w c̃ of a tile
   double* squares;                  // k: ‖c‖² of the old rows, about which weights are chosen; then of the new ones
-  std::uint32_t* tickets;           // sections + 1: 0 before and after
+  std::uint32_t* tickets;           // sections × (parts + 1), then one: 0 before and after
   loop_state* state;                // null: no iterations on the device
   double tolerance;
   double tolerance_twin;  // the same
