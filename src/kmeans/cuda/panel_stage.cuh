@@ -1,7 +1,8 @@
 // The panel of centroids as the warps of a block read it: from global memory, whole from shared memory, or in chunks that pass through a
 // ring there while they multiply.
 // Layer: backend "cuda" of K-Means, device code. A ring needs sm_90: bulk copies and mbarriers.
-// Order, by all warps of the block alike: for each group of tiles and each `depth` slabs of it: acquire(), reads, release().
+// Order, by all warps of the block alike: for each group of tiles and each `depth` slabs of it: acquire(), reads, release(); or pass(), and
+// release_passed() behind the group.
 #pragma once
 
 #include <cstdint>
@@ -96,6 +97,19 @@ struct panel_stage {
       return memory + (group * shape.slabs + slab) * (P.tiles * k_slab_bytes<T>);
     } else {
       return packed + (std::int64_t{group} * shape.slabs + slab) * (P.tiles * k_slab_bytes<T>);
+    }
+  }
+  // In place of release(), where a chunk may be read while the next ones are: these are released together, the last so many.
+  __device__ __forceinline__ void pass() {
+    if (++slot == P.slots) slot = 0, parity ^= 1;
+  }
+  template <int Count>
+  __device__ __forceinline__ void release_passed() {
+    __syncwarp();  // all lanes have read them
+    const auto each = static_cast<int>(threadIdx.x % 32);
+    if (each < Count) {
+      const int of = slot - 1 - each;
+      arch::arrive(full + P.slots + (of < 0 ? of + P.slots : of));
     }
   }
   __device__ __forceinline__ void release() {

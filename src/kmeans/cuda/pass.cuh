@@ -87,7 +87,11 @@ struct pass : pass_rows<T, P, Injector> {
         arch::give_registers<k_loader_registers>();
         if (threadIdx.x == k_threads) {
           const int blocks = static_cast<int>(gridDim.x);
-          panel.load(static_cast<int>(blockIdx.x), tiles(), [&](int tile) { return a.draws ? blocks + draw() : tile + blocks; });
+          panel.load(static_cast<int>(blockIdx.x), tiles(), [&](int tile) {
+            const int next = a.draws ? blocks + draw() : tile + blocks;
+            if (next < tiles()) this->ask_for(next * k_tile_rows, k_tile_rows);
+            return next;
+          });
         }
         return;
       }
@@ -113,7 +117,7 @@ struct pass : pass_rows<T, P, Injector> {
   __device__ __forceinline__ int draw() const { return static_cast<int>(atomicAdd(&a.totals->drawn, 1ull)); }
 
   // Tiles of a team between two flushes, so that limbs do not overflow: rows that wait in a queue may be added behind the next one.
-  static constexpr int k_most = (k_flush_rows - P.warps * (pass_queue_rows(P) / k_team_warps + k_most_changes)) / k_rows_of_block;
+  static constexpr int k_most = (k_flush_rows - P.warps * (pass_queue_rows(P) / k_team_warps + most_changes(P))) / k_rows_of_block;
   static_assert(k_most > queue_tiles(P));
 
   // Tiles of all warps of the block together, which read the panel through the ring alike.
@@ -161,7 +165,10 @@ struct pass : pass_rows<T, P, Injector> {
 #pragma unroll 1
       for (int since = 0; turn < turns && (P.sums != sum_memory::shared || since + together <= k_most); since += together) {
         int behind = next + all;
-        if (draws && a.draws) behind = 2 * all + draw();
+        if (draws) {
+          if (a.draws) behind = 2 * all + draw();
+          if (next < turns) this->ask_for(next * together * k_tile_rows, together * k_tile_rows);
+        }
 #pragma unroll 1
         for (int i = 0; i < together; ++i) {
           const int tile = turn * together + i, then = i + 1 < together ? tile + 1 : next * together;

@@ -118,17 +118,19 @@ BALLAST_HD constexpr int queue_tiles(const pass_policy& p) { return p.single ? 2
 // Rows that a queue has room for. It is emptied when it has more than those of one tile.
 BALLAST_HD constexpr int pass_queue_rows(const pass_policy& p) { return (1 + queue_tiles(p)) * k_team_warps * k_pass_rows; }
 
-// A row whose label is not that of the pass before waits for others, until a warp has eight: four lanes add each, and more rows at a time
-// would leave lanes idle.
+// A row whose label is not that of the pass before waits for others, until a warp of its team has eight: four lanes add each, and more rows
+// at a time would leave lanes idle. At the team's next meeting all its warps move theirs, as the others would wait for one that does.
 struct changed_row {
   std::int32_t row;
   std::int32_t from;  // k: it has not been added before
   std::int32_t to;
 };
 inline constexpr int k_changes_together = 8;
-inline constexpr int k_most_changes = k_changes_together - 1 + k_pass_rows;  // that a warp has at a time
+inline constexpr int k_least_moved = k_changes_together / 2;  // of one warp, then
+// Rows that a warp has at a time: those of the tiles between two meetings, and of one more.
+BALLAST_HD constexpr int most_changes(const pass_policy& p) { return k_changes_together - 1 + (queue_tiles(p) + 1) * k_pass_rows; }
 BALLAST_HD constexpr int change_bytes(const pass_policy& p) {
-  return p.sums == sum_memory::none ? 0 : p.warps * (k_most_changes * static_cast<int>(sizeof(changed_row)) + 4);
+  return p.sums == sum_memory::none ? 0 : p.warps * (most_changes(p) * static_cast<int>(sizeof(changed_row)) + 4);
 }
 
 // Bytes of shared memory for the panel: what is multiplied, then its columns.

@@ -58,7 +58,8 @@ __device__ __forceinline__ std::uint32_t seal_of(const postponed<Index, Listed>&
   for (const Index each : of.listed) add(static_cast<std::uint32_t>(each));
   return made;
 }
-inline constexpr std::uint32_t k_together = 1u << 16;  // in a counter of rows: all teams empty their queues
+// In a counter of rows: all teams empty their queues; the warps of this one move their changed rows.
+inline constexpr std::uint32_t k_together = 1u << 16, k_moves = 1u << 24;
 // postponed::what
 inline constexpr std::uint32_t k_candidates = (1u << 4 * k_most_named) - 1;  // mask: which of the listed columns are there
 inline constexpr std::uint32_t k_failed = 1u << 12;                          // a check failed: all centroids are looked at
@@ -95,7 +96,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
     unsigned char* barriers;
     postponed* queue;        // of this team
     scanned_part* scans;     // of this team: first and second time × k_shared_scans × parts
-    std::uint32_t* waiting;  // rows that tiles have added to it, by the number of the meeting modulo k_counters; and k_together
+    std::uint32_t* waiting;  // rows that tiles have added to it, by the number of the meeting modulo k_counters; k_together, k_moves
     volatile int* together;  // the meeting at which all teams empty their queues
     changed_row* changes;    // of this warp
     int* changed;            // how many of them there are
@@ -126,8 +127,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
     constexpr int scans = 2 * k_shared_scans * k_team_warps;  // of a team
     shared.scans = reinterpret_cast<scanned_part*>(take(scan_bytes(P))) + team() * scans;
     if constexpr (k_counts) {
-      shared.changes = reinterpret_cast<changed_row*>(take(P.warps * k_most_changes * static_cast<int>(sizeof(changed_row))));
-      shared.changes += warp * k_most_changes;
+      shared.changes = reinterpret_cast<changed_row*>(take(P.warps * most_changes(P) * static_cast<int>(sizeof(changed_row))));
+      shared.changes += warp * most_changes(P);
       shared.changed = reinterpret_cast<int*>(take(P.warps * 4)) + warp;
     }
     if constexpr (P.sums == sum_memory::shared) {
@@ -527,6 +528,9 @@ struct pass_rows : pass_scores<T, P, Injector> {
     if constexpr (empties_together(P)) {
       if (first && *shared.together == meeting) atomicAdd(shared.waiting + counter, k_together);
     }
+    if constexpr (k_counts) {
+      if (lane == 0 && *shared.changed >= k_changes_together) atomicAdd(shared.waiting + counter, k_moves);
+    }
     meet_team();  // all rows are in the queue
     const std::uint32_t more = shared.waiting[counter];
     queued += static_cast<int>(more % k_together);
@@ -536,8 +540,9 @@ struct pass_rows : pass_scores<T, P, Injector> {
       // No team is more than a tile ahead of another.
       if (first && queued >= k_queue_asks && *shared.together <= meeting) *shared.together = meeting + 2;
       ++meeting;
-      if (more >= k_together) room = 0;
+      if (more % k_moves >= k_together) room = 0;
     }
+    if (k_counts && more >= k_moves) move_changes(given, k_least_moved);
     if (queued <= room) return;
     const tally made = decide_queue(given, queued);
     meet_team();  // the queue has been read
@@ -650,10 +655,10 @@ struct pass_rows : pass_scores<T, P, Injector> {
   __device__ __forceinline__ int changes_that_wait(int most) const {
     return static_cast<int>(min(static_cast<unsigned>(*static_cast<const volatile int*>(shared.changed)), static_cast<unsigned>(most)));
   }
-  // Moves the changed rows of this warp, eight at a time, until less than `least` wait. Called by the whole warp.
+  // Moves the changed rows of this warp, eight at a time, until less than `least`, at most eight, wait. Called by the whole warp.
   __device__ __noinline__ static void move_changes(const launch& given, int least) { pass_rows(given).move_waiting(least); }
   __device__ __forceinline__ void move_waiting(int least) const {
-    const int k = a.centroids.shape.k, count = changes_that_wait(k_most_changes);
+    const int k = a.centroids.shape.k, count = changes_that_wait(most_changes(P));
     int begin = 0;
 #pragma unroll 1
     for (; count - begin >= least; begin += k_changes_together) {
@@ -663,6 +668,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
       move_rows(each);
     }
     const int left = max(count - begin, 0);
+    // Less than k_changes_together: a lane has one at most.
     const changed_row rest = shared.changes[lane < left ? begin + lane : 0];
     __syncwarp();
     if (lane < left) shared.changes[lane] = rest;
@@ -676,14 +682,14 @@ struct pass_rows : pass_scores<T, P, Injector> {
     const bool changes = stores && (a.fresh || before != label);
     const unsigned all = __ballot_sync(0xffffffffu, changes);
     if (all == 0) return;
-    const int k = a.centroids.shape.k, begin = changes_that_wait(k_changes_together - 1), count = begin + __popc(all);
+    const int k = a.centroids.shape.k, begin = changes_that_wait(most_changes(P) - k_pass_rows), count = begin + __popc(all);
     __syncwarp();  // all have read the count
     // A label that was struck in memory must not reach beyond the sums; their signature tells.
     const int from = !a.fresh && is_cluster(before) ? before : k;
     if (changes) shared.changes[begin + __popc(all & ((1u << lane) - 1))] = {row, from, label};
     if (lane == 0) *shared.changed = count;
     __syncwarp();
-    if (count >= k_changes_together) move_changes(given, k_changes_together);
+    if (count + k_pass_rows > most_changes(P)) move_changes(given, k_changes_together);  // no room for those of another tile
   }
 
   // ---- ‖x − c‖² of labels, in working precision ----

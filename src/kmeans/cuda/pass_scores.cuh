@@ -107,10 +107,11 @@ struct pass_scores {
   static constexpr int k_threads = 32 * P.warps;
   static constexpr int k_tile_threads = 32 * pass_rows_of_tile(P) / k_pass_rows;  // that work on a tile of rows
   static constexpr bool k_checks = P.check;
+  static constexpr bool k_warpgroup = P.unit == product_unit::warpgroup;
   static constexpr bool k_in_registers = P.slabs > 0;
   // Whether a tile's rows are loaded while the one before it is searched. Elsewhere registers are dearer.
   static constexpr bool k_prefetches =
-      P.unit == product_unit::warpgroup && (P.slabs == 0 || (P.panel == panel_memory::shared && (P.single || P.warps < 16)));
+      P.unit == product_unit::warpgroup && (P.slabs == 0 || (P.panel == panel_memory::shared && (P.single || P.warps * P.blocks < 16)));
   static constexpr int k_slabs = k_in_registers ? P.slabs : P.depth;  // of x, in registers at a time
   static constexpr int k_scores = fragment::k_scores;                 // of a lane, of a tile
   static_assert(k_rows == k_operand_rows);
@@ -160,6 +161,24 @@ struct pass_scores {
     }
   }
 
+  // Asks L2 for all that is loaded of some rows, whole tiles, in the order of their tiles. By one thread.
+  __device__ __forceinline__ void ask_for(int first, int rows) const {
+    const int left = points() - first;
+    if (left <= 0) return;
+    const auto ask = [&](const auto* from, int each) {
+      arch::prefetch_bulk_l2(from + std::int64_t{first} * each, static_cast<std::uint32_t>(rows * each) * sizeof(*from));
+    };
+    if constexpr (sizeof(T) == 4) {
+      ask(a.points.operand, stride());
+      ask(a.points.rounding, 1);
+    } else {
+      ask(a.points.x, stride());
+    }
+    ask(a.points.norm, 1);
+    if constexpr (k_checks) ask(a.points.projection, 1), ask(a.points.signature, 1);
+    if (a.previous != nullptr && left >= rows) ask(a.previous, 1);
+  }
+
   static constexpr int k_group_scores = P.tiles * k_scores;  // tile by tile
   static constexpr int k_named = named_columns(P);
   // f32: whether each centroid's norm bounds the error of its scores; elsewhere the largest norm does. With many features an error is much
@@ -181,16 +200,14 @@ struct pass_scores {
     return panel.columns + (P.columns ? group * size : std::int64_t{group} * size) + 2 * t;
   }
 
-  // scores += rows · columns over `depth` slabs of a group.
+  // scores += rows · columns over `depth` slabs of a group. By a warpgroup: begun only, between fence_wgmma and wait_wgmma.
   __device__ __forceinline__ void multiply(const unsigned char* panel, const operand (&rows)[P.depth], T (&scores)[k_group_scores]) const {
-    if constexpr (P.unit == product_unit::warpgroup) {
+    if constexpr (k_warpgroup) {
       const arch::matrix_descriptor columns = arch::describe(panel, k_slab_bytes<T>, arch::swizzle::none, k_slab_bytes<T> / 2);
-      arch::fence_wgmma(scores);
 #pragma unroll
       for (int slab = 0; slab < P.depth; ++slab)
         arch::wgmma_m64k16_f16<8 * P.tiles>(scores, rows[slab].at, arch::advanced(columns, slab * P.tiles * k_slab_bytes<T>));
       arch::commit_wgmma();
-      arch::wait_wgmma<0>(scores);
     } else {
       using column = typename fragment::column;
       const auto* const packed = reinterpret_cast<const column*>(panel) + lane;
@@ -218,25 +235,44 @@ struct pass_scores {
 #pragma unroll
       for (int v = 0; v < k_scores; ++v) scores[i * k_scores + v] = start[v % 2];
     }
-    operand now[P.depth];
+    const auto begin_products = [&] {
+      if constexpr (k_warpgroup) arch::fence_wgmma(scores);
+    };
+    const auto end_products = [&] {
+      if constexpr (k_warpgroup) arch::wait_wgmma<0>(scores);
+    };
     if constexpr (k_in_registers) {
+      // All chunks of the group are multiplied before the first one is waited for: a ring has place for them.
+      constexpr bool together = k_warpgroup && stage::k_loader && P.slabs / P.depth < P.slots;
+      begin_products();
 #pragma unroll
       for (int slab = 0; slab < P.slabs; slab += P.depth) {
-#pragma unroll
-        for (int d = 0; d < P.depth; ++d) now[d] = rows[slab + d];
-        multiply(panel.acquire(shape, group, slab), now, scores);
-        panel.release();
+        multiply(panel.acquire(shape, group, slab), reinterpret_cast<const operand(&)[P.depth]>(rows[slab]), scores);
+        if constexpr (together) {
+          panel.pass();
+        } else {
+          end_products();
+          panel.release();
+          if (slab + P.depth < P.slabs) begin_products();
+        }
+      }
+      if constexpr (together) {
+        end_products();
+        panel.template release_passed<P.slabs / P.depth>();
       }
     } else {
 #pragma unroll 1
       for (int slab = 0; slab < shape.slabs; slab += P.depth) {
+        operand now[P.depth];
         const bool last = slab + P.depth >= shape.slabs;
         const int from = last ? next : first, begin = last ? 0 : slab + P.depth;
 #pragma unroll
         for (int d = 0; d < P.depth; ++d) now[d] = rows[d];
 #pragma unroll
         for (int d = 0; d < P.depth; ++d) rows[d] = fragment::load(a.points, from, begin + d, stride());
+        begin_products();
         multiply(panel.acquire(shape, group, slab), now, scores);
+        end_products();
         panel.release();
       }
     }
