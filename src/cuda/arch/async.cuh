@@ -162,19 +162,6 @@ __device__ __forceinline__ void load_bulk(void* shared, const void* global, std:
 #endif
 }
 
-// Asks for global memory to be in L2. In the emulator its ends are read, so that wrong ones show. Nothing before sm_90.
-__device__ __forceinline__ void prefetch_bulk_l2(const void* global, std::uint32_t bytes) {
-#if BALLAST_DEVICE_CODE
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes));
-#endif
-#else
-  simt::require_aligned(global, 16);
-  const auto* const at = static_cast<const volatile unsigned char*>(global);
-  static_cast<void>(at[0]), static_cast<void>(at[bytes - 1]);
-#endif
-}
-
 // Shared to global memory, in the thread's open bulk group. fence_async_shared and a barrier go before, where others wrote the source.
 __device__ __forceinline__ void store_bulk(void* global, const void* shared, std::uint32_t bytes, place where = place::here()) {
 #if BALLAST_DEVICE_CODE

@@ -79,9 +79,7 @@ class lloyd {
     pass_policy policy;
     std::int64_t blocks = 0;
   };
-  std::int64_t update_blocks() const {
-    return std::int64_t{shape_.sections} * shape_.data_tiles * update_parts<T>(what_.points.stride);
-  }
+  std::int64_t update_blocks() const { return std::int64_t{shape_.sections} * shape_.data_tiles * update_parts<T>(what_.points.stride); }
   int buffer_of(int sums) const { return tiles_ != nullptr ? sums : 0; }  // of the sums
   void prepare_sums();
   panel<T> panel_of(int which) const;

@@ -40,9 +40,9 @@ __device__ __forceinline__ features<double> load_features(const double* from) {
   return unpacked(arch::load_table(reinterpret_cast<const double2*>(from)));
 }
 
-// ‖x − c‖² in working precision of the centroids c = rows + j · stride, by each four lanes for theirs. Loads of `Together` slabs of x and all
-// c are under way at a time: more where rows are long, but what a function that is seldom called needs of registers, its caller has to free
-// in every tile.
+// ‖x − c‖² in working precision of the centroids c = rows + j · stride, by each four lanes for theirs. Loads of `Together` slabs of x and
+// all c are under way at a time: more where rows are long, but what a function that is seldom called needs of registers, its caller has to
+// free in every tile.
 template <int Together, int Each, class T>
 __device__ __forceinline__ void measure(const T* x, const T* rows, const int (&j)[Each], int stride, T (&distance)[Each]) {
   const int own = static_cast<int>(threadIdx.x % 4) * k_vector<T>;

@@ -87,11 +87,7 @@ struct pass : pass_rows<T, P, Injector> {
         arch::give_registers<k_loader_registers>();
         if (threadIdx.x == k_threads) {
           const int blocks = static_cast<int>(gridDim.x);
-          panel.load(static_cast<int>(blockIdx.x), tiles(), [&](int tile) {
-            const int next = a.draws ? blocks + draw() : tile + blocks;
-            if (next < tiles()) this->ask_for(next * k_tile_rows, k_tile_rows);
-            return next;
-          });
+          panel.load(static_cast<int>(blockIdx.x), tiles(), [&](int tile) { return a.draws ? blocks + draw() : tile + blocks; });
         }
         return;
       }
@@ -165,10 +161,7 @@ struct pass : pass_rows<T, P, Injector> {
 #pragma unroll 1
       for (int since = 0; turn < turns && (P.sums != sum_memory::shared || since + together <= k_most); since += together) {
         int behind = next + all;
-        if (draws) {
-          if (a.draws) behind = 2 * all + draw();
-          if (next < turns) this->ask_for(next * together * k_tile_rows, together * k_tile_rows);
-        }
+        if (draws && a.draws) behind = 2 * all + draw();
 #pragma unroll 1
         for (int i = 0; i < together; ++i) {
           const int tile = turn * together + i, then = i + 1 < together ? tile + 1 : next * together;

@@ -76,7 +76,7 @@ BALLAST_HD constexpr int pass_registers(const pass_policy& p) {
 }
 
 inline constexpr int k_block_words = 16 * (k_quantities + 1);  // of 8 bytes: what up to 16 warps add up, to whole 16 bytes
-inline constexpr int k_drawn_bytes = 128;     // numbers of tiles: more than there are chunks in a ring, and two for each team
+inline constexpr int k_drawn_bytes = 128;  // numbers of tiles: more than there are chunks in a ring, and two for each team
 // Barriers of a ring, then the counters of each queue, then when they are emptied; the tiles that have been drawn.
 inline constexpr int k_barrier_bytes = 336 + k_drawn_bytes;
 inline constexpr int k_counters = 4;  // of rows that are added to a queue: at least 3, a power of two
@@ -145,12 +145,13 @@ BALLAST_HD constexpr std::int64_t column_bytes(const pass_policy& p, const panel
   return p.columns ? std::int64_t{shape.tiles()} * 2 * k_tile_columns * static_cast<std::int64_t>(sizeof(T)) : 0;
 }
 
-// Bytes of dynamic shared memory, in this order: the panel, what the block adds up, barriers, queues, scans, changed rows and how many of each
-// warp, limbs of the sums of k clusters, members.
+// Bytes of dynamic shared memory, in this order: the panel, what the block adds up, barriers, queues, scans, changed rows and how many of
+// each warp, limbs of the sums of k clusters, members.
 template <class T>
 constexpr std::int64_t pass_shared_bytes(const pass_policy& p, const panel_shape& shape, std::int64_t n) {
   const std::int64_t always = panel_bytes<T>(p, shape) + column_bytes<T>(p, shape) + k_block_words * 8 + k_barrier_bytes +
-                              std::int64_t{p.warps / k_team_warps} * pass_queue_rows(p) * postponed_bytes(p) + scan_bytes(p) + change_bytes(p);
+                              std::int64_t{p.warps / k_team_warps} * pass_queue_rows(p) * postponed_bytes(p) + scan_bytes(p) +
+                              change_bytes(p);
   const std::int64_t pitch = sum_pitch(static_cast<int>(padded_features<T>(n)));
   return always + (p.sums == sum_memory::shared ? std::int64_t{shape.k} * (pitch * 8 * p.words + 4) : 0);
 }

@@ -38,8 +38,8 @@ struct tally {
 };
 
 // A row whose label needs more than the scores of the tensor cores. It waits in shared memory until its team of four warps has enough of
-// them or ends, and they share the work. Until then its label is k, a cluster of which nobody asks. Two lanes make the entry, each from
-// what it has itself: one stores it with the seal of the other.
+// them or ends, and they share the work. Until then its label is k, a cluster of which nobody asks. Each lane of the row stores the columns
+// that it names. Two lanes make the rest, each from what it has itself: one stores it with the seal of the other.
 template <class Index, int Listed>
 struct postponed {
   double most;  // no candidate has a larger distance
@@ -48,14 +48,21 @@ struct postponed {
   std::uint32_t seal;
   Index listed[Listed];  // the columns that the four lanes of the row have named: the last of each, then those before
 };
+// A seal is the sum of what its entry's parts give: a bit that is flipped in one of them changes it.
+__device__ __forceinline__ std::uint32_t seal_part(std::uint32_t value, int place) {
+  return value * (0x9e3779b1u * static_cast<std::uint32_t>(2 * place + 1));
+}
+// Of all but the columns, number l of which has place l.
+__device__ __forceinline__ std::uint32_t head_seal(double most, std::int32_t row, std::uint32_t what) {
+  const auto bits = static_cast<std::uint64_t>(__double_as_longlong(most));
+  return seal_part(what, 60) + seal_part(static_cast<std::uint32_t>(row), 61) + seal_part(static_cast<std::uint32_t>(bits), 62) +
+         seal_part(static_cast<std::uint32_t>(bits >> 32), 63);
+}
 template <class Index, int Listed>
 __device__ __forceinline__ std::uint32_t seal_of(const postponed<Index, Listed>& of) {
-  std::uint32_t made = of.what;
-  const auto add = [&](std::uint64_t word) { made = made * 0x9e3779b1u + static_cast<std::uint32_t>(word ^ word >> 32); };
-  add(static_cast<std::uint32_t>(of.row));
-  add(static_cast<std::uint64_t>(__double_as_longlong(of.most)));
+  std::uint32_t made = head_seal(of.most, of.row, of.what);
 #pragma unroll
-  for (const Index each : of.listed) add(static_cast<std::uint32_t>(each));
+  for (int l = 0; l < Listed; ++l) made += seal_part(static_cast<std::uint32_t>(of.listed[l]), l);
   return made;
 }
 // In a counter of rows: all teams empty their queues; the warps of this one move their changed rows.
@@ -241,12 +248,12 @@ struct pass_rows : pass_scores<T, P, Injector> {
     const bool look = (found.near || wrong) && facts.i < this->points();
     if (!__any_sync(0xffffffffu, look)) return made;
     const bool looks = this->any_owner(look);
-    postponed entry{most_distance(rows, facts, room), facts.i, 0, 0, {}};
-    list_candidates(rows, entry);
+    listed_index columns[k_groups][k_named] = {};
+    std::uint32_t what = list_candidates(rows, columns);
     // The best score is a listed one's, or of one that is hidden, if it is a number.
-    if (this->any_owner(wrong || (looks && (entry.what & k_failed) == 0 && entry.what == 0)))
-      entry.what = k_failed | static_cast<std::uint32_t>(facts.bad ? facts.failed : check::minimum) << k_check_shift;
-    postpone(looks, entry);
+    if (this->any_owner(wrong || (looks && what == 0)))
+      what = k_failed | static_cast<std::uint32_t>(facts.bad ? facts.failed : check::minimum) << k_check_shift;
+    postpone(looks, most_distance(rows, facts, room), facts.i, what, columns);
     return looks ? decision{k, made.expected, made.limit} : made;
   }
 
@@ -257,43 +264,58 @@ struct pass_rows : pass_scores<T, P, Injector> {
     const float oldest = scores::k_own_errors ? this->fold(since, [](float x, float y) { return fminf(x, y); }) : this->own(since);
     return static_cast<double>(fma(-2.0f, oldest, facts.norm) + 6 * facts.error + 3 * k_comparable + room);
   }
-  // Fills in which columns of the own row are compared by distances: those that its lanes name, or all of a lane that has more.
-  __device__ __forceinline__ void list_candidates(const row_search<float> (&rows)[k_groups], postponed& entry) const {
+  // Which columns of the own row are compared by distances: those that its lanes name, or all of a lane that has more. `columns`: those
+  // that this lane names.
+  __device__ __forceinline__ std::uint32_t list_candidates(const row_search<float> (&rows)[k_groups],
+                                                           listed_index (&columns)[k_groups][k_named]) const {
+    std::uint32_t what[k_groups];
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
       const row_search<float>& row = rows[q];
       const auto lanes_where = [&](bool holds) { return __ballot_sync(0xffffffffu, holds) >> (4 * g) & 15u; };
-      std::uint32_t what = lanes_where(row.more) << k_lanes_shift;
-      const bool own = q == this->own_q();
+      what[q] = lanes_where(row.more) << k_lanes_shift;
 #pragma unroll
       for (int e = 0; e < k_named; ++e) {
-        what |= lanes_where(row.named[e] != 0) << 4 * e;
-#pragma unroll
-        for (int l = 0; l < 4; ++l) {
-          const int j = __shfl_sync(0xffffffffu, column_of_code(row.named[e], t), l, 4);
-          if (own) entry.listed[4 * e + l] = static_cast<listed_index>(j);
-        }
+        what[q] |= lanes_where(row.named[e] != 0) << 4 * e;
+        columns[q][e] = static_cast<listed_index>(column_of_code(row.named[e], t));
       }
-      if (own) entry.what = what;
     }
+    return this->own(what);
   }
   // In f64 there are no candidates.
   __device__ __forceinline__ double most_distance(const row_search<double> (&)[k_groups], const row_facts&, double) const { return 0; }
-  __device__ __forceinline__ void list_candidates(const row_search<double> (&)[k_groups], postponed&) const {}
+  __device__ __forceinline__ std::uint32_t list_candidates(const row_search<double> (&)[k_groups],
+                                                           listed_index (&)[k_groups][k_named]) const {
+    return 0;
+  }
 
-  // Puts the own row into the queue, if `put`. Called by the whole warp.
-  __device__ __forceinline__ void postpone(bool put, const postponed& entry) const {
+  // Puts row i, the own one, into the queue, if `put`, with the columns that the lanes name. Called by the whole warp.
+  __device__ __forceinline__ void postpone(bool put, double most, int i, std::uint32_t what,
+                                           const listed_index (&columns)[k_groups][k_named]) const {
     const bool stores = put && t == 2 * this->own_q();
     const unsigned all = __ballot_sync(0xffffffffu, stores);
-    const std::uint32_t seal = __shfl_xor_sync(0xffffffffu, seal_of(entry), 1);
+    std::uint32_t parts[k_groups] = {};
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) {
+#pragma unroll
+      for (int e = 0; e < k_named; ++e) parts[q] += seal_part(static_cast<std::uint32_t>(columns[q][e]), 4 * e + t);
+    }
+    std::uint32_t seal = this->own(parts) + __shfl_xor_sync(0xffffffffu, this->given_away(parts), 2);
+    seal += __shfl_xor_sync(0xffffffffu, seal, 1) + head_seal(most, i, what);
+    seal = __shfl_xor_sync(0xffffffffu, seal, 1);
     unsigned begin = 0;
     if (lane == 0)
       begin = static_cast<unsigned>(queued) + atomicAdd(shared.waiting + counter, static_cast<unsigned>(__popc(all))) % k_together;
     begin = __shfl_sync(0xffffffffu, begin, 0);
-    if (!stores) return;
-    postponed& to = shared.queue[begin + static_cast<unsigned>(__popc(all & ((1u << lane) - 1)))];
-    to = entry;
-    to.seal = seal;
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) {
+      const unsigned at = static_cast<unsigned>(4 * g + 2 * q);
+      if ((all >> at & 1u) == 0) continue;
+      postponed& to = shared.queue[begin + static_cast<unsigned>(__popc(all & ((1u << at) - 1)))];
+#pragma unroll
+      for (int e = 0; e < k_named; ++e) to.listed[4 * e + t] = columns[q][e];
+      if (t == 2 * q) to.most = most, to.row = i, to.what = what, to.seal = seal;
+    }
   }
 
   // ---- Second looks ----
@@ -311,8 +333,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
     return made;
   }
 
-  // Distances to the candidates of row number `at` of the queue, by its four lanes, k_tried at a time: the least with its column. `next`: the
-  // least of the others. `fits`: all are as near as their scores say.
+  // Distances to the candidates of row number `at` of the queue, by its four lanes, k_tried at a time: the least with its column. `next`:
+  // the least of the others. `fits`: all are as near as their scores say.
   __device__ __forceinline__ nearest try_candidates(const T* x, const T* rows, int at, const postponed& entry, unsigned candidates,
                                                     double& next, bool& fits) const {
     const int stride = this->stride(), k = a.centroids.shape.k;
@@ -350,9 +372,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   }
 
   // What `scanned_part::of` says of row number `at` of the queue; 0: of none.
-  __device__ static __forceinline__ std::uint32_t scan_name(int at, unsigned lanes) {
-    return static_cast<std::uint32_t>(at) << 4 | lanes;
-  }
+  __device__ static __forceinline__ std::uint32_t scan_name(int at, unsigned lanes) { return static_cast<std::uint32_t>(at) << 4 | lanes; }
   // Where the parts of scan number `ordinal` are, of the first or second time.
   __device__ __forceinline__ scanned_part* scan_of(int time, int ordinal) const {
     return shared.scans + (time * k_shared_scans + ordinal) * k_team_warps;
@@ -374,9 +394,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
 #pragma unroll 1
         for (int time = 0; time < (k_checks ? 2 : 1); ++time) {
           const int part = (own + time) % k_team_warps;
-          const nearest found =
-              scan<k_looked_together>(this->row(existing_row(queue[owner].row)), a.centroids.rows + arch::opaque(0u), this->stride(),
-                                      a.centroids.shape.k, which, part, k_team_warps);
+          const nearest found = scan<k_looked_together>(this->row(existing_row(queue[owner].row)), a.centroids.rows + arch::opaque(0u),
+                                                        this->stride(), a.centroids.shape.k, which, part, k_team_warps);
           if (lane == 0) scan_of(time, ordinal)[part] = {found.distance, found.index, scan_name(begin + owner, which)};
         }
       }
@@ -485,8 +504,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
 #pragma unroll 1
         for (int time = 0; time < (k_checks ? 2 : 1); ++time) {
           const postponed entry = read();
-          const nearest found =
-              choose(this->row(entry.row) + arch::opaque(0u), a.centroids.rows + arch::opaque(0u), time, at, entry, fits);
+          const nearest found = choose(this->row(entry.row) + arch::opaque(0u), a.centroids.rows + arch::opaque(0u), time, at, entry, fits);
           fits = fits && found.distance < 1e308;  // of some centroid
           if (time == 0) {
             row = entry.row, what = entry.what, least = found.distance, label = found.index;
@@ -789,7 +807,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
     const bool fits = abs(apart - made.expected) <= made.limit;  // no other centroid is that near
     if (__any_sync(0xffffffffu, decided && !fits)) {
       const bool fails = this->any_owner(decided && !fits);
-      postpone(fails, {0, facts.i, k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift, 0, {}});
+      const listed_index columns[k_groups][k_named] = {};
+      postpone(fails, 0, facts.i, k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift, columns);
       if (fails) decided = false;
     }
     if (decided) commit(facts.i, measured, apart, facts.signature, facts.before);

@@ -161,24 +161,6 @@ struct pass_scores {
     }
   }
 
-  // Asks L2 for all that is loaded of some rows, whole tiles, in the order of their tiles. By one thread.
-  __device__ __forceinline__ void ask_for(int first, int rows) const {
-    const int left = points() - first;
-    if (left <= 0) return;
-    const auto ask = [&](const auto* from, int each) {
-      arch::prefetch_bulk_l2(from + std::int64_t{first} * each, static_cast<std::uint32_t>(rows * each) * sizeof(*from));
-    };
-    if constexpr (sizeof(T) == 4) {
-      ask(a.points.operand, stride());
-      ask(a.points.rounding, 1);
-    } else {
-      ask(a.points.x, stride());
-    }
-    ask(a.points.norm, 1);
-    if constexpr (k_checks) ask(a.points.projection, 1), ask(a.points.signature, 1);
-    if (a.previous != nullptr && left >= rows) ask(a.previous, 1);
-  }
-
   static constexpr int k_group_scores = P.tiles * k_scores;  // tile by tile
   static constexpr int k_named = named_columns(P);
   // f32: whether each centroid's norm bounds the error of its scores; elsewhere the largest norm does. With many features an error is much

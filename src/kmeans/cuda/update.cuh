@@ -165,8 +165,8 @@ struct update {
     made.weight = weight_of(j);
   }
 
-  // Where feature f of column c of a tile lies in the panel for the first number of a vector; the second one follows, and each other pair is
-  // so much further.
+  // Where feature f of column c of a tile lies in the panel for the first number of a vector; the second one follows, and each other pair
+  // is so much further.
   __device__ __forceinline__ operand_of<T>* operand_at(int in_tile, int c, int f) const {
     return a.centroids.packed + packed_place<T>(shape, in_tile, c, f);
   }
@@ -190,8 +190,8 @@ struct update {
             const double sum = number_of(from.sums[v], static_cast<double>(from.units.at[v])), quotient = sum * inverse;
             value.at[v] = static_cast<T>(fma(fma(-quotient, from.weight, sum), inverse, quotient));
           }
-          given.strike(index<1>{}, inject::site::kmeans_centroid, inject::device_place{static_cast<std::int64_t>(j), shape.k, 0, 1, f + v, n},
-                       &value.at[v]);
+          given.strike(index<1>{}, inject::site::kmeans_centroid,
+                       inject::device_place{static_cast<std::int64_t>(j), shape.k, 0, 1, f + v, n}, &value.at[v]);
         }
         store(a.centroids.rows + row_at(j), value);
         features<T> twin = value;
@@ -230,8 +230,9 @@ struct update {
   __device__ static constexpr T smallest() { return sizeof(T) == 4 ? static_cast<T>(0x1p-149) : static_cast<T>(0x1p-1074); }
 
   // w_j: random, and smaller the larger the scores of c_j can be, so that their rounding drowns no fault in the scores of others. The power
-  // of two is the inverse of (s‖c‖ + ‖c‖²/2) / s², or half or twice that: s is the spread of the points, and ‖c‖ not below s / 16. `square`:
-  // about ‖c‖². All blocks of a tile need the same weight before they know each other's part of the new row, so it is the old one's.
+  // of two is the inverse of (s‖c‖ + ‖c‖²/2) / s², or half or twice that: s is the spread of the points, and ‖c‖ not below s / 16.
+  // `square`: about ‖c‖². All blocks of a tile need the same weight before they know each other's part of the new row, so it is the old
+  // one's.
   __device__ __forceinline__ double check_weight(double square) const {
     const auto exponent = [](double value) { return static_cast<int>(ballast::cuda::bits(value) >> 52); };
     const double norm = max(static_cast<double>(arch::sqrt_fast(static_cast<float>(square))), a.spread / 16);
@@ -531,7 +532,8 @@ struct update {
         const unsigned long long* const from = sums_at(first, f) + w * sum_pitch(stride);
         unsigned long long sum = 0, by_label = 0, words[k_tile_columns];
 #pragma unroll
-        for (int c = 0; c < k_tile_columns; ++c) words[c] = c < count ? from[static_cast<std::int64_t>(c) * P.words * sum_pitch(stride)] : 0;
+        for (int c = 0; c < k_tile_columns; ++c)
+          words[c] = c < count ? from[static_cast<std::int64_t>(c) * P.words * sum_pitch(stride)] : 0;
 #pragma unroll
         for (int c = 0; c < k_tile_columns; ++c) sum += words[c], by_label += static_cast<unsigned>(c) * words[c];
         labelled += signature_weight(f, w) * (static_cast<unsigned long long>(first) * sum + by_label);

@@ -52,7 +52,9 @@ struct section_result {
 
 // What rounding adds to a score, over the norms of its operands: k_row_factor random walks over n features. u: the unit roundoff.
 inline constexpr double k_row_factor = 4;  // docs/design/kmeans-cuda.md, "Thresholds"
-inline double score_walk(double u, int n) { return k_row_factor * u * (4 + std::sqrt(static_cast<double>(n)) + static_cast<double>(n) / 8); }
+inline double score_walk(double u, int n) {
+  return k_row_factor * u * (4 + std::sqrt(static_cast<double>(n)) + static_cast<double>(n) / 8);
+}
 
 template <class T>
 struct update_arguments {
