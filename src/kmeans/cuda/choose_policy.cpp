@@ -203,7 +203,9 @@ bool can_run(const pass_problem& what, const pass_policy& p, const ballast::cuda
   if (p.panel != panel_memory::ring && p.slots != 0) return false;
   const bool whole = p.slabs > 0 && p.panel != panel_memory::ring;
   if (whole ? p.depth != p.slabs : slabs_of(what) % p.depth != 0) return false;
-  if (p.warps % k_team_warps != 0 || pass_threads(p) > 1024 || p.blocks * pass_threads(p) > on.threads_per_multiprocessor) return false;
+  if (p.warps % k_team_warps != 0 || p.warps > k_most_teams * k_team_warps || pass_threads(p) > 1024 ||
+      p.blocks * pass_threads(p) > on.threads_per_multiprocessor)
+    return false;
   return p.tiles <= 12 && fits(what, p, on);
 }
 

@@ -99,7 +99,7 @@ void lloyd<T>::launch_update(bool given, bool on_device, const abft::guarded_thr
   a.old_rows = given ? nullptr : at<T>(place_.rows[old]);
   a.old_twin = at<T>(place_.twins[old]);
   a.given = given ? at<T>(place_.given) : nullptr;
-  a.given_twin = given ? at<T>(place_.given_twin) : nullptr;
+  a.given_twin = at<T>(place_.given_twin);
   a.sums = at<unsigned long long>(place_.sums[buffer_of(last_sums_)]);
   a.members = at<unsigned long long>(place_.members[buffer_of(last_sums_)]);
   a.totals = at<pass_totals>(place_.totals[last_sums_]);

@@ -119,7 +119,7 @@ __device__ __forceinline__ int listed_column(unsigned lanes, int u, int k) {
 // number `part` of `parts`, about as many in each. Distances in working precision tell which ones need to be compared in double.
 template <int Together, class T>
 __device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int k, unsigned lanes, int part = 0, int parts = 1) {
-  constexpr int k_each = 2;  // centroids of four lanes at a time
+  constexpr int k_each = 2;  // centroids of four lanes at a time, told apart by e == 0 below
   const int g = static_cast<int>(threadIdx.x % 32 / 4);
   const int count = (k + k_tile_columns - 1) / k_tile_columns * 2 * __popc(lanes);
   int j[k_each];  // −1: no centroid

@@ -37,7 +37,7 @@ struct panel_stage {
   unsigned ask_parity = 1;  // of its last release: none at first
   int ask_chunk = 0;
   std::int64_t left = 0;  // chunks that are still to be asked for
-  volatile int* drawn;    // by the loader: of a tile of rows that is worked on, which is the next one
+  volatile int* drawn;    // by the loader: of a tile of rows that is worked on, which is the next one; without a ring, the turns of teams
   int tile = 0;           // how many have been worked on
 
   // `sweeps`: how often the block reads the whole panel, where there is no loader. Followed by a barrier of the block.
@@ -105,7 +105,8 @@ struct panel_stage {
   }
   template <int Count>
   __device__ __forceinline__ void release_passed() {
-    __syncwarp();  // all lanes have read them
+    static_assert(k_loader && Count < P.slots);  // wgmma reads in the order of the copies: no fence between them
+    __syncwarp();                                // all lanes have read them
     const auto each = static_cast<int>(threadIdx.x % 32);
     if (each < Count) {
       const int of = slot - 1 - each;

@@ -17,7 +17,7 @@ namespace ballast::kmeans::cuda {
 template <class T, pass_policy P, class Injector>
 struct pass : pass_rows<T, P, Injector> {
   using base = pass_rows<T, P, Injector>;
-  using base::a, base::counted, base::entries, base::g, base::given, base::pitch, base::shared, base::t, base::warp;
+  using base::a, base::counted, base::entries, base::given, base::pitch, base::shared, base::t, base::warp;
   using typename base::launch;
   static constexpr int k_rows = base::k_rows;
   static constexpr int k_rows_of_block = pass_rows_of_block(P);
@@ -98,7 +98,7 @@ struct pass : pass_rows<T, P, Injector> {
     } else {
       work_by_team(panel);
     }
-    this->empty_queue(0);
+    this->meet(0);
     if constexpr (base::k_counts) base::move_changes(given, 1);
     finish();
     if constexpr (P.sums == sum_memory::shared) flush(false);
@@ -134,7 +134,7 @@ struct pass : pass_rows<T, P, Injector> {
       // Behind the last tile its own rows are loaded once more, as any others that are there.
       this->work(panel, rows_of(tile), rows_of(next < tiles ? next : tile), tile, tiles, ahead);
       if (++unmet == queue_tiles(P)) {
-        this->empty_queue(pass_queue_rows(P) - base::k_queued_rows);
+        this->meet(pass_queue_rows(P) - base::k_queued_rows);
         unmet = 0;
       }
       if constexpr (P.sums == sum_memory::shared) {
@@ -146,8 +146,8 @@ struct pass : pass_rows<T, P, Injector> {
     }
   }
 
-  // Tiles of a team, some of them together: those between two meetings. A team knows the next ones when it begins with these, for it asks
-  // for their rows meanwhile; so its first thread draws those behind them, and says at the meeting which they are.
+  // Tiles of a team, in turns of those between two meetings. A team knows its next turn when it begins with one, for it asks for its rows
+  // meanwhile; so its first thread draws the turn behind that, and says at the meeting which it is.
   __device__ __forceinline__ void work_by_team(typename base::stage& panel) {
     constexpr int together = queue_tiles(P), teams = P.warps / k_team_warps;
     const int tiles = this->tiles(), turns = (tiles + together - 1) / together, all = static_cast<int>(gridDim.x) * teams;
@@ -165,11 +165,12 @@ struct pass : pass_rows<T, P, Injector> {
 #pragma unroll 1
         for (int i = 0; i < together; ++i) {
           const int tile = turn * together + i, then = i + 1 < together ? tile + 1 : next * together;
+          if (tile >= tiles) break;  // of the last turn
           // Behind the last tile its own rows are loaded once more, as any others that are there.
           this->work(panel, rows_of(tile), rows_of(then < tiles ? then : tile), tile, tiles, ahead);
         }
         if (draws) drawn[place] = behind;
-        this->empty_queue(pass_queue_rows(P) - base::k_queued_rows);  // begins with a meeting
+        this->meet(pass_queue_rows(P) - base::k_queued_rows);
         turn = next;
         next = drawn[place];
         place ^= 1;

@@ -48,9 +48,9 @@ struct pass_arguments {
   unsigned long long* members;
   bool fresh;
   pass_totals* totals;
-  // A block with a loader, or without a ring each of its teams, draws the tiles of rows that it works on, so that none waits for one with
-  // more second looks. Else they are as far apart as there are blocks or teams. Only where totals start at 0, and tell by labels and
-  // signatures which rows were counted.
+  // A block with a loader draws the tiles of rows that it works on, and without a ring each of its teams the turns of queue_tiles, so that
+  // none waits for one with more second looks. Else they are as far apart as there are blocks or teams. Only where totals start at 0, and
+  // tell by labels and signatures which rows were counted.
   bool draws;
   T* distances;  // m: ‖x − c‖² of the label, of passes with checks and without sums. Null: not stored
   ballast::cuda::event_ring* events;
@@ -75,9 +75,8 @@ BALLAST_HD constexpr int pass_registers(const pass_policy& p) {
   return left < 240 ? left : 240;
 }
 
-inline constexpr int k_block_words = 16 * (k_quantities + 1);  // of 8 bytes: what up to 16 warps add up, to whole 16 bytes
-inline constexpr int k_drawn_bytes = 128;  // numbers of tiles: more than there are chunks in a ring, and two for each team
-// Barriers of a ring, then the counters of each queue, then when they are emptied; the tiles that have been drawn.
+inline constexpr int k_drawn_bytes = 128;  // what has been drawn: more tiles than there are chunks in a ring, and two turns of each team
+// Barriers of a ring, then the counters of each queue, then when they are emptied; what has been drawn.
 inline constexpr int k_barrier_bytes = 336 + k_drawn_bytes;
 inline constexpr int k_counters = 4;  // of rows that are added to a queue: at least 3, a power of two
 inline constexpr int k_most_slots = 16;
@@ -96,6 +95,7 @@ BALLAST_HD constexpr int pass_rows_of_block(const pass_policy& p) { return p.war
 // Warps that share a queue of rows: four, which a product of a warpgroup brings together anyway.
 inline constexpr int k_team_warps = 4;
 inline constexpr int k_most_teams = 4;
+inline constexpr int k_block_words = k_most_teams * k_team_warps * k_quantities;  // of 8 bytes: what the warps of a block add up
 // Rows that are worked on together: those of a block where it shares a ring, else those of a team.
 BALLAST_HD constexpr int pass_rows_of_tile(const pass_policy& p) {
   return (p.panel == panel_memory::ring ? p.warps : k_team_warps) * k_pass_rows;

@@ -65,7 +65,7 @@ __device__ __forceinline__ std::uint32_t seal_of(const postponed<Index, Listed>&
   for (int l = 0; l < Listed; ++l) made += seal_part(static_cast<std::uint32_t>(of.listed[l]), l);
   return made;
 }
-// In a counter of rows: all teams empty their queues; the warps of this one move their changed rows.
+// Above the number of rows in a counter: all teams empty their queues (by one thread); this one moves its changed rows (by up to four).
 inline constexpr std::uint32_t k_together = 1u << 16, k_moves = 1u << 24;
 // postponed::what
 inline constexpr std::uint32_t k_candidates = (1u << 4 * k_most_named) - 1;  // mask: which of the listed columns are there
@@ -84,7 +84,7 @@ struct pass_rows : pass_scores<T, P, Injector> {
   static constexpr int k_groups = scores::k_groups;
   static constexpr int k_queued_rows =
       queue_tiles(P) * k_team_warps * scores::k_rows;  // that tiles may add to a queue between two meetings
-  static_assert(P.warps % k_team_warps == 0);
+  static_assert(P.warps % k_team_warps == 0 && P.warps <= k_most_teams * k_team_warps);
   static constexpr bool k_counts = P.sums != sum_memory::none;  // what the sums must agree with
   static constexpr bool k_measures = k_checks && !k_counts;     // the label of every row by ‖x − c‖²
   using listed_index = std::conditional_t<P.panel == panel_memory::shared, std::uint16_t, std::int32_t>;
@@ -403,10 +403,11 @@ struct pass_rows : pass_scores<T, P, Injector> {
     if (lane < 2 * k_shared_scans && lane % k_shared_scans >= ordinal)
       scan_of(lane / k_shared_scans, lane % k_shared_scans)[(own + lane / k_shared_scans) % k_team_warps].of = 0;
   }
-  // The nearest of the columns of `lanes` to row number `at` of the queue: what the team has found, or by this warp alone.
+  // The nearest of the columns of `lanes` to row number `at` of the queue: what the team has found, or, where that is not enough or `time`
+  // is negative, by this warp alone.
   __device__ __forceinline__ nearest scanned(const T* rows, int time, int at, int row, unsigned lanes) const {
     const std::uint32_t name = scan_name(at, lanes);
-    const bool named = lane < k_shared_scans && scan_of(time, lane % k_shared_scans)->of == name;
+    const bool named = time >= 0 && lane < k_shared_scans && scan_of(time, lane % k_shared_scans)->of == name;
     const unsigned which = __ballot_sync(0xffffffffu, named);
     nearest found;
     bool whole = which != 0;
@@ -423,7 +424,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
   }
 
   // The exact labels of eight rows of the queue, each by four lanes: number `at`, with what two lanes agreed on. `rows`: the centroids.
-  // `time`: first or second. Distances in working precision tell most candidates apart, those in double the rest.
+  // `time`: of what the team has found, first or second; −1: nothing of it. Distances in working precision tell most candidates apart,
+  // those in double the rest.
   __device__ __forceinline__ nearest choose(const T* x, const T* rows, int time, int at, const postponed& entry, bool& fits) const {
     const unsigned candidates = (entry.what & k_failed) != 0 ? 0u : entry.what & k_candidates;
     const bool more = lanes_of(entry.what) != 0;
@@ -442,8 +444,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
         const volatile listed_index* const listed = shared.queue[__shfl_sync(0xffffffffu, at, owner)].listed;
 #pragma unroll 1
         for (unsigned left = __shfl_sync(0xffffffffu, candidates, owner); left != 0; left &= left - 1) {
-          const auto j = static_cast<int>(listed[__ffs(static_cast<int>(left)) - 1]);
-          if (!is_cluster(__shfl_sync(0xffffffffu, j, 0))) continue;
+          const int j = __shfl_sync(0xffffffffu, static_cast<int>(listed[__ffs(static_cast<int>(left)) - 1]), 0);
+          if (!is_cluster(j)) continue;
           const double exact = exact_distance(from, rows + static_cast<std::int64_t>(j) * this->stride(), this->stride());
           if (lane / 4 == owner / 4) found.consider(exact, j);
         }
@@ -486,10 +488,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
         postponed entry = read_entry(at);
         const bool intact = seal_of(entry) == entry.seal;
         entry.what = there ? entry.what | failed : 0;
-        if (there && !intact) {
-          entry.what |= k_failed;
-          entry.row = existing_row(entry.row);
-        }
+        if (!intact) entry.row = existing_row(entry.row);
+        if (there && !intact) entry.what |= k_failed;
         return entry;
       };
       bool good = true;
@@ -504,7 +504,8 @@ struct pass_rows : pass_scores<T, P, Injector> {
 #pragma unroll 1
         for (int time = 0; time < (k_checks ? 2 : 1); ++time) {
           const postponed entry = read();
-          const nearest found = choose(this->row(entry.row) + arch::opaque(0u), a.centroids.rows + arch::opaque(0u), time, at, entry, fits);
+          const nearest found = choose(this->row(entry.row) + arch::opaque(0u), a.centroids.rows + arch::opaque(0u),
+                                       number == 0 ? time : -1, at, entry, fits);
           fits = fits && found.distance < 1e308;  // of some centroid
           if (time == 0) {
             row = entry.row, what = entry.what, least = found.distance, label = found.index;
@@ -539,9 +540,9 @@ struct pass_rows : pass_scores<T, P, Injector> {
     }
   }
 
-  // Empties the queue if it has more than `room` rows, or if all teams do. Called by the whole team, which then sees the same number: a
-  // counter is read between two meetings and set to 0 behind the next one, so that none is late.
-  __device__ __forceinline__ void empty_queue(int room) {
+  // The team meets. Its warps move their changed rows, if one has eight. They empty the queue, if it has more than `room` rows or if all
+  // teams do. All see the same numbers: a counter is read between two meetings and set to 0 behind the next one, so that none is late.
+  __device__ __forceinline__ void meet(int room) {
     const bool first = threadIdx.x % (32 * k_team_warps) == 0;
     if constexpr (empties_together(P)) {
       if (first && *shared.together == meeting) atomicAdd(shared.waiting + counter, k_together);

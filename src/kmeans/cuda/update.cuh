@@ -40,7 +40,8 @@ struct update {
     double products[k_tile_columns][k_part];  // of weights and centroids; of a section, shares of sums
     double partial[3 * k_tile_columns];
     section_result facts[k_warps];
-    std::uint32_t failed, empty;
+    double squares[k_tile_columns];  // ‖c‖² of the new rows, where the block has whole ones
+    std::uint32_t failed;
     int wrong;  // the last centroid whose row is not what it should be; −1: none
   };
 
@@ -87,7 +88,6 @@ struct update {
       for (double& each : value) each += __shfl_xor_sync(0xffffffffu, each, distance);
     }
   }
-  __device__ static __forceinline__ double from_lane(double value, int of) { return __shfl_sync(0xffffffffu, value, of); }
   __device__ static __forceinline__ void meet_makers() { arch::group_barrier(1, k_makers); }
 
   // ---- Sums ----
@@ -145,24 +145,25 @@ struct update {
   struct dividends {
     words_of_sum sums[k_lane];
     features<T> units;
-    features<T> old;  // the old row, or the one that is given
-    double weight;    // of the cluster
+    features<T> base;  // a copy of the old row, or of the one that is given
+    double weight;     // of the cluster
   };
-  // `column`: of the tile. `old_rows`: a copy of the old rows; `from`: of given ones.
-  __device__ __forceinline__ void load(int column, const T* old_rows, const T* from, dividends& made) const {
+  // Of a column of the tile. `old_rows`: a copy.
+  __device__ __forceinline__ void load_quotients(int column, const T* old_rows, bool sums, dividends& made) const {
     const int j = first + column, f = feature();
-    made = {};
     if (column >= count || f >= stride) return;
-    if (from != nullptr) {
-#pragma unroll
-      for (int v = 0; v < k_lane; ++v) made.old.at[v] = f + v < n ? from[static_cast<std::int64_t>(j) * n + f + v] : T(0);
-      return;
-    }
+    made.base = read(old_rows + row_at(j));
+    if (!sums) return;
 #pragma unroll
     for (int v = 0; v < k_lane; ++v) made.sums[v] = read_sum(j, f + v);
     made.units = read(a.points.unit + f);
-    made.old = read(old_rows + row_at(j));
     made.weight = weight_of(j);
+  }
+  __device__ __forceinline__ void load_given(int column, dividends& made) const {
+    const int j = first + column, f = feature();
+    if (column >= count) return;
+#pragma unroll
+    for (int v = 0; v < k_lane; ++v) made.base.at[v] = f + v < n ? a.given[static_cast<std::int64_t>(j) * n + f + v] : T(0);
   }
 
   // Where feature f of column c of a tile lies in the panel for the first number of a vector; the second one follows, and each other pair
@@ -183,15 +184,15 @@ struct update {
         const double inverse = 1 / from.weight;
 #pragma unroll
         for (int v = 0; v < k_lane; ++v) {
-          value.at[v] = from.old.at[v];
-          if (f + v >= n || !divides) continue;
-          if (from.weight > 0) {
-            // One step of Newton's makes it the rounded quotient.
+          value.at[v] = f + v < n ? from.base.at[v] : T(0);
+          if (divides && f + v < n && from.weight > 0) {
+            // With one step of Newton's, well within the limit of is_quotient.
             const double sum = number_of(from.sums[v], static_cast<double>(from.units.at[v])), quotient = sum * inverse;
             value.at[v] = static_cast<T>(fma(fma(-quotient, from.weight, sum), inverse, quotient));
           }
-          given.strike(index<1>{}, inject::site::kmeans_centroid,
-                       inject::device_place{static_cast<std::int64_t>(j), shape.k, 0, 1, f + v, n}, &value.at[v]);
+          if (divides)
+            given.strike(index<1>{}, inject::site::kmeans_centroid,
+                         inject::device_place{static_cast<std::int64_t>(j), shape.k, 0, 1, f + v, stride}, &value.at[v]);
         }
         store(a.centroids.rows + row_at(j), value);
         features<T> twin = value;
@@ -214,7 +215,7 @@ struct update {
     add_lanes(sums, 32);
     if (lane == 0) {
       part_result& to = a.results[blockIdx.x];
-      to.squares[warp] = sums[0];
+      to.squares[warp] = shared.squares[warp] = sums[0];
       to.cuts[warp] = sums[1];
     }
   }
@@ -231,8 +232,7 @@ struct update {
 
   // w_j: random, and smaller the larger the scores of c_j can be, so that their rounding drowns no fault in the scores of others. The power
   // of two is the inverse of (s‖c‖ + ‖c‖²/2) / s², or half or twice that: s is the spread of the points, and ‖c‖ not below s / 16.
-  // `square`: about ‖c‖². All blocks of a tile need the same weight before they know each other's part of the new row, so it is the old
-  // one's.
+  // `square`: ‖c‖². Blocks that have parts of a row need the same weight before they know each other's, so they take the old row's.
   __device__ __forceinline__ double check_weight(double square) const {
     const auto exponent = [](double value) { return static_cast<int>(ballast::cuda::bits(value) >> 52); };
     const double norm = max(static_cast<double>(arch::sqrt_fast(static_cast<float>(square))), a.spread / 16);
@@ -240,10 +240,10 @@ struct update {
     const int shift = min(max(-size, -64), 8);
     return ballast::cuda::from_bits<double>(static_cast<std::uint64_t>(1023 + shift) << 52) * (1 + random / 256);
   }
-  // About ‖c‖² of the row that this warp verifies.
-  __device__ __forceinline__ double about_square() const {
+  // ‖c‖² of the old row, or the given one, that this warp verifies the new one of, where blocks have parts of it.
+  __device__ __forceinline__ double old_square() const {
     const int j = first + judged();
-    if (judged() >= count) return 0;
+    if (!P.check || parts == 1 || judged() >= count) return 0;
     if (a.given == nullptr) return arch::load_keep(a.squares + j);
     double sum[1] = {};
 #pragma unroll 4
@@ -256,8 +256,8 @@ struct update {
   }
 
   // Verifies a row that another warp has made, and adds up what the section's check tile and the decision need, from the second copy.
-  // `old_rows`: of the old row. Called by all makers.
-  __device__ __forceinline__ void judge_row(const dividends& from, const features<T>& old_row, double weight) {
+  // `old_row`: its first copy; `from` has the second one. `square`: old_square. Called by all makers.
+  __device__ __forceinline__ void judge_row(const dividends& from, const features<T>& old_row, double square) {
     const bool divides = a.given == nullptr;
     const int c = judged(), j = first + c, f = feature();
     bool fits = true;
@@ -265,17 +265,22 @@ struct update {
     const bool there = c < count && f < stride;
     features<T> row{}, twin{};
     if (there) row = read(a.centroids.rows + row_at(j)), twin = read(a.twin + row_at(j));
+    const double weight = check_weight(parts == 1 ? shared.squares[c] : square);
 #pragma unroll
     for (int v = 0; v < k_lane; ++v) {
       const double exact = static_cast<double>(twin.at[v]);
       if (P.check && there) {
-        fits = fits && (divides && f + v < n ? is_quotient(row.at[v], twin.at[v], from.old.at[v],
-                                                           number_of(from.sums[v], static_cast<double>(from.units.at[v])), from.weight)
-                                             : row.at[v] == twin.at[v]);
+        if (f + v >= n) {
+          fits = fits && row.at[v] == 0 && twin.at[v] == 0;
+        } else {
+          fits = fits && (divides ? is_quotient(row.at[v], twin.at[v], from.base.at[v],
+                                                number_of(from.sums[v], static_cast<double>(from.units.at[v])), from.weight)
+                                  : row.at[v] == twin.at[v]);
+        }
       }
       if (P.check) sums[0] = fma(0.5 * weight * exact, exact, sums[0]);
       if (divides) {
-        const double d = exact - static_cast<double>(from.old.at[v]),
+        const double d = exact - static_cast<double>(from.base.at[v]),
                      o = static_cast<double>(old_row.at[v]) - static_cast<double>(row.at[v]);
         sums[1] = fma(d, d, sums[1]);
         sums[2] = fma(o, o, sums[2]);
@@ -300,13 +305,13 @@ struct update {
   }
 
   // The part of the tile of this block, by the threads that make it.
-  __device__ __forceinline__ void make_part(dividends& makes, dividends& judges, features<T>& old_row, double weight) {
+  __device__ __forceinline__ void make_part(dividends& makes, dividends& judges, features<T>& old_row, double square) {
     if (threadIdx.x == 0) shared.failed = 0;
     for (int number = 0;; ++number) {
       if (threadIdx.x == 0) shared.wrong = -1;
       make_row(makes);
       meet_makers();  // rows are there
-      judge_row(judges, old_row, weight);
+      judge_row(judges, old_row, square);
       const int wrong = shared.wrong;
       if (wrong < 0 && number == 0) break;
       if (threadIdx.x == 0 && (wrong < 0 || number >= a.repeats)) report(check::centroid, wrong < 0 ? first : wrong, wrong < 0);
@@ -331,10 +336,11 @@ struct update {
     }
   }
   __device__ __forceinline__ void load(dividends& makes, dividends& judges, features<T>& old_row) const {
-    load(warp, a.old_rows, a.given, makes);
-    load(judged(), a.old_twin, a.given_twin, judges);
-    old_row = {};
-    if (a.given == nullptr && judged() < count && feature() < stride) old_row = read(a.old_rows + row_at(first + judged()));
+    makes = {}, judges = {}, old_row = {};
+    if (a.given != nullptr) return load_given(warp, makes);
+    load_quotients(warp, a.old_rows, true, makes);
+    load_quotients(judged(), a.old_twin, P.check, judges);
+    if (judged() < count && feature() < stride) old_row = read(a.old_rows + row_at(first + judged()));
   }
 
   // Whether this block is the last of `blocks` that come here: it then sees what the others have written. Called by all threads.
@@ -351,6 +357,11 @@ struct update {
 
   // ---- A section ----
 
+  __device__ static __forceinline__ section_result nothing() {
+    section_result made{};
+    made.smallest = 1e300;
+    return made;
+  }
   // What all 32 lanes have, for each of them: in one order.
   __device__ static __forceinline__ void join(section_result& made) {
 #pragma unroll 1
@@ -374,7 +385,7 @@ struct update {
       if (lane == 0) shared.facts[warp] = made;
       __syncthreads();
       if (warp != 0) return;
-      made = lane < k_warps ? shared.facts[lane] : section_result{};
+      made = lane < k_warps ? shared.facts[lane] : nothing();
     }
   }
 
@@ -406,7 +417,7 @@ struct update {
       at[k_tile_columns] = static_cast<T>(w);
       if (!there) continue;
       a.squares[j] = square;
-      const double length = norm_above(square);
+      const double length = sqrt(square);
       made.sums[section_result::root] += w * w * square;
       made.sums[section_result::root_square] += w * square / 2 * (w * square / 2);
       made.largest = max(made.largest, length);
@@ -481,7 +492,7 @@ struct update {
         each.direction = all.sums[section_result::direction];
       }
       if (!is_last(ticket + parts, parts)) return false;
-      all = {};
+      all = nothing();
     }
     if (warp == 0) store_limits(all);
     return true;
@@ -507,7 +518,7 @@ struct update {
         const double root = all.sums[section_result::root], checksum = all.sums[section_result::checksum_square];
         const double walk = a.walk * a.walk;
         section_limits<T> limits;
-        limits.row_slope = static_cast<T>(2 * walk * (root + checksum + 2 * norm_above(root) * norm_above(checksum)));
+        limits.row_slope = static_cast<T>(2 * walk * (root + checksum + 2 * sqrt(root * checksum)));
         limits.row_offset = static_cast<T>(32 * walk * all.sums[section_result::root_square]) + (sizeof(T) == 4 ? T(1e-37) : T(1e-300));
         limits.projection_slope = static_cast<T>(walk * all.sums[section_result::direction]);
         a.centroids.limits[2 * section + lane] = limits;
@@ -587,7 +598,7 @@ struct update {
     for (int e = thread; e < P.words * columns + 4; e += k_threads) a.column_sums[e] = 0;
     if (warp != 0) return;
     if (shape.sections > 1) {
-      all = {};
+      all = nothing();
 #pragma unroll 1
       for (int i = lane; i < shape.sections; i += 32) {
         const section_result& each = a.sections[i];
@@ -641,14 +652,14 @@ struct update {
     dividends rows{}, judged_rows{};
     features<T> old_row{};
     double square = 0;
-    if (makes) load(rows, judged_rows, old_row), square = about_square();  // under way while the state of the iterations is
+    if (makes) load(rows, judged_rows, old_row), square = old_square();  // under way while the state of the iterations is
     if (a.state != nullptr && a.state->reason != 0) return;
     if (makes) {
-      make_part(rows, judged_rows, old_row, check_weight(square));
+      make_part(rows, judged_rows, old_row, square);
     } else if (a.given == nullptr) {
       add_totals();
     }
-    section_result all{};
+    section_result all = nothing();
     if (!close_section(all)) return;
     if (shape.sections > 1 && !is_last(a.tickets + shape.sections * (parts + 1), shape.sections)) return;
     decide(all);

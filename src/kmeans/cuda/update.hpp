@@ -34,7 +34,8 @@ struct part_result {
   double weights[k_tile_columns];  // w: of the whole row
   double half_norms;               // Σ w ‖c‖² / 2
   double shift, shift_twin;        // Σ‖c_new − c_old‖² from the two copies of both
-  // Of the section's checksum centroid and the direction, in the result of the section's first tile: those of close_features.
+  // Of this part of the section's checksum centroid, and of the direction. Only in results of the section's first tile, by the last block
+  // of the part.
   double checksum_square, direction;
   std::uint32_t empty;   // clusters without members
   std::uint32_t failed;  // checks that failed for good
@@ -44,10 +45,10 @@ struct part_result {
 struct section_result {
   // Σ (w ‖c‖)², Σ (w ‖c‖² / 2)²; those of part_result; ‖C‖² of the checksum centroid, ‖direction‖²
   enum sum : int { root, root_square, half_norms, shift, shift_twin, checksum_square, direction, k_sums };
-  double sums[k_sums] = {};
-  double largest = 0, smallest = 1e300;  // ‖c‖, or a little more
-  double ratio = 0;                      // the largest ‖c − c̃‖² / ‖c‖²
-  std::uint32_t empty = 0, failed = 0;
+  double sums[k_sums];
+  double largest, smallest;  // ‖c‖
+  double ratio;              // the largest ‖c − c̃‖² / ‖c‖²
+  std::uint32_t empty, failed;
 };
 
 // What rounding adds to a score, over the norms of its operands: k_row_factor random walks over n features. u: the unit roundoff.
@@ -77,9 +78,9 @@ struct update_arguments {
   part_result* results;             // of each block
   section_result* sections;         // of each section
   double* checksums;                // sections × data_tiles × stride: Σ w c̃ of a tile
-  double* squares;                  // k: ‖c‖² of the old rows, about which weights are chosen; then of the new ones
-  std::uint32_t* tickets;           // sections × (parts + 1), then one: 0 before and after
-  loop_state* state;                // null: no iterations on the device
+  double* squares;         // k: ‖c‖² of the old rows, by which weights are chosen where a row has several parts; then of the new ones
+  std::uint32_t* tickets;  // sections × (parts + 1), then one: 0 before and after
+  loop_state* state;       // null: no iterations on the device
   double tolerance;
   double tolerance_twin;  // the same
   double spread;          // √(Σ‖x‖² / m)
