@@ -41,27 +41,33 @@ __device__ __forceinline__ void add_lanes(T (&value)[Count], More&... more) {
   });
 }
 
+// Adds up each value over the first `lanes` lanes of a warp, a power of two: all of these get the sums. In a loop, for code that is
+// executed once: its instructions have to be fetched for that.
+template <int Count, class T>
+__device__ __forceinline__ void add_lanes_in_loop(T (&value)[Count], int lanes = 32) {
+#pragma unroll 1
+  for (int distance = lanes / 2; distance > 0; distance /= 2) {
+#pragma unroll
+    for (T& each : value) each += __shfl_xor_sync(0xffffffffu, each, distance);
+  }
+}
+
 // Sums over a block of whole warps: value v is added up over all threads, and thread v returns that sum, for v < Count. What other threads
 // return is undefined. `partial`: shared memory for Count numbers of each warp; it may be used again after another barrier of the block.
-// `meet`: a barrier of these threads.
-template <int Threads, int Count, class T, class Meet>
-__device__ __forceinline__ T add_block(T (&value)[Count], T* partial, Meet&& meet) {
+template <int Threads, int Count, class T>
+__device__ __forceinline__ T add_block(T (&value)[Count], T* partial) {
   static_assert(Threads % 32 == 0 && Count <= Threads);
   constexpr int warps = Threads / 32;
   add_lanes<Threads, 32, 1>(value);
   if (threadIdx.x % 32 == 0) {
     for (int v = 0; v < Count; ++v) partial[threadIdx.x / 32 * Count + v] = value[v];
   }
-  meet();
+  __syncthreads();
   T sum = 0;
   if (threadIdx.x < Count) {
     for (int w = 0; w < warps; ++w) sum += partial[w * Count + threadIdx.x];
   }
   return sum;
-}
-template <int Threads, int Count, class T>
-__device__ __forceinline__ T add_block(T (&value)[Count], T* partial) {
-  return add_block<Threads>(value, partial, [] { __syncthreads(); });
 }
 
 // The sum of `value`, which thread 0 of each block of the cluster has, over its blocks: thread 0 of block 0 gets it in return; what other

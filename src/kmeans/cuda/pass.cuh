@@ -10,6 +10,7 @@
 // shares the chunks of a ring, and meets only to hand its sums over.
 #pragma once
 
+#include "cuda/block/sums.cuh"
 #include "kmeans/cuda/pass_rows.cuh"
 
 namespace ballast::kmeans::cuda {
@@ -189,7 +190,7 @@ struct pass : pass_rows<T, P, Injector> {
     if (v < 4) return t % 2 == v % 2 ? counted.sum[v / 2] : 0;
     return t % 2 == 0 ? static_cast<unsigned long long>(std::int64_t{static_cast<std::int32_t>(counted.changed)}) : 0;
   }
-  // Adds what the threads have counted to the totals. Loops are not unrolled: each instruction has to be fetched for this alone.
+  // Adds what the threads have counted to the totals.
   __device__ __forceinline__ void finish() const {
     // The loader is not there any more.
     const auto meet = [] {
@@ -202,11 +203,7 @@ struct pass : pass_rows<T, P, Injector> {
     unsigned long long sums[k_quantities];
 #pragma unroll
     for (int v = 0; v < k_quantities; ++v) sums[v] = part_of(v);
-#pragma unroll 1
-    for (int distance = 16; distance > 0; distance /= 2) {
-#pragma unroll
-      for (unsigned long long& each : sums) each += __shfl_xor_sync(0xffffffffu, each, distance);
-    }
+    ballast::cuda::add_lanes_in_loop(sums);
     if (this->lane == 0) {
 #pragma unroll
       for (int v = 0; v < k_quantities; ++v) shared.block[warp * k_quantities + v] = sums[v];

@@ -17,6 +17,7 @@
 #include "cuda/arch/atomic.cuh"
 #include "cuda/arch/shared.cuh"
 #include "cuda/block/event_writer.cuh"
+#include "cuda/block/sums.cuh"
 #include "kmeans/cuda/fixed.cuh"
 #include "kmeans/cuda/nearest.cuh"
 #include "kmeans/cuda/operand.cuh"
@@ -79,15 +80,6 @@ struct update {
   // This lane's features.
   __device__ __forceinline__ int feature() const { return begin + lane * k_lane; }
 
-  // Σ over the first `lanes` lanes, a power of two.
-  template <int Count>
-  __device__ static __forceinline__ void add_lanes(double (&value)[Count], int lanes) {
-#pragma unroll 1
-    for (int distance = lanes / 2; distance > 0; distance /= 2) {
-#pragma unroll
-      for (double& each : value) each += __shfl_xor_sync(0xffffffffu, each, distance);
-    }
-  }
   __device__ static __forceinline__ void meet_makers() { arch::group_barrier(1, k_makers); }
 
   // ---- Sums ----
@@ -212,7 +204,7 @@ struct update {
         sums[1] = fma(off, off, sums[1]);
       }
     }
-    add_lanes(sums, 32);
+    ballast::cuda::add_lanes_in_loop(sums, 32);
     if (lane == 0) {
       part_result& to = a.results[blockIdx.x];
       to.squares[warp] = shared.squares[warp] = sums[0];
@@ -251,7 +243,7 @@ struct update {
       const auto each = static_cast<double>(a.given[static_cast<std::int64_t>(j) * n + f]);
       sum[0] = fma(each, each, sum[0]);
     }
-    add_lanes(sum, 32);
+    ballast::cuda::add_lanes_in_loop(sum, 32);
     return sum[0];
   }
 
@@ -288,7 +280,7 @@ struct update {
       if (P.check) shared.products[c][lane * k_lane + v] = weight * static_cast<double>(multiplied(twin.at[v]));
     }
     if (!fits) shared.wrong = j;
-    add_lanes(sums, 32);
+    ballast::cuda::add_lanes_in_loop(sums, 32);
     if (lane == 0) {
 #pragma unroll
       for (int v = 0; v < 3; ++v) shared.partial[3 * warp + v] = sums[v];
@@ -323,7 +315,7 @@ struct update {
       double sums[3];
 #pragma unroll
       for (int v = 0; v < 3; ++v) sums[v] = shared.partial[3 * (lane % k_tile_columns) + v];
-      add_lanes(sums, k_tile_columns);
+      ballast::cuda::add_lanes_in_loop(sums, k_tile_columns);
       // Of the block with the first part: clusters without members.
       const volatile unsigned long long* const members = a.members;
       const bool lacks = begin == 0 && a.given == nullptr && lane < count && members[first + lane] == 0;
@@ -554,11 +546,7 @@ struct update {
     // Members, and Σ j · members, by the block with the first part.
     unsigned long long sums[3] = {labelled, 0, 0};
     if (begin == 0 && thread < count) sums[1] = a.members[first + thread], sums[2] = static_cast<unsigned>(first + thread) * sums[1];
-#pragma unroll 1
-    for (int distance = 16; distance > 0; distance /= 2) {
-#pragma unroll
-      for (unsigned long long& each : sums) each += __shfl_xor_sync(0xffffffffu, each, distance);
-    }
+    ballast::cuda::add_lanes_in_loop(sums);
     // One number of each warp and value.
     const unsigned long long mine = lane == 0 ? sums[0] : lane == 1 ? sums[1] : sums[2];
     if (lane < 3 && mine != 0) arch::add_global(a.column_sums + P.words * columns + lane, mine);
