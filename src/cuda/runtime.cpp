@@ -378,7 +378,9 @@ class driver_device final : public device {
         check(functions_.function_set(made->function, driver::k_max_dynamic_shared, static_cast<int>(made->shared)), "cuFuncSetAttribute");
       // What the blocks that are to run side by side do not need of the memory that both are made of is cache for their tables.
       if (wanted.blocks > 0 && about_.shared_per_multiprocessor > 0) {
-        const std::int64_t needed = 100 * wanted.blocks * (wanted.shared + k_reserved_shared);
+        int of_code = 0;  // what the kernel declares itself
+        check(functions_.function_get(&of_code, driver::k_static_shared, made->function), "cuFuncGetAttribute");
+        const std::int64_t needed = 100 * wanted.blocks * (wanted.shared + of_code + k_reserved_shared);
         const std::int64_t percent = (needed + about_.shared_per_multiprocessor - 1) / about_.shared_per_multiprocessor;
         check(functions_.function_set(made->function, driver::k_shared_carveout, static_cast<int>(std::min<std::int64_t>(percent, 100))),
               "cuFuncSetAttribute");

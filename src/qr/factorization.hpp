@@ -70,7 +70,8 @@ class factorization {
   settled_check finish_block(index b, double residual);
   abft::finding verify_matrix();
   abft::finding verify_norms();
-  settled_check finish_certificate();
+  settled_check finish_certificate(const double* measured);  // null: it is measured now
+  void scan_r();
   template <class Look>
   settled_check look_twice(Look&& look) const;
   inject::place panel_place(index k, index step) const;
@@ -85,6 +86,8 @@ class factorization {
   bool repairs_ = false;                // and what fails is repaired
   std::vector<column_size> sizes_;      // of the columns of the input
   std::vector<double> norms_;           // the same, as they are worked on
+  std::vector<column_size> r_sizes_;    // of R's columns
+  bool r_scanned_ = false;              // and they are those of the R that is there
   std::vector<double> drawn_;           // the weights of columns of norm 1: n × 3, as encode() has them
   std::vector<double> ratio_;           // of the second checksum's weights to the first's
   std::vector<abft::tiers> threshold_;  // of each group

@@ -135,11 +135,17 @@ abft::finding factorization<S>::verify_ahead(index k, const panel_seen& seen) {
 
 // ------------------------------------------------------------------------------------------------------------------ the end
 
-// Everything that can be verified once the factorization stands. Events wait until the certificate has agreed with the repairs.
+// Everything that can be verified once the factorization stands. Events wait until the certificate has agreed with the repairs. All is
+// measured behind one wait; what a repair may have changed is measured again.
 template <class S>
 abft::finding factorization<S>::finish() {
   std::vector<block_sums> sums(shape_.blocks.size());
+  double certificate = 0;
   work_->measure_all(sums.data());
+  work_->measure_certificate(&certificate);
+  r_scanned_ = false;
+  // Of scaled columns R is not yet what it will be.
+  if (std::all_of(shifts_.begin(), shifts_.end(), [](int shift) { return shift == 0; })) scan_r();
   work_->wait();
   std::vector<settled_check> seen;
   const auto failed = [](const settled_check& each) { return each.how == abft::outcome::uncorrectable; };
@@ -153,7 +159,9 @@ abft::finding factorization<S>::finish() {
   }
   const auto all_good = [&] { return std::none_of(seen.begin(), seen.end(), failed); };
   if (shape_.single_group && all_good()) seen.push_back(look_twice([&] { return verify_matrix(); }));
-  if (all_good() || !repairs_) seen.push_back(finish_certificate());
+  const bool changed = std::any_of(seen.begin(), seen.end(), [](const settled_check& each) { return each.how != abft::outcome::clean; });
+  if (changed) r_scanned_ = false;
+  if (all_good() || !repairs_) seen.push_back(finish_certificate(changed ? nullptr : &certificate));
   if (repairs_ && !all_good()) return std::find_if(seen.begin(), seen.end(), failed)->state.first();
   for (const settled_check& each : seen) run_.seen.settled("qr", each.how, each.state, 0);
   return {};
@@ -225,10 +233,14 @@ typename factorization<S>::settled_check factorization<S>::finish_block(index b,
 }
 
 template <class S>
-typename factorization<S>::settled_check factorization<S>::finish_certificate() {
+typename factorization<S>::settled_check factorization<S>::finish_certificate(const double* measured) {
   double residual = 0;
-  work_->measure_certificate(&residual);
-  work_->wait();
+  if (measured != nullptr) {
+    residual = *measured;
+  } else {
+    work_->measure_certificate(&residual);
+    work_->wait();
+  }
   const index last = shape_.count();
   const inject::place where{last, last + 1, shape_.single_group ? index{1} : index{0}, shape_.single_group ? index{3} : index{2}};
   return look_twice([&] { return compare(run_, where, residual, certificate_threshold_, "qr.certificate", -1); });
@@ -259,13 +271,22 @@ abft::finding factorization<S>::verify_matrix() {
   return seen;
 }
 
+template <class S>
+void factorization<S>::scan_r() {
+  r_sizes_.resize(sizes_.size());
+  work_->scan_r(r_sizes_.data());
+  r_scanned_ = true;
+}
+
 // Orthogonal transformations keep norms: column j of R must be as long as column j of the input. This is what shows that the scan, which
 // decides scales, weights and thresholds, and the scaling there and back were right.
 template <class S>
 abft::finding factorization<S>::verify_norms() {
-  std::vector<column_size> made(sizes_.size());
-  work_->scan_r(made.data());
-  work_->wait();
+  if (!r_scanned_) {
+    scan_r();
+    work_->wait();
+  }
+  const std::vector<column_size>& made = r_sizes_;
   double residual = 0, threshold = 1;
   index worst = 0;
   for (std::size_t j = 0; j < made.size(); ++j) {

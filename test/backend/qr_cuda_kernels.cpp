@@ -1,7 +1,6 @@
 // Prints the kernels of QR on cuda; what it prints is compiled into backend_qr_cuda.
 // Layer: backend tests.
 #include <cstdio>
-#include <vector>
 
 #include "qr/cuda/batch_kernels.hpp"
 #include "qr/cuda/kernels.hpp"
@@ -22,8 +21,6 @@ int main() {
     print(recovery_names<float>::all(small));
     print(recovery_names<double>::all(small));
   }
-  // Passes over 64 columns where there is little shared memory.
-  print(std::vector{kernel_names<float>::of(work::pass_64, small), kernel_names<double>::of(work::pass_64, small)});
   for (const bool instrumented : {false, true}) {
     print(batch_kernels<float>(simt::emulated_capabilities(), instrumented));
     print(batch_kernels<double>(simt::emulated_capabilities(), instrumented));

@@ -93,12 +93,13 @@ TYPED_TEST(qr_cuda, a_wrong_load_for_what_protects_the_input_spoils_nothing) {
   simt::loads = {};
   const factored<T> clean = factor(protection::correct);
   ASSERT_EQ(clean.report.verdict, verdict::clean);
-  EXPECT_EQ(simt::loads.seen, 3 * m * n);
+  const index loads = simt::loads.seen;  // of some neighbours each
+  EXPECT_GE(loads, 3 * m * n / static_cast<index>(16 / sizeof(T)));
   simt::loads = {};
   (void)factor(protection::detect);  // has no copy
-  EXPECT_EQ(simt::loads.seen, 2 * m * n);
+  EXPECT_EQ(3 * simt::loads.seen, 2 * loads);
   int detected = 0, strikes = 0;
-  for (index at = 17; at < 3 * m * n; at += test::sampled() ? 997 : 331) {
+  for (index at = 17; at < loads; at += test::sampled() ? 151 : 53) {
     simt::loads = {0, at, sizeof(T) - 1};
     const factored<T> made = factor(protection::correct);
     simt::loads = {};
@@ -108,8 +109,9 @@ TYPED_TEST(qr_cuda, a_wrong_load_for_what_protects_the_input_spoils_nothing) {
     ++strikes;
     detected += made.report.detected > 0 ? 1 : 0;
   }
-  EXPECT_GE(10 * detected, 6 * strikes) << "of " << strikes << ": those for the copy are not seen";
-  EXPECT_LE(detected, strikes * 4 / 5);
+  // Those for the copy are not seen: a third, of which these are a sample.
+  EXPECT_GE(10 * detected, 5 * strikes) << "of " << strikes;
+  EXPECT_LE(10 * detected, 9 * strikes) << "of " << strikes;
 }
 
 // --------------------------------------------------------------------------------------------------------- operands on the device

@@ -83,6 +83,7 @@ driver::api make_api() {
       case driver::k_multiprocessors: *value = 132; break;
       case driver::k_shared_per_block_opt_in: *value = 227 * 1024; break;
       case driver::k_has_clusters: *value = fake.has_clusters; break;
+      case driver::k_shared_per_multiprocessor: *value = 228 * 1024; break;
       default: *value = 1000 + which;
     }
     return k_success;
@@ -112,6 +113,10 @@ driver::api make_api() {
   };
   made.function_set = [](driver::function, driver::function_attribute which, int value) {
     return fake.function_values[which] = value, k_success;
+  };
+  made.function_get = [](int* value, driver::function_attribute which, driver::function) {
+    if (which != driver::k_static_shared) return k_invalid_value;
+    return *value = 6144, k_success;
   };
   made.launch = [](const driver::launch_config* config, driver::function, void** arguments, void**) {
     fake.calls.push_back("launch");
@@ -322,6 +327,15 @@ TEST_F(cuda_runtime, loads_once_and_allows_what_the_kernel_wants) {
   fake.function_values.clear();
   (void)on->load(k_wide);
   EXPECT_EQ(fake.function_values, (std::map<int, int>{{driver::k_nonportable_cluster, 1}}));
+}
+
+// What the kernel declares itself counts, and what is reserved of each block.
+TEST_F(cuda_runtime, leaves_shared_memory_for_the_blocks_that_are_to_run_side_by_side) {
+  const auto on = open();
+  kernel_request several = k_plain;
+  several.blocks = 3;
+  (void)on->load(several);
+  EXPECT_EQ(fake.function_values.at(driver::k_shared_carveout), (100 * 3 * (4096 + 6144 + 1024) + 228 * 1024 - 1) / (228 * 1024));
 }
 
 TEST_F(cuda_runtime, loads_several_in_the_order_of_the_requests) {

@@ -168,12 +168,14 @@ __device__ __forceinline__ T load_table(const T* from) {
 #endif
 }
 
-// The same, but not before the barrier in front of it: what is read early waits in registers.
-template <class T>
-__device__ __forceinline__ T load_table_late(const T* from) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
 #if BALLAST_DEVICE_CODE
-  detail::words<sizeof(T) / 4> w;
+namespace detail {
+
+// Through all caches, and where it stands in the code.
+template <class T>
+__device__ __forceinline__ T load_here(const T* from) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+  words<sizeof(T) / 4> w;
   if constexpr (sizeof(T) == 4) {
     asm volatile("ld.global.b32 %0, [%1];" : "=r"(w.at[0]) : "l"(from) : "memory");
   } else if constexpr (sizeof(T) == 8) {
@@ -184,10 +186,32 @@ __device__ __forceinline__ T load_table_late(const T* from) {
                  : "l"(from)
                  : "memory");
   }
-  return detail::from_words<T>(w);
+  return from_words<T>(w);
+}
+
+}  // namespace detail
+#endif
+
+// The same, but not before the barrier in front of it: what is read early waits in registers.
+template <class T>
+__device__ __forceinline__ T load_table_late(const T* from) {
+#if BALLAST_DEVICE_CODE
+  return detail::load_here(from);
 #else
   simt::require_aligned(from, sizeof(T));
   return *from;
+#endif
+}
+
+// An element that is loaded more than once, each time by an instruction of its own: from the caches, and not from the registers that have
+// it already.
+template <class T>
+__device__ __forceinline__ T load_itself(const T* from) {
+#if BALLAST_DEVICE_CODE
+  return detail::load_here(from);
+#else
+  simt::require_aligned(from, sizeof(T));
+  return simt::loaded(*from);
 #endif
 }
 

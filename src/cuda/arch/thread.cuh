@@ -48,6 +48,18 @@ __device__ __forceinline__ double opaque(double value) {
   return value;
 }
 
+// The same number in registers of its own: no compiler can tell that it is a copy, which it would not make where it pays. Launches have one
+// dimension.
+__device__ __forceinline__ double apart(double value) {
+#if BALLAST_DEVICE_CODE
+  unsigned zero;
+  asm("mov.u32 %0, %%ctaid.y;" : "=r"(zero));
+  return __hiloint2double(__double2hiint(value) ^ static_cast<int>(zero), __double2loint(value) ^ static_cast<int>(zero));
+#else
+  return value;
+#endif
+}
+
 // min(1, max(0, a · b + c)), rounded once; 0 if that is not a number.
 __device__ __forceinline__ float multiply_add_saturated(float a, float b, float c) {
 #if BALLAST_DEVICE_CODE

@@ -23,12 +23,27 @@ BALLAST_HD constexpr std::int64_t product_blocks(std::int64_t rows, std::int64_t
   return wanted < most ? wanted : most;
 }
 BALLAST_HD constexpr int product_resident(int most) { return most > 64 ? 1 : 2; }  // its blocks on a multiprocessor
-// How many times four rows a warp loads at once, of panels of at most `most` columns of numbers of `size` bytes; more would be spilled.
-BALLAST_HD constexpr int product_rows(int most, int size) { return most > 32 ? 1 : 16 / size; }
+BALLAST_HD constexpr int product_tiles(int most) { return most > 32 ? 1 : 2; }     // times eight rows that a warp loads at once
 inline constexpr std::int64_t k_pass_blocks = 264;  // of a launch whose blocks take rows in turn: two for each multiprocessor of an H100
-// Of transformed_kernel: four for each, as some of a block's time is barriers.
+// Kernels whose lanes have rows by themselves, 16 bytes of each column (rows.cuh). Of few rows all warps of a block share the columns of
+// the same rows; and the rows that a block has at a time then. Blocks that a multiprocessor is to hold.
+inline constexpr int k_rows_resident = 2;
+BALLAST_HD constexpr int sharing_warps(std::int64_t rows) { return rows > 65536 ? 1 : k_threads / 32; }
+template <class S>
+BALLAST_HD constexpr std::int64_t lane_block(int sharing) {
+  return std::int64_t{k_threads} / sharing * (16 / static_cast<int>(sizeof(S)));
+}
+// Of transformed_kernel: as many as an H100 holds, which then take rows in turn.
+template <class S>
 BALLAST_HD constexpr std::int64_t transformed_blocks(std::int64_t rows) {
-  return row_blocks(rows) < 2 * k_pass_blocks ? row_blocks(rows) : 2 * k_pass_blocks;
+  const std::int64_t each = lane_block<S>(sharing_warps(rows)), wanted = (rows + each - 1) / each;
+  return wanted < k_pass_blocks ? wanted : k_pass_blocks;
+}
+// Of encode_kernel, for each block of columns.
+template <class S>
+BALLAST_HD constexpr std::int64_t encode_blocks(std::int64_t rows) {
+  const std::int64_t each = lane_block<S>(sharing_warps(rows));
+  return (rows + each - 1) / each;
 }
 
 // Bytes of shared memory in front of the slab of each block of a panel's cluster: panel_memory of panel.cuh, which asserts it.
@@ -98,7 +113,6 @@ struct panel_record {
 
 // --- Panels of many rows (tall.cuh).
 
-inline constexpr int k_strip = 16;            // columns of a pass that are substituted together
 inline constexpr int k_square_threads = 512;  // of a block of the kernels of square matrices (square.cuh)
 inline constexpr int k_square_t_blocks = 4;   // of the one that makes T
 inline constexpr int k_square_tile = 8;       // rows and columns of tiles
@@ -115,31 +129,62 @@ inline constexpr double k_tall_deviation = 0.25;  // ‖QᵀQ − I‖ from wher
 // Element (i, l), i ≤ l, of an upper triangular matrix that is packed by columns; (0, w): how many numbers w columns have.
 BALLAST_HD constexpr int packed(int i, int l) { return l * (l + 1) / 2 + i; }
 
-// A pass over the rows of a panel of more than 64 columns: rows of a block at a time, and distance of columns in shared memory.
-inline constexpr int k_tall_rows = 32;
-inline constexpr int k_tall_stride = k_tall_rows + 4;
-// Over a panel of at most `most` columns, 32 or 64, `rows` of them at a time for each warp: distance of columns in shared memory,
-// bytes of that, and blocks that a multiprocessor is to hold.
-inline constexpr int k_pass_warps = 4;
-inline constexpr int k_pass_threads = 32 * k_pass_warps;
-BALLAST_HD constexpr int pass_stride(int rows) { return k_pass_warps * rows + 4; }
-BALLAST_HD constexpr std::int64_t pass_bytes(int most, int rows) { return std::int64_t{8} * (packed(0, most) + most * pass_stride(rows)); }
-BALLAST_HD constexpr int pass_resident(int most) { return most == 32 ? 4 : 2; }
+// Of kernels for at most 32, 64 or 128 columns: threads of a block, blocks that a multiprocessor is to hold, rows that a warp of
+// gram_kernel has at a time, and bytes of shared memory.
+constexpr int most_columns(int width) { return width <= 32 ? 32 : width <= 64 ? 64 : k_most_wide; }
+inline constexpr int k_gram_threads = 128, k_staged_gram_threads = 256;
+BALLAST_HD constexpr int gram_resident(int most) { return most == 32 ? 3 : most == 64 ? 2 : 1; }
+BALLAST_HD constexpr int gram_step(int most) { return most == 32 ? 16 : 8; }
+BALLAST_HD constexpr int substitute_threads(int most) { return most == k_most_wide ? 256 : 128; }
+BALLAST_HD constexpr int substitute_resident(int most) { return most == 32 ? 4 : most == 64 ? 3 : 1; }
+BALLAST_HD constexpr std::int64_t substitute_bytes(int most) { return std::int64_t{8} * 64 * (most / 8 * (most / 8 + 3) / 2); }
+// Of staged_gram_kernel: rows of a block at a time; how many times that lie in shared memory, and the distance of their columns: no bank
+// serves two lanes.
+inline constexpr int k_staged_rows = 32;
+template <class S>
+struct gram_stages {
+  static constexpr int count = sizeof(S) == 4 ? 4 : 3;
+  static constexpr int stride = k_staged_rows + 8;
+  static constexpr std::int64_t bytes = std::int64_t{count} * k_most_wide * stride * static_cast<std::int64_t>(sizeof(S));
+};
+// Blocks of a launch for so many rows: as many as an H100 holds, which then take rows in turn.
+constexpr std::int64_t gram_blocks(int width, std::int64_t rows) {
+  const int most = most_columns(width);
+  const std::int64_t each = most == k_most_wide ? k_staged_rows : k_gram_threads / 32 * gram_step(most);
+  const std::int64_t wanted = (rows + each - 1) / each, resident = k_pass_blocks / 2 * gram_resident(most);
+  return wanted < resident ? wanted : resident;
+}
+constexpr std::int64_t substitute_blocks(int width, std::int64_t rows) {
+  const std::int64_t wanted = (rows + 15) / 16, resident = k_pass_blocks / 2 * substitute_resident(most_columns(width));
+  return wanted < resident ? wanted : resident;
+}
+
 // Number of tile (i, j) of those on and above the diagonal.
 BALLAST_HD constexpr int upper_tile(int strips, int i, int j) { return i * strips - i * (i - 1) / 2 + j - i; }
 
 template <class S>
-struct tall_pass_arguments {
+struct gram_arguments {
+  const S* from = nullptr;  // rows × width
+  std::int64_t ldf = 0;
+  std::int64_t rows = 0;
+  int width = 0;
+  int needed = k_tall_failed;  // nothing is done in another stage; k_tall_failed: it is done in any
+  double* partial = nullptr;   // of each block: the Gram matrix of its rows, packed
+  const tall_state* state = nullptr;
+};
+
+// to ← from R⁻¹.
+template <class S>
+struct substitute_arguments {
   const S* from = nullptr;  // rows × width
   std::int64_t ldf = 0;
   S* to = nullptr;  // may be `from`
   std::int64_t ldt = 0;
   std::int64_t rows = 0;
   int width = 0;
-  int needed = k_tall_failed;  // nothing is done in another stage; k_tall_failed: it is done in any
+  int needed = k_tall_failed;  // as there
   bool in_place = false;       // of a direct panel the rows are taken from `to`
-  const double* R = nullptr;   // packed; null: X stays as it is, and is not stored
-  double* partial = nullptr;   // of each block: the Gram matrix of its rows, packed; null: none
+  const double* R = nullptr;   // packed
   const tall_state* state = nullptr;
 };
 
@@ -352,6 +397,7 @@ struct combine_arguments {
   const double* from;  // what they are taken from; null: none, and the sum is stored
   double* to;          // null: not stored
   double* squares;     // one for each block of threads; null: none
+  std::int64_t there;  // rows that chunks have; behind them they are 0
 };
 
 // The largest of `count` norms, NaN if there is one; for each chunk.

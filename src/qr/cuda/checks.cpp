@@ -165,7 +165,7 @@ void device_factorizer<S>::measure_independent(index b, bool finished, double* r
     double* const tz = sums + 8 * h.width + 1;
     products({.h = h, .y = y + shape_[k].first}, sums);
     on_.launch(work::small, 1, small_arguments<S>{h, true, sums, tz});
-    on_.launch(work::transformed, transformed_blocks(h.rows),
+    on_.launch(work::transformed, transformed_blocks<S>(h.rows),
                transformed_arguments<S>{.h = h, .tz = tz, .y = y + shape_[k].first, .next = next + shape_[k].first});
     on_.copy(y + shape_[k].first, next + shape_[k].first, h.rows * static_cast<index>(sizeof(double)));
   }
@@ -251,7 +251,7 @@ void device_factorizer<S>::sum_panel(index k, panel_result* to, stream on) {
   const reflectors<S> h = reflector(k);
   const bool checksummed = !shape_.single_group;
   const double* const tz = judge(k, true, to, on);
-  on_.launch(work::transformed, transformed_blocks(h.rows),
+  on_.launch(work::transformed, transformed_blocks<S>(h.rows),
              transformed_arguments<S>{.h = h,
                                       .tz = tz,
                                       .y = static_cast<const double*>(carried_.data()) + b.first,
@@ -261,7 +261,7 @@ void device_factorizer<S>::sum_panel(index k, panel_result* to, stream on) {
                                       .d = weights() + b.first,
                                       .ldd = shape_.n,
                                       .head = static_cast<double*>(head_.data()),
-                                      .squares = numbers(partial_, 2 * transformed_blocks(h.rows)),
+                                      .squares = numbers(partial_, 2 * transformed_blocks<S>(h.rows)),
                                       .norm = &to->data,
                                       .arrived = arrived(),
                                       .gate = gate_of_checks(),
@@ -405,13 +405,13 @@ bool device_factorizer<S>::repair_v(index k, index* column) {
 // carried_ is Qᵀ(A r) for the V that were verified, and those are the V that are stored: the checkpoints say so.
 template <class S>
 void device_factorizer<S>::measure_certificate(double* residual) {
-  const index m = shape_.m, count = shape_.count();
+  const index m = shape_.m, steps = shape_.steps, count = shape_.count();
   double* const parts = numbers(parts_, m * count);
-  on_.launch(work::weigh, row_blocks(m) * count,
+  on_.launch(work::weigh, row_blocks(steps) * count,
              weigh_arguments<S>{.X = A_,
                                 .row_stride = 1,
                                 .column_stride = lda_,
-                                .rows = m,
+                                .rows = steps,  // R has no more
                                 .blocks = blocks(),
                                 .first_block = 0,
                                 .chunks = static_cast<int>(count),
@@ -423,7 +423,7 @@ void device_factorizer<S>::measure_certificate(double* residual) {
                                 .to = parts});
   double* const squares = numbers(partial_, slabs(m));
   on_.launch(work::combine, slabs(m),
-             combine_arguments{parts, static_cast<int>(count), m, static_cast<const double*>(carried_.data()), nullptr, squares});
+             combine_arguments{parts, static_cast<int>(count), m, static_cast<const double*>(carried_.data()), nullptr, squares, steps});
   double* const norm = numbers(sums_, 1);
   on_.launch(work::norm, 1, norm_arguments{squares, slabs(m), 1, norm});
   on_.template fetch<double>(norm, 1, [residual](const double* made) { *residual = *made; });

@@ -12,6 +12,7 @@
 #include "cuda/block/unroll.cuh"
 #include "qr/cuda/arguments.hpp"
 #include "qr/cuda/matrix.cuh"
+#include "qr/cuda/rows.cuh"
 
 namespace ballast::qr::cuda {
 
@@ -58,142 +59,144 @@ __device__ __forceinline__ void add_parts(const row_part& own, double (&sum)[Cou
   }
 }
 
-// What a lane of products_kernel has of 4 Rows rows: lane (g, t) the rows t, 4 + t … of V's columns g, 8 + g …, as the tensor cores take
-// them, so that four lanes read what lies side by side; and of the vector g: y, p, c1, c2, 1, w, w², none.
-template <class S, int Tiles, int Rows>
-struct product_rows_of_lane {
-  S V[Tiles][Rows], checksum[Rows];
-  double vector[Rows];
+// What a lane of products_kernel has of some tiles of rows: V's columns, and of the rows 2 t, 2 t + 1 of a tile the vector g of y, p, c1,
+// c2, 1, w, w², none.
+template <class S, int Blocks, int Tiles>
+struct product_rows {
+  column_tile<S, Blocks> V[Tiles];
+  double vector[Tiles][2];
+  S checksum[Tiles][2];
 
-  // The rows `first` …; what is not there is 0. No load waits for a branch.
-  __device__ __forceinline__ void load(const products_arguments<S>& a, const reflectors<S>& h, const double* weights, std::int64_t first) {
-    const int g = arch::lane() / 4;
-    const std::int64_t row = first + arch::lane() % 4;
+  // The rows from `first` on; what is not there is 0.
+  __device__ __forceinline__ void load(const products_arguments<S>& a, const row_pairs<const S>& from, const double* weights,
+                                       std::int64_t first) {
+    const int g = arch::lane() / 4, t = arch::lane() % 4;
     const double* const vectors = g == 0 ? a.y : g == 5 || g == 6 ? weights : nullptr;
     const S* const checksums = a.c == nullptr ? nullptr : g == 2 ? a.c : g == 3 ? a.c + a.ldc : nullptr;
-    ballast::cuda::unrolled<Rows>([&](auto q) {
-      constexpr int r = decltype(q)::value;
-      const std::int64_t i = row + 4 * r;
-      ballast::cuda::unrolled<Tiles>([&](auto c) {
-        const int l = 8 * decltype(c)::value + g;
-        V[decltype(c)::value][r] = i < h.rows && l < h.width ? h.V[i + l * h.ldv] : S(0);
-      });
-      vector[r] = vectors != nullptr && i < h.rows ? vectors[i] : 0;
-      checksum[r] = checksums != nullptr && i < h.rows ? checksums[i] : S(0);
-    });
-  }
-
-  // Adds their sums: the vectors times V, on the tensor cores. Where Head, some of the rows are of V's triangle.
-  template <bool Head>
-  __device__ __forceinline__ void add(const reflectors<S>& h, const double* tx, std::int64_t first, double (&sum)[Tiles][2],
-                                      double (&squares)[Tiles], double& p_square) const {
-    const int g = arch::lane() / 4;
-    const std::int64_t row = first + arch::lane() % 4;
-    // All rows' p before the first product: exchanges between lanes wait for each other.
-    double v[Rows][Tiles], own[Rows], p[Rows] = {};
-    ballast::cuda::unrolled<Rows>([&](auto q) {
-      constexpr int r = decltype(q)::value;
-      own[r] = vector[r] + static_cast<double>(checksum[r]);
-      if (g == 4) own[r] = 1;
-      if (g == 6) own[r] *= own[r];
-      ballast::cuda::unrolled<Tiles>([&](auto c) {
-        constexpr int tile = decltype(c)::value;
-        const int l = 8 * tile + g;
-        v[r][tile] = Head && l < h.width ? element(V[tile][r], row + 4 * r, l) : static_cast<double>(V[tile][r]);
-        squares[tile] += v[r][tile] * v[r][tile];
-        if (tx != nullptr) p[r] += v[r][tile] * tx[l];
-      });
-    });
-    if (tx != nullptr) {
-      ballast::cuda::unrolled<3>([&](auto level) {
-        ballast::cuda::unrolled<Rows>(
-            [&](auto q) { p[decltype(q)::value] += __shfl_xor_sync(0xffffffffu, p[decltype(q)::value], 4 << decltype(level)::value); });
-      });
-      ballast::cuda::unrolled<Rows>([&](auto q) {
-        constexpr int r = decltype(q)::value;
-        if (g == 0) p_square += p[r] * p[r];
-        if (g == 1) own[r] = p[r];
-      });
-    }
-    ballast::cuda::unrolled<Rows>([&](auto q) {
-      constexpr int r = decltype(q)::value;
-      ballast::cuda::unrolled<Tiles>([&](auto c) { arch::mma_m8n8k4_f64(sum[decltype(c)::value], own[r], v[r][decltype(c)::value]); });
+    ballast::cuda::unrolled<Tiles>([&](auto n) {
+      constexpr int tile = decltype(n)::value;
+      V[tile].load(from, first + k_column_tile * tile);
+      for (int h = 0; h < 2; ++h) {
+        const std::int64_t i = first + k_column_tile * tile + 2 * t + h;
+        vector[tile][h] = vectors != nullptr && i < from.rows() ? vectors[i] : 0;
+        checksum[tile][h] = checksums != nullptr && i < from.rows() ? checksums[i] : S(0);
+      }
     });
   }
 };
 
+// Sums of a lane: of columns g and 8 + g of each pair of blocks with the vectors 2 t, 2 t + 1; of the squares of its own numbers, by
+// blocks; of squares of p.
+template <int Blocks>
+struct product_sums {
+  double vectors[Blocks / 2][4] = {}, squares[Blocks] = {}, p_square = 0;
+
+  // Adds the rows from `first` on. Where Head, some of them are of V's triangle. `tx` is T x; null: there is no p.
+  template <bool Head, class S, int Tiles>
+  __device__ __forceinline__ void add(const product_rows<S, Blocks, Tiles>& rows, std::int64_t first, int w, const double* tx) {
+    const int g = arch::lane() / 4, t = arch::lane() % 4;
+    ballast::cuda::unrolled<Tiles>([&](auto n) {
+      constexpr int tile = decltype(n)::value;
+      double v[Blocks][2], p[2] = {}, own[2];
+      ballast::cuda::unrolled<Blocks>([&](auto b) {
+        constexpr int block = decltype(b)::value;
+        const int l = k_block * block + g;
+        for (int h = 0; h < 2; ++h) {
+          const S read = rows.V[tile].at[block][h];
+          v[block][h] = Head && l < w ? element(read, first + k_column_tile * tile + 2 * t + h, l) : static_cast<double>(read);
+          squares[block] += v[block][h] * v[block][h];
+        }
+        if (tx == nullptr) return;
+        const double x = tx[l];
+        for (int h = 0; h < 2; ++h) p[h] += v[block][h] * x;
+      });
+      for (int h = 0; h < 2; ++h) {
+        own[h] = rows.vector[tile][h] + static_cast<double>(rows.checksum[tile][h]);
+        if (g == 4) own[h] = 1;
+        if (g == 6) own[h] *= own[h];
+      }
+      if (tx != nullptr) {
+        ballast::cuda::add_lanes<32, 8, 4>(p);
+        for (int h = 0; h < 2; ++h) {
+          if (g == 0) p_square += p[h] * p[h];
+          if (g == 1) own[h] = p[h];
+        }
+      }
+      ballast::cuda::unrolled<Blocks / 2>([&](auto b) {
+        constexpr int pair = decltype(b)::value;
+        multiply_columns(vectors[pair], v[2 * pair], v[2 * pair + 1], own);
+      });
+    });
+  }
+
+  // Its numbers, one after the other.
+  template <int At>
+  __device__ __forceinline__ double number() const {
+    if constexpr (At < 2 * Blocks) {
+      return vectors[At / 4][At % 4];
+    } else {
+      return squares[At - 2 * Blocks];
+    }
+  }
+};
+
 // Blocks first over rows, k_products_rows of them in turn, then over panels. A warp takes some rows by itself, and p of a row is made where
-// the row is. At the end the warps' sums are added up, each number by the lane that has it. For panels of at most `Most` columns. One
-// kernel for one panel and for all: the sums must be the same to the bit.
+// the row is; the loads of some warps are under way while others compute. At the end the warps' sums are added up, each number by the lane
+// that has it. For panels of at most `Most` columns. One kernel for one panel and for all: the sums must be the same to the bit.
 template <class S, int Most>
 __global__ void __launch_bounds__(k_threads, product_resident(Most)) products_kernel(const __grid_constant__ products_arguments<S> a) {
-  constexpr int tiles = Most / 8, warps = k_threads / 32, rows = product_rows(Most, static_cast<int>(sizeof(S)));
-  constexpr int of_warp = k_products_rows / warps, parts = of_warp / (4 * rows);
-  static_assert(parts * 4 * rows == of_warp);
-  auto& whole = arch::shared_object<double[3 * tiles][32], struct product_sums>();
+  constexpr int blocks_of_columns = Most / k_block, warps = k_threads / 32, numbers = 3 * blocks_of_columns;
+  constexpr int tiles = product_tiles(Most), rows = k_column_tile * tiles, of_warp = k_products_rows / warps, parts = of_warp / rows;
+  static_assert(parts * rows == of_warp);
+  auto& whole = arch::shared_object<double[numbers][32], struct product_whole>();
   auto& tx = arch::shared_object<double[Most], struct product_tx>();
   auto& p_squares = arch::shared_object<double[warps], struct product_squares>();
   const std::int64_t panel = blockIdx.x / a.blocks, before = panel * a.h.width, block = blockIdx.x % a.blocks;
-  reflectors<S> h = a.h;
-  h.V += before * (h.ldv + 1);
-  h.rows -= before;
-  if (a.columns - before < h.width) h.width = static_cast<int>(a.columns - before);
-  const std::int64_t blocks = product_blocks(h.rows, a.blocks);
+  const int w = a.columns - before < a.h.width ? static_cast<int>(a.columns - before) : a.h.width;
+  const row_pairs<const S> V(a.h.V + before * (a.h.ldv + 1), a.h.ldv, a.h.rows - before, w);
+  const std::int64_t blocks = product_blocks(V.rows(), a.blocks);
   if (block >= blocks) return;
-  const int w = h.width, lane = arch::lane(), warp = arch::warp();
+  const int lane = arch::lane(), warp = arch::warp();
   const double* const weights = a.weights != nullptr ? a.weights + before : nullptr;
 #pragma unroll 1
   for (int l = static_cast<int>(threadIdx.x); l < Most && a.tx != nullptr; l += k_threads) tx[l] = l < w ? a.tx[l] : 0;
   __syncthreads();  // T x is there
   const double* const by = a.tx != nullptr ? tx : nullptr;
-  double sum[tiles][2] = {}, squares[tiles] = {}, p_square = 0;
-  const auto row_of = [&](int n) { return (block + n / parts * blocks) * k_products_rows + warp * of_warp + n % parts * 4 * rows; };
-  // Of wide panels the next rows are loaded meanwhile. Of narrow ones a warp loads more at once; loading ahead took 3 % longer.
-  constexpr bool ahead = Most > 32;
-  product_rows_of_lane<S, tiles, rows> here, next;
-  if (ahead) next.load(a, h, weights, row_of(0));
-  for (int n = 0; row_of(n) < h.rows; ++n) {
-    if (ahead) {
-      here = next;
-      next.load(a, h, weights, row_of(n + 1));
-    } else {
-      here.load(a, h, weights, row_of(n));
-    }
+  product_sums<blocks_of_columns> sums;
+  const auto row_of = [&](int n) { return (block + n / parts * blocks) * k_products_rows + warp * of_warp + n % parts * rows; };
+#pragma unroll 1
+  for (int n = 0; row_of(n) < V.rows(); ++n) {
+    product_rows<S, blocks_of_columns, tiles> here;
+    here.load(a, V, weights, row_of(n));
     if (row_of(n) < w) {
-      here.template add<true>(h, by, row_of(n), sum, squares, p_square);
+      sums.template add<true>(here, row_of(n), w, by);
     } else {
-      here.template add<false>(h, by, row_of(n), sum, squares, p_square);
+      sums.template add<false>(here, row_of(n), w, by);
     }
   }
 #pragma unroll 1
   for (int of = 0; of < warps; ++of) {
     if (warp == of) {
-      double kept[3 * tiles] = {};
-      if (of > 0) ballast::cuda::unrolled<3 * tiles>([&](auto e) { kept[decltype(e)::value] = whole[decltype(e)::value][lane]; });
-      ballast::cuda::unrolled<3 * tiles>([&](auto e) {
+      double kept[numbers] = {};
+      if (of > 0) ballast::cuda::unrolled<numbers>([&](auto e) { kept[decltype(e)::value] = whole[decltype(e)::value][lane]; });
+      ballast::cuda::unrolled<numbers>([&](auto e) {
         constexpr int at = decltype(e)::value;
-        double own;
-        if constexpr (at < 2 * tiles) {
-          own = sum[at / 2][at % 2];
-        } else {
-          own = squares[at - 2 * tiles];
-        }
-        whole[at][lane] = kept[at] + own;
+        whole[at][lane] = kept[at] + sums.template number<at>();
       });
     }
     __syncthreads();  // the sums of the warps up to this one are there
   }
   double* const to = a.partial + panel * a.blocks * (8 * a.h.width + 1) + block * (8 * w + 1);
-  p_square = over_block<false>(p_square, p_squares);
+  const double p_square = over_block<false>(sums.p_square, p_squares);
   if (threadIdx.x == 0) to[8 * w] = p_square;
 #pragma unroll 1
   for (int e = static_cast<int>(threadIdx.x); e < 7 * w; e += k_threads) {
     const int q = e / w, l = e % w;
-    to[e] = whole[l / 8 * 2 + l % 2][4 * q + l % 8 / 2];
+    to[e] = whole[l / 16 * 4 + l % 16 / 8 * 2 + q % 2][4 * (l % 8) + q / 2];
   }
 #pragma unroll 1
   for (int l = static_cast<int>(threadIdx.x); l < w; l += k_threads) {
-    const double* const parts_of = &whole[2 * tiles + l / 8][4 * (l % 8)];
+    const double* const parts_of = &whole[2 * blocks_of_columns + l / 8][4 * (l % 8)];
     to[7 * w + l] = parts_of[0] + parts_of[1] + (parts_of[2] + parts_of[3]);
   }
 }
@@ -406,53 +409,99 @@ __global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant_
   if (!(made.orthogonality <= made.orthogonality_threshold) || !(made.reflectors <= a.limit)) close(a.gate);
 }
 
-// A block takes k_block_rows rows at a time.
-template <class S>
-__global__ void __launch_bounds__(k_threads) transformed_kernel(const __grid_constant__ transformed_arguments<S> a) {
-  auto& squares = arch::shared_object<double[k_threads / 32], struct transformed_sums>();
-  auto& several = arch::shared_object<double[k_row_parts - 1][5][k_block_rows], struct transformed_parts>();
-  const row_part own;
-  const int w = a.h.width;
-  double square[2] = {};
-  for (std::int64_t first = std::int64_t{blockIdx.x} * k_block_rows; first < a.h.rows; first += std::int64_t{gridDim.x} * k_block_rows) {
-    const std::int64_t i = first + own.row;
-    const bool there = i < a.h.rows;
-    // What the sums are taken from is loaded beside V.
-    double y = 0, c[2] = {};
-    if (there && own.part == 0) {
-      y = a.y[i];
-      for (int q = 0; q < 2 && a.c != nullptr; ++q) c[q] = static_cast<double>(a.c[i + q * a.ldc]);
+// What each row has of Σ over columns of its numbers times `Sums` weights, for rows of lanes. Σ over the warps that share the columns of
+// the same rows: the first of them gets it. `several`: of each other warp. Called by the whole block, and `several` may be used again
+// behind another barrier.
+template <int Sums, int Rows>
+__device__ __forceinline__ void add_sharing_warps(double (&sum)[Rows][Sums], int sharing, double (*several)[Sums][Rows][32]) {
+  if (sharing == 1) return;
+  const int lane = arch::lane(), warp = arch::warp(), part = warp % sharing;
+  if (part > 0) {
+    for (int h = 0; h < Rows; ++h) {
+      for (int q = 0; q < Sums; ++q) several[warp][q][h][lane] = sum[h][q];
     }
-    double sum[5] = {};  // what y, c1 and c2 lose by V; what c1 and c2 lose by R
-    if (there) {
-      each_column<S>(
-          own.part, 0, w, [&](int l) { return a.h.V[i + l * a.h.ldv]; },
-          [&](int l, S read) {
-            const double v = element(read, i, l);
-            sum[0] += v * a.tz[l];
-            for (int q = 0; q < 2 && a.c != nullptr; ++q) sum[1 + q] += v * a.tz[(1 + q) * w + l];
-          });
-      if (a.c != nullptr && i < w) {
-        each_column<S>(
-            own.part, static_cast<int>(i), w, [&](int l) { return a.h.V[i + l * a.h.ldv]; },
-            [&](int l, S x) {
-              for (int q = 0; q < 2; ++q) sum[3 + q] += static_cast<double>(x) * a.d[l + q * a.ldd];
-            });
+  }
+  __syncthreads();  // the parts are there
+  for (int other = 1; other < sharing && part == 0; ++other) {
+    for (int h = 0; h < Rows; ++h) {
+      for (int q = 0; q < Sums; ++q) sum[h][q] += several[warp + other][q][h][lane];
+    }
+  }
+}
+
+// Of the columns from `begin` to `end`: what the vectors lose by V in a lane's rows from `row` on; where Head, some are of V's triangle,
+// and then what c1 and c2 lose by R. `vectors`: of each column the elements of y's, c1's and c2's.
+template <bool Head, class S, bool Whole>
+__device__ __forceinline__ void lose_by(double (&sum)[k_lane_rows<S>][5], const row_groups<const S, k_lane_rows<S>>& V,
+                                        const double (*vectors)[4], const transformed_arguments<S>& a, std::int64_t row, int begin,
+                                        int end) {
+  constexpr int together = 8, rows = k_lane_rows<S>;  // columns whose loads wait for memory at the same time
+#pragma unroll 1
+  for (int first = begin; first < end; first += together) {
+    typename row_groups<const S, rows>::group x[together] = {};
+    ballast::cuda::unrolled<together>([&](auto c) {
+      const int l = first + decltype(c)::value;
+      if (l < end) x[decltype(c)::value] = V.template load<Whole>(row, l);
+    });
+    ballast::cuda::unrolled<together>([&](auto c) {
+      const int l = first + decltype(c)::value;
+      if (l >= end) return;
+      double d[2] = {};
+      for (int q = 0; q < 2 && Head && a.c != nullptr; ++q) d[q] = a.d[l + q * a.ldd];
+      for (int h = 0; h < rows; ++h) {
+        const S read = x[decltype(c)::value].at[h];
+        const double v = Head ? element(read, row + h, l) : static_cast<double>(read);
+        for (int q = 0; q < 3; ++q) sum[h][q] += v * vectors[l][q];
+        if (!Head || row + h > l) continue;
+        for (int q = 0; q < 2; ++q) sum[h][3 + q] += static_cast<double>(read) * d[q];
       }
+    });
+  }
+}
+
+// A lane has k_lane_rows rows. Of many rows a warp has all columns; of few all warps of a block share those of the same rows.
+template <class S>
+__global__ void __launch_bounds__(k_threads, k_rows_resident) transformed_kernel(const __grid_constant__ transformed_arguments<S> a) {
+  constexpr int rows = k_lane_rows<S>, warps = k_threads / 32;
+  auto& squares = arch::shared_object<double[warps], struct transformed_squares>();
+  auto& vectors = arch::shared_object<double[k_most_wide][4], struct transformed_vectors>();
+  auto& several = arch::shared_object<double[warps][5][rows][32], struct transformed_parts>();
+  const int w = a.h.width, sharing = sharing_warps(a.h.rows), part = arch::warp() % sharing;
+  const bool checksums = a.c != nullptr;
+  const row_groups<const S, rows> V(a.h.V, a.h.ldv, a.h.rows, w);
+  for (int e = static_cast<int>(threadIdx.x); e < 4 * w; e += k_threads) {
+    const int l = e % w, q = e / w;
+    vectors[l][q] = q < (checksums ? 3 : 1) ? a.tz[q * w + l] : 0;
+  }
+  __syncthreads();  // the vectors are there
+  const int each = (w + sharing - 1) / sharing, begin = part * each, end = begin + each < w ? begin + each : w;
+  double square[2] = {};
+  for (std::int64_t first = std::int64_t{blockIdx.x} * lane_block<S>(sharing); first < a.h.rows;
+       first += std::int64_t{gridDim.x} * lane_block<S>(sharing)) {
+    const std::int64_t top = first + arch::warp() / sharing * 32 * rows, row = top + rows * arch::lane();
+    double sum[rows][5] = {};
+    if (top < w) {
+      lose_by<true, S, false>(sum, V, vectors, a, row, begin, end);
+    } else if (V.are_whole(top, 32 * rows)) {
+      lose_by<false, S, true>(sum, V, vectors, a, row, begin, end);
+    } else {
+      lose_by<false, S, false>(sum, V, vectors, a, row, begin, end);
     }
-    add_parts(own, sum, several);
-    if (there && own.part == 0) {
-      a.next[i] = y - sum[0];
-      for (int q = 0; q < 2 && a.c != nullptr; ++q) {
-        double r = c[q] - sum[1 + q];
+    add_sharing_warps(sum, sharing, several);
+    for (int h = 0; h < rows; ++h) {
+      const std::int64_t i = row + h;
+      if (i >= a.h.rows || part > 0) continue;
+      a.next[i] = a.y[i] - sum[h][0];
+      for (int q = 0; q < 2 && checksums; ++q) {
+        double r = static_cast<double>(a.c[i + q * a.ldc]) - sum[h][1 + q];
         if (i < w) {
           a.head[i + q * w] = r;
-          r -= sum[3 + q];
+          r -= sum[h][3 + q];
         }
         square[q] += r * r;
       }
     }
-    __syncthreads();  // the parts have been read
+    if (sharing > 1) __syncthreads();  // the parts have been read
   }
   if (a.c == nullptr) return;
   for (int q = 0; q < 2; ++q) {
@@ -544,7 +593,7 @@ __global__ void __launch_bounds__(Threads) combine_kernel(const __grid_constant_
   auto& several = arch::shared_object<double[k_threads / 32], struct combined_sums>();
   const std::int64_t i = std::int64_t{blockIdx.x} * k_threads + threadIdx.x;
   double sum = 0;
-  for (int c = 0; c < a.chunks && i < a.rows; ++c) sum += a.parts[i + c * a.rows];
+  for (int c = 0; c < a.chunks && i < a.there; ++c) sum += a.parts[i + c * a.rows];
   if (a.from != nullptr && i < a.rows) sum = a.from[i] - sum;
   if (a.to != nullptr && i < a.rows) a.to[i] = sum;
   if (a.squares == nullptr) return;

@@ -7,51 +7,80 @@
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/unroll.cuh"
 #include "qr/cuda/checks.cuh"
+#include "qr/cuda/rows.cuh"
 
 namespace ballast::qr::cuda {
 
-// Blocks of threads first over rows, k_block_rows each, then over blocks of columns. The three loads of an element are instructions of
-// their own, and only the first one goes to memory.
-template <class S>
-__global__ void __launch_bounds__(k_threads) encode_kernel(const __grid_constant__ encode_arguments<S> a) {
-  constexpr int vectors = 3, together = 4;  // loads of each kind that wait for memory at the same time
-  auto& several = arch::shared_object<double[k_row_parts - 1][vectors][k_block_rows], struct encoded_parts>();
-  const std::int64_t slabs = row_blocks(a.rows), b = blockIdx.x / slabs;
-  const column_range here = range_of(a.blocks, b);
-  const row_part own;
-  const std::int64_t i = blockIdx.x % slabs * k_block_rows + own.row;
-  double sum[vectors] = {};
-  for (int first = own.part; i < a.rows && first < here.width; first += together * k_row_parts) {
-    S columns[together], product[together], copy[together];
-    const auto load = [&](S(&to)[together]) {
-      ballast::cuda::unrolled<together>([&](auto q) {
-        const int l = first + decltype(q)::value * k_row_parts;
-        to[decltype(q)::value] = l < here.width ? arch::load_streaming(a.X + i * a.row_stride + (here.first + l) * a.column_stride) : S(0);
+// Of the columns from `begin` to `end`: what a lane's rows from `row` on have of both checksums and of the product, and their copy.
+// `weights`: of each column. Shifted: columns count as 2^shift times what they are.
+template <bool Whole, bool Shifted, class S>
+__device__ __forceinline__ void encode_rows(double (&sum)[k_lane_rows<S>][3], const row_groups<const S, k_lane_rows<S>>& X,
+                                            const row_groups<S, k_lane_rows<S>>& copy, const double (*weights)[4], const int* shifts,
+                                            bool copies, std::int64_t row, int begin, int end) {
+  constexpr int rows = k_lane_rows<S>, together = Shifted || !Whole ? 1 : 4;  // columns whose loads wait for memory at the same time
+#pragma unroll 1
+  for (int first = begin; first < end; first += together) {
+    typename row_groups<S, rows>::group columns[together], product[together], copied[together];
+    const auto load = [&](auto& to) {
+      ballast::cuda::unrolled<together>([&](auto c) {
+        to[decltype(c)::value] = {};
+        const int l = first + decltype(c)::value;
+        if (l < end) to[decltype(c)::value] = X.template load<Whole, true>(row, l);
       });
     };
     load(columns);
     load(product);
-    if (a.copy != nullptr) load(copy);
-    ballast::cuda::unrolled<together>([&](auto q) {
-      constexpr int n = decltype(q)::value;
-      const int l = first + n * k_row_parts;
-      if (l >= here.width) return;
-      const std::int64_t j = here.first + l;
-      const int shift = a.shifts != nullptr ? a.shifts[j] : 0;
+    if (copies) load(copied);
+    ballast::cuda::unrolled<together>([&](auto c) {
+      constexpr int at = decltype(c)::value;
+      const int l = first + at;
+      if (l >= end) return;
       // Rounded as the data are: below the normal numbers that loses digits.
-      const auto worked_on = [&](S x) { return static_cast<double>(shift != 0 ? std::ldexp(x, shift) : x); };
-      const double x = worked_on(columns[n]);
-      sum[0] += x * a.z[j];
-      sum[1] += x * a.z[j + a.ldz];
-      sum[2] += worked_on(product[n]) * a.z[j + 2 * a.ldz];
-      if (a.copy != nullptr) a.copy[i + j * a.rows] = copy[n];
+      const auto worked_on = [&](S x) { return static_cast<double>(Shifted ? std::ldexp(x, shifts[l]) : x); };
+      for (int h = 0; h < rows; ++h) {
+        const double x = worked_on(columns[at].at[h]);
+        for (int q = 0; q < 2; ++q) sum[h][q] += x * weights[l][q];
+        sum[h][2] += worked_on(product[at].at[h]) * weights[l][2];
+      }
+      if (copies) copy.template store<Whole>(copied[at], row, l);
     });
   }
-  add_parts(own, sum, several);
-  if (i >= a.rows || own.part > 0) return;
-  a.to[i + 2 * b * a.rows] = static_cast<S>(sum[0]);
-  a.to[i + (2 * b + 1) * a.rows] = static_cast<S>(sum[1]);
-  a.parts[i + b * a.rows] = sum[2];
+}
+
+// Blocks of threads first over rows, then over blocks of columns. A lane has k_lane_rows rows; of few rows all warps of a block share the
+// columns. The three loads of an element are instructions of their own, and only the first one goes to memory.
+template <class S>
+__global__ void __launch_bounds__(k_threads, k_rows_resident) encode_kernel(const __grid_constant__ encode_arguments<S> a) {
+  constexpr int rows = k_lane_rows<S>, warps = k_threads / 32;
+  auto& weights = arch::shared_object<double[k_most_wide][4], struct encode_weights>();
+  auto& several = arch::shared_object<double[warps][3][rows][32], struct encode_parts>();
+  const std::int64_t slabs = encode_blocks<S>(a.rows), b = blockIdx.x / slabs;
+  const int sharing = sharing_warps(a.rows), part = arch::warp() % sharing;
+  const column_range here = range_of(a.blocks, b);
+  const int w = here.width;
+  for (int e = static_cast<int>(threadIdx.x); e < 3 * w; e += k_threads) weights[e % w][e / w] = a.z[here.first + e % w + e / w * a.ldz];
+  __syncthreads();  // the weights are there
+  const row_groups<const S, rows> X(a.X + here.first * a.column_stride, a.column_stride, a.rows, w, a.row_stride);
+  const row_groups<S, rows> copy(a.copy + here.first * a.rows, a.rows, a.rows, w);
+  const std::int64_t top = blockIdx.x % slabs * lane_block<S>(sharing) + arch::warp() / sharing * 32 * rows,
+                     row = top + rows * arch::lane();
+  const int each = (w + sharing - 1) / sharing, begin = part * each, end = begin + each < w ? begin + each : w;
+  const bool copies = a.copy != nullptr;
+  double sum[rows][3] = {};
+  if (a.shifts != nullptr) {
+    encode_rows<false, true>(sum, X, copy, weights, a.shifts + here.first, copies, row, begin, end);
+  } else if (X.are_whole(top, 32 * rows) && (!copies || copy.are_whole(top, 32 * rows))) {
+    encode_rows<true, false>(sum, X, copy, weights, nullptr, copies, row, begin, end);
+  } else {
+    encode_rows<false, false>(sum, X, copy, weights, nullptr, copies, row, begin, end);
+  }
+  add_sharing_warps(sum, sharing, several);
+  for (int h = 0; h < rows; ++h) {
+    const std::int64_t i = row + h;
+    if (i >= a.rows || part > 0) continue;
+    for (int q = 0; q < 2; ++q) a.to[i + (2 * b + q) * a.rows] = static_cast<S>(sum[h][q]);
+    a.parts[i + b * a.rows] = sum[h][2];
+  }
 }
 
 }  // namespace ballast::qr::cuda

@@ -15,7 +15,7 @@ namespace ballast::qr::cuda {
 namespace {
 
 // A matrix of at most so many columns, and at least so many rows for each of them, is one panel.
-constexpr index k_narrow_panel = 64, k_rows_of_one_panel = 128;
+constexpr index k_rows_of_one_panel = 128;
 
 template <class S>
 class device_engine final : public engine<S> {
@@ -87,7 +87,7 @@ class device_engine final : public engine<S> {
   index panel_width(index rows, index steps) const override {
     if (steps <= 1) return k_inner;
     // Of so many rows for each column the passes over them are all that counts. One panel needs no update, and no check of one.
-    if (steps <= k_narrow_panel && rows >= k_rows_of_one_panel * steps && on_.tall(rows, steps)) return steps;
+    if (steps <= k_most_wide && rows >= k_rows_of_one_panel * steps && on_.tall(rows, steps)) return steps;
     const index widest = widest_panel(on_.device()->about());
     // A tall panel takes as many launches and passes over its rows however wide it is.
     const index wanted = steps >= 2048 || (steps >= 512 && on_.tall(rows, widest)) ? widest

@@ -164,10 +164,10 @@ void device_factorizer<S>::encode(const double* weights, bool keep, double* squa
   } else {
     S* const copy = keep && source_.data == nullptr ? make_copy() : nullptr;
     double* const parts = numbers(parts_, core::checked_product(m, groups));
-    on_.launch(work::encode, row_blocks(m) * groups,
+    on_.launch(work::encode, encode_blocks<S>(m) * groups,
                encode_arguments<S>{from.data, from.row_stride, from.column_stride, scaled_by, m, blocks(), this->weights(), n,
                                    static_cast<S*>(C_.data()), parts, copy});
-    on_.launch(work::combine, slabs(m), combine_arguments{parts, static_cast<int>(groups), m, nullptr, product, nullptr});
+    on_.launch(work::combine, slabs(m), combine_arguments{parts, static_cast<int>(groups), m, nullptr, product, nullptr, m});
     if (copy != nullptr) source_ = column_major<const S>(copy, m, n);
   }
   const index columns = 2 * groups + 1;
@@ -205,7 +205,7 @@ void device_factorizer<S>::weigh_matrix(const matrix_view<const S>& X, const int
                                 .count = 1,
                                 .ldi = m,
                                 .to = parts});
-  on_.launch(work::combine, slabs(m), combine_arguments{parts, static_cast<int>(count), m, nullptr, to, nullptr});
+  on_.launch(work::combine, slabs(m), combine_arguments{parts, static_cast<int>(count), m, nullptr, to, nullptr, m});
 }
 
 template <class S>

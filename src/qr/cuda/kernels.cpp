@@ -56,9 +56,12 @@ row row_of(work what) {
     case work::wide_parts: return {"qr/cuda/apply.cuh", "wide_parts_kernel", true};
     case work::wide_join: return {"qr/cuda/apply.cuh", "wide_join_kernel", true};
     case work::solve: return {"qr/cuda/solve.cuh", "solve_kernel", true};
-    case work::pass_128: return {"qr/cuda/tall.cuh", "wide_pass_kernel", true};
-    case work::pass_64:
-    case work::pass_32: return {"qr/cuda/tall.cuh", "tall_pass_kernel", true};
+    case work::gram_128: return {"qr/cuda/tall.cuh", "staged_gram_kernel", true};
+    case work::gram_64:
+    case work::gram_32: return {"qr/cuda/tall.cuh", "gram_kernel", true};
+    case work::substitute_128:
+    case work::substitute_64:
+    case work::substitute_32: return {"qr/cuda/tall.cuh", "substitute_kernel", true};
     case work::square_factor: return {"qr/cuda/square.cuh", "square_factor_kernel", false};
     case work::square_reflectors: return {"qr/cuda/square.cuh", "square_reflectors_kernel", true};
     case work::square_t: return {"qr/cuda/square.cuh", "square_t_kernel", true};
@@ -92,17 +95,15 @@ namespace {
 // What the kernels of tall panels have besides.
 constexpr std::int64_t k_beside = 4 << 10;
 
-}  // namespace
-
-pass_shape pass_of(int width, const ballast::cuda::capabilities& on) {
-  if (width <= 32) return {32, 32};
-  if (width > 64) return {128, k_tall_rows};
-  return {64, pass_bytes(64, 32) + k_beside <= on.shared_per_block ? 32 : 8};
+std::int64_t tall_bytes(int width) {
+  return std::max(substitute_bytes(width), width > 64 ? std::max(gram_stages<float>::bytes, gram_stages<double>::bytes) : 0);
 }
+
+}  // namespace
 
 int widest_panel(const ballast::cuda::capabilities& on) {
   int made = k_most_wide;
-  while (made > k_inner && std::max(pass_of(made, on).bytes(), square_bytes(made)) + k_beside > on.shared_per_block) made /= 2;
+  while (made > k_inner && std::max(tall_bytes(made), square_bytes(made)) + k_beside > on.shared_per_block) made /= 2;
   return made;
 }
 
@@ -110,29 +111,41 @@ template <class S>
 auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> request {
   const row here = row_of(what);
   const bool of_one_block = what == work::square_factor || what == work::square_reflectors || what == work::square_t;
-  // A device without room for the widest takes the next one, which is loaded once.
-  const int passed = what == work::pass_128 ? widest_panel(on) : what == work::pass_64 ? 64 : what == work::pass_32 ? 32 : 0;
-  const pass_shape pass = pass_of(std::min(passed, widest_panel(on)), on);
-  const bool passes = passed > 0 && !pass.wide();
-  const int threads = of_one_block ? k_square_threads : passes ? k_pass_threads : k_threads;
-  const char* const name = what == work::pass_128 && passes ? "tall_pass_kernel" : here.name;
-  std::string parameters = !here.typed ? std::to_string(threads) : what == work::scan_double ? "double" : k_type<S>;
-  if (passes) parameters.append(1, ',').append(std::to_string(pass.most)).append(1, ',').append(std::to_string(pass.rows));
+  // Of kernels for panels of so many columns. A device without room for the widest takes the next one, which is loaded once.
+  const auto among = [&](work of_128, work of_64, work of_32) {
+    const int most = what == of_128 ? 128 : what == of_64 ? 64 : what == of_32 ? 32 : 0;
+    return std::min(most, widest_panel(on));
+  };
+  const int gram = among(work::gram_128, work::gram_64, work::gram_32);
+  if (what == work::gram_128 && gram < k_most_wide) return of(gram_of(gram), on);
+  const bool staged = gram == k_most_wide;
+  const int substituted = among(work::substitute_128, work::substitute_64, work::substitute_32);
   const int multiplied = what == work::products_128 ? 128 : what == work::products_64 ? 64 : what == work::products_32 ? 32 : 0;
-  if (multiplied > 0) parameters.append(1, ',').append(std::to_string(multiplied));
   const int turned = what == work::turn_few ? k_turn_few : what == work::turn_many ? k_turn_many : 0;
-  if (turned > 0) parameters.append(1, ',').append(std::to_string(turned));
-  request made{.header = here.header, .expression = expression(name, parameters), .threads = threads};
+  const int threads = of_one_block      ? k_square_threads
+                      : staged          ? k_staged_gram_threads
+                      : gram > 0        ? k_gram_threads
+                      : substituted > 0 ? substitute_threads(substituted)
+                                        : k_threads;
+  std::string parameters = !here.typed ? std::to_string(threads) : what == work::scan_double ? "double" : k_type<S>;
+  for (const int each : {staged ? 0 : gram, substituted, multiplied, turned}) {
+    if (each > 0) parameters.append(1, ',').append(std::to_string(each));
+  }
+  request made{.header = here.header, .expression = expression(here.name, parameters), .threads = threads};
   if (multiplied > 0) made.blocks = product_resident(multiplied);
-  if (passed > 0) made.shared = pass.bytes();
-  if (passes) made.blocks = pass_resident(pass.most);
-  if (passed > 0 && !passes) {
-    made.registers = 128;  // two blocks on a multiprocessor, at the cost of a few spills: one waits at barriers while the other computes
-    made.spills = 64;
+  if (gram > 0) {
+    made.blocks = gram_resident(gram);
+    if (staged) made.shared = gram_stages<S>::bytes;
+    made.spills = 64;  // the sums of 64 columns and the next rows take all registers
     made.stack = 16;
+  }
+  if (substituted > 0) {
+    made.blocks = substitute_resident(substituted);
+    made.shared = substitute_bytes(substituted);
   }
   if (of_one_block) made.shared = square_bytes(widest_panel(on));
   if (what == work::copy) made.shared = 32 * 33 * static_cast<std::int64_t>(sizeof(S));
+  if (what == work::encode || what == work::transformed) made.blocks = k_rows_resident;
   if (what == work::weigh || what == work::encode) made.spills = made.stack = 16;  // the call of ldexp
   if (what == work::project || what == work::subtract_deep) made.shared = k_ring_bytes;
   if (what == work::subtract) made.shared = k_subtract_bytes;

@@ -57,9 +57,12 @@ enum class work {
   wide_join,
   solve,
   solve_check,
-  pass_128,  // over panels of at most so many columns
-  pass_64,
-  pass_32,
+  gram_128,  // of panels of at most so many columns
+  gram_64,
+  gram_32,
+  substitute_128,
+  substitute_64,
+  substitute_32,
   square_factor,
   square_reflectors,
   square_t,
@@ -79,24 +82,11 @@ enum class work {
 // Columns of the widest panel on such a device: the square matrices of a tall one fit into the shared memory of a block.
 int widest_panel(const ballast::cuda::capabilities& on);
 
-// How a pass over the rows of a panel of so many columns is made on such a device: tall_pass_kernel<S, most, rows>, or wide_pass_kernel<S>.
-struct pass_shape {
-  int most, rows;  // rows of a warp; of more than 64 columns those of a block
-  constexpr bool wide() const { return most > 64; }
-  constexpr std::int64_t bytes() const {
-    return wide() ? 8 * (packed(0, most) + std::int64_t{most} * k_tall_stride) : pass_bytes(most, rows);
-  }
-  work kernel() const { return most == 32 ? work::pass_32 : most == 64 ? work::pass_64 : work::pass_128; }
-  // Of a launch for so many rows: as many as an H100 holds, which then take rows in turn.
-  std::int64_t blocks(std::int64_t all) const {
-    const std::int64_t each = wide() ? rows : k_pass_warps * rows, resident = k_pass_blocks / 2 * pass_resident(most);
-    const std::int64_t wanted = (all + each - 1) / each;
-    return wanted < resident ? wanted : resident;
-  }
-};
-pass_shape pass_of(int width, const ballast::cuda::capabilities& on);
-
 // For panels of at most `width` columns.
+constexpr work gram_of(int width) { return width <= 32 ? work::gram_32 : width <= 64 ? work::gram_64 : work::gram_128; }
+constexpr work substitute_of(int width) {
+  return width <= 32 ? work::substitute_32 : width <= 64 ? work::substitute_64 : work::substitute_128;
+}
 constexpr work products_of(std::int64_t width) {
   return width <= 32 ? work::products_32 : width <= 64 ? work::products_64 : work::products_128;
 }

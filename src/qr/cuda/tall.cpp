@@ -44,15 +44,8 @@ void device_factorizer<S>::begin_tall(index k) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first;
   const int w = static_cast<int>(b.width);
-  const pass_shape shape = pass_of(w, on_.device()->about());
   if (tall_.data() == nullptr) tall_ = on_.template allocate_of<double>(6 * packed(0, k_most_wide));
-  on_.launch(shape.kernel(), shape.blocks(rows),
-             tall_pass_arguments<S>{.from = A_ + b.first + b.first * lda_,
-                                    .ldf = lda_,
-                                    .rows = rows,
-                                    .width = w,
-                                    .partial = numbers(gram_, shape.blocks(rows) * packed(0, w)),
-                                    .state = tall_of(k)});
+  (void)numbers(gram_, gram_blocks(w, rows) * packed(0, w));
   factor_gram(k, 0);
   if (ahead_ == k && expects_direct(k)) {
     reflect(k, 1);
@@ -75,18 +68,26 @@ void device_factorizer<S>::strike_triangle(index k, index which, double* triangl
     on_.strike(site::qr_panel, tall_place(b.first + j, which), triangle + packed(0, j), j + 1);
 }
 
-// `pass`: how many have been made.
+// Of A, or of Q; `pass`: how many have been made.
 template <class S>
 void device_factorizer<S>::factor_gram(index k, int pass) {
   const layout::block& b = shape_[k];
+  const index rows = shape_.m - b.first;
   const int w = static_cast<int>(b.width);
   const index size = packed(0, w);
   const tall_memory here = memory_of(tall_.data(), w);
   tall_state* const state = tall_of(k);
   double* const R = pass == 0 ? here.all[0] : here.R;
-  on_.launch(work::fold, (size + 31) / 32,
-             fold_arguments{static_cast<const double*>(gram_.data()), pass_of(w, on_.device()->about()).blocks(shape_.m - b.first), size,
-                            here.G, pass == 0 ? nullptr : state});
+  auto* const partial = static_cast<double*>(gram_.data());
+  on_.launch(gram_of(w), gram_blocks(w, rows),
+             gram_arguments<S>{.from = pass == 0 ? A_ + b.first + b.first * lda_ : V(k),
+                               .ldf = pass == 0 ? lda_ : rows,
+                               .rows = rows,
+                               .width = w,
+                               .needed = pass == 0 ? k_tall_failed : k_tall_factored,
+                               .partial = partial,
+                               .state = state});
+  on_.launch(work::fold, (size + 31) / 32, fold_arguments{partial, gram_blocks(w, rows), size, here.G, pass == 0 ? nullptr : state});
   strike_triangle(k, pass == 0 ? 1 : 3, here.G);
   on_.launch(work::square_factor, 1,
              square_factor_arguments{here.G, w, pass == 0, k_near<S>, most_of_inverse<S>(w), R, here.all[(pass + 1) % 2],
@@ -100,21 +101,19 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first;
   const int w = static_cast<int>(b.width);
-  const pass_shape shape = pass_of(w, on_.device()->about());
   const tall_memory here = memory_of(tall_.data(), w);
   S* const panel = A_ + b.first + b.first * lda_;
   S* const Q = V(k);
-  on_.launch(shape.kernel(), shape.blocks(rows),
-             tall_pass_arguments<S>{.from = pass == 1 ? panel : Q,
-                                    .ldf = pass == 1 ? lda_ : rows,
-                                    .to = Q,
-                                    .ldt = rows,
-                                    .rows = rows,
-                                    .width = w,
-                                    .needed = k_tall_factored,
-                                    .R = pass == 1 ? here.all[0] : here.R,
-                                    .partial = static_cast<double*>(gram_.data()),
-                                    .state = tall_of(k)});
+  on_.launch(substitute_of(w), substitute_blocks(w, rows),
+             substitute_arguments<S>{.from = pass == 1 ? panel : Q,
+                                     .ldf = pass == 1 ? lda_ : rows,
+                                     .to = Q,
+                                     .ldt = rows,
+                                     .rows = rows,
+                                     .width = w,
+                                     .needed = k_tall_factored,
+                                     .R = pass == 1 ? here.all[0] : here.R,
+                                     .state = tall_of(k)});
   factor_gram(k, pass);
   reflect(k, pass);
 }
@@ -125,7 +124,6 @@ void device_factorizer<S>::reflect(index k, int pass) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first;
   const int w = static_cast<int>(b.width);
-  const pass_shape shape = pass_of(w, on_.device()->about());
   const tall_memory here = memory_of(tall_.data(), w);
   S* const panel = A_ + b.first + b.first * lda_;
   S* const Q = V(k);
@@ -153,17 +151,17 @@ void device_factorizer<S>::reflect(index k, int pass) {
   t_marked_ = begins_ahead_;
   if (!t_marked_ || on_.armed(site::qr_panel)) on_.join(on_.aside());  // T has read what is struck now
   strike_triangle(k, 5, here.product);
-  on_.launch(shape.kernel(), shape.blocks(rows - w),
-             tall_pass_arguments<S>{.from = Q + w,
-                                    .ldf = rows,
-                                    .to = panel + w,
-                                    .ldt = lda_,
-                                    .rows = rows - w,
-                                    .width = w,
-                                    .needed = k_tall_orthonormal,
-                                    .in_place = true,
-                                    .R = here.product,
-                                    .state = tall_of(k)});
+  on_.launch(substitute_of(w), substitute_blocks(w, rows - w),
+             substitute_arguments<S>{.from = Q + w,
+                                     .ldf = rows,
+                                     .to = panel + w,
+                                     .ldt = lda_,
+                                     .rows = rows - w,
+                                     .width = w,
+                                     .needed = k_tall_orthonormal,
+                                     .in_place = true,
+                                     .R = here.product,
+                                     .state = tall_of(k)});
 }
 
 // The device decides by what it measures, of Q = A R⁻¹ how far QᵀQ is from I; until then the panel is as it was.
