@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "abft/threshold.hpp"
+#include "abft/weights.hpp"
 #include "core/aligned_buffer.hpp"
 #include "qr/checks.hpp"
 #include "qr/weights.hpp"
@@ -109,52 +110,55 @@ bool factorization<S>::prepare_input() {
   norms_.clear();
   for (const column_size& each : sizes) {
     shifts_.push_back(extreme(each) ? -each.exponent : 0);
-    norms_.push_back(std::ldexp(each.norm, each.exponent + shifts_.back()));
+    norms_.push_back(each.norm * abft::power_of_two(each.exponent + shifts_.back()));
   }
   if (std::none_of(sizes.begin(), sizes.end(), extreme)) return false;
   work_->scale(shifts_.data());
   return true;
 }
 
+// Weights of columns of norm 1; encode() equilibrates them.
 template <class S>
 void factorization<S>::draw_weights() {
   const auto at = [](index i) { return static_cast<std::size_t>(i); };
   const index n = shape_.n;
-  if (!drawn_.empty()) return;
-  drawn_.resize(at(3 * n));
+  weights_.resize(at(3 * n));
+  ratio_.clear();
+  ratio_.reserve(at(n));
   for (const layout::group& g : shape_.groups) {
     const column_weights drawn(g.first, g.width);
     ratio_.insert(ratio_.end(), drawn.ratio.begin(), drawn.ratio.end());
+    double* const of_group = weights_.data() + g.first;
     for (index l = 0; l < g.width; ++l) {
-      const index j = g.first + l;
-      drawn_[at(j)] = drawn.sign[at(l)];
-      drawn_[at(n + j)] = drawn.sign[at(l)] * drawn.ratio[at(l)];
-      drawn_[at(2 * n + j)] = random_signed(k_certificate_stream, static_cast<std::uint64_t>(j));
+      of_group[l] = drawn.sign[at(l)];
+      of_group[n + l] = drawn.sign[at(l)] * drawn.ratio[at(l)];
+      of_group[2 * n + l] = random_signed(k_certificate_stream, static_cast<std::uint64_t>(g.first + l));
     }
   }
 }
 
 template <class S>
 void factorization<S>::encode() {
-  const auto at = [](index i) { return static_cast<std::size_t>(i); };
   const index n = shape_.n;
-  std::vector<double> weights(at(3 * n)), norm;
+  std::vector<double> norm;
   double total = 0;
   for (const layout::group& g : shape_.groups) {
     std::array<double, 3> squares{};  // of the columns with each weight
-    for (index j = g.first; j < g.first + g.width; ++j) {
-      const double d = abft::equilibrating(norms_[at(j)]);
-      for (index q = 0; q < 3; ++q) {
-        weights[at(q * n + j)] = d * drawn_[at(q * n + j)];
-        const double each = weights[at(q * n + j)] * norms_[at(j)];
-        squares[at(q)] += each * each;
+    for (index q = 0; q < 3; ++q) {
+      const double* const norms = norms_.data() + g.first;
+      double* const weights = weights_.data() + q * n + g.first;
+      double sum = 0;
+      for (index l = 0; l < g.width; ++l) {
+        weights[l] *= abft::equilibrating(norms[l]);
+        sum += weights[l] * norms[l] * (weights[l] * norms[l]);
       }
+      squares[static_cast<std::size_t>(q)] = sum;
     }
     norm.push_back(std::sqrt(*std::max_element(squares.begin(), squares.end())));
     total += squares[2];
   }
   std::vector<double> squares(shape_.groups.size() + 1);
-  work_->encode(weights.data(), repairs_, squares.data());
+  work_->encode(weights_.data(), repairs_, squares.data());
   work_->wait();
   // Columns that point the same way, weights considered, add up in their checksum, and their roundings with them.
   threshold_.clear();

@@ -88,7 +88,7 @@ class factorization {
   std::vector<double> norms_;           // the same, as they are worked on
   std::vector<column_size> r_sizes_;    // of R's columns
   bool r_scanned_ = false;              // and they are those of the R that is there
-  std::vector<double> drawn_;           // the weights of columns of norm 1: n × 3, as encode() has them
+  std::vector<double> weights_;         // n × 3, as factorizer::encode has them
   std::vector<double> ratio_;           // of the second checksum's weights to the first's
   std::vector<abft::tiers> threshold_;  // of each group
   double certificate_threshold_ = 0;

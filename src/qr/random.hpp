@@ -26,10 +26,10 @@ enum weight_stream : std::uint64_t {
 // Random vectors a that check an application of Q: two miss one in a hundred faults of five thresholds, four one in ten thousand.
 inline constexpr int k_vectors = 4;
 
-// In ±[1, 2).
+// In ±[1, 2): 52 bits, and one for the sign.
 BALLAST_HD inline double random_signed(std::uint64_t which, std::uint64_t i) {
-  const double size = abft::random_weight(k_weight_seed, which, i);
-  return core::random_bits(k_weight_seed, which + 16, i) & 1 ? -size : size;
+  const std::uint64_t bits = core::random_bits(k_weight_seed, which, i);
+  return __builtin_bit_cast(double, std::uint64_t{1023} << 52 | bits >> 12 | bits << 63);
 }
 
 }  // namespace ballast::qr

@@ -7,6 +7,7 @@
 
 #include "abft/locate.hpp"
 #include "abft/threshold.hpp"
+#include "abft/weights.hpp"
 #include "qr/checks.hpp"
 #include "qr/factorization.hpp"
 
@@ -289,16 +290,17 @@ abft::finding factorization<S>::verify_norms() {
   const std::vector<column_size>& made = r_sizes_;
   double residual = 0, threshold = 1;
   index worst = 0;
+  const double unit = abft::qr_norm_threshold<S>(1, shape_.m);
+  const double root = std::sqrt(static_cast<double>(shape_.m));
+  constexpr int smallest = std::numeric_limits<S>::min_exponent - std::numeric_limits<S>::digits;  // 2 to it is the smallest number
   for (std::size_t j = 0; j < made.size(); ++j) {
     const column_size& was = sizes_[j];
     // R has Inf where the norm of a finite column has left the range.
     if (!made[j].finite && was.norm > 0 && was.exponent + std::ilogb(was.norm) >= std::numeric_limits<S>::max_exponent - 1) continue;
-    const double off = made[j].finite ? std::abs(std::ldexp(made[j].norm, made[j].exponent - was.exponent) - was.norm)
+    const double off = made[j].finite ? std::abs(made[j].norm * abft::power_of_two(made[j].exponent - was.exponent) - was.norm)
                                       : std::numeric_limits<double>::quiet_NaN();
     // The smallest number is what scaling back may take from each element.
-    const double lost =
-        std::sqrt(static_cast<double>(shape_.m)) * std::ldexp(static_cast<double>(std::numeric_limits<S>::denorm_min()), -was.exponent);
-    const double limit = abft::qr_norm_threshold<S>(was.norm, shape_.m) + lost;
+    const double limit = unit * was.norm + root * abft::power_of_two(smallest - was.exponent);
     if (off * threshold <= residual * limit) continue;
     residual = off;
     threshold = limit;

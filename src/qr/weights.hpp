@@ -20,28 +20,30 @@ namespace ballast::qr {
 struct column_weights {
   std::vector<double> sign, ratio;
 
-  column_weights(std::int64_t first, std::int64_t count) {
-    const std::vector<std::int64_t> a = shuffled(k_sign_stream, first, count), b = shuffled(k_ratio_stream, first, count);
+  column_weights(std::int64_t first, std::int64_t count)
+      : sign(static_cast<std::size_t>(count)), ratio(static_cast<std::size_t>(count)), order_(static_cast<std::size_t>(count)) {
+    shuffle(k_sign_stream, first);
+    for (std::size_t l = 0; l < sign.size(); ++l) sign[l] = order_[l] % 2 == 0 ? 1 : -1;
+    shuffle(k_ratio_stream, first);
     const double smallest = abft::equispaced_weight(0, (count + 1) / 2);
-    for (std::size_t l = 0; l < a.size(); ++l) {
-      sign.push_back(a[l] % 2 == 0 ? 1 : -1);
-      const std::int64_t size = b[l] / 2 + 1;  // in units of the smallest
-      ratio.push_back((b[l] % 2 == 0 ? smallest : -smallest) * static_cast<double>(size));
+    for (std::size_t l = 0; l < ratio.size(); ++l) {
+      const std::uint32_t size = order_[l] / 2 + 1;  // in units of the smallest
+      ratio[l] = (order_[l] % 2 == 0 ? smallest : -smallest) * static_cast<double>(size);
     }
   }
 
  private:
   // 0 … count − 1 in random order: from the last place on, each changes with one of those in front of it or itself. By random keys and a
   // sort it took 4 µs for a hundred columns, most of the time of encoding on the host.
-  static std::vector<std::int64_t> shuffled(std::uint64_t stream, std::int64_t first, std::int64_t count) {
-    std::vector<std::int64_t> order(static_cast<std::size_t>(count));
-    std::iota(order.begin(), order.end(), std::int64_t{0});
-    for (std::uint64_t l = order.size(); l-- > 1;) {
+  void shuffle(std::uint64_t stream, std::int64_t first) {
+    std::iota(order_.begin(), order_.end(), 0u);
+    for (std::uint64_t l = order_.size(); l-- > 1;) {
       const std::uint64_t bits = core::random_bits(k_weight_seed, stream, static_cast<std::uint64_t>(first) + l) >> 32;
-      std::swap(order[l], order[bits * (l + 1) >> 32]);
+      std::swap(order_[l], order_[bits * (l + 1) >> 32]);
     }
-    return order;
   }
+
+  std::vector<std::uint32_t> order_;
 };
 
 }  // namespace ballast::qr

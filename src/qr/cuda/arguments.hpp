@@ -39,11 +39,19 @@ BALLAST_HD constexpr std::int64_t transformed_blocks(std::int64_t rows) {
   const std::int64_t each = lane_block<S>(sharing_warps(rows)), wanted = (rows + each - 1) / each;
   return wanted < k_pass_blocks ? wanted : k_pass_blocks;
 }
-// Of encode_kernel, for each block of columns.
+// Of encode_kernel: warps that share the columns of the same rows, so many that there are warps for two rounds of an H100; and its blocks
+// for each block of columns.
 template <class S>
-BALLAST_HD constexpr std::int64_t encode_blocks(std::int64_t rows) {
-  const std::int64_t each = lane_block<S>(sharing_warps(rows));
-  return (rows + each - 1) / each;
+constexpr int encode_sharing(std::int64_t rows, std::int64_t groups) {
+  constexpr int warps = k_threads / 32;
+  const std::int64_t alone = (rows + lane_block<S>(warps) - 1) / lane_block<S>(warps) * groups;
+  int made = warps;
+  while (made > 1 && alone * made > 2 * warps * k_pass_blocks) made /= 2;
+  return made;
+}
+template <class S>
+BALLAST_HD constexpr std::int64_t encode_blocks(std::int64_t rows, int sharing) {
+  return (rows + lane_block<S>(sharing) - 1) / lane_block<S>(sharing);
 }
 
 // Bytes of shared memory in front of the slab of each block of a panel's cluster: panel_memory of panel.cuh, which asserts it.
@@ -387,6 +395,7 @@ struct encode_arguments {
   S* to;          // two columns for each block
   double* parts;  // a column for each block
   S* copy;        // rows × n; null: none
+  int sharing;    // warps that share the columns of the same rows
 };
 
 // Sums over chunks.

@@ -47,15 +47,15 @@ __device__ __forceinline__ void encode_rows(double (&sum)[k_lane_rows<S>][3], co
   }
 }
 
-// Blocks of threads first over rows, then over blocks of columns. A lane has k_lane_rows rows; of few rows all warps of a block share the
-// columns. The three loads of an element are instructions of their own, and only the first one goes to memory.
+// Blocks of threads first over rows, then over blocks of columns. A lane has k_lane_rows rows; where there are few, warps of a block share
+// the columns. The three loads of an element are instructions of their own, and only the first one goes to memory.
 template <class S>
 __global__ void __launch_bounds__(k_threads, k_rows_resident) encode_kernel(const __grid_constant__ encode_arguments<S> a) {
   constexpr int rows = k_lane_rows<S>, warps = k_threads / 32;
   auto& weights = arch::shared_object<double[k_most_wide][4], struct encode_weights>();
   auto& several = arch::shared_object<double[warps][3][rows][32], struct encode_parts>();
-  const std::int64_t slabs = encode_blocks<S>(a.rows), b = blockIdx.x / slabs;
-  const int sharing = sharing_warps(a.rows), part = arch::warp() % sharing;
+  const int sharing = a.sharing, part = arch::warp() % sharing;
+  const std::int64_t slabs = encode_blocks<S>(a.rows, sharing), b = blockIdx.x / slabs;
   const column_range here = range_of(a.blocks, b);
   const int w = here.width;
   for (int e = static_cast<int>(threadIdx.x); e < 3 * w; e += k_threads) weights[e % w][e / w] = a.z[here.first + e % w + e / w * a.ldz];

@@ -164,9 +164,10 @@ void device_factorizer<S>::encode(const double* weights, bool keep, double* squa
   } else {
     S* const copy = keep && source_.data == nullptr ? make_copy() : nullptr;
     double* const parts = numbers(parts_, core::checked_product(m, groups));
-    on_.launch(work::encode, encode_blocks<S>(m) * groups,
+    const int sharing = encode_sharing<S>(m, groups);
+    on_.launch(work::encode, encode_blocks<S>(m, sharing) * groups,
                encode_arguments<S>{from.data, from.row_stride, from.column_stride, scaled_by, m, blocks(), this->weights(), n,
-                                   static_cast<S*>(C_.data()), parts, copy});
+                                   static_cast<S*>(C_.data()), parts, copy, sharing});
     on_.launch(work::combine, slabs(m), combine_arguments{parts, static_cast<int>(groups), m, nullptr, product, nullptr, m});
     if (copy != nullptr) source_ = column_major<const S>(copy, m, n);
   }
