@@ -47,8 +47,13 @@ index repair_block(const checked_block<S>& b, inject::active_injector& injector,
     S made = static_cast<S>(value);
     return made;
   };
-  const auto rebuild_column = [&](index j) {
-    for (index i = 0; i < b.rows(j); ++i) b.X[i + j * b.ldx] = rebuild(i, j);
+  // Of the rows whose residuals are more than rounding; it would come with the checksum into the others. What they may keep is below the
+  // threshold together. `all`: the residuals say nothing.
+  const double rounding = b.threshold / std::sqrt(static_cast<double>(last));
+  const auto rebuild_column = [&](index j, bool all) {
+    for (index i = 0; i < b.rows(j); ++i) {
+      if (all || std::abs(b.r[i]) > rounding || std::abs(b.s[i]) > rounding) b.X[i + j * b.ldx] = rebuild(i, j);
+    }
     injector.strike(inject::site::qr_corrector, where, b.X + j * b.ldx, b.rows(j));
     return j;
   };
@@ -64,7 +69,7 @@ index repair_block(const checked_block<S>& b, inject::active_injector& injector,
       break;
     }
   }
-  if (odd_columns == 1) return rebuild_column(odd);
+  if (odd_columns == 1) return rebuild_column(odd, true);
   if (odd_columns > 1) return -1;
 
   largest size;
@@ -85,7 +90,7 @@ index repair_block(const checked_block<S>& b, inject::active_injector& injector,
   const auto weight = [&](index l) { return l == 0 ? 0.0 : b.e[l - 1] / b.d[l - 1]; };
   const abft::location found = abft::locate_column(rr, rs, ss, b.columns + 1, weight);
   if (found.index == 0) return -1;
-  if (found.index > 0) return rebuild_column(found.index - 1);
+  if (found.index > 0) return rebuild_column(found.index - 1, false);
 
   // Faults that have not spread: each row is located on its own. More of them than k_most are left to recomputation.
   constexpr int k_most = 64;
