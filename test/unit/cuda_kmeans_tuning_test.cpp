@@ -103,6 +103,30 @@ TEST(cuda_kmeans_tuning, the_space_of_passes_has_the_rules) {
   }
 }
 
+// Whatever the problem: the rules have a pass that the device runs, and so has the installed table.
+TEST(cuda_kmeans_tuning, every_problem_gets_a_pass_that_fits) {
+  for (const char* architecture : {"sm_80", "sm_90a"}) {
+    const ballast::cuda::capabilities on = ballast::cuda::typical_capabilities(architecture);
+    for (const bool f64 : {false, true})
+      for (const std::int64_t n : {1, 8, 16, 24, 32, 40, 64, 96, 128, 192, 256, 500, 1024, 4000})
+        for (const std::int64_t k : {1, 2, 8, 9, 16, 32, 40, 63, 64, 65, 71, 72, 80, 88, 96, 100, 120, 128, 256, 1000, 5000})
+          for (const bool check : {false, true})
+            for (const bool weighted : {false, true})
+              for (const bool sums : {false, true}) {
+                const pass_problem what{f64, n, k, f64 ? 2 : 1, weighted, check, sums};
+                for (const pass_tuning* table : {&pass_tuning::rules(), static_cast<const pass_tuning*>(nullptr)}) {
+                  const pass_policy chosen = choose_pass(what, on, table);
+                  const auto request = pass_request(what, chosen, false);
+                  const std::string says = std::string(architecture) + (f64 ? " f64 " : " f32 ") + std::to_string(n) + " × " +
+                                           std::to_string(k) + (check ? " checked" : "") + (weighted ? " weighted" : "") +
+                                           (sums ? "" : " labels");
+                  EXPECT_LE(request.shared, on.shared_per_block) << says;
+                  EXPECT_LE(chosen.blocks * (request.shared + 1024), on.shared_per_multiprocessor) << says;
+                }
+              }
+  }
+}
+
 // Threads that ask for more registers than their block has wait for ever.
 TEST(cuda_kmeans_tuning, registers_of_a_loader_are_enough_for_the_others) {
   int loaders = 0;

@@ -135,6 +135,7 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
       made.tiles = each;
     }
   }
+  made = completed(what, made);  // decides about shared memory, too
   // Registers of a lane for rows and scores; in f32 for all, with room for the second word of a sum.
   const int operands =
       operand_registers(what) * made.tiles + (made.slabs > 0 ? operand_registers(what) * made.slabs : 16 * depth_of(slabs, most_depth));
@@ -176,9 +177,9 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   };
   const sum_memory sums = what.sums ? sum_memory::shared : sum_memory::none;
   const panel_memory passing = hopper ? panel_memory::ring : panel_memory::global;
-  if (place(panel_memory::shared, sums) || place(passing, sums)) return completed(what, made);
+  if (place(panel_memory::shared, sums) || place(passing, sums)) return made;
   if (!place(panel_memory::shared, sum_memory::global)) place(passing, sum_memory::global);
-  return completed(what, made);
+  return made;
 }
 
 // A table's entry as a policy: what is not in it is by the rules.
