@@ -18,23 +18,19 @@ __device__ __forceinline__ void encode_rows(double (&sum)[k_lane_rows<S>][3], co
                                             const row_groups<S, k_lane_rows<S>>& copy, const double (*weights)[4], const int* shifts,
                                             bool copies, std::int64_t row, int begin, int end) {
   constexpr int rows = k_lane_rows<S>, together = Shifted || !Whole ? 1 : 4;  // columns whose loads wait for memory at the same time
-#pragma unroll 1
-  for (int first = begin; first < end; first += together) {
-    typename row_groups<S, rows>::group columns[together], product[together], copied[together];
+  const auto take = [&](auto count, int first) {
+    constexpr int columns_here = decltype(count)::value;
+    typename row_groups<S, rows>::group columns[columns_here], product[columns_here], copied[columns_here];
     const auto load = [&](auto& to) {
-      ballast::cuda::unrolled<together>([&](auto c) {
-        to[decltype(c)::value] = {};
-        const int l = first + decltype(c)::value;
-        if (l < end) to[decltype(c)::value] = X.template load<Whole, true>(row, l);
-      });
+      ballast::cuda::unrolled<columns_here>(
+          [&](auto c) { to[decltype(c)::value] = X.template load<Whole, true>(row, first + decltype(c)::value); });
     };
     load(columns);
     load(product);
     if (copies) load(copied);
-    ballast::cuda::unrolled<together>([&](auto c) {
+    ballast::cuda::unrolled<columns_here>([&](auto c) {
       constexpr int at = decltype(c)::value;
       const int l = first + at;
-      if (l >= end) return;
       // Rounded as the data are: below the normal numbers that loses digits.
       const auto worked_on = [&](S x) { return static_cast<double>(Shifted ? std::ldexp(x, shifts[l]) : x); };
       for (int h = 0; h < rows; ++h) {
@@ -44,7 +40,12 @@ __device__ __forceinline__ void encode_rows(double (&sum)[k_lane_rows<S>][3], co
       }
       if (copies) copy.template store<Whole>(copied[at], row, l);
     });
-  }
+  };
+  int first = begin;
+#pragma unroll 1
+  for (; first + together <= end; first += together) take(ballast::cuda::index<together>{}, first);
+#pragma unroll 1
+  for (; first < end; ++first) take(ballast::cuda::index<1>{}, first);
 }
 
 // Blocks of threads first over rows, then over blocks of columns. A lane has k_lane_rows rows; where there are few, warps of a block share
