@@ -99,7 +99,7 @@ TYPED_TEST(qr_cuda, a_wrong_load_for_what_protects_the_input_spoils_nothing) {
   (void)factor(protection::detect);  // has no copy
   EXPECT_EQ(3 * simt::loads.seen, 2 * loads);
   int detected = 0, strikes = 0;
-  for (index at = 17; at < loads; at += test::sampled() ? 151 : 53) {
+  for (index at = 17; at < loads; at += test::sampled() ? 397 : 53) {
     simt::loads = {0, at, sizeof(T) - 1};
     const factored<T> made = factor(protection::correct);
     simt::loads = {};

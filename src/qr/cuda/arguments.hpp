@@ -28,10 +28,12 @@ inline constexpr std::int64_t k_pass_blocks = 264;  // of a launch whose blocks 
 // Kernels whose lanes have rows by themselves, 16 bytes of each column (rows.cuh). Of few rows all warps of a block share the columns of
 // the same rows; and the rows that a block has at a time then. Blocks that a multiprocessor is to hold.
 inline constexpr int k_rows_resident = 2;
+template <class S>
+inline constexpr int k_lane_rows = 16 / static_cast<int>(sizeof(S));
 BALLAST_HD constexpr int sharing_warps(std::int64_t rows) { return rows > 65536 ? 1 : k_threads / 32; }
 template <class S>
 BALLAST_HD constexpr std::int64_t lane_block(int sharing) {
-  return std::int64_t{k_threads} / sharing * (16 / static_cast<int>(sizeof(S)));
+  return std::int64_t{k_threads} / sharing * k_lane_rows<S>;
 }
 // Of transformed_kernel: as many as an H100 holds, which then take rows in turn.
 template <class S>

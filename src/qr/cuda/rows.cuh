@@ -6,6 +6,7 @@
 
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/unroll.cuh"
+#include "qr/cuda/arguments.hpp"
 
 namespace ballast::qr::cuda {
 
@@ -86,10 +87,6 @@ class row_groups {
 
 template <class S>
 using row_pairs = row_groups<S, 2>;
-
-// Rows of a lane by itself: a load of 16 bytes of each column.
-template <class S>
-inline constexpr int k_lane_rows = 16 / static_cast<int>(sizeof(S));
 
 // k_row_tile rows of `Blocks` blocks of columns as they are loaded: of each block the rows 2 g, 2 g + 1 of columns 2 t, 2 t + 1.
 template <class S, int Blocks>
