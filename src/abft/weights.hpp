@@ -39,6 +39,7 @@ BALLAST_HD inline double equispaced_weight(std::int64_t j, std::int64_t count) {
 // 2^exponent: a number of its bits where it is normal, as std::ldexp takes ten times as long.
 BALLAST_HD inline double power_of_two(int exponent) {
   if (exponent >= -1022 && exponent <= 1023) return __builtin_bit_cast(double, static_cast<std::uint64_t>(exponent + 1023) << 52);
+  if (exponent < -1074) return 0;
   return std::ldexp(1.0, exponent);
 }
 

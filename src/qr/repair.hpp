@@ -47,8 +47,8 @@ index repair_block(const checked_block<S>& b, inject::active_injector& injector,
     S made = static_cast<S>(value);
     return made;
   };
-  // Of the rows whose residuals are more than rounding; it would come with the checksum into the others. What they may keep is below the
-  // threshold together. `all`: the residuals say nothing.
+  // Only rows whose residuals are more than rounding: into the others the checksum's own rounding would come. What a fault has changed in
+  // those is below the threshold, all of them together. `all`: Inf or NaN, with which residuals say nothing.
   const double rounding = b.threshold / std::sqrt(static_cast<double>(last));
   const auto rebuild_column = [&](index j, bool all) {
     for (index i = 0; i < b.rows(j); ++i) {

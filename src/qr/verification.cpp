@@ -297,8 +297,10 @@ abft::finding factorization<S>::verify_norms() {
     const column_size& was = sizes_[j];
     // R has Inf where the norm of a finite column has left the range.
     if (!made[j].finite && was.norm > 0 && was.exponent + std::ilogb(was.norm) >= std::numeric_limits<S>::max_exponent - 1) continue;
-    const double off = made[j].finite ? std::abs(made[j].norm * abft::power_of_two(made[j].exponent - was.exponent) - was.norm)
-                                      : std::numeric_limits<double>::quiet_NaN();
+    // Mostly 0. Not by a power of two: 0 times one that is Inf is no number.
+    const int up = made[j].exponent - was.exponent;
+    const double norm = up == 0 ? made[j].norm : std::ldexp(made[j].norm, up);
+    const double off = made[j].finite ? std::abs(norm - was.norm) : std::numeric_limits<double>::quiet_NaN();
     // The smallest number is what scaling back may take from each element.
     const double limit = unit * was.norm + root * abft::power_of_two(smallest - was.exponent);
     if (off * threshold <= residual * limit) continue;

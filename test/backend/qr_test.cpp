@@ -558,5 +558,18 @@ TYPED_TEST(qr, columns_that_become_subnormal_are_factored) {
   }
 }
 
+// Its column of R is spread over all rows: each element is below the smallest number, and R's column is 0.
+TYPED_TEST(qr, a_column_of_the_smallest_number_alone_raises_no_alarm) {
+  using T = typename TestFixture::T;
+  const index m = 90, n = 89;
+  dense<T> A = random_matrix<T>(m, n, 11);
+  for (index i = 0; i < m; ++i) A(i, n - 1) = i == m - 1 ? std::numeric_limits<T>::denorm_min() : T(0);
+  for (const char* scheme : k_schemes) {
+    const factored<T> made = factor_in_place<T>(A, this->how(scheme));
+    EXPECT_EQ(made.report.verdict, verdict::clean) << scheme << to_json(made.report);
+    for (index i = 0; i < n; ++i) EXPECT_LE(std::abs(made.F(i, n - 1)), std::numeric_limits<T>::denorm_min()) << scheme << ", row " << i;
+  }
+}
+
 }  // namespace
 }  // namespace ballast::qr

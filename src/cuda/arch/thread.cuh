@@ -48,8 +48,8 @@ __device__ __forceinline__ double opaque(double value) {
   return value;
 }
 
-// The same number in registers of its own: no compiler can tell that it is a copy, which it would not make where it pays. Launches have one
-// dimension.
+// A copy in registers of its own. The compiler cannot tell that it is one, so it keeps both. Only for launches of one dimension: blockIdx.y
+// is 0.
 __device__ __forceinline__ double apart(double value) {
 #if BALLAST_DEVICE_CODE
   unsigned zero;

@@ -62,11 +62,11 @@ __global__ void __launch_bounds__(k_threads, k_rows_resident) encode_kernel(cons
   for (int e = static_cast<int>(threadIdx.x); e < 3 * w; e += k_threads) weights[e % w][e / w] = a.z[here.first + e % w + e / w * a.ldz];
   __syncthreads();  // the weights are there
   const row_groups<const S, rows> X(a.X + here.first * a.column_stride, a.column_stride, a.rows, w, a.row_stride);
-  const row_groups<S, rows> copy(a.copy + here.first * a.rows, a.rows, a.rows, w);
+  const bool copies = a.copy != nullptr;
+  const row_groups<S, rows> copy(copies ? a.copy + here.first * a.rows : nullptr, a.rows, a.rows, w);
   const std::int64_t top = blockIdx.x % slabs * lane_block<S>(sharing) + arch::warp() / sharing * 32 * rows,
                      row = top + rows * arch::lane();
   const int each = (w + sharing - 1) / sharing, begin = part * each, end = begin + each < w ? begin + each : w;
-  const bool copies = a.copy != nullptr;
   double sum[rows][3] = {};
   if (a.shifts != nullptr) {
     encode_rows<false, true>(sum, X, copy, weights, a.shifts + here.first, copies, row, begin, end);

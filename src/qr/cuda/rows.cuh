@@ -1,5 +1,5 @@
-// Rows of a tall matrix in the registers of a warp, as the tensor cores multiply them in double (arch::mma_m16n8k8_f64). Lane 4 g + t.
-// Layer: backend "cuda" of QR, device code.
+// Rows of a tall matrix in the registers of a warp: neighbours of a column loaded at once (row_groups), and what lane 4 g + t has of them
+// where the tensor cores multiply them in double (arch::mma_m16n8k8_f64). Layer: backend "cuda" of QR, device code.
 #pragma once
 
 #include <cstdint>
@@ -125,7 +125,8 @@ template <int Blocks>
 struct row_tile {
   double at[Blocks][4];
 
-  // A pair lies in neighbouring registers, and so do two numbers of a row in a product: apart, or each product would move what it adds to.
+  // A load brings two rows of a column to neighbouring registers; in a product two columns of a row are neighbours. They change places
+  // once, here (arch::apart): else the compiler moves them for each product.
   template <class S>
   __device__ __forceinline__ void take(const loaded_rows<S, Blocks>& from) {
     each([&](double& number, auto b, int c, int h) { number = moved<double>(from.at[decltype(b)::value][c].at[h]); });

@@ -236,16 +236,18 @@ struct factor_tiles {
     constexpr int step = threads / size;
     static_assert(threads % size == 0);
     int i = 0, l = static_cast<int>(threadIdx.x) / size;
-    for (; i < blocks && l >= blocks; ++i) l += i + 1 - blocks;
+    const auto to_its_row = [&] {  // l counts on from the diagonal of row i
+      for (; i < blocks && l >= blocks; l += ++i - blocks) {
+      }
+    };
+    to_its_row();
     for (int first = static_cast<int>(threadIdx.x) / size; first < tiles; first += together * step) {
       double r[together];
       ballast::cuda::unrolled<together>([&](auto q) {
         const int at = k_block * i + row, of = k_block * l + column;
         r[decltype(q)::value] = at <= of && of < w && i < blocks ? from[packed(at, of)] : 0;
-        for (l += step; i < blocks && l >= blocks;) {
-          ++i;
-          l += i - blocks;
-        }
+        l += step;
+        to_its_row();
       });
       ballast::cuda::unrolled<together>([&](auto q) {
         const int tile = first + decltype(q)::value * step;
