@@ -6,7 +6,7 @@
 
 #include "cuda/arch/arch.cuh"
 #include "cuda/block/unroll.cuh"
-#include "qr/cuda/arguments.hpp"
+#include "qr/cuda/shapes.hpp"
 
 namespace ballast::qr::cuda {
 
