@@ -1,4 +1,4 @@
-// Division without the checks of the general one. See arch.cuh.
+// Division and roots without the checks of the general ones. See arch.cuh.
 #pragma once
 
 #include "cuda/arch/target.cuh"
@@ -14,6 +14,37 @@ __device__ __forceinline__ double reciprocal(double x) {
   return fma(y, fma(e, e, e), y);
 #else
   return 1 / x;
+#endif
+}
+
+__device__ __forceinline__ float reciprocal(float x) {
+#if BALLAST_DEVICE_CODE
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1 / x;
+#endif
+}
+
+// 1 / √x to two units in the last place, for a normal number x > 0; else what comes out is not said.
+__device__ __forceinline__ double reciprocal_sqrt(double x) {
+#if BALLAST_DEVICE_CODE
+  double y;
+  asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));  // to 2⁻²⁰
+  const double e = fma(-x * y, y, 1.0);
+  return fma(y * e, fma(e, 0.375, 0.5), y);
+#else
+  return 1 / sqrt(x);
+#endif
+}
+__device__ __forceinline__ float reciprocal_sqrt(float x) {
+#if BALLAST_DEVICE_CODE
+  float y;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));  // to 2⁻²²
+  return fmaf(y * fmaf(-x * y, y, 1.0f), 0.5f, y);
+#else
+  return 1 / sqrtf(x);
 #endif
 }
 

@@ -10,6 +10,7 @@ namespace ballast::cuda {
 template <int Value>
 struct index {
   static constexpr int value = Value;
+  __device__ constexpr operator int() const { return Value; }  // NOLINT(google-explicit-constructor)
 };
 
 // A type as a value.

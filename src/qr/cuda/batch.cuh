@@ -1,7 +1,7 @@
 // QR of many small matrices, Q applied to columns, and triangular systems: a team of threads for each matrix, which lies in registers.
 // Layer: backend "cuda" of QR, device code.
 // A team (batch_policy) computes a tile from its input, compares what it is about to store with sums that were made from other loads of the
-// input and of V, and only then stores it. A tile that fails is computed again.
+// input and, where Q is applied, of V, and only then stores it. A tile that fails is computed again.
 // Source: LAPACK's conventions for xLARFG; docs/design/qr-cuda.md, "Batches", for what must agree with what.
 #pragma once
 
@@ -28,6 +28,12 @@ __device__ __forceinline__ int exponent_of(double x) {
   const std::uint64_t word = ballast::cuda::bits(subnormal ? x * 0x1p54 : x);
   return static_cast<int>(word >> 52 & 0x7ff) - (subnormal ? 1077 : 1023);
 }
+
+// The upper half of |x|: it orders numbers by their size, but for their last digits.
+__device__ __forceinline__ int size_word(double x) { return static_cast<int>(ballast::cuda::bits(x) >> 32 & 0x7fffffff); }
+// ⌊log₂|x|⌋ of a number with this size word, if it is neither 0, subnormal, Inf nor NaN.
+__device__ __forceinline__ int exponent_of_word(int word) { return (word >> 20) - 1023; }
+inline constexpr int k_normal_word = 0x00100000, k_infinite_word = 0x7ff00000;
 
 // x · 2^e in two steps: the reciprocal of a subnormal number is none.
 struct binary_scale {
@@ -68,7 +74,8 @@ struct batch_team {
   const Launch& given;
   memory& own;
   const std::int64_t item, items;  // of the injector
-  const int thread, lane, group, rank;
+  int thread, lane, group;
+  const int rank;
   S x[P.columns][P.rows];
 
   __device__ __forceinline__ batch_team(const Launch& launch, memory& shared, std::int64_t which, std::int64_t count)
@@ -81,10 +88,25 @@ struct batch_team {
         group(thread / P.lanes),
         rank(P.blocks == 1 ? 0 : static_cast<int>(arch::cluster_rank())) {}
 
-  __device__ __forceinline__ int column_of(int c) const { return (c * P.blocks + rank) * P.groups + group; }
-  __device__ __forceinline__ int row_of(int r) const { return lane + P.lanes * r; }
-  __device__ __forceinline__ bool verifies() const { return rank == 0 && thread < 32; }
+  // Compilers keep what they have computed of a thread's place from one phase of a kernel to the next, in local memory if need be. Behind
+  // this they compute it again.
+  __device__ __forceinline__ void new_phase() {
+    thread = static_cast<int>(arch::opaque(static_cast<unsigned>(thread)));
+    lane = thread % P.lanes;
+    group = thread / P.lanes;
+  }
 
+  __device__ __forceinline__ int column_of(int c) const { return panel() * shape::panel + c * shape::near + group % shape::near; }
+  __device__ __forceinline__ int panel() const { return shape::panels == 1 ? 0 : thread / 32 * P.blocks + rank; }
+  __device__ __forceinline__ int row_of(int r) const { return shape::row_of(lane, r); }
+  // Of the threads that verify, where all warps do the same.
+  __device__ __forceinline__ int checker() const { return thread % shape::checkers; }
+  // The lane of the warp with this lane of this group.
+  __device__ __forceinline__ int source(int g, int l) const {
+    const int first = shape::team < 32 ? static_cast<int>(threadIdx.x) % 32 / shape::team * shape::team : 0;
+    return first + g * P.lanes + l;
+  }
+  __device__ __forceinline__ bool verifies() const { return rank == 0 && thread < shape::checkers; }
   // To the same place in all blocks of the team, or in block 0.
   template <class T>
   __device__ __forceinline__ void send(T* to, const T& value) const {
@@ -119,36 +141,82 @@ struct batch_team {
 
   // ---------------------------------------------------------------- The tile.
 
+  // Whether it is so in one lane of the warp: what lanes do together must not depend on their data.
+  static __device__ __forceinline__ bool any(bool here) { return __any_sync(0xffffffffu, here ? 1 : 0) != 0; }
+
   // Columns of extreme size are brought to a moderate one by powers of two: products neither overflow nor lose digits to underflow.
   __device__ __forceinline__ void load(const S* from, std::int64_t down, std::int64_t across, int rows, int columns, int first,
                                        bool identity) {
     for (int c = 0; c < P.columns; ++c) {
       const int column = column_of(c);
-      double most = 0;
+      const S* const at = from + column * across;
+      if (!identity && all_words(from, down, across, rows) && column < columns) {
+        for (int r = 0; r < P.rows; r += k_word) {
+          const word here = *reinterpret_cast<const word*>(at + row_of(r));
+          for (int i = 0; i < k_word; ++i) x[c][r + i] = here.number[i];
+        }
+        continue;
+      }
       for (int r = 0; r < P.rows; ++r) {
         const int row = row_of(r);
         x[c][r] = 0;
-        if (row < rows && column < columns) x[c][r] = identity ? S(row == first + column) : from[row * down + column * across];
-        most = larger_of(most, fabs(static_cast<double>(x[c][r])));
+        if (row < rows && column < columns) x[c][r] = identity ? S(row == first + column) : at[row * down];
       }
-      for (int distance = 1; distance < P.lanes; distance *= 2) most = larger_of(most, __shfl_xor_sync(0xffffffffu, most, distance));
+    }
+    for (int c = 0; c < P.columns; ++c) {
+      int most = 0;
+      for (int r = 0; r < P.rows; ++r) most = max(most, size_word(static_cast<double>(x[c][r])));
+      for (int distance = 1; distance < P.lanes; distance *= 2) most = max(most, __shfl_xor_sync(0xffffffffu, most, distance));
+      constexpr int moderate = abft::k_moderate_exponent<S>;
+      const bool extreme = most < (1023 - moderate) << 20 || most >= (1023 + moderate + 1) << 20;
       int shift = 0;
-      if (most > 0 && most <= abft::k_largest<S>) {
-        const int e = exponent_of(most);
-        if (e > abft::k_moderate_exponent<S> || e < -abft::k_moderate_exponent<S>) shift = -e;
+      if (any(extreme)) {
+        double exact = 0;
+        for (int r = 0; r < P.rows; ++r) exact = larger_of(exact, fabs(static_cast<double>(x[c][r])));
+        for (int distance = 1; distance < P.lanes; distance *= 2) exact = larger_of(exact, __shfl_xor_sync(0xffffffffu, exact, distance));
+        if (extreme && exact > 0 && exact <= abft::k_largest<S>) shift = -exponent_of(exact);
       }
-      if (lane == 0) send_first(&own.shift[column], shift);
+      if (lane == 0) own.shift[column_of(c)] = shift;
       if (shift != 0) {
         const binary_scale scale(shift);
         for (int r = 0; r < P.rows; ++r) x[c][r] = static_cast<S>(scale(static_cast<double>(x[c][r])));
       }
-      if (P.blocks > 1 && rank != 0 && lane == 0) own.shift[column] = shift;  // for the store
+    }
+  }
+  // Back, in its own units where `scaled(row, column)`.
+  template <class Scaled>
+  __device__ __forceinline__ void store(S* to, std::int64_t down, std::int64_t across, int rows, int columns, Scaled&& scaled) const {
+    for (int c = 0; c < P.columns; ++c) {
+      const int column = column_of(c);
+      if (column >= columns) continue;
+      const int shift = own.shift[column];
+      S* const at = to + column * across;
+      const auto value = [&](int r) {
+        return shift != 0 && scaled(row_of(r), column) ? static_cast<S>(binary_scale(-shift)(static_cast<double>(x[c][r]))) : x[c][r];
+      };
+      if (all_words(to, down, across, rows)) {
+        for (int r = 0; r < P.rows; r += k_word) {
+          word here;
+          for (int i = 0; i < k_word; ++i) here.number[i] = value(r + i);
+          *reinterpret_cast<word*>(at + row_of(r)) = here;
+        }
+        continue;
+      }
+      for (int r = 0; r < P.rows; ++r) {
+        const int row = row_of(r);
+        if (row < rows) at[row * down] = value(r);
+      }
     }
   }
 
-  // Column c of every group into the strip.
-  __device__ __forceinline__ void publish(const S (&column)[P.rows]) const {
-    for (int r = 0; r < P.rows; ++r) send_first(&own.strip[group][row_of(r)], column[r]);
+  // Numbers that lie together and are moved at once, where a lane has such rows; whether all of a matrix can be.
+  static constexpr int k_word = shape::cyclic || P.rows * sizeof(S) % 16 != 0 ? 1 : static_cast<int>(16 / sizeof(S));
+  struct alignas(k_word * sizeof(S)) word {
+    S number[k_word];
+  };
+  static __device__ __forceinline__ bool all_words(const S* first, std::int64_t down, std::int64_t across, int rows) {
+    constexpr auto last = static_cast<std::uint64_t>(sizeof(word) - 1);
+    return k_word > 1 && down == 1 && rows == shape::height && ((reinterpret_cast<std::uint64_t>(first) | across * sizeof(S)) & last) == 0;
   }
 
   // x_c ← x_c − factor · v, where `changes`.
@@ -159,89 +227,226 @@ struct batch_team {
     }
   }
 
-  // vᵀx_c for the columns from `First` on, in all lanes of a group.
-  template <int First>
-  __device__ __forceinline__ void dots(const S (&v)[P.rows], S (&sum)[P.columns]) const {
+  // Divides α and the tail y by the power of two that brings the larger to 1, where that is `wanted`; returns its exponent. `most`: the
+  // largest of the tail.
+  __device__ __forceinline__ int normalize(bool wanted, S& alpha, S (&y)[P.rows], double& most) const {
+    most = 0;
+#pragma unroll
+    for (int r = 0; r < P.rows; ++r) most = larger_of(most, fabs(static_cast<double>(y[r])));
+    for (int distance = 1; distance < P.lanes; distance *= 2) most = larger_of(most, __shfl_xor_sync(0xffffffffu, most, distance));
+    const double top = larger_of(most, fabs(static_cast<double>(alpha)));
+    if (!wanted || !(top > 0 && top <= abft::k_largest<double>)) return 0;
+    const int e = exponent_of(top);
+    const binary_scale down(-e);
+    alpha = static_cast<S>(down(static_cast<double>(alpha)));
+#pragma unroll
+    for (int r = 0; r < P.rows; ++r) y[r] = static_cast<S>(down(static_cast<double>(y[r])));
+    return e;
+  }
+
+  // The columns of a thread whose products with column c are wanted: those from c on, and of the same chunk.
+  static constexpr int first_of(int c) {
+    if constexpr (shape::panels == 1 || shape::near >= shape::at_once) return c;
+    return c * shape::near / shape::at_once * shape::at_once / shape::near;
+  }
+
+  // yᵀx_c for the columns from `First` on, by the rows from `Row` on, in all lanes of a group.
+  template <int First, int Row>
+  __device__ __forceinline__ void dots(const S (&y)[P.rows], S (&sum)[P.columns]) const {
+#pragma unroll
     for (int c = First; c < P.columns; ++c) {
       S even = 0, odd = 0;
-      for (int r = 0; r < P.rows; r += 2) {
-        even += v[r] * x[c][r];
-        if (r + 1 < P.rows) odd += v[r + 1] * x[c][r + 1];
+#pragma unroll
+      for (int r = Row; r < P.rows; r += 2) {
+        even += y[r] * x[c][r];
+        if (r + 1 < P.rows) odd += y[r + 1] * x[c][r + 1];
       }
       sum[c] = even + odd;
     }
     for (int distance = 1; distance < P.lanes; distance *= 2) {
+#pragma unroll
       for (int c = First; c < P.columns; ++c) sum[c] += __shfl_xor_sync(0xffffffffu, sum[c], distance);
     }
   }
 
-  // H x for the columns from `First` on that lie behind `behind`.
-  template <int First>
-  __device__ __forceinline__ void reflect(const S* from, S tau, int behind, int step, int steps) {
-    S v[P.rows], sum[P.columns] = {};
-    for (int r = 0; r < P.rows; ++r) v[r] = from[row_of(r)];
-    dots<First>(v, sum);
-    for (int c = First; c < P.columns; ++c) sum[c] *= tau;
-    strike<P.columns>(inject::site::qr_product, step, steps, sum);
-    for (int c = First; c < P.columns; ++c) subtract(c, v, sum[c], column_of(c) > behind && tau != 0);
+  // Reflector j from column c of group g of the warp, in place: β on the diagonal, v below; and H_j applied to the columns of the warp that
+  // lie behind it. The products of the column's tail with all of them are one sum over lanes: what v is, is found beside it. v, with its
+  // one and its zeros, and its products with those before it in its chunk go to all blocks. Where g is a constant, so are the registers of
+  // row j.
+  template <int c, class Group>
+  __device__ __forceinline__ void eliminate(Group g, int j, int steps, int turn) {
+    constexpr int first = first_of(c);
+    const int in_panel = c * shape::near + g, own_group = group % shape::near;
+    const int holder = shape::lane_of(j), at = shape::place_of(j);  // of row j
+    const bool behind = lane > holder, from = lane >= holder;
+    // Registers that may be row j's, and rows behind it; those in front of `lowest` are done.
+    constexpr int lowest = shape::cyclic ? c * shape::near / P.lanes : 0;
+    constexpr int highest = shape::cyclic ? (c * shape::near + shape::near - 1) / P.lanes : P.rows - 1;
+    const auto may_be = [&](int r) {
+      if constexpr (shape::cyclic) return r >= lowest && r <= highest;
+      return (r - in_panel) % (shape::panel < P.rows ? shape::panel : P.rows) == 0;
+    };
+    const auto is_behind = [&](int r) {
+      if constexpr (shape::cyclic) return r > highest || r > at || (r == at && behind);
+      return r > at ? from : behind;
+    };
+    S y[P.rows] = {}, sum[P.columns], top[P.columns] = {};
+#pragma unroll
+    for (int r = lowest; r < P.rows; ++r) {
+      y[r] = __shfl_sync(0xffffffffu, x[c][r], source(g, lane));
+      y[r] = is_behind(r) ? y[r] : S(0);
+    }
+#pragma unroll
+    for (int k = first; k < P.columns; ++k) {
+#pragma unroll
+      for (int r = 0; r < P.rows; ++r) {
+        if (may_be(r)) top[k] = r == at ? x[k][r] : top[k];
+      }
+    }
+    S alpha = __shfl_sync(0xffffffffu, top[c], source(g, holder));
+#pragma unroll
+    for (int k = first; k < P.columns; ++k) top[k] = __shfl_sync(0xffffffffu, top[k], source(own_group, holder));
+    dots<first, lowest>(y, sum);
+    S squares = __shfl_sync(0xffffffffu, sum[c], source(g, 0));
+    constexpr S most_square = static_cast<S>(sizeof(S) == 4 ? 0x1p100 : 0x1p900), most = static_cast<S>(sizeof(S) == 4 ? 0x1p50 : 0x1p450);
+    int exponent = 0;
+    bool tail = true;
+    const bool plain = fabs(alpha) <= most && squares >= 1 / most_square && squares <= most_square;
+    if (any(!plain)) {
+      // Squares that have left the range, or are 0, or Inf or NaN.
+      double largest;
+      exponent = normalize(!plain, alpha, y, largest);
+      tail = plain || largest != 0;
+      dots<first, lowest>(y, sum);
+      S own_squares = 0;  // sum[c] of the column itself is of y and of what it was
+#pragma unroll
+      for (int r = lowest; r < P.rows; ++r) own_squares += y[r] * y[r];
+      for (int distance = 1; distance < P.lanes; distance *= 2) own_squares += __shfl_xor_sync(0xffffffffu, own_squares, distance);
+      squares = plain ? squares : own_squares;
+    }
+    // β = −sign(α)‖x‖, τ = (β − α) / β, v = [1; factor · y].
+    const S all = alpha * alpha + squares, inverse = arch::reciprocal_sqrt(all);
+    S norm = all * inverse;
+    norm += (all - norm * norm) * inverse / 2;
+    S beta = tail ? -copysign(norm, alpha) : alpha, tau = tail ? fabs(alpha) * inverse + 1 : S(0);
+    const S factor = tail ? copysign(arch::reciprocal(fabs(alpha) + norm), alpha) : S(0);
+    if (exponent != 0) beta = static_cast<S>(binary_scale(exponent)(static_cast<double>(beta)));
+#pragma unroll
+    for (int k = first; k < P.columns; ++k) sum[k] = top[k] + factor * sum[k];  // vᵀx_k
+    if constexpr (shape::panels > 1) {
+#pragma unroll
+      for (int k = first; k <= c; ++k) {
+        const int before = k * shape::near + own_group;
+        if (lane == 0 && before / shape::at_once == in_panel / shape::at_once && before < in_panel)
+          send(&own.gram[turn][in_panel / shape::at_once][before % shape::at_once][in_panel % shape::at_once], sum[k]);
+      }
+    }
+#pragma unroll
+    for (int k = c; k < P.columns; ++k) sum[k] = tau == 0 ? S(0) : tau * sum[k];
+    if constexpr (shape::panels == 1) strike<P.columns>(inject::site::qr_product, j, steps, sum);
+#pragma unroll
+    for (int r = lowest; r < P.rows; ++r) y[r] *= factor;
+#pragma unroll
+    for (int r = lowest; r < P.rows; ++r) {
+      if (may_be(r) && r == at && lane == holder) y[r] = 1;
+    }
+#pragma unroll
+    for (int k = c; k < P.columns; ++k) {
+      if (k > c || own_group > g) {
+#pragma unroll
+        for (int r = lowest; r < P.rows; ++r) x[k][r] -= sum[k] * y[r];
+      }
+    }
+    if (own_group != g) return;
+    given.strike(ballast::cuda::index<P.rows>{}, inject::site::qr_reflector, {item, items, j, steps, lane, P.lanes}, y);
+    if (lane == 0) {
+      strike_one(inject::site::qr_tau, j, steps, &tau);
+      send(&own.tau[j], tau);
+    }
+    auto& to = own.v[turn][shape::panels > 1 ? in_panel : 0].lane[lane];
+#pragma unroll
+    for (int r = 0; r < P.rows; ++r) {
+      send(&to.row[r], y[r]);
+      if (r >= lowest && is_behind(r)) x[c][r] = y[r];
+      if (may_be(r) && r == at && lane == holder) x[c][r] = beta;
+    }
   }
 
-  // Reflector j from column c of group g, in place: β on the diagonal, v below. By the warp that has it; other columns of the warp compute
-  // along, for nothing. v, with its one and its zeros, goes to `to` of all blocks.
-  __device__ __forceinline__ void make_reflector(S (&column)[P.rows], int g, int j, int steps, S* to) {
-    double sums[2] = {};  // the squares below the diagonal, the diagonal
-    for (int r = 0; r < P.rows; ++r) {
-      const double value = static_cast<double>(column[r]);
-      if (row_of(r) > j) sums[0] += value * value;
-      if (row_of(r) == j) sums[1] = value;
-    }
-    ballast::cuda::add_lanes<32, P.lanes, 1>(sums);
-    const double squares = sums[0], alpha = sums[1];
-    // Squares of floats neither underflow in double nor overflow.
-    bool plain = fabs(alpha) <= 0x1p450 && (sizeof(S) == 4 ? squares > 0 && squares <= 0x1p300 : squares >= 0x1p-900 && squares <= 0x1p900);
-    double beta = plain ? -copysign(sqrt(alpha * alpha + squares), alpha) : alpha;
-    double tau = plain ? (beta - alpha) / beta : 0;
-    // v = (x · half) · factor.
-    double half = 1, factor = plain ? 1 / (alpha - beta) : 0;
-    plain = plain || (sizeof(S) == 4 && squares == 0);
-    const int owner = (g * P.lanes + lane) % 32;
-    if (__shfl_sync(0xffffffffu, plain ? 1 : 0, owner) == 0) {
-      // A tail whose squares leave the range, or with Inf or NaN: scaled by its largest element.
-      double most = 0;
+  // H_l, of chunk `which` of the panel whose first column is `begin`, applied to all columns of the thread one after the other:
+  // w_l = τ_l (v_lᵀx − Σ_(k<l) v_kᵀv_l w_k), x ← x − Σ w_l v_l.
+  __device__ __forceinline__ void apply_chunk(int turn, int which, int begin, int steps) {
+    const auto& v = own.v[turn];
+    const int first = which * shape::at_once, count = steps - begin - first;  // reflectors that there are
+    S w[shape::at_once][P.columns] = {};
+#pragma unroll
+    for (int l = 0; l < shape::at_once; ++l) {
+      const auto& here = v[first + l].lane[lane].row;
+#pragma unroll
       for (int r = 0; r < P.rows; ++r) {
-        if (row_of(r) > j) most = larger_of(most, fabs(static_cast<double>(column[r])));
+#pragma unroll
+        for (int c = 0; c < P.columns; ++c) w[l][c] += here[r] * x[c][r];
       }
-      for (int distance = 1; distance < P.lanes; distance *= 2) most = larger_of(most, __shfl_xor_sync(0xffffffffu, most, distance));
-      const double top = larger_of(most, fabs(alpha));
-      const binary_scale down(top > 0 && top <= abft::k_largest<double> ? -exponent_of(top) : 0);
-      double scaled[1] = {};
+    }
+    for (int distance = 1; distance < P.lanes; distance *= 2) {
+#pragma unroll
+      for (int l = 0; l < shape::at_once; ++l) {
+#pragma unroll
+        for (int c = 0; c < P.columns; ++c) w[l][c] += __shfl_xor_sync(0xffffffffu, w[l][c], distance);
+      }
+    }
+#pragma unroll
+    for (int l = 0; l < shape::at_once; ++l) {
+      const S tau = l < count ? own.tau[begin + first + l] : S(0);
+#pragma unroll
+      for (int k = 0; k < l; ++k) {
+#pragma unroll
+        for (int c = 0; c < P.columns; ++c) w[l][c] -= own.gram[turn][which][k][l] * w[k][c];
+      }
+#pragma unroll
+      for (int c = 0; c < P.columns; ++c) w[l][c] = tau == 0 ? S(0) : tau * w[l][c];
+    }
+    strike<shape::at_once * P.columns>(inject::site::qr_product, (begin + first) / shape::at_once,
+                                       (steps + shape::at_once - 1) / shape::at_once, &w[0][0]);
+#pragma unroll
+    for (int l = 0; l < shape::at_once; ++l) {
+      const auto& here = v[first + l].lane[lane].row;
+#pragma unroll
       for (int r = 0; r < P.rows; ++r) {
-        const double value = down(static_cast<double>(column[r]));
-        if (row_of(r) > j) scaled[0] += value * value;
-      }
-      ballast::cuda::add_lanes<32, P.lanes, 1>(scaled);
-      if (!plain && !(most == 0)) {
-        const double head = down(alpha), length = -copysign(sqrt(head * head + scaled[0]), head);
-        tau = (length - head) / length;
-        beta = length / down.half / down.rest;
-        half = down.half;
-        factor = down.rest / (head - length);
+        const S element = l < count ? here[r] : S(0);
+#pragma unroll
+        for (int c = 0; c < P.columns; ++c) x[c][r] -= w[l][c] * element;
       }
     }
-    S rounded = static_cast<S>(tau);
-    if (group != g) return;
-    S v[P.rows];
-    for (int r = 0; r < P.rows; ++r) v[r] = static_cast<S>(static_cast<double>(column[r]) * half * factor);
-    given.strike(ballast::cuda::index<P.rows>{}, inject::site::qr_reflector, {item, items, j, steps, lane, P.lanes}, v);
-    if (lane == 0) {
-      strike_one(inject::site::qr_tau, j, steps, &rounded);
-      send(&own.tau[j], rounded);
-    }
-    for (int r = 0; r < P.rows; ++r) {
-      const int row = row_of(r);
-      send(&to[row], row > j ? v[r] : row == j ? S(1) : S(0));
-      column[r] = row > j ? v[r] : row == j ? static_cast<S>(beta) : column[r];
-    }
+  }
+
+  // The panel of this warp.
+  template <class Made>
+  __device__ __forceinline__ void factor_panel(int turn, int steps, Made&& made) {
+    ballast::cuda::unrolled<P.columns>([&](auto at) {
+      constexpr int c = decltype(at)::value;
+      const auto each = [&](auto g) {
+        const int j = panel() * shape::panel + c * shape::near + static_cast<int>(g);
+        if (j >= steps) return;
+        eliminate<c>(g, j, steps, turn);
+        made(j);
+      };
+      if constexpr (shape::unrolled) {
+        ballast::cuda::unrolled<shape::near>(each);
+      } else {
+#pragma unroll 1
+        for (int g = 0; g < shape::near; ++g) each(g);
+      }
+    });
+  }
+
+  // H x for all columns.
+  __device__ __forceinline__ void reflect(const batch_column<S, P>& from, S tau, int step, int steps) {
+    S v[P.rows], sum[P.columns] = {};
+    for (int r = 0; r < P.rows; ++r) v[r] = from.lane[lane].row[r];
+    dots<0, 0>(v, sum);
+    for (int c = 0; c < P.columns; ++c) sum[c] *= tau;
+    strike<P.columns>(inject::site::qr_product, step, steps, sum);
+    for (int c = 0; c < P.columns; ++c) subtract(c, v, sum[c], tau != 0);
   }
 
   // ---------------------------------------------------------------- The checks. Sums are in double.
@@ -250,53 +455,72 @@ struct batch_team {
   // By the readers, of block 0, before the tile takes their registers.
   __device__ __forceinline__ void encode(const S* from, std::int64_t down, std::int64_t across, int rows, int columns, int first,
                                          bool identity) {
-    constexpr int together = 32 / shape::span;  // columns that a warp has at a time
-    const int reader = thread / 32, l = thread % 32;
-    if (rank == 0) {
-      for (int e = thread; e < k_certificates * columns; e += shape::team) {
-        const int q = e / columns, j = e % columns;
-        own.weight[q][j] = random_signed(k_batch_stream + static_cast<std::uint64_t>(q),
-                                         static_cast<std::uint64_t>(first) + static_cast<std::uint64_t>(j));
-      }
-      block_barrier<P>();  // the weights are there
+    constexpr int together = shape::checkers / shape::span;  // columns that a warp has at a time
+    const int reader = thread / 32, l = checker();
+    for (int e = thread; e < k_certificates * columns; e += shape::team) {
+      const int q = e / columns, j = e % columns;
+      own.weight[q][j] =
+          random_signed(k_batch_stream + static_cast<std::uint64_t>(q), static_cast<std::uint64_t>(first) + static_cast<std::uint64_t>(j));
     }
+    block_barrier<P>();  // the weights are there
     if (rank == 0 && reader < shape::readers) {
       double sums[k_certificates][shape::of_lane] = {}, squares[k_certificates] = {};
       int odd = 0;
-      for (int begin = reader * together; begin < columns; begin += shape::readers * together) {
-        const int j = begin + l / shape::span;
-        double a[shape::of_lane], most = 0;
-        for (int i = 0; i < shape::of_lane; ++i) {
-          const int row = l % shape::span + 32 * i;
-          a[i] = 0;
-          if (row < rows && j < columns)
-            a[i] = identity ? static_cast<double>(row == first + j) : static_cast<double>(from[row * down + j * across]);
-          most = larger_of(most, fabs(a[i]));
+      constexpr int ahead = 4;  // columns that are loaded together
+      for (int begin = reader * together; begin < columns; begin += shape::readers * together * ahead) {
+        S a[ahead][shape::of_lane];
+        const auto column_at = [&](int k) { return begin + k * shape::readers * together + l / shape::span; };
+#pragma unroll
+        for (int k = 0; k < ahead; ++k) {
+          const int j = column_at(k);
+          const S* const at = from + j * across;
+#pragma unroll
+          for (int i = 0; i < shape::of_lane; ++i) {
+            const int row = l % shape::span + shape::span * i;
+            a[k][i] = 0;
+            if (row < rows && j < columns) a[k][i] = identity ? S(row == first + j) : at[row * down];
+          }
         }
-        for (int distance = 1; distance < shape::span; distance *= 2) most = larger_of(most, __shfl_xor_sync(0xffffffffu, most, distance));
-        const bool finite = most <= abft::k_largest<S>;
-        odd |= finite ? 0 : 1;
-        const int e = most > 0 && finite ? exponent_of(most) : 0;
-        if (l % shape::span == 0 && j < columns) own.exponent[j] = e;
-        const binary_scale scale(-e);
-        for (int i = 0; i < shape::of_lane; ++i) {
-          const double value = scale(a[i]);
-          for (int q = 0; q < k_certificates; ++q) {
-            const double term = j < columns ? own.weight[q][j] * value : 0;
-            sums[q][i] += term;
-            squares[q] += term * term;
+#pragma unroll
+        for (int k = 0; k < ahead; ++k) {
+          const int j = column_at(k);
+          int most = 0;
+#pragma unroll
+          for (int i = 0; i < shape::of_lane; ++i) most = max(most, size_word(static_cast<double>(a[k][i])));
+          for (int distance = 1; distance < shape::span; distance *= 2) most = max(most, __shfl_xor_sync(0xffffffffu, most, distance));
+          odd |= most >= k_infinite_word ? 1 : 0;
+          int e = most >= k_infinite_word ? 0 : exponent_of_word(most);
+          if (any(most < k_normal_word)) {
+            double exact = 0;
+#pragma unroll
+            for (int i = 0; i < shape::of_lane; ++i) exact = larger_of(exact, fabs(static_cast<double>(a[k][i])));
+            for (int distance = 1; distance < shape::span; distance *= 2)
+              exact = larger_of(exact, __shfl_xor_sync(0xffffffffu, exact, distance));
+            if (most < k_normal_word) e = exact > 0 ? exponent_of(exact) : 0;
+          }
+          if (l % shape::span == 0 && j < columns) send(&own.exponent[j], e);
+          const binary_scale scale(-e);
+#pragma unroll
+          for (int i = 0; i < shape::of_lane; ++i) {
+            const double value = scale(static_cast<double>(a[k][i]));
+#pragma unroll
+            for (int q = 0; q < k_certificates; ++q) {
+              const double term = j < columns ? own.weight[q][j] * value : 0;
+              sums[q][i] += term;
+              squares[q] += term * term;
+            }
           }
         }
       }
       // Columns that other lanes had.
-      for (int distance = shape::span; distance < 32; distance *= 2) {
+      for (int distance = shape::span; distance < shape::checkers; distance *= 2) {
         for (int q = 0; q < k_certificates; ++q) sums[q][0] += __shfl_xor_sync(0xffffffffu, sums[q][0], distance);
         odd |= __shfl_xor_sync(0xffffffffu, odd, distance);
       }
-      ballast::cuda::add_lanes<32, 32, 1>(squares);
+      ballast::cuda::add_lanes<32, shape::checkers, 1>(squares);
       for (int q = 0; q < k_certificates; ++q) {
         for (int i = 0; i < shape::of_lane; ++i) {
-          if (l + 32 * i < shape::height) own.partial[reader][q][l + 32 * i] = sums[q][i];
+          if (l < shape::span) own.partial[reader][q][l + shape::span * i] = sums[q][i];
         }
         if (l == 0) own.norm[reader][q] = squares[q];
       }
@@ -304,80 +528,137 @@ struct batch_team {
     }
     team_barrier<P>();  // partial sums and exponents are there
     if (verifies()) {
+      double squares[k_certificates] = {};
       for (int q = 0; q < k_certificates; ++q) {
-        for (int row = thread; row < shape::height; row += 32) {
+        for (int row = l; row < shape::height; row += shape::checkers) {
           double sum = 0;
           for (int r = 0; r < shape::readers; ++r) sum += own.partial[r][q][row];
           own.sum[q][row] = sum;
+          squares[q] += sum * sum;
         }
       }
-      for (int row = thread; row < shape::height; row += 32) {
+      ballast::cuda::add_lanes<32, shape::checkers, 1>(squares);
+      if (l < k_certificates) own.before[l] = l == 0 ? squares[0] : squares[1];
+      for (int row = l; row < shape::height; row += shape::checkers) {
         given.strike(ballast::cuda::index<1>{}, inject::site::qr_checksum, {item, items, 0, 1, row, shape::height}, &own.sum[0][row]);
       }
     }
   }
 
-  // What the warp that verifies keeps, the same in all lanes behind finish().
+  // Whether there is one computation more: teams of one warp go through it together, also those that are through.
+  __device__ __forceinline__ bool goes_on(bool open) const { return shape::team < 32 ? any(open) : open; }
+
+  // What the warp that verifies finds.
   struct seen {
     double reflectors = 0;   // max |τ‖v‖² − 2|
-    std::uint64_t hash = 0;  // of all numbers that will be stored
+    std::uint64_t hash = 0;  // a lane's part of the hash of reflectors; in the end, of all numbers that will be stored
     bool odd = false;        // Inf or NaN in what went in
   };
 
-  // sum_q ← H sum_q, v(row) being the elements of v; returns ‖v‖². Few registers: the tile has the others. Of up to 16 rows lanes share the
-  // sums: some have sum_0, some sum_1, of 8 rows others v itself.
+  // sum_q ← H sum_q, v(i, row) being the elements of v, row the i-th of a thread; returns ‖v‖².
   template <class Elements>
   __device__ __forceinline__ double reflect_sums(Elements&& v, double tau) const {
-    if constexpr (shape::span < 32) {
-      static_assert(k_certificates == 2);
-      constexpr bool apart = shape::span == 8;
-      const int row = thread % shape::span, q = thread / shape::span;
-      __syncwarp();  // the sums are there
-      const double here = v(row), square = here * here;
-      double dot[apart ? 1 : 2] = {apart && q >= k_certificates ? square : here * own.sum[q % k_certificates][row]};
-      if constexpr (!apart) dot[1] = square;
-      ballast::cuda::add_lanes<32, shape::span, 1>(dot);
-      if (tau != 0 && q < k_certificates) own.sum[q][row] -= tau * dot[0] * here;
-      const double squares = apart ? __shfl_sync(0xffffffffu, dot[0], k_certificates * shape::span) : dot[apart ? 0 : 1];
-      __syncwarp();  // the sums are there
-      return squares;
-    } else {
-      double dot[k_certificates + 1] = {};
-#pragma unroll 2
-      for (int row = thread; row < shape::height; row += 32) {
-        const double here = v(row);
-        for (int q = 0; q < k_certificates; ++q) dot[q] += here * own.sum[q][row];
-        dot[k_certificates] += here * here;
+    double dot[k_certificates + 1] = {};
+    for (int i = 0; i < shape::of_lane; ++i) {
+      const int row = checker() + shape::checkers * i;
+      const double here = row < shape::height ? v(i, row) : 0;
+      for (int q = 0; q < k_certificates; ++q) dot[q] += row < shape::height ? here * own.sum[q][row] : 0;
+      dot[k_certificates] += here * here;
+    }
+    ballast::cuda::add_lanes<32, shape::checkers, 1>(dot);
+    if (tau != 0) {
+      for (int i = 0; i < shape::of_lane; ++i) {
+        const int row = checker() + shape::checkers * i;
+        if (row >= shape::height) continue;
+        const double here = v(i, row);
+        for (int q = 0; q < k_certificates; ++q) own.sum[q][row] -= tau * dot[q] * here;
       }
-      ballast::cuda::add_lanes<32, 32, 1>(dot);
-      if (tau != 0) {
-#pragma unroll 2
-        for (int row = thread; row < shape::height; row += 32) {
-          const double here = v(row);
-          for (int q = 0; q < k_certificates; ++q) own.sum[q][row] -= tau * dot[q] * here;
+    }
+    return dot[k_certificates];
+  }
+
+  // Reflector j, as the team reads it, on the sums.
+  __device__ __forceinline__ void follow(const batch_column<S, P>& v, int j, int m, seen& found) const {
+    __syncwarp();  // v is there, where the warp has made it itself
+    const S scalar = own.tau[j];
+    const double tau = static_cast<double>(scalar);
+    const double squares = reflect_sums([&](int, int row) { return row > j ? static_cast<double>(v[row]) : row == j ? 1.0 : 0.0; }, tau);
+    if (tau != 0) found.reflectors = larger_of(found.reflectors, fabs(tau * squares - 2));
+    for (int row = checker(); row < m; row += shape::checkers) {
+      if (row > j) found.hash += hash_of(v[row], row, j);
+    }
+    if (checker() == j % shape::checkers) found.hash += hash_of(scalar, j, shape::width);
+    __syncwarp();  // v has been read
+  }
+
+  static __device__ __forceinline__ std::uint64_t hash_of(S value, int row, int column) {
+    return ballast::cuda::light_hash(value, static_cast<std::uint64_t>(row + column * shape::height));
+  }
+
+  // rest[first + q][row] of block 0 ← Σ over columns of what `add(c, r, sums)` adds to sums[q] for column c and row r of a thread's tile. A
+  // barrier of the team must follow.
+  template <int Count, class Add>
+  __device__ __forceinline__ void add_columns(int first, Add&& add) {
+    constexpr int turns = (shape::warps + shape::readers - 1) / shape::readers;
+    const int warp = thread / 32;
+    for (int turn = 0; turn < turns; ++turn) {
+      new_phase();
+      if (warp / shape::readers == turn) {
+        for (int r = 0; r < P.rows; ++r) {
+          double sums[Count] = {};
+          for (int c = 0; c < P.columns; ++c) add(c, r, sums);
+          ballast::cuda::add_lanes<32, shape::near, P.lanes>(sums);
+          if (group % shape::near != 0) continue;
+          for (int q = 0; q < Count; ++q) {
+            double& to = own.partial[warp % shape::readers][q][row_of(r)];
+            to = turn == 0 ? sums[q] : to + sums[q];
+          }
         }
       }
-      return dot[k_certificates];
+      block_barrier<P>();  // the sums of these warps are there
+    }
+    for (int e = thread; e < Count * shape::height; e += shape::team) {
+      const int q = e / shape::height, row = e % shape::height;
+      double sum = 0;
+      for (int r = 0; r < shape::readers; ++r) sum += own.partial[r][q][row];
+      send_first(&own.rest[rank][first + q][row], sum);
     }
   }
 
+  // The same for Σ w_j 2^(−e_j) x_j over the columns j where `counts(row, column)`; in front of it, the hash of these elements.
+  template <class Counts>
+  __device__ __forceinline__ void add_weighted(int m, int columns, Counts&& counts) {
+    const auto taken = [&](int row, int column) { return row < m && column < columns && counts(row, column); };
+    leave_hash(0, hash_where(taken));
+    new_phase();
+    double factor[P.columns][k_certificates];
+    for (int c = 0; c < P.columns; ++c) {
+      for (int q = 0; q < k_certificates; ++q) factor[c][q] = own.weight[q][column_of(c)] * scale_of(column_of(c));
+    }
+    add_columns<k_certificates>(0, [&](int c, int r, double(&sums)[k_certificates]) {
+      if (!taken(row_of(r), column_of(c))) return;
+      for (int q = 0; q < k_certificates; ++q) sums[q] += factor[c][q] * static_cast<double>(x[c][r]);
+    });
+  }
+  // From the tile's units to those of the check: the tile's columns are moderate, so this is in range.
+  __device__ __forceinline__ double scale_of(int column) const { return power_of_two(-own.exponent[column] - own.shift[column]); }
+
   // ‖sum_q‖ against the norms: the certificate that is the worse for its norm.
   __device__ __forceinline__ abft::finding judge_sums(int m, int columns, const seen& found, int repeats) const {
-    double squares[k_certificates] = {}, before[k_certificates] = {};
-    for (int row = thread; row < m; row += 32) {
+    double squares[k_certificates] = {};
+    for (int row = checker(); row < m; row += shape::checkers) {
       for (int q = 0; q < k_certificates; ++q) {
-        squares[q] += own.sum[q][row] * own.sum[q][row];
-        double sum = 0;
-        for (int r = 0; r < shape::readers; ++r) sum += own.partial[r][q][row];
-        before[q] += sum * sum;
+        double left = own.sum[q][row];
+        for (int b = 0; b < P.blocks; ++b) left -= own.rest[b][q][row];
+        squares[q] += left * left;
       }
     }
-    ballast::cuda::add_lanes<32, 32, 1>(squares, before[0], before[1]);
+    ballast::cuda::add_lanes<32, shape::checkers, 1>(squares);
     double residual = 0, norm = 0;
     for (int q = 0; q < k_certificates; ++q) {
       double all = 0;
       for (int r = 0; r < shape::readers; ++r) all += own.norm[r][q];
-      const double size = sqrt(all) + sqrt(before[q]), found_here = sqrt(squares[q]);
+      const double size = sqrt(all) + sqrt(own.before[q]), found_here = sqrt(squares[q]);
       if (q == 0 || !(found_here * norm <= residual * size)) {
         residual = found_here;
         norm = size;
@@ -400,9 +681,9 @@ struct batch_team {
     abft::guarded_threshold limit(threshold);
     now.residual = residual;
     now.threshold = threshold;
-    if (thread == 0) strike_one(inject::site::qr_threshold, step, 1, &limit.value);
+    if (checker() == 0) strike_one(inject::site::qr_threshold, step, 1, &limit.value);
     now.word = abft::verify(residual, limit);
-    if (thread == 0) strike_one(inject::site::qr_comparison, step, 1, &now.word);
+    if (checker() == 0) strike_one(inject::site::qr_comparison, step, 1, &now.word);
     return now;
   }
 
@@ -412,30 +693,40 @@ struct batch_team {
     return odd;
   }
 
-  // The tile as it lies in registers now, to be compared with what was verified.
-  __device__ __forceinline__ void hash_tile(int m, int columns) const {
+  // The hash of the tile's elements as they lie in registers now.
+  template <class Taken>
+  __device__ __forceinline__ std::uint64_t hash_where(Taken&& taken) const {
     std::uint64_t sum = 0;
     for (int c = 0; c < P.columns; ++c) {
       for (int r = 0; r < P.rows; ++r) {
         const int row = row_of(r), column = column_of(c);
-        if (row < m && column < columns)
-          sum += ballast::cuda::value_hash(x[c][r], static_cast<std::uint64_t>(row + column * shape::height));
+        if (taken(row, column)) sum += hash_of(x[c][r], row, column);
       }
     }
-    sum = add_hash(sum);
-    if (thread % 32 == 0) send_first(&own.hash[rank][thread / 32], sum);
-  }
-  static __device__ __forceinline__ std::uint64_t add_hash(std::uint64_t sum) {
-    for (int distance = 1; distance < 32; distance *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
     return sum;
   }
-  // A register that changed since its number was verified: the computation is none.
-  __device__ __forceinline__ void compare_hash(std::uint64_t verified, abft::finding& now) const {
+  // To be compared with what was verified.
+  __device__ __forceinline__ void hash_tile(int m, int columns) const {
+    leave_hash(1, hash_where([&](int row, int column) { return row < m && column < columns; }));
+  }
+  __device__ __forceinline__ void leave_hash(int which, std::uint64_t sum) const {
+    sum = add_hash(sum);
+    if (checker() == 0) send_first(&own.hash[which][rank][thread / 32], sum);
+  }
+  __device__ __forceinline__ std::uint64_t tile_hash(int which) const {
     std::uint64_t sum = 0;
     for (int b = 0; b < P.blocks; ++b) {
-      for (int w = 0; w < shape::warps; ++w) sum += own.hash[b][w];
+      for (int w = 0; w < shape::warps; ++w) sum += own.hash[which][b][w];
     }
-    if (sum == verified) return;
+    return sum;
+  }
+  static __device__ __forceinline__ std::uint64_t add_hash(std::uint64_t sum) {
+    for (int distance = 1; distance < shape::checkers; distance *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+    return sum;
+  }
+  // A number that is another than when it was verified: the computation is none.
+  __device__ __forceinline__ void compare_hash(std::uint64_t verified, std::uint64_t stored, abft::finding& now) const {
+    if (verified == stored) return;
     now.word = abft::k_fail;
     now.judged = true;
     now.residual = now.threshold = 0;  // a comparison of bits
@@ -444,7 +735,7 @@ struct batch_team {
   // Judges the computation, writes the event. The outcome is in `how` of all blocks behind the next barrier.
   __device__ __forceinline__ void settle(const abft::finding& now, ballast::cuda::event_ring* events, std::int64_t matrix,
                                          int check) const {
-    if (thread != 0) return;
+    if (checker() != 0) return;
     abft::attempts& state = own.state;
     const abft::outcome how = state.judge(now);
     ballast::cuda::write_outcome(given, *events, how, state.first(), matrix, 0, static_cast<std::uint32_t>(check));
@@ -453,115 +744,101 @@ struct batch_team {
   }
 };
 
+// Which of the problems of a launch the team has, and its shared memory.
+template <batch_policy P>
+__device__ __forceinline__ std::int64_t item_of() {
+  return static_cast<std::int64_t>(blockIdx.x) / P.blocks * P.matrices + static_cast<int>(threadIdx.x) / batch_shape<P>::team;
+}
+template <class S, batch_policy P>
+__device__ __forceinline__ batch_memory<S, P>& own_memory() {
+  const int place = P.matrices == 1 ? 0 : static_cast<int>(threadIdx.x) / batch_shape<P>::team;
+  return *reinterpret_cast<batch_memory<S, P>*>(arch::shared_memory() + place * k_batch_pitch<S, P>);
+}
+
 // A = QR in LAPACK's storage. One team for each matrix.
 template <class S, batch_policy P, class Injector>
-__global__ void __launch_bounds__(batch_shape<P>::threads, P.resident)
+__global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resident(sizeof(S)))
     batch_factor_kernel(const __grid_constant__ ballast::cuda::kernel_launch<batch_factor_arguments<S>, Injector> given) {
   using shape = batch_shape<P>;
   const batch_factor_arguments<S>& a = given.arguments;
-  const int place = static_cast<int>(threadIdx.x) / shape::team;
-  const std::int64_t matrix = static_cast<std::int64_t>(blockIdx.x) / P.blocks * P.matrices + place;
-  if (matrix >= a.count) return;
-  auto& own = reinterpret_cast<batch_memory<S, P>*>(arch::shared_memory())[place];
+  const std::int64_t matrix = item_of<P>();
+  const bool there = matrix < a.count;
+  if (shape::team >= 32 && !there) return;
+  auto& own = own_memory<S, P>();
   batch_team<S, P, ballast::cuda::kernel_launch<batch_factor_arguments<S>, Injector>> team(given, own, matrix, a.count);
-  S* const A = a.A.data + matrix * a.A.stride;
+  S* const A = a.A.data + (there ? matrix : a.count - 1) * a.A.stride;
   const std::int64_t down = a.A.row_stride, across = a.A.column_stride;
   const int m = a.m, n = a.n, steps = m < n ? m : n;
-  if (team.verifies() && team.thread == 0) own.state = abft::attempts(a.repeats);
+  if (team.verifies() && team.checker() == 0) own.state = abft::attempts(a.repeats);
   if constexpr (P.blocks > 1) team_barrier<P>();  // the blocks that are sent to are there
-  for (;;) {
+  for (bool open = there; team.goes_on(open);) {
     if (a.repeats >= 0) team.encode(A, down, across, m, n, 0, false);
+    team.new_phase();
     team.load(A, down, across, m, n, 0, false);
     team.strike_tile(inject::site::qr_panel, 0, 1);
-    int turn = 0;
-    ballast::cuda::unrolled<P.columns>([&](auto at) {
-      constexpr int c = decltype(at)::value;
-      for (int s = 0; s < P.groups * P.blocks; ++s) {
-        const int j = c * P.groups * P.blocks + s, g = s % P.groups;
-        if (j >= steps) break;
-        if (team.rank == s / P.groups && team.thread / 32 == g * P.lanes / 32) team.make_reflector(team.x[c], g, j, steps, own.v[turn]);
-        team_barrier<P>();  // the reflector is there; the one before it, in the other half of v, has been read
-        team.template reflect<c>(own.v[turn], own.tau[j], j, j, steps);
-        team.strike_tile(inject::site::qr_trailing, j, steps);
-        turn ^= 1;
-      }
-    });
-    if (a.repeats < 0) {
-      team.strike_tile(inject::site::qr_r, 0, 1);
-      team_barrier<P>();  // tau and the shifts are there
-      break;
-    }
+    team.new_phase();
     typename decltype(team)::seen found;
-    ballast::cuda::unrolled<P.columns>([&](auto at) {
-      constexpr int c = decltype(at)::value;
-      for (int b = 0; b < P.blocks; ++b) {
-        const int first = (c * P.blocks + b) * P.groups;
-        if (first >= n) break;
-        if (team.rank == b) team.publish(team.x[c]);
-        team_barrier<P>();  // the strip is there
-        if (team.verifies()) {
-          for (int j = first; j < n && j < first + P.groups; ++j) {
-            const binary_scale scale(-own.exponent[j] - own.shift[j]);
-            const S* const stored = own.strip[j - first];
-            double w[k_certificates];
-            for (int q = 0; q < k_certificates; ++q) w[q] = own.weight[q][j];
-            if (j < steps) {
-              const double tau = static_cast<double>(own.tau[j]);
-              const double squares =
-                  team.reflect_sums([&](int row) { return row > j    ? static_cast<double>(stored[row])
-                                                          : row == j ? 1.0
-                                                                     : 0.0; }, tau);
-              if (tau != 0) found.reflectors = larger_of(found.reflectors, fabs(tau * squares - 2));
-            }
-#pragma unroll 2
-            for (int row = team.thread; row < m; row += 32) {
-              found.hash += ballast::cuda::value_hash(stored[row], static_cast<std::uint64_t>(row + j * shape::height));
-              if (row > j) continue;
-              const double value = scale(static_cast<double>(stored[row]));
-              for (int q = 0; q < k_certificates; ++q) own.sum[q][row] -= w[q] * value;
-            }
-          }
+    const bool follows = a.repeats >= 0 && team.verifies();
+    if constexpr (shape::panels == 1) {
+      team.factor_panel(0, steps, [&](int j) {
+        team.strike_tile(inject::site::qr_trailing, j, steps);
+        if (follows) team.follow(own.v[0][0], j, m, found);
+      });
+    } else {
+      for (int p = 0; p * shape::panel < steps; ++p) {
+        const int turn = p % 2, begin = p * shape::panel;
+        if (team.panel() == p) team.factor_panel(turn, steps, [](int) {});
+        team_barrier<P>();  // the panel's reflectors are there; those before it, in the other half of v, have been read
+        if (team.panel() > p) {
+          for (int chunk = 0; chunk < shape::panel / shape::at_once && begin + chunk * shape::at_once < steps; ++chunk)
+            team.apply_chunk(turn, chunk, begin, steps);
         }
-        team_barrier<P>();  // the strip has been read
-      }
-    });
-    team.strike_tile(inject::site::qr_r, 0, 1);
-    team.hash_tile(m, n);
-    team_barrier<P>();  // the hashes are there
-    if (team.verifies()) {
-      std::uint64_t scalars = 0;  // the hash of tau
-      for (int j = team.thread; j < steps; j += 32)
-        scalars += ballast::cuda::value_hash(own.tau[j], static_cast<std::uint64_t>(j) + (1u << 20));
-      const std::uint64_t tile = team.add_hash(found.hash);
-      found.hash = tile + team.add_hash(scalars);
-      found.odd = team.any_odd();
-      abft::finding now = team.judge_sums(m, n, found, a.repeats);
-      int check = 0;
-      const double limit = abft::qr_reflector_threshold<S>(m);
-      if (now.judged && now.word == abft::k_pass && !(found.reflectors <= limit)) {
-        check = 1;
-        now.word = abft::k_fail;
-        now.residual = found.reflectors;
-        now.threshold = limit;
-      }
-      team.compare_hash(tile, now);
-      team.settle(now, a.events, matrix, check);
-    }
-    team_barrier<P>();  // the outcome is there, and the memory may be used again
-    if (own.how != static_cast<int>(abft::outcome::open)) break;
-  }
-  if (a.repeats < 0 || a.stores || abft::stands(static_cast<abft::outcome>(own.how))) {
-    for (int c = 0; c < P.columns; ++c) {
-      const int column = team.column_of(c);
-      if (column >= n) continue;
-      const int shift = own.shift[column];
-      const binary_scale back(-shift);
-      for (int r = 0; r < P.rows; ++r) {
-        const int row = team.row_of(r);
-        const bool upper = row <= column && shift != 0;
-        if (row < m) A[row * down + column * across] = upper ? static_cast<S>(back(static_cast<double>(team.x[c][r]))) : team.x[c][r];
+        team.strike_tile(inject::site::qr_trailing, p, (steps + shape::panel - 1) / shape::panel);
+        // The warp that verifies has had the first panel, and nothing else to do since.
+        if (!follows) continue;
+        for (int j = begin; j < begin + shape::panel && j < steps; ++j) team.follow(own.v[turn][j - begin], j, m, found);
       }
     }
+    bool stands = true;
+    if (a.repeats >= 0) {
+      team.new_phase();
+      team.add_weighted(m, n, [&](int row, int column) { return row <= column || column >= steps; });
+      team.strike_tile(inject::site::qr_r, 0, 1);
+      team.new_phase();
+      team.hash_tile(m, n);
+      team_barrier<P>();  // sums and hashes are there
+      if (team.verifies()) {
+        const std::uint64_t verified = team.tile_hash(0) + team.add_hash(found.hash);
+        std::uint64_t stored = 0;
+        for (int j = team.checker(); j < steps; j += shape::checkers) stored += team.hash_of(own.tau[j], j, shape::width);
+        stored = team.tile_hash(1) + team.add_hash(stored);
+        found.hash = verified;
+        found.odd = team.any_odd();
+        abft::finding now = team.judge_sums(m, n, found, a.repeats);
+        int check = 0;
+        const double limit = abft::qr_reflector_threshold<S>(m);
+        if (now.judged && now.word == abft::k_pass && !(found.reflectors <= limit)) {
+          check = 1;
+          now.word = abft::k_fail;
+          now.residual = found.reflectors;
+          now.threshold = limit;
+        }
+        team.compare_hash(verified, stored, now);
+        if (open) team.settle(now, a.events, matrix, check);
+      }
+      team_barrier<P>();  // the outcome is there, and the memory may be used again
+      const auto how = static_cast<abft::outcome>(own.how);
+      if (!open || how == abft::outcome::open) continue;
+      stands = a.stores || abft::stands(how);
+    } else {
+      team.strike_tile(inject::site::qr_r, 0, 1);
+      team_barrier<P>();  // tau is there
+      if (!open) continue;
+    }
+    open = false;
+    if (!stands) continue;
+    team.new_phase();
+    team.store(A, down, across, m, n, [](int row, int column) { return row <= column; });  // v is the same in any unit
     if (team.rank == 0) {
       for (int j = team.thread; j < steps; j += shape::team) a.tau[matrix * steps + j] = own.tau[j];
     }
@@ -571,32 +848,35 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, P.resident)
 
 // X ← op(Q) X (Solves false), or X ← T⁻¹ X with a triangular T. A team has up to `width` columns of one matrix.
 template <class S, batch_policy P, bool Solves, class Injector>
-__global__ void __launch_bounds__(batch_shape<P>::threads, P.resident)
+__global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resident(sizeof(S)))
     batch_apply_kernel(const __grid_constant__ ballast::cuda::kernel_launch<batch_apply_arguments<S>, Injector> given) {
   using shape = batch_shape<P>;
   const batch_apply_arguments<S>& a = given.arguments;
-  const int place = static_cast<int>(threadIdx.x) / shape::team;
-  const std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * P.matrices + place;
-  if (item >= a.count * a.chunks) return;
-  const std::int64_t matrix = item / a.chunks;
+  const std::int64_t item = item_of<P>(), items = a.count * a.chunks;
+  const bool there = item < items;
+  if (shape::team >= 32 && !there) return;
+  const std::int64_t matrix = there ? item / a.chunks : a.count - 1;
   const int first_column = static_cast<int>(item % a.chunks) * shape::width;
-  auto& own = reinterpret_cast<batch_memory<S, P>*>(arch::shared_memory())[place];
-  batch_team<S, P, ballast::cuda::kernel_launch<batch_apply_arguments<S>, Injector>> team(given, own, item, a.count * a.chunks);
+  auto& own = own_memory<S, P>();
+  batch_team<S, P, ballast::cuda::kernel_launch<batch_apply_arguments<S>, Injector>> team(given, own, item, items);
   const S* const V = a.V.data + matrix * a.V.stride;
   const S* const tau = a.tau == nullptr ? nullptr : a.tau + matrix * a.reflectors;
   const S* const from = a.identity ? nullptr : a.from.data + matrix * a.from.stride + first_column * a.from.column_stride;
   S* const X = a.X.data + matrix * a.X.stride + first_column * a.X.column_stride;
   const int m = a.m, k = a.reflectors, columns = a.n - first_column < shape::width ? a.n - first_column : shape::width;
-  if (team.verifies() && team.thread == 0) own.state = abft::attempts(a.repeats);
+  if (team.verifies() && team.checker() == 0) own.state = abft::attempts(a.repeats);
   // Column j of the reflectors or of T in row i, without its diagonal.
   const auto element = [&](int i, int j) {
     const bool inside = i < m && (!Solves || a.ascending ? i > j : i < j);
     return inside ? V[i * a.V.row_stride + j * a.V.column_stride] : S(0);
   };
-  for (;;) {
+  const auto everything = [](int, int) { return true; };
+  for (bool open = there; team.goes_on(open);) {
     if (a.repeats >= 0) team.encode(from, a.from.row_stride, a.from.column_stride, a.given, columns, first_column, a.identity);
+    team.new_phase();
     team.load(from, a.from.row_stride, a.from.column_stride, a.given, columns, first_column, a.identity);
     team.strike_tile(inject::site::qr_q, 0, 2);
+    team.new_phase();
     for (int s = 0; s < k; s += shape::strip) {
       const int count = k - s < shape::strip ? k - s : shape::strip;
       const auto number = [&](int l) { return a.ascending ? s + l : k - 1 - s - l; };
@@ -604,7 +884,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, P.resident)
         const int j = number(team.group);
         for (int r = 0; r < P.rows; ++r) {
           const int row = team.row_of(r);
-          own.strip[team.group][row] = !Solves && row == j ? S(1) : element(row, j);
+          own.strip[team.group].lane[team.lane].row[r] = !Solves && row == j ? S(1) : element(row, j);
         }
         if (team.lane == 0) {
           const S scalar = Solves ? V[j * (a.V.row_stride + a.V.column_stride)] : tau[j];
@@ -617,12 +897,12 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, P.resident)
       for (int l = 0; l < count; ++l) {
         const int j = number(l);
         if constexpr (!Solves) {
-          team.template reflect<0>(own.strip[l], own.tau[l], -1, s + l, k);
+          team.reflect(own.strip[l], own.tau[l], s + l, k);
         } else {
           S v[P.rows], unit[P.rows], value[P.columns] = {};
           for (int r = 0; r < P.rows; ++r) {
             const int row = team.row_of(r);
-            v[r] = own.strip[l][row];
+            v[r] = own.strip[l].lane[team.lane].row[r];
             unit[r] = S(row == j);
           }
           for (int c = 0; c < P.columns; ++c) {
@@ -646,71 +926,60 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, P.resident)
       team_barrier<P>();  // the strip has been read
     }
     team.strike_tile(inject::site::qr_q, 1, 2);
+    team.new_phase();
     if (a.repeats < 0) {
       team_barrier<P>();  // the shifts are there
-      break;
+      if (open) team.store(X, a.X.row_stride, a.X.column_stride, m, columns, everything);
+      open = false;
+      continue;
     }
     typename decltype(team)::seen found;
-    if (team.verifies()) {
-      found.odd = team.any_odd();
-      if constexpr (Solves) {
-        for (int row = team.thread; row < shape::height; row += 32) own.more[0][row] = own.more[1][row] = own.size[row] = 0;
-      } else {
-        // V and tau are loaded again.
-        for (int s = 0; s < k; ++s) {
-          const int j = a.ascending ? s : k - 1 - s;
-          const double factor = static_cast<double>(tau[j]);
-          const double squares = team.reflect_sums([&](int row) { return row == j ? 1.0 : static_cast<double>(element(row, j)); }, factor);
-          found.odd |= !(squares <= abft::k_largest<double>) || !(fabs(factor) <= abft::k_largest<double>);
-        }
+    if (!Solves && team.verifies()) {
+      // V and tau are loaded again, a reflector ahead of its use.
+      S ahead[shape::of_lane], tau_ahead = 0;
+      const auto read = [&](int s) {
+        if (s >= k) return;
+        const int j = a.ascending ? s : k - 1 - s;
+        for (int i = 0; i < shape::of_lane; ++i) ahead[i] = element(team.checker() % shape::span + shape::span * i, j);
+        tau_ahead = tau[j];
+      };
+      read(0);
+      for (int s = 0; s < k; ++s) {
+        const int j = a.ascending ? s : k - 1 - s;
+        S here[shape::of_lane];
+        for (int i = 0; i < shape::of_lane; ++i) here[i] = ahead[i];
+        const double factor = static_cast<double>(tau_ahead);
+        read(s + 1);
+        const double squares = team.reflect_sums([&](int i, int row) { return row == j ? 1.0 : static_cast<double>(here[i]); }, factor);
+        found.odd |= !(squares <= abft::k_largest<double>) || !(fabs(factor) <= abft::k_largest<double>);
       }
     }
-    ballast::cuda::unrolled<P.columns>([&](auto at) {
-      constexpr int c = decltype(at)::value;
-      const int first = c * P.groups;
-      if (first >= columns) return;
-      team.publish(team.x[c]);
-      team_barrier<P>();  // the strip is there
-      if (team.verifies()) {
-        for (int j = first; j < columns && j < first + P.groups; ++j) {
-          const binary_scale scale(-own.exponent[j] - own.shift[j]);
-          double w[k_certificates];
-          for (int q = 0; q < k_certificates; ++q) w[q] = own.weight[q][j];
-#pragma unroll 2
-          for (int row = team.thread; row < m; row += 32) {
-            const S stored = own.strip[j - first][row];
-            found.hash += ballast::cuda::value_hash(stored, static_cast<std::uint64_t>(row + j * shape::height));
-            const double value = scale(static_cast<double>(stored));
-            if constexpr (Solves) {
-              for (int q = 0; q < k_certificates; ++q) own.more[q][row] += w[q] * value;
-              own.size[row] += 2 * fabs(value);
-            } else {
-              for (int q = 0; q < k_certificates; ++q) own.sum[q][row] -= w[q] * value;
-            }
-          }
-        }
-      }
-      team_barrier<P>();  // the strip has been read
-    });
+    team.add_weighted(m, columns, everything);
+    if constexpr (Solves) {
+      block_barrier<P>();  // partial sums have been read
+      team.template add_columns<1>(k_certificates, [&](int c, int r, double(&sums)[1]) {
+        const int column = team.column_of(c);
+        if (team.row_of(r) < m && column < columns) sums[0] += 2 * fabs(team.scale_of(column) * static_cast<double>(team.x[c][r]));
+      });
+    }
     team.hash_tile(m, columns);
-    team_barrier<P>();  // the hashes are there
+    team_barrier<P>();  // sums and hashes are there
     if (team.verifies()) {
-      found.hash = team.add_hash(found.hash);
-      int odd = found.odd ? 1 : 0;
-      for (int distance = 1; distance < 32; distance *= 2) odd |= __shfl_xor_sync(0xffffffffu, odd, distance);
+      found.hash = team.tile_hash(0);
+      int odd = found.odd || team.any_odd() ? 1 : 0;
+      for (int distance = 1; distance < shape::checkers; distance *= 2) odd |= __shfl_xor_sync(0xffffffffu, odd, distance);
       found.odd = odd != 0;
       if constexpr (Solves) {
         // T (Xw) against Bw, row by row; T is loaded again.
-        __syncwarp();
         double worst = 0, limit = 1;
-        for (int row = team.thread; row < m; row += 32) {
+        for (int row = team.checker(); row < m; row += shape::checkers) {
           double rest[k_certificates] = {own.sum[0][row], own.sum[1][row]};
           double size = 0, sizes = 0;
           for (int j = 0; j < k; ++j) {
             const S diagonal = V[j * (a.V.row_stride + a.V.column_stride)];
             const double t = static_cast<double>(row == j ? diagonal : element(row, j));
-            for (int q = 0; q < k_certificates; ++q) rest[q] -= t * own.more[q][j];
-            size += fabs(t) * own.size[j];
+            for (int q = 0; q < k_certificates; ++q) rest[q] -= t * own.rest[0][q][j];
+            size += fabs(t) * own.rest[0][k_certificates][j];
             sizes += fabs(t);
           }
           size += fabs(own.sum[0][row]) + fabs(own.sum[1][row]);
@@ -724,7 +993,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, P.resident)
             }
           }
         }
-        for (int distance = 1; distance < 32; distance *= 2) {
+        for (int distance = 1; distance < shape::checkers; distance *= 2) {
           const double other = __shfl_xor_sync(0xffffffffu, worst, distance), bound = __shfl_xor_sync(0xffffffffu, limit, distance);
           if (!(other * limit <= worst * bound)) {
             worst = other;
@@ -734,29 +1003,20 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, P.resident)
         // A number beyond the range in T, in x or between them: the same bits again are what the data say.
         found.odd |= !(worst <= abft::k_largest<double>) || !(limit <= abft::k_largest<double>);
         abft::finding now = team.judge(worst, {limit, limit}, found, a.repeats);
-        team.compare_hash(found.hash, now);
-        team.settle(now, a.events, matrix, 3);
+        team.compare_hash(found.hash, team.tile_hash(1), now);
+        if (open) team.settle(now, a.events, matrix, 3);
       } else {
         abft::finding now = team.judge_sums(m, columns, found, a.repeats);
-        team.compare_hash(found.hash, now);
-        team.settle(now, a.events, matrix, 2);
+        team.compare_hash(found.hash, team.tile_hash(1), now);
+        if (open) team.settle(now, a.events, matrix, 2);
       }
     }
     team_barrier<P>();  // the outcome is there, and the memory may be used again
-    if (own.how != static_cast<int>(abft::outcome::open)) break;
-  }
-  if (a.repeats >= 0 && !a.stores && !abft::stands(static_cast<abft::outcome>(own.how))) return;
-  for (int c = 0; c < P.columns; ++c) {
-    const int column = team.column_of(c);
-    if (column >= columns) continue;
-    const int shift = own.shift[column];
-    const binary_scale back(-shift);
-    for (int r = 0; r < P.rows; ++r) {
-      const int row = team.row_of(r);
-      if (row >= m) continue;
-      X[row * a.X.row_stride + column * a.X.column_stride] =
-          shift != 0 ? static_cast<S>(back(static_cast<double>(team.x[c][r]))) : team.x[c][r];
-    }
+    const auto how = static_cast<abft::outcome>(own.how);
+    if (!open || how == abft::outcome::open) continue;
+    open = false;
+    team.new_phase();
+    if (a.stores || abft::stands(how)) team.store(X, a.X.row_stride, a.X.column_stride, m, columns, everything);
   }
 }
 

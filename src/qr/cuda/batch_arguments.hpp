@@ -2,23 +2,28 @@
 // Layer: backend "cuda" of QR, shared by host and kernels. Plain structs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "abft/attempt.hpp"
+#include "core/macros.hpp"
 #include "cuda/block/event_ring.hpp"
 
 namespace ballast::qr::cuda {
 
-// The team of threads that works on one matrix, or on some columns of one. A matrix lies in the registers of its team: lane l of group g
-// has rows l, l + lanes, … of columns g, g + groups, …. So a matrix has at most lanes · rows rows and groups · columns · blocks columns.
+// The team of threads that works on one matrix, or on some columns of one. A matrix lies in the registers of its team: lane l of a group
+// has rows l, l + lanes, … where one warp has all columns, so that rows that are done drop out, else rows l · rows and on, so that a step
+// of a panel finds its row in the same register whatever the panel. So a matrix has at most lanes · rows rows and groups · columns · blocks
+// columns. The groups of a warp have the columns of a panel, one beside the other; panel p is that of warp p / blocks of block p % blocks.
 struct batch_policy {
-  int lanes = 4;
-  int rows = 2;  // of a thread
-  int groups = 8;
-  int columns = 1;   // of a thread
-  int matrices = 4;  // of a block: teams of one warp; 1: the team is a block, or a cluster
-  int blocks = 1;    // of the cluster that is a team
-  int resident = 8;  // blocks that a multiprocessor is to hold
+  int lanes = 2;
+  int rows = 4;  // of a thread
+  int groups = 4;
+  int columns = 2;          // of a thread
+  int matrices = 16;        // of a block: teams of a warp or a part of one; 1: the team is a block, or a cluster
+  int blocks = 1;           // of the cluster that is a team
+  int resident = 5;         // blocks that a multiprocessor is to hold, of doubles
+  int resident_single = 6;  // of floats
 };
 
 inline constexpr int k_certificates = 2;  // independent weight vectors of a check
@@ -27,15 +32,37 @@ template <batch_policy P>
 struct batch_shape {
   static constexpr int team = P.lanes * P.groups;  // threads of one block
   static constexpr int threads = team * P.matrices;
-  static constexpr int warps = team / 32;
-  static constexpr int readers = warps < 8 ? warps : 8;  // warps that read the input for the checks
+  static constexpr int resident(std::size_t bytes_of_a_number) { return bytes_of_a_number == 4 ? P.resident_single : P.resident; }
+  static constexpr int warps = team < 32 ? 1 : team / 32;
+  static constexpr int checkers = team < 32 ? team : 32;  // threads that verify
+  static constexpr int readers = warps < 8 ? warps : 8;   // warps that read the input for the checks, or add up at once
   static constexpr int height = P.lanes * P.rows;
   static constexpr int width = P.groups * P.columns * P.blocks;
-  static constexpr int strip = P.groups;                  // columns that lie in shared memory at once
-  static constexpr int of_lane = (height + 31) / 32;      // rows of a lane of the warp that verifies
-  static constexpr int span = height < 32 ? height : 32;  // lanes of a warp that share a column in the check
-  static constexpr int pitch = height + P.lanes;          // groups of a warp use other banks
-  static_assert(team % 32 == 0 && P.lanes <= 32 && (P.matrices == 1 || (team == 32 && P.blocks == 1)) && (span & (span - 1)) == 0);
+  static constexpr int strip = P.groups;                                          // columns that lie in shared memory at once
+  static constexpr int span = height < checkers ? height : checkers;              // checkers that share a column
+  static constexpr int of_lane = height / span;                                   // rows of a checker
+  static constexpr int near = P.lanes * P.groups < 32 ? P.groups : 32 / P.lanes;  // groups of a warp, of one team
+  static constexpr int panel = near * P.columns;                                  // columns of a warp
+  static constexpr int panels = warps * P.blocks;
+  static constexpr bool cyclic = panels == 1;
+  BALLAST_HD static constexpr int lane_of(int row) { return cyclic ? row % P.lanes : row / P.rows; }
+  BALLAST_HD static constexpr int place_of(int row) { return cyclic ? row / P.lanes : row % P.rows; }
+  BALLAST_HD static constexpr int row_of(int lane, int place) { return cyclic ? lane + P.lanes * place : lane * P.rows + place; }
+  static constexpr bool unrolled = panel <= 16;                       // the steps of a panel
+  static constexpr int at_once = P.columns <= 2 ? 4 : 8 / P.columns;  // reflectors that are applied at once
+  static_assert((team % 32 == 0 || 32 % team == 0) && P.lanes <= 32 && (P.matrices == 1 || (team <= 32 && P.blocks == 1)) &&
+                height % span == 0 && threads % 32 == 0);
+};
+
+// A column in shared memory: the rows of each lane, in words that are read at once, and a gap, so that lanes use other banks.
+template <class S, batch_policy P>
+struct batch_column {
+  struct alignas(P.rows * sizeof(S) < 16 ? P.rows * sizeof(S) : 16) part {
+    S row[P.rows];
+    S gap[16 / sizeof(S)];
+  };
+  part lane[P.lanes];
+  BALLAST_HD S operator[](int i) const { return lane[batch_shape<P>::lane_of(i)].row[batch_shape<P>::place_of(i)]; }
 };
 
 // The shared memory of a team.
@@ -43,21 +70,33 @@ template <class S, batch_policy P>
 struct batch_memory {
   using shape = batch_shape<P>;
   double partial[shape::readers][k_certificates][shape::height];
-  double sum[k_certificates][shape::height];   // what is verified
-  double more[k_certificates][shape::height];  // T: Σ w x, and in the second one Σ |x|
-  double size[shape::height];                  // T: what the residual is compared with
+  double sum[k_certificates][shape::height];  // Aw, to which the reflectors are applied
+  // The weighted columns of the tile, by block. T: also Σ |x|, twice.
+  double rest[P.blocks][P.blocks > 1 ? k_certificates : k_certificates + 1][shape::height];
   double norm[shape::readers][k_certificates];
+  double before[k_certificates];  // ‖Aw‖²
   double weight[k_certificates][shape::width];
-  S strip[shape::strip][shape::pitch];
-  S v[2][shape::height];
+  batch_column<S, P> strip[shape::strip];
+  // The reflectors of a panel, or of one column where a warp has them all; and v_kᵀv_l of each four of them.
+  batch_column<S, P> v[2][shape::panels > 1 ? shape::panel : 1];
+  S gram[2][shape::panels > 1 ? shape::panel / shape::at_once : 1][shape::panels > 1 ? shape::at_once : 1]
+        [shape::panels > 1 ? shape::at_once : 1];
   S tau[shape::width];
-  int shift[shape::width];                     // columns are worked on as 2^shift · x
-  int exponent[shape::width];                  // of the largest element of a column, by the check's own loads
-  int odd[shape::readers];                     // Inf or NaN seen
-  std::uint64_t hash[P.blocks][shape::warps];  // of the tile in registers, right before it is stored
-  abft::attempts state;                        // of the first thread
-  int how;                                     // abft::outcome
+  int shift[shape::width];          // columns are worked on as 2^shift · x
+  int exponent[shape::width];       // of the largest element of a column, by the check's own loads
+  int odd[shape::readers];          // Inf or NaN seen
+  double reflectors[shape::warps];  // max |τ‖v‖² − 2| of those that a warp followed, and the hash of these v and τ
+  std::uint64_t followed[shape::warps];
+  std::uint64_t hash[2][P.blocks][shape::warps];  // of the tile in registers: as it was added up, and right before it is stored
+  abft::attempts state;                           // of the first thread of the check
+  int how;                                        // abft::outcome
 };
+
+// Bytes from one team's memory to the next: teams of a warp use other banks.
+template <class S, batch_policy P>
+inline constexpr std::int64_t k_batch_pitch = P.matrices == 1 ? static_cast<std::int64_t>(sizeof(batch_memory<S, P>))
+                                                              : (static_cast<std::int64_t>(sizeof(batch_memory<S, P>)) + 127) / 128 * 128 +
+                                                                    8 * batch_shape<P>::team % 128;
 
 // A matrix for each team, `stride` apart.
 template <class S>

@@ -20,6 +20,7 @@ std::string text_of(const batch_policy& p) {
       .add("matrices", &batch_policy::matrices)
       .add("blocks", &batch_policy::blocks)
       .add("resident", &batch_policy::resident)
+      .add("resident_single", &batch_policy::resident_single)
       .text();
 }
 
@@ -29,7 +30,7 @@ std::int64_t shared_of(int which, std::index_sequence<Which...>) {
   (
       [&] {
         constexpr batch_policy p = k_batch_policies[Which];
-        if (static_cast<int>(Which) == which) bytes = p.matrices * static_cast<std::int64_t>(sizeof(batch_memory<S, p>));
+        if (static_cast<int>(Which) == which) bytes = p.matrices * k_batch_pitch<S, p>;
       }(),
       ...);
   return bytes;

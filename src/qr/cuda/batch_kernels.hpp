@@ -15,13 +15,13 @@ namespace ballast::qr::cuda {
 // by 128 and 256 of a cluster. A matrix takes the first that holds it.
 inline constexpr std::array k_batch_policies = {
     batch_policy{},
-    batch_policy{.rows = 4, .columns = 2, .resident = 6},
-    batch_policy{.rows = 8, .columns = 4, .resident = 4},
-    batch_policy{.lanes = 8, .rows = 8, .groups = 32, .columns = 2, .matrices = 1, .resident = 3},
-    batch_policy{.lanes = 16, .rows = 8, .groups = 32, .columns = 4, .matrices = 1, .resident = 1},
-    batch_policy{.lanes = 32, .rows = 8, .groups = 16, .columns = 4, .matrices = 1, .resident = 1},
-    batch_policy{.lanes = 32, .rows = 8, .groups = 16, .columns = 4, .matrices = 1, .blocks = 2, .resident = 1},
-    batch_policy{.lanes = 32, .rows = 8, .groups = 16, .columns = 4, .matrices = 1, .blocks = 4, .resident = 1},
+    batch_policy{.lanes = 4, .rows = 4, .groups = 4, .columns = 4, .matrices = 8, .resident = 5, .resident_single = 6},
+    batch_policy{.lanes = 4, .rows = 8, .groups = 8, .columns = 4, .matrices = 4, .resident = 4, .resident_single = 5},
+    batch_policy{.lanes = 8, .rows = 8, .groups = 16, .columns = 4, .matrices = 1, .resident = 4, .resident_single = 4},
+    batch_policy{.lanes = 16, .rows = 8, .groups = 32, .columns = 4, .matrices = 1, .resident = 1, .resident_single = 1},
+    batch_policy{.lanes = 32, .rows = 8, .groups = 16, .columns = 4, .matrices = 1, .resident = 1, .resident_single = 1},
+    batch_policy{.lanes = 32, .rows = 8, .groups = 16, .columns = 4, .matrices = 1, .blocks = 2, .resident = 1, .resident_single = 1},
+    batch_policy{.lanes = 32, .rows = 8, .groups = 16, .columns = 4, .matrices = 1, .blocks = 4, .resident = 1, .resident_single = 1},
 };
 
 enum class batch_work { factor, apply, solve };
