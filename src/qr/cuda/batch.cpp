@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "abft/threshold.hpp"
 #include "core/extent.hpp"
 #include "cuda/device_call.hpp"
 #include "cuda/device_staging.hpp"
@@ -68,6 +69,7 @@ class device_batch final : public batch_engine<S> {
     given.tau = tau;
     given.events = call_.events();
     given.count = A.count;
+    given.limits = {abft::qr_residual_thresholds<S>(1, A.rows, A.columns), abft::qr_reflector_threshold<S>(A.rows)};
     given.m = static_cast<int>(A.rows);
     given.n = static_cast<int>(A.columns);
     given.repeats = repeats();

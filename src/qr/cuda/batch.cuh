@@ -66,6 +66,26 @@ __device__ __forceinline__ void block_barrier() {
   }
 }
 
+// The team's shared memory.
+template <class S, batch_policy P>
+__device__ __forceinline__ batch_memory<S, P>& own_memory() {
+  const int place = P.matrices == 1 ? 0 : static_cast<int>(threadIdx.x) / batch_shape<P>::team;
+  return *reinterpret_cast<batch_memory<S, P>*>(arch::shared_memory() + place * k_batch_pitch<S, P>);
+}
+
+// The weights, which the whole block draws where there are `checks`.
+template <class S, batch_policy P>
+__device__ __forceinline__ const batch_weights<P>& draw_weights(bool checks) {
+  auto& made = *reinterpret_cast<batch_weights<P>*>(arch::shared_memory() + P.matrices * k_batch_pitch<S, P>);
+  if (!checks) return made;
+  for (int e = static_cast<int>(threadIdx.x); e < k_certificates * batch_shape<P>::width; e += batch_shape<P>::threads) {
+    const int q = e / batch_shape<P>::width, j = e % batch_shape<P>::width;
+    made.of[q][j] = random_signed(k_batch_stream + static_cast<std::uint64_t>(q), static_cast<std::uint64_t>(j));
+  }
+  __syncthreads();
+  return made;
+}
+
 template <class S, batch_policy P, class Launch>
 struct batch_team {
   using shape = batch_shape<P>;
@@ -73,14 +93,16 @@ struct batch_team {
 
   const Launch& given;
   memory& own;
+  const batch_weights<P>& weights;
   const std::int64_t item, items;  // of the injector
   int thread, lane, group;
   const int rank;
   S x[P.columns][P.rows];
 
-  __device__ __forceinline__ batch_team(const Launch& launch, memory& shared, std::int64_t which, std::int64_t count)
+  __device__ __forceinline__ batch_team(const Launch& launch, const batch_weights<P>& drawn, std::int64_t which, std::int64_t count)
       : given(launch),
-        own(shared),
+        own(own_memory<S, P>()),
+        weights(drawn),
         item(which),
         items(count),
         thread(static_cast<int>(threadIdx.x) % shape::team),
@@ -144,7 +166,6 @@ struct batch_team {
   // Whether it is so in one lane of the warp: what lanes do together must not depend on their data.
   static __device__ __forceinline__ bool any(bool here) { return __any_sync(0xffffffffu, here ? 1 : 0) != 0; }
 
-  // Columns of extreme size are brought to a moderate one by powers of two: products neither overflow nor lose digits to underflow.
   __device__ __forceinline__ void load(const S* from, std::int64_t down, std::int64_t across, int rows, int columns, int first,
                                        bool identity) {
     for (int c = 0; c < P.columns; ++c) {
@@ -157,12 +178,17 @@ struct batch_team {
         }
         continue;
       }
+      const S* const own_rows = at + row_of(0) * down;
       for (int r = 0; r < P.rows; ++r) {
         const int row = row_of(r);
         x[c][r] = 0;
-        if (row < rows && column < columns) x[c][r] = identity ? S(row == first + column) : at[row * down];
+        if (row < rows && column < columns) x[c][r] = identity ? S(row == first + column) : own_rows[r * (shape::row_step * down)];
       }
     }
+  }
+
+  // Columns of extreme size are brought to a moderate one by powers of two: products neither overflow nor lose digits to underflow.
+  __device__ __forceinline__ void moderate_columns() {
     for (int c = 0; c < P.columns; ++c) {
       int most = 0;
       for (int r = 0; r < P.rows; ++r) most = max(most, size_word(static_cast<double>(x[c][r])));
@@ -185,26 +211,29 @@ struct batch_team {
   }
   // Back, in its own units where `scaled(row, column)`.
   template <class Scaled>
-  __device__ __forceinline__ void store(S* to, std::int64_t down, std::int64_t across, int rows, int columns, Scaled&& scaled) const {
+  __device__ __forceinline__ void store(S* to, std::int64_t down, std::int64_t across, int rows, int columns, Scaled&& scaled) {
     for (int c = 0; c < P.columns; ++c) {
       const int column = column_of(c);
       if (column >= columns) continue;
       const int shift = own.shift[column];
       S* const at = to + column * across;
-      const auto value = [&](int r) {
-        return shift != 0 && scaled(row_of(r), column) ? static_cast<S>(binary_scale(-shift)(static_cast<double>(x[c][r]))) : x[c][r];
-      };
+      if (shift != 0) {
+        const binary_scale back(-shift);
+        for (int r = 0; r < P.rows; ++r) {
+          if (scaled(row_of(r), column)) x[c][r] = static_cast<S>(back(static_cast<double>(x[c][r])));
+        }
+      }
       if (all_words(to, down, across, rows)) {
         for (int r = 0; r < P.rows; r += k_word) {
           word here;
-          for (int i = 0; i < k_word; ++i) here.number[i] = value(r + i);
+          for (int i = 0; i < k_word; ++i) here.number[i] = x[c][r + i];
           *reinterpret_cast<word*>(at + row_of(r)) = here;
         }
         continue;
       }
+      S* const own_rows = at + row_of(0) * down;
       for (int r = 0; r < P.rows; ++r) {
-        const int row = row_of(r);
-        if (row < rows) at[row * down] = value(r);
+        if (row_of(r) < rows) own_rows[r * (shape::row_step * down)] = x[c][r];
       }
     }
   }
@@ -457,12 +486,6 @@ struct batch_team {
                                          bool identity) {
     constexpr int together = shape::checkers / shape::span;  // columns that a warp has at a time
     const int reader = thread / 32, l = checker();
-    for (int e = thread; e < k_certificates * columns; e += shape::team) {
-      const int q = e / columns, j = e % columns;
-      own.weight[q][j] =
-          random_signed(k_batch_stream + static_cast<std::uint64_t>(q), static_cast<std::uint64_t>(first) + static_cast<std::uint64_t>(j));
-    }
-    block_barrier<P>();  // the weights are there
     if (rank == 0 && reader < shape::readers) {
       double sums[k_certificates][shape::of_lane] = {}, squares[k_certificates] = {};
       int odd = 0;
@@ -505,7 +528,7 @@ struct batch_team {
             const double value = scale(static_cast<double>(a[k][i]));
 #pragma unroll
             for (int q = 0; q < k_certificates; ++q) {
-              const double term = j < columns ? own.weight[q][j] * value : 0;
+              const double term = j < columns ? weights.of[q][j] * value : 0;
               sums[q][i] += term;
               squares[q] += term * term;
             }
@@ -547,6 +570,16 @@ struct batch_team {
 
   // Whether there is one computation more: teams of one warp go through it together, also those that are through.
   __device__ __forceinline__ bool goes_on(bool open) const { return shape::team < 32 ? any(open) : open; }
+
+  // The tile, and the sums of the check from loads of their own. A small tile is there while sums are made, so that loads wait together.
+  template <class... Input>
+  __device__ __forceinline__ void read(bool checks, const Input&... input) {
+    if (shape::cyclic) load(input...);
+    if (checks) encode(input...);
+    new_phase();
+    if (!shape::cyclic) load(input...);
+    moderate_columns();
+  }
 
   // What the warp that verifies finds.
   struct seen {
@@ -633,7 +666,7 @@ struct batch_team {
     new_phase();
     double factor[P.columns][k_certificates];
     for (int c = 0; c < P.columns; ++c) {
-      for (int q = 0; q < k_certificates; ++q) factor[c][q] = own.weight[q][column_of(c)] * scale_of(column_of(c));
+      for (int q = 0; q < k_certificates; ++q) factor[c][q] = weights.of[q][column_of(c)] * scale_of(column_of(c));
     }
     add_columns<k_certificates>(0, [&](int c, int r, double(&sums)[k_certificates]) {
       if (!taken(row_of(r), column_of(c))) return;
@@ -643,8 +676,13 @@ struct batch_team {
   // From the tile's units to those of the check: the tile's columns are moderate, so this is in range.
   __device__ __forceinline__ double scale_of(int column) const { return power_of_two(-own.exponent[column] - own.shift[column]); }
 
+  // √x to some units in the last place.
+  static __device__ __forceinline__ double root(double x) {
+    return x > 0x1p-1000 && x <= abft::k_largest<double> ? x * arch::reciprocal_sqrt(x) : sqrt(x);
+  }
+
   // ‖sum_q‖ against the norms: the certificate that is the worse for its norm.
-  __device__ __forceinline__ abft::finding judge_sums(int m, int columns, const seen& found, int repeats) const {
+  __device__ __forceinline__ abft::finding judge_sums(int m, const abft::tiers& limits, const seen& found, int repeats) const {
     double squares[k_certificates] = {};
     for (int row = checker(); row < m; row += shape::checkers) {
       for (int q = 0; q < k_certificates; ++q) {
@@ -658,13 +696,13 @@ struct batch_team {
     for (int q = 0; q < k_certificates; ++q) {
       double all = 0;
       for (int r = 0; r < shape::readers; ++r) all += own.norm[r][q];
-      const double size = sqrt(all) + sqrt(own.before[q]), found_here = sqrt(squares[q]);
+      const double size = root(all) + root(own.before[q]), found_here = root(squares[q]);
       if (q == 0 || !(found_here * norm <= residual * size)) {
         residual = found_here;
         norm = size;
       }
     }
-    return judge(residual, abft::qr_residual_thresholds<S>(norm, m, columns), found, repeats);
+    return judge(residual, {limits.clean * norm, limits.wrong * norm}, found, repeats);
   }
 
   // Between the two thresholds the bits decide, if the tile may be computed again.
@@ -744,37 +782,30 @@ struct batch_team {
   }
 };
 
-// Which of the problems of a launch the team has, and its shared memory.
+// Which of the problems of a launch the team has.
 template <batch_policy P>
 __device__ __forceinline__ std::int64_t item_of() {
   return static_cast<std::int64_t>(blockIdx.x) / P.blocks * P.matrices + static_cast<int>(threadIdx.x) / batch_shape<P>::team;
 }
-template <class S, batch_policy P>
-__device__ __forceinline__ batch_memory<S, P>& own_memory() {
-  const int place = P.matrices == 1 ? 0 : static_cast<int>(threadIdx.x) / batch_shape<P>::team;
-  return *reinterpret_cast<batch_memory<S, P>*>(arch::shared_memory() + place * k_batch_pitch<S, P>);
-}
-
 // A = QR in LAPACK's storage. One team for each matrix.
 template <class S, batch_policy P, class Injector>
 __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resident(sizeof(S)))
     batch_factor_kernel(const __grid_constant__ ballast::cuda::kernel_launch<batch_factor_arguments<S>, Injector> given) {
   using shape = batch_shape<P>;
   const batch_factor_arguments<S>& a = given.arguments;
+  const batch_weights<P>& weights = draw_weights<S, P>(a.repeats >= 0);
   const std::int64_t matrix = item_of<P>();
   const bool there = matrix < a.count;
   if (shape::team >= 32 && !there) return;
-  auto& own = own_memory<S, P>();
-  batch_team<S, P, ballast::cuda::kernel_launch<batch_factor_arguments<S>, Injector>> team(given, own, matrix, a.count);
+  batch_team<S, P, ballast::cuda::kernel_launch<batch_factor_arguments<S>, Injector>> team(given, weights, matrix, a.count);
+  auto& own = team.own;
   S* const A = a.A.data + (there ? matrix : a.count - 1) * a.A.stride;
   const std::int64_t down = a.A.row_stride, across = a.A.column_stride;
   const int m = a.m, n = a.n, steps = m < n ? m : n;
   if (team.verifies() && team.checker() == 0) own.state = abft::attempts(a.repeats);
   if constexpr (P.blocks > 1) team_barrier<P>();  // the blocks that are sent to are there
   for (bool open = there; team.goes_on(open);) {
-    if (a.repeats >= 0) team.encode(A, down, across, m, n, 0, false);
-    team.new_phase();
-    team.load(A, down, across, m, n, 0, false);
+    team.read(a.repeats >= 0, A, down, across, m, n, 0, false);
     team.strike_tile(inject::site::qr_panel, 0, 1);
     team.new_phase();
     typename decltype(team)::seen found;
@@ -814,9 +845,9 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
         stored = team.tile_hash(1) + team.add_hash(stored);
         found.hash = verified;
         found.odd = team.any_odd();
-        abft::finding now = team.judge_sums(m, n, found, a.repeats);
+        abft::finding now = team.judge_sums(m, a.limits.residual, found, a.repeats);
         int check = 0;
-        const double limit = abft::qr_reflector_threshold<S>(m);
+        const double limit = a.limits.reflectors;
         if (now.judged && now.word == abft::k_pass && !(found.reflectors <= limit)) {
           check = 1;
           now.word = abft::k_fail;
@@ -852,13 +883,14 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
     batch_apply_kernel(const __grid_constant__ ballast::cuda::kernel_launch<batch_apply_arguments<S>, Injector> given) {
   using shape = batch_shape<P>;
   const batch_apply_arguments<S>& a = given.arguments;
+  const batch_weights<P>& weights = draw_weights<S, P>(a.repeats >= 0);
   const std::int64_t item = item_of<P>(), items = a.count * a.chunks;
   const bool there = item < items;
   if (shape::team >= 32 && !there) return;
   const std::int64_t matrix = there ? item / a.chunks : a.count - 1;
   const int first_column = static_cast<int>(item % a.chunks) * shape::width;
-  auto& own = own_memory<S, P>();
-  batch_team<S, P, ballast::cuda::kernel_launch<batch_apply_arguments<S>, Injector>> team(given, own, item, items);
+  batch_team<S, P, ballast::cuda::kernel_launch<batch_apply_arguments<S>, Injector>> team(given, weights, item, items);
+  auto& own = team.own;
   const S* const V = a.V.data + matrix * a.V.stride;
   const S* const tau = a.tau == nullptr ? nullptr : a.tau + matrix * a.reflectors;
   const S* const from = a.identity ? nullptr : a.from.data + matrix * a.from.stride + first_column * a.from.column_stride;
@@ -872,9 +904,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
   };
   const auto everything = [](int, int) { return true; };
   for (bool open = there; team.goes_on(open);) {
-    if (a.repeats >= 0) team.encode(from, a.from.row_stride, a.from.column_stride, a.given, columns, first_column, a.identity);
-    team.new_phase();
-    team.load(from, a.from.row_stride, a.from.column_stride, a.given, columns, first_column, a.identity);
+    team.read(a.repeats >= 0, from, a.from.row_stride, a.from.column_stride, a.given, columns, first_column, a.identity);
     team.strike_tile(inject::site::qr_q, 0, 2);
     team.new_phase();
     for (int s = 0; s < k; s += shape::strip) {
@@ -975,6 +1005,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
         for (int row = team.checker(); row < m; row += shape::checkers) {
           double rest[k_certificates] = {own.sum[0][row], own.sum[1][row]};
           double size = 0, sizes = 0;
+#pragma unroll 2
           for (int j = 0; j < k; ++j) {
             const S diagonal = V[j * (a.V.row_stride + a.V.column_stride)];
             const double t = static_cast<double>(row == j ? diagonal : element(row, j));
@@ -1006,7 +1037,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
         team.compare_hash(found.hash, team.tile_hash(1), now);
         if (open) team.settle(now, a.events, matrix, 3);
       } else {
-        abft::finding now = team.judge_sums(m, columns, found, a.repeats);
+        abft::finding now = team.judge_sums(m, abft::qr_residual_thresholds<S>(1, m, columns), found, a.repeats);
         team.compare_hash(found.hash, team.tile_hash(1), now);
         if (open) team.settle(now, a.events, matrix, 2);
       }

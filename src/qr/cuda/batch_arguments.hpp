@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "abft/attempt.hpp"
+#include "abft/threshold.hpp"
 #include "core/macros.hpp"
 #include "cuda/block/event_ring.hpp"
 
@@ -19,11 +20,11 @@ struct batch_policy {
   int lanes = 2;
   int rows = 4;  // of a thread
   int groups = 4;
-  int columns = 2;          // of a thread
-  int matrices = 16;        // of a block: teams of a warp or a part of one; 1: the team is a block, or a cluster
-  int blocks = 1;           // of the cluster that is a team
-  int resident = 5;         // blocks that a multiprocessor is to hold, of doubles
-  int resident_single = 6;  // of floats
+  int columns = 2;           // of a thread
+  int matrices = 8;          // of a block: teams of a warp or a part of one; 1: the team is a block, or a cluster
+  int blocks = 1;            // of the cluster that is a team
+  int resident = 10;         // blocks that a multiprocessor is to hold, of doubles
+  int resident_single = 12;  // of floats
 };
 
 inline constexpr int k_certificates = 2;  // independent weight vectors of a check
@@ -48,6 +49,7 @@ struct batch_shape {
   BALLAST_HD static constexpr int lane_of(int row) { return cyclic ? row % P.lanes : row / P.rows; }
   BALLAST_HD static constexpr int place_of(int row) { return cyclic ? row / P.lanes : row % P.rows; }
   BALLAST_HD static constexpr int row_of(int lane, int place) { return cyclic ? lane + P.lanes * place : lane * P.rows + place; }
+  static constexpr int row_step = cyclic ? P.lanes : 1;               // from one row of a lane to its next
   static constexpr bool unrolled = panel <= 16;                       // the steps of a panel
   static constexpr int at_once = P.columns <= 2 ? 4 : 8 / P.columns;  // reflectors that are applied at once
   static_assert((team % 32 == 0 || 32 % team == 0) && P.lanes <= 32 && (P.matrices == 1 || (team <= 32 && P.blocks == 1)) &&
@@ -75,7 +77,6 @@ struct batch_memory {
   double rest[P.blocks][P.blocks > 1 ? k_certificates : k_certificates + 1][shape::height];
   double norm[shape::readers][k_certificates];
   double before[k_certificates];  // ‖Aw‖²
-  double weight[k_certificates][shape::width];
   batch_column<S, P> strip[shape::strip];
   // The reflectors of a panel, or of one column where a warp has them all; and v_kᵀv_l of each four of them.
   batch_column<S, P> v[2][shape::panels > 1 ? shape::panel : 1];
@@ -92,6 +93,12 @@ struct batch_memory {
   int how;                                        // abft::outcome
 };
 
+// The weights of the check, in shared memory behind the teams': the same for all of a block.
+template <batch_policy P>
+struct batch_weights {
+  double of[k_certificates][batch_shape<P>::width];
+};
+
 // Bytes from one team's memory to the next: teams of a warp use other banks.
 template <class S, batch_policy P>
 inline constexpr std::int64_t k_batch_pitch = P.matrices == 1 ? static_cast<std::int64_t>(sizeof(batch_memory<S, P>))
@@ -105,6 +112,12 @@ struct batch_matrix {
   std::int64_t row_stride = 0, column_stride = 0, stride = 0;
 };
 
+// Thresholds of the factorization's check for a norm of 1, and that of its reflectors.
+struct batch_limits {
+  abft::tiers residual;
+  double reflectors;
+};
+
 // A = QR of `count` matrices, in place.
 template <class S>
 struct batch_factor_arguments {
@@ -112,6 +125,7 @@ struct batch_factor_arguments {
   S* tau = nullptr;  // min(m, n) for each matrix, one behind the other
   ballast::cuda::event_ring* events = nullptr;
   std::int64_t count = 0;
+  batch_limits limits = {};
   int m = 0, n = 0;
   int repeats = 0;     // −1: no checks
   bool stores = true;  // what stays wrong, too

@@ -30,7 +30,8 @@ std::int64_t shared_of(int which, std::index_sequence<Which...>) {
   (
       [&] {
         constexpr batch_policy p = k_batch_policies[Which];
-        if (static_cast<int>(Which) == which) bytes = p.matrices * k_batch_pitch<S, p>;
+        if (static_cast<int>(Which) == which)
+          bytes = p.matrices * k_batch_pitch<S, p> + static_cast<std::int64_t>(sizeof(batch_weights<p>));
       }(),
       ...);
   return bytes;

@@ -15,7 +15,7 @@ namespace ballast::qr::cuda {
 // by 128 and 256 of a cluster. A matrix takes the first that holds it.
 inline constexpr std::array k_batch_policies = {
     batch_policy{},
-    batch_policy{.lanes = 4, .rows = 4, .groups = 4, .columns = 4, .matrices = 8, .resident = 5, .resident_single = 6},
+    batch_policy{.lanes = 4, .rows = 4, .groups = 4, .columns = 4, .matrices = 4, .resident = 10, .resident_single = 12},
     batch_policy{.lanes = 4, .rows = 8, .groups = 8, .columns = 4, .matrices = 4, .resident = 4, .resident_single = 5},
     batch_policy{.lanes = 8, .rows = 8, .groups = 16, .columns = 4, .matrices = 1, .resident = 4, .resident_single = 4},
     batch_policy{.lanes = 16, .rows = 8, .groups = 32, .columns = 4, .matrices = 1, .resident = 1, .resident_single = 1},
