@@ -143,9 +143,9 @@ row_failure assign(const panel<T>& centroids, bool protect, bool, const product_
            ++t) {
         const std::int64_t real = centroids.used[static_cast<std::size_t>(t)];
         T product[k_tile];
+        const T *const features = &centroids.packed[t * n * k_tile], *const x = &block.x[p * n];
         for (std::int64_t r = 0; r < real; ++r) {
-          product[r] = sum_features(centroids.norms[t * k_tile + r], n,
-                                    [&](std::int64_t f) { return centroids.packed[(t * n + f) * k_tile + r] * block.x[p * n + f]; });
+          product[r] = sum_features(centroids.norms[t * k_tile + r], n, [&](std::int64_t f) { return features[f * k_tile + r] * x[f]; });
         }
         inject::place here = hook.place;
         here.step = p * centroids.tiles + t;

@@ -300,10 +300,10 @@ struct batch_team {
 
   // Reflector j from column c of group g of the warp, in place: β on the diagonal, v below; and H_j applied to the columns of the warp that
   // lie behind it. The products of the column's tail with all of them are one sum over lanes: what v is, is found beside it. v, with its
-  // one and its zeros, and its products with those before it in its chunk go to all blocks. Where g is a constant, so are the registers of
-  // row j.
+  // one and its zeros, where it is published, and its products with those before it in its chunk go to all blocks. Where g is a constant,
+  // so are the registers of row j.
   template <int c, class Group>
-  __device__ __forceinline__ void eliminate(Group g, int j, int steps, int turn) {
+  __device__ __forceinline__ void eliminate(Group g, int j, int steps, int turn, bool publishes) {
     constexpr int first = first_of(c);
     const int in_panel = c * shape::near + g, own_group = group % shape::near;
     const int holder = shape::lane_of(j), at = shape::place_of(j);  // of row j
@@ -395,7 +395,7 @@ struct batch_team {
     auto& to = own.v[turn][shape::panels > 1 ? in_panel : 0].lane[lane];
 #pragma unroll
     for (int r = 0; r < P.rows; ++r) {
-      send(&to.row[r], y[r]);
+      if (publishes) send(&to.row[r], y[r]);
       if (r >= lowest && is_behind(r)) x[c][r] = y[r];
       if (may_be(r) && r == at && lane == holder) x[c][r] = beta;
     }
@@ -448,15 +448,15 @@ struct batch_team {
     }
   }
 
-  // The panel of this warp.
+  // The panel of this warp. Whether somebody reads the reflectors, before made(j) returns.
   template <class Made>
-  __device__ __forceinline__ void factor_panel(int turn, int steps, Made&& made) {
+  __device__ __forceinline__ void factor_panel(int turn, int steps, bool publishes, Made&& made) {
     ballast::cuda::unrolled<P.columns>([&](auto at) {
       constexpr int c = decltype(at)::value;
       const auto each = [&](auto g) {
         const int j = panel() * shape::panel + c * shape::near + static_cast<int>(g);
         if (j >= steps) return;
-        eliminate<c>(g, j, steps, turn);
+        eliminate<c>(g, j, steps, turn, publishes);
         made(j);
       };
       if constexpr (shape::unrolled) {
@@ -811,14 +811,14 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
     typename decltype(team)::seen found;
     const bool follows = a.repeats >= 0 && team.verifies();
     if constexpr (shape::panels == 1) {
-      team.factor_panel(0, steps, [&](int j) {
+      team.factor_panel(0, steps, follows, [&](int j) {
         team.strike_tile(inject::site::qr_trailing, j, steps);
         if (follows) team.follow(own.v[0][0], j, m, found);
       });
     } else {
       for (int p = 0; p * shape::panel < steps; ++p) {
         const int turn = p % 2, begin = p * shape::panel;
-        if (team.panel() == p) team.factor_panel(turn, steps, [](int) {});
+        if (team.panel() == p) team.factor_panel(turn, steps, true, [](int) {});
         team_barrier<P>();  // the panel's reflectors are there; those before it, in the other half of v, have been read
         if (team.panel() > p) {
           for (int chunk = 0; chunk < shape::panel / shape::at_once && begin + chunk * shape::at_once < steps; ++chunk)
