@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <memory>
+#include <cstdint>
+#include <vector>
 
 namespace ballast::cuda {
 
 namespace {
-
-constexpr std::size_t k_counters = offsetof(event_ring, events);
 
 event_log::entry readable(const device_event& e, const event_meaning& meaning) {
   event_log::entry made;
@@ -30,23 +29,23 @@ event_log::entry readable(const device_event& e, const event_meaning& meaning) {
 
 }  // namespace
 
-void clear_events(device& on, event_ring* ring, stream order) { on.zero(ring, k_counters, order); }
+void clear_events(device& on, event_ring* ring, stream order) { on.zero(ring, sizeof(event_counters), order); }
 
 event_log read_events(device& on, event_ring* ring, const event_meaning& meaning, stream order) {
-  const auto read = std::make_unique<event_ring>();
-  on.copy(read.get(), ring, k_counters, order);
+  event_counters read;
+  on.copy(&read, ring, sizeof read, order);
   on.synchronize(order);
   event_log made;
-  if (read->written == 0 && read->false_alarms == 0) return made;
-  on.copy(read->events, ring->events, sizeof(read->events), order);
+  if (read.written == 0 && read.false_alarms == 0) return made;
+  std::vector<device_event> events(std::min<std::size_t>(read.written, k_ring_events));
+  if (!events.empty()) on.copy(events.data(), ring->events, static_cast<std::int64_t>(events.size() * sizeof(device_event)), order);
   clear_events(on, ring, order);
   on.synchronize(order);
-  made.corrected = read->corrected;
-  made.recomputed = read->recomputed;
-  made.uncorrectable = read->uncorrectable;
-  made.false_alarms = read->false_alarms;
-  const std::size_t kept = std::min<std::size_t>(read->written, k_ring_events);
-  for (std::size_t i = 0; i < kept; ++i) made.events.push_back(readable(read->events[i], meaning));
+  made.corrected = read.corrected;
+  made.recomputed = read.recomputed;
+  made.uncorrectable = read.uncorrectable;
+  made.false_alarms = read.false_alarms;
+  for (const device_event& each : events) made.events.push_back(readable(each, meaning));
   return made;
 }
 

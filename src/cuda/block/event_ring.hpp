@@ -45,11 +45,15 @@ BALLAST_HD inline std::uint32_t event_seal(const device_event& e) {
 
 inline constexpr int k_ring_events = 4096;
 
-// The log of one call in device memory. The counters are 0 before its first kernel; the events need not be.
-struct event_ring {
+// What the host reads to know whether there is anything.
+struct event_counters {
   unsigned long long corrected, recomputed, uncorrectable, false_alarms;
   unsigned long long written;   // events so far; the ring keeps the first k_ring_events
-  unsigned long long spare[3];  // to 64 bytes: what the host reads to know whether there is anything
+  unsigned long long spare[3];  // to 64 bytes
+};
+
+// The log of one call in device memory. The counters are 0 before its first kernel; the events need not be.
+struct event_ring : event_counters {
   device_event events[k_ring_events];
 };
 

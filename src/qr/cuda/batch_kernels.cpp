@@ -64,8 +64,8 @@ ballast::cuda::kernel_request batch_kernel(batch_work what, int which, bool inst
           .threads = p.lanes * p.groups * p.matrices,
           .shared = shared_of<S>(which, std::make_index_sequence<k_batch_policies.size()>()),
           .cluster = p.blocks,
-          .spills = 1536,  // most of them around the checks, behind the steps
-          .stack = 512};
+          .spills = instrumented ? 4096 : 1536,  // most of them around the checks, behind the steps
+          .stack = instrumented ? 4096 : 512};
 }
 
 template <class S>
