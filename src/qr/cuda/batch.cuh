@@ -664,13 +664,15 @@ struct batch_team {
     const auto taken = [&](int row, int column) { return row < m && column < columns && counts(row, column); };
     leave_hash(0, hash_where(taken));
     new_phase();
-    double factor[P.columns][k_certificates];
     for (int c = 0; c < P.columns; ++c) {
-      for (int q = 0; q < k_certificates; ++q) factor[c][q] = weights.of[q][column_of(c)] * scale_of(column_of(c));
+      for (int q = 0; q < k_certificates; ++q) {
+        if (lane == 0) own.factor[q][column_of(c)] = weights.of[q][column_of(c)] * scale_of(column_of(c));
+      }
     }
+    __syncwarp();  // the factors of this warp's columns are there
     add_columns<k_certificates>(0, [&](int c, int r, double(&sums)[k_certificates]) {
       if (!taken(row_of(r), column_of(c))) return;
-      for (int q = 0; q < k_certificates; ++q) sums[q] += factor[c][q] * static_cast<double>(x[c][r]);
+      for (int q = 0; q < k_certificates; ++q) sums[q] += own.factor[q][column_of(c)] * static_cast<double>(x[c][r]);
     });
   }
   // From the tile's units to those of the check: the tile's columns are moderate, so this is in range.

@@ -76,7 +76,8 @@ struct batch_memory {
   // The weighted columns of the tile, by block. T: also Σ |x|, twice.
   double rest[P.blocks][P.blocks > 1 ? k_certificates : k_certificates + 1][shape::height];
   double norm[shape::readers][k_certificates];
-  double before[k_certificates];  // ‖Aw‖²
+  double before[k_certificates];                // ‖Aw‖²
+  double factor[k_certificates][shape::width];  // w, from the tile's units to those of the check
   batch_column<S, P> strip[shape::strip];
   // The reflectors of a panel, or of one column where a warp has them all; and v_kᵀv_l of each four of them.
   batch_column<S, P> v[2][shape::panels > 1 ? shape::panel : 1];
