@@ -213,7 +213,7 @@ TYPED_TEST(qr_batch, inf_and_nan_pass_through_and_are_no_fault) {
 // op(Q) of a batch, on both sides, against the reflectors one after the other in long double.
 TYPED_TEST(qr_batch, applies_and_forms_q) {
   using T = typename TestFixture::T;
-  for (const auto& [m, n] : std::vector<std::pair<index, index>>{{8, 5}, {30, 30}, {70, 20}, {150, 140}}) {
+  for (const auto& [m, n] : std::vector<std::pair<index, index>>{{8, 5}, {16, 9}, {30, 30}, {70, 20}, {150, 140}}) {
     if (test::sampled() && this->on_cuda() && m > 100) continue;
     const index k = std::min(m, n), count = 3;
     const factored_batch<T> made = factor_each(random_batch<T>(m, n, count, 6), this->how());
@@ -230,7 +230,8 @@ TYPED_TEST(qr_batch, applies_and_forms_q) {
     const double tolerance = 20 * static_cast<double>(m) * abft::unit_roundoff<T>;
     for (const side where : {side::left, side::right}) {
       for (const transpose op : {transpose::no, transpose::yes}) {
-        const index p = 7;
+        // Small matrices also with more columns than a team has: teams of one warp then have other numbers of them.
+        const index p = m <= 16 ? 20 : 7;
         const batch<T> C = where == side::left ? random_batch<T>(m, p, count, 9) : random_batch<T>(p, m, count, 9);
         batch<T> X = C;
         const report seen = ormqr(where, op, std::as_const(made.F).view(), made.tau, X.view(), this->how());
@@ -439,6 +440,28 @@ TYPED_TEST(qr_batch, every_fault_at_every_site_is_repaired_or_reported) {
       EXPECT_GT(repaired, 0) << each.name << " " << inject::row_of(where).name;
     }
   }
+}
+
+// Behind the last row of a matrix a tile has rows of zeros. One that changes swaps, where its column is zero, a row of the matrix with
+// itself: a reflector of length √2 whose stored part is a unit vector.
+TYPED_TEST(qr_batch, what_is_struck_behind_the_last_row_is_seen) {
+  using T = typename TestFixture::T;
+  batch<T> A = random_batch<T>(5, 4, 1, 8);
+  std::fill_n(A.data.begin(), 10, T(0));
+  A.data[0] = 1;
+  A.data[5] = 2;
+  const factored_batch<T> clean = factor_each(A, this->how());
+  ASSERT_EQ(clean.report.verdict, verdict::clean);
+  int repaired = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const inject::plan faults({request_of<T>(inject::site::qr_panel, 0, seed)});
+    const factored_batch<T> made = factor_each(A, this->how(&faults));
+    repaired += made.report.verdict == verdict::recomputed;
+    EXPECT_NE(made.report.verdict, verdict::uncorrectable) << to_json(made.report);
+    EXPECT_LT(worst_of(A, made).residual, 10) << seed << to_json(made.report);
+    EXPECT_LT(worst_of(A, made).orthogonality, 10) << seed << to_json(made.report);
+  }
+  EXPECT_GT(repaired, 50);
 }
 
 // The detector's own test: without protection the same faults reach the output, and with `detect` they are reported.

@@ -73,15 +73,21 @@ __device__ __forceinline__ batch_memory<S, P>& own_memory() {
   return *reinterpret_cast<batch_memory<S, P>*>(arch::shared_memory() + place * k_batch_pitch<S, P>);
 }
 
+// By so many threads.
+template <batch_policy P>
+__device__ __forceinline__ void draw(batch_weights<P>& weights, int thread, int threads) {
+  for (int e = thread; e < k_certificates * batch_shape<P>::width; e += threads) {
+    const int q = e / batch_shape<P>::width, j = e % batch_shape<P>::width;
+    weights.of[q][j] = random_signed(k_batch_stream + static_cast<std::uint64_t>(q), static_cast<std::uint64_t>(j));
+  }
+}
+
 // The weights, which the whole block draws where there are `checks`.
 template <class S, batch_policy P>
-__device__ __forceinline__ const batch_weights<P>& draw_weights(bool checks) {
+__device__ __forceinline__ batch_weights<P>& draw_weights(bool checks) {
   auto& made = *reinterpret_cast<batch_weights<P>*>(arch::shared_memory() + P.matrices * k_batch_pitch<S, P>);
   if (!checks) return made;
-  for (int e = static_cast<int>(threadIdx.x); e < k_certificates * batch_shape<P>::width; e += batch_shape<P>::threads) {
-    const int q = e / batch_shape<P>::width, j = e % batch_shape<P>::width;
-    made.of[q][j] = random_signed(k_batch_stream + static_cast<std::uint64_t>(q), static_cast<std::uint64_t>(j));
-  }
+  draw(made, static_cast<int>(threadIdx.x), batch_shape<P>::threads);
   __syncthreads();
   return made;
 }
@@ -93,13 +99,13 @@ struct batch_team {
 
   const Launch& given;
   memory& own;
-  const batch_weights<P>& weights;
+  batch_weights<P>& weights;
   const std::int64_t item, items;  // of the injector
   int thread, lane, group;
   const int rank;
   S x[P.columns][P.rows];
 
-  __device__ __forceinline__ batch_team(const Launch& launch, const batch_weights<P>& drawn, std::int64_t which, std::int64_t count)
+  __device__ __forceinline__ batch_team(const Launch& launch, batch_weights<P>& drawn, std::int64_t which, std::int64_t count)
       : given(launch),
         own(own_memory<S, P>()),
         weights(drawn),
@@ -121,7 +127,7 @@ struct batch_team {
   __device__ __forceinline__ int column_of(int c) const { return panel() * shape::panel + c * shape::near + group % shape::near; }
   __device__ __forceinline__ int panel() const { return shape::panels == 1 ? 0 : thread / 32 * P.blocks + rank; }
   __device__ __forceinline__ int row_of(int r) const { return shape::row_of(lane, r); }
-  // Of the threads that verify, where all warps do the same.
+  // The thread's number among those that share a check: in the team, or in its warp.
   __device__ __forceinline__ int checker() const { return thread % shape::checkers; }
   // The lane of the warp with this lane of this group.
   __device__ __forceinline__ int source(int g, int l) const {
@@ -209,6 +215,7 @@ struct batch_team {
       }
     }
   }
+
   // Back, in its own units where `scaled(row, column)`.
   template <class Scaled>
   __device__ __forceinline__ void store(S* to, std::int64_t down, std::int64_t across, int rows, int columns, Scaled&& scaled) {
@@ -448,7 +455,7 @@ struct batch_team {
     }
   }
 
-  // The panel of this warp. Whether somebody reads the reflectors, before made(j) returns.
+  // The panel of this warp; made(j) follows each reflector. `publishes`: somebody reads them.
   template <class Made>
   __device__ __forceinline__ void factor_panel(int turn, int steps, bool publishes, Made&& made) {
     ballast::cuda::unrolled<P.columns>([&](auto at) {
@@ -481,7 +488,7 @@ struct batch_team {
   // ---------------------------------------------------------------- The checks. Sums are in double.
 
   // sum_q ← Σ_j w_qj 2^−e_j x_j over all columns from another reading of the input, e_j its exponent; norm_q: ‖(w_qj 2^−e_j x_j)_j‖_F.
-  // By the readers, of block 0, before the tile takes their registers.
+  // By the readers, of block 0.
   __device__ __forceinline__ void encode(const S* from, std::int64_t down, std::int64_t across, int rows, int columns, int first,
                                          bool identity) {
     constexpr int together = shape::checkers / shape::span;  // columns that a warp has at a time
@@ -490,7 +497,9 @@ struct batch_team {
       double sums[k_certificates][shape::of_lane] = {}, squares[k_certificates] = {};
       int odd = 0;
       constexpr int ahead = 4;  // columns that are loaded together
-      for (int begin = reader * together; begin < columns; begin += shape::readers * together * ahead) {
+      // Teams that share a warp may have other numbers of columns.
+      const int end = shape::team < 32 ? shape::width : columns;
+      for (int begin = reader * together; begin < end; begin += shape::readers * together * ahead) {
         S a[ahead][shape::of_lane];
         const auto column_at = [&](int k) { return begin + k * shape::readers * together + l / shape::span; };
 #pragma unroll
@@ -572,8 +581,13 @@ struct batch_team {
   __device__ __forceinline__ bool goes_on(bool open) const { return shape::team < 32 ? any(open) : open; }
 
   // The tile, and the sums of the check from loads of their own. A small tile is there while sums are made, so that loads wait together.
+  // `again`: the weights are drawn once more, too, which the other teams of the block do not notice.
   template <class... Input>
-  __device__ __forceinline__ void read(bool checks, const Input&... input) {
+  __device__ __forceinline__ void read(bool checks, bool again, const Input&... input) {
+    if (checks && again) {
+      draw(weights, thread, shape::team);
+      block_barrier<P>();
+    }
     if (shape::cyclic) load(input...);
     if (checks) encode(input...);
     new_phase();
@@ -610,12 +624,15 @@ struct batch_team {
     return dot[k_certificates];
   }
 
-  // Reflector j, as the team reads it, on the sums.
+  // Reflector j, as the team reads it, on the sums; of it what will be stored, so that an element behind row m shows.
   __device__ __forceinline__ void follow(const batch_column<S, P>& v, int j, int m, seen& found) const {
     __syncwarp();  // v is there, where the warp has made it itself
     const S scalar = own.tau[j];
     const double tau = static_cast<double>(scalar);
-    const double squares = reflect_sums([&](int, int row) { return row > j ? static_cast<double>(v[row]) : row == j ? 1.0 : 0.0; }, tau);
+    const double squares =
+        reflect_sums([&](int, int row) { return row > j && row < m ? static_cast<double>(v[row])
+                                                : row == j         ? 1.0
+                                                                   : 0.0; }, tau);
     if (tau != 0) found.reflectors = larger_of(found.reflectors, fabs(tau * squares - 2));
     for (int row = checker(); row < m; row += shape::checkers) {
       if (row > j) found.hash += hash_of(v[row], row, j);
@@ -625,7 +642,10 @@ struct batch_team {
   }
 
   static __device__ __forceinline__ std::uint64_t hash_of(S value, int row, int column) {
-    return ballast::cuda::light_hash(value, static_cast<std::uint64_t>(row + column * shape::height));
+    // Mixed, so that one bit that changed in many places does not cancel.
+    std::uint64_t word = (value == value ? static_cast<std::uint64_t>(ballast::cuda::bits(value)) + 1 : 0) * 0x9e3779b97f4a7c15u;
+    word ^= word >> 32;
+    return core::light_term(word, static_cast<std::uint64_t>(row + column * shape::height));
   }
 
   // rest[first + q][row] of block 0 ← Σ over columns of what `add(c, r, sums)` adds to sums[q] for column c and row r of a thread's tile. A
@@ -795,7 +815,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
     batch_factor_kernel(const __grid_constant__ ballast::cuda::kernel_launch<batch_factor_arguments<S>, Injector> given) {
   using shape = batch_shape<P>;
   const batch_factor_arguments<S>& a = given.arguments;
-  const batch_weights<P>& weights = draw_weights<S, P>(a.repeats >= 0);
+  batch_weights<P>& weights = draw_weights<S, P>(a.repeats >= 0);
   const std::int64_t matrix = item_of<P>();
   const bool there = matrix < a.count;
   if (shape::team >= 32 && !there) return;
@@ -806,8 +826,8 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
   const int m = a.m, n = a.n, steps = m < n ? m : n;
   if (team.verifies() && team.checker() == 0) own.state = abft::attempts(a.repeats);
   if constexpr (P.blocks > 1) team_barrier<P>();  // the blocks that are sent to are there
-  for (bool open = there; team.goes_on(open);) {
-    team.read(a.repeats >= 0, A, down, across, m, n, 0, false);
+  for (bool open = there, again = false; team.goes_on(open); again = true) {
+    team.read(a.repeats >= 0, again, A, down, across, m, n, 0, false);
     team.strike_tile(inject::site::qr_panel, 0, 1);
     team.new_phase();
     typename decltype(team)::seen found;
@@ -835,7 +855,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
     bool stands = true;
     if (a.repeats >= 0) {
       team.new_phase();
-      team.add_weighted(m, n, [&](int row, int column) { return row <= column || column >= steps; });
+      team.add_weighted(m, n, [](int row, int column) { return row <= column; });
       team.strike_tile(inject::site::qr_r, 0, 1);
       team.new_phase();
       team.hash_tile(m, n);
@@ -885,7 +905,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
     batch_apply_kernel(const __grid_constant__ ballast::cuda::kernel_launch<batch_apply_arguments<S>, Injector> given) {
   using shape = batch_shape<P>;
   const batch_apply_arguments<S>& a = given.arguments;
-  const batch_weights<P>& weights = draw_weights<S, P>(a.repeats >= 0);
+  batch_weights<P>& weights = draw_weights<S, P>(a.repeats >= 0);
   const std::int64_t item = item_of<P>(), items = a.count * a.chunks;
   const bool there = item < items;
   if (shape::team >= 32 && !there) return;
@@ -895,7 +915,7 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
   auto& own = team.own;
   const S* const V = a.V.data + matrix * a.V.stride;
   const S* const tau = a.tau == nullptr ? nullptr : a.tau + matrix * a.reflectors;
-  const S* const from = a.identity ? nullptr : a.from.data + matrix * a.from.stride + first_column * a.from.column_stride;
+  const S* const from = a.identity ? V : a.from.data + matrix * a.from.stride + first_column * a.from.column_stride;
   S* const X = a.X.data + matrix * a.X.stride + first_column * a.X.column_stride;
   const int m = a.m, k = a.reflectors, columns = a.n - first_column < shape::width ? a.n - first_column : shape::width;
   if (team.verifies() && team.checker() == 0) own.state = abft::attempts(a.repeats);
@@ -905,8 +925,8 @@ __global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resid
     return inside ? V[i * a.V.row_stride + j * a.V.column_stride] : S(0);
   };
   const auto everything = [](int, int) { return true; };
-  for (bool open = there; team.goes_on(open);) {
-    team.read(a.repeats >= 0, from, a.from.row_stride, a.from.column_stride, a.given, columns, first_column, a.identity);
+  for (bool open = there, again = false; team.goes_on(open); again = true) {
+    team.read(a.repeats >= 0, again, from, a.from.row_stride, a.from.column_stride, a.given, columns, first_column, a.identity);
     team.strike_tile(inject::site::qr_q, 0, 2);
     team.new_phase();
     for (int s = 0; s < k; s += shape::strip) {

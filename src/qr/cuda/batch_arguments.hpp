@@ -78,17 +78,18 @@ struct batch_memory {
   double norm[shape::readers][k_certificates];
   double before[k_certificates];                // ‖Aw‖²
   double factor[k_certificates][shape::width];  // w, from the tile's units to those of the check
-  batch_column<S, P> strip[shape::strip];
-  // The reflectors of a panel, or of one column where a warp has them all; and v_kᵀv_l of each four of them.
-  batch_column<S, P> v[2][shape::panels > 1 ? shape::panel : 1];
+  union {
+    batch_column<S, P> strip[shape::strip];  // to apply Q, and to solve
+    // To factor: the reflectors of a panel, or the one that a warp has just made and reads itself.
+    batch_column<S, P> v[shape::panels > 1 ? 2 : 1][shape::panels > 1 ? shape::panel : 1];
+  };
+  // v_kᵀv_l of those that are applied at once.
   S gram[2][shape::panels > 1 ? shape::panel / shape::at_once : 1][shape::panels > 1 ? shape::at_once : 1]
         [shape::panels > 1 ? shape::at_once : 1];
   S tau[shape::width];
-  int shift[shape::width];          // columns are worked on as 2^shift · x
-  int exponent[shape::width];       // of the largest element of a column, by the check's own loads
-  int odd[shape::readers];          // Inf or NaN seen
-  double reflectors[shape::warps];  // max |τ‖v‖² − 2| of those that a warp followed, and the hash of these v and τ
-  std::uint64_t followed[shape::warps];
+  int shift[shape::width];                        // columns are worked on as 2^shift · x
+  int exponent[shape::width];                     // of the largest element of a column, by the check's own loads
+  int odd[shape::readers];                        // Inf or NaN seen
   std::uint64_t hash[2][P.blocks][shape::warps];  // of the tile in registers: as it was added up, and right before it is stored
   abft::attempts state;                           // of the first thread of the check
   int how;                                        // abft::outcome

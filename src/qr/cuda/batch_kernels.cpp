@@ -43,6 +43,7 @@ int batch_policy_for(batch_work what, std::int64_t m, std::int64_t n, const ball
   for (std::size_t i = 0; i < k_batch_policies.size(); ++i) {
     const batch_policy& p = k_batch_policies[i];
     if (p.blocks > 1 && (what != batch_work::factor || on.major < 9)) continue;
+    if (shared_of<double>(static_cast<int>(i), std::make_index_sequence<k_batch_policies.size()>()) > on.shared_per_block) continue;
     if (m <= p.lanes * p.rows && (what != batch_work::factor || n <= batch_width(static_cast<int>(i)))) return static_cast<int>(i);
   }
   return -1;
