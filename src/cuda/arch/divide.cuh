@@ -27,6 +27,17 @@ __device__ __forceinline__ float reciprocal(float x) {
 #endif
 }
 
+// √value with an error of at most 2^−21 of it, without the branch that exact roots have.
+__device__ __forceinline__ float sqrt_fast(float value) {
+#if BALLAST_DEVICE_CODE
+  float root;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(value));
+  return root;
+#else
+  return sqrtf(value);
+#endif
+}
+
 // 1 / √x to two units in the last place, for a normal number x > 0; else what comes out is not said.
 __device__ __forceinline__ double reciprocal_sqrt(double x) {
 #if BALLAST_DEVICE_CODE

@@ -72,17 +72,6 @@ __device__ __forceinline__ float multiply_add_saturated(float a, float b, float 
 #endif
 }
 
-// √value with an error of at most 2^−21 of it, without the branch that exact roots have.
-__device__ __forceinline__ float sqrt_fast(float value) {
-#if BALLAST_DEVICE_CODE
-  float root;
-  asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(value));
-  return root;
-#else
-  return sqrtf(value);
-#endif
-}
-
 // For a condition that never holds, but no compiler can know it: a branch, so that what it depends on is computed before anything behind it
 // is begun. Assemblers interleave what is independent, also where there are no registers for both.
 __device__ __forceinline__ void finish_first(bool never) {

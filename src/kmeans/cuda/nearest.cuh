@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "abft/threshold.hpp"
+#include "cuda/arch/divide.cuh"
 #include "cuda/arch/memory.cuh"
-#include "cuda/arch/thread.cuh"
 #include "kmeans/cuda/panel.hpp"
 
 namespace ballast::kmeans::cuda {

@@ -15,6 +15,7 @@
 #include "abft/threshold.hpp"
 #include "core/counter_rng.hpp"
 #include "cuda/arch/atomic.cuh"
+#include "cuda/arch/divide.cuh"
 #include "cuda/arch/shared.cuh"
 #include "cuda/block/event_writer.cuh"
 #include "cuda/block/sums.cuh"

@@ -31,7 +31,7 @@ inline constexpr int k_certificates = 2;  // independent weight vectors of a che
 
 template <batch_policy P>
 struct batch_shape {
-  static constexpr int team = P.lanes * P.groups;  // threads of one block
+  static constexpr int team = P.lanes * P.groups;  // threads of the team in one block
   static constexpr int threads = team * P.matrices;
   static constexpr int resident(std::size_t bytes_of_a_number) { return bytes_of_a_number == 4 ? P.resident_single : P.resident; }
   static constexpr int warps = team < 32 ? 1 : team / 32;
@@ -49,9 +49,9 @@ struct batch_shape {
   BALLAST_HD static constexpr int lane_of(int row) { return cyclic ? row % P.lanes : row / P.rows; }
   BALLAST_HD static constexpr int place_of(int row) { return cyclic ? row / P.lanes : row % P.rows; }
   BALLAST_HD static constexpr int row_of(int lane, int place) { return cyclic ? lane + P.lanes * place : lane * P.rows + place; }
-  static constexpr int row_step = cyclic ? P.lanes : 1;               // from one row of a lane to its next
-  static constexpr bool unrolled = panel <= 16;                       // the steps of a panel
-  static constexpr int at_once = P.columns <= 2 ? 4 : 8 / P.columns;  // reflectors that are applied at once
+  static constexpr int row_step = cyclic ? P.lanes : 1;  // from one row of a lane to its next
+  static constexpr bool unrolled = panel <= 16;          // the steps of a panel
+  static constexpr int at_once = 2;                      // reflectors that are applied at once: for more there are no registers
   static_assert((team % 32 == 0 || 32 % team == 0) && P.lanes <= 32 && (P.matrices == 1 || (team <= 32 && P.blocks == 1)) &&
                 height % span == 0 && threads % 32 == 0);
 };
@@ -101,7 +101,7 @@ struct batch_weights {
   double of[k_certificates][batch_shape<P>::width];
 };
 
-// Bytes from one team's memory to the next: teams of a warp use other banks.
+// Bytes from one team's memory to the next: the four teams of 8 threads that share a warp use other banks for doubles.
 template <class S, batch_policy P>
 inline constexpr std::int64_t k_batch_pitch = P.matrices == 1 ? static_cast<std::int64_t>(sizeof(batch_memory<S, P>))
                                                               : (static_cast<std::int64_t>(sizeof(batch_memory<S, P>)) + 127) / 128 * 128 +

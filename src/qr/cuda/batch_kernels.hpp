@@ -11,8 +11,8 @@
 
 namespace ballast::qr::cuda {
 
-// By size: of a warp for matrices of up to 8, 16 and 32 rows and columns; of a block for 64 and 128; 256 rows by 64 columns of a block, or
-// by 128 and 256 of a cluster. A matrix takes the first that holds it.
+// By size: a part of a warp for matrices of up to 8 and 16 rows and columns, a warp for 32, a block for 64 and 128; 256 rows by 64 columns
+// a block, by 128 and 256 a cluster. A matrix takes the first that holds it.
 inline constexpr std::array k_batch_policies = {
     batch_policy{},
     batch_policy{.lanes = 4, .rows = 4, .groups = 4, .columns = 4, .matrices = 4, .resident = 10, .resident_single = 12},
