@@ -130,11 +130,17 @@ class factorizer {
   // The way back, for R.
   virtual void unscale() = 0;
 
+  // Before encode(), for a backend that can do a part of it while scan() is under way: what does not depend on the input.
+  virtual void prepare([[maybe_unused]] bool keep) {}
+
   // Makes the two checksum columns of every group and the certificate's product with weights d_j ε_j, d_j ε_j ρ_j and d_j r_j (n × 3), from
   // one reading of the input each, and not from the numbers that are worked on where the input lies elsewhere. `squares`: for each group
-  // the larger squared norm of its checksum columns, and behind them that of the product. `keep`: restart() must be possible. Not called
-  // without protection, and then the operations leave checksums alone.
+  // the larger squared norm of its checksum columns, and behind them that of the product; they are there after await_encoded(). `keep`:
+  // restart() must be possible. Not called without protection, and then the operations leave checksums alone.
   virtual void encode(const double* weights, bool keep, double* squares) = 0;
+
+  // Waits for what encode() measures, and for nothing that was enqueued behind it.
+  virtual void await_encoded() { wait(); }
 
   // The input again, as it was given, not scaled and not encoded.
   virtual void restart() = 0;
@@ -189,7 +195,8 @@ class factorizer {
   // panel on that does not pass, or cannot be made without a decision of the host, nothing is changed, until resume() or begin_pass(): a
   // panel whose entry does not pass is not factored; checksums and blocks stay as they are, but for the next block behind a panel that was
   // factored: its columns may be anything. What is enqueued then has no effect.
-  virtual void begin_ahead(index, const panel_limits&) {}
+  // `limits` is called once; for the first panel when the panel was enqueued.
+  virtual void begin_ahead(index, [[maybe_unused]] core::function_ref<panel_limits()> limits) {}
 
   // What panel k has come to. Waits, but for nothing behind advance(k), which comes first.
   virtual panel_seen await_panel(index) { return {}; }
@@ -216,6 +223,10 @@ class factorizer {
   virtual void reload(index b) = 0;
 
   // --- The end.
+
+  // Whether what a panel's checks read is all that the caller gets: then a matrix of one block, of which nothing else is made between those
+  // checks and the end, needs no measure_all(). What is struck at the end of a pass is struck in front of those checks.
+  virtual bool verifies_once() const { return false; }
 
   // For every block.
   virtual void measure_all(block_sums* seen) = 0;

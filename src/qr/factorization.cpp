@@ -86,7 +86,10 @@ bool factorization<S>::prepare_input() {
   std::vector<column_size>& sizes = sizes_;
   sizes.resize(static_cast<std::size_t>(shape_.n));
   work_->scan(sizes.data());
-  if (run_.how.protection != protection::off) draw_weights();  // while a device scans
+  if (run_.how.protection != protection::off) {  // while a device scans
+    work_->prepare(run_.how.protection == protection::correct);
+    draw_weights();
+  }
   work_->wait();
   const auto odd = [](const column_size& each) { return !each.finite; };
   finite_ = std::none_of(sizes.begin(), sizes.end(), odd);
@@ -140,7 +143,7 @@ void factorization<S>::draw_weights() {
 template <class S>
 void factorization<S>::encode() {
   const index n = shape_.n;
-  std::vector<double> norm;
+  weighted_.clear();
   double total = 0;
   for (const layout::group& g : shape_.groups) {
     std::array<double, 3> squares{};  // of the columns with each weight
@@ -154,17 +157,26 @@ void factorization<S>::encode() {
       }
       squares[static_cast<std::size_t>(q)] = sum;
     }
-    norm.push_back(std::sqrt(*std::max_element(squares.begin(), squares.end())));
+    weighted_.push_back(std::sqrt(*std::max_element(squares.begin(), squares.end())));
     total += squares[2];
   }
-  std::vector<double> squares(shape_.groups.size() + 1);
-  work_->encode(weights_.data(), repairs_, squares.data());
-  work_->wait();
-  // Columns that point the same way, weights considered, add up in their checksum, and their roundings with them.
+  weighted_.push_back(std::sqrt(total));
+  encoded_.resize(weighted_.size());
+  work_->encode(weights_.data(), repairs_, encoded_.data());
+  encoded_waits_ = true;
+}
+
+// Columns that point the same way, weights considered, add up in their checksum, and their roundings with them.
+template <class S>
+void factorization<S>::await_thresholds() {
+  if (!encoded_waits_) return;
+  encoded_waits_ = false;
+  work_->await_encoded();
   threshold_.clear();
-  for (std::size_t g = 0; g < norm.size(); ++g)
-    threshold_.push_back(abft::qr_residual_thresholds<S>(norm[g] + std::sqrt(squares[g]), shape_.m, shape_.groups[g].width, shape_.steps));
-  certificate_threshold_ = abft::qr_residual_thresholds<S>(std::sqrt(total) + std::sqrt(squares.back()), shape_.m, n).wrong;
+  for (std::size_t g = 0; g < shape_.groups.size(); ++g)
+    threshold_.push_back(
+        abft::qr_residual_thresholds<S>(weighted_[g] + std::sqrt(encoded_[g]), shape_.m, shape_.groups[g].width, shape_.steps));
+  certificate_threshold_ = abft::qr_residual_thresholds<S>(weighted_.back() + std::sqrt(encoded_.back()), shape_.m, shape_.n).wrong;
 }
 
 // One whole factorization. A finding that fails: it must be done again from the input, because of this.
@@ -173,6 +185,7 @@ abft::finding factorization<S>::pass() {
   work_->begin_pass();
   begun_ = judged_ = advanced_ = 0;
   goes_ahead_ = finite_;
+  end_measured_ = false;
   if (!bring_panel(0)) return restart_;
   while (advanced_ < shape_.panels) {
     const index k = advanced_++, next = k + 1;
@@ -183,10 +196,17 @@ abft::finding factorization<S>::pass() {
       if (next < shape_.panels) next_good = bring_panel(next);
     });
     if (run_.how.on_progress) run_.how.on_progress({k + 1, shape_.panels, "block column"});
+    if (protected_ && verified_once()) {
+      work_->end_pass();
+      measure_end();
+    }
     // Two panels stay ahead, so that a backend has work while the host judges.
     if (!next_good || !judge_panels(next < shape_.panels ? k : shape_.panels)) return restart_;
   }
-  work_->end_pass();
+  if (!end_measured_) {
+    work_->end_pass();
+    if (protected_) measure_end();
+  }
   return protected_ ? finish() : abft::finding{};
 }
 
@@ -194,14 +214,24 @@ abft::finding factorization<S>::pass() {
 template <class S>
 bool factorization<S>::bring_panel(index k) {
   if (goes_ahead_ && work_->goes_ahead(k)) {
-    work_->begin_ahead(k, limits_of(k));
-    begun_ = k + 1;
+    begin_ahead(k);
     return true;
   }
+  await_thresholds();
   if (!judge_panels(k)) return false;
   if (advanced_ < k) return true;  // one of them was made again, and this one's turn comes behind it
   begun_ = judged_ = k + 1;
   return prepare_panel(k, nullptr);
+}
+
+// Until the first panel is enqueued, the thresholds are not waited for.
+template <class S>
+void factorization<S>::begin_ahead(index k) {
+  work_->begin_ahead(k, [&] {
+    await_thresholds();
+    return limits_of(k);
+  });
+  begun_ = k + 1;
 }
 
 // Judges panels in front of `upto` that were begun ahead and advanced. One that does not stand is made again at once, and what was enqueued
@@ -215,6 +245,7 @@ bool factorization<S>::judge_panels(index upto) {
       ++judged_;
       continue;
     }
+    end_measured_ = false;
     if (!seen.held) {
       // Other blocks have been updated with it, or may have been.
       restart_ = verify_ahead(k, seen);
@@ -222,8 +253,7 @@ bool factorization<S>::judge_panels(index upto) {
     }
     work_->resume();
     if (seen.again) {
-      work_->begin_ahead(k, limits_of(k));
-      begun_ = k + 1;
+      begin_ahead(k);
       advanced_ = k;
       return true;
     }

@@ -46,11 +46,14 @@ class factorization {
   void keep(bool scaled);
   void draw_weights();
   void encode();
+  void await_thresholds();
   abft::finding pass();
   bool bring_panel(index k);
+  void begin_ahead(index k);
   bool judge_panels(index upto);
   bool prepare_panel(index k, const panel_seen* ahead);
   settled_check enter_panel(index k, const panel_seen* ahead);
+  bool verified_once() const { return shape_.count() == 1 && !shape_.single_group && work_->verifies_once(); }
   bool has_entry(index k) const { return protected_ && !shape_.single_group && k > 0; }
   void rebuild_block(index b, index upto);
 
@@ -63,6 +66,7 @@ class factorization {
   bool judge_ahead(index k, const panel_seen& seen);
   abft::finding verify_ahead(index k, const panel_seen& seen);
   abft::finding verify_block(index b, bool finished, const inject::place& where, const char* name, double residual);
+  void measure_end();
   abft::finding finish();
   abft::finding verify_reflectors(index k, const panel_sums& sums) const;
   settled_check finish_v(index k, double change);
@@ -82,16 +86,22 @@ class factorization {
   layout shape_;
   std::unique_ptr<factorizer<S>> work_;
   bool finite_ = true;
-  bool protected_ = false;              // checks are made
-  bool repairs_ = false;                // and what fails is repaired
-  std::vector<column_size> sizes_;      // of the columns of the input
-  std::vector<double> norms_;           // the same, as they are worked on
-  std::vector<column_size> r_sizes_;    // of R's columns
-  bool r_scanned_ = false;              // and they are those of the R that is there
-  std::vector<double> weights_;         // n × 3, as factorizer::encode has them
-  std::vector<double> ratio_;           // of the second checksum's weights to the first's
+  bool protected_ = false;            // checks are made
+  bool repairs_ = false;              // and what fails is repaired
+  std::vector<column_size> sizes_;    // of the columns of the input
+  std::vector<double> norms_;         // the same, as they are worked on
+  std::vector<column_size> r_sizes_;  // of R's columns
+  bool r_scanned_ = false;            // and they are those of the R that is there
+  std::vector<double> weights_;       // n × 3, as factorizer::encode has them
+  std::vector<double> ratio_;         // of the second checksum's weights to the first's
+  // Of each group, and behind them of all columns: ‖columns times their weights‖; the squares of the norms of what encode() made.
+  std::vector<double> weighted_, encoded_;
+  bool encoded_waits_ = false;          // they are still to be waited for, and the thresholds made of them
   std::vector<abft::tiers> threshold_;  // of each group
   double certificate_threshold_ = 0;
+  bool end_measured_ = false;  // measure_end() was of the factors that are there
+  std::vector<block_sums> end_sums_;
+  double certificate_ = 0;
   std::vector<int> shifts_;
   std::shared_ptr<S> kept_r_;
   matrix_view<const S> worked_r_;

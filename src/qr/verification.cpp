@@ -14,10 +14,11 @@
 namespace ballast::qr {
 
 // Comparisons of panel k are steps of one interval: 0 to 2 when it was factored, 3 the checkpoint of V (2 with a single group, 3 its T, and
-// 4 what was sent), 4 R, 5 the entry, which the first panel does not have.
+// 4 what was sent), 4 R, 5 the entry, which the first panel does not have. One that is verified once has those of its making.
 template <class S>
 inject::place factorization<S>::panel_place(index k, index step) const {
-  return {k, shape_.count() + 1, step, shape_.single_group ? index{run_.hybrid ? 5 : 4} : k == 0 ? index{5} : index{6}};
+  const index steps = shape_.single_group ? index{run_.hybrid ? 5 : 4} : verified_once() ? index{3} : k == 0 ? index{5} : index{6};
+  return {k, shape_.count() + 1, step, steps};
 }
 
 // Verifies data that cannot be computed again: a second look, if the comparison was struck. `look` returns its finding.
@@ -136,22 +137,26 @@ abft::finding factorization<S>::verify_ahead(index k, const panel_seen& seen) {
 
 // ------------------------------------------------------------------------------------------------------------------ the end
 
-// Everything that can be verified once the factorization stands. Events wait until the certificate has agreed with the repairs. All is
-// measured behind one wait; what a repair may have changed is measured again.
+// What can be measured once the factorization stands: behind one wait.
 template <class S>
-abft::finding factorization<S>::finish() {
-  std::vector<block_sums> sums(shape_.blocks.size());
-  double certificate = 0;
-  work_->measure_all(sums.data());
-  work_->measure_certificate(&certificate);
+void factorization<S>::measure_end() {
+  end_measured_ = true;
+  end_sums_.assign(verified_once() ? 0 : shape_.blocks.size(), {});
+  if (!end_sums_.empty()) work_->measure_all(end_sums_.data());
+  work_->measure_certificate(&certificate_);
   r_scanned_ = false;
   // Of scaled columns R is not yet what it will be.
   if (std::all_of(shifts_.begin(), shifts_.end(), [](int shift) { return shift == 0; })) scan_r();
+}
+
+// Judges that. Events wait until the certificate has agreed with the repairs; what a repair may have changed is measured again.
+template <class S>
+abft::finding factorization<S>::finish() {
   work_->wait();
   std::vector<settled_check> seen;
   const auto failed = [](const settled_check& each) { return each.how == abft::outcome::uncorrectable; };
-  for (index b = 0; b < shape_.count(); ++b) {
-    const block_sums& here = sums[static_cast<std::size_t>(b)];
+  for (index b = 0; b < static_cast<index>(end_sums_.size()); ++b) {
+    const block_sums& here = end_sums_[static_cast<std::size_t>(b)];
     if (shape_[b].panel) {
       seen.push_back(finish_v(b, here.v));
       if (!failed(seen.back())) seen.push_back(finish_t(b, here.t));
@@ -162,7 +167,7 @@ abft::finding factorization<S>::finish() {
   if (shape_.single_group && all_good()) seen.push_back(look_twice([&] { return verify_matrix(); }));
   const bool changed = std::any_of(seen.begin(), seen.end(), [](const settled_check& each) { return each.how != abft::outcome::clean; });
   if (changed) r_scanned_ = false;
-  if (all_good() || !repairs_) seen.push_back(finish_certificate(changed ? nullptr : &certificate));
+  if (all_good() || !repairs_) seen.push_back(finish_certificate(changed ? nullptr : &certificate_));
   if (repairs_ && !all_good()) return std::find_if(seen.begin(), seen.end(), failed)->state.first();
   for (const settled_check& each : seen) run_.seen.settled("qr", each.how, each.state, 0);
   return {};

@@ -169,9 +169,9 @@ TYPED_TEST(qr_hybrid, nothing_is_left_but_what_is_kept) {
   const device_for_a_test here(device);
   (void)this->run(random_matrix<T>(60, 40, 2));
   EXPECT_EQ(device->allocated(), 0);
-  EXPECT_EQ(device->streams(), 7) << "those of a call on the device, and that of the copies, are kept for the next call";
+  EXPECT_EQ(device->streams(), 8) << "those of a call on the device, and that of the copies, are kept for the next call";
   (void)this->run(random_matrix<T>(60, 40, 2));
-  EXPECT_EQ(device->streams(), 7);
+  EXPECT_EQ(device->streams(), 8);
   ballast::cuda::forget_idle_states();
   EXPECT_EQ(device->streams(), 0);
   EXPECT_EQ(device->pinned(), 0);

@@ -129,7 +129,7 @@ void block_of_columns<S>::shift(int sign) {
 template <class S>
 void block_of_columns<S>::scale() {
   auto* const sizes = static_cast<column_result*>(sizes_.data());
-  on_.scan(scan_arguments<S>{X_, ldx_, Q_.m_, 0, false, false, sizes}, width_);
+  on_.scan(scan_arguments<S>{X_, ldx_, Q_.m_, 0, false, false, sizes}, width_, on_.main());
   on_.template fetch<column_result>(sizes, width_, [this](const column_result* made) {
     for (index j = 0; j < width_; ++j) {
       const int e = made[j].exponent;
@@ -213,8 +213,8 @@ void device_applier<S>::scan(bool* finite) {
   const index count = V_.columns;
   const buffer sizes = on_.template allocate_of<column_result>(count + 1);
   auto* const to = static_cast<column_result*>(sizes.data());
-  on_.scan(scan_arguments<S>{V_.data, V_.column_stride, m_, 1, false, true, to}, count);
-  on_.scan(scan_arguments<S>{tau_, count, count, 0, false, false, to + count}, 1);
+  on_.scan(scan_arguments<S>{V_.data, V_.column_stride, m_, 1, false, true, to}, count, on_.main());
+  on_.scan(scan_arguments<S>{tau_, count, count, 0, false, false, to + count}, 1, on_.main());
   on_.template fetch<column_result>(to, count + 1, [finite, count](const column_result* made) {
     *finite = std::all_of(made, made + count + 1, [](const column_result& each) { return each.finite != 0; });
   });

@@ -396,6 +396,8 @@ struct scan_arguments {
   std::int64_t chunks = 1;
   double* partial = nullptr;         // a sum for each chunk of each column
   std::uint32_t* arrived = nullptr;  // for each column, 0 in front of the launch and behind it
+  // A packed matrix that has the squared norms on its diagonal: a column whose square is in the range of doubles is not read. Null: none.
+  const double* gram = nullptr;
 };
 
 template <class S>

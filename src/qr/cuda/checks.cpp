@@ -201,7 +201,7 @@ panel_result* device_factorizer<S>::panel_results() {
 }
 
 // The first pass over V, and what V, T and tau say of each other. Returns Tᵀ times the sums of carried_, c1 and c2. `whole`: also the
-// checksum columns, and seals and the checkpoint are made; else from V, T and tau alone.
+// checksum columns, and where the panel is verified once more at the end, seals and the checkpoint are made; else from V, T and tau alone.
 template <class S>
 double* device_factorizer<S>::judge(index k, bool whole, panel_result* to, stream on) {
   const layout::block& b = shape_[k];
@@ -210,6 +210,7 @@ double* device_factorizer<S>::judge(index k, bool whole, panel_result* to, strea
   double* const tx = numbers(sums_, judge_sums());
   double* const sums = tx + 2 * w;
   double* const tz = sums + 8 * w + 1;
+  const bool kept = whole && !verified_once();  // seals and the checkpoint are made
   const double* const x = static_cast<const double*>(random_.data()) + b.first;
   on_.launch(work::open, row_blocks(w), open_arguments<S>{h, x, tx}, on);
   const fold_arguments fold = partial_products({.h = h,
@@ -217,11 +218,11 @@ double* device_factorizer<S>::judge(index k, bool whole, panel_result* to, strea
                                                 .tx = tx,
                                                 .c = whole && !shape_.single_group ? checksums(b.group) + b.first : nullptr,
                                                 .ldc = m,
-                                                .weights = static_cast<const double*>(row_weights_.data()) + b.first},
+                                                .weights = kept ? static_cast<const double*>(row_weights_.data()) + b.first : nullptr},
                                                sums, on);
-  double* const checkpoint = whole ? static_cast<double*>(checkpoints_.data()) + 4 * nb() * k : nullptr;
-  auto* const seals = static_cast<unsigned long long*>(seals_.data()) + 3 * k;
-  const int hashes = !whole ? 0 : shape_.single_group ? 1 : 2;
+  double* const checkpoint = kept ? static_cast<double*>(checkpoints_.data()) + 4 * nb() * k : nullptr;
+  auto* const seals = kept ? static_cast<unsigned long long*>(seals_.data()) + 3 * k : nullptr;
+  const int hashes = !kept ? 0 : shape_.single_group ? 1 : 2;
   on_.launch(work::judge, (fold.count + 31) / 32 + hashes,
              judge_arguments<S>{h, fold, m, tau_ + b.first, x, tx, tz, checkpoint, hashes > 0 ? seals : nullptr,
                                 hashes > 1 ? seals + 2 : nullptr, to, arrived(), gate_of_checks(), limits_.reflectors},
@@ -238,6 +239,7 @@ void device_factorizer<S>::measure_panel(index k, panel_sums* seen) {
 
 template <class S>
 void device_factorizer<S>::measure_panel_once(index k, panel_sums* seen) {
+  on_.join(on_.aside());  // where carried_ begins
   panel_result* const to = panel_results();
   sum_panel(k, to, on_.main());
   on_.template fetch<panel_result>(to, 1, [seen](const panel_result* made) {

@@ -54,23 +54,33 @@ S* device_factorizer<S>::scratch(buffer& of, index elements) {
 // ------------------------------------------------------------------------------------------------- the input and its checksums
 
 template <class S>
-void device_factorizer<S>::scan_columns(const S* X, index ld, index rows, index columns, bool upper, column_size* sizes) {
+column_result* device_factorizer<S>::column_results(index columns) {
   if (results_.bytes() < columns * static_cast<index>(sizeof(column_result))) results_ = on_.template allocate_of<column_result>(columns);
-  auto* const to = static_cast<column_result*>(results_.data());
-  on_.scan(scan_arguments<S>{X, ld, rows, 0, upper, false, to}, columns);
-  on_.template fetch<column_result>(to, columns, [sizes, columns](const column_result* made) {
-    for (index j = 0; j < columns; ++j) sizes[j] = {made[j].norm, made[j].exponent, made[j].finite != 0};
+  return static_cast<column_result*>(results_.data());
+}
+
+// Of A, or of R. `gram`: as scan_arguments'.
+template <class S>
+void device_factorizer<S>::scan_columns(bool r, const double* gram, column_size* sizes) {
+  const index n = shape_.n;
+  column_result* const to = column_results(n);
+  on_.scan(scan_arguments<S>{.X = A_, .ld = lda_, .rows = shape_.m, .first = 0, .upper = r, .lower = false, .to = to, .gram = gram}, n,
+           on_.main());
+  on_.template fetch<column_result>(to, n, [sizes, n](const column_result* made) {
+    for (index j = 0; j < n; ++j) sizes[j] = {made[j].norm, made[j].exponent, made[j].finite != 0};
   });
 }
 
+// The Gram matrix of a matrix that is one tall panel has the norms: then that is made now, and A is not read for them.
 template <class S>
 void device_factorizer<S>::scan(column_size* sizes) {
-  scan_columns(A_, lda_, shape_.m, shape_.n, false, sizes);
+  gram_made_ = verified_once() && on_.tall(shape_.m, shape_.n);
+  scan_columns(false, gram_made_ ? make_gram(0, 0) : nullptr, sizes);
 }
 
 template <class S>
 void device_factorizer<S>::scan_r(column_size* sizes) {
-  scan_columns(A_, lda_, shape_.m, shape_.n, true, sizes);
+  scan_columns(true, nullptr, sizes);
 }
 
 template <class S>
@@ -81,15 +91,15 @@ void device_factorizer<S>::copy_columns(const matrix_view<const S>& from, index 
 }
 
 template <class S>
-S* device_factorizer<S>::make_copy() {
-  copy_ = on_.template allocate_of<S>(core::checked_product(shape_.m, shape_.n));
+S* device_factorizer<S>::copy_memory() {
+  if (copy_.data() == nullptr) copy_ = on_.template allocate_of<S>(core::checked_product(shape_.m, shape_.n));
   return static_cast<S*>(copy_.data());
 }
 
 template <class S>
 void device_factorizer<S>::keep_source() {
   if (source_.data != nullptr) return;
-  S* const to = make_copy();
+  S* const to = copy_memory();
   copy_columns(column_major<const S>(A_, shape_.m, shape_.n, lda_), 0, shape_.n, to, shape_.m, false);
   source_ = column_major<const S>(to, shape_.m, shape_.n);
 }
@@ -98,6 +108,7 @@ void device_factorizer<S>::keep_source() {
 template <class S>
 void device_factorizer<S>::scale(const int* shifts) {
   on_.join(on_.beside());
+  gram_made_ = false;
   keep_source();
   shifts_ = on_.upload(shifts, shape_.n);
   copy_columns(source_, 0, shape_.n, A_, lda_, true);
@@ -125,33 +136,45 @@ void device_factorizer<S>::give_back() {
   if (tau_copy_.data() != nullptr) on_.copy(tau_, tau_copy_.data(), tau_copy_.bytes());
 }
 
-// Checksum columns and the certificate's product; each reads for itself.
 template <class S>
-void device_factorizer<S>::encode(const double* weights, bool keep, double* squares) {
+void device_factorizer<S>::prepare(bool keep) {
+  if (C_.data() != nullptr) return;
   const index m = shape_.m, n = shape_.n, groups = static_cast<index>(shape_.groups.size());
-  const bool fresh = !checked();
-  weights_ = on_.upload(weights, 3 * n);
-  if (fresh) {
-    C_ = on_.template allocate_of<S>(core::checked_product(m, 2 * groups));
-    for (buffer* each : {&product_, &carried_, &next_, &row_weights_}) *each = on_.template allocate_of<double>(m);
-    random_ = on_.template allocate_of<double>(n);
-    W_of_checksums_ = on_.template allocate_of<S>(4 * nb() * groups);
+  C_ = on_.template allocate_of<S>(core::checked_product(m, 2 * groups));
+  for (buffer* each : {&product_, &carried_, &next_}) *each = on_.template allocate_of<double>(m);
+  random_ = on_.template allocate_of<double>(n);
+  W_of_checksums_ = on_.template allocate_of<S>(4 * nb() * groups);
+  head_ = on_.template allocate_of<double>(2 * nb());
+  arrived_ = on_.template allocate_of<std::uint32_t>(1);
+  if (!verified_once()) {
+    row_weights_ = on_.template allocate_of<double>(m);
     checkpoints_ = on_.template allocate_of<double>(4 * nb() * shape_.panels);
     again_ = on_.template allocate_of<double>(4 * nb() * shape_.panels);
     seals_ = on_.template allocate_of<unsigned long long>(6 * shape_.panels);
-    head_ = on_.template allocate_of<double>(2 * nb());
-    arrived_ = on_.template allocate_of<std::uint32_t>(1);
-    on_.device()->zero(arrived_.data(), sizeof(std::uint32_t), on_.main());
-    const auto random = [&](const buffer& to, index count, std::uint64_t stream, bool with_sign) {
-      on_.launch(work::random, slabs(count), random_arguments{static_cast<double*>(to.data()), count, stream, with_sign});
-    };
-    random(row_weights_, m, k_checkpoint_stream, false);
-    random(random_, n, k_orthogonality_stream, true);
-    if (keep) {
-      tau_copy_ = on_.template allocate_of<S>(shape_.steps);
-      on_.copy(tau_copy_.data(), tau_, tau_copy_.bytes());
-    }
   }
+  if (keep) {
+    tau_copy_ = on_.template allocate_of<S>(shape_.steps);
+    if (source_.data == nullptr && !shape_.single_group) (void)copy_memory();
+  }
+  // Beside what the host waits for; whatever uses it is behind what joins this stream.
+  const stream aside = on_.aside();
+  on_.fork(aside);
+  on_.device()->zero(arrived_.data(), sizeof(std::uint32_t), aside);
+  const auto random = [&](const buffer& to, index count, std::uint64_t numbers, bool with_sign) {
+    if (to.data() == nullptr) return;
+    on_.launch(work::random, slabs(count), random_arguments{static_cast<double*>(to.data()), count, numbers, with_sign}, aside);
+  };
+  random(row_weights_, m, k_checkpoint_stream, false);
+  random(random_, n, k_orthogonality_stream, true);
+  if (keep) on_.device()->copy(tau_copy_.data(), tau_, tau_copy_.bytes(), aside);
+}
+
+// Checksum columns and the certificate's product; each reads for itself. What is made of them comes beside what is made of A.
+template <class S>
+void device_factorizer<S>::encode(const double* weights, bool keep, double* squares) {
+  const index m = shape_.m, n = shape_.n, groups = static_cast<index>(shape_.groups.size());
+  const stream aside = on_.aside();
+  weights_ = on_.upload(weights, 3 * n);
   const matrix_view<const S> from = source_.data != nullptr ? source_ : column_major<const S>(A_, m, n, lda_);
   const int* const scaled_by = source_.data != nullptr ? shifts() : nullptr;
   double* const product = static_cast<double*>(product_.data());
@@ -161,29 +184,39 @@ void device_factorizer<S>::encode(const double* weights, bool keep, double* squa
     on_.launch(work::accept, slabs(m), accept_arguments<S>{y, m, static_cast<S*>(C_.data()), m, nullptr, nullptr, m});
     weigh_matrix(from, scaled_by, false, 2, product);
     if (keep) keep_source();
+    on_.fork(aside);
   } else {
-    S* const copy = keep && source_.data == nullptr ? make_copy() : nullptr;
-    double* const parts = numbers(parts_, core::checked_product(m, groups));
+    S* const copy = keep && source_.data == nullptr ? copy_memory() : nullptr;
+    double* const parts = groups == 1 ? product : numbers(parts_, core::checked_product(m, groups));
     const int sharing = encode_sharing<S>(m, groups);
     on_.launch(work::encode, encode_blocks<S>(m, sharing) * groups,
                encode_arguments<S>{from.data, from.row_stride, from.column_stride, scaled_by, m, blocks(), this->weights(), n,
                                    static_cast<S*>(C_.data()), parts, copy, sharing});
-    on_.launch(work::combine, slabs(m), combine_arguments{parts, static_cast<int>(groups), m, nullptr, product, nullptr, m});
+    on_.fork(aside);
+    if (parts != product)
+      on_.launch(work::combine, slabs(m), combine_arguments{parts, static_cast<int>(groups), m, nullptr, product, nullptr, m}, aside);
     if (copy != nullptr) source_ = column_major<const S>(copy, m, n);
   }
   const index columns = 2 * groups + 1;
-  if (results_.bytes() < columns * static_cast<index>(sizeof(column_result))) results_ = on_.template allocate_of<column_result>(columns);
-  auto* const to = static_cast<column_result*>(results_.data());
-  on_.scan(scan_arguments<S>{static_cast<const S*>(C_.data()), m, m, 0, false, false, to}, 2 * groups);
-  on_.scan(scan_arguments<double>{static_cast<const double*>(product_.data()), m, m, 0, false, false, to + 2 * groups}, 1);
-  on_.template fetch<column_result>(to, columns, [squares, groups](const column_result* made) {
-    const auto square = [&](index c) { return made[c].finite != 0 ? std::pow(std::ldexp(made[c].norm, made[c].exponent), 2) : NAN; };
-    for (index g = 0; g < groups; ++g) {
-      const double a = square(2 * g), b = square(2 * g + 1);
-      squares[g] = a != a || a > b ? a : b;
-    }
-    squares[groups] = square(2 * groups);
-  });
+  column_result* const to = column_results(columns);
+  on_.scan(scan_arguments<S>{static_cast<const S*>(C_.data()), m, m, 0, false, false, to}, 2 * groups, aside);
+  on_.scan(scan_arguments<double>{product, m, m, 0, false, false, to + 2 * groups}, 1, aside);
+  brought_ = on_.template bring<column_result>(to, columns, aside);
+  encoded_ = squares;
+}
+
+template <class S>
+void device_factorizer<S>::await_encoded() {
+  on_.await_brought();
+  const auto square = [this](index c) {
+    return brought_[c].finite != 0 ? std::pow(std::ldexp(brought_[c].norm, brought_[c].exponent), 2) : NAN;
+  };
+  const auto groups = static_cast<index>(shape_.groups.size());
+  for (index g = 0; g < groups; ++g) {
+    const double a = square(2 * g), b = square(2 * g + 1);
+    encoded_[g] = a != a || a > b ? a : b;
+  }
+  encoded_[groups] = square(2 * groups);
 }
 
 // to = X times the weights of column `weight`; `r`: of what lies in X's place, R alone.
@@ -246,9 +279,10 @@ void device_factorizer<S>::begin_pass() {
   ahead_ = undecided_ = -1;
   unpaired_ = -1;
   marked_ = t_marked_ = false;
-  join_all();
   on_.device()->zero(control_.data(), sizeof(panel_control), on_.main());
-  if (checked()) on_.copy(carried_.data(), product_.data(), carried_.bytes());
+  if (!checked()) return;
+  on_.fork(on_.aside());
+  on_.device()->copy(carried_.data(), product_.data(), carried_.bytes(), on_.aside());  // behind encode()
 }
 
 template <class S>
@@ -310,16 +344,25 @@ void device_factorizer<S>::factor_panel(index k, bool finite) {
     on_.strike(site::qr_tau, {b.first + j, shape_.steps, 0, 1}, tau_ + b.first + j, 1);
     on_.strike(site::qr_t, {b.first + j, shape_.steps, 0, 2}, T(k) + j * w, j + 1);
   }
+  if (!verified_once()) return;
+  strike_kept(k);
+  strike_stored();
 }
 
 template <class S>
 void device_factorizer<S>::end_panel(index k) {
   (void)settle();
+  if (!verified_once()) strike_kept(k);
+}
+
+template <class S>
+void device_factorizer<S>::strike_kept(index k) {
   const layout::block& b = shape_[k];
   S* const panel = A_ + b.first + b.first * lda_;
   if (begins_ahead_ && (on_.armed(site::qr_reflector) || on_.armed(site::qr_t))) on_.join(on_.aside());  // what is struck now was verified
   for (index j = 0; j < b.width; ++j) {
     if (!on_.armed(site::qr_reflector) && !on_.armed(site::qr_t)) break;
+    (void)settle();
     on_.strike(site::qr_reflector, {b.first + j, std::min(shape_.m - 1, shape_.n), 1, 3}, panel + j + 1 + j * lda_,
                shape_.m - b.first - j - 1);
     on_.strike(site::qr_t, {b.first + j, shape_.steps, 1, 2}, T(k) + j * b.width, j + 1);
@@ -333,16 +376,17 @@ bool device_factorizer<S>::goes_ahead(index k) const {
 }
 
 template <class S>
-void device_factorizer<S>::begin_ahead(index k, const panel_limits& limits) {
+void device_factorizer<S>::begin_ahead(index k, core::function_ref<panel_limits()> limits) {
   ahead_ = k;
   begins_ahead_ = true;
-  limits_ = limits;
+  if (k > 0) limits_ = limits();
   make_room_for_checks();
   on_.fork(on_.aside());
   begin_panel(k);
-  if (limits.measured && k > 0 && !shape_.single_group) measure_entry(k, &record(k)->entry, on_.aside());
+  if (checked() && k > 0 && !shape_.single_group) measure_entry(k, &record(k)->entry, on_.aside());
   factor_panel(k, true);
-  if (limits.measured) {
+  if (k == 0) limits_ = limits();  // the device makes the panel while these are waited for
+  if (limits_.measured) {
     on_.fork(on_.aside());
     sum_panel(k, &record(k)->sums, on_.aside());
     take_over(k, on_.aside());
@@ -651,6 +695,11 @@ void device_factorizer<S>::advance(index k, index first, core::function_ref<void
 template <class S>
 void device_factorizer<S>::end_pass() {
   join_all();
+  if (!verified_once()) strike_stored();
+}
+
+template <class S>
+void device_factorizer<S>::strike_stored() {
   const index m = shape_.m, n = shape_.n;
   for (index j = 0; j < n && on_.armed(site::qr_r); ++j) on_.strike(site::qr_r, {j, n, 0, 1}, A_ + j * lda_, std::min(j + 1, m));
   for (index j = 0; j < std::min(m - 1, n) && on_.armed(site::qr_reflector); ++j)

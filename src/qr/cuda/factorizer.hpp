@@ -25,7 +25,9 @@ class device_factorizer : public factorizer<S> {
   void scan_r(column_size* sizes) override;
   void scale(const int* shifts) override;
   void unscale() override;
+  void prepare(bool keep) override;
   void encode(const double* weights, bool keep, double* squares) override;
+  void await_encoded() override;
   void restart() override;
   void give_back() override;
   void begin_pass() override;
@@ -37,12 +39,13 @@ class device_factorizer : public factorizer<S> {
   void advance(index k, index first, core::function_ref<void()> ahead) override;
   void end_pass() override;
   bool goes_ahead(index k) const override;
-  void begin_ahead(index k, const panel_limits& limits) override;
+  void begin_ahead(index k, core::function_ref<panel_limits()> limits) override;
   panel_seen await_panel(index k) override;
   void resume() override;
   void reload(index b) override;
 
   // checks.cpp
+  bool verifies_once() const override { return true; }
   void measure_panel(index k, panel_sums* seen) override;
   void measure_reflectors(index k, panel_sums* seen) override;
   void accept_panel(index k) override;
@@ -69,7 +72,10 @@ class device_factorizer : public factorizer<S> {
 
   // factorizer.cpp
   void factor_by_reflectors(index k);
+  void strike_kept(index k);
+  void strike_stored();
   bool checked() const { return weights_.data() != nullptr; }
+  bool verified_once() const { return shape_.count() == 1 && !shape_.single_group; }
   reflectors<S> reflector(index k) const;
   S* T(index k) const { return static_cast<S*>(T_.data()) + k * nb() * nb(); }
   S* checksums(index group) const { return static_cast<S*>(C_.data()) + 2 * group * shape_.m; }
@@ -78,9 +84,10 @@ class device_factorizer : public factorizer<S> {
   index nb() const { return shape_.panel_width; }
   block_list blocks() const { return {shape_.steps, shape_.n, static_cast<int>(nb())}; }
   void weigh_matrix(const matrix_view<const S>& X, const int* shifts, bool r, index weight, double* to);
-  void scan_columns(const S* X, index ld, index rows, index columns, bool upper, column_size* sizes);
+  column_result* column_results(index columns);
+  void scan_columns(bool r, const double* gram, column_size* sizes);
   void copy_columns(const matrix_view<const S>& from, index first, index width, S* to, index ld, bool scaled);
-  S* make_copy();  // room for it
+  S* copy_memory();  // room for it
   // A copy of the input, where the caller has none: on the device.
   virtual void keep_source();
   void form_v(index k, S* to, stream on) { on_.form_v(reflector(k), to, on, ahead_ == k ? tall_of(k) : nullptr); }
@@ -130,6 +137,7 @@ class device_factorizer : public factorizer<S> {
   void begin_tall(index k);
   // Whether panel k, that is begun ahead of the host, is taken for direct: what others take is not launched then.
   bool expects_direct(index k) const;
+  double* make_gram(index k, int pass);
   void tall_pass(index k, int pass);
   void reflect(index k, int pass);
   void factor_gram(index k, int pass);
@@ -188,7 +196,8 @@ class device_factorizer : public factorizer<S> {
   const S* imaged_ = nullptr;    // the V whose image is beside it
   buffer inner_;                 // V and T of a part of a panel, and what they make
   buffer pivots_;
-  index unsettled_ = -1;  // a tall panel that was begun
+  bool gram_made_ = false;  // scan() has made the first panel's Gram matrix
+  index unsettled_ = -1;    // a tall panel that was begun
   buffer control_;
   index ahead_ = -1;      // the last panel that was begun ahead of the host
   index undecided_ = -1;  // a panel for which the gate is still to be looked at
@@ -209,6 +218,8 @@ class device_factorizer : public factorizer<S> {
   buffer seals_;                 // by panel: T, R's rows above it, those within it; and the same again
   buffer head_;                  // checksums of R's rows of the panel that is being verified, w × 2
   buffer arrived_;
+  const column_result* brought_ = nullptr;  // what encode() measured, on its way to the host, and where it is to go
+  double* encoded_ = nullptr;
   buffer partial_, sums_, parts_, results_, vectors_;
 };
 

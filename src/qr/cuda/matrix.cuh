@@ -79,6 +79,9 @@ __device__ __forceinline__ bool is_last_block(std::uint32_t* arrived, std::uint3
 }
 __device__ __forceinline__ bool is_last_block(std::uint32_t* arrived) { return is_last_block(arrived, gridDim.x); }
 
+// abft::k_squares: a sum of squares outside says nothing.
+__device__ __forceinline__ bool says_norm(double square) { return square >= 1e-280 && square <= 1e300; }
+
 // A block for each column and chunk of its rows. The last block of a column adds up; a column whose squares leave the range of doubles it
 // reads again, alone.
 template <class S>
@@ -91,8 +94,11 @@ __global__ void __launch_bounds__(k_threads) scan_kernel(const __grid_constant__
   const std::int64_t rows = (a.rows + a.chunks - 1) / a.chunks;
   const std::int64_t top = chunk * rows > begin ? chunk * rows : begin, bottom = (chunk + 1) * rows < end ? (chunk + 1) * rows : end;
   constexpr int together = 8;  // loads that wait for memory at the same time
-  double sum = 0;
-  for (std::int64_t i = top + threadIdx.x; i < bottom; i += together * k_threads) {
+  double sum = a.gram != nullptr ? a.gram[packed(static_cast<int>(j), static_cast<int>(j))] : 0;
+  const bool known = says_norm(sum);
+  if (known && chunk > 0) return;
+  if (!known) sum = 0;
+  for (std::int64_t i = top + threadIdx.x; i < bottom && !known; i += together * k_threads) {
     S read[together];
     ballast::cuda::unrolled<together>([&](auto q) {
       const std::int64_t at = i + decltype(q)::value * k_threads;
@@ -103,8 +109,8 @@ __global__ void __launch_bounds__(k_threads) scan_kernel(const __grid_constant__
       sum += each * each;
     });
   }
-  sum = over_block<false>(sum, several);
-  if (a.chunks > 1) {
+  if (!known) sum = over_block<false>(sum, several);
+  if (a.chunks > 1 && !known) {
     if (threadIdx.x == 0) a.partial[blockIdx.x] = sum;
     if (!is_last_block(a.arrived + j, static_cast<std::uint32_t>(a.chunks))) return;
     sum = 0;
@@ -112,8 +118,7 @@ __global__ void __launch_bounds__(k_threads) scan_kernel(const __grid_constant__
     sum = over_block<false>(sum, several);
   }
   column_result made{0, 0, 1};
-  // abft::k_squares: a sum outside says nothing.
-  if (sum >= 1e-280 && sum <= 1e300) {
+  if (says_norm(sum)) {
     const double norm = sqrt(sum);
     made.exponent = std::ilogb(norm);
     made.norm = std::ldexp(norm, -made.exponent);

@@ -178,7 +178,7 @@ void device_factorizer<S>::reflectors_of(turned& work) {
   // A reflector without a tail is written as tau = 0.
   const buffer tails = on_.template allocate_of<column_result>(k);
   auto* const norms = static_cast<column_result*>(tails.data());
-  on_.scan(scan_arguments<S>{Q, m, m, 1, false, true, norms}, k);
+  on_.scan(scan_arguments<S>{Q, m, m, 1, false, true, norms}, k, on_.main());
   on_.template fetch<column_result>(norms, k, [&](const column_result* made) {
     for (index c = 0; c < k; ++c) {
       if (made[c].finite == 0 || made[c].norm != 0) continue;

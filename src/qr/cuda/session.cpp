@@ -25,7 +25,8 @@ struct lane {
       : main(on, true),
         beside(on, false),
         aside(on, true),
-        places{ballast::cuda::device_stream(on), ballast::cuda::device_stream(on), ballast::cuda::device_stream(on)},
+        places{ballast::cuda::device_stream(on), ballast::cuda::device_stream(on), ballast::cuda::device_stream(on),
+               ballast::cuda::device_stream(on)},
         main_blas(on->make_blas(ballast::cuda::blas_math::full, main.get())),
         beside_blas(on->make_blas(ballast::cuda::blas_math::full, beside.get())),
         aside_blas(on->make_blas(ballast::cuda::blas_math::full, aside.get())),
@@ -36,7 +37,7 @@ struct lane {
         aside_marked(on->make_event(false)),
         pinned(on, k_pinned + k_places * k_place) {}
   ballast::cuda::device_stream main, beside, aside;
-  ballast::cuda::device_stream places[k_places];  // a stream for each place: the host waits for one
+  ballast::cuda::device_stream places[k_places + 1];  // a stream for each place, and bring()'s: the host waits for one
   std::unique_ptr<ballast::cuda::blas> main_blas, beside_blas, aside_blas;
   std::unique_ptr<ballast::cuda::stream_event> main_reached, beside_reached, aside_reached, beside_marked, aside_marked;
   ballast::cuda::pinned_buffer pinned;
@@ -158,7 +159,7 @@ void session<S>::settle() noexcept {
   try {
     join(beside());
     join(aside());
-    for (int place = 0; place < k_places; ++place) {
+    for (int place = 0; place <= k_places; ++place) {
       if (sent_[place]) (void)await(place);
     }
   } catch (const std::exception&) {
@@ -226,6 +227,14 @@ void session<S>::send(int place, const void* from, std::int64_t bytes, stream on
 }
 
 template <class S>
+void session<S>::bring(void* there, const void* from, std::int64_t bytes, stream on) {
+  const ballast::cuda::stream to = lane_->places[k_places].get();
+  follow(to, on);
+  device_->copy(there, from, bytes, to);
+  sent_[k_places] = true;
+}
+
+template <class S>
 const void* session<S>::await(int place) {
   device_->synchronize(lane_->places[place].get());
   sent_[place] = false;
@@ -268,19 +277,19 @@ bool session<S>::tall(std::int64_t rows, std::int64_t width) const {
 
 template <class S>
 template <class T>
-void session<S>::scan(scan_arguments<T> given, std::int64_t columns) const {
+void session<S>::scan(scan_arguments<T> given, std::int64_t columns, stream on) const {
   const std::int64_t wanted = columns > 0 ? k_scan_blocks / columns : 1;
   given.chunks = std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(1, given.rows / k_scanned_rows));
   buffer memory;
   if (given.chunks > 1) {
     const std::int64_t sums = columns * given.chunks * static_cast<std::int64_t>(sizeof(double));
     const std::int64_t counters = columns * static_cast<std::int64_t>(sizeof(std::uint32_t));
-    memory = allocate(sums + counters);
+    memory = {device_, sums + counters, on};
     given.partial = static_cast<double*>(memory.data());
     given.arrived = reinterpret_cast<std::uint32_t*>(static_cast<std::byte*>(memory.data()) + sums);
-    device_->zero(given.arrived, counters, main());
+    device_->zero(given.arrived, counters, on);
   }
-  launch(std::is_same_v<T, S> ? work::scan : work::scan_double, columns * given.chunks, given);
+  launch(std::is_same_v<T, S> ? work::scan : work::scan_double, columns * given.chunks, given, on);
 }
 
 template <class S>
@@ -370,9 +379,9 @@ void session<S>::strike_armed(inject::site where, const inject::place& here, T* 
 
 template class session<float>;
 template class session<double>;
-template void session<float>::scan(scan_arguments<float>, std::int64_t) const;
-template void session<float>::scan(scan_arguments<double>, std::int64_t) const;
-template void session<double>::scan(scan_arguments<double>, std::int64_t) const;
+template void session<float>::scan(scan_arguments<float>, std::int64_t, stream) const;
+template void session<float>::scan(scan_arguments<double>, std::int64_t, stream) const;
+template void session<double>::scan(scan_arguments<double>, std::int64_t, stream) const;
 template void session<float>::strike_armed(inject::site, const inject::place&, float*, std::int64_t, stream) const;
 template void session<float>::strike_armed(inject::site, const inject::place&, double*, std::int64_t, stream) const;
 template void session<double>::strike_armed(inject::site, const inject::place&, double*, std::int64_t, stream) const;

@@ -103,6 +103,17 @@ class session {
   }
   void wait();
 
+  // The same for what `on` has now, without waiting for what is enqueued behind it, one at a time: the numbers are there behind
+  // await_brought(), until the next wait().
+  template <class T>
+  const T* bring(const void* from, std::int64_t count, stream on) {
+    const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(T));
+    void* const there = landing(bytes);
+    bring(there, from, bytes, on);
+    return static_cast<const T*>(there);
+  }
+  void await_brought() { (void)await(k_places); }
+
   // Up to 256 bytes that the host waits for by themselves, while the streams go on: send() takes what `on` leaves there, which must stay as
   // it is until await(). `place`: one of k_places, for one at a time.
   void send(int place, const void* from, std::int64_t bytes, stream on);
@@ -122,7 +133,7 @@ class session {
   }
   // Norms of so many columns of floats, or of doubles.
   template <class T>
-  void scan(scan_arguments<T> given, std::int64_t columns) const;
+  void scan(scan_arguments<T> given, std::int64_t columns, stream on) const;
   void launch_panel(int team, const panel_arguments<S>& given) const;
   void launch_chain(const chain_arguments<S>& given, stream on) const;
   // The cluster for a panel of so many rows and columns, and rows of each of its blocks; `resident`: whether they fit into shared memory.
@@ -185,6 +196,7 @@ class session {
   ballast::cuda::stream_event& reached(stream by) const;
   // Host memory for numbers that are fetched, until they are waited for: pinned as long as there is room.
   void* landing(std::int64_t bytes);
+  void bring(void* there, const void* from, std::int64_t bytes, stream on);
   template <class T>
   void strike_armed(inject::site where, const inject::place& here, T* data, std::int64_t count, stream on) const;
 
@@ -196,8 +208,8 @@ class session {
   buffer parts_[3];  // of products on `main`, `beside` and `aside`
   std::vector<std::function<void()>> pending_;
   std::function<void()> put_off_;
-  std::int64_t landed_ = 0;  // bytes of the lane's pinned memory that are taken
-  bool sent_[k_places] = {};
+  std::int64_t landed_ = 0;       // bytes of the lane's pinned memory that are taken
+  bool sent_[k_places + 1] = {};  // the last one is bring()'s
   std::vector<core::aligned_buffer<std::byte>> more_;
 };
 

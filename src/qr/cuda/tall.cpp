@@ -41,11 +41,6 @@ double most_of_inverse(int width) {
 // The Gram matrix of A and its factor, and the first pass.
 template <class S>
 void device_factorizer<S>::begin_tall(index k) {
-  const layout::block& b = shape_[k];
-  const index rows = shape_.m - b.first;
-  const int w = static_cast<int>(b.width);
-  if (tall_.data() == nullptr) tall_ = on_.template allocate_of<double>(6 * packed(0, k_most_wide));
-  (void)numbers(gram_, gram_blocks(w, rows) * packed(0, w));
   factor_gram(k, 0);
   if (ahead_ == k && expects_direct(k)) {
     reflect(k, 1);
@@ -68,17 +63,17 @@ void device_factorizer<S>::strike_triangle(index k, index which, double* triangl
     on_.strike(site::qr_panel, tall_place(b.first + j, which), triangle + packed(0, j), j + 1);
 }
 
-// Of A, or of Q; `pass`: how many have been made.
+// Of A, or of Q; `pass`: how many have been made. Returns it.
 template <class S>
-void device_factorizer<S>::factor_gram(index k, int pass) {
+double* device_factorizer<S>::make_gram(index k, int pass) {
   const layout::block& b = shape_[k];
   const index rows = shape_.m - b.first;
   const int w = static_cast<int>(b.width);
   const index size = packed(0, w);
-  const tall_memory here = memory_of(tall_.data(), w);
+  if (tall_.data() == nullptr) tall_ = on_.template allocate_of<double>(6 * packed(0, k_most_wide));
+  double* const G = memory_of(tall_.data(), w).G;
+  double* const partial = numbers(gram_, gram_blocks(w, rows) * size);
   tall_state* const state = tall_of(k);
-  double* const R = pass == 0 ? here.all[0] : here.R;
-  auto* const partial = static_cast<double*>(gram_.data());
   on_.launch(gram_of(w), gram_blocks(w, rows),
              gram_arguments<S>{.from = pass == 0 ? A_ + b.first + b.first * lda_ : V(k),
                                .ldf = pass == 0 ? lda_ : rows,
@@ -87,11 +82,20 @@ void device_factorizer<S>::factor_gram(index k, int pass) {
                                .needed = pass == 0 ? k_tall_failed : k_tall_factored,
                                .partial = partial,
                                .state = state});
-  on_.launch(work::fold, (size + 31) / 32, fold_arguments{partial, gram_blocks(w, rows), size, here.G, pass == 0 ? nullptr : state});
-  strike_triangle(k, pass == 0 ? 1 : 3, here.G);
+  on_.launch(work::fold, (size + 31) / 32, fold_arguments{partial, gram_blocks(w, rows), size, G, pass == 0 ? nullptr : state});
+  strike_triangle(k, pass == 0 ? 1 : 3, G);
+  return G;
+}
+
+template <class S>
+void device_factorizer<S>::factor_gram(index k, int pass) {
+  const int w = static_cast<int>(shape_[k].width);
+  if (!std::exchange(gram_made_, false)) (void)make_gram(k, pass);
+  const tall_memory here = memory_of(tall_.data(), w);
+  double* const R = pass == 0 ? here.all[0] : here.R;
   on_.launch(work::square_factor, 1,
              square_factor_arguments{here.G, w, pass == 0, k_near<S>, most_of_inverse<S>(w), R, here.all[(pass + 1) % 2],
-                                     here.all[pass % 2], state, gate()});
+                                     here.all[pass % 2], tall_of(k), gate()});
   strike_triangle(k, pass == 0 ? 2 : 4, R);
 }
 
