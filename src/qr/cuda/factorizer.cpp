@@ -29,12 +29,19 @@ device_factorizer<S>::device_factorizer(session<S>& on, const layout& shape, con
                                         const matrix_view<const S>& source)
     : on_(on), shape_(shape), A_(A.data), lda_(A.column_stride), tau_(tau), source_(source) {
   T_ = on_.template allocate_of<S>(core::checked_product(shape.panels, nb() * nb()));
+  control_ = on_.template allocate_of<panel_control>(1);
   turns_ = std::min(k_turns, shape.panels);
-  for (int i = 0; i < turns_; ++i) V_[i] = on_.template allocate_of<S>(core::checked_product(shape.m, nb()));
+  if (shape.count() == 1 && !shape.single_group) return;  // nothing is updated
+  for (index k = 0; k < turns_; ++k) make_room_for_v(k);
   // Of every span, and of all checksum columns.
   const index columns = std::max(std::min(shape.n, k_section_columns + nb()), 2 * static_cast<index>(shape.groups.size()));
   for (buffer& each : W_) each = on_.template allocate_of<S>(2 * (joins_pairs(0) ? 2 : 1) * nb() * columns);
-  control_ = on_.template allocate_of<panel_control>(1);
+}
+
+template <class S>
+void device_factorizer<S>::make_room_for_v(index k) {
+  buffer& room = V_[k % turns_];
+  if (room.data() == nullptr) room = on_.template allocate_of<S>(core::checked_product(shape_.m, nb()));
 }
 
 // Updates, and checks of panels that were begun ahead, end before what comes now.
@@ -64,8 +71,10 @@ template <class S>
 void device_factorizer<S>::scan_columns(bool r, const double* gram, column_size* sizes) {
   const index n = shape_.n;
   column_result* const to = column_results(n);
-  on_.scan(scan_arguments<S>{.X = A_, .ld = lda_, .rows = shape_.m, .first = 0, .upper = r, .lower = false, .to = to, .gram = gram}, n,
-           on_.main());
+  on_.scan(
+      scan_arguments<S>{
+          .X = A_, .ld = lda_, .rows = r ? shape_.steps : shape_.m, .first = 0, .upper = r, .lower = false, .to = to, .gram = gram},
+      n, on_.main());
   on_.template fetch<column_result>(to, n, [sizes, n](const column_result* made) {
     for (index j = 0; j < n; ++j) sizes[j] = {made[j].norm, made[j].exponent, made[j].finite != 0};
   });
@@ -557,7 +566,8 @@ void device_factorizer<S>::decide(index k) {
   const layout::block& b = shape_[k];
   on_.fork(on_.aside());
   on_.launch(work::hold, k_hold_blocks,
-             hold_arguments<S>{&control()->gate, record(k), {{V(k), (shape_.m - b.first) * b.width}, {T(k), b.width * b.width}}},
+             hold_arguments<S>{
+                 &control()->gate, record(k), {{V(k), V(k) != nullptr ? (shape_.m - b.first) * b.width : 0}, {T(k), b.width * b.width}}},
              on_.aside());
   on_.send(static_cast<int>(k % k_places), record(k), sizeof(panel_record), on_.aside());
   on_.follow(on_.beside(), on_.aside());

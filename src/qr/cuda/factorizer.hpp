@@ -105,6 +105,8 @@ class device_factorizer : public factorizer<S> {
   // Panel k as products take it; V is its V, formed.
   formed_reflector<S> formed(index k, const S* V) const { return {V, shape_.m - shape_[k].first, shape_[k].width, T(k)}; }
   span section_of(index k, index b) const;
+  // Of a matrix that is one panel it is made where a pass needs it.
+  void make_room_for_v(index k);
   S* V(index k) const { return static_cast<S*>(V_[k % turns_].data()); }
   // What V is in the place that panel k takes now.
   void forget_v(index k) {

@@ -107,6 +107,7 @@ void device_factorizer<S>::tall_pass(index k, int pass) {
   const int w = static_cast<int>(b.width);
   const tall_memory here = memory_of(tall_.data(), w);
   S* const panel = A_ + b.first + b.first * lda_;
+  make_room_for_v(k);
   S* const Q = V(k);
   on_.launch(substitute_of(w), substitute_blocks(w, rows),
              substitute_arguments<S>{.from = pass == 1 ? panel : Q,
@@ -156,7 +157,7 @@ void device_factorizer<S>::reflect(index k, int pass) {
   if (!t_marked_ || on_.armed(site::qr_panel)) on_.join(on_.aside());  // T has read what is struck now
   strike_triangle(k, 5, here.product);
   on_.launch(substitute_of(w), substitute_blocks(w, rows - w),
-             substitute_arguments<S>{.from = Q + w,
+             substitute_arguments<S>{.from = Q != nullptr ? Q + w : nullptr,
                                      .ldf = rows,
                                      .to = panel + w,
                                      .ldt = lda_,
