@@ -300,6 +300,8 @@ __global__ void __launch_bounds__(substitute_threads(Most), substitute_resident(
     row_tile<blocks> x;
     x.take(next);
     if (ahead) next.load(X, first + step);
+    // What is under way of floats in registers does not keep memory busy; of doubles it does.
+    if (sizeof(S) == 4) X.ask(first + (ahead ? 3 : 1) * step, k_row_tile);
     double minus[4] = {};  // the columns of Q in front of these, with the other sign, as a left operand
     ballast::cuda::unrolled<blocks>([&](auto b) {
       constexpr int at = decltype(b)::value, behind = blocks - 1 - at, third = (behind + 2) / 3;
