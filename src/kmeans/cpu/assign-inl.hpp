@@ -235,11 +235,20 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
   // So many sections stay in the second-level cache while all points of the block pass by.
   const std::int64_t chunk = std::max<std::int64_t>(1, 384 * 1024 / (static_cast<std::int64_t>(sizeof(T)) * k_section * n));
   row_failure found;
+  // Steps of injection: each is a tile that is searched, or the half of one, if it has centroids.
+  const auto searches = [&](std::int64_t tiles) {
+    std::int64_t count = 0;
+    for (std::int64_t t = 0; t < tiles; ++t)
+      count += k_rows == k_tile ? 1 : (centroids.used[static_cast<std::size_t>(t)] + k_rows - 1) / k_rows;
+    return count;
+  };
+  const std::int64_t of_pair = searches(centroids.tiles);
   // Squared residuals in units of their limits of doubt: of each section, vector and lane the largest, and the sum.
   if constexpr (Protect) block.spread.assign(static_cast<std::size_t>(4 * centroids.sections * lanes), T(0));
   for (std::int64_t begin = 0; begin < centroids.sections; begin += chunk) {
     const std::int64_t end = std::min(begin + chunk, centroids.sections);
     const bool all = end == centroids.sections;
+    const std::int64_t before_these = searches(centroids.first_tile[static_cast<std::size_t>(begin)]);
     for (std::int64_t pair = 0; pair < pairs; ++pair) {
       const T* x = block.x.data() + pair * n * width;
       const std::int64_t at = pair * width;
@@ -259,7 +268,8 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
         }
       }
       inject::place here = hook.place;
-      here.steps = pairs * centroids.tiles * (k_tile / k_rows);
+      here.steps = pairs * of_pair;
+      here.step = pair * of_pair + before_these;
       const std::int64_t points = std::min(width, block.count - at);
       for (std::int64_t g = begin; g < end; ++g) {
         if constexpr (Protect) {
@@ -281,17 +291,15 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
                                    centroids.weights.data() + column};
           };
           if constexpr (k_rows == k_tile) {
-            here.step = pair * centroids.tiles + t;
             if (real > k_tile / 2) {
               search_tile<T, k_tile, Protect>(x, n, columns(0), start, real, hook, here, points, s);
             } else {
               search_tile<T, k_tile / 2, Protect>(x, n, columns(0), start, real, hook, here, points, s);
             }
+            ++here.step;
           } else {
-            for (int r = 0; r < k_tile && r < real; r += k_rows) {
-              here.step = (pair * centroids.tiles + t) * (k_tile / k_rows) + r / k_rows;
+            for (int r = 0; r < k_tile && r < real; r += k_rows, ++here.step)
               search_tile<T, k_rows, Protect>(x, n, columns(r), r == 0 ? start : T(0), real - r, hook, here, points, s);
-            }
           }
         }
         if constexpr (Protect) {
