@@ -1,18 +1,12 @@
-// The rows of a pass: their labels from what the search has found, second looks, and the way of rows to the sums of their clusters.
+// The rows of a pass: their labels from what the search has found, and second looks.
 // Layer: backend "cuda" of K-Means, device code. docs/design/kmeans-cuda.md has the derivations.
-// The four lanes of a row decide it together, and each adds every fourth vector of its features.
-// The sums are those of the pass before: only rows with another label are added, and taken from their old cluster. In integers that gives
-// the same bits as adding up all rows.
+// The four lanes of a row decide it together.
 #pragma once
-
-#include <type_traits>
 
 #include "abft/attempt.hpp"
 #include "abft/threshold.hpp"
-#include "cuda/arch/atomic.cuh"
-#include "kmeans/cuda/fixed.cuh"
 #include "kmeans/cuda/nearest.cuh"
-#include "kmeans/cuda/pass_scores.cuh"
+#include "kmeans/cuda/pass_moves.cuh"
 
 namespace ballast::kmeans::cuda {
 
@@ -37,120 +31,30 @@ struct tally {
   std::uint32_t changed;      // of an even lane
 };
 
-// A row whose label needs more than the scores of the tensor cores. It waits in shared memory until its team of four warps has enough of
-// them or ends, and they share the work. Until then its label is k, a cluster of which nobody asks. Each lane of the row stores the columns
-// that it names. Two lanes make the rest, each from what it has itself: one stores it with the seal of the other.
-template <class Index, int Listed>
-struct postponed {
-  double most;  // no candidate has a larger distance
-  std::int32_t row;
-  std::uint32_t what;
-  std::uint32_t seal;
-  Index listed[Listed];  // the columns that the four lanes of the row have named: the last of each, then those before
-};
-// A seal is the sum of what its entry's parts give: a bit that is flipped in one of them changes it.
-__device__ __forceinline__ std::uint32_t seal_part(std::uint32_t value, int place) {
-  return value * (0x9e3779b1u * static_cast<std::uint32_t>(2 * place + 1));
-}
-// Of all but the columns, number l of which has place l.
-__device__ __forceinline__ std::uint32_t head_seal(double most, std::int32_t row, std::uint32_t what) {
-  const auto bits = static_cast<std::uint64_t>(__double_as_longlong(most));
-  return seal_part(what, 60) + seal_part(static_cast<std::uint32_t>(row), 61) + seal_part(static_cast<std::uint32_t>(bits), 62) +
-         seal_part(static_cast<std::uint32_t>(bits >> 32), 63);
-}
-template <class Index, int Listed>
-__device__ __forceinline__ std::uint32_t seal_of(const postponed<Index, Listed>& of) {
-  std::uint32_t made = head_seal(of.most, of.row, of.what);
-#pragma unroll
-  for (int l = 0; l < Listed; ++l) made += seal_part(static_cast<std::uint32_t>(of.listed[l]), l);
-  return made;
-}
-// Above the number of rows in a counter: all teams empty their queues (by one thread); this one moves its changed rows (by up to four).
-inline constexpr std::uint32_t k_together = 1u << 16, k_moves = 1u << 24;
-// postponed::what
-inline constexpr std::uint32_t k_candidates = (1u << 4 * k_most_named) - 1;  // mask: which of the listed columns are there
-inline constexpr std::uint32_t k_failed = 1u << 12;                          // a check failed: all centroids are looked at
-inline constexpr int k_check_shift = 13;                                     // which check failed
-inline constexpr std::uint32_t k_check_mask = 15;
-inline constexpr int k_lanes_shift = 20;  // lanes whose columns are all looked at
-static_assert(k_candidates < k_failed);
-
 template <class T, pass_policy P, class Injector>
-struct pass_rows : pass_scores<T, P, Injector> {
-  using scores = pass_scores<T, P, Injector>;
+struct pass_rows : pass_moves<T, P, Injector> {
+  using moves = pass_moves<T, P, Injector>;
+  using scores = typename moves::scores;
+  using moves::shared, moves::k_counts, moves::k_slabs_together, moves::team, moves::meet_team, moves::weight_of, moves::existing_row,
+      moves::is_cluster, moves::move_changes, moves::change;
   using scores::a, scores::g, scores::given, scores::lane, scores::t, scores::warp;
+  using typename moves::postponed, typename moves::listed_index;
   using typename scores::launch, typename scores::row_facts;
   static constexpr bool k_checks = scores::k_checks;
-  static constexpr int k_groups = scores::k_groups;
+  static constexpr int k_groups = scores::k_groups, k_named = moves::k_named, k_listed = moves::k_listed;
   static constexpr int k_queued_rows =
-      queue_tiles(P) * k_team_warps * scores::k_rows;  // that tiles may add to a queue between two meetings
-  static_assert(P.warps % k_team_warps == 0 && P.warps <= k_most_teams * k_team_warps);
-  static constexpr bool k_counts = P.sums != sum_memory::none;  // what the sums must agree with
-  static constexpr bool k_measures = k_checks && !k_counts;     // the label of every row by ‖x − c‖²
-  using listed_index = std::conditional_t<P.panel == panel_memory::shared, std::uint16_t, std::int32_t>;
-  static constexpr int k_named = scores::k_named, k_listed = 4 * k_named;
-  using postponed = cuda::postponed<listed_index, k_listed>;
-  static_assert(sizeof(postponed) == postponed_bytes(P));
-  // Rows that are read again, so many slabs at a time: to be measured, in second looks, and on their way to another cluster.
-  static constexpr int k_slabs_together = P.slabs > 0 ? 4 : 8;
+      queue_tiles(P) * k_team_warps * scores::k_rows;        // that tiles may add to a queue between two meetings
+  static constexpr bool k_measures = k_checks && !k_counts;  // the label of every row by ‖x − c‖²
+  // Slabs of a row, and candidates of one, that are read at a time in second looks: most rows have two candidates.
   static constexpr int k_looked_together = P.slabs == 0 ? 8 : P.slabs <= 4 ? 1 : P.slabs <= 8 ? 2 : 4;
-  static constexpr int k_tried = P.slabs >= 8 ? 3 : 2;  // candidates of a row that are measured at a time: most rows have two
+  static constexpr int k_tried = P.slabs >= 8 ? 3 : 2;
 
-  // Shared memory, in the order of pass_shared_bytes.
-  struct memory {
-    unsigned char* panel;
-    unsigned long long* block;  // k_block_words
-    unsigned char* barriers;
-    postponed* queue;        // of this team
-    scanned_part* scans;     // of this team: first and second time × k_shared_scans × parts
-    std::uint32_t* waiting;  // rows that tiles have added to it, by the number of the meeting modulo k_counters; k_together, k_moves
-    volatile int* together;  // the meeting at which all teams empty their queues
-    changed_row* changes;    // of this warp
-    int* changed;            // how many of them there are
-    std::uint32_t* limbs;    // (word, limb) × k × pitch
-    std::uint32_t* members;  // k
-  };
-  memory shared;
   tally counted{};
   int queued = 0;   // rows in the queue before this tile
   int counter = 0;  // number of the next meeting, modulo k_counters
   int meeting = 0;  // and the number itself
 
-  __device__ __forceinline__ explicit pass_rows(const launch& from) : scores(from) {
-    unsigned char* at = arch::shared_memory();
-    const auto take = [&](std::int64_t bytes) {
-      unsigned char* const begin = at;
-      at += bytes;
-      return begin;
-    };
-    constexpr int queue = pass_queue_rows(P);
-    shared.panel = take(panel_bytes<T>(P, a.centroids.shape) + column_bytes<T>(P, a.centroids.shape));
-    shared.block = reinterpret_cast<unsigned long long*>(take(k_block_words * 8));
-    shared.barriers = take(k_barrier_bytes);
-    shared.waiting = reinterpret_cast<std::uint32_t*>(shared.barriers + 16 * k_most_slots) + team() * k_counters;
-    if constexpr (empties_together(P))
-      shared.together = reinterpret_cast<int*>(shared.barriers + 16 * k_most_slots + 4 * k_most_teams * k_counters);
-    shared.queue = reinterpret_cast<postponed*>(take(P.warps / k_team_warps * queue * postponed_bytes(P))) + team() * queue;
-    constexpr int scans = 2 * k_shared_scans * k_team_warps;  // of a team
-    shared.scans = reinterpret_cast<scanned_part*>(take(scan_bytes(P))) + team() * scans;
-    if constexpr (k_counts) {
-      shared.changes = reinterpret_cast<changed_row*>(take(P.warps * most_changes(P) * static_cast<int>(sizeof(changed_row))));
-      shared.changes += warp * most_changes(P);
-      shared.changed = reinterpret_cast<int*>(take(P.warps * 4)) + warp;
-    }
-    if constexpr (P.sums == sum_memory::shared) {
-      shared.limbs = reinterpret_cast<std::uint32_t*>(at);
-      shared.members = shared.limbs + 2 * P.words * entries();
-    }
-  }
-
-  __device__ __forceinline__ int team() const { return warp / k_team_warps; }
-  __device__ __forceinline__ void meet_team() const { arch::group_barrier(1 + team(), 32 * k_team_warps); }
-
-  __device__ __forceinline__ T weight_of(int i) const {
-    if constexpr (P.weighted) return arch::load_table(a.points.weight + i);
-    return T(1);
-  }
+  __device__ __forceinline__ explicit pass_rows(const launch& from) : moves(from) {}
 
   // Steps: the label when it was found; in a second look; when it is stored.
   __device__ __forceinline__ void strike_label(int i, int step, int& label) const {
@@ -574,141 +478,6 @@ struct pass_rows : pass_scores<T, P, Injector> {
   __device__ __noinline__ static void report(const launch& given, check which, std::int64_t i, bool repaired) {
     ballast::cuda::write_outcome(given, *given.arguments.events, repaired ? abft::outcome::recomputed : abft::outcome::uncorrectable,
                                  abft::finding{}, i, 0, static_cast<std::uint32_t>(which));
-  }
-
-  // ---- Sums ----
-
-  __device__ __forceinline__ int pitch() const { return sum_pitch(this->stride()); }
-  __device__ __forceinline__ int entries() const { return a.centroids.shape.k * pitch(); }
-
-  // Where this lane's sums of cluster j begin: its first number of a slab has place 0, the next one 4.
-  using sum_word = std::conditional_t<P.sums == sum_memory::shared, std::uint32_t, unsigned long long>;
-  __device__ __forceinline__ sum_word* sums_of(int j) const {
-    if constexpr (P.sums == sum_memory::shared) return shared.limbs + (j * pitch() + t);
-    if constexpr (P.sums == sum_memory::global) return a.sums + (static_cast<std::int64_t>(j) * (P.words * pitch()) + t);
-    return nullptr;
-  }
-
-  // A row on its way from one cluster to another.
-  struct move {
-    bool leaves, arrives;
-    sum_word *from, *to;
-    int tile, tiles;  // for strikes: that the row is in
-  };
-  // Adds a number to the sums of one cluster and takes it from those of another. A number less is the sum of its negative words: so lower
-  // limbs are never negative.
-  __device__ __forceinline__ void add(const move& of, int place, T value, T rest, T unit) const {
-    std::int32_t word[P.words];
-    if constexpr (P.weighted) {
-      split<P.words>(value, rest, unit, word);
-    } else {
-      split<P.words>(value, unit, word);
-    }
-    if constexpr (Injector::enabled && P.sums == sum_memory::global)
-      given.strike(index<1>{}, inject::site::kmeans_sum, this->here(of.tile, of.tiles, place / 4, pitch() / 4),
-                   reinterpret_cast<std::uint32_t*>(word));
-    const auto add_word = [&](sum_word* to, int w, std::int32_t each) {
-      if constexpr (P.sums == sum_memory::shared) {
-        atomicAdd(to + 2 * w * entries() + place, static_cast<std::uint32_t>(upper_limb(each)));
-        atomicAdd(to + (2 * w + 1) * entries() + place, lower_limb(each));
-      } else {
-        arch::add_global(to + w * pitch() + place, static_cast<unsigned long long>(std::int64_t{each}));
-      }
-    };
-#pragma unroll
-    for (int w = 0; w < P.words; ++w) {
-      if (of.arrives) add_word(of.to, w, word[w]);
-      if (of.leaves) add_word(of.from, w, static_cast<std::int32_t>(0 - static_cast<std::uint32_t>(word[w])));
-    }
-  }
-  // Counts a point, or one less, by one lane of its row. Points of weight 0 are not counted.
-  __device__ __forceinline__ void add_member(const move& of, int j, bool arrives) const {
-    if constexpr (P.sums == sum_memory::shared) {
-      atomicAdd(shared.members + j, arrives ? 1u : ~0u);
-    } else if constexpr (P.sums == sum_memory::global) {
-      std::uint64_t one = arrives ? 1ull : ~0ull;
-      given.strike(index<1>{}, inject::site::kmeans_count,
-                   {of.tile, of.tiles, 0, 1, static_cast<int>(threadIdx.x) % scores::k_tile_threads / 4, scores::k_tile_threads / 4}, &one);
-      arch::add_global(a.members + j, one);
-    }
-  }
-
-  // A number that memory has changed must not reach beyond what is there. The totals tell that a row is missing.
-  __device__ __forceinline__ int existing_row(int row) const {
-    return static_cast<unsigned>(row) < static_cast<unsigned>(this->points()) ? row : 0;
-  }
-  __device__ __forceinline__ bool is_cluster(int j) const { return static_cast<unsigned>(j) < static_cast<unsigned>(a.centroids.shape.k); }
-
-  // Moves rows of each four lanes to their clusters, by loads of their own.
-  __device__ __forceinline__ void move_rows(const changed_row& each) const {
-    const int row = existing_row(each.row), stride = this->stride();
-    constexpr int rows = pass_rows_of_tile(P);
-    const bool leaves = is_cluster(each.from), arrives = is_cluster(each.to);
-    const move made{
-        leaves, arrives, sums_of(leaves ? each.from : 0), sums_of(arrives ? each.to : 0), row / rows, (this->points() - 1) / rows + 1};
-    const T weight = weight_of(row);
-    const T *const x = this->row(row) + t * k_vector<T>, *const units = a.points.unit + t * k_vector<T>;
-#pragma unroll k_slabs_together
-    for (int s = 0; s < a.centroids.shape.slabs; ++s) {
-      const int f = s * k_slab<T>;
-      const features<T> value = load_features(x + f), unit = load_features(units + f);
-      if (f + t * k_vector<T> >= a.points.n) continue;
-#pragma unroll
-      for (int v = 0; v < k_vector<T>; ++v) {
-        const int place = f + v * 4;
-        if constexpr (P.weighted) {
-          const T product = rounded_product(weight, value.at[v]);
-          add(made, place, product, product_rest(weight, value.at[v], product), unit.at[v]);
-        } else {
-          add(made, place, value.at[v], T(0), unit.at[v]);
-        }
-      }
-    }
-    if (t != 0 || !(weight > 0)) return;
-    if (arrives) add_member(made, each.to, true);
-    if (leaves) add_member(made, each.from, false);
-    if constexpr (P.weighted) add(made, stride, weight, T(0), a.points.unit[a.points.n]);
-  }
-
-  // How many rows wait, at most so many, whatever memory says.
-  __device__ __forceinline__ int changes_that_wait(int most) const {
-    return static_cast<int>(min(static_cast<unsigned>(*static_cast<const volatile int*>(shared.changed)), static_cast<unsigned>(most)));
-  }
-  // Moves the changed rows of this warp, eight at a time, until less than `least`, at most eight, wait. Called by the whole warp.
-  __device__ __noinline__ static void move_changes(const launch& given, int least) { pass_rows(given).move_waiting(least); }
-  __device__ __forceinline__ void move_waiting(int least) const {
-    const int k = a.centroids.shape.k, count = changes_that_wait(most_changes(P));
-    int begin = 0;
-#pragma unroll 1
-    for (; count - begin >= least; begin += k_changes_together) {
-      const bool there = begin + g < count;
-      changed_row each = shared.changes[there ? begin + g : begin];
-      if (!there) each.from = each.to = k;
-      move_rows(each);
-    }
-    const int left = max(count - begin, 0);
-    // Less than k_changes_together: a lane has one at most.
-    const changed_row rest = shared.changes[lane < left ? begin + lane : 0];
-    __syncwarp();
-    if (lane < left) shared.changes[lane] = rest;
-    if (lane == 0) *shared.changed = left;
-    __syncwarp();
-  }
-  // Rows whose labels are not those of the pass before, one of a lane that `stores` its label, go to their clusters. Called by the whole
-  // warp.
-  __device__ __forceinline__ void change(bool stores, int row, int before, int label) const {
-    if constexpr (!k_counts) return;
-    const bool changes = stores && (a.fresh || before != label);
-    const unsigned all = __ballot_sync(0xffffffffu, changes);
-    if (all == 0) return;
-    const int k = a.centroids.shape.k, begin = changes_that_wait(most_changes(P) - k_pass_rows), count = begin + __popc(all);
-    __syncwarp();  // all have read the count
-    // A label that was struck in memory must not reach beyond the sums; their signature tells.
-    const int from = !a.fresh && is_cluster(before) ? before : k;
-    if (changes) shared.changes[begin + __popc(all & ((1u << lane) - 1))] = {row, from, label};
-    if (lane == 0) *shared.changed = count;
-    __syncwarp();
-    if (count + k_pass_rows > most_changes(P)) move_changes(given, k_changes_together);  // no room for those of another tile
   }
 
   // ---- ‖x − c‖² of labels, in working precision ----
