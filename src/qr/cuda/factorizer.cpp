@@ -62,6 +62,7 @@ S* device_factorizer<S>::scratch(buffer& of, index elements) {
 
 template <class S>
 column_result* device_factorizer<S>::column_results(index columns) {
+  columns = std::max(columns, 2 * static_cast<index>(shape_.groups.size()) + 1);  // what encode() measures aside has its place already
   if (results_.bytes() < columns * static_cast<index>(sizeof(column_result))) results_ = on_.template allocate_of<column_result>(columns);
   return static_cast<column_result*>(results_.data());
 }
@@ -710,6 +711,7 @@ void device_factorizer<S>::end_pass() {
 
 template <class S>
 void device_factorizer<S>::strike_stored() {
+  if (on_.armed(site::qr_r) || on_.armed(site::qr_reflector)) (void)settle();
   const index m = shape_.m, n = shape_.n;
   for (index j = 0; j < n && on_.armed(site::qr_r); ++j) on_.strike(site::qr_r, {j, n, 0, 1}, A_ + j * lda_, std::min(j + 1, m));
   for (index j = 0; j < std::min(m - 1, n) && on_.armed(site::qr_reflector); ++j)
