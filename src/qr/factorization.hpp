@@ -88,6 +88,8 @@ class factorization {
   bool finite_ = true;
   bool protected_ = false;            // checks are made
   bool repairs_ = false;              // and what fails is repaired
+  bool encoded_waits_ = false;        // what encode() measures is to be waited for, and the thresholds made of it
+  bool end_measured_ = false;         // measure_end() was of the factors that are there
   std::vector<column_size> sizes_;    // of the columns of the input
   std::vector<double> norms_;         // the same, as they are worked on
   std::vector<column_size> r_sizes_;  // of R's columns
@@ -96,10 +98,8 @@ class factorization {
   std::vector<double> ratio_;         // of the second checksum's weights to the first's
   // Of each group, and behind them of all columns: ‖columns times their weights‖; the squares of the norms of what encode() made.
   std::vector<double> weighted_, encoded_;
-  bool encoded_waits_ = false;          // they are still to be waited for, and the thresholds made of them
   std::vector<abft::tiers> threshold_;  // of each group
   double certificate_threshold_ = 0;
-  bool end_measured_ = false;  // measure_end() was of the factors that are there
   std::vector<block_sums> end_sums_;
   double certificate_ = 0;
   std::vector<int> shifts_;
