@@ -54,6 +54,7 @@ struct layout {
   bool single_group = false;
 
   index count() const { return static_cast<index>(blocks.size()); }
+  bool one_block() const { return count() == 1 && !single_group; }
   const block& operator[](index b) const { return blocks[static_cast<std::size_t>(b)]; }
 };
 
@@ -130,7 +131,8 @@ class factorizer {
   // The way back, for R.
   virtual void unscale() = 0;
 
-  // Before encode(), for a backend that can do a part of it while scan() is under way: what does not depend on the input.
+  // The part of encode() that does not depend on the input, while scan() is under way. Called before each encode(), and for nothing where
+  // the input turns out to have Inf or NaN. `keep`: as encode()'s.
   virtual void prepare([[maybe_unused]] bool keep) {}
 
   // Makes the two checksum columns of every group and the certificate's product with weights d_j ε_j, d_j ε_j ρ_j and d_j r_j (n × 3), from
@@ -195,7 +197,7 @@ class factorizer {
   // panel on that does not pass, or cannot be made without a decision of the host, nothing is changed, until resume() or begin_pass(): a
   // panel whose entry does not pass is not factored; checksums and blocks stay as they are, but for the next block behind a panel that was
   // factored: its columns may be anything. What is enqueued then has no effect.
-  // `limits` is called once; for the first panel when the panel was enqueued.
+  // `limits` is called once. It may wait for encode(): so it is called behind all that makes the first panel.
   virtual void begin_ahead(index, [[maybe_unused]] core::function_ref<panel_limits()> limits) {}
 
   // What panel k has come to. Waits, but for nothing behind advance(k), which comes first.
@@ -224,8 +226,8 @@ class factorizer {
 
   // --- The end.
 
-  // Whether what a panel's checks read is all that the caller gets: then a matrix of one block, of which nothing else is made between those
-  // checks and the end, needs no measure_all(). What is struck at the end of a pass is struck in front of those checks.
+  // Whether a panel's checks read V, T, tau and R as they are stored. Then a matrix of one block needs no measure_all(): nothing changes it
+  // behind those checks. Faults that are injected at the end of a pass then come in front of them.
   virtual bool verifies_once() const { return false; }
 
   // For every block.

@@ -53,7 +53,7 @@ class factorization {
   bool judge_panels(index upto);
   bool prepare_panel(index k, const panel_seen* ahead);
   settled_check enter_panel(index k, const panel_seen* ahead);
-  bool verified_once() const { return shape_.count() == 1 && !shape_.single_group && work_->verifies_once(); }
+  bool verified_once() const { return shape_.one_block() && work_->verifies_once(); }
   bool has_entry(index k) const { return protected_ && !shape_.single_group && k > 0; }
   void rebuild_block(index b, index upto);
 

@@ -210,7 +210,7 @@ double* device_factorizer<S>::judge(index k, bool whole, panel_result* to, strea
   double* const tx = numbers(sums_, judge_sums());
   double* const sums = tx + 2 * w;
   double* const tz = sums + 8 * w + 1;
-  const bool kept = whole && !verified_once();  // seals and the checkpoint are made
+  const bool kept = whole && !shape_.one_block();  // seals and the checkpoint are made
   const double* const x = static_cast<const double*>(random_.data()) + b.first;
   on_.launch(work::open, row_blocks(w), open_arguments<S>{h, x, tx}, on);
   const fold_arguments fold = partial_products({.h = h,

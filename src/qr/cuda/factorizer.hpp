@@ -20,7 +20,7 @@ class device_factorizer : public factorizer<S> {
 
   void wait() override { on_.wait(); }
 
-  // factorizer.cpp
+  // input.cpp
   void scan(column_size* sizes) override;
   void scan_r(column_size* sizes) override;
   void scale(const int* shifts) override;
@@ -30,6 +30,9 @@ class device_factorizer : public factorizer<S> {
   void await_encoded() override;
   void restart() override;
   void give_back() override;
+  void reload(index b) override;
+
+  // factorizer.cpp
   void begin_pass() override;
   void begin_panel(index k) override;
   void factor_panel(index k, bool finite) override;
@@ -42,7 +45,6 @@ class device_factorizer : public factorizer<S> {
   void begin_ahead(index k, core::function_ref<panel_limits()> limits) override;
   panel_seen await_panel(index k) override;
   void resume() override;
-  void reload(index b) override;
 
   // checks.cpp
   bool verifies_once() const override { return true; }
@@ -75,7 +77,6 @@ class device_factorizer : public factorizer<S> {
   void strike_kept(index k);
   void strike_stored();
   bool checked() const { return weights_.data() != nullptr; }
-  bool verified_once() const { return shape_.count() == 1 && !shape_.single_group; }
   reflectors<S> reflector(index k) const;
   S* T(index k) const { return static_cast<S*>(T_.data()) + k * nb() * nb(); }
   S* checksums(index group) const { return static_cast<S*>(C_.data()) + 2 * group * shape_.m; }
@@ -83,6 +84,7 @@ class device_factorizer : public factorizer<S> {
   const int* shifts() const { return static_cast<const int*>(shifts_.data()); }
   index nb() const { return shape_.panel_width; }
   block_list blocks() const { return {shape_.steps, shape_.n, static_cast<int>(nb())}; }
+  // input.cpp
   void weigh_matrix(const matrix_view<const S>& X, const int* shifts, bool r, index weight, double* to);
   column_result* column_results(index columns);
   void scan_columns(bool r, const double* gram, column_size* sizes);
@@ -90,6 +92,7 @@ class device_factorizer : public factorizer<S> {
   S* copy_memory();  // room for it
   // A copy of the input, where the caller has none: on the device.
   virtual void keep_source();
+  // factorizer.cpp
   void form_v(index k, S* to, stream on) { on_.form_v(reflector(k), to, on, ahead_ == k ? tall_of(k) : nullptr); }
   // Of a panel that is being begun ahead of the host; null: none is.
   panel_gate* gate() const { return begins_ahead_ ? &control()->gate : nullptr; }

@@ -103,8 +103,8 @@ class session {
   }
   void wait();
 
-  // The same for what `on` has now, without waiting for what is enqueued behind it, one at a time: the numbers are there behind
-  // await_brought(), until the next wait().
+  // Also numbers on their way to the host, but of stream `on`: await_brought() waits for them and for nothing behind them. They stay until
+  // the next wait(). One call at a time.
   template <class T>
   const T* bring(const void* from, std::int64_t count, stream on) {
     const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(T));

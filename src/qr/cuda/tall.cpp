@@ -63,7 +63,7 @@ void device_factorizer<S>::strike_triangle(index k, index which, double* triangl
     on_.strike(site::qr_panel, tall_place(b.first + j, which), triangle + packed(0, j), j + 1);
 }
 
-// Of A, or of Q; `pass`: how many have been made. Returns it.
+// The Gram matrix of A, or of Q behind `pass` passes. Returns where it is.
 template <class S>
 double* device_factorizer<S>::make_gram(index k, int pass) {
   const layout::block& b = shape_[k];
