@@ -37,6 +37,24 @@ __device__ __forceinline__ void add_global(unsigned long long* at, unsigned long
 #endif
 }
 
+// Counts up a number in global memory, where `does` is true, and returns what it was; no order with other accesses. By one lane of a warp,
+// the first one. The number is waited for where it is used: not behind a branch around this; and the assembler cannot tell that a lane adds
+// 1, else it would add up what the lanes of a warp do, and wait for that.
+__device__ __forceinline__ std::uint32_t draw_global(std::uint32_t* at, bool does) {
+#if BALLAST_DEVICE_CODE
+  std::uint32_t old;
+  asm volatile(
+      "{\n\t.reg .pred p;\n\t.reg .u32 one;\n\tsetp.ne.u32 p, %2, 0;\n\tmov.u32 one, %%laneid;\n\tadd.u32 one, one, 1;\n\t"
+      "@p atom.relaxed.gpu.global.add.u32 %0, [%1], one;\n\t}"
+      : "=r"(old)
+      : "l"(at), "r"(does ? 1 : 0)
+      : "memory");
+  return old;
+#else
+  return does ? atomicAdd(at, 1u) : 0;
+#endif
+}
+
 // Lets other threads of the emulator run first: it is what loops poll.
 __device__ __forceinline__ std::uint32_t load_acquire(const std::uint32_t* from) {
 #if BALLAST_DEVICE_CODE

@@ -53,7 +53,9 @@ __device__ __forceinline__ matrix_descriptor describe(const void* tile, int stri
 // The operand that starts `bytes` later, a multiple of 16: the next K numbers of k lie 32 bytes on within a swizzled row.
 __device__ __forceinline__ matrix_descriptor advanced(matrix_descriptor operand, int bytes) {
 #if BALLAST_DEVICE_CODE
-  operand.bits += static_cast<std::uint64_t>(bytes >> 4);
+  // The address is in the lower word: no carry. By words, as the compiler else adds numbers of 64 bits.
+  const auto low = static_cast<std::uint32_t>(operand.bits) + static_cast<std::uint32_t>(bytes >> 4);
+  asm("mov.b64 %0, {%1, %2};" : "=l"(operand.bits) : "r"(low), "r"(static_cast<std::uint32_t>(operand.bits >> 32)));
 #else
   operand.start += bytes;
 #endif
