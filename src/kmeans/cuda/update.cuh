@@ -115,10 +115,11 @@ struct update {
     return static_cast<double>(*at);
   }
 
-  __device__ __noinline__ void report(check which, std::int64_t where, bool repaired) {
-    ballast::cuda::write_outcome(given, *a.events, repaired ? abft::outcome::recomputed : abft::outcome::uncorrectable, abft::finding{},
-                                 where, 1, static_cast<std::uint32_t>(which));
-    if (!repaired) atomicAdd(&shared.failed, 1u);
+  // Static: else what this thread has of the launch would be in local memory, for the call.
+  __device__ __noinline__ static void report(const launch& given, std::uint32_t& failed, check which, std::int64_t where, bool repaired) {
+    ballast::cuda::write_outcome(given, *given.arguments.events, repaired ? abft::outcome::recomputed : abft::outcome::uncorrectable,
+                                 abft::finding{}, where, 1, static_cast<std::uint32_t>(which));
+    if (!repaired) atomicAdd(&failed, 1u);
   }
 
   // ---- Rows ----
@@ -140,6 +141,7 @@ struct update {
     features<T> units;
     features<T> base;  // a copy of the old row, or of the one that is given
     double weight;     // of the cluster
+    bool empty;        // by lanes of the first warp of the block with the first part: cluster number `lane` has no members
   };
   // Of a column of the tile. `old_rows`: a copy.
   __device__ __forceinline__ void load_quotients(int column, const T* old_rows, bool sums, dividends& made) const {
@@ -307,7 +309,8 @@ struct update {
       judge_row(judges, old_row, square);
       const int wrong = shared.wrong;
       if (wrong < 0 && number == 0) break;
-      if (threadIdx.x == 0 && (wrong < 0 || number >= a.repeats)) report(check::centroid, wrong < 0 ? first : wrong, wrong < 0);
+      if (threadIdx.x == 0 && (wrong < 0 || number >= a.repeats))
+        report(given, shared.failed, check::centroid, wrong < 0 ? first : wrong, wrong < 0);
       if (wrong < 0 || number >= a.repeats) break;
       load(makes, judges, old_row);
       meet_makers();  // all have read what was wrong
@@ -317,10 +320,7 @@ struct update {
 #pragma unroll
       for (int v = 0; v < 3; ++v) sums[v] = shared.partial[3 * (lane % k_tile_columns) + v];
       ballast::cuda::add_lanes_in_loop(sums, k_tile_columns);
-      // Of the block with the first part: clusters without members.
-      const volatile unsigned long long* const members = a.members;
-      const bool lacks = begin == 0 && a.given == nullptr && lane < count && members[first + lane] == 0;
-      const unsigned empty = __ballot_sync(0xffffffffu, lacks);
+      const unsigned empty = __ballot_sync(0xffffffffu, makes.empty);
       if (lane == 0) {
         part_result& to = a.results[blockIdx.x];
         to.half_norms = sums[0], to.shift = sums[1], to.shift_twin = sums[2];
@@ -331,6 +331,10 @@ struct update {
   __device__ __forceinline__ void load(dividends& makes, dividends& judges, features<T>& old_row) const {
     makes = {}, judges = {}, old_row = {};
     if (a.given != nullptr) return load_given(warp, makes);
+    if (warp == 0 && begin == 0 && lane < count) {
+      const volatile unsigned long long* const members = a.members;
+      makes.empty = members[first + lane] == 0;
+    }
     load_quotients(warp, a.old_rows, true, makes);
     load_quotients(judged(), a.old_twin, P.check, judges);
     if (judged() < count && feature() < stride) old_row = read(a.old_rows + row_at(first + judged()));
@@ -369,11 +373,11 @@ struct update {
       made.failed += partner(made.failed);
     }
   }
-  // The same for all threads of the block, in warp 0.
-  __device__ __forceinline__ void join_block(section_result& made) {
+  // The same for all threads of the block, in warp 0. `has`: this thread has anything.
+  __device__ __forceinline__ void join_block(section_result& made, bool has) {
 #pragma unroll 1
     for (int level = 0;; ++level) {
-      join(made);
+      if (level == 1 || __any_sync(0xffffffffu, has)) join(made);  // all shuffles of a block go through one unit
       if (level == 1) return;
       if (lane == 0) shared.facts[warp] = made;
       __syncthreads();
@@ -457,27 +461,36 @@ struct update {
   }
 
   // The features of the section's check tile that this block has, by the last block that has them; and by the last one of these all that
-  // follows for the section. Warp 0 gets the section's sums. False: there is a later block.
-  __device__ __forceinline__ bool close_section(section_result& all) {
+  // follows for the section. Warp 0 gets the section's sums. Where it is the only section, `fits` says whether this thread finds its share
+  // of the totals right. False: there is a later block.
+  __device__ __forceinline__ bool close_section(section_result& all, bool& fits) {
     const int thread = static_cast<int>(threadIdx.x);
     std::uint32_t* const ticket = a.tickets + section * (parts + 1);
     // Without checks there are no features to close.
     if (!(P.check ? is_last(ticket + begin / k_part, shape.data_tiles) : is_last(ticket, shape.data_tiles * parts))) return false;
 #pragma unroll 1
     for (bool last = !P.check || parts == 1;; last = true) {
+      const bool only = last && shape.sections == 1;
+      totals_share share{};
+      if (only) load_totals(share);  // under way while the section is closed
+      bool has = false;              // this thread has a share of the section's sums
       // Side by side, so that neither waits for the instructions of the other.
       if (thread >= k_closers) {
         if (last) close_columns(thread - k_closers, k_threads - k_closers, all);
+        has = last && thread - k_closers < max(shape.data_tiles * parts, shape.section_columns());
       } else if (!last || parts == 1) {
         close_features(all);
+        has = thread < k_part && begin + thread < stride;
       } else {
+        has = thread < parts;
         for (int p = thread; p < parts; p += k_closers) {
           const part_result& each = a.results[static_cast<std::int64_t>(section) * shape.data_tiles * parts + p];
           all.sums[section_result::checksum_square] += arch::load_keep(&each.checksum_square);
           all.sums[section_result::direction] += arch::load_keep(&each.direction);
         }
       }
-      join_block(all);
+      if (only) fits = totals_fit(share);
+      join_block(all, has);
       if (last) break;
       if (thread == 0) {
         part_result& each = a.results[static_cast<std::int64_t>(section) * shape.data_tiles * parts + begin / k_part];
@@ -562,26 +575,38 @@ struct update {
     if (blockIdx.x == 0 && thread < words) reinterpret_cast<unsigned long long*>(a.next_totals)[thread] = 0;
   }
 
-  // By the block that ends last: what follows from all sections. `all`: of the only section, where it is one; in warp 0.
-  __device__ __forceinline__ void decide(section_result all) {
+  // What the sums over all clusters must be: this thread's first share of the columns. Loads only.
+  struct totals_share {
+    unsigned long long is, must_be;
+  };
+  __device__ __forceinline__ bool compares_totals() const { return P.check && a.given == nullptr; }
+  __device__ __forceinline__ void load_totals(totals_share& made) const {
+    const auto e = static_cast<int>(threadIdx.x);
+    if (!compares_totals() || e >= P.words * a.points.columns) return;
+    made = {arch::load_keep(a.column_sums + e), arch::load_keep(a.expected + e)};
+  }
+  __device__ __forceinline__ bool totals_fit(const totals_share& first) const {
     const int columns = a.points.columns, thread = static_cast<int>(threadIdx.x);
-    bool fits = true;
-    if (P.check && a.given == nullptr) {
+    if (!compares_totals()) return true;
+    bool fits = first.is == first.must_be;
 #pragma unroll 1
-      for (int e = thread; e < P.words * columns; e += k_threads) fits = fits && arch::load_keep(a.column_sums + e) == a.expected[e];
-      if (thread == k_threads - 1) {
-        const unsigned long long* const sums = a.column_sums + P.words * columns;
-        const pass_totals t = *a.totals;
-        const unsigned long long signature = arch::load_keep(sums), members = arch::load_keep(sums + 1),
-                                 labelled = arch::load_keep(sums + 2);
-        // All loads, then all comparisons.
-        fits = fits & (signature == t.quantities[1]) & (members == a.expected_members) & (members + (labelled << 32) == t.quantities[2]) &
-               (t.changed() + t.same() == static_cast<unsigned long long>(a.points.m));
-      }
+    for (int e = thread + k_threads; e < P.words * columns; e += k_threads)
+      fits = fits && arch::load_keep(a.column_sums + e) == arch::load_keep(a.expected + e);
+    if (thread == k_threads - 1) {
+      const unsigned long long* const sums = a.column_sums + P.words * columns;
+      const pass_totals t = *a.totals;
+      const unsigned long long signature = arch::load_keep(sums), members = arch::load_keep(sums + 1), labelled = arch::load_keep(sums + 2);
+      // All loads, then all comparisons.
+      fits = fits & (signature == t.quantities[1]) & (members == a.expected_members) & (members + (labelled << 32) == t.quantities[2]) &
+             (t.changed() + t.same() == static_cast<unsigned long long>(a.points.m));
     }
-    std::uint32_t iterations = 0;
-    unsigned long long changed = 0;
-    if (a.state != nullptr && thread == 0) iterations = a.state->iterations, changed = a.totals->changed();
+    return fits;
+  }
+
+  // By the block that ends last: what follows from all sections. `all`: of the only section, where it is one; in warp 0. `fits`: of
+  // totals_fit. `iterations`, `changed`: in thread 0, how many iterations there were, and labels that changed in this one.
+  __device__ __forceinline__ void decide(section_result all, bool fits, std::uint32_t iterations, unsigned long long changed) {
+    const int columns = a.points.columns, thread = static_cast<int>(threadIdx.x);
     const bool wrong = __syncthreads_or(fits ? 0 : 1) != 0;
 #pragma unroll 1
     for (int e = thread; e < P.words * columns + 4; e += k_threads) a.column_sums[e] = 0;
@@ -643,15 +668,24 @@ struct update {
     double square = 0;
     if (makes) load(rows, judged_rows, old_row), square = old_square();  // under way while the state of the iterations is
     if (a.state != nullptr && a.state->reason != 0) return;
+    std::uint32_t iterations = 0;
+    unsigned long long changed = 0;
+    if (a.state != nullptr && threadIdx.x == 0) iterations = arch::load_keep(&a.state->iterations), changed = a.totals->changed();
     if (makes) {
       make_part(rows, judged_rows, old_row, square);
     } else if (a.given == nullptr) {
       add_totals();
     }
     section_result all = nothing();
-    if (!close_section(all)) return;
-    if (shape.sections > 1 && !is_last(a.tickets + shape.sections * (parts + 1), shape.sections)) return;
-    decide(all);
+    bool fits = true;
+    if (!close_section(all, fits)) return;
+    if (shape.sections > 1) {
+      if (!is_last(a.tickets + shape.sections * (parts + 1), shape.sections)) return;
+      totals_share share{};
+      load_totals(share);
+      fits = totals_fit(share);
+    }
+    decide(all, fits, iterations, changed);
   }
 };
 
