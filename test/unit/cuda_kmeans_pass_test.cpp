@@ -285,6 +285,20 @@ TEST_F(kmeans_pass, blocks_draw_tiles) {
   expect_right_pass<float>(what, m, normal_numbers<float>(m * what.n, 1), {}, normal_numbers<float>(what.k * what.n, 2));
 }
 
+// Teams of one warp and of four draw the last of their turns: more than two are not drawn and more than one is; the last turn has one tile.
+TEST_F(kmeans_pass, teams_draw_turns) {
+  device_ = std::make_shared<simt::emulated_device>(simt::emulated_capabilities(1, 9));
+  for (const auto& [n, warps] : {std::pair<std::int64_t, int>{20, 1}, {40, 4}}) {
+    const pass_problem what{false, n, 37, 1, false, true};
+    const pass_policy chosen = choose_pass(what, device_->about());
+    ASSERT_EQ(team_warps(chosen), warps);
+    const std::int64_t rows = pass_rows_of_tile(chosen), turn = queue_tiles(chosen) * rows,
+                       round = chosen.blocks * pass_teams(chosen) * turn;
+    const std::int64_t m = 6 * round + turn + rows - 5;
+    expect_right_pass<float>(what, m, normal_numbers<float>(m * n, 1), {}, normal_numbers<float>(what.k * n, 2));
+  }
+}
+
 // Centroids that differ from others by few units in the last place: only exact distances tell them apart. `like(j)`: which centroid in
 // front of it centroid j is like; j: none.
 template <class Like>
@@ -305,8 +319,9 @@ TEST_F(kmeans_pass, near_ties_are_decided_exactly) {
     return expect_right_pass<float>(what, 200, normal_numbers<float>(200 * what.n, 5), {}, near_centroids(what, like));
   };
   const auto pairs = [](std::int64_t j) { return j - j % 2; };
-  EXPECT_GE(looks({false, 20, 37, 1, false, true}, pairs), 150u)
-      << "of 200: of all but those that are nearest to the centroid without a twin";
+  for (const std::int64_t n : {20, 40})
+    EXPECT_GE(looks({false, n, 37, 1, false, true}, pairs), 150u)
+        << "of 200: of all but those that are nearest to the centroid without a twin";
   // Several groups of tiles. Pairs are in one lane of a group; those that are like one of 20, in several lanes of several groups; those
   // that are like one of 60, in few enough of them to be listed.
   EXPECT_EQ(looks({false, 150, 300, 1, false, true}, pairs), 200u);
@@ -517,13 +532,14 @@ TEST_F(kmeans_pass, faults_in_sums_are_seen) {
     }
 }
 
-// A fault at each site, many places and models: labels and sums are right with protection, and for some of them wrong without.
+// A fault at each site, many places and models: labels and sums are right with protection, and for some of them wrong without. In f32 with
+// 20 features each warp multiplies by itself, with 40 four do together.
 TEST_F(kmeans_pass, faults_are_repaired) {
   const std::int64_t m = 300;
-  for (const bool f64 : {false, true}) {
-    const auto run = [&]<class T>(T) {
-      const auto values = normal_numbers<T>(m * 20, 1);
-      const auto centroids = normal_numbers<T>(37 * 20, 2);
+  for (const auto& [f64, n] : {std::pair<bool, int>{false, 20}, {false, 40}, {true, 20}}) {
+    const auto run = [&, f64 = f64, n = n]<class T>(T) {
+      const auto values = normal_numbers<T>(m * n, 1);
+      const auto centroids = normal_numbers<T>(37 * n, 2);
       for (const char* site : {"kmeans.points", "kmeans.product", "kmeans.minimum", "kmeans.index", "kmeans.label", "kmeans.sum",
                                "kmeans.count", "kmeans.checksum", "kmeans.threshold", "kmeans.comparison", "kmeans.centroid"}) {
         int wrong[2] = {}, seen[2] = {}, given_up[2] = {};
@@ -535,15 +551,15 @@ TEST_F(kmeans_pass, faults_are_repaired) {
                                                       : "bit_flip,bit=" + std::to_string(f64 ? 58 : 28);
             const inject::plan faults(
                 {inject::parse_request("site=" + std::string(site) + ",model=" + model + ",seed=" + std::to_string(seed))});
-            const pass_problem what{f64, 20, 37, f64 ? 2 : 1, false, check};
+            const pass_problem what{f64, n, 37, f64 ? 2 : 1, false, check};
             call_state state(device_, &faults);
-            points_on_device<T> points(device_, m, 20, 37, values, {}, what.words, check, 2);
+            points_on_device<T> points(device_, m, n, 37, values, {}, what.words, check, 2);
             lloyd<T> made(device_, state.call, points.problem);
             made.begin_run();
             made.set_centroids(centroids, centroids);
             made.pass(true);
             cluster_sums sums;
-            sums.allocate(37, 20, false);
+            sums.allocate(37, n, false);
             const bool fits = made.read_sums(sums);
             if (!fits) {  // the driver asks for another pass
               EXPECT_TRUE(check);

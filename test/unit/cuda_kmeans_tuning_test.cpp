@@ -122,6 +122,9 @@ TEST(cuda_kmeans_tuning, every_problem_gets_a_pass_that_fits) {
                                            (sums ? "" : " labels");
                   EXPECT_LE(request.shared, on.shared_per_block) << says;
                   EXPECT_LE(chosen.blocks * (request.shared + 1024), on.shared_per_multiprocessor) << says;
+                  pass_policy labels = chosen;  // what a fit takes for the last labels
+                  labels.sums = sum_memory::none;
+                  EXPECT_LE(pass_request(what, labels, false).shared, request.shared) << says;
                 }
               }
   }

@@ -13,12 +13,15 @@ namespace {
 
 constexpr std::int64_t k_most_column_bytes = 16 * 1024;  // of a panel, in shared memory
 constexpr int k_ring_bytes = 160 * 1024;                 // of a multiprocessor
+constexpr int k_row_ring_bytes = 192 * 1024;             // where rows pass through it, too
 constexpr int k_least_slots = 4;                         // of a ring
+constexpr int k_ring_depth = 4;                          // slabs of a chunk
 constexpr int k_spills = 320;                            // bytes that a pass may spill: most are f32 with sums of two words
 constexpr int k_most_operands = 19;                      // f64: slabs of rows and tiles of scores that 8 warps hold with few spills
 constexpr int k_cached_row_bytes = 128 * 1024;           // of the rows of a block, which its caches keep beside a small ring
 constexpr int k_small_ring_bytes = 72 * 1024;
-constexpr int k_stack = 512;  // bytes of stack for its calls, and for those of an update
+constexpr int k_few_slabs = 2, k_few_tiles = 4;  // `completed`
+constexpr int k_stack = 512;                     // bytes of stack for its calls, and for those of an update
 
 std::int64_t stride_of(const pass_problem& what) { return what.f64 ? padded_features<double>(what.n) : padded_features<float>(what.n); }
 int slab_of(const pass_problem& what) { return what.f64 ? k_slab<double> : k_slab<float>; }
@@ -40,6 +43,7 @@ std::string text_of(const pass_policy& p) {
       .add("tiles", &pass_policy::tiles)
       .add("depth", &pass_policy::depth)
       .add("slots", &pass_policy::slots)
+      .add("rows", &pass_policy::rows)
       .add("single", &pass_policy::single)
       .add("columns", &pass_policy::columns)
       .add("warps", &pass_policy::warps)
@@ -99,10 +103,15 @@ int held_slabs(const pass_problem& what, bool group, int tiles) {
   return holds ? slabs : 0;
 }
 
-// Sets what follows from the rest.
-pass_policy completed(const pass_problem& what, pass_policy made) {
+bool warpgroups(const pass_problem& what, const ballast::cuda::capabilities& on) { return on.major == 9 && !what.f64; }
+
+// Sets what follows from the rest. On Hopper four warps multiply f32 together; but where a tile has few products and all centroids are in
+// one group, what they wait for each other takes longer than what a warp multiplies by itself.
+pass_policy completed(const pass_problem& what, pass_policy made, const ballast::cuda::capabilities& on) {
   const panel_shape shape = shape_of(what, made);
   made.single = shape.sections == 1 && shape.section_tiles == shape.group_tiles;
+  const bool few = made.single && made.panel == panel_memory::shared && made.tiles >= k_few_tiles && slabs_of(what) <= k_few_slabs;
+  made.unit = warpgroups(what, on) && !few ? product_unit::warpgroup : product_unit::warp;
   return made;
 }
 
@@ -113,8 +122,8 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   made.check = what.check;
   const bool hopper = on.major == 9;
   const int slabs = slabs_of(what);
-  made.unit = hopper && !what.f64 ? product_unit::warpgroup : product_unit::warp;
-  const bool group = made.unit == product_unit::warpgroup;
+  const bool group = warpgroups(what, on);
+  made.unit = group ? product_unit::warpgroup : product_unit::warp;
   const section_plan needed = plan_sections(what, what.check, 1);
   // f64: rows leave room for eight tiles, or for all.
   made.slabs = held_slabs(what, group, static_cast<int>(std::min<std::int64_t>(needed.tiles, 8)));
@@ -135,7 +144,7 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
       made.tiles = each;
     }
   }
-  made = completed(what, made);  // decides about shared memory, too
+  made = completed(what, made, on);  // decides about shared memory, too
   // Registers of a lane for rows and scores; in f32 for all, with room for the second word of a sum.
   const int operands =
       operand_registers(what) * made.tiles + (made.slabs > 0 ? operand_registers(what) * made.slabs : 16 * depth_of(slabs, most_depth));
@@ -157,11 +166,16 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
     for (const int blocks : {ring ? 1 : resident == 12 ? 3 : 2, 1}) {
       made.blocks = blocks;
       made.warps = std::min(resident, ring ? 12 : 16) / blocks;
-      made.depth = made.slabs == 0 ? depth_of(slabs, most_depth) : ring ? depth_of(slabs, group && made.slabs > 8 ? 8 : 4) : made.slabs;
+      made.rows = can_pass_rows(made);
+      made.depth = made.slabs == 0 ? depth_of(slabs, made.rows ? k_ring_depth : most_depth)
+                   : ring          ? depth_of(slabs, group && made.slabs > 8 ? 8 : k_ring_depth)
+                                   : made.slabs;
       const bool cached = what.f64 && made.slabs == 0 && pass_rows_of_block(made) * stride_of(what) * 8 <= k_cached_row_bytes;
       const auto slots = [&] {
-        return (cached ? k_small_ring_bytes : k_ring_bytes) / blocks /
-               (made.tiles * made.depth * (what.f64 ? k_slab_bytes<double> : k_slab_bytes<float>));
+        return (cached      ? k_small_ring_bytes
+                : made.rows ? k_row_ring_bytes
+                            : k_ring_bytes) /
+               blocks / (what.f64 ? slot_bytes<double>(made) : slot_bytes<float>(made));
       };
       while (ring && made.depth > 1 && slots() < k_least_slots) made.depth /= 2;
       made.slots = ring ? std::clamp<int>(slots(), k_least_slots, k_most_slots) : 0;
@@ -177,13 +191,13 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   };
   const sum_memory sums = what.sums ? sum_memory::shared : sum_memory::none;
   const panel_memory passing = hopper ? panel_memory::ring : panel_memory::global;
-  if (place(panel_memory::shared, sums) || place(passing, sums)) return made;
-  if (!place(panel_memory::shared, sum_memory::global)) place(passing, sum_memory::global);
-  return made;
+  if (!place(panel_memory::shared, sums) && !place(passing, sums) && !place(panel_memory::shared, sum_memory::global))
+    place(passing, sum_memory::global);
+  return completed(what, made, on);
 }
 
 // A table's entry as a policy: what is not in it is by the rules.
-pass_policy with_entry(const pass_problem& what, pass_policy made, const pass_form::value& entry) {
+pass_policy with_entry(const pass_problem& what, pass_policy made, const pass_form::value& entry, const ballast::cuda::capabilities& on) {
   made.panel = entry.panel;
   made.tiles = entry.tiles;
   made.depth = entry.depth;
@@ -192,8 +206,10 @@ pass_policy with_entry(const pass_problem& what, pass_policy made, const pass_fo
   made.blocks = entry.blocks;
   made.sums = what.sums ? entry.sums : sum_memory::none;
   made.slabs = what.f64 ? held_slabs(what, false, made.tiles) : made.slabs;
+  made.unit = warpgroups(what, on) ? product_unit::warpgroup : product_unit::warp;
+  made.rows = can_pass_rows(made);
   made.columns = columns_in_shared(what, made);
-  return completed(what, made);
+  return completed(what, made, on);
 }
 
 // Whether a kernel can be made of a policy, and a multiprocessor holds its blocks.
@@ -202,9 +218,10 @@ bool can_run(const pass_problem& what, const pass_policy& p, const ballast::cuda
   if (p.panel == panel_memory::global && group) return false;
   if (p.panel == panel_memory::ring && (on.major < 9 || p.slots < 2 || p.slots > k_most_slots)) return false;
   if (p.panel != panel_memory::ring && p.slots != 0) return false;
+  if (p.rows && p.slots < 3) return false;  // two are multiplied together
   const bool whole = p.slabs > 0 && p.panel != panel_memory::ring;
   if (whole ? p.depth != p.slabs : slabs_of(what) % p.depth != 0) return false;
-  if (p.warps % k_team_warps != 0 || p.warps > k_most_teams * k_team_warps || pass_threads(p) > 1024 ||
+  if (p.warps % team_warps(p) != 0 || p.warps > k_most_warps || pass_threads(p) > 1024 ||
       p.blocks * pass_threads(p) > on.threads_per_multiprocessor)
     return false;
   return p.tiles <= 12 && fits(what, p, on);
@@ -219,7 +236,7 @@ pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilit
   if (what.weighted || what.words != (what.f64 ? 2 : 1)) return made;
   const auto entry = table.find(pass_tuning::key_of(what, on.major));
   if (!entry) return made;
-  const pass_policy chosen = with_entry(what, made, *entry);
+  const pass_policy chosen = with_entry(what, made, *entry, on);
   return can_run(what, chosen, on) ? chosen : made;
 }
 
@@ -235,7 +252,7 @@ std::vector<pass_policy> pass_space(const pass_problem& what, const ballast::cud
             for (const int warps : {4, 8, 12, 16})
               for (const int blocks : {1, 2, 3, 4}) {
                 if (warps * blocks > 16 || warps * blocks < 8) continue;
-                const pass_policy one = with_entry(what, rule, {panel, tiles, depth, slots, warps, blocks, sums});
+                const pass_policy one = with_entry(what, rule, {panel, tiles, depth, slots, warps, blocks, sums}, on);
                 if (depth > 8 && one.slabs == 0) continue;
                 if (can_run(what, one, on) && std::ranges::find(made, one) == made.end()) made.push_back(one);
               }

@@ -42,16 +42,17 @@ __device__ __forceinline__ features<double> load_features(const double* from) {
 
 // ‖x − c‖² in working precision of the centroids c = rows + j · stride, by each four lanes for theirs. Loads of `Together` slabs of x and
 // all c are under way at a time: more where rows are long, but what a function that is seldom called needs of registers, its caller has to
-// free in every tile.
-template <int Together, int Each, class T>
-__device__ __forceinline__ void measure(const T* x, const T* rows, const int (&j)[Each], int stride, T (&distance)[Each]) {
+// free in every tile. `lag`: 1 in lanes that load each slab a step behind others, so by other instructions than those, which may measure
+// the same; 0 in all where Lagging is false.
+template <int Together, bool Lagging = false, int Each, class T>
+__device__ __forceinline__ void measure(const T* x, const T* rows, const int (&j)[Each], int stride, T (&distance)[Each],
+                                        [[maybe_unused]] int lag = 0) {
   const int own = static_cast<int>(threadIdx.x % 4) * k_vector<T>;
   const T* c[Each];
 #pragma unroll
   for (int e = 0; e < Each; ++e) c[e] = rows + static_cast<std::int64_t>(j[e]) * stride + own, distance[e] = 0;
   x += own;
-#pragma unroll Together
-  for (int f = 0; f < stride; f += k_slab<T>) {
+  const auto add = [&](int f) {
     const features<T> from = load_features(x + f);
 #pragma unroll
     for (int e = 0; e < Each; ++e) {
@@ -62,7 +63,12 @@ __device__ __forceinline__ void measure(const T* x, const T* rows, const int (&j
         distance[e] = fma(d, d, distance[e]);
       }
     }
-  }
+  };
+  // A branch within the loop would keep its loads from being under way together.
+  if (Lagging && lag == 0) add(0);
+#pragma unroll Together
+  for (int f = Lagging ? k_slab<T> : 0; f < stride; f += k_slab<T>) add(Lagging ? f - lag * k_slab<T> : f);
+  if (Lagging && lag != 0) add(stride - k_slab<T>);
 #pragma unroll
   for (int e = 0; e < Each; ++e) distance[e] = add_quad(distance[e]);
 }

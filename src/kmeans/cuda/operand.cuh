@@ -35,15 +35,21 @@ struct operands<float> : product_fragment<float> {
   using column = float2;             // of a slab: two halves in each
   static constexpr int k_words = 4;  // of rows
 
+  static constexpr int k_tiles = k_operand_block / k_operand_rows;
   // One slab of a fragment's rows, in the order of the instruction's registers.
   struct rows {
     std::uint32_t at[k_words];
   };
   // Of the tile of 16 rows from `first` on, by the whole warp.
   __device__ static __forceinline__ rows load(const placed_points<float>& from, int first, int slab, int stride) {
-    const auto* const at =
-        reinterpret_cast<const uint4*>(from.operand) + (first / k_operand_rows * std::int64_t{stride / k_slab<float>} + slab) * 32;
+    const std::int64_t block = first / k_operand_block * std::int64_t{stride / k_slab<float>} + slab;
+    const auto* const at = reinterpret_cast<const uint4*>(from.operand) + block * (k_tiles * 32) + first % k_operand_block * 2;
     const uint4 made = arch::load_table_late(at + threadIdx.x % 32);
+    return {{made.x, made.y, made.z, made.w}};
+  }
+  // The same from shared memory: of tile `tile` of a block, whose slabs from some one on lie there.
+  __device__ static __forceinline__ rows read(const unsigned char* from, int tile, int slab) {
+    const uint4 made = reinterpret_cast<const uint4*>(from)[(slab * k_tiles + tile) * 32 + static_cast<int>(threadIdx.x % 32)];
     return {{made.x, made.y, made.z, made.w}};
   }
   __device__ static __forceinline__ void multiply_add(float* scores, const rows& a, const column& b) {

@@ -6,8 +6,8 @@
 // that. Source: S. Wu, Y. Ding, Y. Zhai et al., FT K-Means, 2024, for checksums in a fused product; the exact labels, the fixed-point sums
 // and the checks per row are ours.
 //
-// A warp owns 16 rows at a time. Four warps, a team, share products of a warpgroup and a queue of rows that need a second look; a block
-// shares the chunks of a ring, and meets only to hand its sums over.
+// A warp owns 16 rows at a time. A team, four warps that share products of a warpgroup or one warp by itself, has a queue of rows that need
+// a second look; a block shares the chunks of a ring, and meets only to hand its sums over.
 #pragma once
 
 #include "cuda/block/sums.cuh"
@@ -19,6 +19,7 @@ template <class T, pass_policy P, class Injector>
 struct pass : pass_rows<T, P, Injector> {
   using base = pass_rows<T, P, Injector>;
   using base::a, base::counted, base::entries, base::given, base::pitch, base::shared, base::t, base::warp;
+  using base::k_team_warps;
   using typename base::launch;
   static constexpr int k_rows = base::k_rows;
   static constexpr int k_rows_of_block = pass_rows_of_block(P);
@@ -88,7 +89,8 @@ struct pass : pass_rows<T, P, Injector> {
         arch::give_registers<k_loader_registers>();
         if (threadIdx.x == k_threads) {
           const int blocks = static_cast<int>(gridDim.x);
-          panel.load(static_cast<int>(blockIdx.x), tiles(), [&](int tile) { return a.draws ? blocks + draw() : tile + blocks; });
+          panel.load(static_cast<int>(blockIdx.x), tiles(), a.points,
+                     [&](int tile) { return a.draws ? blocks + draw(true) : tile + blocks; });
         }
         return;
       }
@@ -111,7 +113,7 @@ struct pass : pass_rows<T, P, Injector> {
     const int blocks = static_cast<int>(gridDim.x);
     return (tiles() - static_cast<int>(blockIdx.x) + blocks - 1) / blocks;
   }
-  __device__ __forceinline__ int draw() const { return static_cast<int>(atomicAdd(&a.totals->drawn, 1ull)); }
+  __device__ __forceinline__ int draw(bool does) const { return static_cast<int>(arch::draw_global(&a.totals->drawn, does)); }
 
   // Tiles of a team between two flushes, so that limbs do not overflow: rows that wait in a queue may be added behind the next one.
   static constexpr int k_most = (k_flush_rows - P.warps * (pass_queue_rows(P) / k_team_warps + most_changes(P))) / k_rows_of_block;
@@ -135,7 +137,7 @@ struct pass : pass_rows<T, P, Injector> {
       // Behind the last tile its own rows are loaded once more, as any others that are there.
       this->work(panel, rows_of(tile), rows_of(next < tiles ? next : tile), tile, tiles, ahead);
       if (++unmet == queue_tiles(P)) {
-        this->meet(pass_queue_rows(P) - base::k_queued_rows);
+        this->meet(kept_rows(P));
         unmet = 0;
       }
       if constexpr (P.sums == sum_memory::shared) {
@@ -147,22 +149,25 @@ struct pass : pass_rows<T, P, Injector> {
     }
   }
 
-  // Tiles of a team, in turns of those between two meetings. A team knows its next turn when it begins with one, for it asks for its rows
+  // Tiles of a team, in turns of those between two meetings. Turns are as far apart as there are teams, and where they are drawn, the last
+  // ones, which make up for what some teams had more to do. A team knows its next turn when it begins with one, for it asks for its rows
   // meanwhile; so its first thread draws the turn behind that, and says at the meeting which it is.
   __device__ __forceinline__ void work_by_team(typename base::stage& panel) {
-    constexpr int together = queue_tiles(P), teams = P.warps / k_team_warps;
+    constexpr int together = queue_tiles(P), teams = pass_teams(P);
     const int tiles = this->tiles(), turns = (tiles + together - 1) / together, all = static_cast<int>(gridDim.x) * teams;
-    const bool draws = threadIdx.x % (32 * k_team_warps) == 0;
+    const bool first = threadIdx.x % (32 * k_team_warps) == 0;
     volatile int* const drawn = panel.drawn + 2 * this->team();
     const auto rows_of = [&](int of) { return of * k_tile_rows + warp % k_team_warps * k_rows; };
     int turn = static_cast<int>(blockIdx.x) * teams + this->team(), next = turn + all, place = 0;
+    int apart = max(turns / all * 3 / 4 - 2, 0);  // turns of this team, behind these two, that are not drawn
+    const int drawn_from = (2 + apart) * all;
     typename base::rows_ahead ahead;
     if constexpr (base::k_prefetches) this->load_ahead(rows_of(turn < turns ? turn * together : 0), ahead);
     for (;;) {
 #pragma unroll 1
       for (int since = 0; turn < turns && (P.sums != sum_memory::shared || since + together <= k_most); since += together) {
-        int behind = next + all;
-        if (draws && a.draws) behind = 2 * all + draw();
+        const bool draws = a.draws && --apart < 0;
+        const int number = draw(draws && first);  // waited for behind the tiles
 #pragma unroll 1
         for (int i = 0; i < together; ++i) {
           const int tile = turn * together + i, then = i + 1 < together ? tile + 1 : next * together;
@@ -170,11 +175,16 @@ struct pass : pass_rows<T, P, Injector> {
           // Behind the last tile its own rows are loaded once more, as any others that are there.
           this->work(panel, rows_of(tile), rows_of(then < tiles ? then : tile), tile, tiles, ahead);
         }
-        if (draws) drawn[place] = behind;
-        this->meet(pass_queue_rows(P) - base::k_queued_rows);
+        const int behind = draws ? drawn_from + number : next + all;
+        if (k_team_warps > 1 && first) drawn[place] = behind;
+        this->meet(kept_rows(P));
         turn = next;
-        next = drawn[place];
-        place ^= 1;
+        if constexpr (k_team_warps > 1) {
+          next = drawn[place];
+          place ^= 1;
+        } else {
+          next = __shfl_sync(0xffffffffu, behind, 0);
+        }
       }
       if constexpr (P.sums != sum_memory::shared) {
         return;
@@ -195,7 +205,7 @@ struct pass : pass_rows<T, P, Injector> {
     // The loader is not there any more.
     const auto meet = [] {
       if constexpr (has_loader(P)) {
-        arch::group_barrier(1 + P.warps / k_team_warps, k_threads);
+        arch::group_barrier(1 + pass_teams(P), k_threads);
       } else {
         __syncthreads();
       }

@@ -25,6 +25,7 @@ struct pass_policy {
   int tiles = 2;         // whose scores a warp computes at a time: a group. Divides panel_shape::section_tiles
   int depth = 1;         // slabs of a group that are multiplied between two waits; a chunk of a ring. Divides panel_shape::slabs
   int slots = 0;         // chunks of a ring
+  bool rows = false;     // of points pass through the ring, too: slabs of them with those of the centroids
   bool single = false;   // one group has all centroids
   bool columns = false;  // of the panel are in shared memory
   int warps = 8;         // of a block
@@ -48,9 +49,9 @@ struct pass_arguments {
   unsigned long long* members;
   bool fresh;
   pass_totals* totals;
-  // A block with a loader draws the tiles of rows that it works on, and without a ring each of its teams the turns of queue_tiles, so that
-  // none waits for one with more second looks. Else they are as far apart as there are blocks or teams. Only where totals start at 0, and
-  // tell by labels and signatures which rows were counted.
+  // A block with a loader draws the tiles of rows that it works on, and without a ring each of its teams the last of its turns of
+  // queue_tiles, so that none waits for one with more second looks. Else they are as far apart as there are blocks or teams. Only where
+  // totals start at 0, and tell by labels and signatures which rows were counted.
   bool draws;
   T* distances;  // m: ‖x − c‖² of the label, of passes with checks and without sums. Null: not stored
   ballast::cuda::event_ring* events;
@@ -66,6 +67,11 @@ inline constexpr int k_loader_registers = 24;  // of a thread; the others share 
 BALLAST_HD constexpr bool has_loader(const pass_policy& p) {
   return p.panel == panel_memory::ring && p.unit == product_unit::warpgroup && p.sums != sum_memory::shared;
 }
+// Whether rows can pass through the ring (pass_policy::rows). Loads into registers would be waited for in every step, as a lane has room
+// for those of the next one alone. A block works on those that lie together (operand_place).
+BALLAST_HD constexpr bool can_pass_rows(const pass_policy& p) {
+  return has_loader(p) && p.slabs == 0 && p.warps * k_operand_rows == k_operand_block;
+}
 BALLAST_HD constexpr int pass_threads(const pass_policy& p) { return 32 * (p.warps + (has_loader(p) ? k_loader_warps : 0)); }
 // Registers of a thread that multiplies: its share of what the loader leaves. All of a block together may have those that it was launched
 // with, as many in every thread. A request for more never returns.
@@ -76,9 +82,7 @@ BALLAST_HD constexpr int pass_registers(const pass_policy& p) {
 }
 
 inline constexpr int k_drawn_bytes = 128;  // what has been drawn: more tiles than there are chunks in a ring, and two turns of each team
-// Barriers of a ring, then the counters of each queue, then when they are emptied; what has been drawn.
-inline constexpr int k_barrier_bytes = 336 + k_drawn_bytes;
-inline constexpr int k_counters = 4;  // of rows that are added to a queue: at least 3, a power of two
+inline constexpr int k_counters = 4;       // of rows that are added to a queue: at least 3, a power of two
 inline constexpr int k_most_slots = 16;
 // Columns that a lane names of a row. Where there are more, all of the lane's are looked at: of one group few, of several groups many.
 inline constexpr int k_most_named = 3;
@@ -92,17 +96,26 @@ BALLAST_HD constexpr int postponed_bytes(const pass_policy& p) {
 inline constexpr int k_pass_rows = 16;
 BALLAST_HD constexpr int pass_rows_of_block(const pass_policy& p) { return p.warps * k_pass_rows; }
 
-// Warps that share a queue of rows: four, which a product of a warpgroup brings together anyway.
-inline constexpr int k_team_warps = 4;
-inline constexpr int k_most_teams = 4;
-inline constexpr int k_block_words = k_most_teams * k_team_warps * k_quantities;  // of 8 bytes: what the warps of a block add up
+// A team: warps that share a queue of rows. Four where a product of a warpgroup brings them together anyway, else each warp by itself.
+inline constexpr int k_warpgroup_warps = 4;
+inline constexpr int k_most_warps = 16;  // of a block
+// Barriers of a ring, the counters of each queue, when queues are emptied together; what has been drawn.
+inline constexpr int k_counter_bytes = 4 * k_most_warps * k_counters;
+inline constexpr int k_barrier_bytes = 16 * k_most_slots + k_counter_bytes + 16 + k_drawn_bytes;
+static_assert(k_drawn_bytes >= 2 * 4 * k_most_warps / k_warpgroup_warps);
+BALLAST_HD constexpr int team_warps(const pass_policy& p) { return p.unit == product_unit::warpgroup ? k_warpgroup_warps : 1; }
+BALLAST_HD constexpr int pass_teams(const pass_policy& p) { return p.warps / team_warps(p); }
+inline constexpr int k_block_words = k_most_warps * k_quantities;  // of 8 bytes: what the warps of a block add up
 // Rows that are worked on together: those of a block where it shares a ring, else those of a team.
 BALLAST_HD constexpr int pass_rows_of_tile(const pass_policy& p) {
-  return (p.panel == panel_memory::ring ? p.warps : k_team_warps) * k_pass_rows;
+  return (p.panel == panel_memory::ring ? p.warps : team_warps(p)) * k_pass_rows;
 }
-// Teams that share a ring wait for each other: with so many rows in its queue a team asks all of them to empty theirs behind the same tile.
+// Teams of a warpgroup that share a ring wait for each other: with so many rows in its queue a team asks all of them to empty theirs behind
+// the same tile.
 inline constexpr int k_queue_asks = 16;
-BALLAST_HD constexpr bool empties_together(const pass_policy& p) { return p.panel == panel_memory::ring && p.warps > k_team_warps; }
+BALLAST_HD constexpr bool empties_together(const pass_policy& p) {
+  return p.panel == panel_memory::ring && team_warps(p) > 1 && pass_teams(p) > 1;
+}
 // Rows of which many centroids are looked at: so many of a queue by all warps of its team, each a part of the centroids.
 inline constexpr int k_shared_scans = 8;
 struct scanned_part {
@@ -110,13 +123,18 @@ struct scanned_part {
   std::int32_t index;
   std::uint32_t of;  // the row's number in the queue, and which of its columns
 };
+BALLAST_HD constexpr bool shares_scans(const pass_policy& p) { return team_warps(p) > 1; }
 BALLAST_HD constexpr int scan_bytes(const pass_policy& p) {
-  return p.warps * 2 * k_shared_scans * static_cast<int>(sizeof(scanned_part));  // twice
+  return shares_scans(p) ? p.warps * 2 * k_shared_scans * static_cast<int>(sizeof(scanned_part)) : 0;  // twice
 }
 // Tiles after which a team meets to see how many rows wait in its queue. Where a tile is short, meeting after each would be much of it.
 BALLAST_HD constexpr int queue_tiles(const pass_policy& p) { return p.single ? 2 : 1; }
-// Rows that a queue has room for. It is emptied when it has more than those of one tile.
-BALLAST_HD constexpr int pass_queue_rows(const pass_policy& p) { return (1 + queue_tiles(p)) * k_team_warps * k_pass_rows; }
+// Rows that tiles may add to a queue between two meetings, and that it has room for. It is emptied when it has more than `kept_rows`: those
+// of one tile where a team would stop for it, else as many as a warp decides at a time, less one.
+BALLAST_HD constexpr int queued_rows(const pass_policy& p) { return queue_tiles(p) * team_warps(p) * k_pass_rows; }
+BALLAST_HD constexpr int pass_queue_rows(const pass_policy& p) { return queued_rows(p) + team_warps(p) * k_pass_rows; }
+BALLAST_HD constexpr int decided_rows(const pass_policy& p) { return p.check ? 4 : 8; }
+BALLAST_HD constexpr int kept_rows(const pass_policy& p) { return team_warps(p) > 1 ? team_warps(p) * k_pass_rows : decided_rows(p) - 1; }
 
 // A row whose label is not that of the pass before waits for others, until a warp of its team has eight: four lanes add each, and more rows
 // at a time would leave lanes idle. At the team's next meeting all its warps move theirs, as the others would wait for one that does.
@@ -133,12 +151,26 @@ BALLAST_HD constexpr int change_bytes(const pass_policy& p) {
   return p.sums == sum_memory::none ? 0 : p.warps * (most_changes(p) * static_cast<int>(sizeof(changed_row)) + 4);
 }
 
+// Bytes of a chunk: of the panel, then of rows where these are in the ring.
+template <class T>
+BALLAST_HD constexpr int chunk_bytes(const pass_policy& p) {
+  return p.tiles * p.depth * k_slab_bytes<T>;
+}
+template <class T>
+BALLAST_HD constexpr int row_chunk_bytes(const pass_policy& p) {
+  return p.rows ? p.depth * k_operand_block * k_slab<T> * static_cast<int>(sizeof(operand_of<T>)) : 0;
+}
+template <class T>
+BALLAST_HD constexpr int slot_bytes(const pass_policy& p) {
+  return chunk_bytes<T>(p) + row_chunk_bytes<T>(p);
+}
+
 // Bytes of shared memory for the panel: what is multiplied, then its columns.
 template <class T>
 BALLAST_HD constexpr std::int64_t panel_bytes(const pass_policy& p, const panel_shape& shape) {
   return p.panel == panel_memory::global   ? 0
          : p.panel == panel_memory::shared ? shape.template packed_bytes<T>()
-                                           : std::int64_t{p.slots} * p.tiles * p.depth * k_slab_bytes<T>;
+                                           : std::int64_t{p.slots} * slot_bytes<T>(p);
 }
 template <class T>
 BALLAST_HD constexpr std::int64_t column_bytes(const pass_policy& p, const panel_shape& shape) {
@@ -150,8 +182,7 @@ BALLAST_HD constexpr std::int64_t column_bytes(const pass_policy& p, const panel
 template <class T>
 constexpr std::int64_t pass_shared_bytes(const pass_policy& p, const panel_shape& shape, std::int64_t n) {
   const std::int64_t always = panel_bytes<T>(p, shape) + column_bytes<T>(p, shape) + k_block_words * 8 + k_barrier_bytes +
-                              std::int64_t{p.warps / k_team_warps} * pass_queue_rows(p) * postponed_bytes(p) + scan_bytes(p) +
-                              change_bytes(p);
+                              std::int64_t{pass_teams(p)} * pass_queue_rows(p) * postponed_bytes(p) + scan_bytes(p) + change_bytes(p);
   const std::int64_t pitch = sum_pitch(static_cast<int>(padded_features<T>(n)));
   return always + (p.sums == sum_memory::shared ? std::int64_t{shape.k} * (pitch * 8 * p.words + 4) : 0);
 }

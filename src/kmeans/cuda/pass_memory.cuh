@@ -9,8 +9,8 @@
 
 namespace ballast::kmeans::cuda {
 
-// A row whose label needs more than the scores of the tensor cores. It waits in shared memory until its team of four warps has enough of
-// them or ends, and they share the work. Until then its label is k, a cluster of which nobody asks. Each lane of the row stores the columns
+// A row whose label needs more than the scores of the tensor cores. It waits in shared memory until its team has enough of
+// them or ends, whose warps share the work. Until then its label is k, a cluster of which nobody asks. Each lane of the row stores the columns
 // that it names. Two lanes make the rest, each from what it has itself: one stores it with the seal of the other.
 template <class Index, int Listed>
 struct postponed {
@@ -52,8 +52,9 @@ struct pass_memory : pass_scores<T, P, Injector> {
   using scores = pass_scores<T, P, Injector>;
   using scores::a, scores::warp;
   using typename scores::launch;
-  static_assert(P.warps % k_team_warps == 0 && P.warps <= k_most_teams * k_team_warps);
-  static constexpr bool k_counts = P.sums != sum_memory::none;  // what the sums must agree with
+  static_assert(P.warps % team_warps(P) == 0 && P.warps <= k_most_warps);
+  static constexpr int k_team_warps = team_warps(P);
+  using scores::k_counts;
   using listed_index = std::conditional_t<P.panel == panel_memory::shared, std::uint16_t, std::int32_t>;
   static constexpr int k_named = scores::k_named, k_listed = 4 * k_named;
   using postponed = cuda::postponed<listed_index, k_listed>;
@@ -87,9 +88,8 @@ struct pass_memory : pass_scores<T, P, Injector> {
     shared.block = reinterpret_cast<unsigned long long*>(take(k_block_words * 8));
     shared.barriers = take(k_barrier_bytes);
     shared.waiting = reinterpret_cast<std::uint32_t*>(shared.barriers + 16 * k_most_slots) + team() * k_counters;
-    if constexpr (empties_together(P))
-      shared.together = reinterpret_cast<int*>(shared.barriers + 16 * k_most_slots + 4 * k_most_teams * k_counters);
-    shared.queue = reinterpret_cast<postponed*>(take(P.warps / k_team_warps * queue * postponed_bytes(P))) + team() * queue;
+    if constexpr (empties_together(P)) shared.together = reinterpret_cast<int*>(shared.barriers + 16 * k_most_slots + k_counter_bytes);
+    shared.queue = reinterpret_cast<postponed*>(take(pass_teams(P) * queue * postponed_bytes(P))) + team() * queue;
     constexpr int scans = 2 * k_shared_scans * k_team_warps;  // of a team
     shared.scans = reinterpret_cast<scanned_part*>(take(scan_bytes(P))) + team() * scans;
     if constexpr (k_counts) {
@@ -104,7 +104,13 @@ struct pass_memory : pass_scores<T, P, Injector> {
   }
 
   __device__ __forceinline__ int team() const { return warp / k_team_warps; }
-  __device__ __forceinline__ void meet_team() const { arch::group_barrier(1 + team(), 32 * k_team_warps); }
+  __device__ __forceinline__ void meet_team() const {
+    if constexpr (k_team_warps == 1) {
+      __syncwarp();
+    } else {
+      arch::group_barrier(1 + team(), 32 * k_team_warps);
+    }
+  }
 
   __device__ __forceinline__ int pitch() const { return sum_pitch(this->stride()); }
   __device__ __forceinline__ int entries() const { return a.centroids.shape.k * pitch(); }

@@ -35,15 +35,13 @@ template <class T, pass_policy P, class Injector>
 struct pass_rows : pass_moves<T, P, Injector> {
   using moves = pass_moves<T, P, Injector>;
   using scores = typename moves::scores;
-  using moves::shared, moves::k_counts, moves::k_slabs_together, moves::team, moves::meet_team, moves::weight_of, moves::existing_row,
-      moves::is_cluster, moves::move_changes, moves::change;
-  using scores::a, scores::g, scores::given, scores::lane, scores::t, scores::warp;
+  using moves::shared, moves::k_counts, moves::k_slabs_together, moves::k_team_warps, moves::team, moves::meet_team, moves::weight_of,
+      moves::existing_row, moves::is_cluster, moves::move_changes, moves::change;
+  using scores::a, scores::g, scores::given, scores::label_before, scores::lane, scores::signature_of, scores::t, scores::warp;
   using typename moves::postponed, typename moves::listed_index;
   using typename scores::launch, typename scores::row_facts;
   static constexpr bool k_checks = scores::k_checks;
   static constexpr int k_groups = scores::k_groups, k_named = moves::k_named, k_listed = moves::k_listed;
-  static constexpr int k_queued_rows =
-      queue_tiles(P) * k_team_warps * scores::k_rows;        // that tiles may add to a queue between two meetings
   static constexpr bool k_measures = k_checks && !k_counts;  // the label of every row by ‖x − c‖²
   // Slabs of a row, and candidates of one, that are read at a time in second looks: most rows have two candidates.
   static constexpr int k_looked_together = P.slabs == 0 ? 8 : P.slabs <= 4 ? 1 : P.slabs <= 8 ? 2 : 4;
@@ -122,9 +120,9 @@ struct pass_rows : pass_moves<T, P, Injector> {
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
       const row_search<float>& row = rows[q];
-      near[q] = __ballot_sync(0xffffffffu, row.named[0] != 0 || row.more);
-      if constexpr (scores::k_follows) apart[q] = __ballot_sync(0xffffffffu, row.best != row.twin || row.wrong);
-      certain[q] = __ballot_sync(0xffffffffu, row.named[0] != 0 && row.named[1] == 0 && !row.more);
+      near[q] = __ballot_sync(0xffffffffu, (row.named[0] | row.more) != 0);
+      if constexpr (scores::k_follows) apart[q] = __ballot_sync(0xffffffffu, row.best != row.twin || row.wrong != 0);
+      certain[q] = __ballot_sync(0xffffffffu, row.named[0] != 0 && (row.named[1] | row.more) == 0);
     }
     const unsigned near_lanes = this->own(near) >> (4 * g) & 15u, certain_lanes = this->own(certain) >> (4 * g) & 15u;
     const bool decided = near_lanes == certain_lanes && (near_lanes & (near_lanes - 1)) == 0;
@@ -177,7 +175,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
     for (int q = 0; q < k_groups; ++q) {
       const row_search<float>& row = rows[q];
       const auto lanes_where = [&](bool holds) { return __ballot_sync(0xffffffffu, holds) >> (4 * g) & 15u; };
-      what[q] = lanes_where(row.more) << k_lanes_shift;
+      what[q] = lanes_where(row.more != 0) << k_lanes_shift;
 #pragma unroll
       for (int e = 0; e < k_named; ++e) {
         what[q] |= lanes_where(row.named[e] != 0) << 4 * e;
@@ -195,7 +193,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
 
   // Puts row i, the own one, into the queue, if `put`, with the columns that the lanes name. Called by the whole warp.
   __device__ __forceinline__ void postpone(bool put, double most, int i, std::uint32_t what,
-                                           const listed_index (&columns)[k_groups][k_named]) const {
+                                           const listed_index (&columns)[k_groups][k_named]) {
     const bool stores = put && t == 2 * this->own_q();
     const unsigned all = __ballot_sync(0xffffffffu, stores);
     std::uint32_t parts[k_groups] = {};
@@ -207,10 +205,13 @@ struct pass_rows : pass_moves<T, P, Injector> {
     std::uint32_t seal = this->own(parts) + __shfl_xor_sync(0xffffffffu, this->given_away(parts), 2);
     seal += __shfl_xor_sync(0xffffffffu, seal, 1) + head_seal(most, i, what);
     seal = __shfl_xor_sync(0xffffffffu, seal, 1);
-    unsigned begin = 0;
-    if (lane == 0)
-      begin = static_cast<unsigned>(queued) + atomicAdd(shared.waiting + counter, static_cast<unsigned>(__popc(all))) % k_together;
-    begin = __shfl_sync(0xffffffffu, begin, 0);
+    auto begin = static_cast<unsigned>(queued);
+    if constexpr (k_team_warps == 1) {
+      queued += __popc(all);
+    } else {
+      if (lane == 0) begin += atomicAdd(shared.waiting + counter, static_cast<unsigned>(__popc(all))) % k_together;
+      begin = __shfl_sync(0xffffffffu, begin, 0);
+    }
 #pragma unroll
     for (int q = 0; q < k_groups; ++q) {
       const unsigned at = static_cast<unsigned>(4 * g + 2 * q);
@@ -238,9 +239,10 @@ struct pass_rows : pass_moves<T, P, Injector> {
   }
 
   // Distances to the candidates of row number `at` of the queue, by its four lanes, k_tried at a time: the least with its column. `next`:
-  // the least of the others. `fits`: all are as near as their scores say.
-  __device__ __forceinline__ nearest try_candidates(const T* x, const T* rows, int at, const postponed& entry, unsigned candidates,
-                                                    double& next, bool& fits) const {
+  // the least of the others. `fits`: all are as near as their scores say. `time`: 1 in the lanes that decide the row for the second time,
+  // at the same time as others. They begin with the last candidate, and a step later: no load serves both.
+  __device__ __forceinline__ nearest try_candidates(const T* x, const T* rows, int time, int at, const postponed& entry,
+                                                    unsigned candidates, double& next, bool& fits) const {
     const int stride = this->stride(), k = a.centroids.shape.k;
     nearest found;
     next = found.distance;
@@ -251,15 +253,16 @@ struct pass_rows : pass_moves<T, P, Injector> {
       unsigned asked = 0, looked_at = 0;  // bit e
 #pragma unroll
       for (int e = 0; e < k_tried; ++e) {
-        const int place = candidates != 0 ? __ffs(static_cast<int>(candidates)) - 1 : 0;
+        const int lowest = __ffs(static_cast<int>(candidates)) - 1, highest = 31 - __clz(static_cast<int>(candidates));
+        const int place = candidates == 0 ? 0 : time == 0 ? lowest : highest;
         asked |= (candidates != 0 ? 1u : 0u) << e;
         looked_at |= (lanes_of(entry.what) >> place % 4 & 1u) << e;
-        candidates &= candidates - 1;
+        candidates &= ~(1u << place);
         j[e] = static_cast<int>(listed[place]);
         known[e] = static_cast<unsigned>(j[e]) < static_cast<unsigned>(k) ? j[e] : 0;
       }
       T distance[k_tried];
-      measure<k_looked_together>(x, rows, known, stride, distance);
+      measure<k_looked_together, k_checks>(x, rows, known, stride, distance, time);
 #pragma unroll
       for (int e = 0; e < k_tried; ++e) {
         if ((asked >> e & 1u) == 0) continue;
@@ -307,34 +310,37 @@ struct pass_rows : pass_moves<T, P, Injector> {
     if (lane < 2 * k_shared_scans && lane % k_shared_scans >= ordinal)
       scan_of(lane / k_shared_scans, lane % k_shared_scans)[(own + lane / k_shared_scans) % k_team_warps].of = 0;
   }
-  // The nearest of the columns of `lanes` to row number `at` of the queue: what the team has found, or, where that is not enough or `time`
-  // is negative, by this warp alone.
-  __device__ __forceinline__ nearest scanned(const T* rows, int time, int at, int row, unsigned lanes) const {
-    const std::uint32_t name = scan_name(at, lanes);
-    const bool named = time >= 0 && lane < k_shared_scans && scan_of(time, lane % k_shared_scans)->of == name;
-    const unsigned which = __ballot_sync(0xffffffffu, named);
-    nearest found;
-    bool whole = which != 0;
-    if (whole) {
-      const volatile scanned_part* const parts = scan_of(time, __ffs(static_cast<int>(which)) - 1);
+  // The nearest of the columns of `lanes` to row number `at` of the queue: what the team has found, or, where that is not enough or not
+  // `shared_looks`, by this warp alone.
+  __device__ __forceinline__ nearest scanned(const T* rows, bool shared_looks, int time, int at, int row, unsigned lanes) const {
+    if constexpr (shares_scans(P)) {
+      const std::uint32_t name = scan_name(at, lanes);
+      const bool named = shared_looks && lane < k_shared_scans && scan_of(time, lane % k_shared_scans)->of == name;
+      const unsigned which = __ballot_sync(0xffffffffu, named);
+      nearest found;
+      bool whole = which != 0;
+      if (whole) {
+        const volatile scanned_part* const parts = scan_of(time, __ffs(static_cast<int>(which)) - 1);
 #pragma unroll 1
-      for (int part = 0; part < k_team_warps; ++part) {
-        whole = whole && parts[part].of == name;
-        found.consider(parts[part].distance, parts[part].index);
+        for (int part = 0; part < k_team_warps; ++part) {
+          whole = whole && parts[part].of == name;
+          found.consider(parts[part].distance, parts[part].index);
+        }
       }
+      if (whole) return found;
     }
-    if (whole) return found;
     return scan<k_looked_together>(this->row(row), rows, this->stride(), a.centroids.shape.k, lanes);
   }
 
-  // The exact labels of eight rows of the queue, each by four lanes: number `at`, with what two lanes agreed on. `rows`: the centroids.
-  // `time`: of what the team has found, first or second; −1: nothing of it. Distances in working precision tell most candidates apart,
-  // those in double the rest.
-  __device__ __forceinline__ nearest choose(const T* x, const T* rows, int time, int at, const postponed& entry, bool& fits) const {
+  // The exact labels of rows of the queue, each by four lanes: number `at`, with what two lanes agreed on. `rows`: the centroids. `time`:
+  // of what the team has found, first or second; −1: nothing of it. Distances in working precision tell most candidates apart, those in
+  // double the rest.
+  __device__ __forceinline__ nearest choose(const T* x, const T* rows, bool shared_looks, int time, int at, const postponed& entry,
+                                            bool& fits) const {
     const unsigned candidates = (entry.what & k_failed) != 0 ? 0u : entry.what & k_candidates;
     const bool more = lanes_of(entry.what) != 0;
     double next;
-    nearest found = try_candidates(x, rows, at, entry, candidates, next, fits);
+    nearest found = try_candidates(x, rows, time, at, entry, candidates, next, fits);
     if constexpr (sizeof(T) == 4) {
       // The error of the larger one is that of the smaller one and a little more.
       const bool near = found.distance + 3 * distance_error<T>(found.distance, this->stride()) >= next;
@@ -362,91 +368,91 @@ struct pass_rows : pass_moves<T, P, Injector> {
       rest &= rest - 1;
       const int which = __shfl_sync(0xffffffffu, entry.row, owner);
       const unsigned lanes = lanes_of(__shfl_sync(0xffffffffu, entry.what, owner));
-      const nearest other = scanned(rows, time, __shfl_sync(0xffffffffu, at, owner), which, lanes);
+      const nearest other =
+          scanned(rows, shared_looks, __shfl_sync(0xffffffffu, time, owner), __shfl_sync(0xffffffffu, at, owner), which, lanes);
       if (lane / 4 == owner / 4) found.consider(other.distance, other.index);
     }
     return found;
   }
 
-  // Decides this warp's share of the queue and stores the labels. What is decided must come out twice; where rows are not counted, the
-  // label must have the distance that was found.
+  // Decides this warp's share of the queue and stores the labels. Where rows are not counted, the label must have the distance that was
+  // found.
   __device__ __noinline__ static tally decide_queue(const launch& given, int count) {
     pass_rows self(given);
     self.decide_rows(count);
     return self.counted;
   }
+  // Four lanes decide a row. With checks other four do it at the same time, from loads of their own, and both must find the same.
   __device__ __forceinline__ void decide_rows(int count) {
+    constexpr int together = decided_rows(P);
     const int share = (count + k_team_warps - 1) / k_team_warps, mine = warp % k_team_warps * share, end = min(count, mine + share);
-    const int k = a.centroids.shape.k;
+    const int k = a.centroids.shape.k, time = g / together;  // 1: the second ones
+    const unsigned row_lanes = (k_checks ? 0x000f000fu : 0xfu) << 4 * (g % together);
+    const bool stores = t == 0 && time == 0, counts = k_checks ? t == time : t < 2;
+    // What the other four lanes of the row have found.
+    const auto twin = [](auto value) { return k_checks ? __shfl_xor_sync(0xffffffffu, value, 16) : value; };
     // ‖x − c‖² in working precision by four lanes, beside that in double: roundings of a difference, its square and the sums.
     constexpr double unit = abft::unit_roundoff<T>;
     const double slack = 2 * unit * (this->stride() / 4 + 8), tiny = this->stride() * static_cast<double>(smallest_normal<T>());
-    share_scans(count);
-    meet_team();  // what was found is there
+    if constexpr (shares_scans(P)) {
+      share_scans(count);
+      meet_team();  // what was found is there
+    }
 #pragma unroll 1
-    for (int begin = mine; begin < end; begin += 8) {
-      const bool there = begin + g < end;
-      const int at = there ? begin + g : begin;
+    for (int begin = mine; begin < end; begin += together) {
+      const bool there = begin + g % together < end;
+      const int at = there ? begin + g % together : begin;
       std::uint32_t failed = 0;  // k_failed, and why
-      const auto read = [&] {
-        postponed entry = read_entry(at);
-        const bool intact = seal_of(entry) == entry.seal;
-        entry.what = there ? entry.what | failed : 0;
-        if (!intact) entry.row = existing_row(entry.row);
-        if (there && !intact) entry.what |= k_failed;
-        return entry;
-      };
       bool good = true;
       int row = 0, label = k;
       std::uint32_t what = 0;
       T distance[1] = {};
 #pragma unroll 1
       for (int number = 0;; ++number) {
+        postponed entry = read_entry(at);
+        const bool intact = seal_of(entry) == entry.seal;
+        entry.what = there ? entry.what | failed : 0;
+        if (!intact) entry.row = existing_row(entry.row);
+        if (there && !intact) entry.what |= k_failed;
         bool fits = true;
-        double least = 0;
-        // What is done twice is one loop: so its instructions are there the second time.
-#pragma unroll 1
-        for (int time = 0; time < (k_checks ? 2 : 1); ++time) {
-          const postponed entry = read();
-          const nearest found = choose(this->row(entry.row) + arch::opaque(0u), a.centroids.rows + arch::opaque(0u),
-                                       number == 0 ? time : -1, at, entry, fits);
-          fits = fits && found.distance < 1e308;  // of some centroid
-          if (time == 0) {
-            row = entry.row, what = entry.what, least = found.distance, label = found.index;
-            strike_label(row, 1, label);
-            // A label that was struck must not reach beyond the centroids.
-            label = !there ? k : is_cluster(label) ? label : k - 1;
-          } else {
-            fits = fits && found.index == label && found.distance == least && entry.row == row && entry.what == what;
-          }
-        }
+        const nearest found = choose(this->row(entry.row), a.centroids.rows, number == 0, time, at, entry, fits);
+        row = entry.row, what = entry.what, label = found.index;
+        strike_label(row, 1, label);
+        // A label that was struck must not reach beyond the centroids.
+        label = !there ? k : is_cluster(label) ? label : k - 1;
         if constexpr (!k_checks) break;
-        fits = (__ballot_sync(0xffffffffu, fits) >> (4 * g) & 15u) == 15u;
+        const bool same_label = twin(label) == label, same_distance = twin(found.distance) == found.distance, same_row = twin(row) == row;
+        const std::uint32_t other_kind = twin(what);
+        fits = fits && found.distance < 1e308;  // of some centroid
+        fits = fits && same_label && same_distance && same_row && other_kind == what;
         if constexpr (k_measures) {
           const int rows[1] = {row}, of[1] = {label};
           measure_rows(rows, of, distance);
           distance[0] = add_quad(distance[0]);
-          fits = fits && fabs(static_cast<double>(distance[0]) - least) <= slack * least + tiny;
+          fits = fits && fabs(static_cast<double>(distance[0]) - found.distance) <= slack * found.distance + tiny;
         }
-        good = !there || fits;
-        if (!good && (what & k_failed) == 0) failed = k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift;
+        const unsigned all = __ballot_sync(0xffffffffu, fits);
+        good = !there || (all & row_lanes) == row_lanes;
+        // The same in both, also where one of them has read its entry wrongly.
+        if (!good && (what & other_kind & k_failed) == 0) failed = k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift;
         if (__all_sync(0xffffffffu, good) || number >= a.repeats) break;
       }
-      if (there && t == 0) {
+      if (there && stores) {
         what |= failed;
         if (k_checks && (what & k_failed) != 0)
           report(given, static_cast<check>(what >> k_check_shift & k_check_mask), a.points.first + row, good && a.repeats > 0);
         arch::add_global((what & k_failed) != 0 || what >> k_lanes_shift != 0 ? &a.totals->scans : &a.totals->looks, 1);
       }
       const int before = there ? label_before(row) : -1;
-      if (there && t < 2) commit(row, label, distance[0], signature_of(row), before);
-      change(there && t == 0, row, before, label);
+      if (there && counts) commit(row, label, distance[0], signature_of(row), before);
+      change(there && stores, row, before, label);
     }
   }
 
-  // The team meets. Its warps move their changed rows, if one has eight. They empty the queue, if it has more than `room` rows or if all
-  // teams do. All see the same numbers: a counter is read between two meetings and set to 0 behind the next one, so that none is late.
-  __device__ __forceinline__ void meet(int room) {
+  // The warps of a team meet, and move their changed rows if one has eight. All see the same numbers: a counter is read between two
+  // meetings and set to 0 behind the next one, so that none is late. Returns how many rows the queue may keep: `room`, or none if all teams
+  // empty theirs.
+  __device__ __forceinline__ int count_waiting(int room) {
     const bool first = threadIdx.x % (32 * k_team_warps) == 0;
     if constexpr (empties_together(P)) {
       if (first && *shared.together == meeting) atomicAdd(shared.waiting + counter, k_together);
@@ -466,6 +472,17 @@ struct pass_rows : pass_moves<T, P, Injector> {
       if (more % k_moves >= k_together) room = 0;
     }
     if (k_counts && more >= k_moves) move_changes(given, k_least_moved);
+    return room;
+  }
+
+  // The team empties its queue, if it has more than `room` rows. A warp by itself needs no counters.
+  __device__ __forceinline__ void meet(int room) {
+    if constexpr (k_team_warps == 1) {
+      __syncwarp();
+      if (k_counts && *static_cast<const volatile int*>(shared.changed) >= k_changes_together) move_changes(given, k_least_moved);
+    } else {
+      room = count_waiting(room);
+    }
     if (queued <= room) return;
     const tally made = decide_queue(given, queued);
     meet_team();  // the queue has been read
@@ -511,44 +528,35 @@ struct pass_rows : pass_moves<T, P, Injector> {
 
   // ---- A tile ----
 
-  __device__ __forceinline__ unsigned long long signature_of(int i) const {
-    if constexpr (!k_checks || !k_counts) return 0;
-    return arch::load_table_late(reinterpret_cast<const unsigned long long*>(a.points.signature) + i);
-  }
-  __device__ __forceinline__ int label_before(int i) const { return a.previous != nullptr ? arch::load_table_late(a.previous + i) : -1; }
-
   // One tile of the warp: labels, sums, and what is counted. `ahead`: as find() takes and leaves it.
   __device__ __forceinline__ void work(typename scores::stage& panel, int first, int next, int tile, int tiles,
                                        typename scores::rows_ahead& ahead) {
     if constexpr (!scores::k_prefetches) this->load_ahead(first, ahead);
     row_facts facts;
-    facts.i = this->own_row(first);
     typename scores::errors errors{};
     const auto bound_error = [&](T rounding) { return score_error<T>(a.centroids.bound[t % 2], facts.norm, rounding); };
-    if constexpr (sizeof(T) == 4) {
-      facts.norm = ahead.norm;
-      const score_error<T> own = bound_error(ahead.rounding);
-      facts.error = own.most();
-      T mine = max(2 * facts.error, k_comparable);  // owners have it from two copies
-      given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_threshold,
-                   this->here(tile, tiles, a.centroids.shape.sections, a.centroids.shape.sections + 1), &mine);
-      if constexpr (k_checks) {
-        if (mine != __shfl_xor_sync(0xffffffffu, mine, 1)) facts.bad = true, facts.failed = check::minimum;
-      }
-      errors.reach = scores::k_own_errors ? max(own.reach, __shfl_xor_sync(0xffffffffu, own.reach, 2)) : T(0);
+    const auto bound_errors = [&] {
+      if constexpr (scores::k_facts_ahead) facts = ahead.facts;
+      if constexpr (sizeof(T) == 4) {
+        facts.norm = ahead.norm;
+        const score_error<T> own = bound_error(ahead.rounding);
+        facts.error = own.most();
+        T mine = max(2 * facts.error, k_comparable);  // owners have it from two copies
+        given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_threshold,
+                     this->here(tile, tiles, a.centroids.shape.sections, a.centroids.shape.sections + 1), &mine);
+        if constexpr (k_checks) {
+          if (mine != __shfl_xor_sync(0xffffffffu, mine, 1)) facts.bad = true, facts.failed = check::minimum;
+        }
+        errors.reach = scores::k_own_errors ? max(own.reach, __shfl_xor_sync(0xffffffffu, own.reach, 2)) : T(0);
 #pragma unroll
-      for (int q = 0; q < k_groups; ++q) {
-        errors.spread[q] = __shfl_sync(0xffffffffu, mine, 2 * q + t % 2, 4);
-        if constexpr (scores::k_own_errors) errors.slope[q] = __shfl_sync(0xffffffffu, own.slope, 2 * q + t % 2, 4);
+        for (int q = 0; q < k_groups; ++q) {
+          errors.spread[q] = __shfl_sync(0xffffffffu, mine, 2 * q + t % 2, 4);
+          if constexpr (scores::k_own_errors) errors.slope[q] = __shfl_sync(0xffffffffu, own.slope, 2 * q + t % 2, 4);
+        }
       }
-    }
+    };
     row_search<T> rows[k_groups];
-    this->find(panel, first, next, tile, tiles, ahead, errors, rows, facts, [&] {
-      if constexpr (sizeof(T) == 8) facts.norm = arch::load_table_late(a.points.norm + facts.i);
-      facts.projection = k_checks ? arch::load_table_late(a.points.projection + facts.i) : T(0);
-      facts.signature = signature_of(facts.i);
-      facts.before = facts.i < this->points() ? label_before(facts.i) : -1;
-    });
+    this->find(panel, first, next, tile, tiles, ahead, errors, rows, facts, bound_errors);
     if constexpr (sizeof(T) == 8) facts.error = bound_error(0).most();
     const decision made = decide(rows, facts);
     const bool decided = facts.i < this->points() && made.label < a.centroids.shape.k;

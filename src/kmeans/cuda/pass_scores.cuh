@@ -77,8 +77,8 @@ struct row_search<float> {
   float upper;                        // no near column of the lane has a larger score, whatever its error
   float since;                        // what `best` was when the oldest of the lane's near columns was named
   std::uint32_t named[k_most_named];  // codes of the lane's near columns, the last one first
-  bool more;                          // there are others
-  bool wrong;                         // the two chains differed in a group
+  std::uint32_t more;                 // not 0: there are others
+  std::uint32_t wrong;                // not 0: the two chains differed in a group
   float sum;                          // Σ w · score of the section
 };
 template <>
@@ -111,9 +111,12 @@ struct pass_scores {
   static constexpr bool k_in_registers = P.slabs > 0;
   // Whether a tile's rows are loaded while the one before it is searched. Elsewhere registers are dearer.
   static constexpr bool k_prefetches =
-      P.unit == product_unit::warpgroup && (P.slabs == 0 || (P.panel == panel_memory::shared && (P.single || P.warps * P.blocks < 16)));
-  static constexpr int k_slabs = k_in_registers ? P.slabs : P.depth;  // of x, in registers at a time
-  static constexpr int k_scores = fragment::k_scores;                 // of a lane, of a tile
+      sizeof(T) == 4 &&
+      (P.slabs == 0 ? P.unit == product_unit::warpgroup
+                    : P.panel == panel_memory::shared && (P.single || (P.unit == product_unit::warpgroup && P.warps * P.blocks < 16)));
+  static constexpr bool k_rows_in_ring = P.rows;
+  static constexpr int k_slabs = k_in_registers ? P.slabs : k_rows_in_ring ? 0 : P.depth;  // of x that are loaded ahead
+  static constexpr int k_scores = fragment::k_scores;                                      // of a lane, of a tile
   static_assert(k_rows == k_operand_rows);
   static_assert(P.tiles <= k_most_group_tiles && (!k_in_registers || P.slabs % P.depth == 0));
   static_assert(P.unit == product_unit::warp || (sizeof(T) == 4 && P.warps % 4 == 0 && P.panel != panel_memory::global));
@@ -143,16 +146,46 @@ struct pass_scores {
   __device__ __forceinline__ int stride() const { return k_in_registers ? P.slabs * k_slab<T> : a.points.stride; }
   __device__ __forceinline__ const T* row(int i) const { return a.points.x + static_cast<std::int64_t>(i) * stride(); }
 
-  // What is loaded of a tile of rows before its products: the first k_slabs slabs, and in f32 what the spread of the own row is made of.
+  // What is known of the own row.
+  struct row_facts {
+    int i;
+    T norm;
+    T error;  // of a score of a centroid that can be the nearest
+    T projection;
+    unsigned long long signature;
+    int before;         // its label of the pass before
+    bool bad = false;   // a check failed
+    check failed = {};  // which
+  };
+  static constexpr bool k_counts = P.sums != sum_memory::none;  // what the sums must agree with
+  __device__ __forceinline__ unsigned long long signature_of(int i) const {
+    if constexpr (!k_checks || !k_counts) return 0;
+    return arch::load_table_late(reinterpret_cast<const unsigned long long*>(a.points.signature) + i);
+  }
+  __device__ __forceinline__ int label_before(int i) const { return a.previous != nullptr ? arch::load_table_late(a.previous + i) : -1; }
+  // What the label of row i is judged and counted with.
+  __device__ __forceinline__ void load_facts(int i, row_facts& to) const {
+    to.i = i;
+    if constexpr (sizeof(T) == 8) to.norm = arch::load_table_late(a.points.norm + i);
+    to.projection = k_checks ? arch::load_table_late(a.points.projection + i) : T(0);
+    to.signature = signature_of(i);
+    to.before = i < points() ? label_before(i) : -1;
+  }
+
+  // What is loaded of a tile of rows before its products: the first k_slabs slabs; in f32 what the spread of the own row is made of; and
+  // with k_facts_ahead what labels are judged with.
   struct rows_ahead {
-    operand rows[k_slabs];
+    operand rows[k_slabs > 0 ? k_slabs : 1];
     T norm;
     T rounding;
+    row_facts facts;
   };
+  static constexpr bool k_facts_ahead = k_prefetches && (k_in_registers || k_rows_in_ring);
   __device__ __forceinline__ void load_ahead(int first, rows_ahead& to) const {
 #pragma unroll
     for (int slab = 0; slab < k_slabs; ++slab) to.rows[slab] = fragment::load(a.points, first, slab, stride());
     load_spread(first, to);
+    if constexpr (k_facts_ahead) load_facts(own_row(first), to.facts);
   }
   __device__ __forceinline__ void load_spread(int first, rows_ahead& to) const {
     if constexpr (sizeof(T) == 4) {
@@ -206,9 +239,13 @@ struct pass_scores {
   }
 
   // The scores of one group of tiles, from where they start, for the rows from `first` on. `rows`: their first k_slabs slabs; then, where
-  // rows do not stay in registers, those of the rows from `next` on, whose loads are under way while these are multiplied.
-  __device__ __forceinline__ void compute_scores(stage& panel, int first, int next, int group, const T* columns, operand (&rows)[k_slabs],
-                                                 T (&scores)[k_group_scores]) const {
+  // rows do not stay in registers, those of the rows from `next` on, whose loads are under way while these are multiplied; where rows pass
+  // through the ring, nothing. meanwhile() is called once: when the first products have begun, or where rows do not stay in registers,
+  // before.
+  template <class Meanwhile>
+  __device__ __forceinline__ void compute_scores(stage& panel, int first, int next, int group, const T* columns,
+                                                 operand (&rows)[k_slabs > 0 ? k_slabs : 1], T (&scores)[k_group_scores],
+                                                 Meanwhile&& meanwhile) const {
     const panel_shape& shape = a.centroids.shape;
 #pragma unroll
     for (int i = 0; i < P.tiles; ++i) {
@@ -230,6 +267,7 @@ struct pass_scores {
 #pragma unroll
       for (int slab = 0; slab < P.slabs; slab += P.depth) {
         multiply(panel.acquire(shape, group, slab), reinterpret_cast<const operand(&)[P.depth]>(rows[slab]), scores);
+        if (slab == 0) meanwhile();
         if constexpr (together) {
           panel.pass();
         } else {
@@ -240,9 +278,30 @@ struct pass_scores {
       }
       if constexpr (together) {
         end_products();
-        panel.template release_passed<P.slabs / P.depth>();
+        panel.template release_passed<P.slabs / P.depth>(P.slabs / P.depth);
+      }
+    } else if constexpr (k_rows_in_ring) {
+      meanwhile();
+      constexpr int together = 2;  // chunks: the second one's rows are read while the first is multiplied
+#pragma unroll 1
+      for (int slab = 0; slab < shape.slabs; slab += together * P.depth) {
+        operand now[together][P.depth];
+        begin_products();
+#pragma unroll
+        for (int c = 0; c < together; ++c) {
+          if (c > 0 && slab + c * P.depth >= shape.slabs) break;
+          const unsigned char* const chunk = panel.acquire(shape, group, slab + c * P.depth);
+#pragma unroll
+          for (int d = 0; d < P.depth; ++d) now[c][d] = fragment::read(chunk + stage::k_chunk_bytes, warp, d);
+          arch::fence_wgmma();
+          multiply(chunk, now[c], scores);
+          panel.pass();
+        }
+        end_products();
+        panel.template release_passed<together>(min(together, (shape.slabs - slab) / P.depth));
       }
     } else {
+      meanwhile();
 #pragma unroll 1
       for (int slab = 0; slab < shape.slabs; slab += P.depth) {
         operand now[P.depth];
@@ -322,14 +381,19 @@ struct pass_scores {
       f(score, norms[v], q, i, v);
     });
   }
-  // f32: the largest score of the lane's columns, or lower end of one.
+  // f32: the largest score of the lane's columns, or lower end of one; by a second chain, too, where groups follow.
   __device__ __forceinline__ void find_largest(const float (&scores)[k_group_scores], const float* columns, const errors& of,
                                                float (&largest)[k_groups], float (&twins)[k_groups]) const {
     const float again[k_groups] = {arch::opaque(of.slope[0]), arch::opaque(of.slope[1])};
-    each_with_norm(scores, columns, of.reach, [&](float score, float norm, int q, int, int) {
+    each_with_norm(scores, columns, of.reach, [&](float score, float norm, int q, int i, int v) {
       const auto end = [&](float slope) { return k_own_errors ? fma(-slope, norm, score) : score; };
-      largest[q] = fmaxf(largest[q], end(of.slope[q]));
-      if constexpr (k_follows) twins[q] = fmaxf(twins[q], end(again[q]));
+      const bool first = i == 0 && v == 0;
+      const float one = end(of.slope[q]);
+      largest[q] = first ? one : fmaxf(largest[q], one);
+      if constexpr (k_follows) {
+        const float other = end(again[q]);
+        twins[q] = first ? arch::opaque(other) : fmaxf(twins[q], other);
+      }
     });
   }
 
@@ -352,14 +416,14 @@ struct pass_scores {
       row_search<float>& row = rows[q];
       if constexpr (k_follows) {
         const float twin = of_lanes(twins[q]);
-        row.wrong = row.wrong || best != twin;
+        row.wrong |= ballast::cuda::bits(best) ^ ballast::cuda::bits(twin);
         row.twin = fmaxf(row.twin, twin);
       }
       const bool stays = row.upper >= best;
       row.best = fmaxf(row.best, best);
       if (!stays) {
         for (std::uint32_t& code : row.named) code = 0;
-        row.more = false, row.since = row.best;
+        row.more = 0, row.since = row.best;
       }
       if (!stays || !k_own_errors) row.upper = k_own_errors ? lowest_score<float>() : row.best + of.spread[q];
       near[q] = integers, from[q] = fma(k_own_errors ? k_comparable : of.spread[q], k_steep, -row.best * k_steep);
@@ -371,7 +435,7 @@ struct pass_scores {
       near[q] = fma(is_near(score, norm, q), static_cast<float>(near_number(i, v)), near[q]);
     });
     const auto add = [](row_search<float>& to, std::uint32_t code) {
-      to.more = to.more || to.named[k_named - 1] != 0;
+      to.more |= to.named[k_named - 1];
 #pragma unroll
       for (int e = k_named - 1; e > 0; --e) to.named[e] = to.named[e - 1];
       to.named[0] = code;
@@ -392,7 +456,7 @@ struct pass_scores {
       for (int q = 0; q < k_groups; ++q) {
         if (found[q] < two) continue;
         found[q] = 0;
-        rows[q].more = rows[q].more || which[q] == 0;
+        rows[q].more |= which[q] == 0 ? 1u : 0u;
         if constexpr (k_own_errors) rows[q].upper = fmaxf(rows[q].upper, fma(2 * of.slope[q], of.reach, rows[q].best));
 #pragma unroll 1
         for (std::uint32_t left = which[q]; left != 0; left &= left - 1)
@@ -416,14 +480,17 @@ struct pass_scores {
 
   __device__ __forceinline__ int own_q() const { return upper ? 1 : 0; }
   __device__ __forceinline__ int own_row(int first) const { return first + 8 * own_q() + g; }
+  // By choosing between registers: an index that is computed puts the array into local memory.
   template <class V>
   __device__ __forceinline__ V own(const V (&of)[k_groups]) const {
-    return of[upper ? 1 : 0];
+    const V low = of[0], high = of[1];
+    return upper ? high : low;
   }
   // For the lane two further, the one of the row that it owns.
   template <class V>
   __device__ __forceinline__ V given_away(const V (&of)[k_groups]) const {
-    return of[upper ? 0 : 1];
+    const V low = of[0], high = of[1];
+    return upper ? low : high;
   }
   // op over the four lanes, for the own row.
   template <class Op>
@@ -440,23 +507,13 @@ struct pass_scores {
   // Whether something holds in one lane that owns the own row.
   __device__ __forceinline__ bool any_owner(bool holds) const { return (__ballot_sync(0xffffffffu, holds) & 3u << (lane & ~1)) != 0; }
 
-  // What is known of the own row.
-  struct row_facts {
-    int i;
-    T norm;
-    T error;  // of a score of a centroid that can be the nearest
-    T projection;
-    unsigned long long signature;
-    int before;         // its label of the pass before
-    bool bad = false;   // a check failed
-    check failed = {};  // which
-  };
-
   // Finds the largest scores of the rows from `first` on. `ahead`: what has been loaded of them; with k_prefetches it is then that of the
-  // rows from `next` on. load_facts() is called where what it loads is under way during a search.
-  template <class LoadFacts>
+  // rows from `next` on. bound_errors() sets `of` and what `facts` has ahead. It is called during the products where there is
+  // one group, else before all. What facts are left to load is under way during the first search.
+  template <class BoundErrors>
   __device__ __forceinline__ void find(stage& panel, int first, int next, int tile, int tiles, rows_ahead& ahead, const errors& of,
-                                       row_search<T> (&rows)[k_groups], row_facts& facts, LoadFacts&& load_facts) const {
+                                       row_search<T> (&rows)[k_groups], row_facts& facts, BoundErrors&& bound_errors) const {
+    if constexpr (!P.single) bound_errors();
     if constexpr (k_in_registers && Injector::enabled) {
       for (int slab = 0; slab < P.slabs; ++slab)
         given.strike(index<fragment::k_words>{}, inject::site::kmeans_points, here(tile, tiles, slab, P.slabs), ahead.rows[slab].at);
@@ -464,7 +521,7 @@ struct pass_scores {
     constexpr T lowest = lowest_score<T>();
     for (row_search<T>& each : rows) {
       if constexpr (sizeof(T) == 4) {
-        each = {lowest, arch::opaque(lowest), lowest, lowest, {}, false, false, 0};
+        each = {lowest, arch::opaque(lowest), lowest, lowest, {}, 0, 0, 0};
       } else {
         each = {lowest, arch::opaque(lowest), 0, 0, 0};
       }
@@ -481,11 +538,13 @@ struct pass_scores {
         T scores[k_group_scores];
         const T* const columns = columns_of(panel, section * groups + group);
         const bool begins = section == 0 && group == 0, ends = k_prefetches && section == sections - 1 && group == groups - 1;
-        compute_scores(panel, first, ends ? next : first, section * groups + group, columns, ahead.rows, scores);
+        compute_scores(panel, first, ends ? next : first, section * groups + group, columns, ahead.rows, scores, [&] {
+          if constexpr (P.single) bound_errors();
+        });
         // What is loaded here is under way while these scores are searched, and not put off until they are.
-        if (begins) load_facts();
+        if (!k_facts_ahead && begins) load_facts(own_row(first), facts);
         if (ends) {
-          if constexpr (k_in_registers) {
+          if constexpr (k_in_registers || k_rows_in_ring) {
             load_ahead(next, ahead);
           } else {
             load_spread(next, ahead);  // compute_scores has asked for the rows
@@ -514,7 +573,7 @@ struct pass_scores {
               for (int v = 0; v < k_scores; ++v) scores[(P.tiles - 1) * k_scores + v] = k_no_score<T>;
             }
           }
-          T largest[k_groups] = {lowest, lowest}, twins[k_groups] = {arch::opaque(lowest), arch::opaque(lowest)};
+          T largest[k_groups], twins[k_groups] = {};
           find_largest(scores, columns, of, largest, twins);
           const auto strike_minimum = [&](int step, float& score) {
             if (Injector::enabled && group == 0)
@@ -538,7 +597,7 @@ struct pass_scores {
     }
     if constexpr (k_own_errors) {  // a slope that is no number hides all columns of its lane
 #pragma unroll
-      for (int q = 0; q < k_groups; ++q) rows[q].more = rows[q].more || !(of.slope[q] >= 0);
+      for (int q = 0; q < k_groups; ++q) rows[q].more |= of.slope[q] >= 0 ? 0u : 1u;
     }
     if constexpr (Injector::enabled && sizeof(T) == 4) {
       for (int q = 0; q < k_groups; ++q) given.strike(index<1>{}, inject::site::kmeans_index, here(tile, tiles, q, 3), &rows[q].named[0]);

@@ -31,22 +31,27 @@ struct operand_number<float> {
 template <class T>
 using operand_of = typename operand_number<T>::type;
 
-// Where feature f of row i lies in placed_points::operand: tile by tile of 16 rows, slab by slab. In a slab, lane 4g + t has 16 bytes, the
-// features 4t … 4t + 3 of rows g and g + 8 in the order of the instruction's registers, so a warp loads a slab of its rows at once.
-inline constexpr int k_operand_rows = 16;
+// Where feature f of row i lies in placed_points::operand: by blocks of 128 rows, in these slab by slab, in a slab tile by tile of 16 rows.
+// So the same slabs of all rows of a block are together, for one bulk copy. In a slab of a tile, lane 4g + t has 16 bytes, the features 4t
+// … 4t + 3 of rows g and g + 8 in the order of the instruction's registers, so a warp loads a slab of its rows at once.
+inline constexpr int k_operand_rows = 16;     // of a tile
+inline constexpr int k_operand_block = 128;   // rows
+inline constexpr int k_operand_numbers = 16;  // of a row in a slab: f32's
 BALLAST_HD constexpr std::int64_t operand_place(std::int64_t i, int f, int stride) {
-  const auto r = static_cast<int>(i % k_operand_rows), c = f % 16;
+  const auto r = static_cast<int>(i % k_operand_rows), c = f % k_operand_numbers;
+  const auto tile = static_cast<int>(i % k_operand_block / k_operand_rows);
   const int lane = r % 8 * 4 + c / 4, word = r / 8 + c % 4 / 2 * 2;
-  return i / k_operand_rows * k_operand_rows * stride + f / 16 * 256 + lane * 8 + word * 2 + c % 2;
+  const int slab = f / k_operand_numbers * k_operand_block + tile * k_operand_rows;  // in front of this one, in rows of it
+  return i / k_operand_block * k_operand_block * stride + slab * k_operand_numbers + lane * 8 + word * 2 + c % 2;
 }
 // Bytes of a number there: none in f64.
 template <class T>
 inline constexpr std::int64_t operand_bytes = sizeof(T) == 4 ? sizeof(operand_of<T>) : 0;
-// Rows of whole tiles: behind them, memory of rows in the frame is set to 0 before it is filled.
-BALLAST_HD constexpr std::int64_t whole_tile_rows(std::int64_t m) { return m / k_operand_rows * k_operand_rows; }
+// Rows of whole blocks: behind them, memory of rows in the frame is set to 0 before it is filled.
+BALLAST_HD constexpr std::int64_t whole_block_rows(std::int64_t m) { return m / k_operand_block * k_operand_block; }
 
 // Rows that are allocated and 0 behind the last point, so that kernels need not look where the points end before they load.
-inline constexpr std::int64_t k_row_block = 3072;  // a multiple of what blocks of 4, 8, 12 and 16 warps work on at a time
+inline constexpr std::int64_t k_row_block = 3072;  // a multiple of what blocks of 4, 8, 12 and 16 warps work on, and of k_operand_block
 // Kernels number rows, also those behind the last one, in 32 bits. 2^31 rows are 128 GiB in the frame alone.
 inline constexpr std::int64_t k_most_rows = 0x7fffffff - 2 * k_row_block;
 BALLAST_HD constexpr std::int64_t padded_rows(std::int64_t m) { return (m + k_row_block - 1) / k_row_block * k_row_block; }

@@ -257,7 +257,7 @@ void cuda_engine<T>::place(const frame<T>& chosen) {
   const auto rows = [&](buffer& made, std::int64_t bytes) {
     const std::int64_t all = core::checked_product(padded_rows(m_), bytes);
     if (made.bytes() != all) made = allocate(all);  // a call whose frame fails places again: there may be no room for both
-    const std::int64_t first = whole_tile_rows(m_);
+    const std::int64_t first = whole_block_rows(m_);
     device_->zero(static_cast<unsigned char*>(made.data()) + first * bytes, (padded_rows(m_) - first) * bytes, call_.order());
   };
   known_ = false;

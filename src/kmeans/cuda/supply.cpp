@@ -160,7 +160,7 @@ void point_supply<T>::each(part wanted, const given_points<T>& given, const plac
     device_->wait(*here.copied, order_);
     if (brings) {
       // Rows behind the last point are 0.
-      const std::int64_t whole = whole_tile_rows(count), rest = (padded_rows(count) - whole) * placed.stride;
+      const std::int64_t whole = whole_block_rows(count), rest = (padded_rows(count) - whole) * placed.stride;
       device_->zero(static_cast<T*>(here.placed.data()) + whole * placed.stride, rest * size, order_);
       if constexpr (sizeof(T) == 4)
         device_->zero(static_cast<unsigned char*>(here.operand.data()) + whole * placed.stride * operand_bytes<T>, rest * operand_bytes<T>,

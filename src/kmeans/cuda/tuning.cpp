@@ -49,7 +49,7 @@ void pass_form::read(std::istream& words, key& at, value& chosen) {
   chosen.panel = static_cast<panel_memory>(read_name(words, k_panels, "global, shared or ring"));
   words >> chosen.tiles >> chosen.depth >> chosen.slots >> chosen.warps >> chosen.blocks;
   if (!words || chosen.tiles < 1 || chosen.depth < 1 || chosen.slots < 0 || chosen.slots > k_most_slots || chosen.warps < 1 ||
-      chosen.warps % k_team_warps != 0 || chosen.blocks < 1)
+      chosen.warps % k_warpgroup_warps != 0 || chosen.blocks < 1)
     throw unknown_tuning("tiles, depth, slots, warps in fours and blocks");
   chosen.sums = static_cast<sum_memory>(read_name(words, k_sums, "shared or global"));
   if (chosen.sums == sum_memory::none) throw unknown_tuning("shared or global");
