@@ -20,8 +20,9 @@ constexpr int k_spills = 320;                            // bytes that a pass ma
 constexpr int k_most_operands = 19;                      // f64: slabs of rows and tiles of scores that 8 warps hold with few spills
 constexpr int k_cached_row_bytes = 128 * 1024;           // of the rows of a block, which its caches keep beside a small ring
 constexpr int k_small_ring_bytes = 72 * 1024;
-constexpr int k_few_slabs = 2, k_few_tiles = 4;  // `completed`
-constexpr int k_stack = 512;                     // bytes of stack for its calls, and for those of an update
+// f32 on Hopper: a warp multiplies by itself where rows have at most so many slabs, and one group of at least so many tiles all centroids.
+constexpr int k_few_slabs = 2, k_few_tiles = 4;
+constexpr int k_stack = 512;  // bytes of stack for its calls, and for those of an update
 
 std::int64_t stride_of(const pass_problem& what) { return what.f64 ? padded_features<double>(what.n) : padded_features<float>(what.n); }
 int slab_of(const pass_problem& what) { return what.f64 ? k_slab<double> : k_slab<float>; }

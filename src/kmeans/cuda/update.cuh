@@ -5,8 +5,7 @@
 // centroids. A cluster without members keeps its old row and is reported, for the host to relocate. All invariants of the sums hold
 // exactly or the iterations stop with `failure`. Every number of the panel that serves a check is computed from another copy, or in another
 // order, than what it checks.
-// Each instruction is executed about once, by blocks that start with none of them at hand: what the kernel takes is little more than
-// fetching them, and waiting for memory. So loops are not unrolled, but where loads shall be under way together.
+// A block executes each instruction about once and waits for it, and for memory: loops are unrolled only where loads go together.
 #pragma once
 
 #include <type_traits>
