@@ -24,18 +24,16 @@ inline std::vector<tested_pass> tested_passes() {
       made.push_back({{f64, 20, 37, words, false, check}});
       if (!f64) made.push_back({{f64, 40, 37, words, false, check}});  // one group by a warpgroup
     }
-    made.push_back({{f64, 20, 37, 2, true, true}});                   // weights
-    made.push_back({{f64, 5, 300, 2, false, true}});                  // two sections
-    made.push_back({{f64, 150, 12, words, false, true}});             // rows do not fit into registers
-    made.push_back({{f64, 150, 300, words, false, true}});            // nor do the sums fit into shared memory
-    made.push_back({{f64, 150, 300, 2, true, true}});                 // the same with weights
-    made.push_back({{f64, 20, 900, words, false, true}});             // the same with short rows
-    if (!f64) made.push_back({{f64, 256, 500, words, false, true}});  // the longest rows in registers, in chunks of eight slabs
+    made.push_back({{f64, 20, 37, 2, true, true}});         // weights
+    made.push_back({{f64, 5, 300, 2, false, true}});        // two sections
+    made.push_back({{f64, 150, 12, words, false, true}});   // rows do not fit into registers
+    made.push_back({{f64, 150, 300, words, false, true}});  // nor do the sums fit into shared memory
+    made.push_back({{f64, 150, 300, 2, true, true}});       // the same with weights
+    made.push_back({{f64, 20, 900, words, false, true}});   // the same with short rows
     if (!f64) {
+      made.push_back({{f64, 256, 500, words, false, true}});  // the longest rows in registers, in chunks of eight slabs
       made.push_back({{f64, 288, 400, words, false, true}});  // rows are read again, by 12 warps
-      made.push_back({{f64, 384, 400, words, false, true}});  // rows and panel through a ring, in six chunks
-      made.push_back({{f64, 320, 368, words, false, true}});  // and in five: the last one is multiplied by itself
-      made.push_back({{f64, 1024, 18, words, false, true}});  // a ring without a loader for sums, and with one for labels alone
+      made.push_back({{f64, 320, 368, words, false, true}});  // rows and panel through a ring, in five chunks: two, two and one together
     }
     if (f64) made.push_back({{f64, 64, 450, words, false, true}});  // the longest rows in registers, the panel through a ring
     made.push_back({{f64, 20, 37, words, false, true}, 8});
