@@ -10,8 +10,8 @@
 namespace ballast::kmeans::cuda {
 
 // A row whose label needs more than the scores of the tensor cores. It waits in shared memory until its team has enough of
-// them or ends, whose warps share the work. Until then its label is k, a cluster of which nobody asks. Each lane of the row stores the columns
-// that it names. Two lanes make the rest, each from what it has itself: one stores it with the seal of the other.
+// them or ends, whose warps share the work. Until then its label is k, a cluster of which nobody asks. Each lane of the row stores the
+// columns that it names. Two lanes make the rest, each from what it has itself: one stores it with the seal of the other.
 template <class Index, int Listed>
 struct postponed {
   double most;  // no candidate has a larger distance
