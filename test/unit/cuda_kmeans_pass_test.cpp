@@ -197,7 +197,7 @@ class kmeans_pass : public testing::Test {
                                                 const pass_problem& what, const std::vector<T>& centroids,
                                                 const std::vector<std::int32_t>& before) {
     const std::int64_t m = points.m;
-    const auto labels = download<std::int32_t>(on, made.labels(), m);
+    auto labels = download<std::int32_t>(on, made.labels(), m);
     const long double slack = sizeof(T) == 4 ? 1e-15L : 1e-9L * static_cast<long double>(what.n);
     std::int64_t wrong = 0, changed = before.empty() ? m : 0;
     for (std::int64_t i = 0; i < m; ++i) wrong += points.is_nearest(i, labels[static_cast<std::size_t>(i)], centroids, slack) ? 0 : 1;
