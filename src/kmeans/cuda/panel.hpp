@@ -118,7 +118,7 @@ struct pass_totals {
   unsigned long long looks;  // rows that got a second look
   unsigned long long scans;  // and those for which many centroids were looked at
   std::uint32_t drawn;       // tiles of rows that blocks have drawn (pass_arguments::draws)
-  std::uint32_t unused;
+  std::uint32_t unused;      // totals are cleared by words of 8 bytes
 
   BALLAST_HD constexpr unsigned long long same() const { return quantities[3]; }
   BALLAST_HD constexpr unsigned long long changed() const { return quantities[4]; }

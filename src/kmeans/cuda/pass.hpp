@@ -129,8 +129,8 @@ BALLAST_HD constexpr int scan_bytes(const pass_policy& p) {
 }
 // Tiles after which a team meets to see how many rows wait in its queue. Where a tile is short, meeting after each would be much of it.
 BALLAST_HD constexpr int queue_tiles(const pass_policy& p) { return p.single ? 2 : 1; }
-// Rows that tiles may add to a queue between two meetings, and that it has room for. It is emptied when it has more than `kept_rows`: those
-// of one tile where a team would stop for it, else as many as a warp decides at a time, less one.
+// queued_rows: that tiles may add to a queue between two meetings. pass_queue_rows: that a queue has room for. It is emptied when it has
+// more than kept_rows: where a team stops for that those of one tile, else one less than a warp decides at a time.
 BALLAST_HD constexpr int queued_rows(const pass_policy& p) { return queue_tiles(p) * team_warps(p) * k_pass_rows; }
 BALLAST_HD constexpr int pass_queue_rows(const pass_policy& p) { return queued_rows(p) + team_warps(p) * k_pass_rows; }
 BALLAST_HD constexpr int decided_rows(const pass_policy& p) { return p.check ? 4 : 8; }

@@ -240,7 +240,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
 
   // Distances to the candidates of row number `at` of the queue, by its four lanes, k_tried at a time: the least with its column. `next`:
   // the least of the others. `fits`: all are as near as their scores say. `time`: 1 in the lanes that decide the row for the second time,
-  // at the same time as others. They begin with the last candidate, and a step later: no load serves both.
+  // at the same time as others. They begin with the last candidate, and a step later: no load of x or of a centroid serves both.
   __device__ __forceinline__ nearest try_candidates(const T* x, const T* rows, int time, int at, const postponed& entry,
                                                     unsigned candidates, double& next, bool& fits) const {
     const int stride = this->stride(), k = a.centroids.shape.k;
@@ -332,9 +332,9 @@ struct pass_rows : pass_moves<T, P, Injector> {
     return scan<k_looked_together>(this->row(row), rows, this->stride(), a.centroids.shape.k, lanes);
   }
 
-  // The exact labels of rows of the queue, each by four lanes: number `at`, with what two lanes agreed on. `rows`: the centroids. `time`:
-  // of what the team has found, first or second; −1: nothing of it. Distances in working precision tell most candidates apart, those in
-  // double the rest.
+  // The exact labels of rows of the queue, each by four lanes: number `at`, with what two lanes agreed on. `rows`: the centroids. `time`: 1
+  // in the lanes that decide it for the second time. `shared_looks`: with what the team has found. Distances in working precision tell most
+  // candidates apart, those in double the rest.
   __device__ __forceinline__ nearest choose(const T* x, const T* rows, bool shared_looks, int time, int at, const postponed& entry,
                                             bool& fits) const {
     const unsigned candidates = (entry.what & k_failed) != 0 ? 0u : entry.what & k_candidates;
