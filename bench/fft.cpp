@@ -14,7 +14,7 @@
 #include <ballast/ballast.hpp>
 
 #include "bench.hpp"
-#include "cuda/cufft.hpp"
+#include "cuda/device/cufft.hpp"
 #include "gpu.hpp"
 #include "stopwatch.hpp"
 

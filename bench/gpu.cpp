@@ -9,7 +9,7 @@
 
 #include "stopwatch.hpp"
 
-#include "cuda/library.hpp"
+#include "cuda/system/library.hpp"
 
 namespace ballast::bench::gpu {
 namespace {

@@ -23,11 +23,11 @@
 #include <ballast/ballast.hpp>
 
 #include "command_line.hpp"
-#include "cuda/jit.hpp"
-#include "fft/cuda/common.hpp"
-#include "kmeans/cuda/kernels.hpp"
+#include "cuda/jit/jit.hpp"
+#include "fft/cuda/tune/bundle_catalogue.hpp"
+#include "kmeans/cuda/engine/kernels.hpp"
 #include "outputs.hpp"
-#include "qr/cuda/kernels.hpp"
+#include "qr/cuda/kernels/kernels.hpp"
 #include "terminal.hpp"
 #include "tune.hpp"
 
@@ -50,7 +50,7 @@ std::vector<cuda::kernel_request> catalogue(const cuda::capabilities& on) {
   for (cuda::kernel_request& each : kmeans::cuda::checked_kernels(on)) list.push_back(std::move(each));
   for (cuda::kernel_request& each : kmeans::cuda::scheme_kernels(on)) list.push_back(std::move(each));
   for (cuda::kernel_request& each : qr::cuda::checked_kernels(on)) list.push_back(std::move(each));
-  list.push_back({.header = "cuda/probe.cuh", .expression = "ballast::cuda::abft_kernel<64>", .threads = 64});
+  list.push_back({.header = "cuda/device/probe.cuh", .expression = "ballast::cuda::abft_kernel<64>", .threads = 64});
   return list;
 }
 

@@ -15,12 +15,12 @@
 #include <ballast/fft.hpp>
 #include <ballast/kmeans.hpp>
 
-#include "cuda/device.hpp"
-#include "cuda/private_folder.hpp"
-#include "cuda/tuning_table.hpp"
-#include "fft/cuda/common.hpp"
-#include "fft/cuda/tune.hpp"
-#include "kmeans/cuda/tune.hpp"
+#include "cuda/device/device.hpp"
+#include "cuda/system/private_folder.hpp"
+#include "cuda/tuning/tuning_table.hpp"
+#include "fft/cuda/tune/bundle_catalogue.hpp"
+#include "fft/cuda/tune/tune.hpp"
+#include "kmeans/cuda/tune/tune.hpp"
 #include "outputs.hpp"
 #include "terminal.hpp"
 

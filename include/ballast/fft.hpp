@@ -111,7 +111,7 @@ class BALLAST_API plan {
 
   const fft::problem& problem() const;
 
-  struct implementation;  // src/fft/plan.hpp
+  struct implementation;  // src/fft/api/plan.hpp
 
  private:
   const implementation& made() const;

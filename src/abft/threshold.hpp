@@ -31,7 +31,7 @@ BALLAST_HD inline double fft_residual(double points, double norm, double kappa) 
 // signals are added up in working precision, in each thread a random walk of G steps at the size of its part of √g‖x‖√N, g ≤ G: with
 // uniform roundings a variance of u²G²/24 for each of the two sums, of N‖x‖² in all, which is what G/8 further stages would do. Sums with
 // complex weights are rounded twice in each step. Equal signals round alike, and add up to as much as 1.42 √G instead of √G
-// (src/fft/cuda/composite.cuh); the largest residual of a line is 0.67 of its threshold, so a quarter more suffices.
+// (src/fft/cuda/schemes/composite.cuh); the largest residual of a line is 0.67 of its threshold, so a quarter more suffices.
 BALLAST_HD inline double fft_group_growth(double points, int signals) {
   return signals == 1 ? 1 : 1.25 * std::sqrt(1 + signals / (4 * (std::log2(points) + 1 + 6)));
 }
@@ -46,25 +46,23 @@ BALLAST_HD inline double fft_output_underflow(double points) {
 }
 
 // How much more the residual of a line may be on a GPU, where the checksum begins behind the first butterflies, of radix `first`, which
-// have constant weights of their own (src/fft/cuda/weights.hpp), and the line may be multiplied by factors of its next pass. Derivation, in
-// stages of a transform, each of which rounds every number once, by about u: a chain of n terms, two multiply-adds in each part of each,
-// rounds at the size of half of itself on the average, as much as n stages; so do half as many with real weights. Inputs with constant
-// weights are two chains of half the radix, results with real weights one, and the power series is two of half the radix: first / 2 each,
-// with what the rounded step of the series adds in the room that they leave. Stages themselves round random data by less than assumed, by
-// half. Measured in units of the bound with κ = 1 without growth, random data: RMS 0.87 (radices 8.8), 1.00 (16.8.8), 1.00 (16.16.16), 1.51
-// (31.4); with it 0.77 to 0.81. Constant data and impulses: 0.43 to 1.22 with it; the largest of 6·10⁶ sums was 5.0 (impulses, 10.10.10).
-// The sums of threads are added up pairwise, `levels` times. Each time two numbers whose squares add up to a share of what the line has in
-// both sums, 2N‖x‖², are rounded once in each part; all shares together are that, so a level has the variance 2u²N‖x‖²/3 at most and about
-// half as much where mantissas are spread: half a stage.
-// Factors f, |f| = 1: y is multiplied by f, and summed with a / f, both rounded, the latter as powers of a rounded step up to the fourth
-// (src/fft/cuda/line_sums.cuh). A factor is a product of two rounded ones, its relative error has an RMS of about 0.8u; f and the product
-// with it round each number by 1u, the middle of eight powers and the step add 0.8u (1 + Σ_{i = −4…3} i²/8)^½ = 2.1u, Horner's scheme less
-// than 1u, independently: seven stages, of which four are granted, as half of the others are room. Factors of a table have inverses of
-// their own, which are rounded once: less.
-// The step from a line to the spectrum of the reals in pairs, and the checksum of what that makes, with the last radix R: a sum, a
-// difference, a rounded factor and a product round each number as two stages do; the sums are two chains of R / 2 terms each, seen at half
-// of their size on two sides, as R / 4 stages do; products with the rounded factor and with two weights as one more.
-// `more`: stages for these.
+// have constant weights of their own (src/fft/cuda/policy/weights.hpp), and the line may be multiplied by factors of its next pass.
+// Derivation, in stages of a transform, each of which rounds every number once, by about u: a chain of n terms, two multiply-adds in each
+// part of each, rounds at the size of half of itself on the average, as much as n stages; so do half as many with real weights. Inputs with
+// constant weights are two chains of half the radix, results with real weights one, and the power series is two of half the radix: first /
+// 2 each, with what the rounded step of the series adds in the room that they leave. Stages themselves round random data by less than
+// assumed, by half. Measured in units of the bound with κ = 1 without growth, random data: RMS 0.87 (radices 8.8), 1.00 (16.8.8), 1.00
+// (16.16.16), 1.51 (31.4); with it 0.77 to 0.81. Constant data and impulses: 0.43 to 1.22 with it; the largest of 6·10⁶ sums was 5.0
+// (impulses, 10.10.10). The sums of threads are added up pairwise, `levels` times. Each time two numbers whose squares add up to a share of
+// what the line has in both sums, 2N‖x‖², are rounded once in each part; all shares together are that, so a level has the variance
+// 2u²N‖x‖²/3 at most and about half as much where mantissas are spread: half a stage. Factors f, |f| = 1: y is multiplied by f, and summed
+// with a / f, both rounded, the latter as powers of a rounded step up to the fourth (src/fft/cuda/kernel/line_sums.cuh). A factor is a
+// product of two rounded ones, its relative error has an RMS of about 0.8u; f and the product with it round each number by 1u, the middle
+// of eight powers and the step add 0.8u (1 + Σ_{i = −4…3} i²/8)^½ = 2.1u, Horner's scheme less than 1u, independently: seven stages, of
+// which four are granted, as half of the others are room. Factors of a table have inverses of their own, which are rounded once: less. The
+// step from a line to the spectrum of the reals in pairs, and the checksum of what that makes, with the last radix R: a sum, a difference,
+// a rounded factor and a product round each number as two stages do; the sums are two chains of R / 2 terms each, seen at half of their
+// size on two sides, as R / 4 stages do; products with the rounded factor and with two weights as one more. `more`: stages for these.
 inline constexpr double k_fft_factor_stages = 4;
 BALLAST_HD inline double fft_reals_stages(int last) { return 3 + last / 4.0; }
 BALLAST_HD inline double fft_line_growth(double points, int first, int levels, double more) {

@@ -7,7 +7,7 @@
 #include <ballast/error.hpp>
 
 #include "core/format.hpp"
-#include "cuda/device.hpp"
+#include "cuda/device/device.hpp"
 
 namespace ballast::run {
 

@@ -9,7 +9,7 @@
 #include <ballast/error.hpp>
 
 #include "core/counter_rng.hpp"
-#include "cuda/event_log.hpp"
+#include "cuda/call/event_log.hpp"
 #include "inject/injector.hpp"
 
 namespace ballast::run {

@@ -3,8 +3,8 @@
 
 #include <ballast/error.hpp>
 
-#include "cuda/device.hpp"
-#include "cuda/residence.hpp"
+#include "cuda/device/device.hpp"
+#include "cuda/device/residence.hpp"
 
 namespace ballast::run {
 

@@ -11,7 +11,7 @@
 #include <ballast/fft.hpp>
 
 #include "fft/contract.hpp"
-#include "fft/cuda/transform.hpp"
+#include "fft/cuda/run/transform.hpp"
 #include "fft/problem.hpp"
 #include "inject/plan.hpp"
 #include "simt/emulated_device.hpp"

@@ -5,8 +5,8 @@
 #include <stdexcept>
 
 #include "backend/fft_emulator.hpp"
-#include "cuda/shared_state.hpp"
-#include "fft/cuda/schedule.hpp"
+#include "cuda/memory/shared_state.hpp"
+#include "fft/cuda/plan/schedule.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
 

@@ -21,8 +21,8 @@
 
 #include "backend/fft_cuda_target.hpp"
 #include "backend/fft_emulator.hpp"
-#include "fft/cuda/kernels.hpp"
-#include "fft/cuda/pairs.hpp"
+#include "fft/cuda/plan/fused_passes.hpp"
+#include "fft/cuda/plan/kernels.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
 

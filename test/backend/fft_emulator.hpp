@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "backend/fft_cases.hpp"
-#include "cuda/device.hpp"
-#include "fft/cuda/transform.hpp"
+#include "cuda/device/device.hpp"
+#include "fft/cuda/run/transform.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 

@@ -18,7 +18,7 @@
 #include "core/aligned_buffer.hpp"
 #include "fft/cpu/tile.hpp"
 #include "fft/cpu/volume.hpp"
-#include "fft/weights.hpp"
+#include "fft/tables/weights.hpp"
 #include "inject/injector.hpp"
 #include "run/recorder.hpp"
 #include "support/effort.hpp"

@@ -2,8 +2,8 @@
 // Layer: backend tests.
 #include <cstdio>
 
-#include "kmeans/cuda/choose_policy.hpp"
-#include "kmeans/cuda/kernels.hpp"
+#include "kmeans/cuda/engine/kernels.hpp"
+#include "kmeans/cuda/policy/choose_policy.hpp"
 #include "simt/emulated_device.hpp"
 
 namespace {

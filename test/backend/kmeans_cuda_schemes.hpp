@@ -7,9 +7,9 @@
 
 #include <ballast/kmeans.hpp>
 
-#include "kmeans/cuda/kernels.hpp"
-#include "kmeans/cuda/tile_policies.hpp"
-#include "kmeans/cuda/tuning.hpp"
+#include "kmeans/cuda/engine/kernels.hpp"
+#include "kmeans/cuda/policy/tile_policies.hpp"
+#include "kmeans/cuda/policy/tuning.hpp"
 #include "simt/emulated_device.hpp"
 
 namespace scheme_test {

@@ -17,7 +17,7 @@
 #include "backend/kmeans_cuda_schemes.hpp"
 #include "inject/injector.hpp"
 #include "inject/plan.hpp"
-#include "kmeans/cuda/engine.hpp"
+#include "kmeans/cuda/engine/engine.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"
 

@@ -14,7 +14,7 @@
 
 #include "backend/kmeans_cases.hpp"
 #include "inject/plan.hpp"
-#include "kmeans/driver.hpp"
+#include "kmeans/driver/driver.hpp"
 #include "support/effort.hpp"
 
 namespace ballast::kmeans {

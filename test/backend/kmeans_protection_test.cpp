@@ -17,7 +17,7 @@
 
 #include "backend/kmeans_cases.hpp"
 #include "inject/sites.hpp"
-#include "kmeans/driver.hpp"
+#include "kmeans/driver/driver.hpp"
 #include "support/effort.hpp"
 
 namespace ballast::kmeans {

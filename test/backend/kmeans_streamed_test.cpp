@@ -14,8 +14,8 @@
 #include <ballast/kmeans.hpp>
 
 #include "backend/kmeans_cases.hpp"
-#include "cuda/event_log.hpp"
-#include "kmeans/cuda/supply.hpp"
+#include "cuda/call/event_log.hpp"
+#include "kmeans/cuda/engine/point_stream.hpp"
 #include "support/effort.hpp"
 #include "support/late_device.hpp"
 

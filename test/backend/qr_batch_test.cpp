@@ -19,8 +19,8 @@
 #include <ballast/qr.hpp>
 
 #include "abft/threshold.hpp"
-#include "cuda/device.hpp"
-#include "cuda/shared_state.hpp"
+#include "cuda/device/device.hpp"
+#include "cuda/memory/shared_state.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
 #include "simt/emulated_device.hpp"

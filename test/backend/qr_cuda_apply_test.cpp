@@ -17,8 +17,8 @@
 
 #include "abft/threshold.hpp"
 #include "core/at.hpp"
-#include "cuda/shared_state.hpp"
-#include "qr/cuda/kernels.hpp"
+#include "cuda/memory/shared_state.hpp"
+#include "qr/cuda/kernels/kernels.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"

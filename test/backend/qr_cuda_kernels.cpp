@@ -2,9 +2,9 @@
 // Layer: backend tests.
 #include <cstdio>
 
-#include "qr/cuda/batch_kernels.hpp"
-#include "qr/cuda/kernels.hpp"
-#include "qr/cuda/recovery_kernels.hpp"
+#include "qr/cuda/kernels/batch_kernels.hpp"
+#include "qr/cuda/kernels/kernels.hpp"
+#include "qr/cuda/kernels/recovery_kernels.hpp"
 #include "simt/emulated_device.hpp"
 
 int main() {

@@ -14,7 +14,7 @@
 
 #include "abft/threshold.hpp"
 #include "core/at.hpp"
-#include "qr/cuda/kernels.hpp"
+#include "qr/cuda/kernels/kernels.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"

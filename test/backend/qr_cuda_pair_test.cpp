@@ -15,7 +15,7 @@
 
 #include "abft/threshold.hpp"
 #include "inject/plan.hpp"
-#include "qr/cuda/arguments.hpp"
+#include "qr/cuda/layout/kernel_args.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"

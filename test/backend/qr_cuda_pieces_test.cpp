@@ -13,7 +13,7 @@
 
 #include "core/at.hpp"
 #include "inject/plan.hpp"
-#include "qr/cuda/kernels.hpp"
+#include "qr/cuda/kernels/kernels.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"

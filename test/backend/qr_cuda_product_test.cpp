@@ -15,7 +15,7 @@
 #include <ballast/qr.hpp>
 
 #include "core/at.hpp"
-#include "qr/cuda/kernels.hpp"
+#include "qr/cuda/kernels/kernels.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/effort.hpp"

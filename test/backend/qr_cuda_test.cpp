@@ -19,7 +19,7 @@
 #include <ballast/qr.hpp>
 
 #include "abft/threshold.hpp"
-#include "cuda/shared_state.hpp"
+#include "cuda/memory/shared_state.hpp"
 #include "inject/plan.hpp"
 #include "inject/sites.hpp"
 #include "simt/emulated_device.hpp"

@@ -21,15 +21,15 @@
 #include <ballast/error.hpp>
 #include <ballast/qr.hpp>
 
-#include "cuda/device.hpp"
+#include "cuda/device/device.hpp"
 #include "inject/injector.hpp"
-#include "qr/application.hpp"
+#include "qr/arithmetic/kernels.hpp"
 #include "qr/contract.hpp"
-#include "qr/factorization.hpp"
+#include "qr/driver/application.hpp"
+#include "qr/driver/factorization.hpp"
 #include "qr/host/applier.hpp"
 #include "qr/host/factorizer.hpp"
 #include "qr/host/triangle.hpp"
-#include "qr/kernels.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"
 #include "support/qr_subject.hpp"

@@ -15,9 +15,9 @@
 #include <ballast/qr.hpp>
 
 #include "abft/threshold.hpp"
-#include "cuda/shared_state.hpp"
+#include "cuda/memory/shared_state.hpp"
 #include "inject/plan.hpp"
-#include "qr/cuda/recovery.hpp"
+#include "qr/cuda/engine/recovery.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/effort.hpp"
 #include "support/late_device.hpp"

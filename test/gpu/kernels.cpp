@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "algorithm.hpp"
-#include "cuda/driver.hpp"
-#include "cuda/jit.hpp"
+#include "cuda/device/driver.hpp"
+#include "cuda/jit/jit.hpp"
 #include "output.hpp"
 #include "simt/arch_checks.hpp"
 

@@ -12,8 +12,8 @@
 
 #include "../../bench/gpu.hpp"
 #include "algorithm.hpp"
-#include "cuda/cufft.hpp"
-#include "cuda/device.hpp"
+#include "cuda/device/cufft.hpp"
+#include "cuda/device/device.hpp"
 #include "output.hpp"
 #include "stages.hpp"
 

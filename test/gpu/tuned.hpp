@@ -9,7 +9,7 @@
 
 #include <ballast/error.hpp>
 
-#include "cuda/tuner.hpp"
+#include "cuda/tuning/tuner.hpp"
 #include "output.hpp"
 #include "stages.hpp"
 

@@ -14,7 +14,7 @@
 #include <ballast/error.hpp>
 #include <ballast/fft.hpp>
 
-#include "fft/wide.hpp"
+#include "fft/tables/extended_precision_dft.hpp"
 #include "support/fft_subject.hpp"
 
 namespace ballast::fft {

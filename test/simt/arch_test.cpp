@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 #include "cuda/arch/checks.cuh"
-#include "cuda/embedded.hpp"
-#include "cuda/nvrtc.hpp"
+#include "cuda/jit/embedded.hpp"
+#include "cuda/jit/nvrtc.hpp"
 #include "simt/arch_checks.hpp"
 #include "simt/emulated_device.hpp"
 

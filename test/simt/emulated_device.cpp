@@ -16,7 +16,7 @@
 
 #include "ballast/error.hpp"
 #include "core/blas.hpp"
-#include "cuda/blas.hpp"
+#include "cuda/device/blas.hpp"
 
 namespace simt {
 namespace {

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/device.hpp"
+#include "cuda/device/device.hpp"
 #include "simt/launch.hpp"
 
 namespace simt {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "ballast/error.hpp"
-#include "cuda/blas.hpp"
+#include "cuda/device/blas.hpp"
 #include "simt/emulated_device.hpp"
 #include "simt/scale.cuh"
 

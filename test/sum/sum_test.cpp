@@ -1,10 +1,10 @@
 // The host side of the protected sum and its test on the emulated device: operands in host and device memory, a tuning line, a fault.
 #include <gtest/gtest.h>
 
-#include "cuda/device_call.hpp"
-#include "cuda/device_staging.hpp"
-#include "cuda/expression.hpp"
-#include "cuda/tuning_table.hpp"
+#include "cuda/call/device_call.hpp"
+#include "cuda/jit/expression.hpp"
+#include "cuda/memory/device_staging.hpp"
+#include "cuda/tuning/tuning_table.hpp"
 #include "inject/injector.hpp"
 #include "run/attempt.hpp"
 #include "simt/emulated_device.hpp"

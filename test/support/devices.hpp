@@ -19,8 +19,8 @@
 
 #include <ballast/error.hpp>
 
-#include "cuda/blas.hpp"
-#include "cuda/device.hpp"
+#include "cuda/device/blas.hpp"
+#include "cuda/device/device.hpp"
 
 namespace ballast::test {
 

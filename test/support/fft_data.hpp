@@ -13,7 +13,7 @@
 #include <ballast/fft.hpp>
 
 #include "fft/problem.hpp"
-#include "fft/wide.hpp"
+#include "fft/tables/extended_precision_dft.hpp"
 
 namespace ballast::test {
 

@@ -18,7 +18,7 @@
 
 #include <ballast/error.hpp>
 
-#include "cuda/blas.hpp"
+#include "cuda/device/blas.hpp"
 #include "support/devices.hpp"
 
 namespace ballast::test {

@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "cuda/device.hpp"
-#include "qr/cuda/kernels.hpp"
+#include "cuda/device/device.hpp"
+#include "qr/cuda/kernels/kernels.hpp"
 #include "simt/emulated_device.hpp"
 
 namespace ballast::qr::subjects {

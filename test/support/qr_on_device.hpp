@@ -18,7 +18,7 @@
 
 #include <ballast/qr.hpp>
 
-#include "cuda/shared_state.hpp"
+#include "cuda/memory/shared_state.hpp"
 #include "inject/plan.hpp"
 #include "support/devices.hpp"
 #include "support/qr_subject.hpp"

@@ -71,7 +71,7 @@ TEST_F(cuda_jit_behind, kernels_are_there_when_their_process_has_ended) {
 TEST_F(cuda_jit_behind, a_refusal_of_the_compiler_is_said_and_kept) {
   BALLAST_NEED_NVRTC();
   kernel_cache cache = with(BALLAST_COMPILE_PROGRAM);
-  const kernel_request wrong{.header = "cuda/probe.cuh", .expression = "ballast::cuda::no_such_kernel"};
+  const kernel_request wrong{.header = "cuda/device/probe.cuh", .expression = "ballast::cuda::no_such_kernel"};
   EXPECT_EQ(ask(cache, wrong), k_compiling);
   EXPECT_THAT(at_last(cache, wrong), HasSubstr("no_such_kernel"));
   EXPECT_THAT(ask(cache, wrong), HasSubstr("no_such_kernel"));
@@ -105,7 +105,7 @@ TEST_F(cuda_jit_behind, the_process_has_the_compiler_of_its_caller) {
 }
 
 kernel_request numbered(int threads) {
-  return {.header = "cuda/probe.cuh",
+  return {.header = "cuda/device/probe.cuh",
           .expression = "ballast::cuda::probe_kernel<ballast::cuda::probe_policy{.threads = " + std::to_string(threads) + "}>",
           .threads = threads};
 }

@@ -1,5 +1,5 @@
 // The declarations of cuBLAS's interface against the toolkit's, and what is asked of it, on a library of the test's own.
-#include "cuda/blas.hpp"
+#include "cuda/device/blas.hpp"
 
 #include <new>
 #include <string>
@@ -12,7 +12,7 @@
 
 #include <ballast/error.hpp>
 
-#include "cuda/library.hpp"
+#include "cuda/system/library.hpp"
 
 #ifdef BALLAST_CUBLAS_H
 #include <cublas_v2.h>

@@ -12,13 +12,13 @@
 
 #include <ballast/error.hpp>
 
-#include "cuda/bank_conflicts.hpp"
-#include "cuda/device_call.hpp"
-#include "cuda/device_staging.hpp"
-#include "cuda/expression.hpp"
-#include "cuda/occupancy.hpp"
-#include "cuda/shared_state.hpp"
-#include "cuda/workspace.hpp"
+#include "cuda/call/device_call.hpp"
+#include "cuda/device/bank_conflicts.hpp"
+#include "cuda/device/occupancy.hpp"
+#include "cuda/jit/expression.hpp"
+#include "cuda/memory/device_staging.hpp"
+#include "cuda/memory/shared_state.hpp"
+#include "cuda/memory/workspace.hpp"
 #include "inject/injector.hpp"
 #include "simt/emulated_device.hpp"
 #include "support/devices.hpp"

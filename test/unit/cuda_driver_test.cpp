@@ -1,5 +1,5 @@
 // The declarations of the CUDA driver's interface against the toolkit's, where there is one; and what is said where there is no driver.
-#include "cuda/driver.hpp"
+#include "cuda/device/driver.hpp"
 
 #include <dlfcn.h>
 

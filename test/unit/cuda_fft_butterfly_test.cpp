@@ -9,8 +9,8 @@
 
 #include "abft/threshold.hpp"
 #include "core/counter_rng.hpp"
-#include "fft/cuda/butterfly.cuh"
-#include "fft/wide.hpp"
+#include "fft/cuda/kernel/butterfly.cuh"
+#include "fft/tables/extended_precision_dft.hpp"
 
 namespace ballast::fft::cuda {
 namespace {

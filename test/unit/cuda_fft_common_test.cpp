@@ -5,10 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include "cuda/jit.hpp"
-#include "fft/cuda/common.hpp"
-#include "fft/cuda/kernels.hpp"
-#include "fft/cuda/schedule.hpp"
+#include "cuda/jit/jit.hpp"
+#include "fft/cuda/plan/kernels.hpp"
+#include "fft/cuda/plan/schedule.hpp"
+#include "fft/cuda/tune/bundle_catalogue.hpp"
 #include "fft/problem.hpp"
 
 namespace ballast::fft::cuda {

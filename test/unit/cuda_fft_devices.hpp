@@ -2,8 +2,8 @@
 // Layer: unit tests.
 #pragma once
 
-#include "cuda/device.hpp"
-#include "cuda/jit.hpp"
+#include "cuda/device/device.hpp"
+#include "cuda/jit/jit.hpp"
 
 namespace ballast::fft::cuda {
 

@@ -10,10 +10,10 @@
 
 #include <gtest/gtest.h>
 
-#include "cuda/embedded.hpp"
-#include "cuda/nvrtc.hpp"
-#include "fft/cuda/kernels.hpp"
-#include "fft/cuda/schedule.hpp"
+#include "cuda/jit/embedded.hpp"
+#include "cuda/jit/nvrtc.hpp"
+#include "fft/cuda/plan/kernels.hpp"
+#include "fft/cuda/plan/schedule.hpp"
 #include "fft/problem.hpp"
 #include "unit/cuda_fft_devices.hpp"
 

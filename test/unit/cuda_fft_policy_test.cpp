@@ -13,12 +13,12 @@
 
 #include <ballast/error.hpp>
 
-#include "fft/cuda/candidates.hpp"
-#include "fft/cuda/choose_policy.hpp"
-#include "fft/cuda/exchange.hpp"
-#include "fft/cuda/kernels.hpp"
-#include "fft/cuda/radices.hpp"
-#include "fft/cuda/schedule.hpp"
+#include "fft/cuda/plan/kernels.hpp"
+#include "fft/cuda/plan/schedule.hpp"
+#include "fft/cuda/policy/choose_policy.hpp"
+#include "fft/cuda/policy/exchange.hpp"
+#include "fft/cuda/policy/radices.hpp"
+#include "fft/cuda/tune/candidates.hpp"
 #include "support/effort.hpp"
 #include "unit/cuda_fft_devices.hpp"
 

@@ -14,9 +14,9 @@
 
 #include <ballast/fft.hpp>
 
-#include "cuda/device.hpp"
-#include "cuda/jit.hpp"
-#include "cuda/shared_state.hpp"
+#include "cuda/device/device.hpp"
+#include "cuda/jit/jit.hpp"
+#include "cuda/memory/shared_state.hpp"
 #include "support/devices.hpp"
 
 namespace ballast::fft {

@@ -12,15 +12,15 @@
 #include <gtest/gtest.h>
 
 #include "core/counter_rng.hpp"
-#include "fft/cuda/choose_policy.hpp"
-#include "fft/cuda/common.hpp"
-#include "fft/cuda/exchange.hpp"
-#include "fft/cuda/general.hpp"
-#include "fft/cuda/kernels.hpp"
-#include "fft/cuda/radices.hpp"
-#include "fft/cuda/schedule.hpp"
+#include "fft/cuda/plan/fallback.hpp"
+#include "fft/cuda/plan/kernels.hpp"
+#include "fft/cuda/plan/schedule.hpp"
+#include "fft/cuda/policy/choose_policy.hpp"
+#include "fft/cuda/policy/exchange.hpp"
+#include "fft/cuda/policy/radices.hpp"
+#include "fft/cuda/tune/bundle_catalogue.hpp"
 #include "fft/problem.hpp"
-#include "fft/wide.hpp"
+#include "fft/tables/extended_precision_dft.hpp"
 #include "unit/cuda_fft_devices.hpp"
 
 namespace ballast::fft::cuda {
@@ -450,7 +450,7 @@ TEST(cuda_fft_schedule, expressions_differ_where_policies_do) {
   p.exchange[7].pad = 1;
   add();
   const auto request = kernel_for(p, false);
-  EXPECT_EQ(request.header, "fft/cuda/line.cuh");
+  EXPECT_EQ(request.header, "fft/cuda/kernel/line.cuh");
   EXPECT_EQ(request.threads, p.block());
   EXPECT_EQ(request.shared, p.shared_bytes());
 }

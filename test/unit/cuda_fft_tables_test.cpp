@@ -13,12 +13,12 @@
 
 #include <gtest/gtest.h>
 
-#include "fft/cuda/choose_policy.hpp"
-#include "fft/cuda/roots.hpp"
-#include "fft/cuda/schedule.hpp"
-#include "fft/cuda/tables.hpp"
-#include "fft/cuda/weights.hpp"
-#include "fft/wide.hpp"
+#include "fft/cuda/plan/schedule.hpp"
+#include "fft/cuda/plan/tables.hpp"
+#include "fft/cuda/policy/choose_policy.hpp"
+#include "fft/cuda/policy/roots.hpp"
+#include "fft/cuda/policy/weights.hpp"
+#include "fft/tables/extended_precision_dft.hpp"
 #include "unit/cuda_fft_devices.hpp"
 
 namespace ballast::fft::cuda {

@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fft/cuda/candidates.hpp"
-#include "fft/cuda/choose_policy.hpp"
-#include "fft/cuda/schedule.hpp"
+#include "fft/cuda/plan/schedule.hpp"
+#include "fft/cuda/policy/choose_policy.hpp"
+#include "fft/cuda/tune/candidates.hpp"
 #include "unit/cuda_fft_devices.hpp"
 
 namespace ballast::fft::cuda {

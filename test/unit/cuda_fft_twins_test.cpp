@@ -1,5 +1,5 @@
 // Factors and what the checks take in their place: a fault while one of them is computed must not be in both. The roots of unity, chirps
-// and filters of fft/wide.hpp are meddled with: the linker puts the functions below in their place (--wrap).
+// and filters of fft/tables/extended_precision_dft.hpp are meddled with: the linker puts the functions below in their place (--wrap).
 #include <atomic>
 #include <complex>
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 #include <ballast/fft.hpp>
 
-#include "cuda/jit.hpp"
-#include "cuda/shared_state.hpp"
-#include "fft/cuda/tables.hpp"
+#include "cuda/jit/jit.hpp"
+#include "cuda/memory/shared_state.hpp"
+#include "fft/cuda/plan/tables.hpp"
 #include "support/devices.hpp"
 
 namespace ballast::fft {

@@ -1,5 +1,5 @@
 // Where the files of the installation and of the user are, and which of them are left alone because others could have written them.
-#include "cuda/installation.hpp"
+#include "cuda/system/installation.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -12,8 +12,8 @@
 
 #include <gtest/gtest.h>
 
-#include "cuda/jit.hpp"
-#include "cuda/nvrtc.hpp"
+#include "cuda/jit/jit.hpp"
+#include "cuda/jit/nvrtc.hpp"
 
 namespace ballast::cuda {
 
@@ -26,9 +26,9 @@ inline constexpr int k_any = std::numeric_limits<int>::max();
   if (nvrtc::find(k_any) == nullptr) GTEST_SKIP() << nvrtc::why_not_found(k_any)
 
 inline const kernel_request k_probe{
-    .header = "cuda/probe.cuh", .expression = "ballast::cuda::probe_kernel<ballast::cuda::probe_policy{}>", .threads = 256};
+    .header = "cuda/device/probe.cuh", .expression = "ballast::cuda::probe_kernel<ballast::cuda::probe_policy{}>", .threads = 256};
 inline const kernel_request k_doubled{
-    .header = "cuda/probe.cuh",
+    .header = "cuda/device/probe.cuh",
     .expression = "ballast::cuda::probe_kernel<ballast::cuda::probe_policy{.threads = 128, .doubled = true}>",
     .threads = 128};
 

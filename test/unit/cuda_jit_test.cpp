@@ -1,5 +1,5 @@
 // The run-time compiler, the formats of bundle and cache, and the cache's behaviour among threads, processes and damage.
-#include "cuda/jit.hpp"
+#include "cuda/jit/jit.hpp"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -18,7 +18,7 @@
 
 #include <ballast/error.hpp>
 
-#include "cuda/embedded.hpp"
+#include "cuda/jit/embedded.hpp"
 #include "unit/cuda_jit_fixture.hpp"
 
 namespace ballast::cuda {
@@ -60,11 +60,11 @@ TEST(cuda_architecture, of_bundles_is_known) {
 
 TEST(cuda_request, text_changes_with_everything_that_decides_about_the_code) {
   std::set<std::string> texts;
-  for (const kernel_request& each : {k_probe, k_doubled, kernel_request{"fft/cuda/line.cuh", k_probe.expression, 256, 0, 1, 0}}) {
+  for (const kernel_request& each : {k_probe, k_doubled, kernel_request{"fft/cuda/kernel/line.cuh", k_probe.expression, 256, 0, 1, 0}}) {
     for (const char* architecture : {"sm_80", "sm_90a"}) texts.insert(request_text(each, architecture));
   }
   EXPECT_EQ(texts.size(), 6u);
-  EXPECT_THAT(request_text(k_probe, "sm_80"), HasSubstr(std::string(embedded_hash("cuda/probe.cuh"))));
+  EXPECT_THAT(request_text(k_probe, "sm_80"), HasSubstr(std::string(embedded_hash("cuda/device/probe.cuh"))));
   kernel_request budget = k_probe;
   budget.registers = 40;
   budget.shared = 4096;
@@ -72,13 +72,13 @@ TEST(cuda_request, text_changes_with_everything_that_decides_about_the_code) {
 }
 
 TEST(cuda_sources, of_a_kernel_are_what_its_header_includes) {
-  EXPECT_EQ(embedded_hash("cuda/probe.cuh").size(), 64u);
-  EXPECT_NE(embedded_hash("cuda/probe.cuh"), embedded_hash("fft/cuda/line.cuh"));
+  EXPECT_EQ(embedded_hash("cuda/device/probe.cuh").size(), 64u);
+  EXPECT_NE(embedded_hash("cuda/device/probe.cuh"), embedded_hash("fft/cuda/kernel/line.cuh"));
   EXPECT_EQ(embedded_hash("no/such.cuh"), "");
   EXPECT_TRUE(embedded_sources("no/such.cuh").empty());
   std::set<std::string_view> names;
-  for (const nvrtc::source& each : embedded_sources("cuda/probe.cuh")) names.insert(each.name);
-  EXPECT_TRUE(names.contains("cuda/probe.cuh"));
+  for (const nvrtc::source& each : embedded_sources("cuda/device/probe.cuh")) names.insert(each.name);
+  EXPECT_TRUE(names.contains("cuda/device/probe.cuh"));
   EXPECT_TRUE(names.contains("cuda/arch/shared.cuh"));
   EXPECT_TRUE(names.contains("cstdint"));
   for (const std::string_view name : names) EXPECT_FALSE(name.starts_with("fft/")) << name;
@@ -494,7 +494,7 @@ TEST_F(cuda_jit, several_kernels_are_made_at_once) {
   for (const kernel_request& each : both) EXPECT_EQ(cache.get(each, 9, 0, k_any).from, origin::memory);
   cache.prepare({}, 9, 0, k_any);
   // The others are there when one fails.
-  const kernel_request wrong{.header = "cuda/probe.cuh", .expression = "ballast::cuda::no_such_kernel"};
+  const kernel_request wrong{.header = "cuda/device/probe.cuh", .expression = "ballast::cuda::no_such_kernel"};
   kernel_cache again = fresh();
   EXPECT_THROW(again.prepare(std::vector{wrong, k_probe}, 9, 0, k_any), error);
   EXPECT_EQ(again.get(k_probe, 9, 0, k_any).from, origin::memory);
@@ -556,7 +556,7 @@ TEST_F(cuda_jit, a_read_only_folder_is_still_read) {
 TEST_F(cuda_jit, a_failed_compilation_is_tried_again) {
   BALLAST_NEED_NVRTC();
   kernel_cache cache = fresh();
-  const kernel_request wrong{.header = "cuda/probe.cuh", .expression = "ballast::cuda::no_such_kernel"};
+  const kernel_request wrong{.header = "cuda/device/probe.cuh", .expression = "ballast::cuda::no_such_kernel"};
   EXPECT_THROW(cache.get(wrong, "sm_80"), error);
   EXPECT_THROW(cache.get(wrong, "sm_80"), error);
   EXPECT_TRUE(files().empty());

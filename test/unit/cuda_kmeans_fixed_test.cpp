@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kmeans/cuda/fixed.cuh"
+#include "kmeans/cuda/layout/fixed.cuh"
 
 namespace ballast::kmeans::cuda {
 namespace {

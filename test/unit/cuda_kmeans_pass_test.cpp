@@ -12,13 +12,13 @@
 #include <gtest/gtest.h>
 
 #include "abft/threshold.hpp"
-#include "cuda/device_call.hpp"
+#include "cuda/call/device_call.hpp"
 #include "inject/injector.hpp"
 #include "inject/plan.hpp"
-#include "kmeans/cuda/fixed.cuh"
-#include "kmeans/cuda/lloyd.hpp"
-#include "kmeans/cuda/operand.cuh"
-#include "kmeans/cuda/pass_scores.cuh"
+#include "kmeans/cuda/assign/assign_mainloop.cuh"
+#include "kmeans/cuda/engine/lloyd.hpp"
+#include "kmeans/cuda/layout/fixed.cuh"
+#include "kmeans/cuda/layout/operand.cuh"
 #include "support/devices.hpp"
 #include "unit/cuda_kmeans_problems.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kmeans/cuda/choose_policy.hpp"
+#include "kmeans/cuda/policy/choose_policy.hpp"
 #include "simt/emulated_device.hpp"
 
 namespace ballast::kmeans::cuda {

@@ -8,10 +8,10 @@
 
 #include <ballast/kmeans.hpp>
 
-#include "cuda/jit.hpp"
-#include "cuda/occupancy.hpp"
-#include "kmeans/cuda/kernels.hpp"
-#include "kmeans/cuda/tuning.hpp"
+#include "cuda/device/occupancy.hpp"
+#include "cuda/jit/jit.hpp"
+#include "kmeans/cuda/engine/kernels.hpp"
+#include "kmeans/cuda/policy/tuning.hpp"
 
 namespace ballast::kmeans::cuda {
 namespace {

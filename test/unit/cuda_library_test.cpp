@@ -1,5 +1,5 @@
 // Where libraries are looked for, and what is said when none is there.
-#include "cuda/library.hpp"
+#include "cuda/system/library.hpp"
 
 #include <cstdlib>
 #include <filesystem>

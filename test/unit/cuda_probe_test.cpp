@@ -1,5 +1,5 @@
 // The probe kernel from its source to its numbers: on the emulator everywhere, and by compiler, driver and device where there is one.
-#include "cuda/probe.cuh"
+#include "cuda/device/probe.cuh"
 
 #include <cmath>
 #include <cstring>
@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cuda/device.hpp"
+#include "cuda/device/device.hpp"
 #include "simt/launch.hpp"
 
 namespace ballast::cuda {
@@ -67,7 +67,7 @@ TEST(cuda_probe, abft_gives_the_same_on_the_device_as_on_the_host) {
   const auto on = current_device();
   const device_buffer to(on, k_cases * static_cast<std::int64_t>(sizeof(abft_case)));
   const abft_argument argument{static_cast<abft_case*>(to.data()), k_cases};
-  const kernel& probe = on->load({.header = "cuda/probe.cuh", .expression = "ballast::cuda::abft_kernel<64>", .threads = 64});
+  const kernel& probe = on->load({.header = "cuda/device/probe.cuh", .expression = "ballast::cuda::abft_kernel<64>", .threads = 64});
   on->launch(probe, 2, &argument, sizeof argument, nullptr);
   std::vector<abft_case> out(k_cases);
   on->copy(out.data(), to.data(), to.bytes(), nullptr);
@@ -94,7 +94,7 @@ TEST(cuda_probe, copies_and_sums_on_the_device) {
   const probe_argument argument{static_cast<const float*>(from.data()), static_cast<float*>(to.data()), static_cast<double*>(sums.data()),
                                 k_count};
   for (const bool doubled : {false, true}) {
-    const kernel& probe = on->load({.header = "cuda/probe.cuh",
+    const kernel& probe = on->load({.header = "cuda/device/probe.cuh",
                                     .expression = doubled ? "ballast::cuda::probe_kernel<ballast::cuda::probe_policy{.doubled = true}>"
                                                           : "ballast::cuda::probe_kernel<ballast::cuda::probe_policy{}>",
                                     .threads = 256});

@@ -1,5 +1,5 @@
 // The device over the driver, on a driver of the test's own that writes down what it is asked; and which device a call gets.
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 #include <unistd.h>
 #include <algorithm>
@@ -20,7 +20,7 @@
 #include <ballast/error.hpp>
 #include <ballast/fft.hpp>
 
-#include "cuda/blas.hpp"
+#include "cuda/device/blas.hpp"
 #include "run/dispatch.hpp"
 #include "simt/emulated_device.hpp"
 

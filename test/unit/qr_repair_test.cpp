@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "core/counter_rng.hpp"
-#include "qr/random.hpp"
-#include "qr/repair.hpp"
-#include "qr/weights.hpp"
+#include "qr/arithmetic/random.hpp"
+#include "qr/checks/repair.hpp"
+#include "qr/checks/weights.hpp"
 
 namespace ballast::qr {
 namespace {

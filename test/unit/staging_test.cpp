@@ -10,8 +10,8 @@
 
 #include <ballast/ballast.hpp>
 
-#include "cuda/device.hpp"
-#include "cuda/residence.hpp"
+#include "cuda/device/device.hpp"
+#include "cuda/device/residence.hpp"
 #include "run/staging.hpp"
 #include "simt/emulated_device.hpp"
 

@@ -151,8 +151,8 @@ __device__ __forceinline__ void spin_wait() {
 #endif
 }
 
-// Programmatic dependent launch: a grid that was launched with overlap (launch in cuda/runtime.cpp) may start while the one before it in
-// its stream still runs; what that has written is there only after the wait.
+// Programmatic dependent launch: a grid that was launched with overlap (launch in cuda/runtime/runtime.cpp) may start while the one before
+// it in its stream still runs; what that has written is there only after the wait.
 __device__ __forceinline__ void wait_for_previous_grid() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

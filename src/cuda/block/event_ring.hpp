@@ -1,5 +1,5 @@
 // The log that kernels write: counters of what was detected and a ring of events, each sealed with a hash of itself.
-// Layer: foundation. Plain structs for kernels and host; cuda/event_log.hpp reads them.
+// Layer: foundation. Plain structs for kernels and host; cuda/call/event_log.hpp reads them.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
-#include "fft/checks.hpp"
 #include "fft/cpu/volume.hpp"
+#include "fft/tables/checks.hpp"
 
 namespace ballast::fft::cpu {
 

@@ -42,9 +42,9 @@ struct encoder {
   lane_sums* sums = nullptr;
 };
 
-// The output side of a line: weights of both vectors in one (fft/weights.hpp). The sums are those of the first half of the rows plus and
-// minus those of the second. Weights: a row has 2 scalars (re, im) if the check is complex-linear, else 4 (what the real part adds to re
-// and im of the sum, then what the imaginary part does). With `coarse`, rows are freed of their twiddle factors on the way (see
+// The output side of a line: weights of both vectors in one (fft/tables/weights.hpp). The sums are those of the first half of the rows plus
+// and minus those of the second. Weights: a row has 2 scalars (re, im) if the check is complex-linear, else 4 (what the real part adds to
+// re and im of the sum, then what the imaginary part does). With `coarse`, rows are freed of their twiddle factors on the way (see
 // twiddle_rows).
 template <class T>
 struct output_sum {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fft/cyclic.hpp"
+#include "fft/tables/cyclic.hpp"
 #include "inject/injector.hpp"
 
 namespace ballast::fft::cpu {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/function_ref.hpp"
-#include "fft/checks.hpp"
 #include "fft/contract.hpp"
 #include "fft/cpu/kernels.hpp"
+#include "fft/tables/checks.hpp"
 
 namespace ballast::fft::cpu {
 
@@ -31,9 +31,9 @@ using striker = core::function_ref<void(inject::site where, std::int64_t step, T
 template <class T>
 class line {
  public:
-  // Rows of a tile are what fft/weights.hpp says of `what`. `stream` makes the weights of the lines of one problem independent. Without
-  // `protect` there are no weights. half_spectrum: of a complex line of odd length, the input is n/2 + 1 rows, of which the tile makes the
-  // others (expand_spectrum); they are encoded before that.
+  // Rows of a tile are what fft/tables/weights.hpp says of `what`. `stream` makes the weights of the lines of one problem independent.
+  // Without `protect` there are no weights. half_spectrum: of a complex line of odd length, the input is n/2 + 1 rows, of which the tile
+  // makes the others (expand_spectrum); they are encoded before that.
   line(form what, std::int64_t n, std::uint64_t stream, bool protect, bool half_spectrum = false);
 
   // Transforms the tile x (rows_in rows), with y as scratch; both have rows_scratch rows. Returns where the result (rows_out rows) is.
@@ -84,8 +84,8 @@ class line {
   std::vector<stage> plan_;      // of the stages before them, and
   std::vector<stage> inner_[2];  // of the transforms within them, there and back
   std::vector<T> twiddles_, roots_;
-  std::vector<T> chirp_, filter_;                        // of the convolution: fft/wide.hpp
-  std::vector<std::int64_t> order_in_, order_out_;       // of a cyclic one, which has no chirp: fft/cyclic.hpp
+  std::vector<T> chirp_, filter_;                        // of the convolution: fft/tables/extended_precision_dft.hpp
+  std::vector<std::int64_t> order_in_, order_out_;       // of a cyclic one, which has no chirp: fft/tables/cyclic.hpp
   std::vector<T> split_;                                 // e^{−2πi k/n} of the real forms
   std::vector<T> input_weights_[2], output_weights_[2];  // [swapped]
   bool half_spectrum_ = false;

@@ -2,9 +2,9 @@
 // Layer: backend "cpu". Sums run in working precision over k_block rows, then in double (double data: in double with the lost part kept).
 #include <cstring>
 
-#include "fft/checks.hpp"
 #include "fft/cpu/kernels.hpp"
 #include "fft/cpu/seals-inl.hpp"
+#include "fft/tables/checks.hpp"
 
 // Included once for each target: no ordinary guard.
 #if defined(BALLAST_FFT_SUMS_INL) == defined(HWY_TARGET_TOGGLE)

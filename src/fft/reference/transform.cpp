@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/at.hpp"
-#include "fft/checks.hpp"
 #include "fft/contract.hpp"
+#include "fft/tables/checks.hpp"
 #include "inject/injector.hpp"
 #include "run/attempt.hpp"
 

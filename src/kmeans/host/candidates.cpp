@@ -9,7 +9,7 @@
 #include "core/counter_rng.hpp"
 #include "core/parallel.hpp"
 #include "kmeans/host/engine.hpp"
-#include "kmeans/host/panel.hpp"
+#include "kmeans/host/packed_centroids.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans::host {

@@ -7,7 +7,7 @@
 #include "abft/threshold.hpp"
 #include "core/parallel.hpp"
 #include "kmeans/host/engine.hpp"
-#include "kmeans/host/panel.hpp"
+#include "kmeans/host/packed_centroids.hpp"
 #include "run/attempt.hpp"
 
 namespace ballast::kmeans::host {

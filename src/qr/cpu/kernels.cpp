@@ -5,9 +5,9 @@
 
 #include "core/aligned_buffer.hpp"
 #include "core/blas.hpp"
+#include "qr/arithmetic/kernels.hpp"
 #include "qr/cpu/panel.hpp"
 #include "qr/cpu/vector.hpp"
-#include "qr/kernels.hpp"
 
 namespace ballast::qr {
 

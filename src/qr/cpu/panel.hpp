@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/blas.hpp"
-#include "qr/kernels.hpp"
+#include "qr/arithmetic/kernels.hpp"
 
 namespace ballast::qr::cpu {
 

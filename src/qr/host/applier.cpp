@@ -9,7 +9,7 @@
 #include "core/at.hpp"
 #include "core/parallel.hpp"
 #include "inject/injector.hpp"
-#include "qr/applied.hpp"
+#include "qr/checks/applied.hpp"
 
 namespace ballast::qr::host {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/aligned_buffer.hpp"
+#include "qr/arithmetic/kernels.hpp"
 #include "qr/contract.hpp"
-#include "qr/kernels.hpp"
 
 namespace ballast::qr::host {
 

@@ -18,9 +18,9 @@
 #include "core/aligned_buffer.hpp"
 #include "core/parallel.hpp"
 #include "inject/injector.hpp"
-#include "qr/checks.hpp"
-#include "qr/kernels.hpp"
-#include "qr/random.hpp"
+#include "qr/arithmetic/kernels.hpp"
+#include "qr/arithmetic/random.hpp"
+#include "qr/checks/checks.hpp"
 #include "run/attempt.hpp"
 #include "run/staging.hpp"
 

@@ -6,9 +6,9 @@
 
 #include "abft/attempt.hpp"
 #include "core/at.hpp"
-#include "qr/checkpoint_repair.hpp"
+#include "qr/checks/checkpoint_repair.hpp"
+#include "qr/checks/largest.hpp"
 #include "qr/host/factorizer.hpp"
-#include "qr/largest.hpp"
 
 namespace ballast::qr::host {
 

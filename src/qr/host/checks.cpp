@@ -11,10 +11,10 @@
 #include "core/at.hpp"
 #include "core/parallel.hpp"
 #include "inject/injector.hpp"
+#include "qr/checks/largest.hpp"
+#include "qr/checks/repair.hpp"
+#include "qr/checks/weights.hpp"
 #include "qr/host/factorizer.hpp"
-#include "qr/largest.hpp"
-#include "qr/repair.hpp"
-#include "qr/weights.hpp"
 
 namespace ballast::qr::host {
 

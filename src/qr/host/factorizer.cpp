@@ -12,8 +12,8 @@
 #include "abft/attempt.hpp"
 #include "core/parallel.hpp"
 #include "inject/injector.hpp"
-#include "qr/largest.hpp"
-#include "qr/weights.hpp"
+#include "qr/checks/largest.hpp"
+#include "qr/checks/weights.hpp"
 
 namespace ballast::qr::host {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/aligned_buffer.hpp"
+#include "qr/arithmetic/kernels.hpp"
 #include "qr/contract.hpp"
 #include "qr/host/slabs.hpp"
-#include "qr/kernels.hpp"
 
 namespace ballast::qr::host {
 

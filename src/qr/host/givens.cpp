@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "qr/arithmetic/reconstruct.hpp"
 #include "qr/host/factorizer.hpp"
-#include "qr/reconstruct.hpp"
 
 namespace ballast::qr::host {
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "core/parallel.hpp"
+#include "qr/arithmetic/kernels.hpp"
+#include "qr/checks/slabs.hpp"
 #include "qr/contract.hpp"
-#include "qr/kernels.hpp"
-#include "qr/slabs.hpp"
 
 namespace ballast::qr::host {
 

@@ -10,9 +10,9 @@
 
 #include "abft/threshold.hpp"
 #include "core/aligned_buffer.hpp"
+#include "qr/arithmetic/kernels.hpp"
+#include "qr/checks/largest.hpp"
 #include "qr/contract.hpp"
-#include "qr/kernels.hpp"
-#include "qr/largest.hpp"
 
 namespace ballast::qr::host {
 

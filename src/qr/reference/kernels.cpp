@@ -2,7 +2,7 @@
 // Layer: backend (reference). Source: G. Golub, C. Van Loan, Matrix Computations, §5.1–5.2; LAPACK's storage conventions.
 #include <algorithm>
 
-#include "qr/kernels.hpp"
+#include "qr/arithmetic/kernels.hpp"
 
 namespace ballast::qr {
 

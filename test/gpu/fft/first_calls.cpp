@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "core/counter_rng.hpp"
-#include "cuda/driver.hpp"
-#include "cuda/jit.hpp"
+#include "cuda/device/driver.hpp"
+#include "cuda/jit/jit.hpp"
 #include "device_problem.hpp"
-#include "fft/cuda/general.hpp"
+#include "fft/cuda/plan/fallback.hpp"
 #include "fft_stages.hpp"
 #include "output.hpp"
 

@@ -2,8 +2,8 @@
 #include <set>
 
 #include "device_problem.hpp"
-#include "fft/cuda/general.hpp"
-#include "fft/cuda/transform.hpp"
+#include "fft/cuda/plan/fallback.hpp"
+#include "fft/cuda/run/transform.hpp"
 #include "fft_stages.hpp"
 #include "inject/injector.hpp"
 #include "output.hpp"

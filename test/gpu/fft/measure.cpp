@@ -7,9 +7,9 @@
 #include <memory>
 #include <random>
 
-#include "cuda/cufft.hpp"
+#include "cuda/device/cufft.hpp"
 #include "device_problem.hpp"
-#include "fft/cuda/transform.hpp"
+#include "fft/cuda/run/transform.hpp"
 #include "fft_stages.hpp"
 #include "inject/plan.hpp"
 #include "output.hpp"

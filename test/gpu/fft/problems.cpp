@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "fft/cuda/common.hpp"
+#include "fft/cuda/tune/bundle_catalogue.hpp"
 
 namespace ballast::gpu_check {
 namespace {

@@ -6,7 +6,8 @@
 
 namespace ballast::gpu_check {
 
-// The benchmark set (fft/cuda/common.hpp), or with `quick` a smaller one. `latency`: so small that the time of a launch counts.
+// The benchmark set (fft/cuda/tune/bundle_catalogue.hpp), or with `quick` a smaller one. `latency`: so small that the time of a launch
+// counts.
 struct timed_problem {
   std::string token;
   bool latency = false;

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "algorithm.hpp"
-#include "cuda/installation.hpp"
+#include "cuda/system/installation.hpp"
 #include "device_problem.hpp"
 #include "fft_stages.hpp"
 #include "output.hpp"

@@ -1,5 +1,5 @@
 // The tuner on a machine that has only a compiler: `ballast tune` without the command.
-#include "fft/cuda/tune.hpp"
+#include "fft/cuda/tune/tune.hpp"
 
 #include "fft_stages.hpp"
 #include "problems.hpp"

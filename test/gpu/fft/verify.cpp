@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-#include "cuda/cufft.hpp"
+#include "cuda/device/cufft.hpp"
 #include "device_problem.hpp"
 #include "fft_stages.hpp"
 #include "inject/injector.hpp"

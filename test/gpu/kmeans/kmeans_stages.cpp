@@ -7,7 +7,7 @@
 #include "core/counter_rng.hpp"
 #include "each_case.hpp"
 #include "inject/injector.hpp"
-#include "kmeans/cuda/kernels.hpp"
+#include "kmeans/cuda/engine/kernels.hpp"
 
 namespace ballast::gpu_check {
 namespace clusters {

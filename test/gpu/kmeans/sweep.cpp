@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "../../../bench/gpu.hpp"
-#include "cuda/tuner.hpp"
+#include "cuda/tuning/tuner.hpp"
 #include "each_case.hpp"
 #include "inject/injector.hpp"
-#include "kmeans/cuda/engine.hpp"
-#include "kmeans/cuda/kernels.hpp"
+#include "kmeans/cuda/engine/engine.hpp"
+#include "kmeans/cuda/engine/kernels.hpp"
 #include "kmeans_stages.hpp"
 
 namespace ballast::gpu_check::clusters {

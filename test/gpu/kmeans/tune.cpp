@@ -1,5 +1,5 @@
 // The tuner of K-Means on a machine that has only a compiler: `ballast tune` without the command.
-#include "kmeans/cuda/tune.hpp"
+#include "kmeans/cuda/tune/tune.hpp"
 
 #include "kmeans_stages.hpp"
 #include "tuned.hpp"

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "core/parallel.hpp"
-#include "qr/cuda/session.hpp"
-#include "qr/factorization.hpp"
+#include "qr/cuda/engine/session.hpp"
+#include "qr/driver/factorization.hpp"
 
 namespace ballast::gpu_check::factors {
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "../../../bench/gpu.hpp"
-#include "cuda/library.hpp"
+#include "cuda/system/library.hpp"
 #include "each_case.hpp"
 #include "qr_stages.hpp"
 #include "samples.hpp"

@@ -13,7 +13,7 @@
 #include "core/parallel.hpp"
 #include "each_case.hpp"
 #include "engine_with.hpp"
-#include "qr/cuda/recovery.hpp"
+#include "qr/cuda/engine/recovery.hpp"
 #include "qr_stages.hpp"
 #include "samples.hpp"
 #include "studied.hpp"

@@ -4,9 +4,9 @@
 #include "algorithm.hpp"
 #include "each_case.hpp"
 #include "inject/injector.hpp"
-#include "qr/cuda/batch_kernels.hpp"
-#include "qr/cuda/kernels.hpp"
-#include "qr/cuda/recovery_kernels.hpp"
+#include "qr/cuda/kernels/batch_kernels.hpp"
+#include "qr/cuda/kernels/kernels.hpp"
+#include "qr/cuda/kernels/recovery_kernels.hpp"
 
 namespace ballast::gpu_check {
 namespace factors {

@@ -8,7 +8,7 @@
 
 #include "each_case.hpp"
 #include "engine_with.hpp"
-#include "qr/cuda/factorizer.hpp"
+#include "qr/cuda/engine/factorizer.hpp"
 #include "qr_stages.hpp"
 #include "samples.hpp"
 

@@ -12,8 +12,8 @@
 
 #include <ballast/report.hpp>
 
-#include "qr/cuda/hybrid.hpp"
-#include "qr/factorization.hpp"
+#include "qr/cuda/engine/hybrid.hpp"
+#include "qr/driver/factorization.hpp"
 #include "stages.hpp"
 
 namespace ballast::gpu_check::factors {

@@ -14,11 +14,11 @@
 #include <ballast/error.hpp>
 
 #include "core/format.hpp"
-#include "cuda/driver.hpp"
-#include "cuda/embedded.hpp"
-#include "cuda/library.hpp"
-#include "cuda/nvrtc.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/device/driver.hpp"
+#include "cuda/jit/embedded.hpp"
+#include "cuda/jit/nvrtc.hpp"
+#include "cuda/runtime/runtime.hpp"
+#include "cuda/system/library.hpp"
 
 namespace ballast::gpu_check {
 namespace fs = std::filesystem;

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/device.hpp"
-#include "cuda/jit.hpp"
+#include "cuda/device/device.hpp"
+#include "cuda/jit/jit.hpp"
 #include "strike/ptx.hpp"
 
 namespace ballast::gpu_check {

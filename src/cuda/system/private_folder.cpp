@@ -1,0 +1,165 @@
+// See private_folder.hpp.
+#include "cuda/system/private_folder.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/format.hpp"
+
+namespace ballast::cuda {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+class descriptor {
+ public:
+  explicit descriptor(int number) : number_(number) {}
+  descriptor(descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  descriptor& operator=(descriptor&&) = delete;
+  ~descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  int get() const { return number_; }
+  explicit operator bool() const { return number_ >= 0; }
+  int close() { return ::close(std::exchange(number_, -1)); }
+
+ private:
+  int number_;
+};
+
+// Whether only this user and root can write it. Where there is an access control list, the bits of the group are the most that it allows.
+bool is_private(const struct stat& about) {
+  return (about.st_uid == ::geteuid() || about.st_uid == 0) && (about.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+std::string why_not_private(const fs::path& path, const struct stat& about) {
+  return fmt::format("{}: expected that only user {} and root can write it, got owner {} and mode {:04o}", path.string(), ::geteuid(),
+                     about.st_uid, static_cast<unsigned>(about.st_mode) & 07777U);
+}
+
+std::string because(const fs::path& path, int reason) { return fmt::format("{}: {}", path.string(), std::strerror(reason)); }
+
+descriptor open_folder(const fs::path& path, std::string& why) {
+  descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct stat about {};
+  if (!folder || ::fstat(folder.get(), &about) != 0) {
+    why = because(path, errno);
+  } else if (!is_private(about)) {
+    why = why_not_private(path, about);
+  }
+  return folder;
+}
+
+// Writes under a name that nobody knows, by a descriptor, and renames. Returns why not, or "".
+std::string write_in(const descriptor& folder, const fs::path& file, std::string_view content, mode_t mode) {
+  static std::atomic<unsigned> count{0};
+  std::random_device random;
+  const std::string name = file.filename().native();
+  const std::string partial = fmt::format(".{:08x}{:08x}{:08x}.{}.partial", random(), random(), random(), count++);
+  descriptor made(::openat(folder.get(), partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+  if (!made) return because(file, errno);
+  int reason = 0;
+  while (!content.empty() && reason == 0) {
+    const ssize_t written = ::write(made.get(), content.data(), content.size());
+    if (written < 0 && errno != EINTR) reason = errno;
+    if (written > 0) content.remove_prefix(static_cast<std::size_t>(written));
+  }
+  if (made.close() != 0 && reason == 0) reason = errno;
+  if (reason == 0 && ::renameat(folder.get(), partial.c_str(), folder.get(), name.c_str()) != 0) reason = errno;
+  if (reason == 0) return "";
+  ::unlinkat(folder.get(), partial.c_str(), 0);
+  return because(file, reason);
+}
+
+}  // namespace
+
+std::string why_not_as_private(const fs::path& file, const fs::path& own) {
+  const std::pair<fs::path, fs::path> pairs[] = {{file, own}, {file.parent_path(), own.parent_path()}};
+  for (const auto& [path, like] : pairs) {
+    struct stat about {
+    }, known{};
+    if (::stat(path.c_str(), &about) != 0) return because(path, errno);
+    if (is_private(about)) continue;
+    const bool alike = ::stat(like.c_str(), &known) == 0 && about.st_uid == known.st_uid && about.st_gid == known.st_gid &&
+                       (about.st_mode & ~known.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+    if (!alike) return why_not_private(path, about);
+  }
+  return "";
+}
+
+std::string replace_file(const fs::path& file, std::string_view content) {
+  std::error_code nothing;
+  if (fs::exists(file, nothing) && !fs::is_regular_file(file, nothing))
+    return fmt::format("{}: expected a file to replace, got something else", file.string());
+  const fs::path parent = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  const descriptor folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return folder ? write_in(folder, file, content, 0666) : because(parent, errno);
+}
+
+private_folder::private_folder(const fs::path& path) {
+  if (path.empty()) return;
+  std::error_code failure;
+  path_ = fs::absolute(path, failure).lexically_normal();
+  if (failure) path_ = path;
+  if (!path_.has_filename()) path_ = path_.parent_path();  // "cache/"
+}
+
+std::optional<std::string> private_folder::read(const std::string& name) const {
+  if (path_.empty()) return std::nullopt;
+  std::string why;
+  const descriptor folder = open_folder(path_, why);
+  if (!why.empty()) return std::nullopt;
+  const descriptor file(::openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat about {};
+  if (!file || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode) || !is_private(about)) return std::nullopt;
+  std::string content(static_cast<std::size_t>(about.st_size), '\0');
+  for (std::size_t have = 0; have < content.size();) {
+    const ssize_t got = ::read(file.get(), content.data() + have, content.size() - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return std::nullopt;
+    have += static_cast<std::size_t>(got);
+  }
+  return content;
+}
+
+std::string private_folder::make() const {
+  std::error_code failure;
+  fs::create_directories(path_.parent_path(), failure);
+  if (failure) return fmt::format("{}: {}", path_.parent_path().string(), failure.message());
+  if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) return because(path_, errno);
+  std::string why;
+  (void)open_folder(path_, why);
+  return why;
+}
+
+std::string private_folder::write(const std::string& name, std::string_view content) const {
+  std::string why = make();
+  if (!why.empty()) return why;
+  const descriptor folder = open_folder(path_, why);
+  return why.empty() ? write_in(folder, path_ / name, content, 0600) : why;
+}
+
+std::string private_folder::refusal() const {
+  // What exists of the path must be a folder to write in; the rest would be made.
+  for (fs::path existing = path_;; existing = existing.parent_path()) {
+    struct stat about {};
+    if (::stat(existing.c_str(), &about) != 0) {
+      if (errno == ENOENT && existing != existing.parent_path()) continue;
+      return because(existing, errno);
+    }
+    if (!S_ISDIR(about.st_mode)) return fmt::format("{} is not a folder", existing.string());
+    if (existing == path_ && !is_private(about)) return why_not_private(existing, about);
+    return ::access(existing.c_str(), W_OK | X_OK) == 0 ? "" : because(existing, errno);
+  }
+}
+
+}  // namespace ballast::cuda

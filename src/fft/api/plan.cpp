@@ -1,0 +1,241 @@
+// Plans: choice of backend and scheme, checks of the arguments of each call, the report.
+#include "fft/api/plan.hpp"
+
+#include <cmath>
+#include <utility>
+
+#include <ballast/error.hpp>
+
+#include "core/fork.hpp"
+#include "core/format.hpp"
+#include "cuda/device/device.hpp"
+#include "cuda/device/residence.hpp"
+#include "inject/injector.hpp"
+#include "run/dispatch.hpp"
+#if defined(BALLAST_HAS_CPU)
+#include "core/parallel.hpp"
+#endif
+#include "fft/problem.hpp"
+#include "run/pending_report.hpp"
+
+namespace ballast::fft {
+
+namespace {
+
+std::unique_ptr<const transform> make_work(backend which, const geometry& shape, precision type, bool protect, std::string_view scheme) {
+#if defined(BALLAST_HAS_CPU)
+  if (which == backend::cpu) return cpu::make_transform(shape, type, protect);
+#endif
+  if (which == backend::cuda) return cuda::make_transform(shape, type, protect, scheme);
+  return reference::make_transform(shape, type, protect);
+}
+
+// Without the cpu backend nothing runs on several threads.
+int threads_of(const execution& how) {
+#if defined(BALLAST_HAS_CPU)
+  return core::thread_count(how.threads);
+#else
+  (void)how;
+  return 1;
+#endif
+}
+
+// Nominal operations. Lengths with large prime factors take the time of about three times as many.
+double flops_of(const geometry& g) {
+  double flops = 0;
+  for (const std::int64_t n : g.n) {
+    if (n == 1) continue;
+    std::int64_t rest = n;
+    for (std::int64_t factor = 2; factor <= 13; ++factor) {
+      while (rest % factor == 0) rest /= factor;
+    }
+    flops += (g.kind == kind::c2c ? 5 : 2.5) * std::log2(static_cast<double>(n)) * (rest == 1 ? 1 : 3);
+  }
+  return flops * static_cast<double>(g.points()) * static_cast<double>(g.batch);
+}
+
+// Whether calls with operands on the host are for the cpu backend though the plan is for a device: nobody has named a backend, a scheme
+// that only cuda has, or faults, and copying takes longer.
+bool stays_here(const plan::implementation& made, const fft::problem& problem, const execution& how) {
+#if defined(BALLAST_HAS_CPU)
+  if (how.backend != backend::automatic || made.backend != backend::cuda || !how.scheme.empty() || how.faults != nullptr) return false;
+  const auto bytes = [&](const side& s) {
+    return static_cast<double>(s.extent) * (s.real ? 1 : 2) * (problem.precision == precision::f32 ? 4 : 8);
+  };
+  return run::copying_takes_longer(
+      {bytes(made.shape.input) + bytes(made.shape.output), flops_of(made.shape), problem.precision, threads_of(how)});
+#else
+  (void)made, (void)problem, (void)how;
+  return false;
+#endif
+}
+
+}  // namespace
+
+plan::plan(fft::problem problem, ballast::execution how) {
+  const core::active_call here;
+  auto made = std::make_shared<implementation>();
+  made->shape = resolve(problem);
+  const std::string token = to_token(problem, natural_direction(problem.kind));
+  made->backend = run::choose_backend(how, token);
+  const std::vector<std::string_view> known =
+      made->backend == backend::cuda ? cuda::schemes() : std::vector<std::string_view>{"verify_before_store"};
+  made->scheme = run::choose_scheme(how, known.front(), known, token);
+  (void)threads_of(how);
+  const bool protect = how.protection != ballast::protection::off;
+  made->work = make_work(made->backend, made->shape, problem.precision, protect, made->scheme);
+  if (stays_here(*made, problem, how)) made->work_here = make_work(backend::cpu, made->shape, problem.precision, protect, made->scheme);
+  made->problem = std::move(problem);
+  made->how = std::move(how);
+  implementation_ = std::move(made);
+}
+
+plan::~plan() = default;
+plan::plan(const plan&) = default;
+plan::plan(plan&&) noexcept = default;
+plan& plan::operator=(const plan&) = default;
+plan& plan::operator=(plan&&) noexcept = default;
+
+const plan::implementation& plan::made() const {
+  if (implementation_ == nullptr) throw invalid_argument_error("fft::plan: expected a plan, got one that was moved from");
+  return *implementation_;
+}
+
+const fft::problem& plan::problem() const { return made().problem; }
+
+namespace {
+
+struct bytes {
+  const void* data;
+  std::size_t count;  // elements
+  std::size_t width;  // of one element
+};
+
+// Whether a tile that was read from `in` may be stored over the same signals: each signal then occupies the same bytes on both sides.
+bool layouts_agree(const geometry& g) {
+  if (g.kind == kind::c2c) return g.input == g.output;
+  const side& real = g.input.real ? g.input : g.output;
+  const side& complex = g.input.real ? g.output : g.input;
+  const auto agree = [](std::int64_t count, std::int64_t r, std::int64_t c) { return count == 1 || r == 2 * c; };
+  return (real.length[2] == 1 || real.stride[2] == 1) && (complex.length[2] == 1 || complex.stride[2] == 1) &&
+         agree(g.n[0], real.stride[0], complex.stride[0]) && agree(g.n[1], real.stride[1], complex.stride[1]) &&
+         agree(g.batch, real.distance, complex.distance);
+}
+
+// Checks where the operands lie, for problems of any kind. Whether the transform is in place.
+bool check_call(const plan::implementation& plan, const std::string& token, const bytes& in, const bytes& out) {
+  const geometry& g = plan.shape;
+  const auto check_size = [&](const bytes& span, const side& needed, std::string_view name) {
+    if (span.count < static_cast<std::size_t>(needed.extent))
+      throw invalid_argument_error(fmt::format("{}: {}: expected at least {} elements, got {}", token, name, needed.extent, span.count));
+    if (span.data == nullptr) throw invalid_argument_error(fmt::format("{}: {}: expected data, got a null pointer", token, name));
+    const std::size_t part = plan.problem.precision == precision::f32 ? sizeof(float) : sizeof(double);
+    if (reinterpret_cast<std::uintptr_t>(span.data) % part != 0)
+      throw invalid_argument_error(fmt::format("{}: {}: expected data at a multiple of {} bytes, got another address", token, name, part));
+  };
+  check_size(in, g.input, "in");
+  check_size(out, g.output, "out");
+
+  const auto first = [](const bytes& span) { return reinterpret_cast<std::uintptr_t>(span.data); };
+  const auto last = [&](const bytes& span, const side& s) { return first(span) + static_cast<std::uintptr_t>(s.extent) * span.width; };
+  const bool overlap = first(in) < last(out, g.output) && first(out) < last(in, g.input);
+  if (overlap && first(in) != first(out))
+    throw invalid_argument_error(fmt::format("{}: expected in and out to be the same address or not to overlap, got a shift of {} bytes",
+                                             token, static_cast<std::int64_t>(first(out) - first(in))));
+  if (overlap && !layouts_agree(g))
+    throw invalid_argument_error(
+        fmt::format("{}: in place: expected layouts that give each signal the same bytes in and out{}, got different ones", token,
+                    g.kind == kind::c2c ? "" : " (real rows padded to n/2 + 1 complex elements)"));
+
+  return overlap;
+}
+
+// The factor of the norm is computed once for the data and once for the checks.
+call call_of(const plan::implementation& plan, direction way, bool in_place, run::recorder& seen, inject::active_injector& injector) {
+  const double scale = norm_factor(plan.shape, plan.problem.norm, way);
+  const double check_scale = norm_factor(plan.shape, plan.problem.norm, way);
+  return {way,
+          scale,
+          check_scale,
+          in_place,
+          plan.how.protection,
+          threads_of(plan.how),
+          plan.how.stream,
+          plan.how.workspace,
+          seen,
+          injector,
+          plan.how.wait_for_kernels};
+}
+
+report execute(const plan::implementation& plan, direction way, kind wanted, precision type, const bytes& in, const bytes& out) {
+  const fft::problem& problem = plan.problem;
+  const std::string token = to_token(problem, way);
+  if (problem.kind != wanted || problem.precision != type)
+    throw invalid_argument_error(fmt::format("{}: expected data for {} {}, got data for {} {}", token, to_string(problem.kind),
+                                             to_string(problem.precision), to_string(wanted), to_string(type)));
+  const bool in_place = check_call(plan, token, in, out);
+  inject::active_injector injector(plan.how.faults, "fft");
+  using ballast::cuda::residence;
+  const bool here = plan.work_here != nullptr && ballast::cuda::residence_of(in.data) == residence::host &&
+                    ballast::cuda::residence_of(out.data) == residence::host;
+  run::recorder seen(token, here ? backend::cpu : plan.backend, plan.scheme, plan.how, injector);
+  if (here) ballast::cuda::current_device()->synchronize(plan.how.stream);  // what is ordered there may still write pinned operands
+  (here ? plan.work_here : plan.work)->run(in.data, const_cast<void*>(out.data), call_of(plan, way, in_place, seen, injector));
+  return seen.finish();
+}
+
+template <class In, class Out>
+report execute(const plan::implementation& plan, direction way, kind wanted, precision type, std::span<const In> in, std::span<Out> out) {
+  return execute(plan, way, wanted, type, bytes{in.data(), in.size(), sizeof(In)}, bytes{out.data(), out.size(), sizeof(Out)});
+}
+
+}  // namespace
+
+pending_report plan::enqueue(direction way, const void* in, void* out) const {
+  const implementation& plan = made();
+  const std::string token = to_token(plan.problem, way);
+  if (plan.problem.kind != kind::c2c && way != natural_direction(plan.problem.kind))
+    throw invalid_argument_error(fmt::format("{}: expected the {} direction for {}", token, to_string(natural_direction(plan.problem.kind)),
+                                             to_string(plan.problem.kind)));
+  const double width = plan.problem.precision == precision::f32 ? 4 : 8;
+  const auto bytes_of = [&](const void* data, const side& s) {
+    return bytes{data, static_cast<std::size_t>(s.extent), static_cast<std::size_t>(width) * (s.real ? 1 : 2)};
+  };
+  (void)check_call(plan, token, bytes_of(in, plan.shape.input), bytes_of(out, plan.shape.output));
+  auto made = std::make_unique<pending_report::implementation>(pending_report::implementation{
+      implementation_, plan.how, token, plan.backend, std::string(plan.scheme), inject::active_injector(plan.how.faults, "fft"), nullptr});
+  run::recorder unused(token, plan.backend, plan.scheme, plan.how, made->injector);
+  made->work = plan.work->enqueue(in, out, call_of(plan, way, in == out, unused, made->injector));
+  if (!made->work)
+    throw unsupported_error(fmt::format("{}: expected the cuda backend for enqueue, got {}", token, to_string(plan.backend)));
+  return pending_report(std::move(made));
+}
+
+std::int64_t plan::workspace_bytes() const { return made().work->workspace_bytes(); }
+
+report plan::forward(std::span<const std::complex<float>> in, std::span<std::complex<float>> out) const {
+  return execute(made(), direction::forward, kind::c2c, precision::f32, in, out);
+}
+report plan::forward(std::span<const std::complex<double>> in, std::span<std::complex<double>> out) const {
+  return execute(made(), direction::forward, kind::c2c, precision::f64, in, out);
+}
+report plan::forward(std::span<const float> in, std::span<std::complex<float>> out) const {
+  return execute(made(), direction::forward, kind::r2c, precision::f32, in, out);
+}
+report plan::forward(std::span<const double> in, std::span<std::complex<double>> out) const {
+  return execute(made(), direction::forward, kind::r2c, precision::f64, in, out);
+}
+report plan::inverse(std::span<const std::complex<float>> in, std::span<std::complex<float>> out) const {
+  return execute(made(), direction::inverse, kind::c2c, precision::f32, in, out);
+}
+report plan::inverse(std::span<const std::complex<double>> in, std::span<std::complex<double>> out) const {
+  return execute(made(), direction::inverse, kind::c2c, precision::f64, in, out);
+}
+report plan::inverse(std::span<const std::complex<float>> in, std::span<float> out) const {
+  return execute(made(), direction::inverse, kind::c2r, precision::f32, in, out);
+}
+report plan::inverse(std::span<const std::complex<double>> in, std::span<double> out) const {
+  return execute(made(), direction::inverse, kind::c2r, precision::f64, in, out);
+}
+
+}  // namespace ballast::fft

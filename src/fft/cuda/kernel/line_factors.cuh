@@ -1,0 +1,152 @@
+// Products of the elements of a line with factors: tables that the caller gives, and the roots of unity between two passes.
+// Layer: fft/cuda kernels; a part of line.cuh.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/block/bits.cuh"
+#include "cuda/block/vector.cuh"
+#include "fft/cuda/kernel/line_place.cuh"
+
+namespace ballast::fft::cuda {
+
+using ballast::cuda::cached;
+using ballast::cuda::cached_late;
+using ballast::cuda::cached_pair;
+using ballast::cuda::complex_pair;
+
+template <line_policy P, class Injector>
+struct line_factors : line_place<P, Injector> {
+  using below = line_place<P, Injector>;
+  using below::a;
+  using below::first_column;
+  using below::k_last;
+  using below::k_verified;
+  using below::lane;
+  using below::launch;
+  using below::line_of;
+  using below::middle;
+  using below::number_of;
+  using below::outputs;
+  using below::place_of;
+  using below::strike;
+  using below::tile;
+  using below::valid;
+  using below::x;
+  using typename below::number;
+  using typename below::real;
+
+  using below::below;
+
+  static __device__ __forceinline__ bool same_bits(const number& once, const number& twice) {
+    return ((bits(once.re) ^ bits(twice.re)) | (bits(once.im) ^ bits(twice.im))) == 0;
+  }
+  // z · w, computed twice: the second time with the factor's twin, which lies elsewhere in memory. If the two differ, a third computation
+  // decides at once. For lines without checksums that would cover the product.
+  template <class Twin>
+  __device__ __forceinline__ number checked_product(const number& z, const number& w, int line, Twin&& twin) const {
+    const number once = z * w;
+    if constexpr (P.check != check_form::none) {
+      const number v = twin();
+      const number twice = z * v;
+      if (!same_bits(once, twice)) return settle_product<Injector>(launch, tile, P.lines, line, number_of(line), once, twice, z * v);
+    }
+    return once;
+  }
+
+  // The position of element i in the whole line. Computed modulo 2^32: no whole line is longer.
+  __device__ __forceinline__ std::int64_t position_at(const line_side& s, int i, int line) const {
+    const auto short_of = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
+    return std::int64_t{static_cast<std::uint32_t>(i) * short_of(s.position_element) +
+                        short_of(first_column + line) * short_of(s.position_column) + middle * short_of(s.position_middle)};
+  }
+  __device__ __forceinline__ std::int64_t target_position(int o, int line) const { return position_at(a.target, o, line); }
+
+  // The factor of output o at its store; 1 for an output that is not stored, for which tables have no place.
+  __device__ __forceinline__ number factor_of_stored(const void* table, int o, int line) const {
+    if constexpr (P.truncated) {
+      if (target_position(o, line) >= a.stored) return {real(1), real(0)};
+    }
+    return factor(table, o, line);
+  }
+  // The factor of output o, which is stored.
+  __device__ __forceinline__ number factor(const void* table, int o, int line) const {
+    const number* const words = static_cast<const number*>(table);
+    if constexpr (P.general) {
+      return below::has(k_form_twiddles) ? twiddle(words, o, line) : entry(words, o, line);
+    } else if constexpr (P.twiddles()) {
+      return twiddle(words, o, line);
+    } else {
+      return entry(words, o, line);
+    }
+  }
+  __device__ __forceinline__ number twiddle(const number* words, int o, int line) const {
+    // No whole line has 2^32 points. A line beyond the last one has no factors.
+    const std::int64_t column = !P.folds() || valid(line) ? first_column + line : 0;
+    const std::uint32_t power = static_cast<std::uint32_t>(column) * static_cast<std::uint32_t>(o);
+    const number coarse = cached(words + (power >> a.fine_bits));
+    const number fine = cached(words + a.coarse_size + (power & ((1u << a.fine_bits) - 1)));
+    return coarse * fine;
+  }
+  __device__ __forceinline__ number entry(const number* words, int o, int line) const {
+    // Lines beyond the last one are multiplied too where all lines are verified, but the table has no place for them.
+    const int there = k_verified && !valid(line) ? 0 : line;
+    return cached(words + target_position(o, there));
+  }
+
+  __device__ __forceinline__ void strike_factor(number& w) const {
+    strike(index<2>{}, inject::site::fft_twiddle, a.first_twiddle + P.stages - 1, a.twiddle_steps, &w.re, lane(), P.lanes());
+  }
+
+  // Multiplies the outputs by the factors of the next pass (factor_form::separated): each is the product of one factor of its butterfly and
+  // one of its number in the butterfly.
+  __device__ __forceinline__ void multiply_separated() {
+    static_assert(P.check == check_form::none || P.folds());
+    constexpr int r = P.radix[k_last];
+    constexpr int stride = P.length / r;
+    const int line = line_of(P.out_columns);
+    const int t = place_of(P.out_columns);
+    const auto columns = static_cast<std::uint32_t>(a.columns);
+    const std::uint32_t column = valid(line) ? static_cast<std::uint32_t>(first_column) + static_cast<std::uint32_t>(line) : 0;
+    const number* const of_result = static_cast<const number*>(a.store_table) + r * column;
+    const number* const of_butterfly = static_cast<const number*>(a.store_table) + r * columns + column;
+    // In double, a line with checksums has few registers left: read late.
+    const auto read = [](const number* from) {
+      if constexpr (P.wide && k_verified) {
+        return cached_late(from);
+      } else {
+        return cached(from);
+      }
+    };
+    number first[P.butterflies(k_last)];
+    unrolled<P.butterflies(k_last)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      // A butterfly beyond the line takes any factor.
+      const int j = P.ragged(k_last) && t + q * P.threads >= stride ? 0 : t + q * P.threads;
+      first[q] = read(of_butterfly + j * columns);
+    });
+    const auto multiply = [&](auto ki, const number& second) {
+      constexpr int k = decltype(ki)::value;
+      unrolled<P.butterflies(k_last)>([&](auto qi) {
+        constexpr int q = decltype(qi)::value;
+        number w = k == 0 ? first[q] : first[q] * second;
+        if constexpr (q == 0 && k == 0) strike_factor(w);
+        x[q * r + k] = x[q * r + k] * w;
+      });
+    };
+    // Two factors in one load, where there are registers for them.
+    if constexpr (r % 2 == 0 && !P.wide && !(k_verified && P.butterflies(k_last) != 2)) {
+      unrolled<r / 2>([&](auto i) {
+        constexpr int k = 2 * decltype(i)::value;
+        const complex_pair<real> both = cached_pair(reinterpret_cast<const real*>(of_result + k));
+        multiply(index<k>{}, both.first);
+        multiply(index<k + 1>{}, both.second);
+      });
+    } else {
+      multiply(index<0>{}, first[0]);
+      unrolled<r - 1>([&](auto i) { multiply(index<decltype(i)::value + 1>{}, read(of_result + decltype(i)::value + 1)); });
+    }
+  }
+};
+
+}  // namespace ballast::fft::cuda

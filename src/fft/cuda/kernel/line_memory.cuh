@@ -1,0 +1,262 @@
+// Elements of a line from memory to registers and back.
+// Layer: fft/cuda kernels; a part of line.cuh.
+#pragma once
+
+#include "cuda/block/read_ahead.cuh"
+#include "cuda/block/vector.cuh"
+#include "fft/cuda/kernel/line_real.cuh"
+
+namespace ballast::fft::cuda {
+
+// A line that is verified reads its elements twice: once as data, once for the checksums, then with the twins of factors. So whatever comes
+// wrong from memory or from a table is in one of the two.
+enum class reading { data, checksums };
+
+template <line_policy P, class Injector>
+struct line_memory : line_real<P, Injector> {
+  using below = line_real<P, Injector>;
+  using below::a;
+  using below::ahead_parity;
+  using below::batch;
+  using below::checked_product;
+  using below::constant;
+  using below::factor;
+  using below::first_column;
+  using below::forget;
+  using below::from_buffer;
+  using below::k_last;
+  using below::k_verified;
+  using below::line_of;
+  using below::middle;
+  using below::place_of;
+  using below::position_at;
+  using below::refills;
+  using below::shared;
+  using below::shared_shift;
+  using below::source_element;
+  using below::strike_factor;
+  using below::swapped;
+  using below::target_element;
+  using below::target_position;
+  using below::tile;
+  using below::valid;
+  using below::x;
+  using typename below::number;
+  using typename below::real;
+
+  using below::below;
+
+  __device__ __forceinline__ number read_complex(std::int64_t at) const {
+    return ballast::cuda::load_data<P.shared_source, P.sums()>(static_cast<const number*>(a.in) + at);
+  }
+  __device__ __forceinline__ number read_real(std::int64_t at) const {
+    return {ballast::cuda::load_data<P.shared_source, P.sums()>(static_cast<const real*>(a.in) + at), real(0)};
+  }
+  // Elements beyond the half are conjugates of their mirror images. Imaginary parts that must be zero are ignored.
+  __device__ __forceinline__ number read_half(std::int64_t at, std::int64_t position) const {
+    const bool mirrored = 2 * position > a.whole;
+    const std::int64_t step = mirrored ? a.whole - 2 * position : 0;
+    number z = read_complex(at + step * a.unit);
+    if (mirrored) z.im = -z.im;
+    if (position == 0 || 2 * position == a.whole) z.im = real(0);
+    return z;
+  }
+
+  // Element i of a line at `base`, for all forms in which it is not read as it lies: padded, real, half a spectrum, or times a factor.
+  template <reading For>
+  __device__ __forceinline__ number read(std::int64_t base, int i, int line) const {
+    const line_side& s = a.source;
+    number z{real(0), real(0)};
+    std::int64_t position = 0;
+    if constexpr (P.load == load_form::half || P.padded || P.load_factor == factor_form::table) position = position_at(s, i, line);
+    if constexpr (P.padded) {
+      if (position >= a.loaded) return z;
+    }
+    const std::int64_t at = base + i * (P.source_step != 0 ? P.source_step : s.element);
+    if constexpr (P.general) {
+      z = below::has(k_form_load_real) ? read_real(at) : below::has(k_form_load_half) ? read_half(at, position) : read_complex(at);
+    } else if constexpr (P.load == load_form::real) {
+      z = read_real(at);
+    } else if constexpr (P.load == load_form::half) {
+      z = read_half(at, position);
+    } else {
+      z = read_complex(at);
+    }
+    z = swapped(z);
+    if constexpr (P.load_factor == factor_form::table) {
+      if constexpr (P.general) {
+        if (a.load_table == nullptr) return z;
+      }
+      const auto factor_at = [&](const void* table) { return cached(static_cast<const number*>(table) + position); };
+      if constexpr (k_verified) {
+        z = z * factor_at(For == reading::data ? a.load_table : a.load_twin);
+      } else {
+        z = checked_product(z, factor_at(a.load_table), line, [&] { return factor_at(a.load_twin); });
+      }
+    }
+    return z;
+  }
+
+  // Tiles that lie together in memory are read ahead: the next one is copied into shared memory while this one is transformed.
+  using tile_buffer = ballast::cuda::read_ahead<number, P.tile_bytes()>;
+  __device__ __forceinline__ tile_buffer ahead() const { return {shared + P.ahead_offset()}; }
+
+  // By one thread: asks for a tile. Its lines lie together, and the last tile of a row may have fewer.
+  __device__ __forceinline__ void request(std::int64_t wanted) const {
+    const std::int64_t row = P.flat ? 0 : static_cast<std::uint32_t>(wanted) / static_cast<std::uint32_t>(a.column_tiles);
+    const std::int64_t outer = P.flat ? 0 : static_cast<std::uint32_t>(row) / static_cast<std::uint32_t>(a.middles);
+    const std::int64_t column = (wanted - row * a.column_tiles) * P.lines;
+    const std::int64_t lines = a.columns - column < P.lines ? a.columns - column : P.lines;
+    const std::int64_t base = column * P.length + (row - outer * a.middles) * a.source.middle + outer * a.source.batch;
+    const auto bytes = static_cast<std::uint32_t>(lines * P.length * static_cast<std::int64_t>(sizeof(number)));
+    ahead().expect(bytes);
+    ahead().copy(ahead().words(), static_cast<const number*>(a.in) + base, bytes);
+  }
+
+  // Behind the first barrier of a tile: every thread has read its elements, so the buffer is free for the next tile.
+  __device__ __forceinline__ void refill() {
+    if constexpr (P.staged) {
+      if (threadIdx.x == 0 && refills && tile + gridDim.x < a.tiles) request(tile + gridDim.x);
+      refills = false;
+    }
+  }
+
+  // Where this thread reads the elements of its line.
+  struct source_place {
+    std::int64_t base;
+    int line;
+    int t;
+    bool inside;
+  };
+  __device__ __forceinline__ source_place source() const {
+    // Lines beyond the last one are neither judged nor stored if lines are verified: they read the first line, without a branch.
+    const int own = line_of(P.in_columns);
+    const int line = k_verified && !valid(own) ? 0 : own;
+    std::int64_t base = (first_column + line) * a.source.column + middle * a.source.middle + batch * a.source.batch;
+    if constexpr (P.shared_source) base += shared_shift;
+    return {base, line, place_of(P.in_columns), k_verified || valid(own)};
+  }
+
+  // Whether this thread's butterfly Q of the first stage lies in the line, and the line in the data.
+  template <int Q>
+  static __device__ __forceinline__ bool has_elements(const source_place& from_here, index<Q>) {
+    return from_here.inside && (!P.ragged(0) || from_here.t + Q * P.threads < P.share() / P.radix[0]);
+  }
+
+  // body(m, z) for element m of this thread's butterfly Q of the first stage, m = 0 … radix − 1, which lies in the line.
+  template <reading For, int Q, class Body>
+  __device__ __forceinline__ void each_element(const source_place& from_here, index<Q>, Body&& body) const {
+    constexpr int r = P.radix[0];
+    constexpr int stride = P.length / r;
+    const int t = from_here.t;
+    if constexpr (P.staged) {
+      if (from_buffer) {
+        int at = line_of(false) * P.length + t + Q * P.threads;
+        if constexpr (For == reading::checksums) at = static_cast<int>(arch::opaque(static_cast<unsigned>(at)));
+        const number* const from = ahead().words() + at;
+        unrolled<r>([&](auto m) { body(m, this->swapped(from[decltype(m)::value * stride])); });
+        return;
+      }
+    }
+    const std::int64_t base = from_here.base;
+    const int j = source_element(t, index<Q * P.threads>{});
+    if constexpr (P.load == load_form::complex && !P.padded && P.load_factor == factor_form::none) {
+      const std::int64_t element = P.source_unit ? 1 : P.source_step != 0 ? P.source_step : a.source.element;
+      const number* const from = static_cast<const number*>(a.in) + (base + j * element);
+      unrolled<r>([&](auto m) {
+        body(m, this->swapped(ballast::cuda::load_data<P.shared_source, P.sums()>(from + decltype(m)::value * stride * element)));
+      });
+    } else if constexpr (P.load == load_form::spectrum) {
+      static_assert(P.source_unit && !P.padded && P.load_factor == factor_form::none);
+      static_assert(P.check == check_form::none || k_verified, "only a verified line has a second reading, which covers this step");
+      const number* const from = static_cast<const number*>(a.in) + base;
+      const number own = cached(static_cast<const number*>(For == reading::data ? a.load_table : a.load_twin) + j);
+      unrolled<r>([&](auto mi) {
+        constexpr int m = decltype(mi)::value;
+        number turn = below::constant(root_of_unity(m, 2 * r));
+        if constexpr (For == reading::checksums) turn = {arch::opaque(turn.re), arch::opaque(turn.im)};
+        number z = ballast::cuda::load_data<P.shared_source, P.sums()>(from + (j + m * stride));
+        number image = ballast::cuda::load_data<P.shared_source, P.sums()>(from + (P.length - j - m * stride));
+        // Imaginary parts that must be zero are ignored.
+        if constexpr (m == 0) {
+          if (j == 0) z.im = image.im = real(0);
+        }
+        body(mi, this->swapped(below::template with_image<true>(z, image, own * conjugate(turn))));
+      });
+    } else {
+      unrolled<r>([&](auto m) { body(m, this->template read<For>(base, j + decltype(m)::value * stride, from_here.line)); });
+    }
+  }
+
+  // The elements of this thread's butterflies of the first stage.
+  __device__ __forceinline__ void fetch_elements() {
+    forget();
+    if constexpr (P.staged) {
+      if (from_buffer) ahead().wait(ahead_parity);
+    }
+    const source_place here = source();
+    unrolled<P.butterflies(0)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      constexpr int r = P.radix[0];
+      if (has_elements(here, qi)) {
+        this->template each_element<reading::data>(here, qi, [&](auto m, const number& z) { this->x[q * r + decltype(m)::value] = z; });
+      } else {
+        unrolled<r>([&](auto m) { this->x[q * r + decltype(m)::value] = number{real(0), real(0)}; });
+      }
+    });
+  }
+
+  // Stores the line that this thread has outputs of.
+  __device__ __forceinline__ void store() {
+    const line_side& s = a.target;
+    constexpr int r = P.radix[k_last];
+    constexpr int stride = P.length / r;
+    using out_type = typename std::conditional_t<P.store == store_form::real, type_of<real>, type_of<number>>::type;
+    const int line = line_of(P.out_columns);
+    const int t = place_of(P.out_columns);
+    const std::int64_t element = P.target_unit ? 1 : P.target_step != 0 ? P.target_step : s.element;
+    std::int64_t base = (first_column + line) * s.column + middle * s.middle + batch * s.batch;
+    if constexpr (P.shared_target) base += shared_shift;
+    unrolled<P.butterflies(k_last)>([&](auto qi) {
+      constexpr int q = decltype(qi)::value;
+      if (P.ragged(k_last) && t + q * P.threads >= P.share() / r) return;
+      const int j = target_element(t, index<q * P.threads>{});
+      out_type* const to = static_cast<out_type*>(a.out) + (base + j * element);
+      unrolled<r>([&](auto ki) {
+        constexpr int k = decltype(ki)::value;
+        if constexpr (P.truncated) {
+          if (this->target_position(j + k * stride, line) >= this->a.stored) return;
+        }
+        number y = x[q * r + k];
+        if constexpr (!below::k_verified && P.store_factor != factor_form::none && P.store_factor != factor_form::separated) {
+          if (!P.general || this->a.store_table != nullptr) {
+            number w = this->factor(this->a.store_table, j + k * stride, line);
+            if constexpr (q == 0 && k == 0) this->strike_factor(w);
+            y = this->checked_product(y, w, line, [&] { return this->factor(this->a.store_twin, j + k * stride, line); });
+          }
+        }
+        const number z = swapped(y);
+        if constexpr (P.mirrors()) {
+          if (k == 0 && j == 0) {
+            ballast::cuda::store_data<P.shared_target, P.sums()>(to, number{z.re, real(0)});
+            ballast::cuda::store_data<P.shared_target, P.sums()>(to + P.length * element, number{z.im, real(0)});
+            return;
+          }
+        }
+        if constexpr (P.general) {
+          if (this->has(k_form_store_real)) {
+            const std::int64_t at = base + (j + k * stride) * element;
+            return ballast::cuda::store_data<P.shared_target, P.sums()>(static_cast<real*>(this->a.out) + at, z.re);
+          }
+        }
+        if constexpr (P.store == store_form::real) {
+          ballast::cuda::store_data<P.shared_target, P.sums()>(to + k * stride * element, z.re);
+        } else {
+          ballast::cuda::store_data<P.shared_target, P.sums()>(to + k * stride * element, z);
+        }
+      });
+    });
+  }
+};
+
+}  // namespace ballast::fft::cuda

@@ -1,0 +1,169 @@
+// What rarely happens to a line: it is judged again, or an event is written.
+// Layer: fft/cuda kernels; a part of line.cuh.
+// None of this is inlined into a tile's code, and none takes a pointer to the tile: the tile's registers would have to lie in memory.
+#pragma once
+
+#include <cstdint>
+
+#include "abft/attempt.hpp"
+#include "abft/verify.hpp"
+#include "cuda/block/bits.cuh"
+#include "cuda/block/complex.cuh"
+#include "cuda/block/event_writer.cuh"
+#include "cuda/block/launch.cuh"
+#include "fft/cuda/policy/policy.hpp"
+
+namespace ballast::fft::cuda {
+
+using ballast::cuda::bits;
+using ballast::cuda::complex;
+using ballast::cuda::index;
+
+template <class Injector>
+using line_launch = ballast::cuda::kernel_launch<line_arguments, Injector>;
+
+// Shared state of a line while its tile is recomputed. In shared memory. The first lane that fails the line writes it; then the lane that
+// judges the line does. As long as no lane has failed the line, only `word` and `settled` are defined: k_pass and k_ready.
+struct line_record {
+  std::uint64_t hash;      // of the outputs of this computation
+  std::uint64_t previous;  // and of the computation before
+  double residual;         // of the first check that failed
+  double threshold;        // of the same, squared
+  double careful_square;   // ‖x‖² · norm_scale²
+  double norm_scale;       // double data: elements are multiplied by it before they are squared
+  double unscale;          // 1 / norm_scale
+  std::uint32_t word;      // k_pass: the line may be stored
+  std::uint32_t detected;  // not 0: a check has failed and counts as a failure
+  std::uint32_t settled;   // 0: to be judged; k_judged, k_ready or k_settled
+  std::uint32_t same;      // not 0: the line passed with the bits that it had when it failed, so the check was struck
+};
+static_assert(sizeof(line_record) <= k_record_bytes);
+inline constexpr std::uint32_t k_judged = 1;   // `word` is final, but a line that is good must come out a second time
+inline constexpr std::uint32_t k_ready = 2;    // it has: store it now
+inline constexpr std::uint32_t k_settled = 3;  // it is stored
+
+// One line, named for events and injection.
+template <class Injector>
+struct line_report {
+  const line_launch<Injector>& launch;
+  std::int64_t tile;
+  int lines;            // of a tile
+  int line;             // in the tile
+  std::int64_t number;  // of the line in its pass
+
+  template <int Count, class T>
+  __device__ __forceinline__ void strike(index<Count> count, inject::site where, T* data) const {
+    const line_arguments& a = launch.arguments;
+    launch.strike(count, where, inject::device_place{a.first_tile + tile, a.all_tiles, a.pass, a.passes, line, lines}, data);
+  }
+
+  __device__ void report_event(double residual, double threshold, event_check check, event_action action) const {
+    const line_arguments& a = launch.arguments;
+    ballast::cuda::write_event(launch, *a.events, action, [&](device_event& e) {
+      e.index = number + a.first_tile / a.tiles * (a.columns * a.middles * a.batches);
+      e.residual = residual;
+      e.threshold = threshold;
+      e.what = ballast::cuda::event_word(static_cast<std::uint32_t>(a.pass), static_cast<std::uint32_t>(check), action);
+      e.chunk = static_cast<std::uint32_t>(a.chunk);
+    });
+  }
+
+  __device__ __forceinline__ void report_false_alarm() const { ballast::cuda::count(launch.arguments.events->false_alarms); }
+
+  // Judges a line that was computed again, with its norm by careful_norms. attempt: 1, 2, …
+  __device__ __forceinline__ void judge(line_record& r, int attempt, double residual) const {
+    const line_arguments& a = launch.arguments;
+    if (r.settled != 0) return;
+    // In squares, like the first judgement, and of everything times norm_scale: nothing overflows, and there is no root and no quotient.
+    const double scaled = residual * r.norm_scale;
+    abft::guarded_threshold tau;
+    tau.value = a.slope[0] * a.slope[0] * r.careful_square + a.offset[0] * r.norm_scale * (a.offset[0] * r.norm_scale);
+    tau.twin = a.slope[1] * a.slope[1] * r.careful_square + a.offset[1] * r.norm_scale * (a.offset[1] * r.norm_scale);
+    strike(index<1>{}, inject::site::fft_threshold, &tau.value);
+    std::uint32_t word = abft::verify(scaled * scaled, tau);
+    strike(index<1>{}, inject::site::fft_comparison, &word);
+    const bool same = r.hash == r.previous;
+    // False for NaN and Inf: then the input itself is such, and only repetition can tell.
+    const double limit = a.overflow * r.norm_scale * (a.overflow * r.norm_scale);
+    const bool judged = r.careful_square <= limit && r.careful_square <= 1.7976931348623157e308;
+    // A line that is good must come out a second time (run_verified); one that never does is given up in the end.
+    const bool good = abft::is_good(judged, word, same) && attempt <= a.repairs + 2;
+    if (good) {
+      r.word = abft::k_pass;
+      r.settled = k_judged;
+      r.same = same ? 1 : 0;
+      if (r.detected != 0) {
+        if (a.repairs == 0) {  // detect only: a fault was seen, so this result is not to be believed
+          r.word = abft::k_fail;
+          report_event(r.residual, r.threshold, event_check::line, event_action::uncorrectable);
+        }
+      } else {  // for the event if it does not come out a second time
+        r.residual = residual;
+        r.threshold = tau.value * r.unscale * r.unscale;
+      }
+      return;
+    }
+    // The first computation of data that no checksum can judge is no failure.
+    if (r.detected == 0 && (judged || attempt > 1)) {
+      r.detected = 1;
+      r.residual = residual;
+      r.threshold = tau.value * r.unscale * r.unscale;
+    }
+    if (abft::is_last(attempt - 1, a.repairs, r.detected != 0)) {
+      r.settled = k_judged;
+      r.word = abft::k_fail;
+      report_event(r.residual, r.threshold, event_check::line, event_action::uncorrectable);
+    }
+  }
+
+  // Two evaluations of one product, with a factor and with the factor's twin, differ in their bits. The third one decides. It is an event,
+  // unless only the payload of a NaN differs.
+  template <class T>
+  __device__ __forceinline__ complex<T> settle_product(complex<T> once, complex<T> twice, complex<T> third) const {
+    const auto same = [](const complex<T>& x, const complex<T>& y) {
+      const auto equal = [](T p, T q) { return bits(p) == bits(q) || (p != p && q != q); };
+      return equal(x.re, y.re) && equal(x.im, y.im);
+    };
+    if (same(once, twice)) return once;
+    const double residual = fabs(static_cast<double>(once.re) - static_cast<double>(twice.re)) +
+                            fabs(static_cast<double>(once.im) - static_cast<double>(twice.im));
+    const bool settled = (same(third, once) || same(third, twice)) && launch.arguments.repairs > 0;
+    report_event(residual, 0, event_check::product, settled ? event_action::recomputed : event_action::uncorrectable);
+    if (settled && same(third, once)) report_false_alarm();
+    return third;
+  }
+};
+
+// The functions that a tile calls. They take scalars by value, which travel in registers.
+
+template <class Injector>
+__device__ __noinline__ void judge_again(const line_launch<Injector>& launch, line_record& r, std::int64_t tile, int lines, int line,
+                                         std::int64_t number, int attempt, double residual) {
+  line_report<Injector>{launch, tile, lines, line, number}.judge(r, attempt, residual);
+}
+
+// For a line that was computed again and may be stored.
+template <class Injector>
+__device__ __noinline__ void report_line(const line_launch<Injector>& launch, const line_record& r, std::int64_t tile, int lines, int line,
+                                         std::int64_t number) {
+  const line_report<Injector> to{launch, tile, lines, line, number};
+  to.report_event(r.residual, r.threshold, event_check::line, event_action::recomputed);
+  if (r.same != 0) to.report_false_alarm();
+}
+
+template <class Injector, class T>
+__device__ __noinline__ complex<T> settle_product(const line_launch<Injector>& launch, std::int64_t tile, int lines, int line,
+                                                  std::int64_t number, complex<T> once, complex<T> twice, complex<T> third) {
+  return line_report<Injector>{launch, tile, lines, line, number}.settle_product(once, twice, third);
+}
+
+template <class Injector>
+__device__ __noinline__ void report_butterfly(const line_launch<Injector>& launch, std::int64_t tile, int lines, int line,
+                                              std::int64_t number, double residual, double threshold, event_action action,
+                                              bool false_alarm) {
+  const line_report<Injector> to{launch, tile, lines, line, number};
+  to.report_event(residual, threshold, event_check::butterfly, action);
+  if (false_alarm) to.report_false_alarm();
+}
+
+}  // namespace ballast::fft::cuda

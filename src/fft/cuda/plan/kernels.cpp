@@ -1,0 +1,96 @@
+// Policies as text, and what their kernels need of a block.
+#include "fft/cuda/plan/kernels.hpp"
+
+#include "cuda/jit/expression.hpp"
+#include "fft/cuda/plan/fallback.hpp"
+
+namespace ballast::fft::cuda {
+
+namespace {
+
+using ballast::cuda::policy_text;
+
+std::string text_of(const exchange_layout& e) {
+  return policy_text(e, "")
+      .add("columns", &exchange_layout::columns)
+      .add("shift", &exchange_layout::shift)
+      .add("mask", &exchange_layout::mask)
+      .add("run", &exchange_layout::run)
+      .add("pad", &exchange_layout::pad)
+      .text();
+}
+
+std::string text_of(const line_policy& p) {
+  using l = line_policy;
+  return policy_text(p, "ballast::fft::cuda::line_policy")
+      .add("wide", &l::wide)
+      .add("inverse", &l::inverse)
+      .add("scaled", &l::scaled)
+      .add("in_columns", &l::in_columns)
+      .add("out_columns", &l::out_columns)
+      .add("staged", &l::staged)
+      .add("split", &l::split)
+      .add("load", &l::load, "ballast::fft::cuda::load_form")
+      .add("store", &l::store, "ballast::fft::cuda::store_form")
+      .add("load_factor", &l::load_factor, "ballast::fft::cuda::factor_form")
+      .add("store_factor", &l::store_factor, "ballast::fft::cuda::factor_form")
+      .add("check", &l::check, "ballast::fft::cuda::check_form")
+      .add("source_unit", &l::source_unit)
+      .add("target_unit", &l::target_unit)
+      .add("flat", &l::flat)
+      .add("padded", &l::padded)
+      .add("truncated", &l::truncated)
+      .add("shared_source", &l::shared_source)
+      .add("shared_target", &l::shared_target)
+      .add("general", &l::general)
+      .add("transactions", &l::transactions)
+      .add("length", &l::length)
+      .add("lines", &l::lines)
+      .add("threads", &l::threads)
+      .add("min_blocks", &l::min_blocks)
+      .add("stages", &l::stages)
+      .add("cluster", &l::cluster)
+      .add("cluster_after", &l::cluster_after)
+      .add("source_step", &l::source_step)
+      .add("target_step", &l::target_step)
+      .add("radix", &l::radix)
+      .add("exchange", &l::exchange, [](const exchange_layout& e) { return text_of(e); })
+      .text();
+}
+
+}  // namespace
+
+std::string kernel_expression(const line_policy& p, bool instrumented) {
+  const char* const kernel = p.check == check_form::composite ? "ballast::fft::cuda::composite_kernel" : "ballast::fft::cuda::line_kernel";
+  return ballast::cuda::kernel_expression(kernel, {text_of(p)}, instrumented);
+}
+
+ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrumented) {
+  ballast::cuda::kernel_request made;
+  if (policy.general && policy != kernel_policy(policy)) return kernel_for(kernel_policy(policy), instrumented);
+  made.header = policy.check == check_form::composite ? "fft/cuda/schemes/composite.cuh" : "fft/cuda/kernel/line.cuh";
+  made.expression = kernel_expression(policy, instrumented);
+  made.threads = policy.block();
+  made.shared = policy.shared_bytes();
+  made.blocks = policy.general ? 0 : policy.min_blocks;
+  made.cluster = policy.cluster;
+  made.overlaps = true;
+  // Strikes are calls, around which what a thread holds is kept in memory. Other kernels have no room for that.
+  made.spills = instrumented ? 4096 : 0;
+  return made;
+}
+
+ballast::cuda::kernel_request kernel_for_pair(const line_policy& first, const line_policy& second, bool instrumented) {
+  ballast::cuda::kernel_request made = kernel_for(first, instrumented);
+  made.header = "fft/cuda/kernel/fused_passes.cuh";
+  made.expression = ballast::cuda::kernel_expression("ballast::fft::cuda::pair_kernel", {text_of(first), text_of(second)}, instrumented);
+  made.shared = ticket_offset(first, second) + k_ticket_bytes;
+  return made;
+}
+
+ballast::cuda::kernel_request kernel_for(const schedule& made, std::size_t i, bool instrumented) {
+  const pass& one = made.passes[i];
+  return one.pair ? kernel_for_pair(one.policy, made.passes[i + 1].policy, instrumented) : kernel_for(one.policy, instrumented);
+}
+
+}  // namespace ballast::fft::cuda

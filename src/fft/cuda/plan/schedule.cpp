@@ -1,0 +1,459 @@
+// Turns problems into passes. An axis is one pass if its length fits into a block, else two or three by Bailey's four-step split. Lengths
+// with large prime factors are a convolution, which takes two such transforms. Source: D. Bailey, FFTs in external or hierarchical memory,
+// 1990; L. Bluestein, A linear filtering approach to the DFT, 1970.
+#include "fft/cuda/plan/schedule.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include <ballast/error.hpp>
+
+#include "fft/cuda/plan/fallback.hpp"
+#include "fft/cuda/plan/fused_passes.hpp"
+#include "fft/cuda/policy/choose_policy.hpp"
+#include "fft/cuda/policy/radices.hpp"
+#include "fft/tables/extended_precision_dft.hpp"
+
+namespace ballast::fft::cuda {
+
+std::int64_t schedule::work_elements() const {
+  std::int64_t all = 0;
+  for (const std::int64_t each : room) all += each;
+  return all;
+}
+
+std::uint32_t schedule::counters() const {
+  std::uint32_t most = 0;
+  for (const pass& each : passes) most = std::max(most, each.pair ? pair_counters(each.pair->slots) : 0);
+  return most;
+}
+
+std::int64_t pass::lines() const {
+  std::int64_t all = columns * middles * batches;
+  for (const repeat& each : repeats) all *= each.count;
+  return all;
+}
+
+std::int64_t pass::groups() const {
+  const std::int64_t tiles = (columns + policy.lines - 1) / policy.lines * middles * batches;
+  return (tiles + policy.transactions - 1) / policy.transactions;
+}
+
+std::int64_t pass::checks() const {
+  if (policy.check == check_form::thread) {
+    std::int64_t butterflies = 0;
+    for (int s = 0; s < policy.stages; ++s) butterflies += policy.length / policy.radix[s];
+    return lines() * butterflies;
+  }
+  if (policy.check != check_form::composite) return lines();
+  std::int64_t all = groups() * policy.lines;
+  for (const repeat& each : repeats) all *= each.count;
+  return all;
+}
+
+namespace {
+
+// Whether the factors behind a pass are separated. That pays in two cases: the last radix is small, so that the factors of its results lie
+// close together and several butterflies share them; or lines are few, so that the time is that of one lookup behind the other. Measured on
+// an H200, with strides known: 2^17 to 2^21 points become 3 to 10 % faster; real 2^16 and 2^24, with radix 16 or tables of 16 MiB, up to 30
+// % slower. Doubles of 256 to 511 points were found to need more registers than there are.
+bool separates(const line_policy& p, std::int64_t order, std::int64_t lines, const ballast::cuda::capabilities& device) {
+  if (p.check != check_form::none && !p.verifies()) return false;
+  if (p.wide && p.length >= 256 && p.length < 512) return false;
+  const std::int64_t radix = p.radix[p.stages - 1];
+  const std::int64_t bytes = (order / radix + order / p.length * radix) * 2 * p.scalar_bytes();
+  return bytes <= std::int64_t{5} << 20 && (radix <= 8 || lines < 16 * device.multiprocessors);
+}
+
+// The stride that the kernel of a split line is made for; 0: for any. Strides that are powers of two become constants in the instructions,
+// which reach 8 MiB in both directions.
+int step_of(const line_policy& p, std::int64_t stride) {
+  const bool within = stride > 1 && std::has_single_bit(static_cast<std::uint64_t>(stride)) &&
+                      stride * p.length * 2 * p.scalar_bytes() <= std::int64_t{1} << 24;
+  return within ? static_cast<int>(stride) : 0;
+}
+
+// A dimension that a pass runs over but does not transform.
+struct dimension {
+  std::int64_t count;
+  std::int64_t source, target;  // strides
+  signal_of_index signals{};
+  std::int64_t position_source = 0, position_target = 0;  // strides in positions of the whole line
+  bool positioned() const { return position_source != 0 || position_target != 0; }
+};
+
+// One axis, whole: where its lines are and what is special about their elements.
+struct axis_request {
+  std::int64_t length;
+  std::int64_t source_stride, target_stride;
+  std::vector<dimension> others;
+  place from, to;
+  load_form load = load_form::complex;
+  store_form store = store_form::complex;
+  bool inverse = false, scaled = false;
+  std::int64_t loaded = 0, stored = 0;  // 0: all
+  table_kind load_table = table_kind::none, store_table = table_kind::none;
+  std::int64_t convolution = 0, padded_to = 0;
+};
+
+// Merges dimensions that one stride steps through. The one whose lines lie closest together comes first.
+std::vector<dimension> merged(std::vector<dimension> all, bool by_target) {
+  std::erase_if(all, [](const dimension& d) { return d.count == 1; });
+  std::ranges::sort(all, {}, by_target ? &dimension::target : &dimension::source);
+  std::vector<dimension> made;
+  for (const dimension& d : all) {
+    if (!made.empty()) {
+      dimension& last = made.back();
+      if (!last.positioned() && !d.positioned() && d.source == last.source * last.count && d.target == last.target * last.count) {
+        // At most one of the two is the batch.
+        if (d.signals.modulus > 1) last.signals = {last.count * d.signals.divisor, d.signals.modulus};
+        last.count *= d.count;
+        continue;
+      }
+    }
+    made.push_back(d);
+  }
+  return made;
+}
+
+class builder {
+ public:
+  builder(const schedule_request& wanted, const ballast::cuda::capabilities& device)
+      : wanted_(wanted), device_(device), wide_(wanted.precision == precision::f64) {}
+
+  schedule build() {
+    const geometry& g = wanted_.shape;
+    // Axes longer than 1, in the order of their passes. The last axis comes first, so that real data become half spectra at once; for c2r
+    // it comes last, where half spectra become real.
+    std::vector<std::size_t> axes;
+    for (std::size_t axis : {2, 1, 0}) {
+      if (g.n[axis] > 1) axes.push_back(axis);
+    }
+    if (axes.empty()) axes.push_back(2);
+    if (g.kind == kind::c2r) {
+      std::erase(axes, 2u);
+      axes.push_back(2);
+    }
+    if (g.kind == kind::r2c && axes.front() != 2) axes.insert(axes.begin(), 2);
+    // Between axes data stay in the output. That of c2r is too small for half spectra, which wait in the workspace.
+    const bool through_work = g.kind == kind::c2r && axes.size() > 1;
+    const std::array<std::int64_t, 3> lengths = g.kind == kind::c2r ? g.input.length : g.output.length;
+    side between;  // in the workspace, dense
+    between.length = lengths;
+    between.stride = {lengths[1] * lengths[2], lengths[2], 1};
+    between.distance = lengths[0] * lengths[1] * lengths[2];
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      const std::size_t axis = axes[i];
+      const bool first = i == 0;
+      const bool last = i + 1 == axes.size();
+      const side& from = first ? g.input : through_work ? between : g.output;
+      const side& to = last ? g.output : through_work ? between : g.output;
+      axis_request one;
+      one.length = g.n[axis];
+      one.source_stride = from.stride[axis];
+      one.target_stride = to.stride[axis];
+      one.from = first ? place::input : through_work ? place::spectrum : place::output;
+      one.to = last ? place::output : through_work ? place::spectrum : place::output;
+      for (std::size_t other = 0; other < 3; ++other) {
+        if (other != axis) one.others.push_back({std::min(from.length[other], to.length[other]), from.stride[other], to.stride[other]});
+      }
+      one.others.push_back({g.batch, from.distance, to.distance, {1, g.batch}});
+      one.inverse = wanted_.direction == direction::inverse;
+      one.scaled = last && wanted_.scaled;
+      if (axis == 2 && g.kind != kind::c2c) {
+        if (pairs_up(from, to, one)) {
+          one.length /= 2;
+          for (dimension& d : one.others) (g.kind == kind::r2c ? d.source : d.target) /= 2;
+          if (g.kind == kind::r2c) one.store = store_form::spectrum;
+          if (g.kind == kind::c2r) one.load = load_form::spectrum;
+        } else if (g.kind == kind::r2c) {
+          one.load = load_form::real;
+          one.stored = g.n[2] / 2 + 1;
+        } else {
+          one.load = load_form::half;
+          one.store = store_form::real;
+        }
+      }
+      if (through_work) room(place::spectrum) = between.distance * g.batch;
+      add_axis(one);
+    }
+    return std::move(made_);
+  }
+
+ private:
+  // Whether reals of the last axis can be taken in pairs, as complex lines of half the length in one pass.
+  bool pairs_up(const side& from, const side& to, const axis_request& one) const {
+    const side& real = from.real ? from : to;
+    if (one.length % 2 != 0 || one.length < 4 || !wanted_.aligned.paired || wanted_.plain || wanted_.general) return false;
+    if (wanted_.check == check_form::composite || wanted_.check == check_form::thread) return false;
+    if (one.source_stride != 1 || one.target_stride != 1) return false;
+    for (const std::size_t other : {0, 1}) {
+      if (real.length[other] > 1 && real.stride[other] % 2 != 0) return false;
+    }
+    if (wanted_.shape.batch > 1 && real.distance % 2 != 0) return false;
+    // In a cluster it must be a power of two (add_pass).
+    const std::int64_t half = one.length / 2;
+    const auto primes = prime_factors(half);
+    if (!primes.empty() && primes.back() > largest_prime(wide_)) return false;
+    if (!fits_one_pass(half, wide_, device_) && !std::has_single_bit(static_cast<std::uint64_t>(half))) return false;
+    return split_length(half, one).size() == 1;
+  }
+
+  std::int64_t& room(place part) { return made_.room[static_cast<std::size_t>(part)]; }
+
+  std::int64_t lines_of(const axis_request& one) const {
+    std::int64_t all = 1;
+    for (const dimension& d : one.others) all *= d.count;
+    return all;
+  }
+
+  void add_axis(const axis_request& one) {
+    bool smooth = true;
+    if (!wanted_.general) {
+      for (const std::int64_t prime : prime_factors(one.length)) smooth = smooth && prime <= largest_prime(wide_);
+    }
+    if (smooth) {
+      const auto split = split_length(one.length, one);
+      if (!split.empty()) return add_line(one, split);
+    }
+    add_convolution(one);
+  }
+
+  // Registers of a cluster's block do not suffice for sums and for the addresses of real numbers.
+  bool loads_in_clusters(const axis_request& one) const {
+    return wanted_.check == check_form::none || (one.load != load_form::real && one.load != load_form::half);
+  }
+
+  // Lengths of the one, two or three passes for lines of length n in the layout of `one`; empty if none fit.
+  std::vector<std::int64_t> split_length(std::int64_t n, const axis_request& one) const {
+    if (wanted_.general) return general_split(n);
+    if (fits_one_pass(n, wide_, device_)) return {n};
+    // Two-sided checksums and the plain variant have no form for clusters. As clusters, few lines occupy few multiprocessors; as two passes
+    // they occupy all: one line of 2^17 f32 points takes 6.4 instead of 10.2 us on an H200.
+    const bool clusterable = wanted_.check != check_form::composite && !wanted_.plain && loads_in_clusters(one);
+    if (one.source_stride == 1 && one.target_stride == 1 && clusterable &&
+        lines_of(one) * blocks_of_line(n, wide_, device_) >= device_.multiprocessors)
+      return {n};
+    const auto fits = [&](std::int64_t length) { return length <= (wide_ ? 1024 : 2048) && fits_one_pass(length, wide_, device_); };
+    std::vector<std::int64_t> best;
+    double least = std::numeric_limits<double>::infinity();
+    const auto consider = [&](std::vector<std::int64_t> tried) {
+      const auto [low, high] = std::ranges::minmax(tried);
+      const double cost = static_cast<double>(high) / static_cast<double>(low) + 1000.0 * static_cast<double>(tried.size());
+      if (cost < least) {
+        least = cost;
+        best = std::move(tried);
+      }
+    };
+    for (std::int64_t a = 2; a <= 2048 && a <= n / 2; ++a) {
+      if (n % a != 0 || !fits(a)) continue;
+      if (fits(n / a)) {
+        consider({a, n / a});
+        continue;
+      }
+      for (std::int64_t b = 2; b <= 2048 && b <= n / a / 2; ++b) {
+        if (n / a % b == 0 && fits(b) && fits(n / a / b)) consider({a, b, n / a / b});
+      }
+    }
+    return best;
+  }
+
+  void add_line(const axis_request& one, const std::vector<std::int64_t>& split) {
+    if (split.size() == 1) {
+      add_pass(one, one.length, one.source_stride, one.target_stride, 1, 1, one.others, one.from, one.to, true, true, 0);
+      return;
+    }
+    // The workspace holds [line][n₁][n₂](…)[n_last], dense.
+    const std::int64_t n = one.length;
+    const std::int64_t count = lines_of(one);
+    const place work = place::split;
+    room(work) = std::max(room(work), count * n);
+    std::vector<dimension> into = one.others;
+    std::vector<dimension> inside = one.others;
+    std::vector<dimension> out = one.others;
+    std::int64_t dense = n;
+    for (std::size_t i = 0; i < one.others.size(); ++i) {
+      into[i].target = dense;
+      inside[i].source = inside[i].target = dense;
+      out[i].source = dense;
+      dense *= one.others[i].count;
+    }
+    const std::int64_t n1 = split[0];
+    const std::int64_t rest = n / n1;
+    auto first = into;
+    first.insert(first.begin(), {rest, one.source_stride, 1, {}, 1, 1});
+    add_pass(one, n1, rest * one.source_stride, rest, rest, rest, first, one.from, work, true, false, n);
+    if (split.size() == 2) {
+      auto last = out;
+      last.insert(last.begin(), {n1, rest, one.target_stride, {}, rest, 1});
+      add_pass(one, rest, 1, n1 * one.target_stride, 1, n1, last, work, one.to, false, true, 0);
+      return;
+    }
+    const std::int64_t n2 = split[1];
+    const std::int64_t n3 = split[2];
+    auto second = inside;
+    second.insert(second.begin(), {{n3, 1, 1, {}, 1, 1}, {n1, rest, rest, {}, rest, rest}});
+    add_pass(one, n2, n3, n3, n3, n3, second, work, work, false, false, rest);
+    auto third = out;
+    third.insert(third.begin(), {{n1, rest, one.target_stride, {}, rest, 1}, {n2, n3, n1 * one.target_stride, {}, n3, n1}});
+    add_pass(one, n3, 1, n1 * n2 * one.target_stride, 1, n1 * n2, third, work, one.to, false, true, 0);
+  }
+
+  void add_convolution(const axis_request& one) {
+    const std::int64_t least = 2 * one.length - 1;
+    // The shortest length of this form: 2^a, or 3, 5, 7, 9, 15 times that. Few passes can do it. 7 times that rounds more, and saves 7 % of
+    // the length at most: for short ones 15 times half of it is taken instead.
+    constexpr std::int64_t k_short = 1024;
+    std::int64_t m = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(least)));
+    for (const std::int64_t odd : {3, 5, 7, 9, 15}) {
+      std::int64_t tried = odd;
+      while (tried < least) tried *= 2;
+      if (tried < m && tried % 16 == 0 && !wanted_.general && (odd != 7 || tried > k_short)) m = tried;
+    }
+    const auto split = split_length(m, one);
+    if (split.empty())
+      throw unsupported_error("length " + std::to_string(one.length) + ": expected at most 2^29 after padding to a convolution, got " +
+                              std::to_string(m));
+    const std::int64_t count = lines_of(one);
+    room(place::convolved) = std::max(room(place::convolved), count * m);
+    std::vector<dimension> to_dense = one.others;
+    std::vector<dimension> from_dense = one.others;
+    std::int64_t dense = m;
+    for (std::size_t i = 0; i < one.others.size(); ++i) {
+      to_dense[i].target = dense;
+      from_dense[i].source = dense;
+      dense *= one.others[i].count;
+    }
+    axis_request forward = one;
+    forward.length = m;
+    forward.to = place::convolved;
+    forward.target_stride = 1;
+    forward.others = to_dense;
+    forward.store = store_form::complex;
+    forward.scaled = false;
+    forward.stored = 0;
+    forward.loaded = one.length;
+    forward.inverse = false;
+    forward.load_table = table_kind::chirp;
+    forward.store_table = table_kind::filter;
+    forward.convolution = one.inverse ? -one.length : one.length;
+    forward.padded_to = m;
+    axis_request backward = one;
+    backward.length = m;
+    backward.from = place::convolved;
+    backward.source_stride = 1;
+    backward.others = from_dense;
+    backward.load = load_form::complex;
+    backward.inverse = true;
+    backward.stored = one.stored != 0 ? one.stored : one.length;
+    backward.store_table = table_kind::chirp;
+    backward.convolution = forward.convolution;
+    backward.padded_to = m;
+    add_line(forward, split);
+    add_line(backward, split);
+  }
+
+  // `twiddles`: the M of w_M^{ck}, c along the first of `others`.
+  void add_pass(const axis_request& one, std::int64_t n, std::int64_t source, std::int64_t target, std::int64_t position_source,
+                std::int64_t position_target, const std::vector<dimension>& others, place from, place to, bool loads, bool stores,
+                std::int64_t twiddles) {
+    pass made;
+    // Neighbouring threads take neighbouring elements where these lie together, else neighbouring lines.
+    std::vector<dimension> dims;
+    const auto split_dimensions = std::ranges::find_if_not(others, &dimension::positioned);
+    if (split_dimensions != others.begin()) {
+      // The dimensions of a split line come first, whatever their strides: factors and positions depend on them.
+      dims = merged({split_dimensions, others.end()}, false);
+      dims.insert(dims.begin(), others.begin(), split_dimensions);
+    } else {
+      dims = merged(others, source == 1 && target != 1);
+      if (dims.size() > 1) std::stable_sort(dims.begin() + 1, dims.end(), [](const auto& x, const auto& y) { return x.count > y.count; });
+    }
+    while (dims.size() < 3) dims.push_back({1, 0, 0});
+    for (std::size_t i = 3; i < dims.size(); ++i) made.repeats.push_back({dims[i].count, dims[i].source, dims[i].target, dims[i].signals});
+    made.columns = dims[0].count;
+    made.middles = dims[1].count;
+    made.batches = dims[2].count;
+    for (std::size_t i = 0; i < 3; ++i) made.signals[i] = dims[i].signals;
+    made.source = {source,          dims[0].source,          dims[1].source,         dims[2].source,
+                   position_source, dims[0].position_source, dims[1].position_source};
+    made.target = {target,          dims[0].target,          dims[1].target,         dims[2].target,
+                   position_target, dims[0].position_target, dims[1].position_target};
+    made.from = from;
+    made.to = to;
+
+    line_request wanted;
+    wanted.length = static_cast<int>(n);
+    wanted.wide = wide_;
+    wanted.in_columns = source > dims[0].source && dims[0].count > 1;
+    wanted.out_columns = target > dims[0].target && dims[0].count > 1;
+    wanted.check = wanted_.check;
+    wanted.plain = wanted_.plain;
+    wanted.columns = made.columns;
+    wanted.count = made.lines();
+    const bool read_as_it_is = !loads || (one.load == load_form::complex && one.load_table == table_kind::none && one.loaded == 0);
+    const bool on_boundaries = wide_ || (n % 2 == 0 && dims[1].source % 2 == 0 && dims[2].source % 2 == 0 && made.repeats.empty());
+    wanted.stageable = wanted_.aligned.copied && read_as_it_is && on_boundaries && source == 1 && dims[0].source == n && !wanted.in_columns;
+    wanted.clusterable = source == 1 && target == 1 && (!loads || loads_in_clusters(one));
+    // A cluster exchanges mirror images between the halves of its runs. Runs may be odd if the length is no power of two.
+    if (one.store == store_form::spectrum && !std::has_single_bit(static_cast<std::uint64_t>(n))) wanted.clusterable = false;
+    made.request = wanted;
+    line_policy& p = made.policy;
+    p = wanted_.general ? general_policy(n, wide_, wanted_.check) : choose_policy(wanted, device_, *wanted_.tuned);
+    p.inverse = one.inverse;
+    p.source_unit = source == 1;
+    p.target_unit = target == 1;
+    if (split_dimensions != others.begin() && !wanted_.general) {
+      p.source_step = step_of(p, source);
+      p.target_step = step_of(p, target);
+    }
+    p.flat = made.middles == 1 && made.batches == 1;
+    p.transactions = wanted_.transactions;
+    if (loads) {
+      p.load = one.load;
+      made.whole = one.loaded != 0 ? one.loaded : one.length;  // not of the convolution
+      made.unit = one.source_stride;
+      if (one.load_table != table_kind::none) p.load_factor = factor_form::table;
+      made.load_table = one.load_table;
+      p.padded = one.loaded != 0;
+      made.loaded = one.loaded;
+    }
+    if (stores) {
+      p.store = one.store;
+      p.scaled = one.scaled;
+      if (one.store_table != table_kind::none) p.store_factor = factor_form::table;
+      made.store_table = one.store_table;
+      p.truncated = one.stored != 0;
+      made.stored = one.stored;
+    }
+    if (twiddles != 0) {
+      const bool separated = !wanted_.general && separates(p, twiddles, made.lines(), device_);
+      p.store_factor = separated ? factor_form::separated : factor_form::twiddle;
+      made.twiddle_order = twiddles;
+    }
+    made.convolution = one.convolution;
+    made.padded_to = one.padded_to;
+    if (!wanted_.general) make_room(p, device_);
+    made_.passes.push_back(std::move(made));
+  }
+
+  const schedule_request& wanted_;
+  const ballast::cuda::capabilities& device_;
+  const bool wide_;
+  schedule made_;
+};
+
+}  // namespace
+
+schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device) {
+  if (wanted.general && wanted.check != check_form::none && wanted.check != check_form::verify_before_store)
+    throw unsupported_error("general kernels: expected no check, or one before the store");
+  schedule made = builder(wanted, device).build();
+  pair_passes(made, wanted, device);
+  return made;
+}
+
+}  // namespace ballast::fft::cuda

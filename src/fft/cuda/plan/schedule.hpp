@@ -1,0 +1,95 @@
+// What a problem becomes on a device: passes over lines, each with its policy, its addressing and its buffers. Plain host code.
+// Layer: fft/cuda. transform.cpp runs schedules; the tuner and the build-time checks only look at them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "cuda/device/device.hpp"
+#include "fft/contract.hpp"
+#include "fft/cuda/policy/policy.hpp"
+#include "fft/cuda/policy/tuning.hpp"
+
+namespace ballast::fft::cuda {
+
+// Where a pass reads and writes: the caller's arrays (input, output), or a part of the workspace.
+//   split:     between the passes of a split axis
+//   convolved: the padded lines of a convolution
+//   spectrum:  half spectra between the axes of a c2r transform
+//   ring:      what waits between the two passes of a pair; as much as is needed at a time
+enum class place : std::uint8_t { input, output, split, convolved, spectrum, ring };
+inline constexpr int k_places = 6;
+
+// The signal that line i along a dimension belongs to: i / divisor % modulus.
+struct signal_of_index {
+  std::int64_t divisor = 1;
+  std::int64_t modulus = 1;
+};
+
+// What the table of a factor_form::table holds.
+enum class table_kind : std::uint8_t { none, chirp, filter };
+
+struct pass {
+  line_policy policy;
+  line_request request;  // what the policy was chosen for
+  line_side source{}, target{};
+  std::int64_t columns = 1, middles = 1, batches = 1;
+  std::array<signal_of_index, 3> signals;  // of column, middle and batch
+  struct repeat {
+    std::int64_t count, source, target;  // one more dimension, over which the host loops
+    signal_of_index signals;
+  };
+  std::vector<repeat> repeats;
+  place from = place::input;
+  place to = place::output;
+  std::int64_t twiddle_order = 0;  // M of factor_form::twiddle
+  table_kind load_table = table_kind::none, store_table = table_kind::none;
+  std::int64_t whole = 0, unit = 1, loaded = 0, stored = 0;
+  std::int64_t convolution = 0;        // length N of the transform that chirp and filter are for, −N if it is inverse; 0: no convolution
+  std::int64_t padded_to = 0;          // length of the convolution
+  std::optional<pair_arguments> pair;  // if this pass and the next one are one launch; its counters are set at the launch
+
+  std::int64_t lines() const;   // of all repeats
+  std::int64_t groups() const;  // groups of tiles in one repeat; a block takes one group at a time
+  std::int64_t checks() const;  // of all repeats
+};
+
+struct schedule {
+  std::vector<pass> passes;
+  std::array<std::int64_t, k_places> room{};  // complex numbers that the parts of the workspace need for all signals
+  std::int64_t work_elements() const;
+  std::uint32_t counters() const;  // of the largest pair
+};
+
+// Which pairs of passes become one launch (pairs.cpp): those that were measured to be faster so; none; for tests, all that can.
+enum class pairing : std::uint8_t { where_it_pays, never, wherever_possible };
+
+// What the addresses of the caller's arrays, and of each signal in them, allow.
+struct alignment {
+  bool copied = true;  // the input is on multiples of 16 bytes: it can be copied in bulk
+  bool paired = true;  // both are on multiples of a complex number: two reals can be read as one
+
+  auto operator<=>(const alignment&) const = default;  // NOLINT(modernize-use-nullptr): as in tuning.hpp
+};
+
+// What a schedule depends on.
+struct schedule_request {
+  geometry shape;
+  ballast::precision precision = ballast::precision::f32;
+  fft::direction direction = fft::direction::forward;
+  bool scaled = false;
+  check_form check = check_form::none;
+  int transactions = 1;  // of composite: tiles that share one check
+  const tuning_table* tuned = &tuning_table::active();
+  bool plain = false;    // scheme v1: no swizzle, and the same parameters for every problem
+  bool general = false;  // of general kernels only (general.hpp)
+  alignment aligned = {};
+  pairing pairs = pairing::where_it_pays;
+};
+
+// The passes of a problem. Throws unsupported_error for lengths whose convolution is too long, and for what `general` does not know.
+schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device);
+
+}  // namespace ballast::fft::cuda

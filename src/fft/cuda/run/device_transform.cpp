@@ -1,0 +1,48 @@
+// Staging of operands, around the work that a transform enqueues.
+#include "fft/cuda/run/device_transform.hpp"
+
+#include <cstdint>
+#include <string>
+
+#include <ballast/error.hpp>
+
+#include "cuda/memory/device_staging.hpp"
+
+namespace ballast::fft::cuda {
+
+// A kernel that reads an element from another address than a multiple of its size ends the application's CUDA context.
+void device_transform::check_aligned(const char* name, const void* operand, const side& s) const {
+  const std::int64_t width = width_of(s);
+  const auto beyond = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(operand) % static_cast<std::uintptr_t>(width));
+  if (beyond != 0)
+    throw invalid_argument_error(std::string(name) + ": expected device memory at a multiple of " + std::to_string(width) +
+                                 " bytes, an element's size, got an address " + std::to_string(beyond) + " bytes behind one");
+}
+
+std::unique_ptr<run::pending> device_transform::enqueue(const void* in, void* out, const call& how) const {
+  if (!device_->accessible(in) || !device_->accessible(out))
+    throw invalid_argument_error("expected in and out in device memory, got a host pointer");
+  check_aligned("in", in, shape_.input);
+  check_aligned("out", out, shape_.output);
+  return start(static_cast<const unsigned char*>(in), static_cast<unsigned char*>(out), how);
+}
+
+void device_transform::run(const void* in, void* out, const call& how) const {
+  if (device_->accessible(in)) check_aligned("in", in, shape_.input);
+  if (device_->accessible(out)) check_aligned("out", out, shape_.output);
+  ballast::cuda::device_staging staging(device_, how.stream);
+  const void* source = nullptr;
+  void* target = nullptr;
+  if (how.in_place) {
+    source = target = staging.update(out, bytes_of(shape_.input), bytes_of(shape_.output));
+  } else {
+    const side& s = shape_.output;
+    const bool gaps = s.extent != s.length[0] * s.length[1] * s.length[2] * shape_.batch;
+    source = staging.read(in, bytes_of(shape_.input));
+    target = staging.write(out, bytes_of(s), gaps);
+  }
+  start(static_cast<const unsigned char*>(source), static_cast<unsigned char*>(target), how)->collect(how.seen);
+  if (!how.seen.uncorrectable()) staging.commit();
+}
+
+}  // namespace ballast::fft::cuda

@@ -1,0 +1,102 @@
+// What a transform of one problem needs on a device besides its data: passes with their kernels, tables, addresses and thresholds, and how
+// its workspace is divided. Plans of the same problem share it.
+// Layer: backend "cuda". transform.cpp launches it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cuda/device/device.hpp"
+#include "cuda/memory/shared_state.hpp"
+#include "fft/contract.hpp"
+#include "fft/cuda/plan/schedule.hpp"
+#include "fft/cuda/run/transform.hpp"
+
+namespace ballast::fft::cuda {
+
+// A pass with everything that does not change from call to call.
+struct prepared_pass {
+  cuda::pass pass;
+  const ballast::cuda::kernel* kernel;  // null: in the launch of the pass before
+  line_arguments arguments;
+  std::int64_t most_blocks;    // of a launch, for blocks that take several tiles
+  double largest_inverse = 1;  // of the factors at the store
+};
+
+// The passes over `batch` signals.
+struct prepared {
+  std::vector<prepared_pass> passes;
+  std::array<std::int64_t, k_places> room;
+  std::int64_t batch;
+};
+
+template <class T>
+class line_program final : public ballast::cuda::shared_state {
+ public:
+  line_program(std::shared_ptr<ballast::cuda::device> on, const geometry& shape, const transform_options& options);
+
+  // What decides about the passes of a call.
+  struct form {
+    direction way;
+    bool scaled;
+    std::int64_t batch;
+    alignment aligned;
+    bool instrumented;
+
+    auto operator<=>(const form&) const = default;  // NOLINT(modernize-use-nullptr): as in tuning.hpp
+  };
+
+  // Loads kernels and makes tables, these on at most `threads` threads, when it is first asked for this form; may then take as long as a
+  // compiler. Thread-safe; the result lives as long as the program. Throws ballast::error if two computations of a table never agree.
+  const prepared& prepare(const form& wanted, int threads);
+  // What prepare() would load; nothing if it has. Does not wait for a thread that is in there.
+  std::vector<ballast::cuda::kernel_request> missing(const form& wanted);
+
+  check_form check() const noexcept { return options_.check; }
+  // Signals that are transformed at a time.
+  std::int64_t chunk() const noexcept { return chunk_; }
+  // The workspace: counters of pairs, what waits between passes, and for one_sided a copy of what a pass overwrites; in bytes, each a
+  // multiple of 256.
+  std::int64_t counter_bytes() const noexcept { return counter_bytes_; }
+  std::int64_t work_bytes() const noexcept { return work_bytes_; }
+  std::int64_t copy_bytes() const noexcept { return copy_bytes_; }
+  // What a pass over `batch` signals can find at a place.
+  std::int64_t bytes_at(place from, const std::array<std::int64_t, k_places>& room, std::int64_t batch) const;
+
+  std::int64_t device_bytes() const override { return table_bytes_; }
+
+ private:
+  schedule scheduled(direction way, bool scaled, std::int64_t batch, alignment aligned) const;
+  const prepared* already(const form& wanted);  // null: it is not prepared
+  template <class Make>
+  const void* table(const std::string& name, int copy, Make&& make);
+  void fill(prepared_pass& made, int threads);
+
+  std::shared_ptr<ballast::cuda::device> device_;
+  geometry shape_;
+  transform_options options_;
+  std::int64_t chunk_ = 1;
+  std::int64_t counter_bytes_ = 0;
+  std::int64_t work_bytes_ = 0;
+  std::int64_t copy_bytes_ = 0;
+  std::mutex making_;  // of tables_; held while they are computed
+  std::map<std::pair<std::string, int>, std::shared_ptr<const ballast::cuda::device_table>> tables_;
+  std::atomic<std::int64_t> table_bytes_ = 0;
+  std::mutex mutex_;  // of what follows
+  std::map<form, std::unique_ptr<prepared>> prepared_;
+  std::map<form, std::vector<ballast::cuda::kernel_request>> missing_;
+};
+extern template class line_program<float>;
+extern template class line_program<double>;
+
+// The program of this problem, which it shares with other plans unless its tuning table may go before they do.
+template <class T>
+std::shared_ptr<line_program<T>> program_for(const std::shared_ptr<ballast::cuda::device>& on, const geometry& shape,
+                                             const transform_options& options);
+
+}  // namespace ballast::fft::cuda

@@ -1,0 +1,413 @@
+// Runs a program on a device: launches at each execution, events when the report is asked for.
+// Layer: backend "cuda".
+#include "fft/cuda/run/transform.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <mutex>
+#include <new>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <ballast/error.hpp>
+
+#include "abft/threshold.hpp"
+#include "cuda/call/device_call.hpp"
+#include "cuda/memory/workspace.hpp"
+#include "fft/cuda/run/device_transform.hpp"
+#include "fft/cuda/run/program.hpp"
+#include "fft/tables/checks.hpp"
+#include "run/attempt.hpp"
+#include "run/recorder.hpp"
+
+namespace ballast::fft::cuda {
+namespace {
+
+using ballast::cuda::device_call;
+using ballast::cuda::event_log;
+using ballast::cuda::with_faults;
+
+// The argument of two passes in one launch. Line: line_arguments, or those with faults.
+template <class Line>
+struct pair_argument {
+  Line first, second;
+  pair_arguments pair;
+};
+
+const char* name_of_check(std::uint32_t what) {
+  switch (static_cast<event_check>(ballast::cuda::check_of(what))) {
+    case event_check::line: return "fft.line";
+    case event_check::product: return "fft.product";
+    case event_check::composite: return "fft.composite";
+    case event_check::butterfly: return "fft.butterfly";
+  }
+  return "fft";
+}
+
+// A program with the memory of its executions.
+template <class T>
+struct serving {
+  serving(const std::shared_ptr<ballast::cuda::device>& on, const geometry& shape, const transform_options& options)
+      : program(program_for<T>(on, shape, options)),
+        workspaces(on, ballast::cuda::k_ring_bytes + program->counter_bytes() + program->work_bytes() + program->copy_bytes()) {}
+
+  std::shared_ptr<line_program<T>> program;
+  ballast::cuda::workspace_pool workspaces;
+};
+
+// Whether general kernels may serve while those of the problem are compiled: not where a scheme or the tuner asks for certain kernels.
+bool may_be_general(const transform_options& options) {
+  return options.tuned == &tuning_table::active() && !options.plain && !options.general &&
+         (options.check == check_form::none || options.check == check_form::verify_before_store);
+}
+
+// $BALLAST_WAIT_FOR_KERNELS.
+bool waits_for_kernels() {
+  static const bool waits = [] {
+    const char* const value = std::getenv("BALLAST_WAIT_FOR_KERNELS");
+    return value != nullptr && *value != '\0' && std::string_view(value) != "0";
+  }();
+  return waits;
+}
+
+template <class T>
+class cuda_transform final : public device_transform {
+ public:
+  cuda_transform(std::shared_ptr<ballast::cuda::device> on, const geometry& shape, const transform_options& options)
+      : device_transform(std::move(on), shape, precision_of<T>),
+        options_(options),
+        best_(std::make_shared<const serving<T>>(device_, shape, options)) {}
+
+  std::int64_t workspace_bytes() const override { return best_->workspaces.bytes(); }
+
+ private:
+  class flight;
+  using form = typename line_program<T>::form;
+  using server = std::shared_ptr<const serving<T>>;
+
+  std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const call& how) const override;
+  std::unique_ptr<run::pending> start(const server& by, std::string why_general, const form& whole, const unsigned char* in,
+                                      unsigned char* out, const call& how) const;
+  // Whose kernels compute a call, and why if those are the general ones.
+  struct choice {
+    server by;
+    std::string why_general;
+  };
+  choice choose(const form& whole, const call& how) const;
+  server general(const form& whole) const;
+  void gives_up_general(const form& whole, ballast::cuda::stream on) const;
+  // Signals that do not fill a chunk come last.
+  static std::vector<form> chunks_of(const line_program<T>& program, form whole);
+  static std::vector<ballast::cuda::kernel_request> missing(line_program<T>& program, const form& whole);
+
+  transform_options options_;
+  server best_;
+  mutable std::mutex mutex_;
+  mutable server general_;                     // made when it is first needed
+  mutable std::set<form> general_forms_ = {};  // that it has computed and best_ has not
+};
+
+// One execution from its first launch until its report has been read.
+template <class T>
+class cuda_transform<T>::flight final : public run::pending {
+ public:
+  flight(const cuda_transform& plan, server by, std::string why_general, const call& how)
+      : plan_(plan),
+        by_(std::move(by)),
+        program_(*by_->program),
+        why_general_(std::move(why_general)),
+        work_(plan.device_, by_->workspaces.take(suits(how.workspace) ? how.workspace : std::span<std::byte>{}, how.stream), how.injector,
+              how.stream) {
+    if (work_.fresh() && program_.counter_bytes() != 0) plan_.device_->zero(work_.memory(), program_.counter_bytes(), how.stream);
+  }
+
+  bool instrumented() const { return work_.instrumented(); }
+  // Transforms the next chunk, whose signals begin at `in` and `out`.
+  void launch(const prepared& chunk, unsigned char* in, unsigned char* out, const call& how);
+  void collect(run::recorder& seen) override;
+
+ private:
+  // The caller's workspace is what workspace_bytes() said. General kernels may need more.
+  bool suits(std::span<std::byte> given) const {
+    return by_ == plan_.best_ || static_cast<std::int64_t>(given.size()) >= by_->workspaces.bytes();
+  }
+
+  // Where the parts of the workspace are for the chunk that is being launched.
+  using places = std::array<unsigned char*, k_places>;
+
+  void set_call(const prepared_pass& each, line_arguments& a, const places& base, const call& how) const;
+  void launch_lines(const prepared_pass& each, const prepared& chunk, const places& base, const call& how) const;
+  void launch_pair(const prepared_pass& first, const prepared_pass& second, const places& base, const call& how) const;
+  void locate(const device_event& e, event_log::entry& out) const;
+
+  const cuda_transform& plan_;
+  server by_;
+  line_program<T>& program_;
+  std::string why_general_;
+  device_call work_;
+  std::vector<const prepared*> chunks_;
+};
+
+template <class T>
+void cuda_transform<T>::flight::launch(const prepared& chunk, unsigned char* in, unsigned char* out, const call& how) {
+  places base{in, out};
+  unsigned char* memory = work_.memory() + program_.counter_bytes();
+  for (std::size_t part = 2; part < k_places; ++part) {
+    base[part] = memory;
+    memory += chunk.room[part] * 2 * static_cast<std::int64_t>(sizeof(T));
+  }
+  for (std::size_t i = 0; i < chunk.passes.size(); ++i) {
+    const prepared_pass& each = chunk.passes[i];
+    if (each.kernel == nullptr) continue;
+    if (each.pass.pair) {
+      launch_pair(each, chunk.passes[i + 1], base, how);
+    } else {
+      launch_lines(each, chunk, base, how);
+    }
+  }
+  chunks_.push_back(&chunk);
+}
+
+// What an execution puts into the argument of a pass.
+template <class T>
+void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_arguments& a, const places& base, const call& how) const {
+  const pass& p = each.pass;
+  a.events = work_.events();
+  a.chunk = static_cast<int>(chunks_.size());
+  a.repairs = run::repeats_of(how.protection);
+  a.scale = p.policy.scaled ? how.scale : 1;
+  a.check_scale = p.policy.scaled ? how.check_scale : 1;
+  const double factor = p.policy.scaled ? std::abs(how.scale) : 1;
+  const double points = static_cast<double>(p.policy.length);
+  const double factors = p.policy.folds()     ? abft::k_fft_factor_stages
+                         : p.policy.mirrors() ? abft::fft_reals_stages(p.policy.radix[p.policy.stages - 1])
+                                              : 0;
+  const double offset = abft::fft_residual<T>(points, 0, k_kappa) * factor + abft::fft_output_underflow<T>(points) +
+                        (p.policy.folds() ? abft::fft_factor_underflow<T>(points) * each.largest_inverse : 0);
+  const double slope = (abft::fft_residual<T>(points, 1, k_kappa) - abft::fft_residual<T>(points, 0, k_kappa)) * factor *
+                       abft::fft_group_growth(points, p.policy.transactions) *
+                       abft::fft_line_growth(points, p.policy.radix[0], p.policy.sum_levels(), factors);
+  for (int copy = 0; copy < 2; ++copy) {
+    a.slope[copy] = slope;
+    a.offset[copy] = offset;
+  }
+  a.kappa = k_kappa;
+  a.overflow = static_cast<double>(std::numeric_limits<T>::max()) / (8 * std::sqrt(points)) / std::max(1.0, factor);
+
+  a.in = base[static_cast<std::size_t>(p.from)];
+  a.out = base[static_cast<std::size_t>(p.to)];
+  a.input_kept = a.in != a.out;
+}
+
+template <class T>
+void cuda_transform<T>::flight::launch_pair(const prepared_pass& first, const prepared_pass& second, const places& base,
+                                            const call& how) const {
+  pair_argument<line_arguments> given{first.arguments, second.arguments, *first.pass.pair};
+  set_call(first, given.first, base, how);
+  set_call(second, given.second, base, how);
+  given.pair.counters = reinterpret_cast<std::uint32_t*>(work_.memory());
+  const std::int64_t blocks = std::min(first.pass.groups() + second.pass.groups(), first.most_blocks);
+  if (instrumented()) {
+    const inject::device_faults& faults = work_.faults().faults();
+    const pair_argument<with_faults<line_arguments>> struck{{given.first, faults}, {given.second, faults}, given.pair};
+    plan_.device_->launch(*first.kernel, blocks, &struck, sizeof(struck), how.stream);
+  } else {
+    plan_.device_->launch(*first.kernel, blocks, &given, sizeof(given), how.stream);
+  }
+}
+
+template <class T>
+void cuda_transform<T>::flight::launch_lines(const prepared_pass& each, const prepared& chunk, const places& base, const call& how) const {
+  const pass& p = each.pass;
+  line_arguments a = each.arguments;
+  set_call(each, a, base, how);
+  const std::int64_t source_width = (p.policy.load == load_form::real ? 1 : 2) * static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t target_width = (p.policy.store == store_form::real ? 1 : 2) * static_cast<std::int64_t>(sizeof(T));
+  const auto* from = static_cast<const unsigned char*>(a.in);
+  auto* const to = static_cast<unsigned char*>(a.out);
+  if (p.policy.check == check_form::one_sided && a.input_kept == 0) {
+    unsigned char* const copy = work_.memory() + program_.counter_bytes() + program_.work_bytes();
+    plan_.device_->copy(copy, from, program_.bytes_at(p.from, chunk.room, chunk.batch), how.stream);
+    from = copy;
+  }
+  const std::int64_t blocks = std::min(p.groups() * p.policy.cluster, each.most_blocks);
+  std::vector<std::int64_t> at(p.repeats.size(), 0);
+  for (std::int64_t round = 0;; ++round) {
+    std::int64_t source = 0;
+    std::int64_t target = 0;
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      source += at[i] * p.repeats[i].source;
+      target += at[i] * p.repeats[i].target;
+    }
+    a.in = from + source * source_width;
+    a.out = to + target * target_width;
+    a.first_tile = round * a.tiles;
+    work_.launch(*each.kernel, blocks, a);
+    std::size_t i = 0;
+    while (i < at.size() && ++at[i] == p.repeats[i].count) at[i++] = 0;
+    if (i == at.size()) break;
+  }
+}
+
+template <class T>
+void cuda_transform<T>::flight::collect(run::recorder& seen) {
+  seen.runs_on(plan_.device_->about().name);
+  if (!why_general_.empty()) seen.runs_general_kernels(why_general_);
+  if (program_.check() == check_form::none) return work_.wait();
+  // One comparison for each line of each pass; those of lines that were computed again are not known and not counted.
+  for (const prepared* each : chunks_) {
+    for (const prepared_pass& one : each->passes) seen.checked(static_cast<std::uint64_t>(one.pass.checks()));
+  }
+  seen.add(work_.collect([&](const device_event& e, event_log::entry& out) { locate(e, out); }));
+}
+
+// The check of an event and the signal that it is about. The numbers of a damaged event may be anything.
+template <class T>
+void cuda_transform<T>::flight::locate(const device_event& e, event_log::entry& out) const {
+  out.site = name_of_check(e.what);
+  const std::size_t number = ballast::cuda::part_of(e.what);
+  if (e.chunk >= chunks_.size() || number >= chunks_[e.chunk]->passes.size() || e.index < 0) return;
+  const pass& p = chunks_[e.chunk]->passes[number].pass;
+  out.index = static_cast<std::int64_t>(e.chunk) * program_.chunk();
+  std::int64_t rest = e.index;
+  const auto add = [&](std::int64_t count, const signal_of_index& signals) {
+    out.index += rest % count / signals.divisor % signals.modulus;
+    rest /= count;
+  };
+  add(p.columns, p.signals[0]);
+  add(p.middles, p.signals[1]);
+  add(p.batches, p.signals[2]);
+  for (const pass::repeat& each : p.repeats) add(each.count, each.signals);
+}
+
+template <class T>
+auto cuda_transform<T>::chunks_of(const line_program<T>& program, form whole) -> std::vector<form> {
+  const std::int64_t rest = whole.batch % program.chunk();
+  whole.batch = program.chunk();
+  std::vector<form> made{whole};
+  whole.batch = rest;
+  if (rest != 0) made.push_back(whole);
+  return made;
+}
+
+template <class T>
+std::vector<ballast::cuda::kernel_request> cuda_transform<T>::missing(line_program<T>& program, const form& whole) {
+  std::vector<ballast::cuda::kernel_request> made;
+  for (const form& each : chunks_of(program, whole)) {
+    for (ballast::cuda::kernel_request& one : program.missing(each)) made.push_back(std::move(one));
+  }
+  return made;
+}
+
+// General kernels, if those of the problem would have to be waited for and may be.
+template <class T>
+auto cuda_transform<T>::choose(const form& whole, const call& how) const -> choice {
+  choice best{best_, ""};
+  if (how.wait_for_kernels || !may_be_general(options_) || waits_for_kernels()) return best;
+  const std::vector<ballast::cuda::kernel_request> wanted = missing(*best_->program, whole);
+  if (wanted.empty()) return best;
+  if (device_->captured(how.stream)) {
+    // Nothing can be loaded now. What has been is better than an error.
+    server loaded;
+    {
+      const std::lock_guard lock(mutex_);
+      loaded = general_;
+    }
+    if (loaded == nullptr || !missing(*loaded->program, whole).empty()) return best;
+    return {std::move(loaded), "they had not been loaded when a graph was captured"};
+  }
+  // Nothing is compiled behind a call that is going to wait for the same kernels.
+  if (device_->why_not_ready(wanted, false).empty()) return best;
+  server instead = general(whole);
+  if (instead == nullptr) return best;
+  std::string why = device_->why_not_ready(wanted, true);
+  if (why.empty()) return best;
+  return {std::move(instead), std::move(why)};
+}
+
+// General kernels for this call; null if they are not there either, or need a large part of the device's memory.
+template <class T>
+auto cuda_transform<T>::general(const form& whole) const -> server {
+  server made;
+  {
+    const std::lock_guard lock(mutex_);
+    made = general_;
+  }
+  if (made == nullptr) {
+    transform_options options = options_;
+    options.general = true;
+    try {
+      made = std::make_shared<const serving<T>>(device_, shape_, options);
+    } catch (const unsupported_error&) {  // the length is too long for a convolution of theirs
+      return nullptr;
+    }
+  }
+  constexpr std::int64_t k_part = 16;
+  if (made->program->work_bytes() > std::max(best_->program->work_bytes(), device_->about().memory / k_part)) return nullptr;
+  if (!device_->why_not_ready(missing(*made->program, whole), false).empty()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  if (general_ == nullptr) general_ = std::move(made);
+  general_forms_.insert(whole);
+  return general_;
+}
+
+// best_ computes calls of this form from now on. Memory that nothing else needs goes, when calls that are not done have ended. A graph that
+// is captured must get what the form has run on before, so nothing changes meanwhile.
+template <class T>
+void cuda_transform<T>::gives_up_general(const form& whole, ballast::cuda::stream on) const {
+  server gone;
+  const std::lock_guard lock(mutex_);
+  if (general_ == nullptr || device_->captured(on)) return;
+  general_forms_.erase(whole);
+  if (general_forms_.empty()) gone.swap(general_);
+}
+
+template <class T>
+std::unique_ptr<run::pending> cuda_transform<T>::start(const unsigned char* in, unsigned char* out, const call& how) const {
+  // Of every chunk: signals of an even number of bytes to a boundary stay on it.
+  const auto on = [&](const void* data, const side& s, std::int64_t boundary) {
+    return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(boundary) == 0 &&
+           (shape_.batch == 1 || s.distance * width_of(s) % boundary == 0);
+  };
+  constexpr std::int64_t pair = 2 * sizeof(T);
+  const form whole{how.direction, how.scale != 1, shape_.batch,
+                   alignment{on(in, shape_.input, 16), on(in, shape_.input, pair) && on(out, shape_.output, pair)},
+                   inject::armed_sites(how.injector) != 0};
+  try {
+    if (choice by = choose(whole, how); by.by != best_) return start(by.by, std::move(by.why_general), whole, in, out, how);
+  } catch (const std::bad_alloc&) {  // those of the problem may need less memory
+  }
+  gives_up_general(whole, how.stream);
+  return start(best_, "", whole, in, out, how);
+}
+
+template <class T>
+std::unique_ptr<run::pending> cuda_transform<T>::start(const server& by, std::string why_general, const form& whole,
+                                                       const unsigned char* in, unsigned char* out, const call& how) const {
+  const std::int64_t chunk = by->program->chunk();
+  std::vector<const prepared*> chunks;
+  for (const form& each : chunks_of(*by->program, whole)) chunks.push_back(&by->program->prepare(each, how.threads));
+  auto made = std::make_unique<flight>(*this, by, std::move(why_general), how);
+  for (std::int64_t first = 0; first < shape_.batch; first += chunk) {
+    made->launch(first + chunk <= shape_.batch ? *chunks.front() : *chunks.back(),
+                 const_cast<unsigned char*>(in) + first * shape_.input.distance * width_of(shape_.input),
+                 out + first * shape_.output.distance * width_of(shape_.output), how);
+  }
+  return made;
+}
+
+}  // namespace
+
+std::unique_ptr<transform> make_transform(const geometry& shape, precision type, const transform_options& options) {
+  const auto on = ballast::cuda::current_device();
+  if (type == precision::f32) return std::make_unique<cuda_transform<float>>(on, shape, options);
+  return std::make_unique<cuda_transform<double>>(on, shape, options);
+}
+
+}  // namespace ballast::fft::cuda

@@ -1,0 +1,70 @@
+// The protection schemes and step-wise variants of the cuda backend by name.
+// Layer: backend "cuda".
+// Source: TurboFFT (PPoPP 2025) sections 4 and 5.1.5 for all but verify_before_store; docs/design/fft-cuda.md, "Schemes".
+#include <string>
+
+#include <ballast/error.hpp>
+
+#include "fft/cuda/run/transform.hpp"
+#include "run/dispatch.hpp"
+
+namespace ballast::fft::cuda {
+namespace {
+
+// How a scheme computes, whatever its check.
+enum class variant { best, rules, plain, radix2, cufft };
+
+struct scheme_row {
+  std::string_view name;
+  check_form check;  // none: a variant without protection. For cufft anything else, which has its own check
+  int transactions = 1;
+  variant computes = variant::best;
+};
+
+// The default first.
+constexpr scheme_row k_schemes[] = {
+    {"verify_before_store", check_form::verify_before_store},
+    {"one_sided", check_form::one_sided},
+    {"threadblock", check_form::composite, 1},
+    {"multi_transaction_2", check_form::composite, 2},
+    {"multi_transaction_4", check_form::composite, 4},
+    {"multi_transaction_8", check_form::composite, 8},
+    {"multi_transaction_16", check_form::composite, 16},
+    {"multi_transaction_32", check_form::composite, 32},
+    {"thread", check_form::thread},
+    {"offline", check_form::verify_before_store, 1, variant::cufft},
+    {"v0", check_form::none, 1, variant::radix2},
+    {"v1", check_form::none, 1, variant::plain},
+    {"v2", check_form::none, 1, variant::rules},
+    {"tuned", check_form::none},
+};
+
+// The default and that over cuFFT compute without protection as they do with it. Of the others a check is all that they are.
+run::scheme_use use_of(const scheme_row& row) {
+  if (row.check == check_form::none) return run::scheme_use::unprotected;
+  const bool bare = row.computes != variant::best || &row == k_schemes;
+  return bare ? run::scheme_use::any : run::scheme_use::protected_only;
+}
+
+}  // namespace
+
+const std::vector<std::string_view>& schemes() {
+  static const std::vector<std::string_view> names = run::names_of(k_schemes);
+  return names;
+}
+
+std::unique_ptr<transform> make_transform(const geometry& shape, precision type, bool protect, std::string_view scheme) {
+  const scheme_row* const row = run::row_named(k_schemes, scheme);
+  if (row == nullptr) throw unsupported_error("scheme: the cuda backend has none of the name " + std::string(scheme));
+  run::check_use(scheme, use_of(*row), protect);
+  if (row->computes == variant::cufft) return make_offline_transform(shape, type, protect);
+  if (row->computes == variant::radix2) return make_radix2_transform(shape, type);
+  transform_options options;
+  if (protect) options.check = row->check;
+  options.transactions = row->transactions;
+  options.plain = row->computes == variant::plain;
+  if (row->computes == variant::rules) options.tuned = &tuning_table::rules();
+  return make_transform(shape, type, options);
+}
+
+}  // namespace ballast::fft::cuda

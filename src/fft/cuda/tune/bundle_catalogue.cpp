@@ -1,0 +1,124 @@
+// Lists of problems, and what their schedules load.
+#include "fft/cuda/tune/bundle_catalogue.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "fft/cuda/plan/fallback.hpp"
+#include "fft/cuda/plan/kernels.hpp"
+#include "fft/cuda/plan/schedule.hpp"
+#include "fft/cuda/policy/choose_policy.hpp"
+#include "fft/problem.hpp"
+
+namespace ballast::fft::cuda {
+
+namespace {
+
+std::string c2c(const char* type, std::int64_t n, std::int64_t points) {
+  return std::string("fft_c2c_") + type + "_n" + std::to_string(n) + "_b" + std::to_string(std::max<std::int64_t>(points / n, 1)) + "_fwd";
+}
+
+// Requests, each once.
+class collection {
+ public:
+  explicit collection(const ballast::cuda::capabilities& device) : device_(device) {}
+
+  void add(ballast::cuda::kernel_request wanted) {
+    if (std::ranges::find(made_, wanted) == made_.end()) made_.push_back(std::move(wanted));
+  }
+
+  void add(const std::string& text, check_form check, bool inverse = false) {
+    const token what = parse_token(text);
+    schedule_request wanted{.shape = resolve(what.problem), .precision = what.problem.precision};
+    wanted.direction = inverse ? direction::inverse : what.direction;
+    wanted.scaled = inverse;
+    wanted.check = check;
+    const schedule made = make_schedule(wanted, device_);
+    for (std::size_t i = 0; i < made.passes.size(); i += made.passes[i].pair ? 2 : 1) add(kernel_for(made, i, false));
+  }
+
+  std::vector<ballast::cuda::kernel_request> take() { return std::move(made_); }
+
+ private:
+  const ballast::cuda::capabilities& device_;
+  std::vector<ballast::cuda::kernel_request> made_;
+};
+
+constexpr check_form k_checks[] = {check_form::none, check_form::verify_before_store};
+
+void add_common(collection& to) {
+  for (const char* type : {"f32", "f64"}) {
+    for (int e = 5; e <= 20; ++e) {
+      const std::string problem = c2c(type, std::int64_t{1} << e, std::int64_t{1} << 24);
+      for (const check_form check : k_checks) to.add(problem, check);
+      // Inverse transforms of one pass, protected, as they are by default.
+      if (e >= 6 && e <= 12) to.add(problem, check_form::verify_before_store, true);
+    }
+  }
+  for (const check_form check : k_checks) to.add(c2c("f32", 1000, 1 << 24), check);
+}
+
+}  // namespace
+
+std::vector<std::string> tuned_problems() {
+  std::vector<std::string> made;
+  for (const char* type : {"f32", "f64"}) {
+    for (int e = 3; e <= 24; ++e) made.push_back(c2c(type, std::int64_t{1} << e, std::int64_t{1} << 24));
+    for (const std::int64_t n : {100, 360, 400, 1000, 1331, 4099}) made.push_back(c2c(type, n, std::int64_t{1} << 24));
+  }
+  return made;
+}
+
+std::vector<std::string> benchmark_problems() {
+  // 2^28 points in f32, 2^27 in f64: 2 GB on each side.
+  std::vector<std::string> made;
+  for (const int e : {6, 10, 12, 13, 14, 15, 16, 17, 18, 20}) made.push_back(c2c("f32", std::int64_t{1} << e, std::int64_t{1} << 28));
+  made.emplace_back("fft_c2c_f32_n16777216_b8_fwd");
+  for (const int e : {10, 13, 14, 16, 20}) made.push_back(c2c("f64", std::int64_t{1} << e, std::int64_t{1} << 27));
+  for (const char* one : {"fft_c2c_f32_n1024_b8_fwd", "fft_c2c_f32_n131072_b1_fwd", "fft_r2c_f32_n400_b262144_fwd",
+                          "fft_r2c_f32_n65536_b1024_fwd", "fft_c2c_f32_n1000_b131072_fwd", "fft_c2c_f32_n1331_b131072_fwd",
+                          "fft_c2c_f32_n4099_b16384_fwd", "fft_c2c_f64_n65537_b1024_fwd", "fft_r2c_f32_n320x320_b256_fwd",
+                          "fft_c2c_f64_n256x256x256_b1_fwd", "fft_c2c_f64_n200x200x200_b1_fwd", "fft_r2c_f32_n108x108x120_b1_fwd"})
+    made.emplace_back(one);
+  return made;
+}
+
+std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::capabilities& device) {
+  collection made(device);
+  for (ballast::cuda::kernel_request& each : general_kernels()) made.add(std::move(each));
+  add_common(made);
+  return made.take();
+}
+
+std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& device) {
+  collection made(device);
+  for (ballast::cuda::kernel_request& each : general_kernels()) made.add(std::move(each));
+  add_common(made);
+  for (const std::string& problem : benchmark_problems()) {
+    for (const check_form check : k_checks) made.add(problem, check);
+  }
+  for (const auto& [request, value] : tuning_table::active().lines()) {
+    if (value.cluster > 1 && device.major < 9) continue;
+    line_request stageable = request;
+    stageable.stageable = true;
+    line_policy p = make_policy(stageable, value);
+    if (p.shared_bytes() > device.shared_per_block) continue;
+    p.source_unit = !p.in_columns;
+    p.target_unit = !p.out_columns;
+    // Only a pass with another one behind it has lines in columns on both sides.
+    for (const factor_form factors : {factor_form::twiddle, factor_form::separated}) {
+      const bool behind = p.in_columns && p.out_columns;
+      if (factors == factor_form::separated && !behind) continue;
+      line_policy formed = p;
+      if (behind) formed.store_factor = factors;
+      make_room(formed, device);
+      // Nothing uses the entries of another architecture here. They must compile nevertheless, with a third fewer blocks, since code for
+      // this architecture may need more registers.
+      if (!tuning_table::active().find(request, device.major) && formed.min_blocks > 1) formed.min_blocks -= (formed.min_blocks + 2) / 3;
+      made.add(kernel_for(formed, false));
+    }
+  }
+  return made.take();
+}
+
+}  // namespace ballast::fft::cuda

@@ -1,0 +1,212 @@
+// Mixed-radix Stockham stages for small primes, Bluestein's convolution for the others.
+#include "fft/tables/extended_precision_dft.hpp"
+
+#include <cmath>
+#include <numbers>
+
+#include "core/parallel.hpp"
+
+namespace ballast::fft {
+
+std::vector<std::int64_t> prime_factors(std::int64_t n) {
+  std::vector<std::int64_t> found;
+  for (std::int64_t p = 2; p * p <= n; ++p) {
+    for (; n % p == 0; n /= p) found.push_back(p);
+  }
+  if (n > 1) found.push_back(n);
+  return found;
+}
+
+std::int64_t convolved_part(std::int64_t n) {
+  std::int64_t made = 1;
+  for (const std::int64_t p : prime_factors(n)) made *= p > k_largest_direct_prime ? p : 1;
+  return made;
+}
+
+std::int64_t smooth_length(std::int64_t least) {
+  for (std::int64_t m = least;; ++m) {
+    std::int64_t rest = m;
+    for (const std::int64_t p : {2, 3, 5}) {
+      while (rest % p == 0) rest /= p;
+    }
+    if (rest == 1) return m;
+  }
+}
+
+namespace {
+
+// The angle 2πk/n, 0 ≤ k < n, is octant · π/4 + rest · π/4n with 0 ≤ rest < n; in odd octants rest is measured back from the next one.
+struct octant_angle {
+  octant_angle(std::int64_t k, std::int64_t n)
+      : octant(static_cast<int>(8 * static_cast<__int128>(k) / n)),
+        rest(static_cast<std::int64_t>(8 * static_cast<__int128>(k) - octant * static_cast<__int128>(n))) {
+    if (octant % 2 == 1) rest = n - rest;
+  }
+  int octant;
+  std::int64_t rest;
+};
+
+// Cosine and sine of that rest.
+template <class W>
+std::complex<W> within_octant(std::int64_t rest, std::int64_t n) {
+  const W angle = static_cast<W>(rest) / static_cast<W>(n) * (std::numbers::pi_v<W> / 4);
+  return {std::cos(angle), std::sin(angle)};
+}
+
+template <class W>
+std::complex<W> in_octant(int octant, const std::complex<W>& z) {
+  const W c = z.real(), s = z.imag();
+  switch (octant) {
+    case 0: return {c, -s};
+    case 1: return {s, -c};
+    case 2: return {-s, -c};
+    case 3: return {-c, -s};
+    case 4: return {-c, s};
+    case 5: return {-s, c};
+    case 6: return {s, c};
+    default: return {c, s};
+  }
+}
+
+// All root_of_unity(k, n), 0 ≤ k < n, bit by bit. An eighth of them is kept if n is a multiple of 8.
+template <class W>
+class circle {
+ public:
+  explicit circle(std::int64_t n) : n_(n) {
+    if (n % 8 == 0) {
+      for (std::int64_t j = 0; j <= n / 8; ++j) kept_.push_back(within_octant<W>(8 * j, n));
+    } else {
+      for (std::int64_t k = 0; k < n; ++k) kept_.push_back(root_of_unity<W>(k, n));
+    }
+  }
+  std::complex<W> operator[](std::int64_t k) const {
+    if (n_ % 8 != 0) return kept_[static_cast<std::size_t>(k)];
+    const std::int64_t eighth = n_ / 8;
+    const std::int64_t octant = k / eighth;
+    const std::int64_t rest = k - octant * eighth;
+    return in_octant(static_cast<int>(octant), kept_[static_cast<std::size_t>(octant % 2 == 1 ? eighth - rest : rest)]);
+  }
+
+ private:
+  std::int64_t n_;
+  std::vector<std::complex<W>> kept_;
+};
+
+}  // namespace
+
+template <class W>
+std::complex<W> root_of_unity(std::int64_t k, std::int64_t n) {
+  k %= n;
+  if (k < 0) k += n;
+  const octant_angle at(k, n);
+  return in_octant(at.octant, within_octant<W>(at.rest, n));
+}
+
+template <class W>
+std::complex<W> chirp(std::int64_t j, std::int64_t n) {
+  // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): n is a length
+  return root_of_unity<W>(static_cast<std::int64_t>(static_cast<__int128>(j) * j % (2 * n)), 2 * n);
+}
+
+template <class W>
+std::vector<std::complex<W>> chirp_filter(std::int64_t n, std::int64_t m, bool inverse, int threads) {
+  std::vector<std::complex<W>> made(static_cast<std::size_t>(m));
+  for (std::int64_t j = 0; j < n; ++j) {
+    const auto c = inverse ? chirp<W>(j, n) : std::conj(chirp<W>(j, n));
+    made[static_cast<std::size_t>(j)] = c;
+    if (j > 0) made[static_cast<std::size_t>(m - j)] = c;
+  }
+  return dft(std::move(made), threads);
+}
+
+namespace {
+
+template <class W>
+using signal = std::vector<std::complex<W>>;
+
+template <class W>
+signal<W> bluestein(const signal<W>& x) {
+  const auto n = static_cast<std::int64_t>(x.size());
+  const std::int64_t m = smooth_length(2 * n - 1);
+  signal<W> data(static_cast<std::size_t>(m));
+  for (std::int64_t j = 0; j < n; ++j) data[static_cast<std::size_t>(j)] = multiply(x[static_cast<std::size_t>(j)], chirp<W>(j, n));
+  data = dft(std::move(data));
+  const signal<W> filter = chirp_filter<W>(n, m);
+  for (std::size_t k = 0; k < data.size(); ++k) data[k] = std::conj(multiply(data[k], filter[k]));
+  data = dft(std::move(data));  // of the conjugate: the inverse transform's conjugate
+  signal<W> y(static_cast<std::size_t>(n));
+  for (std::int64_t k = 0; k < n; ++k)
+    y[static_cast<std::size_t>(k)] = multiply(std::conj(data[static_cast<std::size_t>(k)]), chirp<W>(k, n)) / static_cast<W>(m);
+  return y;
+}
+
+// The definition, for a prime length; roots[j] = e^{−2πi j/p}.
+template <class W>
+void by_definition(const signal<W>& x, const signal<W>& roots, signal<W>& y) {
+  const std::size_t p = x.size();
+  for (std::size_t k = 0; k < p; ++k) {
+    y[k] = x[0];
+    std::size_t jk = 0;
+    for (std::size_t j = 1; j < p; ++j) {
+      jk = jk + k < p ? jk + k : jk + k - p;
+      y[k] += multiply(x[j], roots[jk]);
+    }
+  }
+}
+
+}  // namespace
+
+template <class W>
+std::vector<std::complex<W>> dft(std::vector<std::complex<W>> x, int threads) {
+  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+  const auto n = static_cast<std::int64_t>(x.size());
+  const auto factors = prime_factors(n);
+  if (factors.size() == 1 && n > k_largest_direct_prime) return bluestein(x);
+  signal<W> turned(x.size());
+  const circle<W> all(n);
+  const std::int64_t parts = n < std::int64_t{1} << 15 ? 1 : 64;  // of a stage; what a part computes does not depend on the threads
+  std::int64_t s = 1;                                             // product of the radices done
+  for (const std::int64_t p : factors) {
+    const std::int64_t left = n / s;
+    const std::int64_t m = left / p;
+    signal<W> roots;
+    for (std::int64_t j = 0; j < p && p > 2; ++j) roots.push_back(root_of_unity<W>(j, p));
+    core::parallel_for(threads, parts, [&](std::int64_t part, int) {
+      const bool by_rows = m >= parts;
+      const std::int64_t first = by_rows ? m * part / parts : 0, last = by_rows ? m * (part + 1) / parts : m;
+      const std::int64_t begin = by_rows ? 0 : s * part / parts, end = by_rows ? s : s * (part + 1) / parts;
+      signal<W> twiddles(at(p)), column(at(p)), done(at(p));
+      for (std::int64_t i = first; i < last; ++i) {
+        for (std::int64_t k = 0; k < p; ++k) twiddles[at(k)] = all[i * k * s];
+        for (std::int64_t q = begin; q < end; ++q) {
+          if (p == 2) {
+            const auto a = x[at(q + s * i)], b = x[at(q + s * (i + m))];
+            turned[at(q + s * 2 * i)] = a + b;
+            turned[at(q + s * (2 * i + 1))] = multiply(a - b, twiddles[1]);
+            continue;
+          }
+          for (std::int64_t j = 0; j < p; ++j) column[at(j)] = x[at(q + s * (i + m * j))];
+          if (p > k_largest_direct_prime)
+            done = bluestein(column);
+          else
+            by_definition(column, roots, done);
+          for (std::int64_t k = 0; k < p; ++k) turned[at(q + s * (p * i + k))] = multiply(done[at(k)], twiddles[at(k)]);
+        }
+      }
+    });
+    std::swap(x, turned);
+    s *= p;
+  }
+  return x;
+}
+
+template std::complex<double> root_of_unity(std::int64_t, std::int64_t);
+template std::complex<long double> root_of_unity(std::int64_t, std::int64_t);
+template std::vector<std::complex<double>> dft(std::vector<std::complex<double>>, int);
+template std::vector<std::complex<long double>> dft(std::vector<std::complex<long double>>, int);
+template std::complex<double> chirp(std::int64_t, std::int64_t);
+template std::complex<long double> chirp(std::int64_t, std::int64_t);
+template std::vector<std::complex<double>> chirp_filter(std::int64_t, std::int64_t, bool, int);
+template std::vector<std::complex<long double>> chirp_filter(std::int64_t, std::int64_t, bool, int);
+
+}  // namespace ballast::fft

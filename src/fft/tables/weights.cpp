@@ -1,0 +1,652 @@
+// A line as a chain of steps, each of which makes all numbers of an array from those of the one before. Followed backwards, they give the
+// response of both sums to every number; followed forwards, what has to be added to the weights so that too small a response grows.
+#include "fft/tables/weights.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <numbers>
+#include <stdexcept>
+#include <tuple>
+#include <variant>
+
+#include "core/at.hpp"
+#include "core/counter_rng.hpp"
+#include "core/format.hpp"
+#include "fft/tables/cyclic.hpp"
+#include "fft/tables/extended_precision_dft.hpp"
+
+namespace ballast::fft {
+
+using core::at;
+
+namespace {
+
+using number = std::complex<double>;
+using numbers = std::vector<number>;
+
+constexpr number k_i(0, 1);
+
+// ---- What is followed through a line ----
+
+// For each number z of an array, two complex numbers of each half v of the outputs. Backwards: a change δ of z changes the half's sum by
+// direct·δ + conj(turned·δ). Forwards: direct·z and, where the line is not complex-linear, conj(turned)·conj(z) are carried.
+// NOLINTNEXTLINE(bugprone-reserved-identifier): of the implicit copy.
+struct array {
+  numbers direct[2], turned[2];
+  std::vector<double> effect;  // ‖e‖² for δ = 1
+
+  array(std::int64_t size, bool real) : effect(at(size), 0.0) {
+    for (int v = 0; v < 2; ++v) {
+      direct[v].assign(at(size), 0);
+      if (real) turned[v].assign(at(size), 0);
+    }
+  }
+  bool real() const { return !turned[0].empty(); }
+  std::int64_t size() const { return static_cast<std::int64_t>(effect.size()); }
+  // From z to its conjugate.
+  void conjugate(std::int64_t k) {
+    for (int v = 0; v < 2 && real(); ++v) {
+      const number before = direct[v][at(k)];
+      direct[v][at(k)] = std::conj(turned[v][at(k)]);
+      turned[v][at(k)] = std::conj(before);
+    }
+  }
+};
+
+// `Count` numbers that a step makes from as many others: out[o] = Σ_j matrix[o·Count + j] in[j].
+template <int Count>
+struct group {
+  static constexpr int count = Count;
+  std::int64_t in[Count], out[Count];
+  number matrix[Count * Count];
+};
+// The same for the sums of a butterfly of a prime: a number that is not known here.
+struct large_group {
+  int count;
+  std::vector<std::int64_t> in, out;
+  numbers matrix;
+};
+
+// ---- Steps ----
+
+// Butterflies of 2 points and their twiddle factors. With those the numbers inside of butterflies of 4 and 8 are followed as well.
+struct pairs {
+  std::int64_t s, m;
+  numbers factors;
+
+  template <class Body>
+  void each(Body&& body) const {
+    for (std::int64_t i = 0; i < m; ++i) {
+      const number w = factors[at(i)];
+      for (std::int64_t q = 0; q < s; ++q)
+        body(group<2>{{q + s * i, q + s * (i + m)}, {q + s * 2 * i, q + s * (2 * i + 1)}, {1, 1, w, -w}});
+    }
+  }
+};
+
+// A butterfly of an odd prime p in three steps: x_j ± x_{p−j}; the cosine sums A_k and the sine sums B_k of those; A_k ∓ iB_k.
+struct prime_butterfly {
+  std::int64_t p, s, m;
+  std::int64_t half() const { return p / 2; }
+  std::int64_t place(std::int64_t i, std::int64_t q, std::int64_t j) const { return q + s * (i + m * j); }
+};
+struct prime_differences : prime_butterfly {
+  template <class Body>
+  void each(Body&& body) const {
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t q = 0; q < s; ++q) {
+        body(group<1>{{place(i, q, 0)}, {place(i, q, 0)}, {1}});
+        for (std::int64_t j = 1; j <= half(); ++j) {
+          const std::int64_t low = place(i, q, j), high = place(i, q, p - j);
+          body(group<2>{{low, high}, {low, high}, {1, 1, 1, -1}});
+        }
+      }
+    }
+  }
+};
+struct prime_sums : prime_butterfly {
+  template <class Body>
+  void each(Body&& body) const {
+    const auto square = [](std::int64_t count) {
+      return large_group{static_cast<int>(count), std::vector<std::int64_t>(at(count)), std::vector<std::int64_t>(at(count)),
+                         numbers(at(count * count))};
+    };
+    large_group cosines = square(half() + 1), sines = square(half());
+    for (std::int64_t k = 0; k <= half(); ++k) {
+      for (std::int64_t j = 0; j <= half(); ++j) {
+        const number w = root_of_unity<double>(j * k, p);
+        cosines.matrix[at(k * (half() + 1) + j)] = w.real();
+        if (k > 0 && j > 0) sines.matrix[at((k - 1) * half() + j - 1)] = -w.imag();
+      }
+    }
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t q = 0; q < s; ++q) {
+        for (std::int64_t j = 0; j <= half(); ++j) cosines.in[at(j)] = cosines.out[at(j)] = place(i, q, j);
+        for (std::int64_t j = 1; j <= half(); ++j) sines.in[at(j - 1)] = sines.out[at(j - 1)] = place(i, q, p - j);
+        body(cosines);
+        body(sines);
+      }
+    }
+  }
+};
+struct prime_results : prime_butterfly {
+  bool inverse;
+  numbers factors;  // [i · p + k]
+
+  template <class Body>
+  void each(Body&& body) const {
+    const number turn = inverse ? -k_i : k_i;
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t q = 0; q < s; ++q) {
+        body(group<1>{{place(i, q, 0)}, {q + s * p * i}, {1}});
+        for (std::int64_t k = 1; k <= half(); ++k) {
+          const number low = factors[at(i * p + k)], high = factors[at(i * p + p - k)];
+          body(group<2>{
+              {place(i, q, k), place(i, q, p - k)}, {q + s * (p * i + k), q + s * (p * i + p - k)}, {low, -turn * low, high, turn * high}});
+        }
+      }
+    }
+  }
+};
+
+// y_k = x_k · table[k / same]. Of the longer side, what is beyond the shorter one is zero or not used.
+struct product {
+  numbers table;
+  std::int64_t same;
+
+  template <class Body>
+  void each(Body&& body) const {
+    for (std::int64_t k = 0; k < same * static_cast<std::int64_t>(table.size()); ++k) body(group<1>{{k}, {k}, {table[at(k / same)]}});
+  }
+};
+
+// The same for Rader's spectrum, whose last `same` numbers are x_0: they become y_0 and join the first ones, of the power 0.
+struct cyclic_product {
+  numbers table;
+  std::int64_t same;
+
+  template <class Body>
+  void each(Body&& body) const {
+    const std::int64_t alone = same * static_cast<std::int64_t>(table.size());
+    for (std::int64_t q = 0; q < same; ++q) body(group<2>{{q, alone + q}, {q, alone + q}, {table[0], 1, 1, 1}});
+    for (std::int64_t k = same; k < alone; ++k) body(group<1>{{k}, {k}, {table[at(k / same)]}});
+  }
+};
+
+// Numbers k·same … (k + 1)·same − 1 are those of order[k].
+struct permutation {
+  std::vector<std::int64_t> order;
+  std::int64_t same;
+
+  template <class Body>
+  void each(Body&& body) const {
+    for (std::int64_t k = 0; k < same * static_cast<std::int64_t>(order.size()); ++k)
+      body(group<1>{{order[at(k / same)] * same + k % same}, {k}, {1}});
+  }
+};
+
+// Between a complex spectrum z and the half spectrum x of reals, for places k and m − k at a time, the latter conjugate: S = c(u + v) and
+// P = c f_k (u − v) from one, S ∓ iP for the other. Forwards (split) c = 1/2, f_k = w_k; backwards (join) c = 1, f_k = conj(w_k).
+struct mirror_sums {
+  std::int64_t m;
+  bool join;
+
+  template <class Body>
+  void each(Body&& body) const {
+    const double c = join ? 1 : 0.5;
+    for (std::int64_t k = 1; 2 * k < m; ++k) {
+      const number w = root_of_unity<double>(k, 2 * m) * c, f = join ? std::conj(w) : w;
+      body(group<2>{{k, m - k}, {k, m - k}, {c, c, f, -f}});
+    }
+    if (m % 2 == 0) body(group<1>{{m / 2}, {m / 2}, {2 * c}});
+  }
+};
+struct mirror_results {
+  std::int64_t m;
+  bool join;
+
+  template <class Body>
+  void each(Body&& body) const {
+    const number turn = join ? k_i : -k_i;
+    for (std::int64_t k = 1; 2 * k < m; ++k) body(group<2>{{k, m - k}, {k, m - k}, {1, turn, 1, -turn}});
+    body(group<1>{{0}, {0}, {1}});
+    if (!join) body(group<1>{{m}, {m}, {1}});
+    if (m % 2 == 0) body(group<1>{{m / 2}, {m / 2}, {1}});
+  }
+};
+
+// Places first … last − 1 are conjugated.
+struct conjugation {
+  std::int64_t first, last;
+};
+
+struct step {
+  std::int64_t from, to;  // sizes of the arrays
+  std::variant<pairs, prime_differences, prime_sums, prime_results, product, cyclic_product, permutation, mirror_sums, mirror_results,
+               conjugation>
+      what;
+  std::int64_t kept = 0;  // the last ones stay as they are
+};
+
+class line_steps {
+ public:
+  line_steps(form what, std::int64_t n) : form_(what), m_(what == form::complex ? n : n / 2) {
+    if (what == form::real_inverse) join();
+    const std::int64_t convolved = convolved_part(m_);
+    transform({m_}, m_, 1, false);
+    if (is_cyclic(convolved))
+      convolution_of_prime(convolved);
+    else if (convolved > 1)
+      convolution(convolved);
+    if (what == form::real_forward) split();
+    if (what == form::real_inverse) add(m_, m_, conjugation{0, m_});
+  }
+
+  const std::vector<step>& all() const { return all_; }
+  bool real() const { return form_ != form::complex; }
+  std::int64_t points() const { return m_; }
+  std::int64_t inputs() const { return m_ + (form_ == form::real_inverse ? 1 : 0); }
+  std::int64_t outputs() const { return m_ + (form_ == form::real_forward ? 1 : 0); }
+
+ private:
+  template <class What>
+  void add(std::int64_t from, std::int64_t to, What&& what, std::int64_t kept = 0) {
+    all_.push_back({from + kept, to + kept, std::forward<What>(what), kept});
+  }
+
+  // A transform over coprime factors of n/s in turn, but for what of them is a convolution. s is the product of the radices done. `kept`
+  // more numbers lie behind the n.
+  void transform(const std::vector<std::int64_t>& coprime, std::int64_t n, std::int64_t s, bool inverse, std::int64_t kept = 0) {
+    std::int64_t others = n / s;
+    for (std::int64_t left : coprime) {
+      others /= left;
+      for (const std::int64_t p : prime_factors(left / convolved_part(left))) {
+        left /= p;
+        const std::int64_t m = left * others;
+        numbers factors;
+        for (std::int64_t i = 0; i < m; ++i) {
+          for (std::int64_t k = p == 2 ? 1 : 0; k < p; ++k) {
+            const number w = root_of_unity<double>(i / others * k, left * p);
+            factors.push_back(inverse ? std::conj(w) : w);
+          }
+        }
+        if (p == 2) {
+          add(n, n, pairs{s, m, std::move(factors)}, kept);
+        } else {
+          const prime_butterfly common{p, s, m};
+          add(n, n, prime_differences{common}, kept);
+          add(n, n, prime_sums{common}, kept);
+          add(n, n, prime_results{common, inverse, std::move(factors)}, kept);
+        }
+        s *= p;
+      }
+    }
+  }
+
+  // Of p points, the last factor.
+  void convolution(std::int64_t p) {
+    const std::int64_t s = m_ / p, length = smooth_length(2 * p - 1), padded = s * length;
+    numbers turn, filter = chirp_filter<double>(p, length);
+    for (std::int64_t j = 0; j < p; ++j) turn.push_back(chirp<double>(j, p));
+    for (auto& z : filter) z /= static_cast<double>(length);
+    add(m_, padded, product{turn, s});
+    transform({length}, padded, s, false);
+    add(padded, padded, product{std::move(filter), s});
+    transform({length}, padded, s, true);
+    add(padded, m_, product{std::move(turn), s});
+  }
+
+  void convolution_of_prime(std::int64_t p) {
+    const std::int64_t s = m_ / p;
+    cyclic_convolution made = make_cyclic(p);
+    add(m_, m_, permutation{std::move(made.input), s});
+    transform(made.factors, m_ - s, s, false, s);
+    add(m_, m_, cyclic_product{cyclic_filter<double>(made), s});
+    std::ranges::reverse(made.factors);
+    transform(made.factors, m_ - s, s, true, s);
+    add(m_, m_, permutation{std::move(made.output), s});
+  }
+
+  void split() {
+    add(m_, m_, conjugation{m_ / 2 + 1, m_});
+    add(m_, m_ + 1, mirror_sums{m_, false});
+    add(m_ + 1, m_ + 1, mirror_results{m_, false});
+    add(m_ + 1, m_ + 1, conjugation{(m_ + 1) / 2, m_});
+  }
+  // The transform that follows is that of the conjugate: an inverse one.
+  void join() {
+    add(m_ + 1, m_ + 1, conjugation{m_ / 2 + 1, m_});
+    add(m_ + 1, m_, mirror_sums{m_, true});
+    add(m_, m_, mirror_results{m_, true});
+    add(m_, m_, conjugation{(m_ + 1) / 2, m_});
+    add(m_, m_, conjugation{0, m_});
+  }
+
+  form form_;
+  std::int64_t m_;
+  std::vector<step> all_;
+};
+
+// ---- Backwards and forwards ----
+
+template <class Group>
+void backward(const Group& g, const numbers& out, numbers& in) {
+  for (int j = 0; j < g.count; ++j) {
+    number sum = 0;
+    for (int o = 0; o < g.count; ++o)
+      sum += multiply(g.matrix[at(std::int64_t{o} * g.count + j)], out[at(g.out[static_cast<std::size_t>(o)])]);
+    in[at(g.in[static_cast<std::size_t>(j)])] = sum;
+  }
+}
+
+template <class Group>
+void forward(const Group& g, const numbers& in, numbers& out) {
+  for (int o = 0; o < g.count; ++o) {
+    number sum = 0;
+    for (int j = 0; j < g.count; ++j)
+      sum += multiply(g.matrix[at(std::int64_t{o} * g.count + j)], in[at(g.in[static_cast<std::size_t>(j)])]);
+    out[at(g.out[static_cast<std::size_t>(o)])] = sum;
+  }
+}
+
+// x_0 = re z_0 + im z_0 and x_m = re z_0 − im z_0, or z_0 = (x_0 + x_m) + i(x_0 − x_m), x_0 and x_m being real.
+void backward_ends(const mirror_sums& now, const array& out, array& in) {
+  const auto last = at(now.m);
+  for (int v = 0; v < 2; ++v) {
+    const auto response = [&](std::size_t k, number change) { return out.direct[v][k] * change + std::conj(out.turned[v][k] * change); };
+    const auto set = [&](std::size_t k, number to_real, number to_imaginary) {
+      in.direct[v][k] = 0.5 * (to_real - k_i * to_imaginary);
+      in.turned[v][k] = std::conj(0.5 * (to_real + k_i * to_imaginary));
+    };
+    if (now.join) {
+      set(0, response(0, 1) + response(0, k_i), 0);
+      set(last, response(0, 1) - response(0, k_i), 0);
+    } else {
+      set(0, response(0, 1) + response(last, 1), response(0, 1) - response(last, 1));
+    }
+  }
+  in.effect[0] = 2 * out.effect[0];
+  if (now.join) in.effect[last] = in.effect[0];
+}
+
+void forward_ends(const mirror_sums& now, const array& in, array& out) {
+  const auto last = at(now.m);
+  for (int v = 0; v < 2; ++v) {
+    // The real and the imaginary part of what is carried for z.
+    const auto real_part = [&](std::size_t k) { return 0.5 * (in.direct[v][k] + std::conj(in.turned[v][k])); };
+    const auto imaginary_part = [&](std::size_t k) { return -0.5 * k_i * (in.direct[v][k] - std::conj(in.turned[v][k])); };
+    const auto set = [&](std::size_t k, number re, number im) {
+      out.direct[v][k] = re + k_i * im;
+      out.turned[v][k] = std::conj(re - k_i * im);
+    };
+    if (now.join) {
+      set(0, real_part(0) + real_part(last), real_part(0) - real_part(last));
+    } else {
+      set(0, real_part(0) + imaginary_part(0), 0);
+      set(last, real_part(0) - imaginary_part(0), 0);
+    }
+  }
+}
+
+void keep(const step& now, const array& from, std::int64_t from_size, array& to, std::int64_t to_size) {
+  for (std::int64_t k = 1; k <= now.kept; ++k) {
+    const auto source = at(from_size - k), target = at(to_size - k);
+    for (int v = 0; v < 2; ++v) {
+      to.direct[v][target] = from.direct[v][source];
+      if (to.real()) to.turned[v][target] = from.turned[v][source];
+    }
+    to.effect[target] = from.effect[source];
+  }
+}
+
+array follow_back(const step& now, const array& out) {
+  if (const auto* turn = std::get_if<conjugation>(&now.what)) {
+    array in = out;
+    for (std::int64_t k = turn->first; k < turn->last; ++k) in.conjugate(k);
+    return in;
+  }
+  array in(now.from, out.real());
+  std::visit(
+      [&]<class What>(const What& what) {
+        if constexpr (!std::is_same_v<What, conjugation>) {
+          what.each([&](const auto& g) {
+            for (int v = 0; v < 2; ++v) {
+              backward(g, out.direct[v], in.direct[v]);
+              if (out.real()) backward(g, out.turned[v], in.turned[v]);
+            }
+            for (int j = 0; j < g.count; ++j) {
+              double sum = 0;
+              for (int o = 0; o < g.count; ++o)
+                sum += std::norm(g.matrix[at(std::int64_t{o} * g.count + j)]) * out.effect[at(g.out[static_cast<std::size_t>(o)])];
+              in.effect[at(g.in[static_cast<std::size_t>(j)])] = sum;
+            }
+          });
+        }
+        if constexpr (std::is_same_v<What, mirror_sums>) backward_ends(what, out, in);
+      },
+      now.what);
+  keep(now, out, now.to, in, now.from);
+  return in;
+}
+
+array follow_on(const step& now, array in) {
+  if (const auto* turn = std::get_if<conjugation>(&now.what)) {
+    for (std::int64_t k = turn->first; k < turn->last; ++k) in.conjugate(k);
+    return in;
+  }
+  array out(now.to, in.real());
+  std::visit(
+      [&]<class What>(const What& what) {
+        if constexpr (!std::is_same_v<What, conjugation>) {
+          what.each([&](const auto& g) {
+            for (int v = 0; v < 2; ++v) {
+              forward(g, in.direct[v], out.direct[v]);
+              if (in.real()) forward(g, in.turned[v], out.turned[v]);
+            }
+          });
+        }
+        if constexpr (std::is_same_v<What, mirror_sums>) forward_ends(what, in, out);
+      },
+      now.what);
+  keep(now, in, now.from, out, now.to);
+  return out;
+}
+
+// ---- The search ----
+
+// A real part (or, in complex-linear lines, a number whatever changes of it), or an imaginary part, whose response is too small.
+struct weak_spot {
+  std::size_t array;
+  std::int64_t place;
+  bool imaginary;
+  number sums[2];
+  double wanted, found, effect;
+};
+
+class search {
+ public:
+  search(form what, std::int64_t n) : form_(what), line_(what, n) {}
+
+  // The responses of the inputs to weights a; the spots whose response is below `least` with the sum over both halves squared.
+  array examine(const numbers& a, double least, std::vector<weak_spot>& weak) {
+    const auto& steps = line_.all();
+    least_ = std::numeric_limits<double>::infinity();
+    array now = outputs(a);
+    collect(now, steps.size(), least, weak);
+    for (std::size_t i = steps.size(); i-- > 0;) {
+      now = follow_back(steps[i], now);
+      collect(now, i, least, weak);
+    }
+    return now;
+  }
+  double least() const { return std::sqrt(least_); }
+
+  // Adds to each weak response what it lacks, along the direction that needs the least change of the weights.
+  void strengthen(const std::vector<weak_spot>& weak, numbers& a) const {
+    const auto& steps = line_.all();
+    array now(line_.inputs(), line_.real());
+    auto next = weak.rbegin();  // found from the end of the line to its start
+    for (std::size_t i = 0;; ++i) {
+      for (; next != weak.rend() && next->array == i; ++next) {
+        const double more = (1.25 * next->wanted - next->found) / (0.5 * next->effect);
+        for (int v = 0; v < 2; ++v) {
+          const number share = next->found > 0 ? more / next->found * std::conj(next->sums[v]) : number(more);
+          const auto k = at(next->place);
+          now.direct[v][k] += next->imaginary ? k_i * share : share;
+          if (line_.real()) now.turned[v][k] += std::conj(next->imaginary ? -k_i * share : share);
+        }
+      }
+      if (i == steps.size()) break;
+      now = follow_on(steps[i], std::move(now));
+    }
+    for (std::int64_t k = 0; k < line_.outputs(); ++k) {
+      const int v = k < second_half(line_.outputs()) ? 0 : 1;
+      const number direct = now.direct[v][at(k)];
+      if (form_ == form::real_inverse) {
+        const number turned = std::conj(now.turned[v][at(k)]);
+        a[at(2 * k)] += std::conj(0.5 * (direct + turned));
+        a[at(2 * k + 1)] += std::conj(-0.5 * k_i * (direct - turned));
+      } else {
+        a[at(k)] += std::conj(direct);
+      }
+    }
+    for (number& each : a) each /= std::abs(each);
+  }
+
+ private:
+  array outputs(const numbers& a) const {
+    array made(line_.outputs(), line_.real());
+    for (std::int64_t k = 0; k < line_.outputs(); ++k) {
+      const int v = k < second_half(line_.outputs()) ? 0 : 1;
+      made.effect[at(k)] = 1;
+      if (form_ == form::real_inverse) {
+        made.direct[v][at(k)] = 0.5 * (a[at(2 * k)] - k_i * a[at(2 * k + 1)]);
+        made.turned[v][at(k)] = std::conj(0.5 * (a[at(2 * k)] + k_i * a[at(2 * k + 1)]));
+      } else {
+        made.direct[v][at(k)] = a[at(k)];
+      }
+    }
+    return made;
+  }
+
+  void collect(const array& now, std::size_t number_of_array, double least, std::vector<weak_spot>& weak) {
+    for (std::int64_t k = now.size() - 1; k >= 0; --k) {
+      const auto i = at(k);
+      // Padding, and outputs of a convolution that nobody uses.
+      if (now.effect[i] <= 0) continue;
+      const auto see = [&](bool imaginary, number first, number second) {
+        const double squares = std::norm(first) + std::norm(second);
+        least_ = std::min(least_, squares / now.effect[i]);
+        if (squares < least * least * now.effect[i])
+          weak.push_back(
+              {number_of_array, k, imaginary, {first, second}, least * std::sqrt(now.effect[i]), std::sqrt(squares), now.effect[i]});
+      };
+      if (!line_.real()) {
+        see(false, now.direct[0][i], now.direct[1][i]);
+        continue;
+      }
+      const number turned[2] = {std::conj(now.turned[0][i]), std::conj(now.turned[1][i])};
+      // The first and the last number of a half spectrum are real.
+      const bool end = now.size() > line_.points() && (k == 0 || k + 1 == now.size());
+      if (!end) see(true, k_i * (now.direct[0][i] - turned[0]), k_i * (now.direct[1][i] - turned[1]));
+      see(false, now.direct[0][i] + turned[0], now.direct[1][i] + turned[1]);
+    }
+  }
+
+  form form_;
+  line_steps line_;
+  double least_ = 0;
+};
+
+// Random phases for the odd part of `count`, doubled as often as it takes: with a₁ as the sums of both halves apart, (a₀, a₁) and
+// (ā₁, −ā₀) backwards, entwined with a random phase between them, have |b₀|² + |b₁|² twice as large at twice as many points. From one
+// element on it is the same everywhere, in the entwined sequences, too: all responses of a line of 2^k points are 1.
+numbers drawn(std::int64_t count, std::uint64_t stream, std::uint64_t round) {
+  std::uint64_t next = 0;
+  const auto phase = [&] {
+    const double angle = 2 * std::numbers::pi * core::random_uniform(0x62616c6c617374 + round, stream, next++);
+    return std::polar(1.0, angle);
+  };
+  std::int64_t odd = std::max<std::int64_t>(count, 1);
+  while (odd % 2 == 0) odd /= 2;
+  numbers a;
+  for (std::int64_t k = 0; k < odd; ++k) a.push_back(phase());
+  while (static_cast<std::int64_t>(a.size()) < count) {
+    const auto length = static_cast<std::int64_t>(a.size());
+    const number turn = phase();
+    numbers doubled;
+    for (std::int64_t k = 0; k < length; ++k) {
+      const std::int64_t mirrored = length - 1 - k;
+      doubled.push_back(a[at(k)]);
+      doubled.push_back((mirrored < second_half(length) ? 1.0 : -1.0) * turn * std::conj(a[at(mirrored)]));
+    }
+    a = std::move(doubled);
+  }
+  return a;
+}
+
+output_weights drawn_for(form what, std::int64_t n, std::uint64_t stream, std::uint64_t round) {
+  output_weights made{drawn(what == form::real_forward ? n / 2 : n, stream, round), 0};
+  if (what == form::real_forward) made.a.push_back(drawn(1, stream, ~round).front());
+  return made;
+}
+
+}  // namespace
+
+output_weights draw_weights(form what, std::int64_t n, std::uint64_t stream) { return drawn_for(what, n, stream, 0); }
+
+namespace {
+
+output_weights search_weights(form what, std::int64_t n, std::uint64_t stream) {
+  constexpr int k_rounds = 8, k_sweeps = 60;
+  search by(what, n);
+  for (std::uint64_t round = 0; round < k_rounds; ++round) {
+    output_weights made = drawn_for(what, n, stream, round);
+    for (int sweep = 0; sweep < k_sweeps; ++sweep) {
+      std::vector<weak_spot> weak;
+      (void)by.examine(made.a, k_least_response, weak);
+      made.least_response = by.least();
+      if (weak.empty()) return made;
+      by.strengthen(weak, made.a);
+    }
+  }
+  throw std::runtime_error(fmt::format("no weights for a line of {} points", n));
+}
+
+}  // namespace
+
+output_weights choose_weights(form what, std::int64_t n, std::uint64_t stream) {
+  // Lines that take long to examine are remembered, a few of them.
+  constexpr std::size_t k_most = 64;
+  static std::mutex mutex;
+  static std::map<std::tuple<form, std::int64_t, std::uint64_t>, output_weights> known;
+  const auto key = std::make_tuple(what, n, stream);
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto found = known.find(key); found != known.end()) return found->second;
+  }
+  output_weights made = search_weights(what, n, stream);
+  const std::lock_guard lock(mutex);
+  if (known.size() >= k_most) known.clear();
+  known.emplace(key, made);
+  return made;
+}
+
+std::vector<input_response> input_responses(form what, std::int64_t n, const output_weights& weights) {
+  std::vector<weak_spot> weak;
+  const array seen = search(what, n).examine(weights.a, 0, weak);
+  std::vector<input_response> made(seen.effect.size());
+  for (std::size_t k = 0; k < made.size(); ++k) {
+    for (int v = 0; v < 2; ++v) {
+      const number turned = seen.real() ? std::conj(seen.turned[v][k]) : 0;
+      made[k].real[v] = seen.direct[v][k] + turned;
+      made[k].imaginary[v] = k_i * (seen.direct[v][k] - turned);
+    }
+  }
+  return made;
+}
+
+}  // namespace ballast::fft

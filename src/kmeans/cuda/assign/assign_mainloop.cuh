@@ -1,0 +1,635 @@
+// The search of a pass: the scores of a warp's rows, and the largest ones of each row with what verifies them.
+// Layer: backend "cuda" of K-Means, device code. docs/design/kmeans-cuda.md has the derivations.
+// With g = lane / 4 and t = lane % 4, the four lanes of a group have rows g and g + 8 of the warp, and of each tile the columns 2t and
+// 2t + 1. q numbers the rows of a lane.
+#pragma once
+
+#include "cuda/arch/wgmma.cuh"
+#include "cuda/block/event_writer.cuh"
+#include "kmeans/cuda/assign/centroid_stage.cuh"
+#include "kmeans/cuda/layout/nearest.cuh"
+#include "kmeans/cuda/layout/operand.cuh"
+
+namespace ballast::kmeans::cuda {
+
+using ballast::cuda::index;
+
+// In f32 the four lanes of a row know its largest score so far. Each names those of its columns whose scores are near it, by a sum over the
+// near columns of a group of tiles. Column v of tile i adds k_factor · (k_first + 4i + 2v). So the sum of one column names it, and is less
+// than that of any two. k_factor is a prime, and what it is multiplied by is odd: a sum in which a bit was flipped, or to which a column
+// was added by a number with a flipped bit in place of 1, is not a multiple of k_factor, and names none.
+// The code of a column is that sum with k_factor · 4 · the tile in front of its group, modulo 2^32; 0: no column.
+inline constexpr int k_most_group_tiles = 16;
+inline constexpr std::uint32_t k_factor = 2729, k_first = 65;
+static_assert(2 * k_first > k_first + 4 * (k_most_group_tiles - 1) + 2);
+static_assert(k_factor * (2 * k_most_group_tiles * k_first + 2 * k_most_group_tiles * (2 * k_most_group_tiles - 1)) < 1u << 23);
+BALLAST_HD constexpr std::uint32_t near_number(int i, int v) {
+  return k_factor * (k_first + 4 * static_cast<std::uint32_t>(i) + 2 * static_cast<std::uint32_t>(v));
+}
+// 1 / k_factor modulo 2^32: each step doubles the bits that are right.
+BALLAST_HD constexpr std::uint32_t inverse_factor() {
+  std::uint32_t made = k_factor;
+  for (int step = 0; step < 5; ++step) made *= 2 - k_factor * made;
+  return made;
+}
+static_assert(inverse_factor() * k_factor == 1);
+// The column of lane t of a row; negative or behind the last one if it is not a code.
+BALLAST_HD constexpr int column_of_code(std::uint32_t code, int t) {
+  const std::uint32_t number = code * inverse_factor() - k_first;
+  const std::uint32_t column = number / 4 * k_tile_columns + number / 2 % 2 + 2 * static_cast<std::uint32_t>(t);
+  return number % 2 == 0 && number < 0x20000000u ? static_cast<int>(column) : -1;
+}
+
+// Scores are compared by min(1, max(0, k_steep · (a − b))): 1 if a > b, else 0, by one instruction of the multipliers, of which there are
+// twice as many as of the units that compare. Exact if |a − b| is 0 or at least 1 / k_steep: always, if one of
+// the two is at least k_comparable.
+inline constexpr float k_steep = 0x1p90f;
+inline constexpr float k_comparable = 0x1p-60f;
+
+// The error of the score of a centroid c that can be the nearest of a row: slope · ‖c‖, of which ‖c‖ is at most `reach`.
+template <class T>
+struct score_error {
+  T slope, reach;
+
+  __device__ __forceinline__ score_error(const score_bound<T>& bound, T square, T rounding) {
+    const T norm = norm_above(square);
+    reach = min(bound.largest, 2 * norm + bound.smallest);
+    slope = fma(bound.product, norm + rounding, rounding) + bound.sum * (norm + reach);
+  }
+  __device__ __forceinline__ T most() const { return slope * reach; }
+};
+
+// f32: what the errors of scores are for the rows of a lane.
+template <class T, int Rows>
+struct row_errors {
+  T spread[Rows];  // how much lower than the best a score is that cannot be that of the nearest
+  T slope[Rows];   // score_error
+  T reach;         // of the rows together
+};
+
+// What a lane knows of one of its rows. The four lanes of a row see different columns.
+template <class T>
+struct row_search;
+template <>
+struct row_search<float> {
+  float best;                         // the largest score so far, or lower end of one: of all four lanes
+  float twin;                         // the same by another chain
+  float upper;                        // no near column of the lane has a larger score, whatever its error
+  float since;                        // what `best` was when the oldest of the lane's near columns was named
+  std::uint32_t named[k_most_named];  // codes of the lane's near columns, the last one first
+  std::uint32_t more;                 // not 0: there are others
+  std::uint32_t wrong;                // not 0: the two chains differed in a group
+  float sum;                          // Σ w · score of the section
+};
+template <>
+struct row_search<double> {
+  double first, twin;  // the largest score, by two chains, which also have its column
+  int first_index, twin_index;
+  double sum;  // Σ w · score of the section
+};
+
+template <class T>
+BALLAST_HD constexpr T lowest_score() {
+  return sizeof(T) == 4 ? static_cast<T>(-3e38) : static_cast<T>(-1e308);
+}
+
+// What a thread has of one launch: its place, and its arguments.
+template <class T, pass_policy P, class Injector>
+struct pass_scores {
+  using fragment = operands<T>;
+  using vector = typename fragment::vector;
+  using operand = typename fragment::rows;
+  using launch = ballast::cuda::kernel_launch<pass_arguments<T>, Injector>;
+  using stage = panel_stage<T, P>;
+
+  static constexpr int k_groups = fragment::k_halves;  // of 8 rows, one of a lane each
+  static constexpr int k_rows = k_pass_rows;           // of a warp
+  static constexpr int k_threads = 32 * P.warps;
+  static constexpr int k_tile_threads = 32 * pass_rows_of_tile(P) / k_pass_rows;  // that work on a tile of rows
+  static constexpr bool k_checks = P.check;
+  static constexpr bool k_warpgroup = P.unit == product_unit::warpgroup;
+  static constexpr bool k_in_registers = P.slabs > 0;
+  // Whether a tile's rows are loaded while the one before it is searched. Elsewhere registers are dearer.
+  static constexpr bool k_prefetches =
+      sizeof(T) == 4 &&
+      (P.slabs == 0 ? P.unit == product_unit::warpgroup
+                    : P.panel == panel_memory::shared && (P.single || (P.unit == product_unit::warpgroup && P.warps * P.blocks < 16)));
+  static constexpr bool k_rows_in_ring = P.rows;
+  static constexpr int k_slabs = k_in_registers ? P.slabs : k_rows_in_ring ? 0 : P.depth;  // of x that are loaded ahead
+  static constexpr int k_scores = fragment::k_scores;                                      // of a lane, of a tile
+  static_assert(k_rows == k_operand_rows);
+  static_assert(P.tiles <= k_most_group_tiles && (!k_in_registers || P.slabs % P.depth == 0));
+  static_assert(P.unit == product_unit::warp || (sizeof(T) == 4 && P.warps % 4 == 0 && P.panel != panel_memory::global));
+
+  const launch& given;
+  const pass_arguments<T>& a;
+  int lane, g, t;
+  bool upper;  // t ≥ 2: the lane owns the second one of its two rows
+  int warp;    // by a shuffle, which tells the compiler that it is the same in all lanes
+
+  __device__ __forceinline__ explicit pass_scores(const launch& from)
+      : given(from),
+        a(from.arguments),
+        lane(static_cast<int>(threadIdx.x % 32)),
+        g(lane / 4),
+        t(lane % 4),
+        upper(t >= 2),
+        warp(__shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0)) {}
+
+  __device__ __forceinline__ inject::device_place here(std::int64_t tile, std::int64_t tiles, int step = 0, int steps = 1) const {
+    return {tile, tiles, step, steps, static_cast<int>(threadIdx.x) % k_tile_threads, k_tile_threads};
+  }
+
+  // Rows are numbered in 32 bits (k_most_rows).
+  __device__ __forceinline__ int points() const { return static_cast<int>(a.points.m); }
+  // Rows behind the last point are there, and 0.
+  __device__ __forceinline__ int stride() const { return k_in_registers ? P.slabs * k_slab<T> : a.points.stride; }
+  __device__ __forceinline__ const T* row(int i) const { return a.points.x + static_cast<std::int64_t>(i) * stride(); }
+
+  // What is known of the own row.
+  struct row_facts {
+    int i;
+    T norm;
+    T error;  // of a score of a centroid that can be the nearest
+    T projection;
+    unsigned long long signature;
+    int before;         // its label of the pass before
+    bool bad = false;   // a check failed
+    check failed = {};  // which
+  };
+  static constexpr bool k_counts = P.sums != sum_memory::none;  // what the sums must agree with
+  __device__ __forceinline__ unsigned long long signature_of(int i) const {
+    if constexpr (!k_checks || !k_counts) return 0;
+    return arch::load_table_late(reinterpret_cast<const unsigned long long*>(a.points.signature) + i);
+  }
+  __device__ __forceinline__ int label_before(int i) const { return a.previous != nullptr ? arch::load_table_late(a.previous + i) : -1; }
+  // What the label of row i is judged and counted with.
+  __device__ __forceinline__ void load_facts(int i, row_facts& to) const {
+    to.i = i;
+    if constexpr (sizeof(T) == 8) to.norm = arch::load_table_late(a.points.norm + i);
+    to.projection = k_checks ? arch::load_table_late(a.points.projection + i) : T(0);
+    to.signature = signature_of(i);
+    to.before = i < points() ? label_before(i) : -1;
+  }
+
+  // What is loaded of a tile of rows before its products: the first k_slabs slabs; in f32 what the spread of the own row is made of; and
+  // with k_facts_ahead what labels are judged with.
+  struct rows_ahead {
+    operand rows[k_slabs > 0 ? k_slabs : 1];
+    T norm;
+    T rounding;
+    row_facts facts;
+  };
+  static constexpr bool k_facts_ahead = k_prefetches && (k_in_registers || k_rows_in_ring);
+  __device__ __forceinline__ void load_ahead(int first, rows_ahead& to) const {
+#pragma unroll
+    for (int slab = 0; slab < k_slabs; ++slab) to.rows[slab] = fragment::load(a.points, first, slab, stride());
+    load_spread(first, to);
+    if constexpr (k_facts_ahead) load_facts(own_row(first), to.facts);
+  }
+  __device__ __forceinline__ void load_spread(int first, rows_ahead& to) const {
+    if constexpr (sizeof(T) == 4) {
+      to.norm = arch::load_table_late(a.points.norm + own_row(first));
+      to.rounding = arch::load_table_late(a.points.rounding + own_row(first));
+    }
+  }
+
+  static constexpr int k_group_scores = P.tiles * k_scores;  // tile by tile
+  static constexpr int k_named = named_columns(P);
+  // f32: whether each centroid's norm bounds the error of its scores; elsewhere the largest norm does. With many features an error is much
+  // of what is between two scores, and there are more products for each score.
+  static constexpr bool k_own_errors = sizeof(T) == 4 && !k_in_registers;
+  using errors = row_errors<T, k_groups>;
+  static constexpr bool k_follows = k_checks && !P.single;  // f32: a largest score decides about columns of a later group
+
+  // Where the scores of a tile start, or their weights in the row check: those of this lane's two columns.
+  __device__ __forceinline__ void load_columns(const T* columns, int i, int which, T (&to)[2]) const {
+    using pair = typename fragment::pair;
+    const auto* const at = reinterpret_cast<const pair*>(columns + (2 * i + which) * k_tile_columns);
+    const pair both = P.columns ? *at : arch::load_table(at);
+    to[0] = both.x, to[1] = both.y;
+  }
+  // What load_columns takes: the columns of a group, from this lane's on.
+  __device__ __forceinline__ const T* columns_of(const stage& panel, int group) const {
+    constexpr int size = P.tiles * 2 * k_tile_columns;
+    return panel.columns + (P.columns ? group * size : std::int64_t{group} * size) + 2 * t;
+  }
+
+  // scores += rows · columns over `depth` slabs of a group. By a warpgroup: begun only, between fence_wgmma and wait_wgmma.
+  __device__ __forceinline__ void multiply(const unsigned char* panel, const operand (&rows)[P.depth], T (&scores)[k_group_scores]) const {
+    if constexpr (k_warpgroup) {
+      const arch::matrix_descriptor columns = arch::describe(panel, k_slab_bytes<T>, arch::swizzle::none, k_slab_bytes<T> / 2);
+#pragma unroll
+      for (int slab = 0; slab < P.depth; ++slab)
+        arch::wgmma_m64k16_f16<8 * P.tiles>(scores, rows[slab].at, arch::advanced(columns, slab * P.tiles * k_slab_bytes<T>));
+      arch::commit_wgmma();
+    } else {
+      using column = typename fragment::column;
+      const auto* const packed = reinterpret_cast<const column*>(panel) + lane;
+#pragma unroll
+      for (int slab = 0; slab < P.depth; ++slab) {
+#pragma unroll
+        for (int i = 0; i < P.tiles; ++i) {
+          const column* const at = packed + (slab * P.tiles + i) * 32;
+          const column own = P.panel == panel_memory::global ? arch::load_table(at) : *at;
+          fragment::multiply_add(&scores[i * k_scores], rows[slab], own);
+        }
+      }
+    }
+  }
+
+  // The scores of one group of tiles, from where they start, for the rows from `first` on. `rows`: their first k_slabs slabs; then, where
+  // rows do not stay in registers, those of the rows from `next` on, whose loads are under way while these are multiplied; where rows pass
+  // through the ring, nothing. meanwhile() is called once: when the first products have begun, or where rows do not stay in registers,
+  // before.
+  template <class Meanwhile>
+  __device__ __forceinline__ void compute_scores(stage& panel, int first, int next, int group, const T* columns,
+                                                 operand (&rows)[k_slabs > 0 ? k_slabs : 1], T (&scores)[k_group_scores],
+                                                 Meanwhile&& meanwhile) const {
+    const panel_shape& shape = a.centroids.shape;
+#pragma unroll
+    for (int i = 0; i < P.tiles; ++i) {
+      T start[2];
+      load_columns(columns, i, 0, start);
+#pragma unroll
+      for (int v = 0; v < k_scores; ++v) scores[i * k_scores + v] = start[v % 2];
+    }
+    const auto begin_products = [&] {
+      if constexpr (k_warpgroup) arch::fence_wgmma(scores);
+    };
+    const auto end_products = [&] {
+      if constexpr (k_warpgroup) arch::wait_wgmma<0>(scores);
+    };
+    if constexpr (k_in_registers) {
+      // All chunks of the group are multiplied before the first one is waited for: a ring has place for them.
+      constexpr bool together = k_warpgroup && stage::k_loader && P.slabs / P.depth < P.slots;
+      begin_products();
+#pragma unroll
+      for (int slab = 0; slab < P.slabs; slab += P.depth) {
+        multiply(panel.acquire(shape, group, slab), reinterpret_cast<const operand(&)[P.depth]>(rows[slab]), scores);
+        if (slab == 0) meanwhile();
+        if constexpr (together) {
+          panel.pass();
+        } else {
+          end_products();
+          panel.release();
+          if (slab + P.depth < P.slabs) begin_products();
+        }
+      }
+      if constexpr (together) {
+        end_products();
+        panel.template release_passed<P.slabs / P.depth>(P.slabs / P.depth);
+      }
+    } else if constexpr (k_rows_in_ring) {
+      meanwhile();
+      constexpr int together = 2;  // chunks: the second one's rows are read while the first is multiplied
+#pragma unroll 1
+      for (int slab = 0; slab < shape.slabs; slab += together * P.depth) {
+        operand now[together][P.depth];
+        begin_products();
+#pragma unroll
+        for (int c = 0; c < together; ++c) {
+          if (c > 0 && slab + c * P.depth >= shape.slabs) break;
+          const unsigned char* const chunk = panel.acquire(shape, group, slab + c * P.depth);
+#pragma unroll
+          for (int d = 0; d < P.depth; ++d) now[c][d] = fragment::read(chunk + stage::k_chunk_bytes, warp, d);
+          arch::fence_wgmma();
+          multiply(chunk, now[c], scores);
+          panel.pass();
+        }
+        end_products();
+        panel.template release_passed<together>(min(together, (shape.slabs - slab) / P.depth));
+      }
+    } else {
+      meanwhile();
+#pragma unroll 1
+      for (int slab = 0; slab < shape.slabs; slab += P.depth) {
+        operand now[P.depth];
+        const bool last = slab + P.depth >= shape.slabs;
+        const int from = last ? next : first, begin = last ? 0 : slab + P.depth;
+#pragma unroll
+        for (int d = 0; d < P.depth; ++d) now[d] = rows[d];
+#pragma unroll
+        for (int d = 0; d < P.depth; ++d) rows[d] = fragment::load(a.points, from, begin + d, stride());
+        begin_products();
+        multiply(panel.acquire(shape, group, slab), now, scores);
+        end_products();
+        panel.release();
+      }
+    }
+  }
+
+  // Calls f(score, q, i, v) for the scores of a group: of row q of the lane, in tile i, of column v.
+  template <class F>
+  static __device__ __forceinline__ void each_score(const T (&scores)[k_group_scores], F&& f) {
+#pragma unroll
+    for (int i = 0; i < P.tiles; ++i) {
+#pragma unroll
+      for (int q = 0; q < k_groups; ++q) {
+#pragma unroll
+        for (int v = 0; v < 2; ++v) f(scores[i * k_scores + 2 * q + v], q, i, v);
+      }
+    }
+  }
+
+  // f32: adds the scores of a group to the sums of the row check.
+  __device__ __forceinline__ void add_weighted(row_search<float> (&rows)[k_groups], const float (&scores)[k_group_scores],
+                                               const float* columns) const {
+    float weights[2];
+    each_score(scores, [&](float score, int q, int i, int v) {
+      if (q == 0 && v == 0) load_columns(columns, i, 1, weights);
+      rows[q].sum = fma(weights[v], score, rows[q].sum);
+    });
+  }
+
+  // f64: takes the scores of a group into account, and adds them to those sums. `last`: the last tile is the check tile. Tile by tile:
+  // weights of several tiles at a time take registers.
+  __device__ __forceinline__ void search(row_search<double> (&rows)[k_groups], const double (&scores)[k_group_scores],
+                                         const double* columns, int column, bool last) const {
+#pragma unroll
+    for (int i = 0; i < P.tiles; ++i) {
+      const bool data = i < P.tiles - 1 || !last;
+      double weights[2] = {};
+      if constexpr (k_checks) load_columns(columns, i, 1, weights);
+#pragma unroll
+      for (int q = 0; q < k_groups; ++q) {
+#pragma unroll
+        for (int v = 0; v < 2; ++v) {
+          const double score = scores[i * k_scores + 2 * q + v];
+          const int j = column + i * k_tile_columns + v + 2 * t;
+          if constexpr (k_checks) rows[q].sum = fma(weights[v], score, rows[q].sum);
+          if (!data) continue;
+          if (score > rows[q].first) rows[q].first = score, rows[q].first_index = j;
+          if (k_checks && score > rows[q].twin) rows[q].twin = score, rows[q].twin_index = j;
+        }
+      }
+    }
+  }
+
+  // f32: ‖c‖ of a tile's two columns of this lane, or a little more, from where their scores start; at most errors::reach.
+  __device__ __forceinline__ void load_norms(const float* columns, int i, float reach, float (&to)[2]) const {
+    load_columns(columns, i, 0, to);
+#pragma unroll
+    for (float& each : to) each = fminf(norm_above(fabsf(2 * each)), reach);
+  }
+  // f32: calls f(score, norm, q, i, v); `norm` is 0 where the spread of the row has all errors.
+  template <class F>
+  __device__ __forceinline__ void each_with_norm(const float (&scores)[k_group_scores], const float* columns, float reach, F&& f) const {
+    float norms[2] = {};
+    each_score(scores, [&](float score, int q, int i, int v) {
+      if (k_own_errors && q == 0 && v == 0) load_norms(columns, i, reach, norms);
+      f(score, norms[v], q, i, v);
+    });
+  }
+  // f32: the largest score of the lane's columns, or lower end of one; by a second chain, too, where groups follow.
+  __device__ __forceinline__ void find_largest(const float (&scores)[k_group_scores], const float* columns, const errors& of,
+                                               float (&largest)[k_groups], float (&twins)[k_groups]) const {
+    const float again[k_groups] = {arch::opaque(of.slope[0]), arch::opaque(of.slope[1])};
+    each_with_norm(scores, columns, of.reach, [&](float score, float norm, int q, int i, int v) {
+      const auto end = [&](float slope) { return k_own_errors ? fma(-slope, norm, score) : score; };
+      const bool first = i == 0 && v == 0;
+      const float one = end(of.slope[q]);
+      largest[q] = first ? one : fmaxf(largest[q], one);
+      if constexpr (k_follows) {
+        const float other = end(again[q]);
+        twins[q] = first ? arch::opaque(other) : fmaxf(twins[q], other);
+      }
+    });
+  }
+
+  // f32: takes the scores of a group into account. `largest`: of the lane's columns. `before`: the code of the tiles in front of the group.
+  // `twins`: by a second chain, where groups follow. If `largest` is too high, no column is near; if it is too low, another column is near,
+  // too, but a later group may make the lane forget the right one.
+  __device__ __forceinline__ void search(row_search<float> (&rows)[k_groups], const float (&scores)[k_group_scores], const float* columns,
+                                         const float (&largest)[k_groups], const float (&twins)[k_groups], const errors& of,
+                                         std::uint32_t before) const {
+    constexpr float integers = 0x1p23f;  // numbers from here on have whole ulps, and these are their last bits
+    constexpr std::uint32_t two = 2 * near_number(0, 0);
+    float near[k_groups], from[k_groups];
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) {
+      const auto of_lanes = [](float own) {
+        const float pair = fmaxf(own, __shfl_xor_sync(0xffffffffu, own, 1));
+        return fmaxf(pair, __shfl_xor_sync(0xffffffffu, pair, 2));
+      };
+      const float best = of_lanes(largest[q]);
+      row_search<float>& row = rows[q];
+      if constexpr (k_follows) {
+        const float twin = of_lanes(twins[q]);
+        row.wrong |= ballast::cuda::bits(best) ^ ballast::cuda::bits(twin);
+        row.twin = fmaxf(row.twin, twin);
+      }
+      const bool stays = row.upper >= best;
+      row.best = fmaxf(row.best, best);
+      if (!stays) {
+        for (std::uint32_t& code : row.named) code = 0;
+        row.more = 0, row.since = row.best;
+      }
+      if (!stays || !k_own_errors) row.upper = k_own_errors ? lowest_score<float>() : row.best + of.spread[q];
+      near[q] = integers, from[q] = fma(k_own_errors ? k_comparable : of.spread[q], k_steep, -row.best * k_steep);
+    }
+    const auto is_near = [&](float score, float norm, int q) {
+      return arch::multiply_add_saturated(score, k_steep, k_own_errors ? fma(of.slope[q] * k_steep, norm, from[q]) : from[q]);
+    };
+    each_with_norm(scores, columns, of.reach, [&](float score, float norm, int q, int i, int v) {
+      near[q] = fma(is_near(score, norm, q), static_cast<float>(near_number(i, v)), near[q]);
+    });
+    const auto add = [](row_search<float>& to, std::uint32_t code) {
+      to.more |= to.named[k_named - 1];
+#pragma unroll
+      for (int e = k_named - 1; e > 0; --e) to.named[e] = to.named[e - 1];
+      to.named[0] = code;
+    };
+    std::uint32_t found[k_groups];
+    bool several = false;
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) {
+      found[q] = ballast::cuda::bits(near[q]) - ballast::cuda::bits(integers);
+      several = several || found[q] >= two;
+    }
+    if (__any_sync(0xffffffffu, several)) {
+      std::uint32_t which[k_groups] = {};  // bit 2i + v
+      each_with_norm(scores, columns, of.reach, [&](float score, float norm, int q, int i, int v) {
+        which[q] |= is_near(score, norm, q) > 0 ? 1u << (2 * i + v) : 0u;
+      });
+#pragma unroll
+      for (int q = 0; q < k_groups; ++q) {
+        if (found[q] < two) continue;
+        found[q] = 0;
+        rows[q].more |= which[q] == 0 ? 1u : 0u;
+        if constexpr (k_own_errors) rows[q].upper = fmaxf(rows[q].upper, fma(2 * of.slope[q], of.reach, rows[q].best));
+#pragma unroll 1
+        for (std::uint32_t left = which[q]; left != 0; left &= left - 1)
+          add(rows[q], near_number(0, 0) + 2 * k_factor * static_cast<std::uint32_t>(__ffs(static_cast<int>(left)) - 1) + before);
+      }
+    }
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) {
+      if (found[q] == 0) continue;
+      add(rows[q], found[q] + before);
+      if constexpr (k_own_errors) {
+        const unsigned ordinal = min((found[q] * inverse_factor() - k_first) / 2, 2u * P.tiles - 1);
+        float norms[2];
+        load_norms(columns, static_cast<int>(ordinal / 2), of.reach, norms);
+        rows[q].upper = fmaxf(rows[q].upper, fma(2 * of.slope[q], norms[ordinal % 2], rows[q].best));
+      }
+    }
+  }
+
+  // ---- Four lanes and their two rows: what all four have found comes together in the two lanes that own a row ----
+
+  __device__ __forceinline__ int own_q() const { return upper ? 1 : 0; }
+  __device__ __forceinline__ int own_row(int first) const { return first + 8 * own_q() + g; }
+  // By choosing between registers: an index that is computed puts the array into local memory.
+  template <class V>
+  __device__ __forceinline__ V own(const V (&of)[k_groups]) const {
+    const V low = of[0], high = of[1];
+    return upper ? high : low;
+  }
+  // For the lane two further, the one of the row that it owns.
+  template <class V>
+  __device__ __forceinline__ V given_away(const V (&of)[k_groups]) const {
+    const V low = of[0], high = of[1];
+    return upper ? low : high;
+  }
+  // op over the four lanes, for the own row.
+  template <class Op>
+  __device__ __forceinline__ T fold(const T (&of)[k_groups], Op&& op) const {
+    T mine = own(of);
+    mine = op(mine, __shfl_xor_sync(0xffffffffu, given_away(of), 2));
+    return op(mine, __shfl_xor_sync(0xffffffffu, mine, 1));
+  }
+  // What the owner of row q has.
+  template <class V>
+  __device__ __forceinline__ V from_owner(V value, int q) const {
+    return __shfl_sync(0xffffffffu, value, 2 * q, 4);
+  }
+  // Whether something holds in one lane that owns the own row.
+  __device__ __forceinline__ bool any_owner(bool holds) const { return (__ballot_sync(0xffffffffu, holds) & 3u << (lane & ~1)) != 0; }
+
+  // Finds the largest scores of the rows from `first` on. `ahead`: what has been loaded of them; with k_prefetches it is then that of the
+  // rows from `next` on. bound_errors() sets `of` and what `facts` has ahead. It is called during the products where there is
+  // one group, else before all. What facts are left to load is under way during the first search.
+  template <class BoundErrors>
+  __device__ __forceinline__ void find(stage& panel, int first, int next, int tile, int tiles, rows_ahead& ahead, const errors& of,
+                                       row_search<T> (&rows)[k_groups], row_facts& facts, BoundErrors&& bound_errors) const {
+    if constexpr (!P.single) bound_errors();
+    if constexpr (k_in_registers && Injector::enabled) {
+      for (int slab = 0; slab < P.slabs; ++slab)
+        given.strike(index<fragment::k_words>{}, inject::site::kmeans_points, here(tile, tiles, slab, P.slabs), ahead.rows[slab].at);
+    }
+    constexpr T lowest = lowest_score<T>();
+    for (row_search<T>& each : rows) {
+      if constexpr (sizeof(T) == 4) {
+        each = {lowest, arch::opaque(lowest), lowest, lowest, {}, 0, 0, 0};
+      } else {
+        each = {lowest, arch::opaque(lowest), 0, 0, 0};
+      }
+    }
+    const panel_shape& shape = a.centroids.shape;
+    std::uint32_t before = 0;  // f32: 4 k_factor · data_tile, as a sum, so that a flipped bit leaves no multiple of k_factor
+    const int sections = P.single ? 1 : shape.sections, groups = P.single ? 1 : shape.section_tiles / P.tiles;
+#pragma unroll 1
+    for (int section = 0; section < sections; ++section) {
+#pragma unroll
+      for (int q = 0; q < k_groups; ++q) rows[q].sum = 0;
+#pragma unroll 1
+      for (int group = 0; group < groups; ++group) {
+        T scores[k_group_scores];
+        const T* const columns = columns_of(panel, section * groups + group);
+        const bool begins = section == 0 && group == 0, ends = k_prefetches && section == sections - 1 && group == groups - 1;
+        compute_scores(panel, first, ends ? next : first, section * groups + group, columns, ahead.rows, scores, [&] {
+          if constexpr (P.single) bound_errors();
+        });
+        // What is loaded here is under way while these scores are searched, and not put off until they are.
+        if (!k_facts_ahead && begins) load_facts(own_row(first), facts);
+        if (ends) {
+          if constexpr (k_in_registers || k_rows_in_ring) {
+            load_ahead(next, ahead);
+          } else {
+            load_spread(next, ahead);  // compute_scores has asked for the rows
+          }
+        }
+        if (begins || ends) __syncwarp();
+        const int data_tile = section * shape.data_tiles + group * P.tiles;  // the first one of the group
+        if constexpr (Injector::enabled) {
+          for (int i = 0; i < P.tiles; ++i) {
+            const bool checks = k_checks && group * P.tiles + i == shape.data_tiles;
+            given.strike(
+                index<k_scores>{}, checks ? inject::site::kmeans_checksum : inject::site::kmeans_product,
+                checks ? here(tile, tiles, section, shape.sections) : here(tile, tiles, data_tile + i, shape.sections * shape.data_tiles),
+                &scores[i * k_scores]);
+          }
+        }
+        const bool last = k_checks && group == groups - 1;
+        T projections[k_groups];  // column 3 of the check tile: of lane 1
+#pragma unroll
+        for (int q = 0; q < k_groups; ++q) projections[q] = scores[(P.tiles - 1) * k_scores + 2 * q + 1];
+        if constexpr (sizeof(T) == 4) {
+          if constexpr (k_checks) {
+            add_weighted(rows, scores, columns);
+            if (last) {  // the check tile has no centroids
+#pragma unroll
+              for (int v = 0; v < k_scores; ++v) scores[(P.tiles - 1) * k_scores + v] = k_no_score<T>;
+            }
+          }
+          T largest[k_groups], twins[k_groups] = {};
+          find_largest(scores, columns, of, largest, twins);
+          const auto strike_minimum = [&](int step, float& score) {
+            if (Injector::enabled && group == 0)
+              given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, 2 * section + step, 2 * shape.sections), &score);
+          };
+          for (float& each : largest) strike_minimum(0, each);
+          search(rows, scores, columns, largest, twins, of, before);
+          for (row_search<T>& each : rows) strike_minimum(1, each.best);
+          before += 4 * k_factor * static_cast<std::uint32_t>(P.tiles - (last ? 1 : 0));  // the check tile has no columns
+        } else {
+          search(rows, scores, columns, data_tile * k_tile_columns, last);
+          if (Injector::enabled && group == 0) {
+            for (int q = 0; q < k_groups; ++q)
+              given.strike(index<1>{}, inject::site::kmeans_minimum, here(tile, tiles, section, shape.sections), &rows[q].first);
+          }
+        }
+        if constexpr (k_checks) {
+          if (last) verify_section(section, tile, tiles, projections, rows, facts);
+        }
+      }
+    }
+    if constexpr (k_own_errors) {  // a slope that is no number hides all columns of its lane
+#pragma unroll
+      for (int q = 0; q < k_groups; ++q) rows[q].more |= of.slope[q] >= 0 ? 0u : 1u;
+    }
+    if constexpr (Injector::enabled && sizeof(T) == 4) {
+      for (int q = 0; q < k_groups; ++q) given.strike(index<1>{}, inject::site::kmeans_index, here(tile, tiles, q, 3), &rows[q].named[0]);
+    }
+  }
+
+  // ρ passes if ρ² ≤ limit.
+  __device__ static __forceinline__ bool passes(T residual, T limit) { return residual * residual <= limit; }
+
+  // Compares the weighted sum of a section's scores, with those of its check tile, with 0, and the points' projection in column 3 of that
+  // tile with what was computed from other loads. The two owners of a row have the limits from two copies, and must agree.
+  __device__ __forceinline__ void verify_section(int section, std::int64_t tile, std::int64_t tiles, const T (&projections)[k_groups],
+                                                 const row_search<T> (&rows)[k_groups], row_facts& facts) const {
+    section_limits<T> limits = a.centroids.limits[2 * section + t % 2];
+    given.strike(index<1>{}, inject::site::kmeans_threshold, here(tile, tiles, section, a.centroids.shape.sections + 1),
+                 &limits.row_offset);
+    T sums[k_groups];
+#pragma unroll
+    for (int q = 0; q < k_groups; ++q) sums[q] = rows[q].sum;
+    const T residual = fold(sums, [](T x, T y) { return x + y; });
+    const T other = __shfl_xor_sync(0xffffffffu, projections[1], 2), projection = t == 3 ? other : projections[0];
+    T word = passes(residual, fma(limits.row_slope, facts.norm, limits.row_offset)) ? T(1) : T(0);
+    given.strike(index<1>{}, inject::site::kmeans_comparison, here(tile, tiles, section, a.centroids.shape.sections), &word);
+    const bool judges = t % 2 == 1;
+    const bool projects = !judges || passes(projection - facts.projection, fma(limits.projection_slope, facts.norm, T(1e-37)));
+    const bool fits = word == T(1) && projects;
+    if (!__all_sync(0xffffffffu, fits)) {
+      const bool sum_fails = any_owner(word != T(1)), fails = any_owner(!fits);
+      if (fails && !facts.bad) facts.failed = sum_fails ? check::row : check::projection;
+      facts.bad = facts.bad || fails;
+    }
+  }
+};
+
+}  // namespace ballast::kmeans::cuda

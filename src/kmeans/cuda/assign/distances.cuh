@@ -1,0 +1,262 @@
+// Distances by differences: of each point to many centroids, with row checks; and of each point to the centroid of its label, in double.
+// Layer: backend "cuda" of K-Means, device code.
+// One thread computes a row, another one of its block verifies it from loads of its own.
+#pragma once
+
+#include "cuda/arch/arch.cuh"
+#include "kmeans/cuda/normalize/rows.cuh"
+
+namespace ballast::kmeans::cuda {
+
+// Numbers that lie together.
+template <class T>
+struct alignas(16) vector {
+  T at[k_vector<T>];
+};
+
+__device__ __forceinline__ float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+__device__ __forceinline__ double multiply_add(double a, double b, double c) { return __fma_rn(a, b, c); }
+
+// squares[j] = ‖x − c_j‖² for the k_group centroids from `first` on; behind the last one they are its. Summed in chains of k_chain
+// features: in a longer chain of equal terms (duplicated features) every step rounds alike, and the row check would see it.
+template <class T>
+__device__ __forceinline__ void group_distances(const T* x, const centroid_panel<T>& from, int stride, int first, T (&squares)[k_group]) {
+  const T* rows[k_group];
+#pragma unroll
+  for (int j = 0; j < k_group; ++j) {
+    squares[j] = 0;
+    rows[j] = from.rows + std::int64_t{first + j < from.count ? first + j : from.count - 1} * stride;
+  }
+  for (int begin = 0; begin < stride; begin += k_chain) {
+    T chain[k_group] = {};
+    for (int f = begin; f < min(begin + k_chain, stride); f += k_vector<T>) {
+      const auto own = *reinterpret_cast<const vector<T>*>(x + f);
+#pragma unroll
+      for (int j = 0; j < k_group; ++j) {
+        const auto c = *reinterpret_cast<const vector<T>*>(rows[j] + f);
+#pragma unroll
+        for (int i = 0; i < k_vector<T>; ++i) {
+          const T d = own.at[i] - c.at[i];
+          chain[j] = multiply_add(d, d, chain[j]);
+        }
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < k_group; ++j) squares[j] += chain[j];
+  }
+}
+
+// Whether `found` = Σ w_j ‖x − c_j‖² over a section is what ‖x‖² and x · Σ w_j c_j say.
+template <class T>
+__device__ __forceinline__ bool sum_is_right(const placed_points<T>& p, const centroid_panel<T>& from, std::int64_t row, int section,
+                                             double found) {
+  const T* const x = p.x + row * p.stride;
+  const double* const checksum = from.checksum + std::int64_t{section} * p.stride;
+  double product = 0;
+  for (int begin = 0; begin < p.n; begin += k_chain) {
+    double chain = 0;
+    for (int f = begin; f < min(begin + k_chain, p.n); ++f) chain = __fma_rn(static_cast<double>(load_again(x + f)), checksum[f], chain);
+    product += chain;
+  }
+  const double size = __fma_rn(from.weights[section], static_cast<double>(load_again(p.norm + row)), from.norms[section]);
+  const double residual = found - (size - 2 * product);
+  return fabs(residual) <= from.limit * size + from.weights[section] * static_cast<double>(std::numeric_limits<T>::min());
+}
+
+// The same from the distances. square(j): of centroid j.
+template <class T, class Square>
+__device__ __forceinline__ bool row_is_right(const placed_points<T>& p, const centroid_panel<T>& from, std::int64_t row, int section,
+                                             Square&& square) {
+  const int last = min((section + 1) * k_section, from.count);
+  double found = 0;
+  for (int j = section * k_section; j < last; ++j)
+    found = __fma_rn(static_cast<double>(load_again(from.weight + j)), static_cast<double>(square(j)), found);
+  return sum_is_right(p, from, row, section, found);
+}
+
+// One block: k_row_threads rows and one section of centroids.
+template <class T, class Injector>
+__global__ void __launch_bounds__(k_row_threads)
+    distances_kernel(const __grid_constant__ ballast::cuda::kernel_launch<distances_arguments<T>, Injector> given) {
+  const distances_arguments<T>& a = given.arguments;
+  const int sections = (a.centroids.count + k_section - 1) / k_section;
+  const int section = static_cast<int>(blockIdx.x % sections);
+  const std::int64_t block = blockIdx.x / sections;
+  const std::int64_t first = block * k_row_threads;  // of this call
+  const int thread = static_cast<int>(threadIdx.x);
+  const int rows = static_cast<int>(min(a.rows - first, static_cast<std::int64_t>(k_row_threads)));
+  const int last = min((section + 1) * k_section, a.centroids.count);
+  if (thread < rows) {
+    const T* const x = a.placed.x + (a.first + first + thread) * a.placed.stride;
+    T* const to = a.squares + (first + thread) * a.centroids.count;
+    for (int j = section * k_section; j < last; j += k_group) {
+      T squares[k_group];
+      group_distances(x, a.centroids, a.placed.stride, j, squares);
+      for (int i = 0; i < k_group && j + i < last; ++i) {
+        given.strike(
+            ballast::cuda::index<1>{}, inject::site::kmeans_product,
+            {a.first / k_row_threads + block, (a.placed.m + k_row_threads - 1) / k_row_threads, j + i, a.centroids.count, thread, rows},
+            squares + i);
+        to[j + i] = squares[i];
+      }
+    }
+  }
+  __syncthreads();  // the distances are there
+  const int other = k_row_threads - 1 - thread;
+  if (!a.check || other >= rows) return;
+  const T* const of = a.squares + (first + other) * a.centroids.count;
+  const std::int64_t row = a.first + first + other;
+  if (!row_is_right(a.placed, a.centroids, row, section, [&](int j) { return load_again(of + j); })) flag(*a.flags, a.placed.first + row);
+}
+
+// Distances from their squares, in the units of the points. With `compare` other threads compute them again.
+template <class T>
+__global__ void __launch_bounds__(k_row_threads) finish_kernel(const __grid_constant__ finish_arguments<T> a) {
+  std::int64_t i = std::int64_t{blockIdx.x} * k_row_threads + threadIdx.x;
+  if (i >= a.count) return;
+  if (a.compare) i = a.count - 1 - i;
+  const T made = static_cast<T>(__dmul_rn(sqrt(static_cast<double>(a.squares[i])), a.unscale));
+  if (!a.compare) {
+    a.values[i] = made;
+  } else if (!(a.values[i] == made)) {
+    flag(*a.flags, i);
+  }
+}
+
+// The label of a row. One that is none, which only a fault leaves, must not be used as one; NaN is its distance.
+template <class T>
+__device__ __forceinline__ std::int64_t label_of(const exact_arguments<T>& a, std::int64_t row) {
+  const std::int32_t label = load_again(a.labels + row);
+  return static_cast<unsigned>(label) < static_cast<unsigned>(a.k) ? label : -1;
+}
+
+// ‖point · scale − plain‖² of a row, in double.
+template <class T>
+__device__ __forceinline__ double exact_distance(const exact_arguments<T>& a, std::int64_t row) {
+  const int n = a.given.n;
+  const std::int64_t label = label_of(a, row);
+  if (label < 0) return std::numeric_limits<double>::quiet_NaN();
+  double sum = 0;
+  for (int f = 0; f < n; ++f) {
+    double d;
+    if (a.plain != nullptr) {
+      d = __dsub_rn(__dmul_rn(static_cast<double>(given_value(a.given, row, f)), static_cast<double>(a.given.scale)),
+                    static_cast<double>(load_again(a.plain + label * n + f)));
+    } else {
+      d = __dsub_rn(static_cast<double>(load_again(a.placed.x + row * a.placed.stride + f)),
+                    static_cast<double>(load_again(a.framed + label * n + f)));
+    }
+    sum = __fma_rn(d, d, sum);
+  }
+  return sum;
+}
+
+// Whether the distance between x and the centroid in the frame is `exact` but for rounding, and what the pass found that made the label: a
+// label that was struck on its way to memory has another.
+template <class T>
+__device__ __forceinline__ bool agrees_in_frame(const exact_arguments<T>& a, std::int64_t row, double exact) {
+  const int n = a.placed.n;
+  const std::int64_t label = label_of(a, row);
+  if (label < 0) return false;
+  double sum = 0, norm = 0;
+  for (int f = 0; f < n; ++f) {
+    const double c = static_cast<double>(load_again(a.framed + label * n + f));
+    const double d = static_cast<double>(load_again(a.placed.x + row * a.placed.stride + f)) - c;
+    sum = __fma_rn(d, d, sum);
+    norm = __fma_rn(c, c, norm);
+  }
+  const double tiny = static_cast<double>(std::numeric_limits<T>::min());
+  if (a.passed != nullptr) {
+    // Roundings of a difference, its square and the sums over the features of a lane; in f64 those of `sum` as well.
+    const double unit = std::numeric_limits<T>::epsilon(), terms = a.placed.stride / 4 + 8 + (sizeof(T) == 8 ? n : 0);
+    if (!(fabs(sum - static_cast<double>(load_again(a.passed + row))) <= unit * terms * sum + a.placed.stride * tiny)) return false;
+  }
+  const double size = norm + static_cast<double>(load_again(a.placed.norm + row));
+  return fabs(exact - sum) <= a.limit * size + tiny;
+}
+
+// Thread t computes row t of its block, thread T − 1 − t computes it again. Shared memory: two distances of each row, two sums.
+template <class T, class Injector>
+__global__ void __launch_bounds__(k_row_threads)
+    exact_kernel(const __grid_constant__ ballast::cuda::kernel_launch<exact_arguments<T>, Injector> given) {
+  const exact_arguments<T>& a = given.arguments;
+  auto* const made = reinterpret_cast<double*>(arch::shared_memory());
+  double* const again = made + k_row_threads;
+  double* const sums = again + k_row_threads;
+  const int thread = static_cast<int>(threadIdx.x);
+  const std::int64_t first = std::int64_t{blockIdx.x} * k_row_threads;
+  const int rows = static_cast<int>(min(a.given.m - first, static_cast<std::int64_t>(k_row_threads)));
+  const bool weighted = a.given.weights != nullptr;
+  if (thread < rows) {
+    const double distance = exact_distance(a, first + thread);
+    made[thread] = distance;
+    if (a.distances != nullptr) a.distances[first + thread] = distance;
+  }
+  __syncthreads();  // the distances are there
+  const int other = k_row_threads - 1 - thread;
+  if (a.check && other < rows) {
+    again[other] = exact_distance(a, first + other);
+    const bool same = again[other] == (a.distances != nullptr ? load_again(a.distances + first + other) : made[other]);
+    if (!same || (a.plain != nullptr && !agrees_in_frame(a, first + other, again[other]))) flag(*a.flags, a.placed.first + first + other);
+  }
+  if (a.sums == nullptr) return;
+  __syncthreads();  // those of the check are there
+  if (thread < 32) {
+    double sum =
+        sum_by_warp(rows, [&](int i) { return (weighted ? static_cast<double>(load_again(a.placed.weight + first + i)) : 1.0) * made[i]; });
+    if (thread == 0) {
+      given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_inertia, {blockIdx.x, gridDim.x, 0, 1, 0, 1}, &sum);
+      a.sums[2 * blockIdx.x] = sums[0] = sum;
+    }
+  } else if (thread < 64 && a.check) {
+    const double sum =
+        sum_by_warp(rows, [&](int i) { return (weighted ? static_cast<double>(compute_weight(a.given, first + i)) : 1.0) * again[i]; });
+    if (thread == 32) a.sums[2 * blockIdx.x + 1] = sums[1] = sum;
+  }
+  __syncthreads();  // the sums are there
+  if (thread == 64 && a.check && !(sums[0] == sums[1])) flag(*a.flags, a.placed.first + first);
+}
+
+// The other side of the invariants of sums by label: a row's numbers in fixed point, as the sums have them, in the direction of the
+// projections.
+template <class T, int Words>
+__global__ void __launch_bounds__(k_row_threads) labelled_kernel(const __grid_constant__ labelled_arguments<T> a) {
+  auto* const sums = reinterpret_cast<double*>(arch::shared_memory());  // 3 of each row
+  const placed_points<T>& p = a.placed;
+  const int thread = static_cast<int>(threadIdx.x);
+  const std::int64_t first = std::int64_t{blockIdx.x} * k_row_threads;
+  const int rows = static_cast<int>(min(p.m - first, static_cast<std::int64_t>(k_row_threads)));
+  if (thread < rows) {
+    const std::int64_t row = first + thread;
+    const bool weighted = p.weight != nullptr;
+    const T w = weighted ? p.weight[row] : T(1);
+    const double label = static_cast<double>(a.labels[row]);
+    const auto value = [&](int column, T product, T rest) {
+      std::int32_t word[Words];
+      if (weighted) {
+        split<Words>(product, rest, p.unit[column], word);
+      } else {
+        split<Words>(product, p.unit[column], word);
+      }
+      double sum = 0;
+      for (int i = Words; i-- > 0;) sum += static_cast<double>(word[i]) * word_value(i);
+      return sum / static_cast<double>(p.unit[column]);
+    };
+    double projection = 0;
+    for (int f = 0; f < p.n; ++f) {
+      const T x = p.x[row * p.stride + f];
+      const T product = weighted ? rounded_product(w, x) : x;
+      projection += value(f, product, weighted ? product_rest(w, x, product) : T(0)) * a.direction[f];
+    }
+    sums[3 * thread] = label * projection;
+    sums[3 * thread + 1] = label * (weighted ? value(p.n, w, T(0)) : 1.0);
+    sums[3 * thread + 2] = w > 0 ? label : 0;
+  }
+  __syncthreads();  // the rows are there
+  const int task = arch::warp();
+  if (task >= 3) return;
+  const double sum = sum_by_warp(rows, [&](int i) { return sums[3 * i + task]; });
+  if (arch::lane() == 0) a.sums[3 * std::int64_t{blockIdx.x} + task] = sum;
+}
+
+}  // namespace ballast::kmeans::cuda

@@ -1,0 +1,125 @@
+// What the warps of a pass share: its shared memory, the queue of rows that need more than scores, and the meetings of a team.
+// Layer: backend "cuda" of K-Means, device code. docs/design/kmeans-cuda.md.
+#pragma once
+
+#include <type_traits>
+
+#include "kmeans/cuda/assign/assign_mainloop.cuh"
+#include "kmeans/cuda/layout/nearest.cuh"
+
+namespace ballast::kmeans::cuda {
+
+// A row whose label needs more than the scores of the tensor cores. It waits in shared memory until its team has enough of
+// them or ends, whose warps share the work. Until then its label is k, a cluster of which nobody asks. Each lane of the row stores the
+// columns that it names. Two lanes make the rest, each from what it has itself: one stores it with the seal of the other.
+template <class Index, int Listed>
+struct postponed {
+  double most;  // no candidate has a larger distance
+  std::int32_t row;
+  std::uint32_t what;
+  std::uint32_t seal;
+  Index listed[Listed];  // the columns that the four lanes of the row have named: the last of each, then those before
+};
+// A seal is the sum of what its entry's parts give: a bit that is flipped in one of them changes it.
+__device__ __forceinline__ std::uint32_t seal_part(std::uint32_t value, int place) {
+  return value * (0x9e3779b1u * static_cast<std::uint32_t>(2 * place + 1));
+}
+// Of all but the columns, number l of which has place l.
+__device__ __forceinline__ std::uint32_t head_seal(double most, std::int32_t row, std::uint32_t what) {
+  const auto bits = static_cast<std::uint64_t>(__double_as_longlong(most));
+  return seal_part(what, 60) + seal_part(static_cast<std::uint32_t>(row), 61) + seal_part(static_cast<std::uint32_t>(bits), 62) +
+         seal_part(static_cast<std::uint32_t>(bits >> 32), 63);
+}
+template <class Index, int Listed>
+__device__ __forceinline__ std::uint32_t seal_of(const postponed<Index, Listed>& of) {
+  std::uint32_t made = head_seal(of.most, of.row, of.what);
+#pragma unroll
+  for (int l = 0; l < Listed; ++l) made += seal_part(static_cast<std::uint32_t>(of.listed[l]), l);
+  return made;
+}
+// Above the number of rows in a counter: all teams empty their queues (by one thread); this one moves its changed rows (by up to four).
+inline constexpr std::uint32_t k_together = 1u << 16, k_moves = 1u << 24;
+// postponed::what
+inline constexpr std::uint32_t k_candidates = (1u << 4 * k_most_named) - 1;  // mask: which of the listed columns are there
+inline constexpr std::uint32_t k_failed = 1u << 12;                          // a check failed: all centroids are looked at
+inline constexpr int k_check_shift = 13;                                     // which check failed
+inline constexpr std::uint32_t k_check_mask = 15;
+inline constexpr int k_lanes_shift = 20;  // lanes whose columns are all looked at
+static_assert(k_candidates < k_failed);
+
+template <class T, pass_policy P, class Injector>
+struct pass_memory : pass_scores<T, P, Injector> {
+  using scores = pass_scores<T, P, Injector>;
+  using scores::a, scores::warp;
+  using typename scores::launch;
+  static_assert(P.warps % team_warps(P) == 0 && P.warps <= k_most_warps);
+  static constexpr int k_team_warps = team_warps(P);
+  using scores::k_counts;
+  using listed_index = std::conditional_t<P.panel == panel_memory::shared, std::uint16_t, std::int32_t>;
+  static constexpr int k_named = scores::k_named, k_listed = 4 * k_named;
+  using postponed = cuda::postponed<listed_index, k_listed>;
+  static_assert(sizeof(postponed) == postponed_bytes(P));
+
+  // Shared memory, in the order of pass_shared_bytes.
+  struct memory {
+    unsigned char* panel;
+    unsigned long long* block;  // k_block_words
+    unsigned char* barriers;
+    postponed* queue;        // of this team
+    scanned_part* scans;     // of this team: first and second time × k_shared_scans × parts
+    std::uint32_t* waiting;  // rows that tiles have added to it, by the number of the meeting modulo k_counters; k_together, k_moves
+    volatile int* together;  // the meeting at which all teams empty their queues
+    changed_row* changes;    // of this warp
+    int* changed;            // how many of them there are
+    std::uint32_t* limbs;    // (word, limb) × k × pitch
+    std::uint32_t* members;  // k
+  };
+  memory shared;
+
+  __device__ __forceinline__ explicit pass_memory(const launch& from) : scores(from) {
+    unsigned char* at = arch::shared_memory();
+    const auto take = [&](std::int64_t bytes) {
+      unsigned char* const begin = at;
+      at += bytes;
+      return begin;
+    };
+    constexpr int queue = pass_queue_rows(P);
+    shared.panel = take(panel_bytes<T>(P, a.centroids.shape) + column_bytes<T>(P, a.centroids.shape));
+    shared.block = reinterpret_cast<unsigned long long*>(take(k_block_words * 8));
+    shared.barriers = take(k_barrier_bytes);
+    shared.waiting = reinterpret_cast<std::uint32_t*>(shared.barriers + 16 * k_most_slots) + team() * k_counters;
+    if constexpr (empties_together(P)) shared.together = reinterpret_cast<int*>(shared.barriers + 16 * k_most_slots + k_counter_bytes);
+    shared.queue = reinterpret_cast<postponed*>(take(pass_teams(P) * queue * postponed_bytes(P))) + team() * queue;
+    constexpr int scans = 2 * k_shared_scans * k_team_warps;  // of a team
+    shared.scans = reinterpret_cast<scanned_part*>(take(scan_bytes(P))) + team() * scans;
+    if constexpr (k_counts) {
+      shared.changes = reinterpret_cast<changed_row*>(take(P.warps * most_changes(P) * static_cast<int>(sizeof(changed_row))));
+      shared.changes += warp * most_changes(P);
+      shared.changed = reinterpret_cast<int*>(take(P.warps * 4)) + warp;
+    }
+    if constexpr (P.sums == sum_memory::shared) {
+      shared.limbs = reinterpret_cast<std::uint32_t*>(at);
+      shared.members = shared.limbs + 2 * P.words * entries();
+    }
+  }
+
+  __device__ __forceinline__ int team() const { return warp / k_team_warps; }
+  __device__ __forceinline__ void meet_team() const {
+    if constexpr (k_team_warps == 1) {
+      __syncwarp();
+    } else {
+      arch::group_barrier(1 + team(), 32 * k_team_warps);
+    }
+  }
+
+  __device__ __forceinline__ int pitch() const { return sum_pitch(this->stride()); }
+  __device__ __forceinline__ int entries() const { return a.centroids.shape.k * pitch(); }
+
+  // A number that memory has changed must not reach beyond what is there. The totals tell that a row is missing.
+  __device__ __forceinline__ int existing_row(int row) const {
+    return static_cast<unsigned>(row) < static_cast<unsigned>(this->points()) ? row : 0;
+  }
+  __device__ __forceinline__ bool is_cluster(int j) const { return static_cast<unsigned>(j) < static_cast<unsigned>(a.centroids.shape.k); }
+};
+
+}  // namespace ballast::kmeans::cuda

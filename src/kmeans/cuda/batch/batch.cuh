@@ -1,0 +1,652 @@
+// Small fits, a block for each: frame, first centroids, iterations and labels without the host.
+// Layer: backend "cuda" of K-Means, device code.
+// Protection (scheme "dmr"): two blocks compute each fit from loads of their own and share nothing. The host compares the result of the
+// first, as it received it, with the hash of the second's. All sums have an order that depends on the shape only, so equal is bit for bit.
+// Distances are sums of squared differences, in the precision of the points. Decisions are those of the driver (../lloyd.cpp,
+// ../seeding.cpp,
+// ../frame.cpp).
+#pragma once
+
+#include "abft/attempt.hpp"
+#include "abft/threshold.hpp"
+#include "core/counter_rng.hpp"
+#include "cuda/arch/arch.cuh"
+#include "cuda/block/bits.cuh"
+#include "cuda/block/launch.cuh"
+#include "cuda/block/sums.cuh"
+#include "kmeans/cuda/batch/batch.hpp"
+#include "kmeans/scale.hpp"
+
+namespace ballast::kmeans::cuda {
+
+template <class T, class Injector>
+class batch_fit {
+ public:
+  using launch = ballast::cuda::kernel_launch<batch_arguments<T>, Injector>;
+
+  __device__ __forceinline__ explicit batch_fit(const launch& from)
+      : given_(from),
+        a(from.arguments),
+        m(a.m),
+        n(a.n),
+        k(a.k),
+        chunks(a.chunks),
+        thread(static_cast<int>(threadIdx.x)),
+        local(static_cast<std::int64_t>(blockIdx.x) / a.replicas),
+        fit(a.fits[local]),
+        replica(static_cast<int>(static_cast<std::int64_t>(blockIdx.x) % a.replicas)) {
+    const batch_layout at = batch_layout_of<T>(n, k, a.trials, chunks);
+    const batch_scratch in = batch_scratch_of<T>(m, n, k);
+    unsigned char* const near = arch::shared_memory();
+    unsigned char* const far = a.scratch + static_cast<std::int64_t>(blockIdx.x) * in.bytes;
+    shared = reinterpret_cast<batch_memory*>(near);
+    pitch = at.pitch;
+    trial_pitch = at.trial_pitch;
+    centroid = reinterpret_cast<T*>(near + at.centroids);
+    work = reinterpret_cast<double*>(near + at.work);
+    shift = reinterpret_cast<T*>(near + at.shift);
+    rows = static_cast<int>(in.rows);
+    x = reinterpret_cast<T*>(far);
+    closest = reinterpret_cast<T*>(far + in.closest);
+    label = reinterpret_cast<std::uint32_t*>(far + in.labels);
+    outer = reinterpret_cast<T*>(far + in.centroids);
+    point = a.points + fit * a.stride;
+    weight = a.weights == nullptr ? nullptr : a.weights + fit * m;
+  }
+
+  __device__ __forceinline__ void run() {
+    batch_result made{};
+    std::uint64_t hash = 0;
+    if (!survey()) {
+      made.status = 1;
+    } else {
+      place();
+      for (int r = 0; r < a.runs; ++r) {
+        choose_first(static_cast<std::uint64_t>(r));
+        int iterations = 0, ended = 0;
+        iterate(iterations, ended);
+        const double inertia = finish();
+        if (r > 0 && !(inertia < made.inertia)) continue;
+        made.inertia = inertia;
+        made.iterations = iterations;
+        made.ended = ended;
+        if (replica == 0) {
+          store();
+        } else {
+          hash = hash_result();
+        }
+      }
+    }
+    if (thread != 0) return;
+    made.hash = hash + batch_scalars(ballast::cuda::bits(made.inertia), made.iterations, made.ended, made.status, std::int64_t{k} * n + m);
+    a.results[blockIdx.x] = made;
+  }
+
+ private:
+  using site = inject::site;
+  static constexpr int k_warps = k_batch_threads / 32;
+  static constexpr int k_together = 8;  // loads of a thread that are under way at a time: a fit waits for them, and for little else
+  // Steps of the sites: a choice of centroids, an iteration, the end.
+  enum phase : int { k_seeding, k_iteration, k_end, k_phases };
+
+  template <int Count, class V>
+  __device__ __forceinline__ void strike(site where, int step, int steps, int word, int words, V* data) const {
+    given_.strike(ballast::cuda::index<Count>{}, where, {fit * a.replicas + replica, a.items, step, steps, word, words}, data);
+  }
+
+  // All threads' values combined, for all threads. Barriers before and behind: what was written is there.
+  template <class V, class Combine>
+  __device__ __forceinline__ V over_block(V value, Combine&& combine) {
+    static_assert(sizeof(V) == 8);
+    V* const partial = reinterpret_cast<V*>(shared->partial);
+    for (int distance = 16; distance > 0; distance /= 2) value = combine(value, __shfl_xor_sync(0xffffffffu, value, distance));
+    if (thread % 32 == 0) partial[thread / 32] = value;
+    __syncthreads();  // the warps' values are there
+    value = partial[0];
+    for (int w = 1; w < k_warps; ++w) value = combine(value, partial[w]);
+    __syncthreads();  // and have been read
+    return value;
+  }
+  __device__ __forceinline__ double sum(double value) {
+    return over_block(value, [](double p, double q) { return p + q; });
+  }
+  __device__ __forceinline__ double largest(double value) {
+    return over_block(value, [](double p, double q) { return p > q ? p : q; });
+  }
+
+  __device__ __forceinline__ double weight_of(int i) const {
+    return weight == nullptr ? 1.0 : static_cast<double>(weight[i] * weight_scale);
+  }
+
+  // seen(i, load(i)) for i = first, first + step, … < end, in this order.
+  template <class Load, class Seen>
+  __device__ __forceinline__ static void each(int first, int end, int step, Load&& load, Seen&& seen) {
+#pragma unroll 1
+    for (int begin = first; begin < end; begin += k_together * step) {
+      decltype(load(0)) value[k_together];
+#pragma unroll
+      for (int e = 0; e < k_together; ++e) value[e] = load(begin + e * step < end ? begin + e * step : begin);
+#pragma unroll
+      for (int e = 0; e < k_together; ++e) {
+        if (begin + e * step < end) seen(begin + e * step, value[e]);
+      }
+    }
+  }
+  __device__ __forceinline__ T given_at(int i, int f) const { return point[i * a.row_stride + f * a.column_stride]; }
+
+  // ---------------------------------------------------------------- The frame.
+
+  __device__ static __forceinline__ bool finite(T value) { return fabs(static_cast<double>(value)) <= abft::k_largest<T>; }
+
+  // Ranges and means of the features, scale and shift. False if a value has no meaning.
+  __device__ __forceinline__ bool survey() {
+    double *const low = work, *const high = work + n;
+    bool bad = false;
+    double heaviest = 0;
+    for (int f = thread / 32; f < n; f += k_warps) {
+      double least = abft::k_largest<double>, most = -abft::k_largest<double>;
+      double sums[1] = {0};
+      each(
+          thread % 32, m, 32, [&](int i) { return given_at(i, f); },
+          [&](int, T value) {
+            bad |= !finite(value);
+            const double wide = static_cast<double>(value);
+            least = wide < least ? wide : least;
+            most = wide > most ? wide : most;
+            sums[0] += wide * 0x1p-64;
+          });
+      ballast::cuda::add_lanes<k_batch_threads, 32, 1>(sums);
+      for (int distance = 16; distance > 0; distance /= 2) {
+        const double other = __shfl_xor_sync(0xffffffffu, least, distance), another = __shfl_xor_sync(0xffffffffu, most, distance);
+        least = other < least ? other : least;
+        most = another > most ? another : most;
+      }
+      if (thread % 32 == 0) {
+        double mean = sums[0] / static_cast<double>(m) * 0x1p64;
+        mean = mean < least ? least : mean;
+        T stored = static_cast<T>(mean > most ? most : mean);
+        strike<1>(site::kmeans_frame, 0, 2, f, n, &stored);
+        low[f] = least;
+        high[f] = most;
+        shift[f] = stored;
+      }
+    }
+    for (int i = thread; weight != nullptr && i < m; i += k_batch_threads) {
+      bad |= !finite(weight[i]) || !(weight[i] >= 0);
+      heaviest = static_cast<double>(weight[i]) > heaviest ? static_cast<double>(weight[i]) : heaviest;
+    }
+    heaviest = largest(heaviest);
+    double spread = 0, size = 0, nearest = abft::k_largest<double>;
+    for (int f = thread; f < n; f += k_batch_threads) {
+      const double mean = static_cast<double>(shift[f]) / 4, down = mean - low[f] / 4, up = high[f] / 4 - mean;
+      spread = down > spread ? down : spread;
+      spread = up > spread ? up : spread;
+      size = fabs(low[f]) > size ? fabs(low[f]) : size;
+      size = fabs(high[f]) > size ? fabs(high[f]) : size;
+    }
+    if (a.init == batch_init::given) {
+      for (int j = thread; j < k; j += k_batch_threads) {
+        double far = 0;
+        for (int f = 0; f < n; ++f) {
+          const T c = a.centroids[(fit * k + j) * n + f];
+          bad |= !finite(c);
+          const double off = fabs(static_cast<double>(c) / 4 - static_cast<double>(shift[f]) / 4);
+          far = off > far ? off : far;
+        }
+        nearest = far < nearest ? far : nearest;
+      }
+      nearest = over_block(nearest, [](double p, double q) { return p < q ? p : q; });
+    } else {
+      nearest = 0;
+    }
+    spread = largest(spread);
+    size = largest(size);
+    if (__syncthreads_or((bad || (weight != nullptr && !(heaviest > 0))) ? 1 : 0) != 0) return false;
+    scale = scale_for<T>(spread > nearest ? spread : nearest, size);
+    strike<1>(site::kmeans_frame, 1, 2, thread, k_batch_threads, &scale);
+    weight_scale = weight == nullptr ? T(1) : power_of_two<T>(-std::ilogb(heaviest));
+    for (int f = thread; f < n; f += k_batch_threads) shift[f] = shift[f] * scale;
+    __syncthreads();  // shift is there, and `work` has been read
+    return true;
+  }
+
+  // The points by features; the tolerance.
+  __device__ __forceinline__ void place() {
+    double variance = 0;
+    for (int f = thread / 32; f < n; f += k_warps) {
+      double sums[2] = {};
+      each(
+          thread % 32, m, 32, [&](int i) { return given_at(i, f); },
+          [&](int i, T plain) {
+            T value = plain * scale - shift[f];
+            strike<1>(site::kmeans_points, 0, 1, f * m + i, n * m, &value);
+            x[f * rows + i] = value;
+            sums[0] += static_cast<double>(value);
+            sums[1] += static_cast<double>(value) * static_cast<double>(value);
+          });
+      ballast::cuda::add_lanes<k_batch_threads, 32, 1>(sums);
+      const double mean = sums[0] / static_cast<double>(m), own = sums[1] / static_cast<double>(m) - mean * mean;
+      if (thread % 32 == 0 && own > 0) variance += own;
+    }
+    tolerance = a.tol * (sum(variance) / static_cast<double>(n));
+    strike<1>(site::kmeans_tolerance, 0, 1, thread, k_batch_threads, &tolerance);
+  }
+
+  // ---------------------------------------------------------------- Distances.
+
+  // ‖x_i − c‖² for a group of columns of `panel`, by features.
+  __device__ __forceinline__ void distances(int i, const T* panel, int width, T (&made)[k_batch_group]) const {
+    for (int q = 0; q < k_batch_group; ++q) made[q] = 0;
+    each(
+        0, n, 1, [&](int f) { return x[f * rows + i]; },
+        [&](int f, T value) {
+          for (int q = 0; q < k_batch_group; ++q) {
+            const T off = value - panel[f * width + q];
+            made[q] += off * off;
+          }
+        });
+  }
+
+  // Σ (x − c)² in double; c by column j of a panel.
+  __device__ __forceinline__ double exact(int i, const T* panel, int j) const {
+    double square = 0;
+    for (int f = 0; f < n; ++f) {
+      const double off = static_cast<double>(x[f * rows + i]) - static_cast<double>(panel[f * pitch + j]);
+      square += off * off;
+    }
+    return square;
+  }
+
+  // The label of each point: its nearest centroid, the lowest among equals. Returns how many changed.
+  __device__ __forceinline__ double assign(phase when) {
+    double changed = 0;
+    for (int i = thread; i < m; i += k_batch_threads) {
+      T least = static_cast<T>(abft::k_largest<T>);
+      std::uint32_t best = 0;
+      for (int j = 0; j < k; j += k_batch_group) {
+        T made[k_batch_group];
+        distances(i, centroid + j, pitch, made);
+        strike<k_batch_group>(site::kmeans_product, when, k_phases, i, m, made);
+        strike<1>(site::kmeans_minimum, when, k_phases, i, m, &least);
+        for (int q = 0; q < k_batch_group; ++q) {
+          const bool nearer = j + q < k && made[q] < least;
+          least = nearer ? made[q] : least;
+          best = nearer ? static_cast<std::uint32_t>(j + q) : best;
+        }
+      }
+      strike<1>(site::kmeans_index, when, k_phases, i, m, &best);
+      changed += label[i] != best ? 1 : 0;
+      label[i] = best;
+      strike<1>(site::kmeans_label, when, k_phases, i, m, label + i);
+    }
+    return sum(changed);
+  }
+
+  // ---------------------------------------------------------------- First centroids.
+
+  // The centroid of column j is the point of this row. Threads have some features each.
+  __device__ __forceinline__ void take_row(int j, int row) {
+    for (int f = thread; f < n; f += k_batch_threads) centroid[f * pitch + j] = x[f * rows + row];
+  }
+
+  // Sums of value(i) over ranges of rows, one for each thread, and over those of each warp. Returns the sum of all.
+  __device__ __forceinline__ int range() const { return (m + k_batch_threads - 1) / k_batch_threads; }
+  template <class Value>
+  __device__ __forceinline__ double sum_ranges(Value&& value) {
+    double own = 0;
+    for (int i = thread * range(); i < m && i < (thread + 1) * range(); ++i) own += value(i);
+    shared->part[thread] = own;
+    __syncthreads();  // the ranges are there
+    if (thread < k_warps) {
+      double of_warp = 0;
+      for (int t = 0; t < 32; ++t) of_warp += shared->part[thread * 32 + t];
+      shared->whole[thread] = of_warp;
+    }
+    __syncthreads();  // the warps' sums are there
+    double all = 0;
+    for (int w = 0; w < k_warps; ++w) all += shared->whole[w];
+    return all;
+  }
+
+  // The row at which the running sum of value(i) exceeds `target`; the last with a value if rounding leaves none; −1 if all are 0. By the
+  // calling thread, behind sum_ranges of the same values.
+  template <class Value>
+  __device__ __forceinline__ int row_at(double target, Value&& value) const {
+    double before = 0;
+    int w = 0;
+    while (w + 1 < k_warps && before + shared->whole[w] <= target) before += shared->whole[w++];
+    int t = w * 32;
+    while (t + 1 < k_batch_threads && before + shared->part[t] <= target) before += shared->part[t++];
+    const int begin = t * range() < m ? t * range() : m;
+    int last = -1;
+    for (int i = begin; i < m; ++i) {
+      const double part = value(i);
+      if (!(part > 0)) continue;
+      last = i;
+      before += part;
+      if (before > target) break;
+    }
+    for (int i = begin; last < 0 && i-- > 0;) last = value(i) > 0 ? i : -1;
+    return last;
+  }
+
+  __device__ __forceinline__ void choose_first(std::uint64_t run) {
+    const std::uint64_t seed = a.seed + static_cast<std::uint64_t>(fit), stream = run * k_streams;
+    switch (a.init) {
+      case batch_init::plus_plus: draw_plus_plus(seed, stream); break;
+      case batch_init::random: draw_different(seed, stream); break;
+      case batch_init::given: {
+        for (int e = thread; e < k * n; e += k_batch_threads) {
+          const T inner = a.centroids[fit * k * n + e] * scale - shift[e % n];
+          centroid[e % n * pitch + e / n] = inner < -k_far<T> ? -k_far<T> : inner > k_far<T> ? k_far<T> : inner;
+        }
+        break;
+      }
+    }
+    // The rest of a group is computed along.
+    for (int e = thread; e < n * (pitch - k); e += k_batch_threads) centroid[e / (pitch - k) * pitch + k + e % (pitch - k)] = 0;
+    for (int i = thread; i < m; i += k_batch_threads) label[i] = 0xffffffffu;
+    __syncthreads();  // the centroids are there
+  }
+
+  // k different points, those of positive weight first: a partial Fisher–Yates shuffle of their list, of which only the touched places are
+  // kept.
+  __device__ __forceinline__ void draw_different(std::uint64_t seed, std::uint64_t stream) {
+    auto* const key = reinterpret_cast<std::int32_t*>(work);
+    std::int32_t *const kept = key + k, *const drawn = key + 2 * k;
+    const auto counts = [&](int i) { return weight_of(i) > 0 ? 1.0 : 0.0; };
+    const int positive = static_cast<int>(sum_ranges(counts));
+    if (thread == 0) {
+      int touched = 0;
+      const auto at = [&](int i) {
+        for (int e = touched; e-- > 0;) {
+          if (key[e] == i) return static_cast<int>(kept[e]);
+        }
+        return i;
+      };
+      for (int j = 0; j < k && j < positive; ++j) {
+        const int other = j + static_cast<int>(core::random_bits(seed, stream + k_stream_pick, static_cast<std::uint64_t>(j)) %
+                                               static_cast<std::uint64_t>(positive - j));
+        const int there = at(other), own = at(j);
+        drawn[j] = there;
+        key[touched] = other;
+        kept[touched++] = own;
+      }
+    }
+    __syncthreads();  // the shuffle is there
+    for (int j = 0; j < k && j < positive; ++j) take_row(j, weight == nullptr ? drawn[j] : row_at(drawn[j], counts));
+    if (k <= positive) return;
+    const auto others = [&](int i) { return weight_of(i) > 0 ? 0.0 : 1.0; };
+    __syncthreads();  // the ranges have been read
+    sum_ranges(others);
+    for (int j = positive; j < k; ++j) take_row(j, row_at(j - positive, others));
+  }
+
+  // Greedy k-means++: each step draws candidates with probability proportional to weight · (distance to the nearest centroid so far)² and
+  // takes the one that leaves the least potential.
+  __device__ __forceinline__ void draw_plus_plus(std::uint64_t seed, std::uint64_t stream) {
+    const auto weights = [&](int i) { return weight_of(i); };
+    const auto potentials = [&](int i) { return weight_of(i) * static_cast<double>(closest[i]); };
+    T* const candidate = reinterpret_cast<T*>(work);
+    const double total = sum_ranges(weights);
+    const int start = row_at(core::random_uniform(seed, stream + k_stream_pick, 0) * total, weights);
+    __syncthreads();  // the ranges have been read
+    take_row(0, start < 0 ? 0 : start);
+    for (int f = thread; f < n; f += k_batch_threads) candidate[f * trial_pitch] = x[f * rows + (start < 0 ? 0 : start)];
+    __syncthreads();  // the centroid is there
+    double potential = keep_closest(candidate, true, potentials);
+    for (int j = 1; j < k; ++j) {
+      if (thread < a.trials) {
+        const double draw = core::random_uniform(seed, stream + k_stream_candidates, static_cast<std::uint64_t>(j * a.trials + thread));
+        int row = potential > 0 ? row_at(draw * potential, potentials) : -1;
+        if (row < 0) {
+          row = static_cast<int>(draw * static_cast<double>(m));
+          row = row < m - 1 ? row : m - 1;
+        }
+        shared->rows[thread] = row;
+      }
+      __syncthreads();  // the rows are drawn, and the candidates before them read
+      for (int e = thread; e < n * trial_pitch; e += k_batch_threads) {
+        const int f = e / trial_pitch, t = e % trial_pitch;
+        candidate[e] = t < a.trials ? x[f * rows + shared->rows[t]] : T(0);
+      }
+      __syncthreads();  // the candidates are there
+      try_candidates(candidate);
+      int best = 0;
+      double least = abft::k_largest<double>;
+      for (int t = 0; t < a.trials; ++t) {
+        if (shared->left[t] < least) {
+          least = shared->left[t];
+          best = t;
+        }
+      }
+      take_row(j, shared->rows[best]);
+      potential = keep_closest(candidate + best, false, potentials);
+    }
+  }
+
+  // Adds a centroid, a column of the candidates, to those that `closest` knows. Returns the potential.
+  template <class Value>
+  __device__ __forceinline__ double keep_closest(const T* one, bool first, Value&& potentials) {
+    for (int i = thread; i < m; i += k_batch_threads) {
+      T square = 0;
+      each(
+          0, n, 1, [&](int f) { return x[f * rows + i]; },
+          [&](int f, T value) {
+            const T off = value - one[f * trial_pitch];
+            square += off * off;
+          });
+      closest[i] = !first && closest[i] < square ? closest[i] : square;
+    }
+    __syncthreads();  // `closest` is there
+    return sum_ranges(potentials);
+  }
+
+  // shared->left: the potential with each candidate.
+  __device__ __forceinline__ void try_candidates(const T* candidate) {
+    for (int first = 0; first < a.trials; first += k_batch_group) {
+      double left[k_batch_group] = {};
+      for (int i = thread; i < m; i += k_batch_threads) {
+        T made[k_batch_group];
+        distances(i, candidate + first, trial_pitch, made);
+        strike<k_batch_group>(site::kmeans_product, k_seeding, k_phases, i, m, made);
+        const double w = weight_of(i);
+        const T own = closest[i];
+        for (int q = 0; q < k_batch_group; ++q) left[q] += w * static_cast<double>(made[q] < own ? made[q] : own);
+      }
+      const double all = ballast::cuda::add_block<k_batch_threads>(left, shared->partial);
+      if (thread < k_batch_group) shared->left[first + thread] = all;
+      __syncthreads();  // the potentials are there
+    }
+  }
+
+  // ---------------------------------------------------------------- Lloyd.
+
+  // The total of column f of a cluster: a feature, its weight (f = n), its points of positive weight (f = n + 1). A part for each chunk of
+  // the points before they are added up.
+  __device__ __forceinline__ double& total(int f, int j, int chunk = 0) { return work[(f * k + j) * chunks + chunk]; }
+  __device__ __forceinline__ double weight_of_cluster(int j) { return total(n + 1, j) > 0 ? total(n, j) : 0.0; }
+
+  __device__ __forceinline__ void add_up() {
+    for (int e = thread; e < (n + 2) * k * chunks; e += k_batch_threads) work[e] = 0;
+    __syncthreads();  // the parts are 0
+    const int chunk = thread % chunks;
+    struct labelled {
+      std::uint32_t label;
+      double weight;
+      T value;
+    };
+    for (int f = thread / chunks; f < n + 2; f += k_batch_threads / chunks) {
+      each(
+          chunk, m, chunks,
+          [&](int i) {
+            return labelled{label[i], weight_of(i), f < n ? x[f * rows + i] : T(0)};
+          },
+          [&](int, const labelled& at) {
+            if (at.label >= static_cast<unsigned>(k)) return;  // struck
+            const double value = f < n ? at.weight * static_cast<double>(at.value) : f == n ? at.weight : at.weight > 0 ? 1.0 : 0.0;
+            total(f, static_cast<int>(at.label), chunk) += value;
+          });
+    }
+    __syncthreads();  // the parts are there
+    for (int e = thread; e < (n + 2) * k; e += k_batch_threads) {
+      double all = 0;
+      for (int c = 0; c < chunks; ++c) all += work[e * chunks + c];
+      strike<1>(e < n * k ? site::kmeans_sum : site::kmeans_count, 0, 1, e < n * k ? e : e - n * k, e < n * k ? n * k : 2 * k, &all);
+      work[e * chunks] = all;
+    }
+    __syncthreads();  // the totals are there
+  }
+
+  // Gives each cluster without members the point that is farthest from its centroid. A point that is away by rounding only is left there.
+  __device__ __forceinline__ void relocate() {
+    double before = abft::k_largest<double>;
+    int row = -1;
+    for (int to = 0; to < k; ++to) {
+      if (total(n + 1, to) > 0) continue;
+      // The next in the order of distances, the lowest row first among equals.
+      double far = -1;
+      int own = m;
+      for (int i = thread; i < m; i += k_batch_threads) {
+        if (!(weight_of(i) > 0) || label[i] >= static_cast<unsigned>(k)) continue;
+        const double square = exact(i, centroid, static_cast<int>(label[i]));
+        const bool left = square < before || (square == before && i > row);
+        if (left && square > far) far = square, own = i;
+      }
+      const double most = largest(far);
+      if (most < 0) return;
+      row = static_cast<int>(
+          over_block(far == most ? static_cast<double>(own) : static_cast<double>(m), [](double p, double q) { return p < q ? p : q; }));
+      before = most;
+      const int from = static_cast<int>(label[row]);
+      double square = 0;
+      for (int f = 0; f < n; ++f) square += static_cast<double>(x[f * rows + row]) * static_cast<double>(x[f * rows + row]);
+      const double rounding = 2 * abft::unit_roundoff<T> + abft::unit_roundoff<double> * total(n + 1, from);
+      if (!(most > 4 * rounding * rounding * square)) return;  // the rest is nearer
+      __syncthreads();                                         // the totals have been read
+      const double w = weight_of(row);
+      for (int f = thread; f < n + 2; f += k_batch_threads) {
+        const double value = f < n ? w * static_cast<double>(x[f * rows + row]) : f == n ? w : 1.0;
+        total(f, from) -= value;
+        total(f, to) += value;
+      }
+      __syncthreads();  // the totals are there
+    }
+  }
+
+  // The centroids from the totals. A cluster that is still empty takes the place of the heaviest. Returns Σ‖shift‖².
+  __device__ __forceinline__ double divide(bool some_empty) {
+    int heaviest = 0;
+    for (int j = 1; some_empty && j < k; ++j) heaviest = weight_of_cluster(j) > weight_of_cluster(heaviest) ? j : heaviest;
+    double moved = 0;
+    for (int e = thread; e < n * k; e += k_batch_threads) {
+      const int f = e / k, j = e % k, from = weight_of_cluster(j) > 0 ? j : heaviest;
+      const double w = weight_of_cluster(from);
+      T& kept = centroid[f * pitch + j];
+      T made = w > 0 ? static_cast<T>(total(f, from) / w) : kept;
+      strike<1>(site::kmeans_centroid, 0, 2, e, n * k, &made);
+      const double off = static_cast<double>(made) - static_cast<double>(kept);
+      moved += off * off;
+      kept = made;
+    }
+    return sum(moved);
+  }
+
+  __device__ __forceinline__ void iterate(int& iterations, int& ended) {
+    ended = static_cast<int>(k_max_iter);
+    for (int i = 0; i < a.max_iter; ++i) {
+      const double changed = assign(k_iteration);
+      add_up();
+      double empty = 0;
+      for (int j = thread; j < k; j += k_batch_threads) empty += total(n + 1, j) > 0 ? 0 : 1;
+      const bool some_empty = sum(empty) > 0;
+      if (some_empty) relocate();
+      __syncthreads();  // the totals are there
+      double moved = divide(some_empty);
+      strike<1>(site::kmeans_shift, 0, 1, thread, k_batch_threads, &moved);
+      iterations = i + 1;
+      // What one thread has wrong must not part it from the others at a barrier.
+      const int stops = __syncthreads_or(changed == 0 ? 2 : moved <= tolerance ? 1 : 0);
+      if (stops == 0) continue;
+      ended = static_cast<int>(changed == 0 ? k_labels_unchanged : k_tolerance);
+      return;
+    }
+  }
+
+  // ---------------------------------------------------------------- The end of a run.
+
+  // Centroids in the units of the points, final labels, inertia.
+  __device__ __forceinline__ double finish() {
+    T* const plain = reinterpret_cast<T*>(work);
+    const double unscale = 1 / static_cast<double>(scale);
+    for (int e = thread; e < n * k; e += k_batch_threads) {
+      const int f = e % n, j = e / n;
+      T out = static_cast<T>((static_cast<double>(centroid[f * pitch + j]) + static_cast<double>(shift[f])) * unscale);
+      strike<1>(site::kmeans_centroid, 1, 2, e, n * k, &out);
+      outer[e] = out;
+      const T inner = out * scale - shift[f];
+      centroid[f * pitch + j] = inner < -k_far<T> ? -k_far<T> : inner > k_far<T> ? k_far<T> : inner;
+      plain[f * pitch + j] = out * scale;
+    }
+    __syncthreads();  // the centroids are there
+    assign(k_end);
+    double own = 0;
+    for (int i = thread; i < m; i += k_batch_threads) {
+      const std::uint32_t j = label[i];
+      if (j >= static_cast<unsigned>(k)) continue;  // struck
+      double square = 0;
+      each(
+          0, n, 1, [&](int f) { return given_at(i, f); },
+          [&](int f, T value) {
+            const double off = static_cast<double>(value * scale) - static_cast<double>(plain[f * pitch + static_cast<int>(j)]);
+            square += off * off;
+          });
+      own += weight_of(i) * square;
+    }
+    double inertia = sum(own);
+    // All threads decide by the number that one of them has.
+    strike<1>(site::kmeans_inertia, 0, 1, thread, 1, &inertia);
+    if (thread == 0) shared->left[0] = ldexp(inertia, -2 * ilogb(static_cast<double>(scale)) - ilogb(static_cast<double>(weight_scale)));
+    __syncthreads();  // the inertia is there
+    return shared->left[0];
+  }
+
+  __device__ __forceinline__ void store() {
+    for (int e = thread; e < n * k; e += k_batch_threads) a.made[local * n * k + e] = outer[e];
+    for (int i = thread; i < m; i += k_batch_threads) a.labels[local * m + i] = label[i];
+  }
+  __device__ __forceinline__ std::uint64_t hash_result() {
+    std::uint64_t own = 0;
+    for (int e = thread; e < n * k; e += k_batch_threads) own += batch_term(ballast::cuda::bits(outer[e]), e);
+    for (int i = thread; i < m; i += k_batch_threads) own += batch_term(label[i], std::int64_t{k} * n + i);
+    return over_block(own, [](std::uint64_t p, std::uint64_t q) { return p + q; });
+  }
+
+  // As in seeding.cpp: streams of the counter-based random numbers, for each run.
+  enum : std::uint64_t { k_stream_pick, k_stream_candidates, k_streams };
+  // kmeans::ending.
+  enum : int { k_labels_unchanged, k_tolerance, k_max_iter };
+
+  const launch& given_;
+  const batch_arguments<T>& a;
+  const int m, n, k, chunks, thread;
+  const std::int64_t local, fit;  // among the fits of this launch, of the call
+  const int replica;
+  batch_memory* shared;
+  T *centroid, *shift;  // by features, in the frame
+  double* work;
+  int pitch, trial_pitch, rows;
+  T *x, *closest, *outer;
+  std::uint32_t* label;
+  const T *point, *weight;
+  T scale = 1, weight_scale = 1;
+  double tolerance = 0;
+};
+
+template <class T, class Injector>
+__global__ void __launch_bounds__(k_batch_threads, 1)
+    batch_kernel(const __grid_constant__ ballast::cuda::kernel_launch<batch_arguments<T>, Injector> given) {
+  batch_fit<T, Injector>(given).run();
+}
+
+}  // namespace ballast::kmeans::cuda

@@ -1,0 +1,143 @@
+// Memory, launches and flags; the choice of this backend.
+// Layer: backend "cuda" of K-Means (engine.hpp).
+#include "kmeans/cuda/engine/engine.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "abft/threshold.hpp"
+#include "abft/weights.hpp"
+#include "core/parallel.hpp"
+#include "kmeans/cuda/engine/engine_memory.hpp"
+
+namespace ballast::kmeans::cuda {
+
+namespace {
+
+constexpr std::uint64_t k_weight_seed = 0x6b6d65616e73;
+constexpr int k_flags = 4;
+
+}  // namespace
+
+template <class T>
+cuda_engine<T>::cuda_engine(const call<T>& what, std::shared_ptr<ballast::cuda::device> on)
+    : what_(what),
+      device_(std::move(on)),
+      m_(what.points.rows),
+      n_(what.points.columns),
+      k_(what.clusters),
+      protect_(what.how.protection != protection::off),
+      staging_(device_, what.how.stream),
+      call_(device_, ballast::cuda::workspace_pool(device_, ballast::cuda::k_ring_bytes).take(what.how.workspace, what.how.stream),
+            what.injector, what.how.stream),
+      supply_(device_, staging_, what.points,
+              choose_residence(needs_of(what.points, !what.weights.empty(), what.clusters, *device_), device_->available_memory()),
+              core::thread_count(what.how.threads), what.how.stream),
+      flags_(allocate(k_flags * static_cast<std::int64_t>(sizeof(row_flags)))) {
+  what_.seen.runs_on(device_->about().name);
+  const auto size = static_cast<std::int64_t>(sizeof(T));
+  given_.points = supply_.resident();
+  given_.row_stride = what.points.row_stride;
+  given_.column_stride = what.points.column_stride;
+  if (weighted()) given_.weights = static_cast<const T*>(staging_.read(what.weights.data(), m_ * size));
+  given_.m = m_;
+  given_.n = static_cast<int>(n_);
+  const auto wanted = names::all(sizeof(T) == 4 ? 1 : 2, call_.instrumented());
+  (void)device_->load_all(wanted);
+}
+
+template <class T>
+void cuda_engine<T>::download(void* to, const void* from, std::int64_t bytes) const {
+  device_->copy(to, from, bytes, call_.order());
+  call_.wait();
+}
+
+template <class T>
+void cuda_engine<T>::clear_flags() const {
+  device_->zero(flags(), flags_.bytes(), call_.order());
+}
+
+template <class T>
+abft::finding cuda_engine<T>::read_flags(int which) const {
+  row_flags seen{};
+  download(&seen, flags() + which, sizeof seen);
+  abft::finding found;
+  if (seen.failures == 0 && seen.first_inverse == 0) return found;
+  found.word = abft::k_fail;
+  found.residual = std::numeric_limits<double>::quiet_NaN();
+  found.index = static_cast<std::int64_t>(~seen.first_inverse);
+  return found;
+}
+
+// Sections of k_section centroids share a row check with random weights.
+template <class T>
+void cuda_engine<T>::make_group(const T* rows, std::int64_t count, group& made) const {
+  const auto stride = static_cast<std::int64_t>(placed_.stride);
+  const std::int64_t sections = (count + k_section - 1) / k_section;
+  std::vector<T> padded(at(core::checked_product(count, stride)), T(0)), weight;
+  std::vector<double> checksum(at(sections * stride), 0.0), norms(at(sections), 0.0), weights(at(sections), 0.0);
+  // In data with duplicated features the terms of a square are equal and each step of a long chain rounds alike: chains of k_chain, as on
+  // the device.
+  const auto square_of = [&](const T* row) {
+    double square = 0;
+    for (std::int64_t begin = 0; begin < n_; begin += k_chain) {
+      double chain = 0;
+      for (std::int64_t f = begin; f < std::min(begin + k_chain, n_); ++f)
+        chain += static_cast<double>(row[f]) * static_cast<double>(row[f]);
+      square += chain;
+    }
+    return square;
+  };
+  for (std::int64_t j = 0; j < count; ++j) {
+    const std::int64_t s = j / k_section;
+    weight.push_back(static_cast<T>(abft::random_weight(k_weight_seed, 0, static_cast<std::uint64_t>(j))));
+    const double w = static_cast<double>(weight.back());
+    for (std::int64_t f = 0; f < n_; ++f) {
+      const double c = static_cast<double>(rows[j * n_ + f]);
+      padded[at(j * stride + f)] = rows[j * n_ + f];
+      checksum[at(s * stride + f)] += w * c;
+    }
+    norms[at(s)] += w * square_of(rows + j * n_);
+    weights[at(s)] += w;
+  }
+  made.rows = upload(padded);
+  made.checksum = upload(checksum);
+  made.norms = upload(norms);
+  made.weights = upload(weights);
+  made.weight = upload(weight);
+  made.panel.rows = static_cast<const T*>(made.rows.data());
+  made.panel.checksum = static_cast<const double*>(made.checksum.data());
+  made.panel.norms = static_cast<const double*>(made.norms.data());
+  made.panel.weights = static_cast<const double*>(made.weights.data());
+  made.panel.weight = static_cast<const T*>(made.weight.data());
+  made.panel.count = static_cast<int>(count);
+  made.panel.limit = abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);
+}
+
+// Weights are given once and read by the host where a choice among rows is made.
+template <class T>
+const std::vector<T>& cuda_engine<T>::host_weights() {
+  if (weighted() && host_weights_.empty()) {
+    host_weights_.resize(at(m_));
+    download(host_weights_.data(), given_.weights, m_ * static_cast<std::int64_t>(sizeof(T)));
+  }
+  return host_weights_;
+}
+
+template <class T>
+double cuda_engine<T>::weight_of(std::int64_t row) {
+  return weighted() ? static_cast<double>(host_weights()[at(row)] * frame_.values().weight_scale) : 1.0;
+}
+
+template <class T>
+std::unique_ptr<engine<T>> make_engine(const call<T>& what) {
+  return std::make_unique<cuda_engine<T>>(what, ballast::cuda::current_device());
+}
+
+template class cuda_engine<float>;
+template class cuda_engine<double>;
+template std::unique_ptr<engine<float>> make_engine(const call<float>&);
+template std::unique_ptr<engine<double>> make_engine(const call<double>&);
+
+}  // namespace ballast::kmeans::cuda

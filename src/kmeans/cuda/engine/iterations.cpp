@@ -1,0 +1,184 @@
+// Lloyd's iterations of the engine: what lloyd.hpp does for it, one operation of the driver after another or a whole run.
+// Layer: backend "cuda" of K-Means (engine.hpp).
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <ballast/error.hpp>
+
+#include "core/format.hpp"
+#include "kmeans/cuda/engine/engine.hpp"
+#include "kmeans/cuda/engine/engine_memory.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::kmeans::cuda {
+
+namespace {
+
+// What a report calls a check.
+const char* name_of(std::uint32_t which) {
+  static constexpr const char* names[] = {"kmeans.assignment", "kmeans.points", "kmeans.assignment", "kmeans.assignment",
+                                          "kmeans.centroid",   "kmeans.total",  "kmeans.shift"};
+  static_assert(std::size(names) == static_cast<std::size_t>(check::shift) + 1);
+  return which < std::size(names) ? names[which] : "kmeans";
+}
+void name_event(const ballast::cuda::device_event& seen, ballast::cuda::event_log::entry& made) {
+  made.site = name_of(ballast::cuda::check_of(seen.what));
+  made.index = seen.index;
+}
+
+}  // namespace
+
+template <class T>
+lloyd_problem<T> cuda_engine<T>::problem() const {
+  double square = 0;
+  for (const block_squares& each : squares_) square += each.square;
+  lloyd_problem<T> made;
+  made.points = placed_;
+  made.k = k_;
+  made.expected = static_cast<const unsigned long long*>(expected_.data());
+  made.members = weighted() ? (totals_.empty() ? 0 : totals_[at(n_)].positive) : static_cast<std::uint64_t>(m_);
+  made.spread = std::sqrt(square / static_cast<double>(m_));
+  made.check = protect_;
+  made.repeats = run::repeats_of(what_.how.protection);
+  made.scheme = scheme_named(what_.scheme);
+  return made;
+}
+
+template <class T>
+lloyd<T>& cuda_engine<T>::iterations() {
+  if (lloyd_ != nullptr) return *lloyd_;
+  lloyd_problem<T> what = problem();
+  if (supply_.passes(part::placed)) {
+    if (what.scheme)
+      throw unsupported_error(
+          fmt::format("scheme: expected row_checksum for points that do not fit into the device's memory, got {}", what_.scheme));
+    what.pieces = [this](const auto& use) { each(part::placed, [&](const point_piece<T>& piece) { use(piece.first, piece.placed); }); };
+  }
+  lloyd_ = std::make_unique<lloyd<T>>(device_, call_, what);
+  return *lloyd_;
+}
+
+template <class T>
+void cuda_engine<T>::collect() {
+  what_.seen.add(call_.collect(name_event));
+}
+
+template <class T>
+void cuda_engine<T>::begin_run() {
+  iterations().begin_run();
+}
+
+template <class T>
+void cuda_engine<T>::run_pass(const sealed_centroids<T>& centroids, bool sums, T* distances) {
+  iterations().set_centroids(centroids.values(), centroids.values());
+  iterations().pass(sums, distances);
+  if (protect_) what_.seen.checked(at(m_));
+  collect();
+}
+
+template <class T>
+void cuda_engine<T>::pass(const sealed_centroids<T>& centroids) {
+  run_pass(centroids, true);
+}
+
+template <class T>
+void cuda_engine<T>::add_sums(cluster_sums& total) {
+  total.clear();
+  const bool fits = iterations().read_sums(total);
+  if (!protect_) return;
+  const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
+  const buffer direction = upload(projection_direction(n_)), sums = allocate(3 * 8 * blocks);
+  each(part::placed, [&](const point_piece<T>& piece) {
+    launch(names::labelled(placed_.words), (piece.placed.m + k_row_threads - 1) / k_row_threads,
+           labelled_arguments<T>{piece.placed, iterations().labels() + piece.first, static_cast<const double*>(direction.data()),
+                                 static_cast<double*>(sums.data()) + 3 * (piece.first / k_row_threads)});
+  });
+  const std::vector<double> parts = download<double>(sums, 3 * blocks);
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    total.labelled_projection += parts[at(3 * block)];
+    total.labelled_weight += parts[at(3 * block + 1)];
+    total.labelled_members += parts[at(3 * block + 2)];
+  }
+  total.label_chain = blocks + k_row_threads;
+  // The exact invariants see more than those of the driver: they must not be lost on it.
+  if (!fits) total.labelled_members = std::numeric_limits<double>::quiet_NaN();
+}
+
+template <class T>
+point_sums cuda_engine<T>::repair_sums(const sealed_centroids<T>& centroids) {
+  point_sums made = measure();
+  iterations().begin_run();
+  run_pass(centroids, true);
+  return made;
+}
+
+// A run on the device. Where it cannot go on, nothing: the driver then runs the iterations itself, from the first centroids.
+template <class T>
+std::optional<descent<T>> cuda_engine<T>::descend(const sealed_centroids<T>& first, int max_iter,
+                                                  const abft::guarded_threshold& tolerance) {
+  if (std::bit_cast<std::uint64_t>(tolerance.value) != std::bit_cast<std::uint64_t>(tolerance.twin)) return std::nullopt;
+  lloyd<T>& runs = iterations();
+  const std::uint64_t checks = runs.checks();
+  runs.begin_run();
+  runs.set_centroids(first.values(), first.values());
+  descent<T> made;
+  std::vector<T> values;
+  stretch seen;
+  int failures = 0;
+  check failed{};
+  const auto record = [&](action done) {
+    what_.seen.detected(name_of(static_cast<std::uint32_t>(failed)), -1, std::numeric_limits<double>::quiet_NaN(), 0, done, 0);
+  };
+  for (;;) {
+    seen = runs.run(max_iter - made.iterations, tolerance);
+    collect();
+    made.iterations += seen.iterations;
+    const bool fails = seen.reason == stop_reason::failure;
+    if (failures > 0 && (seen.iterations > 0 || !fails)) {
+      record(action::recomputed);
+      failures = 0;
+    }
+    failed = seen.failed;
+    if (!fails || stop()) break;
+    if (failures == run::repeats_of(what_.how.protection)) {
+      record(action::uncorrectable);
+      break;
+    }
+    ++failures;
+    // From the last good centroids. Without labels from before, an iteration that changes none is seen by its shift, which is 0.
+    if (!runs.read_centroids(values)) return std::nullopt;
+    runs.begin_run();
+    runs.set_centroids(values, values);
+  }
+  if (protect_) what_.seen.checked(runs.checks() - checks);
+  if (seen.reason == stop_reason::empty_cluster) return std::nullopt;
+  if (!runs.read_centroids(values) && !stop()) return std::nullopt;
+  made.centroids = sealed_centroids<T>(std::move(values));
+  made.ended = seen.reason == stop_reason::labels_unchanged ? ending::labels_unchanged
+               : seen.reason == stop_reason::tolerance      ? ending::tolerance
+                                                            : ending::max_iter;
+  return made;
+}
+
+template lloyd_problem<float> cuda_engine<float>::problem() const;
+template lloyd<float>& cuda_engine<float>::iterations();
+template void cuda_engine<float>::run_pass(const sealed_centroids<float>&, bool, float*);
+template void cuda_engine<float>::collect();
+template void cuda_engine<float>::begin_run();
+template void cuda_engine<float>::pass(const sealed_centroids<float>&);
+template void cuda_engine<float>::add_sums(cluster_sums&);
+template point_sums cuda_engine<float>::repair_sums(const sealed_centroids<float>&);
+template std::optional<descent<float>> cuda_engine<float>::descend(const sealed_centroids<float>&, int, const abft::guarded_threshold&);
+template lloyd_problem<double> cuda_engine<double>::problem() const;
+template lloyd<double>& cuda_engine<double>::iterations();
+template void cuda_engine<double>::run_pass(const sealed_centroids<double>&, bool, double*);
+template void cuda_engine<double>::collect();
+template void cuda_engine<double>::begin_run();
+template void cuda_engine<double>::pass(const sealed_centroids<double>&);
+template void cuda_engine<double>::add_sums(cluster_sums&);
+template point_sums cuda_engine<double>::repair_sums(const sealed_centroids<double>&);
+template std::optional<descent<double>> cuda_engine<double>::descend(const sealed_centroids<double>&, int, const abft::guarded_threshold&);
+
+}  // namespace ballast::kmeans::cuda

@@ -1,0 +1,340 @@
+// Names, threads and shared memory of the kernels.
+#include "kmeans/cuda/engine/kernels.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <ballast/kmeans.hpp>
+
+#include "cuda/jit/expression.hpp"
+#include "kmeans/cuda/batch/batch.hpp"
+#include "kmeans/cuda/layout/setup_args.hpp"
+#include "kmeans/cuda/policy/tuning.hpp"
+
+namespace ballast::kmeans::cuda {
+
+namespace {
+
+// Bytes of stack and of spills that the kernels of a row or column may have: calls for division and roots in f64.
+constexpr int k_line_stack = 512;
+constexpr int k_line_spills = 256;
+
+template <class T>
+constexpr const char* k_type = std::is_same_v<T, float> ? "float" : "double";
+
+const char* const k_prefix = "ballast::kmeans::cuda::";
+
+template <class T>
+std::string work_name(typename kernel_names<T>::work what) {
+  using work = typename kernel_names<T>::work;
+  const std::string type = k_type<T>;
+  switch (what) {
+    case work::ranges: return k_prefix + ("ranges_work<" + type + ">");
+    case work::sizes: return k_prefix + ("sizes_work<" + type + ">");
+    case work::totals_one_word: return k_prefix + ("totals_work<" + type + ",1>");
+    case work::totals_two_words: break;
+  }
+  return k_prefix + ("totals_work<" + type + ",2>");
+}
+
+template <class T>
+std::int64_t work_bytes(typename kernel_names<T>::work what) {
+  using work = typename kernel_names<T>::work;
+  const std::size_t each = what == work::ranges  ? sizeof(column_ranges<T>)
+                           : what == work::sizes ? sizeof(column_sizes)
+                                                 : sizeof(column_totals);
+  return static_cast<std::int64_t>(each) * k_column_threads;
+}
+
+std::string kernel(const char* name) { return std::string(k_prefix) + name; }
+
+}  // namespace
+
+template <class T>
+auto kernel_names<T>::columns(work what, bool instrumented) -> request {
+  return {.header = "kmeans/cuda/normalize/columns.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("columns_kernel"), {k_type<T>, work_name<T>(what)}, instrumented),
+          .threads = k_column_threads,
+          .shared = work_bytes<T>(what)};
+}
+
+template <class T>
+auto kernel_names<T>::fold(work what) -> request {
+  return {.header = "kmeans/cuda/normalize/columns.cuh",
+          .expression = kernel("fold_kernel<") + work_name<T>(what) + ">",
+          .threads = k_column_threads,
+          .shared = work_bytes<T>(what)};
+}
+
+template <class T>
+auto kernel_names<T>::find() -> request {
+  return {
+      .header = "kmeans/cuda/normalize/columns.cuh", .expression = kernel("find_kernel<") + k_type<T> + ">", .threads = k_column_threads};
+}
+
+template <class T>
+auto kernel_names<T>::place(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/normalize/rows.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("place_kernel"), {k_type<T>}, instrumented),
+          .threads = k_row_threads,
+          .shared = static_cast<std::int64_t>(sizeof(T)) * (k_row_threads * k_place_elements + 32)};
+}
+
+template <class T>
+auto kernel_names<T>::facts(int words, bool instrumented) -> request {
+  return {.header = "kmeans/cuda/normalize/rows.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("facts_kernel"), {k_type<T>, std::to_string(words)}, instrumented),
+          .threads = k_row_threads,
+          .shared =
+              k_row_threads * (static_cast<std::int64_t>(sizeof(row_facts<T>)) + 8) + 2 * static_cast<std::int64_t>(sizeof(block_squares))};
+}
+
+template <class T>
+auto kernel_names<T>::gather() -> request {
+  return {.header = "kmeans/cuda/normalize/rows.cuh", .expression = kernel("gather_kernel<") + k_type<T> + ">", .threads = k_row_threads};
+}
+
+template <class T>
+auto kernel_names<T>::distances(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/assign/distances.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("distances_kernel"), {k_type<T>}, instrumented),
+          .threads = k_row_threads};
+}
+
+template <class T>
+auto kernel_names<T>::finish() -> request {
+  return {.header = "kmeans/cuda/assign/distances.cuh", .expression = kernel("finish_kernel<") + k_type<T> + ">", .threads = k_row_threads};
+}
+
+template <class T>
+auto kernel_names<T>::exact(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/assign/distances.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("exact_kernel"), {k_type<T>}, instrumented),
+          .threads = k_row_threads,
+          .shared = (2 * k_row_threads + 2) * 8};
+}
+
+template <class T>
+auto kernel_names<T>::labelled(int words) -> request {
+  return {.header = "kmeans/cuda/assign/distances.cuh",
+          .expression = kernel("labelled_kernel<") + k_type<T> + "," + std::to_string(words) + ">",
+          .threads = k_row_threads,
+          .shared = 3 * k_row_threads * 8};
+}
+
+template <class T>
+auto kernel_names<T>::seeding(int trials, bool instrumented) -> request {
+  return {.header = "kmeans/cuda/seeding/seeding.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("seeding_kernel"), {k_type<T>}, instrumented),
+          .threads = k_seed_threads,
+          .shared = seeding_shared_bytes<T>(trials)};
+}
+
+template <class T>
+auto kernel_names<T>::cover(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/seeding/candidates.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("cover_kernel"), {k_type<T>}, instrumented),
+          .threads = k_seed_threads,
+          .shared = 4 * 8 + k_seed_threads * static_cast<std::int64_t>(8 + sizeof(T) + 4)};
+}
+
+template <class T>
+auto kernel_names<T>::draw(bool instrumented) -> request {
+  return {.header = "kmeans/cuda/seeding/candidates.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("draw_kernel"), {k_type<T>}, instrumented),
+          .threads = k_seed_threads};
+}
+
+template <class T>
+auto kernel_names<T>::nearest() -> request {
+  return {
+      .header = "kmeans/cuda/seeding/candidates.cuh", .expression = kernel("nearest_kernel<") + k_type<T> + ">", .threads = k_row_threads};
+}
+
+template <class T>
+int kernel_names<T>::batch_chunks(std::int64_t n, std::int64_t k, const ballast::cuda::capabilities& on) {
+  for (int chunks = 32; chunks > 0; chunks /= 2) {
+    if (batch_layout_of<T>(static_cast<int>(n), static_cast<int>(k), trials_of(k), chunks).bytes <= on.shared_per_block) return chunks;
+  }
+  return 0;
+}
+
+template <class T>
+auto kernel_names<T>::batch(std::int64_t n, std::int64_t k, const ballast::cuda::capabilities& on, bool instrumented) -> request {
+  const int chunks = batch_chunks(n, k, on);
+  return {.header = "kmeans/cuda/batch/batch.cuh",
+          .expression = ballast::cuda::kernel_expression(kernel("batch_kernel"), {k_type<T>}, instrumented),
+          .threads = k_batch_threads,
+          .shared = batch_layout_of<T>(static_cast<int>(n), static_cast<int>(k), trials_of(k), chunks).bytes,
+          .spills = 64,
+          .stack = k_line_stack};
+}
+
+template <class T>
+auto kernel_names<T>::candidates(bool instrumented) -> std::vector<request> {
+  return {cover(instrumented), draw(instrumented), nearest()};
+}
+
+template <class T>
+auto kernel_names<T>::all(int words, bool instrumented) -> std::vector<request> {
+  const work totals = words == 1 ? work::totals_one_word : work::totals_two_words;
+  std::vector<request> made;
+  for (const work what : {work::ranges, work::sizes, totals}) {
+    made.push_back(columns(what, instrumented));
+    made.push_back(fold(what));
+  }
+  made.push_back(find());
+  made.push_back(place(instrumented));
+  made.push_back(facts(words, instrumented));
+  made.push_back(gather());
+  made.push_back(distances(instrumented));
+  made.push_back(finish());
+  made.push_back(exact(instrumented));
+  made.push_back(labelled(words));
+  made.push_back(seeding(8, instrumented));
+  return made;
+}
+
+int trials_of(std::int64_t k) { return 2 + static_cast<int>(std::log(static_cast<double>(k))); }
+
+template struct kernel_names<float>;
+template struct kernel_names<double>;
+
+std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, const ballast::cuda::capabilities& on, bool instrumented) {
+  std::vector<ballast::cuda::kernel_request> made =
+      what.f64 ? kernel_names<double>::all(what.words, instrumented) : kernel_names<float>::all(what.words, instrumented);
+  // Seeding is not struck unless a test asks for it.
+  if (instrumented) made.push_back(what.f64 ? kernel_names<double>::seeding(8, false) : kernel_names<float>::seeding(8, false));
+  for (ballast::cuda::kernel_request& each : what.f64 ? kernel_names<double>::candidates(false) : kernel_names<float>::candidates(false))
+    made.push_back(std::move(each));
+  pass_problem with_sums = what;
+  with_sums.sums = true;
+  const pass_policy chosen = choose_pass(with_sums, on);
+  made.push_back(pass_request(with_sums, chosen, instrumented));
+  made.push_back(update_request(with_sums, instrumented));
+  pass_problem labels = what;
+  labels.sums = false;
+  pass_policy without = chosen;
+  without.sums = sum_memory::none;
+  made.push_back(pass_request(labels, without, instrumented));
+  for (ballast::cuda::kernel_request& each : made) {
+    if (each.stack == 0) each.stack = k_line_stack, each.spills = k_line_spills;
+  }
+  if (instrumented) allow_strikes(made);
+  return made;
+}
+
+ballast::cuda::kernel_request batch_request(const problem& what, const ballast::cuda::capabilities& on, bool instrumented) {
+  ballast::cuda::kernel_request made = what.precision == precision::f64 ? kernel_names<double>::batch(what.n, what.k, on, instrumented)
+                                                                        : kernel_names<float>::batch(what.n, what.k, on, instrumented);
+  if (instrumented) made.stack = made.spills = 4096;
+  return made;
+}
+
+std::vector<std::string> benchmark_problems() {
+  return {"kmeans_f32_m131072_n8_k8",       "kmeans_f32_m131072_n64_k8",     "kmeans_f32_m131072_n128_k128",
+          "kmeans_f32_m1048576_n16_k64",    "kmeans_f32_m10485760_n32_k64",  "kmeans_f32_m1048576_n128_k128",
+          "kmeans_f32_m1048576_n64_k1024",  "kmeans_f32_m262144_n256_k1024", "kmeans_f32_m65536_n1024_k256",
+          "kmeans_f32_m4194304_n128_k1000", "kmeans_f64_m1048576_n16_k64",   "kmeans_f64_m1048576_n128_k128",
+          "kmeans_f64_m4194304_n128_k1000", "kmeans_f32_m1797_n64_k10_b1",   "kmeans_f32_m1797_n64_k10_b264",
+          "kmeans_f32_m1000_n16_k16_b2000", "kmeans_f64_m1797_n64_k10_b264"};
+}
+
+std::vector<std::string> verified_problems() {
+  return {"kmeans_f32_m1000_n1_k1",       "kmeans_f32_m5000_n3_k7",      "kmeans_f32_m1797_n64_k10",     "kmeans_f32_m20000_n8_k8",
+          "kmeans_f32_m20001_n17_k33",    "kmeans_f32_m10000_n40_k300",  "kmeans_f64_m5000_n3_k7",       "kmeans_f64_m1797_n64_k10",
+          "kmeans_f64_m10001_n17_k33",    "kmeans_f32_m131072_n8_k8",    "kmeans_f32_m131072_n128_k128", "kmeans_f32_m16384_n256_k1024",
+          "kmeans_f32_m16384_n1024_k256", "kmeans_f64_m65536_n128_k128", "kmeans_f64_m16384_n300_k100",  "kmeans_f32_m1797_n64_k10_b12",
+          "kmeans_f64_m500_n8_k20_b9"};
+}
+
+std::vector<std::string> sanitized_problems() {
+  return {"kmeans_f32_m1500_n5_k7", "kmeans_f32_m1200_n40_k90", "kmeans_f64_m1500_n5_k7", "kmeans_f32_m300_n5_k7_b6"};
+}
+
+std::vector<std::string> swept_problems() {
+  return {"kmeans_f32_m131072_n8_k128", "kmeans_f32_m131072_n128_k128", "kmeans_f64_m131072_n128_k8"};
+}
+
+namespace {
+
+// The kernels of several problems, each once.
+class kernel_set {
+ public:
+  explicit kernel_set(const ballast::cuda::capabilities& on) : on_(on) {}
+
+  void add(const std::string& token, bool weighted, bool wide, bool check) {
+    const problem what = parse_token(token);
+    const bool f64 = what.precision == precision::f64;
+    if (what.batch > 0) {
+      made.push_back(batch_request(what, on_, false));
+      return;
+    }
+    for (ballast::cuda::kernel_request& each : kernels_of({f64, what.n, what.k, f64 || wide ? 2 : 1, weighted, check, true}, on_, false)) {
+      if (std::ranges::find(made, each) == made.end()) made.push_back(std::move(each));
+    }
+  }
+  std::vector<ballast::cuda::kernel_request> made;
+
+ private:
+  const ballast::cuda::capabilities& on_;
+};
+
+}  // namespace
+
+std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::capabilities& on) {
+  kernel_set list(on);
+  // One problem for each place of the points (in registers, read again) and of the sums.
+  for (const char* token :
+       {"kmeans_f32_m131072_n8_k8", "kmeans_f32_m131072_n128_k128", "kmeans_f32_m1048576_n64_k1024", "kmeans_f64_m1048576_n16_k64"})
+    list.add(token, false, false, true);
+  list.add("kmeans_f32_m1048576_n16_k64", false, false, false);
+  list.add("kmeans_f32_m1048576_n16_k64", true, false, true);
+  return list.made;
+}
+
+std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& on) {
+  kernel_set list(on);
+  for (const bool check : {true, false}) {
+    for (const std::string& token : benchmark_problems()) list.add(token, false, false, check);
+    for (const std::string& token : verified_problems()) list.add(token, false, false, check);
+    for (const std::string& token : swept_problems()) list.add(token, false, false, check);
+    for (const std::string& token : sanitized_problems()) {
+      list.add(token, false, false, check);
+      list.add(token, true, false, check);
+      list.add(token, false, true, check);
+    }
+  }
+  return list.made;
+}
+
+std::vector<ballast::cuda::kernel_request> scheme_kernels(const ballast::cuda::capabilities& on) {
+  std::vector<ballast::cuda::kernel_request> made;
+  const auto add = [&](ballast::cuda::kernel_request&& each) {
+    if (std::ranges::find(made, each) == made.end()) made.push_back(std::move(each));
+  };
+  for (const std::string_view name : schemes()) {
+    for (const bool f64 : {false, true}) {
+      for (const std::int64_t k : {8, 16, 32, 64, 128}) {
+        const tile_problem what{f64, 128, k, *scheme_named(name)};
+        for (auto& each : tile_kernels(what, choose_tile(what, on, &tile_tuning::rules()), f64 ? 2 : 1, false, false)) add(std::move(each));
+      }
+    }
+  }
+  for (const auto& [at, entry] : tile_tuning::active().entries()) {
+    if (at.major != on.major) continue;
+    const tile_problem what{at.wide, at.n, at.k, *scheme_named(at.scheme)};
+    add(tile_request(what, choose_tile(what, on), false));
+  }
+  for (const auto& [at, entry] : pass_tuning::active().entries()) {
+    if (at.major != on.major) continue;
+    const pass_problem what{at.wide, at.n, at.k, at.wide ? 2 : 1, false, at.checked, true};
+    add(pass_request(what, choose_pass(what, on), false));
+  }
+  return made;
+}
+
+}  // namespace ballast::kmeans::cuda

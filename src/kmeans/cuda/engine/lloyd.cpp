@@ -1,0 +1,306 @@
+// Lloyd's iterations on the device. See lloyd.hpp.
+#include "kmeans/cuda/engine/lloyd.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "abft/threshold.hpp"
+#include "kmeans/cuda/layout/fixed.hpp"
+
+namespace ballast::kmeans::cuda {
+
+template <class T>
+lloyd<T>::lloyd(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const lloyd_problem<T>& what)
+    : device_(std::move(on)), call_(call), what_(what) {
+  const placed_points<T>& points = what_.points;
+  problem_ = {sizeof(T) == 8, points.n, what_.k, points.words, points.weight != nullptr, what_.check, true};
+  // Both kinds of passes share a panel: the group of tiles and the checks are the same.
+  with_sums_.policy = what_.policy ? *what_.policy : choose_pass(problem_, device_->about());
+  pass_problem labels = problem_;
+  labels.sums = false;
+  labels_only_.policy = with_sums_.policy;
+  labels_only_.policy.sums = sum_memory::none;
+  shape_ = shape_of(problem_, with_sums_.policy);
+  const bool instrumented = call_.instrumented();
+  if (what_.scheme) {
+    update_ = &device_->load(update_request(problem_, instrumented));
+    tiles_ =
+        std::make_unique<tile_pass<T>>(device_, call_, points, what_.k, *what_.scheme, what_.tile ? &*what_.tile : nullptr, what_.flips);
+  } else {
+    const ballast::cuda::kernel_request wanted[] = {pass_request(problem_, with_sums_.policy, instrumented),
+                                                    pass_request(labels, labels_only_.policy, instrumented),
+                                                    update_request(problem_, instrumented)};
+    const auto made = device_->load_all(wanted);
+    with_sums_.pass = made[0];
+    labels_only_.pass = made[1];
+    update_ = made[2];
+    for (kernels* each : {&with_sums_, &labels_only_}) {
+      const std::int64_t rows = pass_rows_of_block(each->policy);
+      each->blocks = std::clamp<std::int64_t>(device_->resident_blocks(*each->pass), 1, (points.m + rows - 1) / rows);
+    }
+  }
+
+  const std::int64_t k = what_.k, stride = points.stride, columns = std::int64_t{points.columns} * points.words;
+  const std::int64_t sums = std::int64_t{points.words} * sum_pitch(points.stride);  // of a cluster
+  const auto size = static_cast<std::int64_t>(sizeof(T));
+  std::int64_t end = 0;
+  const auto take = [&](std::int64_t bytes) {
+    const std::int64_t begin = end;
+    end += (bytes + 255) / 256 * 256;
+    return begin;
+  };
+  place_.packed = take(shape_.template packed_bytes<T>());
+  place_.columns = take(std::int64_t{shape_.tiles()} * k_tile_columns * 2 * size);
+  for (int i = 0; i < 2; ++i) {
+    place_.rows[i] = take((k + 1) * stride * size);
+    place_.twins[i] = take(k * stride * size);
+    place_.sums[i] = i == 0 || tiles_ != nullptr ? take(k * sums * 8) : 0;
+    place_.members[i] = i == 0 || tiles_ != nullptr ? take(k * 8) : 0;
+    place_.totals[i] = take(sizeof(pass_totals));
+  }
+  place_.limits = take(std::int64_t{shape_.sections} * 2 * static_cast<std::int64_t>(sizeof(section_limits<T>)));
+  place_.bound = take(2 * static_cast<std::int64_t>(sizeof(score_bound<T>)));
+  place_.column_sums = take((columns + 4) * 8);
+  place_.results = take(update_blocks() * static_cast<std::int64_t>(sizeof(part_result)));
+  place_.sections = take(shape_.sections * static_cast<std::int64_t>(sizeof(section_result)));
+  place_.checksums = take(std::int64_t{shape_.sections} * shape_.data_tiles * stride * 8);
+  place_.squares = take(k * 8);
+  place_.tickets = take((std::int64_t{shape_.sections} * (update_parts<T>(points.stride) + 1) + 1) * 4);
+  place_.state = take(sizeof(loop_state));
+  place_.given = take(k * points.n * size);
+  place_.given_twin = take(k * points.n * size);
+  place_.bytes = end;
+  memory_ = ballast::cuda::device_buffer(device_, end, call_.order());
+  device_->zero(memory_.data(), end, call_.order());
+  for (auto& each : labels_) each = ballast::cuda::device_buffer(device_, points.m * 4, call_.order());
+}
+
+template <class T>
+void lloyd<T>::begin_run() {
+  first_pass_ = true;
+  added_ = false;
+}
+
+template <class T>
+panel<T> lloyd<T>::panel_of(int which) const {
+  return {at<operand_of<T>>(place_.packed), at<T>(place_.columns),
+          at<T>(place_.rows[which]),        at<section_limits<T>>(place_.limits),
+          at<score_bound<T>>(place_.bound), shape_};
+}
+
+// Makes the panel of given centroids, or of the sums of the last pass. The new rows are the current ones after it.
+template <class T>
+void lloyd<T>::launch_update(bool given, bool on_device, const abft::guarded_threshold& tolerance) {
+  const int old = rows_, next = 1 - rows_;
+  update_arguments<T> a{};
+  a.points = what_.points;
+  a.centroids = panel_of(next);
+  a.twin = at<T>(place_.twins[next]);
+  a.old_rows = given ? nullptr : at<T>(place_.rows[old]);
+  a.old_twin = at<T>(place_.twins[old]);
+  a.given = given ? at<T>(place_.given) : nullptr;
+  a.given_twin = at<T>(place_.given_twin);
+  a.sums = at<unsigned long long>(place_.sums[buffer_of(last_sums_)]);
+  a.members = at<unsigned long long>(place_.members[buffer_of(last_sums_)]);
+  a.totals = at<pass_totals>(place_.totals[last_sums_]);
+  if (tiles_ != nullptr) {
+    a.next_sums = at<unsigned long long>(place_.sums[sums_]);
+    a.next_members = at<unsigned long long>(place_.members[sums_]);
+  }
+  a.next_totals = at<pass_totals>(place_.totals[sums_]);
+  a.expected = what_.expected;
+  a.expected_members = what_.members;
+  a.column_sums = at<unsigned long long>(place_.column_sums);
+  a.results = at<part_result>(place_.results);
+  a.sections = at<section_result>(place_.sections);
+  a.checksums = at<double>(place_.checksums);
+  a.squares = at<double>(place_.squares);
+  a.tickets = at<std::uint32_t>(place_.tickets);
+  a.state = on_device ? at<loop_state>(place_.state) : nullptr;
+  a.tolerance = tolerance.value;
+  a.tolerance_twin = tolerance.twin;
+  a.spread = what_.spread;
+  a.walk = score_walk(abft::unit_roundoff<T>, what_.points.n);
+  a.distance_limit = abft::kmeans_distance_limit(abft::unit_roundoff<T>, what_.points.n);
+  a.events = call_.events();
+  a.repeats = what_.repeats;
+  call_.launch(*update_, update_blocks(), a);
+  rows_ = next;
+}
+
+template <class T>
+void lloyd<T>::launch_pass(bool with_sums, bool on_device, T* distances) {
+  const int before = current_;
+  current_ = 1 - current_;
+  pass_arguments<T> a{};
+  a.centroids = panel_of(rows_);
+  a.sums = at<unsigned long long>(place_.sums[buffer_of(sums_)]);
+  a.members = at<unsigned long long>(place_.members[buffer_of(sums_)]);
+  a.fresh = !added_;
+  a.draws = with_sums && !what_.pieces;
+  a.totals = at<pass_totals>(place_.totals[sums_]);
+  a.distances = distances;
+  a.events = call_.events();
+  a.state = on_device ? at<loop_state>(place_.state) : nullptr;
+  a.repeats = what_.repeats;
+  const kernels& with = with_sums ? with_sums_ : labels_only_;
+  const auto launch = [&](std::int64_t first, const placed_points<T>& points) {
+    a.points = points;
+    a.labels = labels() + first;
+    a.previous = first_pass_ ? nullptr : static_cast<const std::int32_t*>(labels_[before].data()) + first;
+    a.distances = distances == nullptr ? nullptr : distances + first;
+    if (tiles_ != nullptr) return tiles_->enqueue(a, with_sums);
+    const std::int64_t rows = pass_rows_of_block(with.policy);
+    call_.launch(*with.pass, std::min(with.blocks, (points.m + rows - 1) / rows), a);
+  };
+  if (what_.pieces) {
+    what_.pieces(launch);
+  } else {
+    launch(0, what_.points);
+  }
+  last_sums_ = sums_;
+  sums_ = 1 - sums_;
+  first_pass_ = false;
+  added_ = with_sums && tiles_ == nullptr;
+}
+
+template <class T>
+void lloyd<T>::set_centroids(const std::vector<T>& values, const std::vector<T>& twin) {
+  const auto bytes = static_cast<std::int64_t>(values.size() * sizeof(T));
+  device_->copy(at<void>(place_.given), values.data(), bytes, call_.order());
+  device_->copy(at<void>(place_.given_twin), twin.data(), bytes, call_.order());
+  launch_update(true, false, abft::guarded_threshold(0));
+}
+
+// An update clears what the next pass begins with. The host may have done other passes since.
+template <class T>
+void lloyd<T>::prepare_sums() {
+  if (!added_) {
+    device_->zero(at<void>(place_.sums[buffer_of(sums_)]), what_.k * sum_pitch(what_.points.stride) * what_.points.words * 8,
+                  call_.order());
+    device_->zero(at<void>(place_.members[buffer_of(sums_)]), what_.k * 8, call_.order());
+  }
+  device_->zero(at<void>(place_.totals[sums_]), sizeof(pass_totals), call_.order());
+}
+
+template <class T>
+void lloyd<T>::pass(bool sums, T* distances) {
+  prepare_sums();
+  launch_pass(sums, false, distances);
+}
+
+template <class T>
+bool lloyd<T>::read_sums(cluster_sums& total) const {
+  const placed_points<T>& points = what_.points;
+  const std::int64_t k = what_.k, columns = points.columns, words = points.words, pitch = sum_pitch(points.stride);
+  const auto sum_at = [&](std::int64_t j, std::int64_t w, std::int64_t c) {
+    return static_cast<std::size_t>((j * words + w) * pitch + sum_place<T>(static_cast<int>(c), points.n, points.stride));
+  };
+  std::vector<unsigned long long> sums(static_cast<std::size_t>(k * words * pitch)), members(static_cast<std::size_t>(k)),
+      expected(static_cast<std::size_t>(columns * words));
+  std::vector<T> unit(static_cast<std::size_t>(columns));
+  pass_totals totals{};
+  const auto read = [&](void* to, const void* from, std::size_t bytes) {
+    device_->copy(to, from, static_cast<std::int64_t>(bytes), call_.order());
+  };
+  read(sums.data(), at<void>(place_.sums[buffer_of(last_sums_)]), sums.size() * 8);
+  read(members.data(), at<void>(place_.members[buffer_of(last_sums_)]), members.size() * 8);
+  read(expected.data(), what_.expected, expected.size() * 8);
+  read(unit.data(), points.unit, unit.size() * sizeof(T));
+  read(&totals, at<void>(place_.totals[last_sums_]), sizeof totals);
+  call_.wait();
+
+  std::vector<unsigned long long> found(expected.size());
+  unsigned long long labelled = 0, all = 0, labelled_members = 0;
+  for (std::int64_t j = 0; j < k; ++j) {
+    for (std::int64_t w = 0; w < words; ++w) {
+      for (std::int64_t c = 0; c < columns; ++c) {
+        const unsigned long long word = sums[sum_at(j, w, c)];
+        found[static_cast<std::size_t>(w * columns + c)] += word;
+        labelled += static_cast<unsigned long long>(j) * (word * signature_weight(c, static_cast<int>(w)));
+      }
+    }
+    const unsigned long long count = members[static_cast<std::size_t>(j)];
+    all += count;
+    labelled_members += static_cast<unsigned long long>(j) * count;
+  }
+  for (std::int64_t j = 0; j < k; ++j) {
+    const auto value = [&](std::int64_t c) {
+      double sum = 0;
+      for (std::int64_t w = words; w-- > 0;)
+        sum += static_cast<double>(static_cast<long long>(sums[sum_at(j, w, c)])) * word_value(static_cast<int>(w));
+      return sum / static_cast<double>(unit[static_cast<std::size_t>(c)]);
+    };
+    for (std::int64_t f = 0; f < points.n; ++f) total.sums[j * points.n + f] = value(f);
+    if (total.weights.size() != 0) total.weights[j] = value(points.n);
+    total.members[j] = static_cast<std::int64_t>(members[static_cast<std::size_t>(j)]);
+  }
+  total.changed = static_cast<std::int64_t>(totals.changed());
+  total.changed_twin = points.m - static_cast<std::int64_t>(totals.same());
+  if (!what_.check) return true;
+  return found == expected && labelled == totals.quantities[1] && all == what_.members &&
+         all + (labelled_members << 32) == totals.quantities[2] && total.changed == total.changed_twin;
+}
+
+template <class T>
+std::pair<std::uint64_t, std::uint64_t> lloyd<T>::looks() const {
+  pass_totals totals{};
+  device_->copy(&totals, at<void>(place_.totals[last_sums_]), sizeof totals, call_.order());
+  call_.wait();
+  return {totals.looks, totals.scans};
+}
+
+template <class T>
+stretch lloyd<T>::run(int most, const abft::guarded_threshold& tolerance) {
+  loop_state state{};
+  device_->zero(at<void>(place_.state), sizeof state, call_.order());
+  stretch made;
+  while (made.iterations < most && made.reason == stop_reason::none) {
+    // Iterations in flight: few at first, for many runs are short. Kernels behind the last one return at once, but pieces would be copied.
+    const int wanted = what_.pieces ? 1 : std::min(most - made.iterations, made.iterations < 8 ? 4 : 16);
+    const int rows = rows_, sums = sums_, last_sums = last_sums_, labels = current_;
+    for (int i = 0; i < wanted; ++i) {
+      if (made.iterations + i == 0) prepare_sums();
+      launch_pass(true, true, nullptr);
+      launch_update(false, true, tolerance);
+    }
+    device_->copy(&state, at<void>(place_.state), sizeof state, call_.order());
+    call_.wait();
+    made.reason = static_cast<stop_reason>(state.reason);
+    made.failed = static_cast<check>(state.failed);
+    const int complete = static_cast<int>(state.iterations) - made.iterations;
+    made.iterations = static_cast<int>(state.iterations);
+    checks_ += static_cast<std::uint64_t>(complete);
+    // Where the device stands: what was enqueued behind its last iteration did nothing.
+    if (made.reason == stop_reason::failure) added_ = false;
+    const bool unfinished = made.reason == stop_reason::empty_cluster || made.reason == stop_reason::failure;
+    const int passes = complete + (unfinished ? 1 : 0);
+    rows_ = complete % 2 == 0 ? rows : 1 - rows;
+    current_ = passes % 2 == 0 ? labels : 1 - labels;
+    if (passes > 0) {
+      last_sums_ = passes % 2 == 1 ? sums : 1 - sums;
+      sums_ = 1 - last_sums_;
+    } else {
+      last_sums_ = last_sums;
+    }
+  }
+  return made;
+}
+
+template <class T>
+bool lloyd<T>::read_centroids(std::vector<T>& values) const {
+  const placed_points<T>& points = what_.points;
+  std::vector<T> rows(static_cast<std::size_t>(what_.k * points.stride)), twin(rows.size());
+  const auto bytes = static_cast<std::int64_t>(rows.size() * sizeof(T));
+  device_->copy(rows.data(), at<void>(place_.rows[rows_]), bytes, call_.order());
+  device_->copy(twin.data(), at<void>(place_.twins[rows_]), bytes, call_.order());
+  call_.wait();
+  values.resize(static_cast<std::size_t>(what_.k * points.n));
+  for (std::int64_t j = 0; j < what_.k; ++j) std::copy_n(rows.begin() + j * points.stride, points.n, values.begin() + j * points.n);
+  return std::memcmp(rows.data(), twin.data(), static_cast<std::size_t>(bytes)) == 0;
+}
+
+template class lloyd<float>;
+template class lloyd<double>;
+
+}  // namespace ballast::kmeans::cuda

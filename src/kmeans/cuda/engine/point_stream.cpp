@@ -1,0 +1,194 @@
+// Pieces of the points, and the choice of what stays on the device. See supply.hpp.
+#include "kmeans/cuda/engine/point_stream.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <numeric>
+
+#include <ballast/error.hpp>
+
+#include "core/format.hpp"
+#include "core/parallel.hpp"
+
+namespace ballast::kmeans::cuda {
+
+residence_choice choose_residence(const residence_problem& what, std::int64_t available) {
+  if (what.given_bytes == 0) return {residence::all, what.m};
+  const std::int64_t rows = padded_rows(what.m), kept = rows * what.resident_row + what.working;
+  if (kept + what.given_bytes + rows * what.placed_row <= available) return {residence::all, what.m};
+  // Pieces of 64 MB hide what starting a copy costs, and larger ones hide no more.
+  constexpr std::int64_t most = std::int64_t{64} << 20;
+  const auto rows_for = [&](std::int64_t room, std::int64_t row) {
+    const std::int64_t wanted = std::min(room / (2 * row), most / row) / what.unit * what.unit;
+    return std::clamp(wanted, room >= 2 * row * what.unit ? what.unit : 0, (what.m + what.unit - 1) / what.unit * what.unit);
+  };
+  const std::int64_t beside = available - kept;
+  const std::int64_t placed = rows_for(beside - rows * what.placed_row, what.given_row);
+  if (placed > 0) return {residence::placed, placed};
+  const std::int64_t none = rows_for(beside, what.given_row + what.placed_row);
+  if (none > 0) return {residence::none, none};
+  if (what.m <= 2 * what.unit) return {residence::all, what.m};  // two pieces would not be less
+  throw std::bad_alloc();
+}
+
+template <class T>
+residence_problem needs_of(matrix_view<const T> points, bool weighted, std::int64_t clusters, const ballast::cuda::device& on) {
+  constexpr auto size = static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t m = points.rows, n = points.columns, stride = padded_features<T>(n);
+  const column_shape shape = column_shape_of(m, 1);
+  residence_problem made;
+  made.m = m;
+  made.given_row = n * size;
+  made.placed_row = stride * (size + operand_bytes<T>);
+  // Three facts, a signature, two arrays of labels; distances and candidates of seeding; exact distances; weights twice; sums of blocks.
+  made.resident_row = 3 * size + 8 + 2 * 4 + size + 4 + 8 + (weighted ? 2 * size : 0) + 1;
+  // Of blocks and strips whole numbers.
+  made.unit = std::lcm(k_row_block, shape.strip_rows);
+  // Centroids in two copies and two panels, their sums twice in two words; sums by strip; distances on their way to the host; candidates of
+  // k-means‖ with an engine of their own.
+  made.working = clusters * stride * (6 * size + 4 * 8) + shape.strips * n * 64 + 16 * clusters * k_row_threads +
+                 16 * clusters * (made.given_row + made.placed_row + made.resident_row) + (std::int64_t{1} << 20);
+  if (on.accessible(points.data)) return made;
+  made.given_bytes = ((m - 1) * std::abs(points.row_stride) + (n - 1) * std::abs(points.column_stride) + 1) * size;
+  return made;
+}
+
+template <class T>
+point_supply<T>::point_supply(std::shared_ptr<ballast::cuda::device> on, ballast::cuda::device_staging& staging,
+                              matrix_view<const T> points, const residence_choice& choice, int threads, ballast::cuda::stream order)
+    : device_(std::move(on)), points_(points), choice_(choice), threads_(threads), order_(order) {
+  if (choice_.kept != residence::none && points.rows > k_most_rows)
+    throw unsupported_error(fmt::format("points: expected up to {} that stay on a device, got {}", k_most_rows, points.rows));
+  if (choice_.kept != residence::all) return;
+  const std::int64_t down = (points.rows - 1) * points.row_stride, across = (points.columns - 1) * points.column_stride;
+  const std::int64_t low = std::min<std::int64_t>(down, 0) + std::min<std::int64_t>(across, 0);
+  const std::int64_t high = std::max<std::int64_t>(down, 0) + std::max<std::int64_t>(across, 0);
+  const auto size = static_cast<std::int64_t>(sizeof(T));
+  resident_ = static_cast<const T*>(staging.read(points.data + low, (high - low + 1) * size)) - low;
+}
+
+// What is in flight must not outlive the buffers.
+template <class T>
+point_supply<T>::~point_supply() {
+  for (const auto& each : slots_) {
+    if (each == nullptr) continue;
+    try {
+      device_->synchronize(each->stream.get());
+      device_->synchronize(order_);
+    } catch (...) {  // a device that fails here copies nothing any more
+    }
+  }
+}
+
+template <class T>
+void point_supply<T>::make_slots(const placed_points<T>& placed) {
+  constexpr auto size = static_cast<std::int64_t>(sizeof(T));
+  const bool with_placed = choice_.kept == residence::none && placed.stride > 0;
+  for (auto& each : slots_) {
+    if (each == nullptr) {
+      each = std::make_unique<slot>(device_);
+      each->given = {device_, choice_.rows * points_.columns * size, order_};
+      each->pinned = {device_, choice_.rows * points_.columns * size};
+      device_->synchronize(order_);  // the memory is there for the other stream, too
+    }
+    if (!with_placed || each->placed.bytes() != 0) continue;
+    each->placed = {device_, padded_rows(choice_.rows) * placed.stride * size, order_};
+    each->operand = {device_, padded_rows(choice_.rows) * placed.stride * operand_bytes<T>, order_};
+  }
+}
+
+// Rows of the points, dense, by way of pinned memory. Starts when what used the buffer before has ended; the host does not wait for that.
+template <class T>
+void point_supply<T>::copy(slot& to, std::int64_t first, std::int64_t count) {
+  device_->synchronize(to.stream.get());  // the pinned memory is free
+  T* const pinned = static_cast<T*>(to.pinned.data());
+  constexpr std::int64_t rows_at_once = 1024;
+  core::parallel_for(threads_, (count + rows_at_once - 1) / rows_at_once, [&](std::int64_t task, int) {
+    const std::int64_t end = std::min(count, (task + 1) * rows_at_once);
+    for (std::int64_t i = task * rows_at_once; i < end; ++i) {
+      T* const row = pinned + i * points_.columns;
+      if (points_.column_stride == 1) {
+        std::copy_n(points_.data + (first + i) * points_.row_stride, points_.columns, row);
+      } else {
+        for (std::int64_t f = 0; f < points_.columns; ++f) row[f] = points_(first + i, f);
+      }
+    }
+  });
+  if (to.waits) device_->wait(*to.used, to.stream.get());
+  device_->copy(to.given.data(), pinned, count * points_.columns * static_cast<std::int64_t>(sizeof(T)), to.stream.get());
+  device_->record(*to.copied, to.stream.get());
+}
+
+template <class T>
+void point_supply<T>::each(part wanted, const given_points<T>& given, const placed_points<T>& placed, for_piece start,
+                           core::function_ref<bool()> arrived, for_piece use) {
+  const std::int64_t m = points_.rows;
+  if (!passes(wanted)) return use({0, given, placed});
+  make_slots(placed);
+  constexpr auto size = static_cast<std::int64_t>(sizeof(T));
+  const bool brings = choice_.kept == residence::none && wanted != part::given;
+  const std::int64_t pieces = (m + choice_.rows - 1) / choice_.rows;
+  const auto count_of = [&](std::int64_t number) { return std::min(choice_.rows, m - number * choice_.rows); };
+  copy(*slots_[0], 0, count_of(0));
+  for (std::int64_t number = 0; number < pieces; ++number) {
+    slot& here = *slots_[number % 2];
+    const std::int64_t first = number * choice_.rows, count = count_of(number);
+    point_piece<T> piece{first, given, placed};
+    piece.given.points = static_cast<const T*>(here.given.data());
+    piece.given.row_stride = points_.columns;
+    piece.given.column_stride = 1;
+    piece.given.m = count;
+    if (given.weights != nullptr) piece.given.weights = given.weights + first;
+    placed_points<T>& p = piece.placed;
+    p.m = count;
+    p.first = first;
+    if (choice_.kept == residence::none) {
+      p.x = static_cast<const T*>(here.placed.data());
+      p.operand = static_cast<const operand_of<T>*>(here.operand.data());
+    } else if (placed.x != nullptr) {
+      p.x = placed.x + first * placed.stride;
+      if (placed.operand != nullptr) p.operand = placed.operand + first * placed.stride;
+    }
+    if (placed.weight != nullptr) p.weight = placed.weight + first;
+    if (placed.norm != nullptr) {
+      p.norm = placed.norm + first;
+      p.rounding = placed.rounding + first;
+      p.projection = placed.projection + first;
+      p.signature = placed.signature + first;
+    }
+    device_->wait(*here.copied, order_);
+    if (brings) {
+      // Rows behind the last point are 0.
+      const std::int64_t whole = whole_block_rows(count), rest = (padded_rows(count) - whole) * placed.stride;
+      device_->zero(static_cast<T*>(here.placed.data()) + whole * placed.stride, rest * size, order_);
+      if constexpr (sizeof(T) == 4)
+        device_->zero(static_cast<unsigned char*>(here.operand.data()) + whole * placed.stride * operand_bytes<T>, rest * operand_bytes<T>,
+                      order_);
+    }
+    const auto copy_next = [&] {
+      if (number + 1 < pieces) copy(*slots_[(number + 1) % 2], first + choice_.rows, count_of(number + 1));
+    };
+    // In front of what the host waits for, or behind what it has enqueued: either way the device is busy meanwhile.
+    if (brings) {
+      start(piece);
+      copy_next();
+      while (!arrived()) {
+        copy(here, first, count);
+        device_->wait(*here.copied, order_);
+        start(piece);
+      }
+    }
+    use(piece);
+    device_->record(*here.used, order_);
+    here.waits = true;
+    if (!brings) copy_next();
+  }
+}
+
+template residence_problem needs_of(matrix_view<const float>, bool, std::int64_t, const ballast::cuda::device&);
+template residence_problem needs_of(matrix_view<const double>, bool, std::int64_t, const ballast::cuda::device&);
+template class point_supply<float>;
+template class point_supply<double>;
+
+}  // namespace ballast::kmeans::cuda

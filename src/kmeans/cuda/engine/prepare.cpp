@@ -1,0 +1,426 @@
+// The first look at the points: their ranges, their place in the frame, the facts about each row, and sums over all of them.
+// Layer: backend "cuda" of K-Means (engine.hpp).
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "abft/threshold.hpp"
+#include "core/counter_rng.hpp"
+#include "kmeans/cuda/engine/engine.hpp"
+#include "kmeans/cuda/engine/engine_memory.hpp"
+#include "kmeans/cuda/layout/fixed.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::kmeans::cuda {
+
+namespace {
+
+constexpr std::uint64_t k_direction_seed = 0x646972656374;
+
+// Neighbouring rows lie nearer to one another than neighbouring features.
+template <class T>
+bool by_rows(const given_points<T>& from) {
+  return std::abs(from.row_stride) < std::abs(from.column_stride);
+}
+
+}  // namespace
+
+// Sums over the rows of each column, by one of the two ways.
+template <class T>
+template <class Sums>
+std::vector<Sums> cuda_engine<T>::sum_columns(work what, const given_points<T>& from, std::int64_t columns, bool from_placed,
+                                              bool mirrored) {
+  const column_shape whole = column_shape_of(from.m, static_cast<int>(columns));
+  const std::int64_t bytes = static_cast<std::int64_t>(sizeof(Sums)) * columns;
+  const buffer parts = allocate(bytes * whole.strips);
+  const buffer sums = allocate(bytes);
+  const auto add = [&](std::int64_t first, const given_points<T>& rows, const placed_points<T>& placed) {
+    column_arguments<T> given;
+    given.given = rows;
+    given.placed = placed;
+    given.shape = whole;
+    given.shape.m = rows.m;
+    given.shape.strips = static_cast<int>((rows.m + whole.strip_rows - 1) / whole.strip_rows);
+    given.from_placed = from_placed;
+    given.mirrored = mirrored;
+    given.rows_first = !from_placed && by_rows(rows);
+    given.parts = static_cast<unsigned char*>(parts.data()) + first / whole.strip_rows * bytes;
+    launch(names::columns(what, false), names::columns(what, true), given.shape.blocks(), given);
+  };
+  if (&from == &given_) {
+    each(from_placed ? part::placed : part::given, [&](const point_piece<T>& piece) { add(piece.first, piece.given, piece.placed); });
+  } else {
+    add(0, from, placed_);
+  }
+  launch(names::fold(what), columns, fold_arguments{parts.data(), sums.data(), whole.strips, whole.columns, mirrored});
+  return download<Sums>(sums, columns);
+}
+
+// The same by both ways, until they agree bit for bit. before(number) is done in front of attempt `number`.
+template <class T>
+template <class Sums, class Before>
+std::vector<Sums> cuda_engine<T>::verified_columns(work what, const given_points<T>& from, std::int64_t columns, const char* site,
+                                                   Before&& before) {
+  using words = std::array<std::uint64_t, sizeof(Sums) / sizeof(std::uint64_t)>;
+  std::vector<Sums> made;
+  if (!protect_) {
+    before(0);
+    return sum_columns<Sums>(what, from, columns, false, false);
+  }
+  run::attempt(what_.seen, what_.how.protection, site, 0, [&](int number) {
+    before(number);
+    made = sum_columns<Sums>(what, from, columns, false, false);
+    const std::vector<Sums> again = sum_columns<Sums>(what, from, columns, true, true);
+    what_.seen.checked(at(columns));
+    abft::finding found;
+    for (std::int64_t c = 0; c < columns; ++c) {
+      if (std::bit_cast<words>(made[at(c)]) == std::bit_cast<words>(again[at(c)])) continue;
+      found.word = abft::k_fail;
+      found.residual = std::numeric_limits<double>::quiet_NaN();
+      found.index = c;
+      break;
+    }
+    return found;
+  });
+  return made;
+}
+
+// The driver verifies the ranges by what is measured later, from other loads.
+template <class T>
+ranges<T> cuda_engine<T>::survey() {
+  using sums = column_ranges<T>;
+  ranges<T> made;
+  // The lowest row of a column that has a value without meaning.
+  const auto find = [&](const T* values, std::int64_t stride, bool weights, std::int64_t column) {
+    clear_flags();
+    launch(names::find(), std::min<std::int64_t>((m_ + k_column_threads - 1) / k_column_threads, 1024),
+           find_arguments<T>{values, stride, m_, weights, flags()});
+    refused_value<T> refused;
+    refused.row = read_flags().index;
+    refused.column = column;
+    if (refused.row >= 0) download(&refused.value, values + refused.row * stride, sizeof(T));
+    return refused;
+  };
+  if (weighted()) {
+    given_points<T> column = given_;
+    column.points = given_.weights;
+    column.row_stride = 1;
+    column.column_stride = m_;
+    column.n = 1;
+    const sums seen = sum_columns<sums>(work::ranges, column, 1, false, false)[0];
+    made.heaviest = seen.high;
+    if (!(seen.low >= 0) || !(seen.poison == 0)) made.weight = find(given_.weights, 1, true, 0);
+  }
+  const std::vector<sums> seen = sum_columns<sums>(work::ranges, given_, n_, false, false);
+  for (std::int64_t f = 0; f < n_; ++f) {
+    const sums& each = seen[at(f)];
+    made.low.push_back(static_cast<double>(each.low));
+    made.high.push_back(static_cast<double>(each.high));
+    made.sum.push_back(each.sum);
+    if (each.poison == 0 || made.point.row >= 0) continue;
+    if (given_.points != nullptr) {
+      made.point = find(given_.points + f * given_.column_stride, given_.row_stride, false, f);
+      continue;
+    }
+    for (std::int64_t i = 0; i < m_ && made.point.row < 0; ++i)
+      if (!std::isfinite(what_.points(i, f))) made.point = {i, f, what_.points(i, f)};
+  }
+  return made;
+}
+
+// x and weights of a piece in the frame.
+template <class T>
+void cuda_engine<T>::place_piece(const point_piece<T>& piece) {
+  place_arguments<T> given;
+  given.given = piece.given;
+  given.x = const_cast<T*>(piece.placed.x);
+  given.operand = const_cast<operand_of<T>*>(piece.placed.operand);
+  given.weight = const_cast<T*>(piece.placed.weight);
+  given.stride = placed_.stride;
+  given.lanes = std::min(placed_.stride & -placed_.stride, 32);
+  given.rows_first = by_rows(piece.given);
+  const std::int64_t rows = k_row_threads * k_place_elements / given.lanes;
+  launch(names::place(false), names::place(true), (piece.given.m + rows - 1) / rows * (placed_.stride / given.lanes), given);
+}
+
+template <class T>
+void cuda_engine<T>::place_rows() {
+  // What does not stay is brought into the frame each time.
+  if (supply_.kept() == residence::none) return;
+  each(part::given, [&](const point_piece<T>& piece) { place_piece(piece); });
+}
+
+// A piece that comes is verified by the facts about its rows, which an earlier copy gave.
+template <class T>
+void cuda_engine<T>::each(part wanted, core::function_ref<void(const point_piece<T>&)> use) {
+  constexpr int flag = 3;
+  const bool checks = protect_ && known_;
+  std::optional<abft::attempts> state;
+  const auto start = [&](const point_piece<T>& piece) {
+    place_piece(piece);
+    if (!checks) return;
+    if (!state) state.emplace(run::repeats_of(what_.how.protection));
+    device_->zero(flags() + flag, sizeof(row_flags), call_.order());
+    facts_arguments<T> given = facts_of(piece);
+    given.flags = flags() + flag;
+    given.known = true;
+    launch(names::facts(placed_.words, false), (piece.placed.m + k_row_threads - 1) / k_row_threads, given);
+    what_.seen.checked(at(piece.placed.m));
+  };
+  const auto arrived = [&] {
+    if (!checks) return true;
+    const abft::outcome how = state->judge(read_flags(flag));
+    if (how == abft::outcome::open) return false;
+    what_.seen.settled("kmeans.points", how, *state, 0);
+    state.reset();
+    return true;
+  };
+  supply_.each(wanted, given_, placed_, start, arrived, use);
+}
+
+// The unit of each column: the largest power of two with which its values keep within 2^k_word_bits. And how many words a sum needs.
+template <class T>
+void cuda_engine<T>::choose_units() {
+  placed_.words = sizeof(T) == 8 ? 2 : 1;
+  units_.clear();
+  for (const column_sizes& each : sizes_) {
+    int exponent = 0;
+    if (each.largest > 0 && std::isfinite(each.largest)) {
+      (void)std::frexp(each.largest, &exponent);  // largest ≤ 2^exponent
+      exponent = std::min(k_word_bits - exponent, std::numeric_limits<T>::max_exponent - 2);
+    }
+    units_.push_back(std::ldexp(T(1), exponent));
+    const double mean = each.size / static_cast<double>(m_);
+    if (each.largest > std::ldexp(mean, k_wide_ratio)) placed_.words = 2;
+  }
+  units_.resize(at(placed_.stride) + 1, T(1));
+  unit_ = upload(units_);
+  placed_.unit = static_cast<const T*>(unit_.data());
+}
+
+template <class T>
+facts_arguments<T> cuda_engine<T>::facts_of(const point_piece<T>& piece) {
+  facts_arguments<T> made;
+  made.given = piece.given;
+  made.placed = piece.placed;
+  made.norm = const_cast<T*>(piece.placed.norm);
+  made.rounding = const_cast<T*>(piece.placed.rounding);
+  made.projection = const_cast<T*>(piece.placed.projection);
+  made.signature = const_cast<std::uint64_t*>(piece.placed.signature);
+  made.squares = nullptr;
+  made.flags = flags();
+  made.check = protect_;
+  return made;
+}
+
+// Norm, projection and signature of each row, from the points; and, with protection, again from x as it was placed. Where x does not stay,
+// both came by one copy, so another one follows.
+template <class T>
+void cuda_engine<T>::make_facts() {
+  const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
+  const buffer squares = allocate(blocks * static_cast<std::int64_t>(sizeof(block_squares)));
+  known_ = false;
+  clear_flags();
+  const auto add = [&](const point_piece<T>& piece, bool known) {
+    facts_arguments<T> given = facts_of(piece);
+    given.squares = static_cast<block_squares*>(squares.data()) + piece.first / k_row_threads;
+    given.known = known;
+    launch(names::facts(placed_.words, false), names::facts(placed_.words, true), (piece.given.m + k_row_threads - 1) / k_row_threads,
+           given);
+  };
+  each(part::both, [&](const point_piece<T>& piece) { add(piece, false); });
+  if (protect_ && supply_.kept() == residence::none) each(part::placed, [&](const point_piece<T>& piece) { add(piece, true); });
+  known_ = true;
+  squares_ = download<block_squares>(squares, blocks);
+}
+
+template <class T>
+void cuda_engine<T>::place(const frame<T>& chosen) {
+  frame_ = sealed<frame<T>>(chosen);
+  lloyd_.reset();
+  const auto size = static_cast<std::int64_t>(sizeof(T));
+  shift_ = upload(chosen.shift);
+  given_.shift = static_cast<const T*>(shift_.data());
+  given_.scale = chosen.scale;
+  given_.weight_scale = chosen.weight_scale;
+  placed_.m = m_;
+  placed_.n = static_cast<int>(n_);
+  placed_.stride = static_cast<int>(padded_features<T>(n_));
+  placed_.columns = static_cast<int>(columns());
+  // Rows behind the last point are 0.
+  const auto rows = [&](buffer& made, std::int64_t bytes) {
+    const std::int64_t all = core::checked_product(padded_rows(m_), bytes);
+    if (made.bytes() != all) made = allocate(all);  // a call whose frame fails places again: there may be no room for both
+    const std::int64_t first = whole_block_rows(m_);
+    device_->zero(static_cast<unsigned char*>(made.data()) + first * bytes, (padded_rows(m_) - first) * bytes, call_.order());
+  };
+  known_ = false;
+  if (supply_.kept() != residence::none) {
+    rows(x_, placed_.stride * size);
+    if constexpr (sizeof(T) == 4) rows(operand_, placed_.stride * operand_bytes<T>);
+  }
+  placed_.x = static_cast<const T*>(x_.data());
+  placed_.operand = static_cast<const operand_of<T>*>(operand_.data());
+  if (weighted()) rows(weight_, size);
+  placed_.weight = static_cast<const T*>(weight_.data());
+  rows(norm_, size);
+  rows(rounding_, size);
+  rows(projection_, size);
+  rows(signature_, 8);
+  placed_.norm = static_cast<const T*>(norm_.data());
+  placed_.rounding = static_cast<const T*>(rounding_.data());
+  placed_.projection = static_cast<const T*>(projection_.data());
+  placed_.signature = static_cast<const std::uint64_t*>(signature_.data());
+  std::vector<T> direction(at(placed_.stride), T(0));
+  for (std::int64_t f = 0; f < n_; ++f) {
+    const std::uint64_t bits = core::random_bits(k_direction_seed, 3, static_cast<std::uint64_t>(f));
+    direction[at(f)] = (1 + static_cast<T>(bits % 256) / 256) * ((bits >> 8) % 2 == 0 ? T(1) : T(-1));
+  }
+  direction_ = upload(direction);
+  placed_.direction = static_cast<const T*>(direction_.data());
+
+  sizes_ = verified_columns<column_sizes>(work::sizes, given_, columns(), "kmeans.points", [&](int) { place_rows(); });
+  choose_units();
+  if (!protect_) return make_facts();
+  run::attempt(what_.seen, what_.how.protection, "kmeans.points", 0, [&](int number) {
+    if (number > 0) place_rows();
+    make_facts();
+    what_.seen.checked(at(m_));
+    return read_flags();
+  });
+}
+
+template <class T>
+point_sums cuda_engine<T>::measure() {
+  totals_ = verified_columns<column_totals>(placed_.words == 1 ? work::totals_one_word : work::totals_two_words, given_, columns(),
+                                            "kmeans.variance", [](int) {});
+  point_sums made;
+  made.clear(n_, weighted());
+  const auto gather = [&] {
+    for (std::int64_t f = 0; f < n_; ++f) made.squares[at(f)] = sizes_[at(f)].squares;
+    made.total_square = made.weighted_square = made.largest_square = 0;
+    for (const block_squares& each : squares_) {
+      made.total_square += each.square;
+      made.weighted_square += each.weighted;
+      if (!std::isnan(made.largest_square) && !(each.largest <= made.largest_square)) made.largest_square = each.largest;
+    }
+  };
+  gather();
+  if (protect_) {
+    run::attempt(what_.seen, what_.how.protection, "kmeans.variance", 0, [&](int number) {
+      if (number > 0) {
+        sizes_ = sum_columns<column_sizes>(work::sizes, given_, columns(), false, false);
+        make_facts();
+        gather();
+      }
+      const double by_features = std::accumulate(made.squares.begin(), made.squares.end(), 0.0);
+      abft::finding found;
+      found.residual = by_features - made.total_square;
+      // Squares may underflow where the frame is made for centroids that are far away.
+      found.threshold = 1e-12 * std::sqrt(static_cast<double>(m_)) * made.total_square +
+                        static_cast<double>(m_) * static_cast<double>(n_) * std::numeric_limits<double>::denorm_min();
+      // Squares that overflow say that the frame is wrong, which the driver will see.
+      if (std::isfinite(by_features) || std::isfinite(made.total_square))
+        found.word = abft::verify(found.residual, abft::guarded_threshold(found.threshold));
+      what_.seen.checked(1);
+      return found;
+    });
+  }
+  const auto value = [&](std::int64_t c) {
+    double sum = 0;
+    for (int w = placed_.words; w-- > 0;) sum += static_cast<double>(static_cast<std::int64_t>(totals_[at(c)].word[w])) * word_value(w);
+    return sum / static_cast<double>(units_[at(c)]);
+  };
+  for (std::int64_t f = 0; f < n_; ++f) {
+    made.first[at(f)] = value(f);
+    if (weighted()) made.plain[at(f)] = sizes_[at(f)].plain;
+  }
+  made.count = static_cast<double>(m_);
+  made.weight = weighted() ? value(n_) : made.count;
+  made.members = weighted() ? static_cast<double>(totals_[at(n_)].positive) : made.count;
+  std::vector<std::uint64_t> expected;
+  for (int w = 0; w < placed_.words; ++w)
+    for (const column_totals& each : totals_) expected.push_back(each.word[w]);
+  expected_ = upload(expected);
+  lloyd_.reset();
+  return made;
+}
+
+template <class T>
+void cuda_engine<T>::read_points(std::span<const std::int64_t> rows, T* to) {
+  const auto count = static_cast<std::int64_t>(rows.size());
+  if (count == 0) return;
+  // By the host, where it has them: what passes through the device would pass for them alone.
+  const auto by_host = [&](T* into) {
+    for (std::int64_t e = 0; e < count; ++e)
+      for (std::int64_t f = 0; f < n_; ++f) {
+        const volatile T& point = what_.points(rows[at(e)], f);
+        into[e * n_ + f] = point * frame_.values().scale - frame_.values().shift[at(f)];
+      }
+  };
+  const bool stays = given_.points != nullptr, gathers = stays || placed_.x != nullptr;
+  const std::int64_t bytes = count * n_ * static_cast<std::int64_t>(sizeof(T));
+  const buffer list = upload(std::vector<std::int64_t>(rows.begin(), rows.end()));
+  const buffer made = allocate(bytes), again = allocate(stays ? bytes : 0);
+  const gather_arguments<T> given{
+      given_, placed_.x,     static_cast<const std::int64_t*>(list.data()), static_cast<T*>(made.data()), static_cast<T*>(again.data()),
+      count,  placed_.stride};
+  const std::int64_t blocks = (count * n_ + k_row_threads - 1) / k_row_threads;
+  const auto once = [&] {
+    if (!gathers) return by_host(to);
+    launch(names::gather(), protect_ && stays ? 2 * blocks : blocks, given);
+    download(to, made.data(), bytes);
+  };
+  if (!protect_) return once();
+  run::attempt(what_.seen, what_.how.protection, "kmeans.points", 0, [&](int) {
+    once();
+    std::vector<T> twin(at(count * n_));
+    if (stays) {
+      download(twin.data(), again.data(), bytes);
+    } else {
+      by_host(twin.data());
+    }
+    what_.seen.checked(at(count));
+    abft::finding found;
+    for (std::int64_t e = 0; e < count; ++e) {
+      if (std::equal(to + e * n_, to + (e + 1) * n_, twin.begin() + e * n_)) continue;
+      found.word = abft::k_fail;
+      found.residual = std::numeric_limits<double>::quiet_NaN();
+      found.index = rows[at(e)];
+    }
+    return found;
+  });
+}
+
+template <class T>
+std::vector<std::int64_t> cuda_engine<T>::rows_at(std::span<const std::int64_t> places, bool positive) {
+  std::vector<std::int64_t> made(places.begin(), places.end());
+  if (!weighted()) return made;
+  const std::vector<T>& weights = host_weights();
+  std::vector<std::int64_t> rows;
+  for (std::int64_t i = 0; i < m_; ++i)
+    if ((weights[at(i)] > 0) == positive) rows.push_back(i);
+  for (std::int64_t& each : made) each = rows[at(each)];
+  return made;
+}
+
+template ranges<float> cuda_engine<float>::survey();
+template void cuda_engine<float>::place(const frame<float>&);
+template void cuda_engine<float>::each(part, core::function_ref<void(const point_piece<float>&)>);
+template point_sums cuda_engine<float>::measure();
+template void cuda_engine<float>::read_points(std::span<const std::int64_t>, float*);
+template std::vector<std::int64_t> cuda_engine<float>::rows_at(std::span<const std::int64_t>, bool);
+template ranges<double> cuda_engine<double>::survey();
+template void cuda_engine<double>::place(const frame<double>&);
+template void cuda_engine<double>::each(part, core::function_ref<void(const point_piece<double>&)>);
+template point_sums cuda_engine<double>::measure();
+template void cuda_engine<double>::read_points(std::span<const std::int64_t>, double*);
+template std::vector<std::int64_t> cuda_engine<double>::rows_at(std::span<const std::int64_t>, bool);
+
+}  // namespace ballast::kmeans::cuda

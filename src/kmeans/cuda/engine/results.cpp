@@ -1,0 +1,153 @@
+// What a call hands out: final labels with their inertia, distances; and the points farthest from their centroids.
+// Layer: backend "cuda" of K-Means (engine.hpp).
+#include <algorithm>
+#include <cmath>
+
+#include "abft/threshold.hpp"
+#include "kmeans/cuda/engine/engine.hpp"
+#include "kmeans/cuda/engine/engine_memory.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::kmeans::cuda {
+
+// Launches the kernel of exact distances until its two ways agree. before(number) is done in front of attempt `number`.
+template <class T>
+template <class Before>
+void cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, Before&& before) {
+  given.k = static_cast<int>(k_);
+  given.flags = flags();
+  given.check = protect_;
+  double *const distances = given.distances, *const sums = given.sums;
+  const T* const passed = given.passed;
+  const auto once = [&](int number) {
+    before(number);
+    each(given.plain != nullptr ? part::both : part::placed, [&](const point_piece<T>& piece) {
+      given.given = piece.given;
+      given.placed = piece.placed;
+      given.labels = iterations().labels() + piece.first;
+      given.passed = passed == nullptr ? nullptr : passed + piece.first;
+      given.distances = distances == nullptr ? nullptr : distances + piece.first;
+      given.sums = sums == nullptr ? nullptr : sums + 2 * (piece.first / k_row_threads);
+      launch(names::exact(false), names::exact(true), (piece.placed.m + k_row_threads - 1) / k_row_threads, given);
+    });
+  };
+  if (!protect_) return once(0);
+  run::attempt(what_.seen, what_.how.protection, site, 0, [&](int number) {
+    clear_flags();
+    once(number);
+    what_.seen.checked(at(m_));
+    return read_flags();
+  });
+}
+
+template <class T>
+summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const std::vector<T>& plain) {
+  const buffer framed = upload(centroids.values()), unshifted = upload(plain);
+  const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
+  const buffer sums = allocate(16 * blocks);
+  // The paper's schemes find labels without distances.
+  const bool compares = protect_ && !scheme_named(what_.scheme);
+  const buffer passed = compares ? allocate(m_ * static_cast<std::int64_t>(sizeof(T))) : buffer();
+  exact_arguments<T> given{};
+  given.passed = static_cast<const T*>(passed.data());
+  given.plain = static_cast<const T*>(unshifted.data());
+  given.framed = static_cast<const T*>(framed.data());
+  given.sums = static_cast<double*>(sums.data());
+  given.limit = 2 * abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);  // x and c were rounded, too
+  // Distances from differences see smaller faults than the checks of a pass: after a failure the labels are made again, too.
+  compute_exact(given, "kmeans.inertia", [&](int) { run_pass(centroids, false, static_cast<T*>(passed.data())); });
+  const std::vector<double> parts = download<double>(sums, 2 * blocks);
+  summed_twice made;
+  for (std::int64_t block = 0; block < blocks; ++block) made.value += parts[at(2 * block)];
+  for (std::int64_t block = blocks; block-- > 0;) made.twin += parts[at(2 * block + (protect_ ? 1 : 0))];
+  return made;
+}
+
+template <class T>
+std::vector<std::int32_t> cuda_engine<T>::take_labels() {
+  const auto bytes = m_ * static_cast<std::int64_t>(sizeof(std::int32_t));
+  std::vector<std::int32_t> made(at(m_));
+  download(made.data(), iterations().labels(), bytes);
+  return made;
+}
+
+template <class T>
+std::vector<far_point> cuda_engine<T>::farthest(const sealed_centroids<T>& centroids, std::int64_t count) {
+  const buffer framed = upload(centroids.values()), distances = allocate(8 * m_);
+  exact_arguments<T> given{};
+  given.framed = static_cast<const T*>(framed.data());
+  given.distances = static_cast<double*>(distances.data());
+  compute_exact(given, "kmeans.relocation", [](int) {});
+  std::vector<double> distance = download<double>(distances, m_);
+  const std::vector<std::int32_t> own = take_labels();
+  const std::vector<T>& weights = host_weights();
+  std::vector<std::int64_t> order;
+  order.reserve(at(m_));
+  for (std::int64_t i = 0; i < m_; ++i) {
+    if (!(distance[at(i)] >= 0)) distance[at(i)] = -1;  // a NaN, which only an unprotected fault makes, cannot be ordered
+    if (!weighted() || weights[at(i)] > 0) order.push_back(i);
+  }
+  const auto wanted = std::min<std::ptrdiff_t>(count, static_cast<std::ptrdiff_t>(order.size()));
+  std::partial_sort(order.begin(), order.begin() + wanted, order.end(), [&](std::int64_t a, std::int64_t b) {
+    return distance[at(a)] != distance[at(b)] ? distance[at(a)] > distance[at(b)] : a < b;
+  });
+  std::vector<far_point> made;
+  for (std::int64_t e = 0; e < wanted; ++e)
+    made.push_back({order[at(e)], own[at(order[at(e)])], weight_of(order[at(e)]), distance[at(order[at(e)])]});
+  return made;
+}
+
+template <class T>
+void cuda_engine<T>::distances(const sealed_centroids<T>& centroids, T* values) {
+  const std::int64_t chunk_bytes = std::min(std::int64_t{1} << 28, device_->available_memory() / 4);
+  const auto size = static_cast<std::int64_t>(sizeof(T));
+  group all;
+  make_group(centroids.values().data(), k_, all);
+  const std::int64_t rows =
+      std::min((m_ + k_row_threads - 1) / k_row_threads, std::max<std::int64_t>(1, chunk_bytes / (k_ * size * k_row_threads))) *
+      k_row_threads;
+  const buffer squares = allocate(core::checked_product(rows, k_) * size), made = allocate(rows * k_ * size);
+  const std::int64_t sections = (k_ + k_section - 1) / k_section;
+  each(part::placed, [&](const point_piece<T>& piece) {
+    for (std::int64_t first = 0; first < piece.placed.m && !stop(); first += rows) {
+      const std::int64_t count = std::min(rows, piece.placed.m - first);
+      const distances_arguments<T> given{piece.placed, all.panel, first, count, static_cast<T*>(squares.data()), flags(), protect_};
+      finish_arguments<T> last{static_cast<const T*>(squares.data()),
+                               static_cast<T*>(made.data()),
+                               count * k_,
+                               1 / static_cast<double>(frame_.values().scale),
+                               false,
+                               flags() + 1};
+      const auto once = [&] {
+        launch(names::distances(false), names::distances(true), (count + k_row_threads - 1) / k_row_threads * sections, given);
+        for (const bool compare : {false, true}) {
+          last.compare = compare;
+          if (protect_ || !compare) launch(names::finish(), (last.count + k_row_threads - 1) / k_row_threads, last);
+        }
+      };
+      if (!protect_) {
+        once();
+      } else {
+        run::attempt(what_.seen, what_.how.protection, "kmeans.distance", 0, [&](int) {
+          clear_flags();
+          once();
+          what_.seen.checked(at(count * sections + count * k_));
+          const abft::finding found = read_flags();
+          return found.word != abft::k_pass ? found : read_flags(1);
+        });
+      }
+      download(values + (piece.first + first) * k_, made.data(), count * k_ * size);
+    }
+  });
+}
+
+template summed_twice cuda_engine<float>::label(const sealed_centroids<float>&, const std::vector<float>&);
+template std::vector<std::int32_t> cuda_engine<float>::take_labels();
+template std::vector<far_point> cuda_engine<float>::farthest(const sealed_centroids<float>&, std::int64_t);
+template void cuda_engine<float>::distances(const sealed_centroids<float>&, float*);
+template summed_twice cuda_engine<double>::label(const sealed_centroids<double>&, const std::vector<double>&);
+template std::vector<std::int32_t> cuda_engine<double>::take_labels();
+template std::vector<far_point> cuda_engine<double>::farthest(const sealed_centroids<double>&, std::int64_t);
+template void cuda_engine<double>::distances(const sealed_centroids<double>&, double*);
+
+}  // namespace ballast::kmeans::cuda

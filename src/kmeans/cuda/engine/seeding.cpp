@@ -1,0 +1,169 @@
+// Greedy k-means++: what is kept of the centroids so far stays on the device, the potentials of its blocks on both sides.
+// Layer: backend "cuda" of K-Means (engine.hpp).
+#include <algorithm>
+#include <cmath>
+
+#include "kmeans/cuda/engine/engine.hpp"
+#include "kmeans/cuda/engine/engine_memory.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::kmeans::cuda {
+
+namespace {
+
+// What row_flags of the seeding kernel are about.
+enum seeding_flag : int { k_rows, k_potentials, k_closest };
+
+}  // namespace
+
+template <class T>
+void cuda_engine<T>::begin_seeding(std::int64_t trials) {
+  seeding_.trials = static_cast<int>(trials);
+  seeding_.blocks = (m_ + k_seed_threads - 1) / k_seed_threads;
+  seeding_.taken.clear();
+  seeding_.potentials.assign(at(seeding_.blocks), 0.0);
+  if (seeding_.closest.bytes() == 0) seeding_.closest = allocate(m_ * static_cast<std::int64_t>(sizeof(T)));
+  if (seeding_.potential.bytes() == 0) seeding_.potential = allocate(8 * seeding_.blocks);
+  if (seeding_.tried.bytes() < 8 * seeding_.blocks * trials) seeding_.tried = allocate(8 * seeding_.blocks * trials);
+}
+
+// Tries seeding_.candidates, or takes the only one of them.
+template <class T>
+void cuda_engine<T>::launch_seeding(int candidate, bool take, bool fresh, bool strike) {
+  seeding_arguments<T> given;
+  given.candidates = seeding_.candidates.panel;
+  given.flags = flags();
+  given.trials = seeding_.trials;
+  given.candidate = candidate;
+  given.take = take;
+  given.fresh = fresh;
+  given.check = protect_;
+  if (protect_) clear_flags();
+  const int trials = std::max(seeding_.trials, 8);
+  each(part::placed, [&](const point_piece<T>& piece) {
+    const std::int64_t block = piece.first / k_seed_threads;
+    given.placed = piece.placed;
+    given.closest = static_cast<T*>(seeding_.closest.data()) + piece.first;
+    given.potentials = static_cast<double*>(seeding_.potential.data()) + block;
+    given.tried = static_cast<double*>(seeding_.tried.data()) + block * seeding_.trials;
+    launch(names::seeding(trials, false), names::seeding(trials, true), (piece.placed.m + k_seed_threads - 1) / k_seed_threads, given,
+           strike);
+  });
+}
+
+// Takes a centroid. The first of all is `fresh`.
+template <class T>
+void cuda_engine<T>::include(const T* row, int candidate, bool fresh, bool strike) {
+  make_group(row, 1, seeding_.candidates);
+  if (!protect_) return launch_seeding(candidate, true, fresh, strike);
+  run::attempt(what_.seen, what_.how.protection, "kmeans.distance", 0, [&](int) {
+    launch_seeding(candidate, true, fresh, strike);
+    what_.seen.checked(at(m_ + 2 * seeding_.blocks));
+    abft::finding found = read_flags(k_rows);
+    if (found.word != abft::k_pass) return found;
+    found = read_flags(k_potentials);
+    found.check = "kmeans.closest";
+    return found;
+  });
+}
+
+// Makes what is kept of the centroids so far anew.
+template <class T>
+void cuda_engine<T>::remember_closest() {
+  for (std::size_t c = 0; c < seeding_.taken.size(); c += at(n_)) include(seeding_.taken.data() + c, -1, c == 0, false);
+  download(seeding_.potentials.data(), seeding_.potential.data(), seeding_.potential.bytes());
+}
+
+// The first of `count` rows from `first` on at which the running sum, `sum` before it, exceeds `target`; else the last that adds to it, or
+// −1. `closest`: of these rows; null: the sum is of weights alone.
+template <class T>
+std::int64_t cuda_engine<T>::row_from(std::int64_t first, std::int64_t count, const T* closest, double sum, double target) {
+  std::int64_t last = -1;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double part = weight_of(first + i) * (closest == nullptr ? 1.0 : static_cast<double>(closest[i]));
+    if (!(part > 0)) continue;
+    last = first + i;
+    sum += part;
+    if (sum > target) break;
+  }
+  return last;
+}
+
+template <class T>
+std::int64_t cuda_engine<T>::row_by_weight(double share) {
+  if (!weighted()) return std::min(m_ - 1, static_cast<std::int64_t>(share * static_cast<double>(m_)));
+  double total = 0;
+  for (std::int64_t i = 0; i < m_; ++i) total += weight_of(i);
+  return row_from(0, m_, nullptr, 0, share * total);
+}
+
+template <class T>
+std::int64_t cuda_engine<T>::row_by_potential(double target) {
+  double sum = 0;
+  std::int64_t block = 0;
+  while (block + 1 < seeding_.blocks && sum + seeding_.potentials[at(block)] <= target) sum += seeding_.potentials[at(block++)];
+  // Rounding may leave nothing in this block and those behind it: then the last row that adds to the sum.
+  for (std::int64_t b = block; b < seeding_.blocks; ++b) {
+    const std::int64_t first = b * k_seed_threads;
+    std::vector<T> closest(at(std::min<std::int64_t>(k_seed_threads, m_ - first)));
+    download(closest.data(), static_cast<const T*>(seeding_.closest.data()) + first, static_cast<std::int64_t>(closest.size() * sizeof(T)));
+    const std::int64_t found = row_from(first, static_cast<std::int64_t>(closest.size()), closest.data(), sum, target);
+    if (found >= 0 || b > block) return found;
+    if (block + 1 == seeding_.blocks) return found;
+  }
+  return -1;
+}
+
+template <class T>
+std::vector<double> cuda_engine<T>::try_candidates(const T* rows, std::int64_t count) {
+  make_group(rows, count, seeding_.candidates);
+  if (!protect_) {
+    launch_seeding(-1, false, false, what_.strike_seeding);
+  } else {
+    run::attempt(what_.seen, what_.how.protection, "kmeans.distance", 0, [&](int number) {
+      launch_seeding(-1, false, false, what_.strike_seeding);
+      what_.seen.checked(at(m_ + (count + 1) * seeding_.blocks));
+      abft::finding found = read_flags(k_rows);
+      if (found.word != abft::k_pass) return found;
+      found = read_flags(k_closest);
+      if (found.word == abft::k_pass) found = read_flags(k_potentials);
+      if (found.word != abft::k_pass) {
+        found.check = "kmeans.closest";
+        if (number < run::repeats_of(what_.how.protection)) {
+          remember_closest();
+          make_group(rows, count, seeding_.candidates);
+        }
+      }
+      return found;
+    });
+  }
+  const std::vector<double> tried = download<double>(seeding_.tried, seeding_.blocks * seeding_.trials);
+  std::vector<double> made(at(count), 0.0);
+  for (std::int64_t block = 0; block < seeding_.blocks; ++block)
+    for (std::int64_t t = 0; t < count; ++t) made[at(t)] += tried[at(block * seeding_.trials + t)];
+  return made;
+}
+
+template <class T>
+double cuda_engine<T>::take_centroid(const T* row, std::int64_t candidate) {
+  const bool fresh = seeding_.taken.empty();
+  include(row, static_cast<int>(candidate), fresh, what_.strike_seeding);
+  seeding_.taken.insert(seeding_.taken.end(), row, row + n_);
+  download(seeding_.potentials.data(), seeding_.potential.data(), 8 * seeding_.blocks);
+  double potential = 0;
+  for (const double each : seeding_.potentials) potential += each;
+  return potential;
+}
+
+template void cuda_engine<float>::begin_seeding(std::int64_t);
+template std::int64_t cuda_engine<float>::row_by_weight(double);
+template std::int64_t cuda_engine<float>::row_by_potential(double);
+template std::vector<double> cuda_engine<float>::try_candidates(const float*, std::int64_t);
+template double cuda_engine<float>::take_centroid(const float*, std::int64_t);
+template void cuda_engine<double>::begin_seeding(std::int64_t);
+template std::int64_t cuda_engine<double>::row_by_weight(double);
+template std::int64_t cuda_engine<double>::row_by_potential(double);
+template std::vector<double> cuda_engine<double>::try_candidates(const double*, std::int64_t);
+template double cuda_engine<double>::take_centroid(const double*, std::int64_t);
+
+}  // namespace ballast::kmeans::cuda

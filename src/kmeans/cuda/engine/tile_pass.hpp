@@ -1,0 +1,44 @@
+// A pass over the points by a scheme of FT K-Means: labels by tiles, then the sums of the points by label.
+// Layer: backend "cuda" of K-Means, host; what lloyd.hpp launches in the place of its own pass.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cuda/call/device_call.hpp"
+#include "kmeans/cuda/assign/pass.hpp"
+#include "kmeans/cuda/policy/tile_policies.hpp"
+
+namespace ballast::kmeans::cuda {
+
+template <class T>
+class tile_pass {
+ public:
+  // `points` and `call` outlive this. `flips`: as tile_arguments.
+  tile_pass(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const placed_points<T>& points,
+            std::int64_t k, const tile_scheme& scheme, const tile_policy* policy, std::uint64_t flips);
+
+  // Labels for the rows of the panel and, with `sums`, their sums; as a pass_kernel does.
+  void enqueue(const pass_arguments<T>& what, bool sums) const;
+  // The labels only: what the paper measures.
+  void enqueue_labels(const pass_arguments<T>& what) const;
+
+ private:
+  bool checks() const { return scheme_.check != tile_check::none; }
+  template <class Arguments>
+  void launch(const ballast::cuda::kernel& which, std::int64_t blocks, const Arguments& given) const;
+
+  std::shared_ptr<ballast::cuda::device> device_;
+  const ballast::cuda::device_call& call_;
+  placed_points<T> points_;
+  std::int64_t k_;
+  tile_scheme scheme_;
+  tile_policy policy_;
+  T slack_;
+  std::uint64_t flips_;
+  std::vector<const ballast::cuda::kernel*> kernels_;  // of tile_kernels
+  ballast::cuda::device_buffer norms_, stored_, locks_, twins_, ticket_;
+};
+
+}  // namespace ballast::kmeans::cuda

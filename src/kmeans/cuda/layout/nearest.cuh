@@ -1,0 +1,179 @@
+// The nearest centroid of a point by distances from differences: what decides where scores do not.
+// Layer: backend "cuda" of K-Means, device code.
+// Contract: distances are compared in double, from coordinates as they are; the lowest index among equals. All lanes of the warp call.
+// Rows of points and of centroids are padded with zeros to whole slabs.
+#pragma once
+
+#include <cstdint>
+
+#include "abft/threshold.hpp"
+#include "cuda/arch/divide.cuh"
+#include "cuda/arch/memory.cuh"
+#include "kmeans/cuda/layout/packed_centroids.hpp"
+
+namespace ballast::kmeans::cuda {
+
+// √square, or a little more.
+__device__ __forceinline__ float norm_above(float square) { return arch::sqrt_fast(square) * (1 + 0x1p-20f); }
+__device__ __forceinline__ double norm_above(double square) {
+  return static_cast<double>(norm_above(static_cast<float>(square)) * (1 + 0x1p-20f)) + 1e-30;
+}
+
+// The sum over the four lanes of a point.
+template <class T>
+__device__ __forceinline__ T add_quad(T value) {
+  value += __shfl_xor_sync(0xffffffffu, value, 1);
+  return value + __shfl_xor_sync(0xffffffffu, value, 2);
+}
+
+// What one load of 16 bytes brings.
+template <class T>
+struct features {
+  T at[k_vector<T>];
+};
+__device__ __forceinline__ features<float> unpacked(const float4& v) { return {{v.x, v.y, v.z, v.w}}; }
+__device__ __forceinline__ features<double> unpacked(const double2& v) { return {{v.x, v.y}}; }
+__device__ __forceinline__ features<float> load_features(const float* from) {
+  return unpacked(arch::load_table(reinterpret_cast<const float4*>(from)));
+}
+__device__ __forceinline__ features<double> load_features(const double* from) {
+  return unpacked(arch::load_table(reinterpret_cast<const double2*>(from)));
+}
+
+// ‖x − c‖² in working precision of the centroids c = rows + j · stride, by each four lanes for theirs. Loads of `Together` slabs of x and
+// all c are under way at a time: more where rows are long, but what a function that is seldom called needs of registers, its caller has to
+// free in every tile. `lag`: 1 in lanes that load each slab a step behind others, so by other instructions than those, which may measure
+// the same; 0 in all where Lagging is false.
+template <int Together, bool Lagging = false, int Each, class T>
+__device__ __forceinline__ void measure(const T* x, const T* rows, const int (&j)[Each], int stride, T (&distance)[Each],
+                                        [[maybe_unused]] int lag = 0) {
+  const int own = static_cast<int>(threadIdx.x % 4) * k_vector<T>;
+  const T* c[Each];
+#pragma unroll
+  for (int e = 0; e < Each; ++e) c[e] = rows + static_cast<std::int64_t>(j[e]) * stride + own, distance[e] = 0;
+  x += own;
+  const auto add = [&](int f) {
+    const features<T> from = load_features(x + f);
+#pragma unroll
+    for (int e = 0; e < Each; ++e) {
+      const features<T> to = load_features(c[e] + f);
+#pragma unroll
+      for (int v = 0; v < k_vector<T>; ++v) {
+        const T d = from.at[v] - to.at[v];
+        distance[e] = fma(d, d, distance[e]);
+      }
+    }
+  };
+  // A branch within the loop would keep its loads from being under way together.
+  if (Lagging && lag == 0) add(0);
+#pragma unroll Together
+  for (int f = Lagging ? k_slab<T> : 0; f < stride; f += k_slab<T>) add(Lagging ? f - lag * k_slab<T> : f);
+  if (Lagging && lag != 0) add(stride - k_slab<T>);
+#pragma unroll
+  for (int e = 0; e < Each; ++e) distance[e] = add_quad(distance[e]);
+}
+
+// How far such a distance in T's precision may be from the exact one: roundings of a difference, its square and the sums over the features
+// of a lane and over lanes, all of positive numbers.
+template <class T, class Value>
+__device__ __forceinline__ Value distance_error(Value distance, int stride) {
+  const auto unit = static_cast<Value>(abft::unit_roundoff<T>);
+  const auto tiny = sizeof(T) == 4 ? static_cast<Value>(0x1p-126) : static_cast<Value>(0x1p-1022);
+  return distance * (unit * static_cast<Value>(stride / 4 + 8)) + static_cast<Value>(stride) * tiny;
+}
+
+struct nearest {
+  double distance = 1e308;
+  int index = 0;
+
+  __device__ __forceinline__ void consider(double other, int j) {
+    if (other < distance || (other == distance && j < index)) distance = other, index = j;
+  }
+};
+
+// ‖x − c‖² in double, by a whole warp: what decides. All such distances are added up in this order, so equal ones are equal.
+template <class T>
+__device__ __noinline__ double exact_distance(const T* x, const T* c, int stride) {
+  double sum = 0;
+#pragma unroll 2
+  for (int f = static_cast<int>(threadIdx.x % 32) * k_vector<T>; f < stride; f += 32 * k_vector<T>) {
+    const features<T> from = load_features(x + f), to = load_features(c + f);
+#pragma unroll
+    for (int v = 0; v < k_vector<T>; ++v) {
+      const double d = static_cast<double>(from.at[v]) - static_cast<double>(to.at[v]);
+      sum = fma(d, d, sum);
+    }
+  }
+  for (int apart = 1; apart < 32; apart *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+  return sum;
+}
+
+// Number u of the columns 2t and 2t + 1 of all tiles, for the bits t of `lanes`; −1: there is no such centroid.
+__device__ __forceinline__ int listed_column(unsigned lanes, int u, int k) {
+  const int each = 2 * __popc(lanes);
+  int t = 0;
+  for (int left = u % each / 2; t < 3; ++t) {
+    if ((lanes >> t & 1u) == 0) continue;
+    if (left == 0) break;
+    --left;
+  }
+  const int j = u / each * k_tile_columns + 2 * t + u % 2;
+  return j < k ? j : -1;
+}
+
+// The nearest of the centroids in the columns of `lanes`, by a whole warp for one point: the same in all lanes. Of these columns only part
+// number `part` of `parts`, about as many in each. Distances in working precision tell which ones need to be compared in double.
+template <int Together, class T>
+__device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int k, unsigned lanes, int part = 0, int parts = 1) {
+  constexpr int k_each = 2;  // centroids of four lanes at a time, told apart by e == 0 below
+  const int g = static_cast<int>(threadIdx.x % 32 / 4);
+  const int count = (k + k_tile_columns - 1) / k_tile_columns * 2 * __popc(lanes);
+  int j[k_each];  // −1: no centroid
+  T distance[k_each];
+  const auto measure_from = [&](int first) {
+    int at[k_each];
+#pragma unroll
+    for (int e = 0; e < k_each; ++e) {
+      const int u = first + 8 * e + g;
+      j[e] = u < count ? listed_column(lanes, u, k) : -1;
+      at[e] = max(j[e], 0);
+    }
+    measure<Together>(x, rows, at, stride, distance);
+  };
+  T least = sizeof(T) == 4 ? static_cast<T>(3e38) : static_cast<T>(1e308);
+  const auto most = [&] { return least + 2 * distance_error<T>(least, stride); };
+  // Steps of the loop that may have the nearest, by their number modulo 32: others are not measured again.
+  unsigned again = 0;
+#pragma unroll 1
+  for (int first = part * 8 * k_each, step = 0; first < count; first += parts * 8 * k_each, ++step) {
+    measure_from(first);
+    T own_least = sizeof(T) == 4 ? static_cast<T>(3e38) : static_cast<T>(1e308);
+#pragma unroll
+    for (int e = 0; e < k_each; ++e) {
+      if (j[e] >= 0) own_least = min(own_least, distance[e]);
+    }
+    for (int apart = 4; apart < 32; apart *= 2) own_least = min(own_least, __shfl_xor_sync(0xffffffffu, own_least, apart));
+    if (own_least <= most()) again |= 1u << step % 32;
+    least = min(least, own_least);
+  }
+  nearest best;
+#pragma unroll 1
+  for (int first = part * 8 * k_each, step = 0; first < count; first += parts * 8 * k_each, ++step) {
+    if ((again >> step % 32 & 1u) == 0) continue;
+    if (count > parts * 8 * k_each) measure_from(first);  // few enough are still there
+#pragma unroll 1
+    for (int e = 0; e < k_each; ++e) {
+      const int mine = e == 0 ? j[0] : j[1];
+      const bool close = mine >= 0 && (e == 0 ? distance[0] : distance[1]) <= most();
+      unsigned left = __ballot_sync(0xffffffffu, close && threadIdx.x % 4 == 0);
+#pragma unroll 1
+      for (; left != 0; left &= left - 1) {
+        const int which = __shfl_sync(0xffffffffu, mine, __ffs(static_cast<int>(left)) - 1);
+        best.consider(exact_distance(x, rows + static_cast<std::int64_t>(which) * stride, stride), which);
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace ballast::kmeans::cuda

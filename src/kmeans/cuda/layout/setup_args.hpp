@@ -1,0 +1,297 @@
+// What the kernels around a pass take and return: the points as they were given, sums by column, flags of checks.
+// Layer: backend "cuda" of K-Means, shared by host and kernels.
+#pragma once
+
+#include <cstdint>
+
+#include "core/macros.hpp"
+#include "kmeans/cuda/layout/points.hpp"
+
+namespace ballast::kmeans::cuda {
+
+// The points of a call and their frame (contract.hpp), in device memory.
+template <class T>
+struct given_points {
+  const T* points = nullptr;  // feature f of row i: points[i · row_stride + f · column_stride]
+  std::int64_t row_stride = 0;
+  std::int64_t column_stride = 0;
+  const T* weights = nullptr;  // m; null: all 1
+  const T* shift = nullptr;    // n
+  T scale = 1;
+  T weight_scale = 1;
+  std::int64_t m = 0;
+  int n = 0;
+};
+
+// What a check of rows found: how many failed, and ~row of the first. All 0: none failed.
+struct row_flags {
+  unsigned long long failures;
+  unsigned long long first_inverse;  // the maximum of ~row
+};
+
+// ---- columns.cuh ----
+
+inline constexpr int k_column_threads = 256;
+inline constexpr std::int64_t k_most_strips = 1024;
+inline constexpr std::int64_t k_strip_rows = 1024;
+
+// How the elements of an m × columns matrix are divided: strips of rows, tiles of columns. Within a block, `column_lanes` columns stand
+// side by side and every column has 256 / column_lanes chains of rows. It depends on the problem only, and with it the order of all sums.
+struct column_shape {
+  std::int64_t m = 0;
+  std::int64_t strip_rows = 0;
+  int strips = 0;
+  int columns = 0;
+  int column_lanes = 0;  // a power of two up to 32
+
+  BALLAST_HD constexpr int tiles() const { return (columns + column_lanes - 1) / column_lanes; }
+  BALLAST_HD constexpr std::int64_t blocks() const { return std::int64_t{strips} * tiles(); }
+};
+
+inline column_shape column_shape_of(std::int64_t m, int columns) {
+  column_shape made;
+  made.m = m;
+  made.columns = columns;
+  // Up to k_most_strips strips of whole k_strip_rows, so that pieces of the points can end where strips do.
+  made.strip_rows = (m + k_strip_rows * k_most_strips - 1) / (k_strip_rows * k_most_strips) * k_strip_rows;
+  made.strips = static_cast<int>((m + made.strip_rows - 1) / made.strip_rows);
+  made.column_lanes = 1;
+  while (made.column_lanes < 32 && made.column_lanes < columns) made.column_lanes *= 2;
+  return made;
+}
+
+// Of the points as they are. poison: 0, or NaN as soon as one value is not finite.
+template <class T>
+struct column_ranges {
+  double sum;  // Σ point · 2^-64
+  T low, high;
+  T poison;
+  T spare;
+};
+
+// Of x, and of y: x itself, w · x with weights, w in the column behind the features.
+struct column_sizes {
+  double largest;  // |y|
+  double size;     // Σ |y|
+  double squares;  // Σ x²
+  double plain;    // Σ x
+};
+
+// Of y in fixed point.
+struct column_totals {
+  std::uint64_t word[2];
+  std::uint64_t positive;  // how many are above 0
+  std::uint64_t spare;
+};
+
+template <class T>
+struct column_arguments {
+  given_points<T> given;
+  placed_points<T> placed;
+  column_shape shape;
+  bool from_placed;  // x is read where it was placed, not computed from the points
+  bool mirrored;     // the threads of a block, and the blocks, divide the work the other way round: the same sums, bit for bit
+  bool rows_first;   // neighbouring threads read neighbouring rows
+  void* parts;       // strips × columns
+};
+
+struct fold_arguments {
+  const void* parts;
+  void* sums;  // columns
+  int strips;
+  int columns;
+  bool mirrored;
+};
+
+template <class T>
+struct find_arguments {
+  const T* values;
+  std::int64_t stride;
+  std::int64_t m;
+  bool weights;  // also refuses numbers below 0
+  row_flags* found;
+};
+
+// ---- rows.cuh ----
+
+inline constexpr int k_row_threads = 256;
+inline constexpr int k_place_elements = 4;  // of a thread
+
+template <class T>
+struct place_arguments {
+  given_points<T> given;
+  T* x;                    // m × stride
+  operand_of<T>* operand;  // f32: of the same numbers
+  T* weight;               // m, or null
+  int stride;
+  int lanes;        // columns of a tile: a power of two that divides stride, up to 32
+  bool rows_first;  // neighbouring threads read neighbouring rows: the tile is turned in shared memory
+};
+
+// Of the rows of a block.
+struct block_squares {
+  double square;    // Σ ‖x‖²
+  double weighted;  // Σ weight · ‖x‖²
+  double largest;   // max ‖x‖²; NaN if one is
+};
+
+// The facts of one row (points.hpp), and its square in double.
+template <class T>
+struct row_facts {
+  std::uint64_t signature;
+  double square;
+  T norm;
+  T rounding;
+  T projection;
+};
+
+template <class T>
+struct facts_arguments {
+  given_points<T> given;
+  placed_points<T> placed;
+  T* norm;
+  T* rounding;
+  T* projection;
+  std::uint64_t* signature;
+  block_squares* squares;  // of each block
+  row_flags* flags;
+  bool check;
+  bool known = false;  // from an earlier load of the points: they are only compared with x
+};
+
+template <class T>
+struct gather_arguments {
+  given_points<T> given;
+  const T* x;
+  const std::int64_t* rows;
+  T* to;     // count × n: from where they were placed
+  T* again;  // the same from the points
+  std::int64_t count;
+  int stride;
+};
+
+// ---- distances.cuh ----
+
+inline constexpr int k_group = 8;     // centroids whose distances a thread computes at once
+inline constexpr int k_section = 64;  // centroids that share one row check
+inline constexpr int k_chain = 32;    // features that are summed in one chain
+
+// Centroids as distances are computed from them, and what checks them: of each section the checksum centroid Σ w_j c_j, Σ w_j ‖c_j‖² and
+// Σ w_j, in double.
+template <class T>
+struct centroid_panel {
+  const T* rows;           // count × stride, 0 behind feature n
+  const double* checksum;  // sections × stride
+  const double* norms;     // sections
+  const double* weights;   // sections
+  const T* weight;         // count: w, in [1, 2)
+  int count;
+  double limit;  // kmeans_distance_limit
+};
+
+template <class T>
+struct distances_arguments {
+  placed_points<T> placed;
+  centroid_panel<T> centroids;
+  std::int64_t first;  // row
+  std::int64_t rows;
+  T* squares;  // rows × count
+  row_flags* flags;
+  bool check;
+};
+
+template <class T>
+struct finish_arguments {
+  const T* squares;
+  T* values;  // may be `squares`
+  std::int64_t count;
+  double unscale;
+  bool compare;  // with values instead of writing them
+  row_flags* flags;
+};
+
+template <class T>
+struct exact_arguments {
+  given_points<T> given;
+  placed_points<T> placed;
+  const std::int32_t* labels;
+  const T* plain;   // k × n in the units of point · scale; null: distances are between x and `framed`
+  const T* framed;  // k × n in the frame
+  int k;
+  const T* passed;    // m: distances in the frame as the checks of the pass that made the labels found them, or null
+  double* distances;  // m, or null
+  double* sums;       // of each block: Σ weight · distance, and the same from second loads
+  double limit;       // of what the two ways may differ by, in units of ‖x‖² + ‖c‖²
+  row_flags* flags;
+  bool check;
+};
+
+template <class T>
+struct labelled_arguments {
+  placed_points<T> placed;
+  const std::int32_t* labels;
+  const double* direction;  // n: projection_direction
+  double* sums;             // 3 of each block: Σ label · projection, Σ label · weight, Σ label over the points of positive weight
+};
+
+// ---- seeding.cuh ----
+
+inline constexpr int k_seed_threads = 512;  // and rows of a block
+inline constexpr int k_most_trials = 24;
+
+template <class T>
+struct seeding_arguments {
+  placed_points<T> placed;
+  centroid_panel<T> candidates;
+  T* closest;          // m
+  double* potentials;  // of each block: Σ weight · closest
+  double* tried;       // blocks × trials
+  row_flags* flags;    // 3: row checks; potentials; what is kept of earlier centroids
+  int trials;
+  int candidate;  // of take: the one whose potential the new one must equal, or −1
+  bool take;      // the only candidate becomes a centroid
+  bool fresh;     // there are no earlier ones
+  bool check;
+};
+
+// ---- candidates.cuh: blocks are those of seeding ----
+
+template <class T>
+struct cover_arguments {
+  placed_points<T> placed;
+  centroid_panel<T> candidates;  // up to k_section
+  T* closest;                    // m
+  std::int32_t* nearest;         // m
+  double* potentials;            // of each block: Σ weight · closest
+  row_flags* flags;              // 3: row checks and choice; potentials; what is kept of earlier candidates
+  int first;                     // number of the first of these candidates
+  bool fresh;                    // there are no earlier ones
+  bool check;
+};
+
+template <class T>
+struct draw_arguments {
+  placed_points<T> placed;
+  const T* closest;          // m
+  const double* potentials;  // of each block
+  double potential;          // the sum of them
+  double expected;
+  std::uint64_t seed, stream;
+  std::uint32_t* drawn;  // a bit for each row
+  std::uint32_t* again;  // the same, drawn by other threads
+  row_flags* flags;      // 3: the last one is for what is kept
+  bool check;
+};
+
+template <class T>
+struct nearest_arguments {
+  exact_arguments<T> exact;  // of the candidates that are nearest, as labels
+  const T* closest;          // m
+};
+
+template <class T>
+constexpr std::int64_t seeding_shared_bytes(int trials) {
+  return std::int64_t{k_seed_threads} * trials * static_cast<std::int64_t>(sizeof(T)) + 2 * (k_most_trials + 1) * 8;
+}
+
+}  // namespace ballast::kmeans::cuda

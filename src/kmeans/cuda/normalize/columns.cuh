@@ -1,0 +1,187 @@
+// Sums over the rows of each column: ranges of the given points, sizes and squares in the frame, totals in fixed point. Each is computed
+// twice in different threads from loads of their own, in the same order: a fault shows as a difference of bits. Layer: backend "cuda" of
+// K-Means, device code.
+//
+// A block takes one strip of rows of one tile of columns (column_shape). Thread (c, r) adds up rows r, r + R, … of column c in a chain; the
+// R chains of a column are added in order, then the strips by fold_kernel. Which thread is (c, r) depends on how the points lie.
+// Shared memory: one Work of each thread.
+#pragma once
+
+#include <limits>
+
+#include "cuda/arch/arch.cuh"
+#include "cuda/block/launch.cuh"
+#include "kmeans/cuda/layout/fixed.cuh"
+#include "kmeans/cuda/layout/setup_args.hpp"
+
+namespace ballast::kmeans::cuda {
+
+// A load that no compiler merges with another one of the same number.
+template <class T>
+__device__ __forceinline__ T load_again(const T* from) {
+  return *static_cast<const volatile T*>(from);
+}
+
+template <class T>
+__device__ __forceinline__ T given_value(const given_points<T>& from, std::int64_t row, int f) {
+  return load_again(from.points + row * from.row_stride + f * from.column_stride);
+}
+
+// x of a row, computed from the points.
+template <class T>
+__device__ __forceinline__ T compute_x(const given_points<T>& from, std::int64_t row, int f) {
+  return placed(given_value(from, row, f), from.scale, load_again(from.shift + f));
+}
+template <class T>
+__device__ __forceinline__ T compute_weight(const given_points<T>& from, std::int64_t row) {
+  return rounded_product(load_again(from.weights + row), from.weight_scale);
+}
+
+template <class T>
+struct ranges_work {
+  using sums = column_ranges<T>;
+  static __device__ sums none() { return {0, std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity(), T(0), T(0)}; }
+  static __device__ void visit(const column_arguments<T>& a, std::int64_t row, int column, sums& to) {
+    const T x = given_value(a.given, row, column);
+    to.low = x < to.low ? x : to.low;
+    to.high = x > to.high ? x : to.high;
+    to.poison += x * 0;
+    to.sum = __fma_rn(static_cast<double>(x), 0x1p-64, to.sum);
+  }
+  static __device__ void add(sums& to, const sums& more) {
+    to.low = more.low < to.low ? more.low : to.low;
+    to.high = more.high > to.high ? more.high : to.high;
+    to.poison += more.poison;
+    to.sum += more.sum;
+  }
+  static __device__ double* shown(sums& what) { return &what.sum; }
+};
+
+template <class T>
+struct element {
+  T x;        // 0 in the column of weights
+  T product;  // y, rounded
+  T rest;     // what rounding took
+};
+
+template <class T>
+__device__ __forceinline__ element<T> read_element(const column_arguments<T>& a, std::int64_t row, int column) {
+  const auto weight = [&] { return a.from_placed ? load_again(a.placed.weight + row) : compute_weight(a.given, row); };
+  if (column == a.given.n) return {T(0), weight(), T(0)};
+  const T x = a.from_placed ? load_again(a.placed.x + row * a.placed.stride + column) : compute_x(a.given, row, column);
+  if (a.given.weights == nullptr) return {x, x, T(0)};
+  const T w = weight();
+  const T product = rounded_product(w, x);
+  return {x, product, product_rest(w, x, product)};
+}
+
+template <class T>
+struct sizes_work {
+  using sums = column_sizes;
+  static __device__ sums none() { return {0, 0, 0, 0}; }
+  static __device__ void visit(const column_arguments<T>& a, std::int64_t row, int column, sums& to) {
+    const element<T> e = read_element(a, row, column);
+    const double size = fabs(static_cast<double>(e.product));
+    const double x = static_cast<double>(e.x);
+    to.largest = size > to.largest ? size : to.largest;
+    to.size += size;
+    to.squares = __fma_rn(x, x, to.squares);
+    to.plain += x;
+  }
+  static __device__ void add(sums& to, const sums& more) {
+    to.largest = more.largest > to.largest ? more.largest : to.largest;
+    to.size += more.size;
+    to.squares += more.squares;
+    to.plain += more.plain;
+  }
+  static __device__ double* shown(sums& what) { return &what.squares; }
+};
+
+template <class T, int Words>
+struct totals_work {
+  using sums = column_totals;
+  static __device__ sums none() { return {{0, 0}, 0, 0}; }
+  static __device__ void visit(const column_arguments<T>& a, std::int64_t row, int column, sums& to) {
+    const element<T> e = read_element(a, row, column);
+    std::int32_t word[Words];
+    const T unit = load_again(a.placed.unit + column);
+    if (a.given.weights == nullptr) {
+      split<Words>(e.product, unit, word);
+    } else {
+      split<Words>(e.product, e.rest, unit, word);
+    }
+    for (int w = 0; w < Words; ++w) to.word[w] += static_cast<std::uint64_t>(std::int64_t{word[w]});
+    to.positive += e.product > 0 ? 1 : 0;
+  }
+  static __device__ void add(sums& to, const sums& more) {
+    for (int w = 0; w < 2; ++w) to.word[w] += more.word[w];
+    to.positive += more.positive;
+  }
+  static __device__ std::uint64_t* shown(sums& what) { return &what.word[0]; }
+};
+
+template <class T, class Work, class Injector>
+__global__ void __launch_bounds__(k_column_threads)
+    columns_kernel(const __grid_constant__ ballast::cuda::kernel_launch<column_arguments<T>, Injector> given) {
+  using sums = typename Work::sums;
+  const column_arguments<T>& a = given.arguments;
+  auto* const chains = reinterpret_cast<sums*>(arch::shared_memory());
+  const int thread = static_cast<int>(a.mirrored ? k_column_threads - 1 - threadIdx.x : threadIdx.x);
+  const unsigned block = a.mirrored ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  const int lanes = a.shape.column_lanes;
+  const int rows = k_column_threads / lanes;
+  const int c = a.rows_first ? thread / rows : thread % lanes;
+  const int r = a.rows_first ? thread % rows : thread / lanes;
+  const auto tiles = static_cast<unsigned>(a.shape.tiles());
+  const std::int64_t strip = block / tiles;
+  const int column = static_cast<int>(block % tiles) * lanes + c;
+  const std::int64_t begin = strip * a.shape.strip_rows;
+  const std::int64_t end = min(begin + a.shape.strip_rows, a.shape.m);
+  sums own = Work::none();
+  if (column < a.shape.columns) {
+    for (std::int64_t row = begin + r; row < end; row += rows) Work::visit(a, row, column, own);
+  }
+  if (!a.mirrored) {
+    given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_points, {strip, a.shape.strips, 1, 2, thread, k_column_threads},
+                 Work::shown(own));
+  }
+  chains[c * rows + r] = own;
+  __syncthreads();  // the chains are there
+  if (r != 0 || column >= a.shape.columns) return;
+  sums all = chains[c * rows];
+  for (int i = 1; i < rows; ++i) Work::add(all, chains[c * rows + i]);
+  static_cast<sums*>(a.parts)[strip * a.shape.columns + column] = all;
+}
+
+// One block for each column: thread t adds strips t, t + T, …; the chains are added in order. Shared memory: one Work of each thread.
+template <class Work>
+__global__ void __launch_bounds__(k_column_threads) fold_kernel(const __grid_constant__ fold_arguments a) {
+  using sums = typename Work::sums;
+  auto* const chains = reinterpret_cast<sums*>(arch::shared_memory());
+  const int thread = static_cast<int>(a.mirrored ? k_column_threads - 1 - threadIdx.x : threadIdx.x);
+  const int column = static_cast<int>(a.mirrored ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+  const auto* const parts = static_cast<const sums*>(a.parts);
+  sums own = Work::none();
+  for (int strip = thread; strip < a.strips; strip += k_column_threads) Work::add(own, parts[std::int64_t{strip} * a.columns + column]);
+  chains[thread] = own;
+  __syncthreads();  // the chains are there
+  if (thread != 0) return;
+  const int used = a.strips < k_column_threads ? a.strips : k_column_threads;
+  for (int i = 1; i < used; ++i) Work::add(own, chains[i]);
+  static_cast<sums*>(a.sums)[column] = own;
+}
+
+// The lowest row of one column that has no meaning.
+template <class T>
+__global__ void __launch_bounds__(k_column_threads) find_kernel(const __grid_constant__ find_arguments<T> a) {
+  for (std::int64_t row = std::int64_t{blockIdx.x} * k_column_threads + threadIdx.x; row < a.m;
+       row += std::int64_t{gridDim.x} * k_column_threads) {
+    const T x = a.values[row * a.stride];
+    if (x - x == 0 && !(a.weights && x < 0)) continue;
+    atomicAdd(&a.found->failures, 1ull);
+    atomicMax(&a.found->first_inverse, ~static_cast<unsigned long long>(row));
+    return;
+  }
+}
+
+}  // namespace ballast::kmeans::cuda

@@ -1,0 +1,317 @@
+// Rules for the kernels of a pass. See choose_policy.hpp.
+#include "kmeans/cuda/policy/choose_policy.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "cuda/jit/expression.hpp"
+#include "kmeans/cuda/policy/tuning.hpp"
+
+namespace ballast::kmeans::cuda {
+
+namespace {
+
+constexpr std::int64_t k_most_column_bytes = 16 * 1024;  // of a panel, in shared memory
+constexpr int k_ring_bytes = 160 * 1024;                 // of a multiprocessor
+constexpr int k_row_ring_bytes = 192 * 1024;             // where rows pass through it, too
+constexpr int k_least_slots = 4;                         // of a ring
+constexpr int k_ring_depth = 4;                          // slabs of a chunk
+constexpr int k_spills = 320;                            // bytes that a pass may spill: most are f32 with sums of two words
+constexpr int k_most_operands = 19;                      // f64: slabs of rows and tiles of scores that 8 warps hold with few spills
+constexpr int k_cached_row_bytes = 128 * 1024;           // of the rows of a block, which its caches keep beside a small ring
+constexpr int k_small_ring_bytes = 72 * 1024;
+// f32 on Hopper: a warp multiplies by itself where rows have at most so many slabs, and one group of at least so many tiles all centroids.
+constexpr int k_few_slabs = 2, k_few_tiles = 4;
+constexpr int k_stack = 512;  // bytes of stack for its calls, and for those of an update
+
+std::int64_t stride_of(const pass_problem& what) { return what.f64 ? padded_features<double>(what.n) : padded_features<float>(what.n); }
+int slab_of(const pass_problem& what) { return what.f64 ? k_slab<double> : k_slab<float>; }
+int slabs_of(const pass_problem& what) { return static_cast<int>(stride_of(what) / slab_of(what)); }
+
+std::int64_t shared_bytes(const pass_problem& what, const pass_policy& chosen) {
+  const panel_shape shape = shape_of(what, chosen);
+  return what.f64 ? pass_shared_bytes<double>(chosen, shape, what.n) : pass_shared_bytes<float>(chosen, shape, what.n);
+}
+
+// The largest of `most`, its half and so on that divides this.
+int depth_of(int slabs, int most) { return slabs % most == 0 ? most : depth_of(slabs, most / 2); }
+
+std::string text_of(const pass_policy& p) {
+  return ballast::cuda::policy_text(p, "ballast::kmeans::cuda::pass_policy")
+      .add("unit", &pass_policy::unit, "ballast::kmeans::cuda::product_unit")
+      .add("panel", &pass_policy::panel, "ballast::kmeans::cuda::panel_memory")
+      .add("slabs", &pass_policy::slabs)
+      .add("tiles", &pass_policy::tiles)
+      .add("depth", &pass_policy::depth)
+      .add("slots", &pass_policy::slots)
+      .add("rows", &pass_policy::rows)
+      .add("single", &pass_policy::single)
+      .add("columns", &pass_policy::columns)
+      .add("warps", &pass_policy::warps)
+      .add("blocks", &pass_policy::blocks)
+      .add("words", &pass_policy::words)
+      .add("sums", &pass_policy::sums, "ballast::kmeans::cuda::sum_memory")
+      .add("weighted", &pass_policy::weighted)
+      .add("check", &pass_policy::check)
+      .text();
+}
+
+std::string text_of(const update_policy& p) {
+  return ballast::cuda::policy_text(p, "ballast::kmeans::cuda::update_policy")
+      .add("threads", &update_policy::threads)
+      .add("check", &update_policy::check)
+      .add("words", &update_policy::words)
+      .add("weighted", &update_policy::weighted)
+      .text();
+}
+
+struct section_plan {
+  std::int64_t sections = 0;
+  std::int64_t tiles = 0;  // of a section, with its check tile: whole groups
+
+  std::int64_t all() const { return sections * tiles; }
+};
+// Sections have up to 32 tiles before they are filled up to whole groups; in f64, where every tile costs much, up to 48 if that leaves
+// fewer tiles in all.
+section_plan plan_sections(const pass_problem& what, bool check, int group_tiles) {
+  const std::int64_t tiles = (what.k + k_tile_columns - 1) / k_tile_columns, checks = check ? 1 : 0;
+  const auto parts = [](std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; };
+  constexpr std::int64_t usual = 32, most = 48;
+  section_plan made;
+  for (std::int64_t sections = parts(tiles, usual); sections >= parts(tiles, what.f64 ? most : usual); --sections) {
+    const section_plan plan{sections, parts(parts(tiles, sections) + checks, group_tiles) * group_tiles};
+    if (made.sections == 0 || plan.all() < made.all()) made = plan;
+  }
+  return made;
+}
+
+// Whether the panel's columns are worth their place in shared memory.
+bool columns_in_shared(const pass_problem& what, const pass_policy& chosen) {
+  return std::int64_t{shape_of(what, chosen).tiles()} * 2 * k_tile_columns * (what.f64 ? 8 : 4) <= k_most_column_bytes;
+}
+
+bool fits(const pass_problem& what, const pass_policy& chosen, const ballast::cuda::capabilities& on) {
+  return chosen.blocks * (shared_bytes(what, chosen) + 1024) <= on.shared_per_multiprocessor;
+}
+
+// Registers of a lane for one slab of its rows, and for the scores of one tile.
+int operand_registers(const pass_problem& what) { return what.f64 ? 8 : 4; }
+
+// Slabs of a row if they stay in registers beside the scores of so many tiles; 0: the row is read again for each group of tiles.
+int held_slabs(const pass_problem& what, bool group, int tiles) {
+  const int slabs = slabs_of(what);
+  const bool holds = what.f64 ? slabs + tiles <= k_most_operands : slabs <= (group ? 16 : 8);
+  return holds ? slabs : 0;
+}
+
+bool warpgroups(const pass_problem& what, const ballast::cuda::capabilities& on) { return on.major == 9 && !what.f64; }
+
+// Sets what follows from the rest. On Hopper four warps multiply f32 together; but where a tile has few products and all centroids are in
+// one group, what they wait for each other takes longer than what a warp multiplies by itself.
+pass_policy completed(const pass_problem& what, pass_policy made, const ballast::cuda::capabilities& on) {
+  const panel_shape shape = shape_of(what, made);
+  made.single = shape.sections == 1 && shape.section_tiles == shape.group_tiles;
+  const bool few = made.single && made.panel == panel_memory::shared && made.tiles >= k_few_tiles && slabs_of(what) <= k_few_slabs;
+  made.unit = warpgroups(what, on) && !few ? product_unit::warpgroup : product_unit::warp;
+  return made;
+}
+
+pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities& on) {
+  pass_policy made;
+  made.words = what.words;
+  made.weighted = what.weighted;
+  made.check = what.check;
+  const bool hopper = on.major == 9;
+  const int slabs = slabs_of(what);
+  const bool group = warpgroups(what, on);
+  made.unit = group ? product_unit::warpgroup : product_unit::warp;
+  const section_plan needed = plan_sections(what, what.check, 1);
+  // f64: rows leave room for eight tiles, or for all.
+  made.slabs = held_slabs(what, group, static_cast<int>(std::min<std::int64_t>(needed.tiles, 8)));
+  const int most_depth = group ? 8 : 4;  // of rows that are read again
+  // f32: what a lane knows of its rows takes registers, too, where there are checks.
+  const int most = what.f64 ? std::min(hopper && !what.check ? 12 : 9, k_most_operands - made.slabs)
+                   : group  ? (what.check && made.slabs > 8 ? 9 : 12)
+                            : (made.slabs > 0 ? 8 : 4);
+  // The largest group that wastes least. In f64 loads from a panel in global memory take registers.
+  constexpr std::int64_t k_many = std::numeric_limits<std::int64_t>::max() / 16;
+  std::int64_t least = k_many;
+  for (int each = std::min<int>(most, static_cast<int>(needed.tiles)); each >= 1; --each) {
+    if (each == 1 && needed.tiles > 1) break;  // what a group costs by itself is more than a tile that is wasted
+    if (group && made.slabs > 8 && 2 * each < most && least < k_many) break;  // predicted: so are small groups
+    const std::int64_t filled = plan_sections(what, what.check, each).all();
+    if (filled * 16 < least * 15) {
+      least = filled;
+      made.tiles = each;
+    }
+  }
+  made = completed(what, made, on);  // decides about shared memory, too
+  // Registers of a lane for rows and scores; in f32 for all, with room for the second word of a sum.
+  const int operands =
+      operand_registers(what) * made.tiles + (made.slabs > 0 ? operand_registers(what) * made.slabs : 16 * depth_of(slabs, most_depth));
+  const int registers = operands + (what.words == 2 ? 24 : 0) + 64;
+  const auto warps_of = [](int each, int most_of_sixteen, int most_of_twelve) {
+    return each <= most_of_sixteen ? 16 : each <= most_of_twelve ? 12 : 8;
+  };
+  // From what is best on: panel and sums in shared memory, two blocks or one; the panel through a ring; sums in global memory.
+  const auto place = [&](panel_memory panel, sum_memory sums) {
+    made.panel = panel;
+    made.sums = sums;
+    const bool ring = panel == panel_memory::ring;
+    // Warps of a multiprocessor. Where 16 or 12 need a few spills, these cost less than the warps hide; rows that are read again need
+    // registers for loads under way more than they need warps.
+    const int resident = what.f64 ? warps_of(operands, 32, panel == panel_memory::shared ? (what.check ? 80 : 88) : 56)
+                                  : warps_of(registers, group ? 124 : 128, group && made.slabs > 0 ? 176 : 168);
+    // All warps of a multiprocessor share a ring, so that the panel is read once for all of them; more than 12 wait for each other too
+    // often.
+    for (const int blocks : {ring ? 1 : resident == 12 ? 3 : 2, 1}) {
+      made.blocks = blocks;
+      made.warps = std::min(resident, ring ? 12 : 16) / blocks;
+      made.rows = can_pass_rows(made);
+      made.depth = made.slabs == 0 ? depth_of(slabs, made.rows ? k_ring_depth : most_depth)
+                   : ring          ? depth_of(slabs, group && made.slabs > 8 ? 8 : k_ring_depth)
+                                   : made.slabs;
+      const bool cached = what.f64 && made.slabs == 0 && pass_rows_of_block(made) * stride_of(what) * 8 <= k_cached_row_bytes;
+      const auto slots = [&] {
+        return (cached      ? k_small_ring_bytes
+                : made.rows ? k_row_ring_bytes
+                            : k_ring_bytes) /
+               blocks / (what.f64 ? slot_bytes<double>(made) : slot_bytes<float>(made));
+      };
+      while (ring && made.depth > 1 && slots() < k_least_slots) made.depth /= 2;
+      made.slots = ring ? std::clamp<int>(slots(), k_least_slots, k_most_slots) : 0;
+      made.columns = columns_in_shared(what, made);
+      if (fits(what, made, on)) return true;
+      // Chunks make room for sums, as few as it takes.
+      while (ring && made.slots > k_least_slots) {
+        --made.slots;
+        if (fits(what, made, on)) return true;
+      }
+    }
+    return false;
+  };
+  const sum_memory sums = what.sums ? sum_memory::shared : sum_memory::none;
+  const panel_memory passing = hopper ? panel_memory::ring : panel_memory::global;
+  if (!place(panel_memory::shared, sums) && !place(passing, sums) && !place(panel_memory::shared, sum_memory::global))
+    place(passing, sum_memory::global);
+  return completed(what, made, on);
+}
+
+// A table's entry as a policy: what is not in it is by the rules.
+pass_policy with_entry(const pass_problem& what, pass_policy made, const pass_form::value& entry, const ballast::cuda::capabilities& on) {
+  made.panel = entry.panel;
+  made.tiles = entry.tiles;
+  made.depth = entry.depth;
+  made.slots = entry.slots;
+  made.warps = entry.warps;
+  made.blocks = entry.blocks;
+  made.sums = what.sums ? entry.sums : sum_memory::none;
+  made.slabs = what.f64 ? held_slabs(what, false, made.tiles) : made.slabs;
+  made.unit = warpgroups(what, on) ? product_unit::warpgroup : product_unit::warp;
+  made.rows = can_pass_rows(made);
+  made.columns = columns_in_shared(what, made);
+  return completed(what, made, on);
+}
+
+// Whether a kernel can be made of a policy, and a multiprocessor holds its blocks.
+bool can_run(const pass_problem& what, const pass_policy& p, const ballast::cuda::capabilities& on) {
+  const bool group = p.unit == product_unit::warpgroup;
+  if (p.panel == panel_memory::global && group) return false;
+  if (p.panel == panel_memory::ring && (on.major < 9 || p.slots < 2 || p.slots > k_most_slots)) return false;
+  if (p.panel != panel_memory::ring && p.slots != 0) return false;
+  if (p.rows && p.slots < 3) return false;  // two are multiplied together
+  const bool whole = p.slabs > 0 && p.panel != panel_memory::ring;
+  if (whole ? p.depth != p.slabs : slabs_of(what) % p.depth != 0) return false;
+  if (p.warps % team_warps(p) != 0 || p.warps > k_most_warps || pass_threads(p) > 1024 ||
+      p.blocks * pass_threads(p) > on.threads_per_multiprocessor)
+    return false;
+  return p.tiles <= 12 && fits(what, p, on);
+}
+
+}  // namespace
+
+pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilities& on, const pass_tuning* tuned) {
+  const pass_policy made = by_rules(what, on);
+  const pass_tuning& table = tuned != nullptr ? *tuned : pass_tuning::active();
+  // Tables are for what most calls are: no weights, and as many words as the precision has.
+  if (what.weighted || what.words != (what.f64 ? 2 : 1)) return made;
+  const auto entry = table.find(pass_tuning::key_of(what, on.major));
+  if (!entry) return made;
+  const pass_policy chosen = with_entry(what, made, *entry, on);
+  return can_run(what, chosen, on) ? chosen : made;
+}
+
+std::vector<pass_policy> pass_space(const pass_problem& what, const ballast::cuda::capabilities& on) {
+  std::vector<pass_policy> made;
+  const pass_policy rule = by_rules(what, on);
+  const auto most = static_cast<int>(std::min<std::int64_t>(12, plan_sections(what, what.check, 1).tiles));
+  for (const panel_memory panel : {panel_memory::global, panel_memory::shared, panel_memory::ring})
+    for (const sum_memory sums : {sum_memory::shared, sum_memory::global})
+      for (int tiles = 1; tiles <= most; ++tiles)
+        for (const int depth : {1, 2, 4, 8, slabs_of(what)})
+          for (const int slots : {0, 4, 8, 16, rule.slots})
+            for (const int warps : {4, 8, 12, 16})
+              for (const int blocks : {1, 2, 3, 4}) {
+                if (warps * blocks > 16 || warps * blocks < 8) continue;
+                const pass_policy one = with_entry(what, rule, {panel, tiles, depth, slots, warps, blocks, sums}, on);
+                if (depth > 8 && one.slabs == 0) continue;
+                if (can_run(what, one, on) && std::ranges::find(made, one) == made.end()) made.push_back(one);
+              }
+  return made;
+}
+
+bool neighbours(const pass_policy& a, const pass_policy& b) {
+  const bool same[] = {a.tiles == b.tiles, a.panel == b.panel && a.depth == b.depth && a.slots == b.slots,
+                       a.warps == b.warps && a.blocks == b.blocks, a.sums == b.sums};
+  return std::ranges::count(same, false) == 1;
+}
+
+panel_shape shape_of(const pass_problem& what, const pass_policy& chosen) {
+  const std::int64_t checks = chosen.check ? 1 : 0;
+  panel_shape made;
+  made.k = static_cast<int>(what.k);
+  made.slabs = slabs_of(what);
+  made.group_tiles = chosen.tiles;
+  made.unit = chosen.unit;
+  made.section_tiles = static_cast<int>(plan_sections(what, chosen.check, chosen.tiles).tiles);
+  made.data_tiles = made.section_tiles - static_cast<int>(checks);
+  const std::int64_t columns = made.section_columns();
+  made.sections = static_cast<int>((what.k + columns - 1) / columns);
+  return made;
+}
+
+ballast::cuda::kernel_request pass_request(const pass_problem& what, const pass_policy& chosen, bool instrumented) {
+  ballast::cuda::kernel_request made;
+  made.header = "kmeans/cuda/assign/pass.cuh";
+  made.expression = ballast::cuda::kernel_expression("ballast::kmeans::cuda::pass_kernel", {what.f64 ? "double" : "float", text_of(chosen)},
+                                                     instrumented);
+  made.threads = pass_threads(chosen);
+  made.shared = shared_bytes(what, chosen);
+  made.blocks = chosen.blocks;
+  made.overlaps = true;
+  // Calls of the functions for rows that wait, and for what failed, cost registers around them; the loops over tiles spill little.
+  made.spills = k_spills;
+  made.stack = k_stack;
+  return made;
+}
+
+ballast::cuda::kernel_request update_request(const pass_problem& what, bool instrumented) {
+  const update_policy chosen{.check = what.check, .words = what.words, .weighted = what.weighted};
+  ballast::cuda::kernel_request made;
+  made.header = "kmeans/cuda/update/update.cuh";
+  made.expression = ballast::cuda::kernel_expression("ballast::kmeans::cuda::update_kernel",
+                                                     {what.f64 ? "double" : "float", text_of(chosen)}, instrumented);
+  made.threads = chosen.threads;
+  made.overlaps = true;
+  made.spills = 128;
+  made.stack = k_stack;
+  return made;
+}
+
+void allow_strikes(std::vector<ballast::cuda::kernel_request>& kernels) {
+  for (ballast::cuda::kernel_request& each : kernels) {
+    if (each.expression.find("::device_injector") != std::string::npos) each.spills = each.stack = 4096;
+  }
+}
+
+}  // namespace ballast::kmeans::cuda

@@ -1,0 +1,31 @@
+// The schemes of FT K-Means by name: what each launches for a pass.
+// Layer: backend "cuda" of K-Means, host.
+// Source: S. Wu, Y. Ding, Y. Zhai et al., FT K-Means, 2024, Figures 5 and 7.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "kmeans/cuda/schemes/tile.hpp"
+
+namespace ballast::kmeans::cuda {
+
+// How a pass finds labels. Without `naive`: by tiles.
+struct tile_scheme {
+  bool naive = false;
+  tile_unit unit = tile_unit::tensor;
+  tile_finish finish = tile_finish::labels;
+  tile_check check = tile_check::none;
+  bool operator==(const tile_scheme&) const = default;
+};
+
+// The scheme of this name; nothing for the default, which is not made of tiles.
+std::optional<tile_scheme> scheme_named(std::string_view name);
+std::string_view name_of(const tile_scheme& scheme);
+
+// As contract.hpp declares them for those who do not see this folder.
+const std::vector<std::string_view>& schemes();
+void check_scheme(std::string_view name, bool protect);
+
+}  // namespace ballast::kmeans::cuda

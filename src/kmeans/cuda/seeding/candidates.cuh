@@ -1,0 +1,149 @@
+// k-means‖: the nearest candidate of each point with its distance, the draws of a round, and the check of what is kept.
+// Layer: backend "cuda" of K-Means, device code.
+// Source: B. Bahmani, B. Moseley, A. Vattani, R. Kumar, S. Vassilvitskii, Scalable K-Means++, VLDB 2012.
+#pragma once
+
+#include "core/counter_rng.hpp"
+#include "cuda/arch/arch.cuh"
+#include "kmeans/cuda/assign/distances.cuh"
+
+namespace ballast::kmeans::cuda {
+
+template <class T>
+__device__ __forceinline__ T weight_again(const placed_points<T>& p, std::int64_t row) {
+  return p.weight == nullptr ? T(1) : load_again(p.weight + row);
+}
+
+// Each thread computes the distances of one row to all candidates of a group and the smallest of them; another thread verifies their
+// weighted sum, and the smallest by computing it again. A second chain of minima shows a comparison that went wrong. The potential is
+// summed by two warps in the same order. A block stores what it found only if everything agrees, so a launch can be repeated. Shared
+// memory: two sums, and of each row the weighted sum, the distance, the number.
+template <class T, class Injector>
+__global__ void __launch_bounds__(k_seed_threads)
+    cover_kernel(const __grid_constant__ ballast::cuda::kernel_launch<cover_arguments<T>, Injector> given) {
+  const cover_arguments<T>& a = given.arguments;
+  auto* const sums = reinterpret_cast<double*>(arch::shared_memory());  // potential, again; kept, again
+  double* const weighted = sums + 4;
+  T* const squares = reinterpret_cast<T*>(weighted + k_seed_threads);
+  auto* const numbers = reinterpret_cast<std::int32_t*>(squares + k_seed_threads);
+  const int count = a.candidates.count, thread = static_cast<int>(threadIdx.x);
+  const std::int64_t first = std::int64_t{blockIdx.x} * k_seed_threads;
+  const int rows = static_cast<int>(min(a.placed.m - first, static_cast<std::int64_t>(k_seed_threads)));
+  bool right = true;
+  if (thread < rows) {
+    const T* const x = a.placed.x + (first + thread) * a.placed.stride;
+    T nearest = std::numeric_limits<T>::max(), least = nearest;
+    std::int32_t number = 0;
+    double sum = 0;
+    for (int j = 0; j < count; j += k_group) {
+      T made[k_group];
+      group_distances(x, a.candidates, a.placed.stride, j, made);
+      for (int i = 0; i < k_group && j + i < count; ++i) {
+        given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_product, {blockIdx.x, gridDim.x, j + i, count, thread, rows},
+                     made + i);
+        sum = __fma_rn(static_cast<double>(load_again(a.candidates.weight + j + i)), static_cast<double>(made[i]), sum);
+        number = made[i] < nearest ? j + i : number;
+        nearest = made[i] < nearest ? made[i] : nearest;
+        least = made[i] < least ? made[i] : least;
+      }
+    }
+    given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_minimum, {blockIdx.x, gridDim.x, 0, 1, thread, rows}, &nearest);
+    given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_index, {blockIdx.x, gridDim.x, 0, 1, thread, rows},
+                 reinterpret_cast<std::uint32_t*>(&number));
+    weighted[thread] = sum;
+    squares[thread] = nearest;
+    numbers[thread] = number;
+    if (a.check && !(nearest == least)) {
+      right = false;
+      flag(a.flags[0], a.placed.first + first + thread);
+    }
+  }
+  __syncthreads();  // the distances are there
+  const int other = k_seed_threads - 1 - thread;
+  if (a.check && other < rows) {
+    const int number = numbers[other];
+    bool fits = number >= 0 && number < count && sum_is_right(a.placed, a.candidates, first + other, 0, weighted[other]);
+    if (fits) {
+      T again[k_group];
+      group_distances(a.placed.x + (first + other) * a.placed.stride, a.candidates, a.placed.stride, number, again);
+      fits = again[0] == squares[other];
+    }
+    if (!fits) {
+      right = false;
+      flag(a.flags[0], a.placed.first + first + other);
+    }
+  }
+  // Tasks 0 and 1 sum the potential with these candidates, 2 and 3 that without them.
+  const int task = arch::warp();
+  if (task < 4 && (a.check || task == 0) && !(task >= 2 && a.fresh)) {
+    const double sum = sum_by_warp(rows, [&](int i) {
+      const T kept = a.fresh ? std::numeric_limits<T>::max() : load_again(a.closest + first + i);
+      const T square = task < 2 && squares[i] < kept ? squares[i] : kept;
+      return static_cast<double>(weight_again(a.placed, first + i)) * static_cast<double>(square);
+    });
+    if (arch::lane() == 0) sums[task] = sum;
+  }
+  right = __syncthreads_and(right ? 1 : 0) != 0;  // the sums are there
+  if (a.check) {
+    const bool same = sums[0] == sums[1];
+    const bool kept = a.fresh || (sums[2] == sums[3] && sums[2] == load_again(a.potentials + blockIdx.x));
+    __syncthreads();  // all have read the potential
+    if (!same && thread == 0) flag(a.flags[1], a.placed.first + first);
+    if (!kept && thread == 0) flag(a.flags[2], a.placed.first + first);
+    if (!right || !same || !kept) return;
+  }
+  if (thread < rows) {
+    T* const closest = a.closest + first + thread;
+    if (a.fresh || squares[thread] < *closest) {
+      *closest = squares[thread];
+      a.nearest[first + thread] = a.first + numbers[thread];
+    }
+  }
+  if (thread == 0) a.potentials[blockIdx.x] = sums[0];
+}
+
+// Whether a row is drawn: core::random_uniform · Σ weight · closest < expected · weight · closest.
+template <class T>
+__device__ __forceinline__ bool is_drawn(const draw_arguments<T>& a, std::int64_t row) {
+  const double part = __dmul_rn(static_cast<double>(weight_again(a.placed, row)), static_cast<double>(load_again(a.closest + row)));
+  const std::int64_t number = a.placed.first + row;
+  return __dmul_rn(core::random_uniform(a.seed, a.stream, static_cast<std::uint64_t>(number)), a.potential) < __dmul_rn(a.expected, part);
+}
+
+// Thread t draws row t of its block, and another one draws it again; the bits of a warp are one word. One warp verifies the potential.
+template <class T, class Injector>
+__global__ void __launch_bounds__(k_seed_threads)
+    draw_kernel(const __grid_constant__ ballast::cuda::kernel_launch<draw_arguments<T>, Injector> given) {
+  const draw_arguments<T>& a = given.arguments;
+  constexpr int warps = k_seed_threads / 32;
+  const std::int64_t first = std::int64_t{blockIdx.x} * k_seed_threads;
+  const int rows = static_cast<int>(min(a.placed.m - first, static_cast<std::int64_t>(k_seed_threads)));
+  const auto draw = [&](int warp) {
+    const int row = warp * 32 + arch::lane();
+    return __ballot_sync(0xffffffffu, row < rows && is_drawn(a, first + row));
+  };
+  std::uint32_t bits = draw(arch::warp());
+  if (arch::lane() == 0) {
+    given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_label, {blockIdx.x, gridDim.x, 0, 1, arch::warp(), warps}, &bits);
+    a.drawn[std::int64_t{blockIdx.x} * warps + arch::warp()] = bits;
+  }
+  if (!a.check) return;
+  const int other = warps - 1 - arch::warp();
+  const std::uint32_t again = draw(other);
+  if (arch::lane() == 0) a.again[std::int64_t{blockIdx.x} * warps + other] = again;
+  if (arch::warp() != 0) return;
+  const double sum = sum_by_warp(rows, [&](int i) {
+    return static_cast<double>(weight_again(a.placed, first + i)) * static_cast<double>(load_again(a.closest + first + i));
+  });
+  if (arch::lane() == 0 && !(sum == load_again(a.potentials + blockIdx.x))) flag(a.flags[2], a.placed.first + first);
+}
+
+// Whether each row is as far from the candidate that it has as it is said to be.
+template <class T>
+__global__ void __launch_bounds__(k_row_threads) nearest_kernel(const __grid_constant__ nearest_arguments<T> a) {
+  const std::int64_t row = std::int64_t{blockIdx.x} * k_row_threads + threadIdx.x;
+  if (row >= a.exact.placed.m) return;
+  if (!agrees_in_frame(a.exact, row, static_cast<double>(load_again(a.closest + row)))) flag(*a.exact.flags, a.exact.placed.first + row);
+}
+
+}  // namespace ballast::kmeans::cuda

@@ -1,0 +1,80 @@
+// Greedy k-means++: potentials that candidates would leave, and taking one of them.
+// Layer: backend "cuda" of K-Means, device code.
+#pragma once
+
+#include "cuda/arch/arch.cuh"
+#include "kmeans/cuda/assign/distances.cuh"
+
+namespace ballast::kmeans::cuda {
+
+// Each thread computes the distances of one row to all candidates; another thread verifies them; each potential is summed by two warps, in
+// the same order. Taking a candidate commits the block's `closest` and potential only if everything agrees. Shared memory: the squares,
+// trials × rows; two sums of each candidate and of what is kept.
+template <class T, class Injector>
+__global__ void __launch_bounds__(k_seed_threads)
+    seeding_kernel(const __grid_constant__ ballast::cuda::kernel_launch<seeding_arguments<T>, Injector> given) {
+  const seeding_arguments<T>& a = given.arguments;
+  const int trials = a.candidates.count;
+  auto* const sums = reinterpret_cast<double*>(arch::shared_memory());  // potential j, again j, …
+  T* const squares = reinterpret_cast<T*>(sums + 2 * (k_most_trials + 1));
+  const int thread = static_cast<int>(threadIdx.x);
+  const std::int64_t first = std::int64_t{blockIdx.x} * k_seed_threads;
+  const int rows = static_cast<int>(min(a.placed.m - first, static_cast<std::int64_t>(k_seed_threads)));
+  if (thread < rows) {
+    const T* const x = a.placed.x + (first + thread) * a.placed.stride;
+    for (int j = 0; j < trials; j += k_group) {
+      T made[k_group];
+      group_distances(x, a.candidates, a.placed.stride, j, made);
+      for (int i = 0; i < k_group && j + i < trials; ++i) {
+        given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_product, {blockIdx.x, gridDim.x, j + i, trials, thread, rows},
+                     made + i);
+        squares[(j + i) * k_seed_threads + thread] = made[i];
+      }
+    }
+  }
+  __syncthreads();  // the squares are there
+  const int other = k_seed_threads - 1 - thread;
+  bool right = true;
+  if (a.check && other < rows) {
+    right = row_is_right(a.placed, a.candidates, first + other, 0, [&](int j) { return squares[j * k_seed_threads + other]; });
+    if (!right) flag(a.flags[0], a.placed.first + first + other);
+  }
+  // Tasks 2j and 2j + 1 sum the potential with candidate j, the last two that without any.
+  const int potentials = a.take ? 1 : trials + 1;
+  for (int task = arch::warp(); task < 2 * potentials; task += k_seed_threads / 32) {
+    if (!a.check && task % 2 != 0) continue;
+    const int j = task / 2;
+    const double sum = sum_by_warp(rows, [&](int i) {
+      const T kept = a.fresh ? std::numeric_limits<T>::max() : load_again(a.closest + first + i);
+      const T square = j < trials ? squares[j * k_seed_threads + i] : kept;
+      const T weight = a.placed.weight == nullptr ? T(1) : load_again(a.placed.weight + first + i);
+      return static_cast<double>(weight) * static_cast<double>(square < kept ? square : kept);
+    });
+    if (arch::lane() == 0) sums[task] = sum;
+  }
+  right = __syncthreads_and(right ? 1 : 0) != 0;  // the sums are there
+  const std::int64_t at = std::int64_t{blockIdx.x} * a.trials;
+  if (!a.take) {
+    if (thread < trials) {
+      a.tried[at + thread] = sums[2 * thread];
+      if (a.check && !(sums[2 * thread] == sums[2 * thread + 1])) flag(a.flags[1], a.placed.first + first);
+    } else if (thread == trials && a.check) {
+      if (!(sums[2 * thread] == sums[2 * thread + 1] && sums[2 * thread] == load_again(a.potentials + blockIdx.x)))
+        flag(a.flags[2], a.placed.first + first);
+    }
+    return;
+  }
+  bool same = true;
+  if (a.check) same = sums[0] == sums[1] && (a.candidate < 0 || sums[0] == load_again(a.tried + at + a.candidate));
+  if (!same && thread == 0) flag(a.flags[1], a.placed.first + first);
+  if (!right || !same) return;
+  if (thread < rows) {
+    const T square = squares[thread];
+    T* const closest = a.closest + first + thread;
+    const T kept = a.fresh ? std::numeric_limits<T>::max() : *closest;
+    *closest = square < kept ? square : kept;
+  }
+  if (thread == 0) a.potentials[blockIdx.x] = sums[0];
+}
+
+}  // namespace ballast::kmeans::cuda

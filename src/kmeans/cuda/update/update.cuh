@@ -1,0 +1,700 @@
+// From the sums of a pass, or from given centroids, to the panel of the next pass; and the decision whether there is one.
+// Layer: backend "cuda" of K-Means, device code. A block has a tile of centroids and a part of their features. A warp for each centroid
+// makes its row, and other warps verify it, while the rest add up what the sums must agree with. The last block of a section makes its
+// check tile, the last of all decides. Contract: new rows are the rounded quotients of sums and weights, in two copies, or the given
+// centroids. A cluster without members keeps its old row and is reported, for the host to relocate. All invariants of the sums hold
+// exactly or the iterations stop with `failure`. Every number of the panel that serves a check is computed from another copy, or in another
+// order, than what it checks.
+// A block executes each instruction about once and waits for it, and for memory: loops are unrolled only where loads go together.
+#pragma once
+
+#include <type_traits>
+
+#include "abft/attempt.hpp"
+#include "abft/threshold.hpp"
+#include "core/counter_rng.hpp"
+#include "cuda/arch/atomic.cuh"
+#include "cuda/arch/divide.cuh"
+#include "cuda/arch/shared.cuh"
+#include "cuda/block/event_writer.cuh"
+#include "cuda/block/sums.cuh"
+#include "kmeans/cuda/layout/fixed.cuh"
+#include "kmeans/cuda/layout/nearest.cuh"
+#include "kmeans/cuda/layout/operand.cuh"
+#include "kmeans/cuda/update/update.hpp"
+
+namespace ballast::kmeans::cuda {
+
+using ballast::cuda::index;
+
+template <class T, update_policy P, class Injector>
+struct update {
+  using launch = ballast::cuda::kernel_launch<update_arguments<T>, Injector>;
+  static constexpr int k_threads = P.threads;
+  static constexpr int k_warps = k_threads / 32;
+  static constexpr int k_makers = 32 * k_tile_columns;  // threads that make the rows; the others add up the sums
+  static constexpr int k_lane = k_vector<T>;            // features of a lane
+  static constexpr int k_part = k_part_features<T>;     // of a block
+  static_assert(k_threads > k_makers && k_threads % 32 == 0 && k_part <= k_makers);
+
+  struct memory {
+    double products[k_tile_columns][k_part];  // of weights and centroids; of a section, shares of sums
+    double partial[3 * k_tile_columns];
+    section_result facts[k_warps];
+    double squares[k_tile_columns];  // ‖c‖² of the new rows, where the block has whole ones
+    std::uint32_t failed;
+    int wrong;  // the last centroid whose row is not what it should be; −1: none
+  };
+
+  const launch& given;
+  const update_arguments<T>& a;
+  memory& shared;
+  const panel_shape& shape;
+  int parts, section, tile, in_panel;  // of this block: `tile` among all tiles of centroids, `in_panel` among all tiles
+  int first, count;                    // centroids of this block: first … first + count − 1
+  int begin;                           // its features, from here on
+  int n, stride, lane, warp;
+  double random;  // of the weight of the row that this thread verifies
+
+  __device__ __forceinline__ explicit update(const launch& from)
+      : given(from),
+        a(from.arguments),
+        shared(arch::shared_object<memory, struct update_memory>()),
+        shape(from.arguments.centroids.shape),
+        parts(update_parts<T>(from.arguments.points.stride)),
+        section(static_cast<int>(blockIdx.x) / (shape.data_tiles * parts)),
+        tile(static_cast<int>(blockIdx.x) / parts),
+        in_panel(tile + section * (shape.section_tiles - shape.data_tiles)),
+        first(tile * k_tile_columns),
+        count(max(0, min(k_tile_columns, shape.k - first))),
+        begin(static_cast<int>(blockIdx.x) % parts * k_part),
+        n(a.points.n),
+        stride(a.points.stride),
+        lane(static_cast<int>(threadIdx.x % 32)),
+        warp(static_cast<int>(threadIdx.x / 32)),
+        // Few bits, so that the product with a coordinate has few more.
+        random(static_cast<double>(core::random_bits(0x6b6d63756461, 0, static_cast<std::uint64_t>(first + judged())) >> 56)) {}
+
+  // Each row is verified by another warp than the one that made it.
+  __device__ __forceinline__ int judged() const { return (warp + 1) % k_tile_columns; }
+  // This lane's features.
+  __device__ __forceinline__ int feature() const { return begin + lane * k_lane; }
+
+  __device__ static __forceinline__ void meet_makers() { arch::group_barrier(1, k_makers); }
+
+  // ---- Sums ----
+
+  __device__ __forceinline__ const unsigned long long* sums_at(int j, int column) const {
+    return a.sums + static_cast<std::int64_t>(j) * P.words * sum_pitch(stride) + sum_place<T>(column, n, stride);
+  }
+  // The sum of one column of a cluster, in words, and as a number in units of the column. What is read is read anew in each call.
+  struct words_of_sum {
+    unsigned long long at[P.words];
+  };
+  __device__ __forceinline__ words_of_sum read_sum(int j, int column) const {
+    const volatile unsigned long long* const from = sums_at(j, column);
+    words_of_sum made;
+#pragma unroll
+    for (int w = 0; w < P.words; ++w) made.at[w] = from[w * sum_pitch(stride)];
+    return made;
+  }
+  __device__ static __forceinline__ double number_of(const words_of_sum& sum, double unit) {
+    double value = 0;
+#pragma unroll
+    for (int w = P.words - 1; w >= 0; --w) value += static_cast<double>(static_cast<long long>(sum.at[w])) * word_value(w);
+    // A unit is a power of two, whose inverse has the other exponent.
+    return value * ballast::cuda::from_bits<double>((std::uint64_t{2046} << 52) - ballast::cuda::bits(unit));
+  }
+  __device__ __forceinline__ double weight_of(int j) const {
+    if constexpr (P.weighted) {
+      const volatile T* const unit = a.points.unit + n;
+      return number_of(read_sum(j, n), static_cast<double>(*unit));
+    }
+    const volatile unsigned long long* const at = a.members + j;
+    return static_cast<double>(*at);
+  }
+
+  // Static: else what this thread has of the launch would be in local memory, for the call.
+  __device__ __noinline__ static void report(const launch& given, std::uint32_t& failed, check which, std::int64_t where, bool repaired) {
+    ballast::cuda::write_outcome(given, *given.arguments.events, repaired ? abft::outcome::recomputed : abft::outcome::uncorrectable,
+                                 abft::finding{}, where, 1, static_cast<std::uint32_t>(which));
+    if (!repaired) atomicAdd(&failed, 1u);
+  }
+
+  // ---- Rows ----
+
+  __device__ __forceinline__ std::int64_t row_at(int j) const { return static_cast<std::int64_t>(j) * stride + feature(); }
+  // 16 bytes of a row, from memory in each call.
+  __device__ static __forceinline__ features<T> read(const T* from) {
+    using four = std::conditional_t<sizeof(T) == 4, float4, double2>;
+    return unpacked(arch::load_keep(reinterpret_cast<const four*>(from)));
+  }
+  __device__ static __forceinline__ void store(T* to, const features<T>& value) {
+#pragma unroll
+    for (int v = 0; v < k_lane; ++v) to[v] = value.at[v];
+  }
+
+  // What this lane's elements of one row are made of, or judged with. Loads only, so that all are under way together.
+  struct dividends {
+    words_of_sum sums[k_lane];
+    features<T> units;
+    features<T> base;  // a copy of the old row, or of the one that is given
+    double weight;     // of the cluster
+    bool empty;        // by lanes of the first warp of the block with the first part: cluster number `lane` has no members
+  };
+  // Of a column of the tile. `old_rows`: a copy.
+  __device__ __forceinline__ void load_quotients(int column, const T* old_rows, bool sums, dividends& made) const {
+    const int j = first + column, f = feature();
+    if (column >= count || f >= stride) return;
+    made.base = read(old_rows + row_at(j));
+    if (!sums) return;
+#pragma unroll
+    for (int v = 0; v < k_lane; ++v) made.sums[v] = read_sum(j, f + v);
+    made.units = read(a.points.unit + f);
+    made.weight = weight_of(j);
+  }
+  __device__ __forceinline__ void load_given(int column, dividends& made) const {
+    const int j = first + column, f = feature();
+    if (column >= count) return;
+#pragma unroll
+    for (int v = 0; v < k_lane; ++v) made.base.at[v] = f + v < n ? a.given[static_cast<std::int64_t>(j) * n + f + v] : T(0);
+  }
+
+  // Where feature f of column c of a tile lies in the panel for the first number of a vector; the second one follows, and each other pair
+  // is so much further.
+  __device__ __forceinline__ operand_of<T>* operand_at(int in_tile, int c, int f) const {
+    return a.centroids.packed + packed_place<T>(shape, in_tile, c, f);
+  }
+  __device__ __forceinline__ int pair_step() const { return shape.unit == product_unit::warp ? 2 : 2 * 4 * k_tile_columns; }
+
+  // The new row of this warp's centroid, in two copies and as tensor cores read it.
+  __device__ __forceinline__ void make_row(const dividends& from) {
+    const int j = first + warp, f = feature();
+    const bool there = warp < count, divides = a.given == nullptr;
+    double sums[2] = {};  // ‖c‖², ‖c − c̃‖²
+    if (f < stride) {
+      features<T> value{};
+      if (there) {
+        const double inverse = 1 / from.weight;
+#pragma unroll
+        for (int v = 0; v < k_lane; ++v) {
+          value.at[v] = f + v < n ? from.base.at[v] : T(0);
+          if (divides && f + v < n && from.weight > 0) {
+            // With one step of Newton's, well within the limit of is_quotient.
+            const double sum = number_of(from.sums[v], static_cast<double>(from.units.at[v])), quotient = sum * inverse;
+            value.at[v] = static_cast<T>(fma(fma(-quotient, from.weight, sum), inverse, quotient));
+          }
+          if (divides)
+            given.strike(index<1>{}, inject::site::kmeans_centroid,
+                         inject::device_place{static_cast<std::int64_t>(j), shape.k, 0, 1, f + v, stride}, &value.at[v]);
+        }
+        store(a.centroids.rows + row_at(j), value);
+        features<T> twin = value;
+        if (!divides) {
+#pragma unroll
+          for (int v = 0; v < k_lane; ++v) twin.at[v] = f + v < n ? a.given_twin[static_cast<std::int64_t>(j) * n + f + v] : T(0);
+        }
+        store(a.twin + row_at(j), twin);
+      }
+      operand_of<T>* const to = operand_at(in_panel, warp, f);
+#pragma unroll
+      for (int v = 0; v < k_lane; ++v) {
+        const T each = value.at[v];
+        to[v / 2 * pair_step() + v % 2] = as_operand(each);
+        const double off = static_cast<double>(each) - static_cast<double>(multiplied(each));
+        sums[0] = fma(static_cast<double>(each), static_cast<double>(each), sums[0]);
+        sums[1] = fma(off, off, sums[1]);
+      }
+    }
+    ballast::cuda::add_lanes_in_loop(sums, 32);
+    if (lane == 0) {
+      part_result& to = a.results[blockIdx.x];
+      to.squares[warp] = shared.squares[warp] = sums[0];
+      to.cuts[warp] = sums[1];
+    }
+  }
+
+  // Whether an element of a new centroid, as both copies have it in memory, is the quotient: its product with the weight differs from the
+  // sum by less than half a unit in its last place. Another thread made it, from other loads.
+  __device__ static __forceinline__ bool is_quotient(T row, T twin, T old_twin, double sum, double weight) {
+    const double limit =
+        (abft::unit_roundoff<T> + 4 * abft::unit_roundoff<double>)*fabs(sum) + weight * static_cast<double>(smallest()) + 1e-300;
+    const bool is = weight > 0 ? fabs(static_cast<double>(twin) * weight - sum) <= limit : twin == old_twin;
+    return row == twin && is;
+  }
+  __device__ static constexpr T smallest() { return sizeof(T) == 4 ? static_cast<T>(0x1p-149) : static_cast<T>(0x1p-1074); }
+
+  // w_j: random, and smaller the larger the scores of c_j can be, so that their rounding drowns no fault in the scores of others. The power
+  // of two is the inverse of (s‖c‖ + ‖c‖²/2) / s², or half or twice that: s is the spread of the points, and ‖c‖ not below s / 16.
+  // `square`: ‖c‖². Blocks that have parts of a row need the same weight before they know each other's, so they take the old row's.
+  __device__ __forceinline__ double check_weight(double square) const {
+    const auto exponent = [](double value) { return static_cast<int>(ballast::cuda::bits(value) >> 52); };
+    const double norm = max(static_cast<double>(arch::sqrt_fast(static_cast<float>(square))), a.spread / 16);
+    const int size = exponent(a.spread * norm + norm * norm / 2) - exponent(a.spread * a.spread + 1e-300);
+    const int shift = min(max(-size, -64), 8);
+    return ballast::cuda::from_bits<double>(static_cast<std::uint64_t>(1023 + shift) << 52) * (1 + random / 256);
+  }
+  // ‖c‖² of the old row, or the given one, that this warp verifies the new one of, where blocks have parts of it.
+  __device__ __forceinline__ double old_square() const {
+    const int j = first + judged();
+    if (!P.check || parts == 1 || judged() >= count) return 0;
+    if (a.given == nullptr) return arch::load_keep(a.squares + j);
+    double sum[1] = {};
+#pragma unroll 4
+    for (int f = lane; f < n; f += 32) {
+      const auto each = static_cast<double>(a.given[static_cast<std::int64_t>(j) * n + f]);
+      sum[0] = fma(each, each, sum[0]);
+    }
+    ballast::cuda::add_lanes_in_loop(sum, 32);
+    return sum[0];
+  }
+
+  // Verifies a row that another warp has made, and adds up what the section's check tile and the decision need, from the second copy.
+  // `old_row`: its first copy; `from` has the second one. `square`: old_square. Called by all makers.
+  __device__ __forceinline__ void judge_row(const dividends& from, const features<T>& old_row, double square) {
+    const bool divides = a.given == nullptr;
+    const int c = judged(), j = first + c, f = feature();
+    bool fits = true;
+    double sums[3] = {};  // Σ w‖c‖²/2, Σ‖c − old‖² from either copy
+    const bool there = c < count && f < stride;
+    features<T> row{}, twin{};
+    if (there) row = read(a.centroids.rows + row_at(j)), twin = read(a.twin + row_at(j));
+    const double weight = check_weight(parts == 1 ? shared.squares[c] : square);
+#pragma unroll
+    for (int v = 0; v < k_lane; ++v) {
+      const double exact = static_cast<double>(twin.at[v]);
+      if (P.check && there) {
+        if (f + v >= n) {
+          fits = fits && row.at[v] == 0 && twin.at[v] == 0;
+        } else {
+          fits = fits && (divides ? is_quotient(row.at[v], twin.at[v], from.base.at[v],
+                                                number_of(from.sums[v], static_cast<double>(from.units.at[v])), from.weight)
+                                  : row.at[v] == twin.at[v]);
+        }
+      }
+      if (P.check) sums[0] = fma(0.5 * weight * exact, exact, sums[0]);
+      if (divides) {
+        const double d = exact - static_cast<double>(from.base.at[v]),
+                     o = static_cast<double>(old_row.at[v]) - static_cast<double>(row.at[v]);
+        sums[1] = fma(d, d, sums[1]);
+        sums[2] = fma(o, o, sums[2]);
+      }
+      if (P.check) shared.products[c][lane * k_lane + v] = weight * static_cast<double>(multiplied(twin.at[v]));
+    }
+    if (!fits) shared.wrong = j;
+    ballast::cuda::add_lanes_in_loop(sums, 32);
+    if (lane == 0) {
+#pragma unroll
+      for (int v = 0; v < 3; ++v) shared.partial[3 * warp + v] = sums[v];
+      a.results[blockIdx.x].weights[c] = weight;
+    }
+    meet_makers();  // the products are there
+    const int each = static_cast<int>(threadIdx.x);
+    if (P.check && each < k_part && begin + each < stride) {
+      double sum = 0;
+#pragma unroll
+      for (int of_tile = 0; of_tile < k_tile_columns; ++of_tile) sum += shared.products[of_tile][each];
+      a.checksums[static_cast<std::int64_t>(tile) * stride + begin + each] = sum;
+    }
+  }
+
+  // The part of the tile of this block, by the threads that make it.
+  __device__ __forceinline__ void make_part(dividends& makes, dividends& judges, features<T>& old_row, double square) {
+    if (threadIdx.x == 0) shared.failed = 0;
+    for (int number = 0;; ++number) {
+      if (threadIdx.x == 0) shared.wrong = -1;
+      make_row(makes);
+      meet_makers();  // rows are there
+      judge_row(judges, old_row, square);
+      const int wrong = shared.wrong;
+      if (wrong < 0 && number == 0) break;
+      if (threadIdx.x == 0 && (wrong < 0 || number >= a.repeats))
+        report(given, shared.failed, check::centroid, wrong < 0 ? first : wrong, wrong < 0);
+      if (wrong < 0 || number >= a.repeats) break;
+      load(makes, judges, old_row);
+      meet_makers();  // all have read what was wrong
+    }
+    if (warp == 0) {
+      double sums[3];
+#pragma unroll
+      for (int v = 0; v < 3; ++v) sums[v] = shared.partial[3 * (lane % k_tile_columns) + v];
+      ballast::cuda::add_lanes_in_loop(sums, k_tile_columns);
+      const unsigned empty = __ballot_sync(0xffffffffu, makes.empty);
+      if (lane == 0) {
+        part_result& to = a.results[blockIdx.x];
+        to.half_norms = sums[0], to.shift = sums[1], to.shift_twin = sums[2];
+        to.empty = static_cast<std::uint32_t>(__popc(empty)), to.failed = shared.failed;
+      }
+    }
+  }
+  __device__ __forceinline__ void load(dividends& makes, dividends& judges, features<T>& old_row) const {
+    makes = {}, judges = {}, old_row = {};
+    if (a.given != nullptr) return load_given(warp, makes);
+    if (warp == 0 && begin == 0 && lane < count) {
+      const volatile unsigned long long* const members = a.members;
+      makes.empty = members[first + lane] == 0;
+    }
+    load_quotients(warp, a.old_rows, true, makes);
+    load_quotients(judged(), a.old_twin, P.check, judges);
+    if (judged() < count && feature() < stride) old_row = read(a.old_rows + row_at(first + judged()));
+  }
+
+  // Whether this block is the last of `blocks` that come here: it then sees what the others have written. Called by all threads.
+  __device__ __forceinline__ bool is_last(std::uint32_t* ticket, int blocks) {
+    __syncthreads();
+    if (blocks == 1) return true;
+    bool last = false;
+    if (threadIdx.x == 0) {  // for all threads of the block, whose barriers are in front of this and behind it
+      last = arch::atomic_add_acq_rel(ticket, 1) + 1 == static_cast<unsigned>(blocks);
+      if (last) *ticket = 0;
+    }
+    return __syncthreads_or(last ? 1 : 0) != 0;
+  }
+
+  // ---- A section ----
+
+  __device__ static __forceinline__ section_result nothing() {
+    section_result made{};
+    made.smallest = 1e300;
+    return made;
+  }
+  // What all 32 lanes have, for each of them: in one order.
+  __device__ static __forceinline__ void join(section_result& made) {
+#pragma unroll 1
+    for (int distance = 16; distance > 0; distance /= 2) {
+      const auto partner = [&](auto value) { return __shfl_xor_sync(0xffffffffu, value, distance); };
+#pragma unroll
+      for (double& each : made.sums) each += partner(each);
+      made.largest = max(made.largest, partner(made.largest));
+      made.smallest = min(made.smallest, partner(made.smallest));
+      made.ratio = max(made.ratio, partner(made.ratio));
+      made.empty += partner(made.empty);
+      made.failed += partner(made.failed);
+    }
+  }
+  // The same for all threads of the block, in warp 0. `has`: this thread has anything.
+  __device__ __forceinline__ void join_block(section_result& made, bool has) {
+#pragma unroll 1
+    for (int level = 0;; ++level) {
+      if (level == 1 || __any_sync(0xffffffffu, has)) join(made);  // all shuffles of a block go through one unit
+      if (level == 1) return;
+      if (lane == 0) shared.facts[warp] = made;
+      __syncthreads();
+      if (warp != 0) return;
+      made = lane < k_warps ? shared.facts[lane] : nothing();
+    }
+  }
+
+  // What the blocks of the section have found, and where its columns start. By `threads` threads: this thread's share.
+  __device__ __forceinline__ void close_columns(int thread, int threads, section_result& made) const {
+    const part_result* const results = a.results + static_cast<std::int64_t>(section) * shape.data_tiles * parts;
+#pragma unroll 1
+    for (int i = thread; i < shape.data_tiles * parts; i += threads) {
+      const part_result& each = results[i];
+      made.sums[section_result::half_norms] += arch::load_keep(&each.half_norms);
+      made.sums[section_result::shift] += arch::load_keep(&each.shift);
+      made.sums[section_result::shift_twin] += arch::load_keep(&each.shift_twin);
+      made.empty += arch::load_keep(&each.empty);
+      made.failed += arch::load_keep(&each.failed);
+    }
+#pragma unroll 1
+    for (int i = thread; i < shape.section_columns(); i += threads) {
+      const int j = section * shape.section_columns() + i, c = i % k_tile_columns;
+      const bool there = j < shape.k;
+      const part_result* const of = results + i / k_tile_columns * parts;
+      const double w = there ? arch::load_keep(&of->weights[c]) : 0;
+      double square = 0, cut = 0;
+#pragma unroll 4
+      for (int p = 0; p < parts; ++p) square += arch::load_keep(&of[p].squares[c]), cut += arch::load_keep(&of[p].cuts[c]);
+      T start = there ? static_cast<T>(-0.5 * square) : k_no_score<T>;
+      if (there) given.strike(index<1>{}, inject::site::kmeans_norm, inject::device_place{j, shape.k, 0, 1, 0, 1}, &start);
+      T* const at = column_at(section * shape.section_tiles + i / k_tile_columns, c);
+      at[0] = start;
+      at[k_tile_columns] = static_cast<T>(w);
+      if (!there) continue;
+      a.squares[j] = square;
+      const double length = sqrt(square);
+      made.sums[section_result::root] += w * w * square;
+      made.sums[section_result::root_square] += w * square / 2 * (w * square / 2);
+      made.largest = max(made.largest, length);
+      made.smallest = min(made.smallest, length);
+      if (square > 0) made.ratio = max(made.ratio, cut / square);
+    }
+  }
+  // What is multiplied of the section's check tile, for the features of this block. By the first k_closers threads: some for each feature,
+  // which share the section's tiles.
+  static constexpr int k_closers = P.check ? k_makers : 0;
+  static constexpr int k_shares = k_makers / k_part;
+  __device__ __forceinline__ void close_features(section_result& made) const {
+    const int thread = static_cast<int>(threadIdx.x), share = thread / k_part, f = begin + thread % k_part;
+    const double* const checksums = a.checksums + static_cast<std::int64_t>(section) * shape.data_tiles * stride + f;
+    double rest = 0;
+#pragma unroll 8
+    for (int i = share; i < (f < stride ? shape.data_tiles : 0); i += k_shares)
+      rest += arch::load_keep(checksums + static_cast<std::int64_t>(i) * stride);
+    shared.products[share][thread % k_part] = rest;
+    meet_makers();
+    if (share != 0 || f >= stride) return;
+    const auto direction = static_cast<double>(a.points.direction[f]);
+#pragma unroll
+    for (int other = 1; other < k_shares; ++other) rest += shared.products[other][thread];
+    made.sums[section_result::checksum_square] = rest * rest;
+    made.sums[section_result::direction] = direction * direction;
+    // Three parts of the checksum, the direction, and zeros. Scales are powers of two.
+    operand_of<T>* to = operand_at(section * shape.section_tiles + shape.data_tiles, 0, f);
+    const int step = shape.unit == product_unit::warp ? k_slab<T> : 8;  // from column to column
+    double scale = check_scale<T>(0), inverse = 1 / check_scale<T>(0);
+#pragma unroll 1
+    for (int column = 0; column < k_tile_columns; ++column, to += step) {
+      auto value = static_cast<T>(rest * scale);
+      rest -= static_cast<double>(multiplied(value)) * inverse;
+      if (column >= 3) value = column == 3 ? static_cast<T>(direction) : T(0);
+      *to = as_operand(value);
+      scale *= check_scale<T>(1) / check_scale<T>(0), inverse *= check_scale<T>(0) / check_scale<T>(1);
+    }
+  }
+
+  // Where column c of a tile starts its scores; their weight follows k_tile_columns behind.
+  __device__ __forceinline__ T* column_at(int in_tile, int c) const {
+    return a.centroids.columns + static_cast<std::int64_t>(in_tile) * 2 * k_tile_columns + c;
+  }
+
+  // The features of the section's check tile that this block has, by the last block that has them; and by the last one of these all that
+  // follows for the section. Warp 0 gets the section's sums. Where it is the only section, `fits` says whether this thread finds its share
+  // of the totals right. False: there is a later block.
+  __device__ __forceinline__ bool close_section(section_result& all, bool& fits) {
+    const int thread = static_cast<int>(threadIdx.x);
+    std::uint32_t* const ticket = a.tickets + section * (parts + 1);
+    // Without checks there are no features to close.
+    if (!(P.check ? is_last(ticket + begin / k_part, shape.data_tiles) : is_last(ticket, shape.data_tiles * parts))) return false;
+#pragma unroll 1
+    for (bool last = !P.check || parts == 1;; last = true) {
+      const bool only = last && shape.sections == 1;
+      totals_share share{};
+      if (only) load_totals(share);  // under way while the section is closed
+      bool has = false;              // this thread has a share of the section's sums
+      // Side by side, so that neither waits for the instructions of the other.
+      if (thread >= k_closers) {
+        if (last) close_columns(thread - k_closers, k_threads - k_closers, all);
+        has = last && thread - k_closers < max(shape.data_tiles * parts, shape.section_columns());
+      } else if (!last || parts == 1) {
+        close_features(all);
+        has = thread < k_part && begin + thread < stride;
+      } else {
+        has = thread < parts;
+        for (int p = thread; p < parts; p += k_closers) {
+          const part_result& each = a.results[static_cast<std::int64_t>(section) * shape.data_tiles * parts + p];
+          all.sums[section_result::checksum_square] += arch::load_keep(&each.checksum_square);
+          all.sums[section_result::direction] += arch::load_keep(&each.direction);
+        }
+      }
+      if (only) fits = totals_fit(share);
+      join_block(all, has);
+      if (last) break;
+      if (thread == 0) {
+        part_result& each = a.results[static_cast<std::int64_t>(section) * shape.data_tiles * parts + begin / k_part];
+        each.checksum_square = all.sums[section_result::checksum_square];
+        each.direction = all.sums[section_result::direction];
+      }
+      if (!is_last(ticket + parts, parts)) return false;
+      all = nothing();
+    }
+    if (warp == 0) store_limits(all);
+    return true;
+  }
+
+  // Where the section's check tile starts its scores, their weights, and the limits of the section. By one warp.
+  __device__ __forceinline__ void store_limits(const section_result& all) const {
+    if (shape.sections > 1 && lane == 0) a.sections[section] = all;
+    if constexpr (P.check) {
+      const int check_tile = section * shape.section_tiles + shape.data_tiles;
+      if (lane < k_tile_columns) {
+        // Columns 0 and 1 start at the two parts of the norms.
+        constexpr double first = check_scale<T>(0), second = check_scale<T>(1), third = check_scale<T>(2);
+        const double half = -all.sums[section_result::half_norms];
+        const auto high = static_cast<T>(half * first);
+        const auto low = static_cast<T>((half - static_cast<double>(high) * (1 / first)) * second);
+        T* const at = column_at(check_tile, lane);
+        at[0] = lane == 0 ? high : lane == 1 ? low : T(0);
+        at[k_tile_columns] = static_cast<T>(lane == 0 ? -1 / first : lane == 1 ? -1 / second : lane == 2 ? -1 / third : 0);
+      }
+      if (lane < 2) {
+        // walk · (√root + √checksum_square), and walk · 4 · √root_square, squared; the walk is the rounding of a score.
+        const double root = all.sums[section_result::root], checksum = all.sums[section_result::checksum_square];
+        const double walk = a.walk * a.walk;
+        section_limits<T> limits;
+        limits.row_slope = static_cast<T>(2 * walk * (root + checksum + 2 * sqrt(root * checksum)));
+        limits.row_offset = static_cast<T>(32 * walk * all.sums[section_result::root_square]) + (sizeof(T) == 4 ? T(1e-37) : T(1e-300));
+        limits.projection_slope = static_cast<T>(walk * all.sums[section_result::direction]);
+        a.centroids.limits[2 * section + lane] = limits;
+      }
+    }
+  }
+
+  // ---- All sections ----
+
+  // Adds the share of this block's sums to those over all clusters, from a second reading; and clears what the next pass begins with. By
+  // the threads that make no rows.
+  __device__ __forceinline__ void add_totals() const {
+    constexpr int threads = k_threads - k_makers;
+    const int thread = static_cast<int>(threadIdx.x) - k_makers, columns = a.points.columns;
+    // The last part has the column of the weights, too.
+    const int end = begin + k_part < stride ? begin + k_part : columns;
+    unsigned long long labelled = 0;  // Σ j · signature of the sums
+#pragma unroll 1
+    for (int f = begin + thread; f < end; f += threads) {
+#pragma unroll
+      for (int w = 0; w < P.words; ++w) {
+        const unsigned long long* const from = sums_at(first, f) + w * sum_pitch(stride);
+        unsigned long long sum = 0, by_label = 0, words[k_tile_columns];
+#pragma unroll
+        for (int c = 0; c < k_tile_columns; ++c)
+          words[c] = c < count ? from[static_cast<std::int64_t>(c) * P.words * sum_pitch(stride)] : 0;
+#pragma unroll
+        for (int c = 0; c < k_tile_columns; ++c) sum += words[c], by_label += static_cast<unsigned>(c) * words[c];
+        labelled += signature_weight(f, w) * (static_cast<unsigned long long>(first) * sum + by_label);
+        arch::add_global(a.column_sums + w * columns + f, sum);
+      }
+    }
+    // Members, and Σ j · members, by the block with the first part.
+    unsigned long long sums[3] = {labelled, 0, 0};
+    if (begin == 0 && thread < count) sums[1] = a.members[first + thread], sums[2] = static_cast<unsigned>(first + thread) * sums[1];
+    ballast::cuda::add_lanes_in_loop(sums);
+    // One number of each warp and value.
+    const unsigned long long mine = lane == 0 ? sums[0] : lane == 1 ? sums[1] : sums[2];
+    if (lane < 3 && mine != 0) arch::add_global(a.column_sums + P.words * columns + lane, mine);
+    if (a.next_sums != nullptr && begin == 0) {
+      const std::int64_t size = P.words * sum_pitch(stride);
+#pragma unroll 1
+      for (std::int64_t e = thread; e < count * size; e += threads) a.next_sums[first * size + e] = 0;
+      if (thread < count) a.next_members[first + thread] = 0;
+    }
+    constexpr int words = sizeof(pass_totals) / 8;
+    static_assert(words <= threads);
+    if (blockIdx.x == 0 && thread < words) reinterpret_cast<unsigned long long*>(a.next_totals)[thread] = 0;
+  }
+
+  // What the sums over all clusters must be: this thread's first share of the columns. Loads only.
+  struct totals_share {
+    unsigned long long is, must_be;
+  };
+  __device__ __forceinline__ bool compares_totals() const { return P.check && a.given == nullptr; }
+  __device__ __forceinline__ void load_totals(totals_share& made) const {
+    const auto e = static_cast<int>(threadIdx.x);
+    if (!compares_totals() || e >= P.words * a.points.columns) return;
+    made = {arch::load_keep(a.column_sums + e), arch::load_keep(a.expected + e)};
+  }
+  __device__ __forceinline__ bool totals_fit(const totals_share& first) const {
+    const int columns = a.points.columns, thread = static_cast<int>(threadIdx.x);
+    if (!compares_totals()) return true;
+    bool fits = first.is == first.must_be;
+#pragma unroll 1
+    for (int e = thread + k_threads; e < P.words * columns; e += k_threads)
+      fits = fits && arch::load_keep(a.column_sums + e) == arch::load_keep(a.expected + e);
+    if (thread == k_threads - 1) {
+      const unsigned long long* const sums = a.column_sums + P.words * columns;
+      const pass_totals t = *a.totals;
+      const unsigned long long signature = arch::load_keep(sums), members = arch::load_keep(sums + 1), labelled = arch::load_keep(sums + 2);
+      // All loads, then all comparisons.
+      fits = fits & (signature == t.quantities[1]) & (members == a.expected_members) & (members + (labelled << 32) == t.quantities[2]) &
+             (t.changed() + t.same() == static_cast<unsigned long long>(a.points.m));
+    }
+    return fits;
+  }
+
+  // By the block that ends last: what follows from all sections. `all`: of the only section, where it is one; in warp 0. `fits`: of
+  // totals_fit. `iterations`, `changed`: in thread 0, how many iterations there were, and labels that changed in this one.
+  __device__ __forceinline__ void decide(section_result all, bool fits, std::uint32_t iterations, unsigned long long changed) {
+    const int columns = a.points.columns, thread = static_cast<int>(threadIdx.x);
+    const bool wrong = __syncthreads_or(fits ? 0 : 1) != 0;
+#pragma unroll 1
+    for (int e = thread; e < P.words * columns + 4; e += k_threads) a.column_sums[e] = 0;
+    if (warp != 0) return;
+    if (shape.sections > 1) {
+      all = nothing();
+#pragma unroll 1
+      for (int i = lane; i < shape.sections; i += 32) {
+        const section_result& each = a.sections[i];
+#pragma unroll
+        for (int v = 0; v < section_result::k_sums; ++v) all.sums[v] += arch::load_keep(&each.sums[v]);
+        all.largest = max(all.largest, arch::load_keep(&each.largest));
+        all.smallest = min(all.smallest, arch::load_keep(&each.smallest));
+        all.ratio = max(all.ratio, arch::load_keep(&each.ratio));
+        all.empty += arch::load_keep(&each.empty);
+        all.failed += arch::load_keep(&each.failed);
+      }
+      join(all);
+    }
+    if (lane != 0) return;
+    double shift = all.sums[section_result::shift];
+    const double shift_twin = all.sums[section_result::shift_twin], u = abft::unit_roundoff<T>;
+    score_bound<T> bound;
+    bound.product = static_cast<T>(norm_above(all.ratio) * (1 + 0x1p-9));
+    bound.sum = static_cast<T>(u * (12 + static_cast<double>(n)));  // 4 for what is rounded where scores are compared
+    bound.largest = static_cast<T>(all.largest * (1 + 4 * u));
+    bound.smallest = static_cast<T>(all.smallest * (1 + 4 * u));
+    bound.distance = static_cast<T>(a.distance_limit);
+    a.centroids.bound[0] = bound;
+    a.centroids.bound[1] = bound;
+    double tolerance = a.tolerance;
+    if (a.given == nullptr) {
+      given.strike(index<1>{}, inject::site::kmeans_shift, inject::device_place{0, 1, 0, 1, 0, 1}, &shift);
+      given.strike(index<1>{}, inject::site::kmeans_tolerance, inject::device_place{0, 1, 1, 2, 0, 1}, &tolerance);
+    }
+    const bool shift_fits = fabs(shift - shift_twin) <= 1e-12 * shift_twin;
+    const bool tolerance_fits = ballast::cuda::bits(tolerance) == ballast::cuda::bits(a.tolerance_twin);
+    if (a.state == nullptr) return;
+    loop_state& state = *a.state;
+    stop_reason reason = stop_reason::none;
+    if (wrong || all.failed != 0 || (P.check && !(shift_fits && tolerance_fits))) {
+      reason = stop_reason::failure;
+      state.failed = static_cast<std::uint32_t>(wrong ? check::totals : all.failed != 0 ? check::centroid : check::shift);
+    } else if (a.given == nullptr) {
+      if (all.empty != 0) {
+        reason = stop_reason::empty_cluster;
+      } else {
+        state.iterations = iterations + 1;
+        reason = changed == 0 ? stop_reason::labels_unchanged : shift <= tolerance ? stop_reason::tolerance : stop_reason::none;
+      }
+    }
+    state.reason = static_cast<std::uint32_t>(reason);
+  }
+
+  __device__ __forceinline__ void run() {
+    const bool makes = threadIdx.x < k_makers;
+    dividends rows{}, judged_rows{};
+    features<T> old_row{};
+    double square = 0;
+    if (makes) load(rows, judged_rows, old_row), square = old_square();  // under way while the state of the iterations is
+    if (a.state != nullptr && a.state->reason != 0) return;
+    std::uint32_t iterations = 0;
+    unsigned long long changed = 0;
+    if (a.state != nullptr && threadIdx.x == 0) iterations = arch::load_keep(&a.state->iterations), changed = a.totals->changed();
+    if (makes) {
+      make_part(rows, judged_rows, old_row, square);
+    } else if (a.given == nullptr) {
+      add_totals();
+    }
+    section_result all = nothing();
+    bool fits = true;
+    if (!close_section(all, fits)) return;
+    if (shape.sections > 1) {
+      if (!is_last(a.tickets + shape.sections * (parts + 1), shape.sections)) return;
+      totals_share share{};
+      load_totals(share);
+      fits = totals_fit(share);
+    }
+    decide(all, fits, iterations, changed);
+  }
+};
+
+template <class T, update_policy P, class Injector>
+__global__ void __launch_bounds__(P.threads)
+    update_kernel(const __grid_constant__ ballast::cuda::kernel_launch<update_arguments<T>, Injector> given) {
+  update<T, P, Injector> all(given);
+  arch::wait_for_previous_grid();
+  arch::let_next_grid_start();
+  all.run();
+}
+
+}  // namespace ballast::kmeans::cuda

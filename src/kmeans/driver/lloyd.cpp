@@ -1,0 +1,280 @@
+// One run: Lloyd's iterations with the checks of the totals, relocation of empty clusters, new centroids, convergence; then the labels.
+// Layer: driver of K-Means (driver.hpp).
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "abft/threshold.hpp"
+#include "kmeans/driver/driver.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::kmeans {
+
+// A cluster's part in the division.
+template <class T>
+double driver<T>::weight_of(std::int64_t cluster) const {
+  if (!(total_.members[cluster] > 0)) return 0;
+  return weighted_ ? total_.weights[cluster] : static_cast<double>(total_.members[cluster]);
+}
+
+template <class T>
+std::int64_t driver<T>::heaviest_cluster() const {
+  std::int64_t heaviest = 0;
+  for (std::int64_t j = 1; j < k_; ++j)
+    if (weight_of(j) > weight_of(heaviest)) heaviest = j;
+  return heaviest;
+}
+
+// Gives each cluster without members the point that is farthest from its centroid, as scikit-learn does: the farthest for the first empty
+// cluster, and so on. A point that is away from its centroid by rounding only is left there: moving it gains nothing, and where there are
+// fewer different points than clusters it would go on for ever. The invariants of the sums hold afterwards, too.
+template <class T>
+void driver<T>::relocate(const sealed_centroids<T>& old) {
+  std::vector<std::int64_t> empty;
+  for (std::int64_t j = 0; j < k_; ++j)
+    if (!(total_.members[j] > 0)) empty.push_back(j);
+  if (empty.empty()) return;
+  std::vector<far_point> far;
+  std::vector<T> points;
+  const auto look = [&] {
+    far = engine_->farthest(old, static_cast<std::int64_t>(empty.size()));
+    std::vector<std::int64_t> rows;
+    for (const far_point& each : far) rows.push_back(each.row);
+    points.resize(far.size() * at(n_));
+    engine_->read_points(rows, points.data());
+  };
+  if (protects()) {
+    // Sums agree with a wrong point as well as with the right one: the same twice.
+    run::attempt(recorder_, how_.protection, "kmeans.relocation", 0, [&](int) {
+      look();
+      recorder_.checked(1);
+      abft::result_hash hash;
+      for (const far_point& each : far) {
+        hash.add(each.row);
+        hash.add(each.label);
+        hash.add(each.weight);
+        hash.add(each.distance);
+      }
+      for (const T each : points) hash.add(each);
+      return abft::finding{.judged = false, .bits = hash.bits()};
+    });
+  } else {
+    look();
+  }
+  for (std::size_t e = 0; e < far.size(); ++e) {
+    const std::int64_t from = far[e].label;
+    const std::int64_t to = empty[e];
+    const T* x = points.data() + e * at(n_);
+    double square = 0, projection = 0;
+    for (std::int64_t f = 0; f < n_; ++f) {
+      square += static_cast<double>(x[f]) * static_cast<double>(x[f]);
+      projection += direction_[at(f)] * static_cast<double>(x[f]);
+    }
+    // The centroid of equal points: a sum in double, rounded at each step, and a quotient.
+    const double rounding = 2 * abft::unit_roundoff<T> + abft::unit_roundoff<double> * static_cast<double>(total_.members[from]);
+    if (!(far[e].distance > 4 * rounding * rounding * square)) return;  // the rest is nearer
+    const double weight = far[e].weight, step = static_cast<double>(to - from);
+    for (std::int64_t f = 0; f < n_; ++f) {
+      total_.sums[from * n_ + f] -= weight * static_cast<double>(x[f]);
+      total_.sums[to * n_ + f] += weight * static_cast<double>(x[f]);
+    }
+    total_.members[to] += 1;
+    total_.members[from] -= 1;
+    if (weighted_) {
+      total_.weights[to] += weight;
+      total_.weights[from] -= weight;
+    }
+    total_.labelled_projection += step * weight * projection;
+    total_.labelled_weight += step * weight;
+    total_.labelled_members += step;
+  }
+}
+
+// The new centroids: sums over weights. A cluster that is still empty takes the place of the heaviest one.
+template <class T>
+std::vector<T> driver<T>::divide(const std::vector<T>& old) {
+  const std::int64_t heaviest = heaviest_cluster();
+  std::vector<T> made(old.size());
+  for (std::int64_t j = 0; j < k_; ++j) {
+    const std::int64_t from = weight_of(j) > 0 ? j : heaviest;
+    const double w = weight_of(from);
+    for (std::int64_t f = 0; f < n_; ++f)
+      made[at(j * n_ + f)] = w > 0 ? static_cast<T>(total_.sums[from * n_ + f] / w) : old[at(j * n_ + f)];
+  }
+  injector_.strike(inject::site::kmeans_centroid, {0, 1, 0, k_centroid_steps}, made.data(), static_cast<std::int64_t>(made.size()));
+  return made;
+}
+
+// c is the rounded quotient exactly if |c w − S| is at most half a unit in the last place of c, times w. The largest ratio of the two.
+template <class T>
+abft::finding driver<T>::verify_quotients(const std::vector<T>& made) const {
+  const std::int64_t heaviest = heaviest_cluster();
+  double worst = 0;
+  for (std::int64_t j = 0; j < k_; ++j) {
+    const std::int64_t from = weight_of(j) > 0 ? j : heaviest;
+    const double w = weight_of(from);
+    if (!(w > 0)) continue;
+    for (std::int64_t f = 0; f < n_; ++f) {
+      const double sum = total_.sums[from * n_ + f];
+      const double residual = std::abs(static_cast<double>(made[at(j * n_ + f)]) * w - sum);
+      const double limit = (abft::unit_roundoff<T> + 4 * abft::unit_roundoff<double>)*std::abs(sum) +
+                           w * static_cast<double>(std::numeric_limits<T>::denorm_min()) + std::numeric_limits<double>::denorm_min();
+      const double ratio = residual / limit;
+      if (!std::isnan(worst) && !(ratio <= worst)) worst = ratio;  // a NaN stays
+    }
+  }
+  abft::finding found;
+  found.check = "kmeans.centroid";
+  found.residual = worst;
+  found.threshold = 1;
+  found.word = abft::verify(found.residual, abft::guarded_threshold(found.threshold));
+  return found;
+}
+
+// The inertia of the labels of the last pass with its centroids, from the sums: Σ w‖x‖² − 2 Σ_c c·S_c + Σ_c W_c‖c‖², in the units of the
+// points and weights.
+template <class T>
+double driver<T>::inertia_of_pass(const std::vector<T>& centroids) const {
+  double made = whole_.weighted_square;
+  for (std::int64_t j = 0; j < k_; ++j) {
+    for (std::int64_t f = 0; f < n_; ++f) {
+      const double c = static_cast<double>(centroids[at(j * n_ + f)]);
+      made += c * (weight_of(j) * c - 2 * total_.sums[j * n_ + f]);
+    }
+  }
+  return out_of_frame(std::max(0.0, made));
+}
+
+// From the sums of a pass to the next centroids: totals, relocation, division. The totals are verified after they have been used, so that
+// nothing can strike them between check and use; the centroids were sealed when they are verified. If the totals fail, a part of them was
+// struck while it waited, or they were.
+template <class T>
+sealed_centroids<T> driver<T>::next_centroids(const sealed_centroids<T>& old) {
+  sealed_centroids<T> made;
+  const auto compute = [&] {
+    engine_->add_sums(total_);
+    injector_.strike(inject::site::kmeans_total, {0, 1, 0, 2}, total_.sums.data(), total_.sums.size());
+    if (weighted_) {
+      injector_.strike(inject::site::kmeans_total, {0, 1, 1, 2}, total_.weights.data(), k_);
+    } else {
+      injector_.strike(inject::site::kmeans_total, {0, 1, 1, 2}, total_.members.data(), k_);
+    }
+    if (how_.on_progress) pass_inertia_ = inertia_of_pass(old.values());
+    relocate(old);
+    made = sealed_centroids<T>(divide(old.values()));
+  };
+  if (!protects()) {
+    compute();
+    return made;
+  }
+  run::attempt(recorder_, how_.protection, "kmeans.total", 0, [&](int number) -> std::optional<abft::finding> {
+    if (number > 0) whole_ = engine_->repair_sums(old);
+    if (stop()) return std::nullopt;
+    compute();
+    if (stop()) return std::nullopt;
+    recorder_.checked(static_cast<std::uint64_t>(n_ + 4 + k_ * n_));
+    const abft::finding found = verify_sums(total_, whole_, direction_);
+    return found.word == abft::k_pass ? verify_quotients(made.values()) : found;
+  });
+  return made;
+}
+
+// Σ‖a − b‖², summed centroid by centroid, and for verification backwards.
+template <class T>
+double driver<T>::shift_between(const std::vector<T>& a, const std::vector<T>& b) {
+  double shift = 0;
+  const auto compute = [&] {
+    shift = 0;
+    for (std::size_t e = 0; e < a.size(); ++e) {
+      const double d = static_cast<double>(a[e]) - static_cast<double>(b[e]);
+      shift += d * d;
+    }
+    injector_.strike(inject::site::kmeans_shift, {}, &shift, 1);
+  };
+  if (!protects()) {
+    compute();
+    return shift;
+  }
+  run::attempt(recorder_, how_.protection, "kmeans.shift", 0, [&](int) {
+    compute();
+    double twin = 0;
+    for (std::size_t e = a.size(); e-- > 0;) {
+      const double d = static_cast<double>(b[e]) - static_cast<double>(a[e]);
+      twin += d * d;
+    }
+    abft::finding found;
+    found.residual = shift - twin;
+    found.threshold = abft::unit_roundoff<double> * (8 + static_cast<double>(a.size())) * twin;  // equal terms err alike
+    found.word = abft::verify(found.residual, abft::guarded_threshold(found.threshold));
+    recorder_.checked(1);
+    return found;
+  });
+  return shift;
+}
+
+// The iterations, one operation of the backend after another.
+template <class T>
+descent<T> driver<T>::descend(sealed_centroids<T> first, const options<T>& wanted, int number, abft::guarded_threshold tolerance) {
+  if (direction_.empty()) {
+    direction_ = projection_direction(n_);
+    total_.allocate(k_, n_, weighted_);
+  }
+  engine_->begin_run();
+  descent<T> made;
+  sealed_centroids<T> current(std::move(first));
+  for (int i = 0; i < wanted.max_iter && !stop(); ++i) {
+    verify_waiting_centroids(current);
+    engine_->pass(current);
+    if (stop()) break;
+    sealed_centroids<T> next = next_centroids(current);
+    if (stop()) break;
+    const double shift = shift_between(next.values(), current.values());
+    current = std::move(next);
+    made.iterations = i + 1;
+    if (how_.on_progress) how_.on_progress({i + 1, wanted.max_iter, "iteration", number, pass_inertia_});
+    injector_.strike(inject::site::kmeans_tolerance, {0, 1, 1, 2}, &tolerance.value, 1);
+    if (protects()) {
+      run::attempt(recorder_, how_.protection, "kmeans.tolerance", 0, [&](int again) {
+        if (again > 0) tolerance = tolerance_for(wanted.tol);
+        recorder_.checked(1);
+        abft::finding found;
+        const bool same = std::bit_cast<std::uint64_t>(tolerance.value) == std::bit_cast<std::uint64_t>(tolerance.twin);
+        found.word = same ? abft::k_pass : abft::k_fail;
+        found.residual = tolerance.value - tolerance.twin;
+        return found;
+      });
+    }
+    if (total_.changed == 0 || shift <= tolerance.value) {
+      made.ended = total_.changed == 0 ? ending::labels_unchanged : ending::tolerance;
+      break;
+    }
+  }
+  made.centroids = std::move(current);
+  return made;
+}
+
+template <class T>
+auto driver<T>::one_run(const options<T>& wanted, int number) -> run_result {
+  const abft::guarded_threshold tolerance = tolerance_for(wanted.tol);
+  sealed_centroids<T> first = first_centroids(wanted, static_cast<std::uint64_t>(number));
+  std::optional<descent<T>> found;
+  if (!how_.on_progress) found = engine_->descend(first, wanted.max_iter, tolerance);
+  if (!found) found = descend(std::move(first), wanted, number, tolerance);
+  run_result made;
+  // The centroids wait a last time.
+  if (!stop()) verify_waiting(found->centroids, "kmeans.centroid");
+  made.centroids = out_of_frame(found->centroids.values());
+  made.iterations = found->iterations;
+  made.ended = found->ended;
+  if (!stop()) made.inertia = label(row_major<const T>(made.centroids.values().data(), k_, n_));
+  made.labels = engine_->take_labels();
+  return made;
+}
+
+template driver<float>::run_result driver<float>::one_run(const options<float>&, int);
+template driver<double>::run_result driver<double>::one_run(const options<double>&, int);
+
+}  // namespace ballast::kmeans

@@ -1,0 +1,299 @@
+// The frame of a call: values that have no meaning are refused, scale and shift are chosen, centroids and inertia are brought in and out;
+// and the tolerance, a part of the variance.
+// Layer: driver of K-Means (driver.hpp).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <ballast/error.hpp>
+
+#include "abft/threshold.hpp"
+#include "core/format.hpp"
+#include "kmeans/driver/driver.hpp"
+#include "kmeans/scale.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::kmeans {
+
+// What the survey found. A value that has no meaning is refused if a second survey finds one, too.
+template <class T>
+ranges<T> driver<T>::survey() {
+  for (int number = 0;; ++number) {
+    ranges<T> seen = engine_->survey();
+    if (seen.weight.row < 0 && seen.heaviest > 0 && seen.point.row < 0) {
+      if (number > 0)
+        recorder_.detected("kmeans.range", -1, std::numeric_limits<double>::quiet_NaN(), 0,
+                           repairs() ? action::recomputed : action::uncorrectable, 0);
+      std::int64_t step = 0;
+      for (std::vector<double>* each : {&seen.low, &seen.high, &seen.sum})
+        injector_.strike(inject::site::kmeans_range, {0, 1, step++, 3}, each->data(), n_);
+      return seen;
+    }
+    if (number == 0 && protects()) continue;
+    if (seen.weight.row >= 0)
+      throw invalid_argument_error(
+          fmt::format("{}: weights: expected finite numbers ≥ 0, got {} at {}", token_, seen.weight.value, seen.weight.row));
+    if (!(seen.heaviest > 0))
+      throw invalid_argument_error(fmt::format("{}: weights: expected at least one above 0, got only zeros", token_));
+    throw invalid_argument_error(fmt::format("{}: points: expected finite numbers, got {} in row {}, column {}", token_, seen.point.value,
+                                             seen.point.row, seen.point.column));
+  }
+}
+
+// `centroids`, if there are any, only widen the range that the scale is made for.
+template <class T>
+void driver<T>::make_frame(const ranges<T>& seen, matrix_view<const T> centroids) {
+  std::vector<T> mean(at(n_));
+  double largest = 0;  // |point|
+  double spread = 0;   // |point − mean| / 4, so that it does not overflow
+  for (std::int64_t f = 0; f < n_; ++f) {
+    const double low = seen.low[at(f)], high = seen.high[at(f)];
+    // Any shift is right; one outside the data would only be inaccurate.
+    mean[at(f)] = static_cast<T>(std::min(std::max(seen.sum[at(f)] / static_cast<double>(m_) * 0x1p64, low), high));
+    largest = std::max({largest, std::abs(low), std::abs(high)});
+    spread = std::max({spread, high / 4 - static_cast<double>(mean[at(f)]) / 4, static_cast<double>(mean[at(f)]) / 4 - low / 4});
+  }
+  double nearest = std::numeric_limits<double>::infinity();
+  for (std::int64_t j = 0; j < centroids.rows; ++j) {
+    double far = 0;
+    for (std::int64_t f = 0; f < n_; ++f)
+      far = std::max(far, std::abs(static_cast<double>(centroids(j, f)) / 4 - static_cast<double>(mean[at(f)]) / 4));
+    nearest = std::min(nearest, far);
+  }
+  if (centroids.rows > 0) spread = std::max(spread, nearest);
+  frame<T> made;
+  made.scale = scale_for<T>(spread, largest);
+  made.shift.resize(at(n_));
+  for (std::int64_t f = 0; f < n_; ++f) made.shift[at(f)] = mean[at(f)] * made.scale;
+  if (weighted_) made.weight_scale = power_of_two<T>(-std::ilogb(seen.heaviest));
+  const std::int64_t steps = weighted_ ? 3 : 2;
+  injector_.strike(inject::site::kmeans_frame, {0, 1, 0, steps}, &made.scale, 1);
+  injector_.strike(inject::site::kmeans_frame, {0, 1, 1, steps}, made.shift.data(), n_);
+  if (weighted_) injector_.strike(inject::site::kmeans_frame, {0, 1, 2, steps}, &made.weight_scale, 1);
+  frame_ = sealed<frame<T>>(std::move(made));
+}
+
+// The frame against what the backend measured in it, and against itself on another way. A scale within a factor of √n is as good as any:
+// it changes no bit of a result. So only what would harm needs to be seen:
+// - the mean of a feature's x, as measured, is the survey's mean in the frame: both know the same shift and scale; and it is 0, but for
+//   the rounding of the shift;
+// - the largest ‖x‖ fits the survey's ranges in the frame;
+// - the largest |x|, or the nearest centroid if that is farther away, is what the scale is for;
+// - the largest weight is in [1, 2).
+template <class T>
+abft::finding driver<T>::verify_frame(const ranges<T>& seen, matrix_view<const T> centroids) const {
+  constexpr double slack = 1e-5;
+  const frame<T>& chosen = frame_.values();
+  const double scale = static_cast<double>(chosen.scale);
+  const double m = static_cast<double>(m_);
+  const double least_shift = static_cast<double>(std::numeric_limits<T>::denorm_min()) * std::max(scale, 1.0);
+  double worst = 0, reach = 0, largest = 0;
+  const auto expect = [&](double ratio) {
+    if (!std::isnan(worst) && !(ratio <= worst)) worst = ratio;  // a NaN stays
+  };
+  const auto expect_true = [&](bool good) { expect(good ? 0.0 : std::numeric_limits<double>::infinity()); };
+  for (std::int64_t f = n_; f-- > 0;) {
+    const double shift = static_cast<double>(chosen.shift[at(f)]);
+    const double own = std::max(std::abs(seen.low[at(f)] * scale - shift), std::abs(seen.high[at(f)] * scale - shift));
+    reach = std::max(reach, own);
+    largest = std::max({largest, std::abs(seen.low[at(f)]), std::abs(seen.high[at(f)])});
+    // x is rounded once; the survey's sum, scaled by 2⁻⁶⁴, m times at most.
+    const double limit = 4 * abft::unit_roundoff<T> * own + abft::unit_roundoff<double> * (m + 8) * (std::abs(shift) + own) +
+                         std::numeric_limits<double>::denorm_min() * 0x1p64 * std::max(scale, 1.0);
+    const double mean = (weighted_ ? whole_.plain : whole_.first)[at(f)] / m;
+    expect(std::abs(seen.sum[at(f)] / m * 0x1p64 * scale - shift - mean) / limit);
+    expect(std::abs(mean) / (limit + 2 * abft::unit_roundoff<T> * std::abs(shift) + least_shift));
+  }
+  const double found = std::sqrt(whole_.largest_square);
+  const double root_n = std::sqrt(static_cast<double>(n_));
+  const double least = 4 * root_n * static_cast<double>(std::numeric_limits<T>::denorm_min()) + 1e-150;  // whose square underflows
+  expect_true(found >= reach * (1 - slack) - least && found <= root_n * reach * (1 + slack) + least);
+  double top = std::numeric_limits<double>::infinity();
+  for (std::int64_t j = centroids.rows; j-- > 0;) {
+    double far = 0;
+    for (std::int64_t f = n_; f-- > 0;)
+      far = std::max(far, std::abs(static_cast<double>(centroids(j, f)) * scale - static_cast<double>(chosen.shift[at(f)])));
+    top = std::min(top, far);
+  }
+  top = centroids.rows > 0 ? std::max(top, reach) : reach;
+  const double quarter = top / 4 / scale;  // finite for all data: a distance of two numbers may be beyond the largest
+  expect_true(std::isfinite(quarter));
+  if (std::isfinite(quarter)) {
+    const double again = static_cast<double>(scale_for<T>(quarter, largest));
+    expect_true(scale == again || scale == 2 * again || 2 * scale == again);
+  }
+  if (weighted_) expect_true(whole_.weight >= 1 - slack && whole_.weight <= 2 * whole_.members * (1 + slack));
+  abft::finding made;
+  made.residual = worst;
+  made.threshold = 1;
+  made.word = abft::verify(made.residual, abft::guarded_threshold(made.threshold));
+  return made;
+}
+
+// Surveys the points and places them. `measured`: the sums of measure() are wanted also without protection.
+template <class T>
+void driver<T>::choose_frame(matrix_view<const T> centroids, bool measured) {
+  for (std::int64_t j = 0; j < centroids.rows; ++j)
+    for (std::int64_t f = 0; f < n_; ++f)
+      if (!std::isfinite(centroids(j, f)))
+        throw invalid_argument_error(
+            fmt::format("{}: centroids: expected finite numbers, got {} in row {}, column {}", token_, centroids(j, f), j, f));
+  const auto once = [&] {
+    ranges<T> seen = survey();
+    make_frame(seen, centroids);
+    engine_->place(frame_.values());
+    if (measured || protects()) whole_ = engine_->measure();
+    return seen;
+  };
+  if (!protects()) {
+    once();
+    return;
+  }
+  run::attempt(recorder_, how_.protection, "kmeans.frame", 0, [&](int) {
+    const ranges<T> seen = once();
+    recorder_.checked(static_cast<std::uint64_t>(n_ + 4));
+    return verify_frame(seen, centroids);
+  });
+}
+
+// The mean of the features' variances, in the units of x: from sums by feature, or by row.
+template <class T>
+double driver<T>::mean_variance(bool by_features) const {
+  const double m = static_cast<double>(m_);
+  const std::vector<double>& sums = weighted_ ? whole_.plain : whole_.first;
+  double sum = 0;
+  if (by_features) {
+    for (std::int64_t f = 0; f < n_; ++f) sum += std::max(0.0, whole_.squares[at(f)] / m - (sums[at(f)] / m) * (sums[at(f)] / m));
+  } else {
+    double means = 0;
+    for (std::int64_t f = n_; f-- > 0;) means += sums[at(f)] / m * sums[at(f)] / m;
+    sum = std::max(0.0, whole_.total_square / m - means);
+  }
+  return sum / static_cast<double>(n_);
+}
+
+// tol · the mean variance: the shift below which a run has converged.
+template <class T>
+abft::guarded_threshold driver<T>::tolerance_for(double tol) {
+  double made = 0;
+  const auto compute = [&] {
+    made = tol * mean_variance(true);
+    injector_.strike(inject::site::kmeans_tolerance, {0, 1, 0, 2}, &made, 1);
+  };
+  if (!protects()) {
+    compute();
+    return abft::guarded_threshold(made);
+  }
+  abft::guarded_threshold kept;
+  run::attempt(recorder_, how_.protection, "kmeans.tolerance", 0, [&](int) {
+    compute();
+    kept = abft::guarded_threshold(made);
+    recorder_.checked(1);
+    // As many roundings as for kmeans.variance, and once more for variances of less than rounding that are cut off at 0.
+    const double m = static_cast<double>(m_), twin = tol * mean_variance(false);
+    const double limit =
+        2 * abft::kmeans_square_limit(m, static_cast<double>(n_)) * tol * (whole_.total_square / m / static_cast<double>(n_));
+    abft::finding found;
+    // tol may be so large that both are Inf, or NaN.
+    if (!(kept.value == twin || (std::isnan(kept.value) && std::isnan(twin)))) found.residual = kept.value - twin;
+    found.threshold = limit;
+    found.word = abft::verify(found.residual, abft::guarded_threshold(limit));
+    return found;
+  });
+  return kept;
+}
+
+// Whether `inner` are the centroids `outer` in the frame, by the roundings of one way or the other.
+template <class T>
+abft::finding driver<T>::compare_frames(matrix_view<const T> outer, const std::vector<T>& inner) const {
+  const frame<T>& chosen = frame_.values();
+  const double scale = static_cast<double>(chosen.scale), far = static_cast<double>(k_far<T>);
+  double worst = 0;
+  for (std::int64_t j = k_; j-- > 0;) {
+    for (std::int64_t f = n_; f-- > 0;) {
+      const double shift = static_cast<double>(chosen.shift[at(f)]);
+      const double plain = static_cast<double>(outer(j, f)) * scale;
+      const double expected = std::clamp(plain - shift, -far, far);
+      const double limit = 4 * abft::unit_roundoff<T> * (std::min(std::abs(plain), std::abs(shift) + far) + std::abs(shift)) +
+                           2 * static_cast<double>(std::numeric_limits<T>::denorm_min()) * std::max(scale, 1.0);
+      const double ratio = std::abs(static_cast<double>(inner[at(j * n_ + f)]) - expected) / limit;
+      if (!std::isnan(worst) && !(ratio <= worst)) worst = ratio;  // a NaN stays
+    }
+  }
+  abft::finding found;
+  found.residual = worst;
+  found.threshold = 1;
+  found.word = abft::verify(found.residual, abft::guarded_threshold(found.threshold));
+  return found;
+}
+
+// Centroids on their way between the user's coordinates and the frame: element(e) makes one, compare(made) says whether all are right.
+// `step`: of site kmeans.centroid.
+template <class T>
+template <class Element, class Compare>
+sealed_centroids<T> driver<T>::carry(std::int64_t step, const Element& element, const Compare& compare) {
+  verify_waiting(frame_, "kmeans.frame");
+  sealed_centroids<T> made;
+  const auto compute = [&] {
+    std::vector<T> values(at(core::checked_product(k_, n_)));
+    for (std::int64_t e = 0; e < k_ * n_; ++e) values[at(e)] = element(e);
+    injector_.strike(inject::site::kmeans_centroid, {0, 1, step, k_centroid_steps}, values.data(), k_ * n_);
+    made = sealed_centroids<T>(std::move(values));
+  };
+  if (!protects()) {
+    compute();
+    return made;
+  }
+  run::attempt(recorder_, how_.protection, "kmeans.centroid", 0, [&](int) {
+    compute();
+    recorder_.checked(static_cast<std::uint64_t>(k_ * n_));
+    return compare(made.values());
+  });
+  return made;
+}
+
+template <class T>
+sealed_centroids<T> driver<T>::into_frame(matrix_view<const T> centroids) {
+  return carry(
+      2,
+      [&](std::int64_t e) {
+        const frame<T>& chosen = frame_.values();
+        return std::clamp(centroids(e / n_, e % n_) * chosen.scale - chosen.shift[at(e % n_)], -k_far<T>, k_far<T>);
+      },
+      [&](const std::vector<T>& made) { return compare_frames(centroids, made); });
+}
+
+template <class T>
+sealed_centroids<T> driver<T>::out_of_frame(const std::vector<T>& centroids) {
+  return carry(
+      3,
+      [&](std::int64_t e) {
+        const frame<T>& chosen = frame_.values();
+        const double unscale = 1 / static_cast<double>(chosen.scale);
+        return static_cast<T>((static_cast<double>(centroids[at(e)]) + static_cast<double>(chosen.shift[at(e % n_)])) * unscale);
+      },
+      [&](const std::vector<T>& made) { return compare_frames(row_major<const T>(made.data(), k_, n_), centroids); });
+}
+
+// An inertia in the units of the points and weights.
+template <class T>
+double driver<T>::out_of_frame(double inertia) const {
+  const frame<T>& chosen = frame_.values();
+  // Scales are powers of two; others are a fault's, without protection.
+  if (!std::isnormal(chosen.scale) || !std::isnormal(chosen.weight_scale)) return std::numeric_limits<double>::quiet_NaN();
+  return std::ldexp(inertia, -2 * std::ilogb(chosen.scale) - std::ilogb(chosen.weight_scale));
+}
+
+template void driver<float>::choose_frame(matrix_view<const float>, bool);
+template abft::guarded_threshold driver<float>::tolerance_for(double);
+template sealed_centroids<float> driver<float>::into_frame(matrix_view<const float>);
+template sealed_centroids<float> driver<float>::out_of_frame(const std::vector<float>&);
+template double driver<float>::out_of_frame(double) const;
+template void driver<double>::choose_frame(matrix_view<const double>, bool);
+template abft::guarded_threshold driver<double>::tolerance_for(double);
+template sealed_centroids<double> driver<double>::into_frame(matrix_view<const double>);
+template sealed_centroids<double> driver<double>::out_of_frame(const std::vector<double>&);
+template double driver<double>::out_of_frame(double) const;
+
+}  // namespace ballast::kmeans

@@ -1,0 +1,223 @@
+// Tiles of centroids, checksum centroids and limits.
+// Layer: backend "host".
+#include "kmeans/host/packed_centroids.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "abft/threshold.hpp"
+#include "abft/weights.hpp"
+#include "inject/injector.hpp"
+
+namespace ballast::kmeans::host {
+
+namespace {
+
+constexpr std::uint64_t k_weight_seed = 0x6b6d65616e73;
+
+template <class T>
+T check_weight(std::int64_t j) {
+  return static_cast<T>(abft::random_weight(k_weight_seed, 0, static_cast<std::uint64_t>(j)));
+}
+
+// Centroids whose norms differ by more than this do not share a row check.
+constexpr double k_norm_ratio = 16;
+
+template <class T>
+double squared_norm(const T* c, std::int64_t n) {
+  double norm = 0;
+  for (std::int64_t f = 0; f < n; ++f) norm += static_cast<double>(c[f]) * static_cast<double>(c[f]);
+  return norm;
+}
+
+// The centroids of each class of like norms, far ones first; one class with all of them if that is enough.
+std::vector<std::vector<std::int32_t>> classes_of(const std::vector<double>& norms) {
+  std::vector<std::int32_t> order(norms.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto size = [&](std::int32_t j) {  // NaN, which only a fault makes, has no order
+    const double norm = norms[static_cast<std::size_t>(j)];
+    return norm >= 0 ? norm : std::numeric_limits<double>::infinity();
+  };
+  const auto [least, most] = std::ranges::minmax(order, {}, size);
+  if (!(size(least) * k_norm_ratio * k_norm_ratio < size(most))) return {order};
+  std::ranges::stable_sort(order, std::ranges::greater{}, size);
+  std::vector<std::vector<std::int32_t>> made;
+  double top = 0;
+  for (const std::int32_t j : order) {
+    if (made.empty() || size(j) * k_norm_ratio * k_norm_ratio < top) {
+      made.emplace_back();
+      top = size(j);
+    }
+    made.back().push_back(j);
+  }
+  for (auto& each : made) std::ranges::sort(each);
+  return made;
+}
+
+// Which centroid stands in which column: panel::first_tile, used and names.
+template <class T>
+void arrange(const std::vector<std::vector<std::int32_t>>& classes, panel<T>& made) {
+  made.sorted = classes.size() > 1;
+  made.first_tile.assign(1, 0);
+  made.used.clear();
+  for (const auto& members : classes) {
+    for (std::size_t begin = 0; begin < members.size(); begin += k_section) {
+      const auto end = std::min(members.size(), begin + k_section);
+      for (std::size_t j = begin; j < end; j += k_tile)
+        made.used.push_back(static_cast<std::int64_t>(std::min<std::size_t>(end - j, k_tile)));
+      made.first_tile.push_back(static_cast<std::int64_t>(made.used.size()));
+    }
+  }
+  const auto tiles = static_cast<std::int64_t>(made.used.size());
+  const auto sections = static_cast<std::int64_t>(made.first_tile.size()) - 1;
+  if (made.norms.size() != tiles * k_tile || made.packed.size() != tiles * k_tile * made.n) {
+    made.packed = core::aligned_buffer<T>(core::checked_product(core::checked_product(tiles, k_tile), made.n));
+    for (auto* each : {&made.norms, &made.weights, &made.names[0], &made.names[1]}) *each = core::aligned_buffer<T>(tiles * k_tile);
+    made.start = core::aligned_buffer<T>(tiles);
+  }
+  if (made.rest.size() != sections || made.checksum.size() != sections * made.n) {
+    made.checksum = core::aligned_buffer<T>(core::checked_product(sections, made.n));
+    made.rest = core::aligned_buffer<T>(sections);
+    made.sum_weights = core::aligned_buffer<T>(sections);
+  }
+  made.tiles = tiles;
+  made.sections = sections;
+  made.bounds.slope.resize(static_cast<std::size_t>(sections));
+  made.bounds.offset.resize(static_cast<std::size_t>(sections));
+  made.bounds.doubt.resize(static_cast<std::size_t>(sections));
+  for (auto& names : made.names) {
+    std::fill_n(names.data(), names.size(), name_of<T>(-1));
+    std::size_t t = 0;
+    for (const auto& members : classes) {
+      for (std::size_t j = 0; j < members.size(); ++t) {
+        for (std::int64_t r = 0; r < made.used[t]; ++r) names[static_cast<std::int64_t>(t) * k_tile + r] = name_of<T>(members[j++]);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect, panel<T>& made, inject::active_injector* injector) {
+  if (made.rows.size() != k * n) made.rows = core::aligned_buffer<T>(core::checked_product(k, n));
+  made.n = n;
+  made.k = k;
+  std::copy_n(centroids, k * n, made.rows.data());
+  std::vector<double> own_norms(static_cast<std::size_t>(k), 1.0);
+  for (std::int64_t j = 0; j < k; ++j) own_norms[static_cast<std::size_t>(j)] = squared_norm(centroids + j * n, n);
+  arrange(classes_of(protect && made.by_norm ? own_norms : std::vector<double>(own_norms.size(), 1.0)), made);
+  for (std::int64_t t = 0; t < made.tiles; ++t) {
+    for (std::int64_t r = 0; r < k_tile; ++r) {
+      const std::int64_t j = index_of(made.names[0][t * k_tile + std::min(r, made.used[static_cast<std::size_t>(t)] - 1)]);
+      const T* c = centroids + j * n;
+      T* to = made.packed.data() + t * n * k_tile + r;
+      for (std::int64_t f = 0; f < n; ++f) to[f * k_tile] = -2 * c[f];
+      made.norms[t * k_tile + r] = static_cast<T>(own_norms[static_cast<std::size_t>(j)]);
+    }
+  }
+  if (injector != nullptr) injector->strike(inject::site::kmeans_norm, {}, made.norms.data(), made.sorted ? made.used[0] : k);
+  if (!protect) return;
+
+  std::vector<double> sums(static_cast<std::size_t>(n));
+  for (std::int64_t g = 0; g < made.sections; ++g) {
+    std::ranges::fill(sums, 0.0);
+    double sum_norm = 0, sum_square = 0, root_norm = 0, root_square = 0, rest = 0, sum_weights = 0;
+    for (std::int64_t t = made.first_tile[static_cast<std::size_t>(g)]; t < made.first_tile[static_cast<std::size_t>(g) + 1]; ++t) {
+      double start = 0;
+      for (std::int64_t r = 0; r < k_tile; ++r) {
+        const std::int64_t column = t * k_tile + r;
+        const std::int64_t j = index_of(made.names[0][column]);
+        made.weights[column] = j >= 0 ? check_weight<T>(j) : T(0);
+        if (j < 0) continue;
+        const double weight = static_cast<double>(made.weights[column]);
+        const double norm = static_cast<double>(made.norms[column]);
+        start += weight * norm;
+        sum_weights += weight;
+        sum_norm += weight * std::sqrt(norm);
+        sum_square += weight * norm;
+        root_norm += weight * weight * norm;
+        root_square += weight * weight * norm * norm;
+        const T* c = centroids + j * n;
+        for (std::int64_t f = 0; f < n; ++f) sums[static_cast<std::size_t>(f)] += -2 * weight * static_cast<double>(c[f]);
+      }
+      made.start[t] = static_cast<T>(-start);
+      rest += start + static_cast<double>(made.start[t]);
+    }
+    double checksum_norm = 0;
+    for (std::int64_t f = 0; f < n; ++f) {
+      made.checksum[g * n + f] = static_cast<T>(sums[static_cast<std::size_t>(f)]);
+      checksum_norm += sums[static_cast<std::size_t>(f)] * sums[static_cast<std::size_t>(f)];
+    }
+    made.rest[g] = static_cast<T>(rest);
+    made.sum_weights[g] = static_cast<T>(sum_weights);
+    const auto found = abft::kmeans_row_limits(abft::unit_roundoff<T>, n, sum_norm, sum_square, std::sqrt(root_norm),
+                                               std::sqrt(root_square), std::sqrt(checksum_norm));
+    // Products of subnormal numbers err absolutely, not relatively; and 0 ≤ 0 must hold where the squares of the limits underflow.
+    const double least = 64 * static_cast<double>(n + k_section) * static_cast<double>(std::numeric_limits<T>::denorm_min());
+    made.bounds.slope[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.slope);
+    made.bounds.offset[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.offset + least);
+    made.bounds.doubt[static_cast<std::size_t>(g)] = found.doubt;
+  }
+  made.bounds.level = abft::guarded_threshold(abft::kmeans_distance_limit(abft::unit_roundoff<T>, n));
+}
+
+template <class T>
+double verify_panel(const panel<T>& made) {
+  double worst = 0;
+  const auto expect = [&](double found, double expected, double limit) {
+    const double ratio = std::abs(found - expected) / limit;
+    if (!std::isnan(worst) && !(ratio <= worst)) worst = ratio;  // a NaN stays
+  };
+  const double least = static_cast<double>(std::numeric_limits<T>::denorm_min());
+  const double length = static_cast<double>(made.n);
+  const double rounding = (4 + std::sqrt(length) + length / 8) * abft::unit_roundoff<double>;
+  std::vector<bool> seen(static_cast<std::size_t>(made.k));
+  for (std::int64_t g = 0; g < made.sections; ++g) {
+    const std::int64_t first = made.first_tile[static_cast<std::size_t>(g)] * k_tile;
+    const std::int64_t last = made.first_tile[static_cast<std::size_t>(g) + 1] * k_tile;
+    std::vector<std::int64_t> members;
+    for (std::int64_t column = first; column < last; ++column) {
+      const std::int64_t j = index_of(made.names[1][column]);
+      const bool copy = column % k_tile >= made.used[static_cast<std::size_t>(column / k_tile)];
+      // Each centroid once, under both of its names.
+      if (j != index_of(made.names[0][column]) || copy != (j == -1) || j >= made.k ||
+          (!copy && (j < 0 || seen[static_cast<std::size_t>(j)])))
+        return std::numeric_limits<double>::infinity();
+      if (copy) continue;
+      seen[static_cast<std::size_t>(j)] = true;
+      members.push_back(j);
+      const T* packed = made.packed.data() + column / k_tile * made.n * k_tile + column % k_tile;
+      double norm = 0;
+      bool same = true;
+      for (std::int64_t f = made.n; f-- > 0;) {
+        norm += static_cast<double>(packed[f * k_tile]) * static_cast<double>(packed[f * k_tile]) / 4;
+        same = same && packed[f * k_tile] == -2 * made.rows[j * made.n + f];
+      }
+      if (!same) return std::numeric_limits<double>::infinity();
+      expect(static_cast<double>(made.norms[column]), norm, (1.01 * abft::unit_roundoff<T> + rounding) * norm + least);
+    }
+    for (std::int64_t f = 0; f < made.n; ++f) {
+      double sum = 0, size = 0;
+      for (std::size_t c = members.size(); c-- > 0;) {
+        const double term = -2 * static_cast<double>(check_weight<T>(members[c])) * static_cast<double>(made.rows[members[c] * made.n + f]);
+        sum += term;
+        size += std::abs(term);
+      }
+      expect(static_cast<double>(made.checksum[g * made.n + f]), sum,
+             1.01 * abft::unit_roundoff<T> * std::abs(sum) + 64 * abft::unit_roundoff<double> * size + least);
+    }
+  }
+  if (std::ranges::count(seen, true) != made.k) return std::numeric_limits<double>::infinity();
+  return worst;
+}
+
+template void make_panel(const float*, std::int64_t, std::int64_t, bool, panel<float>&, inject::active_injector*);
+template void make_panel(const double*, std::int64_t, std::int64_t, bool, panel<double>&, inject::active_injector*);
+template double verify_panel(const panel<float>&);
+template double verify_panel(const panel<double>&);
+
+}  // namespace ballast::kmeans::host

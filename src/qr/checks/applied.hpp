@@ -1,0 +1,37 @@
+// What the check of an application of Q compares, column by column.
+// Layer: algorithm, backend-free.
+// Source: docs/design/qr.md.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "qr/arithmetic/random.hpp"
+#include "qr/checks/largest.hpp"
+#include "qr/contract.hpp"
+
+namespace ballast::qr {
+
+// Sums of `width` columns: `encoded` is (op(Q)ᵀa)ᵀx and `found` aᵀ(op(Q) x) for k_vectors random a, width × k_vectors. `norms`: of the
+// columns; `odd`: those that had Inf or NaN when they were loaded.
+inline applied_sums compare_applied(index width, const double* encoded, const double* found, const double* norms, const char* odd) {
+  applied_sums seen;
+  for (index j = 0; j < width; ++j) {
+    largest off;
+    for (index q = 0; q < k_vectors; ++q) {
+      const double expected = encoded[j + q * width];
+      // Both readings must agree that the column is odd.
+      off.add(odd[j] == 0 ? found[j + q * width] - expected : std::isfinite(expected) ? std::numeric_limits<double>::quiet_NaN() : 0.0);
+    }
+    seen.odd |= odd[j] != 0;
+    const double norm = odd[j] == 0 ? norms[j] : 0, residual = off.value();
+    if (j > 0 && residual * seen.norm <= seen.residual * norm) continue;
+    seen.residual = residual;
+    seen.norm = norm;
+    seen.column = j;
+    if (!std::isfinite(residual)) break;  // no later column may take its place
+  }
+  return seen;
+}
+
+}  // namespace ballast::qr

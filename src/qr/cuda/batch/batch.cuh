@@ -1,0 +1,285 @@
+// QR of many small matrices, Q applied to columns, and triangular systems: a team of threads for each matrix, which lies in registers.
+// Layer: backend "cuda" of QR, device code.
+// A team computes a tile from its input, compares what it is about to store with sums that were made from other loads of the input and,
+// where Q is applied, of V, and only then stores it. A tile that fails is computed again. docs/design/qr-cuda.md, "Batches".
+#pragma once
+
+#include "abft/attempt.hpp"
+#include "abft/threshold.hpp"
+#include "cuda/block/launch.cuh"
+#include "qr/cuda/batch/batch_args.hpp"
+#include "qr/cuda/batch/batch_check.cuh"
+
+namespace ballast::qr::cuda {
+
+// Which of the problems of a launch the team has.
+template <batch_policy P>
+__device__ __forceinline__ std::int64_t item_of() {
+  return static_cast<std::int64_t>(blockIdx.x) / P.blocks * P.matrices + static_cast<int>(threadIdx.x) / batch_shape<P>::team;
+}
+
+// A = QR in LAPACK's storage. One team for each matrix.
+template <class S, batch_policy P, class Injector>
+__global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resident(sizeof(S)))
+    batch_factor_kernel(const __grid_constant__ ballast::cuda::kernel_launch<batch_factor_arguments<S>, Injector> given) {
+  using shape = batch_shape<P>;
+  const batch_factor_arguments<S>& a = given.arguments;
+  batch_weights<P>& weights = draw_weights<S, P>(a.repeats >= 0);
+  const std::int64_t matrix = item_of<P>();
+  const bool there = matrix < a.count;
+  if (shape::team >= 32 && !there) return;
+  batch_team<S, P, ballast::cuda::kernel_launch<batch_factor_arguments<S>, Injector>> team(given, weights, matrix, a.count);
+  auto& own = team.own;
+  S* const A = a.A.data + (there ? matrix : a.count - 1) * a.A.stride;
+  const std::int64_t down = a.A.row_stride, across = a.A.column_stride;
+  const int m = a.m, n = a.n, steps = m < n ? m : n;
+  if (team.verifies() && team.checker() == 0) own.state = abft::attempts(a.repeats);
+  if constexpr (P.blocks > 1) team_barrier<P>();  // the blocks that are sent to are there
+  for (bool open = there, again = false; team.goes_on(open); again = true) {
+    team.read(a.repeats >= 0, again, A, down, across, m, n, 0, false);
+    team.strike_tile(inject::site::qr_panel, 0, 1);
+    team.new_phase();
+    typename decltype(team)::seen found;
+    const bool follows = a.repeats >= 0 && team.verifies();
+    if constexpr (shape::panels == 1) {
+      team.factor_panel(0, steps, follows, [&](int j) {
+        team.strike_tile(inject::site::qr_trailing, j, steps);
+        if (follows) team.follow(own.v[0][0], j, m, found);
+      });
+    } else {
+      for (int p = 0; p * shape::panel < steps; ++p) {
+        const int turn = p % 2, begin = p * shape::panel;
+        if (team.panel() == p) team.factor_panel(turn, steps, true, [](int) {});
+        team_barrier<P>();  // the panel's reflectors are there; those before it, in the other half of v, have been read
+        if (team.panel() > p) {
+          for (int chunk = 0; chunk < shape::panel / shape::at_once && begin + chunk * shape::at_once < steps; ++chunk)
+            team.apply_chunk(turn, chunk, begin, steps);
+        }
+        team.strike_tile(inject::site::qr_trailing, p, (steps + shape::panel - 1) / shape::panel);
+        // The warp that verifies has had the first panel, and nothing else to do since.
+        if (!follows) continue;
+        for (int j = begin; j < begin + shape::panel && j < steps; ++j) team.follow(own.v[turn][j - begin], j, m, found);
+      }
+    }
+    bool stands = true;
+    if (a.repeats >= 0) {
+      team.new_phase();
+      team.add_weighted(m, n, [](int row, int column) { return row <= column; });
+      team.strike_tile(inject::site::qr_r, 0, 1);
+      team.new_phase();
+      team.hash_tile(m, n);
+      team_barrier<P>();  // sums and hashes are there
+      if (team.verifies()) {
+        const std::uint64_t verified = team.tile_hash(0) + team.add_hash(found.hash);
+        std::uint64_t stored = 0;
+        for (int j = team.checker(); j < steps; j += shape::checkers) stored += team.hash_of(own.tau[j], j, shape::width);
+        stored = team.tile_hash(1) + team.add_hash(stored);
+        found.hash = verified;
+        found.odd = team.any_odd();
+        abft::finding now = team.judge_sums(m, a.limits.residual, found, a.repeats);
+        int check = 0;
+        const double limit = a.limits.reflectors;
+        if (now.judged && now.word == abft::k_pass && !(found.reflectors <= limit)) {
+          check = 1;
+          now.word = abft::k_fail;
+          now.residual = found.reflectors;
+          now.threshold = limit;
+        }
+        team.compare_hash(verified, stored, now);
+        if (open) team.settle(now, a.events, matrix, check);
+      }
+      team_barrier<P>();  // the outcome is there, and the memory may be used again
+      const auto how = static_cast<abft::outcome>(own.how);
+      if (!open || how == abft::outcome::open) continue;
+      stands = a.stores || abft::stands(how);
+    } else {
+      team.strike_tile(inject::site::qr_r, 0, 1);
+      team_barrier<P>();  // tau is there
+      if (!open) continue;
+    }
+    open = false;
+    if (!stands) continue;
+    team.new_phase();
+    team.store(A, down, across, m, n, [](int row, int column) { return row <= column; });  // v is the same in any unit
+    if (team.rank == 0) {
+      for (int j = team.thread; j < steps; j += shape::team) a.tau[matrix * steps + j] = own.tau[j];
+    }
+  }
+  if constexpr (P.blocks > 1) team_barrier<P>();  // nobody leaves whom others still send to
+}
+
+// X ← op(Q) X (Solves false), or X ← T⁻¹ X with a triangular T. A team has up to `width` columns of one matrix.
+template <class S, batch_policy P, bool Solves, class Injector>
+__global__ void __launch_bounds__(batch_shape<P>::threads, batch_shape<P>::resident(sizeof(S)))
+    batch_apply_kernel(const __grid_constant__ ballast::cuda::kernel_launch<batch_apply_arguments<S>, Injector> given) {
+  using shape = batch_shape<P>;
+  const batch_apply_arguments<S>& a = given.arguments;
+  batch_weights<P>& weights = draw_weights<S, P>(a.repeats >= 0);
+  const std::int64_t item = item_of<P>(), items = a.count * a.chunks;
+  const bool there = item < items;
+  if (shape::team >= 32 && !there) return;
+  const std::int64_t matrix = there ? item / a.chunks : a.count - 1;
+  const int first_column = static_cast<int>(item % a.chunks) * shape::width;
+  batch_team<S, P, ballast::cuda::kernel_launch<batch_apply_arguments<S>, Injector>> team(given, weights, item, items);
+  auto& own = team.own;
+  const S* const V = a.V.data + matrix * a.V.stride;
+  const S* const tau = a.tau == nullptr ? nullptr : a.tau + matrix * a.reflectors;
+  const S* const from = a.identity ? V : a.from.data + matrix * a.from.stride + first_column * a.from.column_stride;
+  S* const X = a.X.data + matrix * a.X.stride + first_column * a.X.column_stride;
+  const int m = a.m, k = a.reflectors, columns = a.n - first_column < shape::width ? a.n - first_column : shape::width;
+  if (team.verifies() && team.checker() == 0) own.state = abft::attempts(a.repeats);
+  // Column j of the reflectors or of T in row i, without its diagonal.
+  const auto element = [&](int i, int j) {
+    const bool inside = i < m && (!Solves || a.ascending ? i > j : i < j);
+    return inside ? V[i * a.V.row_stride + j * a.V.column_stride] : S(0);
+  };
+  const auto everything = [](int, int) { return true; };
+  for (bool open = there, again = false; team.goes_on(open); again = true) {
+    team.read(a.repeats >= 0, again, from, a.from.row_stride, a.from.column_stride, a.given, columns, first_column, a.identity);
+    team.strike_tile(inject::site::qr_q, 0, 2);
+    team.new_phase();
+    for (int s = 0; s < k; s += shape::strip) {
+      const int count = k - s < shape::strip ? k - s : shape::strip;
+      const auto number = [&](int l) { return a.ascending ? s + l : k - 1 - s - l; };
+      if (team.group < count) {
+        const int j = number(team.group);
+        for (int r = 0; r < P.rows; ++r) {
+          const int row = team.row_of(r);
+          own.strip[team.group].lane[team.lane].row[r] = !Solves && row == j ? S(1) : element(row, j);
+        }
+        if (team.lane == 0) {
+          const S scalar = Solves ? V[j * (a.V.row_stride + a.V.column_stride)] : tau[j];
+          own.tau[team.group] = scalar;
+          if (Solves && scalar == 0)
+            atomicMax(reinterpret_cast<long long*>(a.singular), static_cast<long long>((a.count - matrix) * k_singular_columns - j));
+        }
+      }
+      team_barrier<P>();  // the strip is there
+      for (int l = 0; l < count; ++l) {
+        const int j = number(l);
+        if constexpr (!Solves) {
+          team.reflect(own.strip[l], own.tau[l], s + l, k);
+        } else {
+          S v[P.rows], unit[P.rows], value[P.columns] = {};
+          for (int r = 0; r < P.rows; ++r) {
+            const int row = team.row_of(r);
+            v[r] = own.strip[l].lane[team.lane].row[r];
+            unit[r] = S(row == j);
+          }
+          for (int c = 0; c < P.columns; ++c) {
+            for (int r = 0; r < P.rows; ++r) {
+              if (team.row_of(r) == j) value[c] = team.x[c][r];
+            }
+          }
+          for (int distance = 1; distance < P.lanes; distance *= 2) {
+            for (int c = 0; c < P.columns; ++c) value[c] += __shfl_xor_sync(0xffffffffu, value[c], distance);
+          }
+          for (int c = 0; c < P.columns; ++c) value[c] /= own.tau[l];
+          team.template strike<P.columns>(inject::site::qr_product, s + l, k, value);
+          for (int c = 0; c < P.columns; ++c) {
+            for (int r = 0; r < P.rows; ++r) {
+              const S y = v[r] == 0 ? team.x[c][r] : team.x[c][r] - value[c] * v[r];
+              team.x[c][r] = unit[r] != 0 ? value[c] : y;
+            }
+          }
+        }
+      }
+      team_barrier<P>();  // the strip has been read
+    }
+    team.strike_tile(inject::site::qr_q, 1, 2);
+    team.new_phase();
+    if (a.repeats < 0) {
+      team_barrier<P>();  // the shifts are there
+      if (open) team.store(X, a.X.row_stride, a.X.column_stride, m, columns, everything);
+      open = false;
+      continue;
+    }
+    typename decltype(team)::seen found;
+    if (!Solves && team.verifies()) {
+      // V and tau are loaded again, a reflector ahead of its use.
+      S ahead[shape::of_lane], tau_ahead = 0;
+      const auto read = [&](int s) {
+        if (s >= k) return;
+        const int j = a.ascending ? s : k - 1 - s;
+        for (int i = 0; i < shape::of_lane; ++i) ahead[i] = element(team.checker() % shape::span + shape::span * i, j);
+        tau_ahead = tau[j];
+      };
+      read(0);
+      for (int s = 0; s < k; ++s) {
+        const int j = a.ascending ? s : k - 1 - s;
+        S here[shape::of_lane];
+        for (int i = 0; i < shape::of_lane; ++i) here[i] = ahead[i];
+        const double factor = static_cast<double>(tau_ahead);
+        read(s + 1);
+        const double squares = team.reflect_sums([&](int i, int row) { return row == j ? 1.0 : static_cast<double>(here[i]); }, factor);
+        found.odd |= !(squares <= abft::k_largest<double>) || !(fabs(factor) <= abft::k_largest<double>);
+      }
+    }
+    team.add_weighted(m, columns, everything);
+    if constexpr (Solves) {
+      block_barrier<P>();  // partial sums have been read
+      team.template add_columns<1>(k_certificates, [&](int c, int r, double(&sums)[1]) {
+        const int column = team.column_of(c);
+        if (team.row_of(r) < m && column < columns) sums[0] += 2 * fabs(team.scale_of(column) * static_cast<double>(team.x[c][r]));
+      });
+    }
+    team.hash_tile(m, columns);
+    team_barrier<P>();  // sums and hashes are there
+    if (team.verifies()) {
+      found.hash = team.tile_hash(0);
+      int odd = found.odd || team.any_odd() ? 1 : 0;
+      for (int distance = 1; distance < shape::checkers; distance *= 2) odd |= __shfl_xor_sync(0xffffffffu, odd, distance);
+      found.odd = odd != 0;
+      if constexpr (Solves) {
+        // T (Xw) against Bw, row by row; T is loaded again.
+        double worst = 0, limit = 1;
+        for (int row = team.checker(); row < m; row += shape::checkers) {
+          double rest[k_certificates] = {own.sum[0][row], own.sum[1][row]};
+          double size = 0, sizes = 0;
+#pragma unroll 2
+          for (int j = 0; j < k; ++j) {
+            const S diagonal = V[j * (a.V.row_stride + a.V.column_stride)];
+            const double t = static_cast<double>(row == j ? diagonal : element(row, j));
+            for (int q = 0; q < k_certificates; ++q) rest[q] -= t * own.rest[0][q][j];
+            size += fabs(t) * own.rest[0][k_certificates][j];
+            sizes += fabs(t);
+          }
+          size += fabs(own.sum[0][row]) + fabs(own.sum[1][row]);
+          // Rounding, and what underflow takes from an element of x.
+          constexpr double smallest = sizeof(S) == 4 ? 0x1p-149 : 0x1p-1074;
+          const double allowed = abft::qr_solve_threshold<S>(size, k) + 4 * smallest * (sizes + k);
+          for (int q = 0; q < k_certificates; ++q) {
+            if (!(fabs(rest[q]) * limit <= worst * allowed)) {
+              worst = fabs(rest[q]);
+              limit = allowed;
+            }
+          }
+        }
+        for (int distance = 1; distance < shape::checkers; distance *= 2) {
+          const double other = __shfl_xor_sync(0xffffffffu, worst, distance), bound = __shfl_xor_sync(0xffffffffu, limit, distance);
+          if (!(other * limit <= worst * bound)) {
+            worst = other;
+            limit = bound;
+          }
+        }
+        // A number beyond the range in T, in x or between them: the same bits again are what the data say.
+        found.odd |= !(worst <= abft::k_largest<double>) || !(limit <= abft::k_largest<double>);
+        abft::finding now = team.judge(worst, {limit, limit}, found, a.repeats);
+        team.compare_hash(found.hash, team.tile_hash(1), now);
+        if (open) team.settle(now, a.events, matrix, 3);
+      } else {
+        abft::finding now = team.judge_sums(m, abft::qr_residual_thresholds<S>(1, m, columns), found, a.repeats);
+        team.compare_hash(found.hash, team.tile_hash(1), now);
+        if (open) team.settle(now, a.events, matrix, 2);
+      }
+    }
+    team_barrier<P>();  // the outcome is there, and the memory may be used again
+    const auto how = static_cast<abft::outcome>(own.how);
+    if (!open || how == abft::outcome::open) continue;
+    open = false;
+    team.new_phase();
+    if (a.stores || abft::stands(how)) team.store(X, a.X.row_stride, a.X.column_stride, m, columns, everything);
+  }
+}
+
+}  // namespace ballast::qr::cuda

@@ -1,0 +1,328 @@
+// A team and the check of its tile: sums from loads of their own, to which reflectors are applied beside the tile's work, and what must
+// agree with them before the tile is stored. Sums are in double. Layer: backend "cuda" of QR, device code. docs/design/qr-cuda.md,
+// "Batches", says what must agree with what.
+#pragma once
+
+#include <cmath>
+
+#include "abft/attempt.hpp"
+#include "abft/threshold.hpp"
+#include "cuda/block/bits.cuh"
+#include "cuda/block/event_writer.cuh"
+#include "qr/cuda/batch/batch_tile.cuh"
+
+namespace ballast::qr::cuda {
+
+template <class S, batch_policy P, class Launch>
+struct batch_team : batch_tile<S, P, Launch> {
+  using tile = batch_tile<S, P, Launch>;
+  using tile::any, tile::checker, tile::column_of, tile::load, tile::moderate_columns, tile::new_phase, tile::row_of, tile::send;
+  using tile::given, tile::own, tile::weights, tile::item, tile::items, tile::thread, tile::lane, tile::group, tile::rank, tile::x;
+  using tile::send_first, tile::strike_one, tile::verifies;
+  using typename tile::shape;
+
+  using tile::batch_tile;
+
+  // sum_q ← Σ_j w_qj 2^−e_j x_j over all columns from another reading of the input, e_j its exponent; norm_q: ‖(w_qj 2^−e_j x_j)_j‖_F.
+  // By the readers, of block 0.
+  __device__ __forceinline__ void encode(const S* from, std::int64_t down, std::int64_t across, int rows, int columns, int first,
+                                         bool identity) {
+    constexpr int together = shape::checkers / shape::span;  // columns that a warp has at a time
+    const int reader = thread / 32, l = checker();
+    if (rank == 0 && reader < shape::readers) {
+      double sums[k_certificates][shape::of_lane] = {}, squares[k_certificates] = {};
+      int odd = 0;
+      constexpr int ahead = 4;  // columns that are loaded together
+      // Teams that share a warp may have other numbers of columns.
+      const int end = shape::team < 32 ? shape::width : columns;
+      for (int begin = reader * together; begin < end; begin += shape::readers * together * ahead) {
+        S a[ahead][shape::of_lane];
+        const auto column_at = [&](int k) { return begin + k * shape::readers * together + l / shape::span; };
+#pragma unroll
+        for (int k = 0; k < ahead; ++k) {
+          const int j = column_at(k);
+          const S* const at = from + j * across;
+#pragma unroll
+          for (int i = 0; i < shape::of_lane; ++i) {
+            const int row = l % shape::span + shape::span * i;
+            a[k][i] = 0;
+            if (row < rows && j < columns) a[k][i] = identity ? S(row == first + j) : at[row * down];
+          }
+        }
+#pragma unroll
+        for (int k = 0; k < ahead; ++k) {
+          const int j = column_at(k);
+          const column_size most = tile::template size_of<shape::span>(a[k]);
+          odd |= most.word >= k_infinite_word ? 1 : 0;
+          if (l % shape::span == 0 && j < columns) send(&own.exponent[j], most.exponent);
+          const binary_scale scale(-most.exponent);
+#pragma unroll
+          for (int i = 0; i < shape::of_lane; ++i) {
+            const double value = scale(static_cast<double>(a[k][i]));
+#pragma unroll
+            for (int q = 0; q < k_certificates; ++q) {
+              const double term = j < columns ? weights.of[q][j] * value : 0;
+              sums[q][i] += term;
+              squares[q] += term * term;
+            }
+          }
+        }
+      }
+      // Columns that other lanes had.
+      for (int distance = shape::span; distance < shape::checkers; distance *= 2) {
+        for (int q = 0; q < k_certificates; ++q) sums[q][0] += __shfl_xor_sync(0xffffffffu, sums[q][0], distance);
+        odd |= __shfl_xor_sync(0xffffffffu, odd, distance);
+      }
+      ballast::cuda::add_lanes<32, shape::checkers, 1>(squares);
+      for (int q = 0; q < k_certificates; ++q) {
+        for (int i = 0; i < shape::of_lane; ++i) {
+          if (l < shape::span) own.partial[reader][q][l + shape::span * i] = sums[q][i];
+        }
+        if (l == 0) own.norm[reader][q] = squares[q];
+      }
+      if (l == 0) own.odd[reader] = odd;
+    }
+    team_barrier<P>();  // partial sums and exponents are there
+    if (verifies()) {
+      double squares[k_certificates] = {};
+      for (int q = 0; q < k_certificates; ++q) {
+        for (int row = l; row < shape::height; row += shape::checkers) {
+          double sum = 0;
+          for (int r = 0; r < shape::readers; ++r) sum += own.partial[r][q][row];
+          own.sum[q][row] = sum;
+          squares[q] += sum * sum;
+        }
+      }
+      ballast::cuda::add_lanes<32, shape::checkers, 1>(squares);
+      if (l < k_certificates) own.before[l] = l == 0 ? squares[0] : squares[1];
+      for (int row = l; row < shape::height; row += shape::checkers) {
+        given.strike(ballast::cuda::index<1>{}, inject::site::qr_checksum, {item, items, 0, 1, row, shape::height}, &own.sum[0][row]);
+      }
+    }
+  }
+
+  // Whether there is one computation more: teams of one warp go through it together, also those that are through.
+  __device__ __forceinline__ bool goes_on(bool open) const { return shape::team < 32 ? any(open) : open; }
+
+  // The tile, and the sums of the check from loads of their own. A small tile is there while sums are made, so that loads wait together.
+  // `again`: the weights are drawn once more, too, which the other teams of the block do not notice.
+  template <class... Input>
+  __device__ __forceinline__ void read(bool checks, bool again, const Input&... input) {
+    if (checks && again) {
+      draw(weights, thread, shape::team);
+      block_barrier<P>();
+    }
+    if (shape::cyclic) load(input...);
+    if (checks) encode(input...);
+    new_phase();
+    if (!shape::cyclic) load(input...);
+    moderate_columns();
+  }
+
+  // What the warp that verifies finds.
+  struct seen {
+    double reflectors = 0;   // max |τ‖v‖² − 2|
+    std::uint64_t hash = 0;  // a lane's part of the hash of reflectors; in the end, of all numbers that will be stored
+    bool odd = false;        // Inf or NaN in what went in
+  };
+
+  // sum_q ← H sum_q, v(i, row) being the elements of v, row the i-th of a thread; returns ‖v‖².
+  template <class Elements>
+  __device__ __forceinline__ double reflect_sums(Elements&& v, double tau) const {
+    double dot[k_certificates + 1] = {};
+    for (int i = 0; i < shape::of_lane; ++i) {
+      const int row = checker() + shape::checkers * i;
+      const double here = row < shape::height ? v(i, row) : 0;
+      for (int q = 0; q < k_certificates; ++q) dot[q] += row < shape::height ? here * own.sum[q][row] : 0;
+      dot[k_certificates] += here * here;
+    }
+    ballast::cuda::add_lanes<32, shape::checkers, 1>(dot);
+    if (tau != 0) {
+      for (int i = 0; i < shape::of_lane; ++i) {
+        const int row = checker() + shape::checkers * i;
+        if (row >= shape::height) continue;
+        const double here = v(i, row);
+        for (int q = 0; q < k_certificates; ++q) own.sum[q][row] -= tau * dot[q] * here;
+      }
+    }
+    return dot[k_certificates];
+  }
+
+  // Reflector j, as the team reads it, on the sums; of it what will be stored, so that an element behind row m shows.
+  __device__ __forceinline__ void follow(const batch_column<S, P>& v, int j, int m, seen& found) const {
+    __syncwarp();  // v is there, where the warp has made it itself
+    const S scalar = own.tau[j];
+    const double tau = static_cast<double>(scalar);
+    const double squares =
+        reflect_sums([&](int, int row) { return row > j && row < m ? static_cast<double>(v[row])
+                                                : row == j         ? 1.0
+                                                                   : 0.0; }, tau);
+    if (tau != 0) found.reflectors = larger_of(found.reflectors, fabs(tau * squares - 2));
+    for (int row = checker(); row < m; row += shape::checkers) {
+      if (row > j) found.hash += hash_of(v[row], row, j);
+    }
+    if (checker() == j % shape::checkers) found.hash += hash_of(scalar, j, shape::width);
+    __syncwarp();  // v has been read
+  }
+
+  static __device__ __forceinline__ std::uint64_t hash_of(S value, int row, int column) {
+    return ballast::cuda::spread_hash(value, static_cast<std::uint64_t>(row + column * shape::height));
+  }
+
+  // rest[first + q][row] of block 0 ← Σ over columns of what `add(c, r, sums)` adds to sums[q] for column c and row r of a thread's tile. A
+  // barrier of the team must follow.
+  template <int Count, class Add>
+  __device__ __forceinline__ void add_columns(int first, Add&& add) {
+    constexpr int turns = (shape::warps + shape::readers - 1) / shape::readers;
+    const int warp = thread / 32;
+    for (int turn = 0; turn < turns; ++turn) {
+      new_phase();
+      if (warp / shape::readers == turn) {
+        for (int r = 0; r < P.rows; ++r) {
+          double sums[Count] = {};
+          for (int c = 0; c < P.columns; ++c) add(c, r, sums);
+          ballast::cuda::add_lanes<32, shape::near, P.lanes>(sums);
+          if (group % shape::near != 0) continue;
+          for (int q = 0; q < Count; ++q) {
+            double& to = own.partial[warp % shape::readers][q][row_of(r)];
+            to = turn == 0 ? sums[q] : to + sums[q];
+          }
+        }
+      }
+      block_barrier<P>();  // the sums of these warps are there
+    }
+    for (int e = thread; e < Count * shape::height; e += shape::team) {
+      const int q = e / shape::height, row = e % shape::height;
+      double sum = 0;
+      for (int r = 0; r < shape::readers; ++r) sum += own.partial[r][q][row];
+      send_first(&own.rest[rank][first + q][row], sum);
+    }
+  }
+
+  // The same for Σ w_j 2^(−e_j) x_j over the columns j where `counts(row, column)`; in front of it, the hash of these elements.
+  template <class Counts>
+  __device__ __forceinline__ void add_weighted(int m, int columns, Counts&& counts) {
+    const auto taken = [&](int row, int column) { return row < m && column < columns && counts(row, column); };
+    leave_hash(0, hash_where(taken));
+    new_phase();
+    for (int c = 0; c < P.columns; ++c) {
+      for (int q = 0; q < k_certificates; ++q) {
+        if (lane == 0) own.factor[q][column_of(c)] = weights.of[q][column_of(c)] * scale_of(column_of(c));
+      }
+    }
+    __syncwarp();  // the factors of this warp's columns are there
+    add_columns<k_certificates>(0, [&](int c, int r, double(&sums)[k_certificates]) {
+      if (!taken(row_of(r), column_of(c))) return;
+      for (int q = 0; q < k_certificates; ++q) sums[q] += own.factor[q][column_of(c)] * static_cast<double>(x[c][r]);
+    });
+  }
+  // From the tile's units to those of the check: the tile's columns are moderate, so this is in range.
+  __device__ __forceinline__ double scale_of(int column) const { return power_of_two(-own.exponent[column] - own.shift[column]); }
+
+  // √x to some units in the last place.
+  static __device__ __forceinline__ double root(double x) {
+    return x > 0x1p-1000 && x <= abft::k_largest<double> ? x * arch::reciprocal_sqrt(x) : sqrt(x);
+  }
+
+  // ‖sum_q‖ against the norms: the certificate that is the worse for its norm.
+  __device__ __forceinline__ abft::finding judge_sums(int m, const abft::tiers& limits, const seen& found, int repeats) const {
+    double squares[k_certificates] = {};
+    for (int row = checker(); row < m; row += shape::checkers) {
+      for (int q = 0; q < k_certificates; ++q) {
+        double left = own.sum[q][row];
+        for (int b = 0; b < P.blocks; ++b) left -= own.rest[b][q][row];
+        squares[q] += left * left;
+      }
+    }
+    ballast::cuda::add_lanes<32, shape::checkers, 1>(squares);
+    double residual = 0, norm = 0;
+    for (int q = 0; q < k_certificates; ++q) {
+      double all = 0;
+      for (int r = 0; r < shape::readers; ++r) all += own.norm[r][q];
+      const double size = root(all) + root(own.before[q]), found_here = root(squares[q]);
+      if (q == 0 || !(found_here * norm <= residual * size)) {
+        residual = found_here;
+        norm = size;
+      }
+    }
+    return judge(residual, {limits.clean * norm, limits.wrong * norm}, found, repeats);
+  }
+
+  // Between the two thresholds the bits decide, if the tile may be computed again.
+  __device__ __forceinline__ abft::finding judge(double residual, const abft::tiers& limits, const seen& found, int repeats) const {
+    abft::finding now = compare(residual, repeats > 0 ? limits.clean : limits.wrong, 0);
+    now.bits = found.hash == 0 ? 1 : found.hash;
+    if (now.word != abft::k_pass) now.judged = !(repeats > 0 && residual > limits.clean && residual <= limits.wrong);
+    if (found.odd) now.judged = false;
+    return now;
+  }
+
+  __device__ __forceinline__ abft::finding compare(double residual, double threshold, int step) const {
+    abft::finding now;
+    abft::guarded_threshold limit(threshold);
+    now.residual = residual;
+    now.threshold = threshold;
+    if (checker() == 0) strike_one(inject::site::qr_threshold, step, 1, &limit.value);
+    now.word = abft::verify(residual, limit);
+    if (checker() == 0) strike_one(inject::site::qr_comparison, step, 1, &now.word);
+    return now;
+  }
+
+  __device__ __forceinline__ bool any_odd() const {
+    bool odd = false;
+    for (int r = 0; r < shape::readers; ++r) odd |= own.odd[r] != 0;
+    return odd;
+  }
+
+  // The hash of the tile's elements as they lie in registers now.
+  template <class Taken>
+  __device__ __forceinline__ std::uint64_t hash_where(Taken&& taken) const {
+    std::uint64_t sum = 0;
+    for (int c = 0; c < P.columns; ++c) {
+      for (int r = 0; r < P.rows; ++r) {
+        const int row = row_of(r), column = column_of(c);
+        if (taken(row, column)) sum += hash_of(x[c][r], row, column);
+      }
+    }
+    return sum;
+  }
+  // To be compared with what was verified.
+  __device__ __forceinline__ void hash_tile(int m, int columns) const {
+    leave_hash(1, hash_where([&](int row, int column) { return row < m && column < columns; }));
+  }
+  __device__ __forceinline__ void leave_hash(int which, std::uint64_t sum) const {
+    sum = add_hash(sum);
+    if (checker() == 0) send_first(&own.hash[which][rank][thread / 32], sum);
+  }
+  __device__ __forceinline__ std::uint64_t tile_hash(int which) const {
+    std::uint64_t sum = 0;
+    for (int b = 0; b < P.blocks; ++b) {
+      for (int w = 0; w < shape::warps; ++w) sum += own.hash[which][b][w];
+    }
+    return sum;
+  }
+  static __device__ __forceinline__ std::uint64_t add_hash(std::uint64_t sum) {
+    for (int distance = 1; distance < shape::checkers; distance *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+    return sum;
+  }
+  // A number that is another than when it was verified: the computation is none.
+  __device__ __forceinline__ void compare_hash(std::uint64_t verified, std::uint64_t stored, abft::finding& now) const {
+    if (verified == stored) return;
+    now.word = abft::k_fail;
+    now.judged = true;
+    now.residual = now.threshold = 0;  // a comparison of bits
+  }
+
+  // Judges the computation, writes the event. The outcome is in `how` of all blocks behind the next barrier.
+  __device__ __forceinline__ void settle(const abft::finding& now, ballast::cuda::event_ring* events, std::int64_t matrix,
+                                         int check) const {
+    if (checker() != 0) return;
+    abft::attempts& state = own.state;
+    const abft::outcome how = state.judge(now);
+    ballast::cuda::write_outcome(given, *events, how, state.first(), matrix, 0, static_cast<std::uint32_t>(check));
+    if (how == abft::outcome::recomputed && state.false_alarm()) ballast::cuda::count(events->false_alarms);
+    send(&own.how, static_cast<int>(how));
+  }
+};
+
+}  // namespace ballast::qr::cuda

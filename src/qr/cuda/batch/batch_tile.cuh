@@ -1,0 +1,498 @@
+// The tile of a team (batch_policy): a small matrix, or columns of one, in the registers of its threads. Loaded, factored by panels,
+// multiplied by reflectors, stored. Layer: backend "cuda" of QR, device code. Source: LAPACK's conventions for xLARFG;
+// docs/design/qr-cuda.md, "Batches".
+#pragma once
+
+#include <cmath>
+
+#include "abft/attempt.hpp"
+#include "cuda/arch/arch.cuh"
+#include "cuda/block/launch.cuh"
+#include "cuda/block/sums.cuh"
+#include "cuda/block/unroll.cuh"
+#include "qr/arithmetic/random.hpp"
+#include "qr/cuda/batch/batch_args.hpp"
+
+namespace ballast::qr::cuda {
+
+// 2^e, |e| ≤ 1022.
+__device__ __forceinline__ double power_of_two(int e) {
+  return ballast::cuda::from_bits<double>(static_cast<std::uint64_t>(e + 1023) << 52);
+}
+
+// ⌊log₂|x|⌋ of a finite number other than 0.
+__device__ __forceinline__ int exponent_of(double x) {
+  const bool subnormal = fabs(x) < 0x1p-1022;
+  const std::uint64_t word = ballast::cuda::bits(subnormal ? x * 0x1p54 : x);
+  return static_cast<int>(word >> 52 & 0x7ff) - (subnormal ? 1077 : 1023);
+}
+
+// The upper half of |x|: it orders numbers by their size, but for their last digits.
+__device__ __forceinline__ int size_word(double x) { return static_cast<int>(ballast::cuda::bits(x) >> 32 & 0x7fffffff); }
+// ⌊log₂|x|⌋ of a number with this size word, if it is neither 0, subnormal, Inf nor NaN.
+__device__ __forceinline__ int exponent_of_word(int word) { return (word >> 20) - 1023; }
+inline constexpr int k_normal_word = 0x00100000, k_infinite_word = 0x7ff00000;
+
+struct column_size {
+  int word, exponent;  // the exponent of zeros, Inf and NaN is 0
+};
+
+// x · 2^e in two steps: the reciprocal of a subnormal number is none.
+struct binary_scale {
+  double half, rest;
+  __device__ __forceinline__ explicit binary_scale(int e) : half(power_of_two(e / 2)), rest(power_of_two(e - e / 2)) {}
+  __device__ __forceinline__ double operator()(double x) const { return x * half * rest; }
+};
+
+__device__ __forceinline__ double larger_of(double a, double b) { return a != a || a > b ? a : b; }
+
+// All threads of the team.
+template <batch_policy P>
+__device__ __forceinline__ void team_barrier() {
+  if constexpr (P.blocks > 1) {
+    arch::cluster_sync();
+  } else if constexpr (P.matrices > 1) {
+    __syncwarp();
+  } else {
+    __syncthreads();
+  }
+}
+
+// Those of one block.
+template <batch_policy P>
+__device__ __forceinline__ void block_barrier() {
+  if constexpr (P.matrices > 1) {
+    __syncwarp();
+  } else {
+    __syncthreads();
+  }
+}
+
+// The team's shared memory.
+template <class S, batch_policy P>
+__device__ __forceinline__ batch_memory<S, P>& own_memory() {
+  const int place = P.matrices == 1 ? 0 : static_cast<int>(threadIdx.x) / batch_shape<P>::team;
+  return *reinterpret_cast<batch_memory<S, P>*>(arch::shared_memory() + place * k_batch_pitch<S, P>);
+}
+
+// By so many threads.
+template <batch_policy P>
+__device__ __forceinline__ void draw(batch_weights<P>& weights, int thread, int threads) {
+  for (int e = thread; e < k_certificates * batch_shape<P>::width; e += threads) {
+    const int q = e / batch_shape<P>::width, j = e % batch_shape<P>::width;
+    weights.of[q][j] = random_signed(k_batch_stream + static_cast<std::uint64_t>(q), static_cast<std::uint64_t>(j));
+  }
+}
+
+// The weights, which the whole block draws where there are `checks`.
+template <class S, batch_policy P>
+__device__ __forceinline__ batch_weights<P>& draw_weights(bool checks) {
+  auto& made = *reinterpret_cast<batch_weights<P>*>(arch::shared_memory() + P.matrices * k_batch_pitch<S, P>);
+  if (!checks) return made;
+  draw(made, static_cast<int>(threadIdx.x), batch_shape<P>::threads);
+  __syncthreads();
+  return made;
+}
+
+template <class S, batch_policy P, class Launch>
+struct batch_tile {
+  using shape = batch_shape<P>;
+  using memory = batch_memory<S, P>;
+
+  const Launch& given;
+  memory& own;
+  batch_weights<P>& weights;
+  const std::int64_t item, items;  // of the injector
+  int thread, lane, group;
+  const int rank;
+  S x[P.columns][P.rows];
+
+  __device__ __forceinline__ batch_tile(const Launch& launch, batch_weights<P>& drawn, std::int64_t which, std::int64_t count)
+      : given(launch),
+        own(own_memory<S, P>()),
+        weights(drawn),
+        item(which),
+        items(count),
+        thread(static_cast<int>(threadIdx.x) % shape::team),
+        lane(thread % P.lanes),
+        group(thread / P.lanes),
+        rank(P.blocks == 1 ? 0 : static_cast<int>(arch::cluster_rank())) {}
+
+  // Compilers keep what they have computed of a thread's place from one phase of a kernel to the next, in local memory if need be. Behind
+  // this they compute it again.
+  __device__ __forceinline__ void new_phase() {
+    thread = static_cast<int>(arch::opaque(static_cast<unsigned>(thread)));
+    lane = thread % P.lanes;
+    group = thread / P.lanes;
+  }
+
+  __device__ __forceinline__ int column_of(int c) const { return panel() * shape::panel + c * shape::near + group % shape::near; }
+  __device__ __forceinline__ int panel() const { return shape::panels == 1 ? 0 : thread / 32 * P.blocks + rank; }
+  __device__ __forceinline__ int row_of(int r) const { return shape::row_of(lane, r); }
+  // The thread's number among those that share a check: in the team, or in its warp.
+  __device__ __forceinline__ int checker() const { return thread % shape::checkers; }
+  // The lane of the warp with this lane of this group.
+  __device__ __forceinline__ int source(int g, int l) const {
+    const int first = shape::team < 32 ? static_cast<int>(threadIdx.x) % 32 / shape::team * shape::team : 0;
+    return first + g * P.lanes + l;
+  }
+  __device__ __forceinline__ bool verifies() const { return rank == 0 && thread < shape::checkers; }
+  // To the same place in all blocks of the team, or in block 0.
+  template <class T>
+  __device__ __forceinline__ void send(T* to, const T& value) const {
+    if constexpr (P.blocks == 1) {
+      *to = value;
+    } else {
+      for (int b = 0; b < P.blocks; ++b) arch::store_remote(to, static_cast<unsigned>(b), value);
+    }
+  }
+  template <class T>
+  __device__ __forceinline__ void send_first(T* to, const T& value) const {
+    if constexpr (P.blocks == 1) {
+      *to = value;
+    } else {
+      arch::store_remote(to, 0u, value);
+    }
+  }
+
+  template <int Count, class T>
+  __device__ __forceinline__ void strike(inject::site where, int step, int steps, T* data) const {
+    given.strike(ballast::cuda::index<Count>{}, where, {item, items, step, steps, thread + rank * shape::team, shape::team * P.blocks},
+                 data);
+  }
+  __device__ __forceinline__ void strike_tile(inject::site where, int step, int steps) {
+    strike<P.columns * P.rows>(where, step, steps, &x[0][0]);
+  }
+  // A number that one thread has.
+  template <class T>
+  __device__ __forceinline__ void strike_one(inject::site where, int step, int steps, T* data) const {
+    given.strike(ballast::cuda::index<1>{}, where, {item, items, step, steps, 0, 1}, data);
+  }
+
+  // Whether it is so in one lane of the warp: what lanes do together must not depend on their data.
+  static __device__ __forceinline__ bool any(bool here) { return __any_sync(0xffffffffu, here ? 1 : 0) != 0; }
+
+  __device__ __forceinline__ void load(const S* from, std::int64_t down, std::int64_t across, int rows, int columns, int first,
+                                       bool identity) {
+    for (int c = 0; c < P.columns; ++c) {
+      const int column = column_of(c);
+      const S* const at = from + column * across;
+      if (!identity && all_words(from, down, across, rows) && column < columns) {
+        for (int r = 0; r < P.rows; r += k_word) {
+          const word here = *reinterpret_cast<const word*>(at + row_of(r));
+          for (int i = 0; i < k_word; ++i) x[c][r + i] = here.number[i];
+        }
+        continue;
+      }
+      const S* const own_rows = at + row_of(0) * down;
+      for (int r = 0; r < P.rows; ++r) {
+        const int row = row_of(r);
+        x[c][r] = 0;
+        if (row < rows && column < columns) x[c][r] = identity ? S(row == first + column) : own_rows[r * (shape::row_step * down)];
+      }
+    }
+  }
+
+  // Of the largest of a column, of which each of `Lanes` lanes has some rows.
+  template <int Lanes, int Count>
+  static __device__ __forceinline__ column_size size_of(const S (&part)[Count]) {
+    int word = 0;
+#pragma unroll
+    for (const S& each : part) word = max(word, size_word(static_cast<double>(each)));
+    for (int distance = 1; distance < Lanes; distance *= 2) word = max(word, __shfl_xor_sync(0xffffffffu, word, distance));
+    int exponent = word >= k_infinite_word ? 0 : exponent_of_word(word);
+    if (any(word < k_normal_word)) {
+      double most = 0;
+#pragma unroll
+      for (const S& each : part) most = larger_of(most, fabs(static_cast<double>(each)));
+      for (int distance = 1; distance < Lanes; distance *= 2) most = larger_of(most, __shfl_xor_sync(0xffffffffu, most, distance));
+      if (word < k_normal_word) exponent = most > 0 ? exponent_of(most) : 0;
+    }
+    return {word, exponent};
+  }
+
+  // Columns of extreme size are brought to a moderate one by powers of two: products neither overflow nor lose digits to underflow.
+  __device__ __forceinline__ void moderate_columns() {
+    for (int c = 0; c < P.columns; ++c) {
+      const column_size most = size_of<P.lanes>(x[c]);
+      constexpr int moderate = abft::k_moderate_exponent<S>;
+      const int shift = most.exponent > moderate || most.exponent < -moderate ? -most.exponent : 0;
+      if (lane == 0) own.shift[column_of(c)] = shift;
+      if (shift != 0) {
+        const binary_scale scale(shift);
+        for (int r = 0; r < P.rows; ++r) x[c][r] = static_cast<S>(scale(static_cast<double>(x[c][r])));
+      }
+    }
+  }
+
+  // Back, in its own units where `scaled(row, column)`.
+  template <class Scaled>
+  __device__ __forceinline__ void store(S* to, std::int64_t down, std::int64_t across, int rows, int columns, Scaled&& scaled) {
+    for (int c = 0; c < P.columns; ++c) {
+      const int column = column_of(c);
+      if (column >= columns) continue;
+      const int shift = own.shift[column];
+      S* const at = to + column * across;
+      if (shift != 0) {
+        const binary_scale back(-shift);
+        for (int r = 0; r < P.rows; ++r) {
+          if (scaled(row_of(r), column)) x[c][r] = static_cast<S>(back(static_cast<double>(x[c][r])));
+        }
+      }
+      if (all_words(to, down, across, rows)) {
+        for (int r = 0; r < P.rows; r += k_word) {
+          word here;
+          for (int i = 0; i < k_word; ++i) here.number[i] = x[c][r + i];
+          *reinterpret_cast<word*>(at + row_of(r)) = here;
+        }
+        continue;
+      }
+      S* const own_rows = at + row_of(0) * down;
+      for (int r = 0; r < P.rows; ++r) {
+        if (row_of(r) < rows) own_rows[r * (shape::row_step * down)] = x[c][r];
+      }
+    }
+  }
+
+  // Numbers that lie together and are moved at once, where a lane has such rows; whether all of a matrix can be.
+  static constexpr int k_word = shape::cyclic || P.rows * sizeof(S) % 16 != 0 ? 1 : static_cast<int>(16 / sizeof(S));
+  struct alignas(k_word * sizeof(S)) word {
+    S number[k_word];
+  };
+  static __device__ __forceinline__ bool all_words(const S* first, std::int64_t down, std::int64_t across, int rows) {
+    constexpr auto last = static_cast<std::uint64_t>(sizeof(word) - 1);
+    return k_word > 1 && down == 1 && rows == shape::height && ((reinterpret_cast<std::uint64_t>(first) | across * sizeof(S)) & last) == 0;
+  }
+
+  // x_c ← x_c − factor · v, where `changes`.
+  __device__ __forceinline__ void subtract(int c, const S (&v)[P.rows], S factor, bool changes) {
+    for (int r = 0; r < P.rows; ++r) {
+      const S y = x[c][r] - factor * v[r];
+      x[c][r] = changes ? y : x[c][r];
+    }
+  }
+
+  // Divides α and the tail y by the power of two that brings the larger to 1, where that is `wanted`; returns its exponent. `most`: the
+  // largest of the tail.
+  __device__ __forceinline__ int normalize(bool wanted, S& alpha, S (&y)[P.rows], double& most) const {
+    most = 0;
+#pragma unroll
+    for (int r = 0; r < P.rows; ++r) most = larger_of(most, fabs(static_cast<double>(y[r])));
+    for (int distance = 1; distance < P.lanes; distance *= 2) most = larger_of(most, __shfl_xor_sync(0xffffffffu, most, distance));
+    const double top = larger_of(most, fabs(static_cast<double>(alpha)));
+    if (!wanted || !(top > 0 && top <= abft::k_largest<double>)) return 0;
+    const int e = exponent_of(top);
+    const binary_scale down(-e);
+    alpha = static_cast<S>(down(static_cast<double>(alpha)));
+#pragma unroll
+    for (int r = 0; r < P.rows; ++r) y[r] = static_cast<S>(down(static_cast<double>(y[r])));
+    return e;
+  }
+
+  // The columns of a thread whose products with column c are wanted: those from c on, and of the same chunk.
+  static constexpr int first_of(int c) {
+    if constexpr (shape::panels == 1 || shape::near >= shape::at_once) return c;
+    return c * shape::near / shape::at_once * shape::at_once / shape::near;
+  }
+
+  // yᵀx_c for the columns from `First` on, by the rows from `Row` on, in all lanes of a group.
+  template <int First, int Row>
+  __device__ __forceinline__ void dots(const S (&y)[P.rows], S (&sum)[P.columns]) const {
+#pragma unroll
+    for (int c = First; c < P.columns; ++c) {
+      S even = 0, odd = 0;
+#pragma unroll
+      for (int r = Row; r < P.rows; r += 2) {
+        even += y[r] * x[c][r];
+        if (r + 1 < P.rows) odd += y[r + 1] * x[c][r + 1];
+      }
+      sum[c] = even + odd;
+    }
+    for (int distance = 1; distance < P.lanes; distance *= 2) {
+#pragma unroll
+      for (int c = First; c < P.columns; ++c) sum[c] += __shfl_xor_sync(0xffffffffu, sum[c], distance);
+    }
+  }
+
+  // Reflector j from column c of group g of the warp, in place: β on the diagonal, v below; and H_j applied to the columns of the warp that
+  // lie behind it. The products of the column's tail with all of them are one sum over lanes: what v is, is found beside it. v, with its
+  // one and its zeros, where it is published, and its products with those before it in its chunk go to all blocks. Where g is a constant,
+  // so are the registers of row j.
+  template <int c, class Group>
+  __device__ __forceinline__ void eliminate(Group g, int j, int steps, int turn, bool publishes) {
+    constexpr int first = first_of(c);
+    const int in_panel = c * shape::near + g, own_group = group % shape::near;
+    const int holder = shape::lane_of(j), at = shape::place_of(j);  // of row j
+    const bool behind = lane > holder, from = lane >= holder;
+    // Registers that may be row j's, and rows behind it; those in front of `lowest` are done.
+    constexpr int lowest = shape::cyclic ? c * shape::near / P.lanes : 0;
+    constexpr int highest = shape::cyclic ? (c * shape::near + shape::near - 1) / P.lanes : P.rows - 1;
+    const auto may_be = [&](int r) {
+      if constexpr (shape::cyclic) return r >= lowest && r <= highest;
+      return (r - in_panel) % (shape::panel < P.rows ? shape::panel : P.rows) == 0;
+    };
+    const auto is_behind = [&](int r) {
+      if constexpr (shape::cyclic) return r > highest || r > at || (r == at && behind);
+      return r > at ? from : behind;
+    };
+    S y[P.rows] = {}, sum[P.columns], top[P.columns] = {};
+#pragma unroll
+    for (int r = lowest; r < P.rows; ++r) {
+      y[r] = __shfl_sync(0xffffffffu, x[c][r], source(g, lane));
+      y[r] = is_behind(r) ? y[r] : S(0);
+    }
+#pragma unroll
+    for (int k = first; k < P.columns; ++k) {
+#pragma unroll
+      for (int r = 0; r < P.rows; ++r) {
+        if (may_be(r)) top[k] = r == at ? x[k][r] : top[k];
+      }
+    }
+    S alpha = __shfl_sync(0xffffffffu, top[c], source(g, holder));
+#pragma unroll
+    for (int k = first; k < P.columns; ++k) top[k] = __shfl_sync(0xffffffffu, top[k], source(own_group, holder));
+    dots<first, lowest>(y, sum);
+    S squares = __shfl_sync(0xffffffffu, sum[c], source(g, 0));
+    constexpr S most_square = static_cast<S>(sizeof(S) == 4 ? 0x1p100 : 0x1p900), most = static_cast<S>(sizeof(S) == 4 ? 0x1p50 : 0x1p450);
+    int exponent = 0;
+    bool tail = true;
+    const bool plain = fabs(alpha) <= most && squares >= 1 / most_square && squares <= most_square;
+    if (any(!plain)) {
+      // Squares that have left the range, or are 0, or Inf or NaN.
+      double largest;
+      exponent = normalize(!plain, alpha, y, largest);
+      tail = plain || largest != 0;
+      dots<first, lowest>(y, sum);
+      S own_squares = 0;  // sum[c] of the column itself is of y and of what it was
+#pragma unroll
+      for (int r = lowest; r < P.rows; ++r) own_squares += y[r] * y[r];
+      for (int distance = 1; distance < P.lanes; distance *= 2) own_squares += __shfl_xor_sync(0xffffffffu, own_squares, distance);
+      squares = plain ? squares : own_squares;
+    }
+    // β = −sign(α)‖x‖, τ = (β − α) / β, v = [1; factor · y].
+    const S all = alpha * alpha + squares, inverse = arch::reciprocal_sqrt(all);
+    S norm = all * inverse;
+    norm += (all - norm * norm) * inverse / 2;
+    S beta = tail ? -copysign(norm, alpha) : alpha, tau = tail ? fabs(alpha) * inverse + 1 : S(0);
+    const S factor = tail ? copysign(arch::reciprocal(fabs(alpha) + norm), alpha) : S(0);
+    if (exponent != 0) beta = static_cast<S>(binary_scale(exponent)(static_cast<double>(beta)));
+#pragma unroll
+    for (int k = first; k < P.columns; ++k) sum[k] = top[k] + factor * sum[k];  // vᵀx_k
+    if constexpr (shape::panels > 1) {
+#pragma unroll
+      for (int k = first; k <= c; ++k) {
+        const int before = k * shape::near + own_group;
+        if (lane == 0 && before / shape::at_once == in_panel / shape::at_once && before < in_panel)
+          send(&own.gram[turn][in_panel / shape::at_once][before % shape::at_once][in_panel % shape::at_once], sum[k]);
+      }
+    }
+#pragma unroll
+    for (int k = c; k < P.columns; ++k) sum[k] = tau == 0 ? S(0) : tau * sum[k];
+    if constexpr (shape::panels == 1) strike<P.columns>(inject::site::qr_product, j, steps, sum);
+#pragma unroll
+    for (int r = lowest; r < P.rows; ++r) y[r] *= factor;
+#pragma unroll
+    for (int r = lowest; r < P.rows; ++r) {
+      if (may_be(r) && r == at && lane == holder) y[r] = 1;
+    }
+#pragma unroll
+    for (int k = c; k < P.columns; ++k) {
+      if (k > c || own_group > g) {
+#pragma unroll
+        for (int r = lowest; r < P.rows; ++r) x[k][r] -= sum[k] * y[r];
+      }
+    }
+    if (own_group != g) return;
+    given.strike(ballast::cuda::index<P.rows>{}, inject::site::qr_reflector, {item, items, j, steps, lane, P.lanes}, y);
+    if (lane == 0) {
+      strike_one(inject::site::qr_tau, j, steps, &tau);
+      send(&own.tau[j], tau);
+    }
+    auto& to = own.v[turn][shape::panels > 1 ? in_panel : 0].lane[lane];
+#pragma unroll
+    for (int r = 0; r < P.rows; ++r) {
+      if (publishes) send(&to.row[r], y[r]);
+      if (r >= lowest && is_behind(r)) x[c][r] = y[r];
+      if (may_be(r) && r == at && lane == holder) x[c][r] = beta;
+    }
+  }
+
+  // H_l, of chunk `which` of the panel whose first column is `begin`, applied to all columns of the thread one after the other:
+  // w_l = τ_l (v_lᵀx − Σ_(k<l) v_kᵀv_l w_k), x ← x − Σ w_l v_l.
+  __device__ __forceinline__ void apply_chunk(int turn, int which, int begin, int steps) {
+    const auto& v = own.v[turn];
+    const int first = which * shape::at_once, count = steps - begin - first;  // reflectors that there are
+    S w[shape::at_once][P.columns] = {};
+#pragma unroll
+    for (int l = 0; l < shape::at_once; ++l) {
+      const auto& here = v[first + l].lane[lane].row;
+#pragma unroll
+      for (int r = 0; r < P.rows; ++r) {
+#pragma unroll
+        for (int c = 0; c < P.columns; ++c) w[l][c] += here[r] * x[c][r];
+      }
+    }
+    for (int distance = 1; distance < P.lanes; distance *= 2) {
+#pragma unroll
+      for (int l = 0; l < shape::at_once; ++l) {
+#pragma unroll
+        for (int c = 0; c < P.columns; ++c) w[l][c] += __shfl_xor_sync(0xffffffffu, w[l][c], distance);
+      }
+    }
+#pragma unroll
+    for (int l = 0; l < shape::at_once; ++l) {
+      const S tau = l < count ? own.tau[begin + first + l] : S(0);
+#pragma unroll
+      for (int k = 0; k < l; ++k) {
+#pragma unroll
+        for (int c = 0; c < P.columns; ++c) w[l][c] -= own.gram[turn][which][k][l] * w[k][c];
+      }
+#pragma unroll
+      for (int c = 0; c < P.columns; ++c) w[l][c] = tau == 0 ? S(0) : tau * w[l][c];
+    }
+    strike<shape::at_once * P.columns>(inject::site::qr_product, (begin + first) / shape::at_once,
+                                       (steps + shape::at_once - 1) / shape::at_once, &w[0][0]);
+#pragma unroll
+    for (int l = 0; l < shape::at_once; ++l) {
+      const auto& here = v[first + l].lane[lane].row;
+#pragma unroll
+      for (int r = 0; r < P.rows; ++r) {
+        const S element = l < count ? here[r] : S(0);
+#pragma unroll
+        for (int c = 0; c < P.columns; ++c) x[c][r] -= w[l][c] * element;
+      }
+    }
+  }
+
+  // The panel of this warp; made(j) follows each reflector. `publishes`: somebody reads them.
+  template <class Made>
+  __device__ __forceinline__ void factor_panel(int turn, int steps, bool publishes, Made&& made) {
+    ballast::cuda::unrolled<P.columns>([&](auto at) {
+      constexpr int c = decltype(at)::value;
+      const auto each = [&](auto g) {
+        const int j = panel() * shape::panel + c * shape::near + static_cast<int>(g);
+        if (j >= steps) return;
+        eliminate<c>(g, j, steps, turn, publishes);
+        made(j);
+      };
+      if constexpr (shape::unrolled) {
+        ballast::cuda::unrolled<shape::near>(each);
+      } else {
+#pragma unroll 1
+        for (int g = 0; g < shape::near; ++g) each(g);
+      }
+    });
+  }
+
+  // H x for all columns.
+  __device__ __forceinline__ void reflect(const batch_column<S, P>& from, S tau, int step, int steps) {
+    S v[P.rows], sum[P.columns] = {};
+    for (int r = 0; r < P.rows; ++r) v[r] = from.lane[lane].row[r];
+    dots<0, 0>(v, sum);
+    for (int c = 0; c < P.columns; ++c) sum[c] *= tau;
+    strike<P.columns>(inject::site::qr_product, step, steps, sum);
+    for (int c = 0; c < P.columns; ++c) subtract(c, v, sum[c], tau != 0);
+  }
+};
+
+}  // namespace ballast::qr::cuda

@@ -1,0 +1,679 @@
+// The sums and residuals of the checks of a factorization. Everything is added up in double, in an order that depends on the shape alone.
+// Layer: backend "cuda" of QR, device code. docs/design/qr.md says what each check covers.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "abft/threshold.hpp"
+#include "cuda/arch/arch.cuh"
+#include "cuda/block/bits.cuh"
+#include "cuda/block/sums.cuh"
+#include "cuda/block/unroll.cuh"
+#include "qr/cuda/layout/kernel_args.hpp"
+#include "qr/cuda/layout/matrix.cuh"
+#include "qr/cuda/layout/rows.cuh"
+
+namespace ballast::qr::cuda {
+
+// Element (i, j) of V, where `stored` is read: above the diagonal is R. It is read in any case, so that no load waits for a branch.
+template <class S>
+__device__ __forceinline__ double element(S stored, std::int64_t i, int j) {
+  return i < j ? 0.0 : i == j ? 1.0 : static_cast<double>(stored);
+}
+
+// Where a block has k_block_rows rows: thread t has row t % k_block_rows, and k_row_parts threads share its columns.
+struct row_part {
+  int row, part;
+  __device__ __forceinline__ row_part()
+      : row(static_cast<int>(threadIdx.x) % k_block_rows), part(static_cast<int>(threadIdx.x) / k_block_rows) {}
+};
+
+// use(l, load(l)) for this thread's part of the columns begin … end − 1. Loads are taken together: one after the other they would wait for
+// each other's memory.
+template <class T, int together = 8, class Load, class Use>
+__device__ __forceinline__ void each_column(int part, int begin, int end, Load load, Use use) {
+#pragma unroll 1
+  for (int first = begin + part; first < end; first += together * k_row_parts) {
+    T x[together];
+    ballast::cuda::unrolled<together>([&](auto q) {
+      const int l = first + decltype(q)::value * k_row_parts;
+      x[decltype(q)::value] = l < end ? load(l) : T(0);
+    });
+    ballast::cuda::unrolled<together>([&](auto q) {
+      const int l = first + decltype(q)::value * k_row_parts;
+      if (l < end) use(l, x[decltype(q)::value]);
+    });
+  }
+}
+
+// Sums over the parts of each row; part 0 gets them. A barrier, and `several` may be used again behind another.
+template <int Count>
+__device__ __forceinline__ void add_parts(const row_part& own, double (&sum)[Count],
+                                          double (&several)[k_row_parts - 1][Count][k_block_rows]) {
+  for (int q = 0; q < Count && own.part > 0; ++q) several[own.part - 1][q][own.row] = sum[q];
+  __syncthreads();  // the parts are there
+  if (own.part > 0) return;
+  for (int p = 0; p + 1 < k_row_parts; ++p) {
+    for (int q = 0; q < Count; ++q) sum[q] += several[p][q][own.row];
+  }
+}
+
+// What a lane of products_kernel has of some tiles of rows: V's columns, and of the rows 2 t, 2 t + 1 of a tile the vector g of y, p, c1,
+// c2, 1, w, w², none.
+template <class S, int Blocks, int Tiles>
+struct product_rows {
+  column_tile<S, Blocks> V[Tiles];
+  double vector[Tiles][2];
+  S checksum[Tiles][2];
+
+  // The rows from `first` on; what is not there is 0.
+  __device__ __forceinline__ void load(const products_arguments<S>& a, const row_pairs<const S>& from, const double* weights,
+                                       std::int64_t first) {
+    const int g = arch::lane() / 4, t = arch::lane() % 4;
+    const double* const vectors = g == 0 ? a.y : g == 5 || g == 6 ? weights : nullptr;
+    const S* const checksums = a.c == nullptr ? nullptr : g == 2 ? a.c : g == 3 ? a.c + a.ldc : nullptr;
+    ballast::cuda::unrolled<Tiles>([&](auto n) {
+      constexpr int tile = decltype(n)::value;
+      V[tile].load(from, first + k_column_tile * tile);
+      for (int h = 0; h < 2; ++h) {
+        const std::int64_t i = first + k_column_tile * tile + 2 * t + h;
+        vector[tile][h] = vectors != nullptr && i < from.rows() ? vectors[i] : 0;
+        checksum[tile][h] = checksums != nullptr && i < from.rows() ? checksums[i] : S(0);
+      }
+    });
+  }
+};
+
+// Sums of a lane: of columns g and 8 + g of each pair of blocks with the vectors 2 t, 2 t + 1; of the squares of its own numbers, by
+// blocks; of squares of p.
+template <int Blocks>
+struct product_sums {
+  double vectors[Blocks / 2][4] = {}, squares[Blocks] = {}, p_square = 0;
+
+  // Adds the rows from `first` on. Where Head, some of them are of V's triangle. `tx` is T x; null: there is no p.
+  template <bool Head, class S, int Tiles>
+  __device__ __forceinline__ void add(const product_rows<S, Blocks, Tiles>& rows, std::int64_t first, int w, const double* tx) {
+    const int g = arch::lane() / 4, t = arch::lane() % 4;
+    ballast::cuda::unrolled<Tiles>([&](auto n) {
+      constexpr int tile = decltype(n)::value;
+      double v[Blocks][2], p[2] = {}, own[2];
+      ballast::cuda::unrolled<Blocks>([&](auto b) {
+        constexpr int block = decltype(b)::value;
+        const int l = k_block * block + g;
+        for (int h = 0; h < 2; ++h) {
+          const S read = rows.V[tile].at[block][h];
+          v[block][h] = Head && l < w ? element(read, first + k_column_tile * tile + 2 * t + h, l) : static_cast<double>(read);
+          squares[block] += v[block][h] * v[block][h];
+        }
+        if (tx == nullptr) return;
+        const double x = tx[l];
+        for (int h = 0; h < 2; ++h) p[h] += v[block][h] * x;
+      });
+      for (int h = 0; h < 2; ++h) {
+        own[h] = rows.vector[tile][h] + static_cast<double>(rows.checksum[tile][h]);
+        if (g == 4) own[h] = 1;
+        if (g == 6) own[h] *= own[h];
+      }
+      if (tx != nullptr) {
+        ballast::cuda::add_lanes<32, 8, 4>(p);
+        for (int h = 0; h < 2; ++h) {
+          if (g == 0) p_square += p[h] * p[h];
+          if (g == 1) own[h] = p[h];
+        }
+      }
+      ballast::cuda::unrolled<Blocks / 2>([&](auto b) {
+        constexpr int pair = decltype(b)::value;
+        multiply_columns(vectors[pair], v[2 * pair], v[2 * pair + 1], own);
+      });
+    });
+  }
+
+  // Its numbers, one after the other.
+  template <int At>
+  __device__ __forceinline__ double number() const {
+    if constexpr (At < 2 * Blocks) {
+      return vectors[At / 4][At % 4];
+    } else {
+      return squares[At - 2 * Blocks];
+    }
+  }
+};
+
+// Blocks first over rows, k_products_rows of them in turn, then over panels. A warp takes some rows by itself, and p of a row is made where
+// the row is; the loads of some warps are under way while others compute. At the end the warps' sums are added up, each number by the lane
+// that has it. For panels of at most `Most` columns. One kernel for one panel and for all: the sums must be the same to the bit.
+template <class S, int Most>
+__global__ void __launch_bounds__(k_threads, product_resident(Most)) products_kernel(const __grid_constant__ products_arguments<S> a) {
+  constexpr int blocks_of_columns = Most / k_block, warps = k_threads / 32, numbers = 3 * blocks_of_columns;
+  constexpr int tiles = product_tiles(Most), rows = k_column_tile * tiles, of_warp = k_products_rows / warps, parts = of_warp / rows;
+  static_assert(parts * rows == of_warp);
+  auto& whole = arch::shared_object<double[numbers][32], struct product_whole>();
+  auto& tx = arch::shared_object<double[Most], struct product_tx>();
+  auto& p_squares = arch::shared_object<double[warps], struct product_squares>();
+  const std::int64_t panel = blockIdx.x / a.blocks, before = panel * a.h.width, block = blockIdx.x % a.blocks;
+  const int w = a.columns - before < a.h.width ? static_cast<int>(a.columns - before) : a.h.width;
+  const row_pairs<const S> V(a.h.V + before * (a.h.ldv + 1), a.h.ldv, a.h.rows - before, w);
+  const std::int64_t blocks = product_blocks(V.rows(), a.blocks);
+  if (block >= blocks) return;
+  const int lane = arch::lane(), warp = arch::warp();
+  const double* const weights = a.weights != nullptr ? a.weights + before : nullptr;
+#pragma unroll 1
+  for (int l = static_cast<int>(threadIdx.x); l < Most && a.tx != nullptr; l += k_threads) tx[l] = l < w ? a.tx[l] : 0;
+  __syncthreads();  // T x is there
+  const double* const by = a.tx != nullptr ? tx : nullptr;
+  product_sums<blocks_of_columns> sums;
+  const auto row_of = [&](int n) { return (block + n / parts * blocks) * k_products_rows + warp * of_warp + n % parts * rows; };
+#pragma unroll 1
+  for (int n = 0; row_of(n) < V.rows(); ++n) {
+    product_rows<S, blocks_of_columns, tiles> here;
+    here.load(a, V, weights, row_of(n));
+    if (row_of(n) < w) {
+      sums.template add<true>(here, row_of(n), w, by);
+    } else {
+      sums.template add<false>(here, row_of(n), w, by);
+    }
+  }
+#pragma unroll 1
+  for (int of = 0; of < warps; ++of) {
+    if (warp == of) {
+      double kept[numbers] = {};
+      if (of > 0) ballast::cuda::unrolled<numbers>([&](auto e) { kept[decltype(e)::value] = whole[decltype(e)::value][lane]; });
+      ballast::cuda::unrolled<numbers>([&](auto e) {
+        constexpr int at = decltype(e)::value;
+        whole[at][lane] = kept[at] + sums.template number<at>();
+      });
+    }
+    __syncthreads();  // the sums of the warps up to this one are there
+  }
+  double* const to = a.partial + panel * a.blocks * (8 * a.h.width + 1) + block * (8 * w + 1);
+  const double p_square = over_block<false>(sums.p_square, p_squares);
+  if (threadIdx.x == 0) to[8 * w] = p_square;
+#pragma unroll 1
+  for (int e = static_cast<int>(threadIdx.x); e < 7 * w; e += k_threads) {
+    const int q = e / w, l = e % w;
+    to[e] = whole[l / 16 * 4 + l % 16 / 8 * 2 + q % 2][4 * (l % 8) + q / 2];
+  }
+#pragma unroll 1
+  for (int l = static_cast<int>(threadIdx.x); l < w; l += k_threads) {
+    const double* const parts_of = &whole[2 * blocks_of_columns + l / 8][4 * (l % 8)];
+    to[7 * w + l] = parts_of[0] + parts_of[1] + (parts_of[2] + parts_of[3]);
+  }
+}
+
+// The sums from … to − 1: 32 by each block, of which `block` is the place, a lane for each; warp w adds up what the blocks w, w + 8, … have
+// left.
+__device__ __forceinline__ void fold(const fold_arguments& a, std::int64_t block, std::int64_t from, std::int64_t to) {
+  constexpr int warps = k_threads / 32;
+  auto& several = arch::shared_object<double[warps][32], struct folded_sums>();
+  const int lane = arch::lane(), warp = arch::warp();
+  const std::int64_t value = from + block * 32 + lane;
+  constexpr int together = 8;  // loads that wait for memory at the same time
+  double sum = 0;
+#pragma unroll 1
+  for (std::int64_t first = warp; first < a.blocks && value < to; first += together * warps) {
+    double x[together];
+    ballast::cuda::unrolled<together>([&](auto q) {
+      const std::int64_t b = first + decltype(q)::value * warps;
+      x[decltype(q)::value] = b < a.blocks ? a.partial[b * a.count + value] : 0;
+    });
+    for (int q = 0; q < together; ++q) sum += x[q];
+  }
+  several[warp][lane] = sum;
+  __syncthreads();  // the sums of the warps are there
+  if (warp != 0 || value >= to) return;
+  double all = several[0][lane];
+  for (int w = 1; w < warps; ++w) all += several[w][lane];
+  a.to[value - from] = all;
+}
+
+template <int Threads>
+__global__ void __launch_bounds__(Threads) fold_kernel(const __grid_constant__ fold_arguments a) {
+  static_assert(Threads == k_threads);
+  if (a.state != nullptr && a.state->stage == k_tall_orthonormal) return;
+  fold(a, blockIdx.x, 0, a.count);
+}
+
+// Of each panel 32 sums by each block, as fold_kernel; the last four vectors are the checkpoint's.
+template <int Threads>
+__global__ void __launch_bounds__(Threads) fold_checkpoints_kernel(const __grid_constant__ checkpoints_arguments a) {
+  static_assert(Threads == k_threads);
+  const std::int64_t each = (4 * a.width + 31) / 32, panel = blockIdx.x / each, before = panel * a.width;
+  const std::int64_t w = a.columns - before < a.width ? a.columns - before : a.width;
+  fold({a.partial + panel * a.blocks * (8 * a.width + 1), product_blocks(a.rows - before, a.blocks), 8 * w + 1, a.to + 4 * before},
+       blockIdx.x % each, 4 * w, 8 * w);
+}
+
+// The sum of a block's hashes; thread 0 gets it.
+__device__ __forceinline__ unsigned long long hash_over_block(unsigned long long own) {
+  auto& several = arch::shared_object<unsigned long long[k_threads / 32], struct hashed_block>();
+  unsigned long long sum[1] = {own};
+  __syncthreads();  // the sums in front of these have been read
+  return ballast::cuda::add_block<k_threads>(sum, several);
+}
+
+// By one block: the hash of X's columns, as hash_kernel makes it. Thread 0 gets it.
+template <class S>
+__device__ __forceinline__ unsigned long long hash_of(const S* X, std::int64_t ld, int rows, int columns, bool upper) {
+  unsigned long long own = 0;
+  const row_part here;
+  for (int i = here.row; i < rows; i += k_block_rows) {
+    each_column<S>(
+        here.part, upper ? i : 0, columns, [&](int l) { return X[i + l * ld]; },
+        [&](int l, S x) { own += ballast::cuda::value_hash(x, static_cast<std::uint64_t>(i + l * rows)); });
+  }
+  return hash_over_block(own);
+}
+
+// z = T x, or Tᵀ x, by one block.
+template <class S>
+__device__ __forceinline__ void times_t(const reflectors<S>& h, bool transposed, const double* x, double* z) {
+  const int w = h.width;
+  for (int i = static_cast<int>(threadIdx.x); i < w; i += k_threads) {
+    double sum = 0;
+    for (int j = transposed ? 0 : i; j < (transposed ? i + 1 : w); ++j)
+      sum += static_cast<double>(transposed ? h.T[j + i * h.ldt] : h.T[i + j * h.ldt]) * x[j];
+    z[i] = sum;
+  }
+}
+
+// One block.
+template <class S>
+__global__ void __launch_bounds__(k_threads) small_kernel(const __grid_constant__ small_arguments<S> a) {
+  times_t(a.h, a.transposed, a.x, a.z);
+}
+
+// T x: k_block_rows rows by each block.
+template <class S>
+__global__ void __launch_bounds__(k_threads) open_kernel(const __grid_constant__ open_arguments<S> a) {
+  auto& several = arch::shared_object<double[k_row_parts - 1][2][k_block_rows], struct opened_parts>();
+  const row_part own;
+  const int w = a.h.width, i = static_cast<int>(blockIdx.x) * k_block_rows + own.row;
+  double sum[2] = {};  // T x, |T| |x|
+  each_column<S>(
+      own.part, i, w, [&](int l) { return a.h.T[i + l * a.h.ldt]; },
+      [&](int l, S t) {
+        sum[0] += static_cast<double>(t) * a.x[l];
+        sum[1] += fabs(static_cast<double>(t) * a.x[l]);
+      });
+  add_parts(own, sum, several);
+  if (own.part > 0 || i >= w) return;
+  a.tx[i] = sum[0];
+  a.tx[w + i] = sum[1];
+}
+
+// √Σ of `blocks` squares for each of `count` vectors, the largest; NaN if there is one. By one block; thread 0 gets it.
+__device__ __forceinline__ double largest_norm(const double* squares, std::int64_t blocks, int count) {
+  auto& several = arch::shared_object<double[k_threads / 32], struct norm_sums>();
+  double most = 0;
+#pragma unroll 1
+  for (int q = 0; q < count; ++q) {
+    double sum = 0;
+#pragma unroll 2
+    for (std::int64_t b = threadIdx.x; b < blocks; b += k_threads) sum += squares[count * b + q];
+    const double norm = sqrt(over_block<false>(sum, several));
+    if (most == most && !(norm <= most)) most = norm;
+  }
+  return most;
+}
+
+// The sums over the rows of V are added up as by fold_kernel; the last block judges. Orthogonality: Tᵀ Vᵀ V T x against (T + Tᵀ) x, element
+// i by a warp, which has column i of T; each reflector's τ‖v‖² − 2; what the second pass over V takes; the checkpoint. T x is the one that
+// made p: if it is wrong by e, the two sides differ by TᵀT⁻¹e.
+template <class S>
+__global__ void __launch_bounds__(k_threads) judge_kernel(const __grid_constant__ judge_arguments<S> a) {
+  auto& off = arch::shared_object<double[k_most_wide], struct judged_off>();
+  auto& limit = arch::shared_object<double[k_most_wide], struct judged_limit>();
+  auto& tail = arch::shared_object<double[k_most_wide], struct judged_tail>();
+  auto& factor = arch::shared_object<double[5][k_most_wide], struct judged_factors>();
+  const int w = a.h.width;
+  const std::int64_t folds = (a.fold.count + 31) / 32;
+  if (blockIdx.x < folds) {
+    fold(a.fold, blockIdx.x, 0, a.fold.count);
+  } else {
+    const bool of_t = blockIdx.x == folds;
+    const unsigned long long hash = hash_of(of_t ? a.h.T : a.h.V, of_t ? a.h.ldt : a.h.ldv, w, w, !of_t);
+    if (threadIdx.x == 0) *(of_t ? a.seal_t : a.seal_r) = hash;
+  }
+  if (!is_last_block(a.arrived)) return;
+  const double* const sums = a.fold.to;
+  const double p_norm = sqrt(sums[8 * w]);
+  const int i = static_cast<int>(threadIdx.x);
+  if (i < w) {
+    const double g = sums[w + i], x = a.x[i];
+    factor[0][i] = g - x;
+    factor[1][i] = fabs(g) + p_norm + fabs(x);
+    for (int v = 0; v < 3; ++v) factor[2 + v][i] = sums[(v == 0 ? 0 : v + 1) * w + i];
+  }
+  __syncthreads();  // what T's columns are multiplied by is there
+  // Eight lanes have a column of T, and every eighth of its elements: all are loaded, then used.
+  constexpr int lanes = 8, each = k_most_wide / lanes;
+  const int part = i % lanes;
+#pragma unroll 1
+  for (int first = 0; first < w; first += k_threads / lanes) {
+    const int column = first + i / lanes;
+    S t[each];
+    ballast::cuda::unrolled<each>([&](auto e) {
+      const int j = lanes * decltype(e)::value + part;
+      t[decltype(e)::value] = j <= column && column < w ? a.h.T[j + column * a.h.ldt] : S(0);
+    });
+    double sum[5] = {};  // T's column times g − x, its size, times the sums of y, c1 and c2
+    ballast::cuda::unrolled<each>([&](auto e) {
+      const int j = lanes * decltype(e)::value + part;
+      if (j > column || column >= w) return;
+      const double own = static_cast<double>(t[decltype(e)::value]);
+      sum[0] += own * factor[0][j];
+      sum[1] += fabs(own) * factor[1][j];
+      for (int v = 2; v < 5; ++v) sum[v] += own * factor[v][j];
+    });
+    ballast::cuda::add_lanes<k_threads, lanes, 1>(sum);
+    if (part != 0 || column >= w) continue;
+    off[column] = fabs(sum[0] - a.tx[column]);
+    limit[column] = abft::qr_orthogonality_threshold<S>(sum[1] + a.tx[w + column], a.m);
+    for (int v = 0; v < 3; ++v) a.tz[v * w + column] = sum[2 + v];
+  }
+  if (i < w) {
+    for (int q = 0; q < 4 && a.checkpoint != nullptr; ++q) a.checkpoint[q * w + i] = sums[(4 + q) * w + i];
+    // A tau of 0 belongs to v = e₁. tau must be T's diagonal to the bit.
+    const double tau = static_cast<double>(a.tau[i]), square = sums[7 * w + i];
+    const bool same = ballast::cuda::bits(a.tau[i]) == ballast::cuda::bits(a.h.T[i + i * a.h.ldt]);
+    tail[i] = !same ? std::numeric_limits<double>::quiet_NaN() : fabs(tau == 0 ? square - 1 : tau * square - 2);
+  }
+  __syncthreads();  // all are there
+  if (arch::warp() != 0) return;
+  // The largest; among residuals, in units of its threshold. NaN stays.
+  panel_result made{0, 1, 0, 0};
+  const auto join = [&made](double residual, double threshold, double reflectors) {
+    if (made.reflectors == made.reflectors && !(reflectors <= made.reflectors)) made.reflectors = reflectors;
+    if (made.orthogonality != made.orthogonality) return;
+    if (!(residual <= std::numeric_limits<double>::max()) || !(threshold <= std::numeric_limits<double>::max())) {
+      made.orthogonality = std::numeric_limits<double>::quiet_NaN();
+    } else if (residual * made.orthogonality_threshold > made.orthogonality * threshold) {
+      made.orthogonality = residual;
+      made.orthogonality_threshold = threshold;
+    }
+  };
+#pragma unroll 1
+  for (int j = arch::lane(); j < w; j += 32) join(off[j], limit[j], tail[j]);
+#pragma unroll 1
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const auto from = [&](double mine) { return __shfl_xor_sync(0xffffffffu, mine, distance); };
+    const double residual = from(made.orthogonality), threshold = from(made.orthogonality_threshold), reflectors = from(made.reflectors);
+    join(residual, threshold, reflectors);
+  }
+  if (arch::lane() != 0) return;
+  a.to->orthogonality = made.orthogonality;
+  a.to->orthogonality_threshold = made.orthogonality_threshold;
+  a.to->reflectors = made.reflectors;
+  a.to->data = 0;
+  if (!(made.orthogonality <= made.orthogonality_threshold) || !(made.reflectors <= a.limit)) close(a.gate);
+}
+
+// What each row has of Σ over columns of its numbers times `Sums` weights, for rows of lanes. Σ over the warps that share the columns of
+// the same rows: the first of them gets it. `several`: of each other warp. Called by the whole block, and `several` may be used again
+// behind another barrier.
+template <int Sums, int Rows>
+__device__ __forceinline__ void add_sharing_warps(double (&sum)[Rows][Sums], int sharing, double (*several)[Sums][Rows][32]) {
+  if (sharing == 1) return;
+  const int lane = arch::lane(), warp = arch::warp(), part = warp % sharing;
+  if (part > 0) {
+    for (int h = 0; h < Rows; ++h) {
+      for (int q = 0; q < Sums; ++q) several[warp][q][h][lane] = sum[h][q];
+    }
+  }
+  __syncthreads();  // the parts are there
+  for (int other = 1; other < sharing && part == 0; ++other) {
+    for (int h = 0; h < Rows; ++h) {
+      for (int q = 0; q < Sums; ++q) sum[h][q] += several[warp + other][q][h][lane];
+    }
+  }
+}
+
+// Of the columns from `begin` to `end`: what the vectors lose by V in a lane's rows from `row` on; where Head, some are of V's triangle,
+// and then what c1 and c2 lose by R. `vectors`: of each column the elements of y's, c1's and c2's.
+template <bool Head, class S, bool Whole>
+__device__ __forceinline__ void lose_by(double (&sum)[k_lane_rows<S>][5], const row_groups<const S, k_lane_rows<S>>& V,
+                                        const double (*vectors)[4], const transformed_arguments<S>& a, std::int64_t row, int begin,
+                                        int end) {
+  constexpr int together = 8, rows = k_lane_rows<S>;  // columns whose loads wait for memory at the same time
+#pragma unroll 1
+  for (int first = begin; first < end; first += together) {
+    typename row_groups<const S, rows>::group x[together] = {};
+    ballast::cuda::unrolled<together>([&](auto c) {
+      const int l = first + decltype(c)::value;
+      if (l < end) x[decltype(c)::value] = V.template load<Whole>(row, l);
+    });
+    ballast::cuda::unrolled<together>([&](auto c) {
+      const int l = first + decltype(c)::value;
+      if (l >= end) return;
+      double d[2] = {};
+      for (int q = 0; q < 2 && Head && a.c != nullptr; ++q) d[q] = a.d[l + q * a.ldd];
+      for (int h = 0; h < rows; ++h) {
+        const S read = x[decltype(c)::value].at[h];
+        const double v = Head ? element(read, row + h, l) : static_cast<double>(read);
+        for (int q = 0; q < 3; ++q) sum[h][q] += v * vectors[l][q];
+        if (!Head || row + h > l) continue;
+        for (int q = 0; q < 2; ++q) sum[h][3 + q] += static_cast<double>(read) * d[q];
+      }
+    });
+  }
+}
+
+// A lane has k_lane_rows rows. Of many rows a warp has all columns; of few all warps of a block share those of the same rows.
+template <class S>
+__global__ void __launch_bounds__(k_threads, k_rows_resident) transformed_kernel(const __grid_constant__ transformed_arguments<S> a) {
+  constexpr int rows = k_lane_rows<S>, warps = k_threads / 32;
+  auto& squares = arch::shared_object<double[warps], struct transformed_squares>();
+  auto& vectors = arch::shared_object<double[k_most_wide][4], struct transformed_vectors>();
+  auto& several = arch::shared_object<double[warps][5][rows][32], struct transformed_parts>();
+  const int w = a.h.width, sharing = sharing_warps(a.h.rows), part = arch::warp() % sharing;
+  const bool checksums = a.c != nullptr;
+  const row_groups<const S, rows> V(a.h.V, a.h.ldv, a.h.rows, w);
+  for (int e = static_cast<int>(threadIdx.x); e < 4 * w; e += k_threads) {
+    const int l = e % w, q = e / w;
+    vectors[l][q] = q < (checksums ? 3 : 1) ? a.tz[q * w + l] : 0;
+  }
+  __syncthreads();  // the vectors are there
+  const int each = (w + sharing - 1) / sharing, begin = part * each, end = begin + each < w ? begin + each : w;
+  double square[2] = {};
+  for (std::int64_t first = std::int64_t{blockIdx.x} * lane_block<S>(sharing); first < a.h.rows;
+       first += std::int64_t{gridDim.x} * lane_block<S>(sharing)) {
+    const std::int64_t top = first + arch::warp() / sharing * 32 * rows, row = top + rows * arch::lane();
+    double sum[rows][5] = {};
+    if (top < w) {
+      lose_by<true, S, false>(sum, V, vectors, a, row, begin, end);
+    } else if (V.are_whole(top, 32 * rows)) {
+      lose_by<false, S, true>(sum, V, vectors, a, row, begin, end);
+    } else {
+      lose_by<false, S, false>(sum, V, vectors, a, row, begin, end);
+    }
+    add_sharing_warps(sum, sharing, several);
+    for (int h = 0; h < rows; ++h) {
+      const std::int64_t i = row + h;
+      if (i >= a.h.rows || part > 0) continue;
+      a.next[i] = a.y[i] - sum[h][0];
+      for (int q = 0; q < 2 && checksums; ++q) {
+        double r = static_cast<double>(a.c[i + q * a.ldc]) - sum[h][1 + q];
+        if (i < w) {
+          a.head[i + q * w] = r;
+          r -= sum[h][3 + q];
+        }
+        square[q] += r * r;
+      }
+    }
+    if (sharing > 1) __syncthreads();  // the parts have been read
+  }
+  if (a.c == nullptr) return;
+  for (int q = 0; q < 2; ++q) {
+    const double all = over_block<false>(square[q], squares);
+    if (threadIdx.x == 0) a.squares[2 * std::int64_t{blockIdx.x} + q] = all;
+  }
+  if (!is_last_block(a.arrived)) return;
+  const double norm = largest_norm(a.squares, gridDim.x, 2);
+  if (threadIdx.x != 0) return;
+  *a.norm = norm;
+  if (!(norm <= a.limit)) close(a.gate);
+}
+
+// Block b of the list.
+struct column_range {
+  std::int64_t first;
+  int width;
+  bool panel;
+};
+__device__ __forceinline__ column_range range_of(const block_list& all, std::int64_t b) {
+  const std::int64_t panels = (all.steps + all.width - 1) / all.width;
+  const bool panel = b < panels;
+  const std::int64_t first = panel ? b * all.width : all.steps + (b - panels) * all.width;
+  const std::int64_t left = (panel ? all.steps : all.columns) - first;
+  return {first, static_cast<int>(left < all.width ? left : all.width), panel};
+}
+
+// Blocks of threads first over rows, k_block_rows each, then over blocks of columns.
+template <class S>
+__global__ void __launch_bounds__(k_threads) weigh_kernel(const __grid_constant__ weigh_arguments<S> a) {
+  auto& squares = arch::shared_object<double[k_threads / 32], struct weighed_sums>();
+  auto& several = arch::shared_object<double[k_row_parts - 1][2][k_block_rows], struct weighed_parts>();
+  const std::int64_t slabs = row_blocks(a.rows);
+  const std::int64_t chunk = blockIdx.x / slabs, b = a.first_block + chunk;
+  const column_range here = range_of(a.blocks, b);
+  const row_part own;
+  const std::int64_t i = blockIdx.x % slabs * k_block_rows + own.row;
+  const int begin = a.r && here.panel && i > here.first ? static_cast<int>(i - here.first < here.width ? i - here.first : here.width) : 0;
+  double sum[2] = {};
+  unsigned long long hash = 0;
+  if (i < a.rows) {
+    each_column<S, 4>(
+        own.part, begin, here.width, [&](int l) { return a.X[i * a.row_stride + (here.first + l) * a.column_stride]; },
+        [&](int l, S read) {
+          const std::int64_t j = here.first + l;
+          // Sealed by the reading that is verified: nothing lies between the two.
+          if (a.seal != nullptr && i < here.first) hash += ballast::cuda::value_hash(read, static_cast<std::uint64_t>(i + l * here.first));
+          double x = static_cast<double>(read);
+          if (a.shifts != nullptr && a.shifts[j] != 0) {
+            // Rounded as the data are: below the normal numbers that loses digits.
+            x = static_cast<double>(std::ldexp(read, a.shifts[j]));
+          }
+          for (int q = 0; q < 2; ++q) sum[q] += q < a.count ? x * a.z[j + q * a.ldz] : 0;
+        });
+  }
+  add_parts(own, sum, several);
+  const bool there = i < a.rows && own.part == 0;
+  for (int q = 0; q < 2; ++q) {
+    if (q == a.count) break;
+    if (a.init != nullptr && there) sum[q] = static_cast<double>(a.init[i + q * a.ldi + 2 * chunk * a.ldi]) - sum[q];
+    if (a.from != nullptr && there) sum[q] = a.from[i + q * a.ldi] - sum[q];
+    if (a.to_column != nullptr && there) a.to_column[i + q * a.ldi + 2 * chunk * a.ldi] = static_cast<S>(sum[q]);
+    if (a.to != nullptr && there) a.to[i + q * a.ldi + a.count * chunk * a.ldi] = sum[q];
+    if (a.squares == nullptr) continue;
+    const double square = over_block<false>(own.part == 0 ? sum[q] * sum[q] : 0, squares);
+    if (threadIdx.x == 0) a.squares[a.count * std::int64_t{blockIdx.x} + q] = square;
+  }
+  if (a.norm == nullptr) return;
+  if (a.seal != nullptr) {
+    hash = hash_over_block(hash);
+    if (threadIdx.x == 0) a.hashes[blockIdx.x] = hash;
+  }
+  if (!is_last_block(a.arrived)) return;
+  const double norm = largest_norm(a.squares, gridDim.x, a.count);
+  if (threadIdx.x == 0) {
+    *a.norm = norm;
+    if (!(norm <= a.limit)) close(a.gate);
+  }
+  if (a.seal == nullptr) return;
+  hash = 0;
+  for (std::int64_t s = threadIdx.x; s < gridDim.x; s += k_threads) hash += a.hashes[s];
+  hash = hash_over_block(hash);
+  if (threadIdx.x == 0) *a.seal = hash;
+}
+
+// A row a thread.
+template <int Threads>
+__global__ void __launch_bounds__(Threads) combine_kernel(const __grid_constant__ combine_arguments a) {
+  auto& several = arch::shared_object<double[k_threads / 32], struct combined_sums>();
+  const std::int64_t i = std::int64_t{blockIdx.x} * k_threads + threadIdx.x;
+  double sum = 0;
+  for (int c = 0; c < a.chunks && i < a.there; ++c) sum += a.parts[i + c * a.rows];
+  if (a.from != nullptr && i < a.rows) sum = a.from[i] - sum;
+  if (a.to != nullptr && i < a.rows) a.to[i] = sum;
+  if (a.squares == nullptr) return;
+  const double square = over_block<false>(sum * sum, several);
+  if (threadIdx.x == 0) a.squares[blockIdx.x] = square;
+}
+
+// A block for each norm.
+template <int Threads>
+__global__ void __launch_bounds__(Threads) norm_kernel(const __grid_constant__ norm_arguments a) {
+  const double norm = largest_norm(a.squares + a.count * blockIdx.x * a.blocks, a.blocks, a.count);
+  if (threadIdx.x == 0) a.to[blockIdx.x] = norm;
+}
+
+// A block for each column.
+template <class S>
+__global__ void __launch_bounds__(k_threads) hash_kernel(const __grid_constant__ hash_arguments<S> a) {
+  const std::int64_t l = blockIdx.x;
+  const std::int64_t rows = a.upper && l + 1 < a.rows ? l + 1 : a.rows;
+  unsigned long long own = 0;
+  for (std::int64_t i = threadIdx.x; i < rows; i += k_threads)
+    own += ballast::cuda::value_hash(a.X[i + l * a.ld], static_cast<std::uint64_t>(i + l * a.rows));
+  own = hash_over_block(own);
+  if (threadIdx.x == 0) atomicAdd(a.to, own);
+}
+
+// First two blocks for each panel, then one for each column: what judge_kernel, and weigh_kernel at the entry, have sealed.
+template <class S>
+__global__ void __launch_bounds__(k_threads) seals_kernel(const __grid_constant__ seals_arguments<S> a) {
+  if (blockIdx.x < 2 * a.count) {
+    const std::int64_t k = blockIdx.x / 2;
+    const reflectors<S> h = a.panels[k];
+    const bool of_t = blockIdx.x % 2 == 0;
+    const unsigned long long hash = hash_of(of_t ? h.T : h.V, of_t ? h.ldt : h.ldv, h.width, h.width, !of_t);
+    if (threadIdx.x == 0) a.to[3 * k + blockIdx.x % 2 * 2] = hash;
+    return;
+  }
+  const std::int64_t j = blockIdx.x - 2 * a.count, k = j / a.panels.width, rows = k * a.panels.width, l = j - rows;
+  unsigned long long own = 0;
+  for (std::int64_t i = threadIdx.x; i < rows; i += k_threads)
+    own += ballast::cuda::value_hash(a.panels.A[i + j * a.panels.lda], static_cast<std::uint64_t>(i + l * rows));
+  own = hash_over_block(own);
+  if (threadIdx.x == 0) atomicAdd(a.to + 3 * k + 1, own);
+}
+
+// A block for each panel: the largest difference; the same bits give 0.
+template <int Threads>
+__global__ void __launch_bounds__(Threads) changes_kernel(const __grid_constant__ changes_arguments a) {
+  auto& several = arch::shared_object<double[k_threads / 32], struct changed_sums>();
+  const int count = blockIdx.x + 1 == gridDim.x ? a.last : a.most;
+  double most = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += k_threads) {
+    const double now = a.now[blockIdx.x * a.stride + i], kept = a.kept[blockIdx.x * a.stride + i];
+    const double size = now == kept ? 0 : fabs(now - kept);
+    if (most == most && !(size <= most)) most = size;
+  }
+  most = over_block<true>(most, several);
+  if (threadIdx.x == 0) a.to[blockIdx.x] = most;
+}
+
+// A row a thread.
+template <class S>
+__global__ void __launch_bounds__(k_threads) accept_kernel(const __grid_constant__ accept_arguments<S> a) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * k_threads + threadIdx.x;
+  if (i >= a.rows || is_closed(a.gate)) return;
+  if (a.carried != nullptr) a.carried[i] = a.next[i];
+  for (int q = 0; q < 2 && i < a.width; ++q) a.to[i + q * a.ld] = static_cast<S>(a.head[i + q * a.width]);
+}
+
+// A block for each panel.
+template <class S>
+__global__ void __launch_bounds__(k_threads) taus_kernel(const __grid_constant__ taus_arguments<S> a) {
+  const std::int64_t first = blockIdx.x * a.width, left = a.steps - first;
+  const int w = static_cast<int>(left < a.width ? left : a.width);
+  const S* const T = a.T + blockIdx.x * a.width * a.width;
+  int differ = 0;
+  for (int j = static_cast<int>(threadIdx.x); j < w; j += k_threads)
+    differ |= ballast::cuda::bits(a.tau[first + j]) != ballast::cuda::bits(T[j * (w + 1)]) ? 1 : 0;
+  differ = __syncthreads_or(differ);
+  if (threadIdx.x == 0) a.to[blockIdx.x] = differ != 0 ? 1 : 0;
+}
+
+}  // namespace ballast::qr::cuda

@@ -1,0 +1,196 @@
+// Batches of small matrices on a device: one launch for each operation, in the order of the caller's stream.
+// Layer: backend "cuda" of QR. See qr/batch.hpp; the kernels are in batch.cuh.
+#include "qr/batch.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "abft/threshold.hpp"
+#include "core/extent.hpp"
+#include "cuda/call/device_call.hpp"
+#include "cuda/memory/device_staging.hpp"
+#include "qr/cuda/kernels/batch_kernels.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::qr::cuda {
+
+namespace {
+
+constexpr std::int64_t k_front = ballast::cuda::k_ring_bytes + 256;  // the ring, and what solve() finds
+
+template <class S>
+batch_matrix<S> each_of(const matrix_batch_view<S>& v) {
+  return {v.data, v.row_stride, v.column_stride, v.stride};
+}
+
+template <class S>
+class device_batch final : public batch_engine<S> {
+ public:
+  device_batch(const context& run, index scratch_elements)
+      : device_(ballast::cuda::current_device()),
+        protection_(run.how.protection),
+        staging_(device_, run.how.stream),
+        call_(device_, ballast::cuda::workspace_pool(device_, k_front + bytes_of(scratch_elements)).take(run.how.workspace, run.how.stream),
+              run.injector, run.how.stream) {
+    run.seen.runs_on(device_->about().name);
+    if (call_.fresh()) device_->zero(call_.memory(), 256, call_.order());
+  }
+
+  matrix_batch_view<const S> read(const matrix_batch_view<const S>& operand) override {
+    const auto [first, elements] = core::extent_of(operand);
+    matrix_batch_view<const S> made = operand;
+    made.data = static_cast<const S*>(staging_.read(first, bytes_of(elements))) + (operand.data - first);
+    return made;
+  }
+  std::span<const S> read(std::span<const S> operand) override {
+    if (operand.empty()) return operand;
+    return {static_cast<const S*>(staging_.read(operand.data(), static_cast<std::int64_t>(operand.size_bytes()))), operand.size()};
+  }
+  matrix_batch_view<S> write(const matrix_batch_view<S>& operand) override {
+    const auto [first, elements] = core::extent_of(operand);
+    matrix_batch_view<S> made = operand;
+    made.data = static_cast<S*>(staging_.update(first, bytes_of(elements), bytes_of(elements))) + (operand.data - first);
+    return made;
+  }
+  std::span<S> write(std::span<S> operand) override {
+    const auto bytes = static_cast<std::int64_t>(operand.size_bytes());
+    return {static_cast<S*>(staging_.update(operand.data(), bytes, bytes)), operand.size()};
+  }
+  void commit() override { staging_.commit(); }
+
+  S* scratch(index) override { return reinterpret_cast<S*>(call_.memory() + 256); }
+
+  void factor(const matrix_batch_view<S>& A, S* tau) override {
+    const int which = batch_policy_for(batch_work::factor, A.rows, A.columns, device_->about());
+    batch_factor_arguments<S> given;
+    given.A = each_of(A);
+    given.tau = tau;
+    given.events = call_.events();
+    given.count = A.count;
+    given.limits = {abft::qr_residual_thresholds<S>(1, A.rows, A.columns), abft::qr_reflector_threshold<S>(A.rows)};
+    given.m = static_cast<int>(A.rows);
+    given.n = static_cast<int>(A.columns);
+    given.repeats = repeats();
+    given.stores = protection_ != protection::correct;
+    launch(batch_work::factor, which, A.count, given);
+    checks_ += 2 * static_cast<std::uint64_t>(A.count);
+  }
+
+  void apply(const batch_factors<S>& Q, bool transposed, const matrix_batch_view<S>& X, index given_rows, bool identity) override {
+    const int which = batch_policy_for(batch_work::apply, X.rows, X.columns, device_->about());
+    batch_apply_arguments<S> given = arguments_of(X, which);
+    given.V = each_of(Q.V);
+    given.tau = Q.tau;
+    given.given = static_cast<int>(given_rows);
+    given.reflectors = static_cast<int>(Q.V.columns);
+    given.identity = identity;
+    given.ascending = transposed;
+    if (identity && given.chunks > 1) {
+      // A team would store over what others still read.
+      const auto [first, elements] = core::extent_of(Q.V);
+      S* const copy = scratch(elements);
+      device_->copy(copy, first, bytes_of(elements), call_.order());
+      given.V.data = copy + (Q.V.data - first);
+    }
+    launch(batch_work::apply, which, X.count * given.chunks, given);
+    checks_ += static_cast<std::uint64_t>(X.count * given.chunks);
+  }
+
+  void solve(const matrix_batch_view<const S>& U, bool transposed, const matrix_batch_view<S>& X) override {
+    const int which = batch_policy_for(batch_work::solve, X.rows, X.columns, device_->about());
+    batch_apply_arguments<S> given = arguments_of(X, which);
+    given.V = each_of(transposed ? U.transposed() : U);
+    given.given = given.m;
+    given.reflectors = given.m;
+    given.ascending = transposed;
+    given.singular = reinterpret_cast<std::int64_t*>(call_.memory());
+    launch(batch_work::solve, which, X.count * given.chunks, given);
+    checks_ += static_cast<std::uint64_t>(X.count * given.chunks);
+    solved_ = X.count;
+  }
+
+  void collect(run::recorder& seen) override {
+    seen.runs_on(device_->about().name);
+    if (protection_ != protection::off) seen.checked(checks_);
+    seen.add(call_.collect([](const ballast::cuda::device_event& e, ballast::cuda::event_log::entry& out) {
+      static constexpr const char* sites[] = {"qr.certificate", "qr.tau", "qr.q", "qr.solve"};
+      const std::uint32_t check = ballast::cuda::check_of(e.what);
+      out.site = sites[std::min<std::uint32_t>(check, 3)];
+      out.index = e.index;
+    }));
+    if (solved_ == 0) return;
+    std::int64_t left = 0;  // counted from the end, so that none is 0
+    device_->copy(&left, call_.memory(), sizeof left, call_.order());
+    device_->zero(call_.memory(), sizeof left, call_.order());
+    device_->synchronize(call_.order());
+    singular_ = left == 0 ? -1 : solved_ * k_singular_columns - left;
+    if (singular_ >= 0) singular_ = singular_ / k_singular_columns * k_batch_side + singular_ % k_singular_columns;
+  }
+  index singular() override { return singular_; }
+
+ private:
+  static std::int64_t bytes_of(std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(S)); }
+  int repeats() const { return protection_ == protection::off ? -1 : run::repeats_of(protection_); }
+
+  batch_apply_arguments<S> arguments_of(const matrix_batch_view<S>& X, int which) const {
+    batch_apply_arguments<S> given;
+    given.X = each_of(X);
+    given.from = {X.data, X.row_stride, X.column_stride, X.stride};
+    given.events = call_.events();
+    given.count = X.count;
+    given.m = static_cast<int>(X.rows);
+    given.n = static_cast<int>(X.columns);
+    given.chunks = static_cast<int>((X.columns + batch_width(which) - 1) / batch_width(which));
+    given.repeats = repeats();
+    given.stores = protection_ != protection::correct;
+    return given;
+  }
+
+  template <class Arguments>
+  void launch(batch_work what, int which, std::int64_t teams, const Arguments& given) const {
+    const batch_policy& p = k_batch_policies[static_cast<std::size_t>(which)];
+    const ballast::cuda::kernel& kernel = device_->load(batch_kernel<S>(what, which, call_.instrumented()));
+    call_.launch(kernel, (teams + p.matrices - 1) / p.matrices * p.blocks, given);
+  }
+
+  std::shared_ptr<ballast::cuda::device> device_;
+  const protection protection_;
+  ballast::cuda::device_staging staging_;
+  ballast::cuda::device_call call_;
+  std::uint64_t checks_ = 0;
+  index solved_ = 0;
+  index singular_ = -1;
+};
+
+}  // namespace
+
+template <class S>
+std::unique_ptr<batch_engine<S>> make_batch_engine(const context& run, index scratch_elements) {
+  return std::make_unique<device_batch<S>>(run, scratch_elements);
+}
+
+template std::unique_ptr<batch_engine<float>> make_batch_engine<float>(const context&, index);
+template std::unique_ptr<batch_engine<double>> make_batch_engine<double>(const context&, index);
+
+bool takes_batch(operation what, index m, index n) {
+  const ballast::cuda::capabilities& on = ballast::cuda::current_device()->about();
+  const bool factors = what == operation::geqrf || what == operation::gels;
+  if (what == operation::gels && m < n) std::swap(m, n);
+  return batch_policy_for(factors ? batch_work::factor : batch_work::apply, m, n, on) >= 0;
+}
+
+bool batch_copies(index m, index n) {
+  const int which = batch_policy_for(batch_work::apply, m, n, ballast::cuda::current_device()->about());
+  return which >= 0 && n > batch_width(which);
+}
+
+template <class S>
+index batch_workspace(index scratch_elements) {
+  return k_front + scratch_elements * static_cast<index>(sizeof(S));
+}
+template index batch_workspace<float>(index);
+template index batch_workspace<double>(index);
+
+}  // namespace ballast::qr::cuda

@@ -1,0 +1,437 @@
+// The sums and residuals of the checks, and repair.
+// Layer: backend "cuda" of QR. See factorizer.hpp; docs/design/qr.md says what each check covers.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/at.hpp"
+#include "qr/checks/checkpoint_repair.hpp"
+#include "qr/checks/repair.hpp"
+#include "qr/cuda/engine/factorizer.hpp"
+
+namespace ballast::qr::cuda {
+
+using core::at;
+
+using inject::site;
+
+// At least so many doubles; what was there is lost where that is more than before.
+template <class S>
+double* device_factorizer<S>::numbers(buffer& of, index count) {
+  const index bytes = core::checked_product(count, static_cast<index>(sizeof(double)));
+  if (of.bytes() < bytes) of = on_.allocate(bytes);
+  return static_cast<double*>(of.data());
+}
+
+// -------------------------------------------------------------------------------------------------------------------- seals
+
+template <class S>
+void device_factorizer<S>::hash(const S* X, index ld, index rows, index columns, bool upper, unsigned long long* to) {
+  if (rows <= 0) return;
+  on_.launch(work::hash, columns, hash_arguments<S>{X, ld, rows, upper, to});
+}
+
+// -------------------------------------------------------------------------------------------------------------------- a block
+
+// y = init − block b times weights first_weight …, `count` vectors of m values; their largest norm.
+template <class S>
+void device_factorizer<S>::weigh_block(index b, bool finished, const S* init, const double* from, int count, index first_weight, double* y,
+                                       double* norm, unsigned long long* seal, stream on) {
+  const index m = shape_.m;
+  double* const squares = numbers(partial_, k_weigh_sums * row_blocks(m));
+  on_.launch(work::weigh, row_blocks(m),
+             weigh_arguments<S>{.X = A_,
+                                .row_stride = 1,
+                                .column_stride = lda_,
+                                .shifts = nullptr,
+                                .rows = m,
+                                .blocks = blocks(),
+                                .first_block = b,
+                                .chunks = 1,
+                                .r = finished,
+                                .z = weights() + first_weight * shape_.n,
+                                .ldz = shape_.n,
+                                .count = count,
+                                .init = init,
+                                .from = from,
+                                .ldi = m,
+                                .to = y,
+                                .squares = squares,
+                                .norm = norm,
+                                .seal = seal,
+                                .hashes = reinterpret_cast<unsigned long long*>(squares + count * row_blocks(m)),
+                                .arrived = arrived(),
+                                .gate = gate_of_checks(),
+                                .limit = limits_.entry},
+             on);
+}
+
+template <class S>
+void device_factorizer<S>::measure_entry(index k, double* norm, stream on) {
+  weigh_block(k, false, checksums(shape_[k].group), nullptr, 2, 0, nullptr, norm,
+              static_cast<unsigned long long*>(seals_.data()) + 3 * k + 1, on);
+}
+
+template <class S>
+void device_factorizer<S>::measure_block(index b, bool finished, double* residual) {
+  double* const norm = numbers(sums_, 1);
+  if (shape_[b].panel && !finished) {
+    measure_entry(b, norm, on_.main());
+  } else {
+    weigh_block(b, finished, checksums(shape_[b].group), nullptr, 2, 0, nullptr, norm, nullptr, on_.main());
+  }
+  on_.template fetch<double>(norm, 1, [residual](const double* made) { *residual = *made; });
+}
+
+template <class S>
+std::vector<S> device_factorizer<S>::read_block(index b) {
+  const layout::block& here = shape_[b];
+  std::vector<S> made(at(shape_.m * here.width));
+  const auto bytes = static_cast<index>(made.size() * sizeof(S));
+  buffer packed = on_.allocate(bytes);
+  copy_columns(column_major<const S>(A_, shape_.m, shape_.n, lda_), here.first, here.width, static_cast<S*>(packed.data()), shape_.m,
+               false);
+  on_.copy(made.data(), packed.data(), bytes);
+  on_.wait();
+  return made;
+}
+
+template <class S>
+void device_factorizer<S>::write_block(index b, const std::vector<S>& values) {
+  const layout::block& here = shape_[b];
+  const index m = shape_.m;
+  const buffer from = on_.upload(values.data(), m * here.width);
+  copy_columns(column_major<const S>(static_cast<const S*>(from.data()), m, here.width), 0, here.width, A_ + here.first * lda_, lda_,
+               false);
+}
+
+// The numbers of one block come to the host, which places and rebuilds: repair is rare.
+template <class S>
+index device_factorizer<S>::correct_block(index b, bool finished, double threshold, const inject::place& where) {
+  const layout::block& here = shape_[b];
+  const index m = shape_.m, w = here.width;
+  double* const y = numbers(vectors_, 2 * m);
+  weigh_block(b, finished, checksums(here.group), nullptr, 2, 0, y, nullptr, nullptr, on_.main());
+  std::vector<double> r(at(2 * m)), d(at(w)), e(at(w));
+  std::vector<S> c(at(m));
+  on_.copy(r.data(), y, 2 * m * static_cast<index>(sizeof(double)));
+  on_.copy(d.data(), weights() + here.first, w * static_cast<index>(sizeof(double)));
+  on_.copy(e.data(), weights() + shape_.n + here.first, w * static_cast<index>(sizeof(double)));
+  on_.copy(c.data(), checksums(here.group), m * static_cast<index>(sizeof(S)));
+  std::vector<S> X = read_block(b);
+  const bool triangle = finished && here.panel;
+  const index found = repair_block<S>({.columns = w,
+                                       .X = X.data(),
+                                       .ldx = m,
+                                       .full_rows = triangle ? here.first : m,
+                                       .triangle = triangle,
+                                       .c1 = c.data(),
+                                       .d = d.data(),
+                                       .e = e.data(),
+                                       .r = r.data(),
+                                       .s = r.data() + m,
+                                       .threshold = threshold},
+                                      on_.run().injector, where);
+  if (found < 0) return found;
+  write_block(b, X);
+  return found;
+}
+
+template <class S>
+void device_factorizer<S>::measure_independent(index b, bool finished, double* residual) {
+  const layout::block& here = shape_[b];
+  const index m = shape_.m;
+  const index passed = !here.panel ? shape_.panels : finished ? b + 1 : b;
+  double* const y = numbers(vectors_, 2 * m);
+  double* const next = y + m;
+  on_.launch(work::weigh, row_blocks(m),
+             weigh_arguments<S>{.X = source_.data,
+                                .row_stride = source_.row_stride,
+                                .column_stride = source_.column_stride,
+                                .shifts = shifts(),
+                                .rows = m,
+                                .blocks = blocks(),
+                                .first_block = b,
+                                .chunks = 1,
+                                .r = false,
+                                .z = weights() + 2 * shape_.n,
+                                .ldz = shape_.n,
+                                .count = 1,
+                                .ldi = m,
+                                .to = y});
+  for (index k = 0; k < passed; ++k) {
+    const reflectors<S> h = reflector(k);
+    double* const sums = numbers(sums_, 9 * nb() + 1);
+    double* const tz = sums + 8 * h.width + 1;
+    products({.h = h, .y = y + shape_[k].first}, sums);
+    on_.launch(work::small, 1, small_arguments<S>{h, true, sums, tz});
+    on_.launch(work::transformed, transformed_blocks<S>(h.rows),
+               transformed_arguments<S>{.h = h, .tz = tz, .y = y + shape_[k].first, .next = next + shape_[k].first});
+    on_.copy(y + shape_[k].first, next + shape_[k].first, h.rows * static_cast<index>(sizeof(double)));
+  }
+  double* const norm = numbers(sums_, 1);
+  weigh_block(b, finished, nullptr, y, 1, 2, nullptr, norm, nullptr, on_.main());
+  on_.template fetch<double>(norm, 1, [residual](const double* made) { *residual = *made; });
+}
+
+// -------------------------------------------------------------------------------------------------------------------- a panel
+
+// The sums of each block of rows: what adds them up.
+template <class S>
+fold_arguments device_factorizer<S>::partial_products(const products_arguments<S>& given, double* sums, stream on) {
+  const index blocks = product_blocks(given.h.rows, k_pass_blocks), count = 8 * given.h.width + 1;
+  products_arguments<S> all = given;
+  all.partial = numbers(partial_, blocks * count);
+  all.columns = given.h.width;
+  all.blocks = blocks;
+  on_.launch(products_of(nb()), blocks, all, on);
+  return {all.partial, blocks, count, sums};
+}
+
+template <class S>
+void device_factorizer<S>::products(const products_arguments<S>& given, double* sums) {
+  const fold_arguments fold = partial_products(given, sums, on_.main());
+  on_.launch(work::fold, (fold.count + 31) / 32, fold);
+}
+
+template <class S>
+panel_result* device_factorizer<S>::panel_results() {
+  if (results_.bytes() < static_cast<index>(sizeof(panel_result))) results_ = on_.template allocate_of<panel_result>(1);
+  return static_cast<panel_result*>(results_.data());
+}
+
+// The first pass over V, and what V, T and tau say of each other. Returns Tᵀ times the sums of carried_, c1 and c2. `whole`: also the
+// checksum columns, and where the panel is verified once more at the end, seals and the checkpoint are made; else from V, T and tau alone.
+template <class S>
+double* device_factorizer<S>::judge(index k, bool whole, panel_result* to, stream on) {
+  const layout::block& b = shape_[k];
+  const reflectors<S> h = reflector(k);
+  const index w = b.width, m = shape_.m;
+  double* const tx = numbers(sums_, judge_sums());
+  double* const sums = tx + 2 * w;
+  double* const tz = sums + 8 * w + 1;
+  const bool kept = whole && !shape_.one_block();  // seals and the checkpoint are made
+  const double* const x = static_cast<const double*>(random_.data()) + b.first;
+  on_.launch(work::open, row_blocks(w), open_arguments<S>{h, x, tx}, on);
+  const fold_arguments fold = partial_products({.h = h,
+                                                .y = static_cast<const double*>(carried_.data()) + b.first,
+                                                .tx = tx,
+                                                .c = whole && !shape_.single_group ? checksums(b.group) + b.first : nullptr,
+                                                .ldc = m,
+                                                .weights = kept ? static_cast<const double*>(row_weights_.data()) + b.first : nullptr},
+                                               sums, on);
+  double* const checkpoint = kept ? static_cast<double*>(checkpoints_.data()) + 4 * nb() * k : nullptr;
+  auto* const seals = kept ? static_cast<unsigned long long*>(seals_.data()) + 3 * k : nullptr;
+  const int hashes = !kept ? 0 : shape_.single_group ? 1 : 2;
+  on_.launch(work::judge, (fold.count + 31) / 32 + hashes,
+             judge_arguments<S>{h, fold, m, tau_ + b.first, x, tx, tz, checkpoint, hashes > 0 ? seals : nullptr,
+                                hashes > 1 ? seals + 2 : nullptr, to, arrived(), gate_of_checks(), limits_.reflectors},
+             on);
+  return tz;
+}
+
+// Two passes over V, as host::blocked_factorizer makes them.
+template <class S>
+void device_factorizer<S>::measure_panel(index k, panel_sums* seen) {
+  measure_panel_once(k, seen);
+  if (settle()) measure_panel_once(k, seen);
+}
+
+template <class S>
+void device_factorizer<S>::measure_panel_once(index k, panel_sums* seen) {
+  on_.join(on_.aside());  // where carried_ begins
+  panel_result* const to = panel_results();
+  sum_panel(k, to, on_.main());
+  on_.template fetch<panel_result>(to, 1, [seen](const panel_result* made) {
+    *seen = {made->orthogonality, made->orthogonality_threshold, made->reflectors, made->data};
+  });
+}
+
+template <class S>
+void device_factorizer<S>::sum_panel(index k, panel_result* to, stream on) {
+  const layout::block& b = shape_[k];
+  const reflectors<S> h = reflector(k);
+  const bool checksummed = !shape_.single_group;
+  const double* const tz = judge(k, true, to, on);
+  on_.launch(work::transformed, transformed_blocks<S>(h.rows),
+             transformed_arguments<S>{.h = h,
+                                      .tz = tz,
+                                      .y = static_cast<const double*>(carried_.data()) + b.first,
+                                      .next = static_cast<double*>(next_.data()) + b.first,
+                                      .c = checksummed ? checksums(b.group) + b.first : nullptr,
+                                      .ldc = shape_.m,
+                                      .d = weights() + b.first,
+                                      .ldd = shape_.n,
+                                      .head = static_cast<double*>(head_.data()),
+                                      .squares = numbers(partial_, 2 * transformed_blocks<S>(h.rows)),
+                                      .norm = &to->data,
+                                      .arrived = arrived(),
+                                      .gate = gate_of_checks(),
+                                      .limit = limits_.data},
+             on);
+}
+
+template <class S>
+void device_factorizer<S>::measure_reflectors(index k, panel_sums* seen) {
+  panel_result* const to = panel_results();
+  (void)judge(k, false, to, on_.main());
+  on_.template fetch<panel_result>(to, 1, [seen](const panel_result* made) {
+    seen->orthogonality = made->orthogonality;
+    seen->orthogonality_threshold = made->orthogonality_threshold;
+    seen->reflectors = made->reflectors;
+  });
+}
+
+template <class S>
+void device_factorizer<S>::accept_panel(index k) {
+  take_over(k, on_.main());
+}
+
+// What a stream beside `main` uses is there before it goes its way: memory is ordered on `main`.
+template <class S>
+void device_factorizer<S>::make_room_for_checks() {
+  if (!checked()) return;
+  const index rows = row_blocks(shape_.m);
+  (void)numbers(partial_, std::max(k_weigh_sums * rows, std::min(rows, k_pass_blocks) * (8 * nb() + 1)));
+  (void)numbers(sums_, judge_sums());
+}
+
+template <class S>
+void device_factorizer<S>::take_over(index k, stream on) {
+  const layout::block& b = shape_[k];
+  const index rows = shape_.m - b.first;
+  on_.launch(work::accept, slabs(rows),
+             accept_arguments<S>{static_cast<const double*>(head_.data()), shape_.single_group ? 0 : b.width, checksums(b.group) + b.first,
+                                 shape_.m, static_cast<const double*>(next_.data()) + b.first,
+                                 static_cast<double*>(carried_.data()) + b.first, rows, gate()},
+             on);
+}
+
+// -------------------------------------------------------------------------------------------------------------------- the end
+
+// The sums over V as it is stored now, T, tau and R as they are stored now: the same bits, or they have changed.
+template <class S>
+void device_factorizer<S>::measure_all(block_sums* seen) {
+  const index panels = shape_.panels, count = shape_.count(), m = shape_.m;
+  auto* const kept = static_cast<unsigned long long*>(seals_.data());
+  auto* const now = kept + 3 * panels;
+  on_.device()->zero(now, 3 * panels * static_cast<index>(sizeof *now), on_.main());
+  double* const again = static_cast<double*>(again_.data());
+  const panel_list<S> all{A_, lda_, m, shape_.steps, static_cast<int>(nb()), T(0)};
+  on_.launch(work::seals, 2 * panels + (shape_.single_group ? 0 : shape_.steps), seals_arguments<S>{all, panels, now});
+  // Side by side as far as their sums take some 20 MB.
+  const index together = std::max<index>(1, 8 * k_pass_blocks / product_blocks(m, k_pass_blocks));
+  for (index k = 0; k < panels; k += together) {
+    const index panels_here = std::min(together, panels - k), first = shape_[k].first, columns = shape_.steps - first;
+    const index each = product_blocks(m - first, k_pass_blocks);
+    double* const partial = numbers(partial_, panels_here * each * (8 * nb() + 1));
+    on_.launch(products_of(nb()), panels_here * each,
+               products_arguments<S>{.h = reflector(k),
+                                     .weights = static_cast<const double*>(row_weights_.data()) + first,
+                                     .partial = partial,
+                                     .columns = columns,
+                                     .blocks = each});
+    on_.launch(work::fold_checkpoints, panels_here * ((4 * nb() + 31) / 32),
+               checkpoints_arguments{partial, m - first, columns, nb(), each, again + 4 * nb() * k});
+  }
+  const index others = shape_.single_group ? 0 : count - panels;
+  double* const ends = numbers(vectors_, panels + others);
+  const index last = 4 * shape_[panels - 1].width;
+  on_.launch(work::changes, panels,
+             changes_arguments{again, static_cast<const double*>(checkpoints_.data()), 4 * nb(), static_cast<int>(4 * nb()),
+                               static_cast<int>(last), ends});
+  if (others > 0) {
+    for (index b = panels; b < count; ++b) on_.strike(site::qr_checksum, {b, count, 0, 1}, checksums(shape_[b].group), 2 * m);
+    double* const squares = numbers(partial_, 2 * row_blocks(m) * others);
+    on_.launch(work::weigh, row_blocks(m) * others,
+               weigh_arguments<S>{.X = A_,
+                                  .row_stride = 1,
+                                  .column_stride = lda_,
+                                  .rows = m,
+                                  .blocks = blocks(),
+                                  .first_block = panels,
+                                  .chunks = static_cast<int>(others),
+                                  .r = true,
+                                  .z = weights(),
+                                  .ldz = shape_.n,
+                                  .count = 2,
+                                  .init = checksums(shape_[panels].group),
+                                  .ldi = m,
+                                  .squares = squares});
+    on_.launch(work::norm, others, norm_arguments{squares, row_blocks(m), 2, ends + panels});
+  }
+  on_.template fetch<double>(ends, panels + others, [seen, panels, others](const double* made) {
+    for (index k = 0; k < panels; ++k) seen[k].v = made[k];
+    for (index b = panels; b < panels + others; ++b) seen[b].rows = made[b];
+  });
+  on_.template fetch<unsigned long long>(kept, 6 * panels, [seen, panels, single = shape_.single_group](const unsigned long long* made) {
+    for (index k = 0; k < panels; ++k) {
+      const auto changed = [&](index which) { return made[3 * k + which] != made[3 * (panels + k) + which]; };
+      constexpr double odd = std::numeric_limits<double>::quiet_NaN();
+      seen[k].t = changed(0) ? odd : 0;
+      // The first panel has no rows above it.
+      seen[k].rows = !single && ((k > 0 && changed(1)) || changed(2)) ? odd : 0;
+    }
+  });
+  // Tau must still be T's diagonal.
+  if (results_.bytes() < panels * static_cast<index>(sizeof(double))) results_ = on_.template allocate_of<double>(panels);
+  auto* const differ = static_cast<double*>(results_.data());
+  on_.launch(work::taus, panels, taus_arguments<S>{tau_, T(0), nb(), shape_.steps, differ});
+  on_.template fetch<double>(differ, panels, [seen, panels](const double* made) {
+    for (index k = 0; k < panels; ++k) {
+      if (made[k] != 0) seen[k].t = std::numeric_limits<double>::quiet_NaN();
+    }
+  });
+}
+
+template <class S>
+bool device_factorizer<S>::repair_v(index k, index* column) {
+  const layout::block& b = shape_[k];
+  const reflectors<S> h = reflector(k);
+  const index m = shape_.m, w = b.width;
+  double* const sums = numbers(sums_, 9 * nb() + 1);
+  products({.h = h, .weights = static_cast<const double*>(row_weights_.data()) + b.first}, sums);
+  std::vector<double> now(at(4 * w)), kept(at(4 * w)), weight(at(m));
+  on_.copy(now.data(), sums + 4 * w, 4 * w * static_cast<index>(sizeof(double)));
+  on_.copy(kept.data(), static_cast<const double*>(checkpoints_.data()) + 4 * nb() * k, 4 * w * static_cast<index>(sizeof(double)));
+  on_.copy(weight.data(), row_weights_.data(), m * static_cast<index>(sizeof(double)));
+  std::vector<S> V = read_block(k);
+  checkpoint_repair<S> repair(m, weight.data());
+  for (index l = 0; l < w; ++l) {
+    if (!repair.column(V.data() + l * m, b.first + l, kept.data() + l, now.data() + l, w, column)) return false;
+  }
+  write_block(k, V);
+  return true;
+}
+
+// carried_ is Qᵀ(A r) for the V that were verified, and those are the V that are stored: the checkpoints say so.
+template <class S>
+void device_factorizer<S>::measure_certificate(double* residual) {
+  const index m = shape_.m, steps = shape_.steps, count = shape_.count();
+  double* const parts = numbers(parts_, m * count);
+  on_.launch(work::weigh, row_blocks(steps) * count,
+             weigh_arguments<S>{.X = A_,
+                                .row_stride = 1,
+                                .column_stride = lda_,
+                                .rows = steps,  // R has no more
+                                .blocks = blocks(),
+                                .first_block = 0,
+                                .chunks = static_cast<int>(count),
+                                .r = true,
+                                .z = weights() + 2 * shape_.n,
+                                .ldz = shape_.n,
+                                .count = 1,
+                                .ldi = m,
+                                .to = parts});
+  double* const squares = numbers(partial_, slabs(m));
+  on_.launch(work::combine, slabs(m),
+             combine_arguments{parts, static_cast<int>(count), m, static_cast<const double*>(carried_.data()), nullptr, squares, steps});
+  double* const norm = numbers(sums_, 1);
+  on_.launch(work::norm, 1, norm_arguments{squares, slabs(m), 1, norm});
+  on_.template fetch<double>(norm, 1, [residual](const double* made) { *residual = *made; });
+}
+
+template class device_factorizer<float>;
+template class device_factorizer<double>;
+
+}  // namespace ballast::qr::cuda

@@ -1,0 +1,192 @@
+// A panel of many rows: passes of the whole device over it, one block for each matrix of its columns.
+// Layer: backend "cuda" of QR. See factorizer.hpp, tall.cuh and square.cuh; docs/design/qr-cuda.md says when it is taken and what covers
+// it.
+#include <algorithm>
+#include <utility>
+
+#include "qr/cuda/engine/factorizer.hpp"
+
+namespace ballast::qr::cuda {
+
+using inject::site;
+
+namespace {
+
+// Well conditioned columns are orthonormal after one, others after two or three; one more is for those that depend on each other.
+constexpr int k_most_passes = 4;
+
+// A panel's packed triangles on the device.
+struct tall_memory {
+  double *G, *R, *product, *lower, *all[2];
+};
+tall_memory memory_of(void* data, int width) {
+  double* const first = static_cast<double*>(data);
+  const index size = packed(0, width);
+  return {first, first + size, first + 2 * size, first + 3 * size, {first + 4 * size, first + 5 * size}};
+}
+
+// ‖QᵀQ − I‖ whose square is an eighth of a unit roundoff.
+template <class S>
+constexpr double k_near = sizeof(S) == 4 ? 0x1p-14 : 0x1p-28;
+
+// Up to which tr G⁻¹, G the Gram matrix of w columns of length 1, one factor is enough. Orthonormal columns have w. In double Q is then
+// about as far from orthonormal columns as by LAPACK's reflectors (docs/design/qr-cuda.md); floats lose some 2⁻⁵³ · 2²⁰ of 2⁻²⁴.
+template <class S>
+double most_of_inverse(int width) {
+  return sizeof(S) == 4 ? 0x1p20 : 1.6 * width;
+}
+
+}  // namespace
+
+// The Gram matrix of A and its factor, and the first pass.
+template <class S>
+void device_factorizer<S>::begin_tall(index k) {
+  factor_gram(k, 0);
+  if (ahead_ == k && expects_direct(k)) {
+    reflect(k, 1);
+  } else {
+    tall_pass(k, 1);
+  }
+  if (ahead_ != k) unsettled_ = k;
+}
+
+// Random columns are direct from 2.7 rows for each of them on.
+template <class S>
+bool device_factorizer<S>::expects_direct(index k) const {
+  return expects_direct_ && shape_.m - shape_[k].first >= 3 * shape_[k].width;
+}
+
+template <class S>
+void device_factorizer<S>::strike_triangle(index k, index which, double* triangle) {
+  const layout::block& b = shape_[k];
+  for (int j = 0; j < static_cast<int>(b.width) && on_.armed(site::qr_panel); ++j)
+    on_.strike(site::qr_panel, tall_place(b.first + j, which), triangle + packed(0, j), j + 1);
+}
+
+// The Gram matrix of A, or of Q behind `pass` passes. Returns where it is.
+template <class S>
+double* device_factorizer<S>::make_gram(index k, int pass) {
+  const layout::block& b = shape_[k];
+  const index rows = shape_.m - b.first;
+  const int w = static_cast<int>(b.width);
+  const index size = packed(0, w);
+  if (tall_.data() == nullptr) tall_ = on_.template allocate_of<double>(6 * packed(0, k_most_wide));
+  double* const G = memory_of(tall_.data(), w).G;
+  double* const partial = numbers(gram_, gram_blocks(w, rows) * size);
+  tall_state* const state = tall_of(k);
+  on_.launch(gram_of(w), gram_blocks(w, rows),
+             gram_arguments<S>{.from = pass == 0 ? A_ + b.first + b.first * lda_ : V(k),
+                               .ldf = pass == 0 ? lda_ : rows,
+                               .rows = rows,
+                               .width = w,
+                               .needed = pass == 0 ? k_tall_failed : k_tall_factored,
+                               .partial = partial,
+                               .state = state});
+  on_.launch(work::fold, (size + 31) / 32, fold_arguments{partial, gram_blocks(w, rows), size, G, pass == 0 ? nullptr : state});
+  strike_triangle(k, pass == 0 ? 1 : 3, G);
+  return G;
+}
+
+template <class S>
+void device_factorizer<S>::factor_gram(index k, int pass) {
+  const int w = static_cast<int>(shape_[k].width);
+  if (!std::exchange(gram_made_, false)) (void)make_gram(k, pass);
+  const tall_memory here = memory_of(tall_.data(), w);
+  double* const R = pass == 0 ? here.all[0] : here.R;
+  on_.launch(work::square_factor, 1,
+             square_factor_arguments{here.G, w, pass == 0, k_near<S>, most_of_inverse<S>(w), R, here.all[(pass + 1) % 2],
+                                     here.all[pass % 2], tall_of(k), gate()});
+  strike_triangle(k, pass == 0 ? 2 : 4, R);
+}
+
+// Q ← A R⁻¹, or Q R⁻¹. If that is orthonormal up to one factor more, the panel is made. Of a direct panel Q is not made.
+template <class S>
+void device_factorizer<S>::tall_pass(index k, int pass) {
+  const layout::block& b = shape_[k];
+  const index rows = shape_.m - b.first;
+  const int w = static_cast<int>(b.width);
+  const tall_memory here = memory_of(tall_.data(), w);
+  S* const panel = A_ + b.first + b.first * lda_;
+  make_room_for_v(k);
+  S* const Q = V(k);
+  on_.launch(substitute_of(w), substitute_blocks(w, rows),
+             substitute_arguments<S>{.from = pass == 1 ? panel : Q,
+                                     .ldf = pass == 1 ? lda_ : rows,
+                                     .to = Q,
+                                     .ldt = rows,
+                                     .rows = rows,
+                                     .width = w,
+                                     .needed = k_tall_factored,
+                                     .R = pass == 1 ? here.all[0] : here.R,
+                                     .state = tall_of(k)});
+  factor_gram(k, pass);
+  reflect(k, pass);
+}
+
+// R, V, tau and T, where `pass` passes have made the panel's Q orthonormal, or where it is direct.
+template <class S>
+void device_factorizer<S>::reflect(index k, int pass) {
+  const layout::block& b = shape_[k];
+  const index rows = shape_.m - b.first;
+  const int w = static_cast<int>(b.width);
+  const tall_memory here = memory_of(tall_.data(), w);
+  S* const panel = A_ + b.first + b.first * lda_;
+  S* const Q = V(k);
+  // From here on the panel is written: its entry and the panel in front of it have been judged.
+  if (gate() != nullptr) on_.join(on_.aside());
+  on_.launch(work::square_reflectors, 1,
+             square_reflectors_arguments<S>{.X = Q,
+                                            .ldx = rows,
+                                            .width = w,
+                                            .R = here.R,
+                                            .all = here.all[pass % 2],
+                                            .direct = here.all[0],
+                                            .product = here.product,
+                                            .lower = here.lower,
+                                            .A = panel,
+                                            .lda = lda_,
+                                            .tau = tau_ + b.first,
+                                            .state = tall_of(k),
+                                            .gate = gate()});
+  // T is made beside the rest of V, and needed when VᵀC is there.
+  on_.fork(on_.aside());
+  on_.launch(work::square_t, k_square_t_blocks,
+             square_t_arguments<S>{w, here.R, here.all[0], here.product, here.lower, T(k), tall_of(k), gate()}, on_.aside());
+  if (begins_ahead_) on_.mark(on_.aside());
+  t_marked_ = begins_ahead_;
+  if (!t_marked_ || on_.armed(site::qr_panel)) on_.join(on_.aside());  // T has read what is struck now
+  strike_triangle(k, 5, here.product);
+  on_.launch(substitute_of(w), substitute_blocks(w, rows - w),
+             substitute_arguments<S>{.from = Q != nullptr ? Q + w : nullptr,
+                                     .ldf = rows,
+                                     .to = panel + w,
+                                     .ldt = lda_,
+                                     .rows = rows - w,
+                                     .width = w,
+                                     .needed = k_tall_orthonormal,
+                                     .in_place = true,
+                                     .R = here.product,
+                                     .state = tall_of(k)});
+}
+
+// The device decides by what it measures, of Q = A R⁻¹ how far QᵀQ is from I; until then the panel is as it was.
+template <class S>
+bool device_factorizer<S>::settle() {
+  if (unsettled_ < 0) return false;
+  const index k = std::exchange(unsettled_, -1);
+  for (int pass = 1;; ++pass) {
+    int stage = k_tall_failed;
+    on_.template fetch<tall_state>(tall_of(k), 1, [&stage](const tall_state* made) { stage = made->stage; });
+    on_.wait();
+    if (stage == k_tall_orthonormal) return pass > 1;
+    if (stage == k_tall_failed || pass == k_most_passes) break;
+    tall_pass(k, pass + 1);
+  }
+  factor_by_reflectors(k);
+  return true;
+}
+
+template class device_factorizer<float>;
+template class device_factorizer<double>;
+
+}  // namespace ballast::qr::cuda

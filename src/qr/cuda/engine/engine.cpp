@@ -1,0 +1,187 @@
+// The CUDA backend of QR: operands, memory, copies, triangular solves.
+// Layer: backend "cuda" of QR. Implements engine<S>.
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "core/counter_rng.hpp"
+#include "cuda/memory/device_staging.hpp"
+#include "qr/cuda/engine/applier.hpp"
+#include "qr/cuda/engine/factorizer.hpp"
+#include "qr/cuda/engine/hybrid.hpp"
+
+namespace ballast::qr::cuda {
+
+namespace {
+
+// A matrix of at most so many columns, and at least so many rows for each of them, is one panel.
+constexpr index k_rows_of_one_panel = 128;
+
+template <class S>
+class device_engine final : public engine<S> {
+ public:
+  explicit device_engine(const context& run) : on_(run), staging_(on_.device(), on_.main()) {}
+
+  void wait() override { on_.wait(); }
+
+  matrix_view<const S> read(const matrix_view<const S>& operand) override { return staged(staging_, operand, false); }
+  std::span<const S> read(std::span<const S> operand) override {
+    if (operand.empty()) return operand;
+    return {static_cast<const S*>(staging_.read(operand.data(), static_cast<index>(operand.size_bytes()))), operand.size()};
+  }
+  matrix_view<S> write(const matrix_view<S>& operand) override { return staged(staging_, operand, true); }
+  std::span<S> write(std::span<S> operand) override {
+    if (operand.empty()) return operand;
+    return {static_cast<S*>(staging_.write(operand.data(), static_cast<index>(operand.size_bytes()), true)), operand.size()};
+  }
+  void commit() override { staging_.commit(); }
+
+  bool works_on(const matrix_view<const S>& v) const override {
+    return v.row_stride == 1 && v.column_stride >= std::max<index>(v.rows, 1) && (v.data == nullptr || on_.device()->accessible(v.data));
+  }
+
+  std::shared_ptr<S> allocate(index elements) override {
+    const auto made = std::make_shared<ballast::cuda::device_buffer>(on_.template allocate_of<S>(elements));
+    return {made, static_cast<S*>(made->data())};
+  }
+
+  void copy(const matrix_view<const S>& from, const matrix_view<S>& to) override { copy_scaled(from, to, nullptr, nullptr); }
+
+  void copy_scaled(const matrix_view<const S>& from, const matrix_view<S>& to, const int* rows, const int* columns) override {
+    if (to.rows == 0 || to.columns == 0) return;
+    // Either side may lie on the host.
+    ballast::cuda::device_staging sides(on_.device(), on_.main());
+    const matrix_view<const S> source = staged(sides, from.block(0, 0, to.rows, to.columns), false);
+    const matrix_view<S> target = staged(sides, to, true);
+    const ballast::cuda::device_buffer row_shifts = rows != nullptr ? on_.upload(rows, to.rows) : ballast::cuda::device_buffer();
+    const ballast::cuda::device_buffer column_shifts =
+        columns != nullptr ? on_.upload(columns, to.columns) : ballast::cuda::device_buffer();
+    on_.launch(work::copy, tiles(to.rows, to.columns),
+               copy_arguments<S>{source.data, source.row_stride, source.column_stride, target.data, target.row_stride, target.column_stride,
+                                 to.rows, to.columns, to.rows, 0, static_cast<const int*>(row_shifts.data()),
+                                 static_cast<const int*>(column_shifts.data()), 1, false});
+    sides.commit();
+  }
+
+  void exponents(const matrix_view<const S>& X, bool upper, const int* rows, int* columns) override {
+    const ballast::cuda::device_buffer row_shifts = on_.upload(rows, X.rows), to = on_.template allocate_of<int>(X.columns);
+    on_.launch(work::exponents, X.columns,
+               exponents_arguments<S>{X.data, X.row_stride, X.column_stride, X.rows, upper, static_cast<const int*>(row_shifts.data()),
+                                      static_cast<int*>(to.data())});
+    on_.template fetch<int>(to.data(), X.columns, [columns, n = X.columns](const int* made) { std::copy_n(made, n, columns); });
+  }
+
+  // A call on a matrix that is there needs three like it, and besides for each row what panels of reflectors, their images and scratch
+  // memory take, up to k_beside_rows bytes.
+  index resident_columns(const void* operand, index rows, index columns) const override {
+    if (operand == nullptr || on_.run().hybrid || on_.device()->accessible(operand)) return columns;
+    constexpr index k_beside_rows = 24 << 10;
+    const index column = rows * static_cast<index>(sizeof(S)), room = on_.device()->available_memory() / 10 * 9 - rows * k_beside_rows;
+    const index fits = room / (4 * column);
+    // Less than a panel of the usual width is no piece: the allocation says so.
+    return 3 * columns <= 4 * fits || fits < k_most_wide / 2 ? columns : fits / (k_most_wide / 2) * (k_most_wide / 2);
+  }
+
+  std::uint64_t hash(const matrix_view<const S>& X) override { return on_.hash(X.data, X.column_stride, X.rows, X.columns); }
+
+  index panel_width(index rows, index steps) const override {
+    if (steps <= 1) return k_inner;
+    // Of so many rows for each column the passes over them are all that counts. One panel needs no update, and no check of one.
+    if (steps <= k_most_wide && rows >= k_rows_of_one_panel * steps && on_.tall(rows, steps)) return steps;
+    const index widest = widest_panel(on_.device()->about());
+    // A tall panel takes as many launches and passes over its rows however wide it is.
+    const index wanted = steps >= 2048 || (steps >= 512 && on_.tall(rows, widest)) ? widest
+                         : steps >= 192 || on_.tall(rows, 64)                      ? 64
+                                                                                   : k_inner;
+    return std::min((steps + 1) / 2, wanted);
+  }
+
+  std::unique_ptr<factorizer<S>> make_factorizer(const layout& shape, const matrix_view<S>& A, S* tau,
+                                                 const matrix_view<const S>& source) override {
+    if (on_.run().hybrid) return std::make_unique<hybrid_factorizer<S>>(on_, shape, A, tau, source);
+    return std::make_unique<device_factorizer<S>>(on_, shape, A, tau, source);
+  }
+
+  std::unique_ptr<applier<S>> make_applier(const matrix_view<const S>& V, const S* tau) override {
+    return std::make_unique<device_applier<S>>(on_, V, tau);
+  }
+
+  void solve(bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B, const matrix_view<S>& X, index width,
+             solve_sums* seen) override {
+    const index n = U.rows, k = B.columns;
+    copy(B, X);
+    // Libraries multiply by reciprocals of the diagonal, and that of a number below this is Inf.
+    constexpr double smallest = sizeof(S) == 4 ? 0x1p-120 : 0x1p-1000;
+    if (look_at_diagonal(U, smallest)[1] == 0) {
+      for (index first = 0; first < k; first += width)
+        on_.blas(on_.main())
+            .trsm('L', 'U', transposed ? 'T' : 'N', 'N', n, std::min(width, k - first), S(1), U.data, U.column_stride,
+                  X.data + first * X.column_stride, X.column_stride);
+    } else {
+      const ballast::cuda::device_buffer rest = on_.template allocate_of<double>(core::checked_product(n, k));
+      on_.launch(work::solve, k,
+                 solve_arguments<S>{U.data, U.column_stride, n, transposed, X.data, X.column_stride, static_cast<double*>(rest.data())});
+    }
+    if (seen == nullptr) return;
+    const ballast::cuda::device_buffer results = on_.template allocate_of<solve_result>(k);
+    auto* const to = static_cast<solve_result*>(results.data());
+    on_.launch(work::solve_check, k,
+               solve_check_arguments<S>{U.data, U.column_stride, n, transposed, X.data, X.column_stride, B.data, B.row_stride,
+                                        B.column_stride, to});
+    on_.template fetch<solve_result>(to, k, [seen, k, width](const solve_result* made) {
+      for (index c = 0; c < k; ++c) {
+        solve_sums& block = seen[c / width];
+        if (c % width == 0) block = {};
+        block.bits = core::mix64(block.bits ^ made[c].bits) | 1;
+        block.odd |= made[c].finite == 0;
+        if (made[c].finite == 0 || made[c].residual / made[c].threshold <= block.residual / block.threshold) continue;
+        block.residual = made[c].residual;
+        block.threshold = made[c].threshold;
+        block.column = c % width;
+      }
+    });
+  }
+
+  index zero_on_diagonal(const matrix_view<const S>& R) override { return look_at_diagonal(R, 0)[0]; }
+
+ private:
+  // The first zero, −1 if there is none; and whether a number is smaller than `small`.
+  std::vector<long long> look_at_diagonal(const matrix_view<const S>& R, double small) {
+    const ballast::cuda::device_buffer to = on_.template allocate_of<long long>(2);
+    std::vector<long long> made(2);
+    on_.launch(work::diagonal, 1, diagonal_arguments<S>{R.data, R.column_stride, R.columns, small, static_cast<long long*>(to.data())});
+    on_.template fetch<long long>(to.data(), 2, [&made](const long long* seen) { made.assign(seen, seen + 2); });
+    on_.wait();
+    return made;
+  }
+
+  template <class T>
+  static matrix_view<T> staged(ballast::cuda::device_staging& sides, const matrix_view<T>& operand, bool written) {
+    if (operand.data == nullptr || operand.rows < 1 || operand.columns < 1) return operand;
+    const index down = (operand.rows - 1) * operand.row_stride, across = (operand.columns - 1) * operand.column_stride;
+    const index low = std::min<index>(down, 0) + std::min<index>(across, 0), high = std::max<index>(down, 0) + std::max<index>(across, 0);
+    const index bytes = (high - low + 1) * static_cast<index>(sizeof(T));
+    matrix_view<T> made = operand;
+    if (written) {
+      made.data = static_cast<T*>(sides.write(const_cast<std::remove_const_t<T>*>(operand.data) + low, bytes, true)) - low;
+    } else {
+      made.data = static_cast<T*>(const_cast<void*>(sides.read(operand.data + low, bytes))) - low;
+    }
+    return made;
+  }
+
+  session<S> on_;
+  ballast::cuda::device_staging staging_;
+};
+
+}  // namespace
+
+template <class S>
+std::unique_ptr<engine<S>> make_engine(const context& run) {
+  return std::make_unique<device_engine<S>>(run);
+}
+
+template std::unique_ptr<engine<float>> make_engine<float>(const context& run);
+template std::unique_ptr<engine<double>> make_engine<double>(const context& run);
+
+}  // namespace ballast::qr::cuda

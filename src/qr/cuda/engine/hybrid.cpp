@@ -1,0 +1,363 @@
+// Panels between device and host, their checkpoints, and the copy of the input.
+// Layer: backend "cuda" of QR. See hybrid.hpp.
+#include "qr/cuda/engine/hybrid.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <type_traits>
+#include <utility>
+
+#include "core/at.hpp"
+#if defined(BALLAST_HAS_CPU)
+#include "core/blas.hpp"
+#endif
+#include "core/counter_rng.hpp"
+#include "core/parallel.hpp"
+#include "cuda/memory/shared_state.hpp"
+#include "qr/arithmetic/random.hpp"
+#include "qr/checks/checkpoint_repair.hpp"
+#include "qr/checks/slabs.hpp"
+
+namespace ballast::qr::cuda {
+
+using core::at;
+
+using inject::site;
+
+struct host_side {
+  explicit host_side(const std::shared_ptr<ballast::cuda::device>& on)
+      : copies(on, false), panel_read(on->make_event(false)), first_copied(on->make_event(false)), all_copied(on->make_event(false)) {}
+  ballast::cuda::device_stream copies;
+  std::unique_ptr<ballast::cuda::stream_event> panel_read, first_copied, all_copied;
+  ballast::cuda::pinned_buffer panel, source;
+};
+
+namespace {
+
+class host_side_pool final : public ballast::cuda::shared_state {
+ public:
+  explicit host_side_pool(std::shared_ptr<ballast::cuda::device> on) : device_(std::move(on)) {}
+  std::int64_t device_bytes() const override { return 0; }
+  std::unique_ptr<host_side> take() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (idle_ != nullptr) return std::move(idle_);
+    }
+    return std::make_unique<host_side>(device_);
+  }
+  // One is kept: it may hold as much pinned memory as the largest matrix so far.
+  void give(std::unique_ptr<host_side> back) {
+    const std::lock_guard lock(mutex_);
+    idle_ = std::move(back);
+  }
+
+ private:
+  std::shared_ptr<ballast::cuda::device> device_;
+  std::mutex mutex_;
+  std::unique_ptr<host_side> idle_;
+};
+
+std::shared_ptr<host_side_pool> host_side_pool_of(const std::shared_ptr<ballast::cuda::device>& on) {
+  return std::static_pointer_cast<host_side_pool>(
+      ballast::cuda::find_or_make_kept(on, "qr host side", [&] { return std::make_shared<host_side_pool>(on); }));
+}
+
+template <class S>
+const kernels<S>& panel_kernels() {
+#if defined(BALLAST_HAS_CPU)
+  return cpu_kernels<S>();
+#else
+  return reference_kernels<S>();
+#endif
+}
+
+// While it lives, the BLAS runs on the thread that calls it.
+std::shared_ptr<const void> quiet_blas() {
+#if defined(BALLAST_HAS_CPU)
+  return std::make_shared<const core::single_threaded_blas>();
+#else
+  return nullptr;
+#endif
+}
+
+void at_least(const std::shared_ptr<ballast::cuda::device>& on, ballast::cuda::pinned_buffer& memory, index bytes) {
+  if (memory.bytes() >= bytes) return;
+  memory = {};  // before the new one: there may not be room for both
+  memory = ballast::cuda::pinned_buffer(on, bytes);
+}
+
+// As ballast::cuda::value_hash, summed over columns of `rows` numbers: the sum does not depend on the order.
+template <class S>
+std::uint64_t hash_of(int threads, const S* X, index rows, index columns) {
+  using word = std::conditional_t<sizeof(S) == 4, std::uint32_t, std::uint64_t>;
+  std::vector<std::uint64_t> sums(at(columns));
+  core::parallel_for(threads, columns, [&](index j, int) {
+    std::uint64_t sum = 0;
+    for (index i = 0; i < rows; ++i) {
+      const S x = X[i + j * rows];
+      sum += core::hash_term(x == x ? std::bit_cast<word>(x) : core::k_nan_word, static_cast<std::uint64_t>(i + j * rows));
+    }
+    sums[at(j)] = sum;
+  });
+  std::uint64_t all = 0;
+  for (const std::uint64_t each : sums) all += each;
+  return all;
+}
+
+}  // namespace
+
+template <class S>
+hybrid_factorizer<S>::hybrid_factorizer(session<S>& on, const layout& shape, const matrix_view<S>& A, S* tau,
+                                        const matrix_view<const S>& source)
+    : base(on, shape, A, tau, source),
+      kernels_(panel_kernels<S>()),
+      host_(host_side_pool_of(on.device())->take()),
+      quiet_(quiet_blas()),
+      V1_(shape.panel_width * shape.panel_width),
+      checkpoints_(at(shape.panels)) {
+  const index w = shape.panel_width;
+  at_least(on.device(), host_->panel, core::checked_product(w, shape.m + w + 1) * static_cast<index>(sizeof(S)));
+}
+
+template <class S>
+hybrid_factorizer<S>::~hybrid_factorizer() {
+  try {
+    // Pinned memory goes to another call: nothing may be on its way into it or out of it.
+    this->on_.settle();
+    this->on_.device()->synchronize(this->on_.main());
+    this->on_.device()->synchronize(host_->copies.get());
+    host_side_pool_of(this->on_.device())->give(std::move(host_));
+  } catch (const std::exception&) {
+    host_.reset();  // what failed was reported by the call that met it
+  }
+}
+
+template <class S>
+S* hybrid_factorizer<S>::panel() const {
+  return static_cast<S*>(host_->panel.data());
+}
+template <class S>
+S* hybrid_factorizer<S>::T_here() const {
+  return panel() + this->shape_.m * this->nb();
+}
+template <class S>
+S* hybrid_factorizer<S>::tau_here() const {
+  return T_here() + this->nb() * this->nb();
+}
+
+// --------------------------------------------------------------------------------------------------------- the copy of the input
+
+// It begins when the first panel has been read, so that the host can begin with that, and runs while the host factors it.
+template <class S>
+void hybrid_factorizer<S>::keep_source() {
+  if (this->source_.data == nullptr) copy_ = copy::wanted;
+}
+
+template <class S>
+void hybrid_factorizer<S>::copy_source(ballast::cuda::stream on, index first, index width) {
+  const index m = this->shape_.m, lda = this->lda_, size = static_cast<index>(sizeof(S));
+  this->on_.device()->copy_columns(static_cast<S*>(host_->source.data()) + first * m, m * size, this->A_ + first * lda, lda * size,
+                                   m * size, width, on);
+}
+
+template <class S>
+void hybrid_factorizer<S>::start_copy() {
+  const index m = this->shape_.m, n = this->shape_.n, first = this->shape_[0].width;
+  ballast::cuda::device& device = *this->on_.device();
+  at_least(this->on_.device(), host_->source, core::checked_product(m, n) * static_cast<index>(sizeof(S)));
+  device.record(*host_->panel_read, this->on_.main());
+  device.wait(*host_->panel_read, host_->copies.get());
+  copy_source(host_->copies.get(), 0, first);
+  device.record(*host_->first_copied, host_->copies.get());
+  copy_source(host_->copies.get(), first, n - first);
+  device.record(*host_->all_copied, host_->copies.get());
+  // The device reads pinned memory where it lies.
+  this->source_ = column_major<const S>(static_cast<const S*>(host_->source.data()), m, n);
+  copy_ = copy::under_way;
+}
+
+// What is enqueued on the main stream from now on may change any column, and read the copy.
+template <class S>
+void hybrid_factorizer<S>::finish_copy() {
+  if (copy_ != copy::under_way) return;
+  this->on_.device()->wait(*host_->all_copied, this->on_.main());
+  copy_ = copy::done;
+}
+
+template <class S>
+void hybrid_factorizer<S>::scale(const int* shifts) {
+  finish_copy();
+  if (this->source_.data == nullptr) {
+    // At once: what is worked on from here on is not the input.
+    this->on_.join(this->on_.beside());
+    at_least(this->on_.device(), host_->source, core::checked_product(this->shape_.m, this->shape_.n) * static_cast<index>(sizeof(S)));
+    copy_source(this->on_.main(), 0, this->shape_.n);
+    this->source_ = column_major<const S>(static_cast<const S*>(host_->source.data()), this->shape_.m, this->shape_.n);
+    copy_ = copy::done;
+  }
+  base::scale(shifts);
+}
+
+template <class S>
+void hybrid_factorizer<S>::restart() {
+  finish_copy();
+  base::restart();
+}
+
+template <class S>
+void hybrid_factorizer<S>::give_back() {
+  finish_copy();
+  base::give_back();
+}
+
+template <class S>
+void hybrid_factorizer<S>::reload(index b) {
+  finish_copy();
+  base::reload(b);
+}
+
+template <class S>
+void hybrid_factorizer<S>::advance(index k, index first, core::function_ref<void()> ahead) {
+  finish_copy();
+  base::advance(k, first, ahead);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------- panels
+
+// Panel k, T and tau as the device has them.
+template <class S>
+void hybrid_factorizer<S>::bring(index k) {
+  const layout::block& b = this->shape_[k];
+  const index rows = this->shape_.m - b.first, size = static_cast<index>(sizeof(S));
+  this->on_.device()->copy_columns(panel(), rows * size, this->A_ + b.first + b.first * this->lda_, this->lda_ * size, rows * size, b.width,
+                                   this->on_.main());
+  this->on_.copy(T_here(), this->T(k), b.width * b.width * size);
+  this->on_.copy(tau_here(), this->tau_ + b.first, b.width * size);
+  this->on_.device()->synchronize(this->on_.main());
+  held_ = k;
+}
+
+// The way back; the host does not wait.
+template <class S>
+void hybrid_factorizer<S>::send(index k) {
+  const layout::block& b = this->shape_[k];
+  const index rows = this->shape_.m - b.first, size = static_cast<index>(sizeof(S));
+  // The first panel is the first to be written over.
+  if (copy_ == copy::under_way) this->on_.device()->wait(*host_->first_copied, this->on_.main());
+  S* const there = this->A_ + b.first + b.first * this->lda_;
+  this->on_.device()->copy_columns(there, this->lda_ * size, panel(), rows * size, rows * size, b.width, this->on_.main());
+  this->on_.copy(this->T(k), T_here(), b.width * b.width * size);
+  this->on_.copy(this->tau_ + b.first, tau_here(), b.width * size);
+  held_ = k;
+  for (index j = 0; j < b.width && this->on_.armed(site::qr_transfer); ++j) {
+    const inject::place here{b.first + j, this->shape_.steps, 1, 3};
+    this->on_.strike(site::qr_transfer, here, there + j * this->lda_, rows);
+    this->on_.strike(site::qr_transfer, {here.interval, here.intervals, 2, 3}, this->T(k) + j * b.width, j + 1);
+  }
+}
+
+template <class S>
+void hybrid_factorizer<S>::factor_panel(index k, bool finite) {
+  const layout::block& b = this->shape_[k];
+  const index m = this->shape_.m, rows = m - b.first, w = b.width, size = static_cast<index>(sizeof(S));
+  S* const X = panel();
+  ballast::cuda::device& device = *this->on_.device();
+  device.copy_columns(X, rows * size, this->A_ + b.first + b.first * this->lda_, this->lda_ * size, rows * size, w, this->on_.main());
+  if (copy_ == copy::wanted) start_copy();
+  this->on_.catch_up();
+  device.synchronize(this->on_.main());
+  inject::active_injector& injector = this->on_.run().injector;
+  if constexpr (inject::active_injector::enabled) {
+    for (index j = 0; j < w; ++j) {
+      injector.strike(site::qr_transfer, {b.first + j, this->shape_.steps, 0, 3}, X + j * rows, rows);
+      injector.strike(site::qr_panel, {b.first + j, this->shape_.steps, 0, 1}, X + j * rows, rows);
+    }
+  }
+  kernels_.factor_panel(rows, w, X, rows, tau_here(), T_here(), this->on_.run().threads, finite, true);
+  if constexpr (inject::active_injector::enabled) {
+    for (index j = 0; j < w; ++j) {
+      injector.strike(site::qr_reflector, {b.first + j, std::min(m - 1, this->shape_.n), 0, 3}, X + j + 1 + j * rows, rows - j - 1);
+      injector.strike(site::qr_tau, {b.first + j, this->shape_.steps, 0, 1}, tau_here() + j, 1);
+      injector.strike(site::qr_t, {b.first + j, this->shape_.steps, 0, 2}, T_here() + j * w, j + 1);
+    }
+  }
+  send(k);
+  this->forget_v(k);
+}
+
+template <class S>
+block_reflector<S> hybrid_factorizer<S>::reflector_of(index k, const S* panel, index ld, const S* T) {
+  const layout::block& b = this->shape_[k];
+  copy_triangle(b.width, panel, ld, V1_.data());
+  return {this->shape_.m - b.first, b.width, V1_.data(), panel + b.width, ld, T};
+}
+
+template <class S>
+auto hybrid_factorizer<S>::seal_of(index k) const -> seal {
+  const layout::block& b = this->shape_[k];
+  const int threads = this->on_.run().threads;
+  return {hash_of(threads, panel(), this->shape_.m - b.first, b.width), hash_of(1, T_here(), b.width, b.width),
+          hash_of(1, tau_here(), b.width, 1)};
+}
+
+// The device's checks see what it has received. While they run, and the panel is on its way, the host takes the checkpoint of V as it was
+// sent, and the hashes that what was received must have.
+template <class S>
+void hybrid_factorizer<S>::measure_panel(index k, panel_sums* seen) {
+  const layout::block& b = this->shape_[k];
+  const index rows = this->shape_.m - b.first;
+  if (held_ != k) bring(k);  // it was not the host that made it
+  base::measure_panel(k, seen);
+  auto* const received = reinterpret_cast<unsigned long long*>(this->numbers(received_, 3));
+  this->on_.device()->zero(received, 3 * static_cast<index>(sizeof *received), this->on_.main());
+  this->hash(this->A_ + b.first + b.first * this->lda_, this->lda_, rows, b.width, false, received);
+  this->hash(this->T(k), b.width, b.width, b.width, false, received + 1);
+  this->hash(this->tau_ + b.first, b.width, b.width, 1, false, received + 2);
+  this->on_.template fetch<unsigned long long>(received, 3, [this, seen](const unsigned long long* made) {
+    const bool same = seal{made[0], made[1], made[2]} == sent_;
+    seen->sent = same ? 0 : std::numeric_limits<double>::quiet_NaN();
+  });
+  take_checkpoint(k);
+  sent_ = seal_of(k);
+}
+
+template <class S>
+void hybrid_factorizer<S>::take_checkpoint(index k) {
+  if (row_weights_.empty()) {
+    row_weights_.resize(at(this->shape_.m));
+    for (std::size_t i = 0; i < row_weights_.size(); ++i) row_weights_[i] = abft::random_weight(k_weight_seed, k_checkpoint_stream, i);
+  }
+  const index first = this->shape_[k].first;
+  checkpoint_of(kernels_, this->on_.run().threads, reflector_of(k, panel(), this->shape_.m - first, T_here()), row_weights_.data() + first,
+                checkpoints_[at(k)]);
+}
+
+// The panel comes to the host, where the same sums in the same order agree to the bit with those that were taken before it was sent.
+template <class S>
+bool hybrid_factorizer<S>::repair_v(index k, index* column) {
+  const layout::block& b = this->shape_[k];
+  const index m = this->shape_.m;
+  std::vector<S> V = this->read_block(k);
+  std::vector<double> now;
+  checkpoint_of(kernels_, this->on_.run().threads, reflector_of(k, V.data() + b.first, m, nullptr), row_weights_.data() + b.first, now);
+  checkpoint_repair<S> repair(m, row_weights_.data());
+  for (index l = 0; l < b.width; ++l) {
+    if (!repair.column(V.data() + l * m, b.first + l, checkpoints_[at(k)].data() + l, now.data() + l, b.width, column)) return false;
+  }
+  this->write_block(k, V);
+  return true;
+}
+
+template <class S>
+void hybrid_factorizer<S>::recover_column(index j) {
+  held_ = -1;
+  base::recover_column(j);
+}
+
+template class hybrid_factorizer<float>;
+template class hybrid_factorizer<double>;
+
+}  // namespace ballast::qr::cuda

@@ -1,0 +1,228 @@
+// The input: norms, scales, the copy to go back to, checksums.
+// Layer: backend "cuda" of QR. See factorizer.hpp.
+#include <algorithm>
+#include <cmath>
+
+#include "qr/arithmetic/random.hpp"
+#include "qr/cuda/engine/factorizer.hpp"
+
+namespace ballast::qr::cuda {
+
+template <class S>
+column_result* device_factorizer<S>::column_results(index columns) {
+  columns = std::max(columns, 2 * static_cast<index>(shape_.groups.size()) + 1);  // what encode() measures aside has its place already
+  if (results_.bytes() < columns * static_cast<index>(sizeof(column_result))) results_ = on_.template allocate_of<column_result>(columns);
+  return static_cast<column_result*>(results_.data());
+}
+
+// Of A, or of R. `gram`: as scan_arguments'.
+template <class S>
+void device_factorizer<S>::scan_columns(bool r, const double* gram, column_size* sizes) {
+  const index n = shape_.n;
+  column_result* const to = column_results(n);
+  on_.scan(
+      scan_arguments<S>{
+          .X = A_, .ld = lda_, .rows = r ? shape_.steps : shape_.m, .first = 0, .upper = r, .lower = false, .to = to, .gram = gram},
+      n, on_.main());
+  on_.template fetch<column_result>(to, n, [sizes, n](const column_result* made) {
+    for (index j = 0; j < n; ++j) sizes[j] = {made[j].norm, made[j].exponent, made[j].finite != 0};
+  });
+}
+
+// The Gram matrix of a matrix that is one tall panel has the norms: then that is made now, and A is not read for them.
+template <class S>
+void device_factorizer<S>::scan(column_size* sizes) {
+  gram_made_ = shape_.one_block() && on_.tall(shape_.m, shape_.n);
+  scan_columns(false, gram_made_ ? make_gram(0, 0) : nullptr, sizes);
+}
+
+template <class S>
+void device_factorizer<S>::scan_r(column_size* sizes) {
+  scan_columns(true, nullptr, sizes);
+}
+
+template <class S>
+void device_factorizer<S>::copy_columns(const matrix_view<const S>& from, index first, index width, S* to, index ld, bool scaled) {
+  on_.launch(work::copy, tiles(shape_.m, width),
+             copy_arguments<S>{from.data + first * from.column_stride, from.row_stride, from.column_stride, to, 1, ld, shape_.m, width,
+                               shape_.m, 0, nullptr, scaled && shifts() != nullptr ? shifts() + first : nullptr, 1, false});
+}
+
+template <class S>
+S* device_factorizer<S>::copy_memory() {
+  if (copy_.data() == nullptr) copy_ = on_.template allocate_of<S>(core::checked_product(shape_.m, shape_.n));
+  return static_cast<S*>(copy_.data());
+}
+
+template <class S>
+void device_factorizer<S>::keep_source() {
+  if (source_.data != nullptr) return;
+  S* const to = copy_memory();
+  copy_columns(column_major<const S>(A_, shape_.m, shape_.n, lda_), 0, shape_.n, to, shape_.m, false);
+  source_ = column_major<const S>(to, shape_.m, shape_.n);
+}
+
+// The way back must not lose what scaling rounds (subnormal remainders), so the unscaled input is kept.
+template <class S>
+void device_factorizer<S>::scale(const int* shifts) {
+  on_.join(on_.beside());
+  gram_made_ = false;
+  keep_source();
+  shifts_ = on_.upload(shifts, shape_.n);
+  copy_columns(source_, 0, shape_.n, A_, lda_, true);
+}
+
+template <class S>
+void device_factorizer<S>::unscale() {
+  const index rows = std::min(shape_.m, shape_.n);
+  on_.launch(work::copy, tiles(rows, shape_.n),
+             copy_arguments<S>{A_, 1, lda_, A_, 1, lda_, rows, shape_.n, rows, 0, nullptr, shifts(), -1, true});
+  shifts_ = {};
+}
+
+template <class S>
+void device_factorizer<S>::restart() {
+  join_all();
+  copy_columns(source_, 0, shape_.n, A_, lda_, false);
+  shifts_ = {};
+}
+
+template <class S>
+void device_factorizer<S>::give_back() {
+  join_all();
+  copy_columns(source_, 0, shape_.n, A_, lda_, false);
+  if (tau_copy_.data() != nullptr) on_.copy(tau_, tau_copy_.data(), tau_copy_.bytes());
+}
+
+template <class S>
+void device_factorizer<S>::prepare(bool keep) {
+  if (C_.data() != nullptr) return;
+  const index m = shape_.m, n = shape_.n, groups = static_cast<index>(shape_.groups.size());
+  C_ = on_.template allocate_of<S>(core::checked_product(m, 2 * groups));
+  for (buffer* each : {&product_, &carried_, &next_}) *each = on_.template allocate_of<double>(m);
+  random_ = on_.template allocate_of<double>(n);
+  W_of_checksums_ = on_.template allocate_of<S>(4 * nb() * groups);
+  head_ = on_.template allocate_of<double>(2 * nb());
+  arrived_ = on_.template allocate_of<std::uint32_t>(1);
+  if (!shape_.one_block()) {
+    row_weights_ = on_.template allocate_of<double>(m);
+    checkpoints_ = on_.template allocate_of<double>(4 * nb() * shape_.panels);
+    again_ = on_.template allocate_of<double>(4 * nb() * shape_.panels);
+    seals_ = on_.template allocate_of<unsigned long long>(6 * shape_.panels);
+  }
+  if (keep) {
+    tau_copy_ = on_.template allocate_of<S>(shape_.steps);
+    if (source_.data == nullptr && !shape_.single_group) (void)copy_memory();
+  }
+  // Beside what the host waits for; whatever uses it is behind what joins this stream.
+  const stream aside = on_.aside();
+  on_.fork(aside);
+  on_.device()->zero(arrived_.data(), sizeof(std::uint32_t), aside);
+  const auto random = [&](const buffer& to, index count, std::uint64_t numbers, bool with_sign) {
+    if (to.data() == nullptr) return;
+    on_.launch(work::random, slabs(count), random_arguments{static_cast<double*>(to.data()), count, numbers, with_sign}, aside);
+  };
+  random(row_weights_, m, k_checkpoint_stream, false);
+  random(random_, n, k_orthogonality_stream, true);
+  if (keep) on_.device()->copy(tau_copy_.data(), tau_, tau_copy_.bytes(), aside);
+}
+
+// Checksum columns and the certificate's product; each reads for itself. What is made of them comes beside what is made of A.
+template <class S>
+void device_factorizer<S>::encode(const double* weights, bool keep, double* squares) {
+  const index m = shape_.m, n = shape_.n, groups = static_cast<index>(shape_.groups.size());
+  const stream aside = on_.aside();
+  weights_ = on_.upload(weights, 3 * n);
+  const matrix_view<const S> from = source_.data != nullptr ? source_ : column_major<const S>(A_, m, n, lda_);
+  const int* const scaled_by = source_.data != nullptr ? shifts() : nullptr;
+  double* const product = static_cast<double*>(product_.data());
+  if (shape_.single_group) {
+    double* const y = numbers(vectors_, 2 * m);
+    for (index q = 0; q < 2; ++q) weigh_matrix(from, scaled_by, false, q, y + q * m);
+    on_.launch(work::accept, slabs(m), accept_arguments<S>{y, m, static_cast<S*>(C_.data()), m, nullptr, nullptr, m});
+    weigh_matrix(from, scaled_by, false, 2, product);
+    if (keep) keep_source();
+    on_.fork(aside);
+  } else {
+    S* const copy = keep && source_.data == nullptr ? copy_memory() : nullptr;
+    double* const parts = groups == 1 ? product : numbers(parts_, core::checked_product(m, groups));
+    const int sharing = encode_sharing<S>(m, groups);
+    on_.launch(work::encode, encode_blocks<S>(m, sharing) * groups,
+               encode_arguments<S>{from.data, from.row_stride, from.column_stride, scaled_by, m, blocks(), this->weights(), n,
+                                   static_cast<S*>(C_.data()), parts, copy, sharing});
+    on_.fork(aside);
+    if (parts != product)
+      on_.launch(work::combine, slabs(m), combine_arguments{parts, static_cast<int>(groups), m, nullptr, product, nullptr, m}, aside);
+    if (copy != nullptr) source_ = column_major<const S>(copy, m, n);
+  }
+  const index columns = 2 * groups + 1;
+  column_result* const to = column_results(columns);
+  on_.scan(scan_arguments<S>{static_cast<const S*>(C_.data()), m, m, 0, false, false, to}, 2 * groups, aside);
+  on_.scan(scan_arguments<double>{product, m, m, 0, false, false, to + 2 * groups}, 1, aside);
+  brought_ = on_.template bring<column_result>(to, columns, aside);
+  encoded_ = squares;
+}
+
+template <class S>
+void device_factorizer<S>::await_encoded() {
+  on_.await_brought();
+  const auto square = [this](index c) {
+    return brought_[c].finite != 0 ? std::pow(std::ldexp(brought_[c].norm, brought_[c].exponent), 2) : NAN;
+  };
+  const auto groups = static_cast<index>(shape_.groups.size());
+  for (index g = 0; g < groups; ++g) {
+    const double a = square(2 * g), b = square(2 * g + 1);
+    encoded_[g] = a != a || a > b ? a : b;
+  }
+  encoded_[groups] = square(2 * groups);
+}
+
+// to = X times the weights of column `weight`; `r`: of what lies in X's place, R alone.
+template <class S>
+void device_factorizer<S>::weigh_matrix(const matrix_view<const S>& X, const int* shifts, bool r, index weight, double* to) {
+  const index m = shape_.m, count = shape_.count();
+  double* const parts = numbers(parts_, core::checked_product(m, count));
+  on_.launch(work::weigh, row_blocks(m) * count,
+             weigh_arguments<S>{.X = X.data,
+                                .row_stride = X.row_stride,
+                                .column_stride = X.column_stride,
+                                .shifts = shifts,
+                                .rows = m,
+                                .blocks = blocks(),
+                                .first_block = 0,
+                                .chunks = static_cast<int>(count),
+                                .r = r,
+                                .z = weights() + weight * shape_.n,
+                                .ldz = shape_.n,
+                                .count = 1,
+                                .ldi = m,
+                                .to = parts});
+  on_.launch(work::combine, slabs(m), combine_arguments{parts, static_cast<int>(count), m, nullptr, to, nullptr, m});
+}
+
+template <class S>
+void device_factorizer<S>::reload(index b) {
+  const layout::block& here = shape_[b];
+  copy_columns(source_, here.first, here.width, A_ + here.first * lda_, lda_, true);
+  if (shape_.single_group) return;
+  on_.launch(work::weigh, row_blocks(shape_.m),
+             weigh_arguments<S>{.X = source_.data,
+                                .row_stride = source_.row_stride,
+                                .column_stride = source_.column_stride,
+                                .shifts = shifts(),
+                                .rows = shape_.m,
+                                .blocks = blocks(),
+                                .first_block = b,
+                                .chunks = 1,
+                                .r = false,
+                                .z = weights(),
+                                .ldz = shape_.n,
+                                .count = 2,
+                                .ldi = shape_.m,
+                                .to_column = checksums(here.group)});
+}
+
+template class device_factorizer<float>;
+template class device_factorizer<double>;
+
+}  // namespace ballast::qr::cuda

@@ -1,0 +1,389 @@
+// Lanes that calls share one after the other, launches, strikes.
+// Layer: backend "cuda" of QR (session.hpp).
+#include "qr/cuda/engine/session.hpp"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <mutex>
+#include <type_traits>
+
+#include "cuda/memory/shared_state.hpp"
+#include "qr/cuda/kernels/batch_kernels.hpp"
+
+namespace ballast::qr::cuda {
+
+namespace {
+
+constexpr std::int64_t k_pinned = 1 << 20;  // bytes
+constexpr std::int64_t k_place = 256;       // of each place of send(), behind them
+
+}  // namespace
+
+struct lane {
+  explicit lane(const std::shared_ptr<ballast::cuda::device>& on)
+      : main(on, true),
+        beside(on, false),
+        aside(on, true),
+        places{ballast::cuda::device_stream(on), ballast::cuda::device_stream(on), ballast::cuda::device_stream(on),
+               ballast::cuda::device_stream(on)},
+        main_blas(on->make_blas(ballast::cuda::blas_math::full, main.get())),
+        beside_blas(on->make_blas(ballast::cuda::blas_math::full, beside.get())),
+        aside_blas(on->make_blas(ballast::cuda::blas_math::full, aside.get())),
+        main_reached(on->make_event(false)),
+        beside_reached(on->make_event(false)),
+        aside_reached(on->make_event(false)),
+        beside_marked(on->make_event(false)),
+        aside_marked(on->make_event(false)),
+        pinned(on, k_pinned + k_places * k_place) {}
+  ballast::cuda::device_stream main, beside, aside;
+  ballast::cuda::device_stream places[k_places + 1];  // a stream for each place, and bring()'s: the host waits for one
+  std::unique_ptr<ballast::cuda::blas> main_blas, beside_blas, aside_blas;
+  std::unique_ptr<ballast::cuda::stream_event> main_reached, beside_reached, aside_reached, beside_marked, aside_marked;
+  ballast::cuda::pinned_buffer pinned;
+};
+
+// Some fifty requests are strings: to look all of them up takes 90 µs, so a device keeps what they name.
+template <class S>
+struct kernel_table final : ballast::cuda::shared_state {
+  kernel_table(ballast::cuda::device& on, bool instrumented) {
+    const ballast::cuda::capabilities& about = on.about();
+    works = on.load_all(kernel_names<S>::all(about, instrumented));
+    for (int t = 0; t < k_team_count; ++t) {
+      if (kernel_names<S>::runs(t, about)) panels[t] = &on.load(kernel_names<S>::panel(t, about));
+      // A device may have no group of so many multiprocessors.
+      if (panels[t] != nullptr && on.resident_blocks(*panels[t]) < k_teams[t].blocks) panels[t] = nullptr;
+    }
+    for (int t = 0; t < k_chain_team_count; ++t) {
+      if (kernel_names<S>::runs_chain(t, about)) chains[t] = &on.load(kernel_names<S>::chain(t));
+    }
+    for (int which = 0; which < static_cast<int>(small.size()); ++which) {
+      const ballast::cuda::kernel_request wanted = batch_kernel<S>(batch_work::factor, which, false);
+      if (wanted.cluster == 1 && wanted.shared <= about.shared_per_block) small[static_cast<std::size_t>(which)] = &on.load(wanted);
+    }
+  }
+  std::int64_t device_bytes() const override { return 0; }
+  std::vector<const ballast::cuda::kernel*> works;  // by the numbers of `work`
+  const ballast::cuda::kernel* panels[k_team_count] = {};
+  const ballast::cuda::kernel* chains[k_chain_team_count] = {};
+  std::array<const ballast::cuda::kernel*, k_batch_policies.size()> small = {};  // that factor a matrix by one block, by its policy
+};
+
+namespace {
+
+// From so many rows on, a panel wider than one launch of a cluster takes is made by passes over its rows.
+constexpr std::int64_t k_tall_least_rows = 128;
+// Rows that one block of a scan takes at least, and blocks that keep the memory of all multiprocessors busy.
+constexpr std::int64_t k_scanned_rows = 4096, k_scan_blocks = 2048;
+// That a block of threads takes at least of VᵀV.
+constexpr std::int64_t k_chunk_rows = 256;
+// A block with fewer rows than this waits for the others longer than it computes.
+constexpr std::int64_t k_rows_of_block[] = {0, 192, 1536, 4096};
+
+class lane_pool final : public ballast::cuda::shared_state {
+ public:
+  explicit lane_pool(std::shared_ptr<ballast::cuda::device> on) : device_(std::move(on)) {}
+  std::int64_t device_bytes() const override { return 0; }
+  std::unique_ptr<lane> take() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        std::unique_ptr<lane> made = std::move(idle_.back());
+        idle_.pop_back();
+        return made;
+      }
+    }
+    return std::make_unique<lane>(device_);
+  }
+  void give(std::unique_ptr<lane> back) {
+    const std::lock_guard lock(mutex_);
+    if (idle_.size() < 4) idle_.push_back(std::move(back));
+  }
+
+ private:
+  std::shared_ptr<ballast::cuda::device> device_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<lane>> idle_;
+};
+
+std::shared_ptr<lane_pool> pool_of(const std::shared_ptr<ballast::cuda::device>& on) {
+  return std::static_pointer_cast<lane_pool>(
+      ballast::cuda::find_or_make_kept(on, "qr lanes", [&] { return std::make_shared<lane_pool>(on); }));
+}
+
+}  // namespace
+
+template <class S>
+session<S>::session(const context& run) : run_(run), device_(ballast::cuda::current_device()), lane_(pool_of(device_)->take()) {
+  run_.seen.runs_on(device_->about().name);
+  // What the caller has enqueued comes first.
+  if (run_.how.stream != lane_->main.get()) {
+    device_->record(*lane_->main_reached, run_.how.stream);
+    device_->wait(*lane_->main_reached, main());
+  }
+  faults_ = ballast::cuda::fault_list(device_, run_.injector, main());
+  const bool instrumented = faults_.armed();
+  const std::string name = std::string("qr kernels of ") + (sizeof(S) == 4 ? "floats" : "doubles") + (instrumented ? ", struck" : "");
+  kernels_ = std::static_pointer_cast<const kernel_table<S>>(
+      ballast::cuda::find_or_make_kept(device_, name, [&] { return std::make_shared<kernel_table<S>>(*device_, instrumented); }));
+}
+
+template <class S>
+const ballast::cuda::kernel& session<S>::kernel_of(work what) const {
+  return *kernels_->works[static_cast<std::size_t>(what)];
+}
+
+template <class S>
+session<S>::~session() {
+  settle();
+  try {
+    device_->synchronize(main());
+    pool_of(device_)->give(std::move(lane_));
+  } catch (const std::exception&) {
+    lane_.reset();  // what failed was reported by the call that met it
+  }
+}
+
+template <class S>
+void session<S>::mark(stream from) {
+  device_->record(from == beside() ? *lane_->beside_marked : *lane_->aside_marked, from);
+}
+
+template <class S>
+void session<S>::join_mark(stream from) {
+  device_->wait(from == beside() ? *lane_->beside_marked : *lane_->aside_marked, main());
+}
+
+template <class S>
+void session<S>::settle() noexcept {
+  try {
+    join(beside());
+    join(aside());
+    for (int place = 0; place <= k_places; ++place) {
+      if (sent_[place]) (void)await(place);
+    }
+  } catch (const std::exception&) {
+    return;  // the device is lost, and with it what was to be waited for
+  }
+}
+
+template <class S>
+ballast::cuda::stream session<S>::main() const {
+  return lane_->main.get();
+}
+
+template <class S>
+ballast::cuda::stream session<S>::beside() const {
+  return lane_->beside.get();
+}
+
+template <class S>
+ballast::cuda::stream session<S>::aside() const {
+  return lane_->aside.get();
+}
+
+template <class S>
+ballast::cuda::blas& session<S>::blas(stream on) const {
+  return on == main() ? *lane_->main_blas : on == beside() ? *lane_->beside_blas : *lane_->aside_blas;
+}
+
+template <class S>
+ballast::cuda::stream_event& session<S>::reached(stream by) const {
+  return by == main() ? *lane_->main_reached : by == beside() ? *lane_->beside_reached : *lane_->aside_reached;
+}
+
+template <class S>
+void session<S>::follow(stream to, stream from) {
+  device_->record(reached(from), from);
+  device_->wait(reached(from), to);
+}
+
+template <class S>
+void session<S>::put_off(std::function<void()> work) {
+  put_off_ = std::move(work);
+}
+
+template <class S>
+void session<S>::catch_up() {
+  if (const auto work = std::exchange(put_off_, nullptr)) work();
+}
+
+template <class S>
+void session<S>::wait() {
+  catch_up();
+  device_->synchronize(main());
+  const auto todo = std::exchange(pending_, {});
+  for (const auto& each : todo) each();
+  landed_ = 0;
+  more_.clear();
+}
+
+template <class S>
+void session<S>::send(int place, const void* from, std::int64_t bytes, stream on) {
+  const ballast::cuda::stream to = lane_->places[place].get();
+  follow(to, on);
+  device_->copy(static_cast<std::byte*>(lane_->pinned.data()) + k_pinned + place * k_place, from, bytes, to);
+  sent_[place] = true;
+}
+
+template <class S>
+void session<S>::bring(void* there, const void* from, std::int64_t bytes, stream on) {
+  const ballast::cuda::stream to = lane_->places[k_places].get();
+  follow(to, on);
+  device_->copy(there, from, bytes, to);
+  sent_[k_places] = true;
+}
+
+template <class S>
+const void* session<S>::await(int place) {
+  device_->synchronize(lane_->places[place].get());
+  sent_[place] = false;
+  return static_cast<const std::byte*>(lane_->pinned.data()) + k_pinned + place * k_place;
+}
+
+template <class S>
+void* session<S>::landing(std::int64_t bytes) {
+  const std::int64_t room = (bytes + 63) / 64 * 64;
+  if (landed_ + room <= k_pinned) {
+    void* const made = static_cast<std::byte*>(lane_->pinned.data()) + landed_;
+    landed_ += room;
+    return made;
+  }
+  more_.emplace_back(bytes);
+  return more_.back().data();
+}
+
+template <class S>
+auto session<S>::plan_panel(std::int64_t rows, int width) const -> panel_plan {
+  panel_plan made;
+  for (int t = 0; t < k_team_count; ++t) {
+    if (kernels_->panels[t] != nullptr && rows > k_rows_of_block[t]) made.team = t;
+  }
+  const auto [blocks, threads] = k_teams[made.team];
+  // Slabs end at a line of memory.
+  const std::int64_t each = (rows + blocks - 1) / blocks;
+  made.slab = (each + 15) / 16 * 16;
+  const std::int64_t bytes = panel_front(blocks, threads) + (width + 2) * made.slab * static_cast<std::int64_t>(sizeof(S));
+  made.resident = bytes <= panel_room(made.team, device_->about());
+  return made;
+}
+
+template <class S>
+bool session<S>::tall(std::int64_t rows, std::int64_t width) const {
+  if (width > widest_panel(device_->about()) || rows < 2 * width) return false;
+  return (width > k_inner && rows >= k_tall_least_rows) ||
+         !plan_panel(rows, static_cast<int>(std::min<std::int64_t>(width, k_inner))).resident;
+}
+
+template <class S>
+template <class T>
+void session<S>::scan(scan_arguments<T> given, std::int64_t columns, stream on) const {
+  const std::int64_t wanted = columns > 0 ? k_scan_blocks / columns : 1;
+  given.chunks = std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(1, given.rows / k_scanned_rows));
+  buffer memory;
+  if (given.chunks > 1) {
+    const std::int64_t sums = columns * given.chunks * static_cast<std::int64_t>(sizeof(double));
+    const std::int64_t counters = columns * static_cast<std::int64_t>(sizeof(std::uint32_t));
+    memory = {device_, sums + counters, on};
+    given.partial = static_cast<double*>(memory.data());
+    given.arrived = reinterpret_cast<std::uint32_t*>(static_cast<std::byte*>(memory.data()) + sums);
+    device_->zero(given.arrived, counters, on);
+  }
+  launch(std::is_same_v<T, S> ? work::scan : work::scan_double, columns * given.chunks, given, on);
+}
+
+template <class S>
+void session<S>::launch_panel(int team, const panel_arguments<S>& given) const {
+  device_->launch(*kernels_->panels[team], k_teams[team].blocks, &given, sizeof given, main());
+}
+
+template <class S>
+void session<S>::launch_chain(const chain_arguments<S>& given, stream on) const {
+  const int which = given.rows > k_rows_of_block[1] && kernels_->chains[1] != nullptr ? 1 : 0;
+  device_->launch(*kernels_->chains[which], k_chain_teams[which].blocks, &given, sizeof given, on);
+}
+
+template <class S>
+std::uint64_t session<S>::hash(const S* X, std::int64_t ld, std::int64_t rows, std::int64_t columns) {
+  const buffer sum = allocate_of<unsigned long long>(1);
+  auto* const to = static_cast<unsigned long long*>(sum.data());
+  device_->zero(to, sizeof *to, main());
+  if (rows > 0) launch(work::hash, columns, hash_arguments<S>{X, ld, rows, false, to});
+  std::uint64_t made = 0;
+  fetch<unsigned long long>(to, 1, [&made](const unsigned long long* seen) { made = *seen; });
+  wait();
+  return made != 0 ? made : 1;
+}
+
+template <class S>
+void session<S>::form_v(const reflectors<S>& h, S* V, stream on, const tall_state* state) const {
+  launch(work::form_v, slabs(h.rows) * h.width, form_v_arguments<S>{h.V, h.ldv, h.rows, h.width, V, state}, on);
+}
+
+template <class S>
+void session<S>::make_t(const matrix_view<const S>& V, std::int64_t width, const S* tau, S* T) const {
+  const std::int64_t panels = (V.columns + width - 1) / width, numbers = core::checked_product(panels, width * width);
+  const int tiles = wide_tiles(static_cast<int>(width));
+  const std::int64_t blocks = panels * (tiles * (tiles + 1) / 2);
+  // Two blocks for each multiprocessor, if that leaves them k_chunk_rows.
+  const std::int64_t chunks = std::clamp<std::int64_t>((2 * device_->about().multiprocessors + blocks - 1) / blocks, 1,
+                                                       std::max<std::int64_t>(1, V.rows / k_chunk_rows));
+  const buffer gram = allocate_of<double>(numbers);
+  const buffer parts = chunks > 1 ? allocate_of<double>(core::checked_product(chunks, numbers)) : buffer();
+  wide_arguments<S> all{.V = V.data,
+                        .ldv = V.column_stride,
+                        .rows = V.rows,
+                        .count = V.columns,
+                        .width = static_cast<int>(width),
+                        .tau = tau,
+                        .G = static_cast<double*>(chunks > 1 ? parts.data() : gram.data()),
+                        .chunks = static_cast<int>(chunks),
+                        .T = T,
+                        .half = 0};
+  launch(work::wide_gram, blocks * chunks, all);
+  all.G = static_cast<double*>(gram.data());
+  if (chunks > 1) launch(work::fold, (numbers + 31) / 32, fold_arguments{static_cast<const double*>(parts.data()), chunks, numbers, all.G});
+  constexpr std::int64_t warps = k_threads / 32;
+  launch(work::wide_parts, (panels * ((width + k_inner - 1) / k_inner) + warps - 1) / warps, all);
+  for (all.half = k_inner; all.half < all.width; all.half *= 2)
+    launch(work::wide_join, panels * wide_pairs(all.width, all.half) * (all.half / k_wide_strip), all);
+}
+
+template <class S>
+bool session<S>::factor_small(const matrix_view<S>& A, S* tau) const {
+  const int which = batch_policy_for(batch_work::factor, A.rows, A.columns, device_->about());
+  const ballast::cuda::kernel* const kernel = which < 0 ? nullptr : kernels_->small[static_cast<std::size_t>(which)];
+  if (kernel == nullptr) return false;
+  const batch_factor_arguments<S> given{.A = {A.data, A.row_stride, A.column_stride, 0},
+                                        .tau = tau,
+                                        .count = 1,
+                                        .m = static_cast<int>(A.rows),
+                                        .n = static_cast<int>(A.columns),
+                                        .repeats = -1};
+  device_->launch(*kernel, 1, &given, sizeof given, main());
+  return true;
+}
+
+template <class S>
+template <class T>
+void session<S>::strike_armed(inject::site where, const inject::place& here, T* data, std::int64_t count, stream on) const {
+  const strike_arguments<T> given{data,
+                                  count,
+                                  here.interval,
+                                  here.intervals,
+                                  static_cast<std::int32_t>(here.step),
+                                  static_cast<std::int32_t>(here.steps),
+                                  static_cast<std::int32_t>(where)};
+  ballast::cuda::launch(*device_, device_->load(kernel_names<T>::strike()), 1, given, faults_, on);
+}
+
+template class session<float>;
+template class session<double>;
+template void session<float>::scan(scan_arguments<float>, std::int64_t, stream) const;
+template void session<float>::scan(scan_arguments<double>, std::int64_t, stream) const;
+template void session<double>::scan(scan_arguments<double>, std::int64_t, stream) const;
+template void session<float>::strike_armed(inject::site, const inject::place&, float*, std::int64_t, stream) const;
+template void session<float>::strike_armed(inject::site, const inject::place&, double*, std::int64_t, stream) const;
+template void session<double>::strike_armed(inject::site, const inject::place&, double*, std::int64_t, stream) const;
+
+}  // namespace ballast::qr::cuda

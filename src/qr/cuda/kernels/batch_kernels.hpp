@@ -1,0 +1,44 @@
+// The kernels of batches by name, and which of them takes a matrix.
+// Layer: backend "cuda" of QR.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "cuda/device/device.hpp"
+#include "qr/cuda/batch/batch_args.hpp"
+
+namespace ballast::qr::cuda {
+
+// By size: a part of a warp for matrices of up to 8 and 16 rows and columns, a warp for 32, a block for 64 and 128; 256 rows by 64 columns
+// a block, by 128 and 256 a cluster. A matrix takes the first that holds it.
+inline constexpr std::array k_batch_policies = {
+    batch_policy{},
+    batch_policy{.lanes = 4, .rows = 4, .groups = 4, .columns = 4, .matrices = 4, .resident = 10, .resident_single = 12},
+    batch_policy{.lanes = 4, .rows = 8, .groups = 8, .columns = 4, .matrices = 4, .resident = 4, .resident_single = 5},
+    batch_policy{.lanes = 8, .rows = 8, .groups = 16, .columns = 4, .matrices = 1, .resident = 4, .resident_single = 4},
+    batch_policy{.lanes = 16, .rows = 8, .groups = 32, .columns = 4, .matrices = 1, .resident = 1, .resident_single = 1},
+    batch_policy{.lanes = 32, .rows = 8, .groups = 16, .columns = 4, .matrices = 1, .resident = 1, .resident_single = 1},
+    batch_policy{.lanes = 32, .rows = 8, .groups = 16, .columns = 4, .matrices = 1, .blocks = 2, .resident = 1, .resident_single = 1},
+    batch_policy{.lanes = 32, .rows = 8, .groups = 16, .columns = 4, .matrices = 1, .blocks = 4, .resident = 1, .resident_single = 1},
+};
+
+enum class batch_work { factor, apply, solve };
+
+// Which of k_batch_policies takes m × n on such a device; −1: none. To apply Q or solve, a matrix is cut into teams of some columns, so
+// only m counts.
+int batch_policy_for(batch_work what, std::int64_t m, std::int64_t n, const ballast::cuda::capabilities& on);
+constexpr int batch_width(int which) {
+  const batch_policy& p = k_batch_policies[static_cast<std::size_t>(which)];
+  return p.groups * p.columns * p.blocks;
+}
+
+template <class S>
+ballast::cuda::kernel_request batch_kernel(batch_work what, int which, bool instrumented);
+
+// All of them that can run on such a device.
+template <class S>
+std::vector<ballast::cuda::kernel_request> batch_kernels(const ballast::cuda::capabilities& on, bool instrumented);
+
+}  // namespace ballast::qr::cuda

@@ -1,0 +1,236 @@
+// Requests: templates, threads and shared memory.
+// Layer: backend "cuda" of QR.
+#include "qr/cuda/kernels/kernels.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "qr/cuda/kernels/batch_kernels.hpp"
+#include "qr/cuda/kernels/recovery_kernels.hpp"
+
+namespace ballast::qr::cuda {
+
+namespace {
+
+constexpr const char* k_prefix = "ballast::qr::cuda::";
+
+template <class S>
+constexpr const char* k_type = sizeof(S) == 4 ? "float" : "double";
+
+struct row {
+  const char* header;
+  const char* name;
+  bool typed;
+};
+
+row row_of(work what) {
+  switch (what) {
+    case work::copy: return {"qr/cuda/layout/matrix.cuh", "copy_kernel", true};
+    case work::scan:
+    case work::scan_double: return {"qr/cuda/layout/matrix.cuh", "scan_kernel", true};
+    case work::exponents: return {"qr/cuda/layout/matrix.cuh", "exponents_kernel", true};
+    case work::diagonal: return {"qr/cuda/layout/matrix.cuh", "diagonal_kernel", true};
+    case work::form_v: return {"qr/cuda/layout/matrix.cuh", "form_v_kernel", true};
+    case work::hold: return {"qr/cuda/layout/matrix.cuh", "hold_kernel", true};
+    case work::random: return {"qr/cuda/layout/matrix.cuh", "random_kernel", false};
+    case work::products_128:
+    case work::products_64:
+    case work::products_32: return {"qr/cuda/checks/checks.cuh", "products_kernel", true};
+    case work::fold: return {"qr/cuda/checks/checks.cuh", "fold_kernel", false};
+    case work::small: return {"qr/cuda/checks/checks.cuh", "small_kernel", true};
+    case work::open: return {"qr/cuda/checks/checks.cuh", "open_kernel", true};
+    case work::judge: return {"qr/cuda/checks/checks.cuh", "judge_kernel", true};
+    case work::transformed: return {"qr/cuda/checks/checks.cuh", "transformed_kernel", true};
+    case work::encode: return {"qr/cuda/checks/encode.cuh", "encode_kernel", true};
+    case work::weigh: return {"qr/cuda/checks/checks.cuh", "weigh_kernel", true};
+    case work::combine: return {"qr/cuda/checks/checks.cuh", "combine_kernel", false};
+    case work::norm: return {"qr/cuda/checks/checks.cuh", "norm_kernel", false};
+    case work::hash: return {"qr/cuda/checks/checks.cuh", "hash_kernel", true};
+    case work::fold_checkpoints: return {"qr/cuda/checks/checks.cuh", "fold_checkpoints_kernel", false};
+    case work::seals: return {"qr/cuda/checks/checks.cuh", "seals_kernel", true};
+    case work::changes: return {"qr/cuda/checks/checks.cuh", "changes_kernel", false};
+    case work::accept: return {"qr/cuda/checks/checks.cuh", "accept_kernel", true};
+    case work::taus: return {"qr/cuda/checks/checks.cuh", "taus_kernel", true};
+    case work::dots: return {"qr/cuda/update/apply.cuh", "dots_kernel", true};
+    case work::wide_gram: return {"qr/cuda/update/apply.cuh", "wide_gram_kernel", true};
+    case work::wide_parts: return {"qr/cuda/update/apply.cuh", "wide_parts_kernel", true};
+    case work::wide_join: return {"qr/cuda/update/apply.cuh", "wide_join_kernel", true};
+    case work::solve: return {"qr/cuda/solve/solve.cuh", "solve_kernel", true};
+    case work::gram_128: return {"qr/cuda/panel/cholesky_qr.cuh", "staged_gram_kernel", true};
+    case work::gram_64:
+    case work::gram_32: return {"qr/cuda/panel/cholesky_qr.cuh", "gram_kernel", true};
+    case work::substitute_128:
+    case work::substitute_64:
+    case work::substitute_32: return {"qr/cuda/panel/cholesky_qr.cuh", "substitute_kernel", true};
+    case work::square_factor: return {"qr/cuda/panel/small_factor.cuh", "square_factor_kernel", false};
+    case work::square_reflectors: return {"qr/cuda/panel/small_factor.cuh", "square_reflectors_kernel", true};
+    case work::square_t: return {"qr/cuda/panel/small_factor.cuh", "square_t_kernel", true};
+    case work::narrow_product: return {"qr/cuda/update/narrow.cuh", "narrow_product_kernel", true};
+    case work::turn_few:
+    case work::turn_many: return {"qr/cuda/update/narrow.cuh", "turn_kernel", true};
+    case work::narrow_subtract: return {"qr/cuda/update/narrow.cuh", "narrow_subtract_kernel", true};
+    case work::split: return {"qr/cuda/update/product.cuh", "split_kernel", false};
+    case work::project: return {"qr/cuda/update/product.cuh", "project_kernel", false};
+    case work::add_parts: return {"qr/cuda/update/product.cuh", "add_parts_kernel", false};
+    case work::subtract: return {"qr/cuda/update/product.cuh", "subtract_kernel", false};
+    case work::subtract_deep: return {"qr/cuda/update/product.cuh", "subtract_deep_kernel", false};
+    default: return {"qr/cuda/solve/solve.cuh", "solve_check_kernel", true};
+  }
+}
+
+std::string expression(const char* name, const std::string& parameters) {
+  return std::string(k_prefix) + name + (parameters.empty() ? "" : "<" + parameters + ">");
+}
+
+}  // namespace
+
+std::int64_t panel_room(int which, const ballast::cuda::capabilities& on) {
+  constexpr std::int64_t small = 96 << 10;
+  const std::int64_t all = on.shared_per_block - 1024;
+  return k_teams[which].blocks == 1 ? std::min(small, all) : all;
+}
+
+namespace {
+
+// What the kernels of tall panels have besides.
+constexpr std::int64_t k_beside = 4 << 10;
+
+std::int64_t tall_bytes(int width) {
+  return std::max(substitute_bytes(width), width > 64 ? std::max(gram_stages<float>::bytes, gram_stages<double>::bytes) : 0);
+}
+
+}  // namespace
+
+int widest_panel(const ballast::cuda::capabilities& on) {
+  int made = k_most_wide;
+  while (made > k_inner && std::max(tall_bytes(made), square_bytes(made)) + k_beside > on.shared_per_block) made /= 2;
+  return made;
+}
+
+template <class S>
+auto kernel_names<S>::of(work what, const ballast::cuda::capabilities& on) -> request {
+  const row here = row_of(what);
+  const bool of_one_block = what == work::square_factor || what == work::square_reflectors || what == work::square_t;
+  // Of kernels for panels of so many columns. A device without room for the widest takes the next one, which is loaded once.
+  const auto among = [&](work of_128, work of_64, work of_32) {
+    const int most = what == of_128 ? 128 : what == of_64 ? 64 : what == of_32 ? 32 : 0;
+    return std::min(most, widest_panel(on));
+  };
+  const int gram = among(work::gram_128, work::gram_64, work::gram_32);
+  if (what == work::gram_128 && gram < k_most_wide) return of(gram_of(gram), on);
+  const bool staged = gram == k_most_wide;
+  const int substituted = among(work::substitute_128, work::substitute_64, work::substitute_32);
+  const int multiplied = what == work::products_128 ? 128 : what == work::products_64 ? 64 : what == work::products_32 ? 32 : 0;
+  const int turned = what == work::turn_few ? k_turn_few : what == work::turn_many ? k_turn_many : 0;
+  const int threads = of_one_block      ? k_square_threads
+                      : staged          ? k_staged_gram_threads
+                      : gram > 0        ? k_gram_threads
+                      : substituted > 0 ? substitute_threads(substituted)
+                                        : k_threads;
+  std::string parameters = !here.typed ? std::to_string(threads) : what == work::scan_double ? "double" : k_type<S>;
+  for (const int each : {staged ? 0 : gram, substituted, multiplied, turned}) {
+    if (each > 0) parameters.append(1, ',').append(std::to_string(each));
+  }
+  request made{.header = here.header, .expression = expression(here.name, parameters), .threads = threads};
+  if (multiplied > 0) made.blocks = product_resident(multiplied);
+  if (gram > 0) {
+    made.blocks = gram_resident(gram);
+    if (staged) made.shared = gram_stages<S>::bytes;
+    made.spills = 64;  // the sums of 64 columns and the next rows take all registers
+    made.stack = 16;
+  }
+  if (substituted > 0) {
+    made.blocks = substitute_resident(substituted);
+    made.shared = substitute_bytes(substituted);
+  }
+  if (of_one_block) made.shared = square_bytes(widest_panel(on));
+  if (what == work::copy) made.shared = 32 * 33 * static_cast<std::int64_t>(sizeof(S));
+  if (what == work::encode || what == work::transformed) made.blocks = k_rows_resident;
+  if (what == work::weigh || what == work::encode) made.spills = made.stack = 16;  // the call of ldexp
+  if (what == work::project || what == work::subtract_deep) made.shared = k_ring_bytes;
+  if (what == work::subtract) made.shared = k_subtract_bytes;
+  return made;
+}
+
+template <class S>
+auto kernel_names<S>::panel(int which, const ballast::cuda::capabilities& on) -> request {
+  const auto [blocks, threads] = k_teams[which];
+  return {.header = "qr/cuda/panel/panel.cuh",
+          .expression = expression("panel_kernel", std::string(k_type<S>) + "," + std::to_string(blocks) + "," + std::to_string(threads)),
+          .threads = threads,
+          .shared = panel_room(which, on),
+          .cluster = blocks,
+          .spills = 96,
+          .stack = 48};  // calls of divisions and roots where a tail is scaled
+}
+
+template <class S>
+auto kernel_names<S>::chain(int which) -> request {
+  const auto [blocks, threads] = k_chain_teams[which];
+  return {.header = "qr/cuda/update/apply.cuh",
+          .expression = expression("chain_kernel", std::string(k_type<S>) + "," + std::to_string(blocks) + "," + std::to_string(threads)),
+          .threads = threads,
+          .shared = chain_bytes(threads),
+          .cluster = blocks};
+}
+
+template <class S>
+auto kernel_names<S>::strike() -> request {
+  return {.header = "qr/cuda/layout/matrix.cuh", .expression = expression("strike_kernel", k_type<S>), .threads = 32, .stack = 64};
+}
+
+// Warpgroups' products are compute capability 9.0's alone.
+template <class S>
+bool kernel_names<S>::multiplies(const ballast::cuda::capabilities& on) {
+  return sizeof(S) == 4 && on.major == 9 && on.minor == 0 && k_ring_bytes <= on.shared_per_block;
+}
+
+template <class S>
+bool kernel_names<S>::runs(int which, const ballast::cuda::capabilities& on) {
+  return k_teams[which].blocks == 1 || on.major >= 9;
+}
+
+template <class S>
+bool kernel_names<S>::runs_chain(int which, const ballast::cuda::capabilities& on) {
+  const auto [blocks, threads] = k_chain_teams[which];
+  return blocks == 1 || (on.major >= 9 && chain_bytes(threads) <= on.shared_per_block);
+}
+
+template <class S>
+auto kernel_names<S>::all(const ballast::cuda::capabilities& on, bool instrumented) -> std::vector<request> {
+  std::vector<request> made;
+  const work end = multiplies(on) ? work::count : work::split;
+  for (int w = 0; w < static_cast<int>(end); ++w) made.push_back(of(static_cast<work>(w), on));
+  for (int t = 0; t < k_team_count; ++t) {
+    if (runs(t, on)) made.push_back(panel(t, on));
+  }
+  for (int t = 0; t < k_chain_team_count; ++t) {
+    if (runs_chain(t, on)) made.push_back(chain(t));
+  }
+  if (instrumented) {
+    made.push_back(strike());
+    if (sizeof(S) == 4) made.push_back(kernel_names<double>::strike());  // sums in double are struck, too
+  }
+  return made;
+}
+
+template struct kernel_names<float>;
+template struct kernel_names<double>;
+
+std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& on) {
+  std::vector<ballast::cuda::kernel_request> made;
+  const auto add = [&](std::vector<ballast::cuda::kernel_request> list) {
+    for (ballast::cuda::kernel_request& each : list) {
+      if (std::ranges::find(made, each) == made.end()) made.push_back(std::move(each));
+    }
+  };
+  add(kernel_names<float>::all(on, false));
+  add(kernel_names<double>::all(on, false));
+  add(recovery_names<float>::all(on));
+  add(recovery_names<double>::all(on));
+  add(batch_kernels<float>(on, false));
+  add(batch_kernels<double>(on, false));
+  return made;
+}
+
+}  // namespace ballast::qr::cuda

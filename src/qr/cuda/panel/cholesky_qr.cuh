@@ -1,0 +1,350 @@
+// Householder QR of a panel of many rows without one reflector after the other: Cholesky factors of its Gram matrix make its columns
+// orthonormal, LU of Q's first rows makes them reflectors (square.cuh). Every pass over the rows takes the whole device.
+// Layer: backend "cuda" of QR, device code. tall.cpp has the order of the launches.
+// All arithmetic is in double, and in an order that depends on the shape alone.
+// Source: T. Fukaya et al., Shifted Cholesky QR, 2020 (CholeskyQR2, shifts); G. Ballard et al., Reconstructing Householder vectors from
+// TSQR, 2014 (Q1 − S = L U).
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/arch/arch.cuh"
+#include "cuda/block/unroll.cuh"
+#include "qr/cuda/layout/kernel_args.hpp"
+#include "qr/cuda/layout/rows.cuh"
+
+namespace ballast::qr::cuda {
+
+// Whether a pass is for a panel in this stage.
+template <class Arguments>
+__device__ __forceinline__ bool is_due(const Arguments& a) {
+  return a.needed == k_tall_failed || a.state->stage == a.needed;
+}
+
+// ---------------------------------------------------------------------------------------------------------------- Gram matrices
+
+// Two blocks of columns each times one: of the pairs p < Pairs the blocks 2 p, 2 p + 1 with q < Blocks. Upper: with q ≥ 2 p alone.
+template <int Pairs, int Blocks, bool Upper>
+struct gram_sums {
+  static constexpr int count = Upper ? Pairs * (Pairs + 1) : Pairs * Blocks;
+  static_assert(!Upper || Blocks == 2 * Pairs);
+  static constexpr int place(int p, int q) { return Upper ? p * (Blocks - p + 1) + q - 2 * p : p * Blocks + q; }
+  double at[count][4] = {};
+
+  // use(p, q) for each of them.
+  template <class Use>
+  static __device__ __forceinline__ void each(Use use) {
+    ballast::cuda::unrolled<Pairs>(
+        [&](auto p) { ballast::cuda::unrolled<Blocks, Upper ? 2 * decltype(p)::value : 0>([&](auto q) { use(p, q); }); });
+  }
+
+  // Adds the products of columns of x with those of y, of k_column_tile rows.
+  __device__ __forceinline__ void add(const double (&x)[2 * Pairs][2], const double (&y)[Blocks][2]) {
+    each([&](auto p, auto q) {
+      constexpr int pair = decltype(p)::value, block = decltype(q)::value;
+      multiply_columns(at[place(pair, block)], x[2 * pair], x[2 * pair + 1], y[block]);
+    });
+  }
+
+  // use(number, which of this lane's).
+  template <class Use>
+  __device__ __forceinline__ void each_number(Use use) {
+    ballast::cuda::unrolled<count>([&](auto tile) {
+      for (int e = 0; e < 4; ++e) use(at[decltype(tile)::value][e], 4 * decltype(tile)::value + e);
+    });
+  }
+
+  // To an upper triangle of w columns, packed, whose element (i, l) `left` and `right` columns further is this one's.
+  __device__ __forceinline__ void store(double* to, int w, int left, int right) const {
+    const int g = arch::lane() / 4, t = arch::lane() % 4;
+    each([&](auto p, auto q) {
+      constexpr int pair = decltype(p)::value, block = decltype(q)::value;
+      for (int e = 0; e < 4; ++e) {
+        const int i = left + k_block * (2 * pair + e / 2) + g, l = right + k_block * block + 2 * t + e % 2;
+        if (i <= l && l < w) to[packed(i, l)] = at[place(pair, block)][e];
+      }
+    });
+  }
+};
+
+template <class S, int Blocks>
+__device__ __forceinline__ void in_double(double (&to)[Blocks][2], const column_tile<S, Blocks>& from) {
+  ballast::cuda::unrolled<Blocks>([&](auto b) {
+    for (int h = 0; h < 2; ++h) to[decltype(b)::value][h] = static_cast<double>(from.at[decltype(b)::value][h]);
+  });
+}
+
+// G = XᵀX of the rows that a block takes, on and above the diagonal. For at most `Most` columns, 32 or 64. A warp takes rows by itself and
+// waits for no other; its next rows are loaded meanwhile. The warps' sums are added up at the end.
+template <class S, int Most>
+__global__ void __launch_bounds__(k_gram_threads, gram_resident(Most)) gram_kernel(const __grid_constant__ gram_arguments<S> a) {
+  if (!is_due(a)) return;
+  constexpr int warps = k_gram_threads / 32, blocks = Most / k_block, rows = gram_step(Most), tiles = rows / k_column_tile;
+  const int w = a.width, warp = arch::warp();
+  const row_pairs<const S> X(a.from, a.ldf, a.rows, w);
+  using some_rows = column_tile<S, blocks>[tiles];
+  const auto load = [&X](some_rows& to, std::int64_t row) {
+    ballast::cuda::unrolled<tiles>([&](auto n) { to[decltype(n)::value].load(X, row + k_column_tile * decltype(n)::value); });
+  };
+  gram_sums<blocks / 2, blocks, true> sums;
+  some_rows next;
+  std::int64_t row = (std::int64_t{blockIdx.x} * warps + warp) * rows;
+  load(next, row);
+#pragma unroll 1
+  for (; row < a.rows; row += std::int64_t{gridDim.x} * warps * rows) {
+    double x[tiles][blocks][2];
+    ballast::cuda::unrolled<tiles>([&](auto n) { in_double(x[decltype(n)::value], next[decltype(n)::value]); });
+    load(next, row + std::int64_t{gridDim.x} * warps * rows);
+    ballast::cuda::unrolled<tiles>([&](auto n) { sums.add(x[decltype(n)::value], x[decltype(n)::value]); });
+  }
+  auto& whole = arch::shared_object<double[sums.count * 4][32], struct gram_whole>();
+  const int lane = arch::lane();
+  for (int of = 0; of < warps; ++of) {
+    if (warp == of) {
+      sums.each_number([&](double& own, int which) {
+        double& place = whole[which][lane];
+        own = place = of == 0 ? own : place + own;
+      });
+      if (of + 1 == warps) sums.store(a.partial + std::int64_t{blockIdx.x} * packed(0, w), w, 0, 0);
+    }
+    __syncthreads();  // the sums of the warps up to this one are there
+  }
+}
+
+// The same for more columns. A block brings k_staged_rows rows to shared memory, by columns, some stages ahead. Four warps each take a part
+// of G: both halves of the columns, and twice a quarter of them with the second half; the other four take the same of the second half of
+// the rows, and their sums are added at the end.
+template <class S>
+class staged_gram {
+  using stages = gram_stages<S>;
+  static constexpr int k_rows_of_warp = k_staged_rows / 2, k_chunk_rows = k_lane_rows<S>;
+  static constexpr int k_most_sums = 20;
+
+  const gram_arguments<S>& a_;
+  S* const memory_ = reinterpret_cast<S*>(arch::shared_memory());
+  const bool whole_;
+
+  __device__ __forceinline__ S* slot(int stage) const { return memory_ + stage % stages::count * (k_most_wide * stages::stride); }
+
+  // Rows from `first` on; none if there are none.
+  __device__ __forceinline__ void bring(std::int64_t first, int stage) const {
+    constexpr int chunks = k_staged_rows / k_chunk_rows;  // of a column
+    for (int e = static_cast<int>(threadIdx.x); e < k_most_wide * chunks && first < a_.rows; e += k_staged_gram_threads) {
+      const int column = e / chunks, part = e % chunks * k_chunk_rows;
+      const std::int64_t row = first + part;
+      const S* const from = a_.from + row + column * a_.ldf;
+      S* const to = slot(stage) + column * stages::stride + part;
+      if (whole_ && column < a_.width && row + k_chunk_rows <= a_.rows) {
+        arch::copy_async<16>(to, from);
+      } else {
+        for (int h = 0; h < k_chunk_rows; ++h) to[h] = column < a_.width && row + h < a_.rows ? from[h] : S(0);
+      }
+    }
+    arch::commit_async();
+  }
+
+  // Of k_column_tile rows the columns from `column` on.
+  template <int Blocks>
+  __device__ __forceinline__ static void read(double (&to)[Blocks][2], const S* rows, int column) {
+    const int g = arch::lane() / 4, t = arch::lane() % 4;
+    ballast::cuda::unrolled<Blocks>([&](auto b) {
+      constexpr int block = decltype(b)::value;
+      const auto two = *reinterpret_cast<const row_group<S, 2>*>(rows + (column + k_block * block + g) * stages::stride + 2 * t);
+      for (int h = 0; h < 2; ++h) to[block][h] = static_cast<double>(two.at[h]);
+    });
+  }
+
+  // The columns from `left` on with those from `right` on.
+  template <int Pairs, int Blocks, bool Upper>
+  __device__ __forceinline__ void run(int left, int right) const {
+    gram_sums<Pairs, Blocks, Upper> sums;
+    static_assert(sums.count <= k_most_sums);
+    const int half = arch::warp() / 4;
+    const std::int64_t step = std::int64_t{gridDim.x} * k_staged_rows;
+    std::int64_t first = std::int64_t{blockIdx.x} * k_staged_rows;
+    for (int ahead = 0; ahead + 1 < stages::count; ++ahead) bring(first + ahead * step, ahead);
+#pragma unroll 1
+    for (int stage = 0; first < a_.rows; ++stage, first += step) {
+      arch::wait_async<stages::count - 2>();
+      __syncthreads();  // the rows are there, and those of the stage before have been read
+      bring(first + (stages::count - 1) * step, stage + stages::count - 1);
+      const S* const rows = slot(stage) + half * k_rows_of_warp;
+      for (int n = 0; n < k_rows_of_warp; n += k_column_tile) {
+        double x[2 * Pairs][2];
+        read(x, rows + n, left);
+        if constexpr (Upper) {
+          sums.add(x, x);
+        } else {
+          double y[Blocks][2];
+          read(y, rows + n, right);
+          sums.add(x, y);
+        }
+      }
+    }
+    arch::wait_async<0>();
+    __syncthreads();  // all rows have been read
+    double* const others = reinterpret_cast<double*>(arch::shared_memory()) + arch::warp() % 4 * (k_most_sums * 4 * 32) + arch::lane();
+    if (half == 1) sums.each_number([&](double& own, int which) { others[32 * which] = own; });
+    __syncthreads();  // the sums of the second half are there
+    if (half == 1) return;
+    sums.each_number([&](double& own, int which) { own += others[32 * which]; });
+    sums.store(a_.partial + std::int64_t{blockIdx.x} * packed(0, a_.width), a_.width, left, right);
+  }
+
+ public:
+  __device__ __forceinline__ explicit staged_gram(const gram_arguments<S>& a)
+      : a_(a), whole_((reinterpret_cast<std::uintptr_t>(a.from) / sizeof(S) | a.ldf) % k_chunk_rows == 0) {}
+
+  __device__ __forceinline__ void run() const {
+    const int part = arch::warp() % 4;
+    if (part < 2) {
+      run<4, 8, true>(64 * part, 64 * part);
+    } else {
+      run<2, 8, false>(32 * (part - 2), 64);
+    }
+  }
+};
+
+template <class S>
+__global__ void __launch_bounds__(k_staged_gram_threads, 1) staged_gram_kernel(const __grid_constant__ gram_arguments<S> a) {
+  if (is_due(a)) staged_gram<S>(a).run();
+}
+
+// ---------------------------------------------------------------------------------------------------------------- substitution
+
+// R as tiles of 8 × 8 on and above the diagonal, each by columns, as a product takes them; and the inverses of those on the diagonal. In
+// shared memory. Columns and rows that are not there are 0.
+template <int Most>
+struct factor_tiles {
+  static constexpr int blocks = Most / k_block, tiles = blocks * (blocks + 1) / 2, size = k_block * k_block;
+  static_assert(8 * size * (tiles + blocks) == substitute_bytes(Most));
+  double* data;
+
+  static constexpr int place(int i, int l) { return upper_tile(blocks, i, l); }
+  __device__ __forceinline__ double* inverse(int i) const { return data + size * (tiles + i); }
+  // Of this lane.
+  __device__ __forceinline__ static void read(double (&to)[2], const double* tile) {
+    const auto two = *reinterpret_cast<const row_group<double, 2>*>(tile + 2 * arch::lane());
+    for (int h = 0; h < 2; ++h) to[h] = two.at[h];
+  }
+
+  // By a block of substitute_threads: from R packed. Ends with a barrier.
+  __device__ __forceinline__ void load(const double* from, int w) const {
+    constexpr int together = 16, threads = substitute_threads(Most);  // loads that wait for memory at the same time
+    const int e = static_cast<int>(threadIdx.x) % size, row = e % k_block, column = e / k_block;
+    // Thread e has element e of every `step`-th tile.
+    constexpr int step = threads / size;
+    static_assert(threads % size == 0);
+    int i = 0, l = static_cast<int>(threadIdx.x) / size;
+    const auto to_its_row = [&] {  // l counts on from the diagonal of row i
+      for (; i < blocks && l >= blocks; l += ++i - blocks) {
+      }
+    };
+    to_its_row();
+    for (int first = static_cast<int>(threadIdx.x) / size; first < tiles; first += together * step) {
+      double r[together];
+      ballast::cuda::unrolled<together>([&](auto q) {
+        const int at = k_block * i + row, of = k_block * l + column;
+        r[decltype(q)::value] = at <= of && of < w && i < blocks ? from[packed(at, of)] : 0;
+        l += step;
+        to_its_row();
+      });
+      ballast::cuda::unrolled<together>([&](auto q) {
+        const int tile = first + decltype(q)::value * step;
+        if (tile < tiles) data[size * tile + e] = r[decltype(q)::value];
+      });
+    }
+    __syncthreads();  // the tiles are there
+    // A thread for each column of an inverse. Divisions wait for nothing; products wait for each other.
+    for (int at = static_cast<int>(threadIdx.x); at < Most; at += threads) {
+      const int block = at / k_block, of = at % k_block;
+      const double* const R = data + size * place(block, block);
+      double reciprocal[k_block], x[k_block];
+      ballast::cuda::unrolled<k_block>([&](auto k) { reciprocal[decltype(k)::value] = 1 / R[(k_block + 1) * decltype(k)::value]; });
+      ballast::cuda::unrolled<k_block>([&](auto up) {
+        constexpr int k = k_block - 1 - decltype(up)::value;
+        double sum = k == of ? 1 : 0;
+        ballast::cuda::unrolled<k_block, k + 1>(
+            [&](auto behind) { sum -= R[k_block * decltype(behind)::value + k] * x[decltype(behind)::value]; });
+        x[k] = k <= of && at < w ? sum * reciprocal[k] : 0;
+      });
+      ballast::cuda::unrolled<k_block>([&](auto k) { inverse(block)[k_block * of + decltype(k)::value] = x[decltype(k)::value]; });
+    }
+    __syncthreads();  // the inverses are there
+  }
+};
+
+// Q ← X R⁻¹, a row of X by itself, so that ‖row − (row of Q) R‖ is rounding however R is conditioned. For at most `Most` columns, 32, 64 or
+// 128. A warp has 16 rows in registers, and waits for no other. The next 8 columns of Q are what those in front of them have left of X,
+// times the inverse of R's tile, and once more for what that has left, so that the rounding of the inverse does not count. What is stored
+// is what the columns behind lose: the row's equation holds for the rounded numbers.
+template <class S, int Most>
+__global__ void __launch_bounds__(substitute_threads(Most), substitute_resident(Most))
+    substitute_kernel(const __grid_constant__ substitute_arguments<S> a) {
+  if (!is_due(a)) return;
+  const bool in_place = a.in_place && a.state->direct != 0;
+  constexpr int warps = substitute_threads(Most) / 32, blocks = Most / k_block;
+  const int w = a.width;
+  const row_pairs<const S> X(in_place ? a.to : a.from, in_place ? a.ldt : a.ldf, a.rows, w);
+  const row_pairs<S> Q(a.to, a.ldt, a.rows, w);
+  const factor_tiles<Most> R{reinterpret_cast<double*>(arch::shared_memory())};
+  R.load(a.R, w);
+  // Few rows go to all blocks. Few columns leave registers for the next rows, which are loaded meanwhile.
+  constexpr bool ahead = Most == 32;
+  const std::int64_t step = std::int64_t{gridDim.x} * warps * k_row_tile;
+  std::int64_t first = (std::int64_t{arch::warp()} * gridDim.x + blockIdx.x) * k_row_tile;
+  loaded_rows<S, blocks> next;
+  if (ahead) next.load(X, first);
+  for (; first < a.rows; first += step) {
+    if (!ahead) next.load(X, first);
+    row_tile<blocks> x;
+    x.take(next);
+    if (ahead) next.load(X, first + step);
+    // What is under way of floats in registers does not keep memory busy; of doubles it does.
+    if (sizeof(S) == 4) X.ask(first + (ahead ? 3 : 1) * step, k_row_tile);
+    double minus[4] = {};  // the columns of Q in front of these, with the other sign, as a left operand
+    ballast::cuda::unrolled<blocks>([&](auto b) {
+      constexpr int at = decltype(b)::value, behind = blocks - 1 - at, third = (behind + 2) / 3;
+      if (k_block * at >= w) return;
+      double factor[2], inverse[2], q[4] = {}, own[4];
+      // A product's left operand has its numbers in another order than its sums.
+      const auto copy = [](double(&to)[4], const double(&from)[4], double sign) {
+        for (int e = 0; e < 4; ++e) to[e] = sign * arch::apart(from[e]);
+      };
+      // Each of these products waits for the one in front of it. Meanwhile the columns in front are subtracted from a third of those
+      // behind; columns that are not there stay 0.
+      const auto subtract = [&](auto which) {
+        constexpr int from = at + 1 + third * decltype(which)::value, to = from + third < blocks ? from + third : blocks;
+        if constexpr (at > 0) {
+          ballast::cuda::unrolled<to, from>([&](auto l) {
+            double tile[2];
+            R.read(tile, R.data + R.size * R.place(at - 1, decltype(l)::value));
+            multiply_rows(x.at[decltype(l)::value], minus, tile);
+          });
+        }
+      };
+      R.read(inverse, R.inverse(at));
+      R.read(factor, R.data + R.size * R.place(at, at));
+      copy(own, x.at[at], 1);
+      multiply_rows(q, own, inverse);
+      subtract(ballast::cuda::index<0>{});
+      copy(own, q, -1);
+      multiply_rows(x.at[at], own, factor);
+      subtract(ballast::cuda::index<1>{});
+      copy(own, x.at[at], 1);
+      multiply_rows(q, own, inverse);
+      subtract(ballast::cuda::index<2>{});
+      for (int e = 0; e < 4; ++e) x.at[at][e] = static_cast<double>(static_cast<S>(q[e]));
+      copy(minus, x.at[at], -1);
+      if constexpr (behind > 0) {
+        R.read(factor, R.data + R.size * R.place(at, at + 1));
+        multiply_rows(x.at[at + 1], minus, factor);
+      }
+    });
+    loaded_rows<S, blocks> made;
+    x.give(made);
+    made.store(Q, first);
+  }
+}
+
+}  // namespace ballast::qr::cuda

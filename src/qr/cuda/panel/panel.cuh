@@ -1,0 +1,288 @@
+// Householder QR of a narrow panel by one cluster of blocks, in one launch.
+// Layer: backend "cuda" of QR, device code.
+// A block has a slab of rows, in shared memory where it fits. One pass over the slab and one exchange among the blocks for each reflector:
+// the pass applies reflector j and takes the dot products of the next column with all columns, those in front of it for T. All sums are in
+// double and in an order that depends on the shape alone.
+// Source: LAPACK's conventions for xLARFG; R. Schreiber, C. Van Loan, 1989 (T).
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "cuda/arch/arch.cuh"
+#include "cuda/block/sums.cuh"
+#include "qr/cuda/layout/kernel_args.hpp"
+
+namespace ballast::qr::cuda {
+
+// The shared memory in front of the slab.
+template <int Blocks, int Threads>
+struct panel_memory {
+  double slots[2][Blocks][k_inner];  // what the blocks have sent, for two exchanges
+  double row[2][k_inner];            // row j, from the block that has it
+  double part[k_inner];              // what this block sends
+  double weight[k_inner];            // row j of what the reflector takes from the columns
+  double z[k_inner];                 // V_lᵀ v_j for l < j
+  double T[k_inner][k_inner];        // T[column][row]
+  double several[Threads / 32];
+  double scale, beta, tau, alpha;
+  int plain;  // whether the squared norm is one of those that say what they are
+};
+
+// All blocks of the cluster.
+template <int Blocks>
+__device__ __forceinline__ void team_sync() {
+  if constexpr (Blocks == 1) {
+    __syncthreads();
+  } else {
+    arch::cluster_sync();
+  }
+}
+
+// Sends part[0 … count − 1] of this block to its place in slots[turn] of all blocks. Barriers before and behind.
+template <int Blocks, int Threads>
+__device__ __forceinline__ void send(panel_memory<Blocks, Threads>& own, int turn, int rank, int count) {
+  __syncthreads();  // part is there
+  for (int e = static_cast<int>(threadIdx.x); e < k_inner * Blocks; e += Threads) {
+    const int to = e / k_inner, l = e % k_inner;
+    if (l >= count) continue;
+    if constexpr (Blocks == 1) {
+      own.slots[turn][0][l] = own.part[l];
+    } else {
+      arch::store_remote(&own.slots[turn][rank][l], static_cast<unsigned>(to), own.part[l]);
+    }
+  }
+}
+
+// The larger number; NaN if one is.
+__device__ __forceinline__ double larger(double a, double b) { return a != a || a > b ? a : b; }
+
+// A warp's number from all warps of the block: Σ, or the largest. The result is in part[0] behind the next barrier.
+template <bool Largest, int Blocks, int Threads>
+__device__ __forceinline__ void gather(panel_memory<Blocks, Threads>& own, double value) {
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const double other = __shfl_xor_sync(0xffffffffu, value, distance);
+    value = Largest ? larger(value, other) : value + other;
+  }
+  if (arch::lane() == 0) own.several[arch::warp()] = value;
+  __syncthreads();  // several is there
+  if (threadIdx.x == 0) {
+    double all = own.several[0];
+    for (int w = 1; w < Threads / 32; ++w) all = Largest ? larger(all, own.several[w]) : all + own.several[w];
+    own.part[0] = all;
+  }
+}
+
+// The reflector that has been found: weights for the columns behind it. By the first warp, lane l for column l; g: its dot product with the
+// tail of the pivot, h: its element in row j.
+template <int Blocks, int Threads>
+__device__ __forceinline__ void set_weights(panel_memory<Blocks, Threads>& own, int l, int j, double g, double h, double scale,
+                                            double tau) {
+  own.weight[l] = l > j && tau != 0 ? tau * (h + scale * g) : 0;
+  own.z[l] = l < j ? h + scale * g : 0;
+}
+
+// Threads: lane i of a warp has rows i, i + 32, … of the slab and the warp columns w, w + Threads / 32, …
+template <class S, int Blocks, int Threads>
+__global__ void __launch_bounds__(Threads) panel_kernel(const __grid_constant__ panel_arguments<S> a) {
+  using memory = panel_memory<Blocks, Threads>;
+  static_assert(sizeof(memory) == panel_front(Blocks, Threads));
+  memory& own = *reinterpret_cast<memory*>(arch::shared_memory());
+  constexpr int warps = Threads / 32;
+  const int rank = Blocks == 1 ? 0 : static_cast<int>(arch::cluster_rank());
+  const int lane = arch::lane(), warp = arch::warp();
+  const int w = a.width;
+  const std::int64_t first = rank * a.slab;
+  const std::int64_t left = a.rows - first;
+  const int count = static_cast<int>(left < 0 ? 0 : left < a.slab ? left : a.slab);
+  const bool resident = a.pivots == nullptr;
+  S* const memory_slab = reinterpret_cast<S*>(&own + 1);
+  S* const X = resident ? memory_slab : a.A + first;
+  const std::int64_t ld = resident ? a.slab : a.lda;
+  S* const even = resident ? memory_slab + w * a.slab : a.pivots + first;
+  S* const odd = resident ? memory_slab + (w + 1) * a.slab : a.pivots + a.rows + first;
+
+  for (int l = warp; l < w; l += warps) {
+    for (int i = lane; i < count; i += 32) {
+      const S x = a.A[first + i + l * a.lda];
+      if (resident) X[i + l * ld] = x;
+      if (l == 0) even[i] = x;
+    }
+  }
+  team_sync<Blocks>();  // the slab is there, and so are the blocks that are sent to
+
+  // Dot products of the pivot's tail below row j with all columns, into part.
+  const auto dots = [&](int j, const S* pivot) {
+    for (int l = warp; l < w; l += warps) {
+      double sum[1] = {0};
+      for (std::int64_t i = (j + 1 > first ? j + 1 - first : 0) + lane; i < count; i += 32) {
+        const S y = l == j ? pivot[i] : X[i + l * ld];
+        sum[0] += static_cast<double>(pivot[i]) * static_cast<double>(y);
+      }
+      ballast::cuda::add_lanes<Threads, 32, 1>(sum);
+      if (lane == 0) own.part[l] = sum[0];
+    }
+  };
+  dots(0, even);
+
+  int turn = 0;
+  for (int j = 0; j < w; ++j) {
+    S* const pivot = j % 2 == 0 ? even : odd;
+    S* const next = j % 2 == 0 ? odd : even;
+    const bool has_row = j >= first && j < first + count;
+    send(own, turn, rank, w);
+    if (has_row) {
+      for (int e = static_cast<int>(threadIdx.x); e < k_inner * Blocks; e += Threads) {
+        const int to = e / k_inner, l = e % k_inner;
+        if (l >= w) continue;
+        const double h = static_cast<double>(l == j ? pivot[j - first] : X[j - first + l * ld]);
+        if constexpr (Blocks == 1) {
+          own.row[turn][l] = h;
+        } else {
+          arch::store_remote(&own.row[turn][l], static_cast<unsigned>(to), h);
+        }
+      }
+    }
+    team_sync<Blocks>();  // all have sent
+    double g = 0, h = 0;
+    if (warp == 0) {
+      for (int r = 0; r < Blocks && lane < w; ++r) g += own.slots[turn][r][lane];
+      h = lane < w ? own.row[turn][lane] : 0;
+      const double squares = __shfl_sync(0xffffffffu, g, j), alpha = __shfl_sync(0xffffffffu, h, j);
+      // Squares of floats neither underflow in double nor overflow.
+      const bool plain =
+          fabs(alpha) <= 0x1p450 && (sizeof(S) == 4 ? squares > 0 && squares <= 0x1p300 : squares >= 0x1p-900 && squares <= 0x1p900);
+      const double beta = plain ? -copysign(sqrt(alpha * alpha + squares), alpha) : alpha;
+      const double scale = plain ? 1 / (alpha - beta) : 0, tau = plain ? (beta - alpha) / beta : 0;
+      if (lane == 0) {
+        own.scale = scale;
+        own.beta = beta;
+        own.tau = static_cast<double>(static_cast<S>(tau));
+        own.alpha = alpha;
+        own.plain = plain || j + 1 >= a.rows || (sizeof(S) == 4 && squares == 0);
+      }
+      set_weights(own, lane, j, g, h, scale, static_cast<double>(static_cast<S>(tau)));
+    }
+    turn ^= 1;
+    __syncthreads();  // the reflector is there
+    if (!own.plain) {
+      // A tail whose squares leave the range, or with Inf or NaN: scaled by its largest element, and written as v itself.
+      const std::int64_t below = (j + 1 > first ? j + 1 - first : 0) + threadIdx.x;
+      double most = 0;
+      for (std::int64_t i = below; i < count; i += Threads) most = larger(most, fabs(static_cast<double>(pivot[i])));
+      gather<true>(own, most);
+      send(own, turn, rank, 1);
+      team_sync<Blocks>();  // all have sent
+      most = own.slots[turn][0][0];
+      for (int r = 1; r < Blocks; ++r) most = larger(most, own.slots[turn][r][0]);
+      turn ^= 1;
+      const double alpha = own.alpha;
+      double beta = alpha, tau = 0;
+      if (!(most == 0)) {
+        const double top = larger(most, fabs(alpha));
+        const int e = top <= std::numeric_limits<double>::max() ? -std::ilogb(top) : 0;
+        double squares = 0;
+        for (std::int64_t i = below; i < count; i += Threads) {
+          const double x = std::ldexp(static_cast<double>(pivot[i]), e);
+          squares += x * x;
+        }
+        gather<false>(own, squares);
+        send(own, turn, rank, 1);
+        team_sync<Blocks>();  // all have sent
+        squares = 0;
+        for (int r = 0; r < Blocks; ++r) squares += own.slots[turn][r][0];
+        turn ^= 1;
+        const double head = std::ldexp(alpha, e);
+        const double scaled = -copysign(sqrt(head * head + squares), head);
+        tau = static_cast<double>(static_cast<S>((scaled - head) / scaled));
+        beta = std::ldexp(scaled, -e);
+        for (std::int64_t i = below; i < count; i += Threads)
+          pivot[i] = static_cast<S>(std::ldexp(static_cast<double>(pivot[i]), e) / (head - scaled));
+        __syncthreads();  // v is there
+        dots(j, pivot);
+        send(own, turn, rank, w);
+        team_sync<Blocks>();  // all have sent
+        if (warp == 0) {
+          g = 0;
+          for (int r = 0; r < Blocks && lane < w; ++r) g += own.slots[turn][r][lane];
+        }
+        turn ^= 1;
+      }
+      if (warp == 0) {
+        set_weights(own, lane, j, g, h, tau == 0 ? 0.0 : 1.0, tau);
+        if (lane == 0) {
+          own.scale = tau == 0 ? 0 : 1;
+          own.beta = beta;
+          own.tau = tau;
+        }
+      }
+      __syncthreads();  // the reflector is there
+    }
+    // T: column j is −τ T VᵀV_j above the diagonal. By the last warp, lane l for row l.
+    if (rank == 0 && warp == warps - 1) {
+      double sums[4] = {};
+      int q = 0;  // zeros in front of q = lane are added, too: T is zero there
+      for (; q + 4 <= j; q += 4) {
+        for (int s = 0; s < 4; ++s) sums[s] += own.T[q + s][lane] * own.z[q + s];
+      }
+      for (; q < j; ++q) sums[0] += own.T[q][lane] * own.z[q];
+      const double sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+      own.T[j][lane] = lane < j ? static_cast<double>(static_cast<S>(-own.tau * sum)) : lane == j ? own.tau : 0;
+    }
+    if (rank == 0 && threadIdx.x == 0) a.tau[j] = static_cast<S>(own.tau);
+    // Reflector j applied, and the dot products of column j + 1 below its diagonal. Column j is read from `pivot` and written to the slab,
+    // column j + 1 is read from the slab and written to `next`: no warp waits for another.
+    const double scale = own.scale, next_weight = j + 1 < w ? own.weight[j + 1] : 0;
+    constexpr int mine = k_inner / warps;  // columns of a warp
+    double sum[mine] = {}, weight[mine];
+    for (int c = 0; c < mine; ++c) weight[c] = own.weight[warp + c * warps];
+    for (std::int64_t i = (j + 1 > first ? j + 1 - first : 0) + lane; i < count; i += 32) {
+      const S v = static_cast<S>(static_cast<double>(pivot[i]) * scale);
+      S x = 0;
+      if (j + 1 < w) x = static_cast<S>(static_cast<double>(X[i + (j + 1) * ld]) - static_cast<double>(v) * next_weight);
+      const double factor = first + i > j + 1 ? static_cast<double>(x) : 0;
+      for (int c = 0; c < mine; ++c) {
+        const int l = warp + c * warps;
+        if (l >= w) continue;
+        S y = 0;
+        if (l < j) {
+          y = X[i + l * ld];
+        } else if (l == j) {
+          X[i + l * ld] = y = v;
+        } else if (l == j + 1) {
+          next[i] = y = x;
+        } else {
+          X[i + l * ld] = y = static_cast<S>(static_cast<double>(X[i + l * ld]) - static_cast<double>(v) * weight[c]);
+        }
+        sum[c] += factor * static_cast<double>(y);
+      }
+    }
+    ballast::cuda::add_lanes<Threads, 32, 1>(sum);
+    for (int c = 0; c < mine; ++c) {
+      const int l = warp + c * warps;
+      if (l >= w) continue;
+      if (lane == 0) own.part[l] = sum[c];
+      // Row j is R's.
+      if (has_row && lane == 0 && l >= j) {
+        S& r = X[j - first + l * ld];
+        r = l == j ? static_cast<S>(own.beta) : static_cast<S>(static_cast<double>(r) - weight[c]);
+      }
+    }
+    // The barrier in send() stands between this pass and what the next reflector writes.
+  }
+  __syncthreads();  // the slab and T are final
+  if (resident) {
+    for (int l = warp; l < w; l += warps) {
+      for (int i = lane; i < count; i += 32) a.A[first + i + l * a.lda] = X[i + l * ld];
+    }
+  }
+  if (rank == 0) {
+    for (int e = static_cast<int>(threadIdx.x); e < w * w; e += Threads) {
+      const int l = e / w, i = e % w;
+      a.T[i + l * a.ldt] = i <= l ? static_cast<S>(own.T[l][i]) : S(0);
+    }
+  }
+  team_sync<Blocks>();  // nobody leaves whom others still send to
+}
+
+}  // namespace ballast::qr::cuda

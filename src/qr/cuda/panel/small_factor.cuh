@@ -1,0 +1,587 @@
+// The square matrices of a tall panel: by one block the Cholesky factor of a Gram matrix, and LU that makes reflectors of orthonormal
+// columns; by a few T. See tall.cuh for the passes over the rows. Layer: backend "cuda" of QR, device code. A matrix lies in shared memory
+// by columns, and is taken by tiles of 8 × 8: one warp eliminates a tile on the diagonal in registers, and makes the inverses of its
+// factors; all else is products on the tensor cores, of those inverses with the tiles beside and below it, and of these with each other.
+// The warp of the diagonal goes ahead: it eliminates the next tile while the others are at the products. All arithmetic is in double, and
+// in an order that depends on the shape alone. Source: as tall.cuh; blocked elimination as in G. Golub, C. Van Loan, Matrix Computations,
+// 2013, §3.2.
+#pragma once
+
+#include <cmath>
+
+#include "cuda/arch/arch.cuh"
+#include "cuda/block/sums.cuh"
+#include "cuda/block/unroll.cuh"
+#include "qr/arithmetic/random.hpp"
+#include "qr/cuda/layout/kernel_args.hpp"
+
+namespace ballast::qr::cuda {
+
+using ballast::cuda::unrolled;
+
+// A matrix of up to k_most_wide columns in shared memory, its width rounded up to 16, and `more` columns, a multiple of 8, of as many rows
+// behind it. Columns are width + 4 numbers apart: no bank serves more than two lanes of a tile.
+struct square {
+  double* data;
+  int width;
+  int more = 0;
+
+  __device__ __forceinline__ double& operator()(int i, int l) const { return data[i + l * (width + 4)]; }
+  __device__ __forceinline__ int columns() const { return width + more; }
+  // The memory behind it.
+  __device__ __forceinline__ double* end() const { return data + columns() * (width + 4); }
+  // Columns and rows behind `own` are 0 but for the diagonal.
+  __device__ __forceinline__ void pad(int own, double diagonal) const {
+    const int i = static_cast<int>(threadIdx.x) % k_most_wide;
+#pragma unroll 1
+    for (int l = static_cast<int>(threadIdx.x) / k_most_wide; l < width && i < width; l += k_square_threads / k_most_wide) {
+      if (i >= own || l >= own) (*this)(i, l) = i == l ? diagonal : 0;
+    }
+  }
+};
+
+__device__ __forceinline__ square square_of(int width) {
+  return {reinterpret_cast<double*>(arch::shared_memory()), (width + 15) / 16 * 16};
+}
+
+// body(i, l, load(i, l)) for each element of a w × w matrix. Loads are taken together: one after the other they would wait for each other's
+// memory.
+template <class Load, class Body>
+__device__ __forceinline__ void each_element(int w, Load load, Body body) {
+  constexpr int parts = k_square_threads / k_most_wide, together = 16;
+  const int i = static_cast<int>(threadIdx.x) % k_most_wide;
+  if (i >= w) return;
+#pragma unroll 1
+  for (int first = static_cast<int>(threadIdx.x) / k_most_wide; first < w; first += together * parts) {
+    double x[together];
+    unrolled<together>([&](auto q) {
+      const int l = first + decltype(q)::value * parts;
+      x[decltype(q)::value] = l < w ? load(i, l) : 0;
+    });
+    unrolled<together>([&](auto q) {
+      const int l = first + decltype(q)::value * parts;
+      if (l < w) body(i, l, x[decltype(q)::value]);
+    });
+  }
+}
+
+// By a warp: d = the 8 × 8 tile at (row, column) of the product of a(i, k) and b(k, l), `from` ≤ k < to; multiples of 4. Lane 4 g + t gets
+// row g and columns 2 t, 2 t + 1.
+template <class A, class B>
+__device__ __forceinline__ void tile_product(double (&d)[2], int row, int column, int from, int to, A a, B b) {
+  const int g = arch::lane() / 4, t = arch::lane() % 4;
+  constexpr int together = 4;
+#pragma unroll 1
+  for (int first = from; first < to; first += 4 * together) {
+    double x[together], y[together];
+    unrolled<together>([&](auto q) {
+      const int k = first + 4 * decltype(q)::value;
+      x[decltype(q)::value] = k < to ? a(row + g, k + t) : 0;
+      y[decltype(q)::value] = k < to ? b(k + t, column + g) : 0;
+    });
+    unrolled<together>([&](auto q) {
+      if (first + 4 * decltype(q)::value < to) arch::mma_m8n8k4_f64(d, x[decltype(q)::value], y[decltype(q)::value]);
+    });
+  }
+}
+
+// By a warp: tiles `begin`, begin + step, … < count lose the product of X's columns from `front` on, k_square_tile of them, and as many
+// rows of another matrix: b(k, column) is element (k, column) of these. place(e): where tile e is; a negative row: nowhere. `Together`
+// tiles are taken at once, so that the loads of one do not wait for the stores of another.
+struct tile_place {
+  int row, column;
+};
+// Quotients by `by` ≤ 16 of numbers below 512: a division takes longer than a tile.
+struct quotients {
+  int by, factor;
+  __device__ __forceinline__ explicit quotients(int divisor) : by(divisor), factor((65535 + divisor) / divisor) {}
+  __device__ __forceinline__ int operator()(int e) const { return e * factor >> 16; }
+};
+template <int Together, class Place, class B>
+__device__ __forceinline__ void subtract_tiles(const square& X, int begin, int step, int count, int front, Place place, B b) {
+  const int g = arch::lane() / 4, t = arch::lane() % 4, stride = X.width + 4;
+  // Of this lane in a tile at (0, 0).
+  const double* const factor = X.data + g + (front + t) * stride;
+  double* const product = X.data + g + 2 * t * stride;
+#pragma unroll 1
+  for (int first = begin; first < count; first += Together * step) {
+    double d[Together][2] = {}, x[Together][2] = {}, y[Together][2] = {};
+    int to[Together];  // of `product`; negative: there is no tile
+    unrolled<Together>([&](auto n) {
+      constexpr int e = decltype(n)::value;
+      const tile_place at = first + e * step < count ? place(first + e * step) : tile_place{-1, 0};
+      to[e] = at.row < 0 ? -1 : at.row + at.column * stride;
+      if (at.row < 0) return;
+      for (int q = 0; q < 2; ++q) {
+        x[e][q] = -factor[at.row + 4 * q * stride];
+        y[e][q] = b(4 * q + t, at.column + g);
+        d[e][q] = product[to[e] + q * stride];
+      }
+    });
+    unrolled<2>([&](auto half) {
+      constexpr int q = decltype(half)::value;
+      unrolled<Together>([&](auto n) { arch::mma_m8n8k4_f64(d[decltype(n)::value], x[decltype(n)::value][q], y[decltype(n)::value][q]); });
+    });
+    unrolled<Together>([&](auto n) {
+      constexpr int e = decltype(n)::value;
+      if (to[e] < 0) return;
+      for (int q = 0; q < 2; ++q) product[to[e] + q * stride] = d[e][q];
+    });
+  }
+}
+
+// What becomes of a row when it is the pivots': nothing, but a pivot may be lost in rounding. The diagonal lies in X less 1, which is near
+// its pivots: what they lose is added up by itself, and rounded to units of 1 once.
+struct plain_pivots {
+  double lost;
+  static constexpr bool subtracts = false;
+  __device__ __forceinline__ bool is_good(double pivot) const { return pivot > lost; }
+};
+
+// Row j loses s_j times row j of R, s_j = ±1 opposite to the pivot.
+struct reflected_pivots {
+  const double* R;  // packed, of `width` columns
+  int width;
+  double* signs;  // in shared memory
+  static constexpr bool subtracts = true;
+  __device__ __forceinline__ double loses(int j, int l) const { return j <= l && l < width ? R[packed(j, l)] : 0; }
+  __device__ __forceinline__ double sign(int j) const { return signs[j]; }
+  __device__ __forceinline__ void keep(int j, double s) const { signs[j] = s; }
+  __device__ __forceinline__ double sign_for(double pivot) const { return pivot > 0 ? -1 : 1; }
+  __device__ __forceinline__ bool is_good(double) const { return true; }
+};
+
+// Inverses of the factors of a tile on the diagonal, behind X.
+struct tile_inverses {
+  double* data;
+  __device__ __forceinline__ double& lower(int i, int l) const { return data[k_square_stride * i + l]; }
+  __device__ __forceinline__ double& upper(int i, int l) const { return data[k_square_stride * (k_square_tile + i) + l]; }
+};
+
+// By a warp: L and U of the tile on the diagonal at `first`, in its place; the reciprocals of the pivots; L⁻¹, and U⁻¹ if rows are
+// subtracted. Lane 8 r + l has rows r and r + 4 of column l. lost: what these lose when the rows are the pivots'. False: a pivot is lost.
+template <class Pivots>
+__device__ __forceinline__ bool eliminate_tile(const square& X, int first, double* reciprocal, const tile_inverses& made,
+                                               const double (&lost)[2], const Pivots& pivots) {
+  const int r = arch::lane() / k_square_tile, l = arch::lane() % k_square_tile;
+  const auto from = [](double x, int lane) { return __shfl_sync(0xffffffffu, x, lane); };
+  double x[2], lower[2], upper[2];  // the tile; L⁻¹; U⁻¹ but for the scale of its columns
+  for (int q = 0; q < 2; ++q) {
+    x[q] = X(first + r + 4 * q, first + l);
+    lower[q] = upper[q] = r + 4 * q == l ? 1 : 0;
+  }
+  bool good = true;
+  double own = 0;
+  double pivot = from(x[0], 0);  // what is left of it
+  unrolled<k_square_tile>([&](auto step) {
+    constexpr int j = decltype(step)::value, n = j + 1 < k_square_tile ? j + 1 : j, row = j % 4 * k_square_tile,
+                  next = n % 4 * k_square_tile;
+    if constexpr (Pivots::subtracts) {
+      const double s = pivots.sign_for(pivot);
+      x[j / 4] -= (r == j % 4 ? s : 0) * lost[j / 4];
+      pivot -= s * from(lost[j / 4], row + j);
+      pivots.keep(first + j, s);
+    } else {
+      pivot += 1;
+    }
+    good = good && pivots.is_good(pivot);
+    const double top = from(x[j / 4], row + l), top_of_lower = from(lower[j / 4], row + l);
+    // The next pivot waits for the reciprocal of this one alone.
+    const double below = from(x[n / 4], next + j), right = from(x[j / 4], row + n), left = from(x[n / 4], next + n);
+    const double inverse = arch::reciprocal(pivot);
+    if (l == j) {
+      own = inverse;
+      if (r == j % 4) x[j / 4] = pivot;
+    }
+    pivot = left - below * right * inverse;
+    const double factor = l > j ? top * inverse : 0;
+    for (int q = 0; q < 2; ++q) {
+      const double multiplier = from(x[q], r * k_square_tile + j), each = r + 4 * q > j ? multiplier : 0;
+      x[q] -= each * factor;
+      lower[q] -= each * inverse * top_of_lower;
+      if constexpr (Pivots::subtracts) upper[q] -= from(upper[q], r * k_square_tile + j) * factor;
+    }
+  });
+  for (int q = 0; q < 2; ++q) {
+    const int i = r + 4 * q;
+    X(first + i, first + l) = i > l ? x[q] * own : x[q];
+    made.lower(i, l) = lower[q];
+    if constexpr (Pivots::subtracts) made.upper(i, l) = upper[q] * own;
+  }
+  if (r == 0) reciprocal[first + l] = own;
+  return good;
+}
+
+// By the block of threads: X = L U in X's place, L with ones on the diagonal; U's pivots as reciprocals, too; and L⁻¹ times the columns
+// behind X. False: a pivot is lost. If no rows are subtracted X is symmetric: of it the tiles on and above the diagonal are read.
+template <class Pivots>
+__device__ __forceinline__ bool eliminate(const square& X, double* reciprocal, const Pivots& pivots) {
+  constexpr int warps = k_square_threads / 32, turns = 2;
+  static_assert(2 * (k_most_wide / k_square_tile - 1) + k_square_samples / k_square_tile <= turns * warps);
+  const int warp = arch::warp(), lane = arch::lane(), g = lane / 4, t = lane % 4, columns = X.columns();
+  const tile_inverses inverses{X.end()};
+  int lost = 0;
+  // What the next tile on the diagonal loses, and what those right of this one do; loaded ahead.
+  double lost_by_next[2] = {}, lost_by_tile[turns][2];
+  const auto load_next = [&](int first) {
+    if constexpr (Pivots::subtracts) {
+      for (int q = 0; q < 2; ++q)
+        lost_by_next[q] =
+            warp == 0 && first < X.width ? pivots.loses(first + lane / k_square_tile + 4 * q, first + lane % k_square_tile) : 0;
+    }
+  };
+  load_next(0);
+  __syncthreads();  // X is there
+#pragma unroll 1
+  for (int first = 0;; first += k_square_tile) {
+    const int behind = first + k_square_tile, right = (columns - behind) / k_square_tile, down = (X.width - behind) / k_square_tile;
+    if constexpr (Pivots::subtracts) {
+      unrolled<turns>([&](auto turn) {
+        const int column = behind + k_square_tile * (warp + decltype(turn)::value * warps) + g;
+        for (int q = 0; q < 2; ++q) lost_by_tile[decltype(turn)::value][q] = column < X.width ? pivots.loses(first + 4 * q + t, column) : 0;
+      });
+    }
+    if (first > 0) {
+      // What is left loses the products of the tiles beside and below the last one. Warp 0 takes the tile on the diagonal, and goes ahead.
+      const int front = first - k_square_tile, rows = down + 1;
+      const quotients column_of(rows);
+      const auto above = [&X, front](int k, int column) { return X(front + k, column); };
+      if (warp == 0) {
+        subtract_tiles<1>(
+            X, 0, 1, 1, front,
+            [&](int) {
+              return tile_place{first, first};
+            },
+            above);
+      } else {
+        subtract_tiles<3>(
+            X, warp, warps - 1, rows * (right + 1), front,
+            [&](int e) {
+              const int l = column_of(e), i = e - rows * l;
+              return tile_place{!Pivots::subtracts && i > l ? -1 : first + i * k_square_tile, first + l * k_square_tile};
+            },
+            above);
+      }
+    }
+    if (warp == 0) {
+      __syncwarp();  // the tile is there
+      lost = eliminate_tile(X, first, reciprocal, inverses, lost_by_next, pivots) ? 0 : 1;
+    }
+    if (__syncthreads_or(lost) != 0) return false;  // and the tile on the diagonal is there
+    if (right == 0) return true;
+    load_next(behind);
+    unrolled<turns>([&](auto turn) {
+      const int e = warp + decltype(turn)::value * warps;
+      double d[2] = {};
+      if (e < right) {  // U
+        const int column = behind + k_square_tile * e;
+        for (int q = 0; q < 2; ++q) {
+          double x = X(first + 4 * q + t, column + g);
+          if constexpr (Pivots::subtracts) x -= pivots.sign(first + 4 * q + t) * lost_by_tile[decltype(turn)::value][q];
+          arch::mma_m8n8k4_f64(d, inverses.lower(g, 4 * q + t), x);
+        }
+        __syncwarp();  // the tile has been read
+        for (int h = 0; h < 2; ++h) {
+          X(first + g, column + 2 * t + h) = d[h];
+          if (!Pivots::subtracts && e < down) X(column + 2 * t + h, first + g) = d[h] * reciprocal[first + g];  // L
+        }
+      } else if (Pivots::subtracts && e < right + down) {  // L
+        const int row = behind + k_square_tile * (e - right);
+        for (int q = 0; q < 2; ++q) arch::mma_m8n8k4_f64(d, X(row + g, first + 4 * q + t), inverses.upper(4 * q + t, g));
+        __syncwarp();  // the tile has been read
+        for (int h = 0; h < 2; ++h) X(row + g, first + 2 * t + h) = d[h];
+      }
+    });
+    __syncthreads();  // L's column and U's row of tiles are there
+    if (down == 0) return true;
+  }
+}
+
+// By the block of threads: X ← X R⁻¹ for X and R upper triangular, of its rows of tiles blockIdx.x, blockIdx.x + gridDim.x …: a row goes by
+// itself. R: packed, of w columns; unit: with ones on its diagonal, which are not read. Elements of X below its diagonal are 0. Behind X
+// lie the inverses of R's tiles on the diagonal, packed, and k_square_tile rows of R, those of the next ones on their way while these are
+// at work.
+__device__ __forceinline__ void substitute(const square& X, const double* R, int w, bool unit) {
+  constexpr int warps = k_square_threads / 32, of_tile = packed(0, k_square_tile), each = k_square_tile * k_most_wide / k_square_threads;
+  const int thread = static_cast<int>(threadIdx.x), warp = arch::warp(), g = arch::lane() / 4, t = arch::lane() % 4;
+  double* const inverses = X.end();
+  double* const rows = inverses + X.width / k_square_tile * of_tile;
+  const auto row = [&](int j, int l) -> double& { return rows[j + k_square_stride * l]; };
+  double ahead[each];
+  const auto fetch = [&](int first) {
+    for (int q = 0; q < each; ++q) {
+      const int e = thread + q * k_square_threads, j = first + e % k_square_tile, l = e / k_square_tile;
+      ahead[q] = j < l && l < w ? R[packed(j, l)] : 0;
+    }
+  };
+  fetch(0);
+  // The tiles, then in their place their inverses: column l by substitution from the diagonal upwards.
+  for (int e = thread; e < X.width / k_square_tile * of_tile; e += k_square_threads) {
+    const int first = e / of_tile * k_square_tile, at = e % of_tile;
+    int l = 0;
+    while (packed(0, l + 1) <= at) ++l;
+    const int i = at - packed(0, l);
+    inverses[e] = first + l < w && !(unit && i == l) ? R[packed(first + i, first + l)] : i == l ? 1 : 0;
+  }
+  __syncthreads();  // the tiles are there
+  double z[k_square_tile] = {};
+  const int l = thread % k_square_tile;
+  double* const tile = inverses + thread / k_square_tile * of_tile;
+  if (thread < X.width) {
+    unrolled<k_square_tile>([&](auto line) {
+      constexpr int i = k_square_tile - 1 - decltype(line)::value;
+      double sum = i == l ? 1 : 0;
+      unrolled<k_square_tile, i + 1>([&](auto column) { sum -= tile[packed(i, decltype(column)::value)] * z[decltype(column)::value]; });
+      z[i] = i <= l ? sum * arch::reciprocal(tile[packed(i, i)]) : 0;
+    });
+  }
+  __syncthreads();  // they have been read
+  if (thread < X.width) {
+    unrolled<k_square_tile>([&](auto line) {
+      constexpr int i = decltype(line)::value;
+      if (i <= l) tile[packed(i, l)] = z[i];
+    });
+  }
+#pragma unroll 1
+  for (int first = 0; first < X.width; first += k_square_tile) {
+    __syncthreads();  // the columns have lost what those in front of them take; the rows of the last ones have been read
+    for (int q = 0; q < each; ++q) {
+      const int e = thread + q * k_square_threads;
+      if (e / k_square_tile < X.width) row(e % k_square_tile, e / k_square_tile) = ahead[q];
+    }
+    const int behind = first + k_square_tile, block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
+    const int down = (behind / k_square_tile - block + blocks - 1) / blocks;
+    const auto row_of = [&](int n) { return k_square_tile * (block + n * blocks); };
+    fetch(behind);
+    if (warp < down) {
+      double d[2] = {};
+      for (int q = 0; q < 2; ++q) {
+        const int k = 4 * q + t;
+        arch::mma_m8n8k4_f64(d, X(row_of(warp) + g, first + k), k <= g ? inverses[first / k_square_tile * of_tile + packed(k, g)] : 0);
+      }
+      __syncwarp();  // the tile has been read
+      for (int h = 0; h < 2; ++h) X(row_of(warp) + g, first + 2 * t + h) = d[h];
+    }
+    __syncthreads();  // the columns are final, and the rows are there
+    if (down <= 0) continue;
+    const quotients column_of(down);
+    subtract_tiles<1>(
+        X, warp, warps, down * ((X.width - behind) / k_square_tile), first,
+        [&](int e) {
+          const int l = column_of(e);
+          return tile_place{row_of(e - down * l), behind + l * k_square_tile};
+        },
+        [&](int k, int column) { return row(k, column); });
+  }
+  __syncthreads();  // X is there
+}
+
+// G = D RᵀR D by Cholesky, D the roots of G's diagonal, so that the scales of the columns do not count; and the product of all R so far. If
+// a pivot is lost in rounding, the diagonal is shifted: then Q = X R⁻¹ is not orthonormal yet, but far better conditioned than X. ‖G − I‖
+// says how far the X whose Gram matrix this is was from orthonormal columns: measured, not estimated. Where its square is rounding, R is
+// I + (G − I)'s upper triangle with half its diagonal. U of G = L U is R with its rows times the roots of the pivots.
+//
+// Of A's G = L D Lᵀ, scaled, the mean of zᵀG⁻¹z = ‖D^−½ L⁻¹ z‖² over k_square_samples random z estimates tr G⁻¹, the sum of 1/λ over G's
+// eigenvalues. Their numbers have no two sizes alike: with signs alone, two nearly equal columns would be missed where all z have the same
+// sign for both. Σ 1/D is never more than tr G⁻¹, and sees a column that nearly depends on some in front of it for certain. Rounding in G
+// and R moves QᵀQ, Q = A R⁻¹, by no more than some u times tr G⁻¹: where both are small, Q needs no second factor, and the panel is direct.
+// Source: M. Hutchinson, A stochastic estimator of the trace of the influence matrix, 1989.
+template <int Threads>
+__global__ void __launch_bounds__(Threads) square_factor_kernel(const __grid_constant__ square_factor_arguments a) {
+  static_assert(Threads == k_square_threads);
+  auto& scale = arch::shared_object<double[k_most_wide], struct square_scales>();
+  auto& reciprocal = arch::shared_object<double[k_most_wide], struct square_reciprocals>();
+  auto& several = arch::shared_object<double[2 * Threads / 32], struct square_deviations>();
+  auto& deviation_squared = arch::shared_object<double, struct square_deviation>();
+  const int w = a.width, thread = static_cast<int>(threadIdx.x);
+  if (a.first && is_closed(a.gate)) {
+    if (thread == 0) a.state->stage = k_tall_failed;
+    return;
+  }
+  if (!a.first && a.state->stage != k_tall_factored) return;
+  square X = square_of(w);
+  const auto upper = [&](int i, int l) { return i <= l ? a.G[packed(i, l)] : 0; };
+  int failed = 0;
+  if (thread < w) {
+    const double norm_squared = a.G[packed(thread, thread)];
+    // Squares that say what they are.
+    failed = norm_squared >= 0x1p-900 && norm_squared <= 0x1p900 ? 0 : 1;
+    scale[thread] = sqrt(norm_squared);
+  }
+  if (!a.first) {
+    double off[1] = {};
+    each_element(w, upper, [&](int i, int l, double x) {
+      if (i > l) return;
+      const double each = i == l ? x - 1 : x;
+      off[0] += (i == l ? 1 : 2) * each * each;
+      X(i, l) = i == l ? (1 + x) / 2 : x;
+    });
+    const double square = ballast::cuda::add_block<Threads>(off, several);
+    if (thread == 0) deviation_squared = square;
+  }
+  if (__syncthreads_or(failed) != 0) {
+    if (thread == 0) a.state->stage = k_tall_failed;
+    return;
+  }
+  const bool near = !a.first && deviation_squared <= a.near * a.near;
+  bool good = near, shifted = false;
+  const double lost = w * 0x1p-50;  // pivots as small as that are rounding
+#pragma unroll 1
+  for (int attempt = 0; attempt < 2 && !good; ++attempt) {
+    if (thread < w) reciprocal[thread] = 1 / scale[thread];
+    __syncthreads();  // they are there, in an attempt behind the first instead of the pivots'
+    each_element(w, upper, [&](int i, int l, double x) {
+      if (i > l) return;
+      const double scaled = i == l ? attempt * 16 * lost : x * reciprocal[i] * reciprocal[l];
+      X(i, l) = scaled;
+      if (i / k_square_tile == l / k_square_tile) X(l, i) = scaled;
+    });
+    X.pad(w, 0);
+    X.more = a.first ? k_square_samples : 0;
+#pragma unroll 1
+    for (int e = thread; e < X.more * X.width; e += Threads) {
+      const int i = e % X.width;
+      X(i, X.width + e / X.width) = i < w ? random_signed(k_condition_stream, static_cast<std::uint64_t>(e)) : 0;
+    }
+    shifted = attempt > 0;
+    good = eliminate(X, reciprocal, plain_pivots{lost});
+  }
+  if (!good) {
+    if (thread == 0) a.state->stage = k_tall_failed;
+    return;
+  }
+  double sums[2] = {};  // over all z, zᵀG⁻¹z; 1 / D
+#pragma unroll 1
+  for (int e = thread; e < X.more * X.width; e += Threads) {
+    const double y = X(e % X.width, X.width + e / X.width);
+    sums[0] += y * y * reciprocal[e % X.width];
+  }
+  if (a.first && thread < w) sums[1] = reciprocal[thread];
+  constexpr double mean_square = 7.0 / 3;  // of numbers in ±[1, 2)
+  const double sum = ballast::cuda::add_block<Threads>(sums, several);
+  // Thread 0 has the first, thread 1 the second.
+  const int small = thread > 1 || (thread == 0 ? sum / (k_square_samples * mean_square) : sum) <= a.direct ? 1 : 0;
+  const bool estimated = __syncthreads_and(small) != 0;
+  // R's row i is U's over the root of its pivot; column l gets its scale back.
+  if (!near) {
+    __syncthreads();  // the pivots have been read
+    if (thread < w) {
+      reciprocal[thread] = sqrt(reciprocal[thread]);
+      X(thread, thread) = sqrt(X(thread, thread)) * scale[thread];
+    }
+  }
+  __syncthreads();  // the roots are there
+  constexpr int parts = Threads / k_most_wide;
+  const int i = thread % k_most_wide;
+#pragma unroll 8
+  for (int l = thread / k_most_wide; l < w; l += parts) {
+    if (i > l) continue;
+    const double r = near || i == l ? X(i, l) : X(i, l) * reciprocal[i] * scale[l];
+    a.R[packed(i, l)] = r;
+    if (!a.first) X(i, l) = r;
+  }
+  __syncthreads();  // R is there
+  if (!a.first) {
+    const int across = X.width / 8;
+#pragma unroll 1
+    for (int e = arch::warp(); e < across * across; e += Threads / 32) {
+      const int row = e % across * 8, column = e / across * 8;
+      if (row > column) continue;
+      double d[2] = {};
+      tile_product(
+          d, row, column, row, column + 8, [&](int k, int l) { return k <= l && l < w ? X(k, l) : 0; },
+          [&](int k, int l) { return k <= l && l < w ? a.before[packed(k, l)] : 0; });
+      for (int h = 0; h < 2; ++h) {
+        const int k = row + arch::lane() / 4, l = column + 2 * (arch::lane() % 4) + h;
+        if (k <= l && l < w) a.all[packed(k, l)] = d[h];
+      }
+    }
+  }
+  if (thread != 0) return;
+  const bool direct = a.first && !shifted && estimated;
+  a.state->direct = direct ? 1 : 0;
+  a.state->stage = direct || (!a.first && deviation_squared <= k_tall_deviation * k_tall_deviation) ? k_tall_orthonormal : k_tall_factored;
+}
+
+// The reflectors of Q = X R⁻¹ from X's first rows: Q_1 − S = V_1 U with S = diag(±1) opposite to the pivots, so that each is at least 1 in
+// size. Taken times R, X_1 − S R = V_1 (U R): one elimination gives both factors, and U R is that by which X becomes the rest of V. R of
+// the panel is S times the product of all R. Where a reflector has no tail that rounding could not have made, LAPACK's tau is 0, not 2:
+// then nothing is written.
+template <class S>
+__global__ void __launch_bounds__(k_square_threads) square_reflectors_kernel(const __grid_constant__ square_reflectors_arguments<S> a) {
+  auto& signs = arch::shared_object<double[k_most_wide], struct square_signs>();
+  auto& reciprocal = arch::shared_object<double[k_most_wide], struct square_pivots>();
+  if (a.state->stage < k_tall_orthonormal) return;
+  const int w = a.width, thread = static_cast<int>(threadIdx.x);
+  if (is_closed(a.gate)) {
+    __syncthreads();  // all have read the stage
+    if (thread == 0) a.state->stage = k_tall_failed;
+    return;
+  }
+  const square X = square_of(w);
+  const bool direct = a.state->direct != 0;
+  const S* const from = direct ? a.A : a.X;
+  const std::int64_t ld = direct ? a.lda : a.ldx;
+  const double* const R = direct ? a.direct : a.R;
+  const double* const all = direct ? a.direct : a.all;
+  each_element(
+      w, [&](int i, int l) { return static_cast<double>(from[i + l * ld]); }, [&](int i, int l, double x) { X(i, l) = x; });
+  X.pad(w, 1);
+  (void)eliminate(X, reciprocal, reflected_pivots{R, w, signs});
+  // As square_t_kernel makes T's diagonal, to the bit.
+  const double tau = thread < w ? -signs[thread] * (X(thread, thread) * arch::reciprocal(R[packed(thread, thread)])) : 1;
+  if (__syncthreads_or(tau <= 2 - 0x1p-30 ? 0 : 1) != 0) {
+    if (thread == 0) a.state->stage = k_tall_failed;
+    return;
+  }
+  if (thread < w) a.tau[thread] = static_cast<S>(tau);
+  each_element(
+      w, [&](int i, int l) { return i <= l ? all[packed(i, l)] : 0; },
+      [&](int i, int l, double r) {
+        const double x = X(i, l);
+        if (i <= l) a.product[packed(i, l)] = x;
+        a.A[i + l * a.lda] = static_cast<S>(i <= l ? signs[i] * r : x);
+      });
+  // By columns of V_1ᵀ.
+  constexpr int parts = k_square_threads / k_most_wide;
+  const int j = thread % k_most_wide;
+#pragma unroll 8
+  for (int l = thread / k_most_wide; l < w; l += parts) {
+    if (j < l) a.lower[packed(j, l)] = X(l, j);
+  }
+}
+
+// T V_1ᵀ = −U S: U R loses R, changes its signs, and loses V_1ᵀ. By k_square_t_blocks blocks. 0 if the panel is not made.
+template <class S>
+__global__ void __launch_bounds__(k_square_threads) square_t_kernel(const __grid_constant__ square_t_arguments<S> a) {
+  auto& negative = arch::shared_object<double[k_most_wide], struct square_negative>();
+  if (a.state->stage < k_tall_orthonormal) {
+    if (threadIdx.x == 0 && blockIdx.x == 0) close(a.gate);
+    for (int e = static_cast<int>(blockIdx.x * k_square_threads + threadIdx.x); e < a.width * a.width;
+         e += k_square_t_blocks * k_square_threads)
+      a.T[e] = S(0);
+    return;
+  }
+  constexpr int parts = k_square_threads / k_most_wide;
+  const int w = a.width, thread = static_cast<int>(threadIdx.x), i = thread % k_most_wide, part = thread / k_most_wide;
+  const double* const R = a.state->direct != 0 ? a.direct : a.R;
+  const bool own = i / k_square_tile % static_cast<int>(gridDim.x) == static_cast<int>(blockIdx.x);
+  const square X = square_of(w);
+  each_element(
+      w, [&](int i, int l) { return own && i <= l ? a.product[packed(i, l)] : 0; }, [&](int i, int l, double x) { X(i, l) = x; });
+  X.pad(w, 1);
+  // U's pivots, opposite to S, have the signs of U R's.
+  if (thread < w) negative[thread] = a.product[packed(thread, thread)] > 0 ? 1 : -1;
+#pragma unroll 1
+  for (int factor = 0;; ++factor) {
+    __syncthreads();  // X is there
+    substitute(X, factor == 0 ? R : a.lower, w, factor == 1);
+    if (factor == 1) break;
+#pragma unroll 4
+    for (int l = part; l < w && i < w && own; l += parts) X(i, l) *= negative[l];
+  }
+#pragma unroll 4
+  for (int l = part; l < w && i < w && own; l += parts) a.T[i + l * w] = i <= l ? static_cast<S>(X(i, l)) : S(0);
+}
+
+}  // namespace ballast::qr::cuda

@@ -1,0 +1,124 @@
+// Triangular systems whose diagonal has no reciprocal, and the check of every triangular solve.
+// Layer: backend "cuda" of QR, device code.
+// Source: docs/design/qr.md; N. Higham, Accuracy and Stability of Numerical Algorithms, theorem 8.5.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "abft/threshold.hpp"
+#include "cuda/arch/arch.cuh"
+#include "cuda/block/bits.cuh"
+#include "qr/cuda/layout/kernel_args.hpp"
+#include "qr/cuda/layout/matrix.cuh"
+
+namespace ballast::qr::cuda {
+
+// A block for each right-hand side. Divides by the diagonal itself.
+template <class S>
+__global__ void __launch_bounds__(k_threads) solve_kernel(const __grid_constant__ solve_arguments<S> a) {
+  S* const x = a.X + blockIdx.x * a.ldx;
+  double* const rest = a.rest + blockIdx.x * a.n;
+  for (std::int64_t i = threadIdx.x; i < a.n; i += k_threads) rest[i] = static_cast<double>(x[i]);
+  __syncthreads();  // the right-hand side is there
+  for (std::int64_t step = 0; step < a.n; ++step) {
+    const std::int64_t j = a.transposed ? step : a.n - 1 - step;
+    const S found = static_cast<S>(rest[j] / static_cast<double>(a.U[j + j * a.ldu]));
+    if (threadIdx.x == 0) x[j] = found;
+    if (a.transposed) {
+      for (std::int64_t i = j + 1 + threadIdx.x; i < a.n; i += k_threads)
+        rest[i] -= static_cast<double>(a.U[j + i * a.ldu]) * static_cast<double>(found);
+    } else {
+      for (std::int64_t i = threadIdx.x; i < j; i += k_threads)
+        rest[i] -= static_cast<double>(a.U[i + j * a.ldu]) * static_cast<double>(found);
+    }
+    __syncthreads();  // what is left is there
+  }
+}
+
+// A block for each right-hand side: the residual of U x = c, or Uᵀ x = c, against what rounding explains. Scaled by powers of two where
+// doubles would overflow.
+template <class S>
+__global__ void __launch_bounds__(k_threads) solve_check_kernel(const __grid_constant__ solve_check_arguments<S> a) {
+  auto& several = arch::shared_object<double[k_threads / 32], struct solve_sums_of_warps>();
+  auto& residuals = arch::shared_object<double[k_threads], struct solve_residuals>();
+  auto& thresholds = arch::shared_object<double[k_threads], struct solve_thresholds>();
+  auto& hash = arch::shared_object<unsigned long long, struct solve_hash>();
+  const std::int64_t n = a.n;
+  const S* const x = a.X + blockIdx.x * a.ldx;
+  const auto c = [&](std::int64_t i) { return static_cast<double>(a.C[i * a.row_stride + blockIdx.x * a.column_stride]); };
+  const auto wider = [](double& most, double value) {
+    const double size = fabs(value);
+    if (most == most && !(size <= most)) most = size;
+  };
+  if (threadIdx.x == 0) hash = 0;
+  double most_u = 0, most_x = 0;
+  for (std::int64_t j = 0; j < n; ++j) {
+    for (std::int64_t i = threadIdx.x; i <= j; i += k_threads) wider(most_u, static_cast<double>(a.U[i + j * a.ldu]));
+  }
+  unsigned long long own = 0;
+  for (std::int64_t i = threadIdx.x; i < n; i += k_threads) {
+    wider(most_x, static_cast<double>(x[i]));
+    wider(most_x, c(i));
+    own += ballast::cuda::value_hash(x[i], static_cast<std::uint64_t>(i));
+  }
+  const double u_size = over_block<true>(most_u, several), x_size = over_block<true>(most_x, several);
+  atomicAdd(&hash, own);
+  constexpr double largest = std::numeric_limits<double>::max();
+  bool finite = u_size <= largest && x_size <= largest;
+  double u_scale = 1, x_scale = 1;
+  if (finite && u_size > 0x1p400) u_scale = std::ldexp(1.0, -std::ilogb(u_size));
+  if (finite && x_size > 0x1p400) x_scale = std::ldexp(1.0, -std::ilogb(x_size));
+  constexpr double tiny = std::numeric_limits<S>::denorm_min();
+  const double lost = 4 * static_cast<double>(n) *
+                      (std::numeric_limits<double>::min() + static_cast<double>(std::numeric_limits<S>::min()) * x_scale * u_scale);
+  double worst = 0, limit = 1;
+  for (std::int64_t i = threadIdx.x; i < n; i += k_threads) {
+    double residual = c(i) * x_scale * u_scale, drowned = 0;
+    double size = fabs(residual);
+    for (std::int64_t j = a.transposed ? 0 : i; j < (a.transposed ? i + 1 : n); ++j) {
+      const double u = static_cast<double>(a.transposed ? a.U[j + i * a.ldu] : a.U[i + j * a.ldu]) * u_scale;
+      const double term = u * (static_cast<double>(x[j]) * x_scale);
+      residual -= term;
+      size += fabs(term);
+      // Underflow may take the smallest number from an element of x, and from a reciprocal of the diagonal that the solve multiplies by.
+      drowned += fabs(u) * x_scale * tiny;
+      if (i == j) drowned += fabs(term) * (fabs(u) / u_scale * tiny);
+    }
+    const double threshold = abft::qr_solve_threshold<S>(size, n) + 4 * static_cast<double>(n) * drowned + lost;
+    const double off = fabs(residual);
+    if (!(off <= largest) || !(threshold <= largest)) {
+      worst = std::numeric_limits<double>::quiet_NaN();
+      limit = threshold;
+      break;  // no later row may take its place
+    }
+    // Quotients, since products would underflow for small numbers.
+    if (off / threshold > worst / limit) {
+      worst = off;
+      limit = threshold;
+    }
+    if (worst > limit) break;
+  }
+  residuals[threadIdx.x] = worst;
+  thresholds[threadIdx.x] = limit;
+  __syncthreads();  // the worst of each thread is there
+  if (threadIdx.x != 0) return;
+  solve_result made{0, 1, 0, 1};
+  for (int t = 0; t < k_threads; ++t) {
+    if (residuals[t] != residuals[t]) {
+      made.residual = residuals[t];
+      made.threshold = thresholds[t];
+      finite = false;
+      break;
+    }
+    if (residuals[t] / thresholds[t] > made.residual / made.threshold) {
+      made.residual = residuals[t];
+      made.threshold = thresholds[t];
+    }
+  }
+  made.finite = finite ? 1 : 0;
+  made.bits = hash != 0 ? hash : 1;
+  a.to[blockIdx.x] = made;
+}
+
+}  // namespace ballast::qr::cuda

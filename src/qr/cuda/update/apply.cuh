@@ -1,0 +1,363 @@
+// What applying Q takes beside products: VᵀV and T of wide blocks of reflectors, all blocks at once; op(Q)ᵀa and the two sums of its check.
+// Layer: backend "cuda" of QR, device code. applier.cpp has the order of the launches.
+// T is made by halves: parts of k_inner columns one column after the other, then T12 = −T1 (V1ᵀV2 T2) for 32, 64, … columns of T1. The
+// check takes nothing from them: it has Gram matrices of its own, of k_inner columns. All sums are in double and in an order that depends
+// on the shape alone. Source: R. Schreiber, C. Van Loan, 1989 (T); A. Elmroth, F. Gustavson, 2000 (T by halves).
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/arch/arch.cuh"
+#include "cuda/block/unroll.cuh"
+#include "qr/cuda/checks/checks.cuh"
+#include "qr/cuda/layout/kernel_args.hpp"
+#include "qr/cuda/panel/panel.cuh"
+
+namespace ballast::qr::cuda {
+
+// Block k of reflectors that lie in blocks of `width` columns.
+template <class S>
+struct reflector_block {
+  reflectors<S> h;
+  __device__ __forceinline__ reflector_block(const wide_arguments<S>& a, std::int64_t k) {
+    const std::int64_t first = k * a.width, left = a.count - first;
+    h = {a.V + first * (a.ldv + 1), a.ldv, a.rows - first, static_cast<int>(left < a.width ? left : a.width), a.T + first * a.width, 0};
+    h.ldt = h.width;
+  }
+};
+
+// G's tiles of 64 × 64 on and above the diagonal, one for each block of threads and chunk of rows: first those of the first block of
+// reflectors, which has the most rows. 16 rows at a time lie in shared memory by columns, k_wide_stride apart: no bank twice. While they
+// are multiplied, the next ones are on their way to registers. Warp (r, c) of 2 × 4 has 32 rows and 16 columns of the tile.
+template <class S>
+__global__ void __launch_bounds__(k_threads) wide_gram_kernel(const __grid_constant__ wide_arguments<S> a) {
+  constexpr int strip = 16, stride = strip + 4, each = k_wide_tile * strip / k_threads;
+  auto& left = arch::shared_object<double[k_wide_tile * stride], struct gram_left>();
+  auto& right = arch::shared_object<double[k_wide_tile * stride], struct gram_right>();
+  const int tiles = wide_tiles(a.width), pairs = tiles * (tiles + 1) / 2;
+  const std::int64_t chunk = blockIdx.x % a.chunks, k = blockIdx.x / a.chunks / pairs;
+  int row_tile = 0, rest = static_cast<int>(blockIdx.x / a.chunks % pairs);
+  for (; rest >= tiles - row_tile; ++row_tile) rest -= tiles - row_tile;
+  const reflectors<S> h = reflector_block<S>(a, k).h;
+  const int top = row_tile * k_wide_tile, first = (row_tile + rest) * k_wide_tile;
+  if (first >= h.width) return;
+  const int warp = arch::warp(), lane = arch::lane(), g = lane / 4, t = lane % 4;
+  const int above = warp / 4 * 32, column = warp % 4 * 16;
+  // On the diagonal nothing is below it.
+  const bool idle = (rest == 0 && above > column + 15) || first + column >= h.width;
+  double x[each], y[each];
+  const auto load = [&](std::int64_t begin) {
+    ballast::cuda::unrolled<each>([&](auto q) {
+      constexpr int n = decltype(q)::value;
+      const int e = static_cast<int>(threadIdx.x) + n * k_threads, c = e / strip;
+      const std::int64_t i = begin + e % strip;
+      x[n] = i < h.rows && top + c < h.width ? element(h.V[i + (top + c) * h.ldv], i, top + c) : 0;
+      y[n] = rest != 0 && i < h.rows && first + c < h.width ? element(h.V[i + (first + c) * h.ldv], i, first + c) : 0;
+    });
+  };
+  double sum[4][2][2] = {};
+  const std::int64_t rows = ((h.rows + a.chunks - 1) / a.chunks + strip - 1) / strip * strip, last = (chunk + 1) * rows;
+  const std::int64_t end = last < h.rows ? last : h.rows;
+  // The columns to the right have zeros above their own rows.
+  std::int64_t begin = chunk * rows > first ? chunk * rows : first;
+  load(begin);
+  const double* const B = rest == 0 ? left : right;
+  for (; begin < end; begin += strip) {
+    ballast::cuda::unrolled<each>([&](auto q) {
+      constexpr int n = decltype(q)::value;
+      const int e = static_cast<int>(threadIdx.x) + n * k_threads, to = e / strip * stride + e % strip;
+      left[to] = x[n];
+      if (rest != 0) right[to] = y[n];
+    });
+    __syncthreads();  // the rows are there
+    load(begin + strip);
+    for (int i = 0; i < strip && !idle; i += 4) {
+      double u[4], v[2];
+      ballast::cuda::unrolled<4>([&](auto r) { u[decltype(r)::value] = left[(above + 8 * decltype(r)::value + g) * stride + i + t]; });
+      ballast::cuda::unrolled<2>([&](auto c) { v[decltype(c)::value] = B[(column + 8 * decltype(c)::value + g) * stride + i + t]; });
+      ballast::cuda::unrolled<4>([&](auto r) {
+        if (top + above + 8 * decltype(r)::value >= h.width) return;
+        ballast::cuda::unrolled<2>([&](auto c) {
+          arch::mma_m8n8k4_f64(sum[decltype(r)::value][decltype(c)::value], u[decltype(r)::value], v[decltype(c)::value]);
+        });
+      });
+    }
+    __syncthreads();  // they have been read
+  }
+  if (idle) return;
+  const std::int64_t panels = (a.count + a.width - 1) / a.width;
+  double* const G = a.G + (chunk * panels + k) * a.width * a.width;
+  ballast::cuda::unrolled<4>([&](auto r) {
+    ballast::cuda::unrolled<2>([&](auto c) {
+      for (int q = 0; q < 2; ++q) {
+        const int i = top + above + 8 * decltype(r)::value + g, j = first + column + 8 * decltype(c)::value + 2 * t + q;
+        if (i < j && j < h.width) G[i + static_cast<std::int64_t>(j) * h.width] = sum[decltype(r)::value][decltype(c)::value][q];
+      }
+    });
+  });
+}
+
+// Zeros, and T of k_inner columns on the diagonal: column j is −τ_j T G_j above it, τ_j on it. A warp for each k_inner columns: it zeroes
+// all rows of these; lane i has the rows i, i + 32, …, row i of the part, and row i of G.
+template <class S>
+__global__ void __launch_bounds__(k_threads) wide_parts_kernel(const __grid_constant__ wide_arguments<S> a) {
+  const int parts = (a.width + k_inner - 1) / k_inner, lane = arch::lane();
+  const std::int64_t each = std::int64_t{blockIdx.x} * (k_threads / 32) + arch::warp(), k = each / parts;
+  const int first = static_cast<int>(each % parts) * k_inner;
+  if (k * a.width >= a.count) return;
+  const reflectors<S> h = reflector_block<S>(a, k).h;
+  const int w = h.width - first < k_inner ? h.width - first : k_inner;
+  if (w <= 0) return;
+  S* const T = a.T + k * a.width * a.width + static_cast<std::int64_t>(first) * h.width;
+  const double* const G = a.G + k * a.width * a.width + static_cast<std::int64_t>(first) * h.width + first;
+  for (int j = 0; j < w; ++j) {
+    for (int i = lane; i < h.width; i += 32) T[i + static_cast<std::int64_t>(j) * h.width] = S(0);
+  }
+  double g[k_inner], row[k_inner];
+  ballast::cuda::unrolled<k_inner>([&](auto q) {
+    constexpr int j = decltype(q)::value;
+    g[j] = j < w && lane < j ? G[lane + static_cast<std::int64_t>(j) * h.width] : 0;
+  });
+  const double own = lane < w ? static_cast<double>(a.tau[k * a.width + first + lane]) : 0;
+  ballast::cuda::unrolled<k_inner>([&](auto q) {
+    constexpr int j = decltype(q)::value;
+    double sum = 0;
+    ballast::cuda::unrolled<j>([&](auto l) { sum += row[decltype(l)::value] * __shfl_sync(0xffffffffu, g[j], decltype(l)::value); });
+    const double tau = __shfl_sync(0xffffffffu, own, j);
+    row[j] = lane < j ? static_cast<double>(static_cast<S>(-tau * sum)) : lane == j ? tau : 0;
+    if (j < w && lane <= j) T[first + lane + static_cast<std::int64_t>(j) * h.width] = static_cast<S>(row[j]);
+  });
+}
+
+// T12 for a strip of its columns: V1ᵀV2 T2, then −T1 times that. Thread i has row i of it, and `Columns` columns; `half` rows.
+template <class S, int Columns>
+__device__ __forceinline__ void join_strip(const reflectors<S>& h, const double* G, S* T, int first, int half, int c0, int columns,
+                                           double (&strip)[k_wide_most / 2 * k_wide_strip]) {
+  const int thread = static_cast<int>(threadIdx.x), i = thread % half, own = thread / half * Columns;
+  const std::int64_t ld = h.width;
+  const int deep = c0 + columns;  // rows of T2 that these columns have
+  for (int e = thread; e < deep * k_wide_strip; e += k_threads) {
+    const int l = e % deep, c = e / deep;
+    strip[c * half + l] = c < columns ? static_cast<double>(T[first + half + l + (first + half + c0 + c) * ld]) : 0;
+  }
+  __syncthreads();  // T2's columns are there
+  double sum[Columns] = {};
+  for (int l = 0; l < deep; ++l) {
+    const double g = G[first + i + (first + half + l) * ld];
+    ballast::cuda::unrolled<Columns>([&](auto c) { sum[decltype(c)::value] += g * strip[(own + decltype(c)::value) * half + l]; });
+  }
+  __syncthreads();  // they have been read
+  ballast::cuda::unrolled<Columns>([&](auto c) {
+    strip[(own + decltype(c)::value) * half + i] = sum[decltype(c)::value];
+    sum[decltype(c)::value] = 0;
+  });
+  __syncthreads();  // V1ᵀV2 T2 is there
+  for (int l = i / 32 * 32; l < half; ++l) {
+    const double x = static_cast<double>(T[first + i + (first + l) * ld]);
+    ballast::cuda::unrolled<Columns>([&](auto c) { sum[decltype(c)::value] += x * strip[(own + decltype(c)::value) * half + l]; });
+  }
+  ballast::cuda::unrolled<Columns>([&](auto c) {
+    const int column = own + decltype(c)::value;
+    if (column < columns) T[first + i + (first + half + c0 + column) * ld] = static_cast<S>(-sum[decltype(c)::value]);
+  });
+}
+
+// A block of threads for each block of reflectors, pair of halves and strip of columns.
+template <class S>
+__global__ void __launch_bounds__(k_threads, 2) wide_join_kernel(const __grid_constant__ wide_arguments<S> a) {
+  auto& strip = arch::shared_object<double[k_wide_most / 2 * k_wide_strip], struct joined_strip>();
+  const int half = a.half, pairs = wide_pairs(a.width, half), strips = half / k_wide_strip;
+  const std::int64_t k = blockIdx.x / (pairs * strips);
+  const int rest = static_cast<int>(blockIdx.x % (pairs * strips));
+  const int first = rest / strips * 2 * half, c0 = rest % strips * k_wide_strip;
+  const reflectors<S> h = reflector_block<S>(a, k).h;
+  const int left = h.width - first - half - c0, columns = left < k_wide_strip ? left : k_wide_strip;
+  if (columns <= 0) return;
+  const double* const G = a.G + k * a.width * a.width;
+  S* const T = a.T + k * a.width * a.width;
+  static_assert(k_wide_strip == 16 && k_threads == 256 && k_wide_most == 512);
+  if (half == 32) {
+    join_strip<S, 2>(h, G, T, first, half, c0, columns, strip);
+  } else if (half == 64) {
+    join_strip<S, 4>(h, G, T, first, half, c0, columns, strip);
+  } else if (half == 128) {
+    join_strip<S, 8>(h, G, T, first, half, c0, columns, strip);
+  } else {
+    join_strip<S, 16>(h, G, T, first, half, c0, columns, strip);
+  }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------- its check
+
+// Sums of a group of k_inner reflectors in tiles of 8 × 8, numbers by rows: VᵀV on and above the diagonal, then Vᵀ times the vectors.
+inline constexpr int k_chain_tiles = k_inner / 8;
+inline constexpr int k_chain_gram = k_chain_tiles * (k_chain_tiles + 1) / 2;
+static_assert(k_chain_sums == 64 * (k_chain_gram + k_chain_tiles) && k_vectors <= 8 && k_inner == 32);
+
+template <int Threads>
+struct chain_memory {
+  double sums[2][k_chain_sums];  // of the block, for two exchanges: others read them
+  double all[k_chain_sums];
+  double parts[Threads / 32][k_chain_sums];  // of the warps
+  double z[k_inner][k_vectors];
+};
+
+// y ← H_n … H_1 y or H_1 … H_n y for the vectors y, by groups of k_inner reflectors: z_j = τ_j (v_jᵀy − Σ v_jᵀv_l z_l) over those l that
+// came before it, y loses V z. One pass over the rows and one exchange for each group: the pass applies the group before and takes the sums
+// of the next one. A warp takes 8 rows at a time: as rows of a product it applies (lane 4 g + t: row g of y, vectors 2 t and 2 t + 1), as
+// its depth it adds up. It reads its next rows before it computes with these. Its rows are those of every group, so that y needs no
+// barrier; they lie as far apart as all warps have rows, so that the last groups, which have few, keep all warps busy.
+template <class S, int Blocks, int Threads>
+__global__ void __launch_bounds__(Threads, 1) chain_kernel(const __grid_constant__ chain_arguments<S> a) {
+  constexpr int warps = Threads / 32, steps = k_inner / 4;
+  static_assert(sizeof(chain_memory<Threads>) == chain_bytes(Threads) && warps >= k_vectors);
+  auto& own = *reinterpret_cast<chain_memory<Threads>*>(arch::shared_memory());
+  const int rank = Blocks == 1 ? 0 : static_cast<int>(arch::cluster_rank());
+  const int thread = static_cast<int>(threadIdx.x), warp = arch::warp(), lane = arch::lane(), g = lane / 4, t = lane % 4;
+  const std::int64_t groups = (a.count + k_inner - 1) / k_inner;
+  constexpr std::int64_t stride = std::int64_t{8} * Blocks * warps;  // from a warp's rows to its next ones
+  const std::int64_t first = 8 * (rank * warps + warp);
+  const auto v = [&](std::int64_t i, std::int64_t j) {
+    return i >= a.rows || j >= a.count || i < j ? S(0) : i == j ? S(1) : a.V[i + j * a.ldv];
+  };
+  struct rows_of_warp {
+    double y[2];
+    S before[steps], next[2][k_chain_tiles];
+  };
+  team_sync<Blocks>();  // the blocks that are read from are there
+  std::int64_t before = 0;
+  double factor[steps] = {};  // z of the group before, as the right factor of a product
+  for (std::int64_t s = 0; s <= groups; ++s) {
+    const bool applies = s > 0, adds = s < groups;
+    const std::int64_t column = (a.last_first ? groups - 1 - s : s) * k_inner;
+    const auto load = [&](std::int64_t i, rows_of_warp& to) {
+      for (int q = 0; q < 2; ++q) to.y[q] = i + g < a.rows && 2 * t < k_vectors ? a.y[i + g + (2 * t + q) * a.rows] : 0;
+      ballast::cuda::unrolled<steps>(
+          [&](auto c) { to.before[decltype(c)::value] = applies ? v(i + g, before + 4 * decltype(c)::value + t) : S(0); });
+      ballast::cuda::unrolled<2>([&](auto h) {
+        ballast::cuda::unrolled<k_chain_tiles>([&](auto c) {
+          constexpr int half = decltype(h)::value, tile = decltype(c)::value;
+          to.next[half][tile] = adds ? v(i + 4 * half + t, column + 8 * tile + g) : S(0);
+        });
+      });
+    };
+    // Rows in front of both groups are left alone.
+    const std::int64_t low = !adds ? before : !applies || column < before ? column : before;
+    const std::int64_t skipped = low > first ? (low - first) / stride : 0;
+    double sum[k_chain_gram + k_chain_tiles][2] = {};
+    rows_of_warp now, ahead;
+    std::int64_t i = first + skipped * stride;
+    if (i < a.rows) load(i, ahead);
+    for (; i < a.rows; i += stride) {
+      now = ahead;
+      if (i + stride < a.rows) load(i + stride, ahead);
+      double* const y = now.y;
+      if (applies) {
+        double lost[2] = {};
+        ballast::cuda::unrolled<steps>(
+            [&](auto c) { arch::mma_m8n8k4_f64(lost, static_cast<double>(now.before[decltype(c)::value]), factor[decltype(c)::value]); });
+        for (int q = 0; q < 2; ++q) {
+          y[q] -= lost[q];
+          if (i + g < a.rows && 2 * t < k_vectors) a.y[i + g + (2 * t + q) * a.rows] = y[q];
+        }
+      }
+      if (!adds) continue;
+      ballast::cuda::unrolled<2>([&](auto half) {
+        constexpr int h = decltype(half)::value;
+        double x[k_chain_tiles];
+        ballast::cuda::unrolled<k_chain_tiles>(
+            [&](auto c) { x[decltype(c)::value] = static_cast<double>(now.next[h][decltype(c)::value]); });
+        const int from = (4 * h + t) * 4 + g / 2;
+        const double even = __shfl_sync(0xffffffffu, y[0], from % 32), odd = __shfl_sync(0xffffffffu, y[1], from % 32);
+        const double vector = g >= k_vectors ? 0 : g % 2 == 0 ? even : odd;
+        ballast::cuda::unrolled<k_chain_tiles>([&](auto r) {
+          constexpr int row = decltype(r)::value;
+          ballast::cuda::unrolled<k_chain_tiles, row>([&](auto c) {
+            arch::mma_m8n8k4_f64(sum[upper_tile(k_chain_tiles, row, decltype(c)::value)], x[row], x[decltype(c)::value]);
+          });
+          arch::mma_m8n8k4_f64(sum[k_chain_gram + row], x[row], vector);
+        });
+      });
+    }
+    if (!adds) break;
+    const int turn = static_cast<int>(s & 1);
+    ballast::cuda::unrolled<k_chain_gram + k_chain_tiles>([&](auto e) {
+      for (int q = 0; q < 2; ++q) own.parts[warp][64 * decltype(e)::value + 2 * lane + q] = sum[decltype(e)::value][q];
+    });
+    __syncthreads();  // the sums of the warps are there
+    for (int e = thread; e < k_chain_sums; e += Threads) {
+      double all = 0;
+      ballast::cuda::unrolled<warps>([&](auto w) { all += own.parts[decltype(w)::value][e]; });
+      own.sums[turn][e] = all;
+      if constexpr (Blocks == 1) own.all[e] = all;
+    }
+    team_sync<Blocks>();  // the sums of the blocks are there
+    if constexpr (Blocks > 1) {
+      for (int e = thread; e < k_chain_sums; e += Threads) {
+        double of[Blocks], all = 0;
+        ballast::cuda::unrolled<Blocks>([&](auto r) {
+          constexpr int other = decltype(r)::value;
+          of[other] = arch::load_remote(&own.sums[turn][e], static_cast<unsigned>(other));
+        });
+        ballast::cuda::unrolled<Blocks>([&](auto r) { all += of[decltype(r)::value]; });
+        own.all[e] = all;
+      }
+      __syncthreads();  // the sums of all are there
+    }
+    if (warp < k_vectors) {
+      const std::int64_t left = a.count - column;
+      const int w = left < k_inner ? static_cast<int>(left) : k_inner;
+      const double tau = lane < w ? static_cast<double>(a.tau[column + lane]) : 0;
+      double u = own.all[64 * (k_chain_gram + lane / 8) + lane % 8 * 8 + warp];
+      for (int e = 0; e < w; ++e) {
+        const int j = a.last_first ? w - 1 - e : e, near = lane < j ? lane : j, far = lane < j ? j : lane;
+        const double z = __shfl_sync(0xffffffffu, tau * u, j);
+        if (lane == j) own.z[j][warp] = z;
+        u -= own.all[64 * upper_tile(k_chain_tiles, near / 8, far / 8) + near % 8 * 8 + far % 8] * z;
+      }
+      if (lane >= w) own.z[lane][warp] = 0;
+    }
+    __syncthreads();  // z is there
+    ballast::cuda::unrolled<steps>([&](auto c) { factor[decltype(c)::value] = g < k_vectors ? own.z[4 * decltype(c)::value + t][g] : 0; });
+    before = column;
+  }
+  team_sync<Blocks>();  // nobody leaves whom others still read from
+}
+
+// A block for each k_dot_columns columns: Σ_i b(i, q) x(i, j) for all vectors.
+template <class S>
+__global__ void __launch_bounds__(k_threads) dots_kernel(const __grid_constant__ dots_arguments<S> a) {
+  constexpr int count = k_dot_columns * k_vectors;
+  auto& several = arch::shared_object<double[count * (k_threads / 32)], struct dotted_sums>();
+  const std::int64_t first = std::int64_t{blockIdx.x} * k_dot_columns;
+  const std::int64_t left = a.columns - first;
+  const int there = left < k_dot_columns ? static_cast<int>(left) : k_dot_columns;
+  const int thread = static_cast<int>(threadIdx.x);
+  if (a.X == nullptr) {
+    // A column of the identity takes one number of each vector.
+    if (thread < count && thread % k_dot_columns < there) {
+      const std::int64_t j = first + thread % k_dot_columns, q = thread / k_dot_columns;
+      a.to[j + q * a.columns] = a.first + j < a.rows ? a.b[a.first + j + q * a.ldb] : 0;
+    }
+    return;
+  }
+  double sum[count] = {};
+  int shift[k_dot_columns];
+  for (int c = 0; c < k_dot_columns; ++c) shift[c] = a.shifts != nullptr && c < there ? a.shifts[first + c] : 0;
+  for (std::int64_t i = thread; i < a.rows; i += k_threads) {
+    double b[k_vectors], x[k_dot_columns];
+    ballast::cuda::unrolled<k_dot_columns>([&](auto c) {
+      constexpr int own = decltype(c)::value;
+      S read = own < there ? a.X[i * a.row_stride + (first + own) * a.column_stride] : S(0);
+      if (shift[own] != 0) read = std::ldexp(read, shift[own]);
+      x[own] = static_cast<double>(read);
+    });
+    ballast::cuda::unrolled<k_vectors>([&](auto q) { b[decltype(q)::value] = a.b[i + decltype(q)::value * a.ldb]; });
+    ballast::cuda::unrolled<count>(
+        [&](auto e) { sum[decltype(e)::value] += b[decltype(e)::value / k_dot_columns] * x[decltype(e)::value % k_dot_columns]; });
+  }
+  const double all = ballast::cuda::add_block<k_threads>(sum, several);
+  if (thread < count && thread % k_dot_columns < there) a.to[first + thread % k_dot_columns + thread / k_dot_columns * a.columns] = all;
+}
+
+}  // namespace ballast::qr::cuda

@@ -1,0 +1,202 @@
+// Products of block reflectors with few columns: W = VᵀC, op(T) W and C − V W. A product of cuBLAS takes the host 15 µs to launch, three
+// times as long as a kernel. Layer: backend "cuda" of QR, device code. All are products of doubles on the tensor cores, also for floats, in
+// an order that depends on the shape alone.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/arch/arch.cuh"
+#include "cuda/block/unroll.cuh"
+#include "qr/cuda/layout/kernel_args.hpp"
+
+namespace ballast::qr::cuda {
+
+using ballast::cuda::unrolled;
+
+// By a warp: d += A B for 16 rows of A, 8 · Tiles columns of B, and k from `begin` to `end` − 1. a(r, k): row g or g + 8 of A, for r = 0,
+// 1; b(n, k): column g of tile n. A's numbers are loaded 8 · Steps at a time, the next ones while these are multiplied, and the first ones
+// before ready() is called; B's when they are multiplied. What is taken together ends behind `end`, where A is −0 and B must be finite:
+// where that is +0, not even the sign of a zero changes. Lane 4 g + t gets rows g and g + 8 of columns 2 t and 2 t + 1 of each tile:
+// d[n][2 r + c].
+template <int Steps, int Tiles, class A, class B, class Ready>
+__device__ __forceinline__ void add_product(double (&d)[Tiles][4], std::int64_t begin, std::int64_t end, A a, B b, Ready ready) {
+  const int t = arch::lane() % 4;
+  double here[Steps][4], next[Steps][4];
+  const auto load = [&](std::int64_t first) {
+    const auto take = [&](auto whole) {
+      unrolled<2 * Steps>([&](auto part) {
+        constexpr int step = decltype(part)::value / 2, half = decltype(part)::value % 2;
+        const std::int64_t k = first + 8 * step + 4 * half + t;
+        const bool there = decltype(whole)::value != 0 || k < end;
+        unrolled<2>([&](auto r) { next[step][2 * half + decltype(r)::value] = there ? a(decltype(r)::value, k) : -0.0; });
+      });
+    };
+    if (first + 8 * Steps <= end) {
+      take(ballast::cuda::index<1>());
+    } else {
+      take(ballast::cuda::index<0>());
+    }
+  };
+  load(begin);
+  ready();
+#pragma unroll 1
+  for (std::int64_t first = begin; first < end; first += 8 * Steps) {
+    unrolled<Steps>([&](auto step) {
+      for (int q = 0; q < 4; ++q) here[decltype(step)::value][q] = next[decltype(step)::value][q];
+    });
+    load(first + 8 * Steps);
+    unrolled<Steps>([&](auto step) {
+      const std::int64_t k = first + 8 * decltype(step)::value + t;
+      unrolled<Tiles>([&](auto n) {
+        constexpr int tile = decltype(n)::value;
+        const double x[2] = {b(tile, k), b(tile, k + 4)};
+        arch::mma_m16n8k8_f64(d[tile], here[decltype(step)::value], x);
+      });
+    });
+  }
+}
+
+// use(row, column, x) for what a lane has of 16 rows and 8 · Tiles columns from (top, left) on.
+template <int Tiles, class Use>
+__device__ __forceinline__ void each_of_lane(double (&d)[Tiles][4], std::int64_t top, std::int64_t left, Use use) {
+  const int g = arch::lane() / 4, t = arch::lane() % 4;
+  unrolled<Tiles>([&](auto n) {
+    for (int q = 0; q < 4; ++q) use(top + g + q / 2 * 8, left + 8 * decltype(n)::value + 2 * t + q % 2, d[decltype(n)::value][q]);
+  });
+}
+
+// VᵀC of a chunk of rows and k_narrow_across columns; a warp has 16 of V's columns. The next block has the next columns of the same rows.
+// 32 rows at a time lie in shared memory by columns, 36 apart: no bank twice. While they are multiplied, the next ones are on their way to
+// registers: a warp loads 32 rows of every eighth column.
+template <class S>
+__global__ void __launch_bounds__(k_threads) narrow_product_kernel(const __grid_constant__ narrow_product_arguments<S> a) {
+  constexpr int tiles = k_narrow_across / 8, warps = k_threads / 32, stride = 36, of_v = k_most_wide / warps,
+                of_c = k_narrow_across / warps;
+  auto& left = arch::shared_object<double[k_most_wide * stride], struct narrow_left>();
+  auto& right = arch::shared_object<double[k_narrow_across * stride], struct narrow_right>();
+  const int lane = arch::lane(), warp = arch::warp(), g = lane / 4;
+  const int first_across = (a.C[0].columns + k_narrow_across - 1) / k_narrow_across;
+  const int across = first_across + (a.C[1].columns + k_narrow_across - 1) / k_narrow_across;
+  const std::int64_t chunk = blockIdx.x / across, rows = ((a.rows + a.chunks - 1) / a.chunks + 7) / 8 * 8;
+  const std::int64_t begin = chunk * rows, end = begin + rows < a.rows ? begin + rows : a.rows;
+  const int place = static_cast<int>(blockIdx.x % across), which = place < first_across ? 0 : 1;
+  const int first_column = (which == 0 ? place : place - first_across) * k_narrow_across, top = 16 * warp;
+  const auto& of = a.C[which];
+  const S *const V = a.V + warp * a.rows, *const C = of.data + (first_column + warp) * of.ld;
+  const int columns_of_v = (a.width - warp + warps - 1) / warps, columns_of_c = (of.columns - first_column - warp + warps - 1) / warps;
+  S v[of_v], c[of_c];
+  const auto load = [&](std::int64_t first) {
+    const std::int64_t i = first + lane;
+    unrolled<of_v>([&](auto q) {
+      v[decltype(q)::value] = i < end && decltype(q)::value < columns_of_v ? V[i + decltype(q)::value * warps * a.rows] : S(0);
+    });
+    unrolled<of_c>([&](auto q) {
+      c[decltype(q)::value] = i < end && decltype(q)::value < columns_of_c ? C[i + decltype(q)::value * warps * of.ld] : S(0);
+    });
+  };
+  double sum[tiles][4] = {};
+  load(begin);
+#pragma unroll 1
+  for (std::int64_t first = begin; first < end; first += 32) {
+    unrolled<of_v>([&](auto q) { left[(warp + decltype(q)::value * warps) * stride + lane] = static_cast<double>(v[decltype(q)::value]); });
+    unrolled<of_c>(
+        [&](auto q) { right[(warp + decltype(q)::value * warps) * stride + lane] = static_cast<double>(c[decltype(q)::value]); });
+    __syncthreads();  // the rows are there
+    load(first + 32);
+    if (top < a.width) {
+      add_product<4>(
+          sum, 0, 32, [&](int r, std::int64_t k) { return left[(top + g + 8 * r) * stride + k]; },
+          [&](int n, std::int64_t k) { return right[(8 * n + g) * stride + k]; }, [] {});
+    }
+    __syncthreads();  // they have been read
+  }
+  const int before = which == 0 ? 0 : a.C[0].columns;
+  double* const to = a.parts + (chunk * (a.C[0].columns + a.C[1].columns) + before) * a.width;
+  each_of_lane(sum, top, first_column, [&](std::int64_t i, std::int64_t j, double x) {
+    if (i < a.width && j < of.columns) to[i + j * a.width] = x;
+  });
+}
+
+// op(T) W for `Columns` columns; a warp has 16 of its rows. Of k_turn_few columns W comes as the sums of chunks, else whole. Columns of W
+// lie k_most_wide + 4 apart in shared memory.
+template <class S, int Columns>
+__global__ void __launch_bounds__(k_threads) turn_kernel(const __grid_constant__ turn_arguments<S> a) {
+  constexpr int stride = k_most_wide + 4, each = Columns * k_most_wide / k_threads, parts = k_threads / k_most_wide, together = 8;
+  auto& W = arch::shared_object<double[Columns * stride], struct turned_columns>();
+  const int i = static_cast<int>(threadIdx.x) % k_most_wide, part = static_cast<int>(threadIdx.x) / k_most_wide;
+  const std::int64_t left = std::int64_t{blockIdx.x} * Columns, size = a.width * a.columns;
+  const auto gather = [&] {
+    double sum[each] = {};
+    if constexpr (Columns == k_turn_few) {
+#pragma unroll 1
+      for (std::int64_t first = 0; first < a.chunks; first += together) {
+        double x[each][together];
+        unrolled<each * together>([&](auto e) {
+          constexpr int column = decltype(e)::value / together, q = decltype(e)::value % together;
+          const std::int64_t j = left + part + parts * column;
+          const bool there = i < a.width && j < a.columns && first + q < a.chunks;
+          x[column][q] = there ? a.parts[(first + q) * size + i + j * a.width] : 0;
+        });
+        unrolled<each * together>([&](auto e) {
+          constexpr int column = decltype(e)::value / together, q = decltype(e)::value % together;
+          sum[column] += x[column][q];
+        });
+      }
+    } else {
+      unrolled<each>([&](auto column) {
+        const std::int64_t j = left + part + parts * decltype(column)::value;
+        sum[decltype(column)::value] = i < a.width && j < a.columns ? static_cast<double>(a.W[i + j * a.width]) : 0;
+      });
+    }
+    unrolled<each>([&](auto column) { W[(part + parts * decltype(column)::value) * stride + i] = sum[decltype(column)::value]; });
+    __syncthreads();  // W is there
+  };
+  const int g = arch::lane() / 4, top = 16 * arch::warp();
+  double d[Columns / 8][4] = {};
+  // Rows that are not there are taken from the last one; what becomes of them is not stored.
+  const int row[2] = {top + g < a.width ? top + g : a.width - 1, top + g + 8 < a.width ? top + g + 8 : a.width - 1};
+  // op(T) is zero elsewhere. What is taken together, 64 numbers of a column of W, ends with it.
+  const int begin = a.transposed || top >= a.width ? 0 : top / 64 * 64;
+  const int end = top >= a.width ? 0 : a.transposed && top + 16 < a.width ? top + 16 : a.width;
+  const std::int64_t along = a.transposed ? 1 : a.width, across = a.transposed ? a.width : 1;
+  add_product<8>(
+      d, begin, end, [&](int r, std::int64_t k) { return static_cast<double>(a.T[k * along + row[r] * across]); },
+      [&](int n, std::int64_t k) { return W[(8 * n + g) * stride + k]; }, gather);
+  each_of_lane(d, top, left, [&](std::int64_t r, std::int64_t j, double x) {
+    if (r < a.width && j < a.columns) a.W[size + r + j * a.width] = static_cast<S>(x);
+  });
+}
+
+// C − V W for k_threads / 2 rows and k_subtract_across columns; a warp has 16 of the rows. W's columns lie k_most_wide + 4 apart in shared
+// memory.
+template <class S>
+__global__ void __launch_bounds__(k_threads) narrow_subtract_kernel(const __grid_constant__ narrow_subtract_arguments<S> a) {
+  constexpr int tiles = k_subtract_across / 8, stride = k_most_wide + 4, parts = k_threads / k_most_wide, each = k_subtract_across / parts;
+  auto& W = arch::shared_object<double[k_subtract_across * stride], struct narrow_columns>();
+  const int g = arch::lane() / 4, across = (a.columns + k_subtract_across - 1) / k_subtract_across;
+  const int left = static_cast<int>(blockIdx.x % across) * k_subtract_across;
+  const std::int64_t top = blockIdx.x / across * (k_threads / 2) + 16 * arch::warp();
+  const int k = static_cast<int>(threadIdx.x) % k_most_wide, part = static_cast<int>(threadIdx.x) / k_most_wide;
+  S w[each];
+  unrolled<each>([&](auto q) {
+    const int j = left + part + parts * decltype(q)::value;
+    w[decltype(q)::value] = k < a.width && j < a.columns ? a.W[k + std::int64_t{j} * a.width] : S(0);
+  });
+  double d[tiles][4];
+  each_of_lane(d, top, left, [&](std::int64_t i, std::int64_t j, double& x) {
+    x = i < a.rows && j < a.columns ? static_cast<double>(a.C[i + j * a.ldc]) : 0;
+  });
+  const S* const row[2] = {a.V + (top + g < a.rows ? top + g : a.rows - 1), a.V + (top + g + 8 < a.rows ? top + g + 8 : a.rows - 1)};
+  add_product<8>(
+      d, 0, a.width, [&](int r, std::int64_t l) { return -static_cast<double>(row[r][l * a.rows]); },
+      [&](int n, std::int64_t l) { return W[(8 * n + g) * stride + l]; },
+      [&] {
+        unrolled<each>([&](auto q) { W[(part + parts * decltype(q)::value) * stride + k] = static_cast<double>(w[decltype(q)::value]); });
+        __syncthreads();  // W is there
+      });
+  each_of_lane(d, top, left, [&](std::int64_t i, std::int64_t j, double x) {
+    if (i < a.rows && j < a.columns) a.C[i + j * a.ldc] = static_cast<S>(x);
+  });
+}
+
+}  // namespace ballast::qr::cuda

@@ -1,0 +1,106 @@
+// Driver of the protected application of Q, and of the triangular solve.
+// Layer: algorithm (driver). See application.hpp.
+#include "qr/driver/application.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "abft/threshold.hpp"
+#include "qr/checks/checks.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::qr {
+
+namespace {
+
+constexpr index k_solve_columns = 32;  // that a triangular solve takes at once
+
+}  // namespace
+
+template <class S>
+orthogonal_factor<S>::orthogonal_factor(const context& run, engine<S>& on, const matrix_view<const S>& V, const S* tau)
+    : run_(run), m_(V.rows), work_(on.make_applier(V, tau)) {
+  if (work_->panels == 0) return;
+  bool finite = true;
+  work_->scan(&finite);
+  work_->wait();
+  if (!finite) work_->scan(&finite);  // a struck scan must not switch protection off
+  work_->wait();
+  // Inf and NaN make every sum Inf or NaN: no check is possible.
+  protected_ = run.how.protection != protection::off && finite;
+}
+
+template <class S>
+void orthogonal_factor<S>::apply_block(applied_block<S>& X, index task, index tasks, index first) const {
+  const inject::place where{task, tasks, 0, 1};
+  run::attempt(run_.seen, run_.how.protection, "qr.q", 0, [&](int number) {
+    applied_sums sums;
+    X.compute(number > 0, protected_ ? &sums : nullptr);
+    X.wait();
+    if (!protected_) return abft::finding{};
+    const bool repairs = run_.how.protection == protection::correct;
+    const abft::tiers limits = abft::qr_application_thresholds<S>(sums.norm, m_, work_->panels * work_->panel_width);
+    abft::finding seen = compare(run_, where, sums.residual, repairs ? limits.clean : limits.wrong, "qr.q", first + sums.column);
+    // Judged by repetition: what lies between the thresholds, and columns with Inf or NaN, once the others pass.
+    seen.judged = passes(seen) ? !sums.odd : !(repairs && sums.residual <= limits.wrong);
+    if (!passes(seen) || !seen.judged || number > 0) seen.bits = X.hash();
+    return seen;
+  });
+  X.unscale();
+}
+
+template <class S>
+void orthogonal_factor<S>::apply(bool transposed, const operand<S>& X, const matrix_view<S>& result) {
+  const index columns = result.columns;
+  // Two blocks where that is not slower, even of two columns: work for two threads, and a fault costs half of them.
+  const index width = std::clamp<index>((columns + 1) / 2, std::clamp<index>(columns, 1, work_->least_columns), work_->most_columns);
+  const index tasks = (columns + width - 1) / width;
+  // First what takes longer and is needed later.
+  if (protected_) work_->encode(transposed);
+  if (work_->panels > 0 && !formed_) work_->form();
+  formed_ = true;
+  work_->each(tasks, [&](index s) {
+    // The identity's last columns are changed by the most panels: what takes longest comes first, for threads, and beside encode().
+    const index t = X.identity ? tasks - 1 - s : s, first = t * width;
+    const auto block = work_->open(transposed, X, t, tasks, first, std::min(width, columns - first), result);
+    apply_block(*block, t, tasks, first);
+  });
+  work_->wait();
+}
+
+template <class S>
+void solve_triangle(const context& run, engine<S>& on, bool transposed, const matrix_view<const S>& U, const matrix_view<const S>& B,
+                    const matrix_view<S>& X) {
+  const bool checked = run.how.protection != protection::off;
+  // At least two blocks where there are two columns, so that two threads have work.
+  const index width = std::max<index>(1, std::min(k_solve_columns, (B.columns + 1) / 2));
+  const index blocks = (B.columns + width - 1) / width;
+  std::vector<solve_sums> sums(static_cast<std::size_t>(blocks));
+  on.solve(transposed, U, B, X, width, checked ? sums.data() : nullptr);
+  on.wait();
+  if (!checked) return;
+  for (index t = 0; t < blocks; ++t) {
+    solve_sums& here = sums[static_cast<std::size_t>(t)];
+    const index first = t * width, columns = std::min(width, B.columns - first);
+    run::attempt(run.seen, run.how.protection, "qr.solve", 0, [&](int number) {
+      if (number > 0) {
+        on.solve(transposed, U, B.block(0, first, B.rows, columns), X.block(0, first, X.rows, columns), width, &here);
+        on.wait();
+      }
+      abft::finding seen = compare(run, {t, blocks, 0, 1}, here.residual, here.threshold, "qr.solve", first + here.column);
+      // Inf and NaN that come again are what the data say: a number beyond the range in R, in x or between them.
+      seen.judged = !(passes(seen) && here.odd);
+      seen.bits = here.bits;
+      return seen;
+    });
+  }
+}
+
+template class orthogonal_factor<float>;
+template class orthogonal_factor<double>;
+template void solve_triangle<float>(const context&, engine<float>&, bool, const matrix_view<const float>&, const matrix_view<const float>&,
+                                    const matrix_view<float>&);
+template void solve_triangle<double>(const context&, engine<double>&, bool, const matrix_view<const double>&,
+                                     const matrix_view<const double>&, const matrix_view<double>&);
+
+}  // namespace ballast::qr

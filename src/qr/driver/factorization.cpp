@@ -1,0 +1,333 @@
+// Driver of the protected QR factorization: input, passes, panels.
+// Layer: algorithm (driver). See factorization.hpp.
+#include "qr/driver/factorization.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "abft/threshold.hpp"
+#include "abft/weights.hpp"
+#include "core/aligned_buffer.hpp"
+#include "qr/checks/checks.hpp"
+#include "qr/checks/weights.hpp"
+#include "run/attempt.hpp"
+
+namespace ballast::qr {
+
+namespace {
+
+layout layout_of(index m, index n, index panel_width, bool single_group) {
+  layout made;
+  made.m = m;
+  made.n = n;
+  made.steps = std::min(m, n);
+  made.panel_width = panel_width;
+  made.single_group = single_group;
+  for (index first = 0; first < n;) {
+    layout::block b;
+    b.first = first;
+    b.panel = first < made.steps;
+    b.width = std::min(panel_width, (b.panel ? made.steps : n) - first);
+    b.group = single_group ? 0 : made.count();
+    first += b.width;
+    made.panels += b.panel ? 1 : 0;
+    made.blocks.push_back(b);
+    if (!single_group) made.groups.push_back({b.first, b.width});
+  }
+  if (single_group) made.groups.push_back({0, n});
+  return made;
+}
+
+}  // namespace
+
+template <class S>
+factorization<S>::factorization(const context& run, engine<S>& on, std::string_view scheme, const matrix_view<S>& A, S* tau,
+                                const matrix_view<const S>& source)
+    : run_(run),
+      on_(on),
+      A_(A),
+      shape_(
+          layout_of(A.rows, A.columns, on.panel_width(A.rows, std::min(A.rows, A.columns)), scheme == k_qr_update || scheme == k_hybrid)),
+      work_(on.make_factorizer(shape_, A, tau, source)) {}
+
+template <class S>
+void factorization<S>::run(bool keep_r) {
+  run::attempt(run_.seen, run_.how.protection, "qr", 0, [&](int number) {
+    if (number > 0) work_->restart();
+    const bool scaled = prepare_input();
+    if (protected_) encode();
+    abft::finding seen = pass();
+    if (!passes(seen)) return seen;
+    if (keep_r) keep(scaled);
+    if (scaled) work_->unscale();
+    return protected_ ? verify_norms() : seen;
+  });
+  if (repairs_ && run_.seen.uncorrectable()) work_->give_back();
+  work_->wait();
+}
+
+template <class S>
+void factorization<S>::keep(bool scaled) {
+  const index n = shape_.n;
+  worked_r_ = A_.block(0, 0, n, n);
+  if (!scaled) return;
+  if (!kept_r_) kept_r_ = on_.allocate(core::checked_product(n, n));
+  const matrix_view<S> kept = column_major(kept_r_.get(), n, n);
+  work_->wait();
+  on_.copy(worked_r_, kept);
+  on_.wait();
+  worked_r_ = kept;
+}
+
+// Scans the columns, decides what protection is possible, and scales columns of extreme size: whether it did.
+template <class S>
+bool factorization<S>::prepare_input() {
+  std::vector<column_size>& sizes = sizes_;
+  sizes.resize(static_cast<std::size_t>(shape_.n));
+  work_->scan(sizes.data());
+  if (run_.how.protection != protection::off) {  // while a device scans
+    work_->prepare(run_.how.protection == protection::correct);
+    draw_weights();
+  }
+  work_->wait();
+  const auto odd = [](const column_size& each) { return !each.finite; };
+  finite_ = std::none_of(sizes.begin(), sizes.end(), odd);
+  if (!finite_) {
+    // A struck scan must not switch protection off.
+    std::vector<column_size> again(sizes.size());
+    work_->scan(again.data());
+    work_->wait();
+    for (std::size_t j = 0; j < sizes.size(); ++j) sizes[j] = odd(sizes[j]) ? again[j] : sizes[j];
+    finite_ = std::none_of(sizes.begin(), sizes.end(), odd);
+  }
+  // Inf and NaN make every sum Inf or NaN: no check is possible.
+  protected_ = run_.how.protection != protection::off && finite_;
+  repairs_ = protected_ && run_.how.protection == protection::correct;
+  shifts_.clear();
+  if (!finite_) {
+    shifts_.resize(sizes.size(), 0);
+    return false;
+  }
+  const auto extreme = [](const column_size& each) { return std::abs(each.exponent) > abft::k_moderate_exponent<S>; };
+  norms_.clear();
+  for (const column_size& each : sizes) {
+    shifts_.push_back(extreme(each) ? -each.exponent : 0);
+    norms_.push_back(each.norm * abft::power_of_two(each.exponent + shifts_.back()));
+  }
+  if (std::none_of(sizes.begin(), sizes.end(), extreme)) return false;
+  work_->scale(shifts_.data());
+  return true;
+}
+
+// Weights of columns of norm 1; encode() equilibrates them.
+template <class S>
+void factorization<S>::draw_weights() {
+  const auto at = [](index i) { return static_cast<std::size_t>(i); };
+  const index n = shape_.n;
+  weights_.resize(at(3 * n));
+  ratio_.clear();
+  ratio_.reserve(at(n));
+  for (const layout::group& g : shape_.groups) {
+    const column_weights drawn(g.first, g.width);
+    ratio_.insert(ratio_.end(), drawn.ratio.begin(), drawn.ratio.end());
+    double* const of_group = weights_.data() + g.first;
+    for (index l = 0; l < g.width; ++l) {
+      of_group[l] = drawn.sign[at(l)];
+      of_group[n + l] = drawn.sign[at(l)] * drawn.ratio[at(l)];
+      of_group[2 * n + l] = random_signed(k_certificate_stream, static_cast<std::uint64_t>(g.first + l));
+    }
+  }
+}
+
+template <class S>
+void factorization<S>::encode() {
+  const index n = shape_.n;
+  weighted_.clear();
+  double total = 0;
+  for (const layout::group& g : shape_.groups) {
+    std::array<double, 3> squares{};  // of the columns with each weight
+    for (index q = 0; q < 3; ++q) {
+      const double* const norms = norms_.data() + g.first;
+      double* const weights = weights_.data() + q * n + g.first;
+      double sum = 0;
+      for (index l = 0; l < g.width; ++l) {
+        weights[l] *= abft::equilibrating(norms[l]);
+        sum += weights[l] * norms[l] * (weights[l] * norms[l]);
+      }
+      squares[static_cast<std::size_t>(q)] = sum;
+    }
+    weighted_.push_back(std::sqrt(*std::max_element(squares.begin(), squares.end())));
+    total += squares[2];
+  }
+  weighted_.push_back(std::sqrt(total));
+  encoded_.resize(weighted_.size());
+  work_->encode(weights_.data(), repairs_, encoded_.data());
+  encoded_waits_ = true;
+}
+
+// Columns that point the same way, weights considered, add up in their checksum, and their roundings with them.
+template <class S>
+void factorization<S>::await_thresholds() {
+  if (!encoded_waits_) return;
+  encoded_waits_ = false;
+  work_->await_encoded();
+  threshold_.clear();
+  for (std::size_t g = 0; g < shape_.groups.size(); ++g)
+    threshold_.push_back(
+        abft::qr_residual_thresholds<S>(weighted_[g] + std::sqrt(encoded_[g]), shape_.m, shape_.groups[g].width, shape_.steps));
+  certificate_threshold_ = abft::qr_residual_thresholds<S>(weighted_.back() + std::sqrt(encoded_.back()), shape_.m, shape_.n).wrong;
+}
+
+// One whole factorization. A finding that fails: it must be done again from the input, because of this.
+template <class S>
+abft::finding factorization<S>::pass() {
+  work_->begin_pass();
+  begun_ = judged_ = advanced_ = 0;
+  goes_ahead_ = finite_;
+  end_measured_ = false;
+  if (!bring_panel(0)) return restart_;
+  while (advanced_ < shape_.panels) {
+    const index k = advanced_++, next = k + 1;
+    bool next_good = true;
+    work_->advance(k, next + 1, [&] {
+      if (next >= shape_.count()) return;
+      work_->update(k, next);
+      if (next < shape_.panels) next_good = bring_panel(next);
+    });
+    if (run_.how.on_progress) run_.how.on_progress({k + 1, shape_.panels, "block column"});
+    if (protected_ && verified_once()) {
+      work_->end_pass();
+      measure_end();
+    }
+    // Two panels stay ahead, so that a backend has work while the host judges.
+    if (!next_good || !judge_panels(next < shape_.panels ? k : shape_.panels)) return restart_;
+  }
+  if (!end_measured_) {
+    work_->end_pass();
+    if (protected_) measure_end();
+  }
+  return protected_ ? finish() : abft::finding{};
+}
+
+// Panel k is begun ahead, or made and judged at once, behind all in front of it. False: all must be done again.
+template <class S>
+bool factorization<S>::bring_panel(index k) {
+  if (goes_ahead_ && work_->goes_ahead(k)) {
+    begin_ahead(k);
+    return true;
+  }
+  await_thresholds();
+  if (!judge_panels(k)) return false;
+  if (advanced_ < k) return true;  // one of them was made again, and this one's turn comes behind it
+  begun_ = judged_ = k + 1;
+  return prepare_panel(k, nullptr);
+}
+
+// Until the first panel is enqueued, the thresholds are not waited for.
+template <class S>
+void factorization<S>::begin_ahead(index k) {
+  work_->begin_ahead(k, [&] {
+    await_thresholds();
+    return limits_of(k);
+  });
+  begun_ = k + 1;
+}
+
+// Judges panels in front of `upto` that were begun ahead and advanced. One that does not stand is made again at once, and what was enqueued
+// behind it is forgotten. False: all must be done again.
+template <class S>
+bool factorization<S>::judge_panels(index upto) {
+  while (judged_ < std::min({upto, begun_, advanced_})) {
+    const index k = judged_;
+    const panel_seen seen = work_->await_panel(k);
+    if (judge_ahead(k, seen)) {
+      ++judged_;
+      continue;
+    }
+    end_measured_ = false;
+    if (!seen.held) {
+      // Other blocks have been updated with it, or may have been.
+      restart_ = verify_ahead(k, seen);
+      return false;
+    }
+    work_->resume();
+    if (seen.again) {
+      begin_ahead(k);
+      advanced_ = k;
+      return true;
+    }
+    // The next block may have been updated with what does not stand.
+    if (repairs_ && seen.factored && k + 1 < shape_.count()) rebuild_block(k + 1, k);
+    begun_ = judged_ = k + 1;
+    advanced_ = k;
+    return prepare_panel(k, &seen);
+  }
+  return true;
+}
+
+// Panel k verified on entry, factored, and verified again; `ahead`: what the first computation has come to, that was begun ahead. False: no
+// attempt passed. An earlier panel's V or T may have been struck after it was verified; then all blocks behind it are wrong.
+template <class S>
+bool factorization<S>::prepare_panel(index k, const panel_seen* ahead) {
+  abft::attempts state(repairs_ ? abft::k_repeats : 0);
+  const abft::outcome how = state.settle([&](int number) {
+    const panel_seen* const first = number == 0 ? ahead : nullptr;
+    if (first != nullptr && first->factored) {
+      abft::finding seen = verify_ahead(k, *first);
+      if (repairs_) seen.bits = work_->hash_block(k);
+      return seen;
+    }
+    if (number > 0) rebuild_block(k, k);
+    if (first == nullptr) work_->begin_panel(k);
+    const settled_check entry = enter_panel(k, first);
+    // With protection::detect the computation goes on.
+    if (repairs_ && entry.how == abft::outcome::uncorrectable) return entry.state.first();
+    run_.seen.settled("qr.panel_entry", entry.how, entry.state, 0);
+    // A panel that could not be made at once is mostly not the only one, and each costs what was begun behind it.
+    if (first != nullptr && entry.how == abft::outcome::clean) goes_ahead_ = false;
+    work_->factor_panel(k, finite_);
+    abft::finding seen = protected_ ? verify_panel(k) : abft::finding{};
+    if (repairs_ && (!passes(seen) || number > 0)) seen.bits = work_->hash_block(k);
+    return seen;
+  });
+  if (protected_ && abft::stands(how)) work_->accept_panel(k);
+  if (abft::stands(how) || !repairs_) work_->end_panel(k);
+  if (repairs_ && how == abft::outcome::uncorrectable) {
+    restart_ = state.first();
+    return false;
+  }
+  run_.seen.settled("qr.panel", how, state, 0);
+  return true;
+}
+
+// The first block is not verified: its checksums were just made from it, and its panel's check covers it. `ahead`: it was measured already.
+template <class S>
+typename factorization<S>::settled_check factorization<S>::enter_panel(index k, const panel_seen* ahead) {
+  settled_check made{.state = abft::attempts(repairs_ ? abft::k_repeats : 0)};
+  if (!has_entry(k)) return made;
+  made.how = made.state.settle([&](int number) {
+    if (number > 0) rebuild_block(k, k);
+    double residual = ahead != nullptr ? ahead->entry : 0;
+    if (number > 0 || ahead == nullptr) {
+      work_->measure_block(k, false, &residual);
+      work_->wait();
+    }
+    abft::finding seen = verify_block(k, false, panel_place(k, 5), "qr.panel_entry", residual);
+    if (repairs_ && number > 0) seen.bits = work_->hash_block(k);
+    return seen;
+  });
+  return made;
+}
+
+// Block b as it was after panel upto − 1, from the input.
+template <class S>
+void factorization<S>::rebuild_block(index b, index upto) {
+  work_->reload(b);
+  for (index k = 0; k < upto; ++k) work_->update(k, b);
+}
+
+template class factorization<float>;
+template class factorization<double>;
+
+}  // namespace ballast::qr
