@@ -231,7 +231,7 @@ def paper(result, figures):
         tokens = list(dict.fromkeys(row["token"] for row in overheads))
         say("## The paper's §7.1: where the time of protection goes")
         say("")
-        say("ms alone, each with nothing beside it; and in brackets ms by which it lengthens a call, where the difference of two kinds of call says so (docs/design/qr-cuda.md, \"The paper's measurements\").")
+        say("ms alone, each with nothing beside it; and in brackets ms by which it lengthens a call, where the difference of two kinds of call says so (docs/design/qr-hybrid.md, \"The paper's measurements\").")
         say("")
         say("| source | " + " | ".join(f"`{token}`" for token in tokens) + " |")
         say("|---|" + "---|" * len(tokens))
