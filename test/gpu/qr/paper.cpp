@@ -1,6 +1,6 @@
 // The measurements of the paper, on the scheme hybrid: its Figure 5 (rows of type "rotations": R made triangular again, one rotation after
 // the other and in blocks), Figures 7 to 9 (rows of type "curve": time over n without protection, with R protected, with R and Q, and with
-// one repair), and §7.1 (rows of type "overhead": its eight sources, each by itself). docs/design/qr-cuda.md says how each is isolated.
+// one repair), and §7.1 (rows of type "overhead": its eight sources, each by itself). docs/notebook/qr-cuda.md says how each is isolated.
 // Source: P. Du et al., 2011, §5.3.3 and §7. Matrices are square, as there.
 #include <algorithm>
 #include <array>
