@@ -123,7 +123,7 @@ int run(int argc, char** argv) {
   if (chosen == of->stages.end() && stage != "info" && !compiles) throw invalid_argument_error("STAGE: got \"" + stage + "\"");
 
   row info("info");
-  info.add("version", BALLAST_VERSION);
+  info.add("version", BALLAST_VERSION_TEXT);
   const std::string missing = tested == backend::cuda ? cuda::why_unavailable() : "";
   if (!missing.empty() && !compiles) {
     info.add("unavailable", missing).print();

@@ -11,7 +11,7 @@
 namespace ballast::kmeans::host {
 
 template <class T>
-host_engine<T>::host_engine(const call<T>& what, const kernels<T>& kernels, int threads)
+host_engine<T>::host_engine(const engine_args<T>& what, const kernels<T>& kernels, int threads)
     : what_(what),
       kernels_(kernels),
       m_(what.points.rows),
@@ -32,7 +32,7 @@ host_engine<T>::host_engine(const call<T>& what, const kernels<T>& kernels, int 
 }
 
 template <class T>
-std::unique_ptr<engine<T>> make_engine(const call<T>& what, ballast::backend backend) {
+std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what, ballast::backend backend) {
   if (backend == ballast::backend::reference) return std::make_unique<host_engine<T>>(what, reference_kernels<T>(), 1);
 #if defined(BALLAST_HAS_CPU)
   return std::make_unique<host_engine<T>>(what, cpu_kernels<T>(), core::thread_count(what.how.threads));
@@ -41,7 +41,7 @@ std::unique_ptr<engine<T>> make_engine(const call<T>& what, ballast::backend bac
 #endif
 }
 
-template std::unique_ptr<engine<float>> make_engine(const call<float>&, ballast::backend);
-template std::unique_ptr<engine<double>> make_engine(const call<double>&, ballast::backend);
+template std::unique_ptr<engine<float>> make_engine(const engine_args<float>&, ballast::backend);
+template std::unique_ptr<engine<double>> make_engine(const engine_args<double>&, ballast::backend);
 
 }  // namespace ballast::kmeans::host

@@ -30,7 +30,7 @@ inline abft::finding bits_differ(bool differ, std::int64_t index) {
 template <class T>
 class host_engine final : public engine<T> {
  public:
-  host_engine(const call<T>& what, const kernels<T>& kernels, int threads);
+  host_engine(const engine_args<T>& what, const kernels<T>& kernels, int threads);
 
   // survey.cpp
   ranges<T> survey() override;
@@ -132,7 +132,7 @@ class host_engine final : public engine<T> {
   abft::finding compare_distances(const point_block<T>& b, const std::vector<double>& norms, double limit, double forwards,
                                   double& backwards) const;
 
-  const call<T> what_;
+  const engine_args<T> what_;
   const kernels<T>& kernels_;
   std::int64_t m_, n_, k_;
   int threads_;

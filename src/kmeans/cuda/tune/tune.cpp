@@ -35,7 +35,7 @@ class trial {
         points_(random(what)),
         device_(ballast::cuda::current_device()),
         engine_(
-            call<T>{row_major(static_cast<const T*>(points_.data()), what.m, what.n), {}, what.k, how_, seen_, injector_, false, scheme},
+            engine_args<T>{row_major(static_cast<const T*>(points_.data()), what.m, what.n), {}, what.k, how_, seen_, injector_, false, scheme},
             device_),
         centroids_(points_.begin(), points_.begin() + what.k * what.n) {
     frame<T> chosen;
