@@ -23,11 +23,11 @@ host_engine<T>::host_engine(const engine_args<T>& what, const kernels<T>& kernel
       quiet_(nullptr, "kmeans") {
   source_.points = staging_.read(what.points);
   source_.weights = staging_.read(what.weights);
-  // A block of points, transposed, stays in the second-level cache with room for centroids. Independent of threads and kernels.
+  // A transposed block of points stays in the second-level cache, with room for centroids. Its size is independent of threads and kernels.
   constexpr std::int64_t block_bytes = 96 * 1024;
   capacity_ = std::clamp<std::int64_t>(block_bytes / (static_cast<std::int64_t>(sizeof(T)) * n_) / 64 * 64, 64, 512);
   blocks_ = (m_ + capacity_ - 1) / capacity_;
-  // Each group has its own k × n sums: enough groups to occupy the threads, few enough that adding them up costs little beside the points.
+  // Each group has its own k × n sums. There are enough groups to occupy the threads, but few enough that adding their sums costs little.
   groups_ = std::min(blocks_, std::clamp<std::int64_t>(m_ / (4 * k_), 8, 64));
 }
 
