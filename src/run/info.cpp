@@ -1,12 +1,7 @@
 // What `ballast info` says.
 #include <ballast/info.hpp>
 
-#include <cstdlib>
-#include <filesystem>
 #include <limits>
-#include <system_error>
-
-#include <unistd.h>
 
 #include <hwy/targets.h>
 

@@ -16,6 +16,7 @@
 #include "cuda/device/device.hpp"
 #include "output.hpp"
 #include "stages.hpp"
+#include "run/restart.hpp"
 
 namespace ballast::gpu_check {
 namespace {
@@ -155,7 +156,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
 #if defined(BALLAST_HAS_CPU)
-  ballast::restart_with_better_blas_kernels(argv);
+  ballast::run::restart_with_better_blas_kernels(argv);
 #endif
   try {
     return ballast::gpu_check::run(argc, argv);
