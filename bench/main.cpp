@@ -16,6 +16,7 @@
 #include <ballast/ballast.hpp>
 
 #include "bench.hpp"
+#include "run/restart.hpp"
 
 namespace ballast::bench {
 namespace {
@@ -190,7 +191,7 @@ int run(int argc, char** argv) {
 }  // namespace ballast::bench
 
 int main(int argc, char** argv) {
-  ballast::restart_with_better_blas_kernels(argv);
+  ballast::run::restart_with_better_blas_kernels(argv);
   // Google Benchmark reads its own settings from arguments; these make it interleave and stay silent about them.
   std::string name = "ballast-bench", interleave = "--benchmark_enable_random_interleaving=true";
   char* fixed[] = {name.data(), interleave.data(), nullptr};

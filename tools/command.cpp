@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #if defined(BALLAST_INSTRUMENTED)
+#include "inject/active.hpp"
 #include "inject/plan.hpp"
 #endif
 
@@ -40,6 +41,7 @@ ballast::precision common_options::precision_for(bool file_is_double) const {
 #if defined(BALLAST_INSTRUMENTED)
 struct invocation::faults {
   inject::plan plan;
+  std::optional<inject::scope> active;
 };
 #else
 struct invocation::faults {};
@@ -59,7 +61,7 @@ class progress_line {
     if (now.total > 0) line += fmt::format(" of {}", now.total);
     line += fmt::format(", {:.3g}/s", rate);
     if (now.total > 0) line += fmt::format(", {:.0f} s left", static_cast<double>(now.total - now.done) / rate);
-    fmt::print(stderr, "\r{:<60}\r", line);
+    write_text(stderr, "\r{:<60}\r", line);
     std::fflush(stderr);
   }
 
@@ -71,17 +73,16 @@ class progress_line {
 }  // namespace
 
 invocation::invocation(const common_options& options, std::string operation) : options_(options), operation_(std::move(operation)) {
-  how_.backend = *parse_backend(options.backend);
-  how_.protection = *parse_protection(options.protect);
-  how_.scheme = options.scheme;
-  how_.threads = options.threads;
-  how_.tf32x3 = !options.no_tf32x3;
-  how_.throw_on_uncorrectable = false;
-  if (!options.quiet && isatty(2) != 0) how_.on_progress = progress_line();
+  where_.backend = *parse_backend(options.backend);
+  where_.protection = *parse_protection(options.protect);
+  where_.scheme = options.scheme;
+  where_.threads = options.threads;
+  now_.throw_on_uncorrectable = false;
+  if (!options.quiet && isatty(2) != 0) now_.on_progress = progress_line();
 #if defined(BALLAST_INSTRUMENTED)
   faults_ = std::make_unique<faults>();
   for (const std::string& each : options.inject) faults_->plan.add(inject::parse_request(each));
-  if (!options.inject.empty()) how_.faults = &faults_->plan;
+  if (!options.inject.empty()) faults_->active.emplace(&faults_->plan);
 #endif
   if (!options.events.empty()) files_.reserve(options.events);
 }
@@ -117,33 +118,33 @@ int invocation::finish(const nlohmann::ordered_json& results, const std::vector<
     auto report_json = nlohmann::ordered_json::parse(to_json(seen));
     report_json.erase("verdict");
     nlohmann::ordered_json out = {{"operation", operation_},
-                                  {"problem", seen.problem},
+                                  {"problem", seen.problem.view()},
                                   {"backend", to_string(seen.backend)},
                                   {"protection", to_string(seen.protection)},
-                                  {"scheme", seen.scheme},
+                                  {"scheme", seen.scheme.view()},
                                   {"seconds", seen.seconds},
                                   {"verdict", to_string(seen.verdict)},
                                   {"report", std::move(report_json)}};
     if (!failed) out.update(results);
-    fmt::print("{}\n", out.dump(2));
+    write_text("{}\n", out.dump(2));
   } else if (!options_.quiet) {
-    fmt::print("{}  backend {}, protection {}, scheme {}\n", seen.problem, to_string(seen.backend), to_string(seen.protection),
-               seen.scheme);
+    write_text("{}  backend {}, protection {}, scheme {}\n", seen.problem.view(), to_string(seen.backend), to_string(seen.protection),
+               seen.scheme.view());
     if (!failed) {
-      for (const std::string& line : lines) fmt::print("{}\n", line);
+      for (const std::string& line : lines) write_text("{}\n", line);
     }
-    fmt::print("verdict {}: {} checks, {} detected, {} corrected, {} recomputed, {} uncorrectable; {:.3g} s\n", to_string(seen.verdict),
+    write_text("verdict {}: {} checks, {} detected, {} corrected, {} recomputed, {} uncorrectable; {:.3g} s\n", to_string(seen.verdict),
                seen.checks, seen.detected, seen.corrected, seen.recomputed, seen.uncorrectable, seen.seconds);
     constexpr std::size_t shown = 10;
     for (std::size_t i = 0; i < std::min(shown, seen.events.size()); ++i) {
       const event& each = seen.events[i];
-      fmt::print("  {} at {}: residual {:.3g}, threshold {:.3g}\n", to_string(each.action),
+      write_text("  {} at {}: residual {:.3g}, threshold {:.3g}\n", to_string(each.action),
                  each.index >= 0 ? fmt::format("{}[{}]", each.site, each.index) : each.site, each.residual, each.threshold);
     }
-    if (seen.events.size() > shown) fmt::print("  … {} more; --events FILE writes all\n", seen.events.size() - shown);
+    if (seen.events.size() > shown) write_text("  … {} more; --events FILE writes all\n", seen.events.size() - shown);
   }
   if (failed)
-    fmt::print(stderr, "ballast {}: {}: {} fault(s) could not be repaired; no output was written\n", operation_, seen.problem,
+    write_text(stderr, "ballast {}: {}: {} fault(s) could not be repaired; no output was written\n", operation_, seen.problem.view(),
                seen.uncorrectable);
   return failed ? k_uncorrectable : k_done;
 }

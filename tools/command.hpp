@@ -31,14 +31,14 @@ struct common_options {
   std::string events;
   bool json = false;
   bool quiet = false;
-  bool no_tf32x3 = false;  // execution::tf32x3; of the commands that have it
+  bool no_tf32x3 = false;  // qr::options::tf32x3; of the commands that have it
 
   void add_to(command_line& command);
   // Precision of the computation: the option's, or f64 if `file_is_double`.
   ballast::precision precision_for(bool file_is_double) const;
 };
 
-// One run of the command: execution, outputs, and what is printed at the end.
+// One run of the command: execution, faults, outputs, and the printed result.
 class invocation {
  public:
   invocation(const common_options& options, std::string operation);
@@ -46,14 +46,16 @@ class invocation {
   invocation(const invocation&) = delete;
   invocation& operator=(const invocation&) = delete;
 
-  const execution& how() const { return how_; }
+  // Of every call of this run.
+  const execution& where() const { return where_; }
+  const call& now() const { return now_; }
 
   // outputs::reserve and write for an array; `axes`: of the array, of which .csv can hold 2. Throws what they throw, and
   // invalid_argument_error for a name that ends in neither .npy nor .csv.
   void reserve(const std::string& file, std::size_t axes);
   void write(const std::string& file, array value);
 
-  // Adds the report of a call that ran under how(). Returns false if it was uncorrectable: its results must not be used.
+  // Adds the report of a call of this run. Returns false if it was uncorrectable: its results must not be used.
   bool add(const report& seen);
 
   // Prints the result (JSON: `results` after the common keys; text: `lines`), commits the files unless a fault was uncorrectable, writes
@@ -64,7 +66,8 @@ class invocation {
   struct faults;
   const common_options& options_;
   std::string operation_;
-  execution how_;
+  execution where_;
+  call now_;
   outputs files_;
   std::optional<report> report_;
   std::unique_ptr<faults> faults_;

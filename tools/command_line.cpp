@@ -53,7 +53,7 @@ CLI::Validator one_of(const std::vector<std::string>& names) {
 }
 
 int refuse(const std::string& program, const std::string& why) {
-  fmt::print(stderr, "{}: {}\n`{} --help` says what there is.\n", program, printable(why), program);
+  write_text(stderr, "{}: {}\n`{} --help` says what there is.\n", program, printable(why), program);
   return k_bad_usage;
 }
 
@@ -159,7 +159,7 @@ std::optional<int> command_line::parse(int argc, char** argv) {
     if (e.get_exit_code() == 0) {
       std::ostringstream out, unused;
       app.exit(e, out, unused);
-      fmt::print("{}", out.str());
+      write_text("{}", out.str());
       return k_done;
     }
     std::string program = app.get_name();

@@ -130,17 +130,17 @@ int run(const fft_options& wanted, array read, fft::kind kind) {
 
   const std::vector<In> in = std::move(read).as<In>();
   std::vector<Out> out(static_cast<std::size_t>(result.size()));
-  const fft::plan plan(batched.problem, work.how());
+  const fft::plan plan(batched.problem, work.where());
   bool usable = true;
   for (std::size_t i = 0; i < batched.in_offsets.size(); ++i) {
     const auto from = std::span(in).subspan(static_cast<std::size_t>(batched.in_offsets[i]));
     const auto to = std::span(out).subspan(static_cast<std::size_t>(batched.out_offsets[i]));
     if constexpr (std::is_same_v<In, T>) {
-      usable &= work.add(plan.forward(from, to));
+      usable &= work.add(plan.forward(from, to, work.now()));
     } else if constexpr (std::is_same_v<Out, T>) {
-      usable &= work.add(plan.inverse(from, to));
+      usable &= work.add(plan.inverse(from, to, work.now()));
     } else {
-      usable &= work.add(wanted.inverse ? plan.inverse(from, to) : plan.forward(from, to));
+      usable &= work.add(wanted.inverse ? plan.inverse(from, to, work.now()) : plan.forward(from, to, work.now()));
     }
   }
 

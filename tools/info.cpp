@@ -34,28 +34,28 @@ int run_info(bool json) {
     const nlohmann::ordered_json out = {{"version", info.version}, {"backends", backends}, {"devices", devices},      {"cuda", accelerator},
                                         {"simd", info.simd},       {"blas", info.blas},    {"threads", info.threads}, {"sites", sites},
                                         {"site_details", details}, {"models", info.models}};
-    fmt::print("{}\n", out.dump(2));
+    write_text("{}\n", out.dump(2));
     return k_done;
   }
   const cuda_information& cuda = info.cuda;
   const auto either = [&](const std::string& value, const std::string& otherwise) { return value.empty() ? otherwise : text(value); };
-  fmt::print("Ballast {}\nbackends  {}\nSIMD      {}\nBLAS      {}\nthreads   {}\n", info.version, fmt::join(backends, ", "), info.simd,
+  write_text("Ballast {}\nbackends  {}\nSIMD      {}\nBLAS      {}\nthreads   {}\n", info.version, fmt::join(backends, ", "), info.simd,
              info.blas, info.threads);
-  fmt::print("CUDA      {}\n", either(cuda.unavailable, "available"));
+  write_text("CUDA      {}\n", either(cuda.unavailable, "available"));
   for (const device_information& each : info.devices)
-    fmt::print("  device    {}, compute capability {}, {} multiprocessors, {:.1f} GiB\n", each.name, each.compute_capability,
+    write_text("  device    {}, compute capability {}, {} multiprocessors, {:.1f} GiB\n", each.name, each.compute_capability,
                each.multiprocessors, static_cast<double>(each.memory) / (1 << 30));
-  fmt::print("  driver    {}\n  compiler  {}\n  bundle    {}\n  cache     {}\n",
+  write_text("  driver    {}\n  compiler  {}\n  bundle    {}\n  cache     {}\n",
              cuda.driver.empty() ? "none" : fmt::format("for CUDA {}", cuda.driver),
              cuda.compiler.empty() ? text(cuda.without_compiler) : fmt::format("NVRTC {}", text(cuda.compiler)),
              cuda.bundle.empty() ? text(cuda.without_bundle) : fmt::format("{} ({} kernels)", text(cuda.bundle), cuda.bundle_kernels),
              cuda.cache.empty() ? text(cuda.cache_state) : fmt::format("{} ({})", text(cuda.cache), text(cuda.cache_state)));
-  fmt::print("models    {}\nsites\n", fmt::join(info.models, ", "));
+  write_text("models    {}\nsites\n", fmt::join(info.models, ", "));
   std::string last;
   for (const site_information& each : info.sites) {
-    if (each.operation != last) fmt::print("  {}\n", each.operation);
+    if (each.operation != last) write_text("  {}\n", each.operation);
     last = each.operation;
-    fmt::print("    {:<20} {}{}\n", each.name, each.description, each.data ? "" : "  [protection itself]");
+    write_text("    {:<20} {}{}\n", each.name, each.description, each.data ? "" : "  [protection itself]");
   }
   return k_done;
 }

@@ -112,7 +112,7 @@ int run_bundle(const std::vector<std::string>& architectures, const std::filesys
   std::vector<cuda::image> images;
   for (const job& each : compile_all(architectures, common)) {
     if (each.made == nullptr) {
-      fmt::print(stderr, "ballast-kernels: {}\n", each.failure);
+      tools::write_text(stderr, "ballast-kernels: {}\n", each.failure);
       return 1;
     }
     // Problems share kernels: each once.
@@ -123,7 +123,7 @@ int run_bundle(const std::vector<std::string>& architectures, const std::filesys
     for (const cuda::image& each : images) put(cuda::pack(each));
   });
   files.commit();
-  fmt::print("{}: {} kernels\n", tools::printable(file), images.size());
+  tools::write_text("{}: {} kernels\n", tools::printable(file), images.size());
   return 0;
 }
 
@@ -158,13 +158,13 @@ int run_ptx(const std::vector<std::string>& architectures, const selection& chos
   for (job& each : compile_all(architectures, catalogue, chosen, true)) {
     if (each.made == nullptr) {
       ++failures;
-      fmt::print(stderr, "ballast-kernels: {}\n", each.failure);
+      tools::write_text(stderr, "ballast-kernels: {}\n", each.failure);
       continue;
     }
     const std::string text = without_names(each.made->code);
     std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    fmt::print("{:016x} {} {}\n", hash, each.on.name, each.wanted.expression);
+    tools::write_text("{:016x} {} {}\n", hash, each.on.name, each.wanted.expression);
   }
   return failures == 0 ? 0 : 1;
 }
@@ -177,15 +177,15 @@ int run_check(const std::vector<std::string>& architectures, const selection& ch
     if (each.made != nullptr) {
       const auto& uses = each.made->uses;
       verdict = cuda::over_budget(*each.made, each.wanted, each.on);
-      fmt::print("{:<7} registers {:>3} of {:>3}  spills {}  stack {}  shared {:>6}  {}\n", each.on.name, uses.registers,
-                 cuda::register_budget(each.wanted, each.on), uses.spills, uses.stack, uses.static_shared + each.wanted.shared,
-                 each.wanted.expression);
+      tools::write_text("{:<7} registers {:>3} of {:>3}  spills {}  stack {}  shared {:>6}  {}\n", each.on.name, uses.registers,
+                        cuda::register_budget(each.wanted, each.on), uses.spills, uses.stack, uses.static_shared + each.wanted.shared,
+                        each.wanted.expression);
     }
     if (verdict.empty()) continue;
     ++failures;
-    fmt::print("{:<7} FAILED: {}: {}\n", each.on.name, each.wanted.expression, verdict);
+    tools::write_text("{:<7} FAILED: {}: {}\n", each.on.name, each.wanted.expression, verdict);
   }
-  fmt::print("{} kernels, {} failed\n", jobs.size(), failures);
+  tools::write_text("{} kernels, {} failed\n", jobs.size(), failures);
   return failures == 0 ? 0 : 1;
 }
 

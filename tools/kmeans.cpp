@@ -93,7 +93,7 @@ int run(const kmeans_options& wanted, array read) {
   execution how = work.how();
   if (wanted.verbose) {
     how.on_progress = [](const progress& now) {
-      fmt::print(stderr, "run {}, iteration {}: inertia {:.10g}\n", now.run + 1, now.done, now.value);
+      write_text(stderr, "run {}, iteration {}: inertia {:.10g}\n", now.run + 1, now.done, now.value);
     };
   }
   auto model = kmeans::fit(points, given.options, how);

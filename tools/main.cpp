@@ -6,6 +6,7 @@
 #include <ballast/ballast.hpp>
 
 #include "command.hpp"
+#include "run/restart.hpp"
 
 namespace {
 
@@ -35,6 +36,6 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  ballast::restart_with_better_blas_kernels(argv);
-  return tools::run_program("ballast", [&] { return run(argc, argv); });
+  ballast::run::restart_with_better_blas_kernels(argv);
+  return tools::run_program("ballast", [&] { return ::run(argc, argv); });
 }

@@ -84,7 +84,7 @@ int checked_output(const char* program, int status) {
   errno = 0;
   const bool lost = std::ferror(stdout) != 0;
   if (std::fflush(stdout) == 0 && !lost) return status;
-  fmt::print(stderr, "{}: standard output could not be written in full: {}\n", program,
+  write_text(stderr, "{}: standard output could not be written in full: {}\n", program,
              errno != 0 ? std::strerror(errno) : "an earlier write failed");
   return status == k_done ? k_failure : status;
 }
@@ -98,7 +98,7 @@ int report(const char* program, int status, std::string_view what) {
     text += printable(what.substr(0, end)) + '\n';
     if (more) what.remove_prefix(end + 1);
   }
-  fmt::print(stderr, "{}: {}", program, text);
+  write_text(stderr, "{}: {}", program, text);
   return status;
 }
 
@@ -108,9 +108,17 @@ int run_program(const char* name, const std::function<int()>& body) {
   open_standard_streams();
   try {
     return checked_output(name, body());
+  } catch (const uncorrectable_error& e) {
+    return report(name, k_uncorrectable, e.what());
+  } catch (const device_error& e) {
+    return report(name, k_failure, e.what());
   } catch (const invalid_argument_error& e) {
     return report(name, k_bad_usage, e.what());
+  } catch (const rank_deficient_error& e) {
+    return report(name, k_bad_usage, e.what());
   } catch (const unsupported_error& e) {
+    return report(name, k_bad_usage, e.what());
+  } catch (const out_of_memory_error& e) {
     return report(name, k_bad_usage, e.what());
   } catch (const std::bad_alloc&) {
     return report(name, k_bad_usage, "not enough memory for this problem on this machine");

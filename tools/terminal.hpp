@@ -2,10 +2,14 @@
 // Layer: tools.
 #pragma once
 
+#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
 
 namespace ballast::tools {
 
@@ -15,12 +19,26 @@ std::string printable(std::string_view text);
 inline std::string printable(const std::string& text) { return printable(std::string_view(text)); }
 std::string printable(const std::filesystem::path& file);
 
+// Formats and writes. A stream that does not take the text keeps its error flag, which run_program looks at; nothing is thrown, so that a
+// full disk or a closed stream does not change the exit status of a fault that could not be repaired.
+template <class... Arguments>
+void write_text(std::FILE* to, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  const std::string text = fmt::format(format, std::forward<Arguments>(arguments)...);
+  static_cast<void>(std::fwrite(text.data(), 1, text.size(), to));
+}
+template <class... Arguments>
+void write_text(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  write_text(stdout, format, std::forward<Arguments>(arguments)...);
+}
+
 // The exit statuses of the command.
 enum exit_status : int { k_done = 0, k_failure = 1, k_bad_usage = 2, k_uncorrectable = 3 };
 
-// A program: the exit status of `body`, or of what it throws: 2 for bad usage, bad input or too little memory, 1 for anything else, with
-// the message on standard error. 1, too, if it succeeded and standard output did not take what it printed. Streams 0, 1 and 2 that are
-// closed are opened first, so that no file that is opened later becomes one of them; writing to them fails.
+// Runs a program and returns the exit status of `body`, or of the exception that it throws, whose message goes to standard error:
+//   2  invalid_argument_error, rank_deficient_error, unsupported_error, out_of_memory_error
+//   3  uncorrectable_error
+//   1  device_error and any other; also success whose output standard output did not take.
+// Streams 0, 1 and 2 that are closed are opened first, so that no file that is opened later becomes one of them; writing to them fails.
 int run_program(const char* name, const std::function<int()>& body);
 
 }  // namespace ballast::tools

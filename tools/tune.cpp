@@ -67,7 +67,7 @@ int run_tune(std::vector<std::string> tokens, std::string output, bool quiet) {
   const std::vector<std::string_view> known = {fft::cuda::line_form::algorithm, kmeans::cuda::pass_form::algorithm,
                                                kmeans::cuda::tile_form::algorithm};
   const auto warn = [](const std::vector<std::string>& all) {
-    for (const std::string& each : all) fmt::print(stderr, "{}\n", printable(each));
+    for (const std::string& each : all) write_text(stderr, "{}\n", printable(each));
   };
   warn(cuda::tuning_warnings(before, known));
   warn(lines.warnings());
@@ -75,7 +75,7 @@ int run_tune(std::vector<std::string> tokens, std::string output, bool quiet) {
   warn(clusters.tiles.warnings());
   const bool shows = !quiet && isatty(2) != 0;
   const auto show = [&](const std::string& line) {
-    if (shows) fmt::print(stderr, "{}\n", line);
+    if (shows) write_text(stderr, "{}\n", line);
   };
   auto results = fft::cuda::tune(transforms, lines, show);
   for (auto& each : kmeans::cuda::tune(clusterings, kmeans::cuda::all_tuned_schemes(), clusters, show)) results.push_back(std::move(each));
@@ -88,10 +88,10 @@ int run_tune(std::vector<std::string> tokens, std::string output, bool quiet) {
   for (const cuda::tuning_result& each : results) {
     std::string policy = each.policy;
     while (policy.ends_with('\n')) policy.pop_back();
-    fmt::print("{:<44} {:>9.1f} µs, by the rules {:>9.1f} µs ({:.2f}x)  {}\n", each.token, each.seconds * 1e6, each.default_seconds * 1e6,
+    write_text("{:<44} {:>9.1f} µs, by the rules {:>9.1f} µs ({:.2f}x)  {}\n", each.token, each.seconds * 1e6, each.default_seconds * 1e6,
                each.default_seconds / each.seconds, policy);
   }
-  fmt::print("{}: {} entries better than the rules\n", printable(file), results.size());
+  write_text("{}: {} entries better than the rules\n", printable(file), results.size());
   return 0;
 }
 

@@ -10,4 +10,5 @@
 #include <ballast/qr.hpp>
 #include <ballast/report.hpp>
 #include <ballast/types.hpp>
+#include <ballast/version.hpp>
 #include <ballast/view.hpp>

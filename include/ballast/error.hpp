@@ -1,4 +1,4 @@
-// Errors. A detected fault is data (report.hpp); misuse, an absent backend and an unrepaired fault are exceptions.
+// Errors. A detected fault is data (report.hpp); misuse, a failing device and an unrepaired fault are exceptions.
 // Layer: interface.
 #pragma once
 
@@ -8,27 +8,46 @@
 #include <ballast/report.hpp>
 
 namespace ballast {
+inline namespace abi_1 {
 
-// Base of everything Ballast throws, but for std::bad_alloc when memory runs out.
+// Base of everything Ballast throws. The message says what was expected, what was got, and the problem token.
 class BALLAST_API error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// The call asks for something that has no meaning. The message says what was expected, what was got, and the problem token.
+// An argument has no meaning: a shape, a stride, an overlap, a value. Nothing was computed.
 class BALLAST_API invalid_argument_error : public error {
  public:
   using error::error;
 };
 
-// The call has a meaning, but this build or this machine cannot run it (backend, scheme, injection).
+// A least-squares problem whose matrix does not have full rank.
+class BALLAST_API rank_deficient_error : public error {
+ public:
+  using error::error;
+};
+
+// The call has a meaning, but this build or this machine cannot run it (backend, scheme, kernels, injection).
 class BALLAST_API unsupported_error : public error {
  public:
   using error::error;
 };
 
-// A detected fault could not be repaired. The output is not to be used; what it holds then, the operation says. The report has what was
-// seen.
+// A device or its driver failed. The message holds the driver's words.
+class BALLAST_API device_error : public error {
+ public:
+  using error::error;
+};
+
+// Host or device memory ran out.
+class BALLAST_API out_of_memory_error : public error {
+ public:
+  using error::error;
+};
+
+// A detected fault could not be repaired. The output is not to be used; each operation documents what it holds then. report() has the
+// events.
 class BALLAST_API uncorrectable_error : public error {
  public:
   explicit uncorrectable_error(ballast::report seen);
@@ -38,4 +57,5 @@ class BALLAST_API uncorrectable_error : public error {
   ballast::report report_;
 };
 
+}  // namespace abi_1
 }  // namespace ballast

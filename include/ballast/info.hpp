@@ -9,6 +9,7 @@
 #include <ballast/types.hpp>
 
 namespace ballast {
+inline namespace abi_1 {
 
 // A place where a fault can be injected.
 struct site_information {
@@ -41,12 +42,12 @@ struct cuda_information {
 
 struct library_information {
   std::string version;
-  std::vector<backend> backends;  // what can run here
+  std::vector<backend> backends;  // those that can run here
   std::vector<device_information> devices;
   cuda_information cuda;
   std::string simd;           // the instruction set that the cpu backend uses here
   std::string blas;           // the BLAS behind QR, in its own words
-  int threads = 0;            // what execution::threads = 0 means here
+  int threads = 0;            // the number of threads that execution::threads = 0 uses here
   bool instrumented = false;  // true in the library that can inject faults
   std::vector<site_information> sites;
   std::vector<std::string> models;  // fault models
@@ -60,9 +61,5 @@ BALLAST_API library_information information();
 // BLAS.
 BALLAST_API std::string better_blas_kernels();
 
-// For programs, first in main(): where better_blas_kernels() says something, sets the variable and starts the program anew with the same
-// arguments. Returns where there is nothing to do, or no such start is possible. The library never does it by itself, since an OpenBLAS
-// that is loaded is also the application's. The programs of Ballast do.
-BALLAST_API void restart_with_better_blas_kernels(char** argv);
-
+}  // namespace abi_1
 }  // namespace ballast

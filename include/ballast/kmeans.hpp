@@ -5,96 +5,172 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <ballast/execution.hpp>
+#include <ballast/pending_report.hpp>
 #include <ballast/report.hpp>
 #include <ballast/types.hpp>
 #include <ballast/view.hpp>
 
 namespace ballast::kmeans {
+inline namespace abi_1 {
 
 // How the first centroids are chosen. kmeans_plus_plus: greedy k-means++, 2 + ⌊ln k⌋ candidates a step. random: k different points.
-// given: options::centroids. kmeans_parallel: k-means‖, which draws about oversampling · k points a round, so that a large k needs few
+// given: data::centroids. kmeans_parallel: k-means‖, which draws about oversampling · k points a round, so that a large k needs few
 // passes over the points; of the candidates, each with the weight of the points nearest to it, k are chosen by greedy k-means++.
 enum class init : std::uint8_t { kmeans_plus_plus, random, given, kmeans_parallel };
 
 BALLAST_API std::string_view to_string(init value) noexcept;  // "k-means++", "random", "given", "k-means||"
 
-// Points, weights and centroids may lie in host memory or in memory of the current CUDA device (or managed memory). The backends that
-// compute on the host copy what lies on the device there first, each operand once, ordered on execution::stream. Results are in host
-// memory, and every call returns when they are complete.
+// The reason why a run stopped: no label changed in its last iteration; the centroids' shift came within the tolerance; or the run reached
+// max_iter.
+enum class stop_reason : std::uint8_t { labels_unchanged, tolerance, max_iter };
 
-// T is float or double. Letters: m points × n features, k clusters.
-template <class T>
-struct options {
+BALLAST_API std::string_view to_string(stop_reason value) noexcept;  // "labels unchanged", "tolerance", "max_iter"
+
+// The size of a problem: m points × n features, k clusters, `batch` data sets of this size.
+struct problem {
+  ballast::precision precision = ballast::precision::f32;
+  std::int64_t points = 0;    // m
+  std::int64_t features = 0;  // n
   std::int64_t clusters = 8;  // k, 1 ≤ k ≤ m
+  std::int64_t batch = 1;     // data sets, fitted independently
+};
+
+// The one-line name of a problem: kmeans_f32_m131072_n128_k128, or kmeans_f32_m1000_n16_k8_b500 for a batch of 500.
+BALLAST_API std::string to_token(const problem& value);
+BALLAST_API problem parse_token(std::string_view text);  // invalid_argument_error if it is not one
+
+// How a fit is computed.
+struct options {
   kmeans::init init = kmeans::init::kmeans_plus_plus;
-  matrix_view<const T> centroids = {};  // k × n, read only with init::given
-  std::span<const T> weights = {};      // m weights ≥ 0, not all zero; empty: all 1
-  int n_init = 1;                       // runs from different first centroids; the one with the least inertia wins
-  int max_iter = 300;                   // Lloyd iterations of one run, ≥ 1
+  int n_init = 1;          // runs from different first centroids; the one with the least inertia wins
+  int max_iter = 300;      // Lloyd iterations of one run, ≥ 1
   double tol = 1e-4;       // stop when Σ‖centroid shift‖² ≤ tol · mean of the features' variances (scikit-learn's tol)
-  std::uint64_t seed = 0;  // the same seed gives the same result, whatever the number of threads
-  // Of k-means‖: candidates that a round draws on average, in multiples of k, > 0; and rounds, ≥ 1. There are more rounds only where these
+  std::uint64_t seed = 0;  // the same seed gives the same result for any number of threads
+  // k-means‖: the candidates that a round draws on average, in multiples of k, > 0; and the rounds, ≥ 1. More rounds follow only if these
   // have not found k candidates.
   double oversampling = 2;
   int rounds = 5;
 };
 
-// What ended a run: no label changed in its last iteration; the centroids' shift came within the tolerance; or it was the last one allowed.
-enum class ending : std::uint8_t { labels_unchanged, tolerance, max_iter };
+// The operands of a call. T is float or double. They may lie in host memory, in memory of the plan's CUDA device, or in managed memory. A
+// backend that computes on the host first copies operands of the device, each once, ordered on call::stream.
+template <class T>
+struct data {
+  matrix_view<const T> points = {};     // m × n with any strides
+  std::span<const T> weights = {};      // m weights ≥ 0, not all zero; empty: all 1
+  matrix_view<const T> centroids = {};  // k × n: of predict and transform, and of fit with init::given
+};
 
-BALLAST_API std::string_view to_string(ending value) noexcept;  // "labels unchanged", "tolerance", "max_iter"
+// The caller's memory for the results of a fit, on the host or the device. Empty members are not stored.
+template <class T>
+struct fit_results {
+  matrix_view<T> centroids = {};        // k × n, any strides that keep the elements apart
+  std::span<std::int32_t> labels = {};  // m values in [0, k): the nearest centroid, the lowest index among equals
+  double* inertia = nullptr;            // host: Σ_i weight_i ‖x_i − centroid(label_i)‖², from differences, accumulated in double
+  int* iterations = nullptr;            // host: of the winning run
+  stop_reason* stopped = nullptr;       // host: likewise
+};
+
+struct prediction_results {
+  std::span<std::int32_t> labels = {};  // m, host or device
+  double* inertia = nullptr;            // host
+};
+
+// The operands and results of a batch: `count` data sets in points.count matrices, the weights m · b and later of data set b, and rows
+// k · b and later of the given centroids.
+template <class T>
+struct batch_data {
+  matrix_batch_view<const T> points = {};  // a stride of 0 between data sets is allowed: restarts of one
+  std::span<const T> weights = {};         // count · m
+  matrix_view<const T> centroids = {};     // count · k × n
+};
+
+template <class T>
+struct batch_results {
+  matrix_view<T> centroids = {};        // count · k × n
+  std::span<std::int32_t> labels = {};  // count · m
+  std::span<double> inertia = {};       // count, as the two below in host memory
+  std::span<int> iterations = {};
+  std::span<stop_reason> stopped = {};
+};
+
+// A prepared K-Means problem: immutable and thread-safe; copies share it. After the first call a call of the same kind allocates no memory
+// on the host (docs/design/memory.md says what a device allocates).
+//
+// fit minimises inertia. A cluster that loses all its points gets the point farthest from its centroid. With fewer different points than
+// clusters, spare clusters copy the heaviest centroid and stay empty. call::on_progress is called after each iteration; progress::value is
+// the inertia of the iteration's labels with the centroids that they were found for. One iteration costs 2mnk + 4mn flops and reads the
+// points once. Memory beyond the arguments: O(m + kn + threads) on CPUs; on CUDA also two copies of the points, one with rows padded to 64
+// bytes. Points of the host that exceed the device's memory pass through it in pieces, with the same result.
+// Covered: distances, choice of the minimum, label, sums and counts, centroids, the decision to stop. Not covered: points and weights in
+// memory before they are read, except that the first and later reads must agree in their sums.
+// Schemes: "row_checksum" (default). Only on cuda, and not for transform, those that FT K-Means compares: without protection "naive",
+// "gemm", "fused", "broadcast", "tensor"; with it "warp_checksum", "detect_recompute", "threadblock_checksum", which do not cover minimum
+// and label (docs/protection.md); and "dmr", the whole fit by two blocks, the default of batches whose fits a block can hold (m·n·k ≤ 2²⁴,
+// k·n within its shared memory, no k-means‖). Labels of "tensor" and of the last three are exact in f64; in f32 they are those of TF32
+// products.
+// Errors: invalid_argument_error (shapes, k, NaN or Inf in points, weights or centroids), unsupported_error, device_error,
+// out_of_memory_error, uncorrectable_error; results are then not to be used.
+template <class T>
+class plan {
+ public:
+  // `size.precision` is T's whatever it says. Throws invalid_argument_error, unsupported_error (backend, scheme).
+  BALLAST_API explicit plan(const kmeans::problem& size, const options& wanted = {}, const execution& where = {});
+  BALLAST_API ~plan();
+  BALLAST_API plan(const plan&);
+  BALLAST_API plan(plan&&) noexcept;
+  BALLAST_API plan& operator=(const plan&);
+  BALLAST_API plan& operator=(plan&&) noexcept;
+
+  BALLAST_API report fit(const data<T>& from, const fit_results<T>& to, const call& now = {}) const;
+  // Of problem::batch data sets. Fit b is that of data set b with the seed `seed` + b. event::index is the fit where a check has no row of
+  // points. call::on_progress is not called. The message of an error names the fit.
+  BALLAST_API report fit(const batch_data<T>& from, const batch_results<T>& to, const call& now = {}) const;
+  // The nearest of data::centroids for each point. Weights count in the inertia only.
+  BALLAST_API report predict(const data<T>& from, const prediction_results& to, const call& now = {}) const;
+  // values: m × k Euclidean distances (not squared) of each point to each centroid, host or device, any strides.
+  BALLAST_API report transform(const data<T>& from, const matrix_view<T>& values, const call& now = {}) const;
+
+  // The same on call::stream without waiting, for the cuda backend. fit: with scheme "dmr", one launch. Throws unsupported_error where a
+  // host decision is needed, with the reason.
+  [[nodiscard]] BALLAST_API pending_report enqueue_fit(const batch_data<T>& from, const batch_results<T>& to, const call& now = {}) const;
+
+  // Bytes of device memory for call::workspace; 0 for other backends than cuda.
+  BALLAST_API std::int64_t workspace_bytes() const;
+
+  BALLAST_API const kmeans::problem& problem() const;
+  BALLAST_API ballast::backend backend() const;  // the one that was chosen for operands in its own memory
+
+  struct implementation;  // src/kmeans/api/plan.hpp
+
+ private:
+  const implementation& made() const;
+  std::shared_ptr<const implementation> implementation_;
+};
+
+extern template class plan<float>;
+extern template class plan<double>;
+
+// ---- One call: results that Ballast allocates in host memory. Each makes a plan and runs it once.
 
 template <class T>
 struct model {
-  matrix<T> centroids;               // k × n, row-major
-  std::vector<std::int32_t> labels;  // m values in [0, k): the nearest centroid, the lowest index among equals
-  double inertia = 0;                // Σ_i weight_i ‖x_i − centroid(label_i)‖², from differences, accumulated in double
-  int iterations = 0;                // of the winning run
-  ending ended = ending::max_iter;   // likewise
-  ballast::report report;
-  bool converged() const { return ended != ending::max_iter; }
-};
-
-struct prediction {
+  matrix<T> centroids;  // k × n, row-major
   std::vector<std::int32_t> labels;
-  double inertia = 0;  // as in model
+  double inertia = 0;
+  int iterations = 0;
+  stop_reason stopped = stop_reason::max_iter;
   ballast::report report;
+  bool converged() const { return stopped != stop_reason::max_iter; }
 };
 
-template <class T>
-struct distances {
-  matrix<T> values;  // m × k Euclidean distances (not squared), row-major
-  ballast::report report;
-};
-
-// Minimises inertia. `points` is m × n with any strides. Clusters that lose all their points get the point farthest from its
-// centroid; where none is away from its centroid by more than rounding (fewer different points than clusters), they take the place of the
-// heaviest cluster and stay empty. execution::on_progress is called after each iteration, progress::value being the inertia of the
-// iteration's labels with the centroids that they were found for. Throws invalid_argument_error (k, shapes, NaN or Inf in points, weights
-// or centroids), uncorrectable_error. One iteration costs 2mnk + 4mn flops and reads the points once; memory beyond the arguments: O(m + kn
-// + threads) on CPUs; on CUDA also two copies of the points, one with rows padded to 64 bytes; points of the host for
-// which the device has too little memory pass through it in pieces, with the same result. Covered: distances, choice of the minimum, label,
-// sums and counts, centroids, the decision to stop. Not covered: `points` and `weights` in memory before they are read, except that the
-// first and later reads must agree in their sums. Schemes: "row_checksum" (default). Only on cuda, and not for transform, those that FT
-// K-Means compares: without protection "naive", "gemm", "fused", "broadcast", "tensor"; with it "warp_checksum", "detect_recompute",
-// "threadblock_checksum", which do not cover minimum and label (docs/protection.md); and "dmr", the whole fit by two blocks, as for
-// batches. Labels of "tensor" and of the last three are exact in f64; in f32 they are those of TF32 products.
-BALLAST_API model<float> fit(matrix_view<const float> points, const options<float>& wanted, const execution& how = {});
-BALLAST_API model<double> fit(matrix_view<const double> points, const options<double>& wanted, const execution& how = {});
-
-// Fits of many data sets of one shape, count × m × n. Fit b is fit() of points[b] with the seed `seed` + b, the weights m · b and behind,
-// and rows k · b … of the given centroids: `weights` has count · m elements, `centroids` count · k rows. A stride of 0 between data sets is
-// allowed: restarts of one. On CUDA the fits that a block of threads can hold (scheme "dmr", the default where it can: m·n·k ≤ 2²⁴,
-// k·n within its shared memory, no k-means‖) are computed side by side in one launch, each by two blocks, whose results must agree to the
-// bit; larger ones, and those of other backends and schemes, as by fit(). Results agree with those of fit() to rounding. event::index is
-// the fit where a check has no row of points. execution::on_progress is not called. Throws what fit() throws; the message names the fit.
-// Source: dual modular redundancy.
 template <class T>
 struct batch_model {
   std::int64_t count = 0;
@@ -102,33 +178,39 @@ struct batch_model {
   std::vector<std::int32_t> labels;  // count × m
   std::vector<double> inertia;       // count, as the two below
   std::vector<int> iterations;
-  std::vector<ending> ended;
+  std::vector<stop_reason> stopped;
   ballast::report report;  // of all fits
 };
 
-BALLAST_API batch_model<float> fit(matrix_batch_view<const float> points, const options<float>& wanted, const execution& how = {});
-BALLAST_API batch_model<double> fit(matrix_batch_view<const double> points, const options<double>& wanted, const execution& how = {});
-
-// The nearest of the given k × n centroids for each point.
-BALLAST_API prediction predict(matrix_view<const float> points, matrix_view<const float> centroids, const execution& how = {});
-BALLAST_API prediction predict(matrix_view<const double> points, matrix_view<const double> centroids, const execution& how = {});
-// With weights as in options, which count in the inertia only.
-BALLAST_API prediction predict(matrix_view<const float> points, matrix_view<const float> centroids, std::span<const float> weights,
-                               const execution& how = {});
-BALLAST_API prediction predict(matrix_view<const double> points, matrix_view<const double> centroids, std::span<const double> weights,
-                               const execution& how = {});
-
-// The distance of each point to each centroid.
-BALLAST_API distances<float> transform(matrix_view<const float> points, matrix_view<const float> centroids, const execution& how = {});
-BALLAST_API distances<double> transform(matrix_view<const double> points, matrix_view<const double> centroids, const execution& how = {});
-
-// The one-line name of a problem: kmeans_f32_m131072_n128_k128, or kmeans_f32_m1000_n16_k8_b500 for a batch of 500.
-struct problem {
-  ballast::precision precision = ballast::precision::f32;
-  std::int64_t m = 0, n = 0, k = 0;
-  std::int64_t batch = 0;  // 0: no batch
+struct prediction {
+  std::vector<std::int32_t> labels;
+  double inertia = 0;
+  ballast::report report;
 };
-BALLAST_API std::string to_token(const problem& value);
-BALLAST_API problem parse_token(std::string_view text);  // invalid_argument_error if it is not one
 
+template <class T>
+struct distances {
+  matrix<T> values;  // m × k, row-major
+  ballast::report report;
+};
+
+BALLAST_API model<float> fit(matrix_view<const float> points, std::int64_t clusters, const options& wanted = {},
+                             const execution& where = {}, const call& now = {});
+BALLAST_API model<double> fit(matrix_view<const double> points, std::int64_t clusters, const options& wanted = {},
+                              const execution& where = {}, const call& now = {});
+// With weights, or with given centroids.
+BALLAST_API model<float> fit(const data<float>& from, std::int64_t clusters, const options& wanted = {}, const execution& where = {},
+                             const call& now = {});
+BALLAST_API model<double> fit(const data<double>& from, std::int64_t clusters, const options& wanted = {}, const execution& where = {},
+                              const call& now = {});
+BALLAST_API batch_model<float> fit(const batch_data<float>& from, std::int64_t clusters, const options& wanted = {},
+                                   const execution& where = {}, const call& now = {});
+BALLAST_API batch_model<double> fit(const batch_data<double>& from, std::int64_t clusters, const options& wanted = {},
+                                    const execution& where = {}, const call& now = {});
+BALLAST_API prediction predict(const data<float>& from, const execution& where = {}, const call& now = {});
+BALLAST_API prediction predict(const data<double>& from, const execution& where = {}, const call& now = {});
+BALLAST_API distances<float> transform(const data<float>& from, const execution& where = {}, const call& now = {});
+BALLAST_API distances<double> transform(const data<double>& from, const execution& where = {}, const call& now = {});
+
+}  // namespace abi_1
 }  // namespace ballast::kmeans

@@ -8,17 +8,19 @@
 #include <ballast/types.hpp>
 
 namespace ballast {
+inline namespace abi_1 {
 
-// What was enqueued on a stream. If it is destroyed before the stream has passed the work, what its checks see is lost. Its memory goes to
-// the next execution of the same plan, which must then be ordered behind this one (the same stream, or graph).
+// Work that was enqueued on a stream. It keeps the plan alive. If it is destroyed before the stream has passed the work, the findings of
+// its checks are lost. Its memory serves the next call of the same plan, which must then be ordered after this one (the same stream, or
+// graph).
 class BALLAST_API pending_report {
  public:
   pending_report(pending_report&&) noexcept;
   pending_report& operator=(pending_report&&) noexcept;
   ~pending_report();
 
-  // Waits for the stream and reports what the checks have seen since the work was enqueued or get() was last called: a captured graph may
-  // have run many times. Throws uncorrectable_error if a fault persisted and execution::throw_on_uncorrectable is set,
+  // Waits for the stream and reports the findings since the work was enqueued or get() was last called: a captured graph may have run many
+  // times. Throws uncorrectable_error if a fault persisted and call::throw_on_uncorrectable is set, rank_deficient_error (qr),
   // invalid_argument_error if this was moved from.
   report get();
 
@@ -29,4 +31,5 @@ class BALLAST_API pending_report {
   std::unique_ptr<implementation> implementation_;
 };
 
+}  // namespace abi_1
 }  // namespace ballast

@@ -9,6 +9,7 @@
 #include <ballast/types.hpp>
 
 namespace ballast {
+inline namespace abi_1 {
 
 // clean: no check fired. corrected: every fault was repaired in place. recomputed: at least one fault was repaired by
 // computing its tile again. uncorrectable: at least one fault was detected and not repaired; the result is not to be used.
@@ -47,13 +48,13 @@ struct [[nodiscard]] report {
   std::uint64_t uncorrectable = 0;  // not repaired
   std::uint64_t false_alarms = 0;   // among `recomputed`: the second result was bitwise the first (the check was hit, not the data)
   std::vector<event> events;        // at most k_max_events; the counts above are complete
-  std::string problem;              // the problem token
+  shared_text problem;              // the problem token
   ballast::backend backend = ballast::backend::automatic;  // what really ran
   ballast::protection protection = ballast::protection::correct;
-  std::string scheme;  // how the algorithm encoded and repaired
-  // Of the cuda backend's FFT: empty if the kernels were made for this problem; else those that suit every problem computed, and this says
-  // why (execution::wait_for_kernels).
-  std::string general_kernels;
+  shared_text scheme;  // how the algorithm encoded and repaired
+  // FFT on cuda with fft::kernels::fallback_at_first: the reason why fallback kernels computed this call. Empty if the problem's own
+  // kernels did.
+  shared_text fallback_kernels;
   double seconds = 0;  // wall time of the call
 
   static constexpr std::size_t k_max_events = 4096;
@@ -65,4 +66,5 @@ struct [[nodiscard]] report {
 // One JSON object with verdict, counts and events.
 BALLAST_API std::string to_json(const report& value);
 
+}  // namespace abi_1
 }  // namespace ballast

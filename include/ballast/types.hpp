@@ -3,19 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 
-// Marks what the shared library exports; everything else is hidden.
-#if defined(BALLAST_STATIC)
-#define BALLAST_API
-#elif defined(_WIN32)
-#error "Ballast is built for ELF and Mach-O platforms"
-#else
-#define BALLAST_API __attribute__((visibility("default")))
-#endif
+#include <ballast/version.hpp>
 
 namespace ballast {
+inline namespace abi_1 {
 
 // IEEE 754 binary32 and binary64: the type of the data and of the arithmetic on it.
 enum class precision : std::uint8_t { f32, f64 };
@@ -41,4 +38,27 @@ BALLAST_API std::optional<protection> parse_protection(std::string_view name) no
 template <class T>
 inline constexpr precision precision_of = sizeof(T) == 4 ? precision::f32 : precision::f64;
 
+// Immutable text. Copies share it, so that a report carries its problem token without an allocation.
+class shared_text {
+ public:
+  shared_text() = default;
+  shared_text(std::string value) : text_(std::make_shared<const std::string>(std::move(value))) {}
+  shared_text(const char* value) : shared_text(std::string(value)) {}
+  shared_text(std::string_view value) : shared_text(std::string(value)) {}
+
+  std::string_view view() const noexcept { return text_ ? std::string_view(*text_) : std::string_view(); }
+  std::string str() const { return std::string(view()); }
+  operator std::string_view() const noexcept { return view(); }
+  bool empty() const noexcept { return view().empty(); }
+
+  friend bool operator==(const shared_text& a, std::string_view b) noexcept { return a.view() == b; }
+  friend bool operator==(const shared_text& a, const shared_text& b) noexcept { return a.view() == b.view(); }
+  friend bool operator==(const shared_text& a, const std::string& b) noexcept { return a.view() == b; }
+  friend bool operator==(const shared_text& a, const char* b) noexcept { return a.view() == b; }
+
+ private:
+  std::shared_ptr<const std::string> text_;
+};
+
+}  // namespace abi_1
 }  // namespace ballast

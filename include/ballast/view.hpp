@@ -13,6 +13,7 @@
 #include <ballast/error.hpp>
 
 namespace ballast {
+inline namespace abi_1 {
 
 // rows × columns elements; element (i, j) is data[i * row_stride + j * column_stride]. Strides are in elements.
 // Does not own; `matrix_view<const T>` cannot change what it shows. No argument is checked here: the operations check.
@@ -62,7 +63,7 @@ struct matrix_batch_view {
   }
 };
 
-// Matrices one behind the other, each like `first`: column_major(data, m, n) makes that of the first, say.
+// Contiguous matrices, each like `first`: column_major(data, m, n) makes that of the first, say.
 template <class T>
 constexpr matrix_batch_view<T> batch_of(const matrix_view<T>& first, std::int64_t count) {
   return {first.data, count, first.rows, first.columns, first.row_stride, first.column_stride, first.rows * first.columns};
@@ -92,7 +93,7 @@ template <class T>
 class matrix {
  public:
   matrix() = default;
-  // Throws invalid_argument_error if a size is negative, std::bad_alloc if the elements are more than memory can hold.
+  // Throws invalid_argument_error if a size is negative, out_of_memory_error if the elements are more than memory can hold.
   matrix(std::int64_t rows, std::int64_t columns, ballast::order order = ballast::order::row_major)
       : rows_(rows), columns_(columns), order_(order), data_(elements(rows, columns)) {}
   matrix(const matrix&) = default;
@@ -146,4 +147,5 @@ class matrix {
   std::vector<T> data_;
 };
 
+}  // namespace abi_1
 }  // namespace ballast

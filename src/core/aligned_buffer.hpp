@@ -8,6 +8,8 @@
 #include <memory>
 #include <new>
 
+#include "core/memory.hpp"
+
 namespace ballast::core {
 
 // a · b, or std::bad_array_new_length if that does not fit into 63 bits.
@@ -17,7 +19,8 @@ inline std::int64_t checked_product(std::int64_t a, std::int64_t b) {
   return product;
 }
 
-// Owns `size` elements of a trivial type, not initialised, at a 128-byte boundary. Throws std::bad_alloc.
+// Owns `size` elements of a trivial type, not initialised, at a 128-byte boundary, from the current arena (memory.hpp). Throws
+// std::bad_alloc.
 template <class T>
 class aligned_buffer {
  public:
@@ -25,9 +28,7 @@ class aligned_buffer {
 
   aligned_buffer() = default;
   explicit aligned_buffer(std::int64_t size)
-      : size_(size),
-        data_(static_cast<T*>(::operator new (static_cast<std::size_t>(checked_product(size, sizeof(T))), std::align_val_t{k_alignment}))) {
-  }
+      : size_(size), data_(static_cast<T*>(pool_allocate(static_cast<std::size_t>(checked_product(size, sizeof(T)))))) {}
 
   T* data() { return data_.get(); }
   const T* data() const { return data_.get(); }
@@ -37,7 +38,7 @@ class aligned_buffer {
 
  private:
   struct release {
-    void operator()(T* p) const { ::operator delete (p, std::align_val_t{k_alignment}); }
+    void operator()(T* p) const { pool_release(p); }
   };
   std::int64_t size_ = 0;
   std::unique_ptr<T[], release> data_;

@@ -25,6 +25,7 @@
 
 #include "core/fork.hpp"
 #include "core/format.hpp"
+#include "core/memory.hpp"
 
 namespace ballast::core {
 
@@ -107,7 +108,7 @@ void start_workers(oneapi::tbb::task_arena& arena, int threads) {
 }
 
 // Arenas are costly to make and cheap to keep: one for each number of threads that was ever asked for. Null: the calling thread alone.
-oneapi::tbb::task_arena* arena(int threads) {
+oneapi::tbb::task_arena* task_arena_of(int threads) {
   static std::mutex mutex;
   static auto& arenas =
       *new std::map<int, std::unique_ptr<oneapi::tbb::task_arena>>;  // never destroyed: workers may outlive static objects
@@ -147,15 +148,17 @@ int thread_count(int requested) {
 }
 
 void parallel_for(int threads, std::int64_t tasks, function_ref<void(std::int64_t, int)> body) {
-  oneapi::tbb::task_arena* const on = threads <= 1 || tasks <= 1 || without_workers() ? nullptr : arena(threads);
+  oneapi::tbb::task_arena* const on = threads <= 1 || tasks <= 1 || without_workers() ? nullptr : task_arena_of(threads);
   if (on == nullptr) {
     for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
     return;
   }
+  arena* const memory = arena::current();
   on->execute([&] {
     oneapi::tbb::parallel_for(
         oneapi::tbb::blocked_range<std::int64_t>(0, tasks, 1),
         [&](const oneapi::tbb::blocked_range<std::int64_t>& range) {
+          const arena_scope here(memory);
           const int slot = oneapi::tbb::this_task_arena::current_thread_index();
           // isolate: a body that runs an inner loop must not start another outer task on the same slot while it waits.
           for (std::int64_t task = range.begin(); task < range.end(); ++task)

@@ -8,6 +8,7 @@
 #include "core/format.hpp"
 
 namespace ballast {
+inline namespace abi_1 {
 
 std::string_view to_string(verdict value) noexcept {
   switch (value) {
@@ -37,15 +38,16 @@ void report::merge(const report& later) {
   uncorrectable += later.uncorrectable;
   false_alarms += later.false_alarms;
   seconds += later.seconds;
-  if (general_kernels.empty()) general_kernels = later.general_kernels;
+  if (fallback_kernels.empty()) fallback_kernels = later.fallback_kernels;
   const std::size_t room = k_max_events - std::min(k_max_events, events.size());
   events.insert(events.end(), later.events.begin(),
                 later.events.begin() + static_cast<std::ptrdiff_t>(std::min(room, later.events.size())));
 }
 
 uncorrectable_error::uncorrectable_error(ballast::report seen)
-    : error(fmt::format("{}: {} detected fault(s) could not be repaired ({} detected in all); the output is not to be used", seen.problem,
-                        seen.uncorrectable, seen.detected)),
+    : error(fmt::format("{}: {} detected fault(s) could not be repaired ({} detected in all); the output is not to be used",
+                        seen.problem.view(), seen.uncorrectable, seen.detected)),
       report_(std::move(seen)) {}
 
+}  // namespace abi_1
 }  // namespace ballast

@@ -6,6 +6,7 @@
 #include <ballast/report.hpp>
 
 namespace ballast {
+inline namespace abi_1 {
 
 namespace {
 
@@ -39,8 +40,9 @@ std::string to_json(const report& value) {
                                 {"detected", value.detected},          {"corrected", value.corrected},
                                 {"recomputed", value.recomputed},      {"uncorrectable", value.uncorrectable},
                                 {"false_alarms", value.false_alarms},  {"events", std::move(events)}};
-  if (!value.general_kernels.empty()) all["general_kernels"] = value.general_kernels;
+  if (!value.fallback_kernels.empty()) all["fallback_kernels"] = value.fallback_kernels.view();
   return all.dump();
 }
 
+}  // namespace abi_1
 }  // namespace ballast

@@ -4,6 +4,7 @@
 #include <array>
 
 namespace ballast {
+inline namespace abi_1 {
 
 std::string_view to_string(precision value) noexcept { return value == precision::f32 ? "f32" : "f64"; }
 
@@ -48,4 +49,5 @@ std::optional<protection> parse_protection(std::string_view name) noexcept {
   return parse(name, std::array{protection::off, protection::detect, protection::correct});
 }
 
+}  // namespace abi_1
 }  // namespace ballast

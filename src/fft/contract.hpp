@@ -41,7 +41,7 @@ struct geometry {
 };
 
 // Everything about one execution but the data.
-struct call {
+struct transform_args {
   fft::direction direction = fft::direction::forward;
   double scale = 1;        // the factor of the norm
   double check_scale = 1;  // the same, computed apart, for checks: what the data were multiplied with does not vouch for itself
@@ -52,7 +52,7 @@ struct call {
   std::span<std::byte> workspace = {};  // cuda
   run::recorder& seen;
   inject::active_injector& injector;
-  bool wait_for_kernels = false;  // cuda
+  bool own_kernels = true;  // cuda: fft::kernels::own
 };
 
 // A prepared transform of one backend. `run` reads every element of `in` before it writes the elements of `out` that lie over it;
@@ -63,10 +63,10 @@ class transform {
   transform(const transform&) = delete;
   transform& operator=(const transform&) = delete;
   virtual ~transform() = default;
-  virtual void run(const void* in, void* out, const call& how) const = 0;
+  virtual void run(const void* in, void* out, const transform_args& how) const = 0;
 
   // The same without waiting, for operands on the device; null if the backend has no such thing. What the checks saw is collected later.
-  virtual std::unique_ptr<run::pending> enqueue(const void* in, void* out, const call& how) const {
+  virtual std::unique_ptr<run::pending> enqueue(const void* in, void* out, const transform_args& how) const {
     static_cast<void>(in), static_cast<void>(out), static_cast<void>(how);
     return nullptr;
   }

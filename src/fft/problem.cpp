@@ -13,6 +13,7 @@
 #include "core/format.hpp"
 
 namespace ballast::fft {
+inline namespace abi_1 {
 
 std::string_view to_string(kind value) noexcept {
   switch (value) {
@@ -33,8 +34,6 @@ std::string_view to_string(norm value) noexcept {
   }
   return "?";
 }
-
-direction natural_direction(kind value) { return value == kind::c2r ? direction::inverse : direction::forward; }
 
 std::string to_token(const problem& value, direction way) {
   return fmt::format("fft_{}_{}_n{}_b{}_{}", to_string(value.kind), to_string(value.precision), core::join(value.shape, "x"), value.batch,
@@ -116,6 +115,10 @@ token parse_token(std::string_view text) {
   if (!total_bytes(made.problem)) throw wrong("less than 2^63 bytes in all", text);
   return made;
 }
+
+}  // namespace abi_1
+
+direction natural_direction(kind value) { return value == kind::c2r ? direction::inverse : direction::forward; }
 
 namespace {
 

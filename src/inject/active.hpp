@@ -21,6 +21,23 @@ struct place {
   std::int64_t steps = 1;
 };
 
+class plan;
+
+// Gives the calls that this thread begins inside it the faults of `faults`, which must outlive them. For tests and the instrumented command.
+class scope {
+ public:
+  explicit scope(const plan* faults) noexcept;
+  ~scope();
+  scope(const scope&) = delete;
+  scope& operator=(const scope&) = delete;
+
+ private:
+  const plan* before_;
+};
+
+// The faults of the innermost scope of this thread; null if there is none.
+const plan* scoped_faults() noexcept;
+
 // no_injector in the production library, fault_injector in the instrumented one.
 class active_injector;
 

@@ -1,6 +1,8 @@
 // Reading of --inject.
 #include "inject/plan.hpp"
 
+#include "inject/active.hpp"
+
 #include <algorithm>
 #include <charconv>
 
@@ -67,5 +69,13 @@ request parse_request(std::string_view text) {
   if (!has_site) throw invalid_argument_error(fmt::format("inject: site=… is missing in \"{}\"", text));
   return made;
 }
+
+namespace {
+thread_local const plan* faults_here = nullptr;
+}
+
+scope::scope(const plan* faults) noexcept : before_(faults_here) { faults_here = faults; }
+scope::~scope() { faults_here = before_; }
+const plan* scoped_faults() noexcept { return faults_here; }
 
 }  // namespace ballast::inject

@@ -34,7 +34,7 @@ batch_model<T> empty_models(std::int64_t count, std::int64_t m, std::int64_t n, 
 
 // fit() by k_dmr. Throws unsupported_error if a block cannot hold it.
 template <class T>
-model<T> fit_in_block(const matrix_view<const T>& points, const options<T>& wanted, const execution& how);
+model<T> fit_in_block(const matrix_view<const T>& points, const options<T>& wanted, const run::settings& how);
 
 namespace cuda {
 
@@ -45,7 +45,7 @@ bool takes_batch(std::int64_t m, std::int64_t n, std::int64_t k, init first);
 // All fits. Points and weights where they lie; `wanted.centroids` in host memory. Verifies and repairs, and records what it finds, but
 // throws no uncorrectable_error. `refused`: fits of points, weights or centroids that have no meaning; their results are not set.
 template <class T>
-batch_model<T> fit_batch(const matrix_batch_view<const T>& points, const options<T>& wanted, const execution& how, run::recorder& seen,
+batch_model<T> fit_batch(const matrix_batch_view<const T>& points, const options<T>& wanted, const run::settings& how, run::recorder& seen,
                          inject::active_injector& injector, std::vector<std::int64_t>& refused);
 
 }  // namespace cuda

@@ -25,11 +25,11 @@ namespace ballast::kmeans {
 
 // One call of fit, predict or transform.
 template <class T>
-struct call {
+struct engine_args {
   matrix_view<const T> points;  // m × n, in host or device memory
   std::span<const T> weights;   // m, likewise; empty: all 1
   std::int64_t clusters = 0;    // k
-  const execution& how;
+  const run::settings& how;
   run::recorder& seen;  // every check is recorded here by the code that makes it
   inject::active_injector& injector;
   // The choice of first centroids is shown to the injector, too: distances (site kmeans.product); of k-means‖ also what is kept of the
@@ -190,14 +190,14 @@ class engine {
 
 // The engine of `backend`, which can run here.
 template <class T>
-std::unique_ptr<engine<T>> make_engine(const call<T>& what, ballast::backend backend);
+std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what, ballast::backend backend);
 namespace host {
 template <class T>
-std::unique_ptr<engine<T>> make_engine(const call<T>& what, ballast::backend backend);  // reference or cpu
+std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what, ballast::backend backend);  // reference or cpu
 }
 namespace cuda {
 template <class T>
-std::unique_ptr<engine<T>> make_engine(const call<T>& what);
+std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what);
 
 // The schemes beside the default, those of FT K-Means; and unsupported_error for one that means nothing with or without protection.
 const std::vector<std::string_view>& schemes();

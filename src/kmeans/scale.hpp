@@ -1,4 +1,4 @@
-// The scales of the frame: powers of two, so that they round nothing.
+// The scales of the normalization: powers of two, so that scaling adds no rounding error.
 // Layer: algorithm, host/device-neutral.
 #pragma once
 
@@ -8,14 +8,14 @@
 
 namespace ballast::kmeans {
 
-// 2^e as T, kept where T has a normal number.
+// Returns 2^e as T, clamped to the range of normal numbers.
 template <class T>
 BALLAST_HD inline T power_of_two(int e) {
   constexpr int least = sizeof(T) == 4 ? -125 : -1021, most = sizeof(T) == 4 ? 126 : 1022;
   return static_cast<T>(std::ldexp(1.0, e < least ? least : e > most ? most : e));
 }
 
-// The scale that brings 4 · spread into [1, 2). largest · scale must stay finite, too.
+// Returns the scale that brings 4 · spread into [1, 2), reduced if largest · scale would overflow.
 template <class T>
 BALLAST_HD inline T scale_for(double spread, double largest) {
   int exponent = 0;
@@ -27,8 +27,8 @@ BALLAST_HD inline T scale_for(double spread, double largest) {
   return power_of_two<T>(exponent);
 }
 
-// A centroid that is a million times as far away as the data can win no point. It is moved nearer, so that its fourth power is a number and
-// the limits of the row checks stay useful.
+// A centroid a million times as far away as the data can win no point. It is moved to this distance, so that its fourth power does not
+// overflow and the thresholds of the row checks stay useful.
 template <class T>
 inline constexpr T k_far = 0x1p20;
 

@@ -1,4 +1,4 @@
-// What waits between two uses, protected by a seal and a second copy.
+// A value that is stored between two uses, protected by a checksum (the seal) and a second copy.
 // Layer: algorithm, backend-free.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace ballast::kmeans {
 
-// A hash of the words, which continues `made`. Each step is a permutation: a change of one word always changes the hash, a change of
-// several all but once in 2⁶⁴. A sum would not do: an even number of flips of the top bit cancels in it.
+// Computes a hash of the words that continues the hash `made`. Each step is a permutation: a change of one word always changes the hash; a
+// change of several words escapes once in 2⁶⁴. A plain sum would be weaker: an even number of flips of the top bit cancels in it.
 template <class T>
 std::uint64_t seal_of(const T* words, std::int64_t count, std::uint64_t made = 0x9e3779b97f4a7c15) {
   using word = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
@@ -29,8 +29,8 @@ std::uint64_t seal_of(const std::vector<T>& words) {
   return seal_of(words.data(), static_cast<std::int64_t>(words.size()));
 }
 
-// A value in two copies. A copy that does not fit the seal was struck while it waited. Seal before the value is verified, and verify what
-// is sealed: then no moment is left in which neither protects it.
+// A value in two copies. A copy that does not match the seal was corrupted while it was stored. Seal the value first, then verify the
+// sealed value: so either the seal or the check protects it at every moment.
 template <class Value>
 class sealed {
  public:
@@ -40,10 +40,10 @@ class sealed {
   Value& exposed() { return values_; }  // for the injector
 
   bool intact() const { return seal_of(values_) == seal_; }
-  std::uint64_t seal() const { return seal_; }  // for a copy elsewhere
+  std::uint64_t seal() const { return seal_; }  // for a copy stored elsewhere
 
   enum class state { intact, repaired, lost };
-  // Verifies the values, and takes them from the twin if they were hit.
+  // Verifies the values. If they were corrupted, restores them from the twin.
   state verify() {
     if (intact()) return state::intact;
     if (seal_of(twin_) != seal_) return state::lost;
@@ -57,7 +57,7 @@ class sealed {
   std::uint64_t seal_ = 0;
 };
 
-// k × n.
+// The k × n centroids.
 template <class T>
 using sealed_centroids = sealed<std::vector<T>>;
 

@@ -69,7 +69,7 @@ abft::finding verify_sums(const cluster_sums& sums, const point_sums& expected, 
   };
   std::vector<double> first(at(n), 0.0), second(at(n), 0.0);
   double first_weight = 0, second_weight = 0, first_members = 0, second_members = 0;
-  double most = 0;  // points of one cluster
+  double most = 0;  // the largest number of points of one cluster
   bool in_range = true;
   const bool weighted = sums.weights.size() != 0;
   for (std::int64_t j = 0; j < k; ++j) {
@@ -91,8 +91,8 @@ abft::finding verify_sums(const cluster_sums& sums, const point_sums& expected, 
   }
   const double clusters = static_cast<double>(k);
   const double count = expected.count;
-  const double heaviest = weighted ? 2 : 1;  // weights are below 2 in the frame
-  // A square below the smallest number is lost, so numbers below its root are allowed for.
+  const double heaviest = weighted ? 2 : 1;  // normalized weights are below 2
+  // Squares below the smallest number underflow, so the limit allows for coordinates below its square root.
   const auto root_of = [&](double squares) { return std::sqrt(squares) + 0x1p-537 * std::sqrt(count); };
   const double chain = most + k_survey_rows + count / k_survey_rows;
   double labelled = 0;
@@ -101,7 +101,7 @@ abft::finding verify_sums(const cluster_sums& sums, const point_sums& expected, 
             abft::kmeans_sum_limit(chain + clusters, count, heaviest * root_of(expected.squares[at(f)])));
     labelled += second[at(f)] * direction[at(f)];
   }
-  // Directions are below 2 in size, of random sign. A projection is a chain of n products, and its labels are summed in chains of
+  // Directions are below 2 in magnitude and of random sign. A projection is a chain of n products, and its labels are summed in chains of
   // label_chain; the other side sums over k clusters.
   const double longest = chain + static_cast<double>(n + sums.label_chain + k);
   compare(labelled - sums.labelled_projection,

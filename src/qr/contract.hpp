@@ -28,7 +28,7 @@ using index = std::int64_t;
 struct context {
   run::recorder& seen;
   inject::active_injector& injector;
-  const execution& how;
+  const run::settings& how;
   backend which = backend::cpu;
   int threads = 1;
   bool hybrid = false;  // on cuda: panels are factored by the host

@@ -28,7 +28,7 @@ std::vector<backend> available(bool cuda) {
 
 std::vector<backend> available_backends() { return available(true); }
 
-backend choose_backend(const execution& how, std::string_view token, std::string_view without_cuda) {
+backend choose_backend(const settings& how, std::string_view token, std::string_view without_cuda) {
   const bool cuda_in_question = how.backend == backend::automatic || how.backend == backend::cuda;
   const auto list = available(without_cuda.empty() && cuda_in_question);
   if (how.backend == backend::automatic) return list.front();
@@ -50,7 +50,7 @@ bool copying_takes_longer(const host_call& what) noexcept {
   return what.flops / flops_per_second < what.bytes / copied_per_second + what.latency;
 }
 
-std::string_view choose_scheme(const execution& how, std::string_view fallback, const std::vector<std::string_view>& known,
+std::string_view choose_scheme(const settings& how, std::string_view fallback, const std::vector<std::string_view>& known,
                                std::string_view token) {
   if (how.scheme.empty()) return fallback;
   const auto found = std::ranges::find(known, std::string_view(how.scheme));

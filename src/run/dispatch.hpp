@@ -8,8 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include <ballast/execution.hpp>
 #include <ballast/types.hpp>
+
+#include "run/settings.hpp"
 
 namespace ballast::run {
 
@@ -18,7 +19,7 @@ std::vector<backend> available_backends();
 
 // The backend for `how`: its own if it can run here, the fastest if it is automatic. Throws unsupported_error, which says why not and
 // what there is; `token` names the problem. `without_cuda` is the name of an operation that has no cuda backend, "" for one that has.
-backend choose_backend(const execution& how, std::string_view token, std::string_view without_cuda = "");
+backend choose_backend(const settings& how, std::string_view token, std::string_view without_cuda = "");
 
 // What a call costs whose operands lie on the host.
 struct host_call {
@@ -36,7 +37,7 @@ struct host_call {
 bool copying_takes_longer(const host_call& what) noexcept;
 
 // `how.scheme`, or `fallback` if that is empty. Throws unsupported_error unless it is one of `known`.
-std::string_view choose_scheme(const execution& how, std::string_view fallback, const std::vector<std::string_view>& known,
+std::string_view choose_scheme(const settings& how, std::string_view fallback, const std::vector<std::string_view>& known,
                                std::string_view token);
 
 // A backend's table of schemes is an array of rows with a `name`. Their names, in order; and the row of this name, null if there is none.

@@ -1,12 +1,7 @@
 // What `ballast info` says.
 #include <ballast/info.hpp>
 
-#include <cstdlib>
-#include <filesystem>
 #include <limits>
-#include <system_error>
-
-#include <unistd.h>
 
 #include <hwy/targets.h>
 
@@ -22,6 +17,7 @@
 #include "run/dispatch.hpp"
 
 namespace ballast {
+inline namespace abi_1 {
 
 namespace {
 
@@ -48,7 +44,7 @@ cuda_information cuda_here() {
 
 library_information information() {
   library_information made;
-  made.version = BALLAST_VERSION;
+  made.version = BALLAST_VERSION_TEXT;
   made.backends = run::available_backends();
   made.cuda = cuda_here();
   for (const cuda::capabilities& each : cuda::visible_devices())
@@ -71,16 +67,5 @@ library_information information() {
 
 std::string better_blas_kernels() { return core::better_blas_kernels(); }
 
-void restart_with_better_blas_kernels(char** argv) {
-  const std::string wanted = better_blas_kernels();
-  if (wanted.empty()) return;
-  std::error_code none;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", none);
-  // A program that was handed to the loader by name runs as the loader.
-  if (none || program.filename().string().starts_with("ld-")) return;
-  if (setenv("OPENBLAS_CORETYPE", wanted.c_str(), 1) != 0) return;
-  execv(program.c_str(), argv);
-  unsetenv("OPENBLAS_CORETYPE");  // it was not started
-}
-
+}  // namespace abi_1
 }  // namespace ballast

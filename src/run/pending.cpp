@@ -6,6 +6,7 @@
 #include <ballast/error.hpp>
 
 namespace ballast {
+inline namespace abi_1 {
 
 pending_report::pending_report(std::unique_ptr<implementation> made) : implementation_(std::move(made)) {}
 pending_report::pending_report(pending_report&&) noexcept = default;
@@ -21,4 +22,5 @@ report pending_report::get() {
   return seen.finish();
 }
 
+}  // namespace abi_1
 }  // namespace ballast

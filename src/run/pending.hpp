@@ -2,12 +2,13 @@
 // Layer: run. For every algorithm with a backend on a device.
 #pragma once
 
+#include "core/memory.hpp"
 #include "run/recorder.hpp"
 
 namespace ballast::run {
 
 // Work that was enqueued on a stream. Destroyed only when the stream has passed it.
-class pending {
+class pending : public core::pooled {
  public:
   pending() = default;
   pending(const pending&) = delete;

@@ -5,22 +5,25 @@
 #include <memory>
 #include <string>
 
-#include <ballast/execution.hpp>
 #include <ballast/pending_report.hpp>
 
+#include "core/memory.hpp"
 #include "inject/injector.hpp"
 #include "run/pending.hpp"
+#include "run/settings.hpp"
 
 namespace ballast {
+inline namespace abi_1 {
 
-struct pending_report::implementation {
-  std::shared_ptr<const void> owner;  // keeps alive what `how` and the work refer to: a plan, say
-  const execution& how;
-  std::string token;
+struct pending_report::implementation : core::pooled {
+  std::shared_ptr<const void> owner;  // the plan, whose memory and tables the work uses
+  run::settings how;
+  shared_text token;
   ballast::backend backend;
-  std::string scheme;
+  shared_text scheme;
   inject::active_injector injector;
   std::unique_ptr<run::pending> work;
 };
 
+}  // namespace abi_1
 }  // namespace ballast

@@ -14,7 +14,7 @@
 
 namespace ballast::run {
 
-recorder::recorder(std::string problem, ballast::backend backend, std::string scheme, const execution& how,
+recorder::recorder(shared_text problem, ballast::backend backend, shared_text scheme, const settings& how,
                    inject::active_injector& injector)
     : how_(how), injector_(injector), start_(std::chrono::steady_clock::now()) {
   head_.problem = std::move(problem);

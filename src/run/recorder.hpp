@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include <ballast/execution.hpp>
 #include <ballast/report.hpp>
 
 #include "abft/attempt.hpp"
 #include "core/fork.hpp"
 #include "inject/active.hpp"
+#include "run/settings.hpp"
 
 namespace ballast::cuda {
 struct event_log;
@@ -26,7 +26,7 @@ namespace ballast::run {
 class recorder {
  public:
   // `backend` is the one that really runs; `injector` may strike the log (inject::site::event_log).
-  recorder(std::string problem, ballast::backend backend, std::string scheme, const execution& how, inject::active_injector& injector);
+  recorder(shared_text problem, ballast::backend backend, shared_text scheme, const settings& how, inject::active_injector& injector);
 
   // `count` comparisons were made. Cheap, but call it once per task rather than once per comparison.
   void checked(std::uint64_t count) noexcept { checks_.fetch_add(count, std::memory_order_relaxed); }
@@ -44,8 +44,8 @@ class recorder {
   // The name of what runs the call, for its events; "cpu" unless this says another. Before the first fault.
   void runs_on(std::string device) { device_ = std::move(device); }
 
-  // Kernels that suit every problem compute the call, and why (report::general_kernels).
-  void runs_general_kernels(std::string why) { head_.general_kernels = std::move(why); }
+  // The reason why fallback kernels compute the call (report::fallback_kernels).
+  void runs_fallback_kernels(std::string why) { head_.fallback_kernels = std::move(why); }
 
   // A recomputation gave bitwise what had been there: the check was hit, not the data. In addition to detected().
   void false_alarm() noexcept { false_alarms_.fetch_add(1, std::memory_order_relaxed); }
@@ -74,7 +74,7 @@ class recorder {
   core::active_call call_;
   report head_;
   std::string device_ = "cpu";
-  const execution& how_;
+  const settings& how_;
   inject::active_injector& injector_;
   std::chrono::steady_clock::time_point start_;
   std::atomic<std::uint64_t> checks_{0}, corrected_{0}, recomputed_{0}, uncorrectable_{0}, false_alarms_{0};

@@ -393,7 +393,7 @@ void flip_each_block(const scheme_case& what, std::pair<std::uint64_t, std::uint
   const execution how = with(what, protection::correct, &none);
   inject::active_injector injector(&none, "kmeans");
   run::recorder seen("test", backend::cuda, what.scheme, how, injector);
-  const kmeans::call<T> call{held.x(), {}, held.shape.k, how, seen, injector, false, what.scheme};
+  const kmeans::engine_args<T> call{held.x(), {}, held.shape.k, how, seen, injector, false, what.scheme};
   kmeans::cuda::cuda_engine<T> made(call, ballast::cuda::current_device());
   (void)made.survey();
   kmeans::frame<T> frame;

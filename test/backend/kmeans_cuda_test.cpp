@@ -35,7 +35,7 @@ struct subject {
       : how{.backend = backend, .threads = 1, .protection = level, .throw_on_uncorrectable = false, .faults = faults},
         injector(faults, "kmeans"),
         seen("test", backend, "row_checksum", how, injector) {
-    const call<T> what{points, weights, k, how, seen, injector, strike_seeding};
+    const engine_args<T> what{points, weights, k, how, seen, injector, strike_seeding};
     made = backend == backend::cuda ? cuda::make_engine(what) : host::make_engine(what, backend);
   }
   engine<T>* operator->() { return made.get(); }

@@ -4,8 +4,9 @@
 #include <string_view>
 
 #include <ballast/info.hpp>
+#include "run/restart.hpp"
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::string_view(argv[1]) == "restart") ballast::restart_with_better_blas_kernels(argv);
+  if (argc > 1 && std::string_view(argv[1]) == "restart") ballast::run::restart_with_better_blas_kernels(argv);
   std::printf("%s\n%s\n", ballast::information().blas.c_str(), ballast::better_blas_kernels().c_str());
 }

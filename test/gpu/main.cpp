@@ -16,6 +16,7 @@
 #include "cuda/device/device.hpp"
 #include "output.hpp"
 #include "stages.hpp"
+#include "run/restart.hpp"
 
 namespace ballast::gpu_check {
 namespace {
@@ -123,7 +124,7 @@ int run(int argc, char** argv) {
   if (chosen == of->stages.end() && stage != "info" && !compiles) throw invalid_argument_error("STAGE: got \"" + stage + "\"");
 
   row info("info");
-  info.add("version", BALLAST_VERSION);
+  info.add("version", BALLAST_VERSION_TEXT);
   const std::string missing = tested == backend::cuda ? cuda::why_unavailable() : "";
   if (!missing.empty() && !compiles) {
     info.add("unavailable", missing).print();
@@ -155,7 +156,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
 #if defined(BALLAST_HAS_CPU)
-  ballast::restart_with_better_blas_kernels(argv);
+  ballast::run::restart_with_better_blas_kernels(argv);
 #endif
   try {
     return ballast::gpu_check::run(argc, argv);

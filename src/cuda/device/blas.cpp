@@ -94,7 +94,7 @@ class bound_blas final : public blas {
   void check(status got, const char* call) const {
     if (got == 0) return;
     if (got == k_allocation_failed) throw std::bad_alloc();
-    throw error(fmt::format("cuBLAS: {}: expected success, got {}", call, functions_.words(got)));
+    throw device_error(fmt::format("cuBLAS: {}: expected success, got {}", call, functions_.words(got)));
   }
 
   const api& functions_;

@@ -134,7 +134,7 @@ void cufft_plan::execute(const void* in, void* out, void* stream) const {
   const cufft_library& library = cufft_library::get();
   void* const from = const_cast<void*>(in);
   const auto check = [](int status, const char* what) {
-    if (status != 0) throw error(std::string("cuFFT: ") + what + ": " + words(status) + " (" + std::to_string(status) + ")");
+    if (status != 0) throw device_error(std::string("cuFFT: ") + what + ": " + words(status) + " (" + std::to_string(status) + ")");
   };
   check(library.set_stream(handle_, stream), "cufftSetStream");
   const bool single = type_ == precision::f32;

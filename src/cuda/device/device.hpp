@@ -169,7 +169,20 @@ class device {
 // nor a bundle of kernels for this architecture.
 std::string why_unavailable();
 
-// The device that a call uses: the current one of the calling thread's CUDA context, else the first. Throws unsupported_error.
+// Makes current_device() of this thread the device with this number until the scope ends; -1 changes nothing.
+class device_scope {
+ public:
+  explicit device_scope(int number) noexcept;
+  ~device_scope();
+  device_scope(const device_scope&) = delete;
+  device_scope& operator=(const device_scope&) = delete;
+
+ private:
+  int before_;
+};
+
+// The device that a call uses: that of the innermost device_scope, else the current one of the calling thread's CUDA context, else the
+// first. Throws unsupported_error.
 std::shared_ptr<device> current_device();
 
 // Replaces what current_device returns and makes why_unavailable empty, until it is called with null. For tests.

@@ -116,7 +116,7 @@ std::string describe(const api& functions, result got) {
 void check(const api& functions, result got, const char* call) {
   if (got == k_success) return;
   if (got == k_out_of_memory) throw std::bad_alloc();
-  throw error(fmt::format("CUDA: {}: expected success, got {}", call, describe(functions, got)));
+  throw device_error(fmt::format("CUDA: {}: expected success, got {}", call, describe(functions, got)));
 }
 
 }  // namespace ballast::cuda::driver

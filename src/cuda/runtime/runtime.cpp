@@ -458,9 +458,22 @@ const usable_device& first_usable() {
 struct known_devices {
   std::mutex mutex;
   std::shared_ptr<device> instead;
-  driver::context primary = nullptr;  // retained for as long as the process lives
+  std::map<driver::device_id, driver::context> primaries;  // retained for as long as the process lives
   std::map<unsigned long long, std::shared_ptr<device>> open;
+
+  driver::context primary_of(const driver::api& functions, driver::device_id id) {
+    driver::context& held = primaries[id];
+    if (held == nullptr) driver::check(functions, functions.primary_retain(&held, id), "cuDevicePrimaryCtxRetain");
+    return held;
+  }
 };
+
+// The device with this number in the driver's order.
+driver::device_id device_of_number(const driver::availability& there, int number) {
+  if (number >= there.devices)
+    throw invalid_argument_error(fmt::format("device: expected a number from 0 to {}, got {}", there.devices - 1, number));
+  return device_at(there.functions, number);
+}
 
 known_devices& devices() {
   static known_devices own;
@@ -512,6 +525,15 @@ std::string why_unavailable() {
   return first_usable().why;
 }
 
+namespace {
+thread_local int chosen_device = -1;
+}
+
+device_scope::device_scope(int number) noexcept : before_(chosen_device) {
+  if (number >= 0) chosen_device = number;
+}
+device_scope::~device_scope() { chosen_device = before_; }
+
 std::shared_ptr<device> current_device() {
   known_devices& all = devices();
   const std::scoped_lock lock(all.mutex);
@@ -523,13 +545,17 @@ std::shared_ptr<device> current_device() {
   driver::context context = nullptr;
   driver::device_id id = -1;
   driver::check(functions, functions.context_current(&context), "cuCtxGetCurrent");
-  if (context != nullptr) {
+  if (chosen_device >= 0) {
+    id = device_of_number(there, chosen_device);
+    driver::device_id current = -1;
+    if (context != nullptr) driver::check(functions, functions.context_device(&current), "cuCtxGetDevice");
+    if (context == nullptr || current != id) context = all.primary_of(functions, id);
+  } else if (context != nullptr) {
     driver::check(functions, functions.context_device(&id), "cuCtxGetDevice");
   } else {
     if (first_usable().id < 0) throw unsupported_error(first_usable().why);
     id = first_usable().id;
-    if (all.primary == nullptr) driver::check(functions, functions.primary_retain(&all.primary, id), "cuDevicePrimaryCtxRetain");
-    context = all.primary;
+    context = all.primary_of(functions, id);
   }
   unsigned long long identity = 0;
   driver::check(functions, functions.context_id(context, &identity), "cuCtxGetId");

@@ -6,7 +6,6 @@
 
 #include <ballast/error.hpp>
 
-#include "core/fork.hpp"
 #include "core/format.hpp"
 #include "cuda/device/device.hpp"
 #include "cuda/device/residence.hpp"
@@ -16,6 +15,7 @@
 #include "core/parallel.hpp"
 #endif
 #include "fft/problem.hpp"
+#include "run/call_scope.hpp"
 #include "run/pending_report.hpp"
 
 namespace ballast::fft {
@@ -31,7 +31,7 @@ std::unique_ptr<const transform> make_work(backend which, const geometry& shape,
 }
 
 // Without the cpu backend nothing runs on several threads.
-int threads_of(const execution& how) {
+int threads_of(const run::settings& how) {
 #if defined(BALLAST_HAS_CPU)
   return core::thread_count(how.threads);
 #else
@@ -56,7 +56,7 @@ double flops_of(const geometry& g) {
 
 // Whether calls with operands on the host are for the cpu backend though the plan is for a device: nobody has named a backend, a scheme
 // that only cuda has, or faults, and copying takes longer.
-bool stays_here(const plan::implementation& made, const fft::problem& problem, const execution& how) {
+bool stays_here(const plan::implementation& made, const fft::problem& problem, const run::settings& how) {
 #if defined(BALLAST_HAS_CPU)
   if (how.backend != backend::automatic || made.backend != backend::cuda || !how.scheme.empty() || how.faults != nullptr) return false;
   const auto bytes = [&](const side& s) {
@@ -72,22 +72,28 @@ bool stays_here(const plan::implementation& made, const fft::problem& problem, c
 
 }  // namespace
 
-plan::plan(fft::problem problem, ballast::execution how) {
-  const core::active_call here;
-  auto made = std::make_shared<implementation>();
-  made->shape = resolve(problem);
-  const std::string token = to_token(problem, natural_direction(problem.kind));
-  made->backend = run::choose_backend(how, token);
-  const std::vector<std::string_view> known =
-      made->backend == backend::cuda ? cuda::schemes() : std::vector<std::string_view>{"verify_before_store"};
-  made->scheme = run::choose_scheme(how, known.front(), known, token);
-  (void)threads_of(how);
-  const bool protect = how.protection != ballast::protection::off;
-  made->work = make_work(made->backend, made->shape, problem.precision, protect, made->scheme);
-  if (stays_here(*made, problem, how)) made->work_here = make_work(backend::cpu, made->shape, problem.precision, protect, made->scheme);
-  made->problem = std::move(problem);
-  made->how = std::move(how);
-  implementation_ = std::move(made);
+plan::plan(fft::problem problem, const execution& where, const options& wanted) {
+  implementation_ = run::in_call(nullptr, where.device, to_token(problem, natural_direction(problem.kind)), [&] {
+    auto made = std::make_shared<implementation>();
+    made->shape = resolve(problem);
+    made->token[0] = to_token(problem, direction::forward);
+    made->token[1] = to_token(problem, direction::inverse);
+    const run::settings how = run::settings_of(where);
+    const std::string token = to_token(problem, natural_direction(problem.kind));
+    made->backend = run::choose_backend(how, token);
+    const std::vector<std::string_view> known =
+        made->backend == backend::cuda ? cuda::schemes() : std::vector<std::string_view>{"verify_before_store"};
+    const std::string_view scheme = run::choose_scheme(how, known.front(), known, token);
+    made->scheme = scheme;
+    (void)threads_of(how);
+    const bool protect = how.protection != ballast::protection::off;
+    made->work = make_work(made->backend, made->shape, problem.precision, protect, scheme);
+    if (stays_here(*made, problem, how)) made->work_here = make_work(backend::cpu, made->shape, problem.precision, protect, scheme);
+    made->problem = std::move(problem);
+    made->where = where;
+    made->wanted = wanted;
+    return made;
+  });
 }
 
 plan::~plan() = default;
@@ -102,6 +108,7 @@ const plan::implementation& plan::made() const {
 }
 
 const fft::problem& plan::problem() const { return made().problem; }
+ballast::backend plan::backend() const { return made().backend; }
 
 namespace {
 
@@ -123,7 +130,7 @@ bool layouts_agree(const geometry& g) {
 }
 
 // Checks where the operands lie, for problems of any kind. Whether the transform is in place.
-bool check_call(const plan::implementation& plan, const std::string& token, const bytes& in, const bytes& out) {
+bool check_call(const plan::implementation& plan, std::string_view token, const bytes& in, const bytes& out) {
   const geometry& g = plan.shape;
   const auto check_size = [&](const bytes& span, const side& needed, std::string_view name) {
     if (span.count < static_cast<std::size_t>(needed.extent))
@@ -151,91 +158,136 @@ bool check_call(const plan::implementation& plan, const std::string& token, cons
 }
 
 // The factor of the norm is computed once for the data and once for the checks.
-call call_of(const plan::implementation& plan, direction way, bool in_place, run::recorder& seen, inject::active_injector& injector) {
+transform_args args_of(const plan::implementation& plan, direction way, bool in_place, const run::settings& how, run::recorder& seen,
+                       inject::active_injector& injector) {
   const double scale = norm_factor(plan.shape, plan.problem.norm, way);
   const double check_scale = norm_factor(plan.shape, plan.problem.norm, way);
   return {way,
           scale,
           check_scale,
           in_place,
-          plan.how.protection,
-          threads_of(plan.how),
-          plan.how.stream,
-          plan.how.workspace,
+          how.protection,
+          threads_of(how),
+          how.stream,
+          how.workspace,
           seen,
           injector,
-          plan.how.wait_for_kernels};
+          plan.wanted.kernels == kernels::own};
 }
 
-report execute(const plan::implementation& plan, direction way, kind wanted, precision type, const bytes& in, const bytes& out) {
+const shared_text& token_of(const plan::implementation& plan, direction way) { return plan.token[way == direction::inverse ? 1 : 0]; }
+
+// A plan computes one kind in one precision; a plan of real data one direction.
+void check_kind(const plan::implementation& plan, direction way, kind wanted, precision type) {
   const fft::problem& problem = plan.problem;
-  const std::string token = to_token(problem, way);
   if (problem.kind != wanted || problem.precision != type)
-    throw invalid_argument_error(fmt::format("{}: expected data for {} {}, got data for {} {}", token, to_string(problem.kind),
-                                             to_string(problem.precision), to_string(wanted), to_string(type)));
-  const bool in_place = check_call(plan, token, in, out);
-  inject::active_injector injector(plan.how.faults, "fft");
-  using ballast::cuda::residence;
-  const bool here = plan.work_here != nullptr && ballast::cuda::residence_of(in.data) == residence::host &&
-                    ballast::cuda::residence_of(out.data) == residence::host;
-  run::recorder seen(token, here ? backend::cpu : plan.backend, plan.scheme, plan.how, injector);
-  if (here) ballast::cuda::current_device()->synchronize(plan.how.stream);  // what is ordered there may still write pinned operands
-  (here ? plan.work_here : plan.work)->run(in.data, const_cast<void*>(out.data), call_of(plan, way, in_place, seen, injector));
-  return seen.finish();
+    throw invalid_argument_error(fmt::format("{}: expected data for {} {}, got data for {} {}", token_of(plan, way).view(),
+                                             to_string(problem.kind), to_string(problem.precision), to_string(wanted), to_string(type)));
 }
+
+// One call: its operands, checked.
+struct operation {
+  const plan::implementation& of;
+  direction way;
+  bytes in, out;
+  bool in_place;
+};
 
 template <class In, class Out>
-report execute(const plan::implementation& plan, direction way, kind wanted, precision type, std::span<const In> in, std::span<Out> out) {
-  return execute(plan, way, wanted, type, bytes{in.data(), in.size(), sizeof(In)}, bytes{out.data(), out.size(), sizeof(Out)});
+operation operation_of(const plan::implementation& plan, direction way, std::span<const In> in, std::span<Out> out) {
+  using scalar = std::conditional_t<std::is_floating_point_v<In>, In, std::conditional_t<std::is_floating_point_v<Out>, Out, Out>>;
+  constexpr bool single = sizeof(In) == (std::is_floating_point_v<In> ? 4 : 8);
+  constexpr kind wanted = std::is_floating_point_v<In> ? kind::r2c : std::is_floating_point_v<scalar> ? kind::c2r : kind::c2c;
+  check_kind(plan, way, wanted, single ? precision::f32 : precision::f64);
+  const bytes from{in.data(), in.size(), sizeof(In)}, to{out.data(), out.size(), sizeof(Out)};
+  return {plan, way, from, to, check_call(plan, token_of(plan, way), from, to)};
+}
+
+report execute(const operation& what, const call& now) {
+  const plan::implementation& plan = what.of;
+  const shared_text& token = token_of(plan, what.way);
+  return run::in_call(&plan.memory, plan.where.device, token, [&] {
+    const run::settings how = run::settings_of(plan.where, now);
+    inject::active_injector injector(how.faults, "fft");
+    using ballast::cuda::residence;
+    const bool here = plan.work_here != nullptr && how.faults == nullptr && ballast::cuda::residence_of(what.in.data) == residence::host &&
+                      ballast::cuda::residence_of(what.out.data) == residence::host;
+    run::recorder seen(token, here ? backend::cpu : plan.backend, plan.scheme, how, injector);
+    if (here) ballast::cuda::current_device()->synchronize(how.stream);  // earlier work on the stream may still write pinned operands
+    (here ? plan.work_here : plan.work)
+        ->run(what.in.data, const_cast<void*>(what.out.data), args_of(plan, what.way, what.in_place, how, seen, injector));
+    return seen.finish();
+  });
+}
+
+pending_report enqueue(const std::shared_ptr<const plan::implementation>& owner, const operation& what, const call& now) {
+  const plan::implementation& plan = *owner;
+  const shared_text& token = token_of(plan, what.way);
+  return run::in_call(&plan.memory, plan.where.device, token, [&] {
+    const run::settings how = run::settings_of(plan.where, now);
+    auto made = std::unique_ptr<pending_report::implementation>(new pending_report::implementation{
+        {}, owner, how, token, plan.backend, plan.scheme, inject::active_injector(how.faults, "fft"), nullptr});
+    run::recorder unused(token, plan.backend, plan.scheme, made->how, made->injector);
+    made->work = plan.work->enqueue(what.in.data, const_cast<void*>(what.out.data),
+                                    args_of(plan, what.way, what.in_place, made->how, unused, made->injector));
+    if (!made->work)
+      throw unsupported_error(fmt::format("{}: expected the cuda backend for enqueue, got {}", token.view(), to_string(plan.backend)));
+    return pending_report(std::move(made));
+  });
 }
 
 }  // namespace
 
-pending_report plan::enqueue(direction way, const void* in, void* out) const {
-  const implementation& plan = made();
-  const std::string token = to_token(plan.problem, way);
-  if (plan.problem.kind != kind::c2c && way != natural_direction(plan.problem.kind))
-    throw invalid_argument_error(fmt::format("{}: expected the {} direction for {}", token, to_string(natural_direction(plan.problem.kind)),
-                                             to_string(plan.problem.kind)));
-  const double width = plan.problem.precision == precision::f32 ? 4 : 8;
-  const auto bytes_of = [&](const void* data, const side& s) {
-    return bytes{data, static_cast<std::size_t>(s.extent), static_cast<std::size_t>(width) * (s.real ? 1 : 2)};
-  };
-  (void)check_call(plan, token, bytes_of(in, plan.shape.input), bytes_of(out, plan.shape.output));
-  auto made = std::make_unique<pending_report::implementation>(pending_report::implementation{
-      implementation_, plan.how, token, plan.backend, std::string(plan.scheme), inject::active_injector(plan.how.faults, "fft"), nullptr});
-  run::recorder unused(token, plan.backend, plan.scheme, plan.how, made->injector);
-  made->work = plan.work->enqueue(in, out, call_of(plan, way, in == out, unused, made->injector));
-  if (!made->work)
-    throw unsupported_error(fmt::format("{}: expected the cuda backend for enqueue, got {}", token, to_string(plan.backend)));
-  return pending_report(std::move(made));
-}
-
 std::int64_t plan::workspace_bytes() const { return made().work->workspace_bytes(); }
 
-report plan::forward(std::span<const std::complex<float>> in, std::span<std::complex<float>> out) const {
-  return execute(made(), direction::forward, kind::c2c, precision::f32, in, out);
+report plan::forward(std::span<const std::complex<float>> in, std::span<std::complex<float>> out, const call& now) const {
+  return execute(operation_of(made(), direction::forward, in, out), now);
 }
-report plan::forward(std::span<const std::complex<double>> in, std::span<std::complex<double>> out) const {
-  return execute(made(), direction::forward, kind::c2c, precision::f64, in, out);
+report plan::forward(std::span<const std::complex<double>> in, std::span<std::complex<double>> out, const call& now) const {
+  return execute(operation_of(made(), direction::forward, in, out), now);
 }
-report plan::forward(std::span<const float> in, std::span<std::complex<float>> out) const {
-  return execute(made(), direction::forward, kind::r2c, precision::f32, in, out);
+report plan::forward(std::span<const float> in, std::span<std::complex<float>> out, const call& now) const {
+  return execute(operation_of(made(), direction::forward, in, out), now);
 }
-report plan::forward(std::span<const double> in, std::span<std::complex<double>> out) const {
-  return execute(made(), direction::forward, kind::r2c, precision::f64, in, out);
+report plan::forward(std::span<const double> in, std::span<std::complex<double>> out, const call& now) const {
+  return execute(operation_of(made(), direction::forward, in, out), now);
 }
-report plan::inverse(std::span<const std::complex<float>> in, std::span<std::complex<float>> out) const {
-  return execute(made(), direction::inverse, kind::c2c, precision::f32, in, out);
+report plan::inverse(std::span<const std::complex<float>> in, std::span<std::complex<float>> out, const call& now) const {
+  return execute(operation_of(made(), direction::inverse, in, out), now);
 }
-report plan::inverse(std::span<const std::complex<double>> in, std::span<std::complex<double>> out) const {
-  return execute(made(), direction::inverse, kind::c2c, precision::f64, in, out);
+report plan::inverse(std::span<const std::complex<double>> in, std::span<std::complex<double>> out, const call& now) const {
+  return execute(operation_of(made(), direction::inverse, in, out), now);
 }
-report plan::inverse(std::span<const std::complex<float>> in, std::span<float> out) const {
-  return execute(made(), direction::inverse, kind::c2r, precision::f32, in, out);
+report plan::inverse(std::span<const std::complex<float>> in, std::span<float> out, const call& now) const {
+  return execute(operation_of(made(), direction::inverse, in, out), now);
 }
-report plan::inverse(std::span<const std::complex<double>> in, std::span<double> out) const {
-  return execute(made(), direction::inverse, kind::c2r, precision::f64, in, out);
+report plan::inverse(std::span<const std::complex<double>> in, std::span<double> out, const call& now) const {
+  return execute(operation_of(made(), direction::inverse, in, out), now);
+}
+
+pending_report plan::enqueue_forward(std::span<const std::complex<float>> in, std::span<std::complex<float>> out, const call& now) const {
+  return enqueue(implementation_, operation_of(made(), direction::forward, in, out), now);
+}
+pending_report plan::enqueue_forward(std::span<const std::complex<double>> in, std::span<std::complex<double>> out, const call& now) const {
+  return enqueue(implementation_, operation_of(made(), direction::forward, in, out), now);
+}
+pending_report plan::enqueue_forward(std::span<const float> in, std::span<std::complex<float>> out, const call& now) const {
+  return enqueue(implementation_, operation_of(made(), direction::forward, in, out), now);
+}
+pending_report plan::enqueue_forward(std::span<const double> in, std::span<std::complex<double>> out, const call& now) const {
+  return enqueue(implementation_, operation_of(made(), direction::forward, in, out), now);
+}
+pending_report plan::enqueue_inverse(std::span<const std::complex<float>> in, std::span<std::complex<float>> out, const call& now) const {
+  return enqueue(implementation_, operation_of(made(), direction::inverse, in, out), now);
+}
+pending_report plan::enqueue_inverse(std::span<const std::complex<double>> in, std::span<std::complex<double>> out, const call& now) const {
+  return enqueue(implementation_, operation_of(made(), direction::inverse, in, out), now);
+}
+pending_report plan::enqueue_inverse(std::span<const std::complex<float>> in, std::span<float> out, const call& now) const {
+  return enqueue(implementation_, operation_of(made(), direction::inverse, in, out), now);
+}
+pending_report plan::enqueue_inverse(std::span<const std::complex<double>> in, std::span<double> out, const call& now) const {
+  return enqueue(implementation_, operation_of(made(), direction::inverse, in, out), now);
 }
 
 }  // namespace ballast::fft

@@ -3,22 +3,27 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
+#include <ballast/fft.hpp>
+
+#include "core/memory.hpp"
 #include "fft/contract.hpp"
 
 namespace ballast::fft {
 
 struct plan::implementation {
   fft::problem problem;
-  ballast::execution how;
+  execution where;
+  options wanted;
+  shared_text token[2];  // of the forward and the inverse direction
   geometry shape;
   ballast::backend backend = ballast::backend::cpu;
-  std::string scheme;
+  shared_text scheme;
   std::unique_ptr<const transform> work;
-  // The cpu backend's, for operands on the host that would be copied for longer than it computes. Null unless the backend is cuda because
-  // nobody has named one.
+  // The cpu backend's, for operands on the host that would be copied for longer than it computes. Set only if cuda was chosen
+  // automatically.
   std::unique_ptr<const transform> work_here;
+  mutable core::arena memory;  // of its calls
 };
 
 }  // namespace ballast::fft

@@ -41,7 +41,7 @@ geometry line_of(std::int64_t n) {
 }
 
 template <class T>
-void strike(const call& how, inject::site where, const inject::place& here, std::vector<std::complex<T>>& data) {
+void strike(const transform_args& how, inject::site where, const inject::place& here, std::vector<std::complex<T>>& data) {
   how.injector.strike(where, here, reinterpret_cast<T*>(data.data()), 2 * static_cast<std::int64_t>(data.size()));
 }
 
@@ -96,7 +96,7 @@ convolution<T>::convolution(const geometry& shape, bool protect) : shape_(shape)
 }
 
 template <class T>
-void convolution<T>::run(const void* in, void* out, const call& how) const {
+void convolution<T>::run(const void* in, void* out, const transform_args& how) const {
   const places all{shape_.batch * tiles_of_signal(), shape_.batch * waiting_of_signal()};
   memory_.lend([&](workspace& mine) {
     mine.x.resize(at(n_));
@@ -110,7 +110,7 @@ void convolution<T>::run(const void* in, void* out, const call& how) const {
 
 template <class T>
 void convolution<T>::run_signal(const item& one, T* out, workspace& mine) const {
-  const call& how = one.how;
+  const transform_args& how = one.how;
   if (how.protection == protection::off) {
     compute(one, mine);
   } else {
@@ -178,7 +178,7 @@ typename convolution<T>::encoded convolution<T>::encode(const item& one, signal&
 // y = scale · DFT(x).
 template <class T>
 typename convolution<T>::computed convolution<T>::compute(const item& one, workspace& mine) const {
-  const call& how = one.how;
+  const transform_args& how = one.how;
   gather(one, mine.x);
   strike(how, inject::site::fft_input, one.here, mine.x);
   signal struck;
@@ -214,8 +214,8 @@ typename convolution<T>::computed convolution<T>::compute(const item& one, works
 // `which`: the first or the second long transform of the signal.
 template <class T>
 bool convolution<T>::transform_long(const item& one, direction way, const signal& from, signal& to, int which) const {
-  const call& how = one.how;
-  const call part{way, 1, 1, false, how.protection, how.threads, how.stream, how.workspace, how.seen, how.injector};
+  const transform_args& how = one.how;
+  const transform_args part{way, 1, 1, false, how.protection, how.threads, how.stream, how.workspace, how.seen, how.injector};
   const numbering where{one.all, one.number * tiles_of_signal() + which * inner_->tiles_of_signal(),
                         one.number * waiting_of_signal() + which * inner_->waiting_of_signal()};
   return inner_->run_part(reinterpret_cast<const T*>(from.data()), reinterpret_cast<T*>(to.data()), part, where, one.number);
@@ -223,7 +223,7 @@ bool convolution<T>::transform_long(const item& one, direction way, const signal
 
 template <class T>
 abft::finding convolution<T>::verify(const item& one, const encoded& input, const signal& y) const {
-  const call& how = one.how;
+  const transform_args& how = one.how;
   abft::finding now;
   now.index = one.number;
   if (!is_finite(y) && (!input.finite || input.norm > abft::overflow_norm<T>(16 * static_cast<double>(length_)))) {

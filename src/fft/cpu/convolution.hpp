@@ -21,7 +21,7 @@ template <class T>
 class convolution final : public transform {
  public:
   convolution(const geometry& shape, bool protect);
-  void run(const void* in, void* out, const call& how) const override;
+  void run(const void* in, void* out, const transform_args& how) const override;
 
  private:
   using W = wide<T>;
@@ -33,7 +33,7 @@ class convolution final : public transform {
   // One signal of an execution.
   struct item {
     const T* in;
-    const call& how;
+    const transform_args& how;
     std::int64_t number;  // in the batch
     places all;
     inject::place here;

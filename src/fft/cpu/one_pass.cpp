@@ -25,7 +25,7 @@ one_pass<T>::one_pass(const geometry& shape, bool protect)
       scratch_scalars_(core::checked_product(line_.rows_scratch(), 2 * lanes_)) {}
 
 template <class T>
-void one_pass<T>::run(const void* in, void* out, const call& how) const {
+void one_pass<T>::run(const void* in, void* out, const transform_args& how) const {
   const T* from = static_cast<const T*>(in);
   T* to = static_cast<T*>(out);
   const tile_job<T> common = common_job(to, how);
@@ -51,7 +51,7 @@ void one_pass<T>::run(const void* in, void* out, const call& how) const {
 
 // What all tiles share.
 template <class T>
-tile_job<T> one_pass<T>::common_job(const T* out, const call& how) const {
+tile_job<T> one_pass<T>::common_job(const T* out, const transform_args& how) const {
   const side& from = shape_.input;
   const side& to = shape_.output;
   const bool even = shape_.n[2] % 2 == 0;

@@ -11,10 +11,10 @@ template <class T>
 class one_pass final : public transform {
  public:
   one_pass(const geometry& shape, bool protect);
-  void run(const void* in, void* out, const call& how) const override;
+  void run(const void* in, void* out, const transform_args& how) const override;
 
  private:
-  tile_job<T> common_job(const T* out, const call& how) const;
+  tile_job<T> common_job(const T* out, const transform_args& how) const;
   read_ahead next_tile(const tile_job<T>& job, std::int64_t first) const;
 
   geometry shape_;

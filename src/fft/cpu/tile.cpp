@@ -55,7 +55,7 @@ double room(const tile_job<T>& job) {
 }  // namespace
 
 template <class T>
-tile_worker<T>::tile_worker(const call& how, const places& all, scratch<T>& mine, int slot)
+tile_worker<T>::tile_worker(const transform_args& how, const places& all, scratch<T>& mine, int slot)
     : how_(how), all_(all), mine_(mine), slot_(slot), kernel_(kernels<T>()) {}
 
 template <class T>

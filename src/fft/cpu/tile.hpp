@@ -45,7 +45,7 @@ enum class tile_result : std::uint8_t { done, damaged_input, uncorrectable };
 template <class T>
 class tile_worker {
  public:
-  tile_worker(const call& how, const places& all, scratch<T>& mine, int slot);
+  tile_worker(const transform_args& how, const places& all, scratch<T>& mine, int slot);
   ~tile_worker();
   tile_worker(const tile_worker&) = delete;
   tile_worker& operator=(const tile_worker&) = delete;
@@ -78,7 +78,7 @@ class tile_worker {
   template <class U>
   void strike_lanes(inject::site where, const tile_job<T>& job, U* first, U* second);
 
-  const call& how_;
+  const transform_args& how_;
   const places& all_;
   scratch<T>& mine_;
   int slot_;

@@ -92,7 +92,7 @@ void volume<T>::prepare(workspace& memory, int threads) const {
 }
 
 template <class T>
-typename volume<T>::signal_memory& volume<T>::memory_of_signal(workspace& memory, int index, const call& how) const {
+typename volume<T>::signal_memory& volume<T>::memory_of_signal(workspace& memory, int index, const transform_args& how) const {
   auto& mine = memory.signals[static_cast<std::size_t>(index)];
   if (!mine) {
     mine = std::make_unique<signal_memory>();
@@ -187,7 +187,7 @@ volume<T>::signal_run::signal_run(const volume& plan, const T* in, T* out, const
 
 template <class T>
 bool volume<T>::signal_run::run() {
-  const call& how = workers_.how;
+  const transform_args& how = workers_.how;
   if (!protect_) {
     passes();
   } else {
@@ -328,7 +328,7 @@ read_ahead volume<T>::signal_run::next_columns(const place_of<const T>& from, st
 template <class T>
 tile_job<T> volume<T>::signal_run::last_job() const {
   const line<T>& transform = *v_.axis_[2];
-  const call& how = workers_.how;
+  const transform_args& how = workers_.how;
   tile_job<T> job = job_for(2);
   job.scale = how.scale;
   job.check_scale = how.check_scale;
@@ -394,7 +394,7 @@ void volume<T>::signal_run::copy_staged() const {
 // ---- All signals ----
 
 template <class T>
-void volume<T>::run(const void* in, void* out, const call& how) const {
+void volume<T>::run(const void* in, void* out, const transform_args& how) const {
   const places all{shape_.batch * tiles_of_signal(), shape_.batch * waiting_of_signal()};
   memory_.lend([&](workspace& memory) {
     prepare(memory, how.threads);
@@ -416,7 +416,7 @@ void volume<T>::run(const void* in, void* out, const call& how) const {
 }
 
 template <class T>
-bool volume<T>::run_part(const T* in, T* out, const call& how, const numbering& where, std::int64_t signal) const {
+bool volume<T>::run_part(const T* in, T* out, const transform_args& how, const numbering& where, std::int64_t signal) const {
   bool done = false;
   memory_.lend([&](workspace& memory) {
     prepare(memory, how.threads);

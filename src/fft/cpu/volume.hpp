@@ -38,10 +38,10 @@ class volume final : public transform {
  public:
   // `split`: n[2] is a long line, the only axis. Else the axes are those of the problem.
   volume(const geometry& shape, std::optional<line_split> split, bool protect);
-  void run(const void* in, void* out, const call& how) const override;
+  void run(const void* in, void* out, const transform_args& how) const override;
 
   // One signal as a part of a larger transform; `signal` is what events call it. False: it could not be repaired; recorded, not stored.
-  bool run_part(const T* in, T* out, const call& how, const numbering& where, std::int64_t signal) const;
+  bool run_part(const T* in, T* out, const transform_args& how, const numbering& where, std::int64_t signal) const;
 
   std::int64_t tiles_of_signal() const { return first_tiles_ + second_tiles_ + last_tiles_; }
   std::int64_t waiting_of_signal() const { return first_tiles_ + second_tiles_; }
@@ -65,7 +65,7 @@ class volume final : public transform {
 
   void make_factors(factor_tables& made) const;
   void prepare(workspace& memory, int threads) const;
-  signal_memory& memory_of_signal(workspace& memory, int index, const call& how) const;
+  signal_memory& memory_of_signal(workspace& memory, int index, const transform_args& how) const;
 
   geometry shape_;
   int lanes_;

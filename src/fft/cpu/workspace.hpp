@@ -65,7 +65,7 @@ class workspace_pool {
 // Who does the tiles of a pass.
 template <class T>
 struct crew {
-  const call& how;
+  const transform_args& how;
   const places& all;
   scratch_slots<T>& slots;
   int threads = 1;
@@ -88,7 +88,7 @@ struct crew {
 
 // Whether stores bypass the cache: outputs above 16 MiB, not in place, whose runs begin at whole vectors. `stride`: scalars between runs.
 template <class T>
-bool may_stream(const side& to, const T* out, const call& how, std::int64_t stride) {
+bool may_stream(const side& to, const T* out, const transform_args& how, std::int64_t stride) {
   constexpr std::int64_t least = std::int64_t{16} << 20;
   const int lanes = kernels<T>().lanes;
   const std::int64_t bytes = to.extent * static_cast<std::int64_t>(sizeof(T)) * (to.real ? 1 : 2);

@@ -51,7 +51,7 @@ class reference_transform final : public transform {
     }
   }
 
-  void run(const void* in, void* out, const call& how) const override {
+  void run(const void* in, void* out, const transform_args& how) const override {
     signal x(static_cast<std::size_t>(points_)), y;
     const auto compute = [&](std::int64_t b) {
       const inject::place here{b, shape_.batch, 0, 1};
@@ -212,7 +212,7 @@ class reference_transform final : public transform {
   }
 
   // y = scale · DFT(x) over all axes. x is destroyed.
-  void transform_signal(signal& x, signal& y, const call& how, std::int64_t b) const {
+  void transform_signal(signal& x, signal& y, const transform_args& how, std::int64_t b) const {
     y.resize(x.size());
     const auto steps = static_cast<std::int64_t>(stages_.size());
     const std::size_t waits = axes_ > 1 ? last_axis_ : stages_.size() - 1;  // where data wait between two passes
@@ -275,7 +275,7 @@ class reference_transform final : public transform {
   }
 
   // Reads the signal again: what was loaded into the tile must not vouch for itself.
-  encoded encode(const void* in, std::int64_t b, const call& how) const {
+  encoded encode(const void* in, std::int64_t b, const transform_args& how) const {
     signal x(static_cast<std::size_t>(points_));
     gather(static_cast<const T*>(in), b, how.direction, x);
     encoded made;
@@ -291,7 +291,7 @@ class reference_transform final : public transform {
     return made;
   }
 
-  abft::finding verify(const encoded& input, const signal& y, std::int64_t b, const call& how) const {
+  abft::finding verify(const encoded& input, const signal& y, std::int64_t b, const transform_args& how) const {
     const inject::place here{b, shape_.batch, 0, 1};
     const auto points = static_cast<double>(points_);
     abft::finding now;

@@ -47,7 +47,7 @@ options<T> options_of(const matrix_batch_view<const T>& points, const options<T>
 
 // One fit by the function for one. A message names the fit.
 template <class T>
-model<T> fit_one(const matrix_batch_view<const T>& points, const options<T>& wanted, const execution& how, std::int64_t b) {
+model<T> fit_one(const matrix_batch_view<const T>& points, const options<T>& wanted, const run::settings& how, std::int64_t b) {
   try {
     return fit(points[b], options_of(points, wanted, b), how);
   } catch (const invalid_argument_error& refused) {
@@ -66,11 +66,11 @@ void put(const model<T>& from, std::int64_t b, batch_model<T>& to) {
 
 // Each by the function for one: on the host side by side, if there are as many as threads.
 template <class T>
-batch_model<T> fit_each(const matrix_batch_view<const T>& points, const options<T>& wanted, const execution& how, backend which,
+batch_model<T> fit_each(const matrix_batch_view<const T>& points, const options<T>& wanted, const run::settings& how, backend which,
                         const std::string& token) {
   const int threads = core::thread_count(how.threads);
   const bool side_by_side = which != backend::cuda && points.count >= threads;
-  execution each = how;
+  run::settings each = how;
   each.backend = which;
   each.throw_on_uncorrectable = false;
   each.on_event = {};
@@ -103,7 +103,7 @@ batch_model<T> fit_each(const matrix_batch_view<const T>& points, const options<
 
 // Side by side on the device. A fit that was refused says why as a single one.
 template <class T>
-batch_model<T> fit_in_blocks(const matrix_batch_view<const T>& points, const options<T>& wanted, const execution& how,
+batch_model<T> fit_in_blocks(const matrix_batch_view<const T>& points, const options<T>& wanted, const run::settings& how,
                              const std::string& token) {
   run::host_staging staging(how.stream);
   options<T> here = wanted;
@@ -112,7 +112,7 @@ batch_model<T> fit_in_blocks(const matrix_batch_view<const T>& points, const opt
   run::recorder seen(token, backend::cuda, std::string(k_dmr), how, injector);
   std::vector<std::int64_t> refused;
   batch_model<T> made = cuda::fit_batch(points, here, how, seen, injector, refused);
-  execution single = how;
+  run::settings single = how;
   single.backend = backend::cuda;
   single.scheme = k_scheme;
   for (const std::int64_t b : refused) put(fit_one(points, here, single, b), b, made);
@@ -121,7 +121,7 @@ batch_model<T> fit_in_blocks(const matrix_batch_view<const T>& points, const opt
 }
 
 template <class T>
-batch_model<T> fit_any(const matrix_batch_view<const T>& points, const options<T>& wanted, const execution& how) {
+batch_model<T> fit_any(const matrix_batch_view<const T>& points, const options<T>& wanted, const run::settings& how) {
   const std::string token = token_of(points, wanted.clusters);
   check_batch(token, points, wanted);
   backend which = run::choose_backend(how, token);
@@ -155,8 +155,8 @@ batch_model<T> fit_any(const matrix_batch_view<const T>& points, const options<T
 }  // namespace
 
 template <class T>
-model<T> fit_in_block(const matrix_view<const T>& points, const options<T>& wanted, const execution& how) {
-  execution here = how;
+model<T> fit_in_block(const matrix_view<const T>& points, const options<T>& wanted, const run::settings& how) {
+  run::settings here = how;
   here.backend = backend::cuda;
   batch_model<T> all = fit_any(
       matrix_batch_view<const T>{points.data, 1, points.rows, points.columns, points.row_stride, points.column_stride, 0}, wanted, here);
@@ -172,13 +172,13 @@ model<T> fit_in_block(const matrix_view<const T>& points, const options<T>& want
   return made;
 }
 
-template model<float> fit_in_block(const matrix_view<const float>&, const options<float>&, const execution&);
-template model<double> fit_in_block(const matrix_view<const double>&, const options<double>&, const execution&);
+template model<float> fit_in_block(const matrix_view<const float>&, const options<float>&, const run::settings&);
+template model<double> fit_in_block(const matrix_view<const double>&, const options<double>&, const run::settings&);
 
-batch_model<float> fit(matrix_batch_view<const float> points, const options<float>& wanted, const execution& how) {
+batch_model<float> fit(matrix_batch_view<const float> points, const options<float>& wanted, const run::settings& how) {
   return fit_any(points, wanted, how);
 }
-batch_model<double> fit(matrix_batch_view<const double> points, const options<double>& wanted, const execution& how) {
+batch_model<double> fit(matrix_batch_view<const double> points, const options<double>& wanted, const run::settings& how) {
   return fit_any(points, wanted, how);
 }
 

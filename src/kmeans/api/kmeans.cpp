@@ -112,7 +112,7 @@ device_work work_of(const options<T>& wanted, std::int64_t m) {
 // An automatic choice stays on the host where the call is done before host operands have been copied to a device and the host has waited
 // for it as often as it must.
 template <class T>
-backend choose_backend(const matrix_view<const T>& points, std::int64_t k, const device_work& work, const execution& how,
+backend choose_backend(const matrix_view<const T>& points, std::int64_t k, const device_work& work, const run::settings& how,
                        const std::string& token) {
   const backend chosen = run::choose_backend(how, token);
 #if defined(BALLAST_HAS_CPU)
@@ -132,7 +132,7 @@ backend choose_backend(const matrix_view<const T>& points, std::int64_t k, const
 }
 
 // The scheme of a call that finds labels. `fits`: fit, which has one more.
-std::string_view choose_scheme(const execution& how, backend chosen, const std::string& token, bool fits) {
+std::string_view choose_scheme(const run::settings& how, backend chosen, const std::string& token, bool fits) {
   std::vector<std::string_view> known = {k_scheme};
   if (chosen == backend::cuda) {
     if (fits) known.push_back(k_dmr);
@@ -144,7 +144,7 @@ std::string_view choose_scheme(const execution& how, backend chosen, const std::
 }
 
 template <class T>
-model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, const execution& how) {
+model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, const run::settings& how) {
   const std::string token = token_of(points, wanted.clusters);
   check_options(token, points, wanted, 1);
   const auto backend = choose_backend(points, wanted.clusters, work_of(wanted, points.rows), how, token);
@@ -160,7 +160,7 @@ model<T> fit_any(const matrix_view<const T>& points, const options<T>& wanted, c
 // predict or transform: use(driver, centroids in host memory). `result_of_row`: bytes. `labels`: by any scheme that finds them.
 template <class T, class Use>
 auto with_centroids(const matrix_view<const T>& points, const matrix_view<const T>& centroids, std::span<const T> weights,
-                    double result_of_row, const execution& how, bool labels, Use&& use) {
+                    double result_of_row, const run::settings& how, bool labels, Use&& use) {
   const std::string token = token_of(points, centroids.rows);
   check_view(token, "points", points);
   check_view(token, "centroids", centroids);
@@ -177,44 +177,44 @@ auto with_centroids(const matrix_view<const T>& points, const matrix_view<const 
 
 template <class T>
 prediction predict_any(const matrix_view<const T>& points, const matrix_view<const T>& centroids, std::span<const T> weights,
-                       const execution& how) {
+                       const run::settings& how) {
   return with_centroids(points, centroids, weights, 4, how, true,
                         [](driver<T>& made, const matrix_view<const T>& here) { return made.predict(here); });
 }
 
 template <class T>
-distances<T> transform_any(const matrix_view<const T>& points, const matrix_view<const T>& centroids, const execution& how) {
+distances<T> transform_any(const matrix_view<const T>& points, const matrix_view<const T>& centroids, const run::settings& how) {
   return with_centroids(points, centroids, {}, static_cast<double>(sizeof(T)) * static_cast<double>(centroids.rows), how, false,
                         [](driver<T>& made, const matrix_view<const T>& here) { return made.transform(here); });
 }
 
 }  // namespace
 
-model<float> fit(matrix_view<const float> points, const options<float>& wanted, const execution& how) {
+model<float> fit(matrix_view<const float> points, const options<float>& wanted, const run::settings& how) {
   return fit_any(points, wanted, how);
 }
-model<double> fit(matrix_view<const double> points, const options<double>& wanted, const execution& how) {
+model<double> fit(matrix_view<const double> points, const options<double>& wanted, const run::settings& how) {
   return fit_any(points, wanted, how);
 }
 
-prediction predict(matrix_view<const float> points, matrix_view<const float> centroids, const execution& how) {
+prediction predict(matrix_view<const float> points, matrix_view<const float> centroids, const run::settings& how) {
   return predict_any<float>(points, centroids, {}, how);
 }
-prediction predict(matrix_view<const double> points, matrix_view<const double> centroids, const execution& how) {
+prediction predict(matrix_view<const double> points, matrix_view<const double> centroids, const run::settings& how) {
   return predict_any<double>(points, centroids, {}, how);
 }
 prediction predict(matrix_view<const float> points, matrix_view<const float> centroids, std::span<const float> weights,
-                   const execution& how) {
+                   const run::settings& how) {
   return predict_any(points, centroids, weights, how);
 }
 prediction predict(matrix_view<const double> points, matrix_view<const double> centroids, std::span<const double> weights,
-                   const execution& how) {
+                   const run::settings& how) {
   return predict_any(points, centroids, weights, how);
 }
-distances<float> transform(matrix_view<const float> points, matrix_view<const float> centroids, const execution& how) {
+distances<float> transform(matrix_view<const float> points, matrix_view<const float> centroids, const run::settings& how) {
   return transform_any(points, centroids, how);
 }
-distances<double> transform(matrix_view<const double> points, matrix_view<const double> centroids, const execution& how) {
+distances<double> transform(matrix_view<const double> points, matrix_view<const double> centroids, const run::settings& how) {
   return transform_any(points, centroids, how);
 }
 

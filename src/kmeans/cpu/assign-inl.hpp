@@ -1,14 +1,14 @@
 // The search for the nearest centroid, with its row checks.
 // Layer: kernels "cpu" of the host backend.
-// Micro-kernel: k_rows centroids × 2 vectors of points in registers; a multiply-add takes one broadcast of −2c and one vector of x. The
-// minimum, its index, the twin minimum and the check sum are updated from the registers: no distance is stored.
+// Micro-kernel: k_rows centroids × 2 vectors of points in registers. One multiply-add takes a broadcast of −2c and a vector of x. The
+// minimum, its index, the twin minimum and the checksum are updated in registers; no distance is stored.
 #include <algorithm>
 #include <limits>
 
 #include "inject/injector.hpp"
 #include "kmeans/cpu/vectors-inl.hpp"
 
-// Included once for each target: no ordinary guard.
+// Included once per target, so an ordinary include guard does not work.
 #if defined(BALLAST_KMEANS_CPU_ASSIGN_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALLAST_KMEANS_CPU_ASSIGN_INL
 #undef BALLAST_KMEANS_CPU_ASSIGN_INL
@@ -21,7 +21,7 @@ namespace ballast::kmeans::HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
 
-// 8 × 2 accumulators need 32 vector registers.
+// 8 × 2 accumulators need 32 vector registers; 4 × 2 fit into 16.
 #if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
 constexpr int k_rows = 8;
 #else
@@ -54,7 +54,7 @@ template <class T>
 struct search {
   vector_of<T> minimum[2];
   vector_of<T> twin[2];
-  vector_of<T> index[2];  // of minimum, in the form of name_of
+  vector_of<T> index[2];  // index of minimum, encoded by name_of
   vector_of<T> index_twin[2];
   vector_of<T> sum[2];  // Σ start + Σ w D over the tiles of a section
 };
@@ -64,8 +64,8 @@ struct hook_buffer {
   HWY_ALIGN T products[k_tile * k_width<T>];
 };
 
-// The two searches start from different numbers. One for both would wait in a register for a whole block, and what hits it there would end
-// both searches alike.
+// The two searches start from different values. A common start value would stay in one register for a whole block, and a fault in that
+// register would corrupt both searches alike.
 template <class T, bool Protect>
 HWY_INLINE void begin_search(search<T>& s) {
   const lanes_of<T> d;
@@ -78,7 +78,7 @@ HWY_INLINE void begin_search(search<T>& s) {
   }
 }
 
-// The nearer of two centroids from two sections, the lower index among equals.
+// Merges the nearest centroids of two sections; among equal distances, the lower index wins.
 template <class T>
 HWY_INLINE void join(vector_of<T> minimum, vector_of<T> index, vector_of<T>& into, vector_of<T>& into_index) {
   const auto lower = [&] {
@@ -94,7 +94,7 @@ HWY_INLINE void join(vector_of<T> minimum, vector_of<T> index, vector_of<T>& int
   into_index = hn::IfThenElse(nearer, index, into_index);
 }
 
-// To a few digits.
+// Returns 1 / v to a few digits.
 template <class T>
 HWY_INLINE vector_of<T> reciprocal(vector_of<T> v) {
   if constexpr (sizeof(T) == 4) {
@@ -112,17 +112,18 @@ HWY_INLINE void add_to(V (&acc)[Rows][2], const T* HWY_RESTRICT sums) {
     for (int v = 0; v < 2; ++v) acc[r][v] = hn::Add(acc[r][v], hn::Load(d, sums + (2 * r + v) * k_lanes<T>));
 }
 
-// Where the columns of some centroids begin in a panel.
+// The first of some adjacent columns of the packed centroids.
 template <class T>
 struct tile_columns {
   const T* packed;
   const T* norms;
-  const T* names;  // for one search,
-  const T* twins;  // and for the other
+  const T* names;  // names for the first search
+  const T* twins;  // names for the second search
   const T* weights;
 };
 
-// One tile of Rows centroids against 2 vectors of points. The two searches share no register but the distances, which the row check has.
+// Searches one tile of Rows centroids for 2 vectors of points. The two searches share no registers except the distances, which the row
+// check covers.
 template <class T, int Rows, bool Protect>
 HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_columns<T>& columns, T start, std::int64_t real,
                             const product_hook& hook, const inject::place& here, std::int64_t points, search<T>& s) {
@@ -132,7 +133,7 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
   vector_of<T> acc[Rows][2];
 #pragma GCC unroll 8
   for (int r = 0; r < Rows; ++r) acc[r][0] = acc[r][1] = hn::Set(d, columns.norms[r]);
-  // Sums of chains in a span, and of spans.
+  // total: sums of the runs of a span. grand: sums of the spans.
   HWY_ALIGN T total[Rows * 2 * lanes];
   HWY_ALIGN T grand[Rows * 2 * lanes];
   const T* HWY_RESTRICT packed = columns.packed;
@@ -166,7 +167,7 @@ HWY_INLINE void search_tile(const T* HWY_RESTRICT x, std::int64_t n, const tile_
   [[maybe_unused]] bool strike_minimum = false;
   if constexpr (inject::active_injector::enabled) {
     if (hook.injector->armed(inject::site::kmeans_product)) {
-      // Only points in use and real centroids are shown, so that every strike meets something that counts.
+      // The injector sees only points in use and real centroids, so that every strike hits a value that matters.
       hook_buffer<T> shown;
       const std::int64_t rows = std::clamp<std::int64_t>(real, 0, Rows);
       for (int r = 0; r < Rows; ++r) {
@@ -232,10 +233,10 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
   constexpr std::int64_t width = k_width<T>;
   const std::int64_t n = block.n;
   const std::int64_t pairs = padded(block) / width;
-  // So many sections stay in the second-level cache while all points of the block pass by.
+  // The number of sections that stay in the second-level cache while all points of the block are searched.
   const std::int64_t chunk = std::max<std::int64_t>(1, 384 * 1024 / (static_cast<std::int64_t>(sizeof(T)) * k_section * n));
   row_failure found;
-  // Steps of injection: each is a tile that is searched, or the half of one, if it has centroids.
+  // Injection steps: each is one search of a tile, or of half a tile, that holds centroids.
   const auto searches = [&](std::int64_t tiles) {
     std::int64_t count = 0;
     for (std::int64_t t = 0; t < tiles; ++t)
@@ -243,7 +244,7 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
     return count;
   };
   const std::int64_t of_pair = searches(centroids.tiles);
-  // Squared residuals in units of their limits of doubt: of each section, vector and lane the largest, and the sum.
+  // Squared residuals in units of their limits of doubt: the largest and the sum, per section, vector and lane.
   if constexpr (Protect) block.spread.assign(static_cast<std::size_t>(4 * centroids.sections * lanes), T(0));
   for (std::int64_t begin = 0; begin < centroids.sections; begin += chunk) {
     const std::int64_t end = std::min(begin + chunk, centroids.sections);
@@ -332,7 +333,7 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
           store_index<T>(s.index_twin[v], block.index_twin.data() + at + v * lanes);
           if (!all) hn::Store(s.twin[v], d, block.twin.data() + at + v * lanes);
           kept[v] = hn::IfThenElse(hn::Eq(s.minimum[v], s.twin[v]), kept[v], hn::Set(d, std::numeric_limits<T>::quiet_NaN()));
-          // A NaN is not equal to 0: it is a failure.
+          // A NaN is not equal to 0, so it counts as a failure.
           const auto clean = hn::Eq(kept[v], hn::Zero(d));
           if (HWY_UNLIKELY(!hn::AllTrue(d, clean)) && found.row < 0) {
             HWY_ALIGN T shown[lanes];
@@ -346,8 +347,8 @@ HWY_NOINLINE row_failure assign_with(const panel<T>& centroids, bool keep, const
     }
   }
   if constexpr (Protect) {
-    // A register that was struck serves one pair of vectors, so the largest of each lane may all be wrong. The others are what rounding
-    // does.
+    // A corrupted register affects one pair of vectors, so the largest residual of every lane may be wrong. The other residuals show the
+    // rounding error.
     block.doubtful = false;
     for (std::int64_t g = 0; g < centroids.sections; ++g) {
       const T* const seen = block.spread.data() + 4 * g * lanes;
@@ -381,12 +382,12 @@ HWY_NOINLINE row_failure check(const point_block<T>& block, std::int64_t k) {
     largest = hn::Max(largest, hn::BitCast(du, label));
   }
   good = good && static_cast<std::int64_t>(hn::GetLane(hn::MaxOfLanes(du, largest))) < k;
-  // The rest of the points; after a failure all of them again, to find its place.
+  // Checks the remaining points; after a failure checks all points again to locate it.
   for (p = good ? p : 0; p < block.count; ++p) {
     if (block.label[p] != block.index_twin[p] || block.label[p] < 0 || block.label[p] >= k)
       return {std::numeric_limits<double>::quiet_NaN(), block.first + p};
   }
-  // A failure that only the vectors have seen is one, too.
+  // A failure that only the vector comparison detected is reported, too.
   return good ? row_failure{} : row_failure{std::numeric_limits<double>::quiet_NaN(), block.first};
 }
 

@@ -1,4 +1,4 @@
-// Distances from differences: to the centroid of the label in double, and to a section of centroids with a row check.
+// Computes distances from differences: to the centroid of the label in double, and to a section of centroids with a row check.
 // Layer: kernels "cpu" of the host backend.
 #include <algorithm>
 #include <vector>
@@ -6,7 +6,7 @@
 #include "inject/injector.hpp"
 #include "kmeans/cpu/vectors-inl.hpp"
 
-// Included once for each target: no ordinary guard.
+// Included once per target, so an ordinary include guard does not work.
 #if defined(BALLAST_KMEANS_CPU_DISTANCES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALLAST_KMEANS_CPU_DISTANCES_INL
 #undef BALLAST_KMEANS_CPU_DISTANCES_INL
@@ -47,7 +47,7 @@ HWY_NOINLINE void exact(const source<T>& from, const T* centroids, point_block<T
   }
 }
 
-// ‖x − c‖² of Rows centroids and 2 vectors of points, from differences.
+// Computes ‖x − c‖² from differences for Rows centroids and 2 vectors of points.
 template <class T, int Rows>
 HWY_INLINE void distance_tile(const T* HWY_RESTRICT x, std::int64_t n, const T* HWY_RESTRICT packed, const T* HWY_RESTRICT weights,
                               std::int64_t capacity, T* HWY_RESTRICT distance, vector_of<T>* sum) {
@@ -105,7 +105,7 @@ HWY_NOINLINE void distances(const panel<T>& centroids, std::int64_t section, boo
   }
   if (struck) {
     hook.injector->strike(inject::site::kmeans_product, hook.place, block.distance.data(), block.count);
-    // The sums of the check are made again from the struck distances, as if the fault had struck in the registers.
+    // Sum the check again from the corrupted distances, as if the fault had occurred in the registers.
     for (std::int64_t p = 0; protect && p < all; p += lanes) {
       auto sum = hn::Zero(d);
       for (std::int64_t j = 0; j < (last - first) * k_tile; ++j) {

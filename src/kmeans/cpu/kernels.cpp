@@ -1,5 +1,5 @@
-// The kernels of block.hpp with SIMD: lanes are points where distances are computed, features where points are summed.
-// Layer: kernels "cpu" of the host backend. Highway chooses the instruction set at run time; threads are the backend's.
+// The kernels of block.hpp with SIMD: lanes are points in distance computations, features in sums of points.
+// Layer: kernels "cpu" of the host backend. Highway chooses the instruction set at run time; the host backend runs the threads.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kmeans/cpu/kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ballast::kmeans::HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_SCALAR
-// Without SIMD (no AVX2, no NEON) the plain loops are as good as any; the host backend still runs them on all threads.
+// Without SIMD (no AVX2, no NEON) the plain loops are as fast; the host backend still runs them on all threads.
 const kernels<float>* table_f32() { return &reference_kernels<float>(); }
 const kernels<double>* table_f64() { return &reference_kernels<double>(); }
 #else

@@ -1,11 +1,11 @@
-// Points into a block, their signatures and their norms.
+// Loads points into a block; computes their signatures and norms.
 // Layer: kernels "cpu" of the host backend.
 #include <algorithm>
 #include <vector>
 
 #include "kmeans/cpu/vectors-inl.hpp"
 
-// Included once for each target: no ordinary guard.
+// Included once per target, so an ordinary include guard does not work.
 #if defined(BALLAST_KMEANS_CPU_LOAD_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALLAST_KMEANS_CPU_LOAD_INL
 #undef BALLAST_KMEANS_CPU_LOAD_INL
@@ -18,7 +18,7 @@ namespace ballast::kmeans::HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
 
-// The 16 bytes at p, p + stride, … as the 128-bit parts of one vector.
+// Loads the 16 bytes at p, p + stride, … as the 128-bit parts of one vector.
 template <class D>
 HWY_INLINE hn::Vec<D> load_parts(D d, const hn::TFromD<D>* p, std::int64_t stride) {
   if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) == 16) {
@@ -31,7 +31,7 @@ HWY_INLINE hn::Vec<D> load_parts(D d, const hn::TFromD<D>* p, std::int64_t strid
   }
 }
 
-// Transposes 16 / sizeof(T) features of k_lanes points into registers: out[t] holds feature t, one point a lane.
+// Transposes 16 / sizeof(T) features of k_lanes points into registers: out[t] holds feature t, one point per lane.
 template <class T>
 HWY_INLINE void load_transposed(const T* p, std::int64_t row_stride, vector_of<T>* out) {
   const lanes_of<T> d;
@@ -72,7 +72,7 @@ HWY_NOINLINE void load(const source<T>& from, point_block<T>& block) {
     std::int64_t f = 0;
     if (rows && p + lanes <= block.count) {
       const T* first = from.points.data + (block.first + p) * row_stride;
-      // Fetches the next rows: the hardware does not follow 16 streams.
+      // Prefetch the next rows: the hardware prefetcher does not follow 16 streams.
       if (row_stride == n) {
         const auto* ahead = reinterpret_cast<const char*>(first + lanes * n);
         for (std::int64_t byte = 0; byte < lanes * n * static_cast<std::int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(ahead + byte);
@@ -100,7 +100,7 @@ HWY_NOINLINE void load(const source<T>& from, point_block<T>& block) {
 template <class T>
 using words_of = hn::RebindToUnsigned<lanes_of<T> >;
 
-// One lane for each point modulo the width. A sum wraps at the size of T.
+// Lane p % k_width holds the sum over points p. A sum wraps at the size of T.
 template <class T>
 HWY_NOINLINE void sign(const point_block<T>& block, std::uint64_t* made) {
   const lanes_of<T> d;
@@ -110,7 +110,7 @@ HWY_NOINLINE void sign(const point_block<T>& block, std::uint64_t* made) {
   static_assert(k_width<T> <= 64);
   const T* x = block.x.data();
   const T* end = x + padded(block) * block.n;
-  // Two chains for each of the two vectors.
+  // Two accumulators for each of the two vectors.
   auto a0 = hn::Zero(du), a1 = a0, b0 = a0, b1 = a0;
   for (; x + 4 * lanes <= end; x += 4 * lanes) {
     a0 = hn::Add(a0, hn::BitCast(du, hn::Load(d, x)));
@@ -146,7 +146,7 @@ HWY_NOINLINE void sign_source(const source<T>& from, const point_block<T>& block
     std::int64_t f = 0;
     for (; f + lanes <= n; f += lanes)
       sum = hn::Add(sum, hn::BitCast(du, hn::Sub(hn::Mul(hn::LoadU(d, x + f), scale), hn::LoadU(d, shift + f))));
-    // Not SumOfLanes, which some compilers' headers do in signed numbers, where wrapping is undefined.
+    // Not SumOfLanes: some compilers' headers implement it with signed numbers, where overflow is undefined.
     HWY_ALIGN word parts[lanes];
     hn::Store(sum, du, parts);
     word total = 0;

@@ -1,11 +1,11 @@
-// Sums of points by label, their projections, and the sums over labels that verify them. Lanes are features or points.
+// Sums points by label; computes their projections and the sums over labels that verify them. Lanes are features or points.
 // Layer: kernels "cpu" of the host backend.
 #include <algorithm>
 #include <vector>
 
 #include "kmeans/cpu/vectors-inl.hpp"
 
-// Included once for each target: no ordinary guard.
+// Included once per target, so an ordinary include guard does not work.
 #if defined(BALLAST_KMEANS_CPU_UPDATE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALLAST_KMEANS_CPU_UPDATE_INL
 #undef BALLAST_KMEANS_CPU_UPDATE_INL

@@ -1,4 +1,4 @@
-// Vectors of points and of features: types, how a block is passed over, and the sums that several kernels share.
+// Vectors of points and of features: types, iteration over a block, and the sums that several kernels share.
 // Layer: kernels "cpu" of the host backend.
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 #include "abft/threshold.hpp"
 #include "kmeans/block.hpp"
 
-// Included once for each target: no ordinary guard.
+// Included once per target, so an ordinary include guard does not work.
 #if defined(BALLAST_KMEANS_CPU_VECTORS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALLAST_KMEANS_CPU_VECTORS_INL
 #undef BALLAST_KMEANS_CPU_VECTORS_INL
@@ -21,7 +21,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET != HWY_SCALAR
 
-// At most 512 bits: what the register tile is sized for.
+// At most 512 bits, for which the register tile is sized.
 template <class T>
 using lanes_of = hn::CappedTag<T, 64 / sizeof(T)>;
 template <class T>
@@ -41,13 +41,13 @@ T coordinate(const source<T>& from, std::int64_t i, std::int64_t f) {
   return from.points(i, f) * from.scale - from.shift[static_cast<std::size_t>(f)];
 }
 
-// The points of a block, rounded up to whole widths: what the vector loops pass over.
+// Returns the number of points of a block, rounded up to whole widths: the bound of the vector loops.
 template <class T>
 std::int64_t padded(const point_block<T>& block) {
   return (block.count + k_width<T> - 1) / k_width<T> * k_width<T>;
 }
 
-// start + x · c for 2 vectors of points, in two chains each.
+// Computes start + x · c for 2 vectors of points, with two accumulators each.
 template <class T>
 HWY_INLINE void row_product(const T* HWY_RESTRICT x, std::int64_t n, const T* HWY_RESTRICT c, T start, vector_of<T>* out) {
   const lanes_of<T> d;
@@ -83,7 +83,7 @@ HWY_INLINE void row_product(const T* HWY_RESTRICT x, std::int64_t n, const T* HW
   out[1] = sum1;
 }
 
-// ‖x‖² for 2 vectors of points.
+// Computes ‖x‖² for 2 vectors of points.
 template <class T>
 HWY_INLINE void squared_norms(const T* HWY_RESTRICT x, std::int64_t n, vector_of<T>* out) {
   const lanes_of<T> d;
@@ -110,7 +110,7 @@ HWY_INLINE void squared_norms(const T* HWY_RESTRICT x, std::int64_t n, vector_of
   out[1] = hn::Add(a1, b1);
 }
 
-// |residual| where its square exceeds `limit` (or is NaN), `kept` elsewhere.
+// Returns |residual| where its square exceeds `limit` or is NaN, else `kept`.
 template <class V>
 HWY_INLINE V compare(V residual, V limit, V kept) {
   return hn::IfThenElse(hn::Le(hn::Mul(residual, residual), limit), kept, hn::Abs(residual));
@@ -122,7 +122,7 @@ T squared(const abft::guarded_threshold& limit) {
   return value * value;
 }
 
-// Row i of the points: its address if its features are contiguous, else a copy in `row`.
+// Returns row i of the points: its address if its features are contiguous, else a copy in `row`.
 template <class T>
 HWY_INLINE const T* fetch(const source<T>& from, std::int64_t i, std::int64_t n, T* row) {
   if (HWY_LIKELY(from.points.column_stride == 1)) return from.points.data + i * from.points.row_stride;
@@ -130,7 +130,7 @@ HWY_INLINE const T* fetch(const source<T>& from, std::int64_t i, std::int64_t n,
   return row;
 }
 
-// Sums in double: 8 lanes of f64 take half a vector of f32, so 8 features fill a register.
+// Types for sums in double: 8 lanes of f64 fill a register, from 8 features in half a vector of f32.
 template <class T>
 using wide = lanes_of<double>;
 template <class T>

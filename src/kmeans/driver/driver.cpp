@@ -13,16 +13,16 @@ namespace ballast::kmeans {
 
 // One line for each backend.
 template <class T>
-std::unique_ptr<engine<T>> make_engine(const call<T>& what, ballast::backend backend) {
+std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what, ballast::backend backend) {
   if (backend == ballast::backend::cuda) return cuda::make_engine(what);
   return host::make_engine(what, backend);
 }
 
-template std::unique_ptr<engine<float>> make_engine(const call<float>&, ballast::backend);
-template std::unique_ptr<engine<double>> make_engine(const call<double>&, ballast::backend);
+template std::unique_ptr<engine<float>> make_engine(const engine_args<float>&, ballast::backend);
+template std::unique_ptr<engine<double>> make_engine(const engine_args<double>&, ballast::backend);
 
 template <class T>
-driver<T>::driver(matrix_view<const T> points, std::span<const T> weights, std::int64_t clusters, const execution& how, std::string token,
+driver<T>::driver(matrix_view<const T> points, std::span<const T> weights, std::int64_t clusters, const run::settings& how, std::string token,
                   ballast::backend backend, std::string_view scheme, bool strike_seeding)
     : m_(points.rows),
       n_(points.columns),
@@ -34,7 +34,7 @@ driver<T>::driver(matrix_view<const T> points, std::span<const T> weights, std::
       token_(std::move(token)),
       injector_(how.faults, "kmeans"),
       recorder_(token_, backend, std::string(scheme), how, injector_),
-      engine_(make_engine(call<T>{points, weights, clusters, how, recorder_, injector_, strike_seeding, scheme}, backend)) {}
+      engine_(make_engine(engine_args<T>{points, weights, clusters, how, recorder_, injector_, strike_seeding, scheme}, backend)) {}
 
 template <class T>
 model<T> driver<T>::fit(const options<T>& wanted) {

@@ -27,7 +27,7 @@ template <class T>
 class driver {
  public:
   // `points` and `weights` in host or device memory; all other operands of a call in host memory. `strike_seeding`: call::strike_seeding.
-  driver(matrix_view<const T> points, std::span<const T> weights, std::int64_t clusters, const execution& how, std::string token,
+  driver(matrix_view<const T> points, std::span<const T> weights, std::int64_t clusters, const run::settings& how, std::string token,
          ballast::backend backend, std::string_view scheme, bool strike_seeding = false);
 
   model<T> fit(const options<T>& wanted);
@@ -90,7 +90,7 @@ class driver {
   ballast::backend backend_;
   bool weighted_;
   bool strike_seeding_;
-  const execution& how_;
+  const run::settings& how_;
   std::string token_;
   inject::active_injector injector_;
   run::recorder recorder_;

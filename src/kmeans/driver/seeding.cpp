@@ -131,7 +131,7 @@ std::vector<T> driver<T>::draw_parallel(const options<T>& wanted, std::uint64_t 
   std::vector<T> weighed;
   for (const double each : weights) weighed.push_back(static_cast<T>(each));
   const std::unique_ptr<engine<T>> chooser = make_engine(
-      call<T>{row_major<const T>(candidates.data(), count, n_), weighed, k_, how_, recorder_, injector_, strike_seeding_}, backend_);
+      engine_args<T>{row_major<const T>(candidates.data(), count, n_), weighed, k_, how_, recorder_, injector_, strike_seeding_}, backend_);
   frame<T> same;
   same.shift.assign(at(n_), T(0));
   const T heaviest = *std::ranges::max_element(weighed);  // not a number only after a fault without protection

@@ -1,5 +1,5 @@
-// One block of points: scratch, verified loading, labels and distances, each repeated until its checks pass; and the panel that all blocks
-// of a pass share.
+// One block of points: scratch, verified loading, labels and distances, each repeated until its checks pass; and the packed centroids that
+// all blocks of a pass share.
 // Layer: backend "host" (engine.hpp).
 #include <algorithm>
 #include <cmath>
@@ -54,7 +54,7 @@ bool host_engine<T>::frame_intact() const {
   return seal_of(static_cast<const frame<T>&>(source_)) == frame_.seal();
 }
 
-// The frame has waited since place().
+// Verifies the normalization, which has been stored since place().
 template <class T>
 void host_engine<T>::verify_frame() {
   what_.seen.checked(1);
@@ -64,7 +64,7 @@ void host_engine<T>::verify_frame() {
                       repairs() && frame_intact() ? action::corrected : action::uncorrectable, 0);
 }
 
-// The centroids for a pass, with norms and checksum centroids that have been verified.
+// Packs the centroids for a pass and verifies the norms and checksum centroids.
 template <class T>
 void host_engine<T>::make_verified_panel(const sealed_centroids<T>& centroids, panel<T>& made) {
   made.by_norm = true;
@@ -77,7 +77,7 @@ void host_engine<T>::make_verified_panel(const sealed_centroids<T>& centroids, p
     found.residual = verify_panel(made);
     found.threshold = 1;
     found.word = abft::verify(found.residual, abft::guarded_threshold(found.threshold));
-    // Equal norms after a failure: the checksum was struck.
+    // Equal norms after a failure show that the checksum was corrupted, not the centroids.
     if (number > 0 || found.word != abft::k_pass) found.bits = seal_of(made.norms.data(), made.norms.size()) | 1;
     what_.seen.checked(static_cast<std::uint64_t>(made.sections * n_ + k_));
     return found;
@@ -91,7 +91,7 @@ void host_engine<T>::load(worker& here, std::int64_t block) const {
   kernels_.load(source_, here.block);
 }
 
-// Loads a block and verifies that x is what it was at the first load. The first load is compared with the points themselves, summed in
+// Loads a block and verifies that x equals the x of the first load. The first load is compared with the points themselves, summed in
 // another order.
 template <class T>
 void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
@@ -103,12 +103,12 @@ void host_engine<T>::load_verified(worker& here, int slot, std::int64_t block) {
   run::attempt(what_.seen, what_.how.protection, "kmeans.points", slot, [&](int number) {
     load(here, block);
     what_.injector.strike(inject::site::kmeans_points, at_block(block), b.x.data(), (b.count + b.width - 1) / b.width * b.width * n_);
-    // A frame that was struck during a pass would make all that follows of it agree.
+    // If the normalization was corrupted during a pass, all later checks would agree with the wrong x.
     if (number > 0 && !frame_intact()) return bits_differ(true, b.first);
     std::uint64_t found[64] = {};
     kernels_.sign(b, found);
-    // The two copies of the facts differ if they are not known yet or one was struck while it waited. After a failure they are made again,
-    // too: they may be what is wrong.
+    // The two copies of the signature differ if it is not yet computed or if one copy was corrupted while stored. After a failure the
+    // signature is computed again, too: it may itself be wrong.
     if (number > 0 || !(kept == twin)) {
       kept = {};
       kernels_.sign_source(source_, b, kept.lanes);
@@ -128,7 +128,7 @@ void host_engine<T>::copy_labels(point_block<T>& b, const inject::place& place) 
   what_.injector.strike(inject::site::kmeans_label, {place.interval, place.intervals, 0, 2}, b.label.data(), b.count);
 }
 
-// The labels of a block on their way to those of all points. Read again there, they are what the second search found.
+// Copies the labels of a block to the array of all labels. Returns whether the stored labels, read back, equal those of the second search.
 template <class T>
 bool host_engine<T>::store_labels(const point_block<T>& b) {
   std::int32_t* const to = labels_.data() + b.first;
@@ -137,7 +137,7 @@ bool host_engine<T>::store_labels(const point_block<T>& b) {
   return !protect_ || std::equal(to, to + b.count, b.index_twin.data());
 }
 
-// A label that was struck and not repaired must not reach beyond the centroids.
+// Clamps the labels: a label that was corrupted and not repaired must not index beyond the centroids.
 template <class T>
 void host_engine<T>::keep_in_range(point_block<T>& b) const {
   for (std::int64_t p = 0; p < b.count; ++p) {
@@ -146,7 +146,7 @@ void host_engine<T>::keep_in_range(point_block<T>& b) const {
   }
 }
 
-// One search over the centroids for a block that is loaded, with its checks. The bits of the labels are left to the caller.
+// Searches the centroids once for a loaded block and checks the result. The caller hashes the labels.
 template <class T>
 abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, const panel<T>& centroids, bool keep) {
   using inject::site;
@@ -176,7 +176,7 @@ abft::finding host_engine<T>::search_block(worker& here, std::int64_t block, con
   return found;
 }
 
-// Labels a block. On return its labels have been verified, or the failure is recorded and they are in range.
+// Labels a block. On return the labels are verified, or the failure is recorded and they are in range.
 template <class T>
 void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const sealed_centroids<T>& origin,
                                   bool keep) {
@@ -191,20 +191,20 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
     return;
   }
   const abft::outcome how = run::attempt(what_.seen, what_.how.protection, "kmeans.assignment", slot, [&](int number) {
-    // The shared panel may be what was struck: a repetition makes its own.
+    // The shared packed centroids may be corrupted, so a repetition packs its own.
     here.fresh.by_norm = shared.by_norm;
     if (number > 0) make_panel(origin.values().data(), k_, n_, true, here.fresh);
     load_verified(here, slot, block);
     abft::finding found = search_block(here, block, number > 0 ? here.fresh : shared, keep);
     if (found.word == abft::k_pass && b.doubtful) {
-      // Rounding, most likely. Then another search with another panel comes to the same labels.
+      // Rounding is the most likely cause. Then a second search with newly packed centroids finds the same labels.
       here.labels.assign(b.label.data(), b.label.data() + b.count);
       make_panel(origin.values().data(), k_, n_, true, here.fresh);
       load_verified(here, slot, block);
       found = search_block(here, block, here.fresh, keep);
       if (!std::equal(here.labels.begin(), here.labels.end(), b.label.data())) found = bits_differ(true, b.first);
     }
-    // Equal labels after a failure: the check was struck. Clean blocks need no hash.
+    // Equal labels after a failure show that the check was corrupted, not the result. Clean blocks need no hash.
     if (number > 0 || found.word != abft::k_pass) {
       abft::result_hash hash;
       for (std::int64_t p = 0; p < b.count; ++p) hash.add(b.label[p]);
@@ -215,8 +215,8 @@ void host_engine<T>::assign_block(worker& here, int slot, std::int64_t block, co
   if (how == abft::outcome::uncorrectable) keep_in_range(b);
 }
 
-// The distances of a block to one section of centroids, by column; `origin` are all centroids of `shared`. `strike`: the injector sees
-// them.
+// Computes the distances of a block to one section of centroids, by column. `origin` holds all centroids of `shared`. `strike`: the
+// injector sees the products.
 template <class T>
 void host_engine<T>::distances_block(worker& here, int slot, std::int64_t block, const panel<T>& shared, const T* origin,
                                      std::int64_t section, bool strike) {

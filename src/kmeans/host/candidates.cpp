@@ -1,4 +1,4 @@
-// k-means‖ over blocks of points: the nearest candidate of each point with its distance, the draws of a round, the candidates' weights.
+// k-means‖ over blocks of points: the nearest candidate of each point and its distance, the draws of a round, the candidates' weights.
 // Layer: backend "host" (engine.hpp).
 // Source: B. Bahmani, B. Moseley, A. Vattani, R. Kumar, S. Vassilvitskii, Scalable K-Means++, VLDB 2012.
 #include <algorithm>
@@ -20,7 +20,7 @@ void host_engine<T>::begin_candidates() {
   seeding_.nearest.assign(at(m_), 0);
 }
 
-// Σ weight · closest of a block.
+// Returns Σ weight · closest of a block.
 template <class T>
 double host_engine<T>::kept_potential(std::int64_t block) const {
   const std::int64_t begin = block * capacity_, end = std::min(begin + capacity_, m_);
@@ -29,7 +29,7 @@ double host_engine<T>::kept_potential(std::int64_t block) const {
   return sum;
 }
 
-// What a block keeps of the first `candidates`, or its sum, may have been struck while it waited.
+// Verifies the stored distances of a block against their stored sum: either may have been corrupted. Repairs from the first `candidates`.
 template <class T>
 void host_engine<T>::verify_kept(worker& here, int slot, std::int64_t block, std::int64_t candidates) {
   run::attempt(what_.seen, what_.how.protection, "kmeans.closest", slot, [&](int number) {
@@ -39,7 +39,7 @@ void host_engine<T>::verify_kept(worker& here, int slot, std::int64_t block, std
   });
 }
 
-// Adds a group of candidates, of which `first` is the number of the first, to those that a block knows.
+// Updates the nearest candidates of a block with a group of candidates, the first of which has number `first`.
 template <class T>
 void host_engine<T>::cover_block(worker& here, int slot, std::int64_t block, const panel<T>& group, std::int64_t first, bool strike) {
   const auto& b = here.block;
@@ -60,7 +60,7 @@ void host_engine<T>::cover_block(worker& here, int slot, std::int64_t block, con
   if (!protect_) {
     once();
   } else {
-    // A comparison that went wrong leaves a candidate that is nearer than what is kept.
+    // A wrong comparison leaves a candidate that is nearer than the stored one.
     run::attempt(what_.seen, what_.how.protection, "kmeans.closest", slot, [&](int) {
       once();
       bool nearer = false;
@@ -77,7 +77,7 @@ void host_engine<T>::cover_block(worker& here, int slot, std::int64_t block, con
   what_.injector.strike(inject::site::kmeans_index, place, nearest, b.count);
 }
 
-// Makes what a block keeps anew, from the first `candidates`.
+// Computes the nearest of the first `candidates` again for a block.
 template <class T>
 void host_engine<T>::cover_again(worker& here, int slot, std::int64_t block, std::int64_t candidates) {
   const std::int64_t begin = block * capacity_, end = std::min(begin + capacity_, m_);
@@ -139,7 +139,7 @@ std::vector<std::int64_t> host_engine<T>::draw_candidates(double expected, std::
   return rows;
 }
 
-// Whether each point of a block is as far from the candidate that it has as it is said to be: from differences in double.
+// Verifies the stored distance of each point of a block to its candidate by differences in double.
 template <class T>
 abft::finding host_engine<T>::verify_nearest(worker& here, std::int64_t block, const std::vector<double>& norms) {
   point_block<T>& b = here.block;
@@ -194,7 +194,7 @@ std::vector<double> host_engine<T>::weigh_candidates() {
     again.assign(norms.size(), 0.0);
     for (std::int64_t i = m_; i-- > 0;) add(again, i);
     what_.seen.checked(at(made.size()));
-    // Sums of up to m positive numbers.
+    // Error bound of a sum of up to m positive numbers.
     const double limit = abft::unit_roundoff<double> * static_cast<double>(m_);
     for (std::size_t c = 0; c < made.size(); ++c)
       if (!(std::abs(made[c] - again[c]) <= limit * again[c])) return bits_differ(true, static_cast<std::int64_t>(c));

@@ -1,4 +1,4 @@
-// The first look at the points: ranges, the sums that later iterations are verified against, and single points.
+// The first read of the points: ranges, the sums that later iterations are verified against, and single points.
 // Layer: backend "host" (engine.hpp).
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@ namespace ballast::kmeans::host {
 
 namespace {
 
-// Row i of the points: its address if its features are contiguous, else a copy in `row`.
+// Returns row i of the points: its address if its features are contiguous, else a copy in `row`.
 template <class T>
 const T* fetch(const matrix_view<const T>& points, std::int64_t i, std::vector<T>& row) {
   if (points.column_stride == 1) return points.data + i * points.row_stride;
@@ -31,14 +31,14 @@ refused_value<T> find_not_finite(const matrix_view<const T>& points, std::int64_
 
 }  // namespace
 
-// Of the points as they are, n each. poison: 0, or NaN as soon as one value is not finite.
+// Column statistics of the points before normalization, n each. poison: 0, or NaN if a value is not finite.
 template <class T>
 struct host_engine<T>::group_ranges {
   std::vector<T> low, high, poison;
   std::vector<double> sum;
 };
 
-// Row by row with a chain for each feature.
+// Computes the column statistics of a group, row by row, with one accumulator per feature.
 template <class T>
 void host_engine<T>::survey_group(std::int64_t group, group_ranges& seen) const {
   const std::int64_t begin = first_block(group) * capacity_;
@@ -95,7 +95,7 @@ void host_engine<T>::place(const frame<T>& chosen) {
   static_cast<frame<T>&>(source_) = frame_.values();
 }
 
-// One group's sums over x: row by row, k_survey_rows rows at a time, with a chain for each feature.
+// Sums x over one group row by row, k_survey_rows rows at a time, with one accumulator per feature.
 template <class T>
 void host_engine<T>::measure_group(std::int64_t group) {
   point_sums& seen = measures_[at(group)];
@@ -155,11 +155,11 @@ point_sums host_engine<T>::measure() {
       const double by_features = std::accumulate(seen.squares.begin(), seen.squares.end(), 0.0);
       abft::finding found;
       found.residual = by_features - seen.total_square;
-      // Squares may underflow where the frame is made for centroids that are far away.
+      // Squares may underflow if the normalization was chosen for centroids that are far away.
       found.threshold = abft::kmeans_square_limit(static_cast<double>(m_), static_cast<double>(n_)) * seen.total_square +
                         seen.count * static_cast<double>(n_) * std::numeric_limits<double>::denorm_min();
       found.index = group;
-      // Squares that overflow say that the frame is wrong, which the driver will see.
+      // If squares overflow, the normalization is wrong; the driver detects that.
       if (std::isfinite(by_features) || std::isfinite(seen.total_square))
         found.word = abft::verify(found.residual, abft::guarded_threshold(found.threshold));
       what_.seen.checked(1);

@@ -11,7 +11,7 @@
 namespace ballast::kmeans::host {
 
 template <class T>
-host_engine<T>::host_engine(const call<T>& what, const kernels<T>& kernels, int threads)
+host_engine<T>::host_engine(const engine_args<T>& what, const kernels<T>& kernels, int threads)
     : what_(what),
       kernels_(kernels),
       m_(what.points.rows),
@@ -23,16 +23,16 @@ host_engine<T>::host_engine(const call<T>& what, const kernels<T>& kernels, int 
       quiet_(nullptr, "kmeans") {
   source_.points = staging_.read(what.points);
   source_.weights = staging_.read(what.weights);
-  // A block of points, transposed, stays in the second-level cache with room for centroids. Independent of threads and kernels.
+  // A transposed block of points stays in the second-level cache, with room for centroids. Its size is independent of threads and kernels.
   constexpr std::int64_t block_bytes = 96 * 1024;
   capacity_ = std::clamp<std::int64_t>(block_bytes / (static_cast<std::int64_t>(sizeof(T)) * n_) / 64 * 64, 64, 512);
   blocks_ = (m_ + capacity_ - 1) / capacity_;
-  // Each group has its own k × n sums: enough groups to occupy the threads, few enough that adding them up costs little beside the points.
+  // Each group has its own k × n sums. There are enough groups to occupy the threads, but few enough that adding their sums costs little.
   groups_ = std::min(blocks_, std::clamp<std::int64_t>(m_ / (4 * k_), 8, 64));
 }
 
 template <class T>
-std::unique_ptr<engine<T>> make_engine(const call<T>& what, ballast::backend backend) {
+std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what, ballast::backend backend) {
   if (backend == ballast::backend::reference) return std::make_unique<host_engine<T>>(what, reference_kernels<T>(), 1);
 #if defined(BALLAST_HAS_CPU)
   return std::make_unique<host_engine<T>>(what, cpu_kernels<T>(), core::thread_count(what.how.threads));
@@ -41,7 +41,7 @@ std::unique_ptr<engine<T>> make_engine(const call<T>& what, ballast::backend bac
 #endif
 }
 
-template std::unique_ptr<engine<float>> make_engine(const call<float>&, ballast::backend);
-template std::unique_ptr<engine<double>> make_engine(const call<double>&, ballast::backend);
+template std::unique_ptr<engine<float>> make_engine(const engine_args<float>&, ballast::backend);
+template std::unique_ptr<engine<double>> make_engine(const engine_args<double>&, ballast::backend);
 
 }  // namespace ballast::kmeans::host

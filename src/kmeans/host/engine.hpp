@@ -1,8 +1,8 @@
 // The backend of K-Means that computes on the host: all loops over points, in blocks and groups of blocks, over the kernels of reference/
 // or cpu/.
-// Layer: backend "host", behind contract.hpp.
-// A block is as many points as fit into the second-level cache; its kernels repeat bit for bit, so a block that fails its checks is
-// computed again. A group is several blocks with one set of sums, and one task of the update.
+// Layer: backend "host", implements contract.hpp.
+// A block holds as many points as fit into the second-level cache. Its kernels are deterministic bit for bit, so a block that fails its
+// checks is computed again. A group is several blocks that share one set of sums; it is one task of the update.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace ballast::kmeans::host {
 
-// A failure without a size: bits differ.
+// Returns a finding without a numeric residual: it fails if bits differ.
 inline abft::finding bits_differ(bool differ, std::int64_t index) {
   abft::finding found;
   found.word = differ ? abft::k_fail : abft::k_pass;
@@ -30,9 +30,9 @@ inline abft::finding bits_differ(bool differ, std::int64_t index) {
 template <class T>
 class host_engine final : public engine<T> {
  public:
-  host_engine(const call<T>& what, const kernels<T>& kernels, int threads);
+  host_engine(const engine_args<T>& what, const kernels<T>& kernels, int threads);
 
-  // survey.cpp
+  // column_stats.cpp
   ranges<T> survey() override;
   void place(const frame<T>& chosen) override;
   point_sums measure() override;
@@ -68,19 +68,19 @@ class host_engine final : public engine<T> {
   // Scratch of one thread.
   struct worker {
     point_block<T> block;
-    panel<T> fresh;                    // made anew for a block that failed
-    std::vector<std::int32_t> labels;  // of a block in doubt
+    panel<T> fresh;                    // packed again for a block that failed
+    std::vector<std::int32_t> labels;  // labels of a block in doubt
   };
   // Greedy k-means++, and k-means‖.
   struct seeding {
     std::int64_t trials = 0;
-    std::vector<T> taken;               // the centroids, or candidates of k-means‖, so far
-    std::vector<T> closest;             // m: squared distance to the nearest of them
-    std::vector<std::int32_t> nearest;  // m: its number, where these are candidates
-    std::vector<double> potentials;     // of each block: Σ weight · closest
-    std::vector<double> tried;          // blocks × trials: what that would be with each candidate
+    std::vector<T> taken;               // the centroids, or the candidates of k-means‖, taken so far
+    std::vector<T> closest;             // m: squared distance to the nearest of these
+    std::vector<std::int32_t> nearest;  // m: number of the nearest candidate (k-means‖ only)
+    std::vector<double> potentials;     // per block: Σ weight · closest
+    std::vector<double> tried;          // blocks × trials: the potential of the block with each candidate
     panel<T> candidates;
-    panel<T> last;  // the centroid taken last
+    panel<T> last;  // the centroid that was taken last
   };
 
   bool repairs() const { return what_.how.protection == protection::correct; }
@@ -90,7 +90,7 @@ class host_engine final : public engine<T> {
   std::int64_t first_block(std::int64_t group) const { return group * blocks_ / groups_; }
   inject::place at_block(std::int64_t block) const { return {block, blocks_, 0, 1}; }
 
-  // survey.cpp
+  // column_stats.cpp
   struct group_ranges;
   void survey_group(std::int64_t group, group_ranges& seen) const;
   void measure_group(std::int64_t group);
@@ -132,30 +132,30 @@ class host_engine final : public engine<T> {
   abft::finding compare_distances(const point_block<T>& b, const std::vector<double>& norms, double limit, double forwards,
                                   double& backwards) const;
 
-  const call<T> what_;
+  const engine_args<T> what_;
   const kernels<T>& kernels_;
   std::int64_t m_, n_, k_;
   int threads_;
   bool protect_;
-  run::host_staging staging_;  // where points and weights lie if they came in device memory
+  run::host_staging staging_;  // the host copy of points and weights that came in device memory
   source<T> source_;
-  sealed<frame<T>> frame_;         // of source_
+  sealed<frame<T>> frame_;         // the normalization of source_
   inject::active_injector quiet_;  // strikes nothing
   std::int64_t capacity_ = 0;      // points in a block
   std::int64_t blocks_ = 0;
   std::int64_t groups_ = 0;
   std::vector<worker> workers_;
-  std::vector<point_sums> measures_;     // of each group
-  std::vector<block_facts> facts_;       // of each block, from its first load on
-  std::vector<block_facts> fact_twins_;  // the same; different until then
-  core::aligned_buffer<T> squares_;      // blocks × capacity: ‖x‖², likewise
-  panel<T> panel_;                       // of the last pass
+  std::vector<point_sums> measures_;     // per group
+  std::vector<block_facts> facts_;       // per block, from its first load on
+  std::vector<block_facts> fact_twins_;  // a second copy; differs from facts_ until the first load
+  core::aligned_buffer<T> squares_;      // blocks × capacity: ‖x‖², from the first load on
+  panel<T> panel_;                       // the packed centroids of the last pass
   std::vector<double> direction_;        // n: projection_direction
   std::vector<double> projections_;      // m: weight · (x · direction)
-  std::vector<char> projected_;          // which blocks of them are known
-  std::vector<cluster_sums> partials_;   // of each group
-  std::vector<std::int32_t> labels_;     // m: of the last pass
-  std::vector<std::int32_t> previous_;   // m: of the pass before; −1 in the first
+  std::vector<char> projected_;          // per block: true if its projections are computed
+  std::vector<cluster_sums> partials_;   // per group
+  std::vector<std::int32_t> labels_;     // m: labels of the last pass
+  std::vector<std::int32_t> previous_;   // m: labels of the previous pass; −1 in the first pass
   bool first_pass_ = true;
   seeding seeding_;
 };

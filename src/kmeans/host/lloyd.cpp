@@ -28,8 +28,8 @@ void host_engine<T>::begin_run() {
   direction_ = projection_direction(n_);
 }
 
-// Labels the blocks of one group and sums their points up. `again`: what is kept from earlier passes may have been struck while it waited,
-// so it is made anew. False: labels were not stored as they were found.
+// Labels the blocks of one group and adds their points to its sums. `again`: data kept from earlier passes may have been corrupted while
+// stored, so it is computed again. Returns whether all labels were stored as they were found.
 template <class T>
 bool host_engine<T>::sum_blocks(std::int64_t group, int slot, const panel<T>& shared, const sealed_centroids<T>& origin, bool again) {
   worker& here = workers_[at(slot)];
@@ -38,7 +38,7 @@ bool host_engine<T>::sum_blocks(std::int64_t group, int slot, const panel<T>& sh
   bool stored = true;
   if (again) measure_group(group);
   for (std::int64_t block = first_block(group); block < first_block(group + 1); ++block) {
-    // These streams are needed after the search: they are fetched while it runs.
+    // These arrays are read after the search; prefetch them while it runs.
     const std::int64_t begin = block * capacity_;
     const std::int64_t end = std::min(begin + capacity_, m_);
     for (std::int64_t i = begin; i < end; i += 16) __builtin_prefetch(previous_.data() + i);
@@ -95,7 +95,7 @@ void host_engine<T>::pass(const sealed_centroids<T>& centroids) {
   });
 }
 
-// In the order of the groups, for each element.
+// Adds each element in the order of the groups.
 template <class T>
 void host_engine<T>::add_sums(cluster_sums& total) {
   total.clear();
@@ -109,7 +109,7 @@ void host_engine<T>::add_sums(cluster_sums& total) {
     }
   });
   for (const cluster_sums& each : partials_) {
-    // Unsigned: a number that was struck may overflow.
+    // Unsigned arithmetic: a corrupted number may overflow.
     for (std::int64_t j = 0; j < k_; ++j)
       total.members[j] =
           static_cast<std::int64_t>(static_cast<std::uint64_t>(total.members[j]) + static_cast<std::uint64_t>(each.members[j]));
@@ -144,7 +144,7 @@ std::vector<far_point> host_engine<T>::farthest(const sealed_centroids<T>& centr
   std::vector<std::int64_t> order;
   order.reserve(at(m_));
   for (std::int64_t i = 0; i < m_; ++i) {
-    if (!(distance[at(i)] >= 0)) distance[at(i)] = -1;  // a NaN, which only an unprotected fault makes, cannot be ordered
+    if (!(distance[at(i)] >= 0)) distance[at(i)] = -1;  // a NaN, which only an unprotected fault can produce, has no order
     if (!weighted() || source_.weights[at(i)] > 0) order.push_back(i);
   }
   const auto wanted = std::min<std::ptrdiff_t>(count, static_cast<std::ptrdiff_t>(order.size()));

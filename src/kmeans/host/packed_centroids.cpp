@@ -1,4 +1,4 @@
-// Tiles of centroids, checksum centroids and limits.
+// Packs centroids into tiles; computes checksum centroids and the thresholds of the row checks.
 // Layer: backend "host".
 #include "kmeans/host/packed_centroids.hpp"
 
@@ -23,7 +23,7 @@ T check_weight(std::int64_t j) {
   return static_cast<T>(abft::random_weight(k_weight_seed, 0, static_cast<std::uint64_t>(j)));
 }
 
-// Centroids whose norms differ by more than this do not share a row check.
+// Centroids whose norms differ by more than this factor do not share a row check.
 constexpr double k_norm_ratio = 16;
 
 template <class T>
@@ -33,11 +33,11 @@ double squared_norm(const T* c, std::int64_t n) {
   return norm;
 }
 
-// The centroids of each class of like norms, far ones first; one class with all of them if that is enough.
+// Groups the centroids into classes of similar norms, largest norms first. Returns one class if one is enough.
 std::vector<std::vector<std::int32_t>> classes_of(const std::vector<double>& norms) {
   std::vector<std::int32_t> order(norms.size());
   std::iota(order.begin(), order.end(), 0);
-  const auto size = [&](std::int32_t j) {  // NaN, which only a fault makes, has no order
+  const auto size = [&](std::int32_t j) {  // NaN, which only a fault can produce, has no order
     const double norm = norms[static_cast<std::size_t>(j)];
     return norm >= 0 ? norm : std::numeric_limits<double>::infinity();
   };
@@ -57,7 +57,7 @@ std::vector<std::vector<std::int32_t>> classes_of(const std::vector<double>& nor
   return made;
 }
 
-// Which centroid stands in which column: panel::first_tile, used and names.
+// Assigns centroids to columns: fills panel::first_tile, used and names.
 template <class T>
 void arrange(const std::vector<std::vector<std::int32_t>>& classes, panel<T>& made) {
   made.sorted = classes.size() > 1;
@@ -156,7 +156,7 @@ void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect
     made.sum_weights[g] = static_cast<T>(sum_weights);
     const auto found = abft::kmeans_row_limits(abft::unit_roundoff<T>, n, sum_norm, sum_square, std::sqrt(root_norm),
                                                std::sqrt(root_square), std::sqrt(checksum_norm));
-    // Products of subnormal numbers err absolutely, not relatively; and 0 ≤ 0 must hold where the squares of the limits underflow.
+    // Products of subnormal numbers have an absolute error, not a relative one; and 0 ≤ 0 must hold if the squares of the limits underflow.
     const double least = 64 * static_cast<double>(n + k_section) * static_cast<double>(std::numeric_limits<T>::denorm_min());
     made.bounds.slope[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.slope);
     made.bounds.offset[static_cast<std::size_t>(g)] = abft::guarded_threshold(found.offset + least);
@@ -170,7 +170,7 @@ double verify_panel(const panel<T>& made) {
   double worst = 0;
   const auto expect = [&](double found, double expected, double limit) {
     const double ratio = std::abs(found - expected) / limit;
-    if (!std::isnan(worst) && !(ratio <= worst)) worst = ratio;  // a NaN stays
+    if (!std::isnan(worst) && !(ratio <= worst)) worst = ratio;  // keeps a NaN
   };
   const double least = static_cast<double>(std::numeric_limits<T>::denorm_min());
   const double length = static_cast<double>(made.n);
@@ -183,7 +183,7 @@ double verify_panel(const panel<T>& made) {
     for (std::int64_t column = first; column < last; ++column) {
       const std::int64_t j = index_of(made.names[1][column]);
       const bool copy = column % k_tile >= made.used[static_cast<std::size_t>(column / k_tile)];
-      // Each centroid once, under both of its names.
+      // Each centroid must appear once, with the same index under both names.
       if (j != index_of(made.names[0][column]) || copy != (j == -1) || j >= made.k ||
           (!copy && (j < 0 || seen[static_cast<std::size_t>(j)])))
         return std::numeric_limits<double>::infinity();

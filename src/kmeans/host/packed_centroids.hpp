@@ -1,4 +1,4 @@
-// The centroids in the form that the kernels of a block read, with their checksums.
+// Packs the centroids into the layout that the kernels of a block read, with checksums.
 // Layer: backend "host".
 #pragma once
 
@@ -8,16 +8,16 @@
 
 namespace ballast::kmeans::host {
 
-// Fills `made` (allocating it where it does not fit) for `k` centroids of `n` features: tiles, norms, names, weights; with `protect` also
-// the checksum centroids and the limits. made.by_norm says whether centroids may be sorted for their checks. O(kn + k log k). `injector`,
-// unless null, sees the norms (site kmeans.norm).
+// Packs `k` centroids of `n` features into `made` (allocating if the sizes differ): tiles, norms, names, weights; with `protect` also the
+// checksum centroids and the thresholds. made.by_norm allows sorting the centroids for their checks. O(kn + k log k). `injector`, unless
+// null, sees the norms (site kmeans.norm).
 template <class T>
 void make_panel(const T* centroids, std::int64_t k, std::int64_t n, bool protect, panel<T>& made,
                 inject::active_injector* injector = nullptr);
 
-// Sums the checksum centroids and the norms again in another order, and compares each column with the centroid that it is named after.
-// Distances and row checks both start from the norms, so no row check
-// sees a wrong one. Returns the largest difference in units of its limit: ≤ 1 unless one of two sums was struck.
+// Sums the checksum centroids and the norms again in another order, and compares each column with the centroid that its name refers to.
+// Distances and row checks both start from the norms, so no row check detects a wrong norm. Returns the largest difference in units of its
+// limit: ≤ 1 unless one of two sums was corrupted.
 template <class T>
 double verify_panel(const panel<T>& made);
 

@@ -1,4 +1,4 @@
-// What a call hands out: final labels with their inertia, and distances.
+// The results of a call: final labels with their inertia, and distances.
 // Layer: backend "host" (engine.hpp).
 #include <algorithm>
 #include <cmath>
@@ -12,8 +12,8 @@
 
 namespace ballast::kmeans::host {
 
-// The distances of a block from differences, b.exact, against those of the search; and their sum, `forwards`, against the sum in the other
-// direction.
+// Compares the distances of a block computed from differences, b.exact, with those of the search; and their sum, `forwards`, with the sum
+// in reverse order.
 template <class T>
 abft::finding host_engine<T>::compare_distances(const point_block<T>& b, const std::vector<double>& norms, double limit, double forwards,
                                                 double& backwards) const {
@@ -41,10 +41,10 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const s
   prepare_workers(false);
   make_verified_panel(centroids, panel_);
   labels_.resize(at(m_));
-  // Inertia is taken from the coordinates as they are, only scaled.
+  // The inertia is computed from the coordinates as given, only scaled.
   source<T> unshifted = source_;
   std::ranges::fill(unshifted.shift, T(0));
-  const double limit = 2 * abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);  // x and c were rounded, too
+  const double limit = 2 * abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);  // factor 2: x and c were rounded as well
   std::vector<double> norms(at(k_), 0.0);                                            // ‖c‖²
   for (std::int64_t e = 0; e < k_ * n_; ++e)
     norms[at(e / n_)] += static_cast<double>(centroids.values()[at(e)]) * static_cast<double>(centroids.values()[at(e)]);
@@ -67,7 +67,8 @@ summed_twice host_engine<T>::label(const sealed_centroids<T>& centroids, const s
       (void)once(panel_);
       return;
     }
-    // Distances from differences see smaller faults than the row checks: after a failure the panel and the labels are made again, too.
+    // Distances from differences detect smaller faults than the row checks. So after a failure the packed centroids and labels are computed
+    // again as well.
     run::attempt(what_.seen, what_.how.protection, "kmeans.inertia", slot, [&](int number) {
       if (number > 0) make_panel(centroids.values().data(), k_, n_, true, here.fresh);
       const panel<T>& shared = number > 0 ? here.fresh : panel_;

@@ -12,7 +12,7 @@ namespace ballast::kmeans::host {
 
 namespace {
 
-// Two sums of the same numbers in the same order: equal bits, or one of them was struck.
+// Compares two sums of the same numbers in the same order: their bits differ only if one was corrupted.
 abft::finding compare_potentials(double found, double expected, std::int64_t index) {
   abft::finding made;
   made.word = found == expected ? abft::k_pass : abft::k_fail;
@@ -33,7 +33,8 @@ void host_engine<T>::begin_seeding(std::int64_t trials) {
   seeding_.tried.assign(at(blocks_ * trials), 0.0);
 }
 
-// The first row from `first` on at which the running sum, `sum` before it, exceeds `target`; else the last that adds to it, or −1.
+// Returns the first row from `first` on at which the running sum, which starts at `sum`, exceeds `target`; if none does, the last row that
+// adds to the sum, or −1.
 template <class T>
 std::int64_t host_engine<T>::row_from(std::int64_t first, double sum, double target, bool by_weight) const {
   std::int64_t last = -1;
@@ -62,7 +63,7 @@ std::int64_t host_engine<T>::row_by_potential(double target) {
   return row_from(block * capacity_, sum, target, false);
 }
 
-// Σ weight · closest of a block, where `distance`, if it is not null, stands for one more centroid.
+// Returns Σ weight · closest of a block. `distance`, unless null, holds the distances to one more centroid, which counts as well.
 template <class T>
 double host_engine<T>::sum_closest(std::int64_t block, const T* distance, const T* weight) const {
   const std::int64_t first = block * capacity_;
@@ -76,7 +77,7 @@ double host_engine<T>::sum_closest(std::int64_t block, const T* distance, const 
   return sum;
 }
 
-// Adds the centroid `row`, of which `one` is the panel, to those that a block knows.
+// Updates the closest distances of a block with the centroid `row`, packed in `one`.
 template <class T>
 void host_engine<T>::include_block(worker& here, int slot, std::int64_t block, const panel<T>& one, const T* row, bool strike) {
   distances_block(here, slot, block, one, row, 0, strike);
@@ -88,8 +89,8 @@ void host_engine<T>::include_block(worker& here, int slot, std::int64_t block, c
   seeding_.potentials[at(block)] = sum_closest(block, nullptr, b.weight.data());
 }
 
-// Compares what a loaded block keeps with its sum. The distances, or the sum, may have been struck while they waited: then they are made
-// again from all centroids so far, and the block's distances are to the last of these.
+// Compares the stored distances of a loaded block with their stored sum. If either was corrupted, computes the distances again from all
+// centroids so far; b.distance then holds the distances to the last of these.
 template <class T>
 abft::outcome host_engine<T>::verify_closest(worker& here, int slot, std::int64_t block) {
   point_block<T>& b = here.block;
@@ -135,7 +136,7 @@ double host_engine<T>::take_centroid(const T* row, std::int64_t candidate) {
   core::parallel_for(threads_, blocks_, [&](std::int64_t block, int slot) {
     include_block(workers_[at(slot)], slot, block, seeding_.last, kept, what_.strike_seeding);
   });
-  // The update comes another way to the potentials of the candidate.
+  // The update computes the potential of the chosen candidate by another way, so the two must be equal.
   for (std::int64_t block = 0; protect_ && candidate >= 0 && block < blocks_; ++block) {
     run::attempt(what_.seen, what_.how.protection, "kmeans.closest", 0, [&](int number) {
       if (number > 0) include_block(workers_[0], 0, block, seeding_.last, kept, false);

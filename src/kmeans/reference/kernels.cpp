@@ -1,4 +1,4 @@
-// The kernels of block.hpp in plain loops: what a reader checks by hand, and what the other backends are tested against.
+// The kernels of block.hpp as plain loops. A reader can check them by hand, and the other backends are tested against them.
 // Layer: kernels "reference" of the host backend. Serial, one point after another (width 1), no SIMD.
 #include <algorithm>
 #include <bit>
@@ -13,14 +13,14 @@ namespace ballast::kmeans {
 
 namespace {
 
-// Feature f of point i, scaled and centred. Two roundings at most: the product with a power of two is exact.
+// Returns feature f of point i, scaled and centred. At most two roundings: the product with a power of two is exact.
 template <class T>
 T coordinate(const source<T>& from, std::int64_t i, std::int64_t f) {
   return from.points(i, f) * from.scale - from.shift[static_cast<std::size_t>(f)];
 }
 
-// start + Σ_f term(f) in chains of k_kmeans_run features, and as many chains in a span: equal terms round alike, and a long chain of them
-// would add that up.
+// Returns start + Σ_f term(f), summed in runs of k_kmeans_run features and spans of k_kmeans_run runs. Equal terms have equal rounding
+// errors, which would add up in one long chain.
 template <class T, class Term>
 T sum_features(T start, std::int64_t n, Term&& term) {
   for (std::int64_t f = 0; f < n;) {
@@ -55,7 +55,7 @@ std::uint64_t bits_of(T value) {
   }
 }
 
-// One lane for each element modulo 64.
+// Lane e % 64 holds the sum over elements e.
 template <class T>
 void sign(const point_block<T>& block, std::uint64_t* lanes) {
   std::fill_n(lanes, 64, 0);
@@ -83,7 +83,7 @@ void sum_rows(const source<T>& from, std::int64_t first, std::int64_t count, dou
   }
 }
 
-// ‖x‖² of point p.
+// Returns ‖x‖² of point p.
 template <class T>
 T squared_norm(const point_block<T>& block, std::int64_t p) {
   return sum_features(T(0), block.n, [&](std::int64_t f) { return block.x[p * block.n + f] * block.x[p * block.n + f]; });
@@ -94,14 +94,14 @@ void measure(point_block<T>& block) {
   for (std::int64_t p = 0; p < block.count; ++p) block.norm[p] = squared_norm(block, p);
 }
 
-// x · C of section g, plus what rounding took from the starts of its tiles: what Σ_tiles (start + Σ w D) must be.
+// Returns x · C of section g plus the rounding errors of its tiles' start values: the expected value of Σ_tiles (start + Σ w D).
 template <class T>
 T encoded(const panel<T>& centroids, std::int64_t g, const point_block<T>& block, std::int64_t p) {
   return sum_features(centroids.rest[g], block.n,
                       [&](std::int64_t f) { return centroids.checksum[g * block.n + f] * block.x[p * block.n + f]; });
 }
 
-// Remembers a residual that exceeds its limit. Written so that NaN exceeds every limit.
+// Stores a residual that exceeds its limit in `kept`. The comparison is negated, so that NaN exceeds every limit.
 template <class T>
 void compare(T residual, T limit_squared, T& kept) {
   if (!(residual * residual <= limit_squared)) kept = std::abs(residual);
@@ -113,7 +113,7 @@ T squared(const abft::guarded_threshold& limit) {
   return value * value;
 }
 
-// The smallest distance so far, and the index of its centroid.
+// The smallest distance so far and the index of its centroid.
 template <class T>
 struct nearest {
   T distance = std::numeric_limits<T>::infinity();
@@ -121,7 +121,7 @@ struct nearest {
   void see(T other, std::int32_t its_index) {
     if (other < distance) *this = {other, its_index};
   }
-  // From another section, which may hold lower indexes.
+  // Merges the result of another section, which may hold lower indexes.
   void join(const nearest& other) {
     if (other.distance < distance || (other.distance == distance && other.index < index)) *this = other;
   }
@@ -131,7 +131,7 @@ template <class T>
 row_failure assign(const panel<T>& centroids, bool protect, bool, const product_hook& hook, point_block<T>& block) {
   const std::int64_t n = block.n;
   row_failure found;
-  // Squared residuals in units of their limits of doubt: of each section the largest, and the sum.
+  // Squared residuals in units of their limits of doubt: the largest and the sum, per section.
   block.spread.assign(static_cast<std::size_t>(2 * centroids.sections), T(0));
   for (std::int64_t p = 0; p < block.count; ++p) {
     nearest<T> best, twin{.distance = std::numeric_limits<T>::max()};

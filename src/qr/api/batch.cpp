@@ -137,7 +137,7 @@ task<S> gels_task(const matrix_batch_view<S>& A, const matrix_batch_view<S>& B) 
 
 // As for one matrix (qr.cpp): cuda where there is one, unless the operands lie on the host and the cpu is done before they are copied.
 template <class S>
-backend choose_backend(const task<S>& work, const execution& how) {
+backend choose_backend(const task<S>& work, const run::settings& how) {
   const backend best = run::choose_backend(how, work.token);
 #if defined(BALLAST_HAS_CPU)
   if (how.backend != backend::automatic || best != backend::cuda) return best;
@@ -210,8 +210,8 @@ void start(const task<S>& work, batch_engine<S>& on) {
 
 // One matrix after the other through the functions for one.
 template <class S>
-report one_by_one(const task<S>& work, const execution& how, backend which) {
-  execution each = how;
+report one_by_one(const task<S>& work, const run::settings& how, backend which) {
+  run::settings each = how;
   each.backend = which;
   each.throw_on_uncorrectable = false;
   each.on_event = {};
@@ -253,7 +253,7 @@ void refuse_singular(const task<S>& work, batch_engine<S>& on) {
 }
 
 template <class S>
-report run_batch(const task<S>& work, const execution& how) {
+report run_batch(const task<S>& work, const run::settings& how) {
   const backend which = choose_backend(work, how);
   const auto scheme = run::choose_scheme(how, k_block_checksum, {k_block_checksum}, work.token);
   if (!work.small() || (which == backend::cuda && !work.fits_cuda())) return one_by_one(work, how, which);
@@ -284,7 +284,7 @@ class flight final : public run::pending {
 };
 
 template <class S>
-pending_report enqueue(const task<S>& work, const execution& how) {
+pending_report enqueue(const task<S>& work, const run::settings& how) {
   const backend which = run::choose_backend(how, work.token);
   const auto scheme = run::choose_scheme(how, k_block_checksum, {k_block_checksum}, work.token);
   if (which != backend::cuda)
@@ -314,24 +314,24 @@ pending_report enqueue(const task<S>& work, const execution& how) {
 }  // namespace
 
 #define BALLAST_INSTANTIATE(S)                                                                                                         \
-  report geqrf(matrix_batch_view<S> A, std::span<S> tau, const execution& how) { return run_batch(geqrf_task(A, tau), how); }          \
+  report geqrf(matrix_batch_view<S> A, std::span<S> tau, const run::settings& how) { return run_batch(geqrf_task(A, tau), how); }          \
   report ormqr(side where, transpose op, matrix_batch_view<const S> A, std::span<const S> tau, matrix_batch_view<S> C,                 \
-               const execution& how) {                                                                                                 \
+               const run::settings& how) {                                                                                                 \
     return run_batch(ormqr_task(where, op, A, tau, C), how);                                                                           \
   }                                                                                                                                    \
-  report orgqr(matrix_batch_view<S> A, std::span<const S> tau, const execution& how) { return run_batch(orgqr_task(A, tau), how); }    \
-  report gels(matrix_batch_view<S> A, matrix_batch_view<S> B, const execution& how) { return run_batch(gels_task(A, B), how); }        \
-  pending_report enqueue_geqrf(matrix_batch_view<S> A, std::span<S> tau, const execution& how) {                                       \
+  report orgqr(matrix_batch_view<S> A, std::span<const S> tau, const run::settings& how) { return run_batch(orgqr_task(A, tau), how); }    \
+  report gels(matrix_batch_view<S> A, matrix_batch_view<S> B, const run::settings& how) { return run_batch(gels_task(A, B), how); }        \
+  pending_report enqueue_geqrf(matrix_batch_view<S> A, std::span<S> tau, const run::settings& how) {                                       \
     return enqueue(geqrf_task(A, tau), how);                                                                                           \
   }                                                                                                                                    \
   pending_report enqueue_ormqr(side where, transpose op, matrix_batch_view<const S> A, std::span<const S> tau, matrix_batch_view<S> C, \
-                               const execution& how) {                                                                                 \
+                               const run::settings& how) {                                                                                 \
     return enqueue(ormqr_task(where, op, A, tau, C), how);                                                                             \
   }                                                                                                                                    \
-  pending_report enqueue_orgqr(matrix_batch_view<S> A, std::span<const S> tau, const execution& how) {                                 \
+  pending_report enqueue_orgqr(matrix_batch_view<S> A, std::span<const S> tau, const run::settings& how) {                                 \
     return enqueue(orgqr_task(A, tau), how);                                                                                           \
   }                                                                                                                                    \
-  pending_report enqueue_gels(matrix_batch_view<S> A, matrix_batch_view<S> B, const execution& how) {                                  \
+  pending_report enqueue_gels(matrix_batch_view<S> A, matrix_batch_view<S> B, const run::settings& how) {                                  \
     return enqueue(gels_task(A, B), how);                                                                                              \
   }
 BALLAST_INSTANTIATE(float)

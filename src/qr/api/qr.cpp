@@ -32,11 +32,11 @@ std::string token_of(index m, index n) {
 // The backend of a call. Where none is named: cuda, unless it lacks something (the scheme, cuBLAS), or the operands lie on the host and the
 // cpu is done before they have been copied.
 template <class S>
-backend choose_backend(const execution& how, const std::string& token, const void* operand, index m, index n) {
+backend choose_backend(const run::settings& how, const std::string& token, const void* operand, index m, index n) {
   const auto here = [&](std::string_view without) { return run::choose_backend(how, token, without); };
   if (how.backend != backend::automatic) return here("");
   if (how.scheme == k_hybrid) {
-    execution asked = how;
+    run::settings asked = how;
     asked.backend = backend::cuda;
     return run::choose_backend(asked, token, "");
   }
@@ -62,8 +62,8 @@ std::vector<std::string_view> schemes_of(backend which) {
 
 // What every call sets up. `operand`: where the matrix lies.
 template <class S>
-struct call {
-  call(std::string problem, const execution& how, const void* operand, index m, index n)
+struct operation_call {
+  operation_call(std::string problem, const run::settings& how, const void* operand, index m, index n)
       : token(std::move(problem)),
         which(choose_backend<S>(how, token, operand, m, n)),
         scheme(run::choose_scheme(how, k_block_checksum, schemes_of(which), token)),
@@ -167,7 +167,7 @@ class least_squares {
   using application = core::function_ref<void(bool transposed, const matrix_view<const S>& X, const matrix_view<S>& result)>;
 
   // `R`: n × n, of columns times 2^rows; `B`: m × k. `on`: works on both, and on what Q is applied to.
-  least_squares(call<S>& here, engine<S>& on, application apply, index m, const matrix_view<const S>& R, std::vector<int> rows, bool under,
+  least_squares(operation_call<S>& here, engine<S>& on, application apply, index m, const matrix_view<const S>& R, std::vector<int> rows, bool under,
                 const matrix_view<const S>& B)
       : on_(on),
         under_(under),
@@ -199,7 +199,7 @@ class least_squares {
 
  private:
   // A scaled copy of the right-hand sides, if one is needed; columns_: the way back.
-  owned<S> scale(call<S>& here, const matrix_view<const S>& right) {
+  owned<S> scale(operation_call<S>& here, const matrix_view<const S>& right) {
     const std::vector<int> same(static_cast<std::size_t>(right.rows), 0);
     const std::vector<int>& rows = under_ ? rows_ : same;
     owned<S> made;
@@ -238,7 +238,7 @@ class least_squares {
 
 // Where the matrix does not fit: the width of its pieces; else 0.
 template <class S>
-index piece_width(const call<S>& here, const void* operand, index rows, index columns) {
+index piece_width(const operation_call<S>& here, const void* operand, index rows, index columns) {
   const index width = here.on->resident_columns(operand, rows, columns);
   return width < columns ? width : 0;
 }
@@ -277,7 +277,7 @@ class by_columns {
 
 // Factors A in pieces. After an uncorrectable fault under protection::correct A is as before: it is made in a copy.
 template <class S>
-void factor_pieces(call<S>& here, index width, const matrix_view<S>& A, S* tau) {
+void factor_pieces(operation_call<S>& here, index width, const matrix_view<S>& A, S* tau) {
   by_columns<S> work(A, here.run.how.protection == protection::correct);
   pieces<S>(here.run, *here.on, A.rows, width).factor(here.scheme, work.copied() ? work.copy() : A, tau);
   if (!here.lost() && work.copied()) copy_on_host<S>(work.view, A);
@@ -285,7 +285,7 @@ void factor_pieces(call<S>& here, index width, const matrix_view<S>& A, S* tau) 
 
 // out ← op(Q) out in pieces, or the first columns of op(Q).
 template <class S>
-void apply_pieces(call<S>& here, index width, const matrix_view<const S>& V, std::span<const S> tau, bool transposed, bool identity,
+void apply_pieces(operation_call<S>& here, index width, const matrix_view<const S>& V, std::span<const S> tau, bool transposed, bool identity,
                   const matrix_view<S>& out) {
   const index count = static_cast<index>(tau.size());
   const by_columns<S> reflectors(V.block(0, 0, V.rows, count), false);
@@ -310,7 +310,7 @@ auto by_pieces(pieces<S>& parts, const matrix_view<const S>& V, const S* tau) {
 // gels of a matrix, or of what it is the transpose of, that passes in pieces. R is solved with by the host, where it lies: that reads it
 // once.
 template <class S>
-void solve_pieces(call<S>& here, index width, const matrix_view<S>& tall, bool under, const matrix_view<S>& B) {
+void solve_pieces(operation_call<S>& here, index width, const matrix_view<S>& tall, bool under, const matrix_view<S>& B) {
   const index m = tall.rows, n = tall.columns;
   matrix<S> F(m, n, order::column_major);
   copy_on_host<S>(tall, F.view());
@@ -330,7 +330,7 @@ void solve_pieces(call<S>& here, index width, const matrix_view<S>& tall, bool u
 
 // The first columns of Q into `out`; the reflectors are V's first columns, one for each tau. `out` may be V.
 template <class S>
-void form_q(call<S>& here, const matrix_view<const S>& V, std::span<const S> tau, const matrix_view<S>& out) {
+void form_q(operation_call<S>& here, const matrix_view<const S>& V, std::span<const S> tau, const matrix_view<S>& out) {
   engine<S>& on = *here.on;
   const placed<const S> reflectors(on, V.block(0, 0, V.rows, static_cast<index>(tau.size())));
   orthogonal_factor<S> Q(here.run, on, reflectors.view, tau.data());
@@ -342,13 +342,13 @@ void form_q(call<S>& here, const matrix_view<const S>& V, std::span<const S> tau
 }
 
 template <class S>
-report geqrf_of(matrix_view<S> A, std::span<S> tau, const execution& how) {
+report geqrf_of(matrix_view<S> A, std::span<S> tau, const run::settings& how) {
   const std::string token = token_of<S>(A.rows, A.columns);
   check_view(A, "A", token);
   const index steps = std::min(A.rows, A.columns);
   check_tau(tau, steps, token);
   check_apart(A, column_major(tau.data(), steps, index{1}), "A and tau", token);
-  call<S> here(token, how, A.data, A.rows, A.columns);
+  operation_call<S> here(token, how, A.data, A.rows, A.columns);
   engine<S>& on = *here.on;
   if (const index width = piece_width(here, A.data, A.rows, A.columns); width > 0) {
     tau = on.write(tau);
@@ -370,7 +370,7 @@ report geqrf_of(matrix_view<S> A, std::span<S> tau, const execution& how) {
 }
 
 template <class S>
-report ormqr_of(side where, transpose op, matrix_view<const S> A, std::span<const S> tau, matrix_view<S> C, const execution& how) {
+report ormqr_of(side where, transpose op, matrix_view<const S> A, std::span<const S> tau, matrix_view<S> C, const run::settings& how) {
   const index count = static_cast<index>(tau.size());
   const index order = where == side::left ? C.rows : C.columns;
   const std::string token = token_of<S>(A.rows, A.columns);
@@ -381,7 +381,7 @@ report ormqr_of(side where, transpose op, matrix_view<const S> A, std::span<cons
     throw invalid_argument_error(fmt::format("{}: A: expected {} rows and {} columns or more for {} reflectors of C's {}, got {} × {}",
                                              token, order, count, count, where == side::left ? "rows" : "columns", A.rows, A.columns));
   check_apart(A, C, "A and C", token);
-  call<S> here(token, how, A.data, A.rows, A.columns);
+  operation_call<S> here(token, how, A.data, A.rows, A.columns);
   engine<S>& on = *here.on;
   // C op(Q) = (op(Q)ᵀ Cᵀ)ᵀ.
   const bool left = where == side::left, transposed = (op == transpose::yes) == left;
@@ -410,7 +410,7 @@ report ormqr_of(side where, transpose op, matrix_view<const S> A, std::span<cons
 }
 
 template <class S>
-report orgqr_of(matrix_view<S> A, std::span<const S> tau, const execution& how) {
+report orgqr_of(matrix_view<S> A, std::span<const S> tau, const run::settings& how) {
   const std::string token = token_of<S>(A.rows, A.columns);
   check_view(A, "A", token);
   const index count = static_cast<index>(tau.size());
@@ -418,7 +418,7 @@ report orgqr_of(matrix_view<S> A, std::span<const S> tau, const execution& how) 
   if (A.columns > A.rows || count > A.columns)
     throw invalid_argument_error(
         fmt::format("{}: A: expected {} ≤ columns ≤ rows for {} reflectors, got {} × {}", token, count, count, A.rows, A.columns));
-  call<S> here(token, how, A.data, A.rows, A.columns);
+  operation_call<S> here(token, how, A.data, A.rows, A.columns);
   engine<S>& on = *here.on;
   if (const index width = piece_width(here, A.data, A.rows, A.columns); width > 0) {
     apply_pieces<S>(here, width, A, tau, false, true, A);
@@ -432,14 +432,14 @@ report orgqr_of(matrix_view<S> A, std::span<const S> tau, const execution& how) 
 }
 
 template <class S>
-report gels_of(matrix_view<S> A, matrix_view<S> B, const execution& how) {
+report gels_of(matrix_view<S> A, matrix_view<S> B, const run::settings& how) {
   const std::string token = token_of<S>(A.rows, A.columns);
   check_view(A, "A", token);
   check_view(B, "B", token);
   const index most = std::max(A.rows, A.columns);
   if (B.rows != most) throw invalid_argument_error(fmt::format("{}: B: expected max(m, n) = {} rows, got {}", token, most, B.rows));
   check_apart(A, B, "A and B", token);
-  call<S> here(token, how, A.data, A.rows, A.columns);
+  operation_call<S> here(token, how, A.data, A.rows, A.columns);
   engine<S>& on = *here.on;
   const bool under = A.rows < A.columns;
   if (const index width = piece_width(here, A.data, most, std::min(A.rows, A.columns)); width > 0 && in_host_memory(B.data)) {
@@ -471,10 +471,10 @@ report gels_of(matrix_view<S> A, matrix_view<S> B, const execution& how) {
 }
 
 template <class S>
-factors<S> factor_of(matrix_view<const S> A, const execution& how) {
+factors<S> factor_of(matrix_view<const S> A, const run::settings& how) {
   const std::string token = token_of<S>(A.rows, A.columns);
   check_view(A, "A", token);
-  call<S> here(token, how, A.data, A.rows, A.columns);
+  operation_call<S> here(token, how, A.data, A.rows, A.columns);
   engine<S>& on = *here.on;
   factors<S> made;
   made.storage = matrix<S>(A.rows, A.columns, order::column_major);
@@ -500,21 +500,21 @@ factors<S> factor_of(matrix_view<const S> A, const execution& how) {
 
 }  // namespace
 
-report geqrf(matrix_view<float> A, std::span<float> tau, const execution& how) { return geqrf_of(A, tau, how); }
-report geqrf(matrix_view<double> A, std::span<double> tau, const execution& how) { return geqrf_of(A, tau, how); }
-report ormqr(side where, transpose op, matrix_view<const float> A, std::span<const float> tau, matrix_view<float> C, const execution& how) {
+report geqrf(matrix_view<float> A, std::span<float> tau, const run::settings& how) { return geqrf_of(A, tau, how); }
+report geqrf(matrix_view<double> A, std::span<double> tau, const run::settings& how) { return geqrf_of(A, tau, how); }
+report ormqr(side where, transpose op, matrix_view<const float> A, std::span<const float> tau, matrix_view<float> C, const run::settings& how) {
   return ormqr_of(where, op, A, tau, C, how);
 }
 report ormqr(side where, transpose op, matrix_view<const double> A, std::span<const double> tau, matrix_view<double> C,
-             const execution& how) {
+             const run::settings& how) {
   return ormqr_of(where, op, A, tau, C, how);
 }
-report orgqr(matrix_view<float> A, std::span<const float> tau, const execution& how) { return orgqr_of(A, tau, how); }
-report orgqr(matrix_view<double> A, std::span<const double> tau, const execution& how) { return orgqr_of(A, tau, how); }
-report gels(matrix_view<float> A, matrix_view<float> B, const execution& how) { return gels_of(A, B, how); }
-report gels(matrix_view<double> A, matrix_view<double> B, const execution& how) { return gels_of(A, B, how); }
-factors<float> factor(matrix_view<const float> A, const execution& how) { return factor_of(A, how); }
-factors<double> factor(matrix_view<const double> A, const execution& how) { return factor_of(A, how); }
+report orgqr(matrix_view<float> A, std::span<const float> tau, const run::settings& how) { return orgqr_of(A, tau, how); }
+report orgqr(matrix_view<double> A, std::span<const double> tau, const run::settings& how) { return orgqr_of(A, tau, how); }
+report gels(matrix_view<float> A, matrix_view<float> B, const run::settings& how) { return gels_of(A, B, how); }
+report gels(matrix_view<double> A, matrix_view<double> B, const run::settings& how) { return gels_of(A, B, how); }
+factors<float> factor(matrix_view<const float> A, const run::settings& how) { return factor_of(A, how); }
+factors<double> factor(matrix_view<const double> A, const run::settings& how) { return factor_of(A, how); }
 
 // `storage` and `tau` are the caller's to change: every use of them looks again whether they belong together.
 template <class T>
@@ -536,10 +536,10 @@ matrix<T> factors<T>::r() const {
 }
 
 template <class T>
-matrix<T> factors<T>::q(const execution& how, ballast::report* seen) const {
+matrix<T> factors<T>::q(const run::settings& how, ballast::report* seen) const {
   const std::string token = token_of_whole(*this);
   const index m = storage.rows();
-  call<T> here(token, how, storage.data(), m, storage.columns());
+  operation_call<T> here(token, how, storage.data(), m, storage.columns());
   matrix<T> made(m, std::min(m, storage.columns()), order::column_major);
   if (const index width = piece_width(here, storage.data(), m, made.columns()); width > 0) {
     apply_pieces<T>(here, width, storage.view(), tau, false, true, made.view());
@@ -552,13 +552,13 @@ matrix<T> factors<T>::q(const execution& how, ballast::report* seen) const {
 }
 
 template <class T>
-matrix<T> factors<T>::solve(matrix_view<const T> B, const execution& how, ballast::report* seen) const {
+matrix<T> factors<T>::solve(matrix_view<const T> B, const run::settings& how, ballast::report* seen) const {
   const std::string token = token_of_whole(*this);
   const index m = storage.rows(), n = storage.columns();
   check_view(B, "B", token);
   if (m < n) throw invalid_argument_error(fmt::format("{}: expected at least as many rows as columns, got {} × {}", token, m, n));
   if (B.rows != m) throw invalid_argument_error(fmt::format("{}: B: expected {} rows, got {}", token, m, B.rows));
-  call<T> here(token, how, storage.data(), m, n);
+  operation_call<T> here(token, how, storage.data(), m, n);
   engine<T>& on = *here.on;
   matrix<T> made(n, B.columns, order::column_major);
   const auto finish = [&] {

@@ -64,7 +64,7 @@ void pieces<S>::factor(std::string_view scheme, const matrix_view<S>& A, S* tau)
   const room own = make_room(), spare = make_room(), loaded = make_room();
   // Panels of a piece count on from those in front of it; how many there will be is not known.
   index panels = 0, before = 0;
-  execution how = run_.how;
+  run::settings how = run_.how;
   if (run_.how.on_progress)
     how.on_progress = [&](const progress& seen) {
       panels = before + seen.done;

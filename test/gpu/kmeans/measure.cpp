@@ -30,7 +30,7 @@ struct runner {
       : how{.backend = backend::cuda, .protection = level, .stream = gpu::stream()},
         injector(nullptr, "kmeans"),
         seen("bench", backend::cuda, "row_checksum", how, injector),
-        engine(kmeans::cuda::make_engine(kmeans::call<T>{points, {}, k, how, seen, injector})) {
+        engine(kmeans::cuda::make_engine(kmeans::engine_args<T>{points, {}, k, how, seen, injector})) {
     frame.scale = T(0.25);
     frame.shift.assign(static_cast<std::size_t>(points.columns), T(0));
   }

@@ -64,7 +64,7 @@ struct swept {
         injector(with == injection::none ? nullptr : &plan, "kmeans"),
         seen("sweep", backend::cuda, scheme, how, injector),
         device(cuda::current_device()),
-        engine(kmeans::call<T>{points, {}, what.k, how, seen, injector, false, scheme}, device),
+        engine(kmeans::engine_args<T>{points, {}, what.k, how, seen, injector, false, scheme}, device),
         first(centroids) {
     kmeans::frame<T> frame;
     frame.scale = T(0.25);

@@ -19,7 +19,7 @@ void device_transform::check_aligned(const char* name, const void* operand, cons
                                  " bytes, an element's size, got an address " + std::to_string(beyond) + " bytes behind one");
 }
 
-std::unique_ptr<run::pending> device_transform::enqueue(const void* in, void* out, const call& how) const {
+std::unique_ptr<run::pending> device_transform::enqueue(const void* in, void* out, const transform_args& how) const {
   if (!device_->accessible(in) || !device_->accessible(out))
     throw invalid_argument_error("expected in and out in device memory, got a host pointer");
   check_aligned("in", in, shape_.input);
@@ -27,7 +27,7 @@ std::unique_ptr<run::pending> device_transform::enqueue(const void* in, void* ou
   return start(static_cast<const unsigned char*>(in), static_cast<unsigned char*>(out), how);
 }
 
-void device_transform::run(const void* in, void* out, const call& how) const {
+void device_transform::run(const void* in, void* out, const transform_args& how) const {
   if (device_->accessible(in)) check_aligned("in", in, shape_.input);
   if (device_->accessible(out)) check_aligned("out", out, shape_.output);
   ballast::cuda::device_staging staging(device_, how.stream);

@@ -12,15 +12,15 @@ namespace ballast::fft::cuda {
 
 class device_transform : public transform {
  public:
-  void run(const void* in, void* out, const call& how) const final;
-  std::unique_ptr<run::pending> enqueue(const void* in, void* out, const call& how) const final;
+  void run(const void* in, void* out, const transform_args& how) const final;
+  std::unique_ptr<run::pending> enqueue(const void* in, void* out, const transform_args& how) const final;
 
  protected:
   device_transform(std::shared_ptr<ballast::cuda::device> on, const geometry& shape, precision type)
       : device_(std::move(on)), shape_(shape), type_(type) {}
 
   // Enqueues the work on operands in device memory.
-  virtual std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const call& how) const = 0;
+  virtual std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const transform_args& how) const = 0;
 
   void check_aligned(const char* name, const void* operand, const side& s) const;
   std::int64_t width_of(const side& s) const { return (type_ == precision::f32 ? 4 : 8) * (s.real ? 1 : 2); }

@@ -67,15 +67,6 @@ bool may_be_general(const transform_options& options) {
          (options.check == check_form::none || options.check == check_form::verify_before_store);
 }
 
-// $BALLAST_WAIT_FOR_KERNELS.
-bool waits_for_kernels() {
-  static const bool waits = [] {
-    const char* const value = std::getenv("BALLAST_WAIT_FOR_KERNELS");
-    return value != nullptr && *value != '\0' && std::string_view(value) != "0";
-  }();
-  return waits;
-}
-
 template <class T>
 class cuda_transform final : public device_transform {
  public:
@@ -91,15 +82,15 @@ class cuda_transform final : public device_transform {
   using form = typename line_program<T>::form;
   using server = std::shared_ptr<const serving<T>>;
 
-  std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const call& how) const override;
+  std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const transform_args& how) const override;
   std::unique_ptr<run::pending> start(const server& by, std::string why_general, const form& whole, const unsigned char* in,
-                                      unsigned char* out, const call& how) const;
+                                      unsigned char* out, const transform_args& how) const;
   // Whose kernels compute a call, and why if those are the general ones.
   struct choice {
     server by;
     std::string why_general;
   };
-  choice choose(const form& whole, const call& how) const;
+  choice choose(const form& whole, const transform_args& how) const;
   server general(const form& whole) const;
   void gives_up_general(const form& whole, ballast::cuda::stream on) const;
   // Signals that do not fill a chunk come last.
@@ -117,7 +108,7 @@ class cuda_transform final : public device_transform {
 template <class T>
 class cuda_transform<T>::flight final : public run::pending {
  public:
-  flight(const cuda_transform& plan, server by, std::string why_general, const call& how)
+  flight(const cuda_transform& plan, server by, std::string why_general, const transform_args& how)
       : plan_(plan),
         by_(std::move(by)),
         program_(*by_->program),
@@ -129,7 +120,7 @@ class cuda_transform<T>::flight final : public run::pending {
 
   bool instrumented() const { return work_.instrumented(); }
   // Transforms the next chunk, whose signals begin at `in` and `out`.
-  void launch(const prepared& chunk, unsigned char* in, unsigned char* out, const call& how);
+  void launch(const prepared& chunk, unsigned char* in, unsigned char* out, const transform_args& how);
   void collect(run::recorder& seen) override;
 
  private:
@@ -141,9 +132,9 @@ class cuda_transform<T>::flight final : public run::pending {
   // Where the parts of the workspace are for the chunk that is being launched.
   using places = std::array<unsigned char*, k_places>;
 
-  void set_call(const prepared_pass& each, line_arguments& a, const places& base, const call& how) const;
-  void launch_lines(const prepared_pass& each, const prepared& chunk, const places& base, const call& how) const;
-  void launch_pair(const prepared_pass& first, const prepared_pass& second, const places& base, const call& how) const;
+  void set_call(const prepared_pass& each, line_arguments& a, const places& base, const transform_args& how) const;
+  void launch_lines(const prepared_pass& each, const prepared& chunk, const places& base, const transform_args& how) const;
+  void launch_pair(const prepared_pass& first, const prepared_pass& second, const places& base, const transform_args& how) const;
   void locate(const device_event& e, event_log::entry& out) const;
 
   const cuda_transform& plan_;
@@ -155,7 +146,7 @@ class cuda_transform<T>::flight final : public run::pending {
 };
 
 template <class T>
-void cuda_transform<T>::flight::launch(const prepared& chunk, unsigned char* in, unsigned char* out, const call& how) {
+void cuda_transform<T>::flight::launch(const prepared& chunk, unsigned char* in, unsigned char* out, const transform_args& how) {
   places base{in, out};
   unsigned char* memory = work_.memory() + program_.counter_bytes();
   for (std::size_t part = 2; part < k_places; ++part) {
@@ -176,7 +167,7 @@ void cuda_transform<T>::flight::launch(const prepared& chunk, unsigned char* in,
 
 // What an execution puts into the argument of a pass.
 template <class T>
-void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_arguments& a, const places& base, const call& how) const {
+void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_arguments& a, const places& base, const transform_args& how) const {
   const pass& p = each.pass;
   a.events = work_.events();
   a.chunk = static_cast<int>(chunks_.size());
@@ -207,7 +198,7 @@ void cuda_transform<T>::flight::set_call(const prepared_pass& each, line_argumen
 
 template <class T>
 void cuda_transform<T>::flight::launch_pair(const prepared_pass& first, const prepared_pass& second, const places& base,
-                                            const call& how) const {
+                                            const transform_args& how) const {
   pair_argument<line_arguments> given{first.arguments, second.arguments, *first.pass.pair};
   set_call(first, given.first, base, how);
   set_call(second, given.second, base, how);
@@ -223,7 +214,7 @@ void cuda_transform<T>::flight::launch_pair(const prepared_pass& first, const pr
 }
 
 template <class T>
-void cuda_transform<T>::flight::launch_lines(const prepared_pass& each, const prepared& chunk, const places& base, const call& how) const {
+void cuda_transform<T>::flight::launch_lines(const prepared_pass& each, const prepared& chunk, const places& base, const transform_args& how) const {
   const pass& p = each.pass;
   line_arguments a = each.arguments;
   set_call(each, a, base, how);
@@ -258,7 +249,7 @@ void cuda_transform<T>::flight::launch_lines(const prepared_pass& each, const pr
 template <class T>
 void cuda_transform<T>::flight::collect(run::recorder& seen) {
   seen.runs_on(plan_.device_->about().name);
-  if (!why_general_.empty()) seen.runs_general_kernels(why_general_);
+  if (!why_general_.empty()) seen.runs_fallback_kernels(why_general_);
   if (program_.check() == check_form::none) return work_.wait();
   // One comparison for each line of each pass; those of lines that were computed again are not known and not counted.
   for (const prepared* each : chunks_) {
@@ -307,9 +298,9 @@ std::vector<ballast::cuda::kernel_request> cuda_transform<T>::missing(line_progr
 
 // General kernels, if those of the problem would have to be waited for and may be.
 template <class T>
-auto cuda_transform<T>::choose(const form& whole, const call& how) const -> choice {
+auto cuda_transform<T>::choose(const form& whole, const transform_args& how) const -> choice {
   choice best{best_, ""};
-  if (how.wait_for_kernels || !may_be_general(options_) || waits_for_kernels()) return best;
+  if (how.own_kernels || !may_be_general(options_)) return best;
   const std::vector<ballast::cuda::kernel_request> wanted = missing(*best_->program, whole);
   if (wanted.empty()) return best;
   if (device_->captured(how.stream)) {
@@ -369,7 +360,7 @@ void cuda_transform<T>::gives_up_general(const form& whole, ballast::cuda::strea
 }
 
 template <class T>
-std::unique_ptr<run::pending> cuda_transform<T>::start(const unsigned char* in, unsigned char* out, const call& how) const {
+std::unique_ptr<run::pending> cuda_transform<T>::start(const unsigned char* in, unsigned char* out, const transform_args& how) const {
   // Of every chunk: signals of an even number of bytes to a boundary stay on it.
   const auto on = [&](const void* data, const side& s, std::int64_t boundary) {
     return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(boundary) == 0 &&
@@ -389,7 +380,7 @@ std::unique_ptr<run::pending> cuda_transform<T>::start(const unsigned char* in, 
 
 template <class T>
 std::unique_ptr<run::pending> cuda_transform<T>::start(const server& by, std::string why_general, const form& whole,
-                                                       const unsigned char* in, unsigned char* out, const call& how) const {
+                                                       const unsigned char* in, unsigned char* out, const transform_args& how) const {
   const std::int64_t chunk = by->program->chunk();
   std::vector<const prepared*> chunks;
   for (const form& each : chunks_of(*by->program, whole)) chunks.push_back(&by->program->prepare(each, how.threads));

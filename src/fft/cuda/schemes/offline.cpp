@@ -158,7 +158,7 @@ class offline_transform final : public device_transform {
     plan->execute(in, out, on);
   }
 
-  std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const call& how) const override;
+  std::unique_ptr<run::pending> start(const unsigned char* in, unsigned char* out, const transform_args& how) const override;
 
   bool protect_;
   ballast::cuda::workspace_pool workspaces_;
@@ -171,7 +171,7 @@ class offline_transform final : public device_transform {
 template <class T>
 class offline_transform<T>::flight final : public run::pending {
  public:
-  flight(const offline_transform& plan, const unsigned char* in, unsigned char* out, const call& how);
+  flight(const offline_transform& plan, const unsigned char* in, unsigned char* out, const transform_args& how);
   void collect(run::recorder& seen) override;
 
  private:
@@ -242,7 +242,7 @@ void offline_transform<T>::flight::collect(run::recorder& seen) {
 }
 
 template <class T>
-offline_transform<T>::flight::flight(const offline_transform& plan, const unsigned char* in, unsigned char* out, const call& how)
+offline_transform<T>::flight::flight(const offline_transform& plan, const unsigned char* in, unsigned char* out, const transform_args& how)
     : plan_(plan),
       way_(how.direction),
       scale_(how.scale),
@@ -267,7 +267,7 @@ offline_transform<T>::flight::flight(const offline_transform& plan, const unsign
 }
 
 template <class T>
-std::unique_ptr<run::pending> offline_transform<T>::start(const unsigned char* in, unsigned char* out, const call& how) const {
+std::unique_ptr<run::pending> offline_transform<T>::start(const unsigned char* in, unsigned char* out, const transform_args& how) const {
   return std::make_unique<flight>(*this, in, out, how);
 }
 

@@ -45,11 +45,11 @@ class trial {
   double seconds(const transform_options& options) const {
     try {
       const auto work = make_transform(shape_, what_.problem.precision, options);
-      execution how;
+      run::settings how;
       how.protection = options.check == check_form::none ? protection::off : protection::correct;
       inject::active_injector none(nullptr, "fft");
       run::recorder seen("", backend::cuda, "", how, none);
-      const call one{what_.direction, 1, 1, false, how.protection, 1, nullptr, {}, seen, none, true};
+      const transform_args one{what_.direction, 1, 1, false, how.protection, 1, nullptr, {}, seen, none, true};
       return ballast::cuda::seconds_of(
           *device_, [&] { (void)work->enqueue(in_.data(), out_.data(), one); }, nullptr);
     } catch (const std::exception&) {  // a kernel, memory or a policy that cannot be had

@@ -1,4 +1,4 @@
-// The rows of a pass: their labels from what the search has found, and second looks.
+// The epilogue of a pass: decides the labels of the rows from the result of the search, by an exact recheck where scores do not decide.
 // Layer: backend "cuda" of K-Means, device code. docs/design/kmeans-cuda.md has the derivations.
 // The four lanes of a row decide it together.
 #pragma once
@@ -15,20 +15,20 @@ __device__ __forceinline__ T smallest_normal() {
   return sizeof(T) == 4 ? static_cast<T>(0x1p-126) : static_cast<T>(0x1p-1022);
 }
 
-// What the threads add up over rows. Two lanes share the work of a row: lane t adds up quantities t % 2 and t % 2 + 2, and an even one the
-// last.
+// Quantities that the threads sum over rows. Two lanes share the work of a row: lane t sums quantities t % 2 and t % 2 + 2, and an even
+// lane also sums the last one.
 enum class quantity : int {
   signature,           // Σ signature
   labelled_signature,  // Σ label · signature
   members,             // points of positive weight, and Σ label over them, modulo 2^32, in the upper half
-  same,                // labels that are as before
-  changed,             // labels that are not, by another lane's comparison
+  same,                // labels that did not change
+  changed,             // labels that changed, by another lane's comparison
 };
 static_assert(static_cast<int>(quantity::changed) + 1 == k_quantities);
 
 struct tally {
-  unsigned long long sum[2];  // of the lane's quantities
-  std::uint32_t changed;      // of an even lane
+  unsigned long long sum[2];  // the two quantities of the lane
+  std::uint32_t changed;      // summed by even lanes
 };
 
 template <class T, pass_policy P, class Injector>
@@ -42,19 +42,19 @@ struct pass_rows : pass_moves<T, P, Injector> {
   using typename scores::launch, typename scores::row_facts;
   static constexpr bool k_checks = scores::k_checks;
   static constexpr int k_groups = scores::k_groups, k_named = moves::k_named, k_listed = moves::k_listed;
-  static constexpr bool k_measures = k_checks && !k_counts;  // the label of every row by ‖x − c‖²
-  // Slabs of a row, and candidates of one, that are read at a time in second looks: most rows have two candidates.
+  static constexpr bool k_measures = k_checks && !k_counts;  // verifies the label of every row by ‖x − c‖²
+  // k-slices of a row, and candidates of a row, that an exact recheck reads at a time; most rows have two candidates.
   static constexpr int k_looked_together = P.slabs == 0 ? 8 : P.slabs <= 4 ? 1 : P.slabs <= 8 ? 2 : 4;
   static constexpr int k_tried = P.slabs >= 8 ? 3 : 2;
 
   tally counted{};
   int queued = 0;   // rows in the queue before this tile
   int counter = 0;  // number of the next meeting, modulo k_counters
-  int meeting = 0;  // and the number itself
+  int meeting = 0;  // the same number, not reduced
 
   __device__ __forceinline__ explicit pass_rows(const launch& from) : moves(from) {}
 
-  // Steps: the label when it was found; in a second look; when it is stored.
+  // Steps: the label when found; in an exact recheck; when stored.
   __device__ __forceinline__ void strike_label(int i, int step, int& label) const {
     strike_index(inject::site::kmeans_label, i, step, label);
   }
@@ -64,27 +64,27 @@ struct pass_rows : pass_moves<T, P, Injector> {
       given.strike(ballast::cuda::index<1>{}, where, this->here(i / rows, tiles, step, 3), reinterpret_cast<std::uint32_t*>(&at));
     }
   }
-  // What the search has found of the own row, before its two owners compare it.
+  // Shows the injector the search result of the own row, before its two owners compare it.
   __device__ __forceinline__ void strike_found(int i, int& label) const {
     strike_index(inject::site::kmeans_index, i, 2, label);
     strike_label(i, 0, label);
   }
 
-  // What the own row is given, and what its distance must be.
+  // The label of the own row and its expected distance.
   struct decision {
-    int label;  // k: the row waits for a second look
+    int label;  // k: the row waits for an exact recheck
     T expected;
-    T limit;  // of |distance − expected|
+    T limit;  // threshold of |distance − expected|
   };
-  // What the four lanes of the own row have found.
+  // The search result of the own row, combined over its four lanes.
   struct verdict {
-    T best;  // score
+    T best;  // the largest score
     int index;
-    bool near;   // another centroid may be the nearest
-    bool wrong;  // what was found by two ways differs
+    bool near;   // true if another centroid may be the nearest
+    bool wrong;  // true if two redundant results differ
   };
 
-  // In f64 the largest score decides, the lowest index among equals.
+  // In f64 the largest score decides, and among equal scores the lowest index.
   __device__ __forceinline__ verdict join(const row_search<double> (&rows)[k_groups], const row_facts& facts) const {
     double values[k_groups], twins[k_groups];
     int indices[k_groups], twin_indices[k_groups];
@@ -112,7 +112,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
     return {best, index, false, !(best == twin && index == twin_index)};
   }
 
-  // In f32 a label is certain if one lane alone has a column near the best one, and only one.
+  // In f32 a label is certain if exactly one lane has near columns, and has exactly one.
   __device__ __forceinline__ verdict join(const row_search<float> (&rows)[k_groups], const row_facts& facts) const {
     const float of_rows[k_groups] = {rows[0].best, rows[1].best};
     const float best = this->own(of_rows);
@@ -127,23 +127,23 @@ struct pass_rows : pass_moves<T, P, Injector> {
     const unsigned near_lanes = this->own(near) >> (4 * g) & 15u, certain_lanes = this->own(certain) >> (4 * g) & 15u;
     const bool decided = near_lanes == certain_lanes && (near_lanes & (near_lanes - 1)) == 0;
     const int winner = __ffs(static_cast<int>(near_lanes | 8u)) - 1;
-    // The code of the winner of this row: all lanes hand out both of theirs.
+    // Each lane broadcasts the codes of both its rows; the code of the own row's winner is used.
     const std::uint32_t codes[k_groups] = {__shfl_sync(0xffffffffu, rows[0].named[0], winner, 4),
                                            __shfl_sync(0xffffffffu, rows[1].named[0], winner, 4)};
     int index = column_of_code(this->own(codes), winner);
     strike_found(facts.i, index);
     const bool same = !k_checks || __shfl_xor_sync(0xffffffffu, index, 1) == index;
-    const bool wrong = (this->own(apart) >> (4 * g) & 15u) != 0;  // in one of the row's lanes
+    const bool wrong = (this->own(apart) >> (4 * g) & 15u) != 0;  // in any of the row's lanes
     return {best, index, !decided, wrong || (decided && !same)};
   }
 
-  // The label of the own row. A row that needs a second look goes into the queue and gets the label k.
+  // Decides the label of the own row. A row that needs an exact recheck goes into the queue and gets the label k.
   __device__ __forceinline__ decision decide(const row_search<T> (&rows)[k_groups], const row_facts& facts) {
     const verdict found = join(rows, facts);
     const int k = a.centroids.shape.k;
-    // Columns behind the last centroid have no weight in the row check, and scores that never lead.
+    // Columns after the last centroid have no weight in the row check, and scores that never lead.
     const bool exists = is_cluster(found.index), wrong = facts.bad || (k_checks && (found.wrong || (!found.near && !exists)));
-    // What rounding may add to a distance.
+    // Bound of the rounding error of a distance.
     const T room = fma(a.centroids.bound[t % 2].distance, facts.norm + abs(found.best), static_cast<T>(1e-37));
     const decision made{exists ? found.index : k - 1, fma(T(-2), found.best, facts.norm),
                         (scores::k_own_errors ? 4 : 2) * facts.error + room};
@@ -152,22 +152,23 @@ struct pass_rows : pass_moves<T, P, Injector> {
     const bool looks = this->any_owner(look);
     listed_index columns[k_groups][k_named] = {};
     std::uint32_t what = list_candidates(rows, columns);
-    // The best score is a listed one's, or of one that is hidden, if it is a number.
+    // If the best score is a number, its column is listed, or belongs to a lane with more near columns than it lists. A row with neither
+    // has failed.
     if (this->any_owner(wrong || (looks && what == 0)))
       what = k_failed | static_cast<std::uint32_t>(facts.bad ? facts.failed : check::minimum) << k_check_shift;
     postpone(looks, most_distance(rows, facts, room), facts.i, what, columns);
     return looks ? decision{k, made.expected, made.limit} : made;
   }
 
-  // No candidate of the own row has a larger distance: its score is at most a spread below what was the best one when it was named.
+  // Bounds the distance of every candidate of the own row: its score is at most a spread below the best score at the time it was recorded.
   __device__ __forceinline__ double most_distance(const row_search<float> (&rows)[k_groups], const row_facts& facts, float room) const {
     const float since[k_groups] = {rows[0].since, rows[1].since};
-    // Lanes whose columns have errors of their own may have begun at different times.
+    // With own errors, the lanes may have recorded their oldest columns at different times.
     const float oldest = scores::k_own_errors ? this->fold(since, [](float x, float y) { return fminf(x, y); }) : this->own(since);
     return static_cast<double>(fma(-2.0f, oldest, facts.norm) + 6 * facts.error + 3 * k_comparable + room);
   }
-  // Which columns of the own row are compared by distances: those that its lanes name, or all of a lane that has more. `columns`: those
-  // that this lane names.
+  // Returns which columns of the own row are compared by distances: the listed columns of its lanes, and all columns of a lane that has
+  // more. `columns` receives those that this lane lists.
   __device__ __forceinline__ std::uint32_t list_candidates(const row_search<float> (&rows)[k_groups],
                                                            listed_index (&columns)[k_groups][k_named]) const {
     std::uint32_t what[k_groups];
@@ -191,7 +192,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
     return 0;
   }
 
-  // Puts row i, the own one, into the queue, if `put`, with the columns that the lanes name. Called by the whole warp.
+  // Puts row i, the own row, into the queue if `put`, with the columns that the lanes list. Called by the whole warp.
   __device__ __forceinline__ void postpone(bool put, double most, int i, std::uint32_t what,
                                            const listed_index (&columns)[k_groups][k_named]) {
     const bool stores = put && t == 2 * this->own_q();
@@ -223,13 +224,13 @@ struct pass_rows : pass_moves<T, P, Injector> {
     }
   }
 
-  // ---- Second looks ----
+  // ---- Exact rechecks ----
 
-  // Lanes whose columns are looked at.
+  // Returns the lanes whose columns are all compared.
   __device__ static __forceinline__ unsigned lanes_of(std::uint32_t what) {
     return (what & k_failed) != 0 ? 15u : what >> k_lanes_shift & 15u;
   }
-  // An entry of the queue, from memory in each call.
+  // Reads an entry of the queue, from memory in each call.
   __device__ __forceinline__ postponed read_entry(int at) const {
     const volatile postponed& from = shared.queue[at];
     postponed made{from.most, from.row, from.what, from.seal, {}};
@@ -238,9 +239,10 @@ struct pass_rows : pass_moves<T, P, Injector> {
     return made;
   }
 
-  // Distances to the candidates of row number `at` of the queue, by its four lanes, k_tried at a time: the least with its column. `next`:
-  // the least of the others. `fits`: all are as near as their scores say. `time`: 1 in the lanes that decide the row for the second time,
-  // at the same time as others. They begin with the last candidate, and a step later: no load of x or of a centroid serves both.
+  // Computes the distances to the candidates of row number `at` of the queue by its four lanes, k_tried at a time; returns the smallest,
+  // with its column. `next`: the smallest of the others. `fits`: cleared if a candidate is farther than its score allows. `time`: 1 in the
+  // lanes that decide the row a second time, concurrently with the first. These begin with the last candidate, and one step later, so that
+  // no load of x or of a centroid serves both.
   __device__ __forceinline__ nearest try_candidates(const T* x, const T* rows, int time, int at, const postponed& entry,
                                                     unsigned candidates, double& next, bool& fits) const {
     const int stride = this->stride(), k = a.centroids.shape.k;
@@ -268,7 +270,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
         if ((asked >> e & 1u) == 0) continue;
         const bool there = j[e] == known[e];
         const T d = distance[e];
-        // A column behind the last centroid is near where scores are beyond numbers; all of its lane are looked at then.
+        // A column after the last centroid is near if scores are not finite; then all columns of its lane are compared.
         fits = fits && (there ? static_cast<double>(d - distance_error<T>(d, stride)) <= entry.most : (looked_at >> e & 1u) != 0);
         if (!there) continue;
         next = min(next, max(found.distance, static_cast<double>(d)));
@@ -278,14 +280,15 @@ struct pass_rows : pass_moves<T, P, Injector> {
     return found;
   }
 
-  // What `scanned_part::of` says of row number `at` of the queue; 0: of none.
+  // Returns the value of `scanned_part::of` for row number `at` of the queue; 0 stands for no row.
   __device__ static __forceinline__ std::uint32_t scan_name(int at, unsigned lanes) { return static_cast<std::uint32_t>(at) << 4 | lanes; }
-  // Where the parts of scan number `ordinal` are, of the first or second time.
+  // Returns the parts of scan number `ordinal`, of the first or second time.
   __device__ __forceinline__ scanned_part* scan_of(int time, int ordinal) const {
     return shared.scans + (time * k_shared_scans + ordinal) * k_team_warps;
   }
-  // Looks at many centroids for those of the `count` rows in the queue that need it, as far as there is room for what is found: this warp
-  // at a part of them. Twice, from separate loads, the second time at another part. Followed by a meeting of the team.
+  // Scans many centroids for those of the `count` rows in the queue that need it, as long as there is room for the results. This warp scans
+  // one part of the centroids. Each scan is made twice, from separate loads, the second time with another part. A meeting of the team must
+  // follow.
   __device__ __forceinline__ void share_scans(int count) const {
     const int own = warp % k_team_warps;
     int ordinal = 0;
@@ -310,8 +313,8 @@ struct pass_rows : pass_moves<T, P, Injector> {
     if (lane < 2 * k_shared_scans && lane % k_shared_scans >= ordinal)
       scan_of(lane / k_shared_scans, lane % k_shared_scans)[(own + lane / k_shared_scans) % k_team_warps].of = 0;
   }
-  // The nearest of the columns of `lanes` to row number `at` of the queue: what the team has found, or, where that is not enough or not
-  // `shared_looks`, by this warp alone.
+  // Returns the nearest of the columns of `lanes` to row number `at` of the queue: from the team's scans; or by a scan of this warp alone,
+  // if those are incomplete or `shared_looks` is false.
   __device__ __forceinline__ nearest scanned(const T* rows, bool shared_looks, int time, int at, int row, unsigned lanes) const {
     if constexpr (shares_scans(P)) {
       const std::uint32_t name = scan_name(at, lanes);
@@ -332,9 +335,9 @@ struct pass_rows : pass_moves<T, P, Injector> {
     return scan<k_looked_together>(this->row(row), rows, this->stride(), a.centroids.shape.k, lanes);
   }
 
-  // The exact labels of rows of the queue, each by four lanes: number `at`, with what two lanes agreed on. `rows`: the centroids. `time`: 1
-  // in the lanes that decide it for the second time. `shared_looks`: with what the team has found. Distances in working precision tell most
-  // candidates apart, those in double the rest.
+  // Finds the exact labels of rows of the queue, each by four lanes: row number `at`, with the entry on which two lanes agreed. `rows`: the
+  // centroids. `time`: 1 in the lanes that decide the row a second time. `shared_looks`: use the team's scans. Distances in working
+  // precision separate most candidates; distances in double separate the rest.
   __device__ __forceinline__ nearest choose(const T* x, const T* rows, bool shared_looks, int time, int at, const postponed& entry,
                                             bool& fits) const {
     const unsigned candidates = (entry.what & k_failed) != 0 ? 0u : entry.what & k_candidates;
@@ -342,7 +345,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
     double next;
     nearest found = try_candidates(x, rows, time, at, entry, candidates, next, fits);
     if constexpr (sizeof(T) == 4) {
-      // The error of the larger one is that of the smaller one and a little more.
+      // The error of the larger distance is slightly more than that of the smaller one.
       const bool near = found.distance + 3 * distance_error<T>(found.distance, this->stride()) >= next;
       const bool tells = candidates == 0 || !(near || more);
       if (!tells) found = nearest();
@@ -361,7 +364,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
         }
       }
     }
-    // Those that need more, one after the other.
+    // Rows that need more than their candidates, one after the other.
     unsigned rest = __ballot_sync(0xffffffffu, t == 0 && more);
     while (rest != 0) {
       const int owner = __ffs(static_cast<int>(rest)) - 1;
@@ -375,34 +378,35 @@ struct pass_rows : pass_moves<T, P, Injector> {
     return found;
   }
 
-  // Decides this warp's share of the queue and stores the labels. Where rows are not counted, the label must have the distance that was
-  // found.
+  // Decides this warp's share of the queue and stores the labels. In a pass without sums, the distance of the label is computed again and
+  // must equal the distance that was found.
   __device__ __noinline__ static tally decide_queue(const launch& given, int count) {
     pass_rows self(given);
     self.decide_rows(count);
     return self.counted;
   }
-  // Four lanes decide a row. With checks other four do it at the same time, from loads of their own, and both must find the same.
+  // Four lanes decide a row. With checks another four lanes decide it concurrently, from their own loads, and both must agree.
   __device__ __forceinline__ void decide_rows(int count) {
     constexpr int together = decided_rows(P);
     const int share = (count + k_team_warps - 1) / k_team_warps, mine = warp % k_team_warps * share, end = min(count, mine + share);
-    const int k = a.centroids.shape.k, time = g / together;  // 1: the second ones
+    const int k = a.centroids.shape.k, time = g / together;  // 1: the lanes that decide a second time
     const unsigned row_lanes = (k_checks ? 0x000f000fu : 0xfu) << 4 * (g % together);
     const bool stores = t == 0 && time == 0, counts = k_checks ? t == time : t < 2;
-    // What the other four lanes of the row have found.
+    // Returns the value of the other four lanes of the row.
     const auto twin = [](auto value) { return k_checks ? __shfl_xor_sync(0xffffffffu, value, 16) : value; };
-    // ‖x − c‖² in working precision by four lanes, beside that in double: roundings of a difference, its square and the sums.
+    // Bound of the difference of ‖x − c‖² in working precision by four lanes to that in double: rounding of a difference, its square and
+    // the sums.
     constexpr double unit = abft::unit_roundoff<T>;
     const double slack = 2 * unit * (this->stride() / 4 + 8), tiny = this->stride() * static_cast<double>(smallest_normal<T>());
     if constexpr (shares_scans(P)) {
       share_scans(count);
-      meet_team();  // what was found is there
+      meet_team();  // the results of the scans are stored
     }
 #pragma unroll 1
     for (int begin = mine; begin < end; begin += together) {
       const bool there = begin + g % together < end;
       const int at = there ? begin + g % together : begin;
-      std::uint32_t failed = 0;  // k_failed, and why
+      std::uint32_t failed = 0;  // k_failed and the check that failed
       bool good = true;
       int row = 0, label = k;
       std::uint32_t what = 0;
@@ -418,12 +422,12 @@ struct pass_rows : pass_moves<T, P, Injector> {
         const nearest found = choose(this->row(entry.row), a.centroids.rows, number == 0, time, at, entry, fits);
         row = entry.row, what = entry.what, label = found.index;
         strike_label(row, 1, label);
-        // A label that was struck must not reach beyond the centroids.
+        // A corrupted label must not index beyond the centroids.
         label = !there ? k : is_cluster(label) ? label : k - 1;
         if constexpr (!k_checks) break;
         const bool same_label = twin(label) == label, same_distance = twin(found.distance) == found.distance, same_row = twin(row) == row;
         const std::uint32_t other_kind = twin(what);
-        fits = fits && found.distance < 1e308;  // of some centroid
+        fits = fits && found.distance < 1e308;  // a centroid was found
         fits = fits && same_label && same_distance && same_row && other_kind == what;
         if constexpr (k_measures) {
           const int rows[1] = {row}, of[1] = {label};
@@ -433,7 +437,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
         }
         const unsigned all = __ballot_sync(0xffffffffu, fits);
         good = !there || (all & row_lanes) == row_lanes;
-        // The same in both, also where one of them has read its entry wrongly.
+        // `failed` is the same in both, even if one of them misread its entry.
         if (!good && (what & other_kind & k_failed) == 0) failed = k_failed | static_cast<std::uint32_t>(check::distance) << k_check_shift;
         if (__all_sync(0xffffffffu, good) || number >= a.repeats) break;
       }
@@ -449,9 +453,9 @@ struct pass_rows : pass_moves<T, P, Injector> {
     }
   }
 
-  // The warps of a team meet, and move their changed rows if one has eight. All see the same numbers: a counter is read between two
-  // meetings and set to 0 behind the next one, so that none is late. Returns how many rows the queue may keep: `room`, or none if all teams
-  // empty theirs.
+  // The warps of a team meet; they move their changed rows if one warp has eight. All warps see the same numbers: a counter is read between
+  // two meetings and set to 0 after the next one, so no warp reads it too late. Returns how many rows the queue may keep: `room`, or 0 if
+  // all teams empty their queues.
   __device__ __forceinline__ int count_waiting(int room) {
     const bool first = threadIdx.x % (32 * k_team_warps) == 0;
     if constexpr (empties_together(P)) {
@@ -460,13 +464,13 @@ struct pass_rows : pass_moves<T, P, Injector> {
     if constexpr (k_counts) {
       if (lane == 0 && *shared.changed >= k_changes_together) atomicAdd(shared.waiting + counter, k_moves);
     }
-    meet_team();  // all rows are in the queue
+    meet_team();  // all rows are stored in the queue
     const std::uint32_t more = shared.waiting[counter];
     queued += static_cast<int>(more % k_together);
     counter = (counter + 1) % k_counters;
     if (first) shared.waiting[(counter + 1) % k_counters] = 0;
     if constexpr (empties_together(P)) {
-      // No team is more than a tile ahead of another.
+      // No team is more than one tile ahead of another.
       if (first && queued >= k_queue_asks && *shared.together <= meeting) *shared.together = meeting + 2;
       ++meeting;
       if (more % k_moves >= k_together) room = 0;
@@ -475,7 +479,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
     return room;
   }
 
-  // The team empties its queue, if it has more than `room` rows. A warp by itself needs no counters.
+  // Empties the queue of the team if it has more than `room` rows. A single warp needs no counters.
   __device__ __forceinline__ void meet(int room) {
     if constexpr (k_team_warps == 1) {
       __syncwarp();
@@ -499,7 +503,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
 
   // ---- ‖x − c‖² of labels, in working precision ----
 
-  // This lane's part.
+  // Computes this lane's part.
   template <int Rows>
   __device__ __forceinline__ void measure_rows(const int (&i)[Rows], const int (&label)[Rows], T (&distance)[Rows]) const {
     [[maybe_unused]] constexpr int together = Rows == k_groups ? k_slabs_together : k_looked_together;
@@ -528,7 +532,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
 
   // ---- A tile ----
 
-  // One tile of the warp: labels, sums, and what is counted. `ahead`: as find() takes and leaves it.
+  // Processes one tile of the warp: labels, sums and counts. `ahead`: as in find().
   __device__ __forceinline__ void work(typename scores::stage& panel, int first, int next, int tile, int tiles,
                                        typename scores::rows_ahead& ahead) {
     if constexpr (!scores::k_prefetches) this->load_ahead(first, ahead);
@@ -541,7 +545,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
         facts.norm = ahead.norm;
         const score_error<T> own = bound_error(ahead.rounding);
         facts.error = own.most();
-        T mine = max(2 * facts.error, k_comparable);  // owners have it from two copies
+        T mine = max(2 * facts.error, k_comparable);  // the two owners compute it from two copies of the bound
         given.strike(ballast::cuda::index<1>{}, inject::site::kmeans_threshold,
                      this->here(tile, tiles, a.centroids.shape.sections, a.centroids.shape.sections + 1), &mine);
         if constexpr (k_checks) {
@@ -567,7 +571,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
       change(decided && t % 2 == 0, facts.i, facts.before, made.label);
     }
   }
-  // Of passes without sums: labels stand if they have the distance that their scores say.
+  // In passes without sums: commits labels whose distance is the one that their scores imply.
   __device__ __forceinline__ void measure_and_commit(int first, bool decided, const decision& made, const row_facts& facts) {
     const int none = a.centroids.shape.k;
     int i[k_groups], label[k_groups];
@@ -577,7 +581,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
       i[q] = first + 8 * q + g;
       label[q] = this->from_owner(decided ? made.label : none, q);
     }
-    // The label that is measured is the one that is stored.
+    // The label whose distance is computed is the label that is stored.
     const int measured = this->own(label);
     decided = measured < none;
     measure_rows(i, label, distance);
@@ -592,7 +596,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
     if (decided) commit(facts.i, measured, apart, facts.signature, facts.before);
   }
 
-  // What lane t adds up for row i with this label.
+  // Adds the quantities of lane t for a row with this label.
   __device__ __forceinline__ void count(int label, unsigned long long signature, int before, T weight, tally& to) const {
     const bool odd = t % 2 != 0;
     to.sum[0] += odd ? static_cast<unsigned>(label) * signature : signature;
@@ -602,7 +606,7 @@ struct pass_rows : pass_moves<T, P, Injector> {
     to.changed += before != label ? 1u : 0u;
   }
 
-  // Stores the label of row i, and its distance if that is asked for; by two lanes of the row.
+  // Stores the label of row i, and its distance if requested. Called by two lanes of the row.
   __device__ __forceinline__ void commit(int i, int label, T distance, unsigned long long signature, int before) {
     strike_label(i, 2, label);
     count(label, signature, before, weight_of(i), counted);

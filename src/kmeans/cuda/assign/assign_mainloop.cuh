@@ -1,7 +1,7 @@
-// The search of a pass: the scores of a warp's rows, and the largest ones of each row with what verifies them.
+// The main loop of a pass: computes the scores of a warp's rows, and finds the largest scores of each row, with checks.
 // Layer: backend "cuda" of K-Means, device code. docs/design/kmeans-cuda.md has the derivations.
-// With g = lane / 4 and t = lane % 4, the four lanes of a group have rows g and g + 8 of the warp, and of each tile the columns 2t and
-// 2t + 1. q numbers the rows of a lane.
+// With g = lane / 4 and t = lane % 4, the four lanes of a group have rows g and g + 8 of the warp; lane t has columns 2t and 2t + 1 of each
+// tile. q numbers the rows of a lane.
 #pragma once
 
 #include "cuda/arch/wgmma.cuh"
@@ -14,11 +14,12 @@ namespace ballast::kmeans::cuda {
 
 using ballast::cuda::index;
 
-// In f32 the four lanes of a row know its largest score so far. Each names those of its columns whose scores are near it, by a sum over the
-// near columns of a group of tiles. Column v of tile i adds k_factor · (k_first + 4i + 2v). So the sum of one column names it, and is less
-// than that of any two. k_factor is a prime, and what it is multiplied by is odd: a sum in which a bit was flipped, or to which a column
-// was added by a number with a flipped bit in place of 1, is not a multiple of k_factor, and names none.
-// The code of a column is that sum with k_factor · 4 · the tile in front of its group, modulo 2^32; 0: no column.
+// In f32 the four lanes of a row share its largest score so far. Each lane identifies those of its columns whose scores are near it by one
+// sum per group of tiles, to which each near column adds its number: k_factor · (k_first + 4i + 2v) for column v of tile i. So the sum of
+// one column identifies it, and is smaller than the sum of any two. k_factor is prime, and the number it is multiplied by is odd. So a sum
+// with a flipped bit, or to which a column was added with a corrupted factor instead of 1, is not a multiple of k_factor, and identifies no
+// column.
+// The code of a column is that sum plus k_factor · 4 · (number of tiles before its group), modulo 2^32; 0: no column.
 inline constexpr int k_most_group_tiles = 16;
 inline constexpr std::uint32_t k_factor = 2729, k_first = 65;
 static_assert(2 * k_first > k_first + 4 * (k_most_group_tiles - 1) + 2);
@@ -26,27 +27,27 @@ static_assert(k_factor * (2 * k_most_group_tiles * k_first + 2 * k_most_group_ti
 BALLAST_HD constexpr std::uint32_t near_number(int i, int v) {
   return k_factor * (k_first + 4 * static_cast<std::uint32_t>(i) + 2 * static_cast<std::uint32_t>(v));
 }
-// 1 / k_factor modulo 2^32: each step doubles the bits that are right.
+// Returns 1 / k_factor modulo 2^32: each step doubles the number of correct bits.
 BALLAST_HD constexpr std::uint32_t inverse_factor() {
   std::uint32_t made = k_factor;
   for (int step = 0; step < 5; ++step) made *= 2 - k_factor * made;
   return made;
 }
 static_assert(inverse_factor() * k_factor == 1);
-// The column of lane t of a row; negative or behind the last one if it is not a code.
+// Returns the column of lane t that a code identifies; negative or after the last column if `code` is not a code.
 BALLAST_HD constexpr int column_of_code(std::uint32_t code, int t) {
   const std::uint32_t number = code * inverse_factor() - k_first;
   const std::uint32_t column = number / 4 * k_tile_columns + number / 2 % 2 + 2 * static_cast<std::uint32_t>(t);
   return number % 2 == 0 && number < 0x20000000u ? static_cast<int>(column) : -1;
 }
 
-// Scores are compared by min(1, max(0, k_steep · (a − b))): 1 if a > b, else 0, by one instruction of the multipliers, of which there are
-// twice as many as of the units that compare. Exact if |a − b| is 0 or at least 1 / k_steep: always, if one of
+// Scores are compared by min(1, max(0, k_steep · (a − b))), which is 1 if a > b, else 0: one multiply-add with saturation. Multipliers have
+// twice the throughput of the units that compare. The result is exact if |a − b| is 0 or at least 1 / k_steep, which always holds if one of
 // the two is at least k_comparable.
 inline constexpr float k_steep = 0x1p90f;
 inline constexpr float k_comparable = 0x1p-60f;
 
-// The error of the score of a centroid c that can be the nearest of a row: slope · ‖c‖, of which ‖c‖ is at most `reach`.
+// Bounds the error of the score of a centroid c that can be the nearest of a row: slope · ‖c‖, with ‖c‖ ≤ `reach`.
 template <class T>
 struct score_error {
   T slope, reach;
@@ -59,31 +60,31 @@ struct score_error {
   __device__ __forceinline__ T most() const { return slope * reach; }
 };
 
-// f32: what the errors of scores are for the rows of a lane.
+// f32: error bounds of the scores of a lane's rows.
 template <class T, int Rows>
 struct row_errors {
-  T spread[Rows];  // how much lower than the best a score is that cannot be that of the nearest
+  T spread[Rows];  // a score lower than the best by more than this cannot belong to the nearest centroid
   T slope[Rows];   // score_error
-  T reach;         // of the rows together
+  T reach;         // the larger score_error::reach of both rows
 };
 
-// What a lane knows of one of its rows. The four lanes of a row see different columns.
+// The search state of a lane for one of its rows. The four lanes of a row see different columns.
 template <class T>
 struct row_search;
 template <>
 struct row_search<float> {
-  float best;                         // the largest score so far, or lower end of one: of all four lanes
-  float twin;                         // the same by another chain
-  float upper;                        // no near column of the lane has a larger score, whatever its error
-  float since;                        // what `best` was when the oldest of the lane's near columns was named
-  std::uint32_t named[k_most_named];  // codes of the lane's near columns, the last one first
-  std::uint32_t more;                 // not 0: there are others
-  std::uint32_t wrong;                // not 0: the two chains differed in a group
+  float best;                         // over all four lanes: the largest score so far (with own errors, the largest lower end)
+  float twin;                         // the same from an independent chain of comparisons
+  float upper;                        // upper bound of the scores of the lane's near columns, including their errors
+  float since;                        // the value of `best` when the oldest of the lane's near columns was recorded
+  std::uint32_t named[k_most_named];  // codes of the lane's near columns, the newest first
+  std::uint32_t more;                 // not 0: there are more near columns than `named` holds
+  std::uint32_t wrong;                // not 0: the two chains differed in some group
   float sum;                          // Σ w · score of the section
 };
 template <>
 struct row_search<double> {
-  double first, twin;  // the largest score, by two chains, which also have its column
+  double first, twin;  // the largest score and its column, from two chains of comparisons
   int first_index, twin_index;
   double sum;  // Σ w · score of the section
 };
@@ -93,7 +94,7 @@ BALLAST_HD constexpr T lowest_score() {
   return sizeof(T) == 4 ? static_cast<T>(-3e38) : static_cast<T>(-1e308);
 }
 
-// What a thread has of one launch: its place, and its arguments.
+// The state of a thread during one launch: its position and its arguments.
 template <class T, pass_policy P, class Injector>
 struct pass_scores {
   using fragment = operands<T>;
@@ -102,21 +103,21 @@ struct pass_scores {
   using launch = ballast::cuda::kernel_launch<pass_arguments<T>, Injector>;
   using stage = panel_stage<T, P>;
 
-  static constexpr int k_groups = fragment::k_halves;  // of 8 rows, one of a lane each
-  static constexpr int k_rows = k_pass_rows;           // of a warp
+  static constexpr int k_groups = fragment::k_halves;  // groups of 8 rows; a lane has one row of each
+  static constexpr int k_rows = k_pass_rows;           // rows per warp
   static constexpr int k_threads = 32 * P.warps;
-  static constexpr int k_tile_threads = 32 * pass_rows_of_tile(P) / k_pass_rows;  // that work on a tile of rows
+  static constexpr int k_tile_threads = 32 * pass_rows_of_tile(P) / k_pass_rows;  // threads that work on a tile of rows
   static constexpr bool k_checks = P.check;
   static constexpr bool k_warpgroup = P.unit == product_unit::warpgroup;
   static constexpr bool k_in_registers = P.slabs > 0;
-  // Whether a tile's rows are loaded while the one before it is searched. Elsewhere registers are dearer.
+  // true if a tile's rows are loaded during the search of the tile before. Otherwise registers are too scarce.
   static constexpr bool k_prefetches =
       sizeof(T) == 4 &&
       (P.slabs == 0 ? P.unit == product_unit::warpgroup
                     : P.panel == panel_memory::shared && (P.single || (P.unit == product_unit::warpgroup && P.warps * P.blocks < 16)));
   static constexpr bool k_rows_in_ring = P.rows;
-  static constexpr int k_slabs = k_in_registers ? P.slabs : k_rows_in_ring ? 0 : P.depth;  // of x that are loaded ahead
-  static constexpr int k_scores = fragment::k_scores;                                      // of a lane, of a tile
+  static constexpr int k_slabs = k_in_registers ? P.slabs : k_rows_in_ring ? 0 : P.depth;  // k-slices of x loaded ahead
+  static constexpr int k_scores = fragment::k_scores;                                      // scores per lane and tile
   static_assert(k_rows == k_operand_rows);
   static_assert(P.tiles <= k_most_group_tiles && (!k_in_registers || P.slabs % P.depth == 0));
   static_assert(P.unit == product_unit::warp || (sizeof(T) == 4 && P.warps % 4 == 0 && P.panel != panel_memory::global));
@@ -124,8 +125,8 @@ struct pass_scores {
   const launch& given;
   const pass_arguments<T>& a;
   int lane, g, t;
-  bool upper;  // t ≥ 2: the lane owns the second one of its two rows
-  int warp;    // by a shuffle, which tells the compiler that it is the same in all lanes
+  bool upper;  // t ≥ 2: the lane owns the second of its two rows
+  int warp;    // from a shuffle, so that the compiler knows it is uniform over the warp
 
   __device__ __forceinline__ explicit pass_scores(const launch& from)
       : given(from),
@@ -140,30 +141,30 @@ struct pass_scores {
     return {tile, tiles, step, steps, static_cast<int>(threadIdx.x) % k_tile_threads, k_tile_threads};
   }
 
-  // Rows are numbered in 32 bits (k_most_rows).
+  // Rows are indexed with 32 bits (k_most_rows).
   __device__ __forceinline__ int points() const { return static_cast<int>(a.points.m); }
-  // Rows behind the last point are there, and 0.
+  // Rows after the last point are allocated, and are 0.
   __device__ __forceinline__ int stride() const { return k_in_registers ? P.slabs * k_slab<T> : a.points.stride; }
   __device__ __forceinline__ const T* row(int i) const { return a.points.x + static_cast<std::int64_t>(i) * stride(); }
 
-  // What is known of the own row.
+  // Data of the row that this lane owns (the own row).
   struct row_facts {
     int i;
     T norm;
-    T error;  // of a score of a centroid that can be the nearest
+    T error;  // error bound of the score of a centroid that can be the nearest
     T projection;
     unsigned long long signature;
-    int before;         // its label of the pass before
-    bool bad = false;   // a check failed
-    check failed = {};  // which
+    int before;         // its label in the previous pass
+    bool bad = false;   // true if a check failed
+    check failed = {};  // the check that failed
   };
-  static constexpr bool k_counts = P.sums != sum_memory::none;  // what the sums must agree with
+  static constexpr bool k_counts = P.sums != sum_memory::none;  // true if the pass has sums, which the labels must agree with
   __device__ __forceinline__ unsigned long long signature_of(int i) const {
     if constexpr (!k_checks || !k_counts) return 0;
     return arch::load_table_late(reinterpret_cast<const unsigned long long*>(a.points.signature) + i);
   }
   __device__ __forceinline__ int label_before(int i) const { return a.previous != nullptr ? arch::load_table_late(a.previous + i) : -1; }
-  // What the label of row i is judged and counted with.
+  // Loads the data by which the label of row i is verified and counted.
   __device__ __forceinline__ void load_facts(int i, row_facts& to) const {
     to.i = i;
     if constexpr (sizeof(T) == 8) to.norm = arch::load_table_late(a.points.norm + i);
@@ -172,8 +173,8 @@ struct pass_scores {
     to.before = i < points() ? label_before(i) : -1;
   }
 
-  // What is loaded of a tile of rows before its products: the first k_slabs slabs; in f32 what the spread of the own row is made of; and
-  // with k_facts_ahead what labels are judged with.
+  // Data of a tile of rows that is loaded before its products: the first k_slabs k-slices; in f32 the norm and rounding that determine the
+  // spread of the own row; with k_facts_ahead also the facts that verify labels.
   struct rows_ahead {
     operand rows[k_slabs > 0 ? k_slabs : 1];
     T norm;
@@ -196,26 +197,27 @@ struct pass_scores {
 
   static constexpr int k_group_scores = P.tiles * k_scores;  // tile by tile
   static constexpr int k_named = named_columns(P);
-  // f32: whether each centroid's norm bounds the error of its scores; elsewhere the largest norm does. With many features an error is much
-  // of what is between two scores, and there are more products for each score.
+  // f32: true if each centroid's own norm bounds the error of its scores; false: the largest norm does. With many features this error is a
+  // large part of the difference of two scores, and there are more products per score, which hide the additional work.
   static constexpr bool k_own_errors = sizeof(T) == 4 && !k_in_registers;
   using errors = row_errors<T, k_groups>;
-  static constexpr bool k_follows = k_checks && !P.single;  // f32: a largest score decides about columns of a later group
+  static constexpr bool k_follows = k_checks && !P.single;  // f32: a largest score affects which columns later groups keep
 
-  // Where the scores of a tile start, or their weights in the row check: those of this lane's two columns.
+  // Loads the start values of the scores of a tile, or their weights in the row check, for this lane's two columns.
   __device__ __forceinline__ void load_columns(const T* columns, int i, int which, T (&to)[2]) const {
     using pair = typename fragment::pair;
     const auto* const at = reinterpret_cast<const pair*>(columns + (2 * i + which) * k_tile_columns);
     const pair both = P.columns ? *at : arch::load_table(at);
     to[0] = both.x, to[1] = both.y;
   }
-  // What load_columns takes: the columns of a group, from this lane's on.
+  // Returns the argument of load_columns: the columns of a group, beginning with this lane's.
   __device__ __forceinline__ const T* columns_of(const stage& panel, int group) const {
     constexpr int size = P.tiles * 2 * k_tile_columns;
     return panel.columns + (P.columns ? group * size : std::int64_t{group} * size) + 2 * t;
   }
 
-  // scores += rows · columns over `depth` slabs of a group. By a warpgroup: begun only, between fence_wgmma and wait_wgmma.
+  // Computes scores += rows · columns over `depth` k-slices of a group. A warpgroup only starts the product: call between fence_wgmma and
+  // wait_wgmma.
   __device__ __forceinline__ void multiply(const unsigned char* panel, const operand (&rows)[P.depth], T (&scores)[k_group_scores]) const {
     if constexpr (k_warpgroup) {
       const arch::matrix_descriptor columns = arch::describe(panel, k_slab_bytes<T>, arch::swizzle::none, k_slab_bytes<T> / 2);
@@ -238,10 +240,10 @@ struct pass_scores {
     }
   }
 
-  // The scores of one group of tiles, from where they start, for the rows from `first` on. `rows`: their first k_slabs slabs; then, where
-  // rows do not stay in registers, those of the rows from `next` on, whose loads are under way while these are multiplied; where rows pass
-  // through the ring, nothing. meanwhile() is called once: when the first products have begun, or where rows do not stay in registers,
-  // before.
+  // Computes the scores of one group of tiles, from their start values, for the rows from `first` on. On entry `rows` holds the first
+  // k_slabs k-slices of these rows. If rows do not stay in registers, on return it holds those of the rows from `next` on, whose loads are
+  // in flight during the products. If rows pass through the ring, it is unused. meanwhile() is called once: after the first products have
+  // started; or before them, if rows do not stay in registers.
   template <class Meanwhile>
   __device__ __forceinline__ void compute_scores(stage& panel, int first, int next, int group, const T* columns,
                                                  operand (&rows)[k_slabs > 0 ? k_slabs : 1], T (&scores)[k_group_scores],
@@ -261,7 +263,7 @@ struct pass_scores {
       if constexpr (k_warpgroup) arch::wait_wgmma<0>(scores);
     };
     if constexpr (k_in_registers) {
-      // All chunks of the group are multiplied before the first one is waited for: a ring has place for them.
+      // All chunks of the group are multiplied before the first wait, if the ring has room for them.
       constexpr bool together = k_warpgroup && stage::k_loader && P.slabs / P.depth < P.slots;
       begin_products();
 #pragma unroll
@@ -282,7 +284,7 @@ struct pass_scores {
       }
     } else if constexpr (k_rows_in_ring) {
       meanwhile();
-      constexpr int together = 2;  // chunks: the second one's rows are read while the first is multiplied
+      constexpr int together = 2;  // chunks: the rows of the second one are read while the first is multiplied
 #pragma unroll 1
       for (int slab = 0; slab < shape.slabs; slab += together * P.depth) {
         operand now[together][P.depth];
@@ -319,7 +321,7 @@ struct pass_scores {
     }
   }
 
-  // Calls f(score, q, i, v) for the scores of a group: of row q of the lane, in tile i, of column v.
+  // Calls f(score, q, i, v) for each score of a group: row q of the lane, tile i, column v.
   template <class F>
   static __device__ __forceinline__ void each_score(const T (&scores)[k_group_scores], F&& f) {
 #pragma unroll
@@ -342,8 +344,8 @@ struct pass_scores {
     });
   }
 
-  // f64: takes the scores of a group into account, and adds them to those sums. `last`: the last tile is the check tile. Tile by tile:
-  // weights of several tiles at a time take registers.
+  // f64: updates the search with the scores of a group, and adds them to the sums of the row check. `last`: the last tile is the check
+  // tile. Works tile by tile: weights of several tiles at a time would take too many registers.
   __device__ __forceinline__ void search(row_search<double> (&rows)[k_groups], const double (&scores)[k_group_scores],
                                          const double* columns, int column, bool last) const {
 #pragma unroll
@@ -366,13 +368,13 @@ struct pass_scores {
     }
   }
 
-  // f32: ‖c‖ of a tile's two columns of this lane, or a little more, from where their scores start; at most errors::reach.
+  // f32: computes ‖c‖ or slightly more for this lane's two columns of a tile, from the start values of their scores; at most errors::reach.
   __device__ __forceinline__ void load_norms(const float* columns, int i, float reach, float (&to)[2]) const {
     load_columns(columns, i, 0, to);
 #pragma unroll
     for (float& each : to) each = fminf(norm_above(fabsf(2 * each)), reach);
   }
-  // f32: calls f(score, norm, q, i, v); `norm` is 0 where the spread of the row has all errors.
+  // f32: calls f(score, norm, q, i, v) for each score; `norm` is 0 if the spread of the row covers all errors.
   template <class F>
   __device__ __forceinline__ void each_with_norm(const float (&scores)[k_group_scores], const float* columns, float reach, F&& f) const {
     float norms[2] = {};
@@ -381,7 +383,7 @@ struct pass_scores {
       f(score, norms[v], q, i, v);
     });
   }
-  // f32: the largest score of the lane's columns, or lower end of one; by a second chain, too, where groups follow.
+  // f32: finds the largest score of the lane's columns (with own errors, the largest lower end); if groups follow, by a second chain, too.
   __device__ __forceinline__ void find_largest(const float (&scores)[k_group_scores], const float* columns, const errors& of,
                                                float (&largest)[k_groups], float (&twins)[k_groups]) const {
     const float again[k_groups] = {arch::opaque(of.slope[0]), arch::opaque(of.slope[1])};
@@ -397,13 +399,13 @@ struct pass_scores {
     });
   }
 
-  // f32: takes the scores of a group into account. `largest`: of the lane's columns. `before`: the code of the tiles in front of the group.
-  // `twins`: by a second chain, where groups follow. If `largest` is too high, no column is near; if it is too low, another column is near,
-  // too, but a later group may make the lane forget the right one.
+  // f32: updates the search with the scores of a group. `largest`: the largest of the lane's columns; `twins`: the same from a second
+  // chain, if groups follow. `before`: the code of the tiles before the group. If `largest` is too high, no column is near. If it is too
+  // low, another column is near as well, but a later group may make the lane forget the right one.
   __device__ __forceinline__ void search(row_search<float> (&rows)[k_groups], const float (&scores)[k_group_scores], const float* columns,
                                          const float (&largest)[k_groups], const float (&twins)[k_groups], const errors& of,
                                          std::uint32_t before) const {
-    constexpr float integers = 0x1p23f;  // numbers from here on have whole ulps, and these are their last bits
+    constexpr float integers = 0x1p23f;  // from here on floats have an ulp of 1: their last bits are an integer
     constexpr std::uint32_t two = 2 * near_number(0, 0);
     float near[k_groups], from[k_groups];
 #pragma unroll
@@ -476,40 +478,40 @@ struct pass_scores {
     }
   }
 
-  // ---- Four lanes and their two rows: what all four have found comes together in the two lanes that own a row ----
+  // ---- Four lanes and their two rows: the two lanes that own a row combine the results of all four ----
 
   __device__ __forceinline__ int own_q() const { return upper ? 1 : 0; }
   __device__ __forceinline__ int own_row(int first) const { return first + 8 * own_q() + g; }
-  // By choosing between registers: an index that is computed puts the array into local memory.
+  // Selects between registers: a computed index would put the array into local memory.
   template <class V>
   __device__ __forceinline__ V own(const V (&of)[k_groups]) const {
     const V low = of[0], high = of[1];
     return upper ? high : low;
   }
-  // For the lane two further, the one of the row that it owns.
+  // Returns the element for the lane two further: that of the row which it owns.
   template <class V>
   __device__ __forceinline__ V given_away(const V (&of)[k_groups]) const {
     const V low = of[0], high = of[1];
     return upper ? low : high;
   }
-  // op over the four lanes, for the own row.
+  // Reduces over the four lanes by op, for the own row.
   template <class Op>
   __device__ __forceinline__ T fold(const T (&of)[k_groups], Op&& op) const {
     T mine = own(of);
     mine = op(mine, __shfl_xor_sync(0xffffffffu, given_away(of), 2));
     return op(mine, __shfl_xor_sync(0xffffffffu, mine, 1));
   }
-  // What the owner of row q has.
+  // Returns the value of the owner of row q.
   template <class V>
   __device__ __forceinline__ V from_owner(V value, int q) const {
     return __shfl_sync(0xffffffffu, value, 2 * q, 4);
   }
-  // Whether something holds in one lane that owns the own row.
+  // Returns whether `holds` is true in one of the lanes that own the own row.
   __device__ __forceinline__ bool any_owner(bool holds) const { return (__ballot_sync(0xffffffffu, holds) & 3u << (lane & ~1)) != 0; }
 
-  // Finds the largest scores of the rows from `first` on. `ahead`: what has been loaded of them; with k_prefetches it is then that of the
-  // rows from `next` on. bound_errors() sets `of` and what `facts` has ahead. It is called during the products where there is
-  // one group, else before all. What facts are left to load is under way during the first search.
+  // Finds the largest scores of the rows from `first` on. `ahead`: the data loaded ahead for them; with k_prefetches replaced by those of
+  // the rows from `next` on. bound_errors() sets `of` and the part of `facts` that was loaded ahead. It is called during the products if
+  // there is one group, else before everything. The remaining facts are loaded during the first search.
   template <class BoundErrors>
   __device__ __forceinline__ void find(stage& panel, int first, int next, int tile, int tiles, rows_ahead& ahead, const errors& of,
                                        row_search<T> (&rows)[k_groups], row_facts& facts, BoundErrors&& bound_errors) const {
@@ -527,7 +529,7 @@ struct pass_scores {
       }
     }
     const panel_shape& shape = a.centroids.shape;
-    std::uint32_t before = 0;  // f32: 4 k_factor · data_tile, as a sum, so that a flipped bit leaves no multiple of k_factor
+    std::uint32_t before = 0;  // f32: 4 k_factor · data_tile, as a sum: so a flipped bit leaves no multiple of k_factor
     const int sections = P.single ? 1 : shape.sections, groups = P.single ? 1 : shape.section_tiles / P.tiles;
 #pragma unroll 1
     for (int section = 0; section < sections; ++section) {
@@ -541,17 +543,18 @@ struct pass_scores {
         compute_scores(panel, first, ends ? next : first, section * groups + group, columns, ahead.rows, scores, [&] {
           if constexpr (P.single) bound_errors();
         });
-        // What is loaded here is under way while these scores are searched, and not put off until they are.
+        // The loads below are in flight while these scores are searched; __syncwarp keeps the compiler from delaying them until after the
+        // search.
         if (!k_facts_ahead && begins) load_facts(own_row(first), facts);
         if (ends) {
           if constexpr (k_in_registers || k_rows_in_ring) {
             load_ahead(next, ahead);
           } else {
-            load_spread(next, ahead);  // compute_scores has asked for the rows
+            load_spread(next, ahead);  // compute_scores has already started to load the rows
           }
         }
         if (begins || ends) __syncwarp();
-        const int data_tile = section * shape.data_tiles + group * P.tiles;  // the first one of the group
+        const int data_tile = section * shape.data_tiles + group * P.tiles;  // the first data tile of the group
         if constexpr (Injector::enabled) {
           for (int i = 0; i < P.tiles; ++i) {
             const bool checks = k_checks && group * P.tiles + i == shape.data_tiles;
@@ -562,7 +565,7 @@ struct pass_scores {
           }
         }
         const bool last = k_checks && group == groups - 1;
-        T projections[k_groups];  // column 3 of the check tile: of lane 1
+        T projections[k_groups];  // column 3 of the check tile, held by lane 1
 #pragma unroll
         for (int q = 0; q < k_groups; ++q) projections[q] = scores[(P.tiles - 1) * k_scores + 2 * q + 1];
         if constexpr (sizeof(T) == 4) {
@@ -582,7 +585,7 @@ struct pass_scores {
           for (float& each : largest) strike_minimum(0, each);
           search(rows, scores, columns, largest, twins, of, before);
           for (row_search<T>& each : rows) strike_minimum(1, each.best);
-          before += 4 * k_factor * static_cast<std::uint32_t>(P.tiles - (last ? 1 : 0));  // the check tile has no columns
+          before += 4 * k_factor * static_cast<std::uint32_t>(P.tiles - (last ? 1 : 0));  // the check tile has no codes
         } else {
           search(rows, scores, columns, data_tile * k_tile_columns, last);
           if (Injector::enabled && group == 0) {
@@ -595,7 +598,7 @@ struct pass_scores {
         }
       }
     }
-    if constexpr (k_own_errors) {  // a slope that is no number hides all columns of its lane
+    if constexpr (k_own_errors) {  // a slope that is NaN would hide all columns of its lane
 #pragma unroll
       for (int q = 0; q < k_groups; ++q) rows[q].more |= of.slope[q] >= 0 ? 0u : 1u;
     }
@@ -604,11 +607,11 @@ struct pass_scores {
     }
   }
 
-  // ρ passes if ρ² ≤ limit.
+  // Returns whether ρ² ≤ limit.
   __device__ static __forceinline__ bool passes(T residual, T limit) { return residual * residual <= limit; }
 
-  // Compares the weighted sum of a section's scores, with those of its check tile, with 0, and the points' projection in column 3 of that
-  // tile with what was computed from other loads. The two owners of a row have the limits from two copies, and must agree.
+  // Verifies a section: the weighted sum of its scores, including those of its check tile, must be 0; and the points' projection in column
+  // 3 of that tile must equal the one computed from other loads. The two owners of a row read two copies of the limits, and must agree.
   __device__ __forceinline__ void verify_section(int section, std::int64_t tile, std::int64_t tiles, const T (&projections)[k_groups],
                                                  const row_search<T> (&rows)[k_groups], row_facts& facts) const {
     section_limits<T> limits = a.centroids.limits[2 * section + t % 2];

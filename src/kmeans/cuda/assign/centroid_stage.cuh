@@ -1,8 +1,8 @@
-// The panel of centroids as the warps of a block read it: from global memory, whole from shared memory, or in chunks that pass through a
-// ring there while they multiply. Long rows of points pass through the ring with it (pass_policy::rows).
+// Supplies packed centroids to the warps of a block: from global memory, all from shared memory, or in chunks that pass through a ring in
+// shared memory during the products. Long rows of points pass through the ring with them (pass_policy::rows).
 // Layer: backend "cuda" of K-Means, device code. A ring needs sm_90: bulk copies and mbarriers.
-// Order, by all warps of the block alike: for each group of tiles and each `depth` slabs of it: acquire(), reads, release(); or pass(), and
-// release_passed() behind the group.
+// Order of calls, the same in all warps of the block: for each group of tiles, and each `depth` k-slices of it, acquire(), reads,
+// release(); or pass(), and release_passed() after the group.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct panel_stage {
   static constexpr bool k_loader = has_loader(P);
   static constexpr bool k_rows = P.rows;
   static constexpr int k_chunk_bytes = chunk_bytes<T>(P), k_row_bytes = row_chunk_bytes<T>(P), k_slot_bytes = slot_bytes<T>(P);
-  // Chunks that are asked for ahead where a thread that multiplies does it. The others may still be read by warps that are behind it.
+  // Chunks that are requested ahead if a thread that multiplies requests them. Slower warps may still read the others.
   static constexpr int k_ahead = P.slots > 3 ? P.slots - 2 : P.slots - 1;
   static_assert(!k_rows || can_pass_rows(P));
   static_assert(!k_ring || (P.slots >= 2 && P.slots <= k_most_slots));
@@ -31,18 +31,19 @@ struct panel_stage {
   unsigned char* memory;        // in shared memory: panel_bytes, then column_bytes
   const T* columns;             // panel::columns
   arch::mbarrier* full;         // slots; then `empty`, slots
-  int chunks;                   // of the panel
-  bool asks;                    // this thread asks for chunks while it multiplies
-  int slot = 0;                 // of the chunk that is read next
-  unsigned parity = 0;          // of that slot
+  int chunks;                   // number of chunks of packed centroids
+  bool asks;                    // true if this thread requests chunks while it multiplies
+  int slot = 0;                 // slot of the chunk that is read next
+  unsigned parity = 0;          // parity of `slot`
   int ask_slot = 0;
-  unsigned ask_parity = 1;  // of its last release: none at first
+  unsigned ask_parity = 1;  // parity of the last release of ask_slot: none at first
   int ask_chunk = 0;
-  std::int64_t left = 0;  // chunks that are still to be asked for
-  volatile int* drawn;    // by the loader: of a tile of rows that is worked on, which is the next one; without a ring, the turns of teams
-  int tile = 0;           // how many have been worked on
+  std::int64_t left = 0;  // chunks that remain to be requested
+  volatile int* drawn;    // stored by the loader: for each tile of rows, the next one; without a ring, the turns of teams
+  int tile = 0;           // number of tiles processed
 
-  // `sweeps`: how often the block reads the whole panel, where there is no loader. Followed by a barrier of the block.
+  // Copies or requests the first data. `sweeps`: how often the block reads all packed centroids, if there is no loader. A barrier of the
+  // block must follow.
   __device__ __forceinline__ panel_stage(const panel<T>& from, unsigned char* to, unsigned char* barriers, std::int64_t sweeps)
       : packed(reinterpret_cast<const unsigned char*>(from.packed)),
         memory(to),
@@ -69,11 +70,12 @@ struct panel_stage {
     }
   }
 
-  // By one thread of the loader: all chunks for the tile `first` of rows and those that draw(tile) says come behind it, below `tiles`, as
-  // slots become free. Before the chunks of a tile it says which tile is next. `points`: where rows pass, too.
+  // Loads all chunks for the tile `first` of rows, and for the tiles below `tiles` that draw(tile) returns for each next one, as slots
+  // become free. Stores the number of the next tile before it loads the chunks of a tile. `points`: used if rows pass through the ring.
+  // Called by one thread of the loader.
   template <class Draw>
   __device__ __forceinline__ void load(int first, int tiles, const placed_points<T>& points, Draw&& draw) {
-    const int together = k_rows ? points.stride / k_slab<T> / P.depth : chunks;  // that have other slabs of the same centroids
+    const int together = k_rows ? points.stride / k_slab<T> / P.depth : chunks;  // chunks with different k-slices of the same centroids
     const auto* const rows = reinterpret_cast<const unsigned char*>(points.operand);
     for (int of = first; of < tiles; ++tile) {
       const unsigned char* const rows_of_tile = k_rows ? rows + std::int64_t{of} * together * k_row_bytes : nullptr;
@@ -88,7 +90,7 @@ struct panel_stage {
       }
     }
   }
-  // Where there is a loader: the tile behind the one whose chunks are read next. Once for each tile.
+  // With a loader: returns the tile after the one whose chunks are read next. Call once per tile.
   __device__ __forceinline__ int next_tile() {
     __syncwarp();
     arch::wait(full + slot, parity);
@@ -96,7 +98,7 @@ struct panel_stage {
     return drawn[tile++ % k_drawn];
   }
 
-  // The chunk that is read next: `depth` slabs of a group of tiles. `group`, `slab`: which they are.
+  // Waits for the chunk that is read next and returns it: `depth` k-slices of a group of tiles. `group`, `slab`: its position.
   __device__ __forceinline__ const unsigned char* acquire(const panel_shape& shape, int group, int slab) {
     if constexpr (k_ring) {
       if (asks) ask();
@@ -110,7 +112,8 @@ struct panel_stage {
       return packed + (std::int64_t{group} * shape.slabs + slab) * (P.tiles * k_slab_bytes<T>);
     }
   }
-  // In place of release(), where a chunk may be read while the next ones are: these are released together, the last `count`, at most Most.
+  // pass() replaces release() if a chunk may be read while the next ones are. release_passed() releases the last `count` (at most Most)
+  // together.
   __device__ __forceinline__ void pass() {
     if (++slot == P.slots) slot = 0, parity ^= 1;
   }
@@ -118,7 +121,7 @@ struct panel_stage {
   __device__ __forceinline__ void release_passed(int count) {
     static_assert(k_loader && Most < P.slots);
     fence_reads();
-    __syncwarp();  // all lanes have read them
+    __syncwarp();  // all lanes have read the chunks
     const auto each = static_cast<int>(threadIdx.x % 32);
     if (each < count) {
       const int of = slot - 1 - each;
@@ -128,14 +131,14 @@ struct panel_stage {
   __device__ __forceinline__ void release() {
     if constexpr (k_ring) {
       fence_reads();
-      __syncwarp();  // all lanes have read it
+      __syncwarp();  // all lanes have read the chunk
       if (threadIdx.x % 32 == 0) arch::arrive(full + P.slots + slot);
       if (++slot == P.slots) slot = 0, parity ^= 1;
     }
   }
 
  private:
-  // Ordinary reads, before a copy that overwrites. wgmma reads in the order of the copies.
+  // Orders ordinary reads before the copy that overwrites them. Reads of wgmma are ordered with copies anyway.
   __device__ static __forceinline__ void fence_reads() {
     if constexpr (P.unit == product_unit::warp || k_rows) arch::fence_async_shared();
   }
@@ -145,7 +148,7 @@ struct panel_stage {
       reinterpret_cast<float4*>(to)[e] = arch::load_table(static_cast<const float4*>(from) + e);
   }
 
-  // Asks for a chunk of the panel, and of rows where these pass, once its slot has been read by all warps.
+  // Requests a chunk of packed centroids, and of rows if these pass through the ring, once all warps have read its slot.
   __device__ __forceinline__ void fill(const unsigned char* from, [[maybe_unused]] const unsigned char* rows) {
     arch::wait(full + P.slots + ask_slot, ask_parity);
     unsigned char* const to = memory + ask_slot * k_slot_bytes;
@@ -154,7 +157,7 @@ struct panel_stage {
     if constexpr (k_rows) arch::load_bulk(to + k_chunk_bytes, rows, k_row_bytes, full + ask_slot);
     if (++ask_slot == P.slots) ask_slot = 0, ask_parity ^= 1;
   }
-  // By a thread that multiplies: the next one, if any is left.
+  // Requests the next chunk, if one is left. Called by a thread that multiplies.
   __device__ __forceinline__ void ask() {
     if (left == 0) return;
     --left;

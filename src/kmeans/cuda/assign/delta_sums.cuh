@@ -1,7 +1,7 @@
-// The way of rows to the sums of their clusters.
+// Adds rows with a new label to the sums of their clusters.
 // Layer: backend "cuda" of K-Means, device code. docs/design/kmeans-cuda.md.
-// The sums are those of the pass before: only rows with another label are added, and taken from their old cluster. In integers that gives
-// the same bits as adding up all rows. The four lanes of a row each add every fourth vector of its features.
+// The sums are those of the previous pass: only rows with another label are added, and subtracted from their old cluster. With integers
+// this gives the same bits as summing all rows. The four lanes of a row each add every fourth vector of its features.
 #pragma once
 
 #include <type_traits>
@@ -20,7 +20,7 @@ struct pass_moves : pass_memory<T, P, Injector> {
       memory_of_pass::is_cluster;
   using scores::a, scores::g, scores::given, scores::lane, scores::t;
   using typename scores::launch;
-  static constexpr int k_slabs_together = P.slabs > 0 ? 4 : 8;  // of a row that is read again
+  static constexpr int k_slabs_together = P.slabs > 0 ? 4 : 8;  // k-slices of a row, when it is read again
 
   __device__ __forceinline__ explicit pass_moves(const launch& from) : memory_of_pass(from) {}
 
@@ -29,7 +29,7 @@ struct pass_moves : pass_memory<T, P, Injector> {
     return T(1);
   }
 
-  // Where this lane's sums of cluster j begin: its first number of a slab has place 0, the next one 4.
+  // Returns the start of this lane's sums of cluster j: its first number of a k-slice has place 0, the next one 4.
   using sum_word = std::conditional_t<P.sums == sum_memory::shared, std::uint32_t, unsigned long long>;
   __device__ __forceinline__ sum_word* sums_of(int j) const {
     if constexpr (P.sums == sum_memory::shared) return shared.limbs + (j * pitch() + t);
@@ -37,14 +37,14 @@ struct pass_moves : pass_memory<T, P, Injector> {
     return nullptr;
   }
 
-  // A row on its way from one cluster to another.
+  // A row that moves from one cluster to another.
   struct move {
     bool leaves, arrives;
     sum_word *from, *to;
-    int tile, tiles;  // for strikes: that the row is in
+    int tile, tiles;  // the tile of the row, for the injector
   };
-  // Adds a number to the sums of one cluster and takes it from those of another. A number less is the sum of its negative words: so lower
-  // limbs are never negative.
+  // Adds a number to the sums of one cluster and subtracts it from those of another. Subtraction adds the negated words, so lower limbs are
+  // never negative.
   __device__ __forceinline__ void add(const move& of, int place, T value, T rest, T unit) const {
     std::int32_t word[P.words];
     if constexpr (P.weighted) {
@@ -69,7 +69,7 @@ struct pass_moves : pass_memory<T, P, Injector> {
       if (of.leaves) add_word(of.from, w, static_cast<std::int32_t>(0 - static_cast<std::uint32_t>(word[w])));
     }
   }
-  // Counts a point, or one less, by one lane of its row. Points of weight 0 are not counted.
+  // Counts a point, or subtracts it from the count. Called by one lane of its row. Points of weight 0 are not counted.
   __device__ __forceinline__ void add_member(const move& of, int j, bool arrives) const {
     if constexpr (P.sums == sum_memory::shared) {
       atomicAdd(shared.members + j, arrives ? 1u : ~0u);
@@ -81,7 +81,7 @@ struct pass_moves : pass_memory<T, P, Injector> {
     }
   }
 
-  // Moves rows of each four lanes to their clusters, by loads of their own.
+  // Moves rows to their clusters: four lanes move each row, by their own loads.
   __device__ __forceinline__ void move_rows(const changed_row& each) const {
     const int row = existing_row(each.row), stride = this->stride();
     constexpr int rows = pass_rows_of_tile(P);
@@ -112,11 +112,11 @@ struct pass_moves : pass_memory<T, P, Injector> {
     if constexpr (P.weighted) add(made, stride, weight, T(0), a.points.unit[a.points.n]);
   }
 
-  // How many rows wait, at most so many, whatever memory says.
+  // Returns the number of waiting rows; at most `most`, even if memory was corrupted.
   __device__ __forceinline__ int changes_that_wait(int most) const {
     return static_cast<int>(min(static_cast<unsigned>(*static_cast<const volatile int*>(shared.changed)), static_cast<unsigned>(most)));
   }
-  // Moves the changed rows of this warp, eight at a time, until less than `least`, at most eight, wait. Called by the whole warp.
+  // Moves the changed rows of this warp, eight at a time, until fewer than `least` (at most eight) wait. Called by the whole warp.
   __device__ __noinline__ static void move_changes(const launch& given, int least) { pass_moves(given).move_waiting(least); }
   __device__ __forceinline__ void move_waiting(int least) const {
     const int k = a.centroids.shape.k, count = changes_that_wait(most_changes(P));
@@ -129,28 +129,28 @@ struct pass_moves : pass_memory<T, P, Injector> {
       move_rows(each);
     }
     const int left = max(count - begin, 0);
-    // Less than k_changes_together: a lane has one at most.
+    // Fewer than k_changes_together are left, so a lane has at most one.
     const changed_row rest = shared.changes[lane < left ? begin + lane : 0];
     __syncwarp();
     if (lane < left) shared.changes[lane] = rest;
     if (lane == 0) *shared.changed = left;
     __syncwarp();
   }
-  // Rows whose labels are not those of the pass before, one of a lane that `stores` its label, go to their clusters. Called by the whole
-  // warp.
+  // Queues the rows whose label differs from that of the previous pass, one per lane that `stores` its label, to be moved to their
+  // clusters. Called by the whole warp.
   __device__ __forceinline__ void change(bool stores, int row, int before, int label) const {
     if constexpr (!k_counts) return;
     const bool changes = stores && (a.fresh || before != label);
     const unsigned all = __ballot_sync(0xffffffffu, changes);
     if (all == 0) return;
     const int k = a.centroids.shape.k, begin = changes_that_wait(most_changes(P) - k_pass_rows), count = begin + __popc(all);
-    __syncwarp();  // all have read the count
-    // A label that was struck in memory must not reach beyond the sums; their signature tells.
+    __syncwarp();  // all lanes have read the count
+    // A label that was corrupted in memory must not index beyond the sums; the signature of its row reveals it.
     const int from = !a.fresh && is_cluster(before) ? before : k;
     if (changes) shared.changes[begin + __popc(all & ((1u << lane) - 1))] = {row, from, label};
     if (lane == 0) *shared.changed = count;
     __syncwarp();
-    if (count + k_pass_rows > most_changes(P)) move_changes(given, k_changes_together);  // no room for those of another tile
+    if (count + k_pass_rows > most_changes(P)) move_changes(given, k_changes_together);  // no room for the rows of another tile
   }
 };
 

@@ -1,6 +1,6 @@
-// Distances by differences: of each point to many centroids, with row checks; and of each point to the centroid of its label, in double.
+// Computes distances from differences: of each point to many centroids, with row checks; and to the centroid of its label, in double.
 // Layer: backend "cuda" of K-Means, device code.
-// One thread computes a row, another one of its block verifies it from loads of its own.
+// One thread computes a row; another thread of its block verifies it from its own loads.
 #pragma once
 
 #include "cuda/arch/arch.cuh"
@@ -8,7 +8,7 @@
 
 namespace ballast::kmeans::cuda {
 
-// Numbers that lie together.
+// The adjacent numbers of one 16-byte load.
 template <class T>
 struct alignas(16) vector {
   T at[k_vector<T>];
@@ -17,8 +17,9 @@ struct alignas(16) vector {
 __device__ __forceinline__ float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 __device__ __forceinline__ double multiply_add(double a, double b, double c) { return __fma_rn(a, b, c); }
 
-// squares[j] = ‖x − c_j‖² for the k_group centroids from `first` on; behind the last one they are its. Summed in chains of k_chain
-// features: in a longer chain of equal terms (duplicated features) every step rounds alike, and the row check would see it.
+// Computes squares[j] = ‖x − c_j‖² for the k_group centroids from `first` on; after the last centroid, its distance is repeated. Features
+// are summed in chains of k_chain: in a longer chain of equal terms (duplicated features) every step would round alike, and the row check
+// would detect the error.
 template <class T>
 __device__ __forceinline__ void group_distances(const T* x, const centroid_panel<T>& from, int stride, int first, T (&squares)[k_group]) {
   const T* rows[k_group];
@@ -46,7 +47,7 @@ __device__ __forceinline__ void group_distances(const T* x, const centroid_panel
   }
 }
 
-// Whether `found` = Σ w_j ‖x − c_j‖² over a section is what ‖x‖² and x · Σ w_j c_j say.
+// Returns whether `found` = Σ w_j ‖x − c_j‖² over a section agrees with ‖x‖² and x · Σ w_j c_j.
 template <class T>
 __device__ __forceinline__ bool sum_is_right(const placed_points<T>& p, const centroid_panel<T>& from, std::int64_t row, int section,
                                              double found) {
@@ -63,7 +64,7 @@ __device__ __forceinline__ bool sum_is_right(const placed_points<T>& p, const ce
   return fabs(residual) <= from.limit * size + from.weights[section] * static_cast<double>(std::numeric_limits<T>::min());
 }
 
-// The same from the distances. square(j): of centroid j.
+// The same from the distances. square(j): ‖x − c_j‖².
 template <class T, class Square>
 __device__ __forceinline__ bool row_is_right(const placed_points<T>& p, const centroid_panel<T>& from, std::int64_t row, int section,
                                              Square&& square) {
@@ -74,7 +75,7 @@ __device__ __forceinline__ bool row_is_right(const placed_points<T>& p, const ce
   return sum_is_right(p, from, row, section, found);
 }
 
-// One block: k_row_threads rows and one section of centroids.
+// One block processes k_row_threads rows and one section of centroids.
 template <class T, class Injector>
 __global__ void __launch_bounds__(k_row_threads)
     distances_kernel(const __grid_constant__ ballast::cuda::kernel_launch<distances_arguments<T>, Injector> given) {
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(k_row_threads)
   const int sections = (a.centroids.count + k_section - 1) / k_section;
   const int section = static_cast<int>(blockIdx.x % sections);
   const std::int64_t block = blockIdx.x / sections;
-  const std::int64_t first = block * k_row_threads;  // of this call
+  const std::int64_t first = block * k_row_threads;  // relative to the first row of this call
   const int thread = static_cast<int>(threadIdx.x);
   const int rows = static_cast<int>(min(a.rows - first, static_cast<std::int64_t>(k_row_threads)));
   const int last = min((section + 1) * k_section, a.centroids.count);
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(k_row_threads)
       }
     }
   }
-  __syncthreads();  // the distances are there
+  __syncthreads();  // the distances are stored
   const int other = k_row_threads - 1 - thread;
   if (!a.check || other >= rows) return;
   const T* const of = a.squares + (first + other) * a.centroids.count;
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(k_row_threads)
   if (!row_is_right(a.placed, a.centroids, row, section, [&](int j) { return load_again(of + j); })) flag(*a.flags, a.placed.first + row);
 }
 
-// Distances from their squares, in the units of the points. With `compare` other threads compute them again.
+// Computes distances from their squares, in the units of the points. With `compare`, other threads compute them again and compare.
 template <class T>
 __global__ void __launch_bounds__(k_row_threads) finish_kernel(const __grid_constant__ finish_arguments<T> a) {
   std::int64_t i = std::int64_t{blockIdx.x} * k_row_threads + threadIdx.x;
@@ -123,14 +124,14 @@ __global__ void __launch_bounds__(k_row_threads) finish_kernel(const __grid_cons
   }
 }
 
-// The label of a row. One that is none, which only a fault leaves, must not be used as one; NaN is its distance.
+// Returns the label of a row; −1 if it is invalid, which only a fault can cause. The distance to an invalid label is NaN.
 template <class T>
 __device__ __forceinline__ std::int64_t label_of(const exact_arguments<T>& a, std::int64_t row) {
   const std::int32_t label = load_again(a.labels + row);
   return static_cast<unsigned>(label) < static_cast<unsigned>(a.k) ? label : -1;
 }
 
-// ‖point · scale − plain‖² of a row, in double.
+// Computes ‖point · scale − plain‖² of a row in double.
 template <class T>
 __device__ __forceinline__ double exact_distance(const exact_arguments<T>& a, std::int64_t row) {
   const int n = a.given.n;
@@ -151,8 +152,8 @@ __device__ __forceinline__ double exact_distance(const exact_arguments<T>& a, st
   return sum;
 }
 
-// Whether the distance between x and the centroid in the frame is `exact` but for rounding, and what the pass found that made the label: a
-// label that was struck on its way to memory has another.
+// Returns whether the distance between normalized x and centroid agrees with `exact` except for rounding, and with the distance found by
+// the pass that assigned the label: a label that was corrupted on its way to memory has another distance.
 template <class T>
 __device__ __forceinline__ bool agrees_in_frame(const exact_arguments<T>& a, std::int64_t row, double exact) {
   const int n = a.placed.n;
@@ -167,7 +168,7 @@ __device__ __forceinline__ bool agrees_in_frame(const exact_arguments<T>& a, std
   }
   const double tiny = static_cast<double>(std::numeric_limits<T>::min());
   if (a.passed != nullptr) {
-    // Roundings of a difference, its square and the sums over the features of a lane; in f64 those of `sum` as well.
+    // Rounding of a difference, its square and the sums over the features of a lane; in f64 also that of `sum`.
     const double unit = std::numeric_limits<T>::epsilon(), terms = a.placed.stride / 4 + 8 + (sizeof(T) == 8 ? n : 0);
     if (!(fabs(sum - static_cast<double>(load_again(a.passed + row))) <= unit * terms * sum + a.placed.stride * tiny)) return false;
   }
@@ -175,7 +176,7 @@ __device__ __forceinline__ bool agrees_in_frame(const exact_arguments<T>& a, std
   return fabs(exact - sum) <= a.limit * size + tiny;
 }
 
-// Thread t computes row t of its block, thread T − 1 − t computes it again. Shared memory: two distances of each row, two sums.
+// Thread t computes row t of its block; thread T − 1 − t computes it again. Shared memory: two distances per row, two sums.
 template <class T, class Injector>
 __global__ void __launch_bounds__(k_row_threads)
     exact_kernel(const __grid_constant__ ballast::cuda::kernel_launch<exact_arguments<T>, Injector> given) {
@@ -192,7 +193,7 @@ __global__ void __launch_bounds__(k_row_threads)
     made[thread] = distance;
     if (a.distances != nullptr) a.distances[first + thread] = distance;
   }
-  __syncthreads();  // the distances are there
+  __syncthreads();  // the distances are stored
   const int other = k_row_threads - 1 - thread;
   if (a.check && other < rows) {
     again[other] = exact_distance(a, first + other);
@@ -200,7 +201,7 @@ __global__ void __launch_bounds__(k_row_threads)
     if (!same || (a.plain != nullptr && !agrees_in_frame(a, first + other, again[other]))) flag(*a.flags, a.placed.first + first + other);
   }
   if (a.sums == nullptr) return;
-  __syncthreads();  // those of the check are there
+  __syncthreads();  // the distances of the check are stored
   if (thread < 32) {
     double sum =
         sum_by_warp(rows, [&](int i) { return (weighted ? static_cast<double>(load_again(a.placed.weight + first + i)) : 1.0) * made[i]; });
@@ -213,15 +214,15 @@ __global__ void __launch_bounds__(k_row_threads)
         sum_by_warp(rows, [&](int i) { return (weighted ? static_cast<double>(compute_weight(a.given, first + i)) : 1.0) * again[i]; });
     if (thread == 32) a.sums[2 * blockIdx.x + 1] = sums[1] = sum;
   }
-  __syncthreads();  // the sums are there
+  __syncthreads();  // the sums are stored
   if (thread == 64 && a.check && !(sums[0] == sums[1])) flag(*a.flags, a.placed.first + first);
 }
 
-// The other side of the invariants of sums by label: a row's numbers in fixed point, as the sums have them, in the direction of the
-// projections.
+// Computes the other side of the invariants of sums by label: each row's numbers in fixed point, as the sums contain them, projected on the
+// direction.
 template <class T, int Words>
 __global__ void __launch_bounds__(k_row_threads) labelled_kernel(const __grid_constant__ labelled_arguments<T> a) {
-  auto* const sums = reinterpret_cast<double*>(arch::shared_memory());  // 3 of each row
+  auto* const sums = reinterpret_cast<double*>(arch::shared_memory());  // 3 per row
   const placed_points<T>& p = a.placed;
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t first = std::int64_t{blockIdx.x} * k_row_threads;
@@ -252,7 +253,7 @@ __global__ void __launch_bounds__(k_row_threads) labelled_kernel(const __grid_co
     sums[3 * thread + 1] = label * (weighted ? value(p.n, w, T(0)) : 1.0);
     sums[3 * thread + 2] = w > 0 ? label : 0;
   }
-  __syncthreads();  // the rows are there
+  __syncthreads();  // the values of the rows are stored
   const int task = arch::warp();
   if (task >= 3) return;
   const double sum = sum_by_warp(rows, [&](int i) { return sums[3 * i + task]; });

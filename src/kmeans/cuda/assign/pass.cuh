@@ -1,13 +1,14 @@
-// One pass over the points: labels, and the sums of the points of each cluster. docs/design/kmeans-cuda.md has the derivations.
+// One pass over the points: computes labels, and the sums of the points of each cluster. docs/design/kmeans-cuda.md has the derivations.
 // Layer: backend "cuda" of K-Means, device code.
-// Contract: labels[i] is the nearest of the given centroids, the lowest among equals: in f64 by arithmetic in f64; in f32 by f32
-// coordinates and distances in double, whatever the tensor cores' rounding. A row whose checks fail is decided anew from other copies of
-// its operands. Effects below section_limits on a score can pass its check; they decide nothing where two centroids are farther apart than
-// that. Source: S. Wu, Y. Ding, Y. Zhai et al., FT K-Means, 2024, for checksums in a fused product; the exact labels, the fixed-point sums
-// and the checks per row are ours.
+// Contract: labels[i] is the nearest of the given centroids, the lowest index among equals: in f64 by f64 arithmetic; in f32 by distances
+// in double between f32 coordinates, independent of the tensor cores' rounding. A row whose checks fail is decided again from other copies
+// of its operands. A fault that changes a score by less than section_limits can pass its check; it cannot change a label if two centroids
+// differ by more than that.
+// Source: S. Wu, Y. Ding, Y. Zhai et al., FT K-Means, 2024, for checksums in a fused product; the exact labels, the fixed-point sums and
+// the checks per row are ours.
 //
-// A warp owns 16 rows at a time. A team, four warps that share products of a warpgroup or one warp by itself, has a queue of rows that need
-// a second look; a block shares the chunks of a ring, and meets only to hand its sums over.
+// A warp owns 16 rows at a time. A team (four warps that share the products of a warpgroup, or a single warp) has a queue of rows that need
+// an exact recheck. A block shares the chunks of a ring; otherwise its warps meet only to add up their sums.
 #pragma once
 
 #include "cuda/block/sums.cuh"
@@ -36,7 +37,7 @@ struct pass : pass_rows<T, P, Injector> {
     for (int j = static_cast<int>(threadIdx.x); j < a.centroids.shape.k; j += k_threads) shared.members[j] = 0;
   }
 
-  // Adds the block's sums to those of all blocks, and clears them if there will be more.
+  // Adds the block's sums to those of all blocks, and clears them if `more` will follow.
   __device__ __forceinline__ void flush(bool more) const {
     __syncthreads();  // all rows have been added
     if constexpr (Injector::enabled) {
@@ -68,7 +69,7 @@ struct pass : pass_rows<T, P, Injector> {
 
   // ---- The block ----
 
-  // Before the kernel in front has ended: touches shared memory only.
+  // Runs before the previous kernel has ended, so it touches shared memory only.
   __device__ __forceinline__ void begin() const {
     if constexpr (P.sums == sum_memory::shared) clear_sums();
     if (warp >= P.warps) return;
@@ -83,7 +84,7 @@ struct pass : pass_rows<T, P, Injector> {
 
   __device__ __forceinline__ void run() {
     typename base::stage panel(a.centroids, shared.panel, shared.barriers, sweeps());
-    __syncthreads();  // sums, queues and panel are there
+    __syncthreads();  // sums, queues and packed centroids are initialized
     if constexpr (has_loader(P)) {
       if (warp >= P.warps) {
         arch::give_registers<k_loader_registers>();
@@ -108,22 +109,22 @@ struct pass : pass_rows<T, P, Injector> {
   }
 
   __device__ __forceinline__ int tiles() const { return (this->points() + k_tile_rows - 1) / k_tile_rows; }
-  // How often a block reads the whole panel, where its tiles are as far apart as there are blocks.
+  // Returns how often a block reads all packed centroids, if its tiles are strided by the number of blocks.
   __device__ __forceinline__ int sweeps() const {
     const int blocks = static_cast<int>(gridDim.x);
     return (tiles() - static_cast<int>(blockIdx.x) + blocks - 1) / blocks;
   }
   __device__ __forceinline__ int draw(bool does) const { return static_cast<int>(arch::draw_global(&a.totals->drawn, does)); }
 
-  // Tiles of a team between two flushes, so that limbs do not overflow: rows that wait in a queue may be added behind the next one.
+  // Tiles of a team between two flushes, so that limbs do not overflow: rows that wait in a queue may be added after the next flush.
   static constexpr int k_most = (k_flush_rows - P.warps * (pass_queue_rows(P) / k_team_warps + most_changes(P))) / k_rows_of_block;
   static_assert(k_most > queue_tiles(P));
 
-  // Tiles of all warps of the block together, which read the panel through the ring alike.
+  // Processes the tiles of the block with all its warps, which read the packed centroids through the ring in the same order.
   __device__ __forceinline__ void work_by_ring(typename base::stage& panel) {
     const int blocks = static_cast<int>(gridDim.x), tiles = this->tiles();
-    [[maybe_unused]] int since = 0;  // tiles that have been added to the sums
-    int unmet = 0;                   // tiles since the team has met
+    [[maybe_unused]] int since = 0;  // tiles added to the sums since the last flush
+    int unmet = 0;                   // tiles since the last meeting of the team
     const auto rows_of = [&](int of) { return of * k_tile_rows + warp * k_rows; };
     int tile = static_cast<int>(blockIdx.x);
     typename base::rows_ahead ahead;
@@ -134,7 +135,7 @@ struct pass : pass_rows<T, P, Injector> {
       } else {
         next = tile + blocks;
       }
-      // Behind the last tile its own rows are loaded once more, as any others that are there.
+      // After the last tile its own rows are loaded once more; any valid rows would do.
       this->work(panel, rows_of(tile), rows_of(next < tiles ? next : tile), tile, tiles, ahead);
       if (++unmet == queue_tiles(P)) {
         this->meet(kept_rows(P));
@@ -149,9 +150,9 @@ struct pass : pass_rows<T, P, Injector> {
     }
   }
 
-  // Tiles of a team, in turns of those between two meetings. Turns are as far apart as there are teams, and where they are drawn, the last
-  // ones, which make up for what some teams had more to do. A team knows its next turn when it begins with one, for it asks for its rows
-  // meanwhile; so its first thread draws the turn behind that, and says at the meeting which it is.
+  // Processes the tiles of a team in turns; a turn is the tiles between two meetings. Turns are strided by the number of teams. With
+  // a.draws the last ones are drawn from a counter instead, which balances unequal work. A team must know its next turn when it begins one,
+  // because it prefetches the rows of that turn. So its first thread draws the turn after the next one, and announces it at the meeting.
   __device__ __forceinline__ void work_by_team(typename base::stage& panel) {
     constexpr int together = queue_tiles(P), teams = pass_teams(P);
     const int tiles = this->tiles(), turns = (tiles + together - 1) / together, all = static_cast<int>(gridDim.x) * teams;
@@ -159,7 +160,7 @@ struct pass : pass_rows<T, P, Injector> {
     volatile int* const drawn = panel.drawn + 2 * this->team();
     const auto rows_of = [&](int of) { return of * k_tile_rows + warp % k_team_warps * k_rows; };
     int turn = static_cast<int>(blockIdx.x) * teams + this->team(), next = turn + all, place = 0;
-    int apart = max(turns / all * 3 / 4 - 2, 0);  // turns of this team, behind these two, that are not drawn
+    int apart = max(turns / all * 3 / 4 - 2, 0);  // further turns of this team, after these two, that are not drawn
     const int drawn_from = (2 + apart) * all;
     typename base::rows_ahead ahead;
     if constexpr (base::k_prefetches) this->load_ahead(rows_of(turn < turns ? turn * together : 0), ahead);
@@ -167,12 +168,12 @@ struct pass : pass_rows<T, P, Injector> {
 #pragma unroll 1
       for (int since = 0; turn < turns && (P.sums != sum_memory::shared || since + together <= k_most); since += together) {
         const bool draws = a.draws && --apart < 0;
-        const int number = draw(draws && first);  // waited for behind the tiles
+        const int number = draw(draws && first);  // the team waits for the number after the tiles
 #pragma unroll 1
         for (int i = 0; i < together; ++i) {
           const int tile = turn * together + i, then = i + 1 < together ? tile + 1 : next * together;
-          if (tile >= tiles) break;  // of the last turn
-          // Behind the last tile its own rows are loaded once more, as any others that are there.
+          if (tile >= tiles) break;  // the last turn may be incomplete
+          // After the last tile its own rows are loaded once more; any valid rows would do.
           this->work(panel, rows_of(tile), rows_of(then < tiles ? then : tile), tile, tiles, ahead);
         }
         const int behind = draws ? drawn_from + number : next + all;
@@ -195,14 +196,14 @@ struct pass : pass_rows<T, P, Injector> {
     }
   }
 
-  // This thread's part of quantity v.
+  // Returns this thread's part of quantity v.
   __device__ __forceinline__ unsigned long long part_of(int v) const {
     if (v < 4) return t % 2 == v % 2 ? counted.sum[v / 2] : 0;
     return t % 2 == 0 ? static_cast<unsigned long long>(std::int64_t{static_cast<std::int32_t>(counted.changed)}) : 0;
   }
-  // Adds what the threads have counted to the totals.
+  // Adds the quantities of the threads to the totals.
   __device__ __forceinline__ void finish() const {
-    // The loader is not there any more.
+    // The loader has already returned.
     const auto meet = [] {
       if constexpr (has_loader(P)) {
         arch::group_barrier(1 + pass_teams(P), k_threads);
@@ -232,8 +233,8 @@ __global__ void __launch_bounds__(pass_threads(P), P.blocks)
     pass_kernel(const __grid_constant__ ballast::cuda::kernel_launch<pass_arguments<T>, Injector> given) {
   pass<T, P, Injector> all(given);
   all.begin();
-  // In this order: the next kernel may start now, and the one behind it only when this one has ended. So no kernel is there while what it
-  // reads as constant is written, but by the one just in front of it.
+  // In this order: the next kernel may start now, and the kernel after it only when this one has ended. So data that a kernel reads as
+  // constant cannot be written while it runs, except by its direct predecessor.
   arch::wait_for_previous_grid();
   arch::let_next_grid_start();
   if (given.arguments.state != nullptr && given.arguments.state->reason != 0) return;

@@ -11,26 +11,27 @@
 
 namespace ballast::kmeans::cuda {
 
-// Where a block adds points up before they reach the sums of all blocks: nowhere, as there are none; in shared memory; in the sums
-// themselves.
+// The place where a block sums points before it adds to the sums of all blocks. none: the pass has no sums; shared: shared memory; global:
+// it adds to the sums of all blocks directly.
 enum class sum_memory : int { none, shared, global };
 
-// Where a block has the panel: in global memory; whole in shared memory; or in chunks that pass through it, in the order of `packed`.
+// The place of the packed centroids for a block: global memory; shared memory, all of them; or a ring in shared memory, through which
+// chunks pass in the order of `packed`.
 enum class panel_memory : int { global, shared, ring };
 
 struct pass_policy {
-  product_unit unit = product_unit::warp;  // warpgroup: f32, the panel in shared memory, warps in fours
+  product_unit unit = product_unit::warp;  // warpgroup: f32, packed centroids in shared memory, warps in multiples of four
   panel_memory panel = panel_memory::global;
-  int slabs = 1;         // of x that a lane keeps in registers: those of a whole row; 0: rows are read again for each group of tiles
-  int tiles = 2;         // whose scores a warp computes at a time: a group. Divides panel_shape::section_tiles
-  int depth = 1;         // slabs of a group that are multiplied between two waits; a chunk of a ring. Divides panel_shape::slabs
-  int slots = 0;         // chunks of a ring
-  bool rows = false;     // of points pass through the ring, too: slabs of them with those of the centroids
-  bool single = false;   // one group has all centroids
-  bool columns = false;  // of the panel are in shared memory
-  int warps = 8;         // of a block
-  int blocks = 2;        // per multiprocessor, for the register budget
-  int words = 1;         // of a sum
+  int slabs = 1;         // k-slices of x in a lane's registers: those of a whole row; 0: rows are read again for each group of tiles
+  int tiles = 2;         // tiles per group, whose scores a warp computes at a time. Divides panel_shape::section_tiles
+  int depth = 1;         // k-slices of a group that are multiplied between two waits; a chunk of a ring. Divides panel_shape::slabs
+  int slots = 0;         // chunks in a ring
+  bool rows = false;     // points pass through the ring, too: k-slices of rows with the same k-slices of the centroids
+  bool single = false;   // one group contains all centroids
+  bool columns = false;  // panel::columns is copied to shared memory
+  int warps = 8;         // warps per block that multiply
+  int blocks = 2;        // blocks per multiprocessor, for the register budget
+  int words = 1;         // words per sum
   sum_memory sums = sum_memory::shared;
   bool weighted = false;
   bool check = true;
@@ -42,116 +43,119 @@ struct pass_arguments {
   placed_points<T> points;
   panel<T> centroids;
   std::int32_t* labels;          // m
-  const std::int32_t* previous;  // m: of the pass before. Not `labels`. Null: no point had a label
-  // k × words × sum_pitch, and k: the sums and members of the clusters by `previous`, which become those by `labels`. `fresh`: they are 0,
-  // and every point is added.
+  const std::int32_t* previous;  // m: labels of the previous pass; must not alias `labels`. Null: no point had a label
+  // sums: k × words × sum_pitch; members: k. On entry the sums and members of the clusters by `previous`, on return those by `labels`.
+  // `fresh`: on entry they are 0, and every point is added.
   unsigned long long* sums;
   unsigned long long* members;
   bool fresh;
   pass_totals* totals;
-  // A block with a loader draws the tiles of rows that it works on, and without a ring each of its teams the last of its turns of
-  // queue_tiles, so that none waits for one with more second looks. Else they are as far apart as there are blocks or teams. Only where
-  // totals start at 0, and tell by labels and signatures which rows were counted.
+  // true: a block with a loader draws its tiles of rows from a counter; without a ring, each team draws the last of its turns of
+  // queue_tiles. So none waits for one with more exact rechecks. false: tiles or turns are strided by the number of blocks or teams.
+  // Allowed only if the totals start at 0 and verify by labels and signatures which rows were counted.
   bool draws;
-  T* distances;  // m: ‖x − c‖² of the label, of passes with checks and without sums. Null: not stored
+  T* distances;  // m: ‖x − c‖² to the centroid of the label, in passes with checks and without sums. Null: not stored
   ballast::cuda::event_ring* events;
   const loop_state* state;  // null: no iterations on the device
   int repeats;              // abft::attempts
 };
 
-// Whether a warpgroup of its own fills the ring. Threads that multiply and ask for chunks as well keep each other waiting: while one does
-// something else, nobody asks.
+// Returns whether a separate warpgroup, the loader, fills the ring. If threads that multiply also requested chunks, they would delay each
+// other: while such a thread does other work, it requests none.
 inline constexpr int k_loader_warps = 4;
-inline constexpr int k_loader_registers = 24;  // of a thread; the others share what that leaves
-// Not where the pass adds up in shared memory: there all threads of the block meet between tiles.
+inline constexpr int k_loader_registers = 24;  // per thread; the other warps share the remaining registers
+// No loader if the pass sums in shared memory: there all threads of the block meet between tiles.
 BALLAST_HD constexpr bool has_loader(const pass_policy& p) {
   return p.panel == panel_memory::ring && p.unit == product_unit::warpgroup && p.sums != sum_memory::shared;
 }
-// Whether rows can pass through the ring (pass_policy::rows). Loads into registers would be waited for in every step, as a lane has room
-// for those of the next one alone. A block works on those that lie together (operand_place).
+// Returns whether rows can pass through the ring (pass_policy::rows). Without the ring, every step would wait for its loads into registers,
+// because a lane has room for those of the next step only. A block processes rows that are contiguous (operand_place).
 BALLAST_HD constexpr bool can_pass_rows(const pass_policy& p) {
   return has_loader(p) && p.slabs == 0 && p.warps * k_operand_rows == k_operand_block;
 }
 BALLAST_HD constexpr int pass_threads(const pass_policy& p) { return 32 * (p.warps + (has_loader(p) ? k_loader_warps : 0)); }
-// Registers of a thread that multiplies: its share of what the loader leaves. All of a block together may have those that it was launched
-// with, as many in every thread. A request for more never returns.
+// Returns the registers of a thread that multiplies: its share of those that the loader leaves. The threads of a block together have as
+// many registers as at launch, when each thread has the same number. A request for more never returns.
 BALLAST_HD constexpr int pass_registers(const pass_policy& p) {
   const int launched = 65536 / p.blocks / pass_threads(p) / 8 * 8 * pass_threads(p);
   const int left = (launched - 32 * k_loader_warps * k_loader_registers) / (32 * p.warps) / 8 * 8;
   return left < 240 ? left : 240;
 }
 
-inline constexpr int k_drawn_bytes = 128;  // what has been drawn: more tiles than there are chunks in a ring, and two turns of each team
-inline constexpr int k_counters = 4;       // of rows that are added to a queue: at least 3, a power of two
+inline constexpr int k_drawn_bytes = 128;  // drawn numbers: those of more tiles than a ring has chunks, and two turns of each team
+inline constexpr int k_counters = 4;       // counters of rows added to a queue: at least 3, a power of two
 inline constexpr int k_most_slots = 16;
-// Columns that a lane names of a row. Where there are more, all of the lane's are looked at: of one group few, of several groups many.
+// The number of columns that a lane lists per row. If a lane has more near columns, all of its columns are compared: few if there is one
+// group, many if there are several.
 inline constexpr int k_most_named = 3;
 BALLAST_HD constexpr int named_columns(const pass_policy& p) { return p.single ? 2 : k_most_named; }
-// Of a row in a queue. Centroids of a panel that fits into shared memory are numbered in 16 bits.
+// Returns the bytes of a row in a queue. Indexes of centroids that fit into shared memory have 16 bits.
 BALLAST_HD constexpr int postponed_bytes(const pass_policy& p) {
   return (20 + 4 * named_columns(p) * (p.panel == panel_memory::shared ? 2 : 4) + 7) / 8 * 8;
 }
 
-// Rows that a warp works on at a time, those of a matrix fragment; and a block.
+// Rows that a warp processes at a time, those of a matrix fragment; and rows of a block.
 inline constexpr int k_pass_rows = 16;
 BALLAST_HD constexpr int pass_rows_of_block(const pass_policy& p) { return p.warps * k_pass_rows; }
 
-// A team: warps that share a queue of rows. Four where a product of a warpgroup brings them together anyway, else each warp by itself.
+// A team is the warps that share a queue of rows: four warps if the products of a warpgroup synchronize them anyway, else a single warp.
 inline constexpr int k_warpgroup_warps = 4;
-inline constexpr int k_most_warps = 16;  // of a block
-// Barriers of a ring, the counters of each queue, when queues are emptied together; what has been drawn.
+inline constexpr int k_most_warps = 16;  // per block
+// Barriers of a ring; the counters of each queue; the meeting at which all queues are emptied; drawn numbers.
 inline constexpr int k_counter_bytes = 4 * k_most_warps * k_counters;
 inline constexpr int k_barrier_bytes = 16 * k_most_slots + k_counter_bytes + 16 + k_drawn_bytes;
 static_assert(k_drawn_bytes >= 2 * 4 * k_most_warps / k_warpgroup_warps);
 BALLAST_HD constexpr int team_warps(const pass_policy& p) { return p.unit == product_unit::warpgroup ? k_warpgroup_warps : 1; }
 BALLAST_HD constexpr int pass_teams(const pass_policy& p) { return p.warps / team_warps(p); }
-inline constexpr int k_block_words = k_most_warps * k_quantities;  // of 8 bytes: what the warps of a block add up
-// Rows that are worked on together: those of a block where it shares a ring, else those of a team.
+inline constexpr int k_block_words = k_most_warps * k_quantities;  // 8-byte words: the quantities of the warps of a block
+// Returns the rows that are processed together: those of a block if it shares a ring, else those of a team.
 BALLAST_HD constexpr int pass_rows_of_tile(const pass_policy& p) {
   return (p.panel == panel_memory::ring ? p.warps : team_warps(p)) * k_pass_rows;
 }
-// Teams of a warpgroup that share a ring wait for each other: with so many rows in its queue a team asks all of them to empty theirs behind
-// the same tile.
+// Teams of a warpgroup that share a ring wait for each other. A team with this many rows in its queue asks all teams to empty their queues
+// after the same tile.
 inline constexpr int k_queue_asks = 16;
 BALLAST_HD constexpr bool empties_together(const pass_policy& p) {
   return p.panel == panel_memory::ring && team_warps(p) > 1 && pass_teams(p) > 1;
 }
-// Rows of which many centroids are looked at: so many of a queue by all warps of its team, each a part of the centroids.
+// Rows of a queue for which many centroids are scanned by all warps of its team, each scanning a part of the centroids; further rows are
+// scanned by single warps.
 inline constexpr int k_shared_scans = 8;
 struct scanned_part {
   double distance;
   std::int32_t index;
-  std::uint32_t of;  // the row's number in the queue, and which of its columns
+  std::uint32_t of;  // the row's number in the queue, and the lanes whose columns are scanned
 };
 BALLAST_HD constexpr bool shares_scans(const pass_policy& p) { return team_warps(p) > 1; }
 BALLAST_HD constexpr int scan_bytes(const pass_policy& p) {
-  return shares_scans(p) ? p.warps * 2 * k_shared_scans * static_cast<int>(sizeof(scanned_part)) : 0;  // twice
+  return shares_scans(p) ? p.warps * 2 * k_shared_scans * static_cast<int>(sizeof(scanned_part)) : 0;  // two results of each scan
 }
-// Tiles after which a team meets to see how many rows wait in its queue. Where a tile is short, meeting after each would be much of it.
+// Returns the number of tiles after which a team meets to count the rows in its queue. With short tiles, a meeting after each would take a
+// large part of the time.
 BALLAST_HD constexpr int queue_tiles(const pass_policy& p) { return p.single ? 2 : 1; }
-// queued_rows: that tiles may add to a queue between two meetings. pass_queue_rows: that a queue has room for. It is emptied when it has
-// more than kept_rows: where a team stops for that those of one tile, else one less than a warp decides at a time.
+// queued_rows: the rows that tiles may add to a queue between two meetings. pass_queue_rows: the capacity of a queue. It is emptied when it
+// has more than kept_rows: the rows of one tile if the team must stop for that, else one less than a warp decides at a time.
 BALLAST_HD constexpr int queued_rows(const pass_policy& p) { return queue_tiles(p) * team_warps(p) * k_pass_rows; }
 BALLAST_HD constexpr int pass_queue_rows(const pass_policy& p) { return queued_rows(p) + team_warps(p) * k_pass_rows; }
 BALLAST_HD constexpr int decided_rows(const pass_policy& p) { return p.check ? 4 : 8; }
 BALLAST_HD constexpr int kept_rows(const pass_policy& p) { return team_warps(p) > 1 ? team_warps(p) * k_pass_rows : decided_rows(p) - 1; }
 
-// A row whose label is not that of the pass before waits for others, until a warp of its team has eight: four lanes add each, and more rows
-// at a time would leave lanes idle. At the team's next meeting all its warps move theirs, as the others would wait for one that does.
+// A row whose label differs from that of the previous pass waits until a warp of its team has eight: four lanes add each row, so fewer rows
+// would leave lanes idle. At the team's next meeting all its warps move theirs, because they would otherwise wait for the one that does.
 struct changed_row {
   std::int32_t row;
-  std::int32_t from;  // k: it has not been added before
+  std::int32_t from;  // k: the row has not been added before
   std::int32_t to;
 };
 inline constexpr int k_changes_together = 8;
-inline constexpr int k_least_moved = k_changes_together / 2;  // of one warp, then
-// Rows that a warp has at a time: those of the tiles between two meetings, and of one more.
+inline constexpr int k_least_moved = k_changes_together / 2;  // at such a meeting a warp moves rows until fewer than this wait
+// Returns the most changed rows that a warp holds: those of the tiles between two meetings, and of one more.
 BALLAST_HD constexpr int most_changes(const pass_policy& p) { return k_changes_together - 1 + (queue_tiles(p) + 1) * k_pass_rows; }
 BALLAST_HD constexpr int change_bytes(const pass_policy& p) {
   return p.sums == sum_memory::none ? 0 : p.warps * (most_changes(p) * static_cast<int>(sizeof(changed_row)) + 4);
 }
 
-// Bytes of a chunk: of the panel, then of rows where these are in the ring.
+// Bytes of a chunk: of packed centroids; then of rows, if these pass through the ring.
 template <class T>
 BALLAST_HD constexpr int chunk_bytes(const pass_policy& p) {
   return p.tiles * p.depth * k_slab_bytes<T>;
@@ -165,7 +169,7 @@ BALLAST_HD constexpr int slot_bytes(const pass_policy& p) {
   return chunk_bytes<T>(p) + row_chunk_bytes<T>(p);
 }
 
-// Bytes of shared memory for the panel: what is multiplied, then its columns.
+// Bytes of shared memory for the packed centroids: the operands, then panel::columns.
 template <class T>
 BALLAST_HD constexpr std::int64_t panel_bytes(const pass_policy& p, const panel_shape& shape) {
   return p.panel == panel_memory::global   ? 0
@@ -177,8 +181,8 @@ BALLAST_HD constexpr std::int64_t column_bytes(const pass_policy& p, const panel
   return p.columns ? std::int64_t{shape.tiles()} * 2 * k_tile_columns * static_cast<std::int64_t>(sizeof(T)) : 0;
 }
 
-// Bytes of dynamic shared memory, in this order: the panel, what the block adds up, barriers, queues, scans, changed rows and how many of
-// each warp, limbs of the sums of k clusters, members.
+// Returns the bytes of dynamic shared memory, in this order: packed centroids, quantities of the block's warps, barriers, queues, scans,
+// changed rows and their number per warp, limbs of the sums of k clusters, members.
 template <class T>
 constexpr std::int64_t pass_shared_bytes(const pass_policy& p, const panel_shape& shape, std::int64_t n) {
   const std::int64_t always = panel_bytes<T>(p, shape) + column_bytes<T>(p, shape) + k_block_words * 8 + k_barrier_bytes +

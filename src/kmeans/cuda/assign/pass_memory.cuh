@@ -1,4 +1,4 @@
-// What the warps of a pass share: its shared memory, the queue of rows that need more than scores, and the meetings of a team.
+// Memory that the warps of a pass share: shared memory, the queue of rows that need an exact recheck, and the meetings of a team.
 // Layer: backend "cuda" of K-Means, device code. docs/design/kmeans-cuda.md.
 #pragma once
 
@@ -9,22 +9,22 @@
 
 namespace ballast::kmeans::cuda {
 
-// A row whose label needs more than the scores of the tensor cores. It waits in shared memory until its team has enough of
-// them or ends, whose warps share the work. Until then its label is k, a cluster of which nobody asks. Each lane of the row stores the
-// columns that it names. Two lanes make the rest, each from what it has itself: one stores it with the seal of the other.
+// A row whose label needs more than the scores of the tensor cores. It waits in shared memory until its team has enough of them or ends;
+// then the warps of the team share the work. Until then its label is k, which is no cluster. Each lane of the row stores the columns that
+// it lists. Two lanes compute the rest of the entry independently; one stores it, with the seal of the other.
 template <class Index, int Listed>
 struct postponed {
-  double most;  // no candidate has a larger distance
+  double most;  // upper bound of the candidates' distances
   std::int32_t row;
   std::uint32_t what;
   std::uint32_t seal;
-  Index listed[Listed];  // the columns that the four lanes of the row have named: the last of each, then those before
+  Index listed[Listed];  // the columns that the four lanes of the row list: the newest of each lane, then older ones
 };
-// A seal is the sum of what its entry's parts give: a bit that is flipped in one of them changes it.
+// A seal is a sum over the parts of an entry: a flipped bit in one part changes it.
 __device__ __forceinline__ std::uint32_t seal_part(std::uint32_t value, int place) {
   return value * (0x9e3779b1u * static_cast<std::uint32_t>(2 * place + 1));
 }
-// Of all but the columns, number l of which has place l.
+// Seals all parts except the columns; column number l has place l.
 __device__ __forceinline__ std::uint32_t head_seal(double most, std::int32_t row, std::uint32_t what) {
   const auto bits = static_cast<std::uint64_t>(__double_as_longlong(most));
   return seal_part(what, 60) + seal_part(static_cast<std::uint32_t>(row), 61) + seal_part(static_cast<std::uint32_t>(bits), 62) +
@@ -37,14 +37,15 @@ __device__ __forceinline__ std::uint32_t seal_of(const postponed<Index, Listed>&
   for (int l = 0; l < Listed; ++l) made += seal_part(static_cast<std::uint32_t>(of.listed[l]), l);
   return made;
 }
-// Above the number of rows in a counter: all teams empty their queues (by one thread); this one moves its changed rows (by up to four).
+// Flags above the number of rows in a counter. k_together: all teams empty their queues (set by one thread). k_moves: this team moves its
+// changed rows (set by up to four warps).
 inline constexpr std::uint32_t k_together = 1u << 16, k_moves = 1u << 24;
-// postponed::what
-inline constexpr std::uint32_t k_candidates = (1u << 4 * k_most_named) - 1;  // mask: which of the listed columns are there
-inline constexpr std::uint32_t k_failed = 1u << 12;                          // a check failed: all centroids are looked at
-inline constexpr int k_check_shift = 13;                                     // which check failed
+// Fields of postponed::what.
+inline constexpr std::uint32_t k_candidates = (1u << 4 * k_most_named) - 1;  // mask: the listed columns that are in use
+inline constexpr std::uint32_t k_failed = 1u << 12;                          // a check failed: all centroids are compared
+inline constexpr int k_check_shift = 13;                                     // position of the check that failed
 inline constexpr std::uint32_t k_check_mask = 15;
-inline constexpr int k_lanes_shift = 20;  // lanes whose columns are all looked at
+inline constexpr int k_lanes_shift = 20;  // position of the lanes whose columns are all compared
 static_assert(k_candidates < k_failed);
 
 template <class T, pass_policy P, class Injector>
@@ -65,12 +66,12 @@ struct pass_memory : pass_scores<T, P, Injector> {
     unsigned char* panel;
     unsigned long long* block;  // k_block_words
     unsigned char* barriers;
-    postponed* queue;        // of this team
-    scanned_part* scans;     // of this team: first and second time × k_shared_scans × parts
-    std::uint32_t* waiting;  // rows that tiles have added to it, by the number of the meeting modulo k_counters; k_together, k_moves
+    postponed* queue;        // per team
+    scanned_part* scans;     // per team: first and second time × k_shared_scans × parts
+    std::uint32_t* waiting;  // rows that tiles have added to the queue, by meeting modulo k_counters; with the flags k_together and k_moves
     volatile int* together;  // the meeting at which all teams empty their queues
-    changed_row* changes;    // of this warp
-    int* changed;            // how many of them there are
+    changed_row* changes;    // per warp
+    int* changed;            // number of `changes`
     std::uint32_t* limbs;    // (word, limb) × k × pitch
     std::uint32_t* members;  // k
   };
@@ -90,7 +91,7 @@ struct pass_memory : pass_scores<T, P, Injector> {
     shared.waiting = reinterpret_cast<std::uint32_t*>(shared.barriers + 16 * k_most_slots) + team() * k_counters;
     if constexpr (empties_together(P)) shared.together = reinterpret_cast<int*>(shared.barriers + 16 * k_most_slots + k_counter_bytes);
     shared.queue = reinterpret_cast<postponed*>(take(pass_teams(P) * queue * postponed_bytes(P))) + team() * queue;
-    constexpr int scans = 2 * k_shared_scans * k_team_warps;  // of a team
+    constexpr int scans = 2 * k_shared_scans * k_team_warps;  // per team
     shared.scans = reinterpret_cast<scanned_part*>(take(scan_bytes(P))) + team() * scans;
     if constexpr (k_counts) {
       shared.changes = reinterpret_cast<changed_row*>(take(P.warps * most_changes(P) * static_cast<int>(sizeof(changed_row))));
@@ -115,7 +116,7 @@ struct pass_memory : pass_scores<T, P, Injector> {
   __device__ __forceinline__ int pitch() const { return sum_pitch(this->stride()); }
   __device__ __forceinline__ int entries() const { return a.centroids.shape.k * pitch(); }
 
-  // A number that memory has changed must not reach beyond what is there. The totals tell that a row is missing.
+  // An index that was corrupted in memory must not exceed the bounds. The totals detect the missing row.
   __device__ __forceinline__ int existing_row(int row) const {
     return static_cast<unsigned>(row) < static_cast<unsigned>(this->points()) ? row : 0;
   }

@@ -1,10 +1,9 @@
-// Small fits, a block for each: frame, first centroids, iterations and labels without the host.
+// Small fits, one block per fit: normalization, first centroids, iterations and labels without the host.
 // Layer: backend "cuda" of K-Means, device code.
-// Protection (scheme "dmr"): two blocks compute each fit from loads of their own and share nothing. The host compares the result of the
-// first, as it received it, with the hash of the second's. All sums have an order that depends on the shape only, so equal is bit for bit.
-// Distances are sums of squared differences, in the precision of the points. Decisions are those of the driver (../lloyd.cpp,
-// ../seeding.cpp,
-// ../frame.cpp).
+// Protection (scheme "dmr"): two blocks compute each fit from their own loads and share nothing. The host compares the result of the first,
+// as received, with the hash of the second. The order of all sums depends on the shape only, so correct results agree bit for bit.
+// Distances are sums of squared differences, in the precision of the points. Decisions are those of the driver (kmeans/driver: lloyd.cpp,
+// seeding.cpp, normalization.cpp).
 #pragma once
 
 #include "abft/attempt.hpp"
@@ -85,8 +84,8 @@ class batch_fit {
  private:
   using site = inject::site;
   static constexpr int k_warps = k_batch_threads / 32;
-  static constexpr int k_together = 8;  // loads of a thread that are under way at a time: a fit waits for them, and for little else
-  // Steps of the sites: a choice of centroids, an iteration, the end.
+  static constexpr int k_together = 8;  // loads of a thread that are in flight at a time: the run time of a fit is mostly their latency
+  // Steps of the sites: the choice of centroids, an iteration, the end.
   enum phase : int { k_seeding, k_iteration, k_end, k_phases };
 
   template <int Count, class V>
@@ -94,14 +93,14 @@ class batch_fit {
     given_.strike(ballast::cuda::index<Count>{}, where, {fit * a.replicas + replica, a.items, step, steps, word, words}, data);
   }
 
-  // All threads' values combined, for all threads. Barriers before and behind: what was written is there.
+  // Combines the values of all threads; all threads get the result. There is a barrier before and after, so earlier writes are visible.
   template <class V, class Combine>
   __device__ __forceinline__ V over_block(V value, Combine&& combine) {
     static_assert(sizeof(V) == 8);
     V* const partial = reinterpret_cast<V*>(shared->partial);
     for (int distance = 16; distance > 0; distance /= 2) value = combine(value, __shfl_xor_sync(0xffffffffu, value, distance));
     if (thread % 32 == 0) partial[thread / 32] = value;
-    __syncthreads();  // the warps' values are there
+    __syncthreads();  // the warps' values are stored
     value = partial[0];
     for (int w = 1; w < k_warps; ++w) value = combine(value, partial[w]);
     __syncthreads();  // and have been read
@@ -118,7 +117,7 @@ class batch_fit {
     return weight == nullptr ? 1.0 : static_cast<double>(weight[i] * weight_scale);
   }
 
-  // seen(i, load(i)) for i = first, first + step, … < end, in this order.
+  // Calls seen(i, load(i)) for i = first, first + step, … < end, in this order.
   template <class Load, class Seen>
   __device__ __forceinline__ static void each(int first, int end, int step, Load&& load, Seen&& seen) {
 #pragma unroll 1
@@ -134,11 +133,11 @@ class batch_fit {
   }
   __device__ __forceinline__ T given_at(int i, int f) const { return point[i * a.row_stride + f * a.column_stride]; }
 
-  // ---------------------------------------------------------------- The frame.
+  // ---------------------------------------------------------------- Normalization.
 
   __device__ static __forceinline__ bool finite(T value) { return fabs(static_cast<double>(value)) <= abft::k_largest<T>; }
 
-  // Ranges and means of the features, scale and shift. False if a value has no meaning.
+  // Computes ranges and means of the features, scale and shift. Returns false if a value is invalid.
   __device__ __forceinline__ bool survey() {
     double *const low = work, *const high = work + n;
     bool bad = false;
@@ -206,11 +205,11 @@ class batch_fit {
     strike<1>(site::kmeans_frame, 1, 2, thread, k_batch_threads, &scale);
     weight_scale = weight == nullptr ? T(1) : power_of_two<T>(-std::ilogb(heaviest));
     for (int f = thread; f < n; f += k_batch_threads) shift[f] = shift[f] * scale;
-    __syncthreads();  // shift is there, and `work` has been read
+    __syncthreads();  // shift is stored, and `work` has been read
     return true;
   }
 
-  // The points by features; the tolerance.
+  // Normalizes the points and stores them by features; computes the tolerance.
   __device__ __forceinline__ void place() {
     double variance = 0;
     for (int f = thread / 32; f < n; f += k_warps) {
@@ -234,7 +233,7 @@ class batch_fit {
 
   // ---------------------------------------------------------------- Distances.
 
-  // ‖x_i − c‖² for a group of columns of `panel`, by features.
+  // Computes ‖x_i − c‖² for a group of columns of `panel`, which is stored by features.
   __device__ __forceinline__ void distances(int i, const T* panel, int width, T (&made)[k_batch_group]) const {
     for (int q = 0; q < k_batch_group; ++q) made[q] = 0;
     each(
@@ -247,7 +246,7 @@ class batch_fit {
         });
   }
 
-  // Σ (x − c)² in double; c by column j of a panel.
+  // Computes ‖x_i − c‖² in double; c is column j of `panel`.
   __device__ __forceinline__ double exact(int i, const T* panel, int j) const {
     double square = 0;
     for (int f = 0; f < n; ++f) {
@@ -257,7 +256,7 @@ class batch_fit {
     return square;
   }
 
-  // The label of each point: its nearest centroid, the lowest among equals. Returns how many changed.
+  // Labels each point with its nearest centroid, the lowest index among equals. Returns how many labels changed.
   __device__ __forceinline__ double assign(phase when) {
     double changed = 0;
     for (int i = thread; i < m; i += k_batch_threads) {
@@ -284,32 +283,32 @@ class batch_fit {
 
   // ---------------------------------------------------------------- First centroids.
 
-  // The centroid of column j is the point of this row. Threads have some features each.
+  // Copies a point to the centroid of column j. Each thread copies some features.
   __device__ __forceinline__ void take_row(int j, int row) {
     for (int f = thread; f < n; f += k_batch_threads) centroid[f * pitch + j] = x[f * rows + row];
   }
 
-  // Sums of value(i) over ranges of rows, one for each thread, and over those of each warp. Returns the sum of all.
+  // Sums value(i) over ranges of rows, one per thread, and over the ranges of each warp. Returns the sum of all.
   __device__ __forceinline__ int range() const { return (m + k_batch_threads - 1) / k_batch_threads; }
   template <class Value>
   __device__ __forceinline__ double sum_ranges(Value&& value) {
     double own = 0;
     for (int i = thread * range(); i < m && i < (thread + 1) * range(); ++i) own += value(i);
     shared->part[thread] = own;
-    __syncthreads();  // the ranges are there
+    __syncthreads();  // the ranges are stored
     if (thread < k_warps) {
       double of_warp = 0;
       for (int t = 0; t < 32; ++t) of_warp += shared->part[thread * 32 + t];
       shared->whole[thread] = of_warp;
     }
-    __syncthreads();  // the warps' sums are there
+    __syncthreads();  // the warps' sums are stored
     double all = 0;
     for (int w = 0; w < k_warps; ++w) all += shared->whole[w];
     return all;
   }
 
-  // The row at which the running sum of value(i) exceeds `target`; the last with a value if rounding leaves none; −1 if all are 0. By the
-  // calling thread, behind sum_ranges of the same values.
+  // Returns the row at which the running sum of value(i) exceeds `target`; the last row with a positive value if rounding leaves none; −1
+  // if all are 0. Computed by each calling thread, after sum_ranges of the same values.
   template <class Value>
   __device__ __forceinline__ int row_at(double target, Value&& value) const {
     double before = 0;
@@ -343,14 +342,14 @@ class batch_fit {
         break;
       }
     }
-    // The rest of a group is computed along.
+    // Padding columns are computed as well.
     for (int e = thread; e < n * (pitch - k); e += k_batch_threads) centroid[e / (pitch - k) * pitch + k + e % (pitch - k)] = 0;
     for (int i = thread; i < m; i += k_batch_threads) label[i] = 0xffffffffu;
-    __syncthreads();  // the centroids are there
+    __syncthreads();  // the centroids are stored
   }
 
-  // k different points, those of positive weight first: a partial Fisher–Yates shuffle of their list, of which only the touched places are
-  // kept.
+  // Draws k different points, those of positive weight first: a partial Fisher–Yates shuffle of their list that stores only the places it
+  // changed.
   __device__ __forceinline__ void draw_different(std::uint64_t seed, std::uint64_t stream) {
     auto* const key = reinterpret_cast<std::int32_t*>(work);
     std::int32_t *const kept = key + k, *const drawn = key + 2 * k;
@@ -373,7 +372,7 @@ class batch_fit {
         kept[touched++] = own;
       }
     }
-    __syncthreads();  // the shuffle is there
+    __syncthreads();  // the shuffle is done
     for (int j = 0; j < k && j < positive; ++j) take_row(j, weight == nullptr ? drawn[j] : row_at(drawn[j], counts));
     if (k <= positive) return;
     const auto others = [&](int i) { return weight_of(i) > 0 ? 0.0 : 1.0; };
@@ -393,7 +392,7 @@ class batch_fit {
     __syncthreads();  // the ranges have been read
     take_row(0, start < 0 ? 0 : start);
     for (int f = thread; f < n; f += k_batch_threads) candidate[f * trial_pitch] = x[f * rows + (start < 0 ? 0 : start)];
-    __syncthreads();  // the centroid is there
+    __syncthreads();  // the centroid is stored
     double potential = keep_closest(candidate, true, potentials);
     for (int j = 1; j < k; ++j) {
       if (thread < a.trials) {
@@ -405,12 +404,12 @@ class batch_fit {
         }
         shared->rows[thread] = row;
       }
-      __syncthreads();  // the rows are drawn, and the candidates before them read
+      __syncthreads();  // the rows are drawn, and the previous candidates have been read
       for (int e = thread; e < n * trial_pitch; e += k_batch_threads) {
         const int f = e / trial_pitch, t = e % trial_pitch;
         candidate[e] = t < a.trials ? x[f * rows + shared->rows[t]] : T(0);
       }
-      __syncthreads();  // the candidates are there
+      __syncthreads();  // the candidates are stored
       try_candidates(candidate);
       int best = 0;
       double least = abft::k_largest<double>;
@@ -425,7 +424,7 @@ class batch_fit {
     }
   }
 
-  // Adds a centroid, a column of the candidates, to those that `closest` knows. Returns the potential.
+  // Updates `closest` with a centroid, which is a column of the candidates. Returns the potential.
   template <class Value>
   __device__ __forceinline__ double keep_closest(const T* one, bool first, Value&& potentials) {
     for (int i = thread; i < m; i += k_batch_threads) {
@@ -438,11 +437,11 @@ class batch_fit {
           });
       closest[i] = !first && closest[i] < square ? closest[i] : square;
     }
-    __syncthreads();  // `closest` is there
+    __syncthreads();  // `closest` is stored
     return sum_ranges(potentials);
   }
 
-  // shared->left: the potential with each candidate.
+  // Computes shared->left: the potential with each candidate.
   __device__ __forceinline__ void try_candidates(const T* candidate) {
     for (int first = 0; first < a.trials; first += k_batch_group) {
       double left[k_batch_group] = {};
@@ -456,20 +455,20 @@ class batch_fit {
       }
       const double all = ballast::cuda::add_block<k_batch_threads>(left, shared->partial);
       if (thread < k_batch_group) shared->left[first + thread] = all;
-      __syncthreads();  // the potentials are there
+      __syncthreads();  // the potentials are stored
     }
   }
 
   // ---------------------------------------------------------------- Lloyd.
 
-  // The total of column f of a cluster: a feature, its weight (f = n), its points of positive weight (f = n + 1). A part for each chunk of
-  // the points before they are added up.
+  // Returns the total of column f of a cluster: a feature, its weight (f = n), or its points of positive weight (f = n + 1). Before they
+  // are added up, there is one part per chunk of the points.
   __device__ __forceinline__ double& total(int f, int j, int chunk = 0) { return work[(f * k + j) * chunks + chunk]; }
   __device__ __forceinline__ double weight_of_cluster(int j) { return total(n + 1, j) > 0 ? total(n, j) : 0.0; }
 
   __device__ __forceinline__ void add_up() {
     for (int e = thread; e < (n + 2) * k * chunks; e += k_batch_threads) work[e] = 0;
-    __syncthreads();  // the parts are 0
+    __syncthreads();  // the parts are cleared
     const int chunk = thread % chunks;
     struct labelled {
       std::uint32_t label;
@@ -483,28 +482,29 @@ class batch_fit {
             return labelled{label[i], weight_of(i), f < n ? x[f * rows + i] : T(0)};
           },
           [&](int, const labelled& at) {
-            if (at.label >= static_cast<unsigned>(k)) return;  // struck
+            if (at.label >= static_cast<unsigned>(k)) return;  // corrupted
             const double value = f < n ? at.weight * static_cast<double>(at.value) : f == n ? at.weight : at.weight > 0 ? 1.0 : 0.0;
             total(f, static_cast<int>(at.label), chunk) += value;
           });
     }
-    __syncthreads();  // the parts are there
+    __syncthreads();  // the parts are stored
     for (int e = thread; e < (n + 2) * k; e += k_batch_threads) {
       double all = 0;
       for (int c = 0; c < chunks; ++c) all += work[e * chunks + c];
       strike<1>(e < n * k ? site::kmeans_sum : site::kmeans_count, 0, 1, e < n * k ? e : e - n * k, e < n * k ? n * k : 2 * k, &all);
       work[e * chunks] = all;
     }
-    __syncthreads();  // the totals are there
+    __syncthreads();  // the totals are stored
   }
 
-  // Gives each cluster without members the point that is farthest from its centroid. A point that is away by rounding only is left there.
+  // Moves the point that is farthest from its centroid to each cluster without members. A point whose distance is only rounding is not
+  // moved.
   __device__ __forceinline__ void relocate() {
     double before = abft::k_largest<double>;
     int row = -1;
     for (int to = 0; to < k; ++to) {
       if (total(n + 1, to) > 0) continue;
-      // The next in the order of distances, the lowest row first among equals.
+      // Find the next point in descending order of distances, the lowest row first among equals.
       double far = -1;
       int own = m;
       for (int i = thread; i < m; i += k_batch_threads) {
@@ -522,7 +522,7 @@ class batch_fit {
       double square = 0;
       for (int f = 0; f < n; ++f) square += static_cast<double>(x[f * rows + row]) * static_cast<double>(x[f * rows + row]);
       const double rounding = 2 * abft::unit_roundoff<T> + abft::unit_roundoff<double> * total(n + 1, from);
-      if (!(most > 4 * rounding * rounding * square)) return;  // the rest is nearer
+      if (!(most > 4 * rounding * rounding * square)) return;  // all remaining points are nearer
       __syncthreads();                                         // the totals have been read
       const double w = weight_of(row);
       for (int f = thread; f < n + 2; f += k_batch_threads) {
@@ -530,11 +530,11 @@ class batch_fit {
         total(f, from) -= value;
         total(f, to) += value;
       }
-      __syncthreads();  // the totals are there
+      __syncthreads();  // the totals are stored
     }
   }
 
-  // The centroids from the totals. A cluster that is still empty takes the place of the heaviest. Returns Σ‖shift‖².
+  // Computes the centroids from the totals. A cluster that is still empty gets a copy of the heaviest centroid. Returns Σ‖shift‖².
   __device__ __forceinline__ double divide(bool some_empty) {
     int heaviest = 0;
     for (int j = 1; some_empty && j < k; ++j) heaviest = weight_of_cluster(j) > weight_of_cluster(heaviest) ? j : heaviest;
@@ -561,11 +561,11 @@ class batch_fit {
       for (int j = thread; j < k; j += k_batch_threads) empty += total(n + 1, j) > 0 ? 0 : 1;
       const bool some_empty = sum(empty) > 0;
       if (some_empty) relocate();
-      __syncthreads();  // the totals are there
+      __syncthreads();  // the totals are stored
       double moved = divide(some_empty);
       strike<1>(site::kmeans_shift, 0, 1, thread, k_batch_threads, &moved);
       iterations = i + 1;
-      // What one thread has wrong must not part it from the others at a barrier.
+      // The threads vote, so that a thread with a corrupted number does not skip a barrier.
       const int stops = __syncthreads_or(changed == 0 ? 2 : moved <= tolerance ? 1 : 0);
       if (stops == 0) continue;
       ended = static_cast<int>(changed == 0 ? k_labels_unchanged : k_tolerance);
@@ -575,7 +575,7 @@ class batch_fit {
 
   // ---------------------------------------------------------------- The end of a run.
 
-  // Centroids in the units of the points, final labels, inertia.
+  // Computes the centroids in the units of the points, the final labels and the inertia.
   __device__ __forceinline__ double finish() {
     T* const plain = reinterpret_cast<T*>(work);
     const double unscale = 1 / static_cast<double>(scale);
@@ -588,12 +588,12 @@ class batch_fit {
       centroid[f * pitch + j] = inner < -k_far<T> ? -k_far<T> : inner > k_far<T> ? k_far<T> : inner;
       plain[f * pitch + j] = out * scale;
     }
-    __syncthreads();  // the centroids are there
+    __syncthreads();  // the centroids are stored
     assign(k_end);
     double own = 0;
     for (int i = thread; i < m; i += k_batch_threads) {
       const std::uint32_t j = label[i];
-      if (j >= static_cast<unsigned>(k)) continue;  // struck
+      if (j >= static_cast<unsigned>(k)) continue;  // corrupted
       double square = 0;
       each(
           0, n, 1, [&](int f) { return given_at(i, f); },
@@ -604,10 +604,10 @@ class batch_fit {
       own += weight_of(i) * square;
     }
     double inertia = sum(own);
-    // All threads decide by the number that one of them has.
+    // All threads use the number of one thread for decisions.
     strike<1>(site::kmeans_inertia, 0, 1, thread, 1, &inertia);
     if (thread == 0) shared->left[0] = ldexp(inertia, -2 * ilogb(static_cast<double>(scale)) - ilogb(static_cast<double>(weight_scale)));
-    __syncthreads();  // the inertia is there
+    __syncthreads();  // the inertia is stored
     return shared->left[0];
   }
 
@@ -622,18 +622,18 @@ class batch_fit {
     return over_block(own, [](std::uint64_t p, std::uint64_t q) { return p + q; });
   }
 
-  // As in seeding.cpp: streams of the counter-based random numbers, for each run.
+  // The streams of the counter-based random numbers of each run, as in driver/seeding.cpp.
   enum : std::uint64_t { k_stream_pick, k_stream_candidates, k_streams };
-  // kmeans::ending.
+  // Values of kmeans::ending.
   enum : int { k_labels_unchanged, k_tolerance, k_max_iter };
 
   const launch& given_;
   const batch_arguments<T>& a;
   const int m, n, k, chunks, thread;
-  const std::int64_t local, fit;  // among the fits of this launch, of the call
+  const std::int64_t local, fit;  // index among the fits of this launch; among those of the call
   const int replica;
   batch_memory* shared;
-  T *centroid, *shift;  // by features, in the frame
+  T *centroid, *shift;  // by features, normalized
   double* work;
   int pitch, trial_pitch, rows;
   T *x, *closest, *outer;

@@ -1,4 +1,4 @@
-// Arguments of the kernel of small fits, a block for each, and what their host side computes alike.
+// Arguments of the kernel of small fits, which computes each fit with one block; and functions that its host side shares.
 // Layer: backend "cuda" of K-Means, shared by host and kernels.
 #pragma once
 
@@ -10,23 +10,23 @@
 namespace ballast::kmeans::cuda {
 
 inline constexpr int k_batch_threads = 512;
-inline constexpr int k_batch_group = 8;    // centroids, or candidates, whose distances a thread has at a time
-inline constexpr int k_batch_trials = 24;  // candidates of k-means++ at most: more than 2 + ⌊ln k⌋
+inline constexpr int k_batch_group = 8;    // centroids, or candidates, whose distances a thread computes at a time
+inline constexpr int k_batch_trials = 24;  // most candidates of k-means++ per step: more than 2 + ⌊ln k⌋
 
 enum class batch_init : std::int32_t { plus_plus, random, given };
 
-// Of one fit by one block.
+// The result of one fit by one block.
 struct batch_result {
   double inertia;
-  std::uint64_t hash;  // batch_hash of centroids, labels and the rest of this
+  std::uint64_t hash;  // Σ batch_term over centroids, labels and the other fields
   std::int32_t iterations;
   std::int32_t ended;   // kmeans::ending
-  std::int32_t status;  // 1: a point, weight or centroid has no meaning, and nothing was fitted
+  std::int32_t status;  // 1: a point, weight or centroid is invalid, and nothing was fitted
   std::int32_t unused;
 };
 
-// The term of a word of a result, at a place among all words of the result: the hash is the sum of the terms. Centroids come first, row by
-// row, then labels, then the scalars of batch_result.
+// Returns the hash term of a word of a result; `place` is its position among all words of the result. The hash is the sum of the terms. The
+// centroids come first, row by row, then the labels, then the scalars of batch_result.
 BALLAST_HD constexpr std::uint64_t batch_term(std::uint64_t word, std::int64_t place) {
   return core::hash_term(word, static_cast<std::uint64_t>(place));
 }
@@ -41,17 +41,17 @@ template <class T>
 struct batch_arguments {
   const T* points;  // element (i, f) of fit b: points[b * stride + i * row_stride + f * column_stride]
   std::int64_t stride, row_stride, column_stride;
-  const T* weights;          // m for each fit; null: all 1
-  const T* centroids;        // k × n for each fit: batch_init::given
-  const std::int32_t* fits;  // the fits of this launch, by number
-  unsigned char* scratch;    // batch_scratch::bytes for each block
-  T* made;                   // k × n for each fit of the launch, by the first of its blocks
+  const T* weights;          // m per fit; null: all 1
+  const T* centroids;        // k × n per fit: batch_init::given
+  const std::int32_t* fits;  // the fits of this launch, by index
+  unsigned char* scratch;    // batch_scratch::bytes per block
+  T* made;                   // k × n per fit of the launch, stored by the first of its blocks
   std::uint32_t* labels;     // m, likewise
-  batch_result* results;     // one for each block
-  std::int64_t items;        // blocks of a launch of all fits of the call
-  int replicas;              // blocks for a fit: 1, or 2 that must agree
+  batch_result* results;     // one per block
+  std::int64_t items;        // number of blocks if one launch did all fits of the call
+  int replicas;              // blocks per fit: 1, or 2 that must agree
   int m, n, k;
-  int chunks;  // of batch_layout
+  int chunks;  // chunks of batch_layout_of
   int trials;
   batch_init init;
   int runs, max_iter;
@@ -59,23 +59,23 @@ struct batch_arguments {
   std::uint64_t seed;
 };
 
-// The dynamic shared memory of a block, in bytes from its start.
+// The layout of a block's dynamic shared memory, in bytes from its start.
 struct batch_layout {
-  int pitch;        // numbers of one feature of the centroids, in groups
-  int trial_pitch;  // and of the candidates
+  int pitch;        // padded number of centroids, a multiple of k_batch_group: the numbers per feature
+  int trial_pitch;  // the same for candidates
   std::int64_t shift, centroids, work, bytes;
 };
 
-// What has always the same size.
+// The part of shared memory with a fixed size.
 struct batch_memory {
-  double part[k_batch_threads];        // sums over a range of rows each
-  double whole[k_batch_threads / 32];  // of a warp's ranges
+  double part[k_batch_threads];        // sums over one range of rows each
+  double whole[k_batch_threads / 32];  // sums over the ranges of a warp
   double partial[k_batch_threads / 32 * k_batch_group];
-  double left[k_batch_trials];  // the potential that each candidate would leave
+  double left[k_batch_trials];  // the potential with each candidate
   std::int32_t rows[k_batch_trials];
 };
 
-// `work` serves one purpose at a time: ranges of the features, candidates, a shuffle, sums of the clusters in `chunks` parts, the centroids
+// `work` serves one purpose at a time: ranges of the features; candidates; a shuffle; sums of the clusters in `chunks` parts; centroids
 // without shift.
 template <class T>
 BALLAST_HD constexpr batch_layout batch_layout_of(int n, int k, int trials, int chunks) {
@@ -95,10 +95,10 @@ BALLAST_HD constexpr batch_layout batch_layout_of(int n, int k, int trials, int 
   return made;
 }
 
-// The memory of a block besides, in bytes from its start: the points by features, the distance of each to its nearest centroid so far,
-// labels, the centroids of a run in the units of the points.
+// The layout of a block's global memory, in bytes from its start: the points by features, the distance of each point to its nearest
+// centroid so far, labels, and the centroids of a run in the units of the points.
 struct batch_scratch {
-  std::int64_t rows;  // numbers of one feature
+  std::int64_t rows;  // padded number of points: the numbers per feature
   std::int64_t closest, labels, centroids, bytes;
 };
 template <class T>

@@ -31,7 +31,7 @@ constexpr std::int64_t k_most_work = std::int64_t{1} << 24;  // m·n·k: beyond,
 template <class T>
 class device_fits {
  public:
-  device_fits(const matrix_batch_view<const T>& points, const options<T>& wanted, const execution& how, run::recorder& seen,
+  device_fits(const matrix_batch_view<const T>& points, const options<T>& wanted, const run::settings& how, run::recorder& seen,
               inject::active_injector& injector)
       : device_(ballast::cuda::current_device()),
         how_(how),
@@ -175,7 +175,7 @@ class device_fits {
   }
 
   const std::shared_ptr<ballast::cuda::device> device_;
-  const execution& how_;
+  const run::settings& how_;
   run::recorder& seen_;
   inject::active_injector& injector_;
   ballast::cuda::device_staging staging_;
@@ -199,7 +199,7 @@ bool takes_batch(std::int64_t m, std::int64_t n, std::int64_t k, init first) {
 }
 
 template <class T>
-batch_model<T> fit_batch(const matrix_batch_view<const T>& points, const options<T>& wanted, const execution& how, run::recorder& seen,
+batch_model<T> fit_batch(const matrix_batch_view<const T>& points, const options<T>& wanted, const run::settings& how, run::recorder& seen,
                          inject::active_injector& injector, std::vector<std::int64_t>& refused) {
   batch_model<T> made = empty_models<T>(points.count, points.rows, points.columns, wanted.clusters);
   device_fits<T> fits(points, wanted, how, seen, injector);
@@ -211,9 +211,9 @@ batch_model<T> fit_batch(const matrix_batch_view<const T>& points, const options
 
 template bool takes_batch<float>(std::int64_t, std::int64_t, std::int64_t, init);
 template bool takes_batch<double>(std::int64_t, std::int64_t, std::int64_t, init);
-template batch_model<float> fit_batch(const matrix_batch_view<const float>&, const options<float>&, const execution&, run::recorder&,
+template batch_model<float> fit_batch(const matrix_batch_view<const float>&, const options<float>&, const run::settings&, run::recorder&,
                                       inject::active_injector&, std::vector<std::int64_t>&);
-template batch_model<double> fit_batch(const matrix_batch_view<const double>&, const options<double>&, const execution&, run::recorder&,
+template batch_model<double> fit_batch(const matrix_batch_view<const double>&, const options<double>&, const run::settings&, run::recorder&,
                                        inject::active_injector&, std::vector<std::int64_t>&);
 
 }  // namespace ballast::kmeans::cuda

@@ -1,4 +1,4 @@
-// k-means‖: what is kept of the candidates stays on the device; the host reads which rows were drawn, and adds up the candidates' weights.
+// k-means‖: distances to the candidates stay on the device; the host reads which rows were drawn, and sums the candidates' weights.
 // Layer: backend "cuda" of K-Means (engine.hpp).
 // Source: B. Bahmani, B. Moseley, A. Vattani, R. Kumar, S. Vassilvitskii, Scalable K-Means++, VLDB 2012.
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace ballast::kmeans::cuda {
 
 namespace {
 
-// What row_flags of the kernels are about.
+// The indexes of the row_flags of the kernels.
 enum cover_flag : int { k_rows, k_potentials, k_kept };
 
 }  // namespace
@@ -27,7 +27,7 @@ void cuda_engine<T>::begin_candidates() {
   if (seeding_.nearest.bytes() == 0) seeding_.nearest = allocate(4 * m_);
 }
 
-// Launches the kernel that adds `count` candidates from `first` on. A block that finds a fault keeps what it had.
+// Launches the kernel that adds `count` candidates from `first` on. A block that detects a fault keeps its earlier distances.
 template <class T>
 void cuda_engine<T>::cover(std::int64_t first, std::int64_t count, bool strike) {
   make_group(seeding_.taken.data() + first * n_, count, seeding_.candidates);
@@ -47,7 +47,7 @@ void cuda_engine<T>::cover(std::int64_t first, std::int64_t count, bool strike) 
   });
 }
 
-// Makes what is kept of the first `candidates` anew.
+// Computes the distances to the first `candidates` again.
 template <class T>
 void cuda_engine<T>::cover_again(std::int64_t candidates) {
   for (std::int64_t first = 0; first < candidates; first += k_candidate_group)
@@ -124,7 +124,7 @@ std::vector<std::int64_t> cuda_engine<T>::draw_candidates(double expected, std::
   for (std::int64_t word = 0; word < words; ++word) {
     for (std::uint32_t left = bits[at(word)]; left != 0; left &= left - 1) {
       const std::int64_t row = 32 * word + std::countr_zero(left);
-      if (row < m_) rows.push_back(row);  // a bit behind them is a fault's, without protection
+      if (row < m_) rows.push_back(row);  // without protection, a fault can set a bit after the last row
     }
   }
   return rows;
@@ -176,7 +176,7 @@ std::vector<double> cuda_engine<T>::weigh_candidates() {
     for (std::int64_t i = m_; i-- > 0;) add(again, i);
     what_.seen.checked(at(all));
     abft::finding found;
-    // Sums of up to m positive numbers.
+    // Error bound of sums of up to m positive numbers.
     const double limit = abft::unit_roundoff<double> * static_cast<double>(m_);
     for (std::int64_t c = 0; c < all; ++c) {
       if (std::abs(made[at(c)] - again[at(c)]) <= limit * again[at(c)]) continue;

@@ -21,7 +21,7 @@ constexpr int k_flags = 4;
 }  // namespace
 
 template <class T>
-cuda_engine<T>::cuda_engine(const call<T>& what, std::shared_ptr<ballast::cuda::device> on)
+cuda_engine<T>::cuda_engine(const engine_args<T>& what, std::shared_ptr<ballast::cuda::device> on)
     : what_(what),
       device_(std::move(on)),
       m_(what.points.rows),
@@ -131,13 +131,13 @@ double cuda_engine<T>::weight_of(std::int64_t row) {
 }
 
 template <class T>
-std::unique_ptr<engine<T>> make_engine(const call<T>& what) {
+std::unique_ptr<engine<T>> make_engine(const engine_args<T>& what) {
   return std::make_unique<cuda_engine<T>>(what, ballast::cuda::current_device());
 }
 
 template class cuda_engine<float>;
 template class cuda_engine<double>;
-template std::unique_ptr<engine<float>> make_engine(const call<float>&);
-template std::unique_ptr<engine<double>> make_engine(const call<double>&);
+template std::unique_ptr<engine<float>> make_engine(const engine_args<float>&);
+template std::unique_ptr<engine<double>> make_engine(const engine_args<double>&);
 
 }  // namespace ballast::kmeans::cuda

@@ -27,7 +27,7 @@ namespace ballast::kmeans::cuda {
 template <class T>
 class cuda_engine final : public engine<T> {
  public:
-  cuda_engine(const call<T>& what, std::shared_ptr<ballast::cuda::device> on);
+  cuda_engine(const engine_args<T>& what, std::shared_ptr<ballast::cuda::device> on);
 
   // What the iterations of this call compute with, once the points have been measured: for the tuner and benchmarks, which choose policies.
   lloyd_problem<T> problem() const;
@@ -145,7 +145,7 @@ class cuda_engine final : public engine<T> {
   void cover_again(std::int64_t candidates);
   std::int64_t row_from(std::int64_t first, std::int64_t count, const T* closest, double sum, double target);
 
-  const call<T> what_;
+  const engine_args<T> what_;
   const std::shared_ptr<ballast::cuda::device> device_;
   std::int64_t m_, n_, k_;
   bool protect_;

@@ -1,5 +1,5 @@
 // Copies between host and device, and launches: the templates of engine.hpp that its files share.
-// Layer: backend "cuda" of K-Means.
+// Layer: backend "cuda" of K-Means, host.
 #pragma once
 
 #include "kmeans/cuda/engine/engine.hpp"

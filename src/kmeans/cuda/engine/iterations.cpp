@@ -1,4 +1,4 @@
-// Lloyd's iterations of the engine: what lloyd.hpp does for it, one operation of the driver after another or a whole run.
+// Lloyd's iterations of the engine, over lloyd.hpp: single operations for the driver, or a whole run.
 // Layer: backend "cuda" of K-Means (engine.hpp).
 #include <bit>
 #include <cmath>
@@ -16,7 +16,7 @@ namespace ballast::kmeans::cuda {
 
 namespace {
 
-// What a report calls a check.
+// Returns the name of a check in reports.
 const char* name_of(std::uint32_t which) {
   static constexpr const char* names[] = {"kmeans.assignment", "kmeans.points", "kmeans.assignment", "kmeans.assignment",
                                           "kmeans.centroid",   "kmeans.total",  "kmeans.shift"};
@@ -102,7 +102,7 @@ void cuda_engine<T>::add_sums(cluster_sums& total) {
     total.labelled_members += parts[at(3 * block + 2)];
   }
   total.label_chain = blocks + k_row_threads;
-  // The exact invariants see more than those of the driver: they must not be lost on it.
+  // The exact invariants detect more than those of the driver, so their failure is passed on as a NaN, which the driver detects.
   if (!fits) total.labelled_members = std::numeric_limits<double>::quiet_NaN();
 }
 
@@ -114,7 +114,8 @@ point_sums cuda_engine<T>::repair_sums(const sealed_centroids<T>& centroids) {
   return made;
 }
 
-// A run on the device. Where it cannot go on, nothing: the driver then runs the iterations itself, from the first centroids.
+// Runs all iterations on the device. Returns nothing if it cannot continue; the driver then runs the iterations itself, from the first
+// centroids.
 template <class T>
 std::optional<descent<T>> cuda_engine<T>::descend(const sealed_centroids<T>& first, int max_iter,
                                                   const abft::guarded_threshold& tolerance) {
@@ -147,7 +148,7 @@ std::optional<descent<T>> cuda_engine<T>::descend(const sealed_centroids<T>& fir
       break;
     }
     ++failures;
-    // From the last good centroids. Without labels from before, an iteration that changes none is seen by its shift, which is 0.
+    // Continue from the last good centroids. There are no previous labels then; if an iteration changes none, its shift of 0 stops the run.
     if (!runs.read_centroids(values)) return std::nullopt;
     runs.begin_run();
     runs.set_centroids(values, values);

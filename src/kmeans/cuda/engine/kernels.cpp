@@ -1,4 +1,4 @@
-// Names, threads and shared memory of the kernels.
+// Names, threads and shared memory of the kernels. See kernels.hpp.
 #include "kmeans/cuda/engine/kernels.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace ballast::kmeans::cuda {
 
 namespace {
 
-// Bytes of stack and of spills that the kernels of a row or column may have: calls for division and roots in f64.
+// Limits of stack and spill bytes of kernels that process a row or column: they call division and square root in f64.
 constexpr int k_line_stack = 512;
 constexpr int k_line_spills = 256;
 
@@ -206,7 +206,7 @@ template struct kernel_names<double>;
 std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, const ballast::cuda::capabilities& on, bool instrumented) {
   std::vector<ballast::cuda::kernel_request> made =
       what.f64 ? kernel_names<double>::all(what.words, instrumented) : kernel_names<float>::all(what.words, instrumented);
-  // Seeding is not struck unless a test asks for it.
+  // Injection into seeding happens only if a test requests it.
   if (instrumented) made.push_back(what.f64 ? kernel_names<double>::seeding(8, false) : kernel_names<float>::seeding(8, false));
   for (ballast::cuda::kernel_request& each : what.f64 ? kernel_names<double>::candidates(false) : kernel_names<float>::candidates(false))
     made.push_back(std::move(each));
@@ -261,7 +261,7 @@ std::vector<std::string> swept_problems() {
 
 namespace {
 
-// The kernels of several problems, each once.
+// Collects the kernels of several problems, each once.
 class kernel_set {
  public:
   explicit kernel_set(const ballast::cuda::capabilities& on) : on_(on) {}
@@ -287,7 +287,7 @@ class kernel_set {
 
 std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::capabilities& on) {
   kernel_set list(on);
-  // One problem for each place of the points (in registers, read again) and of the sums.
+  // One problem for each storage of the points (in registers, read again) and of the sums.
   for (const char* token :
        {"kmeans_f32_m131072_n8_k8", "kmeans_f32_m131072_n128_k128", "kmeans_f32_m1048576_n64_k1024", "kmeans_f64_m1048576_n16_k64"})
     list.add(token, false, false, true);

@@ -1,4 +1,4 @@
-// The kernels of K-Means by name: what the host code loads, and the catalogue that is compiled without a GPU.
+// The kernels of K-Means by name: those that the host code loads, and the catalogue that is compiled without a GPU.
 // Layer: backend "cuda" of K-Means.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace ballast::kmeans::cuda {
 
-// T: float or double. `instrumented`: the kernel that can be injected into.
+// T: float or double. `instrumented`: the variant of the kernel with injection.
 template <class T>
 struct kernel_names {
   using request = ballast::cuda::kernel_request;
@@ -33,42 +33,42 @@ struct kernel_names {
   static request cover(bool instrumented);
   static request draw(bool instrumented);
   static request nearest();
-  // Of fits that a block can hold, and the parts in which their sums are made: as many as leave room for two blocks on a multiprocessor, or
-  // for one. 0: a block cannot hold them.
+  // Returns the number of parts in which a block of a small fit computes its sums: the largest power of two up to 32 for which the block's
+  // shared memory suffices. 0: a block cannot hold such a fit.
   static int batch_chunks(std::int64_t n, std::int64_t k, const ballast::cuda::capabilities& on);
   static request batch(std::int64_t n, std::int64_t k, const ballast::cuda::capabilities& on, bool instrumented);
 
-  // All that every call needs, for `words` words of a sum.
+  // Returns the kernels that every call needs, with `words` words per sum.
   static std::vector<request> all(int words, bool instrumented);
-  // Those of k-means‖.
+  // Returns the kernels of k-means‖.
   static std::vector<request> candidates(bool instrumented);
 };
 
-// Candidates of greedy k-means++.
+// Returns the number of candidates per step of greedy k-means++.
 int trials_of(std::int64_t k);
 
-// What a problem loads: fit, predict and transform. `sums` of the problem is ignored.
+// Returns the kernels that fit, predict and transform load for a problem. problem::sums is ignored.
 std::vector<ballast::cuda::kernel_request> kernels_of(const pass_problem& what, const ballast::cuda::capabilities& on, bool instrumented);
 
-// The kernel of a batch.
+// Returns the kernel of a batch of small fits.
 ballast::cuda::kernel_request batch_request(const problem& what, const ballast::cuda::capabilities& on, bool instrumented);
 
-// Tokens of what gpu-check times, verifies, runs under compute-sanitizer and under faults, and of its short sweep. The third also with
-// weights, and with sums of two words. Together they have every kind of pass: points in registers and read again, every place of the panel
-// and of the sums.
+// Tokens of the problems that gpu-check times; verifies; runs under compute-sanitizer and with faults; and uses in its short sweep. The
+// third list also runs with weights, and with two words per sum. Together they cover every kind of pass: points in registers and read
+// again, every storage of the packed centroids and of the sums.
 std::vector<std::string> benchmark_problems();
 std::vector<std::string> verified_problems();
 std::vector<std::string> sanitized_problems();
 std::vector<std::string> swept_problems();
 
-// The kernels of some of the benchmark set, and those of features with few large values: in the bundle. Each once.
+// Returns the kernels in the bundle: those of some benchmark problems, also for features with few large values. Each once.
 std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::capabilities& on);
 
-// The kernels of all these problems, with and without protection: checked for registers and spills. Each once.
+// Returns the kernels of all these problems, with and without protection, whose registers and spills are checked. Each once.
 std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& on);
 
-// The kernels of every scheme of FT K-Means with the tiles that the rules give, and of all entries of the tuning tables for the
-// architecture: checked, too, and not in the bundle.
+// Returns the kernels of every scheme of FT K-Means with the tiles that the rules choose, and of all entries of the tuning tables for the
+// architecture. They are checked as well, but not in the bundle.
 std::vector<ballast::cuda::kernel_request> scheme_kernels(const ballast::cuda::capabilities& on);
 
 }  // namespace ballast::kmeans::cuda

@@ -1,4 +1,4 @@
-// Pieces of the points, and the choice of what stays on the device. See supply.hpp.
+// Pieces of the points, and the choice of the data that stay on the device. See point_stream.hpp.
 #include "kmeans/cuda/engine/point_stream.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ residence_choice choose_residence(const residence_problem& what, std::int64_t av
   if (what.given_bytes == 0) return {residence::all, what.m};
   const std::int64_t rows = padded_rows(what.m), kept = rows * what.resident_row + what.working;
   if (kept + what.given_bytes + rows * what.placed_row <= available) return {residence::all, what.m};
-  // Pieces of 64 MB hide what starting a copy costs, and larger ones hide no more.
+  // Pieces of 64 MB hide the latency of starting a copy; larger pieces gain nothing.
   constexpr std::int64_t most = std::int64_t{64} << 20;
   const auto rows_for = [&](std::int64_t room, std::int64_t row) {
     const std::int64_t wanted = std::min(room / (2 * row), most / row) / what.unit * what.unit;
@@ -28,7 +28,7 @@ residence_choice choose_residence(const residence_problem& what, std::int64_t av
   if (placed > 0) return {residence::placed, placed};
   const std::int64_t none = rows_for(beside, what.given_row + what.placed_row);
   if (none > 0) return {residence::none, none};
-  if (what.m <= 2 * what.unit) return {residence::all, what.m};  // two pieces would not be less
+  if (what.m <= 2 * what.unit) return {residence::all, what.m};  // two pieces would not be smaller
   throw std::bad_alloc();
 }
 
@@ -41,12 +41,13 @@ residence_problem needs_of(matrix_view<const T> points, bool weighted, std::int6
   made.m = m;
   made.given_row = n * size;
   made.placed_row = stride * (size + operand_bytes<T>);
-  // Three facts, a signature, two arrays of labels; distances and candidates of seeding; exact distances; weights twice; sums of blocks.
+  // Three row statistics, a signature, two arrays of labels; distances and candidates of seeding; exact distances; weights twice; sums of
+  // blocks.
   made.resident_row = 3 * size + 8 + 2 * 4 + size + 4 + 8 + (weighted ? 2 * size : 0) + 1;
-  // Of blocks and strips whole numbers.
+  // A piece has whole blocks and whole strips.
   made.unit = std::lcm(k_row_block, shape.strip_rows);
-  // Centroids in two copies and two panels, their sums twice in two words; sums by strip; distances on their way to the host; candidates of
-  // k-means‖ with an engine of their own.
+  // Two copies of the centroids and two of the packed centroids, their sums twice with two words; sums by strip; distances on their way to
+  // the host; candidates of k-means‖ with an engine of their own.
   made.working = clusters * stride * (6 * size + 4 * 8) + shape.strips * n * 64 + 16 * clusters * k_row_threads +
                  16 * clusters * (made.given_row + made.placed_row + made.resident_row) + (std::int64_t{1} << 20);
   if (on.accessible(points.data)) return made;
@@ -68,7 +69,7 @@ point_supply<T>::point_supply(std::shared_ptr<ballast::cuda::device> on, ballast
   resident_ = static_cast<const T*>(staging.read(points.data + low, (high - low + 1) * size)) - low;
 }
 
-// What is in flight must not outlive the buffers.
+// Copies and kernels in flight must not outlive the buffers.
 template <class T>
 point_supply<T>::~point_supply() {
   for (const auto& each : slots_) {
@@ -76,7 +77,7 @@ point_supply<T>::~point_supply() {
     try {
       device_->synchronize(each->stream.get());
       device_->synchronize(order_);
-    } catch (...) {  // a device that fails here copies nothing any more
+    } catch (...) {  // a device that fails here does not copy any more
     }
   }
 }
@@ -90,7 +91,7 @@ void point_supply<T>::make_slots(const placed_points<T>& placed) {
       each = std::make_unique<slot>(device_);
       each->given = {device_, choice_.rows * points_.columns * size, order_};
       each->pinned = {device_, choice_.rows * points_.columns * size};
-      device_->synchronize(order_);  // the memory is there for the other stream, too
+      device_->synchronize(order_);  // makes the memory usable on the other stream, too
     }
     if (!with_placed || each->placed.bytes() != 0) continue;
     each->placed = {device_, padded_rows(choice_.rows) * placed.stride * size, order_};
@@ -98,7 +99,8 @@ void point_supply<T>::make_slots(const placed_points<T>& placed) {
   }
 }
 
-// Rows of the points, dense, by way of pinned memory. Starts when what used the buffer before has ended; the host does not wait for that.
+// Copies rows of the points, densely, through pinned memory. The copy starts when the previous user of the buffer has finished; the host
+// does not wait for that.
 template <class T>
 void point_supply<T>::copy(slot& to, std::int64_t first, std::int64_t count) {
   device_->synchronize(to.stream.get());  // the pinned memory is free
@@ -159,7 +161,7 @@ void point_supply<T>::each(part wanted, const given_points<T>& given, const plac
     }
     device_->wait(*here.copied, order_);
     if (brings) {
-      // Rows behind the last point are 0.
+      // Rows after the last point are 0.
       const std::int64_t whole = whole_block_rows(count), rest = (padded_rows(count) - whole) * placed.stride;
       device_->zero(static_cast<T*>(here.placed.data()) + whole * placed.stride, rest * size, order_);
       if constexpr (sizeof(T) == 4)
@@ -169,7 +171,7 @@ void point_supply<T>::each(part wanted, const given_points<T>& given, const plac
     const auto copy_next = [&] {
       if (number + 1 < pieces) copy(*slots_[(number + 1) % 2], first + choice_.rows, count_of(number + 1));
     };
-    // In front of what the host waits for, or behind what it has enqueued: either way the device is busy meanwhile.
+    // The next piece is gathered while the device works: before the host waits for arrived(), or after it has enqueued use().
     if (brings) {
       start(piece);
       copy_next();

@@ -1,5 +1,5 @@
-// How the points of a call come to the kernels: resident on the device as they were given and in the frame, or in pieces that pass through
-// two buffers while kernels work on the piece before.
+// The point stream: supplies the points of a call to kernels. They stay on the device, as given and normalized; or they pass in pieces
+// through two buffers, so that a piece is copied while kernels process the piece before.
 // Layer: backend "cuda" of K-Means, host.
 #pragma once
 
@@ -15,17 +15,17 @@
 
 namespace ballast::kmeans::cuda {
 
-// What stays on the device for the whole call. The facts about each row, weights, labels: always.
+// The data that stay on the device for the whole call. The row statistics, weights and labels always do.
 enum class residence {
-  all,     // the points as they were given and in the frame
-  placed,  // in the frame; as they were given they pass
-  none     // both pass
+  all,     // the given points and the normalized points
+  placed,  // the normalized points; the given points pass in pieces
+  none     // both pass in pieces
 };
 
-// Which of a piece is asked for.
+// The part of a piece that is requested.
 enum class part { given, placed, both };
 
-// Rows `first` to `first` + given.m of the points: what kernels take, with row 0 at `first`.
+// Rows `first` to `first` + given.m of the points, as kernel arguments in which `first` is row 0.
 template <class T>
 struct point_piece {
   std::int64_t first;
@@ -33,31 +33,31 @@ struct point_piece {
   placed_points<T> placed;
 };
 
-// The first residence that fits into `available` bytes, beside `working` bytes; and the rows of a piece: a multiple of `unit`. Points that
-// lie on the device already stay there. Throws std::bad_alloc if not even two pieces of `unit` rows fit.
+// choose_residence() returns the first residence that fits into `available` bytes together with `working` bytes, and the rows of a piece, a
+// multiple of `unit`. Points that already lie on the device stay there. Throws std::bad_alloc if not even two pieces of `unit` rows fit.
 struct residence_choice {
   residence kept = residence::all;
   std::int64_t rows = 0;
 };
 struct residence_problem {
   std::int64_t m = 0;
-  std::int64_t given_bytes = 0;   // of all points, if they are copied; 0: they lie on the device
-  std::int64_t given_row = 0;     // bytes of a row as it passes
-  std::int64_t placed_row = 0;    // bytes of a row in the frame, as it is and as tensor cores take it
-  std::int64_t resident_row = 0;  // bytes of a row that always stay: facts, labels, what seeding keeps, weights
-  std::int64_t working = 0;       // bytes beside the points: centroids, sums, what waits for the host
+  std::int64_t given_bytes = 0;   // bytes of all given points, if they are copied; 0: they lie on the device
+  std::int64_t given_row = 0;     // bytes of a given row in a piece
+  std::int64_t placed_row = 0;    // bytes of a normalized row, including its operand format
+  std::int64_t resident_row = 0;  // bytes per row that always stay: row statistics, labels, data of seeding, weights
+  std::int64_t working = 0;       // other bytes: centroids, sums, results on their way to the host
   std::int64_t unit = 1;
 };
 residence_choice choose_residence(const residence_problem& what, std::int64_t available);
 
-// What the memory of a device must hold for `points` and `clusters`.
+// Returns the memory that the device needs for `points` and `clusters`.
 template <class T>
 residence_problem needs_of(matrix_view<const T> points, bool weighted, std::int64_t clusters, const ballast::cuda::device& on);
 
 template <class T>
 class point_supply {
  public:
-  // `points` in host or device memory. `choice`: choose_residence. Copies are made by up to `threads` threads of the host.
+  // `points` may lie in host or device memory. `choice`: from choose_residence. Up to `threads` threads of the host gather the pieces.
   point_supply(std::shared_ptr<ballast::cuda::device> on, ballast::cuda::device_staging& staging, matrix_view<const T> points,
                const residence_choice& choice, int threads, ballast::cuda::stream order);
   ~point_supply();
@@ -65,16 +65,16 @@ class point_supply {
   point_supply& operator=(const point_supply&) = delete;
 
   residence kept() const { return choice_.kept; }
-  // Whether what was asked for comes in pieces.
+  // Returns whether the wanted part comes in pieces.
   bool passes(part wanted) const {
     return choice_.kept == residence::none || (choice_.kept == residence::placed && wanted != part::placed);
   }
-  // The points as they were given, where they stay on the device; null elsewhere.
+  // Returns the given points if they stay on the device, else null.
   const T* resident() const { return resident_; }
 
-  // Calls use(piece) for the pieces in order of rows, each ordered on the stream of the call. `given`, `placed`: what the pieces are cut
-  // from. Where a piece is not in the frame yet, start(piece) brings it there, and arrived() says whether it is what it was at the first
-  // load: if not, it is copied again, until arrived() is content. The next piece is copied while the kernels work on this one.
+  // Calls use(piece) for the pieces in order of rows; each is ordered on the stream of the call. `given`, `placed`: the whole points, from
+  // which the pieces are cut. If a piece is not normalized yet, start(piece) normalizes it, and arrived() returns whether it equals the
+  // first load; if not, it is copied again until arrived() returns true. The next piece is copied while kernels process this one.
   using for_piece = core::function_ref<void(const point_piece<T>&)>;
   void each(part wanted, const given_points<T>& given, const placed_points<T>& placed, for_piece start, core::function_ref<bool()> arrived,
             for_piece use);
@@ -85,7 +85,7 @@ class point_supply {
     ballast::cuda::pinned_buffer pinned;
     ballast::cuda::device_stream stream;
     std::unique_ptr<ballast::cuda::stream_event> copied, used;
-    bool waits = false;  // for what uses it
+    bool waits = false;  // true if a copy must wait for `used`
     explicit slot(const std::shared_ptr<ballast::cuda::device>& on)
         : stream(on), copied(on->make_event(false)), used(on->make_event(false)) {}
   };

@@ -1,4 +1,4 @@
-// The first look at the points: their ranges, their place in the frame, the facts about each row, and sums over all of them.
+// The first read of the points: column statistics, normalization, row statistics, and sums over all points.
 // Layer: backend "cuda" of K-Means (engine.hpp).
 #include <algorithm>
 #include <array>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t k_direction_seed = 0x646972656374;
 
-// Neighbouring rows lie nearer to one another than neighbouring features.
+// Returns whether neighbouring rows are closer in memory than neighbouring features.
 template <class T>
 bool by_rows(const given_points<T>& from) {
   return std::abs(from.row_stride) < std::abs(from.column_stride);
@@ -31,7 +31,7 @@ bool by_rows(const given_points<T>& from) {
 
 }  // namespace
 
-// Sums over the rows of each column, by one of the two ways.
+// Sums over the rows of each column, by one of the two mappings of threads to elements.
 template <class T>
 template <class Sums>
 std::vector<Sums> cuda_engine<T>::sum_columns(work what, const given_points<T>& from, std::int64_t columns, bool from_placed,
@@ -62,7 +62,7 @@ std::vector<Sums> cuda_engine<T>::sum_columns(work what, const given_points<T>& 
   return download<Sums>(sums, columns);
 }
 
-// The same by both ways, until they agree bit for bit. before(number) is done in front of attempt `number`.
+// Computes the same sums by both mappings, until they agree bit for bit. Calls before(number) before attempt `number`.
 template <class T>
 template <class Sums, class Before>
 std::vector<Sums> cuda_engine<T>::verified_columns(work what, const given_points<T>& from, std::int64_t columns, const char* site,
@@ -91,12 +91,12 @@ std::vector<Sums> cuda_engine<T>::verified_columns(work what, const given_points
   return made;
 }
 
-// The driver verifies the ranges by what is measured later, from other loads.
+// The driver verifies these column statistics by sums that are measured later, from other loads.
 template <class T>
 ranges<T> cuda_engine<T>::survey() {
   using sums = column_ranges<T>;
   ranges<T> made;
-  // The lowest row of a column that has a value without meaning.
+  // Finds the lowest row of a column that has an invalid value.
   const auto find = [&](const T* values, std::int64_t stride, bool weights, std::int64_t column) {
     clear_flags();
     launch(names::find(), std::min<std::int64_t>((m_ + k_column_threads - 1) / k_column_threads, 1024),
@@ -134,7 +134,7 @@ ranges<T> cuda_engine<T>::survey() {
   return made;
 }
 
-// x and weights of a piece in the frame.
+// Normalizes the points and weights of a piece.
 template <class T>
 void cuda_engine<T>::place_piece(const point_piece<T>& piece) {
   place_arguments<T> given;
@@ -151,12 +151,12 @@ void cuda_engine<T>::place_piece(const point_piece<T>& piece) {
 
 template <class T>
 void cuda_engine<T>::place_rows() {
-  // What does not stay is brought into the frame each time.
+  // Pieces that do not stay on the device are normalized each time they are used.
   if (supply_.kept() == residence::none) return;
   each(part::given, [&](const point_piece<T>& piece) { place_piece(piece); });
 }
 
-// A piece that comes is verified by the facts about its rows, which an earlier copy gave.
+// A piece that is copied again is verified by its row statistics, which were computed from an earlier copy.
 template <class T>
 void cuda_engine<T>::each(part wanted, core::function_ref<void(const point_piece<T>&)> use) {
   constexpr int flag = 3;
@@ -184,7 +184,7 @@ void cuda_engine<T>::each(part wanted, core::function_ref<void(const point_piece
   supply_.each(wanted, given_, placed_, start, arrived, use);
 }
 
-// The unit of each column: the largest power of two with which its values keep within 2^k_word_bits. And how many words a sum needs.
+// Chooses the unit of each column, the largest power of two that keeps its values within 2^k_word_bits; and the number of words per sum.
 template <class T>
 void cuda_engine<T>::choose_units() {
   placed_.words = sizeof(T) == 8 ? 2 : 1;
@@ -219,8 +219,8 @@ facts_arguments<T> cuda_engine<T>::facts_of(const point_piece<T>& piece) {
   return made;
 }
 
-// Norm, projection and signature of each row, from the points; and, with protection, again from x as it was placed. Where x does not stay,
-// both came by one copy, so another one follows.
+// Computes norm, rounding, projection and signature of each row from the given points; with protection, again from the stored x. If x does
+// not stay on the device, both came from the same copy, so a second copy is compared as well.
 template <class T>
 void cuda_engine<T>::make_facts() {
   const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
@@ -253,10 +253,10 @@ void cuda_engine<T>::place(const frame<T>& chosen) {
   placed_.n = static_cast<int>(n_);
   placed_.stride = static_cast<int>(padded_features<T>(n_));
   placed_.columns = static_cast<int>(columns());
-  // Rows behind the last point are 0.
+  // Rows after the last point are 0.
   const auto rows = [&](buffer& made, std::int64_t bytes) {
     const std::int64_t all = core::checked_product(padded_rows(m_), bytes);
-    if (made.bytes() != all) made = allocate(all);  // a call whose frame fails places again: there may be no room for both
+    if (made.bytes() != all) made = allocate(all);  // reuses the memory if the call normalizes again: there may be no room for both
     const std::int64_t first = whole_block_rows(m_);
     device_->zero(static_cast<unsigned char*>(made.data()) + first * bytes, (padded_rows(m_) - first) * bytes, call_.order());
   };
@@ -322,10 +322,10 @@ point_sums cuda_engine<T>::measure() {
       const double by_features = std::accumulate(made.squares.begin(), made.squares.end(), 0.0);
       abft::finding found;
       found.residual = by_features - made.total_square;
-      // Squares may underflow where the frame is made for centroids that are far away.
+      // Squares may underflow if the normalization was chosen for centroids that are far away.
       found.threshold = 1e-12 * std::sqrt(static_cast<double>(m_)) * made.total_square +
                         static_cast<double>(m_) * static_cast<double>(n_) * std::numeric_limits<double>::denorm_min();
-      // Squares that overflow say that the frame is wrong, which the driver will see.
+      // If squares overflow, the normalization is wrong; the driver detects that.
       if (std::isfinite(by_features) || std::isfinite(made.total_square))
         found.word = abft::verify(found.residual, abft::guarded_threshold(found.threshold));
       what_.seen.checked(1);
@@ -356,7 +356,7 @@ template <class T>
 void cuda_engine<T>::read_points(std::span<const std::int64_t> rows, T* to) {
   const auto count = static_cast<std::int64_t>(rows.size());
   if (count == 0) return;
-  // By the host, where it has them: what passes through the device would pass for them alone.
+  // Read by the host if it has the points and they pass through the device: a device copy could only be compared with itself.
   const auto by_host = [&](T* into) {
     for (std::int64_t e = 0; e < count; ++e)
       for (std::int64_t f = 0; f < n_; ++f) {

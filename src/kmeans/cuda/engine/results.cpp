@@ -1,4 +1,4 @@
-// What a call hands out: final labels with their inertia, distances; and the points farthest from their centroids.
+// The results of a call: final labels with their inertia, and distances; and the points farthest from their centroids.
 // Layer: backend "cuda" of K-Means (engine.hpp).
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace ballast::kmeans::cuda {
 
-// Launches the kernel of exact distances until its two ways agree. before(number) is done in front of attempt `number`.
+// Launches the kernel of exact distances until its two computations agree. Calls before(number) before attempt `number`.
 template <class T>
 template <class Before>
 void cuda_engine<T>::compute_exact(exact_arguments<T> given, const char* site, Before&& before) {
@@ -45,7 +45,7 @@ summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const s
   const buffer framed = upload(centroids.values()), unshifted = upload(plain);
   const std::int64_t blocks = (m_ + k_row_threads - 1) / k_row_threads;
   const buffer sums = allocate(16 * blocks);
-  // The paper's schemes find labels without distances.
+  // The paper's schemes find labels without storing distances.
   const bool compares = protect_ && !scheme_named(what_.scheme);
   const buffer passed = compares ? allocate(m_ * static_cast<std::int64_t>(sizeof(T))) : buffer();
   exact_arguments<T> given{};
@@ -53,8 +53,8 @@ summed_twice cuda_engine<T>::label(const sealed_centroids<T>& centroids, const s
   given.plain = static_cast<const T*>(unshifted.data());
   given.framed = static_cast<const T*>(framed.data());
   given.sums = static_cast<double*>(sums.data());
-  given.limit = 2 * abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);  // x and c were rounded, too
-  // Distances from differences see smaller faults than the checks of a pass: after a failure the labels are made again, too.
+  given.limit = 2 * abft::kmeans_distance_limit(abft::unit_roundoff<T>, n_);  // factor 2: x and c were rounded as well
+  // Distances from differences detect smaller faults than the checks of a pass. So after a failure the labels are computed again as well.
   compute_exact(given, "kmeans.inertia", [&](int) { run_pass(centroids, false, static_cast<T*>(passed.data())); });
   const std::vector<double> parts = download<double>(sums, 2 * blocks);
   summed_twice made;
@@ -84,7 +84,7 @@ std::vector<far_point> cuda_engine<T>::farthest(const sealed_centroids<T>& centr
   std::vector<std::int64_t> order;
   order.reserve(at(m_));
   for (std::int64_t i = 0; i < m_; ++i) {
-    if (!(distance[at(i)] >= 0)) distance[at(i)] = -1;  // a NaN, which only an unprotected fault makes, cannot be ordered
+    if (!(distance[at(i)] >= 0)) distance[at(i)] = -1;  // a NaN, which only an unprotected fault can produce, has no order
     if (!weighted() || weights[at(i)] > 0) order.push_back(i);
   }
   const auto wanted = std::min<std::ptrdiff_t>(count, static_cast<std::ptrdiff_t>(order.size()));

@@ -1,4 +1,4 @@
-// Greedy k-means++: what is kept of the centroids so far stays on the device, the potentials of its blocks on both sides.
+// Greedy k-means++: the distances to the nearest centroids so far stay on the device; the potentials of its blocks are on both sides.
 // Layer: backend "cuda" of K-Means (engine.hpp).
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@ namespace ballast::kmeans::cuda {
 
 namespace {
 
-// What row_flags of the seeding kernel are about.
+// The indexes of the row_flags of the seeding kernel.
 enum seeding_flag : int { k_rows, k_potentials, k_closest };
 
 }  // namespace
@@ -27,7 +27,7 @@ void cuda_engine<T>::begin_seeding(std::int64_t trials) {
   if (seeding_.tried.bytes() < 8 * seeding_.blocks * trials) seeding_.tried = allocate(8 * seeding_.blocks * trials);
 }
 
-// Tries seeding_.candidates, or takes the only one of them.
+// Tries seeding_.candidates, or takes the only candidate.
 template <class T>
 void cuda_engine<T>::launch_seeding(int candidate, bool take, bool fresh, bool strike) {
   seeding_arguments<T> given;
@@ -51,7 +51,7 @@ void cuda_engine<T>::launch_seeding(int candidate, bool take, bool fresh, bool s
   });
 }
 
-// Takes a centroid. The first of all is `fresh`.
+// Takes a centroid. `fresh`: it is the first.
 template <class T>
 void cuda_engine<T>::include(const T* row, int candidate, bool fresh, bool strike) {
   make_group(row, 1, seeding_.candidates);
@@ -67,15 +67,15 @@ void cuda_engine<T>::include(const T* row, int candidate, bool fresh, bool strik
   });
 }
 
-// Makes what is kept of the centroids so far anew.
+// Computes the distances to all centroids so far again.
 template <class T>
 void cuda_engine<T>::remember_closest() {
   for (std::size_t c = 0; c < seeding_.taken.size(); c += at(n_)) include(seeding_.taken.data() + c, -1, c == 0, false);
   download(seeding_.potentials.data(), seeding_.potential.data(), seeding_.potential.bytes());
 }
 
-// The first of `count` rows from `first` on at which the running sum, `sum` before it, exceeds `target`; else the last that adds to it, or
-// −1. `closest`: of these rows; null: the sum is of weights alone.
+// Returns the first of `count` rows from `first` on at which the running sum, which starts at `sum`, exceeds `target`; if none does, the
+// last row that adds to the sum, or −1. `closest`: distances of these rows; null: the sum is over weights alone.
 template <class T>
 std::int64_t cuda_engine<T>::row_from(std::int64_t first, std::int64_t count, const T* closest, double sum, double target) {
   std::int64_t last = -1;
@@ -102,7 +102,7 @@ std::int64_t cuda_engine<T>::row_by_potential(double target) {
   double sum = 0;
   std::int64_t block = 0;
   while (block + 1 < seeding_.blocks && sum + seeding_.potentials[at(block)] <= target) sum += seeding_.potentials[at(block++)];
-  // Rounding may leave nothing in this block and those behind it: then the last row that adds to the sum.
+  // Rounding may leave no row in this block and the blocks after it; then the last row that adds to the sum is returned.
   for (std::int64_t b = block; b < seeding_.blocks; ++b) {
     const std::int64_t first = b * k_seed_threads;
     std::vector<T> closest(at(std::min<std::int64_t>(k_seed_threads, m_ - first)));

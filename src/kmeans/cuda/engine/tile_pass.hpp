@@ -1,5 +1,5 @@
 // A pass over the points by a scheme of FT K-Means: labels by tiles, then the sums of the points by label.
-// Layer: backend "cuda" of K-Means, host; what lloyd.hpp launches in the place of its own pass.
+// Layer: backend "cuda" of K-Means, host; lloyd.hpp launches it in place of its own pass.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace ballast::kmeans::cuda {
 template <class T>
 class tile_pass {
  public:
-  // `points` and `call` outlive this. `flips`: as tile_arguments.
+  // `points` and `call` must outlive this object. `flips`: see tile_arguments.
   tile_pass(std::shared_ptr<ballast::cuda::device> on, const ballast::cuda::device_call& call, const placed_points<T>& points,
             std::int64_t k, const tile_scheme& scheme, const tile_policy* policy, std::uint64_t flips);
 
-  // Labels for the rows of the panel and, with `sums`, their sums; as a pass_kernel does.
+  // Enqueues the labels for the centroids `rows` of what.centroids and, with `sums`, their sums, like pass_kernel.
   void enqueue(const pass_arguments<T>& what, bool sums) const;
-  // The labels only: what the paper measures.
+  // Enqueues the labels only, which is what the paper measures.
   void enqueue_labels(const pass_arguments<T>& what) const;
 
  private:
@@ -37,7 +37,7 @@ class tile_pass {
   tile_policy policy_;
   T slack_;
   std::uint64_t flips_;
-  std::vector<const ballast::cuda::kernel*> kernels_;  // of tile_kernels
+  std::vector<const ballast::cuda::kernel*> kernels_;  // in the order of tile_kernels()
   ballast::cuda::device_buffer norms_, stored_, locks_, twins_, ticket_;
 };
 

@@ -1,6 +1,6 @@
-// Numbers in fixed point: a coordinate, or its product with a weight, as the words and limbs of fixed.hpp.
-// Layer: backend "cuda" of K-Means, device code. Pure functions: the same operands give the same bits in every kernel, so sums that are
-// made from two loads of the same number agree exactly.
+// Fixed-point numbers: converts a coordinate, or its product with a weight, to the words and limbs of fixed.hpp.
+// Layer: backend "cuda" of K-Means, device code. Pure functions: the same operands give the same bits in every kernel, so two sums over
+// separate loads of the same numbers agree exactly.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace ballast::kmeans::cuda {
 
-// point · scale − shift, as the host rounds it.
+// Returns the normalized coordinate point · scale − shift, rounded like on the host.
 __device__ __forceinline__ float placed(float point, float scale, float shift) { return __fsub_rn(__fmul_rn(point, scale), shift); }
 __device__ __forceinline__ double placed(double point, double scale, double shift) { return __dsub_rn(__dmul_rn(point, scale), shift); }
 
-// w · x = product + rest, both exactly unless the product is near the smallest numbers.
+// w · x = product + rest; both are exact unless the product is near the smallest numbers.
 __device__ __forceinline__ float product_rest(float w, float x, float product) { return __fmaf_rn(w, x, -product); }
 __device__ __forceinline__ double product_rest(double w, double x, double product) { return __fma_rn(w, x, -product); }
 __device__ __forceinline__ float rounded_product(float w, float x) { return __fmul_rn(w, x); }
 __device__ __forceinline__ double rounded_product(double w, double x) { return __dmul_rn(w, x); }
 
-// The integer nearest to y, |y| ≤ 2^30, even ones at ties; y becomes what is left of it, exactly: where an integer has more bits than y, y
-// is one.
+// Returns the integer nearest to y, |y| ≤ 2^30, with ties to even, and replaces y by the exact remainder. If the integer has more bits than
+// y, y is itself an integer.
 __device__ __forceinline__ std::int32_t take_integer(float& y) {
   const std::int32_t integer = __float2int_rn(y);
   y = __fsub_rn(y, __int2float_rn(integer));
@@ -34,7 +34,7 @@ __device__ __forceinline__ std::int32_t take_integer(double& y) {
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(ballast::cuda::bits(sum)));
 }
 
-// The words of `value`, |value · unit| ≤ 2^30, `unit` a power of two.
+// Splits `value` into words. |value · unit| ≤ 2^30; `unit` is a power of two.
 template <int Words, class T>
 __device__ __forceinline__ void split(T value, T unit, std::int32_t (&word)[Words]) {
   T y = value * unit;
@@ -45,8 +45,8 @@ __device__ __forceinline__ void split(T value, T unit, std::int32_t (&word)[Word
   }
 }
 
-// The words of value + rest, |rest| at most half a unit in the last place of `value`: of a product with its rest. Modulo 2^32, as a value
-// beyond the unit, which only a fault leaves, has to have words, too.
+// Splits value + rest into words: a product and its rounding error, |rest| at most half a unit in the last place of `value`. Words are
+// added modulo 2^32, because a value beyond the unit, which only a fault can produce, must have words as well.
 template <int Words, class T>
 __device__ __forceinline__ void split(T value, T rest, T unit, std::int32_t (&word)[Words]) {
   std::int32_t more[Words];
@@ -62,7 +62,7 @@ __device__ __forceinline__ std::uint32_t lower_limb(std::int32_t word) {
   return static_cast<std::uint32_t>(word) & ((1u << k_limb_bits) - 1);
 }
 
-// A sum of words from the sums of their limbs.
+// Returns the sum of words, given the sums of their limbs.
 __device__ __forceinline__ std::int64_t word_of(std::int32_t upper, std::uint32_t lower) {
   return static_cast<std::int64_t>(upper) * (std::int64_t{1} << k_limb_bits) + lower;
 }

@@ -1,7 +1,7 @@
-// The nearest centroid of a point by distances from differences: what decides where scores do not.
+// Finds the nearest centroid of a point from differences of coordinates, for points whose scores do not decide.
 // Layer: backend "cuda" of K-Means, device code.
-// Contract: distances are compared in double, from coordinates as they are; the lowest index among equals. All lanes of the warp call.
-// Rows of points and of centroids are padded with zeros to whole slabs.
+// Contract: distances are compared in double, from unrounded coordinates; among equal distances the lowest index wins. All lanes of the
+// warp call. Rows of points and of centroids are padded with zeros to whole k-slices.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 
 namespace ballast::kmeans::cuda {
 
-// √square, or a little more.
+// Returns √square or slightly more.
 __device__ __forceinline__ float norm_above(float square) { return arch::sqrt_fast(square) * (1 + 0x1p-20f); }
 __device__ __forceinline__ double norm_above(double square) {
   return static_cast<double>(norm_above(static_cast<float>(square)) * (1 + 0x1p-20f)) + 1e-30;
 }
 
-// The sum over the four lanes of a point.
+// Returns the sum over the four lanes of a point.
 template <class T>
 __device__ __forceinline__ T add_quad(T value) {
   value += __shfl_xor_sync(0xffffffffu, value, 1);
   return value + __shfl_xor_sync(0xffffffffu, value, 2);
 }
 
-// What one load of 16 bytes brings.
+// The features in one 16-byte load.
 template <class T>
 struct features {
   T at[k_vector<T>];
@@ -40,10 +40,10 @@ __device__ __forceinline__ features<double> load_features(const double* from) {
   return unpacked(arch::load_table(reinterpret_cast<const double2*>(from)));
 }
 
-// ‖x − c‖² in working precision of the centroids c = rows + j · stride, by each four lanes for theirs. Loads of `Together` slabs of x and
-// all c are under way at a time: more where rows are long, but what a function that is seldom called needs of registers, its caller has to
-// free in every tile. `lag`: 1 in lanes that load each slab a step behind others, so by other instructions than those, which may measure
-// the same; 0 in all where Lagging is false.
+// Computes ‖x − c‖² in working precision for the centroids c = rows + j · stride; every four lanes compute those of their own j. Loads of
+// `Together` k-slices of x and all c are in flight at a time. More would help with long rows, but the registers that this rarely called
+// function needs must be freed by its caller in every tile. `lag`: 1 in lanes that load each k-slice one step later than the others, and
+// therefore by other instructions, when two groups of lanes may compute the same distance; 0 in all lanes if Lagging is false.
 template <int Together, bool Lagging = false, int Each, class T>
 __device__ __forceinline__ void measure(const T* x, const T* rows, const int (&j)[Each], int stride, T (&distance)[Each],
                                         [[maybe_unused]] int lag = 0) {
@@ -64,7 +64,7 @@ __device__ __forceinline__ void measure(const T* x, const T* rows, const int (&j
       }
     }
   };
-  // A branch within the loop would keep its loads from being under way together.
+  // A branch inside the loop would prevent its loads from being in flight together.
   if (Lagging && lag == 0) add(0);
 #pragma unroll Together
   for (int f = Lagging ? k_slab<T> : 0; f < stride; f += k_slab<T>) add(Lagging ? f - lag * k_slab<T> : f);
@@ -73,8 +73,8 @@ __device__ __forceinline__ void measure(const T* x, const T* rows, const int (&j
   for (int e = 0; e < Each; ++e) distance[e] = add_quad(distance[e]);
 }
 
-// How far such a distance in T's precision may be from the exact one: roundings of a difference, its square and the sums over the features
-// of a lane and over lanes, all of positive numbers.
+// Bounds the error of such a distance in T's precision: the rounding of a difference, of its square, and of the sums over the features of a
+// lane and over lanes, all of positive numbers.
 template <class T, class Value>
 __device__ __forceinline__ Value distance_error(Value distance, int stride) {
   const auto unit = static_cast<Value>(abft::unit_roundoff<T>);
@@ -91,7 +91,8 @@ struct nearest {
   }
 };
 
-// ‖x − c‖² in double, by a whole warp: what decides. All such distances are added up in this order, so equal ones are equal.
+// Computes ‖x − c‖² in double by a whole warp; this distance decides. All such distances are summed in the same order, so equal ones have
+// equal bits.
 template <class T>
 __device__ __noinline__ double exact_distance(const T* x, const T* c, int stride) {
   double sum = 0;
@@ -108,7 +109,7 @@ __device__ __noinline__ double exact_distance(const T* x, const T* c, int stride
   return sum;
 }
 
-// Number u of the columns 2t and 2t + 1 of all tiles, for the bits t of `lanes`; −1: there is no such centroid.
+// Returns column number u in the list of the columns 2t and 2t + 1 of all tiles, over the bits t of `lanes`; −1 if it is no centroid.
 __device__ __forceinline__ int listed_column(unsigned lanes, int u, int k) {
   const int each = 2 * __popc(lanes);
   int t = 0;
@@ -121,11 +122,12 @@ __device__ __forceinline__ int listed_column(unsigned lanes, int u, int k) {
   return j < k ? j : -1;
 }
 
-// The nearest of the centroids in the columns of `lanes`, by a whole warp for one point: the same in all lanes. Of these columns only part
-// number `part` of `parts`, about as many in each. Distances in working precision tell which ones need to be compared in double.
+// Finds the nearest of the centroids in the columns of `lanes` for one point, by a whole warp; all lanes return the same. Searches only
+// part number `part` of `parts` of these columns, which are about equally large. Distances in working precision select the centroids to
+// compare in double.
 template <int Together, class T>
 __device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int k, unsigned lanes, int part = 0, int parts = 1) {
-  constexpr int k_each = 2;  // centroids of four lanes at a time, told apart by e == 0 below
+  constexpr int k_each = 2;  // centroids per four lanes at a time, selected by e == 0 below
   const int g = static_cast<int>(threadIdx.x % 32 / 4);
   const int count = (k + k_tile_columns - 1) / k_tile_columns * 2 * __popc(lanes);
   int j[k_each];  // −1: no centroid
@@ -142,7 +144,7 @@ __device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int 
   };
   T least = sizeof(T) == 4 ? static_cast<T>(3e38) : static_cast<T>(1e308);
   const auto most = [&] { return least + 2 * distance_error<T>(least, stride); };
-  // Steps of the loop that may have the nearest, by their number modulo 32: others are not measured again.
+  // Steps of the loop that may contain the nearest centroid, as bits modulo 32: only these are computed again.
   unsigned again = 0;
 #pragma unroll 1
   for (int first = part * 8 * k_each, step = 0; first < count; first += parts * 8 * k_each, ++step) {
@@ -160,7 +162,7 @@ __device__ __noinline__ nearest scan(const T* x, const T* rows, int stride, int 
 #pragma unroll 1
   for (int first = part * 8 * k_each, step = 0; first < count; first += parts * 8 * k_each, ++step) {
     if ((again >> step % 32 & 1u) == 0) continue;
-    if (count > parts * 8 * k_each) measure_from(first);  // few enough are still there
+    if (count > parts * 8 * k_each) measure_from(first);  // otherwise j and distance still hold the only step
 #pragma unroll 1
     for (int e = 0; e < k_each; ++e) {
       const int mine = e == 0 ? j[0] : j[1];

@@ -1,15 +1,16 @@
-// The centroids of one pass as the kernels read them, what a pass adds up, and the state of the iterations on the device.
+// The centroids of one pass in the layout that kernels read (the packed centroids), the sums of a pass, and the state of the iterations on
+// the device.
 // Layer: backend "cuda" of K-Means, shared by host and kernels.
 //
-// Scores: s_ij = x_i · c_j − ‖c_j‖² / 2, the largest of which marks the nearest centroid. A tile is 8 columns of scores; a group is the
-// tiles that a warp multiplies at a time. A section is some groups: tiles of centroids and, with checks, last a check tile, whose columns
-// are not centroids:
-//   0, 1, 2  the checksum centroid Σ_j w_j c̃_j of the section in three parts that tensor cores hold exactly, each scaled (check_scale);
-//            columns 0 and 1 start at the two parts of −Σ_j w_j ‖c_j‖² / 2. Their weights are −1 / scale, so that Σ w · score over the
-//            section's columns is 0 but for rounding
+// Scores: s_ij = x_i · c_j − ‖c_j‖² / 2; the largest marks the nearest centroid. A tile is 8 columns of scores. A group is the tiles that a
+// warp multiplies at a time. A section is several groups: tiles of centroids and, with checks, one check tile at the end, whose columns are
+// not centroids:
+//   0, 1, 2  the checksum centroid Σ_j w_j c̃_j of the section, split into three parts that tensor cores represent exactly, each scaled
+//            (check_scale); columns 0 and 1 start at the two parts of −Σ_j w_j ‖c_j‖² / 2. Their weights are −1 / scale, so that
+//            Σ w · score over the section's columns is 0 except for rounding
 //   3        the direction of placed_points::projection; weight 0
 //   4 … 7    0
-// c̃: what a tensor core sees of c. Columns beyond k have the weight 0 and a score that never wins.
+// c̃: c as rounded for the tensor core. Columns from k on have weight 0 and a score that never wins.
 #pragma once
 
 #include <cstdint>
@@ -20,34 +21,35 @@
 namespace ballast::kmeans::cuda {
 
 inline constexpr int k_tile_columns = 8;
-// The score of a column behind the last centroid.
+// The score of a column after the last centroid.
 template <class T>
 inline constexpr T k_no_score = static_cast<T>(sizeof(T) == 4 ? -7e37 : -1e307);
-inline constexpr int k_check_columns = 4;  // in use
+inline constexpr int k_check_columns = 4;  // number of check columns in use
 
-// By what a part of the checksum centroid is multiplied, so that halves hold it: the first may be large, the others are small.
+// Returns the factor that brings a part of the checksum centroid into the range of halves: the first part may be large, the others are
+// small.
 template <class T>
 BALLAST_HD constexpr double check_scale(int part) {
   return sizeof(T) == 4 ? static_cast<double>(std::int64_t{1} << 11 * part) / 16 : 1;
 }
 
 template <class T>
-inline constexpr int k_slab_bytes = k_tile_columns* k_slab<T>* static_cast<int>(sizeof(operand_of<T>));  // of a slab of a tile
+inline constexpr int k_slab_bytes = k_tile_columns* k_slab<T>* static_cast<int>(sizeof(operand_of<T>));  // per tile and k-slice
 
-// Who multiplies: a warp by mma, or four warps by wgmma. They read `packed` in different orders.
+// The unit that multiplies: a warp by mma, or four warps by wgmma. They read `packed` in different orders.
 enum class product_unit : int { warp, warpgroup };
 
 struct panel_shape {
   int k = 0;
-  int slabs = 0;  // of a row: placed_points::stride / k_slab
+  int slabs = 0;  // k-slices per row: placed_points::stride / k_slab
   int sections = 0;
-  int section_tiles = 0;  // with the check tile
-  int data_tiles = 0;     // of a section
+  int section_tiles = 0;  // including the check tile
+  int data_tiles = 0;     // per section
   int group_tiles = 1;
   product_unit unit = product_unit::warp;
 
   BALLAST_HD constexpr int tiles() const { return sections * section_tiles; }
-  // Centroids of a section, but for the last one.
+  // Returns the number of centroids of a section (the last section may have fewer).
   BALLAST_HD constexpr int section_columns() const { return data_tiles * k_tile_columns; }
   template <class T>
   BALLAST_HD constexpr std::int64_t packed_bytes() const {
@@ -55,10 +57,10 @@ struct panel_shape {
   }
 };
 
-// Where feature f of column c of a tile lies in `packed`: a group, slab by slab, each slab tile by tile. In a slab of a tile, with the
-// features V t + v of t = 0 … 3 and v < V = k_vector:
-//   warp        (c, t, v): lane 4c + t has its numbers in one load
-//   warpgroup   (v / 2, c, t, v % 2): two blocks of 8 columns × 16 bytes, a product's
+// Returns the position of feature f of column c of a tile in `packed`: group by group, in a group k-slice by k-slice, in a k-slice tile by
+// tile. A k-slice of a tile, with the features V t + v of t = 0 … 3 and v < V = k_vector, is stored as
+//   warp        (c, t, v): lane 4c + t loads its numbers in one load
+//   warpgroup   (v / 2, c, t, v % 2): two blocks of 8 columns × 16 bytes, the layout of wgmma
 template <class T>
 BALLAST_HD constexpr std::int64_t packed_place(const panel_shape& shape, int tile, int c, int f) {
   constexpr int size = k_tile_columns * k_slab<T>;
@@ -67,8 +69,9 @@ BALLAST_HD constexpr std::int64_t packed_place(const panel_shape& shape, int til
   return at + (shape.unit == product_unit::warp ? (c * 4 + t) * k_vector<T> + v : ((v / 2 * k_tile_columns + c) * 4 + t) * 2 + v % 2);
 }
 
-// Where the sum of column f of a cluster lies, in shared and in global memory: the four lanes of a row add neighbours. A cluster has
-// sum_pitch numbers (per word, and in shared memory per limb); the last four are for the weight, and shift the banks of the next cluster.
+// Returns the position of the sum of column f of a cluster, in shared and in global memory: the four lanes of a row add to adjacent
+// numbers. A cluster has sum_pitch numbers (per word, and in shared memory per limb). The last four hold the weight, and shift the next
+// cluster to other banks.
 template <class T>
 BALLAST_HD constexpr int sum_place(int f, int n, int stride) {
   if (f == n) return stride;
@@ -76,7 +79,7 @@ BALLAST_HD constexpr int sum_place(int f, int n, int stride) {
 }
 BALLAST_HD constexpr int sum_pitch(int stride) { return stride + 4; }
 
-// The limits of one section, each the square of a bound: a residual ρ passes if ρ² ≤ slope · ‖x‖² + offset.
+// The thresholds of one section, each the square of a bound: a residual ρ passes if ρ² ≤ slope · ‖x‖² + offset.
 template <class T>
 struct alignas(16) section_limits {
   T row_slope = 0;
@@ -85,56 +88,56 @@ struct alignas(16) section_limits {
   bool operator==(const section_limits&) const = default;
 };
 
-// The error of a score. A centroid that can be the nearest of x has ‖c‖ ≤ C = min(largest, 2‖x‖ + smallest): one that is farther out is
-// farther from x than the one with the smallest norm. For these |score − exact score| ≤ (r + product · (‖x‖ + r)) C + sum · (‖x‖ + C) C, r
-// being placed_points::rounding.
+// The error bound of a score. A centroid that can be the nearest to x has ‖c‖ ≤ C = min(largest, 2‖x‖ + smallest): one farther out is
+// farther from x than the centroid with the smallest norm. For these |score − exact score| ≤ (r + product · (‖x‖ + r)) C + sum · (‖x‖ + C)
+// C, with r = placed_points::rounding.
 template <class T>
 struct alignas(16) score_bound {
-  T product = 0;   // the largest ‖c − c̃‖ / ‖c‖, or a little more
-  T sum = 0;       // of the sums over features
-  T largest = 0;   // ‖c‖
-  T smallest = 0;  // ‖c‖
+  T product = 0;   // the largest ‖c − c̃‖ / ‖c‖, or slightly more
+  T sum = 0;       // rounding of the sums over features
+  T largest = 0;   // the largest ‖c‖
+  T smallest = 0;  // the smallest ‖c‖
   T distance = 0;  // abft::kmeans_distance_limit
   bool operator==(const score_bound&) const = default;
 };
 
-// Device memory. Written by update (update.cuh).
+// The packed centroids, in device memory. Written by update (update.cuh).
 template <class T>
 struct panel {
   operand_of<T>* packed;      // tiles × slabs × k_slab_bytes: packed_place
-  T* columns;                 // tiles × 2 × 8: where the scores start, then their weights w in the row check
-  T* rows;                    // (k + 1) × stride: c as it is, another copy: what distances are computed from; the last row is 0
-  section_limits<T>* limits;  // sections × 2: each twice
-  score_bound<T>* bound;      // 2: twice
+  T* columns;                 // tiles × 2 × 8: the start values of the scores, then their weights w in the row check
+  T* rows;                    // (k + 1) × stride: c itself, in a second copy, from which distances are computed; the last row is 0
+  section_limits<T>* limits;  // sections × 2: each stored twice
+  score_bound<T>* bound;      // 2: stored twice
   panel_shape shape;
 };
 
 inline constexpr int k_quantities = 5;
-// What the blocks of a pass add up in integers: over all points, modulo 2^64.
+// The integer sums of the blocks of a pass over all points, modulo 2^64.
 struct pass_totals {
-  // Σ signature; Σ label · signature; points of positive weight, and in the upper half Σ label over them; labels that are as before; those
-  // that differ.
+  // [0] Σ signature; [1] Σ label · signature; [2] points of positive weight, and in the upper half Σ label over them; [3] unchanged labels;
+  // [4] changed labels.
   unsigned long long quantities[k_quantities];
-  unsigned long long looks;  // rows that got a second look
-  unsigned long long scans;  // and those for which many centroids were looked at
-  std::uint32_t drawn;       // tiles of rows that blocks have drawn (pass_arguments::draws)
+  unsigned long long looks;  // rows with an exact recheck of listed candidates
+  unsigned long long scans;  // rows with an exact recheck of many centroids
+  std::uint32_t drawn;       // tiles of rows drawn by blocks (pass_arguments::draws)
   std::uint32_t unused;      // totals are cleared by words of 8 bytes
 
   BALLAST_HD constexpr unsigned long long same() const { return quantities[3]; }
   BALLAST_HD constexpr unsigned long long changed() const { return quantities[4]; }
 };
 
-// Kinds of checks, for events.
+// Kinds of checks, reported in events.
 enum class check : std::uint32_t { row, projection, minimum, distance, centroid, totals, shift };
 
-// Why iterations stopped on the device.
+// The reason why iterations stopped on the device.
 enum class stop_reason : std::uint32_t { none, labels_unchanged, tolerance, empty_cluster, failure };
 
 // One per run, in device memory.
 struct loop_state {
-  std::uint32_t reason;      // stop_reason; kernels of later iterations do nothing if it is not 0
-  std::uint32_t iterations;  // that are complete
-  std::uint32_t failed;      // of stop_reason::failure: the check
+  std::uint32_t reason;      // a stop_reason; kernels of later iterations do nothing if it is not none
+  std::uint32_t iterations;  // number of complete iterations
+  std::uint32_t failed;      // with stop_reason::failure: the check that failed
 };
 
 }  // namespace ballast::kmeans::cuda

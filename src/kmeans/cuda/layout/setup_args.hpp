@@ -1,4 +1,4 @@
-// What the kernels around a pass take and return: the points as they were given, sums by column, flags of checks.
+// Arguments and results of the kernels that run before and after passes: the given points, sums by column, flags of checks.
 // Layer: backend "cuda" of K-Means, shared by host and kernels.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace ballast::kmeans::cuda {
 
-// The points of a call and their frame (contract.hpp), in device memory.
+// The points of a call and their normalization (contract.hpp), in device memory.
 template <class T>
 struct given_points {
   const T* points = nullptr;  // feature f of row i: points[i · row_stride + f · column_stride]
@@ -23,7 +23,7 @@ struct given_points {
   int n = 0;
 };
 
-// What a check of rows found: how many failed, and ~row of the first. All 0: none failed.
+// The result of a check of rows: the number of failures, and ~row of the first. All 0: no row failed.
 struct row_flags {
   unsigned long long failures;
   unsigned long long first_inverse;  // the maximum of ~row
@@ -35,8 +35,8 @@ inline constexpr int k_column_threads = 256;
 inline constexpr std::int64_t k_most_strips = 1024;
 inline constexpr std::int64_t k_strip_rows = 1024;
 
-// How the elements of an m × columns matrix are divided: strips of rows, tiles of columns. Within a block, `column_lanes` columns stand
-// side by side and every column has 256 / column_lanes chains of rows. It depends on the problem only, and with it the order of all sums.
+// Divides the elements of an m × columns matrix: strips of rows, tiles of columns. A block processes `column_lanes` adjacent columns, and
+// each column has 256 / column_lanes accumulators over rows. The division, and with it the order of all sums, depends on the problem only.
 struct column_shape {
   std::int64_t m = 0;
   std::int64_t strip_rows = 0;
@@ -52,7 +52,7 @@ inline column_shape column_shape_of(std::int64_t m, int columns) {
   column_shape made;
   made.m = m;
   made.columns = columns;
-  // Up to k_most_strips strips of whole k_strip_rows, so that pieces of the points can end where strips do.
+  // Up to k_most_strips strips of whole k_strip_rows, so that a piece of the points can end where a strip ends.
   made.strip_rows = (m + k_strip_rows * k_most_strips - 1) / (k_strip_rows * k_most_strips) * k_strip_rows;
   made.strips = static_cast<int>((m + made.strip_rows - 1) / made.strip_rows);
   made.column_lanes = 1;
@@ -60,7 +60,7 @@ inline column_shape column_shape_of(std::int64_t m, int columns) {
   return made;
 }
 
-// Of the points as they are. poison: 0, or NaN as soon as one value is not finite.
+// Statistics of a column of the given points, before normalization. poison: 0, or NaN if a value is not finite.
 template <class T>
 struct column_ranges {
   double sum;  // Σ point · 2^-64
@@ -69,7 +69,7 @@ struct column_ranges {
   T spare;
 };
 
-// Of x, and of y: x itself, w · x with weights, w in the column behind the features.
+// Statistics of a column of x and of y. y is x itself; with weights it is w · x, and w in the column after the features.
 struct column_sizes {
   double largest;  // |y|
   double size;     // Σ |y|
@@ -77,10 +77,10 @@ struct column_sizes {
   double plain;    // Σ x
 };
 
-// Of y in fixed point.
+// Totals of a column of y in fixed point.
 struct column_totals {
   std::uint64_t word[2];
-  std::uint64_t positive;  // how many are above 0
+  std::uint64_t positive;  // number of values above 0
   std::uint64_t spare;
 };
 
@@ -89,9 +89,9 @@ struct column_arguments {
   given_points<T> given;
   placed_points<T> placed;
   column_shape shape;
-  bool from_placed;  // x is read where it was placed, not computed from the points
-  bool mirrored;     // the threads of a block, and the blocks, divide the work the other way round: the same sums, bit for bit
-  bool rows_first;   // neighbouring threads read neighbouring rows
+  bool from_placed;  // true: reads x from the normalized points; false: computes it from the given points
+  bool mirrored;     // the threads of a block, and the blocks, divide the work in reverse order: the same sums, bit for bit
+  bool rows_first;   // adjacent threads read adjacent rows
   void* parts;       // strips × columns
 };
 
@@ -108,34 +108,34 @@ struct find_arguments {
   const T* values;
   std::int64_t stride;
   std::int64_t m;
-  bool weights;  // also refuses numbers below 0
+  bool weights;  // true for weights: also refuses numbers below 0
   row_flags* found;
 };
 
 // ---- rows.cuh ----
 
 inline constexpr int k_row_threads = 256;
-inline constexpr int k_place_elements = 4;  // of a thread
+inline constexpr int k_place_elements = 4;  // per thread
 
 template <class T>
 struct place_arguments {
   given_points<T> given;
   T* x;                    // m × stride
-  operand_of<T>* operand;  // f32: of the same numbers
+  operand_of<T>* operand;  // f32: the same numbers in operand format
   T* weight;               // m, or null
   int stride;
-  int lanes;        // columns of a tile: a power of two that divides stride, up to 32
-  bool rows_first;  // neighbouring threads read neighbouring rows: the tile is turned in shared memory
+  int lanes;        // columns per tile: a power of two that divides stride, up to 32
+  bool rows_first;  // adjacent threads read adjacent rows: the tile is transposed in shared memory
 };
 
-// Of the rows of a block.
+// Sums over the rows of a block.
 struct block_squares {
   double square;    // Σ ‖x‖²
   double weighted;  // Σ weight · ‖x‖²
-  double largest;   // max ‖x‖²; NaN if one is
+  double largest;   // max ‖x‖²; NaN if any ‖x‖² is NaN
 };
 
-// The facts of one row (points.hpp), and its square in double.
+// The row statistics (points.hpp), and ‖x‖² in double.
 template <class T>
 struct row_facts {
   std::uint64_t signature;
@@ -153,10 +153,10 @@ struct facts_arguments {
   T* rounding;
   T* projection;
   std::uint64_t* signature;
-  block_squares* squares;  // of each block
+  block_squares* squares;  // per block
   row_flags* flags;
   bool check;
-  bool known = false;  // from an earlier load of the points: they are only compared with x
+  bool known = false;  // computed from an earlier load of the points: only compared with x
 };
 
 template <class T>
@@ -164,8 +164,8 @@ struct gather_arguments {
   given_points<T> given;
   const T* x;
   const std::int64_t* rows;
-  T* to;     // count × n: from where they were placed
-  T* again;  // the same from the points
+  T* to;     // count × n: from the normalized points
+  T* again;  // the same, from the given points
   std::int64_t count;
   int stride;
 };
@@ -174,26 +174,26 @@ struct gather_arguments {
 
 inline constexpr int k_group = 8;     // centroids whose distances a thread computes at once
 inline constexpr int k_section = 64;  // centroids that share one row check
-inline constexpr int k_chain = 32;    // features that are summed in one chain
+inline constexpr int k_chain = 32;    // features summed in one accumulation chain
 
-// Centroids as distances are computed from them, and what checks them: of each section the checksum centroid Σ w_j c_j, Σ w_j ‖c_j‖² and
-// Σ w_j, in double.
+// Centroids in the layout that distances are computed from, and their checks: for each section the checksum centroid Σ w_j c_j, Σ w_j
+// ‖c_j‖² and Σ w_j, in double.
 template <class T>
 struct centroid_panel {
-  const T* rows;           // count × stride, 0 behind feature n
+  const T* rows;           // count × stride, 0 from feature n on
   const double* checksum;  // sections × stride
   const double* norms;     // sections
   const double* weights;   // sections
   const T* weight;         // count: w, in [1, 2)
   int count;
-  double limit;  // kmeans_distance_limit
+  double limit;  // abft::kmeans_distance_limit
 };
 
 template <class T>
 struct distances_arguments {
   placed_points<T> placed;
   centroid_panel<T> centroids;
-  std::int64_t first;  // row
+  std::int64_t first;  // first row
   std::int64_t rows;
   T* squares;  // rows × count
   row_flags* flags;
@@ -206,7 +206,7 @@ struct finish_arguments {
   T* values;  // may be `squares`
   std::int64_t count;
   double unscale;
-  bool compare;  // with values instead of writing them
+  bool compare;  // compares with values instead of writing them
   row_flags* flags;
 };
 
@@ -216,12 +216,12 @@ struct exact_arguments {
   placed_points<T> placed;
   const std::int32_t* labels;
   const T* plain;   // k × n in the units of point · scale; null: distances are between x and `framed`
-  const T* framed;  // k × n in the frame
+  const T* framed;  // k × n, normalized
   int k;
-  const T* passed;    // m: distances in the frame as the checks of the pass that made the labels found them, or null
+  const T* passed;    // m: normalized distances as found by the checks of the pass that assigned the labels, or null
   double* distances;  // m, or null
-  double* sums;       // of each block: Σ weight · distance, and the same from second loads
-  double limit;       // of what the two ways may differ by, in units of ‖x‖² + ‖c‖²
+  double* sums;       // per block: Σ weight · distance, and the same from second loads
+  double limit;       // threshold for the difference of the two distances, in units of ‖x‖² + ‖c‖²
   row_flags* flags;
   bool check;
 };
@@ -231,12 +231,12 @@ struct labelled_arguments {
   placed_points<T> placed;
   const std::int32_t* labels;
   const double* direction;  // n: projection_direction
-  double* sums;             // 3 of each block: Σ label · projection, Σ label · weight, Σ label over the points of positive weight
+  double* sums;             // 3 per block: Σ label · projection, Σ label · weight, Σ label over the points of positive weight
 };
 
 // ---- seeding.cuh ----
 
-inline constexpr int k_seed_threads = 512;  // and rows of a block
+inline constexpr int k_seed_threads = 512;  // also the number of rows per block
 inline constexpr int k_most_trials = 24;
 
 template <class T>
@@ -244,17 +244,17 @@ struct seeding_arguments {
   placed_points<T> placed;
   centroid_panel<T> candidates;
   T* closest;          // m
-  double* potentials;  // of each block: Σ weight · closest
+  double* potentials;  // per block: Σ weight · closest
   double* tried;       // blocks × trials
-  row_flags* flags;    // 3: row checks; potentials; what is kept of earlier centroids
+  row_flags* flags;    // 3: row checks; potentials; stored distances to earlier centroids
   int trials;
-  int candidate;  // of take: the one whose potential the new one must equal, or −1
+  int candidate;  // with `take`: the candidate whose potential the new one must equal, or −1
   bool take;      // the only candidate becomes a centroid
-  bool fresh;     // there are no earlier ones
+  bool fresh;     // true if there are no earlier centroids
   bool check;
 };
 
-// ---- candidates.cuh: blocks are those of seeding ----
+// ---- candidates.cuh: the same division into blocks as seeding ----
 
 template <class T>
 struct cover_arguments {
@@ -262,10 +262,10 @@ struct cover_arguments {
   centroid_panel<T> candidates;  // up to k_section
   T* closest;                    // m
   std::int32_t* nearest;         // m
-  double* potentials;            // of each block: Σ weight · closest
-  row_flags* flags;              // 3: row checks and choice; potentials; what is kept of earlier candidates
-  int first;                     // number of the first of these candidates
-  bool fresh;                    // there are no earlier ones
+  double* potentials;            // per block: Σ weight · closest
+  row_flags* flags;              // 3: row checks and choice; potentials; stored distances to earlier candidates
+  int first;                     // index of the first of these candidates
+  bool fresh;                    // true if there are no earlier candidates
   bool check;
 };
 
@@ -273,19 +273,19 @@ template <class T>
 struct draw_arguments {
   placed_points<T> placed;
   const T* closest;          // m
-  const double* potentials;  // of each block
-  double potential;          // the sum of them
+  const double* potentials;  // per block
+  double potential;          // the sum of potentials
   double expected;
   std::uint64_t seed, stream;
-  std::uint32_t* drawn;  // a bit for each row
+  std::uint32_t* drawn;  // one bit per row
   std::uint32_t* again;  // the same, drawn by other threads
-  row_flags* flags;      // 3: the last one is for what is kept
+  row_flags* flags;      // 3: the last one is for the stored distances
   bool check;
 };
 
 template <class T>
 struct nearest_arguments {
-  exact_arguments<T> exact;  // of the candidates that are nearest, as labels
+  exact_arguments<T> exact;  // distances to the nearest candidates, which are passed as labels
   const T* closest;          // m
 };
 

@@ -1,7 +1,7 @@
 // Matrix fragments of the schemes of FT K-Means on tensor cores: how a warp holds rows of points, columns of centroids and their products.
 // Layer: backend "cuda" of K-Means, device code, over cuda/arch/mma.cuh.
-// With g = lane / 4 and t = lane % 4, a lane holds of a slab the features k_vector · t … of rows g and g + 8 and of column g.
-// The order of the features in a product does not matter, so one load of 16 bytes feeds a product (f32: two).
+// With g = lane / 4 and t = lane % 4, a lane holds, for each k-slice, the features k_vector · t … of rows g and g + 8 and of column g. The
+// order of the features in a product does not matter, so one 16-byte load feeds a product (f32: two).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace ballast::kmeans::cuda {
 
-// A number as a product sees it: in f32 rounded to the 11 bits of TF32.
+// Returns the value that the tensor core multiplies: in f32 rounded to the 11 bits of TF32.
 __device__ __forceinline__ float tensor_rounded(float value) { return ballast::cuda::from_bits<float>(arch::to_tf32(value)); }
 __device__ __forceinline__ double tensor_rounded(double value) { return value; }
 
@@ -23,16 +23,16 @@ struct product_fragment {
   using vector = std::conditional_t<sizeof(T) == 4, float4, double2>;
   using pair = std::conditional_t<sizeof(T) == 4, float2, double2>;
   static constexpr int k_halves = 2;  // groups of 8 rows
-  static constexpr int k_scores = 4;  // of a lane: (row g, column 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
+  static constexpr int k_scores = 4;  // per lane: (row g, column 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
 };
 
 template <class T>
 struct tensor;
 
-// TF32: products of rounded numbers are exact, sums are in f32.
+// TF32: products of rounded numbers are exact; sums are in f32.
 template <>
 struct tensor<float> : product_fragment<float> {
-  // One slab of a fragment's rows, in the order of the instruction's registers.
+  // One k-slice of a fragment's rows, in the order of the instruction's registers.
   struct rows {
     std::uint32_t at[2][4];
   };

@@ -1,10 +1,11 @@
-// Sums over the rows of each column: ranges of the given points, sizes and squares in the frame, totals in fixed point. Each is computed
-// twice in different threads from loads of their own, in the same order: a fault shows as a difference of bits. Layer: backend "cuda" of
-// K-Means, device code.
+// Sums over the rows of each column: ranges of the given points, sizes and squares of the normalized points, totals in fixed point. Each
+// sum is computed twice, in different threads from separate loads but in the same order, so a fault shows as a difference of bits.
+// Layer: backend "cuda" of K-Means, device code.
 //
-// A block takes one strip of rows of one tile of columns (column_shape). Thread (c, r) adds up rows r, r + R, … of column c in a chain; the
-// R chains of a column are added in order, then the strips by fold_kernel. Which thread is (c, r) depends on how the points lie.
-// Shared memory: one Work of each thread.
+// A block processes one strip of rows of one tile of columns (column_shape). Thread (c, r) adds rows r, r + R, … of column c into one
+// accumulator; the R accumulators of a column are added in order, then fold_kernel adds the strips. The mapping of threads to (c, r)
+// depends on the layout of the points.
+// Shared memory: one Work::sums per thread.
 #pragma once
 
 #include <limits>
@@ -16,7 +17,7 @@
 
 namespace ballast::kmeans::cuda {
 
-// A load that no compiler merges with another one of the same number.
+// Loads a number; the compiler cannot merge this load with another load of the same number.
 template <class T>
 __device__ __forceinline__ T load_again(const T* from) {
   return *static_cast<const volatile T*>(from);
@@ -27,7 +28,7 @@ __device__ __forceinline__ T given_value(const given_points<T>& from, std::int64
   return load_again(from.points + row * from.row_stride + f * from.column_stride);
 }
 
-// x of a row, computed from the points.
+// Computes x of a row from the given points.
 template <class T>
 __device__ __forceinline__ T compute_x(const given_points<T>& from, std::int64_t row, int f) {
   return placed(given_value(from, row, f), from.scale, load_again(from.shift + f));
@@ -61,7 +62,7 @@ template <class T>
 struct element {
   T x;        // 0 in the column of weights
   T product;  // y, rounded
-  T rest;     // what rounding took
+  T rest;     // the rounding error of y
 };
 
 template <class T>
@@ -146,14 +147,15 @@ __global__ void __launch_bounds__(k_column_threads)
                  Work::shown(own));
   }
   chains[c * rows + r] = own;
-  __syncthreads();  // the chains are there
+  __syncthreads();  // the accumulators are stored
   if (r != 0 || column >= a.shape.columns) return;
   sums all = chains[c * rows];
   for (int i = 1; i < rows; ++i) Work::add(all, chains[c * rows + i]);
   static_cast<sums*>(a.parts)[strip * a.shape.columns + column] = all;
 }
 
-// One block for each column: thread t adds strips t, t + T, …; the chains are added in order. Shared memory: one Work of each thread.
+// Adds the strips of each column, one block per column: thread t adds strips t, t + T, …, then the accumulators are added in order. Shared
+// memory: one Work::sums per thread.
 template <class Work>
 __global__ void __launch_bounds__(k_column_threads) fold_kernel(const __grid_constant__ fold_arguments a) {
   using sums = typename Work::sums;
@@ -164,14 +166,14 @@ __global__ void __launch_bounds__(k_column_threads) fold_kernel(const __grid_con
   sums own = Work::none();
   for (int strip = thread; strip < a.strips; strip += k_column_threads) Work::add(own, parts[std::int64_t{strip} * a.columns + column]);
   chains[thread] = own;
-  __syncthreads();  // the chains are there
+  __syncthreads();  // the accumulators are stored
   if (thread != 0) return;
   const int used = a.strips < k_column_threads ? a.strips : k_column_threads;
   for (int i = 1; i < used; ++i) Work::add(own, chains[i]);
   static_cast<sums*>(a.sums)[column] = own;
 }
 
-// The lowest row of one column that has no meaning.
+// Finds the lowest row of one column whose value is invalid.
 template <class T>
 __global__ void __launch_bounds__(k_column_threads) find_kernel(const __grid_constant__ find_arguments<T> a) {
   for (std::int64_t row = std::int64_t{blockIdx.x} * k_column_threads + threadIdx.x; row < a.m;

@@ -1,4 +1,4 @@
-// Bringing points into the frame, and the facts about each row (points.hpp).
+// Normalizes points and computes the row statistics (points.hpp).
 // Layer: backend "cuda" of K-Means, device code.
 #pragma once
 
@@ -14,7 +14,7 @@ __device__ __forceinline__ void flag(row_flags& at, std::int64_t row) {
   atomicMax(&at.first_inverse, ~static_cast<unsigned long long>(row));
 }
 
-// Σ value(i) for i < count by the lanes of one warp, in an order that depends on count only. All lanes call it; all get the sum.
+// Returns Σ value(i) for i < count, computed by one warp in an order that depends on count only. All lanes call it; all get the sum.
 template <class Value>
 __device__ __forceinline__ double sum_by_warp(int count, Value&& value) {
   double sum[1] = {0};
@@ -23,15 +23,15 @@ __device__ __forceinline__ double sum_by_warp(int count, Value&& value) {
   return sum[0];
 }
 
-// Equal, or no numbers both.
+// Returns whether a and b are equal or both NaN.
 template <class T>
 __device__ __forceinline__ bool alike(T a, T b) {
   return a == b || (a != a && b != b);
 }
 
-// x = point · scale − shift for a tile of k_row_threads · k_place_elements elements, `lanes` columns wide. Element e is (row e / lanes,
-// column e % lanes) when it is written; with rows_first it is read by another thread and goes through shared memory. Shared memory: the
-// tile, one element more for each column.
+// Computes x = point · scale − shift for a tile of k_row_threads · k_place_elements elements, `lanes` columns wide. Element e is written as
+// (row e / lanes, column e % lanes). With rows_first another thread reads it, and it passes through shared memory. Shared memory: the tile,
+// with one padding element per column.
 template <class T, class Injector>
 __global__ void __launch_bounds__(k_row_threads)
     place_kernel(const __grid_constant__ ballast::cuda::kernel_launch<place_arguments<T>, Injector> given) {
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(k_row_threads)
     if (a.rows_first) turned[c * (rows + 1) + r] = x[i];
   }
   if (a.rows_first) {
-    __syncthreads();  // the tile is there
+    __syncthreads();  // the tile is stored
     for (int i = 0; i < k_place_elements; ++i) {
       const int e = i * k_row_threads + thread;
       x[i] = turned[e % a.lanes * (rows + 1) + e / a.lanes];
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(k_row_threads)
   for (int r = thread; r < rows && first + r < a.given.m; r += k_row_threads) a.weight[first + r] = compute_weight(a.given, first + r);
 }
 
-// Σ x² in double, with the rounding errors of the sum where the numbers are doubles themselves.
+// Accumulates Σ x² in double; for doubles it also accumulates the rounding errors of the sum.
 template <class T>
 struct square_sum {
   double sum = 0, rest = 0;
@@ -102,7 +102,7 @@ __device__ __forceinline__ std::uint64_t word_signature(const placed_points<T>& 
   return sum;
 }
 
-// The facts of a row whose feature f is x(f).
+// Computes the statistics of a row whose feature f is x(f).
 template <int Words, class T, class Feature>
 __device__ __forceinline__ row_facts<T> facts_of(const placed_points<T>& p, T weight, Feature&& x) {
   const bool weighted = p.columns > p.n;
@@ -127,7 +127,7 @@ __device__ __forceinline__ row_facts<T> facts_of(const placed_points<T>& p, T we
   return made;
 }
 
-// The sums over the rows of a block by one warp: square(i) and weight(i) of row i.
+// Computes the sums over the rows of a block by one warp: square(i) and weight(i) of row i.
 template <class Square, class Weight>
 __device__ __forceinline__ block_squares add_squares(int rows, Square&& square, Weight&& weight) {
   block_squares made{sum_by_warp(rows, square), sum_by_warp(rows, [&](int i) { return weight(i) * square(i); }), 0};
@@ -141,16 +141,16 @@ __device__ __forceinline__ block_squares add_squares(int rows, Square&& square, 
   return made;
 }
 
-// Thread t makes the facts of row t of its block from the points, unless they are known; with `check`, thread T − 1 − t makes them again
-// from x as it was placed, and they must be equal bit for bit, the padding 0. Shared memory: facts of each thread's row, twice, and the
-// sums over them.
+// Computes the row statistics. Thread t computes those of row t of its block from the given points, unless they are known. With `check`,
+// thread T − 1 − t computes them again from the stored x; they must be equal bit for bit, and the padding must be 0. Shared memory: the
+// statistics of each thread's row, twice, and the sums over them.
 template <class T, int Words, class Injector>
 __global__ void __launch_bounds__(k_row_threads)
     facts_kernel(const __grid_constant__ ballast::cuda::kernel_launch<facts_arguments<T>, Injector> given) {
   const facts_arguments<T>& a = given.arguments;
   auto* const made = reinterpret_cast<row_facts<T>*>(arch::shared_memory());
   auto* const sums = reinterpret_cast<block_squares*>(made + k_row_threads);
-  auto* const squares = reinterpret_cast<double*>(sums + 2);  // from x
+  auto* const squares = reinterpret_cast<double*>(sums + 2);  // computed from x
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t first = std::int64_t{blockIdx.x} * k_row_threads;
   const int rows = static_cast<int>(min(a.given.m - first, static_cast<std::int64_t>(k_row_threads)));
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(k_row_threads)
     a.rounding[row] = facts.rounding;
     a.projection[row] = facts.projection;
   }
-  __syncthreads();  // the facts are there
+  __syncthreads();  // the row statistics are stored
   const int other = k_row_threads - 1 - thread;
   if (a.check && other < rows) {
     const std::int64_t row = first + other;
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(k_row_threads)
     squares[other] = again.square;
   }
   if (a.known) return;
-  __syncthreads();  // the squares are there
+  __syncthreads();  // the squares are stored
   if (thread < 32) {
     const block_squares sum = add_squares(
         rows, [&](int i) { return made[i].square; },
@@ -196,13 +196,14 @@ __global__ void __launch_bounds__(k_row_threads)
         [&](int i) { return weighted ? static_cast<double>(load_again(a.placed.weight + first + i)) : 1.0; });
     if (thread == 32) sums[1] = sum;
   }
-  __syncthreads();  // the sums are there
+  __syncthreads();  // the sums are stored
   if (thread == 64 && a.check &&
       !(alike(sums[0].square, sums[1].square) && alike(sums[0].weighted, sums[1].weighted) && alike(sums[0].largest, sums[1].largest)))
     flag(*a.flags, a.placed.first + first);
 }
 
-// Rows one by one, an element a thread: the first half of the blocks from where they were placed, the second half from the points.
+// Reads single rows, one element per thread: the first half of the blocks from the normalized points, the second half from the given
+// points.
 template <class T>
 __global__ void __launch_bounds__(k_row_threads) gather_kernel(const __grid_constant__ gather_arguments<T> a) {
   const std::int64_t blocks = (a.count * a.given.n + k_row_threads - 1) / k_row_threads;

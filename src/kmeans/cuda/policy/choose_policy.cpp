@@ -11,18 +11,20 @@ namespace ballast::kmeans::cuda {
 
 namespace {
 
-constexpr std::int64_t k_most_column_bytes = 16 * 1024;  // of a panel, in shared memory
-constexpr int k_ring_bytes = 160 * 1024;                 // of a multiprocessor
-constexpr int k_row_ring_bytes = 192 * 1024;             // where rows pass through it, too
-constexpr int k_least_slots = 4;                         // of a ring
-constexpr int k_ring_depth = 4;                          // slabs of a chunk
-constexpr int k_spills = 320;                            // bytes that a pass may spill: most are f32 with sums of two words
-constexpr int k_most_operands = 19;                      // f64: slabs of rows and tiles of scores that 8 warps hold with few spills
-constexpr int k_cached_row_bytes = 128 * 1024;           // of the rows of a block, which its caches keep beside a small ring
+constexpr std::int64_t k_most_column_bytes = 16 * 1024;  // limit for a copy of panel::columns in shared memory
+constexpr int k_ring_bytes = 160 * 1024;                 // per multiprocessor
+constexpr int k_row_ring_bytes = 192 * 1024;             // per multiprocessor, if rows pass through the ring, too
+constexpr int k_least_slots = 4;                         // per ring
+constexpr int k_ring_depth = 4;                          // k-slices per chunk
+constexpr int k_spills = 320;                            // bytes that a pass may spill; f32 with two words per sum spills most
+constexpr int k_most_operands = 19;                      // f64: k-slices of rows and tiles of scores, together, that 8 warps hold with few
+                                                         // spills
+constexpr int k_cached_row_bytes = 128 * 1024;           // rows of a block that stay in the L1 cache beside a small ring
 constexpr int k_small_ring_bytes = 72 * 1024;
-// f32 on Hopper: a warp multiplies by itself where rows have at most so many slabs, and one group of at least so many tiles all centroids.
+// f32 on Hopper: warps multiply individually if rows have at most k_few_slabs k-slices and one group of at least k_few_tiles tiles holds
+// all centroids.
 constexpr int k_few_slabs = 2, k_few_tiles = 4;
-constexpr int k_stack = 512;  // bytes of stack for its calls, and for those of an update
+constexpr int k_stack = 512;  // bytes of stack for function calls in a pass, and in an update
 
 std::int64_t stride_of(const pass_problem& what) { return what.f64 ? padded_features<double>(what.n) : padded_features<float>(what.n); }
 int slab_of(const pass_problem& what) { return what.f64 ? k_slab<double> : k_slab<float>; }
@@ -33,7 +35,7 @@ std::int64_t shared_bytes(const pass_problem& what, const pass_policy& chosen) {
   return what.f64 ? pass_shared_bytes<double>(chosen, shape, what.n) : pass_shared_bytes<float>(chosen, shape, what.n);
 }
 
-// The largest of `most`, its half and so on that divides this.
+// Returns the largest of `most`, most / 2, … that divides `slabs`.
 int depth_of(int slabs, int most) { return slabs % most == 0 ? most : depth_of(slabs, most / 2); }
 
 std::string text_of(const pass_policy& p) {
@@ -67,12 +69,12 @@ std::string text_of(const update_policy& p) {
 
 struct section_plan {
   std::int64_t sections = 0;
-  std::int64_t tiles = 0;  // of a section, with its check tile: whole groups
+  std::int64_t tiles = 0;  // per section, including its check tile: whole groups
 
   std::int64_t all() const { return sections * tiles; }
 };
-// Sections have up to 32 tiles before they are filled up to whole groups; in f64, where every tile costs much, up to 48 if that leaves
-// fewer tiles in all.
+// Divides the centroids into sections. A section has up to 32 tiles before it is padded to whole groups; in f64, where every tile is
+// expensive, up to 48 if that gives fewer tiles in all.
 section_plan plan_sections(const pass_problem& what, bool check, int group_tiles) {
   const std::int64_t tiles = (what.k + k_tile_columns - 1) / k_tile_columns, checks = check ? 1 : 0;
   const auto parts = [](std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; };
@@ -85,7 +87,7 @@ section_plan plan_sections(const pass_problem& what, bool check, int group_tiles
   return made;
 }
 
-// Whether the panel's columns are worth their place in shared memory.
+// Returns whether panel::columns is small enough to be copied to shared memory.
 bool columns_in_shared(const pass_problem& what, const pass_policy& chosen) {
   return std::int64_t{shape_of(what, chosen).tiles()} * 2 * k_tile_columns * (what.f64 ? 8 : 4) <= k_most_column_bytes;
 }
@@ -94,10 +96,11 @@ bool fits(const pass_problem& what, const pass_policy& chosen, const ballast::cu
   return chosen.blocks * (shared_bytes(what, chosen) + 1024) <= on.shared_per_multiprocessor;
 }
 
-// Registers of a lane for one slab of its rows, and for the scores of one tile.
+// Registers of a lane for one k-slice of its rows, and for the scores of one tile.
 int operand_registers(const pass_problem& what) { return what.f64 ? 8 : 4; }
 
-// Slabs of a row if they stay in registers beside the scores of so many tiles; 0: the row is read again for each group of tiles.
+// Returns the k-slices of a row if they fit into registers beside the scores of `tiles` tiles; 0 if the row is read again for each group of
+// tiles.
 int held_slabs(const pass_problem& what, bool group, int tiles) {
   const int slabs = slabs_of(what);
   const bool holds = what.f64 ? slabs + tiles <= k_most_operands : slabs <= (group ? 16 : 8);
@@ -106,8 +109,8 @@ int held_slabs(const pass_problem& what, bool group, int tiles) {
 
 bool warpgroups(const pass_problem& what, const ballast::cuda::capabilities& on) { return on.major == 9 && !what.f64; }
 
-// Sets what follows from the rest. On Hopper four warps multiply f32 together; but where a tile has few products and all centroids are in
-// one group, what they wait for each other takes longer than what a warp multiplies by itself.
+// Sets the members that follow from the others. On Hopper four warps multiply f32 together. But if a tile has few products and one group
+// holds all centroids, they would wait for each other longer than a warp takes to multiply by itself.
 pass_policy completed(const pass_problem& what, pass_policy made, const ballast::cuda::capabilities& on) {
   const panel_shape shape = shape_of(what, made);
   made.single = shape.sections == 1 && shape.section_tiles == shape.group_tiles;
@@ -128,42 +131,43 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   const section_plan needed = plan_sections(what, what.check, 1);
   // f64: rows leave room for eight tiles, or for all.
   made.slabs = held_slabs(what, group, static_cast<int>(std::min<std::int64_t>(needed.tiles, 8)));
-  const int most_depth = group ? 8 : 4;  // of rows that are read again
-  // f32: what a lane knows of its rows takes registers, too, where there are checks.
+  const int most_depth = group ? 8 : 4;  // for rows that are read again
+  // f32: with checks, the search state of a lane's rows takes registers, too.
   const int most = what.f64 ? std::min(hopper && !what.check ? 12 : 9, k_most_operands - made.slabs)
                    : group  ? (what.check && made.slabs > 8 ? 9 : 12)
                             : (made.slabs > 0 ? 8 : 4);
-  // The largest group that wastes least. In f64 loads from a panel in global memory take registers.
+  // Choose the largest group that wastes least. In f64, loads of packed centroids from global memory take registers.
   constexpr std::int64_t k_many = std::numeric_limits<std::int64_t>::max() / 16;
   std::int64_t least = k_many;
   for (int each = std::min<int>(most, static_cast<int>(needed.tiles)); each >= 1; --each) {
-    if (each == 1 && needed.tiles > 1) break;  // what a group costs by itself is more than a tile that is wasted
-    if (group && made.slabs > 8 && 2 * each < most && least < k_many) break;  // predicted: so are small groups
+    if (each == 1 && needed.tiles > 1) break;                                 // the overhead of a group exceeds the cost of a wasted tile
+    if (group && made.slabs > 8 && 2 * each < most && least < k_many) break;  // predicted: small groups have too much overhead, too
     const std::int64_t filled = plan_sections(what, what.check, each).all();
     if (filled * 16 < least * 15) {
       least = filled;
       made.tiles = each;
     }
   }
-  made = completed(what, made, on);  // decides about shared memory, too
-  // Registers of a lane for rows and scores; in f32 for all, with room for the second word of a sum.
+  made = completed(what, made, on);  // also affects shared memory
+  // Registers of a lane for rows and scores; in f32 all registers, including those for the second word of a sum.
   const int operands =
       operand_registers(what) * made.tiles + (made.slabs > 0 ? operand_registers(what) * made.slabs : 16 * depth_of(slabs, most_depth));
   const int registers = operands + (what.words == 2 ? 24 : 0) + 64;
   const auto warps_of = [](int each, int most_of_sixteen, int most_of_twelve) {
     return each <= most_of_sixteen ? 16 : each <= most_of_twelve ? 12 : 8;
   };
-  // From what is best on: panel and sums in shared memory, two blocks or one; the panel through a ring; sums in global memory.
+  // In order of preference: packed centroids and sums in shared memory, with two blocks or one; packed centroids through a ring; sums in
+  // global memory.
   const auto place = [&](panel_memory panel, sum_memory sums) {
     made.panel = panel;
     made.sums = sums;
     const bool ring = panel == panel_memory::ring;
-    // Warps of a multiprocessor. Where 16 or 12 need a few spills, these cost less than the warps hide; rows that are read again need
-    // registers for loads under way more than they need warps.
+    // Warps per multiprocessor. If 16 or 12 warps need a few spills, these cost less than the latency that the warps hide; rows that are
+    // read again need registers for loads in flight more than they need warps.
     const int resident = what.f64 ? warps_of(operands, 32, panel == panel_memory::shared ? (what.check ? 80 : 88) : 56)
                                   : warps_of(registers, group ? 124 : 128, group && made.slabs > 0 ? 176 : 168);
-    // All warps of a multiprocessor share a ring, so that the panel is read once for all of them; more than 12 wait for each other too
-    // often.
+    // All warps of a multiprocessor share one ring, so that the packed centroids are read once for all of them; more than 12 warps would
+    // wait for each other too often.
     for (const int blocks : {ring ? 1 : resident == 12 ? 3 : 2, 1}) {
       made.blocks = blocks;
       made.warps = std::min(resident, ring ? 12 : 16) / blocks;
@@ -182,7 +186,7 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
       made.slots = ring ? std::clamp<int>(slots(), k_least_slots, k_most_slots) : 0;
       made.columns = columns_in_shared(what, made);
       if (fits(what, made, on)) return true;
-      // Chunks make room for sums, as few as it takes.
+      // Remove as few chunks as it takes to make room for the sums.
       while (ring && made.slots > k_least_slots) {
         --made.slots;
         if (fits(what, made, on)) return true;
@@ -197,7 +201,7 @@ pass_policy by_rules(const pass_problem& what, const ballast::cuda::capabilities
   return completed(what, made, on);
 }
 
-// A table's entry as a policy: what is not in it is by the rules.
+// Applies an entry of the tuning table to a policy; the rules decide the members that an entry does not contain.
 pass_policy with_entry(const pass_problem& what, pass_policy made, const pass_form::value& entry, const ballast::cuda::capabilities& on) {
   made.panel = entry.panel;
   made.tiles = entry.tiles;
@@ -213,13 +217,13 @@ pass_policy with_entry(const pass_problem& what, pass_policy made, const pass_fo
   return completed(what, made, on);
 }
 
-// Whether a kernel can be made of a policy, and a multiprocessor holds its blocks.
+// Returns whether a kernel for the policy exists and a multiprocessor can hold its blocks.
 bool can_run(const pass_problem& what, const pass_policy& p, const ballast::cuda::capabilities& on) {
   const bool group = p.unit == product_unit::warpgroup;
   if (p.panel == panel_memory::global && group) return false;
   if (p.panel == panel_memory::ring && (on.major < 9 || p.slots < 2 || p.slots > k_most_slots)) return false;
   if (p.panel != panel_memory::ring && p.slots != 0) return false;
-  if (p.rows && p.slots < 3) return false;  // two are multiplied together
+  if (p.rows && p.slots < 3) return false;  // two chunks are multiplied together
   const bool whole = p.slabs > 0 && p.panel != panel_memory::ring;
   if (whole ? p.depth != p.slabs : slabs_of(what) % p.depth != 0) return false;
   if (p.warps % team_warps(p) != 0 || p.warps > k_most_warps || pass_threads(p) > 1024 ||
@@ -233,7 +237,7 @@ bool can_run(const pass_problem& what, const pass_policy& p, const ballast::cuda
 pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilities& on, const pass_tuning* tuned) {
   const pass_policy made = by_rules(what, on);
   const pass_tuning& table = tuned != nullptr ? *tuned : pass_tuning::active();
-  // Tables are for what most calls are: no weights, and as many words as the precision has.
+  // Tables cover the most common calls: no weights, and the default number of words of the precision.
   if (what.weighted || what.words != (what.f64 ? 2 : 1)) return made;
   const auto entry = table.find(pass_tuning::key_of(what, on.major));
   if (!entry) return made;
@@ -289,7 +293,7 @@ ballast::cuda::kernel_request pass_request(const pass_problem& what, const pass_
   made.shared = shared_bytes(what, chosen);
   made.blocks = chosen.blocks;
   made.overlaps = true;
-  // Calls of the functions for rows that wait, and for what failed, cost registers around them; the loops over tiles spill little.
+  // Calls of the functions that decide queued rows and report failures cost registers around them; the loops over tiles spill little.
   made.spills = k_spills;
   made.stack = k_stack;
   return made;

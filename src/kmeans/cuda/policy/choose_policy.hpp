@@ -1,4 +1,4 @@
-// Which pass and update kernels a problem gets, and how its panel is laid out.
+// Chooses the pass and update kernels for a problem, and the layout of its packed centroids.
 // Layer: backend "cuda" of K-Means.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace ballast::kmeans::cuda {
 
-// What a choice depends on.
+// The properties that a choice depends on.
 struct pass_problem {
   bool f64 = false;
   std::int64_t n = 0;
@@ -25,20 +25,22 @@ struct pass_problem {
 
 class pass_tuning;
 
-// By rules from the capabilities of the device (docs/design/kmeans-cuda.md has the reasons); or what the table has for the problem, if that
-// fits. `tuned` null: the table of the installation.
+// Returns the policy by rules over the capabilities of the device (docs/design/kmeans-cuda.md has the reasons), or the entry of the tuning
+// table for the problem, if it can run. `tuned` null: the table of the installation.
 pass_policy choose_pass(const pass_problem& what, const ballast::cuda::capabilities& on, const pass_tuning* tuned = nullptr);
-// What the tuner chooses from: places of the panel and of the sums, groups of tiles, chunks, warps and blocks that a multiprocessor can
-// hold; the rules' choice is in it.
+// Returns the policies that the tuner chooses from: storage of packed centroids and of sums, groups of tiles, chunks, and the warps and
+// blocks that a multiprocessor can hold. The choice of the rules is among them.
 std::vector<pass_policy> pass_space(const pass_problem& what, const ballast::cuda::capabilities& on);
-// Whether policies differ in one of these alone: tiles; the panel's place and chunks; warps and blocks; the place of the sums.
+// Returns whether policies differ in exactly one of these: tiles; storage and chunks of packed centroids; warps and blocks; storage of
+// sums.
 bool neighbours(const pass_policy& a, const pass_policy& b);
 panel_shape shape_of(const pass_problem& what, const pass_policy& chosen);
 
 ballast::cuda::kernel_request pass_request(const pass_problem& what, const pass_policy& chosen, bool instrumented);
 ballast::cuda::kernel_request update_request(const pass_problem& what, bool instrumented);
 
-// Budgets of the kernels among these that can be struck: strikes are calls, around which a thread keeps in memory what it holds.
+// Sets the register budgets of the kernels with injection: an injection is a function call, around which a thread saves its registers to
+// memory.
 void allow_strikes(std::vector<ballast::cuda::kernel_request>& kernels);
 
 }  // namespace ballast::kmeans::cuda

@@ -33,7 +33,7 @@ std::string text_of(const tile_policy& p) {
 std::int64_t shared_bytes(bool f64, const tile_policy& p) { return f64 ? tile_shared_bytes<double>(p) : tile_shared_bytes<float>(p); }
 bool obeys(bool f64, const tile_policy& p) { return f64 ? obeys_rules<double>(p) : obeys_rules<float>(p); }
 
-// A scheme's part of a policy.
+// Returns the part of a policy that the scheme determines.
 tile_policy policy_of(const tile_problem& what) {
   tile_policy made;
   made.unit = what.scheme.unit;
@@ -58,21 +58,21 @@ tile_policy choose_tile(const tile_problem& what, const ballast::cuda::capabilit
   if (what.scheme.unit == tile_unit::lanes) {
     set_tile(made, what.f64 && what.k > 32 ? 64 : 128, what.k <= 32 ? 32 : 64, 32, what.f64 ? 16 : 32);
   } else if (what.f64) {
-    // Checks take registers: half of the paper's thread tiles.
+    // Checks take registers, so a warp has half as many thread tiles as in the paper.
     const int across = checks ? 16 : 32;
     if (what.k <= 32) {
-      set_tile(made, 128, 32, 32, across);  // the paper's 21
+      set_tile(made, 128, 32, 32, across);  // no. 21 in the paper
     } else {
-      set_tile(made, 64, 64, 32, across);  // 19
+      set_tile(made, 64, 64, 32, across);  // no. 19
     }
   } else if (what.k <= 16) {
     set_tile(made, 256, 16, 64, 16);
   } else if (what.k <= 32) {
-    set_tile(made, 256, 32, 64, 32);  // 88
+    set_tile(made, 256, 32, 64, 32);  // no. 88
   } else if (what.k <= 64) {
-    set_tile(made, 128, 64, 32, 64);  // 69
+    set_tile(made, 128, 64, 32, 64);  // no. 69
   } else {
-    set_tile(made, 64, 128, 64, 32);  // 83
+    set_tile(made, 64, 128, 64, 32);  // no. 83
   }
   const tile_tuning& table = tuned != nullptr ? *tuned : tile_tuning::active();
   if (const auto entry = table.find(tile_tuning::key_of(what, on.major))) {
@@ -140,8 +140,8 @@ ballast::cuda::kernel_request tile_update_request(bool f64, int words, bool weig
           .threads = k_tile_threads};
 }
 
-// Rounding of sums of products, as in any other check of K-Means; twice that, for tensor cores cut instead of rounding, and twice again for
-// the two sides of a check.
+// The rounding of sums of products, as in other checks of K-Means; times two because tensor cores truncate instead of rounding, and times
+// two for the two sides of a check.
 double tile_slack(const tile_problem& what) {
   return 4 * abft::kmeans_distance_limit(what.f64 ? abft::unit_roundoff<double> : abft::unit_roundoff<float>, what.n);
 }

@@ -1,4 +1,4 @@
-// Which tile a problem gets, and the space of tiles that the tuner searches.
+// Chooses the tile for a problem, and enumerates the space of tiles that the tuner searches.
 // Layer: backend "cuda" of K-Means, host.
 // Source: FT K-Means, sections III B ("Kernel Parameters") and V A, Table I.
 #pragma once
@@ -20,28 +20,28 @@ struct tile_problem {
   tile_scheme scheme;
 };
 
-// The paper's choice by number of clusters (Table I) where its tiles fit; or the table's, if it has one. `tuned` null: the table of the
-// installation.
+// Returns the paper's choice by number of clusters (Table I) if its tile can run, or the entry of the tuning table, if there is one.
+// `tuned` null: the table of the installation.
 tile_policy choose_tile(const tile_problem& what, const ballast::cuda::capabilities& on, const tile_tuning* tuned = nullptr);
 
-// All tiles that obey the rules (tile.hpp) and that a block of the device can hold, and that do not have more than twice the columns that
-// there are clusters.
+// Returns all tiles that obey the rules (tile.hpp), that fit into a block of the device, and whose columns are at most twice the number of
+// clusters.
 std::vector<tile_policy> tile_space(const tile_problem& what, const ballast::cuda::capabilities& on);
 
-// Whether tiles differ in one of these alone: the block's; the warp's; depth and stages; blocks.
+// Returns whether tiles differ in exactly one of these: the block's tile; the warp's tile; depth and stages; blocks.
 bool neighbours(const tile_policy& a, const tile_policy& b);
 
 ballast::cuda::kernel_request tile_request(const tile_problem& what, const tile_policy& chosen, bool instrumented);
 
-// The kernels around the tiles.
+// The kernels that run before and after the tiles.
 enum class tile_work { norms, naive, distances, minima };
 ballast::cuda::kernel_request tile_work_request(tile_work what, bool f64, bool instrumented);
 ballast::cuda::kernel_request tile_update_request(bool f64, int words, bool weighted, bool instrumented);
 
-// The limit of a tile's checks, in units of what the operands' norms allow: tile_arguments::slack.
+// Returns the threshold of a tile's checks, relative to the norms of the operands: tile_arguments::slack.
 double tile_slack(const tile_problem& what);
 
-// All that a scheme loads, for passes with sums and without.
+// Returns all kernels that a scheme loads, for passes with and without sums.
 std::vector<ballast::cuda::kernel_request> tile_kernels(const tile_problem& what, const tile_policy& chosen, int words, bool weighted,
                                                         bool instrumented);
 

@@ -1,4 +1,4 @@
-// Lines of the tuning tables. See tuning.hpp.
+// Reads and writes the lines of the tuning tables. See tuning.hpp.
 #include "kmeans/cuda/policy/tuning.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using ballast::cuda::unknown_tuning;
 constexpr std::string_view k_panels[] = {"global", "shared", "ring"};
 constexpr std::string_view k_sums[] = {"none", "shared", "global"};
 
-// One of `names`, as its number.
+// Reads a word that must be one of `names`; returns its index.
 template <std::size_t Count>
 int read_name(std::istream& words, const std::string_view (&names)[Count], const char* expected) {
   std::string word;
@@ -25,7 +25,7 @@ int read_name(std::istream& words, const std::string_view (&names)[Count], const
   return static_cast<int>(found - names);
 }
 
-// What both kinds of lines begin with.
+// read_problem, write_problem: the beginning that both kinds of lines share.
 template <class Key>
 void read_problem(std::istream& words, Key& at) {
   std::string architecture, precision;

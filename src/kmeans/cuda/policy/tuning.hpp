@@ -1,6 +1,6 @@
-// The tuning tables of K-Means: which pass, or which tile of a scheme, a problem gets on an architecture, where measuring found a better
-// one than the rules. Layer: backend "cuda" of K-Means. The tables that are built in come from `ballast tune`; a user's own are read from
-// the cache folder.
+// The tuning tables of K-Means: the pass, or the tile of a scheme, that was measured to be faster than the rules' choice, by problem and
+// architecture.
+// Layer: backend "cuda" of K-Means. The built-in tables come from `ballast tune`; a user's own table is read from the cache folder.
 #pragma once
 
 #include <compare>
@@ -17,9 +17,9 @@
 
 namespace ballast::kmeans::cuda {
 
-// "kmeans sm_90 f32 128 128 checked shared 9 8 0 8 2 shared 1.08": architecture, precision, features, clusters, checked or unchecked, where
-// the panel is, tiles of a group, depth, slots, warps, blocks, where the sums are, gain. For passes with sums, and for those without, which
-// leave the sums out. In f64 the tiles also decide whether rows stay in registers.
+// "kmeans sm_90 f32 128 128 checked shared 9 8 0 8 2 shared 1.08": architecture, precision, features, clusters, checked or unchecked,
+// storage of packed centroids, tiles of a group, depth, slots, warps, blocks, storage of sums, gain. An entry is for passes with sums, and
+// also for those without, which ignore the storage of sums. In f64 the tiles also decide whether rows stay in registers.
 struct pass_form {
   struct key {
     int major = 0;
@@ -50,7 +50,7 @@ struct pass_form {
 };
 
 // "kmeans_tile sm_90 f32 128 128 warp_checksum 64 128 16 64 32 3 1 1.2": architecture, precision, features, clusters, scheme, rows and
-// columns of the block's tile, depth, rows and columns of a warp's, stages, blocks, gain.
+// columns of the block's tile, depth, rows and columns of a warp's tile, stages, blocks, gain.
 struct tile_form {
   struct key {
     int major = 0;
@@ -61,7 +61,7 @@ struct tile_form {
     auto operator<=>(const key&) const = default;  // NOLINT(modernize-use-nullptr)
   };
   struct value {
-    tile_policy policy;  // unit, finish and check are the scheme's
+    tile_policy policy;  // unit, finish and check follow from the scheme
     double gain = 1;
     bool operator==(const value&) const = default;
   };
@@ -77,8 +77,8 @@ class pass_tuning : public ballast::cuda::tuning_entries<pass_form> {
  public:
   pass_tuning() = default;
   explicit pass_tuning(entries_type entries) : entries_type(std::move(entries)) {}
-  static const pass_tuning& active();  // what is built in, with the user's over it
-  static const pass_tuning& rules();   // empty
+  static const pass_tuning& active();  // built-in entries, overridden by the user's
+  static const pass_tuning& rules();   // an empty table: the rules decide
   static pass_form::key key_of(const pass_problem& what, int major) { return {major, what.f64, what.n, what.k, what.check}; }
 };
 

@@ -1,4 +1,5 @@
-// What the schemes of FT K-Means do around the tiles: norms, the naive search, the search over what tiles have stored, and the update.
+// The kernels of FT K-Means before and after the tiles: norms, the naive search, the search over the results that tiles stored, and the
+// update.
 // Layer: backend "cuda" of K-Means, device code.
 // Source: FT K-Means, section III A (steps 1 to 3) and IV (the update is computed twice).
 #pragma once
@@ -22,7 +23,7 @@ __device__ __forceinline__ bool stopped(const Arguments& a) {
   return a.state != nullptr && a.state->reason != 0;
 }
 
-// ‖c‖², a warp for each centroid. With a.check by two loads, until they agree.
+// Computes ‖c‖², one warp per centroid. With a.check from two loads, until they agree.
 template <class T, class Injector>
 __global__ void __launch_bounds__(k_tile_threads)
     tile_norm_kernel(const __grid_constant__ ballast::cuda::kernel_launch<tile_norm_arguments<T>, Injector> given) {
@@ -57,7 +58,7 @@ __global__ void __launch_bounds__(k_tile_threads)
   if (a.check) ballast::cuda::write_outcome(given, *a.events, how, abft::finding{}, j, 0, static_cast<std::uint32_t>(check::row));
 }
 
-// Step 1: a thread for each point, all distances from differences.
+// Step 1: one thread per point computes all distances from differences.
 template <class T, class Injector>
 __global__ void __launch_bounds__(k_tile_threads)
     tile_naive_kernel(const __grid_constant__ ballast::cuda::kernel_launch<tile_search_arguments<T>, Injector> given) {
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(k_tile_threads)
   a.labels[i] = label;
 }
 
-// Behind step 2: the nearest of all stored distances; a warp for each point.
+// After step 2: finds the nearest of all stored distances; one warp per point.
 template <class T, class Injector>
 __global__ void __launch_bounds__(k_tile_threads)
     tile_distances_kernel(const __grid_constant__ ballast::cuda::kernel_launch<tile_search_arguments<T>, Injector> given) {
@@ -105,7 +106,7 @@ __global__ void __launch_bounds__(k_tile_threads)
   if (lane == 0) a.labels[i] = label < a.k ? label : 0;
 }
 
-// Behind step 3: the nearest of the tiles' minima; a thread for each point.
+// After step 3: finds the nearest of the tiles' minima; one thread per point.
 template <class T, class Injector>
 __global__ void __launch_bounds__(k_tile_threads)
     tile_minima_kernel(const __grid_constant__ ballast::cuda::kernel_launch<tile_search_arguments<T>, Injector> given) {
@@ -121,9 +122,9 @@ __global__ void __launch_bounds__(k_tile_threads)
   a.labels[i] = best.centroid;
 }
 
-// Adds the points to the sums of their labels, eight lanes for each point, in fixed point: integers, so that the order of the additions
-// does not matter. With sums_twin also to the second sums, from loads of its own, and the block that ends last compares the two; where they
-// differ, it changes the totals, which the update then finds not to fit. All sums are 0 before.
+// Adds the points to the sums of their labels, eight lanes per point, in fixed point: integers, so the order of additions does not matter.
+// With sums_twin it also adds them to the second sums, from separate loads, and the last block compares the two. If they differ, it changes
+// the totals, so that the checks of the update fail. All sums are 0 on entry.
 template <class T, int Words, bool Weighted, class Injector>
 __global__ void __launch_bounds__(k_tile_threads)
     tile_update_kernel(const __grid_constant__ ballast::cuda::kernel_launch<tile_update_arguments<T>, Injector> given) {
@@ -140,7 +141,7 @@ __global__ void __launch_bounds__(k_tile_threads)
     const auto label = static_cast<int>(*static_cast<const volatile std::int32_t*>(a.labels + i));
     const auto again = static_cast<int>(*static_cast<const volatile std::int32_t*>(a.labels + i));
     const auto weight = [&] { return Weighted ? *static_cast<const volatile T*>(a.points.weight + i) : T(1); };
-    // The words of one column, added to the sums of cluster j.
+    // Adds the words of one column to the sums of cluster j.
     const auto add = [&](unsigned long long* sums, int j, int column, bool strikes) {
       std::int32_t word[Words];
       const T unit = a.points.unit[column];
@@ -184,12 +185,12 @@ __global__ void __launch_bounds__(k_tile_threads)
   if (!check) return;
   auto& last = arch::shared_object<std::uint32_t, struct tile_update_last>();
   arch::fence_gpu();
-  __syncthreads();  // all of this block has been added
+  __syncthreads();  // all sums of this block have been added
   if (threadIdx.x == 0) {
     last = arch::atomic_add_acq_rel(a.ticket, 1) + 1 == gridDim.x ? 1 : 0;
     if (last != 0) *a.ticket = 0;
   }
-  __syncthreads();  // `last` is there
+  __syncthreads();  // `last` is stored
   if (last == 0) return;
   arch::fence_gpu();
   bool same = true;

@@ -14,7 +14,7 @@ struct scheme_row {
   tile_scheme does;
 };
 
-// The steps of Figure 7, which have no protection; then what Figures 15 to 18 compare.
+// The steps of Figure 7, without protection; then the schemes that Figures 15 to 18 compare.
 constexpr scheme_row k_schemes[] = {
     {"naive", {true}},
     {"gemm", {false, tile_unit::lanes, tile_finish::distances}},

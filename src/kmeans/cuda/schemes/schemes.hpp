@@ -1,4 +1,4 @@
-// The schemes of FT K-Means by name: what each launches for a pass.
+// The schemes of FT K-Means by name, and the kernels that each launches for a pass.
 // Layer: backend "cuda" of K-Means, host.
 // Source: S. Wu, Y. Ding, Y. Zhai et al., FT K-Means, 2024, Figures 5 and 7.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace ballast::kmeans::cuda {
 
-// How a pass finds labels. Without `naive`: by tiles.
+// Describes how a pass finds labels: by tiles, unless `naive`.
 struct tile_scheme {
   bool naive = false;
   tile_unit unit = tile_unit::tensor;
@@ -20,11 +20,11 @@ struct tile_scheme {
   bool operator==(const tile_scheme&) const = default;
 };
 
-// The scheme of this name; nothing for the default, which is not made of tiles.
+// Returns the scheme with this name; nothing for the default scheme, which does not use tiles.
 std::optional<tile_scheme> scheme_named(std::string_view name);
 std::string_view name_of(const tile_scheme& scheme);
 
-// As contract.hpp declares them for those who do not see this folder.
+// Declared in contract.hpp as well, for code that does not include this folder.
 const std::vector<std::string_view>& schemes();
 void check_scheme(std::string_view name, bool protect);
 

@@ -1,8 +1,8 @@
 // One tile of distances: products, their check, and the nearest centroid of each row. docs/design/kmeans-cuda.md, "The schemes of the
 // paper".
 // Layer: backend "cuda" of K-Means, device code.
-// A block has one tile of rows × columns; blocks with the same rows follow one another. Contract: see tile_finish; equal distances have the
-// lowest index. What stays wrong after `repeats` computations is committed and reported as uncorrectable.
+// A block computes one tile of rows × columns; blocks with the same rows have consecutive indexes. Contract: see tile_finish; among equal
+// distances the lowest index wins. A tile that is still wrong after `repeats` repetitions is committed and reported as uncorrectable.
 #pragma once
 
 #include "kmeans/cuda/schemes/tile_check.cuh"
@@ -20,7 +20,7 @@ struct tile_kernel_body {
 
   __device__ __forceinline__ explicit tile_kernel_body(const typename product::launch& from) : self(from), a(self.a) {}
 
-  // The products of the whole depth, copied asynchronously. False: a check found something that it could not correct.
+  // Computes the products over all features, with asynchronous copies. Returns false if a check found a fault that it could not correct.
   __device__ __forceinline__ bool multiply(int number) {
     constexpr int ahead = P.stages - 1;
     warp_check<T, P, Injector> sums(self);
@@ -31,7 +31,7 @@ struct tile_kernel_body {
 #pragma unroll 1
     for (int chunk = 0; chunk < self.chunks; ++chunk) {
       arch::wait_async<ahead - 1>();
-      __syncthreads();  // the chunk is there, and the one before it has been read
+      __syncthreads();  // the chunk is stored, and the one before it has been read
       self.copy(chunk + ahead, self.stage((chunk + ahead) % P.stages));
       self.multiply(self.stage(chunk % P.stages), [&](const auto& x, const auto& c) {
         if constexpr (P.check != tile_check::none) sums.see(x, c);
@@ -47,7 +47,7 @@ struct tile_kernel_body {
     return right;
   }
 
-  // The same through registers, with the sums of the block's tile.
+  // The same, copied through registers, with the sums of the block's tile.
   __device__ __forceinline__ bool multiply_through_registers(int number) {
     block_check<T, P, Injector> sums(self, arch::shared_memory() + tile_shared_bytes_of_stages());
     features<T> held[product::k_held];
@@ -60,10 +60,10 @@ struct tile_kernel_body {
     for (int chunk = 0; chunk < self.chunks; ++chunk) {
       vector* const stage = self.stage(chunk % 2);
       sums.store(stage, held);
-      __syncthreads();  // the stage is there, and the sums of the chunk before have been read
+      __syncthreads();  // the stage is stored, and the sums of the chunk before have been read
       if (chunk + 1 < self.chunks) sums.load(chunk + 1, held);
       sums.encode();
-      __syncthreads();  // the sums are there
+      __syncthreads();  // the sums are stored
       sums.add(stage);
       self.multiply(stage, [](const auto&, const auto&) {});
       if (!self.ends_interval(chunk)) continue;
@@ -102,7 +102,7 @@ struct tile_kernel_body {
     return {blockIdx.x, gridDim.x, 0, 1, static_cast<int>(threadIdx.x), k_threads};
   }
 
-  // What was struck is an address later: one outside would be another kind of fault.
+  // Clamps an index that may be corrupted: it is used as an address later.
   __device__ __forceinline__ std::int32_t in_range(std::uint32_t centroid) const {
     return static_cast<std::int32_t>(min(centroid, static_cast<std::uint32_t>(a.k - 1)));
   }
@@ -121,7 +121,7 @@ struct tile_kernel_body {
         }
   }
 
-  // The nearest of the tile, in the thread, the warp and the block; use(point, nearest) by one thread for each row.
+  // Finds the nearest centroid of the tile, first per thread, then per warp and per block; calls use(point, nearest) in one thread per row.
   template <class Use>
   __device__ __forceinline__ void search(Use&& use) const {
     auto* const minima = reinterpret_cast<tile_minimum<T>*>(arch::shared_memory());
@@ -144,7 +144,7 @@ struct tile_kernel_body {
         }
         if (self.t == 0) minima[self.warp % product::k_warps_across * P.rows + self.row_of(i, 2 * h)] = own;
       }
-    __syncthreads();  // the minima of the warps are there
+    __syncthreads();  // the minima of the warps are stored
     for (int r = static_cast<int>(threadIdx.x); r < P.rows; r += k_threads) {
       if (self.first_row + r >= a.points.m) break;
       tile_minimum<T> all = minima[r];
@@ -157,7 +157,7 @@ struct tile_kernel_body {
     }
   }
 
-  // The nearest so far, under the lock of the row.
+  // Updates the nearest centroid so far, under the lock of the row.
   __device__ __forceinline__ void update_label(std::int64_t point, const tile_minimum<T>& nearest) const {
     std::uint32_t* const lock = a.locks + point;
     volatile T* const best = a.best + point;

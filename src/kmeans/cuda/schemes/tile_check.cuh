@@ -1,4 +1,4 @@
-// What verifies a tile of products: checksums within a warp (FT K-Means; Kosaian's detection) and over the block's tile (Wu).
+// Checks of a tile of products: checksums within a warp (FT K-Means; Kosaian's detection) and over the block's tile (Wu).
 // Layer: backend "cuda" of K-Means, device code.
 // Source: FT K-Means, section IV and Figure 6; docs/design/kmeans-cuda.md, "The schemes of the paper", has thresholds and coverage.
 #pragma once
@@ -7,10 +7,10 @@
 
 namespace ballast::kmeans::cuda {
 
-// Checks detect and warp. A lane adds up the fragments that its warp multiplies, e₁: Σ x_i and e₂: Σ i x_i over the fragments i down, and
-// likewise across; products of these sums are sums over all fragments of the products, at the same places of a fragment:
+// Checks detect and warp. A lane sums the fragments that its warp multiplies: e₁ gives Σ x_i and e₂ gives Σ i x_i over the fragments i
+// down, and likewise across. Products of these sums are sums over all fragments of the products, at the same positions of a fragment:
 //   one = Σ_ij p_ij, across = Σ_ij j p_ij, down = Σ_ij i p_ij     (i, j from 1)
-// So each lane verifies, places and corrects its own elements.
+// So each lane verifies, locates and corrects its own elements.
 template <class T, tile_policy P, class Injector>
 struct warp_check {
   using product = tile_product<T, P, Injector>;
@@ -22,17 +22,18 @@ struct warp_check {
 
   product& self;
   T one[k_scores] = {}, across[k_scores] = {}, down[k_scores] = {};
-  // Σ of squares of the sums that this lane has seen: of rows by e₁ and e₂, of columns likewise. What their rounding can be.
+  // Sums of squares of the sums that this lane has computed: of rows by e₁ and e₂, of columns likewise. They bound the rounding of these
+  // sums.
   T x_size[k_halves][2] = {}, c_size[2] = {};
 
   __device__ __forceinline__ explicit warp_check(product& of) : self(of) {}
 
-  // What residuals of right elements at one place can be.
+  // Bounds of the residuals of correct elements at one position.
   struct limits {
     T one, down, across;
   };
 
-  // The sums of one slab's operands, multiplied.
+  // Adds the sums of one k-slice's operands, multiplied.
   __device__ __forceinline__ void see(const features<T> (&x)[k_down][k_halves], const features<T> (&c)[k_across]) {
     features<T> x1[k_halves] = {}, x2[k_halves] = {}, c1 = {}, c2 = {};
 #pragma unroll
@@ -73,7 +74,7 @@ struct warp_check {
     }
   }
 
-  // Rounding of the sums of products, from the norms of rows and columns; and of the operands' sums, from their own norms.
+  // Bounds the rounding of the sums of products, from the norms of rows and columns; and of the operands' sums, from their own norms.
   __device__ __forceinline__ limits limits_of(int s) const {
     const tile_arguments<T>& a = self.a;
     T x = 0, c = 0;
@@ -87,7 +88,7 @@ struct warp_check {
     const T sums = a.slack * sqrt(static_cast<T>(k_down * k_across)) * sqrt(x) * sqrt(c) + smallest();
     limits made{sums, k_down * sums, k_across * sums};
     if constexpr (k_coarse) {
-      // A relative 2^-11 in each of two operands: where features are alike, all of one sign.
+      // A relative error of 2^-11 in each of two operands; if features are alike, all errors have the same sign.
       constexpr T rounding = T(0x1.01p-10);
       T rows[2], columns[2];
 #pragma unroll
@@ -102,7 +103,7 @@ struct warp_check {
     return made;
   }
 
-  // Verifies this lane's elements and corrects what it can place. False: there is something wrong.
+  // Verifies this lane's elements and corrects those it can locate. Returns false if a fault remains.
   __device__ __forceinline__ bool verify(int chunk) {
     self.given.strike(index<k_scores>{}, inject::site::kmeans_checksum, self.here(chunk), one);
     bool right = true;
@@ -129,8 +130,8 @@ struct warp_check {
   }
   __device__ static constexpr T smallest() { return sizeof(T) == 4 ? T(1e-30) : T(1e-290); }
 
-  // Places the wrong element among those at place s, from ratios of residuals, and makes it the checksum minus the others. Stands only if
-  // the other two residuals, which did not make it, are those of a right element.
+  // Locates the wrong element among those at position s, from ratios of residuals, and replaces it by the checksum minus the others. The
+  // correction stands only if the other two residuals, which were not used to compute it, are those of a correct element.
   __device__ __forceinline__ bool correct(int s, T residual, const limits& limit) {
     T over_down = 0, over_across = 0, largest = -1;
     int i_largest = 0, j_largest = 0;
@@ -144,17 +145,18 @@ struct warp_check {
         if (!(abs(p) <= largest)) largest = p == p ? abs(p) : std::numeric_limits<T>::infinity(), i_largest = i, j_largest = j;
       }
     const T residual_down = down[s] - over_down, residual_across = across[s] - over_across;
-    // What a ratio of residuals can be off by, times the residual: less than half of it, or the place is not certain.
+    // Bounds of the error of a ratio of residuals, times the residual. The location is certain only if it is less than half of the
+    // residual.
     const T off_limit_down = limit.down + k_down * limit.one, off_limit_across = limit.across + k_across * limit.one;
     if (abs(residual) < 2 * off_limit_down || abs(residual) < 2 * off_limit_across) return false;
     const bool finite = abs(residual_down) < large() && abs(residual_across) < large();
     if (finite && abs(residual_down) <= limit.down && abs(residual_across) <= limit.across) {
-      // The checksum itself was struck.
+      // The checksum itself was corrupted.
       one[s] -= residual;
       product::report(self.given, abft::outcome::corrected, static_cast<double>(residual), static_cast<double>(limit.one), -1, check::row);
       return one[s] == one[s];
     }
-    // A number that is far larger than all others is the wrong one; else its place is the ratio.
+    // If the residuals are not finite, the largest number is the wrong one; otherwise the ratios of residuals give its location.
     const int i_wrong = finite ? static_cast<int>(rint(residual_down / residual)) - 1 : i_largest;
     const int j_wrong = finite ? static_cast<int>(rint(residual_across / residual)) - 1 : j_largest;
     T others = 0, others_down = 0, others_across = 0;
@@ -187,9 +189,9 @@ struct warp_check {
   __device__ static constexpr T large() { return sizeof(T) == 4 ? T(1e30) : T(1e290); }
 };
 
-// Check threadblock. While a stage goes through registers, Σ x over the rows of the block's tile and Σ c over its columns are made; their
-// products with each column and row are what the sums of the tile's columns and rows must be. One that is wrong in one row and one column
-// is set to 0, and then to what both lack.
+// Check threadblock. While a stage passes through registers, Σ x over the rows of the block's tile and Σ c over its columns are computed.
+// Their products with each column and row are the expected sums of the tile's columns and rows. An element that is wrong in one row and one
+// column is set to 0, and then to the remaining residual.
 template <class T, tile_policy P, class Injector>
 struct block_check {
   using product = tile_product<T, P, Injector>;
@@ -200,13 +202,13 @@ struct block_check {
   static constexpr int k_warps_down = P.rows / P.warp_rows, k_warps_across = product::k_warps_across;
 
   product& self;
-  T* const partial;                                // warps × {x, c} × slab
-  T* const encoded;                                // {x, c} × slab
+  T* const partial;                                // warps × {x, c} × k-slice
+  T* const encoded;                                // {x, c} × k-slice
   T* const row_sums;                               // warps across × rows
   T* const column_sums;                            // warps down × columns
   T* const sizes;                                  // Σ‖x‖² and Σ‖c‖² of the tile
-  int* const found;                                // rows that fail and the last of them, columns likewise
-  T of_row[k_own_rows], of_column[k_own_columns];  // what their sums must be
+  int* const found;                                // number of failed rows and the last of them; the same for columns
+  T of_row[k_own_rows], of_column[k_own_columns];  // expected sums of the own rows and columns
 
   __device__ __forceinline__ block_check(product& of, unsigned char* memory)
       : self(of),
@@ -225,7 +227,7 @@ struct block_check {
   __device__ __forceinline__ T norm_of_column(int c) const {
     return self.first_column + c < self.a.k ? self.a.norms[self.first_column + c] : T(0);
   }
-  // Called by all threads, with a barrier behind it.
+  // Called by all threads; a barrier must follow.
   __device__ __forceinline__ void measure() const {
     if (threadIdx.x >= 2) return;
     T sum = 0;
@@ -233,7 +235,7 @@ struct block_check {
     sizes[threadIdx.x] = sum;
   }
 
-  // A chunk on its way: load, then store with the sums of the own vectors.
+  // load() and store() copy a chunk through registers; store() also sums the thread's vectors.
   __device__ __forceinline__ void load(int chunk, features<T> (&held)[product::k_held]) const {
 #pragma unroll
     for (int e = 0; e < product::k_held; ++e) {
@@ -268,7 +270,7 @@ struct block_check {
         if (self.lane < 4) partial[(self.warp * 2 + which) * k_slab<T> + self.lane * k_vector<T> + v] = sum;
       }
   }
-  // Between two barriers.
+  // Called between two barriers.
   __device__ __forceinline__ void encode() const {
     for (int e = static_cast<int>(threadIdx.x); e < 2 * k_slab<T>; e += k_threads) {
       T sum = 0;
@@ -276,7 +278,7 @@ struct block_check {
       encoded[e] = sum;
     }
   }
-  // Adds to the checksums of the own rows and columns.
+  // Updates the checksums of the own rows and columns.
   __device__ __forceinline__ void add(const vector* stage) {
 #pragma unroll
     for (int e = 0; e < k_own_rows; ++e) {
@@ -299,14 +301,14 @@ struct block_check {
     return sum;
   }
 
-  // For what belongs to rows.
+  // The injection position for data of rows.
   __device__ __forceinline__ inject::device_place here(int chunk) const {
     inject::device_place made = self.here(chunk);
     made.threads = P.rows < k_threads ? P.rows : k_threads;
     return made;
   }
 
-  // Which rows and columns fail: how many, the last of them, and its residual. Called by all threads; all get the same.
+  // Returns the failed rows and columns: their number, the last of them, and its residual. Called by all threads; all get the same result.
   struct outcome {
     int rows, row, columns, column;
     T of_row, of_column;
@@ -337,7 +339,7 @@ struct block_check {
         if (self.g == 0) column_sums[self.warp / k_warps_across * P.columns + self.column_of(j, c)] = sum;
       }
     if (threadIdx.x < 4) found[threadIdx.x] = 0;
-    __syncthreads();  // the sums of the warps are there
+    __syncthreads();  // the sums of the warps are stored
 #pragma unroll
     for (int e = 0; e < k_own_rows; ++e) {
       const int r = static_cast<int>(threadIdx.x) + e * k_threads;
@@ -357,12 +359,12 @@ struct block_check {
               false);
       }
     }
-    __syncthreads();  // what fails is there
+    __syncthreads();  // the failures are stored
     const outcome made{found[0], found[1], found[2], found[3], row_sums[found[1]], column_sums[found[3]]};
     __syncthreads();  // and has been read
     return made;
   }
-  // Leaves the residual where the sum was.
+  // Compares a residual with its threshold; if it fails, the residual replaces the sum.
   __device__ __forceinline__ void judge(T residual, T size, int where, int* to, T* sums, int chunk, bool strikes) const {
     T limit = self.a.slack * size + warp_check<T, P, Injector>::smallest();
     if (strikes) self.given.strike(index<1>{}, inject::site::kmeans_threshold, here(chunk), &limit);
@@ -384,7 +386,7 @@ struct block_check {
           if (self.row_of(i, s) == r && self.column_of(j, s) == c) self.sums[i][j][s] = value;
   }
 
-  // Verifies the tile and corrects one wrong element. False: something else is wrong. Called by all threads.
+  // Verifies the tile and corrects one wrong element. Returns false if another fault remains. Called by all threads.
   __device__ __forceinline__ bool verify(int chunk) {
     const outcome first = compare(chunk, true);
     if (first.rows == 0 && first.columns == 0) return true;
@@ -392,7 +394,7 @@ struct block_check {
     set(first.row, first.column, 0);
     const outcome without = compare(chunk, false);
     if (without.rows != 0 || without.columns != 0) {
-      // A small element may be missed by one of the two sums, not by both.
+      // One of the two sums may miss a small element, but not both.
       const bool by_row = without.rows == 1 && without.row == first.row, by_column = without.columns == 1 && without.column == first.column;
       if ((without.rows != 0 && !by_row) || (without.columns != 0 && !by_column)) return false;
       set(first.row, first.column, by_row ? without.of_row : without.of_column);

@@ -1,8 +1,8 @@
-// A block's tile of the products x·c: copies, products, and what a lane holds of it. See tile.hpp.
+// A block's tile of the products x·c: copies, products, and the elements that each lane holds. See tile.hpp.
 // Layer: backend "cuda" of K-Means, device code.
-// With g = lane / 4 and t = lane % 4, a lane holds of each fragment of its warp's tile rows g and g + 8 and columns 2t and 2t + 1,
-// whoever multiplies. A stage has, slab by slab, the rows of points and then those of centroids, four vectors of 16 bytes each; vector q of
-// row r lies at place q ^ (r / 2 % 4), so that neither way of reading meets a bank twice.
+// With g = lane / 4 and t = lane % 4, a lane holds rows g and g + 8 and columns 2t and 2t + 1 of each fragment of its warp's tile, with
+// either unit. A stage contains, k-slice by k-slice, the rows of points and then those of centroids, four 16-byte vectors each; vector q of
+// row r is stored at position q ^ (r / 2 % 4), so that neither access pattern has bank conflicts.
 #pragma once
 
 #include <cstdint>
@@ -35,12 +35,12 @@ struct tile_product {
   using vector = typename fragment::vector;
   static_assert(P.unit == tile_unit::lanes || obeys_rules<T>(P));
   static constexpr int k_halves = fragment::k_halves, k_scores = fragment::k_scores;
-  static constexpr int k_down = P.warp_rows / k_fragment_rows;  // fragments of a warp
+  static constexpr int k_down = P.warp_rows / k_fragment_rows;  // fragments per warp
   static constexpr int k_across = P.warp_columns / 8;
   static constexpr int k_warps_across = P.columns / P.warp_columns;
   static constexpr int k_threads = P.threads();
   static constexpr int k_slabs = P.depth / k_slab<T>;
-  static constexpr int k_lines = P.rows + P.columns;  // of a slab of a stage
+  static constexpr int k_lines = P.rows + P.columns;  // per k-slice of a stage
   static constexpr int k_stage_vectors = k_slabs * k_lines * 4;
   static constexpr int k_held = (k_stage_vectors + k_threads - 1) / k_threads;  // vectors of a stage that a thread copies
 
@@ -48,10 +48,10 @@ struct tile_product {
   const tile_arguments<T>& a;
   vector* const stages;
   const int lane, warp, g, t;
-  const int row, column;         // of the warp's tile in the block's
-  const std::int64_t first_row;  // of the block's tile
+  const int row, column;         // position of the warp's tile in the block's tile
+  const std::int64_t first_row;  // first row of the block's tile
   const int first_column;
-  const int chunks;  // stages of the whole depth
+  const int chunks;  // stages for all features
   T sums[k_down][k_across][k_scores];
 
   __device__ __forceinline__ explicit tile_product(const launch& from)
@@ -69,7 +69,7 @@ struct tile_product {
         chunks((from.arguments.points.stride + P.depth - 1) / P.depth) {}
 
   __device__ __forceinline__ int tiles_across() const { return (given.arguments.k + P.columns - 1) / P.columns; }
-  // Row of the block's tile of element s of fragment i, and its column of fragment j.
+  // row_of: row in the block's tile of element s of fragment i. column_of: column of element s of fragment j.
   __device__ __forceinline__ int row_of(int i, int s) const { return row + i * k_fragment_rows + s / 2 * 8 + g; }
   __device__ __forceinline__ int column_of(int j, int s) const { return column + 8 * j + 2 * t + s % 2; }
 
@@ -93,7 +93,7 @@ struct tile_product {
   }
   __device__ __forceinline__ vector* stage(int number) const { return stages + number * k_stage_vectors; }
 
-  // Where vector `number` of chunk `chunk` comes from, null where there is none, and where it goes in its stage.
+  // Returns the source of vector `number` of chunk `chunk`, or null if there is none; sets `to` to its position in the stage.
   __device__ __forceinline__ const T* source(int chunk, int number, int& to) const {
     const int slab = number / (k_lines * 4), line = number / 4 % k_lines, q = number % 4;
     const int f = chunk * P.depth + slab * k_slab<T> + q * k_vector<T>;
@@ -119,7 +119,7 @@ struct tile_product {
 
   // ---- Products ----
 
-  // of_operands(points of fragments, centroids of fragments): sees what the products of one slab are made of.
+  // Multiplies one stage. Calls see(points of fragments, centroids of fragments) with the operands of each k-slice (tensor unit only).
   template <class See>
   __device__ __forceinline__ void multiply(const vector* from, See&& see) {
 #pragma unroll
@@ -161,7 +161,7 @@ struct tile_product {
     }
   }
 
-  // Rounded rows as an operand.
+  // Converts rounded rows to an operand.
   __device__ static __forceinline__ typename fragment::rows as_rows(const features<T> (&x)[k_halves]) {
     if constexpr (sizeof(T) == 4) {
       using ballast::cuda::bits;
@@ -175,20 +175,20 @@ struct tile_product {
   // ---- Faults ----
 
   __device__ __forceinline__ int intervals() const { return (a.points.stride + k_tile_interval - 1) / k_tile_interval; }
-  // Whether an interval ends behind this chunk, and which it is.
+  // Returns whether an interval ends after this chunk. here() contains the index of the interval.
   __device__ __forceinline__ bool ends_interval(int chunk) const {
     return chunk + 1 == chunks || (chunk + 1) * P.depth % k_tile_interval == 0;
   }
   __device__ __forceinline__ inject::device_place here(int chunk) const {
     return {blockIdx.x, gridDim.x, chunk * P.depth / k_tile_interval, intervals(), static_cast<int>(threadIdx.x), k_threads};
   }
-  // The products when an interval ends.
+  // Shows the products at the end of an interval to the injector.
   __device__ __forceinline__ void strike_products(int chunk, int number) {
     if constexpr (Injector::enabled) {
       constexpr int count = k_down * k_across * k_scores;
       given.strike(index<count>{}, inject::site::kmeans_product, here(chunk), &sums[0][0][0]);
       if (a.flips == 0 || number > 0) return;
-      // The paper's injection: one bit of one product of each block.
+      // The paper's injection: one bit of one product per block.
       const std::uint64_t bits = core::random_bits(a.flips, 1, blockIdx.x);
       if (static_cast<int>(bits % k_threads) != static_cast<int>(threadIdx.x)) return;
       if (static_cast<int>(bits >> 16 & 0xff) % intervals() != chunk * P.depth / k_tile_interval) return;

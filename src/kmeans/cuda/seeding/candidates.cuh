@@ -1,4 +1,4 @@
-// k-means‖: the nearest candidate of each point with its distance, the draws of a round, and the check of what is kept.
+// k-means‖: the nearest candidate of each point and its distance, the draws of a round, and the check of the stored distances.
 // Layer: backend "cuda" of K-Means, device code.
 // Source: B. Bahmani, B. Moseley, A. Vattani, R. Kumar, S. Vassilvitskii, Scalable K-Means++, VLDB 2012.
 #pragma once
@@ -14,15 +14,15 @@ __device__ __forceinline__ T weight_again(const placed_points<T>& p, std::int64_
   return p.weight == nullptr ? T(1) : load_again(p.weight + row);
 }
 
-// Each thread computes the distances of one row to all candidates of a group and the smallest of them; another thread verifies their
-// weighted sum, and the smallest by computing it again. A second chain of minima shows a comparison that went wrong. The potential is
-// summed by two warps in the same order. A block stores what it found only if everything agrees, so a launch can be repeated. Shared
-// memory: two sums, and of each row the weighted sum, the distance, the number.
+// Each thread computes the distances of one row to all candidates of a group, and the smallest of them; another thread verifies their
+// weighted sum, and the smallest distance by computing it again. A second chain of minima detects wrong comparisons. Two warps sum the
+// potential in the same order. A block stores its results only if everything agrees, so a launch can be repeated. Shared memory: two pairs
+// of sums, and per row the weighted sum, the distance, and the index.
 template <class T, class Injector>
 __global__ void __launch_bounds__(k_seed_threads)
     cover_kernel(const __grid_constant__ ballast::cuda::kernel_launch<cover_arguments<T>, Injector> given) {
   const cover_arguments<T>& a = given.arguments;
-  auto* const sums = reinterpret_cast<double*>(arch::shared_memory());  // potential, again; kept, again
+  auto* const sums = reinterpret_cast<double*>(arch::shared_memory());  // potential, again; stored potential, again
   double* const weighted = sums + 4;
   T* const squares = reinterpret_cast<T*>(weighted + k_seed_threads);
   auto* const numbers = reinterpret_cast<std::int32_t*>(squares + k_seed_threads);
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(k_seed_threads)
       flag(a.flags[0], a.placed.first + first + thread);
     }
   }
-  __syncthreads();  // the distances are there
+  __syncthreads();  // the distances are stored
   const int other = k_seed_threads - 1 - thread;
   if (a.check && other < rows) {
     const int number = numbers[other];
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(k_seed_threads)
       flag(a.flags[0], a.placed.first + first + other);
     }
   }
-  // Tasks 0 and 1 sum the potential with these candidates, 2 and 3 that without them.
+  // Tasks 0 and 1 sum the potential with these candidates, 2 and 3 without them.
   const int task = arch::warp();
   if (task < 4 && (a.check || task == 0) && !(task >= 2 && a.fresh)) {
     const double sum = sum_by_warp(rows, [&](int i) {
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(k_seed_threads)
     });
     if (arch::lane() == 0) sums[task] = sum;
   }
-  right = __syncthreads_and(right ? 1 : 0) != 0;  // the sums are there
+  right = __syncthreads_and(right ? 1 : 0) != 0;  // the sums are stored
   if (a.check) {
     const bool same = sums[0] == sums[1];
     const bool kept = a.fresh || (sums[2] == sums[3] && sums[2] == load_again(a.potentials + blockIdx.x));
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(k_seed_threads)
   if (thread == 0) a.potentials[blockIdx.x] = sums[0];
 }
 
-// Whether a row is drawn: core::random_uniform · Σ weight · closest < expected · weight · closest.
+// Returns whether a row is drawn: core::random_uniform · Σ weight · closest < expected · weight · closest.
 template <class T>
 __device__ __forceinline__ bool is_drawn(const draw_arguments<T>& a, std::int64_t row) {
   const double part = __dmul_rn(static_cast<double>(weight_again(a.placed, row)), static_cast<double>(load_again(a.closest + row)));
@@ -110,7 +110,7 @@ __device__ __forceinline__ bool is_drawn(const draw_arguments<T>& a, std::int64_
   return __dmul_rn(core::random_uniform(a.seed, a.stream, static_cast<std::uint64_t>(number)), a.potential) < __dmul_rn(a.expected, part);
 }
 
-// Thread t draws row t of its block, and another one draws it again; the bits of a warp are one word. One warp verifies the potential.
+// Thread t draws row t of its block, and another thread draws it again; the bits of a warp form one word. One warp verifies the potential.
 template <class T, class Injector>
 __global__ void __launch_bounds__(k_seed_threads)
     draw_kernel(const __grid_constant__ ballast::cuda::kernel_launch<draw_arguments<T>, Injector> given) {
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(k_seed_threads)
   if (arch::lane() == 0 && !(sum == load_again(a.potentials + blockIdx.x))) flag(a.flags[2], a.placed.first + first);
 }
 
-// Whether each row is as far from the candidate that it has as it is said to be.
+// Verifies the stored distance of each row to its candidate.
 template <class T>
 __global__ void __launch_bounds__(k_row_threads) nearest_kernel(const __grid_constant__ nearest_arguments<T> a) {
   const std::int64_t row = std::int64_t{blockIdx.x} * k_row_threads + threadIdx.x;

@@ -1,4 +1,4 @@
-// Greedy k-means++: potentials that candidates would leave, and taking one of them.
+// Greedy k-means++: computes the potential with each candidate, and takes one of them.
 // Layer: backend "cuda" of K-Means, device code.
 #pragma once
 
@@ -7,9 +7,9 @@
 
 namespace ballast::kmeans::cuda {
 
-// Each thread computes the distances of one row to all candidates; another thread verifies them; each potential is summed by two warps, in
-// the same order. Taking a candidate commits the block's `closest` and potential only if everything agrees. Shared memory: the squares,
-// trials × rows; two sums of each candidate and of what is kept.
+// Each thread computes the distances of one row to all candidates; another thread verifies them. Two warps sum each potential in the same
+// order. Taking a candidate commits the block's `closest` and potential only if everything agrees. Shared memory: the squares, trials ×
+// rows; two sums for each candidate and for the stored distances.
 template <class T, class Injector>
 __global__ void __launch_bounds__(k_seed_threads)
     seeding_kernel(const __grid_constant__ ballast::cuda::kernel_launch<seeding_arguments<T>, Injector> given) {
@@ -32,14 +32,14 @@ __global__ void __launch_bounds__(k_seed_threads)
       }
     }
   }
-  __syncthreads();  // the squares are there
+  __syncthreads();  // the squares are stored
   const int other = k_seed_threads - 1 - thread;
   bool right = true;
   if (a.check && other < rows) {
     right = row_is_right(a.placed, a.candidates, first + other, 0, [&](int j) { return squares[j * k_seed_threads + other]; });
     if (!right) flag(a.flags[0], a.placed.first + first + other);
   }
-  // Tasks 2j and 2j + 1 sum the potential with candidate j, the last two that without any.
+  // Tasks 2j and 2j + 1 sum the potential with candidate j, the last two without any.
   const int potentials = a.take ? 1 : trials + 1;
   for (int task = arch::warp(); task < 2 * potentials; task += k_seed_threads / 32) {
     if (!a.check && task % 2 != 0) continue;
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(k_seed_threads)
     });
     if (arch::lane() == 0) sums[task] = sum;
   }
-  right = __syncthreads_and(right ? 1 : 0) != 0;  // the sums are there
+  right = __syncthreads_and(right ? 1 : 0) != 0;  // the sums are stored
   const std::int64_t at = std::int64_t{blockIdx.x} * a.trials;
   if (!a.take) {
     if (thread < trials) {

@@ -1,4 +1,4 @@
-// One search for each scheme and protection of a problem. See tune.hpp.
+// Runs one search for each scheme and protection of a problem. See tune.hpp.
 #include "kmeans/cuda/tune/tune.hpp"
 
 #include <algorithm>
@@ -22,9 +22,9 @@ namespace {
 
 using ballast::cuda::tuning_candidate;
 
-constexpr int k_first = 4, k_timed = 32, k_rounds = 3;  // iterations; the least time of the rounds counts
+constexpr int k_first = 4, k_timed = 32, k_rounds = 3;  // iterations before and while timing, and rounds; the fastest round counts
 
-// A problem on the device, ready for passes: points at random around 0, the first k of them as centroids.
+// A problem on the device, ready for passes: random points around 0, the first k of them as centroids.
 template <class T>
 class trial {
  public:
@@ -35,7 +35,7 @@ class trial {
         points_(random(what)),
         device_(ballast::cuda::current_device()),
         engine_(
-            call<T>{row_major(static_cast<const T*>(points_.data()), what.m, what.n), {}, what.k, how_, seen_, injector_, false, scheme},
+            engine_args<T>{row_major(static_cast<const T*>(points_.data()), what.m, what.n), {}, what.k, how_, seen_, injector_, false, scheme},
             device_),
         centroids_(points_.begin(), points_.begin() + what.k * what.n) {
     frame<T> chosen;
@@ -45,7 +45,8 @@ class trial {
     (void)engine_.measure();
   }
 
-  // Infinity if that cannot run. Set `policy` or `tile`, or none: by the tables that calls read.
+  // Returns the time of an iteration or of a label search; infinity if it cannot run. At most one of `policy` and `tile` is set; if neither
+  // is, the tables of ordinary calls decide.
   double seconds(std::optional<pass_policy> policy, std::optional<tile_policy> tile) const {
     try {
       lloyd_problem<T> problem = engine_.problem();
@@ -60,7 +61,7 @@ class trial {
       double least = std::numeric_limits<double>::infinity();
       for (int round = 0; round < k_rounds; ++round) least = std::min(least, iteration(runs));
       return least;
-    } catch (const std::exception&) {  // a kernel, memory or a policy that cannot be had
+    } catch (const std::exception&) {  // the kernel, the memory or the policy is not available
       return std::numeric_limits<double>::infinity();
     }
   }
@@ -68,7 +69,7 @@ class trial {
   ballast::cuda::device& device() const { return *device_; }
 
  private:
-  // Seconds of an iteration behind the first ones, which add more rows than the others.
+  // Returns the seconds of an iteration after the first ones, which add more rows than the others.
   double iteration(lloyd<T>& runs) const {
     runs.begin_run();
     runs.set_centroids(centroids_, centroids_);
@@ -94,8 +95,8 @@ class trial {
   std::vector<T> centroids_;
 };
 
-// One search: from `before` (the table's choice, or the rules') to the fastest of its neighbours and `rule`, and on from there as long as
-// that gains. To compile a whole space would take ten minutes.
+// One search: goes from `before` (the choice of the table or the rules) to the fastest of its neighbours and `rule`, and continues from
+// there as long as that gains. Compiling a whole space would take ten minutes.
 template <class Policy, class Table, class Seconds, class Request, class Entry>
 void search(const std::string& name, std::span<const Policy> space, const Policy& rule, const Policy& before, Table& table,
             const typename Table::key& key, ballast::cuda::device& on, const Seconds& seconds, const Request& request, const Entry& entry,

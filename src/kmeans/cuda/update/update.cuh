@@ -1,11 +1,11 @@
-// From the sums of a pass, or from given centroids, to the panel of the next pass; and the decision whether there is one.
-// Layer: backend "cuda" of K-Means, device code. A block has a tile of centroids and a part of their features. A warp for each centroid
-// makes its row, and other warps verify it, while the rest add up what the sums must agree with. The last block of a section makes its
-// check tile, the last of all decides. Contract: new rows are the rounded quotients of sums and weights, in two copies, or the given
-// centroids. A cluster without members keeps its old row and is reported, for the host to relocate. All invariants of the sums hold
-// exactly or the iterations stop with `failure`. Every number of the panel that serves a check is computed from another copy, or in another
-// order, than what it checks.
-// A block executes each instruction about once and waits for it, and for memory: loops are unrolled only where loads go together.
+// Computes the packed centroids of the next pass, from the sums of a pass or from given centroids, and decides whether there is a next
+// pass. Layer: backend "cuda" of K-Means, device code. A block processes a tile of centroids and a part of their features. One warp per
+// centroid computes its row, and another of these warps verifies it; meanwhile the remaining warps sum what the totals are compared with.
+// The last block of a section computes its check tile; the last block of all decides. Contract: new rows are the rounded quotients of sums
+// and weights, in two copies, or the given centroids. A cluster without members keeps its old row and is reported, so that the host
+// relocates it. All invariants of the sums hold exactly, or the iterations stop with `failure`. Each packed number that serves a check is
+// computed from another copy, or in another order, than what it checks. A block executes each instruction about once, so latency of
+// instructions and memory dominates: loops are unrolled only where loads can be in flight together.
 #pragma once
 
 #include <type_traits>
@@ -32,29 +32,29 @@ struct update {
   using launch = ballast::cuda::kernel_launch<update_arguments<T>, Injector>;
   static constexpr int k_threads = P.threads;
   static constexpr int k_warps = k_threads / 32;
-  static constexpr int k_makers = 32 * k_tile_columns;  // threads that make the rows; the others add up the sums
-  static constexpr int k_lane = k_vector<T>;            // features of a lane
-  static constexpr int k_part = k_part_features<T>;     // of a block
+  static constexpr int k_makers = 32 * k_tile_columns;  // threads that compute the rows; the others sum the totals
+  static constexpr int k_lane = k_vector<T>;            // features per lane
+  static constexpr int k_part = k_part_features<T>;     // features per block
   static_assert(k_threads > k_makers && k_threads % 32 == 0 && k_part <= k_makers);
 
   struct memory {
-    double products[k_tile_columns][k_part];  // of weights and centroids; of a section, shares of sums
+    double products[k_tile_columns][k_part];  // products of weights and centroids; when a section is closed, partial sums
     double partial[3 * k_tile_columns];
     section_result facts[k_warps];
-    double squares[k_tile_columns];  // ‖c‖² of the new rows, where the block has whole ones
+    double squares[k_tile_columns];  // ‖c‖² of the new rows, if the block has whole rows
     std::uint32_t failed;
-    int wrong;  // the last centroid whose row is not what it should be; −1: none
+    int wrong;  // the last centroid whose row failed its check; −1: none
   };
 
   const launch& given;
   const update_arguments<T>& a;
   memory& shared;
   const panel_shape& shape;
-  int parts, section, tile, in_panel;  // of this block: `tile` among all tiles of centroids, `in_panel` among all tiles
-  int first, count;                    // centroids of this block: first … first + count − 1
-  int begin;                           // its features, from here on
+  int parts, section, tile, in_panel;  // indexes of this block: `tile` among all tiles of centroids, `in_panel` among all tiles
+  int first, count;                    // this block has centroids first … first + count − 1
+  int begin;                           // its first feature
   int n, stride, lane, warp;
-  double random;  // of the weight of the row that this thread verifies
+  double random;  // random factor of the weight of the row that this thread verifies
 
   __device__ __forceinline__ explicit update(const launch& from)
       : given(from),
@@ -72,12 +72,12 @@ struct update {
         stride(a.points.stride),
         lane(static_cast<int>(threadIdx.x % 32)),
         warp(static_cast<int>(threadIdx.x / 32)),
-        // Few bits, so that the product with a coordinate has few more.
+        // Few bits, so that the product with a coordinate has only a few more.
         random(static_cast<double>(core::random_bits(0x6b6d63756461, 0, static_cast<std::uint64_t>(first + judged())) >> 56)) {}
 
-  // Each row is verified by another warp than the one that made it.
+  // Each row is verified by another warp than the one that computed it.
   __device__ __forceinline__ int judged() const { return (warp + 1) % k_tile_columns; }
-  // This lane's features.
+  // Returns the first of this lane's features.
   __device__ __forceinline__ int feature() const { return begin + lane * k_lane; }
 
   __device__ static __forceinline__ void meet_makers() { arch::group_barrier(1, k_makers); }
@@ -87,7 +87,8 @@ struct update {
   __device__ __forceinline__ const unsigned long long* sums_at(int j, int column) const {
     return a.sums + static_cast<std::int64_t>(j) * P.words * sum_pitch(stride) + sum_place<T>(column, n, stride);
   }
-  // The sum of one column of a cluster, in words, and as a number in units of the column. What is read is read anew in each call.
+  // read_sum: loads the sum of one column of a cluster, in words, from memory in each call. number_of: converts it to a number in units of
+  // the column.
   struct words_of_sum {
     unsigned long long at[P.words];
   };
@@ -102,7 +103,7 @@ struct update {
     double value = 0;
 #pragma unroll
     for (int w = P.words - 1; w >= 0; --w) value += static_cast<double>(static_cast<long long>(sum.at[w])) * word_value(w);
-    // A unit is a power of two, whose inverse has the other exponent.
+    // A unit is a power of two; its inverse has the negated exponent.
     return value * ballast::cuda::from_bits<double>((std::uint64_t{2046} << 52) - ballast::cuda::bits(unit));
   }
   __device__ __forceinline__ double weight_of(int j) const {
@@ -114,7 +115,7 @@ struct update {
     return static_cast<double>(*at);
   }
 
-  // Static: else what this thread has of the launch would be in local memory, for the call.
+  // Static: a call of a member function would put this thread's object into local memory.
   __device__ __noinline__ static void report(const launch& given, std::uint32_t& failed, check which, std::int64_t where, bool repaired) {
     ballast::cuda::write_outcome(given, *given.arguments.events, repaired ? abft::outcome::recomputed : abft::outcome::uncorrectable,
                                  abft::finding{}, where, 1, static_cast<std::uint32_t>(which));
@@ -124,7 +125,7 @@ struct update {
   // ---- Rows ----
 
   __device__ __forceinline__ std::int64_t row_at(int j) const { return static_cast<std::int64_t>(j) * stride + feature(); }
-  // 16 bytes of a row, from memory in each call.
+  // Loads 16 bytes of a row, from memory in each call.
   __device__ static __forceinline__ features<T> read(const T* from) {
     using four = std::conditional_t<sizeof(T) == 4, float4, double2>;
     return unpacked(arch::load_keep(reinterpret_cast<const four*>(from)));
@@ -134,15 +135,16 @@ struct update {
     for (int v = 0; v < k_lane; ++v) to[v] = value.at[v];
   }
 
-  // What this lane's elements of one row are made of, or judged with. Loads only, so that all are under way together.
+  // The data from which this lane computes or verifies its elements of one row. The load functions only load, so that all loads are in
+  // flight together.
   struct dividends {
     words_of_sum sums[k_lane];
     features<T> units;
-    features<T> base;  // a copy of the old row, or of the one that is given
-    double weight;     // of the cluster
-    bool empty;        // by lanes of the first warp of the block with the first part: cluster number `lane` has no members
+    features<T> base;  // a copy of the old row, or of the given one
+    double weight;     // weight of the cluster
+    bool empty;        // in the first warp of the block with the first part: true if cluster number `lane` has no members
   };
-  // Of a column of the tile. `old_rows`: a copy.
+  // Loads the data of one column of the tile. `old_rows`: one of the two copies.
   __device__ __forceinline__ void load_quotients(int column, const T* old_rows, bool sums, dividends& made) const {
     const int j = first + column, f = feature();
     if (column >= count || f >= stride) return;
@@ -160,14 +162,14 @@ struct update {
     for (int v = 0; v < k_lane; ++v) made.base.at[v] = f + v < n ? a.given[static_cast<std::int64_t>(j) * n + f + v] : T(0);
   }
 
-  // Where feature f of column c of a tile lies in the panel for the first number of a vector; the second one follows, and each other pair
-  // is so much further.
+  // operand_at: returns the position of feature f of column c of a tile in `packed`, for the first number of a vector; the second number
+  // follows. pair_step: the distance from one pair of numbers to the next.
   __device__ __forceinline__ operand_of<T>* operand_at(int in_tile, int c, int f) const {
     return a.centroids.packed + packed_place<T>(shape, in_tile, c, f);
   }
   __device__ __forceinline__ int pair_step() const { return shape.unit == product_unit::warp ? 2 : 2 * 4 * k_tile_columns; }
 
-  // The new row of this warp's centroid, in two copies and as tensor cores read it.
+  // Computes the new row of this warp's centroid: two copies, and the operand format.
   __device__ __forceinline__ void make_row(const dividends& from) {
     const int j = first + warp, f = feature();
     const bool there = warp < count, divides = a.given == nullptr;
@@ -180,7 +182,7 @@ struct update {
         for (int v = 0; v < k_lane; ++v) {
           value.at[v] = f + v < n ? from.base.at[v] : T(0);
           if (divides && f + v < n && from.weight > 0) {
-            // With one step of Newton's, well within the limit of is_quotient.
+            // One Newton step brings the error well below the limit of is_quotient.
             const double sum = number_of(from.sums[v], static_cast<double>(from.units.at[v])), quotient = sum * inverse;
             value.at[v] = static_cast<T>(fma(fma(-quotient, from.weight, sum), inverse, quotient));
           }
@@ -214,8 +216,8 @@ struct update {
     }
   }
 
-  // Whether an element of a new centroid, as both copies have it in memory, is the quotient: its product with the weight differs from the
-  // sum by less than half a unit in its last place. Another thread made it, from other loads.
+  // Returns whether an element of a new centroid, as stored in both copies, is the quotient: its product with the weight differs from the
+  // sum by less than half a unit in its last place. Another thread computed the element, from other loads.
   __device__ static __forceinline__ bool is_quotient(T row, T twin, T old_twin, double sum, double weight) {
     const double limit =
         (abft::unit_roundoff<T> + 4 * abft::unit_roundoff<double>)*fabs(sum) + weight * static_cast<double>(smallest()) + 1e-300;
@@ -224,9 +226,10 @@ struct update {
   }
   __device__ static constexpr T smallest() { return sizeof(T) == 4 ? static_cast<T>(0x1p-149) : static_cast<T>(0x1p-1074); }
 
-  // w_j: random, and smaller the larger the scores of c_j can be, so that their rounding drowns no fault in the scores of others. The power
-  // of two is the inverse of (s‖c‖ + ‖c‖²/2) / s², or half or twice that: s is the spread of the points, and ‖c‖ not below s / 16.
-  // `square`: ‖c‖². Blocks that have parts of a row need the same weight before they know each other's, so they take the old row's.
+  // Returns w_j: random, and smaller the larger the scores of c_j can be, so that their rounding does not hide a fault in the scores of
+  // others. Its power of two is the inverse of (s‖c‖ + ‖c‖²/2) / s², within a factor of two: s is the spread of the points, and ‖c‖ is at
+  // least s / 16. `square`: ‖c‖². Blocks that have parts of a row need the same weight before they know each other's parts, so they use the
+  // old row's ‖c‖².
   __device__ __forceinline__ double check_weight(double square) const {
     const auto exponent = [](double value) { return static_cast<int>(ballast::cuda::bits(value) >> 52); };
     const double norm = max(static_cast<double>(arch::sqrt_fast(static_cast<float>(square))), a.spread / 16);
@@ -234,7 +237,7 @@ struct update {
     const int shift = min(max(-size, -64), 8);
     return ballast::cuda::from_bits<double>(static_cast<std::uint64_t>(1023 + shift) << 52) * (1 + random / 256);
   }
-  // ‖c‖² of the old row, or the given one, that this warp verifies the new one of, where blocks have parts of it.
+  // Returns ‖c‖² of the old or given row whose new row this warp verifies; used only if blocks have parts of rows.
   __device__ __forceinline__ double old_square() const {
     const int j = first + judged();
     if (!P.check || parts == 1 || judged() >= count) return 0;
@@ -249,13 +252,13 @@ struct update {
     return sum[0];
   }
 
-  // Verifies a row that another warp has made, and adds up what the section's check tile and the decision need, from the second copy.
-  // `old_row`: its first copy; `from` has the second one. `square`: old_square. Called by all makers.
+  // Verifies a row that another warp computed, and sums what the section's check tile and the decision need, from the second copy.
+  // `old_row` is the first copy of the old row; `from` contains the second. `square`: old_square(). Called by all threads below k_makers.
   __device__ __forceinline__ void judge_row(const dividends& from, const features<T>& old_row, double square) {
     const bool divides = a.given == nullptr;
     const int c = judged(), j = first + c, f = feature();
     bool fits = true;
-    double sums[3] = {};  // Σ w‖c‖²/2, Σ‖c − old‖² from either copy
+    double sums[3] = {};  // Σ w‖c‖²/2, and Σ‖c − old‖² from either copy
     const bool there = c < count && f < stride;
     features<T> row{}, twin{};
     if (there) row = read(a.centroids.rows + row_at(j)), twin = read(a.twin + row_at(j));
@@ -288,7 +291,7 @@ struct update {
       for (int v = 0; v < 3; ++v) shared.partial[3 * warp + v] = sums[v];
       a.results[blockIdx.x].weights[c] = weight;
     }
-    meet_makers();  // the products are there
+    meet_makers();  // the products are stored
     const int each = static_cast<int>(threadIdx.x);
     if (P.check && each < k_part && begin + each < stride) {
       double sum = 0;
@@ -298,13 +301,13 @@ struct update {
     }
   }
 
-  // The part of the tile of this block, by the threads that make it.
+  // Computes and verifies this block's part of the tile. Called by all threads below k_makers.
   __device__ __forceinline__ void make_part(dividends& makes, dividends& judges, features<T>& old_row, double square) {
     if (threadIdx.x == 0) shared.failed = 0;
     for (int number = 0;; ++number) {
       if (threadIdx.x == 0) shared.wrong = -1;
       make_row(makes);
-      meet_makers();  // rows are there
+      meet_makers();  // the rows are stored
       judge_row(judges, old_row, square);
       const int wrong = shared.wrong;
       if (wrong < 0 && number == 0) break;
@@ -312,7 +315,7 @@ struct update {
         report(given, shared.failed, check::centroid, wrong < 0 ? first : wrong, wrong < 0);
       if (wrong < 0 || number >= a.repeats) break;
       load(makes, judges, old_row);
-      meet_makers();  // all have read what was wrong
+      meet_makers();  // all have read `wrong`
     }
     if (warp == 0) {
       double sums[3];
@@ -339,12 +342,12 @@ struct update {
     if (judged() < count && feature() < stride) old_row = read(a.old_rows + row_at(first + judged()));
   }
 
-  // Whether this block is the last of `blocks` that come here: it then sees what the others have written. Called by all threads.
+  // Returns whether this block is the last of `blocks` blocks that call it. If so, it sees the writes of the others. Called by all threads.
   __device__ __forceinline__ bool is_last(std::uint32_t* ticket, int blocks) {
     __syncthreads();
     if (blocks == 1) return true;
     bool last = false;
-    if (threadIdx.x == 0) {  // for all threads of the block, whose barriers are in front of this and behind it
+    if (threadIdx.x == 0) {  // on behalf of all threads of the block: there is a barrier before and after
       last = arch::atomic_add_acq_rel(ticket, 1) + 1 == static_cast<unsigned>(blocks);
       if (last) *ticket = 0;
     }
@@ -358,7 +361,7 @@ struct update {
     made.smallest = 1e300;
     return made;
   }
-  // What all 32 lanes have, for each of them: in one order.
+  // Reduces over all 32 lanes, in a fixed order; all lanes get the result.
   __device__ static __forceinline__ void join(section_result& made) {
 #pragma unroll 1
     for (int distance = 16; distance > 0; distance /= 2) {
@@ -372,11 +375,13 @@ struct update {
       made.failed += partner(made.failed);
     }
   }
-  // The same for all threads of the block, in warp 0. `has`: this thread has anything.
+  // Reduces over all threads of the block; warp 0 gets the result. `has`: this thread has a contribution.
   __device__ __forceinline__ void join_block(section_result& made, bool has) {
 #pragma unroll 1
     for (int level = 0;; ++level) {
-      if (level == 1 || __any_sync(0xffffffffu, has)) join(made);  // all shuffles of a block go through one unit
+      if (level == 1 || __any_sync(0xffffffffu, has))
+        join(made);  // all shuffles of a block share one unit, so warps without contribution
+                     // skip them
       if (level == 1) return;
       if (lane == 0) shared.facts[warp] = made;
       __syncthreads();
@@ -385,7 +390,8 @@ struct update {
     }
   }
 
-  // What the blocks of the section have found, and where its columns start. By `threads` threads: this thread's share.
+  // Combines the results of the section's blocks, and stores the start values and weights of its columns: this thread's share among
+  // `threads` threads.
   __device__ __forceinline__ void close_columns(int thread, int threads, section_result& made) const {
     const part_result* const results = a.results + static_cast<std::int64_t>(section) * shape.data_tiles * parts;
 #pragma unroll 1
@@ -421,8 +427,8 @@ struct update {
       if (square > 0) made.ratio = max(made.ratio, cut / square);
     }
   }
-  // What is multiplied of the section's check tile, for the features of this block. By the first k_closers threads: some for each feature,
-  // which share the section's tiles.
+  // Computes the operands of the section's check tile for the features of this block. Called by the first k_closers threads: k_shares
+  // threads per feature share the section's tiles.
   static constexpr int k_closers = P.check ? k_makers : 0;
   static constexpr int k_shares = k_makers / k_part;
   __device__ __forceinline__ void close_features(section_result& made) const {
@@ -440,9 +446,9 @@ struct update {
     for (int other = 1; other < k_shares; ++other) rest += shared.products[other][thread];
     made.sums[section_result::checksum_square] = rest * rest;
     made.sums[section_result::direction] = direction * direction;
-    // Three parts of the checksum, the direction, and zeros. Scales are powers of two.
+    // Columns: three parts of the checksum, the direction, and zeros. Scales are powers of two.
     operand_of<T>* to = operand_at(section * shape.section_tiles + shape.data_tiles, 0, f);
-    const int step = shape.unit == product_unit::warp ? k_slab<T> : 8;  // from column to column
+    const int step = shape.unit == product_unit::warp ? k_slab<T> : 8;  // distance from column to column
     double scale = check_scale<T>(0), inverse = 1 / check_scale<T>(0);
 #pragma unroll 1
     for (int column = 0; column < k_tile_columns; ++column, to += step) {
@@ -454,26 +460,26 @@ struct update {
     }
   }
 
-  // Where column c of a tile starts its scores; their weight follows k_tile_columns behind.
+  // Returns the position of the start value of column c's scores in a tile; its weight follows k_tile_columns later.
   __device__ __forceinline__ T* column_at(int in_tile, int c) const {
     return a.centroids.columns + static_cast<std::int64_t>(in_tile) * 2 * k_tile_columns + c;
   }
 
-  // The features of the section's check tile that this block has, by the last block that has them; and by the last one of these all that
-  // follows for the section. Warp 0 gets the section's sums. Where it is the only section, `fits` says whether this thread finds its share
-  // of the totals right. False: there is a later block.
+  // Completes the section. The last block that has this block's features computes these features of the check tile; the last of these
+  // blocks does the rest of the section. Warp 0 gets the section's sums. If it is the only section, `fits` says whether this thread's share
+  // of the totals is right. Returns false if another block comes later.
   __device__ __forceinline__ bool close_section(section_result& all, bool& fits) {
     const int thread = static_cast<int>(threadIdx.x);
     std::uint32_t* const ticket = a.tickets + section * (parts + 1);
-    // Without checks there are no features to close.
+    // Without checks there is no check tile to compute.
     if (!(P.check ? is_last(ticket + begin / k_part, shape.data_tiles) : is_last(ticket, shape.data_tiles * parts))) return false;
 #pragma unroll 1
     for (bool last = !P.check || parts == 1;; last = true) {
       const bool only = last && shape.sections == 1;
       totals_share share{};
-      if (only) load_totals(share);  // under way while the section is closed
+      if (only) load_totals(share);  // in flight while the section is completed
       bool has = false;              // this thread has a share of the section's sums
-      // Side by side, so that neither waits for the instructions of the other.
+      // The branches run in different warps, so neither waits for the instructions of the other.
       if (thread >= k_closers) {
         if (last) close_columns(thread - k_closers, k_threads - k_closers, all);
         has = last && thread - k_closers < max(shape.data_tiles * parts, shape.section_columns());
@@ -503,13 +509,13 @@ struct update {
     return true;
   }
 
-  // Where the section's check tile starts its scores, their weights, and the limits of the section. By one warp.
+  // Stores the start values of the section's check tile, their weights, and the thresholds of the section. Called by one warp.
   __device__ __forceinline__ void store_limits(const section_result& all) const {
     if (shape.sections > 1 && lane == 0) a.sections[section] = all;
     if constexpr (P.check) {
       const int check_tile = section * shape.section_tiles + shape.data_tiles;
       if (lane < k_tile_columns) {
-        // Columns 0 and 1 start at the two parts of the norms.
+        // Columns 0 and 1 start with the two parts of the norms.
         constexpr double first = check_scale<T>(0), second = check_scale<T>(1), third = check_scale<T>(2);
         const double half = -all.sums[section_result::half_norms];
         const auto high = static_cast<T>(half * first);
@@ -519,7 +525,7 @@ struct update {
         at[k_tile_columns] = static_cast<T>(lane == 0 ? -1 / first : lane == 1 ? -1 / second : lane == 2 ? -1 / third : 0);
       }
       if (lane < 2) {
-        // walk · (√root + √checksum_square), and walk · 4 · √root_square, squared; the walk is the rounding of a score.
+        // The squares of walk · (√root + √checksum_square) and of walk · 4 · √root_square; the walk bounds the rounding of a score.
         const double root = all.sums[section_result::root], checksum = all.sums[section_result::checksum_square];
         const double walk = a.walk * a.walk;
         section_limits<T> limits;
@@ -533,12 +539,12 @@ struct update {
 
   // ---- All sections ----
 
-  // Adds the share of this block's sums to those over all clusters, from a second reading; and clears what the next pass begins with. By
-  // the threads that make no rows.
+  // Adds this block's share of the sums to the sums over all clusters, from a second read, and clears the data that the next pass starts
+  // from. Called by the threads that compute no rows.
   __device__ __forceinline__ void add_totals() const {
     constexpr int threads = k_threads - k_makers;
     const int thread = static_cast<int>(threadIdx.x) - k_makers, columns = a.points.columns;
-    // The last part has the column of the weights, too.
+    // The last part includes the column of the weights.
     const int end = begin + k_part < stride ? begin + k_part : columns;
     unsigned long long labelled = 0;  // Σ j · signature of the sums
 #pragma unroll 1
@@ -556,11 +562,11 @@ struct update {
         arch::add_global(a.column_sums + w * columns + f, sum);
       }
     }
-    // Members, and Σ j · members, by the block with the first part.
+    // The block with the first part also sums members, and Σ j · members.
     unsigned long long sums[3] = {labelled, 0, 0};
     if (begin == 0 && thread < count) sums[1] = a.members[first + thread], sums[2] = static_cast<unsigned>(first + thread) * sums[1];
     ballast::cuda::add_lanes_in_loop(sums);
-    // One number of each warp and value.
+    // Lanes 0 to 2 of each warp add one value each.
     const unsigned long long mine = lane == 0 ? sums[0] : lane == 1 ? sums[1] : sums[2];
     if (lane < 3 && mine != 0) arch::add_global(a.column_sums + P.words * columns + lane, mine);
     if (a.next_sums != nullptr && begin == 0) {
@@ -574,7 +580,7 @@ struct update {
     if (blockIdx.x == 0 && thread < words) reinterpret_cast<unsigned long long*>(a.next_totals)[thread] = 0;
   }
 
-  // What the sums over all clusters must be: this thread's first share of the columns. Loads only.
+  // The sums over all clusters and their expected values: this thread's first columns. load_totals() only loads.
   struct totals_share {
     unsigned long long is, must_be;
   };
@@ -595,15 +601,16 @@ struct update {
       const unsigned long long* const sums = a.column_sums + P.words * columns;
       const pass_totals t = *a.totals;
       const unsigned long long signature = arch::load_keep(sums), members = arch::load_keep(sums + 1), labelled = arch::load_keep(sums + 2);
-      // All loads, then all comparisons.
+      // No short-circuit evaluation: all loads come first, then all comparisons.
       fits = fits & (signature == t.quantities[1]) & (members == a.expected_members) & (members + (labelled << 32) == t.quantities[2]) &
              (t.changed() + t.same() == static_cast<unsigned long long>(a.points.m));
     }
     return fits;
   }
 
-  // By the block that ends last: what follows from all sections. `all`: of the only section, where it is one; in warp 0. `fits`: of
-  // totals_fit. `iterations`, `changed`: in thread 0, how many iterations there were, and labels that changed in this one.
+  // Draws the conclusions from all sections; called by the last block. `all`: the result of the only section, if there is one only, in warp
+  // 0. `fits`: result of totals_fit(). `iterations`, `changed`, in thread 0: number of iterations so far, and labels that changed in this
+  // one.
   __device__ __forceinline__ void decide(section_result all, bool fits, std::uint32_t iterations, unsigned long long changed) {
     const int columns = a.points.columns, thread = static_cast<int>(threadIdx.x);
     const bool wrong = __syncthreads_or(fits ? 0 : 1) != 0;
@@ -630,7 +637,7 @@ struct update {
     const double shift_twin = all.sums[section_result::shift_twin], u = abft::unit_roundoff<T>;
     score_bound<T> bound;
     bound.product = static_cast<T>(norm_above(all.ratio) * (1 + 0x1p-9));
-    bound.sum = static_cast<T>(u * (12 + static_cast<double>(n)));  // 4 for what is rounded where scores are compared
+    bound.sum = static_cast<T>(u * (12 + static_cast<double>(n)));  // 4 for the roundings in the comparison of scores
     bound.largest = static_cast<T>(all.largest * (1 + 4 * u));
     bound.smallest = static_cast<T>(all.smallest * (1 + 4 * u));
     bound.distance = static_cast<T>(a.distance_limit);
@@ -665,7 +672,7 @@ struct update {
     dividends rows{}, judged_rows{};
     features<T> old_row{};
     double square = 0;
-    if (makes) load(rows, judged_rows, old_row), square = old_square();  // under way while the state of the iterations is
+    if (makes) load(rows, judged_rows, old_row), square = old_square();  // in flight while the state of the iterations is loaded
     if (a.state != nullptr && a.state->reason != 0) return;
     std::uint32_t iterations = 0;
     unsigned long long changed = 0;

@@ -1,0 +1,51 @@
+// Everything that a call runs with: what its plan fixed, what the call brought, and the faults that a test injects.
+// Layer: run. Public calls make one; drivers and backends read it.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <ballast/execution.hpp>
+
+#include "inject/active.hpp"
+
+namespace ballast::run {
+
+struct settings {
+  ballast::backend backend = ballast::backend::automatic;
+  int threads = 0;
+  ballast::protection protection = ballast::protection::correct;
+  std::string_view scheme = {};  // empty: the default
+  bool throw_on_uncorrectable = true;
+  std::function<void(const event&)> on_event = {};
+  std::function<void(const progress&)> on_progress = {};
+  const inject::plan* faults = nullptr;  // of the instrumented library
+  void* stream = nullptr;
+  std::span<std::byte> workspace = {};
+  bool own_kernels = true;  // fft::kernels::own
+  bool tf32x3 = true;       // qr::options
+  int device = -1;
+
+  execution where() const { return {backend, device, threads, protection, std::string(scheme)}; }
+  call now() const { return {stream, workspace, on_event, on_progress, throw_on_uncorrectable}; }
+};
+
+// With the faults of the innermost inject::scope of this thread.
+inline settings settings_of(const execution& where, const call& now = {}) {
+  return {.backend = where.backend,
+          .threads = where.threads,
+          .protection = where.protection,
+          .scheme = where.scheme,
+          .throw_on_uncorrectable = now.throw_on_uncorrectable,
+          .on_event = now.on_event,
+          .on_progress = now.on_progress,
+          .faults = inject::scoped_faults(),
+          .stream = now.stream,
+          .workspace = now.workspace,
+          .device = where.device};
+}
+
+}  // namespace ballast::run
