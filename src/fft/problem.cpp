@@ -1,4 +1,4 @@
-// Problems and their tokens. A token is read strictly: what to_token does not write is an error.
+// Problems and their tokens. The parser is strict: it rejects any text that to_token would not write.
 #include "fft/problem.hpp"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ std::string to_token(const problem& value, direction way) {
 
 namespace {
 
-// Bytes of all signals, real or complex, whichever is more; nothing if that does not fit into 63 bits.
+// Returns the bytes of all signals, real or complex, whichever is larger. Returns nullopt if they do not fit into 63 bits.
 std::optional<std::int64_t> total_bytes(const problem& value) {
   std::int64_t total = value.precision == precision::f32 ? 8 : 16;
   for (const std::int64_t n : value.shape) {
@@ -147,7 +147,7 @@ side resolve_side(const problem& value, const layout& given, bool is_input, std:
   made.distance = given.distance;
   if (given.distance == 0 && given.strides.empty()) made.distance = made.length[0] * made.length[1] * made.length[2];
 
-  // Dimensions with more than one element, the batch among them, from the smallest stride to the largest.
+  // The dimensions with more than one element (the batch included), sorted from the smallest stride to the largest.
   struct dimension {
     std::int64_t count, stride;
   };

@@ -116,13 +116,13 @@ std::int64_t register_budget(const kernel_request& wanted, const capabilities& o
 
 // --- entries ---------------------------------------------------------------------------------------------------------------------------
 //
-// magic (8 bytes), version (u32), bytes of the body (u64), SHA-256 of the body (64 hexadecimal digits), body. Numbers are little-endian.
+// magic (8 bytes), version (u32), bytes of the body (u64), XXH3-128 of the body (32 hexadecimal digits), body. Numbers are little-endian.
 // Body: text, toolkit, name, registers, spills, stack, static shared, code; strings with their length (u64) in front, numbers as i32.
 
 namespace {
 
 constexpr std::string_view k_magic("BALLASTK");
-constexpr std::uint32_t k_version = 2;
+constexpr std::uint32_t k_version = 3;
 constexpr std::size_t k_head = 8 + 4 + 8 + k_digest_digits;
 constexpr std::uint64_t k_longest_text = 1 << 20;
 
@@ -167,7 +167,7 @@ std::optional<std::uint64_t> body_bytes(std::string_view head) {
 
 }  // namespace
 
-std::string pack(const image& value, digest_function digest) {
+std::string pack(const image& value) {
   std::string body;
   put(body, value.text);
   put(body, std::int32_t{value.toolkit});
@@ -179,11 +179,10 @@ std::string pack(const image& value, digest_function digest) {
   put(entry, k_version);
   put(entry, static_cast<std::uint64_t>(body.size()));
   const std::string sum = digest(body);
-  if (sum.size() != k_digest_digits) throw unsupported_error(why_no_sha256());
   return entry + sum + body;
 }
 
-std::optional<image> unpack(std::string_view bytes, digest_function digest) {
+std::optional<image> unpack(std::string_view bytes) {
   const auto length = body_bytes(bytes);
   if (!length || bytes.size() < k_head || bytes.size() - k_head != *length) return std::nullopt;
   std::string_view body = bytes.substr(k_head);
@@ -237,13 +236,13 @@ bool bundle::has_any_for(std::string_view architecture) const {
   });
 }
 
-std::optional<image> bundle::find(const std::string& text, digest_function digest) const {
+std::optional<image> bundle::find(const std::string& text) const {
   const auto at = index_.find(text);
   if (at == index_.end()) return std::nullopt;
   std::ifstream in(file_, std::ios::binary);
   std::string entry(static_cast<std::size_t>(at->second.bytes), '\0');
   if (!in.seekg(at->second.offset) || !in.read(entry.data(), at->second.bytes)) return std::nullopt;
-  auto value = unpack(entry, digest);
+  auto value = unpack(entry);
   if (!value || value->text != text) return std::nullopt;
   return value;
 }
@@ -311,11 +310,8 @@ std::shared_ptr<const image> kernel_cache::remembered(const std::string& text, c
 
 kernel_cache::target kernel_cache::target_for(const kernel_request& wanted, int major, int minor, int newest_toolkit) {
   const auto refuse = [&](const std::string& reason) {
-    throw unsupported_error(
-        fmt::format("{}: the kernel is not in the bundle ({}) and cannot be compiled: {}", wanted.expression,
-                    bundle_.size() == 0 ? "there is none"
-                                        : bundle_.file().string() + (can_check() ? "" : ", which cannot be checked: " + why_no_sha256()),
-                    reason));
+    throw unsupported_error(fmt::format("{}: the kernel is not in the bundle ({}) and cannot be compiled: {}", wanted.expression,
+                                        bundle_.size() == 0 ? "there is none" : bundle_.file().string(), reason));
   };
   const nvrtc::compiler* with = settings_.compiler(newest_toolkit);
   if (with == nullptr) refuse(nvrtc::why_not_found(newest_toolkit));
@@ -327,7 +323,7 @@ kernel_cache::target kernel_cache::target_for(const kernel_request& wanted, int 
 
 std::optional<kernel_cache::found> kernel_cache::read_for(const kernel_request& wanted, int major, int minor, int newest_toolkit) {
   for (const std::string& each : runnable_architectures(major, minor)) {
-    auto ready = bundle_.find(request_text(wanted, each), settings_.digest);
+    auto ready = bundle_.find(request_text(wanted, each));
     if (ready && ready->toolkit / 1000 <= newest_toolkit) return found{std::make_shared<const image>(std::move(*ready)), origin::bundle};
   }
   const nvrtc::compiler* with = settings_.compiler(newest_toolkit);
@@ -468,34 +464,32 @@ kernel_cache::found kernel_cache::compile(const kernel_request& wanted, const ta
   return {std::move(made), origin::compiler};
 }
 
-bool kernel_cache::can_check() const { return !settings_.digest("").empty(); }
-
 std::string kernel_cache::name_of(const std::string& text, int toolkit) const {
-  return settings_.digest(fmt::format("toolkit {}\n{}", toolkit, text)) + ".kernel";
+  return digest(fmt::format("toolkit {}\n{}", toolkit, text)) + ".kernel";
 }
 
 // Null for anything but the whole entry that was asked for: a damaged one, and one that others could have written, is compiled again and
 // replaced.
 std::shared_ptr<const image> kernel_cache::read(const std::string& text, int toolkit) const {
-  if (folder_.path().empty() || !can_check()) return nullptr;
+  if (folder_.path().empty()) return nullptr;
   const auto content = folder_.read(name_of(text, toolkit));
   if (!content) return nullptr;
-  auto value = unpack(*content, settings_.digest);
+  auto value = unpack(*content);
   if (!value || value->text != text || value->toolkit != toolkit) return nullptr;
   return std::make_shared<const image>(std::move(*value));
 }
 
 // A cache that cannot be written makes calls slower, not wrong: `ballast info` says so, the call goes on.
 void kernel_cache::write(const image& made) {
-  if (folder_.path().empty() || !can_check()) return;
-  const std::string why = folder_.write(name_of(made.text, made.toolkit), pack(made, settings_.digest));
+  if (folder_.path().empty()) return;
+  const std::string why = folder_.write(name_of(made.text, made.toolkit), pack(made));
   const std::scoped_lock lock(mutex_);
   write_failure_ = why;
 }
 
 std::string kernel_cache::why_not(int major, int minor, int newest_toolkit) const {
   const auto architectures = runnable_architectures(major, minor);
-  if (can_check() && std::ranges::any_of(architectures, [&](const std::string& each) { return bundle_.has_any_for(each); })) return "";
+  if (std::ranges::any_of(architectures, [&](const std::string& each) { return bundle_.has_any_for(each); })) return "";
   const nvrtc::compiler* with = settings_.compiler(newest_toolkit);
   if (with == nullptr)
     return fmt::format("no kernels for compute capability {}.{}: {}, and {}", major, minor,
@@ -509,7 +503,6 @@ std::string kernel_cache::why_not(int major, int minor, int newest_toolkit) cons
 
 std::string kernel_cache::folder_state() const {
   if (folder_.path().empty()) return "off: none of BALLAST_CACHE_DIR, XDG_CACHE_HOME and HOME is set";
-  if (!can_check()) return "off: " + why_no_sha256();
   if (const std::string why = folder_.refusal(); !why.empty()) return "not writable: " + why;
   const std::scoped_lock lock(mutex_);
   return write_failure_.empty() ? "writable" : "not writable: " + write_failure_;

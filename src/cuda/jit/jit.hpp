@@ -55,10 +55,10 @@ std::int64_t register_budget(const kernel_request& wanted, const capabilities& o
 // or wants more shared memory than a block has; empty if it keeps within all of them. What the compiler did not say is over any budget.
 std::string over_budget(const image& made, const kernel_request& wanted, const capabilities& on);
 
-// An image as the bundle and the cache store it, with a cryptographic digest. Throws unsupported_error where there is no library for it.
-std::string pack(const image& value, digest_function digest = sha256);
+// An image as the bundle and the cache store it, with a digest of its body.
+std::string pack(const image& value);
 // Nothing if `bytes` is not exactly one whole, undamaged entry.
-std::optional<image> unpack(std::string_view bytes, digest_function digest = sha256);
+std::optional<image> unpack(std::string_view bytes);
 
 // A file of packed images, one after the other.
 class bundle {
@@ -68,7 +68,7 @@ class bundle {
   const std::filesystem::path& file() const { return file_; }
   std::size_t size() const { return index_.size(); }
   bool has_any_for(std::string_view architecture) const;  // made of this library's sources
-  std::optional<image> find(const std::string& text, digest_function digest = sha256) const;
+  std::optional<image> find(const std::string& text) const;
 
  private:
   struct place {
@@ -89,7 +89,6 @@ class kernel_cache {
     std::filesystem::path bundle = {};  // empty: none
     // The compiler for code that drivers of this major version run; nvrtc::find but in tests.
     std::function<const nvrtc::compiler*(int newest_major)> compiler = nvrtc::find;
-    digest_function digest = sha256;    // but in tests
     std::filesystem::path helper = {};  // the program that compiles behind callers (compile_main.cpp); empty: none
   };
   enum class origin : std::uint8_t { memory, bundle, disk, compiler };
@@ -147,8 +146,7 @@ class kernel_cache {
   std::shared_ptr<const image> read(const std::string& text, int toolkit) const;
   void write(const image& made);
 
-  bool can_check() const;  // whether there is a library for digests
-  void settle();           // what ended helpers have left
+  void settle();  // what ended helpers have left
 
   settings settings_;
   private_folder folder_;

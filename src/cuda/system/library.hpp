@@ -1,4 +1,4 @@
-// Finds the shared libraries that Ballast opens at run time and links none of: the driver, NVRTC, cuFFT, cuBLAS, a digest's. One order of
+// Finds the shared libraries that Ballast opens at run time and links none of: the driver, NVRTC, cuFFT, cuBLAS. One order of
 // places, one sentence about what was tried.
 // Layer: cuda. Without the rest of it: benchmark programs compile this file alone.
 #pragma once

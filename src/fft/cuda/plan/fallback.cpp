@@ -1,4 +1,4 @@
-// Which lengths have a general kernel, and how it divides a line.
+// The lengths that have a general kernel, and the division of their lines.
 #include "fft/cuda/plan/fallback.hpp"
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace ballast::fft::cuda {
 
 namespace {
 
-// How a general kernel divides a line of 2^e points. Neighbouring threads take neighbouring lines, so few that a warp still reads runs of
-// each: that suits lines which lie behind and beside each other. With radices of at most 8, and 8 numbers a thread, a kernel is short: half
-// a second to a second for the compiler.
+// The division of a line of 2^e points in a general kernel. Neighbouring threads take neighbouring lines, but few enough that a warp still
+// reads runs of each line: this suits both contiguous lines and lines side by side. With radices of at most 8, and 8 numbers per thread, a
+// kernel is short: the compiler needs half a second to a second for it.
 struct general_line {
   std::vector<int> radices;
   int threads;
@@ -32,7 +32,7 @@ struct shapes {
   line_policy of[2][2];  // [wide][checked]
 };
 
-// e where n is 2^e; else −1.
+// Returns e if n is 2^e, otherwise −1.
 int exponent_of(std::int64_t n) {
   return n > 0 && std::has_single_bit(static_cast<std::uint64_t>(n)) ? std::countr_zero(static_cast<std::uint64_t>(n)) : -1;
 }
@@ -58,7 +58,7 @@ shapes shapes_of(int e) {
 }  // namespace
 
 line_policy general_policy(std::int64_t length, bool wide, check_form check) {
-  // Once: the search for the layouts of the exchanges takes as long as everything else of a plan.
+  // Computed once: the search for the layouts of the exchanges takes as long as the rest of a plan.
   static const std::vector<shapes> all = [] {
     std::vector<shapes> made;
     for (int e = 0; e <= k_most; ++e) made.push_back(shapes_of(e));

@@ -1,5 +1,5 @@
 // Pairs of passes that become one launch.
-// Layer: fft/cuda, host. pair.cuh is their kernel.
+// Layer: fft/cuda, host. kernel/fused_passes.cuh is their kernel.
 #pragma once
 
 #include "cuda/device/device.hpp"
@@ -7,10 +7,10 @@
 
 namespace ballast::fft::cuda {
 
-// Makes pairs of passes that follow each other, as `wanted.pairs` says. The last step of make_schedule.
+// Fuses pairs of consecutive passes as `wanted.pairs` says. The last step of make_schedule.
 void pair_passes(schedule& made, const schedule_request& wanted, const ballast::cuda::capabilities& device);
 
-// What transforms that are made from now on do about pairs. For tests and comparisons.
+// Sets the pairing of transforms that are constructed from now on. For tests and comparisons.
 void override_pairing(pairing which);
 pairing chosen_pairing();
 

@@ -1,4 +1,4 @@
-// Policies as text, and what their kernels need of a block.
+// Policies as text, and the resources that their kernels need per block.
 #include "fft/cuda/plan/kernels.hpp"
 
 #include "cuda/jit/expression.hpp"
@@ -75,7 +75,7 @@ ballast::cuda::kernel_request kernel_for(const line_policy& policy, bool instrum
   made.blocks = policy.general ? 0 : policy.min_blocks;
   made.cluster = policy.cluster;
   made.overlaps = true;
-  // Strikes are calls, around which what a thread holds is kept in memory. Other kernels have no room for that.
+  // Strikes are calls, and a thread keeps its numbers in memory across a call. Other kernels have no room for that.
   made.spills = instrumented ? 4096 : 0;
   return made;
 }
