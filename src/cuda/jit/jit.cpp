@@ -1,4 +1,4 @@
-// The way of a kernel from its name to its machine code, and the formats of bundle and cache.
+// Finds or compiles the machine code of a kernel, and reads and writes the formats of bundle and cache.
 #include "cuda/jit/jit.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Null for a header that is not embedded.
+// Returns the closure of a header; null if it is not embedded.
 const embedded_closure* closure_of(std::string_view header) {
   const auto all = embedded_closures();
   const auto at = std::ranges::find(all, header, &embedded_closure::header);
@@ -55,10 +55,10 @@ std::string request_text(const kernel_request& wanted, std::string_view architec
 
 namespace {
 
-// Instructions of one architecture alone ("a") are worth having where the kernels use them: Hopper's and data-centre Blackwell's.
+// Returns whether to compile with architecture-specific instructions ("a"), because kernels use them: Hopper and data-centre Blackwell.
 bool has_own_instructions(int major) { return major == 9 || major == 10; }
 
-// The number in "sm_90a" or "compute_90"; 0 if there is none.
+// Returns the number in "sm_90a" or "compute_90"; 0 if there is none.
 int number_of(std::string_view architecture) {
   int number = 0;
   const auto digits = std::min(architecture.find('_'), architecture.size() - 1) + 1;
@@ -101,7 +101,7 @@ std::string over_budget(const image& made, const kernel_request& wanted, const c
   std::vector<std::string> reasons;
   if (uses.registers > budget) reasons.push_back(fmt::format("{} registers of {}", uses.registers, budget));
   if (uses.spills > wanted.spills) reasons.push_back(fmt::format("{} bytes of spills", uses.spills));
-  // More than is spilled: of arrays that are not in registers.
+  // Stack beyond the spills and the allowed calls holds arrays that are not in registers.
   if (uses.stack > std::min(uses.spills, wanted.spills) + wanted.stack) reasons.push_back(fmt::format("{} bytes of stack", uses.stack));
   if (const std::int64_t shared = uses.static_shared + wanted.shared; shared > on.shared_per_block)
     reasons.push_back(fmt::format("{} bytes of shared memory of {}", shared, on.shared_per_block));
@@ -109,7 +109,7 @@ std::string over_budget(const image& made, const kernel_request& wanted, const c
 }
 
 std::int64_t register_budget(const kernel_request& wanted, const capabilities& on) {
-  constexpr std::int64_t most = 255;  // of a thread
+  constexpr std::int64_t most = 255;  // registers per thread
   if (wanted.registers > 0) return wanted.registers;
   return wanted.threads > 0 ? std::min(most, on.registers_per_multiprocessor / wanted.threads) : most;
 }
@@ -136,7 +136,7 @@ void put(std::string& to, const std::string& text) {
   to += text;
 }
 
-// Takes from the front of `from`; false if it is too short.
+// Removes a number from the front of `from`; returns false if `from` is too short.
 template <class Number>
 bool take(std::string_view& from, Number& value) {
   if (from.size() < sizeof(Number)) return false;
@@ -155,7 +155,7 @@ bool take(std::string_view& from, std::string& text) {
   return true;
 }
 
-// The bytes of the body, if `head` begins an entry.
+// Returns the size of the body in bytes, if `head` is the start of an entry.
 std::optional<std::uint64_t> body_bytes(std::string_view head) {
   std::uint32_t version = 0;
   std::uint64_t bytes = 0;
@@ -207,7 +207,7 @@ bundle::bundle(fs::path file) : file_(std::move(file)) {
   std::ifstream in(file_, std::ios::binary | std::ios::ate);
   if (!in) return;
   const std::int64_t total = in.tellg();
-  std::string head(k_head + 8, '\0');  // of the entry, and the length of its text
+  std::string head(k_head + 8, '\0');  // the head of the entry, and the length of its text
   for (std::int64_t offset = 0; offset + static_cast<std::int64_t>(head.size()) <= total;) {
     if (!in.seekg(offset) || !in.read(head.data(), static_cast<std::streamsize>(head.size()))) break;
     const auto length = body_bytes(head);
@@ -228,7 +228,7 @@ bool bundle::has_any_for(std::string_view architecture) const {
   const std::string line = fmt::format("\narchitecture {}\n", architecture);
   return std::ranges::any_of(embedded_closures(), [&](const embedded_closure& ours) {
     const std::string start = fmt::format("sources {}\n", ours.hash);
-    // Keys are sorted, and each begins with the hash of its sources.
+    // The keys are sorted, and each begins with the hash of its sources.
     for (auto each = index_.lower_bound(start); each != index_.end() && each->first.starts_with(start); ++each) {
       if (each->first.find(line) != std::string::npos) return true;
     }
@@ -258,18 +258,18 @@ void write_bundle(const fs::path& file, std::span<const image> images) {
 
 kernel_cache::kernel_cache(settings wanted) : settings_(std::move(wanted)), folder_(settings_.folder), bundle_(settings_.bundle) {}
 
-// One image, while it is made and afterwards. Who makes it holds the mutex.
+// One image, during its compilation and afterwards. The thread that compiles it holds the mutex.
 struct kernel_cache::pending {
   std::mutex mutex;
   std::shared_ptr<const image> made;
 
-  // What helpers have done about it. Under behind_.
+  // The state of the background compilation. Protected by kernel_cache::behind_.
   enum class stage : std::uint8_t { untouched, running, ended, refused, failed };
   stage behind = stage::untouched;
-  std::string refusal;  // the helper's; of the compiler
+  std::string refusal;  // the compiler's log, as the helper printed it
 };
 
-// One process for the missing kernels of a plan.
+// One process that compiles the missing kernels of a plan.
 struct kernel_cache::helper {
   std::unique_ptr<helper_process> process;
   std::vector<std::shared_ptr<pending>> makes;
@@ -298,7 +298,7 @@ std::shared_ptr<kernel_cache::pending> kernel_cache::slot_of(const std::string& 
 
 std::shared_ptr<const image> kernel_cache::remembered(const std::string& text, const std::function<found()>& make, origin& from) {
   const std::shared_ptr<pending> slot = slot_of(text);
-  const std::scoped_lock lock(slot->mutex);  // others that want this image wait here
+  const std::scoped_lock lock(slot->mutex);  // other threads that need this image wait here
   from = origin::memory;
   if (slot->made == nullptr) {
     const found got = make();
@@ -433,7 +433,7 @@ void kernel_cache::for_each(std::span<const kernel_request> wanted, const std::f
     const std::size_t threads = std::min<std::size_t>(wanted.size(), std::max(1u, std::thread::hardware_concurrency()));
     try {
       for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
-    } catch (const std::system_error&) {  // the process may have no more threads: these will do
+    } catch (const std::system_error&) {  // the process cannot start more threads: use those that it has
     }
     work();
   }
@@ -468,8 +468,8 @@ std::string kernel_cache::name_of(const std::string& text, int toolkit) const {
   return digest(fmt::format("toolkit {}\n{}", toolkit, text)) + ".kernel";
 }
 
-// Null for anything but the whole entry that was asked for: a damaged one, and one that others could have written, is compiled again and
-// replaced.
+// Returns null unless the file is exactly the requested entry. A damaged entry, or one that other users could have written, is compiled
+// again and replaced.
 std::shared_ptr<const image> kernel_cache::read(const std::string& text, int toolkit) const {
   if (folder_.path().empty()) return nullptr;
   const auto content = folder_.read(name_of(text, toolkit));
@@ -479,7 +479,7 @@ std::shared_ptr<const image> kernel_cache::read(const std::string& text, int too
   return std::make_shared<const image>(std::move(*value));
 }
 
-// A cache that cannot be written makes calls slower, not wrong: `ballast info` says so, the call goes on.
+// A failure to write the cache only makes calls slower: the call continues, and `ballast info` shows the reason.
 void kernel_cache::write(const image& made) {
   if (folder_.path().empty()) return;
   const std::string why = folder_.write(name_of(made.text, made.toolkit), pack(made));
