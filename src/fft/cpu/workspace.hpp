@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "core/idle_pool.hpp"
 #include "core/parallel.hpp"
 #include "fft/cpu/tile.hpp"
 
@@ -43,23 +43,13 @@ class workspace_pool {
  public:
   template <class Use>
   void lend(Use&& use) {
-    std::unique_ptr<Workspace> one = take();
+    std::unique_ptr<Workspace> one = idle_.take_or([] { return std::make_unique<Workspace>(); });
     use(*one);
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(one));
+    idle_.give_back(std::move(one));
   }
 
  private:
-  std::unique_ptr<Workspace> take() {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<Workspace>();
-    std::unique_ptr<Workspace> one = std::move(idle_.back());
-    idle_.pop_back();
-    return one;
-  }
-
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Workspace>> idle_;
+  core::idle_pool<std::unique_ptr<Workspace>> idle_;
 };
 
 // The threads that process the tiles of a pass.

@@ -74,7 +74,7 @@ struct line_memory : line_real<P, Injector> {
       if (position >= a.loaded) return z;
     }
     const std::int64_t at = base + i * (P.source_step != 0 ? P.source_step : s.element);
-    if constexpr (P.general) {
+    if constexpr (P.fallback) {
       z = below::has(k_form_load_real) ? read_real(at) : below::has(k_form_load_half) ? read_half(at, position) : read_complex(at);
     } else if constexpr (P.load == load_form::real) {
       z = read_real(at);
@@ -85,7 +85,7 @@ struct line_memory : line_real<P, Injector> {
     }
     z = swapped(z);
     if constexpr (P.load_factor == factor_form::table) {
-      if constexpr (P.general) {
+      if constexpr (P.fallback) {
         if (a.load_table == nullptr) return z;
       }
       const auto factor_at = [&](const void* table) { return cached(static_cast<const number*>(table) + position); };
@@ -230,7 +230,7 @@ struct line_memory : line_real<P, Injector> {
         }
         number y = x[q * r + k];
         if constexpr (!below::k_verified && P.store_factor != factor_form::none && P.store_factor != factor_form::separated) {
-          if (!P.general || this->a.store_table != nullptr) {
+          if (!P.fallback || this->a.store_table != nullptr) {
             number w = this->factor(this->a.store_table, j + k * stride, line);
             if constexpr (q == 0 && k == 0) this->strike_factor(w);
             y = this->checked_product(y, w, line, [&] { return this->factor(this->a.store_twin, j + k * stride, line); });
@@ -244,7 +244,7 @@ struct line_memory : line_real<P, Injector> {
             return;
           }
         }
-        if constexpr (P.general) {
+        if constexpr (P.fallback) {
           if (this->has(k_form_store_real)) {
             const std::int64_t at = base + (j + k * stride) * element;
             return ballast::cuda::store_data<P.shared_target, P.sums()>(static_cast<real*>(this->a.out) + at, z.re);

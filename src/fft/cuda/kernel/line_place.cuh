@@ -121,15 +121,15 @@ struct line_place {
     launch.strike(count, where, inject::device_place{a.first_tile + tile, a.all_tiles, step, steps, thread, threads}, data);
   }
 
-  // Returns whether the argument of a general kernel (plan/fallback.hpp) has a form.
+  // Returns whether the argument of a fallback kernel (plan/fallback.hpp) has a form.
   __device__ __forceinline__ bool has(argument_form form) const {
-    static_assert(P.general);
+    static_assert(P.fallback);
     return (a.forms & form) != 0;
   }
 
   // Exchanges real and imaginary parts for an inverse transform: it is a forward one with this exchange at load and at store.
   __device__ __forceinline__ number swapped(const number& z) const {
-    if constexpr (P.general) {
+    if constexpr (P.fallback) {
       const bool inverse = has(k_form_inverse);
       return {inverse ? z.im : z.re, inverse ? z.re : z.im};
     } else if constexpr (P.inverse) {

@@ -68,8 +68,8 @@ struct line_sums : line_exchange<P, Injector> {
         unrolled<r>([&](auto m) { add(m, this->x[q * r + decltype(m)::value]); });
       }
       if constexpr (P.stages == 1) {
-        const complex_pair<real> own = cached_pair(static_cast<const real*>(this->a.encode));
-        add_pair(this->encoded, own.first * sum[0], own.second * sum[1], q == 0);
+        const complex_pair<real> own = cached_fusion(static_cast<const real*>(this->a.encode));
+        add_fused(this->encoded, own.first * sum[0], own.second * sum[1], q == 0);
       } else {
         this->given[q] = sum[0] + sum[1];
       }
@@ -90,7 +90,7 @@ struct line_sums : line_exchange<P, Injector> {
       if (P.ragged(0) && t + q * P.threads >= places) return;
       const int j = source_element(t, index<q * P.threads>{});
       const real* const table = static_cast<const real*>(a.encode);
-      const complex_pair<real> own = cached_pair(table + 4 * j);
+      const complex_pair<real> own = cached_fusion(table + 4 * j);
       const number step = cached(reinterpret_cast<const number*>(table + 4 * all) + j);
       const number* const z = x + q * r;
       const number up = upper<r, centre, r - 1>(z, step);
@@ -103,12 +103,12 @@ struct line_sums : line_exchange<P, Injector> {
         made = {multiply_add(size, one.re, made.re), multiply_add(size, one.im, made.im)};
       });
       const number sum = multiply_add(conjugate(step), down, up) + (made - given[q]);
-      add_pair(encoded, own.first * sum, own.second * sum, q == 0);
+      add_fused(encoded, own.first * sum, own.second * sum, q == 0);
     });
   }
 
   // Adds one number for each of the two weight vectors.
-  static __device__ __forceinline__ void add_pair(real (&to)[4], const number& first, const number& second, bool begins) {
+  static __device__ __forceinline__ void add_fused(real (&to)[4], const number& first, const number& second, bool begins) {
     to[0] = begins ? first.re : to[0] + first.re;
     to[1] = begins ? first.im : to[1] + first.im;
     to[2] = begins ? second.re : to[2] + second.re;
@@ -131,7 +131,7 @@ struct line_sums : line_exchange<P, Injector> {
     constexpr int stride = P.length / r;
     const int t = place_of(P.out_columns);
     number step{};
-    if constexpr (P.folds() && P.twiddles() && !P.general) step = conjugate(factor(a.store_twin, stride, line_of(P.out_columns)));
+    if constexpr (P.folds() && P.twiddles() && !P.fallback) step = conjugate(factor(a.store_twin, stride, line_of(P.out_columns)));
     for (int v = 0; v < 4; ++v) sum[v] = 0;
     unrolled<P.butterflies(k_last)>([&](auto qi) {
       constexpr int q = decltype(qi)::value;
@@ -146,18 +146,18 @@ struct line_sums : line_exchange<P, Injector> {
           number& to = k < half ? low : high;
           to = to + turned<r, k>(y[k]);
         });
-      } else if constexpr (P.store_factor == factor_form::table || P.general) {
+      } else if constexpr (P.store_factor == factor_form::table || P.fallback) {
         unrolled<r>([&](auto ki) {
           constexpr int k = decltype(ki)::value;
           number& to = k < half ? low : high;
           number inverse{real(1), real(0)};
-          if (!P.general || this->a.store_table != nullptr) {
+          if (!P.fallback || this->a.store_table != nullptr) {
             const int line = this->line_of(P.out_columns);
             number w = this->factor_of_stored(this->a.store_table, j + k * stride, line);
             if constexpr (q == 0 && k == 0) this->strike_factor(w);
             y[k] = y[k] * w;
             inverse = this->factor_of_stored(this->a.store_twin, j + k * stride, line);
-            if constexpr (P.general) inverse.im = this->has(k_form_twiddles) ? -inverse.im : inverse.im;
+            if constexpr (P.fallback) inverse.im = this->has(k_form_twiddles) ? -inverse.im : inverse.im;
           }
           to = multiply_add(inverse, turned<r, k>(y[k]), to);
         });
@@ -166,12 +166,12 @@ struct line_sums : line_exchange<P, Injector> {
         low = middle * (conjugate(step) * lower<r, 0, half>(y, step));
         if constexpr (half < r) high = middle * upper<r, half, r - 1>(y, step);
       } else {
-        static_assert(!P.general);
+        static_assert(!P.fallback);
         low = unfolded<0, half>(y, j, step);
         high = unfolded<half, r - half>(y, j, step);
       }
-      const complex_pair<real> own = cached_pair(static_cast<const real*>(a.verify) + 4 * j);
-      add_pair(sum, own.first * (low + high), own.second * (low - high), q == 0);
+      const complex_pair<real> own = cached_fusion(static_cast<const real*>(a.verify) + 4 * j);
+      add_fused(sum, own.first * (low + high), own.second * (low - high), q == 0);
     });
   }
 
@@ -234,9 +234,9 @@ struct line_sums : line_exchange<P, Injector> {
         for (int part = 0; part < 2; ++part) image[part] = quarter_turns<mirrored_quarters(r)>(conjugate(image[part]));
       }
       const real* const table = static_cast<const real*>(a.verify);
-      const complex_pair<real> weight = cached_pair(table + 4 * j);
-      const complex_pair<real> other = cached_pair(table + 4 * (first ? 0 : stride - j));
-      add_pair(sum, multiply_add(other.first, image[0] + image[1], weight.first * (own[0] + own[1])),
+      const complex_pair<real> weight = cached_fusion(table + 4 * j);
+      const complex_pair<real> other = cached_fusion(table + 4 * (first ? 0 : stride - j));
+      add_fused(sum, multiply_add(other.first, image[0] + image[1], weight.first * (own[0] + own[1])),
                multiply_add(other.second, image[0] - image[1], weight.second * (own[0] - own[1])), q == 0);
     });
     for (int v = 0; v < 4; ++v) sum[v] *= real(0.5);

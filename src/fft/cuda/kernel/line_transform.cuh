@@ -205,7 +205,7 @@ struct line_transform : line_sums<P, Injector> {
     if constexpr (P.mirrors()) make_spectrum();
     if constexpr (P.store_factor == factor_form::separated) {
       multiply_separated();
-    } else if constexpr (P.folds() && P.twiddles() && !P.general) {
+    } else if constexpr (P.folds() && P.twiddles() && !P.fallback) {
       const int line = line_of(P.out_columns);
       outputs([&](auto at, int o, auto q, auto k) {
         number w = factor(a.store_table, o, line);

@@ -16,7 +16,7 @@ namespace ballast::fft::cuda {
 namespace {
 
 // Returns the part of the L2 cache that the intermediate data of fused passes may fill.
-std::int64_t cache_for_pairs(const ballast::cuda::capabilities& device) { return device.l2_cache * 13 / 20; }
+std::int64_t cache_for_fused(const ballast::cuda::capabilities& device) { return device.l2_cache * 13 / 20; }
 
 // The minimum number of threads on a multiprocessor.
 constexpr int k_least_threads = 512;
@@ -79,7 +79,7 @@ std::optional<line_policy> with_block(const line_policy& p, const line_request& 
 
 // Returns the policy by rule, except for long lines. Their threads hold twice as many numbers as in a separate launch, so that a tile has
 // enough lines.
-line_policy line_for_pair(const line_request& wanted, const ballast::cuda::capabilities& device) {
+line_policy line_for_fused(const line_request& wanted, const ballast::cuda::capabilities& device) {
   const line_policy p = choose_policy(wanted, device, tuning_table::rules());
   if (wanted.check != check_form::none || (wanted.length != 512 && wanted.length != 1024)) return p;
   tuned_line value;
@@ -100,7 +100,7 @@ bool agree(pass& first, pass& second, const ballast::cuda::capabilities& device)
   line_policy chosen[2];
   for (int i = 0; i < 2; ++i) {
     requests[i].stageable = false;
-    chosen[i] = line_for_pair(requests[i], device);
+    chosen[i] = line_for_fused(requests[i], device);
     if (chosen[i].cluster > 1) return false;
   }
   std::optional<std::array<line_policy, 2>> best;
@@ -125,7 +125,7 @@ bool agree(pass& first, pass& second, const ballast::cuda::capabilities& device)
 
 std::int64_t tiles_of_row(const pass& p) { return (p.columns + p.policy.lines - 1) / p.policy.lines; }
 
-// The units of two passes (pair_arguments). units_of returns nullopt if the tiles of the second pass do not divide into such sets.
+// The units of two passes (fused_arguments). units_of returns nullopt if the tiles of the second pass do not divide into such sets.
 struct units {
   std::int64_t count, first_tiles, second_tiles, groups;
   std::int64_t elements;  // between units, in the intermediate data
@@ -190,12 +190,12 @@ bool place_units(pass& first, pass& second, const units& found, bool ring, std::
     far = std::max<std::int64_t>(1, (2 * blocks * device.multiprocessors + tiles / 2) / tiles);
     slots = 2 * far + 1;
     if (always) break;
-    slots = std::min(slots, cache_for_pairs(device) / bytes);
+    slots = std::min(slots, cache_for_fused(device) / bytes);
     if (slots >= 2 * far) break;
   }
   slots = std::min(slots, found.count);
   first.policy.min_blocks = second.policy.min_blocks = blocks;
-  pair_arguments made{};
+  fused_arguments made{};
   made.units = static_cast<std::uint32_t>(found.count);
   made.ahead = static_cast<std::uint32_t>(std::min(far, found.count));
   made.slots = static_cast<std::uint32_t>(slots);
@@ -210,7 +210,7 @@ bool place_units(pass& first, pass& second, const units& found, bool ring, std::
 
 // Returns whether fusing was measured to be clearly faster than two launches (docs/design/fft-cuda.md): large batches of whole lines of
 // these lengths, unprotected.
-bool pays(const pass& first, const pass& second, const pair_arguments& pair, const ballast::cuda::capabilities& device) {
+bool pays(const pass& first, const pass& second, const fused_arguments& pair, const ballast::cuda::capabilities& device) {
   const line_policy& p = first.policy;
   if (device.major != 9 || p.check != check_form::none || pair.slot_elements == 0 || pair.units < 4 * pair.slots) return false;
   if (p.load != load_form::complex || second.policy.store != store_form::complex || p.load_factor != factor_form::none) return false;
@@ -219,7 +219,7 @@ bool pays(const pass& first, const pass& second, const pair_arguments& pair, con
   return first.twiddle_order == 1 << 18 || (first.twiddle_order == 1 << 20 && !p.wide);
 }
 
-bool try_pair(pass& first, pass& second, const schedule_request& wanted, const ballast::cuda::capabilities& device) {
+bool try_fusing(pass& first, pass& second, const schedule_request& wanted, const ballast::cuda::capabilities& device) {
   if (first.to != second.from || !first.repeats.empty() || !second.repeats.empty()) return false;
   // The second pass of one unit must not overwrite data that the first pass of another unit has still to read. Calls in place are safe.
   if (first.from == second.to && first.from != place::input && first.from != place::output) return false;
@@ -234,7 +234,7 @@ bool try_pair(pass& first, pass& second, const schedule_request& wanted, const b
   const auto found = units_of(one, two);
   if (!found) return false;
   const bool ring = one.to != place::input && one.to != place::output && found->evenly;
-  const bool always = wanted.pairs == pairing::wherever_possible;
+  const bool always = wanted.pairs == fusion::wherever_possible;
   const std::int64_t width = wanted.precision == precision::f32 ? 8 : 16;
   if (!place_units(one, two, *found, ring, width, always, device)) return false;
   if (!always && !pays(one, two, *one.pair, device)) return false;
@@ -245,20 +245,20 @@ bool try_pair(pass& first, pass& second, const schedule_request& wanted, const b
   return true;
 }
 
-std::atomic<pairing> chosen{pairing::where_it_pays};
+std::atomic<fusion> chosen{fusion::where_it_pays};
 
 }  // namespace
 
-void override_pairing(pairing which) { chosen = which; }
-pairing chosen_pairing() { return chosen; }
+void override_fusion(fusion which) { chosen = which; }
+fusion chosen_fusion() { return chosen; }
 
-void pair_passes(schedule& made, const schedule_request& wanted, const ballast::cuda::capabilities& device) {
-  if (wanted.pairs == pairing::never || wanted.plain || wanted.general) return;
+void fuse_passes(schedule& made, const schedule_request& wanted, const ballast::cuda::capabilities& device) {
+  if (wanted.pairs == fusion::never || wanted.plain || wanted.fallback) return;
   if (wanted.check == check_form::composite || wanted.check == check_form::one_sided) return;
   auto& passes = made.passes;
   for (std::size_t i = 0; i + 1 < passes.size(); ++i) {
-    if (!try_pair(passes[i], passes[i + 1], wanted, device)) continue;
-    const pair_arguments& p = *passes[i].pair;
+    if (!try_fusing(passes[i], passes[i + 1], wanted, device)) continue;
+    const fused_arguments& p = *passes[i].pair;
     std::int64_t& room = made.room[static_cast<std::size_t>(place::ring)];
     if (passes[i].to == place::ring) room = std::max(room, p.slots * p.slot_elements);
     ++i;

@@ -8,10 +8,10 @@
 namespace ballast::fft::cuda {
 
 // Fuses pairs of consecutive passes as `wanted.pairs` says. The last step of make_schedule.
-void pair_passes(schedule& made, const schedule_request& wanted, const ballast::cuda::capabilities& device);
+void fuse_passes(schedule& made, const schedule_request& wanted, const ballast::cuda::capabilities& device);
 
-// Sets the pairing of transforms that are constructed from now on. For tests and comparisons.
-void override_pairing(pairing which);
-pairing chosen_pairing();
+// Sets the fusion of transforms that are constructed from now on. For tests and comparisons.
+void override_fusion(fusion which);
+fusion chosen_fusion();
 
 }  // namespace ballast::fft::cuda

@@ -27,7 +27,7 @@ std::int64_t schedule::work_elements() const {
 
 std::uint32_t schedule::counters() const {
   std::uint32_t most = 0;
-  for (const pass& each : passes) most = std::max(most, each.pair ? pair_counters(each.pair->slots) : 0);
+  for (const pass& each : passes) most = std::max(most, each.pair ? fusion_counters(each.pair->slots) : 0);
   return most;
 }
 
@@ -187,7 +187,7 @@ class builder {
   // Returns whether reals of the last axis can be processed in pairs, as complex lines of half the length in one pass.
   bool pairs_up(const side& from, const side& to, const axis_request& one) const {
     const side& real = from.real ? from : to;
-    if (one.length % 2 != 0 || one.length < 4 || !wanted_.aligned.paired || wanted_.plain || wanted_.general) return false;
+    if (one.length % 2 != 0 || one.length < 4 || !wanted_.aligned.paired || wanted_.plain || wanted_.fallback) return false;
     if (wanted_.check == check_form::composite || wanted_.check == check_form::thread) return false;
     if (one.source_stride != 1 || one.target_stride != 1) return false;
     for (const std::size_t other : {0, 1}) {
@@ -212,7 +212,7 @@ class builder {
 
   void add_axis(const axis_request& one) {
     bool smooth = true;
-    if (!wanted_.general) {
+    if (!wanted_.fallback) {
       for (const std::int64_t prime : prime_factors(one.length)) smooth = smooth && prime <= largest_prime(wide_);
     }
     if (smooth) {
@@ -229,7 +229,7 @@ class builder {
 
   // Returns the lengths of the one, two or three passes for lines of length n in the layout of `one`; empty if none fit.
   std::vector<std::int64_t> split_length(std::int64_t n, const axis_request& one) const {
-    if (wanted_.general) return general_split(n);
+    if (wanted_.fallback) return fallback_split(n);
     if (fits_one_pass(n, wide_, device_)) return {n};
     // Two-sided checksums and the plain variant do not support clusters. As clusters, few lines occupy few multiprocessors; as two passes
     // they occupy all: one line of 2^17 f32 points takes 6.4 instead of 10.2 us on an H200.
@@ -311,7 +311,7 @@ class builder {
     for (const std::int64_t odd : {3, 5, 7, 9, 15}) {
       std::int64_t tried = odd;
       while (tried < least) tried *= 2;
-      if (tried < m && tried % 16 == 0 && !wanted_.general && (odd != 7 || tried > k_short)) m = tried;
+      if (tried < m && tried % 16 == 0 && !wanted_.fallback && (odd != 7 || tried > k_short)) m = tried;
     }
     const auto split = split_length(m, one);
     if (split.empty())
@@ -402,11 +402,11 @@ class builder {
     if (one.store == store_form::spectrum && !std::has_single_bit(static_cast<std::uint64_t>(n))) wanted.clusterable = false;
     made.request = wanted;
     line_policy& p = made.policy;
-    p = wanted_.general ? general_policy(n, wide_, wanted_.check) : choose_policy(wanted, device_, *wanted_.tuned);
+    p = wanted_.fallback ? fallback_policy(n, wide_, wanted_.check) : choose_policy(wanted, device_, *wanted_.tuned);
     p.inverse = one.inverse;
     p.source_unit = source == 1;
     p.target_unit = target == 1;
-    if (split_dimensions != others.begin() && !wanted_.general) {
+    if (split_dimensions != others.begin() && !wanted_.fallback) {
       p.source_step = step_of(p, source);
       p.target_step = step_of(p, target);
     }
@@ -430,13 +430,13 @@ class builder {
       made.stored = one.stored;
     }
     if (twiddles != 0) {
-      const bool separated = !wanted_.general && separates(p, twiddles, made.lines(), device_);
+      const bool separated = !wanted_.fallback && separates(p, twiddles, made.lines(), device_);
       p.store_factor = separated ? factor_form::separated : factor_form::twiddle;
       made.twiddle_order = twiddles;
     }
     made.convolution = one.convolution;
     made.padded_to = one.padded_to;
-    if (!wanted_.general) make_room(p, device_);
+    if (!wanted_.fallback) make_room(p, device_);
     made_.passes.push_back(std::move(made));
   }
 
@@ -449,10 +449,10 @@ class builder {
 }  // namespace
 
 schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device) {
-  if (wanted.general && wanted.check != check_form::none && wanted.check != check_form::verify_before_store)
-    throw unsupported_error("general kernels: expected no check, or one before the store");
+  if (wanted.fallback && wanted.check != check_form::none && wanted.check != check_form::verify_before_store)
+    throw unsupported_error("fallback kernels: expected no check, or one before the store");
   schedule made = builder(wanted, device).build();
-  pair_passes(made, wanted, device);
+  fuse_passes(made, wanted, device);
   return made;
 }
 

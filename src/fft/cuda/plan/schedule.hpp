@@ -49,7 +49,7 @@ struct pass {
   std::int64_t whole = 0, unit = 1, loaded = 0, stored = 0;
   std::int64_t convolution = 0;        // length N of the transform of chirp and filter, −N if it is inverse; 0: no convolution
   std::int64_t padded_to = 0;          // length of the convolution
-  std::optional<pair_arguments> pair;  // set if this pass and the next one are one launch; its counters are set at the launch
+  std::optional<fused_arguments> pair;  // set if this pass and the next one are one launch; its counters are set at the launch
 
   std::int64_t lines() const;   // lines of all repeats
   std::int64_t groups() const;  // groups of tiles in one repeat; a block takes one group at a time
@@ -65,7 +65,7 @@ struct schedule {
 
 // The pairs of passes that become one launch (fused_passes.cpp): those that were measured to be faster fused; none; all that can (for
 // tests).
-enum class pairing : std::uint8_t { where_it_pays, never, wherever_possible };
+enum class fusion : std::uint8_t { where_it_pays, never, wherever_possible };
 
 // The properties of the addresses of the caller's arrays, and of each signal in them.
 struct alignment {
@@ -85,12 +85,12 @@ struct schedule_request {
   int transactions = 1;  // composite: tiles that share one check
   const tuning_table* tuned = &tuning_table::active();
   bool plain = false;    // scheme v1: no swizzle, and the same parameters for every problem
-  bool general = false;  // use general kernels only (fallback.hpp)
+  bool fallback = false;  // use fallback kernels only (fallback.hpp)
   alignment aligned = {};
-  pairing pairs = pairing::where_it_pays;
+  fusion pairs = fusion::where_it_pays;
 };
 
-// Returns the passes of a problem. Throws unsupported_error for lengths whose convolution is too long, and for problems that `general` does
+// Returns the passes of a problem. Throws unsupported_error for lengths whose convolution is too long, and for problems that `fallback` does
 // not support.
 schedule make_schedule(const schedule_request& wanted, const ballast::cuda::capabilities& device);
 

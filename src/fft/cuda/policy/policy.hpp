@@ -84,7 +84,7 @@ struct line_policy {
   bool truncated = false;      // elements at positions ≥ `stored` are not written
   bool shared_source = false;  // reads data that other blocks of the same launch write: coherently, line_tile::shared_shift away
   bool shared_target = false;  // writes data that other blocks of the same launch read
-  bool general = false;        // the argument selects direction, forms, factors and scale (line_arguments::forms): plan/fallback.hpp
+  bool fallback = false;        // the argument selects direction, forms, factors and scale (line_arguments::forms): plan/fallback.hpp
   int transactions = 1;        // composite: tiles that share one check
   int length = 1;
   int lines = 1;
@@ -256,7 +256,7 @@ using ballast::cuda::event_ring;
 using ballast::cuda::event_seal;
 using ballast::cuda::k_ring_events;
 
-// Choices that a general kernel reads from its argument; other kernels have them in their policy.
+// Choices that a fallback kernel reads from its argument; other kernels have them in their policy.
 enum argument_form : unsigned {
   k_form_inverse = 1,
   k_form_load_real = 2,
@@ -294,7 +294,7 @@ struct line_arguments {
   int pass, passes;                  // number of this pass, for events; number of passes, for injection
   int first_stage, stages;           // injection: the first stage of this pass, the stages of all passes
   int first_twiddle, twiddle_steps;  // the same for the twiddle products
-  unsigned forms;                    // line_policy::general: sum of argument_form. The table of a factor is null if there is no factor
+  unsigned forms;                    // line_policy::fallback: sum of argument_form. The table of a factor is null if there is no factor
   double scale;
   double check_scale;          // a copy of the scale, computed separately for the checks
   double slope[2], offset[2];  // threshold: √(slope²‖x‖² + offset²), with two copies of each
@@ -306,7 +306,7 @@ struct line_arguments {
 // tiles of its first pass. Unit u has the tiles u · first_tiles, … of the first pass, and of the second pass the tiles
 // (u / groups · second_tiles + i) · groups + u % groups. Tickets come in this order: the first pass of `ahead` units; then, alternating,
 // the first pass of one more unit and the second pass of the oldest one; at last the second pass of the remaining units.
-struct pair_arguments {
+struct fused_arguments {
   // The next ticket; the number of ended blocks; and for each slot the number of completed tiles of the first and of the second pass,
   // counted over all units that used the slot. Zero between launches.
   std::uint32_t* counters;
@@ -317,7 +317,7 @@ struct pair_arguments {
   std::int64_t unit_elements;  // between units, in the addresses of the passes
 };
 
-BALLAST_HD constexpr std::uint32_t pair_counters(std::uint32_t slots) { return 2 + 2 * slots; }
+BALLAST_HD constexpr std::uint32_t fusion_counters(std::uint32_t slots) { return 2 + 2 * slots; }
 
 // Shared memory of fused passes: the memory of the tiles, then two ticket records.
 inline constexpr int k_ticket_bytes = 96;

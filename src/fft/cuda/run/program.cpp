@@ -38,7 +38,7 @@ std::string name_of(const geometry& shape, precision type, const transform_optio
     for (const std::int64_t number : {s.distance, std::int64_t{s.real}, s.extent}) add(number);
   }
   for (const int number :
-       {static_cast<int>(options.check), options.transactions, static_cast<int>(options.plain), static_cast<int>(options.general),
+       {static_cast<int>(options.check), options.transactions, static_cast<int>(options.plain), static_cast<int>(options.fallback),
         static_cast<int>(options.pairs), options.tuned == &tuning_table::active() ? 1 : 0})
     add(number);
   return text;
@@ -105,7 +105,7 @@ schedule line_program<T>::scheduled(direction way, bool scaled, std::int64_t bat
   wanted.check = options_.check;
   wanted.transactions = options_.transactions;
   wanted.plain = options_.plain;
-  wanted.general = options_.general;
+  wanted.fallback = options_.fallback;
   wanted.tuned = options_.tuned;
   wanted.aligned = aligned;
   wanted.pairs = options_.pairs;
@@ -274,7 +274,7 @@ void line_program<T>::fill(prepared_pass& made, int threads) {
   a.unit = p.unit;
   a.loaded = p.loaded;
   a.stored = p.stored;
-  if (!policy.general) return;
+  if (!policy.fallback) return;
   constexpr std::int64_t all = std::numeric_limits<std::int64_t>::max();
   if (!policy.padded) a.loaded = all;
   if (!policy.truncated) a.stored = all;

@@ -16,8 +16,8 @@ struct transform_options {
   int transactions = 1;
   const tuning_table* tuned = &tuning_table::active();  // must outlive the transform
   bool plain = false;                                   // no swizzle, and the same parameters for every problem
-  pairing pairs = chosen_pairing();
-  bool general = false;  // use general kernels only (fallback.hpp)
+  fusion pairs = chosen_fusion();
+  bool fallback = false;  // use fallback kernels only (fallback.hpp)
 };
 
 std::unique_ptr<transform> make_transform(const geometry& shape, precision type, const transform_options& options);

@@ -85,14 +85,14 @@ std::vector<std::string> benchmark_problems() {
 
 std::vector<ballast::cuda::kernel_request> common_kernels(const ballast::cuda::capabilities& device) {
   collection made(device);
-  for (ballast::cuda::kernel_request& each : general_kernels()) made.add(std::move(each));
+  for (ballast::cuda::kernel_request& each : fallback_kernels()) made.add(std::move(each));
   add_common(made);
   return made.take();
 }
 
 std::vector<ballast::cuda::kernel_request> checked_kernels(const ballast::cuda::capabilities& device) {
   collection made(device);
-  for (ballast::cuda::kernel_request& each : general_kernels()) made.add(std::move(each));
+  for (ballast::cuda::kernel_request& each : fallback_kernels()) made.add(std::move(each));
   add_common(made);
   for (const std::string& problem : benchmark_problems()) {
     for (const check_form check : k_checks) made.add(problem, check);

@@ -75,7 +75,7 @@ class trial {
 };
 
 // Without fusing, so that each pass is a launch.
-transform_options options_for(check_form check, const tuning_table& tuned) { return {check, 1, &tuned, false, pairing::never}; }
+transform_options options_for(check_form check, const tuning_table& tuned) { return {check, 1, &tuned, false, fusion::never}; }
 
 }  // namespace
 
